@@ -1,0 +1,128 @@
+//! Who approves what: for each guard label of a declaration, the named approver or quorum and the
+//! scope under which they decide. Fixed at start, like the declaration.
+
+use crate::declaration::Declaration;
+use crate::refusal::{Code, Refusal, require_text};
+use std::collections::{BTreeMap, HashSet};
+
+/// Guard label → who must approve.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct GateSpec(pub BTreeMap<String, GateEntry>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum GateEntry {
+    Single { approver_ref: String, scope: String },
+    Quorum { approvers: Vec<String>, rule: QuorumRule, scope: String },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum QuorumRule {
+    AllOfN,
+    MOfN { m: u32 },
+    OneOfN,
+}
+
+impl QuorumRule {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            QuorumRule::AllOfN => "all-of-n",
+            QuorumRule::MOfN { .. } => "m-of-n",
+            QuorumRule::OneOfN => "one-of-n",
+        }
+    }
+
+    pub const fn m(self) -> Option<u32> {
+        match self {
+            QuorumRule::MOfN { m } => Some(m),
+            QuorumRule::AllOfN | QuorumRule::OneOfN => None,
+        }
+    }
+}
+
+impl GateEntry {
+    pub fn scope(&self) -> &str {
+        match self {
+            GateEntry::Single { scope, .. } | GateEntry::Quorum { scope, .. } => scope,
+        }
+    }
+
+    pub fn approvers(&self) -> &[String] {
+        match self {
+            GateEntry::Single { approver_ref, .. } => std::slice::from_ref(approver_ref),
+            GateEntry::Quorum { approvers, .. } => approvers,
+        }
+    }
+
+    /// What can be said of an entry without its declaration. `path` is where it stands.
+    pub fn validate(&self, path: &str) -> Result<(), Refusal> {
+        require_text(&format!("{path}.scope"), self.scope())?;
+        match self {
+            GateEntry::Single { approver_ref, .. } => require_text(&format!("{path}.approver_ref"), approver_ref),
+            GateEntry::Quorum { approvers, rule, .. } => validate_quorum(path, approvers, *rule),
+        }
+    }
+}
+
+fn validate_quorum(path: &str, approvers: &[String], rule: QuorumRule) -> Result<(), Refusal> {
+    let refuse = |field: String, detail: String| Err(Refusal::new(Code::InvalidRequest, detail).at(field));
+    if approvers.is_empty() {
+        return refuse(format!("{path}.approvers"), "a quorum needs at least one approver".into());
+    }
+    let mut seen = HashSet::new();
+    for (i, approver) in approvers.iter().enumerate() {
+        require_text(&format!("{path}.approvers[{i}]"), approver)?;
+        if !seen.insert(approver) {
+            return refuse(format!("{path}.approvers[{i}]"), format!("`{approver}` is named twice in one quorum"));
+        }
+    }
+    match rule {
+        QuorumRule::MOfN { m } if m == 0 || m as usize > approvers.len() => {
+            refuse(format!("{path}.quorum.m"), format!("m must be between 1 and the number of approvers ({}), but is {m}", approvers.len()))
+        }
+        QuorumRule::AllOfN | QuorumRule::MOfN { .. } | QuorumRule::OneOfN => Ok(()),
+    }
+}
+
+impl GateSpec {
+    /// Blank and contradictory entries; needs no declaration.
+    pub fn validate_shape(&self) -> Result<(), Refusal> {
+        for (label, entry) in &self.0 {
+            require_text("gate_spec", label)?;
+            entry.validate(&entry_path(label))?;
+        }
+        Ok(())
+    }
+
+    /// An entry for every guard label of the declaration, and none besides.
+    pub fn validate_coverage(&self, declaration: &Declaration) -> Result<(), Refusal> {
+        let labels = declaration.guard_labels();
+        for label in &labels {
+            if !self.0.contains_key(*label) {
+                return Err(Refusal::new(
+                    Code::InvalidRequest,
+                    format!("gate_spec has no entry for the guard `{label}`: name its approver, or nobody could ever clear it"),
+                )
+                .at(entry_path(label)));
+            }
+        }
+        match self.0.keys().find(|label| !labels.contains(&label.as_str())) {
+            None => Ok(()),
+            Some(unused) => Err(Refusal::new(
+                Code::InvalidRequest,
+                format!("gate_spec names the guard `{unused}`, which no transition of the declaration carries"),
+            )
+            .at(entry_path(unused))),
+        }
+    }
+
+    /// This spec with the entries of `replacement` in place of its own, label by label.
+    pub fn overlaid_with(&self, replacement: &GateSpec) -> GateSpec {
+        let mut merged = self.0.clone();
+        merged.extend(replacement.0.iter().map(|(label, entry)| (label.clone(), entry.clone())));
+        GateSpec(merged)
+    }
+}
+
+fn entry_path(label: &str) -> String {
+    format!("gate_spec.{label}")
+}

@@ -1,0 +1,41 @@
+//! The kernel decides. Given what is known and what somebody asks for, it answers with the events
+//! that follow, or with a refusal. It is plain synchronous code: no I/O, no clock, no randomness, no
+//! serialisation. Time, ids, the acting actor and the grants arrive as arguments, so the same
+//! functions that serve production are model-checked, replayed and simulated as they are.
+//!
+//! Read in this order: [`declaration`] (what a process may do), [`machine`] (`fire`, the one way a
+//! state changes), [`registry`] (who may do what), [`process`] (the gated process itself).
+
+pub mod declaration;
+pub mod gate_spec;
+pub mod id;
+// pub mod machine;
+// pub mod process;
+pub mod refusal;
+// pub mod registry;
+pub mod text;
+
+pub use declaration::{Declaration, Transition};
+pub use gate_spec::{GateEntry, GateSpec, QuorumRule};
+pub use id::{AssignmentId, ChainId, EventId, GrantId, IdSource, InstanceId, StepId, TransitionId};
+pub use refusal::{Code, Refusal};
+
+/// A point in time in microseconds since the Unix epoch, UTC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(pub i64);
+
+/// SHA-256 of exact bytes; the kernel compares digests, it never computes them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest(pub [u8; 32]);
+
+impl std::fmt::Display for Digest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl std::fmt::Debug for Digest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self}")
+    }
+}

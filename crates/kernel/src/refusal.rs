@@ -1,0 +1,118 @@
+//! A refusal is a normal answer: the seeds' exact code, what was wrong, and where.
+
+use std::fmt;
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+        /// Every code that a caller can be answered with. The text is the wire form.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Code { $($(#[$doc])* $name,)* }
+
+        impl Code {
+            pub const ALL: &'static [Code] = &[$(Code::$name,)*];
+
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Code::$name => $text,)* }
+            }
+
+            pub fn parse(text: &str) -> Option<Code> {
+                match text { $($text => Some(Code::$name),)* _ => None }
+            }
+        }
+    };
+}
+
+codes! {
+    /// The request itself is malformed: a blank, an unknown field, a wrong type.
+    InvalidRequest = "invalid-request",
+    /// A read with an unknown filter, a blank value or a range that ends before it starts.
+    InvalidQuery = "invalid-query",
+    /// The process declaration contradicts itself.
+    InvalidDeclaration = "invalid-declaration",
+    /// A definition document that cannot be published.
+    InvalidDefinition = "invalid-definition",
+    /// No credential, or one that names nobody.
+    InvalidCredential = "invalid-credential",
+    /// The actor holds no grant for this scope.
+    PermissionDenied = "permission-denied",
+    /// The actor is not the one whom this gate names.
+    Unauthorized = "unauthorized",
+    /// There is no such thing.
+    NotKnown = "not-known",
+    /// The process has ended.
+    Terminal = "terminal",
+    /// The declaration has no such transition from the current state.
+    InvalidTransition = "invalid-transition",
+    /// The transition needs no gate: fire it.
+    NotGuarded = "not-guarded",
+    /// No gate can be opened on an ended process.
+    GateNotAvailable = "gate-not-available",
+    /// A gate is bound already and not yet resolved.
+    AlreadyOpen = "already-open",
+    /// No gate was opened for this transition.
+    GateNotOpen = "gate-not-open",
+    /// The gate's approval is missing, undecided, refused or spent.
+    GateNotCleared = "gate-not-cleared",
+    /// The approval step or chain has been decided already.
+    NotPending = "not-pending",
+    /// The grant or assignment has ended already.
+    NotActive = "not-active",
+    /// The same key or name stands for something else.
+    Conflict = "conflict",
+    /// The request is larger than the server accepts.
+    TooLarge = "too-large",
+    /// More work is waiting than the server can hold; try again.
+    Overloaded = "overloaded",
+    /// The store could not record it. Nothing was written.
+    RecordingFailure = "recording-failure",
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Refusal {
+    pub code: Code,
+    /// One or two sentences for the person who asked: what is wrong and what to do.
+    pub detail: String,
+    /// The place at fault, as a path into the request: `transitions[2].to`.
+    pub field: Option<String>,
+}
+
+impl Refusal {
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        Refusal { code, detail: detail.into(), field: None }
+    }
+
+    pub fn at(mut self, field: impl Into<String>) -> Self {
+        self.field = Some(field.into());
+        self
+    }
+
+    pub fn blank(field: impl Into<String>) -> Self {
+        let field = field.into();
+        Refusal::new(Code::InvalidRequest, format!("`{field}` is blank; it needs at least one visible character"))
+            .at(field)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code, self.detail)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// `Ok` when the text has something to see; otherwise `invalid-request` at `field`.
+pub fn require_text(field: &str, text: &str) -> Result<(), Refusal> {
+    if crate::text::is_blank(text) { Err(Refusal::blank(field)) } else { Ok(()) }
+}
+
+/// An optional text may be absent, but not present and blank.
+pub fn require_optional_text(field: &str, text: Option<&str>) -> Result<(), Refusal> {
+    text.map_or(Ok(()), |text| require_text(field, text))
+}

@@ -1,0 +1,34 @@
+//! What counts as blank. References are compared byte for byte everywhere else: no trimming, no case
+//! folding, no Unicode normalisation.
+
+/// True when a reader would see nothing: empty, white space, or only characters that have no shape of
+/// their own (zero-width spaces and joiners, soft hyphen, byte-order mark, controls).
+pub fn is_blank(text: &str) -> bool {
+    text.chars().all(|c| c.is_whitespace() || is_invisible(c))
+}
+
+/// Characters that let two references look the same while they differ: controls, zero-width and
+/// bidirectional formatting characters. Registered actor names may not hold them.
+pub fn is_invisible(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{00AD}' | '\u{034F}' | '\u{061C}' | '\u{115F}' | '\u{1160}' | '\u{17B4}' | '\u{17B5}'
+            | '\u{180B}'..='\u{180F}' | '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}'
+            | '\u{2060}'..='\u{206F}' | '\u{3164}' | '\u{FE00}'..='\u{FE0F}' | '\u{FEFF}'
+            | '\u{FFA0}' | '\u{FFF9}'..='\u{FFFB}' | '\u{E0000}'..='\u{E0FFF}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whitespace_and_invisible_text_is_blank() {
+        for blank in ["", " ", "\t\n", "\u{3000}", "\u{200B}", "\u{FEFF}\u{00AD} ", "\0"] {
+            assert!(is_blank(blank), "{blank:?}");
+        }
+        for text in ["a", " a ", "Ж", "0", "\u{200B}x"] {
+            assert!(!is_blank(text), "{text:?}");
+        }
+    }
+}
