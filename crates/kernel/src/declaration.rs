@@ -82,7 +82,8 @@ impl Declaration {
             1 => " (and 1 more fault)".to_owned(),
             n => format!(" (and {n} more faults)"),
         };
-        Err(Refusal::new(Code::InvalidDeclaration, format!("{}: {}{more}", first.path, first.message)).at(first.path.clone()))
+        Err(Refusal::new(Code::InvalidDeclaration, format!("{}: {}{more}", first.path, first.message))
+            .at(first.path.clone()))
     }
 
     /// All faults, in document order. Unreachable states, dead ends, self-loops and an empty terminal
@@ -99,7 +100,11 @@ impl Declaration {
             if is_blank(state) {
                 add(format!("states[{i}]"), FaultKind::Blank, "a state needs a name".into());
             } else if let Some(first) = first_at.insert(state.as_str(), i) {
-                add(format!("states[{i}]"), FaultKind::DuplicateState, format!("state `{state}` is declared already at states[{first}]"));
+                add(
+                    format!("states[{i}]"),
+                    FaultKind::DuplicateState,
+                    format!("state `{state}` is declared already at states[{first}]"),
+                );
             }
         }
         let known = |state: &str| first_at.contains_key(state);
@@ -107,7 +112,11 @@ impl Declaration {
         if !known(&self.initial_state) {
             add("initial_state".into(), FaultKind::UnknownState, unknown_state(&self.initial_state));
         } else if self.is_terminal(&self.initial_state) {
-            add("initial_state".into(), FaultKind::InitialTerminal, format!("the process would start in `{}`, which is terminal", self.initial_state));
+            add(
+                "initial_state".into(),
+                FaultKind::InitialTerminal,
+                format!("the process would start in `{}`, which is terminal", self.initial_state),
+            );
         }
         for (i, state) in self.terminal_states.iter().enumerate() {
             if !known(state) {
@@ -123,13 +132,21 @@ impl Declaration {
             if !known(&t.from_state) {
                 add(format!("transitions[{i}].from"), FaultKind::UnknownState, unknown_state(&t.from_state));
             } else if self.is_terminal(&t.from_state) {
-                add(format!("transitions[{i}].from"), FaultKind::ExitFromTerminal, format!("`{}` is terminal: nothing may leave it", t.from_state));
+                add(
+                    format!("transitions[{i}].from"),
+                    FaultKind::ExitFromTerminal,
+                    format!("`{}` is terminal: nothing may leave it", t.from_state),
+                );
             }
             if !known(&t.to_state) {
                 add(format!("transitions[{i}].to"), FaultKind::UnknownState, unknown_state(&t.to_state));
             }
             if t.guard.as_deref().is_some_and(is_blank) {
-                add(format!("transitions[{i}].guard"), FaultKind::Blank, "a guard needs a label; leave the field out for an unguarded transition".into());
+                add(
+                    format!("transitions[{i}].guard"),
+                    FaultKind::Blank,
+                    "a guard needs a label; leave the field out for an unguarded transition".into(),
+                );
             }
             if let Some(first) = first_pair.insert((t.from_state.as_str(), t.action.as_str()), i) {
                 add(
@@ -144,5 +161,9 @@ impl Declaration {
 }
 
 fn unknown_state(state: &str) -> String {
-    if is_blank(state) { "a state is missing here".into() } else { format!("`{state}` is not one of the declared states") }
+    if is_blank(state) {
+        "a state is missing here".into()
+    } else {
+        format!("`{state}` is not one of the declared states")
+    }
 }

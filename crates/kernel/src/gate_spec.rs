@@ -5,6 +5,9 @@ use crate::declaration::Declaration;
 use crate::refusal::{Code, Refusal, require_text};
 use std::collections::{BTreeMap, HashSet};
 
+/// More people than can be asked by name is a mistake, not a quorum.
+pub const MAX_APPROVERS: usize = 1000;
+
 /// Guard label → who must approve.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct GateSpec(pub BTreeMap<String, GateEntry>);
@@ -68,6 +71,12 @@ fn validate_quorum(path: &str, approvers: &[String], rule: QuorumRule) -> Result
     if approvers.is_empty() {
         return refuse(format!("{path}.approvers"), "a quorum needs at least one approver".into());
     }
+    if approvers.len() > MAX_APPROVERS {
+        return refuse(
+            format!("{path}.approvers"),
+            format!("a quorum has at most {MAX_APPROVERS} approvers, this one {}", approvers.len()),
+        );
+    }
     let mut seen = HashSet::new();
     for (i, approver) in approvers.iter().enumerate() {
         require_text(&format!("{path}.approvers[{i}]"), approver)?;
@@ -76,9 +85,10 @@ fn validate_quorum(path: &str, approvers: &[String], rule: QuorumRule) -> Result
         }
     }
     match rule {
-        QuorumRule::MOfN { m } if m == 0 || m as usize > approvers.len() => {
-            refuse(format!("{path}.quorum.m"), format!("m must be between 1 and the number of approvers ({}), but is {m}", approvers.len()))
-        }
+        QuorumRule::MOfN { m } if m == 0 || m as usize > approvers.len() => refuse(
+            format!("{path}.quorum.m"),
+            format!("m must be between 1 and the number of approvers ({}), but is {m}", approvers.len()),
+        ),
         QuorumRule::AllOfN | QuorumRule::MOfN { .. } | QuorumRule::OneOfN => Ok(()),
     }
 }

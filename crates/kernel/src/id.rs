@@ -65,7 +65,8 @@ impl InstanceId {
 }
 
 fn parse(text: &str) -> Option<Uuid> {
-    let canonical = text.len() == 36 && text.bytes().all(|b| b == b'-' || b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+    let canonical =
+        text.len() == 36 && text.bytes().all(|b| b == b'-' || b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
     if canonical { Uuid::try_parse(text).ok() } else { None }
 }
 
@@ -74,7 +75,7 @@ fn parse(text: &str) -> Option<Uuid> {
 pub struct IdSource {
     time: Time,
     entropy: u64,
-    ordinal: u16,
+    ordinal: u64,
 }
 
 impl IdSource {
@@ -82,10 +83,12 @@ impl IdSource {
         IdSource { time, entropy, ordinal: 0 }
     }
 
-    pub fn next<I: From<Uuid>>(&mut self) -> I {
-        let ordinal = u64::from(self.ordinal & 0x3fff);
+    pub fn make<I: From<Uuid>>(&mut self) -> I {
+        let (round, ordinal) = (self.ordinal >> 14, self.ordinal & 0x3fff);
         self.ordinal += 1;
-        I::from(make(self.time, (ordinal << 48) | (self.entropy & 0xffff_ffff_ffff)))
+        // Beyond 16,384 ids of one command they stay unique, though no longer ordered among themselves.
+        let entropy = self.entropy.wrapping_add(round) & 0xffff_ffff_ffff;
+        I::from(make(self.time, (ordinal << 48) | entropy))
     }
 }
 
@@ -109,7 +112,7 @@ mod tests {
     fn ids_sort_by_time_then_by_order_of_making() {
         let mut earlier = IdSource::new(Time(1_700_000_000_000_001), u64::MAX);
         let mut later = IdSource::new(Time(1_700_000_000_000_002), 0);
-        let ids: Vec<EventId> = vec![earlier.next(), earlier.next(), earlier.next(), later.next(), later.next()];
+        let ids: Vec<EventId> = vec![earlier.make(), earlier.make(), earlier.make(), later.make(), later.make()];
         assert!(ids.is_sorted() && ids.windows(2).all(|pair| pair[0] != pair[1]));
         assert_eq!(ids[0].0.get_version_num(), 7);
         assert!(ids[3].0 >= first_at(Time(1_700_000_000_000_002)));
@@ -118,7 +121,7 @@ mod tests {
 
     #[test]
     fn only_the_form_we_give_out_is_an_id() {
-        let id: EventId = IdSource::new(Time(1), 7).next();
+        let id: EventId = IdSource::new(Time(1), 7).make();
         assert_eq!(EventId::parse(&id.to_string()), Some(id));
         for text in ["", " ", "x", &id.to_string().to_uppercase().replace('0', "A"), &id.0.simple().to_string()] {
             assert_eq!(EventId::parse(text), None, "{text}");

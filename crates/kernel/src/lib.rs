@@ -9,10 +9,10 @@
 pub mod declaration;
 pub mod gate_spec;
 pub mod id;
-// pub mod machine;
-// pub mod process;
+pub mod machine;
+pub mod process;
 pub mod refusal;
-// pub mod registry;
+pub mod registry;
 pub mod text;
 
 pub use declaration::{Declaration, Transition};

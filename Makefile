@@ -1,0 +1,44 @@
+# Run `make` to see what there is. A comment with ## after a target is its line in `make help`.
+
+# Where rustup puts cargo, for shells that have not read its profile.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+STORY ?= batch-release
+RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
+CARGO_BUILD := cargo build --release --locked
+
+.DEFAULT_GOAL := help
+.PHONY: help build test demo bench torture fmt lint clean
+
+help: ## Show this list
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+build: ## Build the release binary, target/release/countersign
+	@scripts/setup.sh cargo cc
+	$(CARGO_BUILD) -p countersign-server --bin countersign
+
+test: ## Lint, then run every test on SQLite and PostgreSQL (what CI runs)
+	@scripts/test.sh
+
+demo: build ## Play a story: STORY=batch-release|journal-entry|purchase-order; CI=1 does not wait for keys
+	$(RELEASE)/countersign demo --story $(STORY) $(if $(strip $(CI)),--no-wait)
+
+bench: build ## Measure throughput on SQLite and PostgreSQL, flushed to disk (BENCH_ARGS=...)
+	@scripts/setup.sh postgres
+	$(CARGO_BUILD) -p countersign-testing --bin countersign-bench
+	scripts/with-postgres.sh $(RELEASE)/countersign-bench $(BENCH_ARGS)
+
+torture: build ## Crash the server again and again and check that nothing was lost (TORTURE_ARGS=...)
+	@scripts/setup.sh postgres
+	$(CARGO_BUILD) -p countersign-testing --bin countersign-torture
+	scripts/with-postgres.sh $(RELEASE)/countersign-torture $(TORTURE_ARGS)
+
+fmt: ## Format the code
+	cargo fmt --all
+
+lint: ## Check formatting and clippy; a warning is an error
+	@scripts/setup.sh cargo lint cc
+	@scripts/lint.sh
+
+clean: ## Remove everything that was built
+	cargo clean

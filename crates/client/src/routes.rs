@@ -1,0 +1,124 @@
+//! One method per route, in the order of the contract.
+
+use crate::client::{Answer, Body, Client, Format};
+use crate::error::Error;
+use crate::wire::*;
+
+type Reply<T> = Result<Answer<T>, Error>;
+
+/// Actors and grants.
+impl Client {
+    /// `POST /v1/actors`
+    pub async fn register_actor(&self, request: &RegisterActor) -> Reply<ActorRegistered> {
+        self.post(&["v1", "actors"], Body::json(request)?).await
+    }
+
+    /// `GET /v1/actors`
+    pub async fn actors(&self, query: &ActorQuery) -> Reply<Page<Actor>> {
+        self.get(&["v1", "actors"], query).await
+    }
+
+    /// `POST /v1/grants`
+    pub async fn grant(&self, request: &GrantScope) -> Reply<ScopeGranted> {
+        self.post(&["v1", "grants"], Body::json(request)?).await
+    }
+
+    /// `POST /v1/grants/{grant_id}/revoke`
+    pub async fn revoke(&self, grant_id: &str) -> Reply<GrantRevoked> {
+        self.post(&["v1", "grants", grant_id, "revoke"], Body::json(&Empty {})?).await
+    }
+
+    /// `GET /v1/grants`
+    pub async fn grants(&self, query: &GrantQuery) -> Reply<Page<Grant>> {
+        self.get(&["v1", "grants"], query).await
+    }
+}
+
+/// Definitions.
+impl Client {
+    /// `POST /v1/definitions`: 201 for a new version, 200 when the newest is identical.
+    pub async fn publish_definition(&self, format: Format, document: &[u8]) -> Reply<DefinitionPublished> {
+        self.post(&["v1", "definitions"], Body::Document(format, document)).await
+    }
+
+    /// `POST /v1/definitions/validate`: publishes nothing.
+    pub async fn validate_definition(&self, format: Format, document: &[u8]) -> Reply<Validation> {
+        self.post(&["v1", "definitions", "validate"], Body::Document(format, document)).await
+    }
+
+    /// `GET /v1/definitions`: the newest version of each.
+    pub async fn definitions(&self, query: &DefinitionQuery) -> Reply<Page<DefinitionSummary>> {
+        self.get(&["v1", "definitions"], query).await
+    }
+
+    /// `GET /v1/definitions/{name}`: the newest version.
+    pub async fn definition(&self, name: &str) -> Reply<DefinitionView> {
+        self.get(&["v1", "definitions", name], &()).await
+    }
+
+    /// `GET /v1/definitions/{name}/versions/{n}`
+    pub async fn definition_version(&self, name: &str, version: u32) -> Reply<DefinitionView> {
+        self.get(&["v1", "definitions", name, "versions", &version.to_string()], &()).await
+    }
+}
+
+/// Processes and their gates.
+impl Client {
+    /// `POST /v1/processes`
+    pub async fn start(&self, request: &StartProcess) -> Reply<ProcessStarted> {
+        self.post(&["v1", "processes"], Body::json(request)?).await
+    }
+
+    /// `POST /v1/processes/{instance_id}/gates`
+    pub async fn open_gate(&self, instance_id: &str, request: &OpenGate) -> Reply<GateOpened> {
+        self.post(&["v1", "processes", instance_id, "gates"], Body::json(request)?).await
+    }
+
+    /// `POST /v1/processes/{instance_id}/gates/{action}/decision`
+    pub async fn decide_gate(&self, instance_id: &str, action: &str, request: &DecideGate) -> Reply<GateDecided> {
+        self.post(&["v1", "processes", instance_id, "gates", action, "decision"], Body::json(request)?).await
+    }
+
+    /// `POST /v1/processes/{instance_id}/transitions`
+    pub async fn fire(&self, instance_id: &str, request: &FireTransition) -> Reply<TransitionFired> {
+        self.post(&["v1", "processes", instance_id, "transitions"], Body::json(request)?).await
+    }
+
+    /// `GET /v1/processes`
+    pub async fn processes(&self, query: &ProcessQuery) -> Reply<Page<WorkflowView>> {
+        self.get(&["v1", "processes"], query).await
+    }
+
+    /// `GET /v1/processes/{instance_id}`
+    pub async fn process(&self, instance_id: &str) -> Reply<WorkflowView> {
+        self.get(&["v1", "processes", instance_id], &()).await
+    }
+
+    /// `GET /v1/inbox`: what waits for the caller.
+    pub async fn inbox(&self, query: &InboxQuery) -> Reply<Page<InboxItem>> {
+        self.get(&["v1", "inbox"], query).await
+    }
+
+    /// `GET /v1/approval-steps`
+    pub async fn approval_steps(&self, query: &ApprovalStepQuery) -> Reply<Page<ApprovalStep>> {
+        self.get(&["v1", "approval-steps"], query).await
+    }
+
+    /// `GET /v1/assignments`
+    pub async fn assignments(&self, query: &AssignmentQuery) -> Reply<Page<Assignment>> {
+        self.get(&["v1", "assignments"], query).await
+    }
+}
+
+/// The ledger.
+impl Client {
+    /// `GET /v1/ledger/records`
+    pub async fn records(&self, query: &RecordQuery) -> Reply<Page<LedgerRecord>> {
+        self.get(&["v1", "ledger", "records"], query).await
+    }
+
+    /// `GET /v1/ledger/records/{event_id}`
+    pub async fn record(&self, event_id: &str) -> Reply<LedgerRecord> {
+        self.get(&["v1", "ledger", "records", event_id], &()).await
+    }
+}

@@ -1,0 +1,178 @@
+//! The stores behind the gates: approval steps, assignments, and the caller's in-tray.
+
+use super::QuorumRule;
+use serde::{Deserialize, Serialize};
+
+/// Where an approval step or a quorum chain stands. Only `Pending` can still change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum ApprovalState {
+    Pending,
+    Approved,
+    Rejected,
+    Withdrawn,
+}
+
+/// The quorum that an approval step belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ChainSummary {
+    pub chain_id: String,
+    pub state: ApprovalState,
+    pub rule: QuorumRule,
+    /// For `m-of-n`: how many approvals are needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub m: Option<u32>,
+}
+
+/// One approval asked of one person.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ApprovalStep {
+    pub step_id: String,
+    /// What is to be approved: the process's subject and the action, `br-2026-0412:release`.
+    pub subject_ref: String,
+    pub approver_ref: String,
+    pub submitter_ref: String,
+    pub scope: String,
+    pub submitted_at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    pub state: ApprovalState,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided_by: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision_reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withdrawn_by: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withdrawn_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withdrawal_reason: Option<String>,
+    /// The process that waits for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance_id: Option<String>,
+    /// The transition that it guards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
+    /// The quorum that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chain_id: Option<String>,
+}
+
+/// Which approval steps to list. Both ends of a time range are inclusive.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[serde(deny_unknown_fields)]
+pub struct ApprovalStepQuery {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject_ref: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approver_ref: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub submitter_ref: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<ApprovalState>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub submitted_after: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub submitted_before: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decided_after: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decided_before: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub withdrawn_after: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub withdrawn_before: Option<String>,
+    /// At most this many items (default 50, at most 500).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    /// The `next` of the page before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum AssignmentStatus {
+    Active,
+    Recalled,
+    Transferred,
+}
+
+/// A task in somebody's in-tray, now or once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Assignment {
+    pub assignment_id: String,
+    /// The task: the id of an approval step.
+    pub task_ref: String,
+    pub assignee_ref: String,
+    pub assigned_at: String,
+    pub status: AssignmentStatus,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recalled_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transferred_at: Option<String>,
+}
+
+/// Which assignments to list. Both ends of a time range are inclusive.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[serde(deny_unknown_fields)]
+pub struct AssignmentQuery {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub assignment_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_ref: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub assignee_ref: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<AssignmentStatus>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub assigned_after: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub assigned_before: Option<String>,
+    /// At most this many items (default 50, at most 500).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    /// The `next` of the page before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+}
+
+/// Something that waits for the caller's decision.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct InboxItem {
+    pub assignment_id: String,
+    /// The task: the id of the approval step to decide.
+    pub task_ref: String,
+    pub instance_id: String,
+    pub action: String,
+    pub scope: String,
+    pub subject_ref: String,
+    pub assigned_at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due_at: Option<String>,
+}
+
+/// Which part of the caller's in-tray to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[serde(deny_unknown_fields)]
+pub struct InboxQuery {
+    /// At most this many items (default 50, at most 500).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    /// The `next` of the page before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+}

@@ -1,0 +1,83 @@
+//! Definitions: the registry of versioned, immutable documents. They are published as the bytes of a
+//! YAML or JSON document, so there is no request type.
+
+use serde::{Deserialize, Serialize};
+
+/// What was published, or found to be published already.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DefinitionPublished {
+    pub name: String,
+    pub version: u32,
+    /// SHA-256 of the document's exact bytes, in hex.
+    pub digest: String,
+}
+
+/// Whether a document could be published.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Validation {
+    pub valid: bool,
+    /// Everything that is wrong, in document order.
+    pub problems: Vec<DefinitionProblem>,
+}
+
+/// One fault of a document, at the place where its author would look for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DefinitionProblem {
+    /// The path into the document: `transitions[2].to`.
+    pub path: String,
+    /// Counted from 1.
+    pub line: u32,
+    /// In characters, counted from 1.
+    pub column: u32,
+    /// The kind of fault: `unknown-state`.
+    pub code: String,
+    pub message: String,
+}
+
+/// One version of a definition, without its document.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DefinitionSummary {
+    pub name: String,
+    pub version: u32,
+    /// `process` or `workflow`.
+    pub kind: String,
+    /// SHA-256 of the document's exact bytes, in hex.
+    pub digest: String,
+    pub published_at: String,
+    /// The actor who published it.
+    pub published_by: String,
+}
+
+/// One version of a definition with its document.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DefinitionView {
+    pub name: String,
+    pub version: u32,
+    /// `process` or `workflow`.
+    pub kind: String,
+    /// SHA-256 of the document's exact bytes, in hex.
+    pub digest: String,
+    pub published_at: String,
+    /// The actor who published it.
+    pub published_by: String,
+    /// The document exactly as it was published.
+    pub document: String,
+}
+
+/// Which definitions to list: the newest version of each.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[serde(deny_unknown_fields)]
+pub struct DefinitionQuery {
+    /// At most this many items (default 50, at most 500).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    /// The `next` of the page before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+}

@@ -1,0 +1,302 @@
+//! Processes: starting one, opening and deciding its gates, firing its transitions, and the view of
+//! everything that happened to it.
+
+use super::{ApprovalState, AssignmentStatus, ChainSummary};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The finite map that a process moves on. Kept and returned in the order its author wrote it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Declaration {
+    pub states: Vec<String>,
+    pub transitions: Vec<Transition>,
+    pub initial_state: String,
+    pub terminal_states: Vec<String>,
+}
+
+/// One move that the declaration allows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Transition {
+    pub from: String,
+    pub action: String,
+    pub to: String,
+    /// The label of the approval that this move needs; absent for a free move.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard: Option<String>,
+}
+
+/// Guard label → who must approve.
+pub type GateSpec = BTreeMap<String, GateEntry>;
+
+/// Who clears a guard: one person (`approver_ref`) or several under a rule (`approvers` and `quorum`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct GateEntry {
+    /// The one approver. Not together with `approvers`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approver_ref: Option<String>,
+    /// The approvers of a quorum, each named once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approvers: Option<Vec<String>>,
+    /// How many of `approvers` must approve.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quorum: Option<Quorum>,
+    /// What the approval is for: `pharma:batch-release:qp-sign-off`.
+    pub scope: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Quorum {
+    pub rule: QuorumRule,
+    /// For `m-of-n`: how many approvals are needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub m: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum QuorumRule {
+    AllOfN,
+    MOfN,
+    OneOfN,
+}
+
+/// Start a process from a declaration or from a published definition, not both.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct StartProcess {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub declaration: Option<Declaration>,
+    /// `name` for the newest version, `name@2` for that one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub definition: Option<String>,
+    /// What the process is about: a batch, an order, a document.
+    pub subject_ref: String,
+    /// An entry for every guard label. With a definition, these replace its own label by label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate_spec: Option<GateSpec>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ProcessStarted {
+    pub instance_id: String,
+}
+
+/// Ask for the approval that a guarded transition needs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct OpenGate {
+    pub action: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// The gate that was opened: `step_id` and `assignment_id`, or for a quorum `chain_id` and `steps`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct GateOpened {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assignment_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chain_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<Vec<GateOpenedStep>>,
+}
+
+/// One approver's step of a quorum.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct GateOpenedStep {
+    pub step_id: String,
+    pub assignment_id: String,
+    pub approver_ref: String,
+}
+
+/// Decide an open gate. Rejecting and withdrawing need a reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct DecideGate {
+    pub decision: Decision,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Which step of a quorum. Absent: the approver's own; the initiator's withdrawal then withdraws
+    /// the whole chain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_id: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    Approve,
+    Reject,
+    Withdraw,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct GateDecided {
+    pub outcome: Outcome,
+    /// In a quorum gate: the chain after this decision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chain_state: Option<ApprovalState>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    Approved,
+    RejectedOutcome,
+    Withdrawn,
+}
+
+/// Fire a transition from the current state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct FireTransition {
+    pub action: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TransitionFired {
+    pub new_state: String,
+    pub transition_id: String,
+    pub sequence_number: u64,
+    /// The ledger record that the same commit wrote.
+    pub event_id: String,
+}
+
+/// A process with its history and its gates.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct WorkflowView {
+    pub instance_id: String,
+    pub subject_ref: String,
+    pub initiator_ref: String,
+    /// Where the declaration came from: `name@version`, or the digest of one given at start.
+    pub declaration_ref: String,
+    pub declaration: Declaration,
+    pub gate_spec: GateSpec,
+    pub started_at: String,
+    pub current_state: String,
+    /// Every firing, ascending by `sequence_number`, which is dense from 1.
+    pub transition_history: Vec<HistoryEntry>,
+    /// Every approval step ever bound to a transition of this process; one item per step of a quorum.
+    pub gates: Vec<Gate>,
+}
+
+/// One firing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct HistoryEntry {
+    pub transition_id: String,
+    pub sequence_number: u64,
+    pub from_state: String,
+    pub action: String,
+    pub to_state: String,
+    pub fired_at: String,
+    pub actor_ref: String,
+    /// Only on guarded moves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard_satisfied: Option<bool>,
+    /// The approval step that cleared the guard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_id: Option<String>,
+    /// The ledger record of this firing.
+    pub event_id: String,
+}
+
+/// One approval step bound to a transition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Gate {
+    pub action: String,
+    pub from_state: String,
+    /// The guard's label.
+    pub guard: String,
+    pub step_id: String,
+    pub state: ApprovalState,
+    pub approver_ref: String,
+    pub submitter_ref: String,
+    pub scope: String,
+    pub submitted_at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided_by: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision_reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withdrawn_by: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withdrawn_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withdrawal_reason: Option<String>,
+    pub assignment: GateAssignment,
+    pub binding: Binding,
+    /// The quorum that this step belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chain: Option<ChainSummary>,
+}
+
+/// The entry in the approver's in-tray.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct GateAssignment {
+    pub assignment_id: String,
+    pub status: AssignmentStatus,
+}
+
+/// Whether this is the gate that a firing would look at, or an earlier one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Binding {
+    Current,
+    Superseded,
+}
+
+/// Which processes to list. Both ends of a time range are inclusive.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[serde(deny_unknown_fields)]
+pub struct ProcessQuery {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instance_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject_ref: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initiator_ref: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_after: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_before: Option<String>,
+    /// At most this many items (default 50, at most 500).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    /// The `next` of the page before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+}

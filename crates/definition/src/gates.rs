@@ -1,0 +1,158 @@
+//! `gate_spec`: who approves what, label by label. Each entry names one approver, or several and the
+//! quorum among them.
+
+use crate::fields::{FieldList, Mapping, list, string, text, wrong_type};
+use crate::problem::{ProblemCode, Problems, enumerated, quoted};
+use crate::suggest::closest;
+use crate::tree::{Node, Value};
+use countersign_kernel::text::is_blank;
+use countersign_kernel::{GateEntry, GateSpec, QuorumRule};
+use std::collections::{BTreeMap, HashMap};
+
+/// An entry that names one approver.
+pub const SINGLE_ENTRY_FIELDS: FieldList = FieldList { required: &["approver_ref", "scope"], optional: &[] };
+/// An entry that names several.
+pub const QUORUM_ENTRY_FIELDS: FieldList = FieldList { required: &["approvers", "quorum", "scope"], optional: &[] };
+pub const QUORUM_FIELDS: FieldList = FieldList { required: &["rule"], optional: &["m"] };
+pub const QUORUM_RULES: &[&str] = &["all-of-n", "m-of-n", "one-of-n"];
+
+/// The entries that have no problem of their own.
+pub(crate) fn gate_spec(node: &Node, path: &str, problems: &mut Problems) -> GateSpec {
+    let mut entries = BTreeMap::new();
+    let Some(spec) = Mapping::of(node, path.to_owned(), "a mapping from guard labels to approvers", problems) else {
+        return GateSpec(entries);
+    };
+    for (label, node) in spec.entries {
+        if is_blank(&label.text) {
+            problems.add(
+                label.at,
+                spec.path_to(&label.text),
+                ProblemCode::Blank,
+                "a blank label; write the guard it is for",
+            );
+        }
+        if let Some(entry) = entry(node, spec.path_to(&label.text), problems) {
+            entries.insert(label.text.clone(), entry);
+        }
+    }
+    GateSpec(entries)
+}
+
+/// Reports the entries for which no transition has a guard.
+pub(crate) fn report_unused(node: &Node, path: &str, guards: &[&str], problems: &mut Problems) {
+    let Value::Map(entries) = &node.value else { return };
+    for (label, _) in
+        entries.iter().filter(|(label, _)| !is_blank(&label.text) && !guards.contains(&label.text.as_str()))
+    {
+        let advice = match closest(&label.text, guards.iter().copied()) {
+            Some(guard) => format!("did you mean {}?", quoted(guard)),
+            None => "guard a transition with it, or remove the entry".to_owned(),
+        };
+        let message = format!("no transition has the guard {}; {advice}", quoted(&label.text));
+        problems.add(label.at, format!("{path}.{}", label.text), ProblemCode::UnusedGate, message);
+    }
+}
+
+fn entry(node: &Node, path: String, problems: &mut Problems) -> Option<GateEntry> {
+    let entry = Mapping::of(node, path, "a mapping with an approver and a scope", problems)?;
+    let several = entry.get("approvers").is_some() || entry.get("quorum").is_some();
+    if several { quorum_entry(&entry, problems) } else { single_entry(&entry, problems) }
+}
+
+fn single_entry(entry: &Mapping<'_>, problems: &mut Problems) -> Option<GateEntry> {
+    entry.check_fields(&SINGLE_ENTRY_FIELDS, problems);
+    let approver_ref = field_text(entry, "approver_ref", problems);
+    let scope = field_text(entry, "scope", problems);
+    Some(GateEntry::Single { approver_ref: approver_ref?, scope: scope? })
+}
+
+fn quorum_entry(entry: &Mapping<'_>, problems: &mut Problems) -> Option<GateEntry> {
+    entry.check_fields(&QUORUM_ENTRY_FIELDS, problems);
+    let path = entry.path_to("approvers");
+    let approvers = entry.get("approvers").and_then(|node| approvers(node, &path, problems));
+    let count = approvers.as_ref().map(|approvers| approvers.len());
+    let path = entry.path_to("quorum");
+    let rule = entry.get("quorum").and_then(|node| quorum(node, path, count, problems));
+    let scope = field_text(entry, "scope", problems);
+    Some(GateEntry::Quorum { approvers: approvers?, rule: rule?, scope: scope? })
+}
+
+fn field_text(entry: &Mapping<'_>, field: &str, problems: &mut Problems) -> Option<String> {
+    let node = entry.get(field)?;
+    text(node, &entry.path_to(field), problems).map(str::to_owned)
+}
+
+/// The approvers, when all of them can be read; a name that stands there twice is kept twice, so
+/// that the quorum is measured against what was written.
+fn approvers(node: &Node, path: &str, problems: &mut Problems) -> Option<Vec<String>> {
+    let items = list(node, path, "a list of strings", problems)?;
+    if items.is_empty() {
+        problems.add(node.at, path, ProblemCode::BadQuorum, "a quorum needs at least one approver; name them here");
+        return None;
+    }
+    let mut first_at = HashMap::new();
+    let mut names = Vec::new();
+    for (i, item) in items.iter().enumerate() {
+        let path = format!("{path}[{i}]");
+        let Some(name) = text(item, &path, problems) else { continue };
+        if let Some(first) = first_at.get(name) {
+            let message =
+                format!("{} is named already at approvers[{first}]; nobody counts twice in one quorum", quoted(name));
+            problems.add(item.at, path, ProblemCode::BadQuorum, message);
+        } else {
+            first_at.insert(name, i);
+        }
+        names.push(name.to_owned());
+    }
+    (names.len() == items.len()).then_some(names)
+}
+
+/// `count` is the number of approvers, unless those are at fault themselves.
+fn quorum(node: &Node, path: String, count: Option<usize>, problems: &mut Problems) -> Option<QuorumRule> {
+    let quorum = Mapping::of(node, path, "a mapping with a `rule`", problems)?;
+    let misspelt = quorum.check_fields(&QUORUM_FIELDS, problems);
+    let rule_node = quorum.get("rule")?;
+    let rule = string(rule_node, &quorum.path_to("rule"), problems)?;
+    match (rule, quorum.get("m")) {
+        ("m-of-n", Some(m)) => {
+            required_approvals(m, &quorum.path_to("m"), count, problems).map(|m| QuorumRule::MOfN { m })
+        }
+        ("m-of-n", None) => {
+            if !misspelt.contains("m") {
+                let message = "the rule `m-of-n` needs `m`: how many of the approvers must approve";
+                problems.add(quorum.at, quorum.path_to("m"), ProblemCode::BadQuorum, message);
+            }
+            None
+        }
+        ("all-of-n" | "one-of-n", Some(m)) => {
+            let message = format!("the rule `{rule}` has no `m`; remove it, or use `m-of-n`");
+            problems.add(m.at, quorum.path_to("m"), ProblemCode::BadQuorum, message);
+            None
+        }
+        ("all-of-n", None) => Some(QuorumRule::AllOfN),
+        ("one-of-n", None) => Some(QuorumRule::OneOfN),
+        (unknown, _) => {
+            let message = format!(
+                "unknown quorum rule {}; the rules are {}",
+                quoted(unknown),
+                enumerated(QUORUM_RULES.iter().copied())
+            );
+            problems.add(rule_node.at, quorum.path_to("rule"), ProblemCode::BadQuorum, message);
+            None
+        }
+    }
+}
+
+fn required_approvals(node: &Node, path: &str, count: Option<usize>, problems: &mut Problems) -> Option<u32> {
+    let Value::Integer(m) = node.value else {
+        wrong_type(node, path, "a whole number", problems);
+        return None;
+    };
+    let in_range = m >= 1 && count.is_none_or(|count| usize::try_from(m).is_ok_and(|m| m <= count));
+    if !in_range {
+        let most = count.map_or(String::new(), |count| format!(" and at most {count}, the number of approvers"));
+        problems.add(node.at, path, ProblemCode::BadQuorum, format!("`m` is {m}; it must be at least 1{most}"));
+        return None;
+    }
+    u32::try_from(m).ok()
+}

@@ -1,0 +1,171 @@
+//! `kind: process`: states, transitions and the guards on them. What makes a declaration sound is the
+//! kernel's to say; this module gives the kernel's faults their place in the text.
+
+use crate::fields::{FieldList, Mapping, list, string, text};
+use crate::gates::{gate_spec, report_unused};
+use crate::problem::{ProblemCode, Problems, quoted};
+use crate::suggest::closest;
+use crate::tree::{Node, Value};
+use crate::{Definition, Kind};
+use countersign_kernel::declaration::{Fault, FaultKind};
+use countersign_kernel::{Declaration, GateSpec, Transition};
+use std::collections::HashSet;
+
+/// The top level. `description` is for readers; nothing is made of it.
+pub const PROCESS_FIELDS: FieldList = FieldList {
+    required: &["kind", "name", "states", "initial_state", "terminal_states", "transitions"],
+    optional: &["description", "gate_spec", "retention"],
+};
+pub const TRANSITION_FIELDS: FieldList = FieldList { required: &["from", "action", "to"], optional: &["guard"] };
+
+const MAX_NAME_SEGMENT: usize = 64;
+
+pub(crate) fn definition(root: &Mapping<'_>, problems: &mut Problems) -> Option<Definition> {
+    let misspelt = root.check_fields(&PROCESS_FIELDS, problems);
+    let name = root.get("name").and_then(|node| name(node, problems));
+    if let Some(node) = root.get("description") {
+        string(node, "description", problems);
+    }
+
+    let mut walk = Walk { holes: HashSet::new(), guards_known: true, problems };
+    let declaration = walk.declaration(root);
+    let Walk { holes, mut guards_known, .. } = walk;
+    report_faults(root, &declaration, &holes, problems);
+
+    guards_known &= !misspelt.contains("transitions");
+    let gate_spec = root.get("gate_spec").map_or_else(GateSpec::default, |node| {
+        if guards_known {
+            report_unused(node, "gate_spec", &declaration.guard_labels(), problems);
+        }
+        gate_spec(node, "gate_spec", problems)
+    });
+    let retention = root.get("retention").and_then(|node| text(node, "retention", problems)).map(str::to_owned);
+    problems.is_empty().then_some(Definition { kind: Kind::Process, name: name?, declaration, gate_spec, retention })
+}
+
+/// Segments joined by dots, each a letter and then up to 63 letters, digits, `_` or `-`.
+fn name(node: &Node, problems: &mut Problems) -> Option<String> {
+    let name = text(node, "name", problems)?;
+    let is_segment = |segment: &str| {
+        segment.len() <= MAX_NAME_SEGMENT
+            && segment.starts_with(|c: char| c.is_ascii_alphabetic())
+            && segment.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+    };
+    if !name.split('.').all(is_segment) {
+        let message = format!(
+            "{} is not a definition's name; start with a letter, then use letters, digits, `_` and `-`, \
+             at most {MAX_NAME_SEGMENT} in a row, with dots between such parts",
+            quoted(name)
+        );
+        problems.add(node.at, "name", ProblemCode::BadValue, message);
+        return None;
+    }
+    Some(name.to_owned())
+}
+
+/// Reads the declaration's parts. What cannot be read becomes a hole: a text that no document can
+/// hold, so that the kernel can judge the rest, with every index in its place.
+struct Walk<'a> {
+    /// The paths of the holes, whose problem is reported already.
+    holes: HashSet<String>,
+    /// False when a guard could not be read, or may hide behind a misspelt field.
+    guards_known: bool,
+    problems: &'a mut Problems,
+}
+
+impl Walk<'_> {
+    fn declaration(&mut self, root: &Mapping<'_>) -> Declaration {
+        Declaration {
+            states: self.strings(root, "states"),
+            initial_state: self.string_or_hole(root, "initial_state"),
+            terminal_states: self.strings(root, "terminal_states"),
+            transitions: self.transitions(root),
+        }
+    }
+
+    fn hole(&mut self, path: String) -> String {
+        let unwritable = format!("\0{path}");
+        self.holes.insert(path);
+        unwritable
+    }
+
+    fn string_or_hole(&mut self, mapping: &Mapping<'_>, field: &str) -> String {
+        let path = mapping.path_to(field);
+        match mapping.get(field).and_then(|node| string(node, &path, self.problems)) {
+            Some(text) => text.to_owned(),
+            None => self.hole(path),
+        }
+    }
+
+    fn strings(&mut self, root: &Mapping<'_>, field: &str) -> Vec<String> {
+        let items = root.get(field).and_then(|node| list(node, field, "a list of strings", self.problems));
+        let Some(items) = items else {
+            self.hole(field.to_owned());
+            return Vec::new();
+        };
+        let mut strings = Vec::with_capacity(items.len());
+        for (i, item) in items.iter().enumerate() {
+            let path = format!("{field}[{i}]");
+            strings.push(match string(item, &path, self.problems) {
+                Some(text) => text.to_owned(),
+                None => self.hole(path),
+            });
+        }
+        strings
+    }
+
+    fn transitions(&mut self, root: &Mapping<'_>) -> Vec<Transition> {
+        let items =
+            root.get("transitions").and_then(|node| list(node, "transitions", "a list of transitions", self.problems));
+        let Some(items) = items else {
+            self.guards_known = false;
+            return Vec::new();
+        };
+        items.iter().enumerate().map(|(i, item)| self.transition(item, format!("transitions[{i}]"))).collect()
+    }
+
+    fn transition(&mut self, node: &Node, path: String) -> Transition {
+        let Some(fields) = Mapping::of(node, path.clone(), "a mapping with `from`, `action` and `to`", self.problems)
+        else {
+            self.guards_known = false;
+            let mut hole = |field: &str| self.hole(format!("{path}.{field}"));
+            return Transition { from_state: hole("from"), action: hole("action"), to_state: hole("to"), guard: None };
+        };
+        let misspelt = fields.check_fields(&TRANSITION_FIELDS, self.problems);
+        let transition = Transition {
+            from_state: self.string_or_hole(&fields, "from"),
+            action: self.string_or_hole(&fields, "action"),
+            to_state: self.string_or_hole(&fields, "to"),
+            guard: fields.get("guard").map(|_| self.string_or_hole(&fields, "guard")),
+        };
+        self.guards_known &= !misspelt.contains("guard") && !self.holes.contains(&fields.path_to("guard"));
+        transition
+    }
+}
+
+/// The kernel's faults, without those that only repeat a problem that is reported already: at a hole,
+/// or about a state while the list of states itself is at fault.
+fn report_faults(root: &Mapping<'_>, declaration: &Declaration, holes: &HashSet<String>, problems: &mut Problems) {
+    let states_known = !declaration.states.is_empty() && !holes.iter().any(|path| path.starts_with("states"));
+    for fault in declaration.faults() {
+        let repeats = holes.contains(&fault.path) || (fault.kind == FaultKind::UnknownState && !states_known);
+        if !repeats {
+            let node = root.nearest(&fault.path);
+            let message = explain(&fault, node, declaration);
+            problems.add(node.at, fault.path, fault.kind.into(), message);
+        }
+    }
+}
+
+fn explain(fault: &Fault, node: &Node, declaration: &Declaration) -> String {
+    let meant = match (&node.value, fault.kind) {
+        (Value::String(written), FaultKind::UnknownState) => {
+            closest(written, declaration.states.iter().map(String::as_str))
+        }
+        _ => None,
+    };
+    match meant {
+        Some(state) => format!("{}; did you mean {}?", fault.message, quoted(state)),
+        None => fault.message.clone(),
+    }
+}

@@ -1,0 +1,224 @@
+//! `decide_gate`: the named approver approves or rejects, the initiator withdraws. No grant is asked
+//! for: being the one whom the gate names is the authority.
+
+use super::quorum::{self, Counts};
+use super::{
+    Context, DecideGate, Decision, Event, EventBody, Gate, GateKind, Process, Settled, Step, StepChoice, not_known,
+};
+use crate::gate_spec::QuorumRule;
+use crate::id::ChainId;
+use crate::machine::{ChainState, StepState};
+use crate::refusal::{Code, Refusal, require_optional_text, require_text};
+
+pub fn decide(process: Option<&Process>, command: &DecideGate, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
+    require_text("action", &command.action)?;
+    match (command.decision, &command.reason) {
+        (Decision::Reject | Decision::Withdraw, None) => {
+            let detail = format!("a reason is needed to {} a gate", command.decision.as_str());
+            return Err(Refusal::new(Code::InvalidRequest, detail).at("reason"));
+        }
+        (_, reason) => require_optional_text("reason", reason.as_deref())?,
+    }
+    let process = process.ok_or_else(not_known)?;
+    let gate = bound_gate(process, &command.action).ok_or_else(|| {
+        let detail = format!("no gate has been opened for `{}`: open it first", command.action);
+        Refusal::new(Code::GateNotOpen, detail).at("action")
+    })?;
+
+    match &gate.kind {
+        GateKind::Single => decide_single(process, gate, command, ctx),
+        GateKind::Quorum { .. } => decide_quorum(process, gate, command, ctx),
+    }
+}
+
+/// The gate of the current state, or else the last one that this action ever had: its step has ended,
+/// and `not-pending` says more than "never opened".
+fn bound_gate<'p>(process: &'p Process, action: &str) -> Option<&'p Gate> {
+    process.gate(&process.current_state, action).or_else(|| {
+        process.gates.iter().filter(|gate| gate.current && gate.action == action).max_by_key(|gate| gate.opened_at)
+    })
+}
+
+fn decide_single(
+    process: &Process,
+    gate: &Gate,
+    command: &DecideGate,
+    ctx: &Context<'_>,
+) -> Result<Vec<Event>, Refusal> {
+    let step = match command.step {
+        None => gate.steps.first(),
+        Some(choice) => chosen_step(gate, choice)?,
+    };
+    let step = step.ok_or_else(no_such_step)?;
+    check_step(process, step, command.decision, ctx.actor_ref)?;
+    Ok(vec![ctx.by_caller(EventBody::GateDecided {
+        action: command.action.clone(),
+        step_id: Some(step.step_id),
+        chain_id: None,
+        decision: command.decision,
+        reason: command.reason.clone(),
+        settled: Some(Settled::of(step)),
+    })])
+}
+
+fn decide_quorum(
+    process: &Process,
+    bound: &Gate,
+    command: &DecideGate,
+    ctx: &Context<'_>,
+) -> Result<Vec<Event>, Refusal> {
+    let (gate, step) = match (command.step, command.decision) {
+        (None, Decision::Withdraw) => return withdraw_chain(process, bound, command, ctx),
+        (None, Decision::Approve | Decision::Reject) => (bound, own_step(bound, ctx.actor_ref)?),
+        (Some(choice), _) => {
+            // A superseded chain keeps its undecided steps: each is still its approver's to decide.
+            let found = process
+                .gates
+                .iter()
+                .filter(|gate| gate.action == command.action)
+                .find_map(|gate| chosen_step(gate, choice).ok().flatten().map(|step| (gate, step)));
+            match found {
+                Some(found) => found,
+                None => return chosen_step(bound, choice).and_then(|_| Err(no_such_step())),
+            }
+        }
+    };
+    let GateKind::Quorum { chain_id, rule, state } = &gate.kind else { return Err(no_such_step()) };
+    check_step(process, step, command.decision, ctx.actor_ref)?;
+
+    let mut events = vec![
+        ctx.by_caller(EventBody::StepDecided {
+            action: command.action.clone(),
+            chain_id: *chain_id,
+            decision: command.decision,
+            decided_by: ctx.actor_ref.to_owned(),
+            reason: command.reason.clone(),
+            trailing: *state != ChainState::Pending,
+            settled: Settled::of(step),
+        }),
+        ctx.by_caller(EventBody::GateDecided {
+            action: command.action.clone(),
+            step_id: Some(step.step_id),
+            chain_id: Some(*chain_id),
+            decision: command.decision,
+            reason: command.reason.clone(),
+            settled: None,
+        }),
+    ];
+    if *state == ChainState::Pending {
+        events.extend(resolve(gate, *chain_id, *rule, step, command.decision, ctx));
+    }
+    Ok(events)
+}
+
+/// The chain's outcome after this decision, if it has one now.
+fn resolve(
+    gate: &Gate,
+    chain_id: ChainId,
+    rule: QuorumRule,
+    decided: &Step,
+    decision: Decision,
+    ctx: &Context<'_>,
+) -> Option<Event> {
+    let after = |step: &Step| {
+        if step.step_id == decided.step_id {
+            step.state.after(decision.as_str()).unwrap_or(step.state)
+        } else {
+            step.state
+        }
+    };
+    let outcome = quorum::evaluate(rule, Counts::of(gate.steps.iter().map(after)));
+    if outcome == ChainState::Pending {
+        return None;
+    }
+    let rest = gate.pending_steps().filter(|step| step.step_id != decided.step_id);
+    Some(ctx.by_application(EventBody::ChainResolved {
+        action: gate.action.clone(),
+        chain_id,
+        outcome,
+        recalled: rest.map(Settled::of).collect(),
+    }))
+}
+
+fn withdraw_chain(
+    process: &Process,
+    gate: &Gate,
+    command: &DecideGate,
+    ctx: &Context<'_>,
+) -> Result<Vec<Event>, Refusal> {
+    let GateKind::Quorum { chain_id, state, .. } = &gate.kind else { return Err(no_such_step()) };
+    if *state != ChainState::Pending {
+        return Err(Refusal::new(Code::NotPending, format!("the quorum for `{}` is {state} already", gate.action)));
+    }
+    require_submitter(process, ctx.actor_ref)?;
+    let reason = command.reason.clone().unwrap_or_default();
+    Ok(vec![
+        ctx.by_caller(EventBody::ChainWithdrawn {
+            action: gate.action.clone(),
+            chain_id: *chain_id,
+            reason,
+            recalled: gate.pending_steps().map(Settled::of).collect(),
+        }),
+        ctx.by_caller(EventBody::GateDecided {
+            action: command.action.clone(),
+            step_id: None,
+            chain_id: Some(*chain_id),
+            decision: Decision::Withdraw,
+            reason: command.reason.clone(),
+            settled: None,
+        }),
+    ])
+}
+
+fn own_step<'g>(gate: &'g Gate, actor_ref: &str) -> Result<&'g Step, Refusal> {
+    gate.steps.iter().find(|step| step.approver_ref == actor_ref).ok_or_else(|| {
+        if gate.pending_steps().next().is_none() {
+            return Refusal::new(
+                Code::NotPending,
+                format!("the quorum for `{}` has been decided already", gate.action),
+            );
+        }
+        Refusal::new(Code::Unauthorized, format!("`{actor_ref}` is not one of the approvers of `{}`", gate.action))
+    })
+}
+
+fn chosen_step(gate: &Gate, choice: StepChoice) -> Result<Option<&Step>, Refusal> {
+    match choice {
+        StepChoice::Id(step_id) => Ok(gate.steps.iter().find(|step| step.step_id == step_id)),
+        StepChoice::Ended => Err(Refusal::new(Code::NotPending, "this step has been decided already").at("step_id")),
+        StepChoice::Unknown => Err(no_such_step()),
+    }
+}
+
+fn no_such_step() -> Refusal {
+    Refusal::new(Code::NotKnown, "no step of this gate bears that step_id").at("step_id")
+}
+
+/// Approval Step's own order: not-pending before unauthorized.
+fn check_step(process: &Process, step: &Step, decision: Decision, actor_ref: &str) -> Result<(), Refusal> {
+    if step.state.after(decision.as_str()).is_none() {
+        return Err(Refusal::new(Code::NotPending, format!("the step is {} already", step.state)));
+    }
+    debug_assert_eq!(step.state, StepState::Pending);
+    match decision {
+        Decision::Withdraw => require_submitter(process, actor_ref),
+        Decision::Approve | Decision::Reject if step.approver_ref == actor_ref => Ok(()),
+        Decision::Approve | Decision::Reject => Err(Refusal::new(
+            Code::Unauthorized,
+            format!(
+                "only `{}`, whom the gate names, may {} it; you are `{actor_ref}`",
+                step.approver_ref,
+                decision.as_str()
+            ),
+        )),
+    }
+}
+
+/// A gate is submitted in the initiator's name, whoever opened it; only the submitter withdraws.
+fn require_submitter(process: &Process, actor_ref: &str) -> Result<(), Refusal> {
+    if process.initiator_ref == actor_ref {
+        return Ok(());
+    }
+    let detail = format!("only the initiator `{}` may withdraw a gate; you are `{actor_ref}`", process.initiator_ref);
+    Err(Refusal::new(Code::Unauthorized, detail))
+}

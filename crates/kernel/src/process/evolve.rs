@@ -1,0 +1,117 @@
+//! Applying events. Total and mechanical: everything worth deciding was decided before.
+
+use super::{Decision, Event, EventBody, Fate, Gate, GateKind, GateRef, Process, Settled, Step};
+use crate::id::{ChainId, StepId};
+use crate::machine::ChainState;
+
+impl Process {
+    /// The process that a `workflow_started` event begins; `None` for any other event.
+    pub fn begin(event: &Event) -> Option<Process> {
+        let EventBody::WorkflowStarted { instance_id, definition, subject_ref, declaration, gate_spec, .. } =
+            &event.body
+        else {
+            return None;
+        };
+        Some(Process {
+            instance_id: *instance_id,
+            definition: definition.clone(),
+            subject_ref: subject_ref.clone(),
+            initiator_ref: event.actor_ref.clone(),
+            current_state: declaration.initial_state.clone(),
+            declaration: declaration.clone(),
+            gate_spec: gate_spec.clone(),
+            started_at: event.at,
+            next_sequence_number: 1,
+            gates: vec![],
+        })
+    }
+
+    pub fn evolve(mut self, event: &Event) -> Process {
+        self.apply(event);
+        self
+    }
+
+    pub fn apply(&mut self, event: &Event) {
+        match &event.body {
+            EventBody::WorkflowStarted { .. } | EventBody::AttemptRefused { .. } => {}
+            EventBody::ChainInitiated { gate, supersedes } | EventBody::GateOpened { gate, supersedes, .. } => {
+                self.bind(gate, *supersedes);
+            }
+            EventBody::GateDecided { decision, settled, .. } => {
+                if let Some(settled) = settled {
+                    self.settle(settled, *decision);
+                }
+            }
+            EventBody::StepDecided { decision, settled, .. } => self.settle(settled, *decision),
+            EventBody::ChainResolved { chain_id, outcome, recalled, .. } => {
+                self.end_chain(*chain_id, *outcome, recalled)
+            }
+            EventBody::ChainWithdrawn { chain_id, recalled, .. } => {
+                self.end_chain(*chain_id, ChainState::Withdrawn, recalled)
+            }
+            EventBody::TransitionFired { to_state, gate, .. } => {
+                self.current_state.clone_from(to_state);
+                self.next_sequence_number += 1;
+                self.spend(*gate, Fate::Consumed);
+            }
+            EventBody::MootGateRecalled { gate, settled, .. } => {
+                if let Some(settled) = settled {
+                    self.settle(settled, Decision::Withdraw);
+                }
+                self.spend(Some(*gate), Fate::Mooted);
+            }
+        }
+        self.gates.retain(|gate| gate.current || gate.pending_steps().next().is_some());
+    }
+
+    fn bind(&mut self, gate: &Gate, supersedes: Option<GateRef>) {
+        if self.gates.iter().any(|existing| existing.gate_ref() == gate.gate_ref()) {
+            return;
+        }
+        if let Some(old) = self.gates.iter_mut().find(|existing| Some(existing.gate_ref()) == supersedes) {
+            old.current = false;
+        }
+        self.gates.push(gate.clone());
+    }
+
+    fn settle(&mut self, settled: &Settled, decision: Decision) {
+        if let Some(step) = self.step_mut(settled.step_id) {
+            step.state = step.state.after(decision.as_str()).unwrap_or(step.state);
+            step.assignment = None;
+        }
+    }
+
+    /// Approved and rejected chains leave their undecided steps Pending, out of every in-tray; a
+    /// withdrawn chain takes its steps with it.
+    fn end_chain(&mut self, chain: ChainId, outcome: ChainState, recalled: &[Settled]) {
+        for gate in &mut self.gates {
+            match &mut gate.kind {
+                GateKind::Quorum { chain_id, state, .. } if *chain_id == chain => *state = outcome,
+                GateKind::Quorum { .. } | GateKind::Single => {}
+            }
+        }
+        for settled in recalled {
+            if outcome == ChainState::Withdrawn {
+                self.settle(settled, Decision::Withdraw);
+            } else if let Some(step) = self.step_mut(settled.step_id) {
+                step.assignment = None;
+            }
+        }
+    }
+
+    fn spend(&mut self, gate_ref: Option<GateRef>, fate: Fate) {
+        if let Some(gate) = self.gates.iter_mut().find(|gate| Some(gate.gate_ref()) == gate_ref) {
+            gate.fate = fate;
+        }
+    }
+
+    fn step_mut(&mut self, step_id: StepId) -> Option<&mut Step> {
+        self.gates.iter_mut().flat_map(|gate| gate.steps.iter_mut()).find(|step| step.step_id == step_id)
+    }
+}
+
+impl Gate {
+    pub fn is_spent(&self) -> bool {
+        self.fate != Fate::Unspent
+    }
+}

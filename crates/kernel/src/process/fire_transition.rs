@@ -1,0 +1,78 @@
+//! `fire_transition`: the load-bearing action. For a guarded transition the gate's own state is read
+//! here, and `guard_satisfied` is asserted to the machine only on a cleared gate. No caller can assert
+//! it: there is no argument for it.
+
+use super::{Context, Event, EventBody, FireTransition, Gate, GateStatus, Process, moot};
+use crate::machine::{MachineRefusal, fire};
+use crate::refusal::{Code, Refusal, require_optional_text, require_text};
+use crate::registry::scopes;
+
+pub fn decide(
+    process: Option<&Process>,
+    command: &FireTransition,
+    ctx: &mut Context<'_>,
+) -> Result<Vec<Event>, Refusal> {
+    require_text("action", &command.action)?;
+    require_optional_text("reason", command.reason.as_deref())?;
+    let process = ctx.known(process, scopes::WORKFLOWS_FIRE)?;
+
+    let gate = process.gate(&process.current_state, &command.action);
+    let cleared = gate.filter(|gate| gate.is_cleared());
+    let guard_satisfied = cleared.map(|_| true);
+    let transition = fire(&process.declaration, &process.current_state, &command.action, guard_satisfied)
+        .map_err(|refusal| explain(refusal, process, gate, &command.action))?;
+    let fired = transition.guard.as_ref().and(cleared);
+
+    let transition_id = ctx.ids.make();
+    let mut events = vec![ctx.by_caller(EventBody::TransitionFired {
+        transition_id,
+        sequence_number: process.next_sequence_number,
+        from_state: transition.from_state.clone(),
+        action: command.action.clone(),
+        to_state: transition.to_state.clone(),
+        gate: fired.map(Gate::gate_ref),
+        reason: command.reason.clone(),
+    })];
+    if transition.from_state != transition.to_state {
+        events.extend(moot::leave_state(process, fired, ctx));
+    }
+    Ok(events)
+}
+
+fn explain(refusal: MachineRefusal, process: &Process, gate: Option<&Gate>, action: &str) -> Refusal {
+    match refusal {
+        MachineRefusal::Terminal => Refusal::new(
+            Code::Terminal,
+            format!("the process has ended in `{}`; nothing can be fired any more", process.current_state),
+        ),
+        MachineRefusal::InvalidTransition => invalid_transition(process, action),
+        MachineRefusal::GuardNotSatisfied => {
+            let why = match gate.map(|gate| (gate.is_spent(), gate.status())) {
+                None => "no gate has been opened for it: open the gate and wait for the decision",
+                Some((true, _)) => "its approval was spent on an earlier firing: open a new gate",
+                Some((false, GateStatus::Pending)) => "its gate waits for the decision of the named approver",
+                Some((false, GateStatus::Rejected)) => "its gate was rejected: open a new one",
+                Some((false, GateStatus::Withdrawn)) => "its gate was withdrawn: open a new one",
+                Some((false, GateStatus::Approved)) => "its gate is not cleared",
+            };
+            Refusal::new(Code::GateNotCleared, format!("`{action}` needs an approval, but {why}")).at("action")
+        }
+    }
+}
+
+pub(super) fn invalid_transition(process: &Process, action: &str) -> Refusal {
+    let from_here: Vec<&str> = process
+        .declaration
+        .transitions
+        .iter()
+        .filter(|t| t.from_state == process.current_state)
+        .map(|t| t.action.as_str())
+        .collect();
+    let possible = if from_here.is_empty() {
+        "nothing is declared from here".to_owned()
+    } else {
+        format!("declared from here: {}", from_here.join(", "))
+    };
+    let detail = format!("`{action}` is not declared from the current state `{}` ({possible})", process.current_state);
+    Refusal::new(Code::InvalidTransition, detail).at("action")
+}

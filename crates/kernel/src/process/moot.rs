@@ -1,0 +1,72 @@
+//! Leaving a state. Gates that wait there can no longer matter: pending ones are withdrawn and leave
+//! the in-trays, approved ones are moot. What is left of a decided chain is withdrawn too. The gate that
+//! was just fired is spent, not moot.
+
+use super::{
+    Context, Decision, Event, EventBody, Fate, Gate, GateKind, GateStatus, LEFT_WITHDRAWAL_REASON, MootKind, Process,
+    Settled,
+};
+use crate::machine::ChainState;
+
+pub fn leave_state(process: &Process, fired: Option<&Gate>, ctx: &Context<'_>) -> Vec<Event> {
+    let fired = fired.map(Gate::gate_ref);
+    let mut events = Vec::new();
+    for gate in process.gates.iter().filter(|gate| gate.from_state == process.current_state) {
+        let live = gate.current && gate.fate == Fate::Unspent && Some(gate.gate_ref()) != fired;
+        match (live, gate.status()) {
+            (true, GateStatus::Pending) => moot_pending(gate, ctx, &mut events),
+            (true, GateStatus::Approved) => {
+                withdraw_rest(process, gate, ctx, &mut events);
+                events.push(recalled(gate, MootKind::ApprovedUnconsumed, None, ctx));
+            }
+            (true, GateStatus::Rejected | GateStatus::Withdrawn) | (false, _) => {
+                withdraw_rest(process, gate, ctx, &mut events)
+            }
+        }
+    }
+    events
+}
+
+fn moot_pending(gate: &Gate, ctx: &Context<'_>, events: &mut Vec<Event>) {
+    match &gate.kind {
+        GateKind::Single => {
+            let settled = gate.pending_steps().next().map(Settled::of);
+            events.push(recalled(gate, MootKind::PendingWithdrawn, settled, ctx));
+        }
+        GateKind::Quorum { chain_id, .. } => {
+            events.push(ctx.by_application(EventBody::ChainResolved {
+                action: gate.action.clone(),
+                chain_id: *chain_id,
+                outcome: ChainState::Withdrawn,
+                recalled: gate.pending_steps().map(Settled::of).collect(),
+            }));
+            events.push(recalled(gate, MootKind::PendingWithdrawn, None, ctx));
+        }
+    }
+}
+
+fn recalled(gate: &Gate, kind: MootKind, settled: Option<Settled>, ctx: &Context<'_>) -> Event {
+    ctx.by_application(EventBody::MootGateRecalled {
+        moot_action: gate.action.clone(),
+        from_state: gate.from_state.clone(),
+        gate: gate.gate_ref(),
+        kind,
+        settled,
+    })
+}
+
+/// The undecided steps of a chain that has its outcome: nobody needs to decide them any more.
+fn withdraw_rest(process: &Process, gate: &Gate, ctx: &Context<'_>, events: &mut Vec<Event>) {
+    let GateKind::Quorum { chain_id, .. } = &gate.kind else { return };
+    events.extend(gate.pending_steps().map(|step| {
+        ctx.by_application(EventBody::StepDecided {
+            action: gate.action.clone(),
+            chain_id: *chain_id,
+            decision: Decision::Withdraw,
+            decided_by: process.initiator_ref.clone(),
+            reason: Some(LEFT_WITHDRAWAL_REASON.to_owned()),
+            trailing: true,
+            settled: Settled::of(step),
+        })
+    }));
+}

@@ -1,0 +1,57 @@
+//! `start_workflow`: a process begins in its initial state, under a declaration and a gate_spec that
+//! never change afterwards.
+
+use super::{Context, DefinitionRef, Event, EventBody, Source, StartWorkflow};
+use crate::declaration::Declaration;
+use crate::gate_spec::GateSpec;
+use crate::refusal::{Code, Refusal, require_optional_text, require_text};
+use crate::registry::scopes;
+use std::sync::Arc;
+
+pub fn decide(command: &StartWorkflow, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
+    require_text("subject_ref", &command.subject_ref)?;
+    require_optional_text("reason", command.reason.as_deref())?;
+    command.gate_spec.validate_shape()?;
+    let name = match &command.source {
+        Source::Inline(_) => None,
+        Source::Definition { name, .. } => Some(name.as_str()),
+    };
+    ctx.require_scope(scopes::WORKFLOWS_START, name)?;
+
+    let (declaration, gate_spec, definition) = resolve(command, ctx)?;
+    gate_spec.validate_coverage(&declaration)?;
+    declaration.validate()?;
+    let instance_id = ctx.ids.make();
+    Ok(vec![ctx.by_caller(EventBody::WorkflowStarted {
+        instance_id,
+        definition,
+        subject_ref: command.subject_ref.clone(),
+        declaration,
+        gate_spec,
+        reason: command.reason.clone(),
+    })])
+}
+
+type Resolved = (Arc<Declaration>, Arc<GateSpec>, Option<DefinitionRef>);
+
+fn resolve(command: &StartWorkflow, ctx: &Context<'_>) -> Result<Resolved, Refusal> {
+    match &command.source {
+        Source::Inline(declaration) => Ok((declaration.clone(), Arc::new(command.gate_spec.clone()), None)),
+        Source::Definition { name, version } => {
+            let definition = ctx.registry.definition(name, *version).ok_or_else(|| {
+                let detail = match version {
+                    None => format!("no definition `{name}` is published"),
+                    Some(version) => format!("no version {version} of the definition `{name}` is published"),
+                };
+                Refusal::new(Code::NotKnown, detail).at("definition")
+            })?;
+            let gate_spec = if command.gate_spec.0.is_empty() {
+                definition.gate_spec.clone()
+            } else {
+                Arc::new(definition.gate_spec.overlaid_with(&command.gate_spec))
+            };
+            let reference = DefinitionRef { name: definition.name.clone(), version: definition.version };
+            Ok((definition.declaration.clone(), gate_spec, Some(reference)))
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! What may be done to the registry, and by whom.
+
+use super::{Actor, ActorKind, Credential, Definition, Event, EventBody, Registry, scopes};
+use crate::declaration::Declaration;
+use crate::gate_spec::GateSpec;
+use crate::id::{GrantId, IdSource};
+use crate::refusal::{Code, Refusal, require_optional_text, require_text};
+use crate::text::is_invisible;
+use crate::{Digest, Time};
+use std::sync::Arc;
+
+#[derive(Clone, Debug)]
+pub enum Command {
+    Bootstrap(Bootstrap),
+    RegisterActor(RegisterActor),
+    GrantScope(GrantScope),
+    RevokeGrant(RevokeGrant),
+    PublishDefinition(PublishDefinition),
+    RecordConfiguration(RecordConfiguration),
+    RecordRefusedAttempt(RecordRefusedAttempt),
+}
+
+/// First start on an empty store: the application actor, and an administrator with every scope.
+#[derive(Clone, Debug)]
+pub struct Bootstrap {
+    pub admin_ref: String,
+    pub admin_token_hash: Digest,
+}
+
+#[derive(Clone, Debug)]
+pub struct RegisterActor {
+    pub actor_ref: String,
+    pub kind: ActorKind,
+    pub display_name: Option<String>,
+    pub public_key: Option<String>,
+    pub token_hash: Digest,
+}
+
+#[derive(Clone, Debug)]
+pub struct GrantScope {
+    pub subject_ref: String,
+    pub action_scope: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct RevokeGrant {
+    /// `None` where the text given is no id of ours.
+    pub grant_id: Option<GrantId>,
+}
+
+/// A checked document: its declaration has no faults, its retention policy exists.
+#[derive(Clone, Debug)]
+pub struct PublishDefinition {
+    pub name: String,
+    pub digest: Digest,
+    pub source: Arc<str>,
+    pub declaration: Arc<Declaration>,
+    pub gate_spec: Arc<GateSpec>,
+    pub retention: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct RecordConfiguration {
+    pub audit_trail_retention_policy: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct RecordRefusedAttempt {
+    pub attempted: String,
+    pub code: Code,
+    pub detail: String,
+}
+
+/// An empty list of events is a success that changes nothing (the same definition again).
+pub fn decide(
+    registry: &Registry,
+    command: &Command,
+    actor_ref: &str,
+    application_actor_ref: &str,
+    now: Time,
+    ids: &mut IdSource,
+) -> Result<Vec<Event>, Refusal> {
+    require_text("actor_ref", actor_ref)?;
+    let bodies = match command {
+        Command::Bootstrap(command) => bootstrap(registry, command, application_actor_ref, now, ids)?,
+        Command::RegisterActor(command) => vec![register_actor(registry, command, actor_ref, now)?],
+        Command::GrantScope(command) => vec![grant(registry, command, actor_ref, ids)?],
+        Command::RevokeGrant(command) => vec![revoke(registry, command, actor_ref)?],
+        Command::PublishDefinition(command) => publish(registry, command, actor_ref, now)?,
+        Command::RecordConfiguration(command) => record_configuration(registry, command),
+        Command::RecordRefusedAttempt(command) => vec![EventBody::AttemptRefused {
+            attempted: command.attempted.clone(),
+            code: command.code.as_str().to_owned(),
+            detail: command.detail.clone(),
+        }],
+    };
+    Ok(bodies.into_iter().map(|body| Event { actor_ref: actor_ref.to_owned(), at: now, body }).collect())
+}
+
+pub(crate) fn require_permission(registry: &Registry, actor_ref: &str, scope: &str) -> Result<(), Refusal> {
+    if registry.permitted(actor_ref, scope) { Ok(()) } else { Err(denied(actor_ref, scope)) }
+}
+
+pub(crate) fn denied(actor_ref: &str, scope: &str) -> Refusal {
+    Refusal::new(Code::PermissionDenied, format!("`{actor_ref}` holds no active grant of `{scope}`"))
+}
+
+fn bootstrap(
+    registry: &Registry,
+    command: &Bootstrap,
+    application_actor_ref: &str,
+    now: Time,
+    ids: &mut IdSource,
+) -> Result<Vec<EventBody>, Refusal> {
+    if registry.sequence() != 0 {
+        return Err(Refusal::new(Code::Conflict, "the registry has been set up already"));
+    }
+    let actor = |actor_ref: &str, kind, display_name: &str| Actor {
+        actor_ref: actor_ref.to_owned(),
+        kind,
+        display_name: Some(display_name.to_owned()),
+        public_key: None,
+        registered_at: now,
+    };
+    let mut bodies = vec![
+        EventBody::ActorRegistered {
+            actor: actor(application_actor_ref, ActorKind::Service, "Countersign itself"),
+            credential: None,
+        },
+        EventBody::ActorRegistered {
+            actor: actor(&command.admin_ref, ActorKind::Human, "Administrator"),
+            credential: Some(Credential { token_hash: command.admin_token_hash, actor_ref: command.admin_ref.clone() }),
+        },
+    ];
+    bodies.extend(scopes::ALL.iter().map(|scope| EventBody::GrantMade {
+        grant_id: ids.make(),
+        subject_ref: command.admin_ref.clone(),
+        action_scope: (*scope).to_owned(),
+    }));
+    Ok(bodies)
+}
+
+fn register_actor(
+    registry: &Registry,
+    command: &RegisterActor,
+    actor_ref: &str,
+    now: Time,
+) -> Result<EventBody, Refusal> {
+    require_text("actor_ref", &command.actor_ref)?;
+    require_optional_text("display_name", command.display_name.as_deref())?;
+    require_optional_text("public_key", command.public_key.as_deref())?;
+    if let Some(c) = command.actor_ref.chars().find(|c| is_invisible(*c)) {
+        let detail = format!(
+            "the name holds the invisible character U+{:04X}, which would let it pass for another; leave it out",
+            u32::from(c)
+        );
+        return Err(Refusal::new(Code::InvalidRequest, detail).at("actor_ref"));
+    }
+    require_permission(registry, actor_ref, scopes::ACTORS_MANAGE)?;
+    if registry.actor(&command.actor_ref).is_some() {
+        let detail = format!("an actor `{}` is registered already; names are never reused", command.actor_ref);
+        return Err(Refusal::new(Code::Conflict, detail).at("actor_ref"));
+    }
+    Ok(EventBody::ActorRegistered {
+        actor: Actor {
+            actor_ref: command.actor_ref.clone(),
+            kind: command.kind,
+            display_name: command.display_name.clone(),
+            public_key: command.public_key.clone(),
+            registered_at: now,
+        },
+        credential: Some(Credential { token_hash: command.token_hash, actor_ref: command.actor_ref.clone() }),
+    })
+}
+
+fn grant(registry: &Registry, command: &GrantScope, actor_ref: &str, ids: &mut IdSource) -> Result<EventBody, Refusal> {
+    require_text("subject_ref", &command.subject_ref)?;
+    require_text("action_scope", &command.action_scope)?;
+    require_permission(registry, actor_ref, scopes::PERMISSIONS_MANAGE)?;
+    Ok(EventBody::GrantMade {
+        grant_id: ids.make(),
+        subject_ref: command.subject_ref.clone(),
+        action_scope: command.action_scope.clone(),
+    })
+}
+
+fn revoke(registry: &Registry, command: &RevokeGrant, actor_ref: &str) -> Result<EventBody, Refusal> {
+    require_permission(registry, actor_ref, scopes::PERMISSIONS_MANAGE)?;
+    let grant = command
+        .grant_id
+        .and_then(|id| registry.grants().get(id))
+        .ok_or_else(|| Refusal::new(Code::NotKnown, "there is no such grant").at("grant_id"))?;
+    if !grant.is_active() {
+        return Err(Refusal::new(Code::NotActive, "this grant has been revoked already").at("grant_id"));
+    }
+    let last_manager = grant.action_scope == scopes::PERMISSIONS_MANAGE
+        && grant.subject_ref == actor_ref
+        && registry.grants().holders(scopes::PERMISSIONS_MANAGE) == 1
+        && registry
+            .grants()
+            .of_subject(actor_ref)
+            .filter(|g| g.is_active() && g.action_scope == grant.action_scope)
+            .count()
+            == 1;
+    if last_manager {
+        let detail = "this is the last active grant of `permissions:manage`: nobody could grant anything again. Grant it to somebody else first";
+        return Err(Refusal::new(Code::Conflict, detail).at("grant_id"));
+    }
+    Ok(EventBody::GrantRevoked {
+        grant_id: grant.grant_id,
+        subject_ref: grant.subject_ref.clone(),
+        action_scope: grant.action_scope.clone(),
+    })
+}
+
+fn publish(
+    registry: &Registry,
+    command: &PublishDefinition,
+    actor_ref: &str,
+    now: Time,
+) -> Result<Vec<EventBody>, Refusal> {
+    require_text("name", &command.name)?;
+    require_permission(registry, actor_ref, scopes::DEFINITIONS_PUBLISH)?;
+    command.declaration.validate().map_err(|refusal| Refusal { code: Code::InvalidDefinition, ..refusal })?;
+    let newest = registry.definition(&command.name, None);
+    if newest.is_some_and(|definition| definition.digest == command.digest) {
+        return Ok(vec![]);
+    }
+    Ok(vec![EventBody::DefinitionPublished(Definition {
+        name: command.name.clone(),
+        version: newest.map_or(1, |definition| definition.version + 1),
+        digest: command.digest,
+        source: command.source.clone(),
+        declaration: command.declaration.clone(),
+        gate_spec: command.gate_spec.clone(),
+        retention: command.retention.clone(),
+        published_at: now,
+        published_by: actor_ref.to_owned(),
+    })])
+}
+
+/// Recorded when it differs from what was recorded last, the unset policy included.
+fn record_configuration(registry: &Registry, command: &RecordConfiguration) -> Vec<EventBody> {
+    if registry.recorded_policy() == Some(&command.audit_trail_retention_policy) {
+        return vec![];
+    }
+    vec![EventBody::ConfigurationRecorded {
+        audit_trail_retention_policy: command.audit_trail_retention_policy.clone(),
+    }]
+}

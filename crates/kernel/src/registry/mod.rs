@@ -1,0 +1,216 @@
+//! The registry: who exists, who may do what, and which definitions are published. It is an instance
+//! like any other, with a dense sequence of records of its own; every other record names the registry
+//! sequence it was decided under.
+
+mod decide;
+mod permission;
+
+pub(crate) use decide::denied;
+pub use decide::{
+    Bootstrap, Command, GrantScope, PublishDefinition, RecordConfiguration, RecordRefusedAttempt, RegisterActor,
+    RevokeGrant, decide,
+};
+pub use permission::{Grant, Grants, scopes};
+
+use crate::declaration::Declaration;
+use crate::gate_spec::GateSpec;
+use crate::id::GrantId;
+use crate::{Digest, Time};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Actor {
+    pub actor_ref: String,
+    pub kind: ActorKind,
+    pub display_name: Option<String>,
+    pub public_key: Option<String>,
+    pub registered_at: Time,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ActorKind {
+    Human,
+    Service,
+}
+
+impl ActorKind {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ActorKind::Human => "human",
+            ActorKind::Service => "service",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        [ActorKind::Human, ActorKind::Service].into_iter().find(|kind| kind.as_str() == text)
+    }
+}
+
+/// A bearer token is known by its hash alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credential {
+    pub token_hash: Digest,
+    pub actor_ref: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Definition {
+    pub name: String,
+    pub version: u32,
+    /// Digest of the document exactly as it was published.
+    pub digest: Digest,
+    pub source: Arc<str>,
+    pub declaration: Arc<Declaration>,
+    pub gate_spec: Arc<GateSpec>,
+    pub retention: Option<String>,
+    pub published_at: Time,
+    pub published_by: String,
+}
+
+/// What was done to the registry: one event, one record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    pub actor_ref: String,
+    pub at: Time,
+    pub body: EventBody,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EventBody {
+    ActorRegistered {
+        actor: Actor,
+        credential: Option<Credential>,
+    },
+    GrantMade {
+        grant_id: GrantId,
+        subject_ref: String,
+        action_scope: String,
+    },
+    GrantRevoked {
+        grant_id: GrantId,
+        subject_ref: String,
+        action_scope: String,
+    },
+    DefinitionPublished(Definition),
+    /// The configuration that decides what happens to records: so far the retention policy.
+    ConfigurationRecorded {
+        audit_trail_retention_policy: Option<String>,
+    },
+    /// A refused attempt that belongs to no process.
+    AttemptRefused {
+        attempted: String,
+        code: String,
+        detail: String,
+    },
+}
+
+/// Kept in memory on every node and brought up to date by sequence.
+#[derive(Clone, Debug, Default)]
+pub struct Registry {
+    sequence: u64,
+    actors: HashMap<String, Actor>,
+    credentials: HashMap<Digest, String>,
+    grants: permission::Grants,
+    definitions: HashMap<String, Vec<Arc<Definition>>>,
+    recorded_policy: Option<Option<String>>,
+}
+
+impl Registry {
+    /// The number of the last record of the registry chain.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Records in between that change nothing here still count.
+    pub fn advance_to(&mut self, sequence: u64) {
+        self.sequence = self.sequence.max(sequence);
+    }
+
+    pub fn actor(&self, actor_ref: &str) -> Option<&Actor> {
+        self.actors.get(actor_ref)
+    }
+
+    pub fn actors(&self) -> impl Iterator<Item = &Actor> {
+        self.actors.values()
+    }
+
+    /// The actor behind a bearer token.
+    pub fn authenticate(&self, token_hash: &Digest) -> Option<&str> {
+        self.credentials.get(token_hash).map(String::as_str)
+    }
+
+    pub fn grants(&self) -> &permission::Grants {
+        &self.grants
+    }
+
+    /// Deny by absence: true only where an active grant says so.
+    pub fn permitted(&self, subject_ref: &str, scope: &str) -> bool {
+        self.grants.permitted(subject_ref, scope)
+    }
+
+    /// A general scope (`workflows:fire`) covers the finer one (`workflows:fire:batch-release`).
+    pub fn permitted_on(&self, subject_ref: &str, scope: &str, definition: Option<&str>) -> bool {
+        self.permitted(subject_ref, scope)
+            || definition.is_some_and(|name| self.permitted(subject_ref, &format!("{scope}:{name}")))
+    }
+
+    /// The newest version, or the one asked for.
+    pub fn definition(&self, name: &str, version: Option<u32>) -> Option<&Arc<Definition>> {
+        let versions = self.definitions.get(name)?;
+        match version {
+            None => versions.last(),
+            Some(version) => versions.iter().find(|definition| definition.version == version),
+        }
+    }
+
+    pub fn definition_names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.definitions.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
+    pub fn definition_versions(&self, name: &str) -> &[Arc<Definition>] {
+        self.definitions.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// The retention configuration that the last record of its kind states; `None` before the first.
+    pub fn recorded_policy(&self) -> Option<&Option<String>> {
+        self.recorded_policy.as_ref()
+    }
+
+    /// Applies the record with this number. One that is known already changes nothing, so a node may
+    /// be told twice.
+    pub fn apply(&mut self, sequence: u64, event: &Event) {
+        if sequence <= self.sequence {
+            return;
+        }
+        self.sequence = sequence;
+        match &event.body {
+            EventBody::ActorRegistered { actor, credential } => {
+                self.actors.insert(actor.actor_ref.clone(), actor.clone());
+                if let Some(credential) = credential {
+                    self.credentials.insert(credential.token_hash, credential.actor_ref.clone());
+                }
+            }
+            EventBody::GrantMade { grant_id, subject_ref, action_scope } => {
+                self.grants.add(Grant {
+                    grant_id: *grant_id,
+                    subject_ref: subject_ref.clone(),
+                    action_scope: action_scope.clone(),
+                    granted_at: event.at,
+                    granted_sequence: self.sequence,
+                    revoked: None,
+                });
+            }
+            EventBody::GrantRevoked { grant_id, .. } => self.grants.revoke(*grant_id, event.at, self.sequence),
+            EventBody::DefinitionPublished(definition) => {
+                self.definitions.entry(definition.name.clone()).or_default().push(Arc::new(definition.clone()));
+            }
+            EventBody::ConfigurationRecorded { audit_trail_retention_policy } => {
+                self.recorded_policy = Some(audit_trail_retention_policy.clone());
+            }
+            EventBody::AttemptRefused { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Grants: exact scopes, deny by absence, never deleted, so that "who could do this at that moment"
+//! has an answer for ever.
+
+use crate::Time;
+use crate::id::GrantId;
+use std::collections::HashMap;
+
+/// The scopes that the engine itself asks for. Grants of other scopes are legal and mean what the
+/// deployment says they mean.
+pub mod scopes {
+    pub const WORKFLOWS_START: &str = "workflows:start";
+    pub const WORKFLOWS_OPEN_GATE: &str = "workflows:open-gate";
+    pub const WORKFLOWS_FIRE: &str = "workflows:fire";
+    pub const WORKFLOWS_READ: &str = "workflows:read";
+    pub const ACTORS_MANAGE: &str = "actors:manage";
+    pub const PERMISSIONS_MANAGE: &str = "permissions:manage";
+    pub const DEFINITIONS_PUBLISH: &str = "definitions:publish";
+    pub const AUDIT_READ: &str = "audit:read";
+
+    /// What `admin` is given on an empty store.
+    pub const ALL: &[&str] = &[
+        WORKFLOWS_START,
+        WORKFLOWS_OPEN_GATE,
+        WORKFLOWS_FIRE,
+        WORKFLOWS_READ,
+        ACTORS_MANAGE,
+        PERMISSIONS_MANAGE,
+        DEFINITIONS_PUBLISH,
+        "definitions:shell",
+        AUDIT_READ,
+        "audit:seal",
+        "audit:purge",
+        "audit:hold",
+        "runs:start",
+        "runs:control",
+        "runs:read",
+        "tasks:work",
+        "governance:read",
+        "governance:act",
+    ];
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    pub grant_id: GrantId,
+    pub subject_ref: String,
+    pub action_scope: String,
+    pub granted_at: Time,
+    /// The registry record that made it.
+    pub granted_sequence: u64,
+    /// When, and by which registry record, it ended.
+    pub revoked: Option<(Time, u64)>,
+}
+
+impl Grant {
+    pub fn is_active(&self) -> bool {
+        self.revoked.is_none()
+    }
+
+    /// Granted at or before `time` and not revoked by then.
+    pub fn is_active_at(&self, time: Time) -> bool {
+        self.granted_at <= time && self.revoked.is_none_or(|(revoked_at, _)| time < revoked_at)
+    }
+
+    /// In force for what was decided under this registry sequence.
+    pub fn is_active_under(&self, registry_sequence: u64) -> bool {
+        self.granted_sequence <= registry_sequence
+            && self.revoked.is_none_or(|(_, revoked_by)| registry_sequence < revoked_by)
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Grants {
+    by_id: HashMap<GrantId, Grant>,
+    by_subject: HashMap<String, Vec<GrantId>>,
+    /// subject → scope → how many active grants: revoking one of two leaves the other.
+    active: HashMap<String, HashMap<String, u32>>,
+}
+
+impl Grants {
+    pub fn get(&self, grant_id: GrantId) -> Option<&Grant> {
+        self.by_id.get(&grant_id)
+    }
+
+    pub fn permitted(&self, subject_ref: &str, scope: &str) -> bool {
+        self.active.get(subject_ref).and_then(|scopes| scopes.get(scope)).is_some_and(|count| *count > 0)
+    }
+
+    /// Whether the scope was held at that moment; the status today plays no part.
+    pub fn permitted_at(&self, subject_ref: &str, scope: &str, time: Time) -> bool {
+        self.of_subject(subject_ref).any(|grant| grant.action_scope == scope && grant.is_active_at(time))
+    }
+
+    pub fn permitted_under(&self, subject_ref: &str, scope: &str, registry_sequence: u64) -> bool {
+        self.of_subject(subject_ref)
+            .any(|grant| grant.action_scope == scope && grant.is_active_under(registry_sequence))
+    }
+
+    /// All grants ever made to a subject, in the order they were made.
+    pub fn of_subject(&self, subject_ref: &str) -> impl Iterator<Item = &Grant> {
+        self.by_subject.get(subject_ref).into_iter().flatten().filter_map(|id| self.by_id.get(id))
+    }
+
+    /// The active scopes of a subject that begin with `prefix`.
+    pub fn active_scopes<'g>(&'g self, subject_ref: &str, prefix: &'g str) -> impl Iterator<Item = &'g str> {
+        self.active
+            .get(subject_ref)
+            .into_iter()
+            .flatten()
+            .filter(move |(scope, count)| **count > 0 && scope.starts_with(prefix))
+            .map(|(scope, _)| scope.as_str())
+    }
+
+    /// How many active grants of `scope` there are over all subjects.
+    pub fn holders(&self, scope: &str) -> usize {
+        self.active.values().filter(|scopes| scopes.get(scope).is_some_and(|count| *count > 0)).count()
+    }
+
+    pub(super) fn add(&mut self, grant: Grant) {
+        *self.active.entry(grant.subject_ref.clone()).or_default().entry(grant.action_scope.clone()).or_default() += 1;
+        self.by_subject.entry(grant.subject_ref.clone()).or_default().push(grant.grant_id);
+        self.by_id.insert(grant.grant_id, grant);
+    }
+
+    pub(super) fn revoke(&mut self, grant_id: GrantId, at: Time, sequence: u64) {
+        let Some(grant) = self.by_id.get_mut(&grant_id).filter(|grant| grant.is_active()) else { return };
+        grant.revoked = Some((at, sequence));
+        if let Some(count) =
+            self.active.get_mut(&grant.subject_ref).and_then(|scopes| scopes.get_mut(&grant.action_scope))
+        {
+            *count = count.saturating_sub(1);
+        }
+    }
+}

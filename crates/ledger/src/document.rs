@@ -1,0 +1,191 @@
+//! Declarations and gate_specs as documents (`spec/record.md`, section 6): written once, stored by
+//! digest, read back as they were.
+
+use crate::sha256;
+use countersign_kernel::{Declaration, Digest, GateEntry, GateSpec, QuorumRule, Transition};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    pub digest: Digest,
+    pub bytes: Vec<u8>,
+}
+
+impl Document {
+    fn of<T: Serialize>(value: &T) -> Document {
+        // Plain structs of strings and numbers always serialise.
+        let bytes = serde_json::to_vec(value).unwrap_or_default();
+        Document { digest: sha256(&[&bytes]), bytes }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DeclarationDocument {
+    states: Vec<String>,
+    transitions: Vec<TransitionDocument>,
+    initial_state: String,
+    terminal_states: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TransitionDocument {
+    from: String,
+    action: String,
+    to: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    guard: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GateDocument {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    approver_ref: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    approvers: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quorum: Option<QuorumDocument>,
+    scope: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct QuorumDocument {
+    rule: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    m: Option<u32>,
+}
+
+pub fn declaration_document(declaration: &Declaration) -> Document {
+    Document::of(&DeclarationDocument {
+        states: declaration.states.clone(),
+        transitions: declaration
+            .transitions
+            .iter()
+            .map(|t| TransitionDocument {
+                from: t.from_state.clone(),
+                action: t.action.clone(),
+                to: t.to_state.clone(),
+                guard: t.guard.clone(),
+            })
+            .collect(),
+        initial_state: declaration.initial_state.clone(),
+        terminal_states: declaration.terminal_states.clone(),
+    })
+}
+
+pub fn gate_spec_document(gate_spec: &GateSpec) -> Document {
+    let entries: BTreeMap<&str, GateDocument> = gate_spec
+        .0
+        .iter()
+        .map(|(label, entry)| {
+            let document = match entry {
+                GateEntry::Single { approver_ref, scope } => GateDocument {
+                    approver_ref: Some(approver_ref.clone()),
+                    approvers: None,
+                    quorum: None,
+                    scope: scope.clone(),
+                },
+                GateEntry::Quorum { approvers, rule, scope } => GateDocument {
+                    approver_ref: None,
+                    approvers: Some(approvers.clone()),
+                    quorum: Some(QuorumDocument { rule: rule.as_str().into(), m: rule.m() }),
+                    scope: scope.clone(),
+                },
+            };
+            (label.as_str(), document)
+        })
+        .collect();
+    Document::of(&entries)
+}
+
+/// Reads back what [`declaration_document`] wrote.
+pub fn parse_declaration(bytes: &[u8]) -> Result<Declaration, String> {
+    let document: DeclarationDocument = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
+    Ok(Declaration {
+        states: document.states,
+        transitions: document
+            .transitions
+            .into_iter()
+            .map(|t| Transition { from_state: t.from, action: t.action, to_state: t.to, guard: t.guard })
+            .collect(),
+        initial_state: document.initial_state,
+        terminal_states: document.terminal_states,
+    })
+}
+
+/// Reads back what [`gate_spec_document`] wrote.
+pub fn parse_gate_spec(bytes: &[u8]) -> Result<GateSpec, String> {
+    let entries: BTreeMap<String, GateDocument> = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
+    let entry = |document: GateDocument| match (document.approver_ref, document.approvers, document.quorum) {
+        (Some(approver_ref), None, None) => Ok(GateEntry::Single { approver_ref, scope: document.scope }),
+        (None, Some(approvers), Some(quorum)) => {
+            let rule = parse_rule(&quorum.rule, quorum.m)
+                .ok_or_else(|| format!("quorum rule `{}` is not known", quorum.rule))?;
+            Ok(GateEntry::Quorum { approvers, rule, scope: document.scope })
+        }
+        _ => Err("a gate names either an approver or a quorum".to_owned()),
+    };
+    entries
+        .into_iter()
+        .map(|(label, document)| Ok((label, entry(document)?)))
+        .collect::<Result<_, String>>()
+        .map(GateSpec)
+}
+
+/// A rule and its `m` as they are written: `m` belongs to m-of-n and to no other rule.
+pub fn parse_rule(rule: &str, m: Option<u32>) -> Option<QuorumRule> {
+    match (rule, m) {
+        ("all-of-n", None) => Some(QuorumRule::AllOfN),
+        ("one-of-n", None) => Some(QuorumRule::OneOfN),
+        ("m-of-n", Some(m)) => Some(QuorumRule::MOfN { m }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_read_back_as_they_were_written() {
+        let declaration = Declaration {
+            states: vec!["b".into(), "a".into()],
+            transitions: vec![Transition {
+                from_state: "b".into(),
+                action: "go".into(),
+                to_state: "a".into(),
+                guard: Some("g".into()),
+            }],
+            initial_state: "b".into(),
+            terminal_states: vec!["a".into()],
+        };
+        let document = declaration_document(&declaration);
+        assert_eq!(
+            String::from_utf8(document.bytes.clone()).unwrap(),
+            r#"{"states":["b","a"],"transitions":[{"from":"b","action":"go","to":"a","guard":"g"}],"initial_state":"b","terminal_states":["a"]}"#
+        );
+        assert_eq!(parse_declaration(&document.bytes), Ok(declaration));
+
+        let mut entries = BTreeMap::new();
+        entries.insert(
+            "two".to_owned(),
+            GateEntry::Quorum {
+                approvers: vec!["x".into(), "y".into()],
+                rule: QuorumRule::MOfN { m: 2 },
+                scope: "s".into(),
+            },
+        );
+        entries.insert("one".to_owned(), GateEntry::Single { approver_ref: "x".into(), scope: "s".into() });
+        let spec = GateSpec(entries);
+        let document = gate_spec_document(&spec);
+        assert_eq!(
+            String::from_utf8(document.bytes.clone()).unwrap(),
+            r#"{"one":{"approver_ref":"x","scope":"s"},"two":{"approvers":["x","y"],"quorum":{"rule":"m-of-n","m":2},"scope":"s"}}"#
+        );
+        assert_eq!(parse_gate_spec(&document.bytes), Ok(spec));
+    }
+}

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Everything that has to hold before a change goes in. This is what CI runs.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/setup.sh cargo lint cc postgres
+scripts/lint.sh
+scripts/with-postgres.sh cargo test --workspace --locked
