@@ -89,6 +89,11 @@ impl Client {
         self.base.as_str().trim_end_matches('/')
     }
 
+    /// Whether the server is on this machine.
+    pub fn is_loopback(&self) -> bool {
+        is_loopback(&self.base)
+    }
+
     pub(crate) async fn get<T: DeserializeOwned>(
         &self,
         path: &[&str],

@@ -1,8 +1,7 @@
 //! Checked access to a mapping: its fields are a closed list, and a value of the wrong type is
 //! reported once, where it stands.
 
-use crate::problem::{Position, ProblemCode, Problems, enumerated, quoted};
-use crate::suggest::closest;
+use crate::problem::{Position, ProblemCode, Problems, enumerated, quoted, segment};
 use crate::tree::{Key, Node, Value};
 use countersign_kernel::text::is_blank;
 use std::collections::HashSet;
@@ -45,7 +44,7 @@ impl<'a> Mapping<'a> {
     }
 
     pub fn path_to(&self, field: &str) -> String {
-        if self.path.is_empty() { field.to_owned() } else { format!("{}.{field}", self.path) }
+        if self.path.is_empty() { segment(field).into_owned() } else { format!("{}.{}", self.path, segment(field)) }
     }
 
     /// The node at a path from the document's root; for the root mapping only.
@@ -61,7 +60,7 @@ impl<'a> Mapping<'a> {
             if list.all().any(|field| field == key.text) {
                 continue;
             }
-            let meant = closest(&key.text, list.all().filter(|field| self.get(field).is_none()));
+            let meant = problems.guess(&key.text, list.all().filter(|field| self.get(field).is_none()));
             let advice = match meant {
                 Some(field) => format!("did you mean `{field}`?"),
                 None => format!("the fields here are {}", enumerated(list.all())),

@@ -2,12 +2,11 @@
 //! quorum among them.
 
 use crate::fields::{FieldList, Mapping, list, string, text, wrong_type};
-use crate::problem::{ProblemCode, Problems, enumerated, quoted};
-use crate::suggest::closest;
+use crate::problem::{ProblemCode, Problems, enumerated, quoted, segment};
 use crate::tree::{Node, Value};
 use countersign_kernel::text::is_blank;
 use countersign_kernel::{GateEntry, GateSpec, QuorumRule};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// An entry that names one approver.
 pub const SINGLE_ENTRY_FIELDS: FieldList = FieldList { required: &["approver_ref", "scope"], optional: &[] };
@@ -41,15 +40,15 @@ pub(crate) fn gate_spec(node: &Node, path: &str, problems: &mut Problems) -> Gat
 /// Reports the entries for which no transition has a guard.
 pub(crate) fn report_unused(node: &Node, path: &str, guards: &[&str], problems: &mut Problems) {
     let Value::Map(entries) = &node.value else { return };
-    for (label, _) in
-        entries.iter().filter(|(label, _)| !is_blank(&label.text) && !guards.contains(&label.text.as_str()))
-    {
-        let advice = match closest(&label.text, guards.iter().copied()) {
+    let known: HashSet<&str> = guards.iter().copied().collect();
+    let labels = entries.iter().map(|(label, _)| label);
+    for label in labels.filter(|label| !is_blank(&label.text) && !known.contains(label.text.as_str())) {
+        let advice = match problems.guess(&label.text, guards.iter().copied()) {
             Some(guard) => format!("did you mean {}?", quoted(guard)),
             None => "guard a transition with it, or remove the entry".to_owned(),
         };
         let message = format!("no transition has the guard {}; {advice}", quoted(&label.text));
-        problems.add(label.at, format!("{path}.{}", label.text), ProblemCode::UnusedGate, message);
+        problems.add(label.at, format!("{path}.{}", segment(&label.text)), ProblemCode::UnusedGate, message);
     }
 }
 

@@ -77,7 +77,7 @@ fn document(root: &Node, problems: &mut Problems) -> Option<Definition> {
 
 fn kind(root: &Mapping<'_>, problems: &mut Problems) -> Option<Kind> {
     let Some(node) = root.get("kind") else {
-        match root.entries.iter().find(|(key, _)| suggest::closest(&key.text, ["kind"]).is_some()) {
+        match root.entries.iter().find(|(key, _)| problems.guess(&key.text, ["kind"]).is_some()) {
             Some((key, _)) => {
                 let message = format!("unknown field {}; did you mean `kind`?", problem::quoted(&key.text));
                 problems.add(key.at, root.path_to(&key.text), ProblemCode::UnknownField, message);

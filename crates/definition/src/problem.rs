@@ -1,13 +1,21 @@
 //! What is wrong with a document, and where. Codes are part of the format and never change their
 //! meaning; messages are for people and may be reworded.
 
+use crate::suggest::closest;
 use countersign_kernel::declaration::FaultKind;
+use std::borrow::Cow;
 use std::fmt;
 
 /// The longest message; a document can make its names as long as it likes.
 const MAX_MESSAGE_CHARS: usize = 400;
 /// How much of a name or value a message repeats.
 const MAX_QUOTED_CHARS: usize = 64;
+/// How much of a key stands in a path.
+const MAX_SEGMENT_CHARS: usize = 128;
+/// Nobody reads more; what a small text is answered with stays small.
+const MAX_PROBLEMS: usize = 1000;
+/// After so many problems, no more guesses at what was meant: each costs time.
+const MAX_GUESSES: usize = 100;
 
 macro_rules! problem_codes {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
@@ -112,12 +120,30 @@ impl Position {
     }
 }
 
-/// Collects problems in any order.
+/// Lines end as YAML has them end: LF, CR LF or CR.
+pub(crate) fn lines(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let Some(end) = text.find(['\n', '\r']) else {
+            rest = None;
+            return Some(text);
+        };
+        let after = &text[end..];
+        rest = after.strip_prefix("\r\n").or_else(|| after.get(1..));
+        Some(&text[..end])
+    })
+}
+
+/// Collects problems in any order, up to a thousand.
 #[derive(Debug, Default)]
 pub(crate) struct Problems(Vec<Problem>);
 
 impl Problems {
     pub fn add(&mut self, at: Position, path: impl Into<String>, code: ProblemCode, message: impl AsRef<str>) {
+        if self.0.len() == MAX_PROBLEMS {
+            return;
+        }
         let message = printable(message.as_ref(), MAX_MESSAGE_CHARS);
         self.0.push(Problem { path: path.into(), line: at.line, column: at.column, code, message });
     }
@@ -126,9 +152,22 @@ impl Problems {
         self.0.is_empty()
     }
 
+    /// The candidate that was probably meant by `written`.
+    pub fn guess<'a>(&self, written: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+        if self.0.len() < MAX_GUESSES { closest(written, candidates) } else { None }
+    }
+
     pub fn into_sorted(mut self) -> Vec<Problem> {
         self.0.sort_by_key(|problem| (problem.line, problem.column));
         self.0
+    }
+}
+
+/// A key of the document for use in a path: not too long.
+pub(crate) fn segment(key: &str) -> Cow<'_, str> {
+    match key.char_indices().nth(MAX_SEGMENT_CHARS) {
+        Some((end, _)) => Cow::Owned(format!("{}…", &key[..end])),
+        None => Cow::Borrowed(key),
     }
 }
 
@@ -147,7 +186,7 @@ pub(crate) fn enumerated<'a>(names: impl IntoIterator<Item = &'a str>) -> String
 }
 
 /// `text` with control characters escaped and its tail cut at `max_chars`.
-fn printable(text: &str, max_chars: usize) -> String {
+pub(crate) fn printable(text: &str, max_chars: usize) -> String {
     let mut out = String::new();
     for (i, c) in text.chars().enumerate() {
         if i == max_chars {
@@ -176,6 +215,12 @@ mod tests {
         ] {
             assert_eq!(Position::after(before), Position { line, column }, "{before:?}");
         }
+    }
+
+    #[test]
+    fn lines_are_those_of_yaml() {
+        assert_eq!(lines("a\nb\r\nc\rd\n").collect::<Vec<_>>(), ["a", "b", "c", "d", ""]);
+        assert_eq!(lines("").collect::<Vec<_>>(), [""]);
     }
 
     #[test]

@@ -4,7 +4,6 @@
 use crate::fields::{FieldList, Mapping, list, string, text};
 use crate::gates::{gate_spec, report_unused};
 use crate::problem::{ProblemCode, Problems, quoted};
-use crate::suggest::closest;
 use crate::tree::{Node, Value};
 use crate::{Definition, Kind};
 use countersign_kernel::declaration::{Fault, FaultKind};
@@ -151,16 +150,16 @@ fn report_faults(root: &Mapping<'_>, declaration: &Declaration, holes: &HashSet<
         let repeats = holes.contains(&fault.path) || (fault.kind == FaultKind::UnknownState && !states_known);
         if !repeats {
             let node = root.nearest(&fault.path);
-            let message = explain(&fault, node, declaration);
+            let message = explain(&fault, node, declaration, problems);
             problems.add(node.at, fault.path, fault.kind.into(), message);
         }
     }
 }
 
-fn explain(fault: &Fault, node: &Node, declaration: &Declaration) -> String {
+fn explain(fault: &Fault, node: &Node, declaration: &Declaration, problems: &Problems) -> String {
     let meant = match (&node.value, fault.kind) {
         (Value::String(written), FaultKind::UnknownState) => {
-            closest(written, declaration.states.iter().map(String::as_str))
+            problems.guess(written, declaration.states.iter().map(String::as_str))
         }
         _ => None,
     };

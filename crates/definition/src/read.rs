@@ -1,7 +1,7 @@
 //! Text to a span tree. Here, and nowhere else, is YAML: bounds on nesting and aliases, duplicate
 //! keys, numbers that not every reader of JSON would keep, and the one-document rule.
 
-use crate::problem::{Position, ProblemCode, Problems, quoted};
+use crate::problem::{Position, ProblemCode, Problems, quoted, segment};
 use crate::syntax::{SECOND_DOCUMENT, after_document_end, explain, position};
 use crate::tree::{Key, MAX_SAFE_INTEGER, Node, Value};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -11,8 +11,9 @@ use std::fmt;
 
 pub(crate) const MAX_DEPTH: usize = 64;
 const MAX_NODES: usize = 100_000;
-/// What all aliases together may unfold into, in parser events.
-const MAX_ALIAS_EVENTS: usize = 100_000;
+/// What all aliases together may unfold into: values, and bytes.
+const MAX_ALIAS_VALUES: usize = 100_000;
+const MAX_ALIAS_BYTES: usize = 64 << 20;
 
 /// Not counted as a column.
 pub(crate) const BYTE_ORDER_MARK: char = '\u{FEFF}';
@@ -29,7 +30,7 @@ pub(crate) fn read(bytes: &[u8], problems: &mut Problems) -> Option<Node> {
             return None;
         }
     };
-    match serde_saphyr::from_str_with_options::<RawNode>(text, options()) {
+    match serde_saphyr::from_str_with_options::<RawNode>(text, options(text.len())) {
         Ok(root) => {
             if let Some(at) = after_document_end(text) {
                 problems.add(at, "", ProblemCode::YamlSyntax, SECOND_DOCUMENT);
@@ -44,15 +45,18 @@ pub(crate) fn read(bytes: &[u8], problems: &mut Problems) -> Option<Node> {
     }
 }
 
-fn options() -> serde_saphyr::Options {
+fn options(text_bytes: usize) -> serde_saphyr::Options {
+    // No value is longer than the text.
+    let max_alias_values = MAX_ALIAS_VALUES.min(MAX_ALIAS_BYTES / text_bytes.max(1));
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_depth: MAX_DEPTH,
+            flow_nesting_limit: MAX_DEPTH,
             max_nodes: MAX_NODES,
             // The bound on what aliases unfold into is the one that matters.
             enforce_alias_anchor_ratio: false,
         },
-        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_ALIAS_EVENTS },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: max_alias_values },
         // The reader passes every string key on; `Cleaner` reports the second and keeps the first.
         duplicate_keys: DuplicateKeyPolicy::LastWins,
         merge_keys: MergeKeyPolicy::AsOrdinary,
@@ -202,7 +206,7 @@ impl Cleaner<'_> {
             if length > 0 {
                 self.path.push('.');
             }
-            self.path.push_str(&key.text);
+            self.path.push_str(&segment(&key.text));
             if seen.insert(key.text.clone()) {
                 let value = self.node(value);
                 clean.push((key, value));

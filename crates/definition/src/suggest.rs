@@ -3,11 +3,15 @@
 /// Longer words are never slips of a field's name, and the distance costs their product.
 const MAX_CHARS: usize = 64;
 
+/// How many candidates are weighed.
+const MAX_CANDIDATES: usize = 200;
+
 /// The candidate with the fewest slips, if a third of the longer word or less is wrong.
 pub(crate) fn closest<'a>(written: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let written: Vec<char> = written.chars().take(MAX_CHARS + 1).collect();
     candidates
         .into_iter()
+        .take(MAX_CANDIDATES)
         .filter_map(|candidate| {
             let chars: Vec<char> = candidate.chars().take(MAX_CHARS + 1).collect();
             let longer = written.len().max(chars.len());

@@ -1,7 +1,7 @@
 //! A syntax error in words that help the author, at the place where it can be mended. The reader's
 //! own words and place serve where there is nothing better to say.
 
-use crate::problem::{Position, quoted};
+use crate::problem::{Position, lines, quoted};
 use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::granit_parser::ErrorKind;
 use serde_saphyr::localizer::ExternalMessageSource;
@@ -95,13 +95,13 @@ fn too_deep() -> String {
 
 /// The `---` that begins the second document, above its content at `at`.
 fn second_document(text: &str, at: Position) -> Position {
-    let lines: Vec<&str> = crate::render::lines(text).take(at.line as usize).collect();
-    for (i, line) in lines.iter().enumerate().rev() {
+    let shown: Vec<&str> = lines(text).take(at.line as usize).collect();
+    for (i, line) in shown.iter().enumerate().rev() {
         if is_marker(line, "---") {
             return Position { line: u32::try_from(i + 1).unwrap_or(u32::MAX), column: 1 };
         }
         let passable = line.trim_start().is_empty() || line.trim_start().starts_with('#');
-        if !passable && i + 1 != lines.len() {
+        if !passable && i + 1 != shown.len() {
             break;
         }
     }
@@ -115,7 +115,7 @@ fn is_marker(line: &str, marker: &str) -> bool {
 /// The first tab that stands in a line's indentation, from `at` on.
 fn first_tab(text: &str, at: Position) -> Option<Position> {
     let from = at.line.saturating_sub(1);
-    (from..).zip(crate::render::lines(text).skip(from as usize)).find_map(|(line, content)| {
+    (from..).zip(lines(text).skip(from as usize)).find_map(|(line, content)| {
         let indentation = content.chars().take_while(|c| matches!(c, ' ' | '\t'));
         let column = indentation.clone().position(|c| c == '\t')?;
         Some(Position { line: line + 1, column: u32::try_from(column + 1).unwrap_or(u32::MAX) })

@@ -1,1 +1,241 @@
-//! To be written.
+//! The engine is the shell around the kernel: it authenticates nothing and renders nothing, but takes
+//! calls of known actors, has the kernel decide them, and commits what follows (state, in-trays,
+//! records, idempotency keys) in one transaction. [`port`] is what it asks of a database.
+//!
+//! - [`committer`]: the one writer; group commit and the version fence.
+//! - [`payload`], [`project`]: from events to record payloads and rows.
+//! - [`reads`]: what actors may read.
+
+pub mod clock;
+mod committer;
+pub mod outcome;
+pub mod payload;
+pub mod port;
+mod project;
+pub mod reads;
+pub mod retention;
+pub mod rows;
+
+pub use outcome::{Call, Command, IdempotencyKey, OpenedStep, Outcome, Target};
+
+use clock::{Clock, system_clock};
+use committer::{Committer, Job};
+use countersign_kernel::refusal::{Code, Refusal};
+use countersign_kernel::registry::{self, Bootstrap, RecordConfiguration, Registry};
+use countersign_kernel::{Digest, Time};
+use port::{Reader, Store, StoreError};
+use retention::{Policies, UNSET_POLICY};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use tokio::sync::{mpsc, oneshot};
+
+/// What a deployment decides about its engine.
+#[derive(Clone)]
+pub struct Config {
+    /// The actor in whose name the engine itself acts.
+    pub application_actor_ref: String,
+    /// `None`: the deployment has not chosen. Records say so.
+    pub audit_trail_retention_policy: Option<String>,
+    pub policies: Policies,
+    /// Record attempts that were refused for want of authority.
+    pub audit_failed_attempts: bool,
+    pub clock: Clock,
+    /// How many instances are kept in memory.
+    pub cached_instances: usize,
+    /// How many calls may wait before new ones are refused as `overloaded`.
+    pub queue: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            application_actor_ref: "countersign".to_owned(),
+            audit_trail_retention_policy: None,
+            policies: Policies::default(),
+            audit_failed_attempts: false,
+            clock: system_clock(),
+            cached_instances: 100_000,
+            queue: 16_384,
+        }
+    }
+}
+
+impl Config {
+    pub fn deployment_policy(&self) -> &str {
+        self.audit_trail_retention_policy.as_deref().unwrap_or(UNSET_POLICY)
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the store could not be set up: {0}")]
+    Refused(#[from] Refusal),
+    #[error("the retention policy `{policy}` is not configured; known policies: {known}")]
+    PolicyNotFound { policy: String, known: String },
+    #[error("the committer thread could not be started: {0}")]
+    Thread(std::io::Error),
+}
+
+/// A running engine. Cheap to share behind an `Arc`.
+pub struct Engine {
+    jobs: mpsc::Sender<Job>,
+    registry: Arc<RwLock<Registry>>,
+    reader: Arc<dyn Reader>,
+    config: Arc<Config>,
+    committer: std::sync::Mutex<Option<std::thread::JoinHandle<()>>>,
+    store_kind: &'static str,
+}
+
+impl Engine {
+    /// Loads the registry, starts the committer, and records the configuration if it changed.
+    pub async fn open(store: Box<dyn Store>, config: Config) -> Result<Engine, OpenError> {
+        if let Some(policy) = &config.audit_trail_retention_policy
+            && config.policies.get(policy).is_none()
+        {
+            let known = config.policies.names().collect::<Vec<_>>().join(", ");
+            return Err(OpenError::PolicyNotFound { policy: policy.clone(), known });
+        }
+        let config = Arc::new(config);
+        let (store_kind, exclusive) = (store.kind(), store.is_exclusive());
+        let (writer, reader) = store.into_parts();
+        let registry = Arc::new(RwLock::new(Registry::default()));
+        let (jobs, queue) = mpsc::channel(config.queue);
+        let committer = Committer::new(writer, exclusive, registry.clone(), config.clone());
+        let thread = std::thread::Builder::new()
+            .name("committer".to_owned())
+            .spawn(move || committer.run(queue))
+            .map_err(OpenError::Thread)?;
+        let engine =
+            Engine { jobs, registry, reader, config, committer: std::sync::Mutex::new(Some(thread)), store_kind };
+        engine.refresh_registry().await?;
+        if engine.registry().sequence() > 0 {
+            engine.record_configuration().await?;
+        }
+        Ok(engine)
+    }
+
+    /// Sets up an empty store with an administrator known by this token. `false` where the store has
+    /// one already, or another node was quicker.
+    pub async fn bootstrap(&self, admin_ref: &str, admin_token_hash: Digest) -> Result<bool, Refusal> {
+        if self.registry().sequence() > 0 {
+            return Ok(false);
+        }
+        let command = registry::Command::Bootstrap(Bootstrap { admin_ref: admin_ref.to_owned(), admin_token_hash });
+        match self.execute(self.own_call(Command::Registry(command))).await {
+            Ok(_) => {
+                self.record_configuration().await?;
+                Ok(true)
+            }
+            Err(refusal) if refusal.code == Code::Conflict => Ok(false),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    async fn record_configuration(&self) -> Result<(), Refusal> {
+        let policy = self.config.audit_trail_retention_policy.clone();
+        let command =
+            registry::Command::RecordConfiguration(RecordConfiguration { audit_trail_retention_policy: policy });
+        self.execute(self.own_call(Command::Registry(command))).await.map(|_| ())
+    }
+
+    fn own_call(&self, command: Command) -> Call {
+        Call { actor_ref: self.config.application_actor_ref.clone(), credential_id: None, command, idempotency: None }
+    }
+
+    /// Decides a call and, if it is accepted, commits it. When this returns `Ok`, it is durable.
+    pub async fn execute(&self, call: Call) -> Result<Outcome, Refusal> {
+        let name = call.command.name();
+        let (answer, answered) = oneshot::channel();
+        let result = match self.jobs.try_send(Job::new(call, answer)) {
+            Ok(()) => answered.await.unwrap_or_else(|_| Err(stopped())),
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                Err(Refusal::new(Code::Overloaded, "too many calls are waiting; try again in a moment"))
+            }
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(stopped()),
+        };
+        let code = result.as_ref().map_or_else(|refusal| refusal.code.as_str(), |_| "ok");
+        metrics::counter!("countersign_commands_total", "command" => name, "code" => code).increment(1);
+        if let Err(Refusal { code: Code::PermissionDenied | Code::Unauthorized, .. }) = &result {
+            metrics::counter!("countersign_refused_authorisations_total", "command" => name, "code" => code)
+                .increment(1);
+        }
+        result
+    }
+
+    /// The registry as this node knows it.
+    pub fn registry(&self) -> RwLockReadGuard<'_, Registry> {
+        self.registry.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Catches up with registry changes of other nodes.
+    pub async fn refresh_registry(&self) -> Result<(), StoreError> {
+        let known = self.registry().sequence();
+        let delta = self.reader.registry_since(known).await?;
+        committer::absorb(&self.registry, &delta);
+        Ok(())
+    }
+
+    /// The actor behind a token. A token that is not known here may have been made on another node a
+    /// moment ago, so the store is asked before it is refused.
+    pub async fn authenticate(&self, token_hash: &Digest) -> Result<String, Refusal> {
+        let known = |engine: &Engine| engine.registry().authenticate(token_hash).map(str::to_owned);
+        if let Some(actor_ref) = known(self) {
+            return Ok(actor_ref);
+        }
+        self.refresh_registry().await.map_err(|error| store_failure(&error))?;
+        known(self).ok_or_else(|| Refusal::new(Code::InvalidCredential, "the bearer token is not known here"))
+    }
+
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub fn now(&self) -> Time {
+        (self.config.clock)()
+    }
+
+    pub fn store_kind(&self) -> &'static str {
+        self.store_kind
+    }
+
+    /// Answers when the store can be read and the committer lives.
+    pub async fn ready(&self) -> Result<(), StoreError> {
+        if self.jobs.is_closed() {
+            return Err(StoreError::Transient("the committer has stopped".to_owned()));
+        }
+        self.reader.ping().await
+    }
+
+    /// Takes no more calls, commits those that wait, and returns when the committer has stopped.
+    pub fn close(self) {
+        let Engine { jobs, committer, .. } = self;
+        drop(jobs);
+        let thread = committer.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = thread
+            && thread.join().is_err()
+        {
+            tracing::error!("the committer thread panicked");
+        }
+    }
+}
+
+fn stopped() -> Refusal {
+    Refusal::new(Code::RecordingFailure, "the engine is stopping; nothing was written")
+}
+
+/// A read or write that the store could not do.
+pub fn store_failure(error: &StoreError) -> Refusal {
+    tracing::error!(%error, "store failure");
+    let detail = match error {
+        StoreError::Transient(_) => "the store is not available; nothing was written",
+        StoreError::Unknown(_) => {
+            "the store did not confirm the commit: read before you try again, or try again with the same Idempotency-Key"
+        }
+        StoreError::Corrupt(_) => {
+            "stored data of this instance is damaged; nothing was written. Run `countersign audit verify`"
+        }
+        StoreError::Unusable(_) => "the store cannot be used; nothing was written",
+    };
+    Refusal::new(Code::RecordingFailure, detail)
+}

@@ -1,0 +1,150 @@
+//! Sound documents, and what they come to.
+
+use crate::{SHIPPED, parsed, problems_of};
+use countersign_definition::Kind;
+use countersign_kernel::{GateEntry, QuorumRule};
+
+fn minimal(states: &str) -> String {
+    format!("kind: process\nname: x\nstates: {states}\ninitial_state: start\nterminal_states: []\ntransitions: []\n")
+}
+
+#[test]
+fn the_shipped_definitions_are_sound_and_named_after_their_files() {
+    for (file, text) in SHIPPED {
+        let definition = parsed(text);
+        assert_eq!(definition.kind, Kind::Process);
+        assert_eq!(definition.name, *file);
+        definition.declaration.validate().expect("a sound declaration");
+        definition.gate_spec.validate_shape().expect("sound gates");
+        definition.gate_spec.validate_coverage(&definition.declaration).expect("an approver for every guard");
+        assert!(text.starts_with("# "), "{file} begins with a comment that says what it shows");
+    }
+}
+
+#[test]
+fn every_file_among_the_definitions_is_checked_here() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../definitions");
+    let mut unchecked = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("the folder of definitions") {
+        let path = entry.expect("an entry").path();
+        let text = std::fs::read_to_string(&path).expect("a definition");
+        if text.contains("kind: process") && !SHIPPED.iter().any(|(_, shipped)| *shipped == text) {
+            unchecked.push(path);
+        }
+    }
+    assert!(unchecked.is_empty(), "{unchecked:?}");
+}
+
+#[test]
+fn a_definition_holds_what_was_written_in_the_order_it_was_written() {
+    let (_, text) = SHIPPED.iter().find(|(name, _)| *name == "batch-release").expect("batch-release");
+    let definition = parsed(text);
+    let declaration = &definition.declaration;
+    assert_eq!(declaration.states, ["sampled", "testing", "qp-review", "released", "rejected"]);
+    assert_eq!(declaration.initial_state, "sampled");
+    assert_eq!(declaration.terminal_states, ["released", "rejected"]);
+    assert_eq!(declaration.guard_labels(), ["QP-sign-off", "QP-rejection"]);
+    let release = declaration.transition("qp-review", "release").expect("the release");
+    assert_eq!((release.to_state.as_str(), release.guard.as_deref()), ("released", Some("QP-sign-off")));
+    assert_eq!(
+        definition.gate_spec.0["QP-sign-off"],
+        GateEntry::Single {
+            approver_ref: "qp_director_santos".into(),
+            scope: "pharma:batch-release:qp-sign-off".into()
+        }
+    );
+    assert_eq!(definition.retention.as_deref(), Some("fda_part_11_predicate_rule"));
+}
+
+#[test]
+fn quorums_are_read_with_their_rule() {
+    for (quorum, rule) in [
+        ("{rule: all-of-n}", QuorumRule::AllOfN),
+        ("{rule: one-of-n}", QuorumRule::OneOfN),
+        ("{rule: m-of-n, m: 2}", QuorumRule::MOfN { m: 2 }),
+    ] {
+        let text = minimal("[start, end]")
+            .replace("transitions: []", "transitions: [{from: start, action: go, to: end, guard: g}]")
+            + &format!("gate_spec:\n  g: {{approvers: [a, b, c], quorum: {quorum}, scope: s}}\n");
+        let expected =
+            GateEntry::Quorum { approvers: vec!["a".into(), "b".into(), "c".into()], rule, scope: "s".into() };
+        assert_eq!(parsed(&text).gate_spec.0["g"], expected);
+    }
+}
+
+#[test]
+fn a_guard_may_wait_for_its_approver_until_the_start() {
+    let text = minimal("[start]")
+        .replace("transitions: []", "transitions: [{from: start, action: again, to: start, guard: g}]");
+    let definition = parsed(&text);
+    assert!(definition.gate_spec.0.is_empty());
+    assert_eq!(definition.retention, None);
+}
+
+#[test]
+fn words_that_were_once_booleans_are_states() {
+    let definition = parsed(&minimal("[start, no, yes, on, off, y, n]"));
+    assert_eq!(definition.declaration.states, ["start", "no", "yes", "on", "off", "y", "n"]);
+}
+
+#[test]
+fn a_description_is_allowed_and_ignored() {
+    let plain = minimal("[start]");
+    let described = format!("description: |\n  What this is for.\n{plain}");
+    assert_eq!(parsed(&described), parsed(&plain));
+}
+
+#[test]
+fn names_are_letters_first_and_may_have_dots() {
+    let longest = "a".repeat(64);
+    for name in ["a", "order.process", "A-1_b.c", longest.as_str()] {
+        assert_eq!(parsed(&minimal("[start]").replace("name: x", &format!("name: {name}"))).name, name);
+    }
+    for name in ["\"\"", "1a", "-a", "a b", "a.", ".a", "a..b", "é", "a/b", &"a".repeat(65)] {
+        let problems = problems_of(minimal("[start]").replace("name: x", &format!("name: {name}")));
+        assert_eq!((problems.len(), problems[0].path.as_str()), (1, "name"), "{name}");
+    }
+}
+
+#[test]
+fn json_and_yaml_say_the_same() {
+    for (_, text) in SHIPPED {
+        let value: serde_json::Value = serde_saphyr::from_str(text).expect("YAML");
+        let compact = value.to_string();
+        let pretty = serde_json::to_string_pretty(&value).expect("JSON");
+        for json in [
+            &compact,
+            &pretty,
+            &pretty.replace("  ", "\t"),
+            &format!("\u{FEFF}{pretty}\n"),
+            &pretty.replace('\n', "\r\n"),
+        ] {
+            assert_eq!(parsed(json), parsed(text));
+        }
+    }
+}
+
+#[test]
+fn json_escapes_mean_what_they_mean_in_json() {
+    let states = r#"["start", "\u00e9\/\"\\", "\ud83d\ude00"]"#;
+    assert_eq!(parsed(&minimal(states)).declaration.states, ["start", "é/\"\\", "😀"]);
+}
+
+#[test]
+fn many_comments_and_all_line_ends_are_fine() {
+    let plain = minimal("[start]");
+    let comments = "# a line of the licence\n".repeat(500);
+    for text in
+        [format!("{comments}{plain}{comments}"), plain.replace('\n', "\r\n"), format!("---\n{plain}...\n# the end\n")]
+    {
+        assert_eq!(parsed(&text), parsed(&plain));
+    }
+}
+
+#[test]
+fn anchors_and_aliases_may_be_used() {
+    let text = minimal("&all [start, end]")
+        .replace("initial_state: start", "initial_state: &first start")
+        .replace("transitions: []", "transitions: [{from: *first, action: go, to: end}]");
+    assert_eq!(parsed(&text).declaration.transitions[0].from_state, "start");
+}

@@ -1,0 +1,33 @@
+//! The format as its authors meet it: what a document must look like, and what they are told when it
+//! does not. The expectations come from the format's description.
+
+#![expect(clippy::expect_used, reason = "a test's helpers may fail the test")]
+
+mod documents;
+mod hostile;
+mod problems;
+mod rendering;
+mod schema;
+
+use countersign_definition::{Definition, Problem, parse};
+
+/// Every definition that is shipped, by file name.
+pub const SHIPPED: &[(&str, &str)] = &[
+    ("batch-release", include_str!("../../../../definitions/batch-release.yaml")),
+    ("change-request", include_str!("../../../../definitions/change-request.yaml")),
+    ("journal-entry", include_str!("../../../../definitions/journal-entry.yaml")),
+    ("protocol-amendment", include_str!("../../../../definitions/protocol-amendment.yaml")),
+    ("purchase-order", include_str!("../../../../definitions/purchase-order.yaml")),
+];
+
+pub fn parsed(text: &str) -> Definition {
+    parse(text.as_bytes()).unwrap_or_else(|problems| panic!("{text}\n{}", listed(&problems)))
+}
+
+pub fn problems_of(text: impl AsRef<[u8]>) -> Vec<Problem> {
+    parse(text.as_ref()).expect_err("a document with problems")
+}
+
+pub fn listed(problems: &[Problem]) -> String {
+    problems.iter().map(|problem| format!("{}: {problem}\n", problem.path)).collect()
+}

@@ -1,0 +1,162 @@
+//! What is asked of the engine, and what it answers when it accepts.
+
+use countersign_kernel::process::{Decision, Event, EventBody, Gate, GateKind};
+use countersign_kernel::{Digest, EventId, InstanceId, process, registry};
+use serde::{Deserialize, Serialize};
+
+/// Something an actor asks for. The actor has been authenticated.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub actor_ref: String,
+    /// Which of the actor's tokens was presented; `None` for callers inside this process.
+    pub credential_id: Option<String>,
+    pub command: Command,
+    pub idempotency: Option<IdempotencyKey>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Command {
+    Process { target: Target, command: process::Command },
+    Registry(registry::Command),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    New,
+    Existing(InstanceId),
+    /// An id that we never gave out: it is decided like any other, and names nothing.
+    Nowhere,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdempotencyKey {
+    pub key: String,
+    /// Digest of the whole request, so that the same key cannot stand for another.
+    pub request_digest: Digest,
+}
+
+impl Command {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Command::Process { command, .. } => command.name(),
+            Command::Registry(command) => match command {
+                registry::Command::Bootstrap(_) => "bootstrap",
+                registry::Command::RegisterActor(_) => "register_actor",
+                registry::Command::GrantScope(_) => "grant",
+                registry::Command::RevokeGrant(_) => "revoke",
+                registry::Command::PublishDefinition(_) => "publish_definition",
+                registry::Command::RecordConfiguration(_) => "record_configuration",
+                registry::Command::RecordRefusedAttempt(_) => "record_refused_attempt",
+            },
+        }
+    }
+}
+
+/// An accepted answer. It is kept under an idempotency key, so it holds no secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    Started {
+        instance_id: String,
+    },
+    GateOpened {
+        step_id: String,
+        assignment_id: String,
+    },
+    ChainOpened {
+        chain_id: String,
+        steps: Vec<OpenedStep>,
+    },
+    Decided {
+        outcome: String,
+        chain_state: Option<String>,
+    },
+    Fired {
+        new_state: String,
+        transition_id: String,
+        sequence_number: u64,
+        event_id: String,
+    },
+    ActorRegistered {
+        actor_ref: String,
+    },
+    Granted {
+        grant_id: String,
+    },
+    Revoked,
+    /// `created` is false where the same document was published before.
+    Published {
+        name: String,
+        version: u32,
+        digest: String,
+        created: bool,
+    },
+    Done,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenedStep {
+    pub step_id: String,
+    pub assignment_id: String,
+    pub approver_ref: String,
+}
+
+/// The answer that these events of one command amount to; `ids` are their records.
+pub fn of_process(events: &[Event], ids: &[EventId]) -> Outcome {
+    for (event, event_id) in events.iter().zip(ids) {
+        match &event.body {
+            EventBody::WorkflowStarted { instance_id, .. } => {
+                return Outcome::Started { instance_id: instance_id.to_string() };
+            }
+            EventBody::GateOpened { gate, .. } => return opened(gate),
+            EventBody::TransitionFired { transition_id, sequence_number, to_state, .. } => {
+                return Outcome::Fired {
+                    new_state: to_state.clone(),
+                    transition_id: transition_id.to_string(),
+                    sequence_number: *sequence_number,
+                    event_id: event_id.to_string(),
+                };
+            }
+            EventBody::GateDecided { decision, chain_id, .. } => {
+                return Outcome::Decided {
+                    outcome: match decision {
+                        Decision::Approve => "approved",
+                        Decision::Reject => "rejected_outcome",
+                        Decision::Withdraw => "withdrawn",
+                    }
+                    .to_owned(),
+                    // Filled in by the caller, who knows the chain afterwards.
+                    chain_state: chain_id.map(|id| id.to_string()),
+                };
+            }
+            EventBody::ChainInitiated { .. }
+            | EventBody::StepDecided { .. }
+            | EventBody::ChainResolved { .. }
+            | EventBody::ChainWithdrawn { .. }
+            | EventBody::MootGateRecalled { .. }
+            | EventBody::AttemptRefused { .. } => {}
+        }
+    }
+    Outcome::Done
+}
+
+fn opened(gate: &Gate) -> Outcome {
+    let text = |id: Option<countersign_kernel::AssignmentId>| id.map(|id| id.to_string()).unwrap_or_default();
+    match (&gate.kind, gate.steps.first()) {
+        (GateKind::Single, Some(step)) => {
+            Outcome::GateOpened { step_id: step.step_id.to_string(), assignment_id: text(step.assignment) }
+        }
+        (GateKind::Quorum { chain_id, .. }, _) => Outcome::ChainOpened {
+            chain_id: chain_id.to_string(),
+            steps: gate
+                .steps
+                .iter()
+                .map(|step| OpenedStep {
+                    step_id: step.step_id.to_string(),
+                    assignment_id: text(step.assignment),
+                    approver_ref: step.approver_ref.clone(),
+                })
+                .collect(),
+        },
+        (GateKind::Single, None) => Outcome::Done,
+    }
+}

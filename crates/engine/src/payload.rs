@@ -1,0 +1,243 @@
+//! What a record says: the payload of each event, as `spec/record.md` section 4 lists them.
+
+use countersign_kernel::process::{self, Decision, EventBody, Gate, GateKind, GateRef, MOOT_RECORD_REASON, Settled};
+use countersign_kernel::{Digest, InstanceId, StepId, registry};
+use serde_json::{Map, Value};
+
+/// A payload under construction: members in the order they are given.
+struct Payload(Map<String, Value>);
+
+impl Payload {
+    fn new() -> Self {
+        Payload(Map::new())
+    }
+
+    fn of(instance_id: InstanceId) -> Self {
+        Payload::new().id("instance_id", instance_id)
+    }
+
+    fn set(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.0.insert(name.to_owned(), value.into());
+        self
+    }
+
+    fn id(self, name: &str, value: impl std::fmt::Display) -> Self {
+        self.set(name, value.to_string())
+    }
+
+    fn optional(self, name: &str, value: Option<impl Into<Value>>) -> Self {
+        match value {
+            None => self,
+            Some(value) => self.set(name, value),
+        }
+    }
+
+    fn gate(self, gate: GateRef) -> Self {
+        match gate {
+            GateRef::Step(step_id) => self.id("step_id", step_id),
+            GateRef::Chain(chain_id) => self.id("chain_id", chain_id),
+        }
+    }
+
+    fn bytes(self) -> Vec<u8> {
+        // A map of strings, numbers and booleans always serialises.
+        serde_json::to_vec(&Value::Object(self.0)).unwrap_or_default()
+    }
+}
+
+/// Digests that the payload of a start names.
+pub struct Digests {
+    pub declaration: Digest,
+    pub gate_spec: Digest,
+}
+
+pub fn process_action(body: &EventBody) -> &'static str {
+    match body {
+        EventBody::WorkflowStarted { .. } => "workflow_started",
+        EventBody::ChainInitiated { .. } => "chain_initiated",
+        EventBody::GateOpened { .. } => "gate_opened",
+        EventBody::GateDecided { .. } => "gate_decided",
+        EventBody::StepDecided { decision, .. } => match decision {
+            Decision::Approve => "step_approved",
+            Decision::Reject => "step_rejected",
+            Decision::Withdraw => "step_withdrawn",
+        },
+        EventBody::ChainResolved { .. } => "chain_resolved",
+        EventBody::ChainWithdrawn { .. } => "chain_withdrawn",
+        EventBody::TransitionFired { .. } => "transition_fired",
+        EventBody::MootGateRecalled { .. } => "moot_gate_recalled",
+        EventBody::AttemptRefused { .. } => "attempt_refused",
+    }
+}
+
+/// `subject_ref` and `initiator_ref` are the process's own; `digests` is given for a start.
+pub fn process_payload(
+    instance_id: InstanceId,
+    subject_ref: &str,
+    initiator_ref: &str,
+    event: &process::Event,
+    digests: Option<&Digests>,
+) -> Vec<u8> {
+    let payload = Payload::of(instance_id);
+    match &event.body {
+        EventBody::WorkflowStarted { definition, subject_ref, declaration, reason, .. } => payload
+            .set("subject_ref", subject_ref.as_str())
+            .set("initial_state", declaration.initial_state.as_str())
+            .optional("definition", definition.as_ref().map(|d| format!("{}@{}", d.name, d.version)))
+            .optional("declaration_digest", digests.map(|d| d.declaration.to_string()))
+            .optional("gate_spec_digest", digests.map(|d| d.gate_spec.to_string()))
+            .set("gate_spec_labels", declaration.guard_labels())
+            .optional("reason", reason.as_deref()),
+        EventBody::ChainInitiated { gate, .. } => chain_initiated(payload, gate, subject_ref, initiator_ref),
+        EventBody::GateOpened { gate, supersedes, reason } => gate_opened(payload, gate, initiator_ref)
+            .optional("supersedes", supersedes.map(gate_ref_text))
+            .optional("reason", reason.as_deref()),
+        EventBody::GateDecided { action, step_id, chain_id, decision, reason, .. } => payload
+            .set("action", action.as_str())
+            .optional("step_id", step_id.map(|id| id.to_string()))
+            .optional("chain_id", chain_id.map(|id| id.to_string()))
+            .set("decision", decision.as_str())
+            .optional("reason", reason.as_deref()),
+        EventBody::StepDecided { action, chain_id, decided_by, reason, trailing, settled, .. } => payload
+            .id("chain_id", chain_id)
+            .id("step_id", settled.step_id)
+            .set("action", action.as_str())
+            .set("decided_by", decided_by.as_str())
+            .optional("reason", reason.as_deref())
+            .set("trailing", *trailing),
+        EventBody::ChainResolved { action, chain_id, outcome, recalled } => payload
+            .id("chain_id", chain_id)
+            .set("action", action.as_str())
+            .set("outcome", outcome.as_str())
+            .set("recalled_step_ids", step_ids(recalled)),
+        EventBody::ChainWithdrawn { action, chain_id, reason, recalled } => payload
+            .id("chain_id", chain_id)
+            .set("action", action.as_str())
+            .set("reason", reason.as_str())
+            .set("recalled_step_ids", step_ids(recalled)),
+        EventBody::TransitionFired { transition_id, sequence_number, from_state, action, to_state, gate, reason } => {
+            let payload = payload
+                .set("action", action.as_str())
+                .set("from_state", from_state.as_str())
+                .set("new_state", to_state.as_str())
+                .id("transition_id", transition_id)
+                .set("sequence_number", *sequence_number)
+                .set("guarded", gate.is_some());
+            match gate {
+                None => payload,
+                Some(gate) => payload.gate(*gate),
+            }
+            .optional("reason", reason.as_deref())
+        }
+        EventBody::MootGateRecalled { moot_action, from_state, gate, kind, .. } => payload
+            .set("moot_action", moot_action.as_str())
+            .set("from_state", from_state.as_str())
+            .gate(*gate)
+            .set("moot_kind", kind.as_str())
+            .set("reason", MOOT_RECORD_REASON),
+        EventBody::AttemptRefused { attempted, code, detail } => {
+            payload.set("attempted", attempted.as_str()).set("code", code.as_str()).set("detail", detail.as_str())
+        }
+    }
+    .bytes()
+}
+
+fn gate_ref_text(gate: GateRef) -> String {
+    match gate {
+        GateRef::Step(id) => id.to_string(),
+        GateRef::Chain(id) => id.to_string(),
+    }
+}
+
+fn step_ids(settled: &[Settled]) -> Vec<String> {
+    settled.iter().map(|settled| settled.step_id.to_string()).collect()
+}
+
+fn steps(gate: &Gate) -> Vec<Value> {
+    let one = |step_id: StepId, assignment: Option<String>, approver_ref: &str| {
+        let mut members = Map::new();
+        members.insert("step_id".into(), step_id.to_string().into());
+        members.insert("assignment_id".into(), assignment.into());
+        members.insert("approver_ref".into(), approver_ref.into());
+        Value::Object(members)
+    };
+    gate.steps.iter().map(|s| one(s.step_id, s.assignment.map(|id| id.to_string()), &s.approver_ref)).collect()
+}
+
+fn gate_opened(payload: Payload, gate: &Gate, submitter_ref: &str) -> Payload {
+    let payload = payload
+        .set("action", gate.action.as_str())
+        .set("from_state", gate.from_state.as_str())
+        .set("guard", gate.guard.as_str());
+    let payload = match (&gate.kind, gate.steps.first()) {
+        (GateKind::Single, Some(step)) => payload
+            .id("step_id", step.step_id)
+            .optional("assignment_id", step.assignment.map(|id| id.to_string()))
+            .set("approver_ref", step.approver_ref.as_str()),
+        (GateKind::Quorum { chain_id, .. }, _) => payload.id("chain_id", chain_id).set("steps", steps(gate)),
+        (GateKind::Single, None) => payload,
+    };
+    payload.set("scope", gate.scope.as_str()).set("submitter_ref", submitter_ref)
+}
+
+fn chain_initiated(payload: Payload, gate: &Gate, subject_ref: &str, initiator_ref: &str) -> Payload {
+    let GateKind::Quorum { chain_id, rule, .. } = &gate.kind else { return payload };
+    let approvers: Vec<&str> = gate.steps.iter().map(|step| step.approver_ref.as_str()).collect();
+    payload
+        .id("chain_id", chain_id)
+        .set("action", gate.action.as_str())
+        .set("subject_ref", format!("{subject_ref}:{}", gate.action))
+        .set("scope", gate.scope.as_str())
+        .set("initiator_ref", initiator_ref)
+        .set("approver_set", approvers)
+        .set("quorum_rule", rule.as_str())
+        .optional("m", rule.m())
+        .set("steps", steps(gate))
+}
+
+pub fn registry_action(body: &registry::EventBody) -> &'static str {
+    match body {
+        registry::EventBody::ActorRegistered { .. } => "actor_registered",
+        registry::EventBody::GrantMade { .. } => "grant_made",
+        registry::EventBody::GrantRevoked { .. } => "grant_revoked",
+        registry::EventBody::DefinitionPublished(_) => "definition_published",
+        registry::EventBody::ConfigurationRecorded { .. } => "configuration_recorded",
+        registry::EventBody::AttemptRefused { .. } => "attempt_refused",
+    }
+}
+
+pub fn registry_payload(event: &registry::Event, digests: Option<&Digests>) -> Vec<u8> {
+    let payload = Payload::new();
+    match &event.body {
+        registry::EventBody::ActorRegistered { actor, credential } => payload
+            .set("actor_ref", actor.actor_ref.as_str())
+            .set("kind", actor.kind.as_str())
+            .optional("display_name", actor.display_name.as_deref())
+            .optional("public_key", actor.public_key.as_deref())
+            .optional("credential_id", credential.as_ref().map(|c| credential_id(&c.token_hash))),
+        registry::EventBody::GrantMade { grant_id, subject_ref, action_scope }
+        | registry::EventBody::GrantRevoked { grant_id, subject_ref, action_scope } => payload
+            .id("grant_id", grant_id)
+            .set("subject_ref", subject_ref.as_str())
+            .set("action_scope", action_scope.as_str()),
+        registry::EventBody::DefinitionPublished(definition) => payload
+            .set("name", definition.name.as_str())
+            .set("version", definition.version)
+            .id("digest", definition.digest)
+            .optional("declaration_digest", digests.map(|d| d.declaration.to_string()))
+            .optional("gate_spec_digest", digests.map(|d| d.gate_spec.to_string()))
+            .optional("retention", definition.retention.as_deref()),
+        registry::EventBody::ConfigurationRecorded { audit_trail_retention_policy } => {
+            payload.set("audit_trail_retention_policy", audit_trail_retention_policy.clone())
+        }
+        registry::EventBody::AttemptRefused { attempted, code, detail } => {
+            payload.set("attempted", attempted.as_str()).set("code", code.as_str()).set("detail", detail.as_str())
+        }
+    }
+    .bytes()
+}
+
+/// Names a bearer token in evidence without giving it away.
+pub fn credential_id(token_hash: &Digest) -> String {
+    token_hash.to_string().chars().take(16).collect()
+}

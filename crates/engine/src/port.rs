@@ -1,0 +1,227 @@
+//! The store port: what the engine asks of a database. Two implementations (SQLite, PostgreSQL) pass
+//! one conformance suite.
+//!
+//! Duties that every implementation owes:
+//! - **Durable**: when `commit` returns, what it reports as won survives the loss of power.
+//! - **Atomic**: a unit's rows, records and idempotency keys are all there or none is.
+//! - **Fenced**: a unit is written only if its instance still has the sequence it was decided on, and
+//!   a batch only under the registry it was decided under.
+//! - **Definite**: an error from `commit` means that nothing of the batch was written. Where the answer
+//!   to a COMMIT was lost, the writer finds out before it answers; only if it cannot, it says
+//!   [`StoreError::Unknown`].
+
+use crate::rows::{AssignmentRow, GateRow, IdempotencyRow, ProcessRow, RecordRow, StepRow, TransitionRow, Write};
+use async_trait::async_trait;
+use countersign_kernel::process::Process;
+use countersign_kernel::registry;
+use countersign_kernel::{Digest, EventId, InstanceId, Time};
+use std::sync::Arc;
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Nothing was written; the same call may succeed later.
+    #[error("the store is not available: {0}")]
+    Transient(String),
+    /// The answer to a COMMIT was lost and could not be found out.
+    #[error("the outcome of a commit is not known: {0}")]
+    Unknown(String),
+    /// Stored data contradicts itself.
+    #[error("stored data is damaged: {0}")]
+    Corrupt(String),
+    /// The store was written by a newer version, or is no store of ours.
+    #[error("{0}")]
+    Unusable(String),
+}
+
+/// Where an instance's chain of records stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Number of the last record; also the version that the fence compares. 0: does not exist yet.
+    pub sequence: u64,
+    pub record_hash: Digest,
+    /// Time of the last record.
+    pub last_time: Time,
+}
+
+/// An instance as the store knows it.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    pub process: Process,
+    pub head: Head,
+    pub policy_ref: String,
+}
+
+/// Registry changes since a sequence, oldest first, and where its chain stands.
+#[derive(Clone, Debug)]
+pub struct RegistryDelta {
+    pub events: Vec<(u64, registry::Event)>,
+    pub head: Head,
+}
+
+/// All that a batch writes to one instance.
+#[derive(Clone, Debug)]
+pub struct Unit {
+    pub instance_id: InstanceId,
+    /// The sequence that the decisions were made on; 0 where the instance is new.
+    pub expected_sequence: u64,
+    /// What the instance row says afterwards.
+    pub head: Head,
+    pub state: String,
+    /// How many transitions have fired so far.
+    pub moves: u64,
+    pub policy_ref: String,
+    pub writes: Vec<Write>,
+    pub records: Vec<RecordRow>,
+    pub idempotency: Vec<IdempotencyRow>,
+}
+
+/// A refusal was decided on this sequence of this instance; it stands only if that is still current.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    pub instance_id: InstanceId,
+    pub expected_sequence: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// The registry sequence that everything here was decided under.
+    pub registry_sequence: u64,
+    /// True for the one unit that changes the registry itself: it excludes every other batch.
+    pub changes_registry: bool,
+    pub units: Vec<Unit>,
+    pub checks: Vec<Check>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Committed (a unit), or still true (a check).
+    Won,
+    /// Somebody else moved the instance first: reload it and decide again.
+    Lost,
+    /// An idempotency key of this unit was used by a commit that came in between.
+    KeyTaken,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Committed {
+    /// Verdicts in the order of the batch: its units, then its checks.
+    Done(Vec<Verdict>),
+    /// The registry has moved on; nothing was written. Refresh it and decide everything again.
+    RegistryMoved,
+}
+
+/// The one connection that writes. Owned by the committer.
+#[async_trait]
+pub trait Writer: Send {
+    /// The processes among `ids` that exist, in any order.
+    async fn load(&mut self, ids: &[InstanceId]) -> Result<Vec<Loaded>, StoreError>;
+    async fn registry_since(&mut self, sequence: u64) -> Result<RegistryDelta, StoreError>;
+    /// Stored answers for these (actor, key) pairs, unexpired ones only.
+    async fn recall(&mut self, keys: &[(String, String)], now: Time) -> Result<Vec<IdempotencyRow>, StoreError>;
+    async fn commit(&mut self, batch: &Batch) -> Result<Committed, StoreError>;
+    /// Whether a step with this id ever was a step of this instance's action.
+    async fn step_ended(
+        &mut self,
+        instance_id: InstanceId,
+        action: &str,
+        step_id: countersign_kernel::StepId,
+    ) -> Result<bool, StoreError>;
+    /// Deletes idempotency rows that expired before `now`, a bounded number per call.
+    async fn forget_expired(&mut self, now: Time) -> Result<u64, StoreError>;
+    /// How far the database's clock is ahead of ours, in microseconds.
+    async fn clock_offset_us(&mut self) -> Result<i64, StoreError>;
+}
+
+/// A page of a list: strictly after `after` in the order of ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    pub after: Option<uuid::Uuid>,
+    pub limit: usize,
+    pub descending: bool,
+}
+
+/// Filters are all optional and all must hold. Time ranges are inclusive at both ends.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Range {
+    pub after: Option<Time>,
+    pub before: Option<Time>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct ProcessQuery {
+    pub instance_id: Option<InstanceId>,
+    pub subject_ref: Option<String>,
+    pub initiator_ref: Option<String>,
+    pub started: Range,
+    /// Only processes of these definitions, where the reader may not see all.
+    pub definitions: Option<Vec<String>>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct StepQuery {
+    pub step_id: Option<countersign_kernel::StepId>,
+    pub instance_id: Option<InstanceId>,
+    pub subject_ref: Option<String>,
+    pub approver_ref: Option<String>,
+    pub submitter_ref: Option<String>,
+    pub scope: Option<String>,
+    pub state: Option<String>,
+    pub submitted: Range,
+    pub decided: Range,
+    pub withdrawn: Range,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct AssignmentQuery {
+    pub assignment_id: Option<countersign_kernel::AssignmentId>,
+    pub task_ref: Option<countersign_kernel::StepId>,
+    pub assignee_ref: Option<String>,
+    pub status: Option<String>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct RecordQuery {
+    pub event_id: Option<EventId>,
+    pub instance_id: Option<InstanceId>,
+    pub action_ref: Option<String>,
+    pub actor_ref: Option<String>,
+    pub recorded: Range,
+}
+
+/// A process with its whole past: what `read_workflow` shows.
+#[derive(Clone, Debug)]
+pub struct ProcessView {
+    pub row: ProcessRow,
+    pub current_state: String,
+    pub declaration: Arc<[u8]>,
+    pub gate_spec: Arc<[u8]>,
+    pub history: Vec<TransitionRow>,
+    /// Every gate that was ever opened, in the order of opening, with its steps.
+    pub gates: Vec<(GateRow, Vec<(StepRow, AssignmentRow)>)>,
+}
+
+/// Reads, in parallel with the writer. They see what is committed.
+#[async_trait]
+pub trait Reader: Send + Sync {
+    async fn processes(&self, query: &ProcessQuery, page: &Page) -> Result<Vec<ProcessView>, StoreError>;
+    async fn approval_steps(&self, query: &StepQuery, page: &Page) -> Result<Vec<StepRow>, StoreError>;
+    /// Assignments, each with the step it stands for.
+    async fn assignments(
+        &self,
+        query: &AssignmentQuery,
+        page: &Page,
+    ) -> Result<Vec<(AssignmentRow, StepRow)>, StoreError>;
+    async fn records(&self, query: &RecordQuery, page: &Page) -> Result<Vec<RecordRow>, StoreError>;
+    async fn registry_since(&self, sequence: u64) -> Result<RegistryDelta, StoreError>;
+    /// Answers when the store can be read.
+    async fn ping(&self) -> Result<(), StoreError>;
+}
+
+/// A store, opened and migrated.
+pub trait Store: Send {
+    fn into_parts(self: Box<Self>) -> (Box<dyn Writer>, Arc<dyn Reader>);
+    /// True where no other process can write to it: then a cached instance is always current.
+    fn is_exclusive(&self) -> bool;
+    /// `sqlite` or `postgres`, for logs and metrics.
+    fn kind(&self) -> &'static str;
+}

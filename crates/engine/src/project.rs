@@ -1,0 +1,226 @@
+//! From events to rows: what each event changes in the store.
+
+use crate::rows::{AssignmentRow, GateRow, ProcessRow, StepEnd, StepRow, TransitionRow, Write};
+use countersign_kernel::machine::{AssignmentStatus, ChainState, StepState};
+use countersign_kernel::process::{
+    Decision, Event, EventBody, Fate, Gate, GateKind, GateRef, MOOT_WITHDRAWAL_REASON, Settled,
+};
+use countersign_kernel::{EventId, InstanceId, Time, registry};
+use countersign_ledger::document::Document;
+use uuid::Uuid;
+
+/// The process that the events belong to.
+pub struct Subject<'a> {
+    pub instance_id: InstanceId,
+    pub subject_ref: &'a str,
+    pub initiator_ref: &'a str,
+}
+
+pub fn gate_id(gate: GateRef) -> Uuid {
+    match gate {
+        GateRef::Step(id) => id.0,
+        GateRef::Chain(id) => id.0,
+    }
+}
+
+/// The rows of one event of a process. `documents` are the declaration and gate_spec of a start.
+pub fn process_writes(
+    subject: &Subject<'_>,
+    event: &Event,
+    event_id: EventId,
+    documents: Option<&(Document, Document)>,
+    writes: &mut Vec<Write>,
+) {
+    match &event.body {
+        EventBody::WorkflowStarted { instance_id, definition, subject_ref, .. } => {
+            let Some((declaration, gate_spec)) = documents else { return };
+            writes
+                .extend([declaration, gate_spec].map(|d| Write::Document { digest: d.digest, bytes: d.bytes.clone() }));
+            writes.push(Write::Process(ProcessRow {
+                instance_id: *instance_id,
+                definition: definition.as_ref().map(|d| (d.name.clone(), d.version)),
+                subject_ref: subject_ref.clone(),
+                initiator_ref: event.actor_ref.clone(),
+                declaration_digest: declaration.digest,
+                gate_spec_digest: gate_spec.digest,
+                started_at: event.at,
+            }));
+        }
+        EventBody::ChainInitiated { gate, supersedes } => bind(subject, event, gate, *supersedes, writes),
+        // A quorum's rows were written by its chain_initiated.
+        EventBody::GateOpened { gate, supersedes, .. } => {
+            if gate.kind == GateKind::Single {
+                bind(subject, event, gate, *supersedes, writes);
+            }
+        }
+        EventBody::GateDecided { decision, reason, settled, .. } => {
+            if let Some(settled) = settled {
+                settle(settled, *decision, &event.actor_ref, reason.clone(), event.at, writes);
+            }
+        }
+        EventBody::StepDecided { decision, decided_by, reason, settled, .. } => {
+            settle(settled, *decision, decided_by, reason.clone(), event.at, writes);
+        }
+        EventBody::ChainResolved { chain_id, outcome, recalled, .. } => {
+            writes.push(Write::EndChain { gate_id: chain_id.0, state: *outcome, at: event.at });
+            for settled in recalled {
+                if *outcome == ChainState::Withdrawn {
+                    let reason = Some(MOOT_WITHDRAWAL_REASON.to_owned());
+                    settle(settled, Decision::Withdraw, subject.initiator_ref, reason, event.at, writes);
+                } else {
+                    recall(settled, event.at, writes);
+                }
+            }
+        }
+        EventBody::ChainWithdrawn { chain_id, reason, recalled, .. } => {
+            writes.push(Write::EndChain { gate_id: chain_id.0, state: ChainState::Withdrawn, at: event.at });
+            for settled in recalled {
+                settle(settled, Decision::Withdraw, &event.actor_ref, Some(reason.clone()), event.at, writes);
+            }
+        }
+        EventBody::TransitionFired { transition_id, sequence_number, from_state, action, to_state, gate, .. } => {
+            writes.push(Write::Transition(TransitionRow {
+                instance_id: subject.instance_id,
+                sequence_number: *sequence_number,
+                transition_id: *transition_id,
+                from_state: from_state.clone(),
+                action: action.clone(),
+                to_state: to_state.clone(),
+                fired_at: event.at,
+                actor_ref: event.actor_ref.clone(),
+                guard_satisfied: gate.is_some(),
+                gate_id: gate.map(gate_id),
+                gate_is_chain: gate.is_some_and(|gate| gate.chain_id().is_some()),
+                event_id,
+            }));
+            if let Some(gate) = gate {
+                writes.push(Write::SpendGate { gate_id: gate_id(*gate), fate: Fate::Consumed });
+            }
+        }
+        EventBody::MootGateRecalled { gate, settled, .. } => {
+            if let Some(settled) = settled {
+                let reason = Some(MOOT_WITHDRAWAL_REASON.to_owned());
+                settle(settled, Decision::Withdraw, subject.initiator_ref, reason, event.at, writes);
+            }
+            writes.push(Write::SpendGate { gate_id: gate_id(*gate), fate: Fate::Mooted });
+        }
+        EventBody::AttemptRefused { .. } => {}
+    }
+}
+
+fn bind(subject: &Subject<'_>, event: &Event, gate: &Gate, supersedes: Option<GateRef>, writes: &mut Vec<Write>) {
+    let id = gate_id(gate.gate_ref());
+    let (rule, chain_state) = match &gate.kind {
+        GateKind::Single => (None, None),
+        GateKind::Quorum { rule, state, .. } => (Some(*rule), Some(*state)),
+    };
+    writes.extend(supersedes.map(|old| Write::SupersedeGate { gate_id: gate_id(old) }));
+    writes.push(Write::Gate(GateRow {
+        gate_id: id,
+        instance_id: subject.instance_id,
+        from_state: gate.from_state.clone(),
+        action: gate.action.clone(),
+        guard: gate.guard.clone(),
+        scope: gate.scope.clone(),
+        opened_at: gate.opened_at,
+        opened_by: event.actor_ref.clone(),
+        rule,
+        chain_state,
+        chain_terminal_at: None,
+        fate: gate.fate,
+        current: gate.current,
+    }));
+    for (slot, step) in (0..).zip(&gate.steps) {
+        writes.push(Write::Step(StepRow {
+            step_id: step.step_id,
+            gate_id: id,
+            instance_id: subject.instance_id,
+            slot,
+            action: gate.action.clone(),
+            subject_ref: format!("{}:{}", subject.subject_ref, gate.action),
+            approver_ref: step.approver_ref.clone(),
+            submitter_ref: subject.initiator_ref.to_owned(),
+            scope: gate.scope.clone(),
+            submitted_at: step.submitted_at,
+            state: step.state,
+            ended: None,
+        }));
+        writes.extend(step.assignment.map(|assignment_id| {
+            Write::Assignment(AssignmentRow {
+                assignment_id,
+                task_ref: step.step_id,
+                assignee_ref: step.approver_ref.clone(),
+                assigned_at: step.submitted_at,
+                status: AssignmentStatus::Active,
+                ended_at: None,
+            })
+        }));
+    }
+}
+
+fn settle(settled: &Settled, decision: Decision, by: &str, reason: Option<String>, at: Time, writes: &mut Vec<Write>) {
+    if let Some(state) = StepState::Pending.after(decision.as_str()) {
+        writes.push(Write::EndStep { step_id: settled.step_id, state, end: StepEnd { by: by.to_owned(), at, reason } });
+    }
+    recall(settled, at, writes);
+}
+
+fn recall(settled: &Settled, at: Time, writes: &mut Vec<Write>) {
+    if let (Some(assignment_id), Some(status)) = (settled.assignment, AssignmentStatus::Active.after("recall")) {
+        writes.push(Write::EndAssignment { assignment_id, status, at });
+    }
+}
+
+/// The rows of one event of the registry, which bears this sequence.
+pub fn registry_writes(
+    event: &registry::Event,
+    sequence: u64,
+    documents: Option<&(Document, Document)>,
+    writes: &mut Vec<Write>,
+) {
+    let by = || event.actor_ref.clone();
+    match &event.body {
+        registry::EventBody::ActorRegistered { actor, credential } => {
+            writes.push(Write::Actor { actor: actor.clone(), registered_by: by(), registry_sequence: sequence });
+            writes.extend(
+                credential.clone().map(|credential| Write::Credential { credential, registry_sequence: sequence }),
+            );
+        }
+        registry::EventBody::GrantMade { grant_id, subject_ref, action_scope } => writes.push(Write::Grant {
+            grant_id: *grant_id,
+            subject_ref: subject_ref.clone(),
+            action_scope: action_scope.clone(),
+            granted_at: event.at,
+            granted_by: by(),
+            registry_sequence: sequence,
+        }),
+        registry::EventBody::GrantRevoked { grant_id, .. } => {
+            writes.push(Write::RevokeGrant {
+                grant_id: *grant_id,
+                revoked_at: event.at,
+                revoked_by: by(),
+                registry_sequence: sequence,
+            });
+        }
+        registry::EventBody::DefinitionPublished(definition) => {
+            let Some((declaration, gate_spec)) = documents else { return };
+            writes
+                .extend([declaration, gate_spec].map(|d| Write::Document { digest: d.digest, bytes: d.bytes.clone() }));
+            writes.push(Write::Definition {
+                definition: definition.clone(),
+                declaration_digest: declaration.digest,
+                gate_spec_digest: gate_spec.digest,
+                registry_sequence: sequence,
+            });
+        }
+        registry::EventBody::ConfigurationRecorded { audit_trail_retention_policy } => {
+            writes.push(Write::Configuration {
+                policy: audit_trail_retention_policy.clone(),
+                recorded_at: event.at,
+                recorded_by: by(),
+                registry_sequence: sequence,
+            })
+        }
+        registry::EventBody::AttemptRefused { .. } => {}
+    }
+}

@@ -1,0 +1,182 @@
+//! The rows of the store, as plain values, and the writes that commands cause. Each kind of update
+//! touches a row at most once in its life, so a batch may apply all inserts and then all updates.
+
+use countersign_kernel::machine::{AssignmentStatus, ChainState, StepState};
+use countersign_kernel::process::Fate;
+use countersign_kernel::registry::{Actor, Credential, Definition};
+use countersign_kernel::{AssignmentId, Digest, EventId, GrantId, InstanceId, QuorumRule, StepId, Time, TransitionId};
+use countersign_ledger::Record;
+use uuid::Uuid;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessRow {
+    pub instance_id: InstanceId,
+    pub definition: Option<(String, u32)>,
+    pub subject_ref: String,
+    pub initiator_ref: String,
+    pub declaration_digest: Digest,
+    pub gate_spec_digest: Digest,
+    pub started_at: Time,
+}
+
+/// A binding of a guarded transition; `gate_id` is its step's id, or its chain's for a quorum.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GateRow {
+    pub gate_id: Uuid,
+    pub instance_id: InstanceId,
+    pub from_state: String,
+    pub action: String,
+    pub guard: String,
+    pub scope: String,
+    pub opened_at: Time,
+    pub opened_by: String,
+    pub rule: Option<QuorumRule>,
+    pub chain_state: Option<ChainState>,
+    pub chain_terminal_at: Option<Time>,
+    pub fate: Fate,
+    pub current: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepRow {
+    pub step_id: StepId,
+    pub gate_id: Uuid,
+    pub instance_id: InstanceId,
+    pub slot: u32,
+    pub action: String,
+    pub subject_ref: String,
+    pub approver_ref: String,
+    pub submitter_ref: String,
+    pub scope: String,
+    pub submitted_at: Time,
+    pub state: StepState,
+    /// By whom, when and why it was decided or withdrawn.
+    pub ended: Option<StepEnd>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepEnd {
+    pub by: String,
+    pub at: Time,
+    pub reason: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AssignmentRow {
+    pub assignment_id: AssignmentId,
+    pub task_ref: StepId,
+    pub assignee_ref: String,
+    pub assigned_at: Time,
+    pub status: AssignmentStatus,
+    pub ended_at: Option<Time>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransitionRow {
+    pub instance_id: InstanceId,
+    pub sequence_number: u64,
+    pub transition_id: TransitionId,
+    pub from_state: String,
+    pub action: String,
+    pub to_state: String,
+    pub fired_at: Time,
+    pub actor_ref: String,
+    pub guard_satisfied: bool,
+    /// The step or chain whose approval it consumed.
+    pub gate_id: Option<Uuid>,
+    pub gate_is_chain: bool,
+    pub event_id: EventId,
+}
+
+/// A stored record. The columns beside the bytes repeat the header, to search by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordRow {
+    pub event_id: EventId,
+    pub instance_id: InstanceId,
+    pub sequence: u64,
+    pub action_ref: String,
+    pub actor_ref: String,
+    pub recorded_at: Time,
+    pub record: Record,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdempotencyRow {
+    pub actor_ref: String,
+    pub key: String,
+    pub request_digest: Digest,
+    /// The accepted answer, without secrets.
+    pub answer: String,
+    pub expires_at: Time,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Write {
+    Document {
+        digest: Digest,
+        bytes: Vec<u8>,
+    },
+    Process(ProcessRow),
+    Gate(GateRow),
+    Step(StepRow),
+    Assignment(AssignmentRow),
+    Transition(TransitionRow),
+    Actor {
+        actor: Actor,
+        registered_by: String,
+        registry_sequence: u64,
+    },
+    Credential {
+        credential: Credential,
+        registry_sequence: u64,
+    },
+    Grant {
+        grant_id: GrantId,
+        subject_ref: String,
+        action_scope: String,
+        granted_at: Time,
+        granted_by: String,
+        registry_sequence: u64,
+    },
+    Definition {
+        definition: Definition,
+        declaration_digest: Digest,
+        gate_spec_digest: Digest,
+        registry_sequence: u64,
+    },
+    Configuration {
+        policy: Option<String>,
+        recorded_at: Time,
+        recorded_by: String,
+        registry_sequence: u64,
+    },
+
+    SupersedeGate {
+        gate_id: Uuid,
+    },
+    SpendGate {
+        gate_id: Uuid,
+        fate: Fate,
+    },
+    EndChain {
+        gate_id: Uuid,
+        state: ChainState,
+        at: Time,
+    },
+    EndStep {
+        step_id: StepId,
+        state: StepState,
+        end: StepEnd,
+    },
+    EndAssignment {
+        assignment_id: AssignmentId,
+        status: AssignmentStatus,
+        at: Time,
+    },
+    RevokeGrant {
+        grant_id: GrantId,
+        revoked_at: Time,
+        revoked_by: String,
+        registry_sequence: u64,
+    },
+}

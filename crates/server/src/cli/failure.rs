@@ -1,0 +1,119 @@
+//! How a command that did not succeed says so: on stderr, with what to do next, and the exit code.
+
+use super::connection::Context;
+use super::output::{self, printable};
+use super::table::{Tint, tint};
+use countersign_client::Error as ClientError;
+use countersign_client::wire::Problem;
+use std::io::ErrorKind;
+use std::process::ExitCode;
+
+const FAILED: u8 = 1;
+const USAGE: u8 = 2;
+
+/// A failure that is the command's own.
+#[derive(Debug)]
+pub enum Failure {
+    /// The command cannot be meant as it was given.
+    Usage(String),
+    /// It failed, and everything there is to say has been said.
+    Reported,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Usage(message) => f.write_str(message),
+            Failure::Reported => f.write_str("failed"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+pub fn usage(message: impl Into<String>) -> anyhow::Error {
+    Failure::Usage(message.into()).into()
+}
+
+/// Prints the error and gives the exit code that belongs to it.
+pub fn report(context: &Context, error: &anyhow::Error) -> ExitCode {
+    // Nobody reads any more (`countersign list | head`): that is not a failure.
+    if error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) {
+        return ExitCode::SUCCESS;
+    }
+    let code = match error.downcast_ref::<Failure>() {
+        Some(Failure::Reported) => return ExitCode::from(FAILED),
+        Some(Failure::Usage(_)) => USAGE,
+        None => FAILED,
+    };
+    output::complain(&if context.json() { as_json(error) } else { as_text(context, error) });
+    ExitCode::from(code)
+}
+
+fn as_json(error: &anyhow::Error) -> String {
+    let problem = error.downcast_ref::<ClientError>().and_then(ClientError::refusal);
+    match problem.map(serde_json::to_string_pretty) {
+        Some(Ok(json)) => json,
+        Some(Err(_)) | None => serde_json::json!({"error": format!("{error:#}")}).to_string(),
+    }
+}
+
+fn as_text(context: &Context, error: &anyhow::Error) -> String {
+    let client_error = error.downcast_ref::<ClientError>();
+    let mut text = match client_error.and_then(ClientError::refusal) {
+        Some(problem) => refusal(problem),
+        None => format!("{} {}", tint(Tint::Bad, "error:"), printable(&format!("{error:#}"))),
+    };
+    if let Some(note) = client_error.and_then(|error| context.token_note(error)) {
+        text.push_str(&format!("\n  {} {}", tint(Tint::Dim, "note:"), printable(&note)));
+    }
+    text
+}
+
+/// A refusal for people: the code, what was wrong, where, and how to learn more.
+pub fn refusal(problem: &Problem) -> String {
+    let mut lines = vec![
+        format!("{} {}", tint(Tint::Bad, "refused:"), tint(Tint::Strong, &problem.code)),
+        format!("  {}", printable(&problem.detail)),
+    ];
+    if let Some(field) = &problem.field {
+        lines.push(format!("  {} {}", tint(Tint::Dim, "at:"), printable(field)));
+    }
+    let hint = format!("countersign explain {}", problem.code);
+    lines.push(format!("  {} {}", tint(Tint::Dim, "hint:"), printable(&hint)));
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(field: Option<&str>) -> Problem {
+        Problem {
+            type_uri: "/errors/gate-not-cleared".into(),
+            title: "t".into(),
+            status: 409,
+            code: "gate-not-cleared".into(),
+            detail: "The gate waits.\u{1b}[2J".into(),
+            field: field.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_code_detail_field_and_page() {
+        assert_eq!(
+            output::plain(&refusal(&problem(Some("action")))),
+            "refused: gate-not-cleared\n  The gate waits.\\u{1b}[2J\n  at: action\n  hint: countersign explain gate-not-cleared"
+        );
+        assert!(!refusal(&problem(None)).contains("at:"));
+    }
+
+    #[test]
+    fn a_refusal_as_json_is_the_problem_document() {
+        let error = anyhow::Error::new(ClientError::Refused(Box::new(problem(None)))).context("apply a.yaml");
+        let json: serde_json::Value = serde_json::from_str(&as_json(&error)).expect("JSON");
+        assert_eq!((json["code"].as_str(), json["status"].as_u64()), (Some("gate-not-cleared"), Some(409)));
+        let other: serde_json::Value = serde_json::from_str(&as_json(&usage("no such profile"))).expect("JSON");
+        assert_eq!(other["error"], "no such profile");
+    }
+}

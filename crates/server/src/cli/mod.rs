@@ -1,0 +1,175 @@
+//! The command line: one file per command, and what they share ([`connection`], [`profiles`],
+//! [`page`], [`table`], [`output`], [`time`]).
+//!
+//! Every command but `serve` is a client of the public HTTP contract: it reads no store and links
+//! nothing of the engine. Data goes to stdout, everything said about it to stderr. The exit code is 0
+//! when it was done, 1 when it was refused or failed, 2 when the command itself was wrong.
+
+mod actor;
+mod completions;
+mod connection;
+mod definition;
+mod explain;
+mod failure;
+mod fire;
+mod gate;
+mod grant;
+mod inbox;
+mod input;
+mod list;
+mod next;
+mod output;
+mod page;
+mod profile;
+mod profiles;
+mod records;
+mod serve;
+mod show;
+mod start;
+mod table;
+mod time;
+mod view;
+
+use clap::{Args, Parser, Subcommand};
+use connection::Context;
+use std::process::ExitCode;
+
+/// A durable workflow engine whose history is evidence.
+#[derive(Parser)]
+#[command(name = "countersign", version, about, subcommand_required = true, arg_required_else_help = true)]
+#[command(after_help = "Without a profile, commands talk to http://127.0.0.1:7433 and, if it is there, use \
+                        ./countersign-data/admin.token.")]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What every command understands.
+#[derive(Args, Clone, Default)]
+struct Global {
+    /// The server's address
+    #[arg(long, global = true, env = "COUNTERSIGN_SERVER", value_name = "URL", help_heading = "Connection")]
+    server: Option<String>,
+    /// The bearer token to act with; better kept in a profile or in the environment
+    #[arg(
+        long,
+        global = true,
+        env = "COUNTERSIGN_TOKEN",
+        hide_env_values = true,
+        value_name = "TOKEN",
+        help_heading = "Connection"
+    )]
+    token: Option<String>,
+    /// Act as this profile (see `countersign profile`)
+    #[arg(
+        long = "as",
+        global = true,
+        env = "COUNTERSIGN_PROFILE",
+        value_name = "PROFILE",
+        help_heading = "Connection"
+    )]
+    profile: Option<String>,
+    /// Print the server's JSON instead of text; a refusal is printed as JSON on stderr
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Serve(serve::ServeArgs),
+    Start(start::StartArgs),
+    Fire(fire::FireArgs),
+    #[command(subcommand)]
+    Gate(gate::GateCommand),
+    Inbox(inbox::InboxArgs),
+    Show(show::ShowArgs),
+    List(list::ListArgs),
+    Records(records::RecordsArgs),
+    #[command(subcommand)]
+    Definition(definition::DefinitionCommand),
+    #[command(subcommand)]
+    Actor(actor::ActorCommand),
+    Grant(grant::GrantArgs),
+    Revoke(grant::RevokeArgs),
+    Grants(grant::GrantsArgs),
+    Explain(explain::ExplainArgs),
+    Profile(profile::ProfileArgs),
+    Completions(completions::CompletionsArgs),
+}
+
+/// For commands that change something.
+#[derive(Args, Clone, Default)]
+struct Keyed {
+    /// Repeating a command with the same key returns the first answer instead of acting again
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+}
+
+/// Parses the command line, carries it out and reports how it went.
+pub fn run() -> ExitCode {
+    let cli = Cli::parse();
+    let context = Context::new(cli.global);
+    match block_on(dispatch(&context, cli.command)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failure::report(&context, &error),
+    }
+}
+
+fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(work)
+}
+
+async fn dispatch(context: &Context, command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Serve(args) => serve::run(args).await,
+        Command::Start(args) => start::run(context, args).await,
+        Command::Fire(args) => fire::run(context, args).await,
+        Command::Gate(command) => gate::run(context, command).await,
+        Command::Inbox(args) => inbox::run(context, args).await,
+        Command::Show(args) => show::run(context, args).await,
+        Command::List(args) => list::run(context, args).await,
+        Command::Records(args) => records::run(context, args).await,
+        Command::Definition(command) => definition::run(context, command).await,
+        Command::Actor(command) => actor::run(context, command).await,
+        Command::Grant(args) => grant::grant(context, args).await,
+        Command::Revoke(args) => grant::revoke(context, args).await,
+        Command::Grants(args) => grant::list(context, args).await,
+        Command::Explain(args) => explain::run(context, &args),
+        Command::Profile(args) => profile::run(context, args),
+        Command::Completions(args) => completions::run(&args),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_start_names_a_definition_or_brings_a_declaration() {
+        for (line, fits) in [
+            ("start batch-release --subject b1", true),
+            ("start --declaration d.json --subject b1 --gate-spec {}", true),
+            ("start batch-release --declaration d.json --subject b1", false),
+            ("start --subject b1", false),
+            ("start batch-release", false),
+            ("gate decide i release approve --json --as qp", true),
+            ("gate decide i release maybe", false),
+            ("list --limit 0", false),
+            ("list --all --limit 3", false),
+            ("records --after 2h --before 2026-11-15T00:00:00Z", true),
+            ("records some-event --actor a", false),
+            ("profile", true),
+        ] {
+            let parsed = Cli::try_parse_from(std::iter::once("countersign").chain(line.split(' ')));
+            assert_eq!(parsed.is_ok(), fits, "{line}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Times as people write and read them. On the wire they are RFC 3339 UTC with microseconds.
+
+use super::output::printable;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
+
+/// A time given on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instant(Timestamp);
+
+impl Instant {
+    /// For the wire: `2026-11-15T19:47:28.123456Z`.
+    pub fn to_wire(self) -> String {
+        format!("{:.6}", self.0)
+    }
+}
+
+/// For clap: an absolute time, or how long ago.
+pub fn parse(text: &str) -> Result<Instant, String> {
+    parse_at(text, Timestamp::now())
+}
+
+fn parse_at(text: &str, now: Timestamp) -> Result<Instant, String> {
+    if let Ok(timestamp) = text.parse::<Timestamp>() {
+        return Ok(Instant(timestamp));
+    }
+    if let Ok(date) = text.parse::<Date>() {
+        let midnight = date.to_zoned(TimeZone::UTC).map_err(|error| error.to_string())?;
+        return Ok(Instant(midnight.timestamp()));
+    }
+    let help = "write a time like 2026-11-15T19:47:28Z, a day like 2026-11-15 (UTC), or how long ago: 30s, 2h, 7d";
+    let span: Span = text.parse().map_err(|_| help.to_owned())?;
+    let ago = span.abs().to_duration(SpanRelativeTo::days_are_24_hours());
+    let ago = ago.map_err(|_| "months and years differ in length: count the time ago in days, hours or less".to_owned())?;
+    now.checked_sub(ago).map(Instant).map_err(|_| "that is too long ago".to_owned())
+}
+
+/// `3 min ago · 2026-11-15 19:47:28Z`; a time that cannot be read is shown as it came.
+pub fn when(text: &str, now: Timestamp) -> String {
+    match text.parse::<Timestamp>() {
+        Ok(time) => format!("{} · {}", relative(time, now), absolute(time)),
+        Err(_) => printable(text),
+    }
+}
+
+/// `3 min ago`; a time that cannot be read is shown as it came.
+pub fn ago(text: &str, now: Timestamp) -> String {
+    text.parse::<Timestamp>().map_or_else(|_| printable(text), |time| relative(time, now))
+}
+
+fn absolute(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%d %H:%M:%SZ").to_string()
+}
+
+fn relative(time: Timestamp, now: Timestamp) -> String {
+    let distance = now.duration_since(time);
+    let amount = amount(distance.abs());
+    match amount {
+        None => "just now".to_owned(),
+        Some(amount) if distance.is_negative() => format!("in {amount}"),
+        Some(amount) => format!("{amount} ago"),
+    }
+}
+
+/// One unit says enough; none for a moment.
+fn amount(distance: SignedDuration) -> Option<String> {
+    let (seconds, minutes, hours) = (distance.as_secs(), distance.as_mins(), distance.as_hours());
+    match (seconds, minutes, hours) {
+        (0..=2, ..) => None,
+        (3..=59, ..) => Some(format!("{seconds} s")),
+        (_, 0..=59, _) => Some(format!("{minutes} min")),
+        (_, _, 0..=47) => Some(format!("{hours} h")),
+        (..) => Some(format!("{} d", hours / 24)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now() -> Timestamp {
+        "2026-11-15T19:50:28.5Z".parse().expect("a time")
+    }
+
+    #[test]
+    fn times_are_absolute_or_ago() {
+        for (text, wire) in [
+            ("2026-11-15T19:47:28Z", "2026-11-15T19:47:28.000000Z"),
+            ("2026-11-15T19:47:28.123456Z", "2026-11-15T19:47:28.123456Z"),
+            ("2026-11-15 19:47:28Z", "2026-11-15T19:47:28.000000Z"),
+            ("2026-11-15T20:47:28+01:00", "2026-11-15T19:47:28.000000Z"),
+            ("2026-11-15", "2026-11-15T00:00:00.000000Z"),
+            ("2h", "2026-11-15T17:50:28.500000Z"),
+            ("7d", "2026-11-08T19:50:28.500000Z"),
+            ("1h30m", "2026-11-15T18:20:28.500000Z"),
+            ("90 minutes ago", "2026-11-15T18:20:28.500000Z"),
+            ("1w", "2026-11-08T19:50:28.500000Z"),
+        ] {
+            assert_eq!(parse_at(text, now()).map(Instant::to_wire), Ok(wire.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_time_is_told_how_to_write_one() {
+        for text in ["", "yesterday", "2026-13-01", "7", "19:47", "2026-11-15T19:47:28"] {
+            assert!(parse_at(text, now()).is_err_and(|told| told.contains("2026-11-15T19:47:28Z")), "{text}");
+        }
+        assert!(parse_at("3mo", now()).is_err_and(|told| told.contains("days")));
+        assert!(parse_at("19999y", now()).is_err());
+    }
+
+    #[test]
+    fn times_are_shown_relative_and_absolute() {
+        for (text, shown) in [
+            ("2026-11-15T19:50:27.123456Z", "just now · 2026-11-15 19:50:27Z"),
+            ("2026-11-15T19:50:10Z", "18 s ago · 2026-11-15 19:50:10Z"),
+            ("2026-11-15T19:47:28.123456Z", "3 min ago · 2026-11-15 19:47:28Z"),
+            ("2026-11-14T10:00:00Z", "33 h ago · 2026-11-14 10:00:00Z"),
+            ("2026-11-01T10:00:00Z", "14 d ago · 2026-11-01 10:00:00Z"),
+            ("2026-11-15T21:50:29Z", "in 2 h · 2026-11-15 21:50:29Z"),
+            ("soon\u{7}", "soon\\u{7}"),
+        ] {
+            assert_eq!(when(text, now()), shown);
+        }
+    }
+}
