@@ -57,8 +57,8 @@ impl Kind {
     }
 }
 
-/// Reads one definition document. On failure the list holds at least one problem and is sorted by
-/// line and column.
+/// Reads one definition document. On failure the list holds at least one problem, at most a thousand,
+/// and is sorted by line and column. Text that is not YAML has one problem only: where it breaks off.
 pub fn parse(text: &[u8]) -> Result<Definition, Vec<Problem>> {
     let mut problems = Problems::default();
     let definition = read::read(text, &mut problems).and_then(|root| document(&root, &mut problems));

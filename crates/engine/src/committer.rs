@@ -18,7 +18,7 @@ use countersign_kernel::process::{self, Context, EventBody, GateKind, Process, S
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{self, Registry};
 use countersign_kernel::{Digest, EventId, IdSource, InstanceId, Time};
-use countersign_ledger::document::{Document, declaration_document, gate_spec_document};
+use countersign_ledger::document::{declaration_document, gate_spec_document};
 use countersign_ledger::record::MAX_PAYLOAD_BYTES;
 use countersign_ledger::{Attestation, Draft, Retention, ZERO_HASH};
 use hashlink::LruCache;
@@ -225,6 +225,13 @@ impl Committer {
                     if let Err(error) = self.refresh_registry().await {
                         fail_all(jobs, &error);
                         return follow_ups;
+                    }
+                }
+                Err(StoreError::Rejected(_)) if decided.len() > 1 => {
+                    // One of them holds what the database cannot take. Apart, only that one fails.
+                    self.evict(&batch);
+                    for decided in decided {
+                        follow_ups.extend(Box::pin(self.serve_processes(VecDeque::from([decided.job]))).await);
                     }
                 }
                 Err(error) => {

@@ -22,6 +22,9 @@ pub enum StoreError {
     /// Nothing was written; the same call may succeed later.
     #[error("the store is not available: {0}")]
     Transient(String),
+    /// The database refused the data itself; nothing was written. Its neighbours in the batch are not to blame.
+    #[error("the store refused the data: {0}")]
+    Rejected(String),
     /// The answer to a COMMIT was lost and could not be found out.
     #[error("the outcome of a commit is not known: {0}")]
     Unknown(String),

@@ -2,7 +2,7 @@
 //! scope under which they decide. Fixed at start, like the declaration.
 
 use crate::declaration::Declaration;
-use crate::refusal::{Code, Refusal, require_text};
+use crate::refusal::{Code, Refusal, require_ref};
 use std::collections::{BTreeMap, HashSet};
 
 /// More people than can be asked by name is a mistake, not a quorum.
@@ -58,9 +58,9 @@ impl GateEntry {
 
     /// What can be said of an entry without its declaration. `path` is where it stands.
     pub fn validate(&self, path: &str) -> Result<(), Refusal> {
-        require_text(&format!("{path}.scope"), self.scope())?;
+        require_ref(&format!("{path}.scope"), self.scope())?;
         match self {
-            GateEntry::Single { approver_ref, .. } => require_text(&format!("{path}.approver_ref"), approver_ref),
+            GateEntry::Single { approver_ref, .. } => require_ref(&format!("{path}.approver_ref"), approver_ref),
             GateEntry::Quorum { approvers, rule, .. } => validate_quorum(path, approvers, *rule),
         }
     }
@@ -79,7 +79,7 @@ fn validate_quorum(path: &str, approvers: &[String], rule: QuorumRule) -> Result
     }
     let mut seen = HashSet::new();
     for (i, approver) in approvers.iter().enumerate() {
-        require_text(&format!("{path}.approvers[{i}]"), approver)?;
+        require_ref(&format!("{path}.approvers[{i}]"), approver)?;
         if !seen.insert(approver) {
             return refuse(format!("{path}.approvers[{i}]"), format!("`{approver}` is named twice in one quorum"));
         }
@@ -97,7 +97,7 @@ impl GateSpec {
     /// Blank and contradictory entries; needs no declaration.
     pub fn validate_shape(&self) -> Result<(), Refusal> {
         for (label, entry) in &self.0 {
-            require_text("gate_spec", label)?;
+            require_ref("gate_spec", label)?;
             entry.validate(&entry_path(label))?;
         }
         Ok(())

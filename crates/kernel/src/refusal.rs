@@ -112,6 +112,22 @@ pub fn require_text(field: &str, text: &str) -> Result<(), Refusal> {
     if crate::text::is_blank(text) { Err(Refusal::blank(field)) } else { Ok(()) }
 }
 
+/// References and names are compared, indexed and shown; a longer one is a document in the wrong place.
+pub const MAX_REF_BYTES: usize = 1000;
+
+/// A reference: visible, of bearable length, without U+0000.
+pub fn require_ref(field: &str, text: &str) -> Result<(), Refusal> {
+    require_text(field, text)?;
+    let fault = if text.len() > MAX_REF_BYTES {
+        format!("`{field}` has {} bytes; at most {MAX_REF_BYTES} are allowed", text.len())
+    } else if text.contains('\0') {
+        format!("`{field}` holds the character U+0000")
+    } else {
+        return Ok(());
+    };
+    Err(Refusal::new(Code::InvalidRequest, fault).at(field))
+}
+
 /// An optional text may be absent, but not present and blank.
 pub fn require_optional_text(field: &str, text: Option<&str>) -> Result<(), Refusal> {
     text.map_or(Ok(()), |text| require_text(field, text))

@@ -1,1 +1,12 @@
-//! To be written.
+//! The server half of Countersign: configuration, the HTTP API over the engine, and the process around
+//! them. It renders and parses; it decides nothing.
+//!
+//! - [`config`]: what a deployment may set, and from where.
+//! - [`serve`]: opening, listening, stopping.
+//! - [`api`]: the routes.
+//! - [`telemetry`]: log and metrics.
+
+pub mod api;
+pub mod config;
+pub mod serve;
+pub mod telemetry;

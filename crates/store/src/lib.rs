@@ -1,1 +1,35 @@
-//! To be written.
+//! The two stores behind the engine's port. What both share stands once: [`value`] (values and how a row
+//! is read), [`statement`] (every write as data, from which each dialect's SQL is derived), [`select`] (the
+//! reads). [`sqlite`] and [`postgres`] hold what really differs: connections, transactions, the fence.
+
+mod decode;
+mod postgres;
+mod select;
+mod sqlite;
+mod statement;
+mod value;
+
+use countersign_engine::port::{Store, StoreError};
+
+/// Opens and migrates the store that `url` names: `sqlite:PATH`, `sqlite::memory:` or `postgres://…`.
+pub async fn open(url: &str) -> Result<Box<dyn Store>, StoreError> {
+    if let Some(path) = url.strip_prefix("sqlite:") {
+        return Ok(Box::new(sqlite::SqliteStore::open(path)?));
+    }
+    if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+        return Ok(Box::new(postgres::PostgresStore::open(url).await?));
+    }
+    Err(StoreError::Unusable(
+        "the store must be `sqlite:PATH`, `sqlite::memory:` or `postgres://USER@HOST:PORT/DATABASE`".to_owned(),
+    ))
+}
+
+/// The newest schema that this build knows; both stores number alike.
+pub const SCHEMA_VERSION: u32 = 1;
+
+fn newer_schema(found: u32) -> StoreError {
+    StoreError::Unusable(format!(
+        "the store has schema version {found}, but this build knows only up to {SCHEMA_VERSION}: it was written by a newer \
+         Countersign. Start that version, or restore a backup made before the upgrade"
+    ))
+}

@@ -69,6 +69,9 @@ pub struct ApprovalStep {
 pub struct ApprovalStepQuery {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step_id: Option<String>,
+    /// Only those that this process waits for, or once waited for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instance_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject_ref: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -123,7 +126,7 @@ pub struct Assignment {
     pub transferred_at: Option<String>,
 }
 
-/// Which assignments to list. Both ends of a time range are inclusive.
+/// Which assignments to list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
@@ -136,10 +139,6 @@ pub struct AssignmentQuery {
     pub assignee_ref: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<AssignmentStatus>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub assigned_after: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub assigned_before: Option<String>,
     /// At most this many items (default 50, at most 500).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,

@@ -22,6 +22,12 @@ pub struct LedgerRecord {
     /// What was recorded; null once the record has been purged.
     pub payload: Value,
     pub retention: Retention,
+    /// The hash of the record's header, in hex; the next record of the instance names it.
+    pub record_hash: String,
+    /// The `record_hash` of the record before it in its instance; zeros for the first.
+    pub prev: String,
+    /// The last record of the registry that was in force when this was decided.
+    pub registry_seq: u64,
     /// The record's place in the sealed log; absent until it is sealed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_index: Option<u64>,
@@ -32,7 +38,8 @@ pub struct LedgerRecord {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Retention {
     pub policy_ref: String,
-    pub retention_until: String,
+    /// Null: it is kept without end.
+    pub retention_until: Option<String>,
     pub state: RetentionState,
 }
 

@@ -224,6 +224,9 @@ pub struct HistoryEntry {
     /// The approval step that cleared the guard.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_id: Option<String>,
+    /// The quorum that cleared the guard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chain_id: Option<String>,
     /// The ledger record of this firing.
     pub event_id: String,
 }
@@ -256,6 +259,7 @@ pub struct Gate {
     pub withdrawal_reason: Option<String>,
     pub assignment: GateAssignment,
     pub binding: Binding,
+    pub fate: GateFate,
     /// The quorum that this step belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain: Option<ChainSummary>,
@@ -276,6 +280,19 @@ pub struct GateAssignment {
 pub enum Binding {
     Current,
     Superseded,
+}
+
+/// What became of the gate's approval: it is good for one firing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum GateFate {
+    /// Nothing yet.
+    Unspent,
+    /// A firing used it.
+    Consumed,
+    /// The process left the state without it.
+    Mooted,
 }
 
 /// Which processes to list. Both ends of a time range are inclusive.

@@ -8,10 +8,10 @@ use super::{
 use crate::gate_spec::QuorumRule;
 use crate::id::ChainId;
 use crate::machine::{ChainState, StepState};
-use crate::refusal::{Code, Refusal, require_optional_text, require_text};
+use crate::refusal::{Code, Refusal, require_optional_text, require_ref};
 
 pub fn decide(process: Option<&Process>, command: &DecideGate, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
-    require_text("action", &command.action)?;
+    require_ref("action", &command.action)?;
     match (command.decision, &command.reason) {
         (Decision::Reject | Decision::Withdraw, None) => {
             let detail = format!("a reason is needed to {} a gate", command.decision.as_str());

@@ -109,9 +109,3 @@ impl Process {
         self.gates.iter_mut().flat_map(|gate| gate.steps.iter_mut()).find(|step| step.step_id == step_id)
     }
 }
-
-impl Gate {
-    pub fn is_spent(&self) -> bool {
-        self.fate != Fate::Unspent
-    }
-}

@@ -2,9 +2,9 @@
 //! here, and `guard_satisfied` is asserted to the machine only on a cleared gate. No caller can assert
 //! it: there is no argument for it.
 
-use super::{Context, Event, EventBody, FireTransition, Gate, GateStatus, Process, moot};
+use super::{Context, Event, EventBody, Fate, FireTransition, Gate, GateStatus, Process, moot};
 use crate::machine::{MachineRefusal, fire};
-use crate::refusal::{Code, Refusal, require_optional_text, require_text};
+use crate::refusal::{Code, Refusal, require_optional_text, require_ref};
 use crate::registry::scopes;
 
 pub fn decide(
@@ -12,7 +12,7 @@ pub fn decide(
     command: &FireTransition,
     ctx: &mut Context<'_>,
 ) -> Result<Vec<Event>, Refusal> {
-    require_text("action", &command.action)?;
+    require_ref("action", &command.action)?;
     require_optional_text("reason", command.reason.as_deref())?;
     let process = ctx.known(process, scopes::WORKFLOWS_FIRE)?;
 
@@ -47,13 +47,14 @@ fn explain(refusal: MachineRefusal, process: &Process, gate: Option<&Gate>, acti
         ),
         MachineRefusal::InvalidTransition => invalid_transition(process, action),
         MachineRefusal::GuardNotSatisfied => {
-            let why = match gate.map(|gate| (gate.is_spent(), gate.status())) {
+            let why = match gate.map(|gate| (gate.fate, gate.status())) {
                 None => "no gate has been opened for it: open the gate and wait for the decision",
-                Some((true, _)) => "its approval was spent on an earlier firing: open a new gate",
-                Some((false, GateStatus::Pending)) => "its gate waits for the decision of the named approver",
-                Some((false, GateStatus::Rejected)) => "its gate was rejected: open a new one",
-                Some((false, GateStatus::Withdrawn)) => "its gate was withdrawn: open a new one",
-                Some((false, GateStatus::Approved)) => "its gate is not cleared",
+                Some((Fate::Consumed, _)) => "its approval was spent on an earlier firing: open a new gate",
+                Some((Fate::Mooted, _)) => "its approval became moot when the process left this state: open a new gate",
+                Some((Fate::Unspent, GateStatus::Pending)) => "its gate waits for the decision of the named approver",
+                Some((Fate::Unspent, GateStatus::Rejected)) => "its gate was rejected: open a new one",
+                Some((Fate::Unspent, GateStatus::Withdrawn)) => "its gate was withdrawn: open a new one",
+                Some((Fate::Unspent, GateStatus::Approved)) => "its gate is not cleared",
             };
             Refusal::new(Code::GateNotCleared, format!("`{action}` needs an approval, but {why}")).at("action")
         }

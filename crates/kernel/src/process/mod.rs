@@ -19,7 +19,7 @@ use crate::declaration::Declaration;
 use crate::gate_spec::{GateSpec, QuorumRule};
 use crate::id::{AssignmentId, ChainId, IdSource, InstanceId, StepId, TransitionId};
 use crate::machine::{ChainState, StepState};
-use crate::refusal::{Code, Refusal, require_text};
+use crate::refusal::{Code, Refusal, require_ref};
 use crate::registry::Registry;
 use std::sync::Arc;
 
@@ -400,7 +400,7 @@ pub const LEFT_WITHDRAWAL_REASON: &str = "Chain resolved: workflow left the gate
 /// Decides a command on a process, or on no process yet. Checks go from shape over permission and
 /// existence to state, so that a caller learns nothing about what it may not see.
 pub fn decide(process: Option<&Process>, command: &Command, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
-    require_text("actor_ref", ctx.actor_ref)?;
+    require_ref("actor_ref", ctx.actor_ref)?;
     match command {
         Command::StartWorkflow(command) => start_workflow::decide(command, ctx),
         Command::OpenGate(command) => open_gate::decide(process, command, ctx),

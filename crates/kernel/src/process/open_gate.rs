@@ -4,11 +4,11 @@
 use super::{Context, Event, EventBody, Fate, Gate, GateKind, GateStatus, OpenGate, Process, Step};
 use crate::gate_spec::GateEntry;
 use crate::machine::{ChainState, StepState};
-use crate::refusal::{Code, Refusal, require_optional_text, require_text};
+use crate::refusal::{Code, Refusal, require_optional_text, require_ref};
 use crate::registry::scopes;
 
 pub fn decide(process: Option<&Process>, command: &OpenGate, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
-    require_text("action", &command.action)?;
+    require_ref("action", &command.action)?;
     require_optional_text("reason", command.reason.as_deref())?;
     let process = ctx.known(process, scopes::WORKFLOWS_OPEN_GATE)?;
 

@@ -4,12 +4,12 @@
 use super::{Context, DefinitionRef, Event, EventBody, Source, StartWorkflow};
 use crate::declaration::Declaration;
 use crate::gate_spec::GateSpec;
-use crate::refusal::{Code, Refusal, require_optional_text, require_text};
+use crate::refusal::{Code, Refusal, require_optional_text, require_ref};
 use crate::registry::scopes;
 use std::sync::Arc;
 
 pub fn decide(command: &StartWorkflow, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
-    require_text("subject_ref", &command.subject_ref)?;
+    require_ref("subject_ref", &command.subject_ref)?;
     require_optional_text("reason", command.reason.as_deref())?;
     command.gate_spec.validate_shape()?;
     let name = match &command.source {
@@ -21,6 +21,9 @@ pub fn decide(command: &StartWorkflow, ctx: &mut Context<'_>) -> Result<Vec<Even
     let (declaration, gate_spec, definition) = resolve(command, ctx)?;
     gate_spec.validate_coverage(&declaration)?;
     declaration.validate()?;
+    for (i, transition) in declaration.transitions.iter().enumerate() {
+        require_ref(&format!("declaration.transitions[{i}].action"), &transition.action)?;
+    }
     let instance_id = ctx.ids.make();
     Ok(vec![ctx.by_caller(EventBody::WorkflowStarted {
         instance_id,

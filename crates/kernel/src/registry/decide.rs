@@ -4,7 +4,7 @@ use super::{Actor, ActorKind, Credential, Definition, Event, EventBody, Registry
 use crate::declaration::Declaration;
 use crate::gate_spec::GateSpec;
 use crate::id::{GrantId, IdSource};
-use crate::refusal::{Code, Refusal, require_optional_text, require_text};
+use crate::refusal::{Code, Refusal, require_optional_text, require_ref};
 use crate::text::is_invisible;
 use crate::{Digest, Time};
 use std::sync::Arc;
@@ -80,7 +80,7 @@ pub fn decide(
     now: Time,
     ids: &mut IdSource,
 ) -> Result<Vec<Event>, Refusal> {
-    require_text("actor_ref", actor_ref)?;
+    require_ref("actor_ref", actor_ref)?;
     let bodies = match command {
         Command::Bootstrap(command) => bootstrap(registry, command, application_actor_ref, now, ids)?,
         Command::RegisterActor(command) => vec![register_actor(registry, command, actor_ref, now)?],
@@ -146,7 +146,7 @@ fn register_actor(
     actor_ref: &str,
     now: Time,
 ) -> Result<EventBody, Refusal> {
-    require_text("actor_ref", &command.actor_ref)?;
+    require_ref("actor_ref", &command.actor_ref)?;
     require_optional_text("display_name", command.display_name.as_deref())?;
     require_optional_text("public_key", command.public_key.as_deref())?;
     if let Some(c) = command.actor_ref.chars().find(|c| is_invisible(*c)) {
@@ -174,8 +174,8 @@ fn register_actor(
 }
 
 fn grant(registry: &Registry, command: &GrantScope, actor_ref: &str, ids: &mut IdSource) -> Result<EventBody, Refusal> {
-    require_text("subject_ref", &command.subject_ref)?;
-    require_text("action_scope", &command.action_scope)?;
+    require_ref("subject_ref", &command.subject_ref)?;
+    require_ref("action_scope", &command.action_scope)?;
     require_permission(registry, actor_ref, scopes::PERMISSIONS_MANAGE)?;
     Ok(EventBody::GrantMade {
         grant_id: ids.make(),
@@ -219,7 +219,7 @@ fn publish(
     actor_ref: &str,
     now: Time,
 ) -> Result<Vec<EventBody>, Refusal> {
-    require_text("name", &command.name)?;
+    require_ref("name", &command.name)?;
     require_permission(registry, actor_ref, scopes::DEFINITIONS_PUBLISH)?;
     command.declaration.validate().map_err(|refusal| Refusal { code: Code::InvalidDefinition, ..refusal })?;
     let newest = registry.definition(&command.name, None);

@@ -2,6 +2,7 @@
 
 use super::Keyed;
 use super::connection::Context;
+use super::failure::usage;
 use super::output::{self, printable};
 use super::page::{PageArgs, collect};
 use super::profile::keep;
@@ -59,7 +60,7 @@ pub async fn run(context: &Context, command: ActorCommand) -> anyhow::Result<()>
 async fn add(context: &Context, args: AddArgs) -> anyhow::Result<()> {
     // Before anything is made: a token that cannot be kept would be lost.
     let mut profiles = match &args.save_profile {
-        Some(_) => Some(Profiles::load(Profiles::locate()?)?),
+        Some(name) => Some(profiles_without(name)?),
         None => None,
     };
     let client = context.client_keyed(&args.keyed)?;
@@ -67,12 +68,8 @@ async fn add(context: &Context, args: AddArgs) -> anyhow::Result<()> {
         Kind::Human => ActorKind::Human,
         Kind::Service => ActorKind::Service,
     };
-    let request = RegisterActor {
-        actor_ref: args.actor_ref,
-        kind,
-        display_name: args.display_name,
-        public_key: args.public_key,
-    };
+    let request =
+        RegisterActor { actor_ref: args.actor_ref, kind, display_name: args.display_name, public_key: args.public_key };
     let answer = client.register_actor(&request).await?;
     let token = answer.body.token.as_deref();
     let mut kept = Ok(());
@@ -99,6 +96,17 @@ async fn add(context: &Context, args: AddArgs) -> anyhow::Result<()> {
         bail!("there is no token to keep: this answer repeats an earlier one, and tokens are not repeated");
     }
     Ok(())
+}
+
+/// The profile file, when it has room for a new name: the token of an old one would be lost.
+fn profiles_without(name: &str) -> anyhow::Result<Profiles> {
+    let profiles = Profiles::load(Profiles::locate()?)?;
+    if profiles.contains(name) {
+        return Err(usage(format!(
+            "there is a profile `{name}` already: choose another name, or remove it with `countersign profile remove {name}`"
+        )));
+    }
+    Ok(profiles)
 }
 
 async fn list(context: &Context, page: PageArgs) -> anyhow::Result<()> {

@@ -15,5 +15,5 @@ pub fn run(args: &CompletionsArgs) -> anyhow::Result<()> {
     // Into memory first: writing straight to a closed pipe would panic.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "countersign", &mut script);
-    output::say(String::from_utf8_lossy(&script).trim_end())
+    output::say_verbatim(String::from_utf8_lossy(&script).trim_end())
 }

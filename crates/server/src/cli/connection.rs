@@ -115,8 +115,9 @@ fn resolve(
     if !client.is_loopback() || !admin_token.exists() {
         return Ok(Endpoint { client, token_source: TokenSource::Nowhere });
     }
-    let token = std::fs::read_to_string(admin_token)
-        .with_context(|| format!("the token in {} cannot be read; choose a profile with --as", admin_token.display()))?;
+    let token = std::fs::read_to_string(admin_token).with_context(|| {
+        format!("the token in {} cannot be read; choose a profile with --as", admin_token.display())
+    })?;
     Ok(Endpoint { client: client.with_token(&token)?, token_source: TokenSource::AdminToken(admin_token.to_owned()) })
 }
 
@@ -125,7 +126,9 @@ fn from_profile(name: &str, server: Option<&str>, profiles: &Profiles) -> anyhow
     let home = Client::new(profile.server.as_deref().unwrap_or(DEFAULT_SERVER))?;
     let client = server.map_or(Ok(home.clone()), Client::new)?;
     let token = match (&profile.token, &profile.token_file) {
-        (Some(_), Some(_)) => return Err(usage(format!("the profile `{name}` has both token and token_file: keep one"))),
+        (Some(_), Some(_)) => {
+            return Err(usage(format!("the profile `{name}` has both token and token_file: keep one")));
+        }
         (Some(token), None) => Some(token.clone()),
         (None, Some(file)) => Some(read_secret(&profiles.resolve(file))?),
         (None, None) => None,
@@ -149,7 +152,7 @@ pub fn given(flag: &Option<String>) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::profiles::{Profile, scratch};
+    use super::super::profiles::{Profile, Scratch};
     use super::*;
 
     fn global(server: &str, token: &str, profile: &str) -> Global {
@@ -163,7 +166,7 @@ mod tests {
 
     #[test]
     fn flags_come_before_the_profile_and_the_profile_before_the_local_token() {
-        let dir = scratch("resolve");
+        let dir = Scratch::new("resolve");
         let mut profiles = Profiles::load(dir.join("profiles.toml")).expect("none yet");
         profiles.set("qp", Profile { server: Some("http://qp:1".into()), token: Some("t".into()), token_file: None });
         profiles.save().expect("saved");
@@ -183,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_profiles_token_stays_with_its_server() {
-        let dir = scratch("stays");
+        let dir = Scratch::new("stays");
         let mut profiles = Profiles::load(dir.join("profiles.toml")).expect("none yet");
         profiles.set("qp", Profile { server: Some("http://qp:1".into()), token: Some("t".into()), token_file: None });
         profiles.save().expect("saved");

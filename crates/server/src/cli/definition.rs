@@ -7,16 +7,16 @@ use super::output::{self, printable, printable_lines};
 use super::page::{PageArgs, collect};
 use super::table::{Table, Tint, tint};
 use super::time::when;
-use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use countersign_client::wire::{DefinitionProblem, DefinitionQuery, DefinitionSummary, DefinitionView};
-use countersign_client::{Client, Error};
+use countersign_client::Error;
+use countersign_client::wire::{DefinitionProblem, DefinitionQuery, DefinitionSummary, DefinitionView, Validation};
+use countersign_definition::Problem;
 use jiff::Timestamp;
 
 /// Check, publish and read definitions
 #[derive(Subcommand)]
 pub enum DefinitionCommand {
-    /// Check definition files without publishing them
+    /// Check definition files; needs no server and publishes nothing
     Validate(FilesArgs),
     /// Publish definition files; an identical one makes no new version
     Apply(FilesArgs),
@@ -39,28 +39,28 @@ pub struct FilesArgs {
 
 pub async fn run(context: &Context, command: DefinitionCommand) -> anyhow::Result<()> {
     match command {
-        DefinitionCommand::Validate(args) => validate(context, args).await,
+        DefinitionCommand::Validate(args) => validate(context, &args),
         DefinitionCommand::Apply(args) => apply(context, args).await,
         DefinitionCommand::List(page) => list(context, page).await,
         DefinitionCommand::Show { definition } => show(context, &definition).await,
     }
 }
 
-/// Checks every file, so that one run tells everything.
-async fn validate(context: &Context, args: FilesArgs) -> anyhow::Result<()> {
-    let client = context.client()?;
+/// Checks every file, so that one run tells everything. Needs no server: what only a deployment knows
+/// is checked when the definition is applied.
+fn validate(context: &Context, args: &FilesArgs) -> anyhow::Result<()> {
     let mut all_valid = true;
     for file in &args.files {
         let document = Document::read(file)?;
-        let answer = client.validate_definition(document.format(), &document.bytes).await;
-        let answer = answer.with_context(|| format!("validate {file}"))?;
-        all_valid &= answer.body.valid;
+        let problems = problems_of(&document);
+        all_valid &= problems.is_empty();
         if context.json() {
-            output::json(&answer.json)?;
-        } else if answer.body.valid {
+            let problems = problems.iter().map(to_wire).collect::<Vec<_>>();
+            output::json(&Validation { valid: problems.is_empty(), problems })?;
+        } else if problems.is_empty() {
             output::say(&format!("{} {}", tint(Tint::Good, "valid"), printable(&document.name)))?;
         } else {
-            output::say(&problems(&document, &answer.body.problems))?;
+            output::say_verbatim(&rendered(&document, &problems))?;
         }
     }
     if all_valid { Ok(()) } else { Err(Failure::Reported.into()) }
@@ -73,7 +73,7 @@ async fn apply(context: &Context, args: FilesArgs) -> anyhow::Result<()> {
     for document in &documents {
         let answer = match client.publish_definition(document.format(), &document.bytes).await {
             Ok(answer) => answer,
-            Err(error) => return Err(explained(context, &client, document, error).await),
+            Err(error) => return Err(explained(context, document, error)),
         };
         if context.json() {
             output::json(&answer.json)?;
@@ -82,26 +82,50 @@ async fn apply(context: &Context, args: FilesArgs) -> anyhow::Result<()> {
         let published = &answer.body;
         let name = format!("{}@{}", published.name, published.version);
         let done = if answer.status == 201 { tint(Tint::Good, "published") } else { tint(Tint::Dim, "unchanged") };
-        let told = format!("{done} {} {}", tint(Tint::Strong, &name), tint(Tint::Dim, &format!("({})", published.digest)));
+        let told =
+            format!("{done} {} {}", tint(Tint::Strong, &name), tint(Tint::Dim, &format!("({})", published.digest)));
         output::say(&told)?;
     }
     Ok(())
 }
 
 /// A document that is refused for what it says is shown with everything that is wrong with it.
-async fn explained(context: &Context, client: &Client, document: &Document, error: Error) -> anyhow::Error {
-    if error.code() == Some("invalid-definition") && !context.json() {
-        if let Ok(answer) = client.validate_definition(document.format(), &document.bytes).await {
-            output::complain(&problems(document, &answer.body.problems));
-        }
+fn explained(context: &Context, document: &Document, error: Error) -> anyhow::Error {
+    let problems = problems_of(document);
+    if error.code() == Some("invalid-definition") && !problems.is_empty() && !context.json() {
+        output::complain_verbatim(&rendered(document, &problems));
     }
     anyhow::Error::new(error).context(format!("publish {}", document.name))
+}
+
+fn problems_of(document: &Document) -> Vec<Problem> {
+    countersign_definition::parse(&document.bytes).err().unwrap_or_default()
+}
+
+/// With colour, which the way to the terminal takes out again where it is not wanted.
+fn rendered(document: &Document, problems: &[Problem]) -> String {
+    let text = String::from_utf8_lossy(&document.bytes);
+    countersign_definition::render(&document.name, &text, problems, true).trim_end().to_owned()
+}
+
+fn to_wire(problem: &Problem) -> DefinitionProblem {
+    DefinitionProblem {
+        path: problem.path.clone(),
+        line: problem.line,
+        column: problem.column,
+        code: problem.code.as_str().to_owned(),
+        message: problem.message.clone(),
+    }
 }
 
 async fn list(context: &Context, page: PageArgs) -> anyhow::Result<()> {
     let client = context.client()?;
     let fetch = async |limit, cursor| client.definitions(&DefinitionQuery { limit, cursor }).await;
-    collect(&page, fetch).await?.print(context.json(), table, "No definitions. `countersign definition apply FILE` publishes one.")
+    collect(&page, fetch).await?.print(
+        context.json(),
+        table,
+        "No definitions. `countersign definition apply FILE` publishes one.",
+    )
 }
 
 async fn show(context: &Context, definition: &str) -> anyhow::Result<()> {
@@ -143,55 +167,4 @@ fn view(definition: &DefinitionView) -> String {
         printable_lines(&definition.document),
     ]
     .join("\n")
-}
-
-/// Every problem with its place in the file: the line itself and a caret under the column.
-fn problems(document: &Document, problems: &[DefinitionProblem]) -> String {
-    let text = String::from_utf8_lossy(&document.bytes);
-    let lines: Vec<&str> = text.lines().collect();
-    let mut out = Vec::new();
-    for problem in problems {
-        let place = format!("{}:{}:{}", document.name, problem.line, problem.column);
-        let path = if problem.path.is_empty() { String::new() } else { format!(" ({})", problem.path) };
-        out.push(format!(
-            "{} {} {}{}",
-            tint(Tint::Strong, &place),
-            tint(Tint::Bad, &problem.code),
-            printable(&problem.message),
-            tint(Tint::Dim, &path)
-        ));
-        if let Some(line) = lines.get((problem.line as usize).saturating_sub(1)) {
-            let before: String = line.chars().take((problem.column as usize).saturating_sub(1)).collect();
-            let indent: String = printable_lines(&before).chars().map(|c| if c == '\t' { c } else { ' ' }).collect();
-            out.push(format!("  {}", printable_lines(line)));
-            out.push(format!("  {indent}{}", tint(Tint::Bad, "^")));
-        }
-    }
-    out.join("\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_problem_points_at_its_place() {
-        let document = Document { name: "a.yaml".into(), bytes: b"kind: process\nstats: [a]\n".to_vec() };
-        let found = [
-            ("", 2, 1, "unknown-field", "did you mean `states`?"),
-            ("name", 9, 1, "missing-field", "a name is missing"),
-        ]
-        .map(|(path, line, column, code, message)| DefinitionProblem {
-            path: path.into(),
-            line,
-            column,
-            code: code.into(),
-            message: message.into(),
-        });
-        assert_eq!(
-            output::plain(&problems(&document, &found)),
-            "a.yaml:2:1 unknown-field did you mean `states`?\n  stats: [a]\n  ^\n\
-             a.yaml:9:1 missing-field a name is missing (name)"
-        );
-    }
 }

@@ -60,12 +60,13 @@ pub fn run(context: &Context, args: &ExplainArgs) -> anyhow::Result<()> {
     if context.json() {
         return output::json(&json!({"code": code.as_str(), "summary": summary(code), "page": page(code)}));
     }
-    output::say(page(code).trim_end())
+    output::say_verbatim(page(code).trim_end())
 }
 
 fn list(context: &Context) -> anyhow::Result<()> {
     if context.json() {
-        let items: Vec<_> = Code::ALL.iter().map(|code| json!({"code": code.as_str(), "summary": summary(*code)})).collect();
+        let items: Vec<_> =
+            Code::ALL.iter().map(|code| json!({"code": code.as_str(), "summary": summary(*code)})).collect();
         return output::json(&json!({"items": items, "next": null}));
     }
     let mut table = Table::new(["code", "meaning"]);

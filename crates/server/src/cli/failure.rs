@@ -5,6 +5,8 @@ use super::output::{self, printable};
 use super::table::{Tint, tint};
 use countersign_client::Error as ClientError;
 use countersign_client::wire::Problem;
+use serde_json::{Value, json};
+use std::error::Error as _;
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
@@ -41,33 +43,47 @@ pub fn report(context: &Context, error: &anyhow::Error) -> ExitCode {
     if error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) {
         return ExitCode::SUCCESS;
     }
-    let code = match error.downcast_ref::<Failure>() {
-        Some(Failure::Reported) => return ExitCode::from(FAILED),
-        Some(Failure::Usage(_)) => USAGE,
-        None => FAILED,
+    let code = match (error.downcast_ref::<Failure>(), error.downcast_ref::<ClientError>()) {
+        (Some(Failure::Reported), _) => return ExitCode::from(FAILED),
+        (Some(Failure::Usage(_)), _) | (_, Some(ClientError::Unusable(_))) => USAGE,
+        _ => FAILED,
     };
-    output::complain(&if context.json() { as_json(error) } else { as_text(context, error) });
+    if context.json() {
+        output::complain_verbatim(&format!("{:#}", as_json(error)));
+    } else {
+        output::complain(&as_text(context, error));
+    }
     ExitCode::from(code)
 }
 
-fn as_json(error: &anyhow::Error) -> String {
+/// A refusal is the server's problem document; anything else is `{"error": …}`.
+fn as_json(error: &anyhow::Error) -> Value {
     let problem = error.downcast_ref::<ClientError>().and_then(ClientError::refusal);
-    match problem.map(serde_json::to_string_pretty) {
+    match problem.map(serde_json::to_value) {
         Some(Ok(json)) => json,
-        Some(Err(_)) | None => serde_json::json!({"error": format!("{error:#}")}).to_string(),
+        Some(Err(_)) | None => json!({"error": format!("{error:#}")}),
     }
 }
 
 fn as_text(context: &Context, error: &anyhow::Error) -> String {
     let client_error = error.downcast_ref::<ClientError>();
-    let mut text = match client_error.and_then(ClientError::refusal) {
-        Some(problem) => refusal(problem),
+    let mut text = match client_error {
+        Some(ClientError::Refused(problem)) => refusal(problem),
+        // The source of a client's error says how it failed; its message says what to do.
+        Some(client_error) => format!("{} {}", tint(Tint::Bad, "error:"), printable(&client_error.to_string())),
         None => format!("{} {}", tint(Tint::Bad, "error:"), printable(&format!("{error:#}"))),
     };
+    if let Some(cause) = client_error.and_then(|error| error.source()).map(root_cause) {
+        text.push_str(&format!("\n  {} {}", tint(Tint::Dim, "cause:"), printable(&cause)));
+    }
     if let Some(note) = client_error.and_then(|error| context.token_note(error)) {
         text.push_str(&format!("\n  {} {}", tint(Tint::Dim, "note:"), printable(&note)));
     }
     text
+}
+
+fn root_cause(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), root_cause)
 }
 
 /// A refusal for people: the code, what was wrong, where, and how to learn more.
@@ -111,9 +127,8 @@ mod tests {
     #[test]
     fn a_refusal_as_json_is_the_problem_document() {
         let error = anyhow::Error::new(ClientError::Refused(Box::new(problem(None)))).context("apply a.yaml");
-        let json: serde_json::Value = serde_json::from_str(&as_json(&error)).expect("JSON");
+        let json = as_json(&error);
         assert_eq!((json["code"].as_str(), json["status"].as_u64()), (Some("gate-not-cleared"), Some(409)));
-        let other: serde_json::Value = serde_json::from_str(&as_json(&usage("no such profile"))).expect("JSON");
-        assert_eq!(other["error"], "no such profile");
+        assert_eq!(as_json(&usage("no such profile")), json!({"error": "no such profile"}));
     }
 }

@@ -10,7 +10,9 @@ use countersign_client::wire::FireTransition;
 /// Fire a transition of a process
 #[derive(Args)]
 pub struct FireArgs {
+    /// The process
     instance: String,
+    /// The transition's action
     action: String,
     /// Why, for the record
     #[arg(long)]

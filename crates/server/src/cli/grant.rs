@@ -24,6 +24,7 @@ pub struct GrantArgs {
 /// Take a grant back
 #[derive(Args)]
 pub struct RevokeArgs {
+    /// The grant, as `countersign grants` lists it
     grant_id: String,
     #[command(flatten)]
     keyed: Keyed,
@@ -59,7 +60,11 @@ pub async fn grant(context: &Context, args: GrantArgs) -> anyhow::Result<()> {
 
 pub async fn revoke(context: &Context, args: RevokeArgs) -> anyhow::Result<()> {
     let answer = context.client_keyed(&args.keyed)?.revoke(&args.grant_id).await?;
-    if context.json() { output::json(&answer.json) } else { output::say(&printable(&format!("revoked {}", args.grant_id))) }
+    if context.json() {
+        output::json(&answer.json)
+    } else {
+        output::say(&printable(&format!("revoked {}", args.grant_id)))
+    }
 }
 
 pub async fn list(context: &Context, args: GrantsArgs) -> anyhow::Result<()> {

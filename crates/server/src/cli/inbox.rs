@@ -26,7 +26,8 @@ fn table(items: &[InboxItem]) -> Table {
     let now = Timestamp::now();
     let mut table = Table::new(["subject", "action", "scope", "waiting since", "due", "decide with"]);
     for item in items {
-        let decide = format!("countersign gate decide {} {} approve", shell_word(&item.instance_id), shell_word(&item.action));
+        let decide =
+            format!("countersign gate decide {} {} approve", shell_word(&item.instance_id), shell_word(&item.action));
         table.row([
             tint(Tint::Strong, &item.subject_ref),
             printable(&item.action),

@@ -36,7 +36,7 @@ use std::process::ExitCode;
 
 /// A durable workflow engine whose history is evidence.
 #[derive(Parser)]
-#[command(name = "countersign", version, about, subcommand_required = true, arg_required_else_help = true)]
+#[command(name = "countersign", version, subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = "Without a profile, commands talk to http://127.0.0.1:7433 and, if it is there, use \
                         ./countersign-data/admin.token.")]
 struct Cli {

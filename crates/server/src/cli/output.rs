@@ -11,15 +11,25 @@ pub fn say(text: &str) -> anyhow::Result<()> {
     Ok(writeln!(anstream::stdout(), "{}", paint(text))?)
 }
 
+/// Prints text that holds no tints, every character as it is.
+pub fn say_verbatim(text: &str) -> anyhow::Result<()> {
+    Ok(writeln!(anstream::stdout(), "{text}")?)
+}
+
 /// Prints JSON on stdout.
 pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
-    say(&serde_json::to_string_pretty(value)?)
+    say_verbatim(&serde_json::to_string_pretty(value)?)
 }
 
 /// Says something about the output on stderr.
 pub fn complain(text: &str) {
+    complain_verbatim(&paint(text));
+}
+
+/// Like `complain`, for text that holds no tints.
+pub fn complain_verbatim(text: &str) {
     // When stderr is gone too, there is nobody left to tell.
-    let _ = writeln!(anstream::stderr(), "{}", paint(text));
+    let _ = writeln!(anstream::stderr(), "{text}");
 }
 
 /// One line of foreign text with everything escaped that has no shape of its own.
@@ -33,13 +43,20 @@ pub fn printable(text: &str) -> String {
 
 /// Foreign text of several lines: line ends and tabs stay.
 pub fn printable_lines(text: &str) -> String {
-    text.lines().map(|line| line.split('\t').map(printable).collect::<Vec<_>>().join("\t")).collect::<Vec<_>>().join("\n")
+    text.lines()
+        .map(|line| line.split('\t').map(printable).collect::<Vec<_>>().join("\t"))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// A word for a shell, quoted where it has to be.
 pub fn shell_word(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+=,".contains(c);
-    if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
 }
 
 /// The text as it is shown where there is no colour.
@@ -61,7 +78,8 @@ mod tests {
 
     #[test]
     fn commands_that_are_suggested_can_be_pasted() {
-        for (word, quoted) in [("release", "release"), ("two words", "'two words'"), ("it's", r"'it'\''s'"), ("", "''")] {
+        for (word, quoted) in [("release", "release"), ("two words", "'two words'"), ("it's", r"'it'\''s'"), ("", "''")]
+        {
             assert_eq!(shell_word(word), quoted);
         }
     }

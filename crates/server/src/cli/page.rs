@@ -69,7 +69,7 @@ impl<T> Listed<T> {
         }
         output::say(&table(&self.items).to_string())?;
         if self.next.is_some() {
-            let more = format!("the first {}; there are more: --all, or --limit N", self.items.len());
+            let more = format!("{} shown; there are more: --all, or --limit N", self.items.len());
             output::say(&tint(Tint::Dim, &more))?;
         }
         Ok(())

@@ -73,8 +73,12 @@ impl Profiles {
             return Ok(profile.clone());
         }
         let known: Vec<&str> = self.iter().map(|(name, _)| name).collect();
-        let known = if known.is_empty() { "there are none yet".to_owned() } else { format!("there is {}", known.join(", ")) };
-        Err(usage(format!("{} has no profile `{name}` ({known}); `countersign profile set` makes one", self.path.display())))
+        let known =
+            if known.is_empty() { "there are none yet".to_owned() } else { format!("there is {}", known.join(", ")) };
+        Err(usage(format!(
+            "{} has no profile `{name}` ({known}); `countersign profile set` makes one",
+            self.path.display()
+        )))
     }
 
     pub fn set(&mut self, name: &str, profile: Profile) {
@@ -85,6 +89,10 @@ impl Profiles {
         self.get(name)?;
         self.document.profiles.remove(name);
         Ok(())
+    }
+
+    pub fn contains(&self, name: &str) -> bool {
+        self.document.profiles.contains_key(name)
     }
 
     /// The path of a token file named in a profile.
@@ -160,13 +168,33 @@ fn unreadable(path: &Path, text: &str, error: &toml::de::Error) -> anyhow::Error
     usage(format!("{}{place} cannot be understood: {message}", path.display()))
 }
 
-/// A directory for one test.
+/// A directory for one test, gone with its value.
 #[cfg(test)]
-pub fn scratch(name: &str) -> PathBuf {
-    let dir = std::env::temp_dir().join(format!("countersign-cli-{}-{name}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&dir);
-    std::fs::create_dir_all(&dir).expect("a directory");
-    dir
+pub struct Scratch(PathBuf);
+
+#[cfg(test)]
+impl Scratch {
+    pub fn new(name: &str) -> Self {
+        let directory = std::env::temp_dir().join(format!("countersign-cli-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory");
+        Scratch(directory)
+    }
+}
+
+#[cfg(test)]
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+impl std::ops::Deref for Scratch {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
 }
 
 #[cfg(test)]
@@ -181,7 +209,8 @@ mod tests {
 
     #[test]
     fn profiles_survive_the_file() {
-        let path = scratch("survive").join("deep/profiles.toml");
+        let dir = Scratch::new("survive");
+        let path = dir.join("deep/profiles.toml");
         let mut profiles = Profiles::load(path.clone()).expect("none yet");
         assert_eq!(profiles.iter().count(), 0);
         let qp = Profile { server: Some("http://qp:1".into()), token: Some("t".into()), token_file: None };
@@ -200,7 +229,8 @@ mod tests {
 
     #[test]
     fn a_file_as_people_write_it_is_read() {
-        let path = scratch("written").join("profiles.toml");
+        let dir = Scratch::new("written");
+        let path = dir.join("profiles.toml");
         write(&path, "# mine\n[profiles.qp]\nserver = \"http://qp:1\"\ntoken_file = \"/t\"\n[profiles.none]\n", 0o600);
         let profiles = Profiles::load(path).expect("read");
         assert_eq!(profiles.get("qp").expect("qp").token_file.as_deref(), Some(Path::new("/t")));
@@ -211,7 +241,7 @@ mod tests {
     #[test]
     fn a_file_that_others_can_read_is_refused() {
         use std::os::unix::fs::MetadataExt;
-        let dir = scratch("others");
+        let dir = Scratch::new("others");
         let path = dir.join("profiles.toml");
         for mode in [0o644, 0o640, 0o604, 0o660, 0o620] {
             write(&path, "[profiles.qp]\n", mode);
@@ -231,7 +261,8 @@ mod tests {
 
     #[test]
     fn a_broken_file_is_told_by_line_and_not_by_content() {
-        let path = scratch("broken").join("profiles.toml");
+        let dir = Scratch::new("broken");
+        let path = dir.join("profiles.toml");
         for broken in ["[profiles.qp]\ntoken = very-secret\n", "[profiles.qp]\ntokn = \"very-secret\"\n"] {
             write(&path, broken, 0o600);
             let told = Profiles::load(path.clone()).err().expect("refused").to_string();

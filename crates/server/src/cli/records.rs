@@ -4,7 +4,7 @@ use super::connection::Context;
 use super::output::{self, printable, printable_lines};
 use super::page::{PageArgs, collect};
 use super::table::{Table, Tint, tint};
-use super::time::{self, Instant, when};
+use super::time::{self, Instant, at, when};
 use clap::Args;
 use countersign_client::wire::{LedgerRecord, RecordQuery, RetentionState};
 use jiff::Timestamp;
@@ -75,15 +75,21 @@ fn record(record: &LedgerRecord) -> anyhow::Result<String> {
         RetentionState::Retained => "kept",
         RetentionState::Purged => "purged; was kept",
     };
-    let kept = format!("{retained} until {}", when(&record.retention.retention_until, now));
+    let until = record
+        .retention
+        .retention_until
+        .as_deref()
+        .map_or_else(|| "for ever".to_owned(), |t| format!("until {}", at(t)));
     let mut lines = vec![tint(Tint::Strong, &record.action_ref)];
     for (name, value) in [
         ("record", printable(&record.event_id)),
         ("who", format!("{} ({})", printable(&record.actor_ref), printable(&record.assurance))),
         ("recorded", when(&record.recorded_at, now)),
         ("process", format!("{}, record {} of it", printable(&record.instance_id), record.sequence)),
-        ("retention", format!("{kept} ({})", printable(&record.retention.policy_ref))),
+        ("retention", format!("{retained} {until} ({})", printable(&record.retention.policy_ref))),
         ("sealed", sealed),
+        ("hash", printable(&record.record_hash)),
+        ("after", printable(&record.prev)),
     ] {
         lines.push(format!("  {} {value}", tint(Tint::Dim, &format!("{name:<10}"))));
     }

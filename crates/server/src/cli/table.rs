@@ -62,7 +62,7 @@ pub fn paint(text: &str) -> String {
 /// Rows under a header, one line each unless a cell has more.
 pub struct Table(comfy_table::Table);
 
-const LIGHT: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+const LIGHT: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─'));
 
 impl Table {
     pub fn new<const N: usize>(header: [&str; N]) -> Self {
@@ -93,7 +93,7 @@ mod tests {
         let mut table = Table::new(["state", "who"]);
         table.row([tint(Tint::Good, "Approved"), printable("santos")]);
         table.row(["Pending".into(), tint(Tint::Bad, "試\u{1b}")]);
-        let expected = " state     who\n──────────────────────\n Approved  santos\n Pending   試\\u{1b}";
+        let expected = " state     who\n────────────────────\n Approved  santos\n Pending   試\\u{1b}";
         assert_eq!(plain(&table.to_string()), expected);
         assert!(paint(&table.to_string()).contains("\u{1b}[32mApproved\u{1b}[0m"));
     }

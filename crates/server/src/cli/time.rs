@@ -25,14 +25,16 @@ fn parse_at(text: &str, now: Timestamp) -> Result<Instant, String> {
     if let Ok(timestamp) = text.parse::<Timestamp>() {
         return Ok(Instant(timestamp));
     }
-    if let Ok(date) = text.parse::<Date>() {
+    // A day and nothing else: jiff would ignore a time of day behind it.
+    if let Some(date) = text.parse::<Date>().ok().filter(|date| date.to_string() == text) {
         let midnight = date.to_zoned(TimeZone::UTC).map_err(|error| error.to_string())?;
         return Ok(Instant(midnight.timestamp()));
     }
     let help = "write a time like 2026-11-15T19:47:28Z, a day like 2026-11-15 (UTC), or how long ago: 30s, 2h, 7d";
     let span: Span = text.parse().map_err(|_| help.to_owned())?;
     let ago = span.abs().to_duration(SpanRelativeTo::days_are_24_hours());
-    let ago = ago.map_err(|_| "months and years differ in length: count the time ago in days, hours or less".to_owned())?;
+    let ago =
+        ago.map_err(|_| "months and years differ in length: count the time ago in days, hours or less".to_owned())?;
     now.checked_sub(ago).map(Instant).map_err(|_| "that is too long ago".to_owned())
 }
 
@@ -42,6 +44,11 @@ pub fn when(text: &str, now: Timestamp) -> String {
         Ok(time) => format!("{} · {}", relative(time, now), absolute(time)),
         Err(_) => printable(text),
     }
+}
+
+/// `2026-11-15 19:47:28Z`; a time that cannot be read is shown as it came.
+pub fn at(text: &str) -> String {
+    text.parse::<Timestamp>().map_or_else(|_| printable(text), absolute)
 }
 
 /// `3 min ago`; a time that cannot be read is shown as it came.

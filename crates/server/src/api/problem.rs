@@ -1,0 +1,202 @@
+//! Refusals as `application/problem+json` (RFC 9457): status, headers and title of each code.
+
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use countersign_client::wire;
+use countersign_kernel::refusal::{Code, Refusal};
+use serde::Serialize;
+
+pub const PROBLEM_JSON: &str = "application/problem+json";
+
+/// What a request can hold is repeated in the answer, up to here.
+const MAX_DETAIL_CHARS: usize = 1000;
+const MAX_FIELD_CHARS: usize = 300;
+
+/// Where nothing is known but that we failed. It is no refusal, so it has no page.
+const INTERNAL_ERROR: &str = "internal-error";
+
+/// A refusal on its way out.
+#[derive(Clone, Debug)]
+pub struct Problem(Box<Body>);
+
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+pub struct Body {
+    #[serde(flatten)]
+    problem: wire::Problem,
+    /// For `invalid-definition`: everything that is wrong with the document.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    problems: Vec<wire::DefinitionProblem>,
+}
+
+impl Problem {
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        Problem::from(Refusal::new(code, detail))
+    }
+
+    pub fn invalid_request(detail: impl Into<String>) -> Self {
+        Problem::new(Code::InvalidRequest, detail)
+    }
+
+    /// A fault of the query, at this parameter.
+    pub fn invalid_query(field: &str, detail: impl Into<String>) -> Self {
+        Problem::new(Code::InvalidQuery, detail).at(field)
+    }
+
+    pub fn at(mut self, field: impl AsRef<str>) -> Self {
+        self.0.problem.field = Some(shortened(field.as_ref(), MAX_FIELD_CHARS));
+        self
+    }
+
+    pub fn with_problems(mut self, problems: Vec<wire::DefinitionProblem>) -> Self {
+        self.0.problems = problems;
+        self
+    }
+
+    /// For refusals whose status HTTP itself knows better: a wrong method, a body that never came.
+    pub fn with_status(mut self, status: StatusCode) -> Self {
+        self.0.problem.status = status.as_u16();
+        self
+    }
+
+    pub fn internal() -> Self {
+        Problem(Box::new(Body {
+            problem: wire::Problem {
+                type_uri: "about:blank".to_owned(),
+                title: "The server failed.".to_owned(),
+                status: 500,
+                code: INTERNAL_ERROR.to_owned(),
+                detail: "something went wrong inside the server, and its log says what; look whether the action \
+                         was carried out before you repeat it"
+                    .to_owned(),
+                field: None,
+            },
+            problems: vec![],
+        }))
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let Refusal { code, detail, field } = refusal;
+        Problem(Box::new(Body {
+            problem: wire::Problem {
+                type_uri: format!("/errors/{code}"),
+                title: title(code).to_owned(),
+                status: status(code).as_u16(),
+                code: code.as_str().to_owned(),
+                detail: shortened(&detail, MAX_DETAIL_CHARS),
+                field: field.map(|field| shortened(&field, MAX_FIELD_CHARS)),
+            },
+            problems: vec![],
+        }))
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.0.problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        // Text and numbers always serialise.
+        let body = serde_json::to_vec(&self.0).unwrap_or_default();
+        let mut response = (status, body).into_response();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        match status {
+            StatusCode::UNAUTHORIZED => {
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            StatusCode::TOO_MANY_REQUESTS => {
+                headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            StatusCode::SERVICE_UNAVAILABLE => {
+                headers.insert(RETRY_AFTER, HeaderValue::from_static("2"));
+            }
+            _ => {}
+        }
+        response
+    }
+}
+
+pub const fn status(code: Code) -> StatusCode {
+    match code {
+        Code::InvalidRequest | Code::InvalidQuery | Code::InvalidDeclaration | Code::InvalidDefinition => {
+            StatusCode::BAD_REQUEST
+        }
+        Code::InvalidCredential => StatusCode::UNAUTHORIZED,
+        Code::PermissionDenied | Code::Unauthorized => StatusCode::FORBIDDEN,
+        Code::NotKnown => StatusCode::NOT_FOUND,
+        Code::Terminal
+        | Code::InvalidTransition
+        | Code::NotGuarded
+        | Code::GateNotAvailable
+        | Code::AlreadyOpen
+        | Code::GateNotOpen
+        | Code::GateNotCleared
+        | Code::NotPending
+        | Code::NotActive
+        | Code::Conflict => StatusCode::CONFLICT,
+        Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Code::Overloaded => StatusCode::TOO_MANY_REQUESTS,
+        Code::RecordingFailure => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}
+
+/// The summary of the code's page in `docs/errors`.
+pub const fn title(code: Code) -> &'static str {
+    match code {
+        Code::InvalidRequest => "The request itself is malformed: a blank, an unknown field, a wrong type.",
+        Code::InvalidQuery => {
+            "A read asks with an unknown filter, a blank value or a range that ends before it starts."
+        }
+        Code::InvalidDeclaration => "The process declaration contradicts itself.",
+        Code::InvalidDefinition => "The definition document cannot be published as it is.",
+        Code::InvalidCredential => "There is no credential, or it names nobody.",
+        Code::PermissionDenied => "The actor holds no active grant for the scope that this action needs.",
+        Code::Unauthorized => "The actor is not the person whom this gate names.",
+        Code::NotKnown => "There is no such thing.",
+        Code::Terminal => "The process has ended; nothing fires any more.",
+        Code::InvalidTransition => "The declaration has no such transition from the current state.",
+        Code::NotGuarded => "The transition needs no gate: fire it.",
+        Code::GateNotAvailable => "No gate can be opened on a process that has ended.",
+        Code::AlreadyOpen => "A gate is bound to this transition already and is not used up yet.",
+        Code::GateNotOpen => "No gate was opened for this transition.",
+        Code::GateNotCleared => "The gate's approval is missing, undecided, refused or spent.",
+        Code::NotPending => "The approval step or chain has been decided already.",
+        Code::NotActive => "The grant or assignment has ended already.",
+        Code::Conflict => "The same key or name stands for something else already.",
+        Code::TooLarge => "The request is larger than the server accepts.",
+        Code::Overloaded => "More work is waiting than the server can hold; try again.",
+        Code::RecordingFailure => "The store could not record the action, so the action did not happen.",
+    }
+}
+
+/// The text, cut where it grows too long to be read.
+pub fn shortened(text: &str, max_chars: usize) -> String {
+    match text.char_indices().nth(max_chars) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn title_and_status_are_those_of_the_codes_page() {
+        for code in Code::ALL {
+            let page = format!("{}/../../docs/errors/{code}.md", env!("CARGO_MANIFEST_DIR"));
+            let page = std::fs::read_to_string(&page).expect(&page);
+            assert_eq!(page.lines().nth(2), Some(title(*code)), "{code}");
+            assert!(page.contains(&format!("**HTTP status:** {}\n", status(*code).as_u16())), "{code}");
+        }
+    }
+
+    #[test]
+    fn what_is_repeated_is_bounded() {
+        let problem = Problem::invalid_request("é".repeat(5000)).at("f".repeat(5000));
+        assert_eq!(problem.0.problem.detail.chars().count(), MAX_DETAIL_CHARS + 1);
+        assert_eq!(problem.0.problem.field.map(|field| field.chars().count()), Some(MAX_FIELD_CHARS + 1));
+    }
+}

@@ -1,0 +1,181 @@
+//! `countersign gate`: ask for approvals, give them, and see which are open.
+
+use super::Keyed;
+use super::connection::Context;
+use super::output::{self, printable, shell_word};
+use super::page::{PageArgs, collect};
+use super::table::{Table, Tint, tint};
+use super::time::when;
+use super::view::{approval, gates_table};
+use clap::{Args, Subcommand, ValueEnum};
+use countersign_client::wire::{
+    ApprovalState, ApprovalStep, ApprovalStepQuery, DecideGate, Decision, OpenGate, Outcome,
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+/// Open, decide and list the gates of processes
+#[derive(Subcommand)]
+pub enum GateCommand {
+    /// Ask for the approval that a guarded transition needs
+    Open(OpenArgs),
+    /// Approve, reject or withdraw an open gate
+    Decide(DecideArgs),
+    /// List the gates of one process, or approval steps of all
+    List(ListArgs),
+}
+
+#[derive(Args)]
+pub struct OpenArgs {
+    /// The process
+    instance: String,
+    /// The transition's action
+    action: String,
+    /// Why, for the record
+    #[arg(long)]
+    reason: Option<String>,
+    #[command(flatten)]
+    keyed: Keyed,
+}
+
+#[derive(Args)]
+pub struct DecideArgs {
+    /// The process
+    instance: String,
+    /// The transition's action
+    action: String,
+    #[arg(value_enum)]
+    decision: DecisionArg,
+    /// Why, for the record; needed to reject or withdraw
+    #[arg(long)]
+    reason: Option<String>,
+    /// In a quorum: this approval step instead of your own
+    #[arg(long, value_name = "STEP_ID")]
+    step: Option<String>,
+    #[command(flatten)]
+    keyed: Keyed,
+}
+
+#[derive(Args)]
+pub struct ListArgs {
+    /// The gates of this process only
+    #[arg(conflicts_with_all = ["state", "approver", "limit", "all", "cursor"])]
+    instance: Option<String>,
+    /// Only approval steps in this state
+    #[arg(long, value_enum, ignore_case = true)]
+    state: Option<StateArg>,
+    /// Only those of this approver
+    #[arg(long, value_name = "REF")]
+    approver: Option<String>,
+    #[command(flatten)]
+    page: PageArgs,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum DecisionArg {
+    Approve,
+    Reject,
+    Withdraw,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum StateArg {
+    Pending,
+    Approved,
+    Rejected,
+    Withdrawn,
+}
+
+pub async fn run(context: &Context, command: GateCommand) -> anyhow::Result<()> {
+    match command {
+        GateCommand::Open(args) => open(context, args).await,
+        GateCommand::Decide(args) => decide(context, args).await,
+        GateCommand::List(args) => match &args.instance {
+            Some(instance) => list_of_process(context, instance).await,
+            None => list(context, args).await,
+        },
+    }
+}
+
+async fn open(context: &Context, args: OpenArgs) -> anyhow::Result<()> {
+    let request = OpenGate { action: args.action, reason: args.reason };
+    let answer = context.client_keyed(&args.keyed)?.open_gate(&args.instance, &request).await?;
+    if context.json() {
+        return output::json(&answer.json);
+    }
+    let opened = answer.body;
+    let id = opened.chain_id.or(opened.step_id).unwrap_or_default();
+    output::say(&format!("opened the gate of {} ({})", tint(Tint::Strong, &request.action), printable(&id)))?;
+    for step in opened.steps.unwrap_or_default() {
+        output::say(&format!("  waits for {} ({})", tint(Tint::Strong, &step.approver_ref), printable(&step.step_id)))?;
+    }
+    let decide =
+        format!("countersign gate decide {} {} approve", shell_word(&args.instance), shell_word(&request.action));
+    output::say(&tint(Tint::Dim, &decide))
+}
+
+async fn decide(context: &Context, args: DecideArgs) -> anyhow::Result<()> {
+    let decision = match args.decision {
+        DecisionArg::Approve => Decision::Approve,
+        DecisionArg::Reject => Decision::Reject,
+        DecisionArg::Withdraw => Decision::Withdraw,
+    };
+    let request = DecideGate { decision, reason: args.reason, step_id: args.step };
+    let client = context.client_keyed(&args.keyed)?;
+    let answer = client.decide_gate(&args.instance, &args.action, &request).await?;
+    if context.json() {
+        return output::json(&answer.json);
+    }
+    let outcome = match answer.body.outcome {
+        Outcome::Approved => approval(ApprovalState::Approved),
+        Outcome::RejectedOutcome => approval(ApprovalState::Rejected),
+        Outcome::Withdrawn => approval(ApprovalState::Withdrawn),
+    };
+    let chain =
+        answer.body.chain_state.map_or_else(String::new, |state| format!(", the quorum is {}", approval(state)));
+    output::say(&format!("{}: {outcome}{chain}", tint(Tint::Strong, &args.action)))
+}
+
+async fn list_of_process(context: &Context, instance: &str) -> anyhow::Result<()> {
+    let mut answer = context.client()?.process(instance).await?;
+    if context.json() {
+        let gates = answer.json.get_mut("gates").map_or(json!([]), Value::take);
+        return output::json(&json!({"items": gates, "next": null}));
+    }
+    if answer.body.gates.is_empty() {
+        return output::say("No gate of this process has been opened.");
+    }
+    output::say(&gates_table(&answer.body, Timestamp::now()).to_string())
+}
+
+async fn list(context: &Context, args: ListArgs) -> anyhow::Result<()> {
+    let client = context.client()?;
+    let state = args.state.map(|state| match state {
+        StateArg::Pending => ApprovalState::Pending,
+        StateArg::Approved => ApprovalState::Approved,
+        StateArg::Rejected => ApprovalState::Rejected,
+        StateArg::Withdrawn => ApprovalState::Withdrawn,
+    });
+    let query = ApprovalStepQuery { state, approver_ref: args.approver, ..ApprovalStepQuery::default() };
+    let fetch =
+        async |limit, cursor| client.approval_steps(&ApprovalStepQuery { limit, cursor, ..query.clone() }).await;
+    collect(&args.page, fetch).await?.print(context.json(), table, "No approval steps.")
+}
+
+fn table(steps: &[ApprovalStep]) -> Table {
+    let now = Timestamp::now();
+    let mut table = Table::new(["subject", "approver", "state", "when", "scope", "process", "step"]);
+    for step in steps {
+        let at = step.decided_at.as_ref().or(step.withdrawn_at.as_ref()).unwrap_or(&step.submitted_at);
+        table.row([
+            tint(Tint::Strong, &step.subject_ref),
+            printable(&step.approver_ref),
+            approval(step.state),
+            when(at, now),
+            printable(&step.scope),
+            printable(step.instance_id.as_deref().unwrap_or_default()),
+            printable(&step.step_id),
+        ]);
+    }
+    table
+}

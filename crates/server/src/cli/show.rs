@@ -1,0 +1,81 @@
+//! `countersign show`: one process, once or as it moves.
+
+use super::connection::Context;
+use super::next::is_terminal;
+use super::output;
+use super::view::render;
+use clap::Args;
+use countersign_client::wire::WorkflowView;
+use countersign_client::{Answer, Client, Error};
+use jiff::Timestamp;
+use serde_json::Value;
+use std::io::IsTerminal;
+use std::time::Duration;
+
+const POLL_EVERY: Duration = Duration::from_secs(1);
+/// Erases the screen and goes to its top.
+const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
+
+/// Show a process: its state, its path so far, its gates and what can be done next
+#[derive(Args)]
+pub struct ShowArgs {
+    /// The process
+    instance: String,
+    /// Show it again whenever it has changed, until it ends or Ctrl-C
+    #[arg(long)]
+    watch: bool,
+}
+
+pub async fn run(context: &Context, args: ShowArgs) -> anyhow::Result<()> {
+    let client = context.client()?;
+    if !args.watch {
+        return print(context, &client.process(&args.instance).await?, "");
+    }
+    tokio::select! {
+        watched = watch(context, &client, &args.instance) => watched,
+        stopped = tokio::signal::ctrl_c() => Ok(stopped?),
+    }
+}
+
+async fn watch(context: &Context, client: &Client, instance: &str) -> anyhow::Result<()> {
+    // On a terminal each picture replaces the one before, elsewhere it follows it.
+    let clear = std::io::stdout().is_terminal() && !context.json();
+    let mut shown: Option<Value> = None;
+    let mut lost = false;
+    loop {
+        match client.process(instance).await {
+            Ok(answer) => {
+                lost = false;
+                if shown.as_ref() != Some(&answer.json) {
+                    let before = match (clear, &shown) {
+                        (true, _) => CLEAR,
+                        (false, Some(_)) => "\n",
+                        (false, None) => "",
+                    };
+                    print(context, &answer, before)?;
+                    let ended = is_terminal(&answer.body);
+                    shown = Some(answer.json);
+                    if ended {
+                        return Ok(());
+                    }
+                }
+            }
+            // A server that is restarted in between is no reason to stop watching.
+            Err(error @ (Error::Unreachable { .. } | Error::NoAnswer { .. })) if shown.is_some() => {
+                if !lost {
+                    output::complain(&format!("{error}; still trying"));
+                }
+                lost = true;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        tokio::time::sleep(POLL_EVERY).await;
+    }
+}
+
+fn print(context: &Context, answer: &Answer<WorkflowView>, before: &str) -> anyhow::Result<()> {
+    if context.json() {
+        return output::json(&answer.json);
+    }
+    output::say(&format!("{before}{}", render(&answer.body, Timestamp::now())))
+}

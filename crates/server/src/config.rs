@@ -1,0 +1,478 @@
+//! The configuration: built-in defaults, then the TOML file, then the environment (`COUNTERSIGN_…`, with
+//! two underscores where a key is nested). A key that nobody knows is an error: a misspelt retention
+//! policy must never pass for a configured one. A key that this version cannot honour is an error too.
+
+use anyhow::{Context, bail, ensure};
+use countersign_engine::retention::{Policies, Policy, UNSET_POLICY};
+use countersign_kernel::text::{is_blank, is_invisible};
+use figment::error::Kind;
+use figment::providers::{Format, Toml};
+use figment::value::{Dict, Map, Value};
+use figment::{Figment, Metadata, Profile, Provider};
+use serde::Deserialize;
+use serde::de::Error as _;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What every variable of ours begins with.
+pub const ENV_PREFIX: &str = "COUNTERSIGN_";
+
+/// Variables of the command line, the log and the tests: not configuration.
+const OTHER_VARIABLES: &[&str] = &["SERVER", "TOKEN", "PROFILE", "PROFILES", "LOG"];
+const TEST_VARIABLES: &str = "TEST_";
+
+const MAX_BODY_BYTES: usize = 1 << 30;
+const DEFAULT_PURGE_DELAY: Duration = Duration { us: 30 * DAY_US };
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The policy under which records are kept where their definition does not ask for longer.
+    pub audit_trail_retention_policy: Option<String>,
+    /// The actor in whose name the engine itself acts.
+    pub application_actor_ref: String,
+    pub regulated: bool,
+    pub retention: RetentionSection,
+    pub seal: Option<SealSection>,
+    pub executors: ExecutorsSection,
+    pub limits: LimitsSection,
+    pub audit: AuditSection,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            audit_trail_retention_policy: None,
+            application_actor_ref: countersign_engine::Config::default().application_actor_ref,
+            regulated: false,
+            retention: RetentionSection::default(),
+            seal: None,
+            executors: ExecutorsSection::default(),
+            limits: LimitsSection::default(),
+            audit: AuditSection::default(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RetentionSection {
+    /// Added to the built-in ones; one of the same name replaces it.
+    pub policies: BTreeMap<String, PolicySection>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicySection {
+    pub duration: Duration,
+    #[serde(default = "default_purge_delay")]
+    pub max_purge_delay: Duration,
+}
+
+fn default_purge_delay() -> Duration {
+    DEFAULT_PURGE_DELAY
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SealSection {
+    pub every: Duration,
+    pub records: u64,
+}
+
+impl Default for SealSection {
+    fn default() -> Self {
+        SealSection { every: Duration { us: 1_000_000 }, records: 1000 }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ExecutorsSection {
+    pub shell: ShellSection,
+    pub http: HttpSection,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ShellSection {
+    pub enabled: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HttpSection {
+    pub enabled: bool,
+    pub allow_private: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LimitsSection {
+    /// The largest request body that is read.
+    pub body_bytes: usize,
+}
+
+impl Default for LimitsSection {
+    fn default() -> Self {
+        LimitsSection { body_bytes: 1_048_576 }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AuditSection {
+    /// Record attempts that were refused for want of authority.
+    pub failed_attempts: bool,
+}
+
+impl Config {
+    /// From this file, where one is given, and the environment of this process.
+    pub fn load(file: Option<&Path>) -> anyhow::Result<Config> {
+        let variables = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect();
+        Config::from_sources(file, variables)
+    }
+
+    /// As [`Config::load`], with the variables given.
+    pub fn from_sources(file: Option<&Path>, variables: Vec<(String, String)>) -> anyhow::Result<Config> {
+        let mut figment = Figment::new();
+        if let Some(file) = file {
+            let text = std::fs::read_to_string(file)
+                .with_context(|| format!("the configuration file {} cannot be read", file.display()))?;
+            let parsed: Dict =
+                Toml::from_str(&text).map_err(|error| anyhow::anyhow!("{}: {error}", file.display()))?;
+            figment = figment.merge(Source { name: file.display().to_string(), dict: parsed });
+        }
+        for (key, dict) in environment(variables)? {
+            figment = figment.merge(Source { name: format!("the variable {key}"), dict });
+        }
+        let config: Config = figment.extract().map_err(|errors| explained(&figment, errors))?;
+        config.validate()?;
+        Ok(config)
+    }
+
+    fn validate(&self) -> anyhow::Result<()> {
+        ensure!(
+            !self.regulated,
+            "regulated = true: this version cannot honour it yet (sealing and signed requests are missing); \
+             leave it out rather than rely on what is not there"
+        );
+        for (name, enabled) in [("shell", self.executors.shell.enabled), ("http", self.executors.http.enabled)] {
+            ensure!(!enabled, "executors.{name}.enabled = true: this version has no {name} executor yet; leave it out");
+        }
+        let actor = &self.application_actor_ref;
+        ensure!(
+            !is_blank(actor) && !actor.chars().any(is_invisible),
+            "application_actor_ref = {actor:?}: a name needs visible characters and no invisible ones"
+        );
+        let body_bytes = self.limits.body_bytes;
+        ensure!(
+            (1..=MAX_BODY_BYTES).contains(&body_bytes),
+            "limits.body_bytes = {body_bytes}: it must be between 1 and {MAX_BODY_BYTES}"
+        );
+        if let Some(seal) = &self.seal {
+            ensure!(seal.every.us > 0 && seal.records > 0, "seal.every and seal.records must be greater than zero");
+        }
+        for (name, policy) in &self.retention.policies {
+            let key = format!("retention.policies.{name}");
+            ensure!(!is_blank(name), "{key}: a policy needs a name");
+            ensure!(name != UNSET_POLICY, "{key}: `{UNSET_POLICY}` stands for no policy at all; choose another name");
+            ensure!(policy.duration.us > 0, "{key}.duration must be greater than zero");
+        }
+        self.validate_policy()
+    }
+
+    fn validate_policy(&self) -> anyhow::Result<()> {
+        let Some(policy) = &self.audit_trail_retention_policy else { return Ok(()) };
+        let policies = self.policies();
+        if policy == UNSET_POLICY || policies.get(policy).is_none() {
+            let known = policies.names().collect::<Vec<_>>().join(", ");
+            bail!("audit_trail_retention_policy = {policy:?}: no such policy; known are {known}");
+        }
+        Ok(())
+    }
+
+    /// The built-in policies with those of this configuration.
+    pub fn policies(&self) -> Policies {
+        let mut policies = Policies::default();
+        for (name, policy) in &self.retention.policies {
+            let policy =
+                Policy { duration_us: Some(policy.duration.us), max_purge_delay_us: policy.max_purge_delay.us };
+            policies.insert(name, policy);
+        }
+        policies
+    }
+
+    /// What the engine is told.
+    pub fn engine(&self) -> countersign_engine::Config {
+        countersign_engine::Config {
+            application_actor_ref: self.application_actor_ref.clone(),
+            audit_trail_retention_policy: self.audit_trail_retention_policy.clone(),
+            policies: self.policies(),
+            audit_failed_attempts: self.audit.failed_attempts,
+            ..countersign_engine::Config::default()
+        }
+    }
+}
+
+/// The variables that are configuration, each as a dictionary with one key.
+fn environment(mut variables: Vec<(String, String)>) -> anyhow::Result<Vec<(String, Dict)>> {
+    variables.sort();
+    let mut sources = Vec::new();
+    for (variable, text) in variables {
+        let Some(key) = variable.strip_prefix(ENV_PREFIX) else { continue };
+        if OTHER_VARIABLES.contains(&key) || key.starts_with(TEST_VARIABLES) {
+            continue;
+        }
+        let mut path: Vec<String> = key.split("__").map(str::to_lowercase).collect();
+        let first = path.remove(0);
+        ensure!(
+            !first.is_empty() && path.iter().all(|part| !part.is_empty()),
+            "{variable}: this is no configuration key; nested keys are joined by two underscores"
+        );
+        let value = path.into_iter().rev().fold(scalar(&text), |value, part| Dict::from([(part, value)]).into());
+        sources.push((variable, Dict::from([(first, value)])));
+    }
+    Ok(sources)
+}
+
+/// Variables hold text; truth values and whole numbers are recognised.
+fn scalar(text: &str) -> Value {
+    match (text.parse::<bool>(), text.parse::<u64>()) {
+        (Ok(truth), _) => Value::from(truth),
+        (_, Ok(number)) => Value::from(number),
+        _ => Value::from(text),
+    }
+}
+
+/// One place that keys come from.
+struct Source {
+    name: String,
+    dict: Dict,
+}
+
+impl Provider for Source {
+    fn metadata(&self) -> Metadata {
+        Metadata::named(self.name.clone())
+    }
+
+    fn data(&self) -> figment::error::Result<Map<Profile, Dict>> {
+        Ok(Map::from([(Profile::Default, self.dict.clone())]))
+    }
+}
+
+/// Every error with its key and the place where that key was set.
+fn explained(figment: &Figment, errors: figment::Error) -> anyhow::Error {
+    let lines: Vec<String> = errors
+        .into_iter()
+        .map(|error| {
+            let mut path = error.path.clone();
+            let what = match &error.kind {
+                Kind::UnknownField(name, known) => {
+                    path.push(name.clone());
+                    format!("this key is not known; known here: {}", known.join(", "))
+                }
+                Kind::MissingField(name) => {
+                    path.push(name.to_string());
+                    "this key is missing".to_owned()
+                }
+                kind => kind.to_string(),
+            };
+            let key = path.join(".");
+            let set_by = figment.find_metadata(&key).map(|metadata| metadata.name.to_string());
+            match set_by.or_else(|| error.metadata.map(|metadata| metadata.name.to_string())) {
+                Some(place) => format!("{key} ({place}): {what}"),
+                None => format!("{key}: {what}"),
+            }
+        })
+        .collect();
+    anyhow::anyhow!("the configuration is not usable: {}", lines.join("; "))
+}
+
+const DAY_US: i64 = 86_400_000_000;
+
+/// A length of time as it is written: `250ms`, `5s`, `1h30m`, `7d`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Duration {
+    pub us: i64,
+}
+
+/// From the longest, so that a longer unit never follows a shorter one.
+const UNITS: &[(&str, i64)] =
+    &[("d", DAY_US), ("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000), ("ms", 1_000)];
+
+impl Duration {
+    pub fn parse(text: &str) -> Result<Duration, String> {
+        let unusable = |why: &str| format!("`{text}` is no length of time ({why}): write it like 250ms, 5s, 1h30m or 7d");
+        let (mut rest, mut us, mut units) = (text, 0_i64, UNITS);
+        if text.is_empty() {
+            return Err(unusable("it is empty"));
+        }
+        while !rest.is_empty() {
+            let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+            let (number, after) = rest.split_at(digits);
+            let letters = after.bytes().take_while(u8::is_ascii_alphabetic).count();
+            let (unit, after) = after.split_at(letters);
+            let number: i64 = number.parse().map_err(|_| unusable("a number is missing or too large"))?;
+            let at = units
+                .iter()
+                .position(|(name, _)| *name == unit)
+                .ok_or_else(|| unusable("units are d, h, m, s and ms, in this order"))?;
+            let part = number.checked_mul(units[at].1).ok_or_else(|| unusable("it is too long"))?;
+            us = us.checked_add(part).ok_or_else(|| unusable("it is too long"))?;
+            (rest, units) = (after, &units[at + 1..]);
+        }
+        Ok(Duration { us })
+    }
+}
+
+impl<'de> Deserialize<'de> for Duration {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Duration::parse(&text).map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(toml: &str, variables: &[(&str, &str)]) -> anyhow::Result<Config> {
+        let directory = tempfile::tempdir()?;
+        let file = directory.path().join("countersign.toml");
+        std::fs::write(&file, toml)?;
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Config::from_sources(Some(&file), variables)
+    }
+
+    fn refusal(toml: &str, variables: &[(&str, &str)]) -> String {
+        load(toml, variables).expect_err(toml).to_string()
+    }
+
+    #[test]
+    fn durations_are_numbers_with_units_from_the_longest() {
+        for (text, us) in [
+            ("250ms", 250_000),
+            ("5s", 5_000_000),
+            ("1h30m", 5_400_000_000),
+            ("7d", 7 * DAY_US),
+            ("2557d", 2557 * DAY_US),
+            ("0s", 0),
+            ("1d2h3m4s5ms", DAY_US + 7_384_005_000),
+        ] {
+            assert_eq!(Duration::parse(text), Ok(Duration { us }), "{text}");
+        }
+        for text in ["", " ", "5", "s", "5 s", "5x", "-5s", "1.5h", "30m1h", "5s5s", "1ms1s", "99999999999999d", "5s "] {
+            assert!(Duration::parse(text).is_err_and(|told| told.contains("1h30m")), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_documented_file_is_understood() {
+        let config = load(
+            r#"
+            audit_trail_retention_policy = "sox_7_year"
+            regulated = false
+            application_actor_ref = "engine"
+            [retention.policies.sox_7_year]
+            duration = "2600d"
+            max_purge_delay = "10d"
+            [retention.policies.short]
+            duration = "1d"
+            [seal]
+            every = "1s"
+            records = 1000
+            [executors.shell]
+            enabled = false
+            [executors.http]
+            allow_private = false
+            [limits]
+            body_bytes = 4096
+            [audit]
+            failed_attempts = true
+            "#,
+            &[],
+        )
+        .expect("a configuration");
+        assert_eq!(config.limits.body_bytes, 4096);
+        let engine = config.engine();
+        assert_eq!(engine.deployment_policy(), "sox_7_year");
+        assert_eq!(engine.application_actor_ref, "engine");
+        assert!(engine.audit_failed_attempts);
+        let policy = |name: &str| engine.policies.get(name).cloned();
+        let days = |duration, delay| {
+            Some(Policy { duration_us: Some(duration * DAY_US), max_purge_delay_us: delay * DAY_US })
+        };
+        assert_eq!(policy("sox_7_year"), days(2600, 10));
+        assert_eq!(policy("short"), days(1, 30));
+        assert_eq!(policy("hipaa_6_year"), days(2192, 30));
+    }
+
+    #[test]
+    fn the_environment_wins_over_the_file() {
+        let config = load(
+            "[limits]\nbody_bytes = 1\n[retention.policies.sox_7_year]\nduration = \"1d\"\n",
+            &[
+                ("COUNTERSIGN_LIMITS__BODY_BYTES", "77"),
+                ("COUNTERSIGN_AUDIT__FAILED_ATTEMPTS", "true"),
+                ("COUNTERSIGN_RETENTION__POLICIES__SOX_7_YEAR__DURATION", "3d"),
+                ("COUNTERSIGN_AUDIT_TRAIL_RETENTION_POLICY", "sox_7_year"),
+                ("COUNTERSIGN_SERVER", "http://x"),
+                ("COUNTERSIGN_TOKEN", "t"),
+                ("COUNTERSIGN_PROFILES", "p"),
+                ("COUNTERSIGN_LOG", "debug"),
+                ("COUNTERSIGN_TEST_POSTGRES", "postgres://"),
+                ("PATH", "/bin"),
+            ],
+        )
+        .expect("a configuration");
+        assert_eq!((config.limits.body_bytes, config.audit.failed_attempts), (77, true));
+        assert_eq!(config.retention.policies["sox_7_year"].duration, Duration { us: 3 * DAY_US });
+        assert_eq!(config.audit_trail_retention_policy.as_deref(), Some("sox_7_year"));
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_with_its_place() {
+        for (toml, variables, key, place) in [
+            ("regulatd = true", &[][..], "regulatd", "countersign.toml"),
+            ("[limits]\nbody = 1", &[], "limits.body", "countersign.toml"),
+            ("[retention.policies.x]\nduration = \"1d\"\nkeep = 1", &[], "retention.policies.x.keep", "countersign.toml"),
+            ("[executors.ftp]\nenabled = true", &[], "executors.ftp", "countersign.toml"),
+            ("", &[("COUNTERSIGN_LIMITS__BODY", "1")], "limits.body", "COUNTERSIGN_LIMITS__BODY"),
+            ("regulated = false", &[("COUNTERSIGN_REGULATD", "true")], "regulatd", "COUNTERSIGN_REGULATD"),
+            ("[limits]\nbody_bytes = \"many\"", &[], "limits.body_bytes", "countersign.toml"),
+            ("[retention.policies.x]\nduration = \"1y\"", &[], "retention.policies.x.duration", "countersign.toml"),
+            ("[retention.policies.x]\nmax_purge_delay = \"1d\"", &[], "retention.policies.x.duration", "countersign.toml"),
+            ("x = ", &[], "x = ", "countersign.toml"),
+        ] {
+            let told = refusal(toml, variables);
+            assert!(told.contains(key) && told.contains(place), "{toml:?} {variables:?}: {told}");
+        }
+        let missing = Config::from_sources(Some(Path::new("no/such/file.toml")), vec![]).expect_err("no file");
+        assert!(missing.to_string().contains("no/such/file.toml"));
+    }
+
+    #[test]
+    fn what_this_version_cannot_honour_is_refused() {
+        for (toml, told) in [
+            ("regulated = true", "cannot honour"),
+            ("[executors.shell]\nenabled = true", "no shell executor"),
+            ("[executors.http]\nenabled = true", "no http executor"),
+            ("audit_trail_retention_policy = \"sox\"", "sox_7_year"),
+            ("audit_trail_retention_policy = \"unset\"", "no such policy"),
+            ("[retention.policies.unset]\nduration = \"1d\"", "choose another name"),
+            ("[retention.policies.x]\nduration = \"0s\"", "greater than zero"),
+            ("[limits]\nbody_bytes = 0", "between 1 and"),
+            ("[seal]\nevery = \"0s\"", "greater than zero"),
+            ("application_actor_ref = \" \"", "visible"),
+            ("application_actor_ref = \"a\u{200B}\"", "invisible"),
+        ] {
+            let answer = refusal(toml, &[]);
+            assert!(answer.contains(told), "{toml}: {answer}");
+        }
+        assert!(refusal("", &[("COUNTERSIGN_REGULATED", "true")]).contains("cannot honour"));
+        assert_eq!(Config::from_sources(None, vec![]).expect("defaults"), Config::default());
+    }
+}

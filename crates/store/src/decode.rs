@@ -1,0 +1,279 @@
+//! From rows to values. What does not fit is [`StoreError::Corrupt`], with the place.
+
+use crate::select::STEP_COLUMNS;
+use crate::statement::parse_fate;
+use crate::value::{Columns, token};
+use countersign_engine::port::{Head, Loaded, StoreError};
+use countersign_engine::rows::{
+    AssignmentRow, GateRow, IdempotencyRow, ProcessRow, RecordRow, StepEnd, StepRow, TransitionRow,
+};
+use countersign_kernel::machine::{AssignmentStatus, ChainState, StepState};
+use countersign_kernel::process::{DefinitionRef, Gate, GateKind, Process, Step};
+use countersign_kernel::registry::{Actor, ActorKind, Credential, Definition, Event, EventBody};
+use countersign_kernel::{
+    AssignmentId, ChainId, Declaration, Digest, EventId, GateSpec, GrantId, InstanceId, StepId, TransitionId,
+};
+use countersign_ledger::document::{parse_declaration, parse_gate_spec, parse_rule};
+use countersign_ledger::{Record, record_hash};
+use std::sync::Arc;
+
+/// A process row joined with its instance row.
+pub struct InstanceRow {
+    pub process: ProcessRow,
+    pub head: Head,
+    pub state: String,
+    pub moves: u64,
+    pub policy_ref: String,
+}
+
+fn small(value: i64, what: &str) -> Result<u32, StoreError> {
+    u32::try_from(value).map_err(|_| StoreError::Corrupt(format!("{what} {value} is out of range")))
+}
+
+pub fn instance_row(row: &dyn Columns) -> Result<InstanceRow, StoreError> {
+    let definition = match (row.optional_text(1)?, row.optional_int(2)?) {
+        (Some(name), Some(version)) => Some((name, small(version, "definition version")?)),
+        (None, None) => None,
+        _ => return Err(StoreError::Corrupt("a process has half a definition".to_owned())),
+    };
+    Ok(InstanceRow {
+        process: ProcessRow {
+            instance_id: InstanceId(row.id(0)?),
+            definition,
+            subject_ref: row.text(3)?,
+            initiator_ref: row.text(4)?,
+            declaration_digest: row.digest(5)?,
+            gate_spec_digest: row.digest(6)?,
+            started_at: row.time(7)?,
+        },
+        head: Head { sequence: row.count(8)?, record_hash: row.digest(9)?, last_time: row.time(10)? },
+        state: row.text(11)?,
+        moves: row.count(12)?,
+        policy_ref: row.text(13)?,
+    })
+}
+
+pub fn transition_row(row: &dyn Columns) -> Result<TransitionRow, StoreError> {
+    Ok(TransitionRow {
+        instance_id: InstanceId(row.id(0)?),
+        sequence_number: row.count(1)?,
+        transition_id: TransitionId(row.id(2)?),
+        from_state: row.text(3)?,
+        action: row.text(4)?,
+        to_state: row.text(5)?,
+        fired_at: row.time(6)?,
+        actor_ref: row.text(7)?,
+        guard_satisfied: row.bool(8)?,
+        gate_id: row.optional_id(9)?,
+        gate_is_chain: row.bool(10)?,
+        event_id: EventId(row.id(11)?),
+    })
+}
+
+pub fn gate_row(row: &dyn Columns) -> Result<GateRow, StoreError> {
+    let m = row.optional_int(9)?.map(|m| small(m, "quorum m")).transpose()?;
+    let rule = row.optional_text(8)?.map(|rule| token(&rule, |rule| parse_rule(rule, m))).transpose()?;
+    Ok(GateRow {
+        gate_id: row.id(0)?,
+        instance_id: InstanceId(row.id(1)?),
+        from_state: row.text(2)?,
+        action: row.text(3)?,
+        guard: row.text(4)?,
+        scope: row.text(5)?,
+        opened_at: row.time(6)?,
+        opened_by: row.text(7)?,
+        rule,
+        chain_state: row.optional_text(10)?.map(|state| token(&state, ChainState::parse)).transpose()?,
+        chain_terminal_at: row.optional_int(11)?.map(countersign_kernel::Time),
+        fate: token(&row.text(12)?, parse_fate)?,
+        current: row.bool(13)?,
+    })
+}
+
+pub fn step_row(row: &dyn Columns) -> Result<StepRow, StoreError> {
+    let ended = match (row.optional_text(11)?, row.optional_int(12)?) {
+        (Some(by), Some(at)) => Some(StepEnd { by, at: countersign_kernel::Time(at), reason: row.optional_text(13)? }),
+        (None, None) => None,
+        _ => return Err(StoreError::Corrupt("a step has half an ending".to_owned())),
+    };
+    Ok(StepRow {
+        step_id: StepId(row.id(0)?),
+        gate_id: row.id(1)?,
+        instance_id: InstanceId(row.id(2)?),
+        slot: small(row.int(3)?, "slot")?,
+        action: row.text(4)?,
+        subject_ref: row.text(5)?,
+        approver_ref: row.text(6)?,
+        submitter_ref: row.text(7)?,
+        scope: row.text(8)?,
+        submitted_at: row.time(9)?,
+        state: token(&row.text(10)?, StepState::parse)?,
+        ended,
+    })
+}
+
+/// A step joined with an assignment.
+pub fn assigned_step_row(row: &dyn Columns) -> Result<(StepRow, AssignmentRow), StoreError> {
+    let at = |i| STEP_COLUMNS + i;
+    let assignment = AssignmentRow {
+        assignment_id: AssignmentId(row.id(at(0))?),
+        task_ref: StepId(row.id(at(1))?),
+        assignee_ref: row.text(at(2))?,
+        assigned_at: row.time(at(3))?,
+        status: token(&row.text(at(4))?, AssignmentStatus::parse)?,
+        ended_at: row.optional_int(at(5))?.map(countersign_kernel::Time),
+    };
+    Ok((step_row(row)?, assignment))
+}
+
+pub fn record_row(row: &dyn Columns) -> Result<RecordRow, StoreError> {
+    let header = row.bytes(6)?;
+    let salt = row.bytes(9)?.try_into().map_err(|_| StoreError::Corrupt("a salt is not 32 bytes long".to_owned()))?;
+    let record_hash = record_hash(&header);
+    Ok(RecordRow {
+        event_id: EventId(row.id(0)?),
+        instance_id: InstanceId(row.id(1)?),
+        sequence: row.count(2)?,
+        action_ref: row.text(3)?,
+        actor_ref: row.text(4)?,
+        recorded_at: row.time(5)?,
+        record: Record { header, payload: row.bytes(7)?, attestation: row.bytes(8)?, salt, record_hash },
+    })
+}
+
+pub fn idempotency_row(row: &dyn Columns) -> Result<IdempotencyRow, StoreError> {
+    Ok(IdempotencyRow {
+        actor_ref: row.text(0)?,
+        key: row.text(1)?,
+        request_digest: row.digest(2)?,
+        answer: row.text(3)?,
+        expires_at: row.time(4)?,
+    })
+}
+
+pub fn declaration(digest: &Digest, body: &[u8]) -> Result<Arc<Declaration>, StoreError> {
+    parse_declaration(body).map(Arc::new).map_err(|e| StoreError::Corrupt(format!("declaration {digest}: {e}")))
+}
+
+pub fn gate_spec(digest: &Digest, body: &[u8]) -> Result<Arc<GateSpec>, StoreError> {
+    parse_gate_spec(body).map(Arc::new).map_err(|e| StoreError::Corrupt(format!("gate_spec {digest}: {e}")))
+}
+
+/// A stored gate with its steps, as the kernel knows it.
+pub fn kernel_gate(row: &GateRow, steps: &[(StepRow, AssignmentRow)]) -> Result<Gate, StoreError> {
+    let kind = match (row.rule, row.chain_state) {
+        (None, None) => GateKind::Single,
+        (Some(rule), Some(state)) => GateKind::Quorum { chain_id: ChainId(row.gate_id), rule, state },
+        _ => return Err(StoreError::Corrupt(format!("gate {} has half a quorum", row.gate_id))),
+    };
+    if steps.is_empty() {
+        return Err(StoreError::Corrupt(format!("gate {} has no step", row.gate_id)));
+    }
+    let step = |(step, assignment): &(StepRow, AssignmentRow)| Step {
+        step_id: step.step_id,
+        approver_ref: step.approver_ref.clone(),
+        submitted_at: step.submitted_at,
+        state: step.state,
+        assignment: (assignment.status == AssignmentStatus::Active).then_some(assignment.assignment_id),
+    };
+    Ok(Gate {
+        from_state: row.from_state.clone(),
+        action: row.action.clone(),
+        guard: row.guard.clone(),
+        scope: row.scope.clone(),
+        opened_at: row.opened_at,
+        kind,
+        steps: steps.iter().map(step).collect(),
+        fate: row.fate,
+        current: row.current,
+    })
+}
+
+pub fn loaded(
+    row: InstanceRow,
+    declaration: Arc<Declaration>,
+    gate_spec: Arc<GateSpec>,
+    gates: Vec<Gate>,
+) -> Result<Loaded, StoreError> {
+    let InstanceRow { process, head, state, moves, policy_ref } = row;
+    if !declaration.states.contains(&state) {
+        return Err(StoreError::Corrupt(format!(
+            "instance {} is in the undeclared state `{state}`",
+            process.instance_id
+        )));
+    }
+    let process = Process {
+        instance_id: process.instance_id,
+        definition: process.definition.map(|(name, version)| DefinitionRef { name, version }),
+        subject_ref: process.subject_ref,
+        initiator_ref: process.initiator_ref,
+        declaration,
+        gate_spec,
+        started_at: process.started_at,
+        current_state: state,
+        next_sequence_number: moves + 1,
+        gates,
+    };
+    Ok(Loaded { process, head, policy_ref })
+}
+
+pub fn head_row(row: &dyn Columns) -> Result<Head, StoreError> {
+    Ok(Head { sequence: row.count(0)?, record_hash: row.digest(1)?, last_time: row.time(2)? })
+}
+
+type Numbered = Result<(u64, Event), StoreError>;
+
+pub fn actor_event(row: &dyn Columns) -> Numbered {
+    let actor_ref = row.text(1)?;
+    let registered_at = row.time(5)?;
+    let credential = match row.optional_bytes(7)? {
+        Some(_) => Some(Credential { token_hash: row.digest(7)?, actor_ref: actor_ref.clone() }),
+        None => None,
+    };
+    let actor = Actor {
+        actor_ref,
+        kind: token(&row.text(2)?, ActorKind::parse)?,
+        display_name: row.optional_text(3)?,
+        public_key: row.optional_text(4)?,
+        registered_at,
+    };
+    Ok((
+        row.count(0)?,
+        Event { actor_ref: row.text(6)?, at: registered_at, body: EventBody::ActorRegistered { actor, credential } },
+    ))
+}
+
+pub fn grant_event(row: &dyn Columns, revoked: bool) -> Numbered {
+    let (grant_id, subject_ref, action_scope) = (GrantId(row.id(1)?), row.text(2)?, row.text(3)?);
+    let body = if revoked {
+        EventBody::GrantRevoked { grant_id, subject_ref, action_scope }
+    } else {
+        EventBody::GrantMade { grant_id, subject_ref, action_scope }
+    };
+    Ok((row.count(0)?, Event { actor_ref: row.text(5)?, at: row.time(4)?, body }))
+}
+
+pub fn definition_event(row: &dyn Columns) -> Numbered {
+    let digest = row.digest(3)?;
+    let (published_at, published_by) = (row.time(6)?, row.text(7)?);
+    let definition = Definition {
+        name: row.text(1)?,
+        version: small(row.int(2)?, "definition version")?,
+        digest,
+        source: row.text(4)?.into(),
+        retention: row.optional_text(5)?,
+        declaration: declaration(&digest, &row.bytes(8)?)?,
+        gate_spec: gate_spec(&digest, &row.bytes(9)?)?,
+        published_at,
+        published_by: published_by.clone(),
+    };
+    Ok((
+        row.count(0)?,
+        Event { actor_ref: published_by, at: published_at, body: EventBody::DefinitionPublished(definition) },
+    ))
+}
+
+pub fn configuration_event(row: &dyn Columns) -> Numbered {
+    let body = EventBody::ConfigurationRecorded { audit_trail_retention_policy: row.optional_text(1)? };
+    Ok((row.count(0)?, Event { actor_ref: row.text(3)?, at: row.time(2)?, body }))
+}

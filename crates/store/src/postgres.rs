@@ -1,0 +1,578 @@
+//! PostgreSQL: many nodes share one database. The writer owns one connection on the committer's thread and
+//! writes a batch in two round trips: fence, then rows and COMMIT.
+//!
+//! The registry lock is an advisory lock: batches hold it shared, a registry change holds it alone, so no
+//! action commits on a grant whose revocation came first. Instance rows are locked in the order of their
+//! ids, so two nodes cannot wait for each other.
+
+mod connect;
+mod read;
+
+use crate::decode;
+use crate::select::{ByInstance, Dialect, RegistrySince};
+use crate::statement::{self, Kind, Name, STATEMENTS, Statement};
+use crate::value::{Columns, Type, Value};
+use async_trait::async_trait;
+use connect::{Settings, failed};
+use countersign_engine::port::{
+    Batch, Committed, Loaded, Reader, RegistryDelta, Store, StoreError, Unit, Verdict, Writer,
+};
+use countersign_engine::rows::{AssignmentRow, GateRow, IdempotencyRow, StepRow};
+use countersign_kernel::{Declaration, Digest, EventId, GateSpec, InstanceId, StepId, Time};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use tokio_postgres::types::{ToSql, Type as PgType};
+use tokio_postgres::{Client, Row, Statement as Prepared};
+use uuid::Uuid;
+
+/// Key of the advisory lock that guards the registry ("countrsn").
+const REGISTRY_LOCK: i64 = 0x636f_756e_7472_736e;
+const CACHED_DOCUMENTS: usize = 4096;
+
+pub struct PostgresStore {
+    settings: Settings,
+    reader: read::PostgresReader,
+}
+
+impl PostgresStore {
+    pub async fn open(url: &str) -> Result<Self, StoreError> {
+        let settings = Settings::parse(url)?;
+        settings.migrate(REGISTRY_LOCK).await?;
+        let reader = read::PostgresReader::new(&settings)?;
+        Ok(PostgresStore { settings, reader })
+    }
+}
+
+impl Store for PostgresStore {
+    fn into_parts(self: Box<Self>) -> (Box<dyn Writer>, Arc<dyn Reader>) {
+        let writer = PostgresWriter {
+            settings: self.settings,
+            session: None,
+            declarations: HashMap::new(),
+            gate_specs: HashMap::new(),
+            known_documents: HashSet::new(),
+        };
+        (Box::new(writer), Arc::new(self.reader))
+    }
+
+    fn is_exclusive(&self) -> bool {
+        false
+    }
+
+    fn kind(&self) -> &'static str {
+        "postgres"
+    }
+}
+
+struct PostgresWriter {
+    settings: Settings,
+    session: Option<Session>,
+    declarations: HashMap<Digest, Arc<Declaration>>,
+    gate_specs: HashMap<Digest, Arc<GateSpec>>,
+    known_documents: HashSet<Digest>,
+}
+
+/// A connection with everything prepared on it.
+struct Session {
+    client: Client,
+    lock_shared: Prepared,
+    lock_alone: Prepared,
+    fence: Prepared,
+    sequences: Prepared,
+    insert_keys: Prepared,
+    recall: Prepared,
+    /// In the order of [`Name`].
+    statements: Vec<Prepared>,
+    by_instance: ByInstance,
+    registry_since: RegistrySince,
+}
+
+impl Session {
+    async fn open(settings: &Settings) -> Result<Session, StoreError> {
+        let client = settings.connect().await?;
+        let prepare = async |sql: &str| client.prepare(sql).await.map_err(failed);
+        let mut statements = Vec::with_capacity(STATEMENTS.len());
+        for statement in STATEMENTS {
+            statements.push(prepare(&Statement::postgres(statement)).await?);
+        }
+        Ok(Session {
+            lock_shared: prepare("SELECT pg_advisory_xact_lock_shared($1)").await?,
+            lock_alone: prepare("SELECT pg_advisory_xact_lock($1)").await?,
+            fence: prepare("SELECT instance_id, sequence FROM instances WHERE instance_id = ANY($1) ORDER BY instance_id FOR UPDATE").await?,
+            sequences: prepare("SELECT instance_id, sequence FROM instances WHERE instance_id = ANY($1)").await?,
+            insert_keys: prepare(
+                "INSERT INTO idempotency (actor_ref, key, request_digest, answer, expires_at_us) \
+                 SELECT * FROM UNNEST($1::text[], $2::text[], $3::bytea[], $4::text[], $5::int8[]) \
+                 ON CONFLICT (actor_ref, key) DO UPDATE SET request_digest = excluded.request_digest, answer = excluded.answer, \
+                 expires_at_us = excluded.expires_at_us WHERE idempotency.expires_at_us <= $6 RETURNING actor_ref, key",
+            )
+            .await?,
+            recall: prepare(
+                "SELECT i.actor_ref, i.key, i.request_digest, i.answer, i.expires_at_us FROM idempotency i \
+                 JOIN UNNEST($1::text[], $2::text[]) AS u(actor_ref, key) ON i.actor_ref = u.actor_ref AND i.key = u.key \
+                 WHERE i.expires_at_us > $3",
+            )
+            .await?,
+            statements,
+            by_instance: ByInstance::new(Dialect::Postgres),
+            registry_since: RegistrySince::new(Dialect::Postgres),
+            client,
+        })
+    }
+
+    /// Opens the transaction, takes the registry lock, and reads what the batch was decided on. One round trip.
+    async fn fence(&self, batch: &Batch) -> Result<(u64, HashMap<Uuid, u64>), StoreError> {
+        let existing: Vec<Uuid> =
+            batch.units.iter().filter(|unit| unit.expected_sequence > 0).map(|unit| unit.instance_id.0).collect();
+        let mut watched: Vec<Uuid> = batch.checks.iter().map(|check| check.instance_id.0).collect();
+        watched.push(InstanceId::REGISTRY.0);
+        let lock = if batch.changes_registry { &self.lock_alone } else { &self.lock_shared };
+        let lock_key: [&(dyn ToSql + Sync); 1] = [&REGISTRY_LOCK];
+        let existing_ids: [&(dyn ToSql + Sync); 1] = [&existing];
+        let watched_ids: [&(dyn ToSql + Sync); 1] = [&watched];
+        let (begin, locked, fenced, seen) = tokio::join!(
+            self.client.batch_execute("BEGIN"),
+            self.client.query(lock, &lock_key),
+            self.client.query(&self.fence, &existing_ids),
+            self.client.query(&self.sequences, &watched_ids),
+        );
+        begin.map_err(failed)?;
+        locked.map_err(failed)?;
+        let sequences = |rows: Vec<Row>| -> Result<Vec<(Uuid, u64)>, StoreError> {
+            rows.iter().map(|row| Ok((row.id(0)?, row.count(1)?))).collect()
+        };
+        let mut current: HashMap<Uuid, u64> = sequences(fenced.map_err(failed)?)?.into_iter().collect();
+        let seen = sequences(seen.map_err(failed)?)?;
+        let registry = seen.iter().find(|(id, _)| *id == InstanceId::REGISTRY.0).map_or(0, |(_, sequence)| *sequence);
+        current.extend(seen);
+        Ok((registry, current))
+    }
+
+    /// True when every key of these units was free.
+    async fn insert_keys(&self, units: &[&Unit]) -> Result<HashSet<(String, String)>, StoreError> {
+        let keys: Vec<&IdempotencyRow> = units.iter().flat_map(|unit| &unit.idempotency).collect();
+        let now = units.iter().map(|unit| unit.head.last_time.0).min().unwrap_or(0);
+        let actors: Vec<&str> = keys.iter().map(|row| row.actor_ref.as_str()).collect();
+        let names: Vec<&str> = keys.iter().map(|row| row.key.as_str()).collect();
+        let digests: Vec<&[u8]> = keys.iter().map(|row| row.request_digest.0.as_slice()).collect();
+        let answers: Vec<&str> = keys.iter().map(|row| row.answer.as_str()).collect();
+        let expiries: Vec<i64> = keys.iter().map(|row| row.expires_at.0).collect();
+        let rows = self
+            .client
+            .query(&self.insert_keys, &[&actors, &names, &digests, &answers, &expiries, &now])
+            .await
+            .map_err(failed)?;
+        rows.iter().map(|row| Ok((row.text(0)?, row.text(1)?))).collect()
+    }
+
+    /// Rows of all winners, one statement per kind, all in flight at once, with COMMIT behind them.
+    async fn write_and_commit(&self, sets: &[RowSet<'_>]) -> Result<(), CommitError> {
+        let columns: Vec<(Name, Vec<Column<'_>>)> = sets.iter().map(|set| (set.name, set.columns())).collect();
+        let params: Vec<(Name, Vec<&(dyn ToSql + Sync)>)> =
+            columns.iter().map(|(name, columns)| (*name, columns.iter().map(Column::as_sql).collect())).collect();
+        let writes = params.iter().map(|(name, params)| self.client.execute(&self.statements[*name as usize], params));
+        let (written, committed) = tokio::join!(join_in_order(writes), self.client.batch_execute("COMMIT"));
+        for result in written {
+            result.map_err(|e| CommitError::NotWritten(failed(e)))?;
+        }
+        committed.map_err(|e| {
+            if e.is_closed() { CommitError::AnswerLost(e.to_string()) } else { CommitError::NotWritten(failed(e)) }
+        })
+    }
+}
+
+enum CommitError {
+    NotWritten(StoreError),
+    AnswerLost(String),
+}
+
+/// Polls all futures from the start, in order, so that their requests are sent in that order.
+async fn join_in_order<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+    let mut pending: Vec<std::pin::Pin<Box<F>>> = futures.map(Box::pin).collect();
+    let mut results: Vec<Option<F::Output>> = pending.iter().map(|_| None).collect();
+    std::future::poll_fn(move |cx| {
+        let mut all = true;
+        for (future, result) in pending.iter_mut().zip(&mut results) {
+            if result.is_none() {
+                match future.as_mut().poll(cx) {
+                    std::task::Poll::Ready(output) => *result = Some(output),
+                    std::task::Poll::Pending => all = false,
+                }
+            }
+        }
+        if all {
+            std::task::Poll::Ready(std::mem::take(&mut results).into_iter().flatten().collect())
+        } else {
+            std::task::Poll::Pending
+        }
+    })
+    .await
+}
+
+/// The rows of one statement.
+struct RowSet<'a> {
+    name: Name,
+    rows: Vec<Vec<Value<'a>>>,
+}
+
+/// One column of a row set, as an array parameter.
+enum Column<'a> {
+    Int(Vec<Option<i64>>),
+    Bool(Vec<Option<bool>>),
+    Text(Vec<Option<&'a str>>),
+    Bytes(Vec<Option<&'a [u8]>>),
+    Id(Vec<Option<Uuid>>),
+}
+
+impl Column<'_> {
+    fn as_sql(&self) -> &(dyn ToSql + Sync) {
+        match self {
+            Column::Int(values) => values,
+            Column::Bool(values) => values,
+            Column::Text(values) => values,
+            Column::Bytes(values) => values,
+            Column::Id(values) => values,
+        }
+    }
+}
+
+impl<'a> RowSet<'a> {
+    fn columns(&self) -> Vec<Column<'a>> {
+        let columns = STATEMENTS[self.name as usize].columns;
+        columns.iter().enumerate().map(|(i, (_, r#type))| self.column(i, *r#type)).collect()
+    }
+
+    fn column(&self, i: usize, r#type: Type) -> Column<'a> {
+        let values = self.rows.iter().map(|row| &row[i]);
+        match r#type {
+            Type::Int => Column::Int(values.map(|v| if let Value::Int(int) = v { Some(*int) } else { None }).collect()),
+            Type::Bool => {
+                Column::Bool(values.map(|v| if let Value::Bool(bool) = v { Some(*bool) } else { None }).collect())
+            }
+            Type::Text => {
+                Column::Text(values.map(|v| if let Value::Text(text) = v { Some(*text) } else { None }).collect())
+            }
+            Type::Bytes => {
+                Column::Bytes(values.map(|v| if let Value::Bytes(bytes) = v { Some(*bytes) } else { None }).collect())
+            }
+            Type::Id => Column::Id(values.map(|v| if let Value::Id(id) = v { Some(*id) } else { None }).collect()),
+        }
+    }
+}
+
+/// Groups what the winners write by statement, inserts before updates.
+fn row_sets<'a>(winners: &[&'a Unit], known: &HashSet<Digest>) -> (Vec<RowSet<'a>>, Vec<Digest>) {
+    let mut by_name: Vec<Vec<Vec<Value<'a>>>> = STATEMENTS.iter().map(|_| vec![]).collect();
+    let mut documents = Vec::new();
+    let mut add = |(name, values): (Name, Vec<Value<'a>>)| by_name[name as usize].push(values);
+    for unit in winners {
+        add(statement::instance_values(unit));
+        for write in &unit.writes {
+            if let countersign_engine::rows::Write::Document { digest, .. } = write {
+                if known.contains(digest) || documents.contains(digest) {
+                    continue;
+                }
+                documents.push(*digest);
+            }
+            add(statement::write_values(write));
+        }
+        unit.records.iter().for_each(|record| add(statement::record_values(record)));
+    }
+    let names = STATEMENTS.iter().enumerate().filter(|(i, _)| !by_name[*i].is_empty());
+    let order: Vec<usize> = names.map(|(i, _)| i).collect();
+    debug_assert!(order.iter().map(|i| STATEMENTS[*i].kind == Kind::Update).is_sorted());
+    let sets =
+        order.into_iter().map(|i| RowSet { name: Name::ALL[i], rows: std::mem::take(&mut by_name[i]) }).collect();
+    (sets, documents)
+}
+
+impl PostgresWriter {
+    async fn session(&mut self) -> Result<&Session, StoreError> {
+        if self.session.as_ref().is_none_or(|session| session.client.is_closed()) {
+            self.session = None;
+            let session = Session::open(&self.settings).await?;
+            return Ok(self.session.insert(session));
+        }
+        self.session.as_ref().ok_or_else(|| StoreError::Transient("no connection".to_owned()))
+    }
+
+    /// After an error in the middle of a transaction: end it, or drop the connection.
+    async fn abandon(&mut self) {
+        let rolled_back = match &self.session {
+            Some(session) => session.client.batch_execute("ROLLBACK").await.is_ok(),
+            None => true,
+        };
+        if !rolled_back {
+            self.session = None;
+        }
+    }
+
+    async fn check_only(&mut self, batch: &Batch) -> Result<Committed, StoreError> {
+        let session = self.session().await?;
+        let mut ids: Vec<Uuid> = batch.checks.iter().map(|check| check.instance_id.0).collect();
+        ids.push(InstanceId::REGISTRY.0);
+        let rows = session.client.query(&session.sequences, &[&ids]).await.map_err(failed)?;
+        let current: HashMap<Uuid, u64> =
+            rows.iter().map(|row| Ok((row.id(0)?, row.count(1)?))).collect::<Result<_, StoreError>>()?;
+        if current.get(&InstanceId::REGISTRY.0).copied().unwrap_or(0) != batch.registry_sequence {
+            return Ok(Committed::RegistryMoved);
+        }
+        Ok(Committed::Done(check_verdicts(batch, &current).collect()))
+    }
+
+    async fn try_commit(&mut self, batch: &Batch) -> Result<Committed, CommitError> {
+        let refused = CommitError::NotWritten;
+        self.session().await.map_err(refused)?;
+        let Some(session) = &self.session else {
+            return Err(refused(StoreError::Transient("no connection".to_owned())));
+        };
+        let (registry, current) = session.fence(batch).await.map_err(refused)?;
+        if registry != batch.registry_sequence {
+            session.client.batch_execute("ROLLBACK").await.map_err(|e| refused(failed(e)))?;
+            return Ok(Committed::RegistryMoved);
+        }
+        let holds = |unit: &Unit| current.get(&unit.instance_id.0).copied().unwrap_or(0) == unit.expected_sequence;
+        let winners: Vec<&Unit> = batch.units.iter().filter(|unit| holds(unit)).collect();
+        let mut verdicts: Vec<Verdict> =
+            batch.units.iter().map(|unit| if holds(unit) { Verdict::Won } else { Verdict::Lost }).collect();
+        verdicts.extend(check_verdicts(batch, &current));
+        if winners.is_empty() {
+            session.client.batch_execute("ROLLBACK").await.map_err(|e| refused(failed(e)))?;
+            return Ok(Committed::Done(verdicts));
+        }
+        if winners.iter().any(|unit| !unit.idempotency.is_empty()) {
+            let free = session.insert_keys(&winners).await.map_err(refused)?;
+            let is_free = |unit: &Unit| {
+                unit.idempotency.iter().all(|row| free.contains(&(row.actor_ref.clone(), row.key.clone())))
+            };
+            if !winners.iter().all(|unit| is_free(unit)) {
+                session.client.batch_execute("ROLLBACK").await.map_err(|e| refused(failed(e)))?;
+                let verdict = |unit: &Unit| if is_free(unit) { Verdict::Lost } else { Verdict::KeyTaken };
+                let units = batch.units.iter().map(verdict);
+                return Ok(Committed::Done(units.chain(batch.checks.iter().map(|_| Verdict::Lost)).collect()));
+            }
+        }
+        let (sets, documents) = row_sets(&winners, &self.known_documents);
+        session.write_and_commit(&sets).await?;
+        if self.known_documents.len() > CACHED_DOCUMENTS {
+            self.known_documents.clear();
+        }
+        self.known_documents.extend(documents);
+        Ok(Committed::Done(verdicts))
+    }
+
+    /// The answer to COMMIT was lost: wait for the old transaction to end, then look for its first record.
+    async fn find_out(&mut self, batch: &Batch, cause: &str) -> Result<Committed, StoreError> {
+        let first: Option<EventId> = batch.units.iter().flat_map(|unit| &unit.records).map(|row| row.event_id).next();
+        let mut last_error = cause.to_owned();
+        for attempt in 0..20u32 {
+            tokio::time::sleep(std::time::Duration::from_millis(u64::from(attempt.min(10)) * 100)).await;
+            self.session = None;
+            match self.was_committed(batch).await {
+                Ok(verdicts) => {
+                    tracing::warn!(?first, "the answer to a commit was lost and has been found out");
+                    return Ok(Committed::Done(verdicts));
+                }
+                Err(error) => last_error = error.to_string(),
+            }
+        }
+        Err(StoreError::Unknown(last_error))
+    }
+
+    async fn was_committed(&mut self, batch: &Batch) -> Result<Vec<Verdict>, StoreError> {
+        let session = self.session().await?;
+        session.client.batch_execute("BEGIN").await.map_err(failed)?;
+        // The old transaction holds this lock shared until it ends.
+        session.client.query(&session.lock_alone, &[&REGISTRY_LOCK]).await.map_err(failed)?;
+        let ids: Vec<Uuid> =
+            batch.units.iter().filter_map(|unit| unit.records.first()).map(|row| row.event_id.0).collect();
+        let rows = session
+            .client
+            .query("SELECT event_id FROM records WHERE event_id = ANY($1)", &[&ids])
+            .await
+            .map_err(failed)?;
+        let found: HashSet<Uuid> = rows.iter().map(|row| row.id(0)).collect::<Result<_, _>>()?;
+        session.client.batch_execute("COMMIT").await.map_err(failed)?;
+        let verdict = |unit: &Unit| match unit.records.first() {
+            Some(row) if found.contains(&row.event_id.0) => Verdict::Won,
+            _ => Verdict::Lost,
+        };
+        Ok(batch.units.iter().map(verdict).chain(batch.checks.iter().map(|_| Verdict::Lost)).collect())
+    }
+
+    async fn document(&mut self, digest: &Digest) -> Result<Vec<u8>, StoreError> {
+        let session = self.session().await?;
+        read::document(&session.client, session.by_instance.document, digest).await
+    }
+
+    async fn documents(&mut self, d: Digest, g: Digest) -> Result<(Arc<Declaration>, Arc<GateSpec>), StoreError> {
+        if self.declarations.len() + self.gate_specs.len() > CACHED_DOCUMENTS {
+            self.declarations.clear();
+            self.gate_specs.clear();
+        }
+        if !self.declarations.contains_key(&d) {
+            let parsed = decode::declaration(&d, &self.document(&d).await?)?;
+            self.declarations.insert(d, parsed);
+        }
+        if !self.gate_specs.contains_key(&g) {
+            let parsed = decode::gate_spec(&g, &self.document(&g).await?)?;
+            self.gate_specs.insert(g, parsed);
+        }
+        match (self.declarations.get(&d), self.gate_specs.get(&g)) {
+            (Some(declaration), Some(gate_spec)) => Ok((declaration.clone(), gate_spec.clone())),
+            _ => Err(StoreError::Corrupt("a document left the cache".to_owned())),
+        }
+    }
+}
+
+fn check_verdicts<'b>(batch: &'b Batch, current: &'b HashMap<Uuid, u64>) -> impl Iterator<Item = Verdict> + 'b {
+    batch.checks.iter().map(|check| {
+        let holds = current.get(&check.instance_id.0).copied().unwrap_or(0) == check.expected_sequence;
+        if holds { Verdict::Won } else { Verdict::Lost }
+    })
+}
+
+#[async_trait]
+impl Writer for PostgresWriter {
+    async fn load(&mut self, ids: &[InstanceId]) -> Result<Vec<Loaded>, StoreError> {
+        let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+        let session = self.session().await?;
+        let sql = &session.by_instance;
+        // Between these reads another node may commit; the fence finds out.
+        let rows = session.client.query(sql.processes.as_str(), &[&ids]).await.map_err(failed)?;
+        let gate_rows = session.client.query(sql.live_gates.as_str(), &[&ids]).await.map_err(failed)?;
+        let gate_rows: Vec<GateRow> = gate_rows.iter().map(|row| decode::gate_row(row)).collect::<Result<_, _>>()?;
+        let gate_ids: Vec<Uuid> = gate_rows.iter().map(|row| row.gate_id).collect();
+        let mut steps: HashMap<Uuid, Vec<(StepRow, AssignmentRow)>> = HashMap::new();
+        if !gate_ids.is_empty() {
+            for row in session.client.query(sql.steps.as_str(), &[&gate_ids]).await.map_err(failed)? {
+                let (step, assignment) = decode::assigned_step_row(&row)?;
+                steps.entry(step.gate_id).or_default().push((step, assignment));
+            }
+        }
+        let mut gates = HashMap::new();
+        for row in &gate_rows {
+            let gate = decode::kernel_gate(row, steps.get(&row.gate_id).map_or(&[], Vec::as_slice))?;
+            gates.entry(row.instance_id).or_insert_with(Vec::new).push(gate);
+        }
+        let mut all = Vec::with_capacity(rows.len());
+        for row in rows {
+            let row = decode::instance_row(&row)?;
+            let (declaration, gate_spec) =
+                self.documents(row.process.declaration_digest, row.process.gate_spec_digest).await?;
+            let gates = gates.remove(&row.process.instance_id).unwrap_or_default();
+            all.push(decode::loaded(row, declaration, gate_spec, gates)?);
+        }
+        Ok(all)
+    }
+
+    async fn registry_since(&mut self, sequence: u64) -> Result<RegistryDelta, StoreError> {
+        let session = self.session().await?;
+        read::registry_since(&session.client, &session.registry_since, sequence).await
+    }
+
+    async fn recall(&mut self, keys: &[(String, String)], now: Time) -> Result<Vec<IdempotencyRow>, StoreError> {
+        let session = self.session().await?;
+        let actors: Vec<&str> = keys.iter().map(|(actor_ref, _)| actor_ref.as_str()).collect();
+        let names: Vec<&str> = keys.iter().map(|(_, key)| key.as_str()).collect();
+        let rows = session.client.query(&session.recall, &[&actors, &names, &now.0]).await.map_err(failed)?;
+        rows.iter().map(|row| decode::idempotency_row(row)).collect()
+    }
+
+    async fn commit(&mut self, batch: &Batch) -> Result<Committed, StoreError> {
+        if batch.units.is_empty() {
+            return self.check_only(batch).await;
+        }
+        match self.try_commit(batch).await {
+            Ok(committed) => Ok(committed),
+            Err(CommitError::NotWritten(error)) => {
+                self.abandon().await;
+                Err(error)
+            }
+            Err(CommitError::AnswerLost(cause)) => self.find_out(batch, &cause).await,
+        }
+    }
+
+    async fn step_ended(&mut self, instance_id: InstanceId, action: &str, step_id: StepId) -> Result<bool, StoreError> {
+        let session = self.session().await?;
+        let sql = "SELECT 1 FROM approval_steps WHERE step_id = $1 AND instance_id = $2 AND action = $3";
+        let found = session.client.query_opt(sql, &[&step_id.0, &instance_id.0, &action]).await.map_err(failed)?;
+        Ok(found.is_some())
+    }
+
+    async fn forget_expired(&mut self, now: Time) -> Result<u64, StoreError> {
+        let session = self.session().await?;
+        let sql = "DELETE FROM idempotency WHERE (actor_ref, key) IN (SELECT actor_ref, key FROM idempotency \
+                   WHERE expires_at_us <= $1 ORDER BY expires_at_us LIMIT 1000 FOR UPDATE SKIP LOCKED)";
+        session.client.execute(sql, &[&now.0]).await.map_err(failed)
+    }
+
+    async fn clock_offset_us(&mut self) -> Result<i64, StoreError> {
+        let session = self.session().await?;
+        let local = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_micros());
+        let before = local();
+        let sql = "SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::int8";
+        let row = session.client.query_one(sql, &[]).await.map_err(failed)?;
+        let middle = i64::try_from(u128::midpoint(before, local())).unwrap_or(0);
+        let offset = row.int(0)? - middle;
+        // Within the time a round trip takes the clocks agree.
+        Ok(if offset.abs() < 2000 { 0 } else { offset })
+    }
+}
+
+impl ToSql for Value<'_> {
+    fn to_sql(
+        &self,
+        r#type: &PgType,
+        out: &mut tokio_postgres::types::private::BytesMut,
+    ) -> Result<tokio_postgres::types::IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        match self {
+            Value::Null => Ok(tokio_postgres::types::IsNull::Yes),
+            Value::Int(int) => int.to_sql(r#type, out),
+            Value::Bool(bool) => bool.to_sql(r#type, out),
+            Value::Text(text) => text.to_sql(r#type, out),
+            Value::Bytes(bytes) => bytes.to_sql(r#type, out),
+            Value::Id(id) => id.to_sql(r#type, out),
+        }
+    }
+
+    fn accepts(_: &PgType) -> bool {
+        true
+    }
+
+    tokio_postgres::types::to_sql_checked!();
+}
+
+fn column<'r, T: tokio_postgres::types::FromSql<'r>>(row: &'r Row, i: usize) -> Result<T, StoreError> {
+    row.try_get(i).map_err(|e| StoreError::Corrupt(format!("column {i}: {e}")))
+}
+
+impl Columns for Row {
+    fn int(&self, i: usize) -> Result<i64, StoreError> {
+        column(self, i)
+    }
+    fn optional_int(&self, i: usize) -> Result<Option<i64>, StoreError> {
+        column(self, i)
+    }
+    fn bool(&self, i: usize) -> Result<bool, StoreError> {
+        column(self, i)
+    }
+    fn text(&self, i: usize) -> Result<String, StoreError> {
+        column(self, i)
+    }
+    fn optional_text(&self, i: usize) -> Result<Option<String>, StoreError> {
+        column(self, i)
+    }
+    fn bytes(&self, i: usize) -> Result<Vec<u8>, StoreError> {
+        column(self, i)
+    }
+    fn optional_bytes(&self, i: usize) -> Result<Option<Vec<u8>>, StoreError> {
+        column(self, i)
+    }
+    fn id(&self, i: usize) -> Result<Uuid, StoreError> {
+        column(self, i)
+    }
+    fn optional_id(&self, i: usize) -> Result<Option<Uuid>, StoreError> {
+        column(self, i)
+    }
+}

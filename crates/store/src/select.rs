@@ -1,0 +1,257 @@
+//! The reads. SQL text is the same for both databases but for the form of a parameter and of "one of
+//! these ids"; columns are listed in the order in which [`crate::decode`] reads them.
+
+use crate::value::Value;
+use countersign_engine::port::{AssignmentQuery, Page, ProcessQuery, Range, RecordQuery, StepQuery};
+use countersign_kernel::Time;
+use countersign_kernel::id::first_at;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    Sqlite,
+    Postgres,
+}
+
+impl Dialect {
+    fn hole(self, n: usize) -> String {
+        match self {
+            Dialect::Sqlite => format!("?{n}"),
+            Dialect::Postgres => format!("${n}"),
+        }
+    }
+
+    /// "`column` is one of the ids in parameter 1": an array on PostgreSQL, one id at a time on SQLite.
+    fn among(self, column: &str) -> String {
+        match self {
+            Dialect::Sqlite => format!("{column} = ?1"),
+            Dialect::Postgres => format!("{column} = ANY($1)"),
+        }
+    }
+}
+
+pub const PROCESS: &str = "p.instance_id, p.definition_name, p.definition_version, p.subject_ref, p.initiator_ref, \
+    p.declaration_digest, p.gate_spec_digest, p.started_at_us, i.sequence, i.head, i.last_time_us, i.state, i.moves, i.policy_ref";
+pub const TRANSITION: &str = "instance_id, sequence_number, transition_id, from_state, action, to_state, fired_at_us, actor_ref, \
+    guard_satisfied, gate_id, gate_is_chain, event_id";
+pub const GATE: &str = "gate_id, instance_id, from_state, action, guard, scope, opened_at_us, opened_by, rule, m, chain_state, \
+    chain_terminal_at_us, fate, is_current";
+const STEP: &str = "s.step_id, s.gate_id, s.instance_id, s.slot, s.action, s.subject_ref, s.approver_ref, s.submitter_ref, s.scope, \
+    s.submitted_at_us, s.state, s.ended_by, s.ended_at_us, s.ended_reason";
+/// How many columns a step has: an assignment joined to it starts there.
+pub const STEP_COLUMNS: usize = 14;
+const ASSIGNMENT: &str = "a.assignment_id, a.task_ref, a.assignee_ref, a.assigned_at_us, a.status, a.ended_at_us";
+const RECORD: &str =
+    "event_id, instance_id, sequence, action_ref, actor_ref, recorded_at_us, header, payload, attestation, salt";
+
+/// Queries by instance, for loading and for views.
+pub struct ByInstance {
+    pub processes: String,
+    pub history: String,
+    pub gates: String,
+    pub live_gates: String,
+    /// Steps joined with their newest assignment.
+    pub steps: String,
+    pub document: &'static str,
+}
+
+impl ByInstance {
+    pub fn new(dialect: Dialect) -> Self {
+        let among = |column| dialect.among(column);
+        ByInstance {
+            processes: format!(
+                "SELECT {PROCESS} FROM processes p JOIN instances i ON i.instance_id = p.instance_id WHERE {}",
+                among("p.instance_id")
+            ),
+            history: format!(
+                "SELECT {TRANSITION} FROM transitions WHERE {} ORDER BY instance_id, sequence_number",
+                among("instance_id")
+            ),
+            gates: format!("SELECT {GATE} FROM gates WHERE {} ORDER BY gate_id", among("instance_id")),
+            live_gates: format!(
+                "SELECT {GATE} FROM gates g WHERE {} AND (is_current OR EXISTS (SELECT 1 FROM approval_steps s \
+                 WHERE s.gate_id = g.gate_id AND s.state = 'Pending')) ORDER BY gate_id",
+                among("instance_id")
+            ),
+            steps: format!(
+                "SELECT {STEP}, {ASSIGNMENT} FROM approval_steps s JOIN assignments a ON a.task_ref = s.step_id AND a.assignment_id = \
+                 (SELECT n.assignment_id FROM assignments n WHERE n.task_ref = s.step_id ORDER BY n.assignment_id DESC LIMIT 1) \
+                 WHERE {} ORDER BY s.gate_id, s.slot",
+                among("s.gate_id")
+            ),
+            document: match dialect {
+                Dialect::Sqlite => "SELECT body FROM documents WHERE digest = ?1",
+                Dialect::Postgres => "SELECT body FROM documents WHERE digest = $1",
+            },
+        }
+    }
+}
+
+/// A query with its parameters.
+pub struct Select<'q> {
+    pub sql: String,
+    pub values: Vec<Value<'q>>,
+    dialect: Dialect,
+    conditions: Vec<String>,
+}
+
+impl<'q> Select<'q> {
+    fn new(dialect: Dialect, head: String) -> Self {
+        Select { sql: head, values: vec![], dialect, conditions: vec![] }
+    }
+
+    fn compare(&mut self, column: &str, operator: &str, value: Value<'q>) {
+        self.values.push(value);
+        self.conditions.push(format!("{column} {operator} {}", self.dialect.hole(self.values.len())));
+    }
+
+    fn equal(&mut self, column: &str, value: Option<Value<'q>>) {
+        if let Some(value) = value {
+            self.compare(column, "=", value);
+        }
+    }
+
+    /// A range of times of a table keyed by ids that were made at those times.
+    fn id_range(&mut self, column: &str, range: &Range) {
+        if let Some(after) = range.after {
+            self.compare(column, ">=", Value::Id(first_at(after)));
+        }
+        if let Some(before) = range.before {
+            self.compare(column, "<", Value::Id(first_at(Time(before.0.saturating_add(1)))));
+        }
+    }
+
+    fn time_range(&mut self, column: &str, range: &Range) {
+        if let Some(after) = range.after {
+            self.compare(column, ">=", Value::time(after));
+        }
+        if let Some(before) = range.before {
+            self.compare(column, "<=", Value::time(before));
+        }
+    }
+
+    fn paged(mut self, key: &str, page: &Page) -> Self {
+        if let Some(after) = page.after {
+            self.compare(key, if page.descending { "<" } else { ">" }, Value::Id(after));
+        }
+        if !self.conditions.is_empty() {
+            self.sql.push_str(" WHERE ");
+            self.sql.push_str(&self.conditions.join(" AND "));
+        }
+        self.values.push(Value::count(page.limit as u64));
+        let (direction, hole) = (if page.descending { "DESC" } else { "ASC" }, self.dialect.hole(self.values.len()));
+        self.sql.push_str(&format!(" ORDER BY {key} {direction} LIMIT {hole}"));
+        self
+    }
+}
+
+pub fn processes<'q>(dialect: Dialect, query: &'q ProcessQuery, page: &Page) -> Select<'q> {
+    let mut select = Select::new(
+        dialect,
+        format!("SELECT {PROCESS} FROM processes p JOIN instances i ON i.instance_id = p.instance_id"),
+    );
+    select.equal("p.instance_id", query.instance_id.map(|id| Value::Id(id.0)));
+    select.equal("p.subject_ref", query.subject_ref.as_deref().map(Value::Text));
+    select.equal("p.initiator_ref", query.initiator_ref.as_deref().map(Value::Text));
+    select.id_range("p.instance_id", &query.started);
+    if let Some(names) = &query.definitions {
+        let holes: Vec<String> = names
+            .iter()
+            .map(|name| {
+                select.values.push(Value::Text(name));
+                dialect.hole(select.values.len())
+            })
+            .collect();
+        select.conditions.push(format!("p.definition_name IN ({})", holes.join(", ")));
+    }
+    select.paged("p.instance_id", page)
+}
+
+pub fn approval_steps<'q>(dialect: Dialect, query: &'q StepQuery, page: &Page) -> Select<'q> {
+    let mut select = Select::new(dialect, format!("SELECT {STEP} FROM approval_steps s"));
+    select.equal("s.step_id", query.step_id.map(|id| Value::Id(id.0)));
+    select.equal("s.subject_ref", query.subject_ref.as_deref().map(Value::Text));
+    select.equal("s.approver_ref", query.approver_ref.as_deref().map(Value::Text));
+    select.equal("s.submitter_ref", query.submitter_ref.as_deref().map(Value::Text));
+    select.equal("s.scope", query.scope.as_deref().map(Value::Text));
+    match query.state.as_deref() {
+        // Spelt out, so that the index of pending steps serves it.
+        Some("Pending") => select.conditions.push("s.state = 'Pending'".to_owned()),
+        state => select.equal("s.state", state.map(Value::Text)),
+    }
+    select.id_range("s.step_id", &query.submitted);
+    for (range, withdrawn) in [(&query.decided, false), (&query.withdrawn, true)] {
+        if *range != Range::default() {
+            let states = if withdrawn { "s.state = 'Withdrawn'" } else { "s.state IN ('Approved', 'Rejected')" };
+            select.conditions.push(states.to_owned());
+            select.time_range("s.ended_at_us", range);
+        }
+    }
+    if let Some(instance_id) = query.instance_id {
+        select.values.push(Value::Id(instance_id.0));
+        let hole = dialect.hole(select.values.len());
+        select.conditions.push(format!("s.gate_id IN (SELECT gate_id FROM gates WHERE instance_id = {hole})"));
+    }
+    select.paged("s.step_id", page)
+}
+
+pub fn assignments<'q>(dialect: Dialect, query: &'q AssignmentQuery, page: &Page) -> Select<'q> {
+    let mut select = Select::new(
+        dialect,
+        format!("SELECT {STEP}, {ASSIGNMENT} FROM assignments a JOIN approval_steps s ON s.step_id = a.task_ref"),
+    );
+    select.equal("a.assignment_id", query.assignment_id.map(|id| Value::Id(id.0)));
+    select.equal("a.task_ref", query.task_ref.map(|id| Value::Id(id.0)));
+    select.equal("a.assignee_ref", query.assignee_ref.as_deref().map(Value::Text));
+    match query.status.as_deref() {
+        Some("Active") => select.conditions.push("a.status = 'Active'".to_owned()),
+        status => select.equal("a.status", status.map(Value::Text)),
+    }
+    select.paged("a.assignment_id", page)
+}
+
+pub fn records<'q>(dialect: Dialect, query: &'q RecordQuery, page: &Page) -> Select<'q> {
+    let mut select = Select::new(dialect, format!("SELECT {RECORD} FROM records"));
+    select.equal("event_id", query.event_id.map(|id| Value::Id(id.0)));
+    select.equal("instance_id", query.instance_id.map(|id| Value::Id(id.0)));
+    select.equal("action_ref", query.action_ref.as_deref().map(Value::Text));
+    select.equal("actor_ref", query.actor_ref.as_deref().map(Value::Text));
+    select.id_range("event_id", &query.recorded);
+    select.paged("event_id", page)
+}
+
+/// Registry changes after a sequence (parameter 1), as five queries; and where the registry stands.
+pub struct RegistrySince {
+    pub head: String,
+    pub actors: String,
+    pub granted: String,
+    pub revoked: String,
+    pub definitions: String,
+    pub configurations: String,
+}
+
+impl RegistrySince {
+    pub fn new(dialect: Dialect) -> Self {
+        let since = dialect.hole(1);
+        RegistrySince {
+            head: format!("SELECT sequence, head, last_time_us FROM instances WHERE instance_id = {since}"),
+            actors: format!(
+                "SELECT a.registry_seq, a.actor_ref, a.kind, a.display_name, a.public_key, a.registered_at_us, a.registered_by, c.token_hash \
+                 FROM actors a LEFT JOIN credentials c ON c.registry_seq = a.registry_seq WHERE a.registry_seq > {since}"
+            ),
+            granted: format!(
+                "SELECT granted_seq, grant_id, subject_ref, action_scope, granted_at_us, granted_by FROM grants WHERE granted_seq > {since}"
+            ),
+            revoked: format!(
+                "SELECT revoked_seq, grant_id, subject_ref, action_scope, revoked_at_us, revoked_by FROM grants WHERE revoked_seq > {since}"
+            ),
+            definitions: format!(
+                "SELECT d.registry_seq, d.name, d.version, d.digest, d.source, d.retention, d.published_at_us, d.published_by, x.body, y.body \
+                 FROM definitions d JOIN documents x ON x.digest = d.declaration_digest JOIN documents y ON y.digest = d.gate_spec_digest \
+                 WHERE d.registry_seq > {since}"
+            ),
+            configurations: format!(
+                "SELECT registry_seq, policy, recorded_at_us, recorded_by FROM configurations WHERE registry_seq > {since}"
+            ),
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! Every write, as data: a table, its columns, and whether rows are added or changed. Each dialect
+//! derives its SQL from this: one prepared statement per row on SQLite, one statement for all rows of a
+//! batch (`UNNEST`) on PostgreSQL.
+
+use crate::value::{Type, Value};
+use countersign_engine::port::Unit;
+use countersign_engine::rows::{RecordRow, Write};
+use countersign_kernel::process::Fate;
+
+#[derive(Debug)]
+pub struct Statement {
+    pub table: &'static str,
+    /// For an update the first column is the key.
+    pub columns: &'static [(&'static str, Type)],
+    pub kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Insert,
+    InsertIfAbsent,
+    Update,
+}
+
+use Type::{Bool, Bytes, Id, Int, Text};
+
+macro_rules! statements {
+    ($($name:ident: $kind:ident $table:literal ($($column:literal $type:ident),* $(,)?);)*) => {
+        /// Inserts stand before updates: a batch runs them in this order.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Name { $($name,)* }
+
+        impl Name {
+            pub const ALL: &'static [Name] = &[$(Name::$name,)*];
+        }
+
+        pub const STATEMENTS: &[Statement] = &[$(Statement {
+            table: $table,
+            columns: &[$(($column, $type),)*],
+            kind: Kind::$kind,
+        },)*];
+    };
+}
+
+statements! {
+    Instance: Insert "instances" ("instance_id" Id, "sequence" Int, "head" Bytes, "last_time_us" Int, "state" Text, "moves" Int, "policy_ref" Text);
+    Document: InsertIfAbsent "documents" ("digest" Bytes, "body" Bytes);
+    Process: Insert "processes" ("instance_id" Id, "definition_name" Text, "definition_version" Int, "subject_ref" Text, "initiator_ref" Text,
+        "declaration_digest" Bytes, "gate_spec_digest" Bytes, "started_at_us" Int);
+    Transition: Insert "transitions" ("instance_id" Id, "sequence_number" Int, "transition_id" Id, "from_state" Text, "action" Text, "to_state" Text,
+        "fired_at_us" Int, "actor_ref" Text, "guard_satisfied" Bool, "gate_id" Id, "gate_is_chain" Bool, "event_id" Id);
+    Gate: Insert "gates" ("gate_id" Id, "instance_id" Id, "from_state" Text, "action" Text, "guard" Text, "scope" Text, "opened_at_us" Int, "opened_by" Text,
+        "rule" Text, "m" Int, "chain_state" Text, "chain_terminal_at_us" Int, "fate" Text, "is_current" Bool);
+    Step: Insert "approval_steps" ("step_id" Id, "gate_id" Id, "instance_id" Id, "slot" Int, "action" Text, "subject_ref" Text, "approver_ref" Text,
+        "submitter_ref" Text, "scope" Text, "submitted_at_us" Int, "state" Text, "ended_by" Text, "ended_at_us" Int, "ended_reason" Text);
+    Assignment: Insert "assignments" ("assignment_id" Id, "task_ref" Id, "assignee_ref" Text, "assigned_at_us" Int, "status" Text, "ended_at_us" Int);
+    Record: Insert "records" ("event_id" Id, "instance_id" Id, "sequence" Int, "action_ref" Text, "actor_ref" Text, "recorded_at_us" Int, "header" Bytes,
+        "payload" Bytes, "attestation" Bytes, "salt" Bytes);
+    Actor: Insert "actors" ("actor_ref" Text, "kind" Text, "display_name" Text, "public_key" Text, "registered_at_us" Int, "registered_by" Text, "registry_seq" Int);
+    Credential: Insert "credentials" ("token_hash" Bytes, "actor_ref" Text, "registry_seq" Int);
+    Grant: Insert "grants" ("grant_id" Id, "subject_ref" Text, "action_scope" Text, "granted_at_us" Int, "granted_by" Text, "granted_seq" Int);
+    Definition: Insert "definitions" ("name" Text, "version" Int, "digest" Bytes, "source" Text, "declaration_digest" Bytes, "gate_spec_digest" Bytes,
+        "retention" Text, "published_at_us" Int, "published_by" Text, "registry_seq" Int);
+    Configuration: Insert "configurations" ("registry_seq" Int, "policy" Text, "recorded_at_us" Int, "recorded_by" Text);
+
+    MoveInstance: Update "instances" ("instance_id" Id, "sequence" Int, "head" Bytes, "last_time_us" Int, "state" Text, "moves" Int, "policy_ref" Text);
+    SupersedeGate: Update "gates" ("gate_id" Id, "is_current" Bool);
+    SpendGate: Update "gates" ("gate_id" Id, "fate" Text);
+    EndChain: Update "gates" ("gate_id" Id, "chain_state" Text, "chain_terminal_at_us" Int);
+    EndStep: Update "approval_steps" ("step_id" Id, "state" Text, "ended_by" Text, "ended_at_us" Int, "ended_reason" Text);
+    EndAssignment: Update "assignments" ("assignment_id" Id, "status" Text, "ended_at_us" Int);
+    RevokeGrant: Update "grants" ("grant_id" Id, "revoked_at_us" Int, "revoked_by" Text, "revoked_seq" Int);
+}
+
+impl Statement {
+    /// One row at a time, parameters `?1 …`.
+    pub fn sqlite(&self) -> String {
+        let names: Vec<&str> = self.columns.iter().map(|(name, _)| *name).collect();
+        match self.kind {
+            Kind::Insert | Kind::InsertIfAbsent => {
+                let holes: Vec<String> = (1..=names.len()).map(|n| format!("?{n}")).collect();
+                let conflict = if self.kind == Kind::InsertIfAbsent { " ON CONFLICT DO NOTHING" } else { "" };
+                format!("INSERT INTO {} ({}) VALUES ({}){conflict}", self.table, names.join(", "), holes.join(", "))
+            }
+            Kind::Update => {
+                let sets: Vec<String> =
+                    names.iter().enumerate().skip(1).map(|(i, name)| format!("{name} = ?{}", i + 1)).collect();
+                format!("UPDATE {} SET {} WHERE {} = ?1", self.table, sets.join(", "), names[0])
+            }
+        }
+    }
+
+    /// All rows at once, one array parameter per column.
+    pub fn postgres(&self) -> String {
+        let names: Vec<&str> = self.columns.iter().map(|(name, _)| *name).collect();
+        let arrays: Vec<String> = self
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(i, (_, r#type))| format!("${}::{}[]", i + 1, postgres_type(*r#type)))
+            .collect();
+        let (table, list, arrays) = (self.table, names.join(", "), arrays.join(", "));
+        match self.kind {
+            Kind::Insert => format!("INSERT INTO {table} ({list}) SELECT * FROM UNNEST({arrays})"),
+            Kind::InsertIfAbsent => {
+                format!("INSERT INTO {table} ({list}) SELECT * FROM UNNEST({arrays}) ON CONFLICT DO NOTHING")
+            }
+            Kind::Update => {
+                let sets: Vec<String> = names.iter().skip(1).map(|name| format!("{name} = u.{name}")).collect();
+                format!(
+                    "UPDATE {table} t SET {} FROM UNNEST({arrays}) AS u({list}) WHERE t.{key} = u.{key}",
+                    sets.join(", "),
+                    key = names[0]
+                )
+            }
+        }
+    }
+}
+
+const fn postgres_type(r#type: Type) -> &'static str {
+    match r#type {
+        Type::Int => "int8",
+        Type::Bool => "bool",
+        Type::Text => "text",
+        Type::Bytes => "bytea",
+        Type::Id => "uuid",
+    }
+}
+
+/// The row that says where a unit's instance stands afterwards.
+pub fn instance_values(unit: &Unit) -> (Name, Vec<Value<'_>>) {
+    let name = if unit.expected_sequence == 0 && unit.instance_id != countersign_kernel::InstanceId::REGISTRY {
+        Name::Instance
+    } else {
+        Name::MoveInstance
+    };
+    let values = vec![
+        Value::Id(unit.instance_id.0),
+        Value::count(unit.head.sequence),
+        Value::digest(&unit.head.record_hash),
+        Value::time(unit.head.last_time),
+        Value::Text(&unit.state),
+        Value::count(unit.moves),
+        Value::Text(&unit.policy_ref),
+    ];
+    (name, values)
+}
+
+pub fn record_values(row: &RecordRow) -> (Name, Vec<Value<'_>>) {
+    let values = vec![
+        Value::Id(row.event_id.0),
+        Value::Id(row.instance_id.0),
+        Value::count(row.sequence),
+        Value::Text(&row.action_ref),
+        Value::Text(&row.actor_ref),
+        Value::time(row.recorded_at),
+        Value::Bytes(&row.record.header),
+        Value::Bytes(&row.record.payload),
+        Value::Bytes(&row.record.attestation),
+        Value::Bytes(&row.record.salt),
+    ];
+    (Name::Record, values)
+}
+
+pub const fn fate_text(fate: Fate) -> &'static str {
+    match fate {
+        Fate::Unspent => "unspent",
+        Fate::Consumed => "consumed",
+        Fate::Mooted => "mooted",
+    }
+}
+
+pub fn parse_fate(text: &str) -> Option<Fate> {
+    [Fate::Unspent, Fate::Consumed, Fate::Mooted].into_iter().find(|fate| fate_text(*fate) == text)
+}
+
+/// The statement and parameters of a write.
+#[expect(clippy::too_many_lines, reason = "one arm per write, columns in the order of the table above")]
+pub fn write_values(write: &Write) -> (Name, Vec<Value<'_>>) {
+    match write {
+        Write::Document { digest, bytes } => (Name::Document, vec![Value::digest(digest), Value::Bytes(bytes)]),
+        Write::Process(row) => (
+            Name::Process,
+            vec![
+                Value::Id(row.instance_id.0),
+                Value::text(row.definition.as_ref().map(|(name, _)| name.as_str())),
+                row.definition.as_ref().map_or(Value::Null, |(_, version)| Value::Int(i64::from(*version))),
+                Value::Text(&row.subject_ref),
+                Value::Text(&row.initiator_ref),
+                Value::digest(&row.declaration_digest),
+                Value::digest(&row.gate_spec_digest),
+                Value::time(row.started_at),
+            ],
+        ),
+        Write::Transition(row) => (
+            Name::Transition,
+            vec![
+                Value::Id(row.instance_id.0),
+                Value::count(row.sequence_number),
+                Value::Id(row.transition_id.0),
+                Value::Text(&row.from_state),
+                Value::Text(&row.action),
+                Value::Text(&row.to_state),
+                Value::time(row.fired_at),
+                Value::Text(&row.actor_ref),
+                Value::Bool(row.guard_satisfied),
+                Value::optional_id(row.gate_id),
+                Value::Bool(row.gate_is_chain),
+                Value::Id(row.event_id.0),
+            ],
+        ),
+        Write::Gate(row) => (
+            Name::Gate,
+            vec![
+                Value::Id(row.gate_id),
+                Value::Id(row.instance_id.0),
+                Value::Text(&row.from_state),
+                Value::Text(&row.action),
+                Value::Text(&row.guard),
+                Value::Text(&row.scope),
+                Value::time(row.opened_at),
+                Value::Text(&row.opened_by),
+                Value::text(row.rule.map(|rule| rule.as_str())),
+                row.rule.and_then(|rule| rule.m()).map_or(Value::Null, |m| Value::Int(i64::from(m))),
+                Value::text(row.chain_state.map(|state| state.as_str())),
+                Value::optional_time(row.chain_terminal_at),
+                Value::Text(fate_text(row.fate)),
+                Value::Bool(row.current),
+            ],
+        ),
+        Write::Step(row) => (
+            Name::Step,
+            vec![
+                Value::Id(row.step_id.0),
+                Value::Id(row.gate_id),
+                Value::Id(row.instance_id.0),
+                Value::Int(i64::from(row.slot)),
+                Value::Text(&row.action),
+                Value::Text(&row.subject_ref),
+                Value::Text(&row.approver_ref),
+                Value::Text(&row.submitter_ref),
+                Value::Text(&row.scope),
+                Value::time(row.submitted_at),
+                Value::Text(row.state.as_str()),
+                Value::text(row.ended.as_ref().map(|end| end.by.as_str())),
+                Value::optional_time(row.ended.as_ref().map(|end| end.at)),
+                Value::text(row.ended.as_ref().and_then(|end| end.reason.as_deref())),
+            ],
+        ),
+        Write::Assignment(row) => (
+            Name::Assignment,
+            vec![
+                Value::Id(row.assignment_id.0),
+                Value::Id(row.task_ref.0),
+                Value::Text(&row.assignee_ref),
+                Value::time(row.assigned_at),
+                Value::Text(row.status.as_str()),
+                Value::optional_time(row.ended_at),
+            ],
+        ),
+        Write::Actor { actor, registered_by, registry_sequence } => (
+            Name::Actor,
+            vec![
+                Value::Text(&actor.actor_ref),
+                Value::Text(actor.kind.as_str()),
+                Value::text(actor.display_name.as_deref()),
+                Value::text(actor.public_key.as_deref()),
+                Value::time(actor.registered_at),
+                Value::Text(registered_by),
+                Value::count(*registry_sequence),
+            ],
+        ),
+        Write::Credential { credential, registry_sequence } => (
+            Name::Credential,
+            vec![
+                Value::digest(&credential.token_hash),
+                Value::Text(&credential.actor_ref),
+                Value::count(*registry_sequence),
+            ],
+        ),
+        Write::Grant { grant_id, subject_ref, action_scope, granted_at, granted_by, registry_sequence } => (
+            Name::Grant,
+            vec![
+                Value::Id(grant_id.0),
+                Value::Text(subject_ref),
+                Value::Text(action_scope),
+                Value::time(*granted_at),
+                Value::Text(granted_by),
+                Value::count(*registry_sequence),
+            ],
+        ),
+        Write::Definition { definition, declaration_digest, gate_spec_digest, registry_sequence } => (
+            Name::Definition,
+            vec![
+                Value::Text(&definition.name),
+                Value::Int(i64::from(definition.version)),
+                Value::digest(&definition.digest),
+                Value::Text(&definition.source),
+                Value::digest(declaration_digest),
+                Value::digest(gate_spec_digest),
+                Value::text(definition.retention.as_deref()),
+                Value::time(definition.published_at),
+                Value::Text(&definition.published_by),
+                Value::count(*registry_sequence),
+            ],
+        ),
+        Write::Configuration { policy, recorded_at, recorded_by, registry_sequence } => (
+            Name::Configuration,
+            vec![
+                Value::count(*registry_sequence),
+                Value::text(policy.as_deref()),
+                Value::time(*recorded_at),
+                Value::Text(recorded_by),
+            ],
+        ),
+        Write::SupersedeGate { gate_id } => (Name::SupersedeGate, vec![Value::Id(*gate_id), Value::Bool(false)]),
+        Write::SpendGate { gate_id, fate } => {
+            (Name::SpendGate, vec![Value::Id(*gate_id), Value::Text(fate_text(*fate))])
+        }
+        Write::EndChain { gate_id, state, at } => {
+            (Name::EndChain, vec![Value::Id(*gate_id), Value::Text(state.as_str()), Value::time(*at)])
+        }
+        Write::EndStep { step_id, state, end } => (
+            Name::EndStep,
+            vec![
+                Value::Id(step_id.0),
+                Value::Text(state.as_str()),
+                Value::Text(&end.by),
+                Value::time(end.at),
+                Value::text(end.reason.as_deref()),
+            ],
+        ),
+        Write::EndAssignment { assignment_id, status, at } => {
+            (Name::EndAssignment, vec![Value::Id(assignment_id.0), Value::Text(status.as_str()), Value::time(*at)])
+        }
+        Write::RevokeGrant { grant_id, revoked_at, revoked_by, registry_sequence } => (
+            Name::RevokeGrant,
+            vec![
+                Value::Id(grant_id.0),
+                Value::time(*revoked_at),
+                Value::Text(revoked_by),
+                Value::count(*registry_sequence),
+            ],
+        ),
+    }
+}
