@@ -141,8 +141,7 @@ impl Config {
         if let Some(file) = file {
             let text = std::fs::read_to_string(file)
                 .with_context(|| format!("the configuration file {} cannot be read", file.display()))?;
-            let parsed: Dict =
-                Toml::from_str(&text).map_err(|error| anyhow::anyhow!("{}: {error}", file.display()))?;
+            let parsed: Dict = Toml::from_str(&text).map_err(|error| anyhow::anyhow!("{}: {error}", file.display()))?;
             figment = figment.merge(Source { name: file.display().to_string(), dict: parsed });
         }
         for (key, dict) in environment(variables)? {
@@ -305,7 +304,8 @@ const UNITS: &[(&str, i64)] =
 
 impl Duration {
     pub fn parse(text: &str) -> Result<Duration, String> {
-        let unusable = |why: &str| format!("`{text}` is no length of time ({why}): write it like 250ms, 5s, 1h30m or 7d");
+        let unusable =
+            |why: &str| format!("`{text}` is no length of time ({why}): write it like 250ms, 5s, 1h30m or 7d");
         let (mut rest, mut us, mut units) = (text, 0_i64, UNITS);
         if text.is_empty() {
             return Err(unusable("it is empty"));
@@ -364,7 +364,8 @@ mod tests {
         ] {
             assert_eq!(Duration::parse(text), Ok(Duration { us }), "{text}");
         }
-        for text in ["", " ", "5", "s", "5 s", "5x", "-5s", "1.5h", "30m1h", "5s5s", "1ms1s", "99999999999999d", "5s "] {
+        for text in ["", " ", "5", "s", "5 s", "5x", "-5s", "1.5h", "30m1h", "5s5s", "1ms1s", "99999999999999d", "5s "]
+        {
             assert!(Duration::parse(text).is_err_and(|told| told.contains("1h30m")), "{text}");
         }
     }
@@ -402,9 +403,8 @@ mod tests {
         assert_eq!(engine.application_actor_ref, "engine");
         assert!(engine.audit_failed_attempts);
         let policy = |name: &str| engine.policies.get(name).cloned();
-        let days = |duration, delay| {
-            Some(Policy { duration_us: Some(duration * DAY_US), max_purge_delay_us: delay * DAY_US })
-        };
+        let days =
+            |duration, delay| Some(Policy { duration_us: Some(duration * DAY_US), max_purge_delay_us: delay * DAY_US });
         assert_eq!(policy("sox_7_year"), days(2600, 10));
         assert_eq!(policy("short"), days(1, 30));
         assert_eq!(policy("hipaa_6_year"), days(2192, 30));
@@ -438,13 +438,23 @@ mod tests {
         for (toml, variables, key, place) in [
             ("regulatd = true", &[][..], "regulatd", "countersign.toml"),
             ("[limits]\nbody = 1", &[], "limits.body", "countersign.toml"),
-            ("[retention.policies.x]\nduration = \"1d\"\nkeep = 1", &[], "retention.policies.x.keep", "countersign.toml"),
+            (
+                "[retention.policies.x]\nduration = \"1d\"\nkeep = 1",
+                &[],
+                "retention.policies.x.keep",
+                "countersign.toml",
+            ),
             ("[executors.ftp]\nenabled = true", &[], "executors.ftp", "countersign.toml"),
             ("", &[("COUNTERSIGN_LIMITS__BODY", "1")], "limits.body", "COUNTERSIGN_LIMITS__BODY"),
             ("regulated = false", &[("COUNTERSIGN_REGULATD", "true")], "regulatd", "COUNTERSIGN_REGULATD"),
             ("[limits]\nbody_bytes = \"many\"", &[], "limits.body_bytes", "countersign.toml"),
             ("[retention.policies.x]\nduration = \"1y\"", &[], "retention.policies.x.duration", "countersign.toml"),
-            ("[retention.policies.x]\nmax_purge_delay = \"1d\"", &[], "retention.policies.x.duration", "countersign.toml"),
+            (
+                "[retention.policies.x]\nmax_purge_delay = \"1d\"",
+                &[],
+                "retention.policies.x.duration",
+                "countersign.toml",
+            ),
             ("x = ", &[], "x = ", "countersign.toml"),
         ] {
             let told = refusal(toml, variables);

@@ -4,6 +4,8 @@
 
 mod decode;
 mod postgres;
+#[cfg(feature = "raw")]
+pub mod raw;
 mod select;
 mod sqlite;
 mod statement;

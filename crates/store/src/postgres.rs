@@ -576,3 +576,42 @@ impl Columns for Row {
         column(self, i)
     }
 }
+
+/// See [`crate::raw`].
+#[cfg(feature = "raw")]
+pub struct RawPostgres {
+    session: Session,
+    bare: Prepared,
+}
+
+#[cfg(feature = "raw")]
+impl RawPostgres {
+    pub async fn open(url: &str) -> Result<Self, StoreError> {
+        let settings = Settings::parse(url)?;
+        settings.migrate(REGISTRY_LOCK).await?;
+        let session = Session::open(&settings).await?;
+        let create = "CREATE TABLE bare (id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, body BYTEA NOT NULL)";
+        session.client.batch_execute(create).await.map_err(failed)?;
+        let bare = session.client.prepare("INSERT INTO bare (body) VALUES ($1)").await.map_err(failed)?;
+        Ok(RawPostgres { session, bare })
+    }
+
+    pub async fn write(&mut self, units: &[Unit]) -> Result<(), StoreError> {
+        let units: Vec<&Unit> = units.iter().collect();
+        let (sets, _) = row_sets(&units, &HashSet::new());
+        let (begin, written) =
+            tokio::join!(self.session.client.batch_execute("BEGIN"), self.session.write_and_commit(&sets));
+        begin.map_err(failed)?;
+        written.map_err(|e| match e {
+            CommitError::NotWritten(error) => error,
+            CommitError::AnswerLost(cause) => StoreError::Unknown(cause),
+        })
+    }
+
+    /// As an application would write it: BEGIN, INSERT, COMMIT, each awaited.
+    pub async fn bare_transaction(&mut self, body: &[u8]) -> Result<(), StoreError> {
+        self.session.client.batch_execute("BEGIN").await.map_err(failed)?;
+        self.session.client.execute(&self.bare, &[&body]).await.map_err(failed)?;
+        self.session.client.batch_execute("COMMIT").await.map_err(failed)
+    }
+}

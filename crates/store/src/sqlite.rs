@@ -586,3 +586,38 @@ impl Reader for SqliteReader {
         self.read(|connection| rows(connection, "SELECT 1", &[], |row| row.int(0)).map(|_| ())).await
     }
 }
+
+/// See [`crate::raw`].
+#[cfg(feature = "raw")]
+pub struct RawSqlite {
+    connection: Connection,
+    statements: Vec<String>,
+}
+
+#[cfg(feature = "raw")]
+impl RawSqlite {
+    pub fn open(path: &str) -> Result<Self, StoreError> {
+        let connection = SqliteStore::open(path)?.writer;
+        connection.execute_batch("CREATE TABLE bare (id INTEGER PRIMARY KEY, body BLOB NOT NULL)").map_err(failed)?;
+        Ok(RawSqlite { connection, statements: STATEMENTS.iter().map(Statement::sqlite).collect() })
+    }
+
+    pub fn write(&mut self, units: &[Unit]) -> Result<(), StoreError> {
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+        let known = HashSet::new();
+        for unit in units {
+            write_unit(&transaction, &self.statements, &known, unit, &mut vec![])?;
+        }
+        transaction.commit().map_err(failed)
+    }
+
+    pub fn bare_transaction(&mut self, body: &[u8]) -> Result<(), StoreError> {
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+        transaction
+            .prepare_cached("INSERT INTO bare (body) VALUES (?1)")
+            .map_err(failed)?
+            .execute([Value::Bytes(body)])
+            .map_err(failed)?;
+        transaction.commit().map_err(failed)
+    }
+}

@@ -40,6 +40,10 @@ enum Composition {
     FiresUngated,
     /// Fires rightly, and loses the record of it.
     FiresUnaudited,
+    /// Leaves a state and forgets the gates that wait there.
+    LeavesGatesBehind,
+    /// Does not remember that an approval was spent.
+    SpendsTwice,
 }
 
 struct Gated {
@@ -162,6 +166,11 @@ impl Gated {
             }
             (Err(_), _) => return None,
         };
+        let mut events = events;
+        if self.composition == Composition::LeavesGatesBehind {
+            let moved = events.iter().any(|event| matches!(event.body, EventBody::TransitionFired { .. }));
+            events.retain(|event| !moved || event.actor_ref != APPLICATION);
+        }
         let mut recorded = events.clone();
         if self.composition == Composition::FiresUnaudited {
             recorded.retain(|event| !matches!(event.body, EventBody::TransitionFired { .. }));
@@ -223,6 +232,10 @@ impl Model for Gated {
         let (applied, recorded) = self.perform(&state.process, &act)?;
         let State { mut process, mut auditor, mut records } = state.clone();
         applied.iter().for_each(|event| process.apply(event));
+        if self.composition == Composition::SpendsTwice {
+            let spent = process.gates.iter_mut().filter(|gate| gate.fate == Fate::Consumed);
+            spent.for_each(|gate| gate.fate = Fate::Unspent);
+        }
         let grants = Grants { may_advance: &[INITIATOR], application: APPLICATION };
         auditor.watch(&grants, &state.process, &process, &applied, &recorded);
         if self.keeps_records {
@@ -261,13 +274,13 @@ fn promises() -> Vec<Property<Gated>> {
     vec![
         Property::always(GATE_CLEARANCE, |_, s: &State| !broken(s, Breach::Ungated)),
         Property::always(FIRED_IS_AUDITED, |_, s| !broken(s, Breach::Unaudited)),
-        Property::always("one approval, one firing", |_, s| !broken(s, Breach::Reused)),
+        Property::always(ONE_FIRING, |_, s| !broken(s, Breach::Reused)),
         Property::always("only declared transitions", |_, s| !broken(s, Breach::Undeclared)),
-        Property::always("terminal absorbs", |_, s| !broken(s, Breach::AfterTerminal)),
+        Property::always(TERMINAL_ABSORBS, |_, s| !broken(s, Breach::AfterTerminal)),
         Property::always("only who may, acts", |_, s| !broken(s, Breach::Unauthorised)),
         Property::always("a step is decided once", |_, s| !broken(s, Breach::Redecided)),
         Property::always("no waiting gate is forgotten", |_, s| !broken(s, Breach::Forgotten)),
-        Property::always("nothing waits in a state that was left", |_, s: &State| {
+        Property::always(NOTHING_LEFT_WAITING, |_, s: &State| {
             let left = |from_state: &str| from_state != s.process.current_state;
             let process = s.process.gates.iter().filter(|gate| left(&gate.from_state));
             let seen = s.auditor.gates.iter().filter(|gate| left(&gate.from_state));
@@ -285,7 +298,7 @@ fn promises() -> Vec<Property<Gated>> {
                 })
             })
         }),
-        Property::always("the process says of its gates what the records say", |_, s: &State| {
+        Property::always(STATE_IS_THE_RECORD, |_, s: &State| {
             s.process.gates.len() == s.auditor.gates.len()
                 && s.process.gates.iter().zip(&s.auditor.gates).all(|(gate, seen)| {
                     let consumed = (gate.fate == Fate::Consumed) == (seen.firings == 1);
@@ -295,6 +308,13 @@ fn promises() -> Vec<Property<Gated>> {
                             (step.state, step.assignment) == (seen.state, seen.active.first().copied())
                         })
                 })
+        }),
+        Property::always("who did nothing is in no record", |_, s: &State| {
+            s.records.iter().all(|(_, actor)| actor != STRANGER)
+        }),
+        Property::always("the application actor only recalls", |_, s: &State| {
+            let recalls = ["moot_gate_recalled", "chain_resolved", "step_decided"];
+            s.records.iter().all(|(action, actor)| actor != APPLICATION || recalls.contains(action))
         }),
         Property::always("one current gate per transition", |_, s: &State| {
             s.process.gates.iter().filter(|gate| gate.current).all(|gate| {
@@ -309,6 +329,10 @@ fn promises() -> Vec<Property<Gated>> {
 
 const GATE_CLEARANCE: &str = "a guarded transition fires only on its approval";
 const FIRED_IS_AUDITED: &str = "what fired is recorded, once";
+const ONE_FIRING: &str = "one approval, one firing";
+const TERMINAL_ABSORBS: &str = "terminal absorbs";
+const NOTHING_LEFT_WAITING: &str = "nothing waits in a state that was left";
+const STATE_IS_THE_RECORD: &str = "the process says of its gates what the records say";
 
 fn broken(state: &State, breach: Breach) -> bool {
     state.auditor.breaches.contains(&breach)
@@ -337,6 +361,9 @@ fn action_ref(body: &EventBody) -> &'static str {
         EventBody::AttemptRefused { .. } => "attempt_refused",
     }
 }
+
+/// Commands within which every broken twin shows all that it breaks.
+const DEEP_ENOUGH: usize = 7;
 
 /// Explores all of it, or every history of at most `commands` accepted commands.
 fn check(model: Gated, commands: Option<usize>) -> impl Checker<Gated> {
@@ -373,7 +400,7 @@ fn single_gates_hold_with_the_whole_record_kept() {
 
 #[test]
 fn a_quorum_of_two_out_of_three_holds() {
-    const COMMANDS: usize = 8;
+    const COMMANDS: usize = 7;
     let checker = check(quorum_gates(Composition::Honest), Some(COMMANDS));
     checker.assert_properties();
     println!("two of three: {} unique states, {COMMANDS} commands deep", checker.unique_state_count());
@@ -381,7 +408,7 @@ fn a_quorum_of_two_out_of_three_holds() {
 
 #[test]
 fn a_twin_that_fires_ungated_is_caught_for_exactly_that() {
-    let checker = check(single_gates(Composition::FiresUngated, false), None);
+    let checker = check(single_gates(Composition::FiresUngated, false), Some(DEEP_ENOUGH));
     assert_eq!(broken_promises(&checker), [GATE_CLEARANCE]);
     println!("fires ungated: caught among {} unique states", checker.unique_state_count());
 
@@ -391,10 +418,21 @@ fn a_twin_that_fires_ungated_is_caught_for_exactly_that() {
 
 #[test]
 fn a_twin_that_fires_unaudited_is_caught_for_exactly_that() {
-    let checker = check(single_gates(Composition::FiresUnaudited, false), None);
+    let checker = check(single_gates(Composition::FiresUnaudited, false), Some(DEEP_ENOUGH));
     assert_eq!(broken_promises(&checker), [FIRED_IS_AUDITED]);
     println!("fires unaudited: caught among {} unique states", checker.unique_state_count());
 
     let checker = check(quorum_gates(Composition::FiresUnaudited), Some(5));
     assert_eq!(broken_promises(&checker), [FIRED_IS_AUDITED]);
+}
+
+/// The twins of the seed break its two invariants; the promises beside them have teeth as well.
+#[test]
+fn twins_that_forget_are_caught() {
+    let checker = check(single_gates(Composition::LeavesGatesBehind, false), Some(DEEP_ENOUGH));
+    // A gate left behind can even be decided after the end.
+    assert_eq!(broken_promises(&checker), [TERMINAL_ABSORBS, NOTHING_LEFT_WAITING]);
+
+    let checker = check(single_gates(Composition::SpendsTwice, false), Some(DEEP_ENOUGH));
+    assert_eq!(broken_promises(&checker), [ONE_FIRING, STATE_IS_THE_RECORD]);
 }

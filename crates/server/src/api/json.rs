@@ -66,16 +66,15 @@ pub fn typed<T: DeserializeOwned + Serialize>(value: &Value) -> Result<T, Proble
 /// What was written is of the same kinds as what was understood.
 fn same_kinds(written: &Value, meant: &Value, place: Place<'_>) -> Result<(), Problem> {
     match (written, meant) {
-        (Value::Object(written), Value::Object(meant)) => {
-            written.iter().filter_map(|(key, value)| Some((key, value, meant.get(key)?))).try_for_each(
-                |(key, value, meant)| same_kinds(value, meant, Place::Member { parent: &place, key }),
-            )
-        }
-        (Value::Array(written), Value::Array(meant)) => {
-            written.iter().zip(meant).enumerate().try_for_each(|(index, (value, meant))| {
-                same_kinds(value, meant, Place::Item { parent: &place, index })
-            })
-        }
+        (Value::Object(written), Value::Object(meant)) => written
+            .iter()
+            .filter_map(|(key, value)| Some((key, value, meant.get(key)?)))
+            .try_for_each(|(key, value, meant)| same_kinds(value, meant, Place::Member { parent: &place, key })),
+        (Value::Array(written), Value::Array(meant)) => written
+            .iter()
+            .zip(meant)
+            .enumerate()
+            .try_for_each(|(index, (value, meant))| same_kinds(value, meant, Place::Item { parent: &place, index })),
         _ if std::mem::discriminant(written) == std::mem::discriminant(meant) => Ok(()),
         _ => {
             let (found, expected) = (kind(written), kind(meant));
@@ -331,7 +330,11 @@ mod tests {
                 Some("gate_spec.x.quorum.rule"),
                 "all-of-n",
             ),
-            (json!({"subject_ref": "s", "gate_spec": {"x": {"quorum": {"rule": "m-of-n", "m": -1}}}}), Some("gate_spec.x.quorum.m"), "-1"),
+            (
+                json!({"subject_ref": "s", "gate_spec": {"x": {"quorum": {"rule": "m-of-n", "m": -1}}}}),
+                Some("gate_spec.x.quorum.m"),
+                "-1",
+            ),
         ] {
             let text = value.to_string();
             let (at, said) = told(typed::<StartProcess>(&value).expect_err(&text)).await;

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 /// `2026-11-15T19:47:28.123456Z`.
 pub fn format(time: Time) -> String {
     // Further away than calendars reach only where a policy keeps for millennia.
-    let timestamp = Timestamp::from_microsecond(time.0)
-        .unwrap_or(if time.0 < 0 { Timestamp::MIN } else { Timestamp::MAX });
+    let timestamp =
+        Timestamp::from_microsecond(time.0).unwrap_or(if time.0 < 0 { Timestamp::MIN } else { Timestamp::MAX });
     format!("{timestamp:.6}")
 }
 
@@ -68,9 +68,20 @@ mod tests {
             assert_eq!(parse(text), Some(Time(us)), "{text}");
         }
         for text in [
-            "", "0", "1970-01-01", "1970-01-01T00:00Z", "1970-01-01T00:00:00", "1970-01-01 00:00:00Z",
-            "1970-01-01T00:00:00.Z", "1970-01-01T00:00:00+01", "1970-01-01T00:00:00 01:00", "1970-02-30T00:00:00Z",
-            "1970-01-01T25:00:00Z", "1970-01-01T00:00:00Z[UTC]", "+01970-01-01T00:00:00Z", "１970-01-01T00:00:00Z",
+            "",
+            "0",
+            "1970-01-01",
+            "1970-01-01T00:00Z",
+            "1970-01-01T00:00:00",
+            "1970-01-01 00:00:00Z",
+            "1970-01-01T00:00:00.Z",
+            "1970-01-01T00:00:00+01",
+            "1970-01-01T00:00:00 01:00",
+            "1970-02-30T00:00:00Z",
+            "1970-01-01T25:00:00Z",
+            "1970-01-01T00:00:00Z[UTC]",
+            "+01970-01-01T00:00:00Z",
+            "１970-01-01T00:00:00Z",
         ] {
             assert_eq!(parse(text), None, "{text}");
         }

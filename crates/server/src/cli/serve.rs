@@ -1,17 +1,19 @@
 //! `countersign serve`: runs the server until it is asked to stop.
 
 use clap::{Args, ValueEnum};
+use countersign_server::serve::{self, DEFAULT_LISTEN, ServeOptions};
+use countersign_server::telemetry;
 use std::path::PathBuf;
 
 /// Run the server
 #[derive(Args, Clone, Debug)]
 pub struct ServeArgs {
-    /// Where everything is kept; made if it is not there [default: ./countersign-data]
-    #[arg(long, value_name = "DIR")]
-    pub data_dir: Option<PathBuf>,
-    /// The address to listen on [default: 127.0.0.1:7433]
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub listen: Option<String>,
+    /// Where everything is kept; made if it is not there
+    #[arg(long, value_name = "DIR", default_value = "./countersign-data")]
+    pub data_dir: PathBuf,
+    /// The address to listen on; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = DEFAULT_LISTEN)]
+    pub listen: String,
     /// postgres://… or sqlite:PATH; without it, an SQLite file in the data directory
     #[arg(long, value_name = "URL")]
     pub store: Option<String>,
@@ -30,6 +32,10 @@ pub enum LogFormat {
 }
 
 pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
-    // TO WIRE: `countersign_server::serve::run` with these arguments, once it exists.
-    anyhow::bail!("this build has no server yet ({args:?})")
+    let log = args.log.map(|format| match format {
+        LogFormat::Json => telemetry::LogFormat::Json,
+        LogFormat::Text => telemetry::LogFormat::Text,
+    });
+    let ServeArgs { data_dir, listen, store, config, log: _ } = args;
+    serve::run(ServeOptions { data_dir, listen, store, config, log }).await
 }

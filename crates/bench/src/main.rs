@@ -1,0 +1,119 @@
+//! `make bench`: how fast a gated process runs (start → open → approve → fire), in process and over HTTP, on
+//! both stores, beside what the same store can do at all for the same rows in the same run. Only ratios
+//! mean anything: machines differ, and so do their neighbours.
+
+mod report;
+mod story;
+mod target;
+
+use anyhow::Context;
+use clap::Parser;
+use report::{Report, Row};
+use std::time::Duration;
+use story::Story;
+use target::Target;
+
+#[derive(Parser)]
+struct Args {
+    /// Seconds for each measurement.
+    #[arg(long, default_value_t = 4.0)]
+    seconds: f64,
+    /// Stores to measure.
+    #[arg(long, value_delimiter = ',', default_value = "sqlite,postgres")]
+    stores: Vec<String>,
+    /// Numbers of clients.
+    #[arg(long, value_delimiter = ',', default_value = "1,8,64")]
+    clients: Vec<usize>,
+    /// Leave out the comparison at different numbers of stored instances.
+    #[arg(long)]
+    no_growth: bool,
+    /// Numbers of stored instances to compare the cost of a command at.
+    #[arg(long, value_delimiter = ',', default_value = "10000,1000000")]
+    instances: Vec<u64>,
+    /// Leave out the measurements over HTTP.
+    #[arg(long)]
+    no_http: bool,
+    /// Where the results go.
+    #[arg(long, default_value = "target/bench/latest.json")]
+    output: std::path::PathBuf,
+}
+
+fn main() -> anyhow::Result<()> {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(run(Args::parse()))
+}
+
+async fn run(args: Args) -> anyhow::Result<()> {
+    let mut report = Report::default();
+    let time = Duration::from_secs_f64(args.seconds);
+    for store in &args.stores {
+        measure_store(store, time, &args, &mut report).await.with_context(|| format!("measuring {store}"))?;
+    }
+    report.print();
+    report.write(&args.output)
+}
+
+async fn measure_store(store: &str, time: Duration, args: &Args, report: &mut Report) -> anyhow::Result<()> {
+    let most = args.clients.iter().copied().max().unwrap_or(64);
+    eprintln!("{store}: bare transactions and raw rows …");
+    let (bare, raw) = target::raw_limits(store, most, time).await?;
+    report.add(Row::new("bare transaction", store, "raw", 1, &bare.samples, bare.elapsed));
+    report.add(Row::rate("rows of these commands", store, "raw", 1, raw.rows_per_s));
+
+    for clients in &args.clients {
+        eprintln!("{store}: {clients} in process …");
+        let target = Target::in_process(store).await?;
+        let story = Story::in_process(&target).await?;
+        let run = story.run(*clients, time).await?;
+        let mut row = Row::new("gated process", store, "in process", *clients, &run.samples, run.elapsed);
+        let rows_per_s = row.ops_per_s * raw.rows_per_command;
+        row.ratio_to_limit = Some(if *clients == 1 { bare.p50_ms() / row.p50_ms } else { rows_per_s / raw.rows_per_s });
+        report.add(row);
+        target.close().await?;
+    }
+    if !args.no_growth {
+        measure_growth(store, most, time, args, report).await?;
+    }
+    Ok(())
+}
+
+/// The cost of a command as the store fills: new processes, and commands on old ones that no cache holds.
+async fn measure_growth(
+    store: &str,
+    clients: usize,
+    time: Duration,
+    args: &Args,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let target = Target::in_process_without_cache(store).await?;
+    let story = Story::in_process(&target).await?;
+    let mut first: Option<(f64, f64)> = None;
+    for goal in &args.instances {
+        eprintln!("{store}: filling up to {goal} instances …");
+        let ids = story.fill(*goal).await?;
+        let fresh = story.run(clients, time).await?;
+        let cold = story.run_cold(&ids, clients, time).await?;
+        let mut fresh = Row::new(
+            &format!("gated process, {goal} stored"),
+            store,
+            "in process",
+            clients,
+            &fresh.samples,
+            fresh.elapsed,
+        );
+        let mut cold = Row::new(
+            &format!("open+approve+fire on old, {goal} stored"),
+            store,
+            "in process",
+            clients,
+            &cold.samples,
+            cold.elapsed,
+        );
+        let (first_fresh, first_cold) = *first.get_or_insert((fresh.ops_per_s, cold.ops_per_s));
+        fresh.ratio_to_limit = Some(fresh.ops_per_s / first_fresh);
+        cold.ratio_to_limit = Some(cold.ops_per_s / first_cold);
+        report.add(fresh);
+        report.add(cold);
+    }
+    target.close().await
+}

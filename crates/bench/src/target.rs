@@ -1,0 +1,213 @@
+//! What is measured: an engine or a server on a fresh store, and the bare limits of that store.
+
+use crate::report::quantile_ms;
+use crate::story::Story;
+use anyhow::{Context, anyhow};
+use async_trait::async_trait;
+use countersign_engine::port::{Batch, Committed, Loaded, Reader, RegistryDelta, Store, StoreError, Unit, Writer};
+use countersign_engine::rows::IdempotencyRow;
+use countersign_engine::{Config, Engine};
+use countersign_kernel::{InstanceId, StepId, Time};
+use countersign_store::raw::{Raw, row_count};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Batches replayed for the raw limit.
+const CAPTURED_COMMANDS: usize = 60_000;
+
+pub struct Target {
+    pub engine: Option<Arc<Engine>>,
+    place: Place,
+}
+
+/// A fresh store: a temporary directory, or a database of its own on the test server.
+pub struct Place {
+    pub url: String,
+    directory: tempfile::TempDir,
+    database: Option<(String, String)>,
+}
+
+impl Place {
+    pub async fn new(store: &str) -> anyhow::Result<Place> {
+        let directory = tempfile::tempdir_in(std::env::var_os("BENCH_DIR").unwrap_or_else(|| "target".into()))?;
+        match store {
+            "sqlite" => {
+                let url = format!("sqlite:{}", directory.path().join("bench.sqlite").display());
+                Ok(Place { url, directory, database: None })
+            }
+            "postgres" => {
+                let server = std::env::var("COUNTERSIGN_TEST_POSTGRES")
+                    .context("run through `make bench`: it starts a PostgreSQL")?;
+                let name = format!("countersign_bench_{}", uuid::Uuid::from_u128(random()?).simple());
+                admin(&server, &format!("CREATE DATABASE {name}")).await?;
+                let base = server
+                    .rsplit_once('/')
+                    .map(|(base, _)| base)
+                    .ok_or_else(|| anyhow!("COUNTERSIGN_TEST_POSTGRES is no URL"))?;
+                Ok(Place { url: format!("{base}/{name}"), directory, database: Some((server.clone(), name)) })
+            }
+            other => Err(anyhow!("unknown store `{other}`: sqlite or postgres")),
+        }
+    }
+
+    async fn remove(self) -> anyhow::Result<()> {
+        match &self.database {
+            Some((server, name)) => admin(server, &format!("DROP DATABASE {name} WITH (FORCE)")).await,
+            None => Ok(()),
+        }
+    }
+}
+
+fn random() -> anyhow::Result<u128> {
+    let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_nanos();
+    Ok(seed ^ (u128::from(std::process::id()) << 96))
+}
+
+async fn admin(server: &str, sql: &str) -> anyhow::Result<()> {
+    let (client, connection) = tokio_postgres::connect(server, tokio_postgres::NoTls).await?;
+    tokio::spawn(connection);
+    client.batch_execute(sql).await?;
+    Ok(())
+}
+
+impl Target {
+    pub async fn in_process(store: &str) -> anyhow::Result<Target> {
+        let place = Place::new(store).await?;
+        let engine = Engine::open(countersign_store::open(&place.url).await?, Config::default()).await?;
+        Ok(Target { engine: Some(Arc::new(engine)), place })
+    }
+
+    /// Every command on an old instance reads it from the store.
+    pub async fn in_process_without_cache(store: &str) -> anyhow::Result<Target> {
+        let place = Place::new(store).await?;
+        let config = Config { cached_instances: 512, ..Config::default() };
+        let engine = Engine::open(countersign_store::open(&place.url).await?, config).await?;
+        Ok(Target { engine: Some(Arc::new(engine)), place })
+    }
+
+    pub async fn close(self) -> anyhow::Result<()> {
+        if let Some(engine) = self.engine.and_then(Arc::into_inner) {
+            tokio::task::spawn_blocking(|| engine.close()).await?;
+        }
+        self.place.remove().await
+    }
+}
+
+pub struct Bare {
+    pub samples: Vec<u32>,
+    pub elapsed: Duration,
+}
+
+impl Bare {
+    pub fn p50_ms(&self) -> f64 {
+        let mut sorted = self.samples.clone();
+        sorted.sort_unstable();
+        quantile_ms(&sorted, 0.5)
+    }
+}
+
+pub struct RawRows {
+    pub rows_per_s: f64,
+    pub rows_per_command: f64,
+}
+
+/// Bare transactions one after the other; then the very batches that `clients` clients caused, written again
+/// to an empty store with nothing but their statements.
+pub async fn raw_limits(store: &str, clients: usize, time: Duration) -> anyhow::Result<(Bare, RawRows)> {
+    let (batches, commands) = capture(store, clients).await?;
+    let place = Place::new(store).await?;
+    let mut raw = Raw::open(&place.url).await?;
+    let body = batches
+        .iter()
+        .flatten()
+        .flat_map(|unit| &unit.records)
+        .map(|row| row.record.header.clone())
+        .next()
+        .unwrap_or_default();
+    let (start, mut samples) = (Instant::now(), Vec::new());
+    while start.elapsed() < time / 2 {
+        let before = Instant::now();
+        raw.bare_transaction(&body).await?;
+        samples.push(u32::try_from(before.elapsed().as_micros())?);
+    }
+    let bare = Bare { samples, elapsed: start.elapsed() };
+
+    let rows: usize = batches.iter().flatten().map(row_count).sum();
+    let start = Instant::now();
+    for units in &batches {
+        raw.write(units).await?;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
+    let (rows, commands) = (rows as f64, commands as f64);
+    let limits = RawRows { rows_per_s: rows / start.elapsed().as_secs_f64(), rows_per_command: rows / commands };
+    drop(raw);
+    place.remove().await?;
+    Ok((bare, limits))
+}
+
+async fn capture(store: &str, clients: usize) -> anyhow::Result<(Vec<Vec<Unit>>, usize)> {
+    let place = Place::new(store).await?;
+    let captured = Arc::new(Mutex::new(Vec::new()));
+    let capturing = CapturingStore { inner: countersign_store::open(&place.url).await?, captured: captured.clone() };
+    let engine = Arc::new(Engine::open(Box::new(capturing), Config::default()).await?);
+    let target = Target { engine: Some(engine), place };
+    let story = Story::in_process(&target).await?;
+    captured.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    let commands = story.run_count(clients, CAPTURED_COMMANDS).await?;
+    drop(story);
+    target.close().await?;
+    let batches = std::mem::take(&mut *captured.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok((batches, commands))
+}
+
+struct CapturingStore {
+    inner: Box<dyn Store>,
+    captured: Arc<Mutex<Vec<Vec<Unit>>>>,
+}
+
+impl Store for CapturingStore {
+    fn into_parts(self: Box<Self>) -> (Box<dyn Writer>, Arc<dyn Reader>) {
+        let (inner, reader) = self.inner.into_parts();
+        (Box::new(CapturingWriter { inner, captured: self.captured }), reader)
+    }
+
+    fn is_exclusive(&self) -> bool {
+        self.inner.is_exclusive()
+    }
+
+    fn kind(&self) -> &'static str {
+        self.inner.kind()
+    }
+}
+
+struct CapturingWriter {
+    inner: Box<dyn Writer>,
+    captured: Arc<Mutex<Vec<Vec<Unit>>>>,
+}
+
+#[async_trait]
+impl Writer for CapturingWriter {
+    async fn load(&mut self, ids: &[InstanceId]) -> Result<Vec<Loaded>, StoreError> {
+        self.inner.load(ids).await
+    }
+    async fn registry_since(&mut self, sequence: u64) -> Result<RegistryDelta, StoreError> {
+        self.inner.registry_since(sequence).await
+    }
+    async fn recall(&mut self, keys: &[(String, String)], now: Time) -> Result<Vec<IdempotencyRow>, StoreError> {
+        self.inner.recall(keys, now).await
+    }
+    async fn commit(&mut self, batch: &Batch) -> Result<Committed, StoreError> {
+        let committed = self.inner.commit(batch).await?;
+        self.captured.lock().unwrap_or_else(PoisonError::into_inner).push(batch.units.clone());
+        Ok(committed)
+    }
+    async fn step_ended(&mut self, instance_id: InstanceId, action: &str, step_id: StepId) -> Result<bool, StoreError> {
+        self.inner.step_ended(instance_id, action, step_id).await
+    }
+    async fn forget_expired(&mut self, now: Time) -> Result<u64, StoreError> {
+        self.inner.forget_expired(now).await
+    }
+    async fn clock_offset_us(&mut self) -> Result<i64, StoreError> {
+        self.inner.clock_offset_us().await
+    }
+}

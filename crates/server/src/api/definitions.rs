@@ -1,0 +1,201 @@
+//! Definitions: published as the exact bytes of a document, read back as those bytes.
+
+use super::auth::Caller;
+use super::body::{Address, PostedBytes};
+use super::openapi::Refused;
+use super::query::{Axis, List, NoQuery, Params};
+use super::{App, Done, Problem, Read, mismatched, time};
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use countersign_client::wire;
+use countersign_definition::{Definition, Kind, ProblemCode};
+use countersign_engine::retention::UNSET_POLICY;
+use countersign_engine::{Command, Outcome, store_failure};
+use countersign_kernel::refusal::{Code, Refusal};
+use countersign_kernel::registry::{self, Registry, scopes};
+use countersign_ledger::sha256;
+use std::sync::Arc;
+
+pub struct DefinitionList;
+
+impl List for DefinitionList {
+    const TAG: u8 = b'd';
+    const AXES: &'static [Axis] = &[];
+}
+
+/// Publish a definition document (YAML or JSON). Needs `definitions:publish`.
+#[utoipa::path(post, path = "/v1/definitions", tag = "definitions",
+    request_body(content((String = "application/yaml"), (Object = "application/json"))),
+    responses((status = 201, body = wire::DefinitionPublished, description = "A new version"),
+        (status = 200, body = wire::DefinitionPublished, description = "The newest version is identical"), Refused))]
+pub async fn publish(State(app): State<App>, caller: Caller, posted: PostedBytes) -> Done<wire::DefinitionPublished> {
+    let definition = checked(&app, &posted.bytes).map_err(invalid_definition)?;
+    let source = String::from_utf8(posted.bytes).map_err(|_| Problem::invalid_request("the body is not UTF-8"))?;
+    let command = registry::Command::PublishDefinition(registry::PublishDefinition {
+        name: definition.name,
+        digest: sha256(&[source.as_bytes()]),
+        source: source.into(),
+        declaration: Arc::new(definition.declaration),
+        gate_spec: Arc::new(definition.gate_spec),
+        retention: definition.retention,
+    });
+    match app.engine.execute(caller.call(Command::Registry(command), posted.idempotency)).await? {
+        Outcome::Published { name, version, digest, created } => {
+            let status = if created { StatusCode::CREATED } else { StatusCode::OK };
+            Ok((status, Json(wire::DefinitionPublished { name, version, digest })))
+        }
+        outcome => Err(mismatched(&outcome)),
+    }
+}
+
+/// Check a definition document and publish nothing. Needs no scope.
+#[utoipa::path(post, path = "/v1/definitions/validate", tag = "definitions",
+    request_body(content((String = "application/yaml"), (Object = "application/json"))),
+    responses((status = 200, body = wire::Validation), Refused))]
+pub async fn validate(State(app): State<App>, _: Caller, posted: PostedBytes) -> Read<wire::Validation> {
+    let problems = checked(&app, &posted.bytes).err().unwrap_or_default();
+    Ok(Json(wire::Validation { valid: problems.is_empty(), problems }))
+}
+
+/// The newest version of each definition, by name. Needs `workflows:read`, `workflows:start` or
+/// `definitions:publish`; with a finer scope, the definitions that it names.
+#[utoipa::path(get, path = "/v1/definitions", tag = "definitions", params(Params<DefinitionList>),
+    responses((status = 200, body = wire::Page<wire::DefinitionSummary>), Refused))]
+pub async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    params: Params<DefinitionList>,
+) -> Read<wire::Page<wire::DefinitionSummary>> {
+    require_sight(&app, &caller, None).await?;
+    let registry = app.engine.registry();
+    let visible = registry.definition_names().into_iter().filter(|name| sees(&registry, &caller.actor_ref, Some(name)));
+    let newest = visible
+        .filter_map(|name| registry.definition(name, None))
+        .map(|definition| (definition.name.clone().into_bytes(), definition.clone()))
+        .collect();
+    params.answer_from(newest, |definition| summary(&definition)).map(Json)
+}
+
+/// The newest version. Needs what listing needs.
+#[utoipa::path(get, path = "/v1/definitions/{name}", tag = "definitions", params(("name" = String, Path)),
+    responses((status = 200, body = wire::DefinitionView), Refused))]
+pub async fn newest(
+    State(app): State<App>,
+    caller: Caller,
+    address: Address,
+    _: NoQuery,
+) -> Read<wire::DefinitionView> {
+    view(&app, &caller, address.get("name"), None).await
+}
+
+/// One version. Needs what listing needs.
+#[utoipa::path(get, path = "/v1/definitions/{name}/versions/{version}", tag = "definitions",
+    params(("name" = String, Path), ("version" = u32, Path)),
+    responses((status = 200, body = wire::DefinitionView), Refused))]
+pub async fn version(
+    State(app): State<App>,
+    caller: Caller,
+    address: Address,
+    _: NoQuery,
+) -> Read<wire::DefinitionView> {
+    let text = address.get("version");
+    // Versions are written one way only; 0 is never given out.
+    let version = text.parse::<u32>().ok().filter(|version| version.to_string() == text).unwrap_or(0);
+    view(&app, &caller, address.get("name"), Some(version)).await
+}
+
+async fn view(app: &App, caller: &Caller, name: &str, version: Option<u32>) -> Read<wire::DefinitionView> {
+    require_sight(app, caller, Some(name)).await?;
+    let registry = app.engine.registry();
+    let definition = registry.definition(name, version).ok_or_else(|| {
+        Refusal::new(Code::NotKnown, "there is no such definition, or no such version of it").at("name")
+    })?;
+    let wire::DefinitionSummary { name, version, kind, digest, published_at, published_by } = summary(definition);
+    let document = definition.source.to_string();
+    Ok(Json(wire::DefinitionView { name, version, kind, digest, published_at, published_by, document }))
+}
+
+fn summary(definition: &registry::Definition) -> wire::DefinitionSummary {
+    wire::DefinitionSummary {
+        name: definition.name.clone(),
+        version: definition.version,
+        kind: Kind::Process.as_str().to_owned(),
+        digest: definition.digest.to_string(),
+        published_at: time::format(definition.published_at),
+        published_by: definition.published_by.clone(),
+    }
+}
+
+/// Whether the actor may see this definition; without a name, whether any at all.
+fn sees(registry: &Registry, actor_ref: &str, name: Option<&str>) -> bool {
+    let general = [scopes::WORKFLOWS_READ, scopes::WORKFLOWS_START, scopes::DEFINITIONS_PUBLISH];
+    let finer = |scope: &str| match name {
+        Some(name) => registry.permitted(actor_ref, &format!("{scope}:{name}")),
+        None => registry.grants().active_scopes(actor_ref, &format!("{scope}:")).next().is_some(),
+    };
+    general.iter().any(|scope| registry.permitted(actor_ref, scope))
+        || finer(scopes::WORKFLOWS_READ)
+        || finer(scopes::WORKFLOWS_START)
+}
+
+async fn require_sight(app: &App, caller: &Caller, name: Option<&str>) -> Result<(), Problem> {
+    app.engine.refresh_registry().await.map_err(|error| Problem::from(store_failure(&error)))?;
+    if sees(&app.engine.registry(), &caller.actor_ref, name) {
+        return Ok(());
+    }
+    app.engine.require_scope(&caller.actor_ref, scopes::WORKFLOWS_READ).await.map_err(Problem::from)
+}
+
+/// The document, if this deployment could publish it.
+fn checked(app: &App, bytes: &[u8]) -> Result<Definition, Vec<wire::DefinitionProblem>> {
+    let definition = countersign_definition::parse(bytes).map_err(|problems| {
+        let to_wire = |problem: countersign_definition::Problem| wire::DefinitionProblem {
+            path: problem.path,
+            line: problem.line,
+            column: problem.column,
+            code: problem.code.as_str().to_owned(),
+            message: problem.message,
+        };
+        problems.into_iter().map(to_wire).collect::<Vec<_>>()
+    })?;
+    let policies = &app.engine.config().policies;
+    match &definition.retention {
+        Some(policy) if policy == UNSET_POLICY || policies.get(policy).is_none() => {
+            let (line, column) = line_of_retention(bytes);
+            let known = policies.names().collect::<Vec<_>>().join(", ");
+            Err(vec![wire::DefinitionProblem {
+                path: "retention".to_owned(),
+                line,
+                column,
+                code: ProblemCode::BadValue.as_str().to_owned(),
+                message: format!("the retention policy `{policy}` is not configured here; configured are {known}"),
+            }])
+        }
+        _ => Ok(definition),
+    }
+}
+
+/// Where the document says `retention`; the parsed value no longer knows.
+fn line_of_retention(bytes: &[u8]) -> (u32, u32) {
+    let text = String::from_utf8_lossy(bytes);
+    let key = |line: &str| line.trim_start_matches([' ', '{', ',', '"', '\'']).starts_with("retention");
+    let found = text.lines().zip(1..).find(|(line, _)| key(line));
+    found.map_or((1, 1), |(line, number)| {
+        let before = line.find("retention").map_or(0, |at| line[..at].chars().count());
+        (number, u32::try_from(before + 1).unwrap_or(1))
+    })
+}
+
+fn invalid_definition(problems: Vec<wire::DefinitionProblem>) -> Problem {
+    let Some(first) = problems.first() else { return Problem::internal() };
+    let more = match problems.len() - 1 {
+        0 => String::new(),
+        1 => " (and 1 more problem)".to_owned(),
+        n => format!(" (and {n} more problems)"),
+    };
+    let detail = format!("{}:{}: {}: {}{more}", first.line, first.column, first.code, first.message);
+    let problem = Problem::new(Code::InvalidDefinition, detail);
+    let problem = if first.path.is_empty() { problem } else { problem.at(&first.path) };
+    problem.with_problems(problems)
+}

@@ -1,0 +1,106 @@
+//! Ledger records as they are stored: the header's members, and the payload as the JSON that it is.
+
+use super::auth::Caller;
+use super::body::Address;
+use super::openapi::Refused;
+use super::query::{Axis, List, NoQuery, Params};
+use super::{App, Problem, Read, time};
+use axum::Json;
+use axum::extract::State;
+use countersign_client::wire;
+use countersign_engine::port::{Page, RecordQuery, StoreError};
+use countersign_engine::rows::RecordRow;
+use countersign_engine::store_failure;
+use countersign_kernel::refusal::{Code, Refusal};
+use countersign_kernel::{EventId, InstanceId, Time};
+use countersign_ledger::record::Header;
+use serde::Serialize;
+use serde_json::Value;
+
+pub struct RecordList;
+
+impl List for RecordList {
+    const TAG: u8 = b'r';
+    const AXES: &'static [Axis] = &[
+        Axis::Text("instance_id"),
+        Axis::Text("action_ref"),
+        Axis::Text("actor_ref"),
+        Axis::Time("after"),
+        Axis::Time("before"),
+    ];
+}
+
+/// A record with what a checker needs beside it.
+#[derive(Serialize, utoipa::ToSchema)]
+pub struct RecordView {
+    #[serde(flatten)]
+    record: wire::LedgerRecord,
+    /// SHA-256 of the salt and the payload's bytes, as the header states it.
+    payload_digest: String,
+}
+
+#[derive(Serialize, utoipa::ToSchema)]
+pub struct RecordPage {
+    items: Vec<RecordView>,
+    /// The cursor of the next page; null when this is the last one.
+    next: Option<String>,
+}
+
+/// Records, in the order in which they were recorded. Needs `audit:read`.
+#[utoipa::path(get, path = "/v1/ledger/records", tag = "ledger", params(Params<RecordList>),
+    responses((status = 200, body = RecordPage), Refused))]
+pub async fn list(State(app): State<App>, caller: Caller, params: Params<RecordList>) -> Read<RecordPage> {
+    let query = RecordQuery {
+        event_id: None,
+        instance_id: params.id("instance_id", InstanceId::parse),
+        action_ref: params.text("action_ref"),
+        actor_ref: params.text("actor_ref"),
+        recorded: params.range(""),
+    };
+    let rows = app.engine.read_records(&caller.actor_ref, &query, &params.page()?).await?;
+    let wire::Page { items, next } = params.answer(rows, |row| row.event_id.0, to_wire)?;
+    Ok(Json(RecordPage { items, next }))
+}
+
+/// One record. Needs `audit:read`.
+#[utoipa::path(get, path = "/v1/ledger/records/{event_id}", tag = "ledger", params(("event_id" = String, Path)),
+    responses((status = 200, body = RecordView), Refused))]
+pub async fn read(State(app): State<App>, caller: Caller, address: Address, _: NoQuery) -> Read<RecordView> {
+    let event_id = EventId::parse(address.get("event_id")).unwrap_or(EventId(uuid::Uuid::max()));
+    let query = RecordQuery { event_id: Some(event_id), ..RecordQuery::default() };
+    let page = Page { after: None, limit: 1, descending: false };
+    let rows = app.engine.read_records(&caller.actor_ref, &query, &page).await?;
+    let row = rows.into_iter().next();
+    let row =
+        row.ok_or_else(|| Refusal::new(Code::NotKnown, "there is no record with this event_id").at("event_id"))?;
+    to_wire(row).map(Json)
+}
+
+fn to_wire(row: RecordRow) -> Result<RecordView, Problem> {
+    let damaged =
+        |what: String| Problem::from(store_failure(&StoreError::Corrupt(format!("record {}: {what}", row.event_id))));
+    let header = Header::parse(&row.record.header).map_err(|error| damaged(error.to_string()))?;
+    let payload: Value = serde_json::from_slice(&row.record.payload).map_err(|error| damaged(error.to_string()))?;
+    Ok(RecordView {
+        record: wire::LedgerRecord {
+            event_id: header.event_id,
+            action_ref: header.action_ref,
+            actor_ref: header.actor_ref,
+            recorded_at: time::format(Time(header.recorded_at_us)),
+            instance_id: header.instance_id,
+            sequence: header.sequence,
+            assurance: header.assurance,
+            payload,
+            retention: wire::Retention {
+                policy_ref: header.retention.policy_ref,
+                retention_until: header.retention.retention_until_us.map(|us| time::format(Time(us))),
+                state: wire::RetentionState::Retained,
+            },
+            record_hash: row.record.record_hash.to_string(),
+            prev: header.prev,
+            registry_seq: header.registry_seq,
+            log_index: None,
+        },
+        payload_digest: header.payload_digest,
+    })
+}

@@ -1,0 +1,152 @@
+//! The HTTP API: one file per resource, and what they share. Handlers translate between the wire and
+//! the engine and do nothing else: every decision, permissions included, is the engine's.
+//!
+//! The order of checks is the same everywhere: credential ([`auth`]), shape ([`body`], [`json`],
+//! [`query`]), and then what the engine says ([`problem`] renders its refusals). Extractors stand in a
+//! handler's signature in this order.
+
+mod actors;
+mod approval_steps;
+mod assignments;
+pub mod auth;
+mod body;
+mod definitions;
+mod grants;
+mod inbox;
+mod json;
+mod ledger;
+mod openapi;
+mod ops;
+mod problem;
+mod process_view;
+mod processes;
+mod query;
+mod start;
+mod time;
+
+pub use problem::Problem;
+
+use axum::Json;
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use countersign_engine::{Engine, Outcome};
+use countersign_kernel::refusal::Code;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::Poll;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// What every handler can reach.
+#[derive(Clone)]
+pub struct App {
+    pub engine: Arc<Engine>,
+    /// The largest body that is read.
+    pub body_bytes: usize,
+    /// The description of everything that is served, as JSON.
+    openapi: Arc<str>,
+}
+
+/// A list or a single thing that was read.
+type Read<T> = Result<Json<T>, Problem>;
+/// Something that was made or done, with its status.
+type Done<T> = Result<(StatusCode, Json<T>), Problem>;
+
+/// Everything that is served, over this engine.
+pub fn router(engine: Arc<Engine>, body_bytes: usize) -> axum::Router {
+    let (router, description) = routes().split_for_parts();
+    // Plain maps of text always serialise.
+    let openapi = description.to_pretty_json().unwrap_or_default().into();
+    router
+        .fallback(not_served)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(from_fn(catch_panic))
+        .layer(from_fn(crate::telemetry::observe))
+        .with_state(App { engine, body_bytes, openapi })
+}
+
+/// The routes with their descriptions: what is not here is neither served nor described.
+fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(openapi::base())
+        .routes(routes!(actors::register, actors::list))
+        .routes(routes!(grants::grant, grants::list))
+        .routes(routes!(grants::revoke))
+        .routes(routes!(definitions::publish, definitions::list))
+        .routes(routes!(definitions::validate))
+        .routes(routes!(definitions::newest))
+        .routes(routes!(definitions::version))
+        .routes(routes!(start::start, processes::list))
+        .routes(routes!(processes::read))
+        .routes(routes!(processes::open_gate))
+        .routes(routes!(processes::decide_gate))
+        .routes(routes!(processes::fire))
+        .routes(routes!(inbox::list))
+        .routes(routes!(approval_steps::list))
+        .routes(routes!(assignments::list))
+        .routes(routes!(ledger::list))
+        .routes(routes!(ledger::read))
+        .routes(routes!(ops::healthz))
+        .routes(routes!(ops::readyz))
+        .routes(routes!(ops::metrics))
+        .routes(routes!(ops::openapi))
+}
+
+async fn not_served() -> Problem {
+    Problem::new(Code::NotKnown, "nothing is served at this address; /openapi.json lists what is")
+}
+
+async fn wrong_method(request: Request) -> Problem {
+    let detail = format!("{} is not possible here; /openapi.json lists what is", request.method());
+    Problem::invalid_request(detail).with_status(StatusCode::METHOD_NOT_ALLOWED)
+}
+
+/// A handler that panics costs its own request and nothing else.
+async fn catch_panic(request: Request, next: Next) -> Response {
+    let mut answer = Box::pin(next.run(request));
+    let caught =
+        std::future::poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(context))) {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(response)) => Poll::Ready(Ok(response)),
+            Err(panic) => Poll::Ready(Err(panic)),
+        })
+        .await;
+    caught.unwrap_or_else(|panic| {
+        let said = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
+        tracing::error!(panic = said.unwrap_or("(no message)"), "a handler panicked");
+        Problem::internal().into_response()
+    })
+}
+
+/// The engine answered a command with something that does not belong to it.
+fn mismatched(outcome: &Outcome) -> Problem {
+    tracing::error!(?outcome, "unexpected outcome");
+    Problem::internal()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tower::ServiceExt;
+
+    async fn panics() -> &'static str {
+        panic!("as asked")
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_one_failed_request() {
+        let router = axum::Router::new()
+            .route("/panic", axum::routing::get(panics))
+            .route("/fine", axum::routing::get(|| async { "fine" }))
+            .layer(from_fn(catch_panic));
+        for (path, status, content) in
+            [("/panic", 500, "application/problem+json"), ("/fine", 200, "text/plain; charset=utf-8")]
+        {
+            let request = Request::builder().uri(path).body(axum::body::Body::empty()).expect("a request");
+            let response = router.clone().oneshot(request).await.expect("an answer");
+            assert_eq!(response.status().as_u16(), status, "{path}");
+            assert_eq!(response.headers()["content-type"], content, "{path}");
+        }
+    }
+}

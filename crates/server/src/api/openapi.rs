@@ -1,0 +1,50 @@
+//! The frame of the OpenAPI document; its routes come from the router itself.
+
+use super::problem::{Body, PROBLEM_JSON};
+use std::collections::BTreeMap;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{
+    ComponentsBuilder, ContentBuilder, InfoBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Response, ResponseBuilder,
+    SecurityRequirement,
+};
+use utoipa::{IntoResponses, PartialSchema, ToSchema};
+
+const BEARER: &str = "bearer";
+/// The schema of a problem as we send it.
+const REFUSAL: &str = "Refusal";
+
+/// Everything but the routes.
+pub fn base() -> OpenApi {
+    let info = InfoBuilder::new()
+        .title("Countersign")
+        .version(env!("CARGO_PKG_VERSION"))
+        .description(Some(
+            "A durable workflow engine whose history is evidence. Every POST takes an optional `Idempotency-Key`; \
+             every refusal is a problem (RFC 9457) whose `code` is stable.",
+        ))
+        .build();
+    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("The actor's token")).build();
+    let mut schemas = Vec::new();
+    Body::schemas(&mut schemas);
+    let components = ComponentsBuilder::new()
+        .security_scheme(BEARER, SecurityScheme::Http(bearer))
+        .schemas_from_iter(schemas)
+        .schema(REFUSAL, Body::schema())
+        .build();
+    OpenApiBuilder::new()
+        .info(info)
+        .components(Some(components))
+        .security(Some([SecurityRequirement::new(BEARER, Vec::<String>::new())]))
+        .build()
+}
+
+/// How any request may be refused.
+pub struct Refused;
+
+impl IntoResponses for Refused {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(REFUSAL))).build();
+        let refused = ResponseBuilder::new().description("Refused; nothing was changed").content(PROBLEM_JSON, content);
+        BTreeMap::from([("default".to_owned(), RefOr::T(refused.build()))])
+    }
+}

@@ -1,0 +1,51 @@
+//! What operators and their tools ask: is it alive, is it ready, what does it do, what does it serve.
+//! None of it needs a credential, and none of it tells anything about anybody's processes.
+
+use super::openapi::Refused;
+use super::{App, Problem};
+use axum::Json;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use serde::Serialize;
+
+#[derive(Serialize, utoipa::ToSchema)]
+pub struct Status {
+    status: &'static str,
+    version: &'static str,
+    /// `sqlite` or `postgres`.
+    store: &'static str,
+}
+
+fn status(app: &App, status: &'static str) -> Json<Status> {
+    Json(Status { status, version: env!("CARGO_PKG_VERSION"), store: app.engine.store_kind() })
+}
+
+/// The process lives.
+#[utoipa::path(get, path = "/healthz", tag = "operation", security(()), responses((status = 200, body = Status)))]
+pub async fn healthz(State(app): State<App>) -> Json<Status> {
+    status(&app, "ok")
+}
+
+/// It can be worked with: the store answers and the committer lives.
+#[utoipa::path(get, path = "/readyz", tag = "operation", security(()), responses((status = 200, body = Status), Refused))]
+pub async fn readyz(State(app): State<App>) -> Result<Json<Status>, Problem> {
+    match app.engine.ready().await {
+        Ok(()) => Ok(status(&app, "ready")),
+        Err(error) => Err(Problem::from(countersign_engine::store_failure(&error))),
+    }
+}
+
+/// Metrics in the text format of Prometheus.
+#[utoipa::path(get, path = "/metrics", tag = "operation", security(()),
+    responses((status = 200, body = String, content_type = "text/plain")))]
+pub async fn metrics() -> impl IntoResponse {
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], crate::telemetry::metrics().render())
+}
+
+/// This document.
+#[utoipa::path(get, path = "/openapi.json", tag = "operation", security(()),
+    responses((status = 200, body = Object, content_type = "application/json")))]
+pub async fn openapi(State(app): State<App>) -> impl IntoResponse {
+    ([(CONTENT_TYPE, "application/json")], app.openapi.to_string())
+}
