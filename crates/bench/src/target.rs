@@ -80,7 +80,7 @@ impl Target {
     /// Every command on an old instance reads it from the store.
     pub async fn in_process_without_cache(store: &str) -> anyhow::Result<Target> {
         let place = Place::new(store).await?;
-        let config = Config { cached_instances: 512, ..Config::default() };
+        let config = Config { cached_instances: 0, ..Config::default() };
         let engine = Engine::open(countersign_store::open(&place.url).await?, config).await?;
         Ok(Target { engine: Some(Arc::new(engine)), place })
     }

@@ -39,7 +39,7 @@ pub struct Config {
     /// Record attempts that were refused for want of authority.
     pub audit_failed_attempts: bool,
     pub clock: Clock,
-    /// How many instances are kept in memory.
+    /// How many instances are kept in memory; never fewer than a batch needs.
     pub cached_instances: usize,
     /// How many calls may wait before new ones are refused as `overloaded`.
     pub queue: usize,

@@ -28,6 +28,10 @@ use uuid::Uuid;
 /// Key of the advisory lock that guards the registry ("countrsn").
 const REGISTRY_LOCK: i64 = 0x636f_756e_7472_736e;
 const CACHED_DOCUMENTS: usize = 4096;
+/// The writer finds rows by key and by nothing else. A plan made while a table was small must not scan it
+/// when it has grown, and planning again for each batch would cost more than running it.
+const PLANS: &str = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_hashjoin = off; \
+    SET enable_mergejoin = off; SET jit = off";
 
 pub struct PostgresStore {
     settings: Settings,
@@ -90,6 +94,7 @@ struct Session {
 impl Session {
     async fn open(settings: &Settings) -> Result<Session, StoreError> {
         let client = settings.connect().await?;
+        client.batch_execute(PLANS).await.map_err(failed)?;
         let prepare = async |sql: &str| client.prepare(sql).await.map_err(failed);
         let mut statements = Vec::with_capacity(STATEMENTS.len());
         for statement in STATEMENTS {

@@ -1,0 +1,317 @@
+//! The synchronous heart of the committer: jobs in, a batch and answers out. No I/O.
+
+use super::round::Round;
+use super::{Committer, Confirm, Decided, IDEMPOTENCY_WINDOW_US, Instance, Job};
+use crate::outcome::{self, Call, Command, Outcome, Target};
+use crate::payload::{self, Digests};
+use crate::port::{Batch, Check, Head};
+use crate::project::{self, Subject};
+use crate::rows::{IdempotencyRow, RecordRow, Write};
+use countersign_kernel::process::{self, Context, EventBody, GateKind, Process};
+use countersign_kernel::refusal::{Code, Refusal};
+use countersign_kernel::registry::Registry;
+use countersign_kernel::{EventId, IdSource, InstanceId, Time};
+use countersign_ledger::document::{Document, declaration_document, gate_spec_document};
+use countersign_ledger::record::MAX_PAYLOAD_BYTES;
+use countersign_ledger::{Attestation, Draft, Retention, ZERO_HASH};
+use std::collections::{HashMap, VecDeque};
+use std::sync::PoisonError;
+
+impl Committer {
+    /// The synchronous heart: every job decided in order, under one view of the registry.
+    pub(super) fn decide_all(
+        &mut self,
+        jobs: VecDeque<Job>,
+        recalled: HashMap<(String, String), IdempotencyRow>,
+    ) -> (Batch, Vec<Decided>) {
+        let registry = self.registry.clone();
+        let registry = registry.read().unwrap_or_else(PoisonError::into_inner);
+        let mut round = Round {
+            batch: Batch {
+                registry_sequence: registry.sequence(),
+                changes_registry: false,
+                units: vec![],
+                checks: vec![],
+            },
+            unit_of: HashMap::new(),
+            recalled,
+        };
+        let decided = jobs.into_iter().map(|job| self.decide_one(job, &registry, &mut round)).collect();
+        (round.batch, decided)
+    }
+
+    fn decide_one(&mut self, job: Job, registry: &Registry, round: &mut Round) -> Decided {
+        if let Some(answer) = round.replay(&job.call) {
+            // A key used earlier in this batch stands or falls with the unit that used it.
+            let confirm = round.unit_of_key(&job.call).map(Confirm::Unit);
+            return Decided { job, answer, confirm };
+        }
+        match self.try_decide(&job.call, registry, round) {
+            Ok((answer, unit)) => Decided { job, answer: Ok(answer), confirm: Some(Confirm::Unit(unit)) },
+            Err(refusal) => {
+                let confirm = self.confirm_refusal(&job, round);
+                Decided { job, answer: Err(refusal), confirm }
+            }
+        }
+    }
+
+    /// A refusal on what another node may have changed has to be confirmed by the store. One that was
+    /// decided on top of this batch's own changes stands or falls with them.
+    fn confirm_refusal(&mut self, job: &Job, round: &mut Round) -> Option<Confirm> {
+        let instance_id = job.instance_id();
+        if let Some(unit) = instance_id.and_then(|id| round.unit_of.get(&id)) {
+            return Some(Confirm::Unit(*unit));
+        }
+        if self.exclusive {
+            return None;
+        }
+        let instance_id = instance_id.unwrap_or(InstanceId::REGISTRY);
+        let expected_sequence = self.cache.get(&instance_id).map_or(0, |instance| instance.head.sequence);
+        let known = round.batch.checks.iter().position(|check| check.instance_id == instance_id);
+        Some(Confirm::Check(known.unwrap_or_else(|| {
+            // Only the registry is checked for calls that name no instance.
+            let expected_sequence =
+                if instance_id == InstanceId::REGISTRY { round.batch.registry_sequence } else { expected_sequence };
+            round.batch.checks.push(Check { instance_id, expected_sequence });
+            round.batch.checks.len() - 1
+        })))
+    }
+
+    fn try_decide(&mut self, call: &Call, registry: &Registry, round: &mut Round) -> Result<(Outcome, usize), Refusal> {
+        let Command::Process { target, command } = &call.command else {
+            return Err(Refusal::new(Code::InvalidRequest, "a registry call among process calls"));
+        };
+        let entropy = u64::from_le_bytes(self.random()?);
+        let clock = self.now();
+        let registry_time = self.registry_time;
+        let instance = match target {
+            Target::Existing(instance_id) => self.cache.get(instance_id),
+            Target::New | Target::Nowhere => None,
+        };
+        let earliest = instance.as_ref().map_or(Time(0), |instance| Time(instance.head.last_time.0 + 1));
+        let now = clock.max(earliest).max(registry_time);
+        let mut ctx = Context {
+            actor_ref: &call.actor_ref,
+            now,
+            registry,
+            application_actor_ref: &self.config.application_actor_ref,
+            ids: IdSource::new(now, entropy),
+        };
+        let events = process::decide(instance.map(|instance| &instance.process), command, &mut ctx)?;
+        let ids = ctx.ids;
+        self.accept(call, &events, ids, registry, round)
+    }
+
+    /// Turns accepted events into records and rows of the batch, and moves the cached instance on.
+    fn accept(
+        &mut self,
+        call: &Call,
+        events: &[process::Event],
+        mut ids: IdSource,
+        registry: &Registry,
+        round: &mut Round,
+    ) -> Result<(Outcome, usize), Refusal> {
+        let started = events.first().and_then(Process::begin);
+        let base = self.base_of(call, started.as_ref(), registry)?;
+        let documents = events.first().and_then(documents_of);
+        let mut written = Written { writes: vec![], records: vec![], event_ids: vec![], head: base.head.clone() };
+        for event in events {
+            self.write_event(call, &base, event, ids.make(), registry, documents.as_ref(), &mut written)?;
+        }
+
+        // Nothing can be refused any more: the cached instance moves on.
+        if let Some(process) = started {
+            let instance = Instance { process, head: base.head.clone(), policy_ref: base.policy_ref.clone() };
+            self.cache.insert(base.instance_id, instance);
+        }
+        let mut answer = outcome::of_process(events, &written.event_ids);
+        let (mut state, mut moves) = (String::new(), 0);
+        if let Some(instance) = self.cache.get_mut(&base.instance_id) {
+            events.iter().for_each(|event| instance.process.apply(event));
+            instance.head = written.head.clone();
+            state.clone_from(&instance.process.current_state);
+            moves = instance.process.next_sequence_number - 1;
+            complete_chain_state(&mut answer, &instance.process);
+        }
+        let expires_at = Time(written.head.last_time.0.saturating_add(IDEMPOTENCY_WINDOW_US));
+        let key = call.idempotency.as_ref().map(|i| round.keep(call, i.request_digest, &answer, expires_at));
+        let index = round.unit(base.instance_id, base.head.sequence);
+        let unit = &mut round.batch.units[index];
+        unit.head = written.head;
+        unit.state = state;
+        unit.moves = moves;
+        unit.policy_ref = base.policy_ref;
+        unit.writes.append(&mut written.writes);
+        unit.records.append(&mut written.records);
+        unit.idempotency.extend(key);
+        Ok((answer, index))
+    }
+
+    /// What the command's events build on: the cached instance, or the one that they begin.
+    fn base_of(&mut self, call: &Call, started: Option<&Process>, registry: &Registry) -> Result<Base, Refusal> {
+        if let Some(process) = started {
+            return Ok(Base {
+                instance_id: process.instance_id,
+                head: Head { sequence: 0, record_hash: ZERO_HASH, last_time: Time(0) },
+                policy_ref: self.policy_for(process, registry),
+                subject_ref: process.subject_ref.clone(),
+                initiator_ref: process.initiator_ref.clone(),
+            });
+        }
+        let cached = match &call.command {
+            Command::Process { target: Target::Existing(instance_id), .. } => self.cache.get(instance_id),
+            Command::Process { .. } | Command::Registry(_) => None,
+        };
+        let instance =
+            cached.ok_or_else(|| Refusal::new(Code::RecordingFailure, "events for an instance that is not held"))?;
+        Ok(Base {
+            instance_id: instance.process.instance_id,
+            head: instance.head.clone(),
+            policy_ref: instance.policy_ref.clone(),
+            subject_ref: instance.process.subject_ref.clone(),
+            initiator_ref: instance.process.initiator_ref.clone(),
+        })
+    }
+
+    /// The record and the rows of one event.
+    #[expect(clippy::too_many_arguments, reason = "one private caller; all of it is what an event is written with")]
+    fn write_event(
+        &mut self,
+        call: &Call,
+        base: &Base,
+        event: &process::Event,
+        event_id: EventId,
+        registry: &Registry,
+        documents: Option<&(Document, Document)>,
+        written: &mut Written,
+    ) -> Result<(), Refusal> {
+        let Base { instance_id, subject_ref, initiator_ref, policy_ref, .. } = base;
+        let digests = documents.map(|(d, g)| Digests { declaration: d.digest, gate_spec: g.digest });
+        let own = event.actor_ref == self.config.application_actor_ref && event.actor_ref != call.actor_ref;
+        let record = self.record(RecordDraft {
+            event_id,
+            instance_id: *instance_id,
+            head: &mut written.head,
+            action_ref: payload::process_action(&event.body),
+            actor_ref: &event.actor_ref,
+            at: event.at,
+            registry_seq: registry.sequence(),
+            policy_ref,
+            credential_id: if own { None } else { call.credential_id.as_deref() },
+            payload: payload::process_payload(*instance_id, subject_ref, initiator_ref, event, digests.as_ref()),
+        })?;
+        let subject = Subject { instance_id: *instance_id, subject_ref, initiator_ref };
+        project::process_writes(&subject, event, event_id, documents, &mut written.writes);
+        written.records.push(record);
+        written.event_ids.push(event_id);
+        Ok(())
+    }
+
+    fn policy_for(&self, process: &Process, registry: &Registry) -> String {
+        let deployment = self.config.deployment_policy();
+        let of_definition = process
+            .definition
+            .as_ref()
+            .and_then(|d| registry.definition(&d.name, Some(d.version)))
+            .and_then(|definition| definition.retention.as_deref());
+        of_definition.map_or(deployment, |policy| self.config.policies.longer(deployment, policy)).to_owned()
+    }
+
+    pub(super) fn random<const N: usize>(&mut self) -> Result<[u8; N], Refusal> {
+        self.entropy.take().map_err(|error| {
+            tracing::error!(%error, "no randomness");
+            Refusal::new(Code::RecordingFailure, "the system gives no randomness; nothing was written")
+        })
+    }
+
+    pub(super) fn record(&mut self, draft: RecordDraft<'_>) -> Result<RecordRow, Refusal> {
+        if draft.payload.len() > MAX_PAYLOAD_BYTES {
+            let detail = format!(
+                "the record would hold {} bytes; {MAX_PAYLOAD_BYTES} are allowed. Shorten the reason",
+                draft.payload.len()
+            );
+            return Err(Refusal::new(Code::TooLarge, detail));
+        }
+        let salt = self.random()?;
+        let sequence = draft.head.sequence + 1;
+        let (retention_until, purge_deadline) = self.config.policies.window(draft.policy_ref, draft.at);
+        let record = Draft {
+            event_id: draft.event_id,
+            instance_id: draft.instance_id,
+            sequence,
+            prev: draft.head.record_hash,
+            action_ref: draft.action_ref,
+            actor_ref: draft.actor_ref,
+            recorded_at: draft.at,
+            registry_seq: draft.registry_seq,
+            retention: Retention { policy_ref: draft.policy_ref, retention_until, purge_deadline },
+            attestation: Attestation::Server { credential_id: draft.credential_id },
+            payload: draft.payload,
+            salt,
+        }
+        .into_record()
+        .map_err(|error| Refusal::new(Code::RecordingFailure, error.to_string()))?;
+        *draft.head = Head { sequence, record_hash: record.record_hash, last_time: draft.at };
+        Ok(RecordRow {
+            event_id: draft.event_id,
+            instance_id: draft.instance_id,
+            sequence,
+            action_ref: draft.action_ref.to_owned(),
+            actor_ref: draft.actor_ref.to_owned(),
+            recorded_at: draft.at,
+            record,
+        })
+    }
+}
+
+/// What the events of a command build on.
+struct Base {
+    instance_id: InstanceId,
+    head: Head,
+    policy_ref: String,
+    subject_ref: String,
+    initiator_ref: String,
+}
+
+/// What the events of a command write.
+struct Written {
+    writes: Vec<Write>,
+    records: Vec<RecordRow>,
+    event_ids: Vec<EventId>,
+    head: Head,
+}
+
+/// The declaration and gate_spec of a start.
+fn documents_of(event: &process::Event) -> Option<(Document, Document)> {
+    match &event.body {
+        EventBody::WorkflowStarted { declaration, gate_spec, .. } => {
+            Some((declaration_document(declaration), gate_spec_document(gate_spec)))
+        }
+        _ => None,
+    }
+}
+
+/// A record about to be written; `head` moves on with it.
+pub(super) struct RecordDraft<'a> {
+    pub event_id: EventId,
+    pub instance_id: InstanceId,
+    pub head: &'a mut Head,
+    pub action_ref: &'a str,
+    pub actor_ref: &'a str,
+    pub at: Time,
+    pub registry_seq: u64,
+    pub policy_ref: &'a str,
+    pub credential_id: Option<&'a str>,
+    pub payload: Vec<u8>,
+}
+
+/// `of_process` leaves the chain's id where its state belongs.
+fn complete_chain_state(answer: &mut Outcome, process: &Process) {
+    let Outcome::Decided { chain_state: Some(chain), .. } = answer else { return };
+    let state = process.gates.iter().find_map(|gate| match &gate.kind {
+        GateKind::Quorum { chain_id, state, .. } if chain_id.to_string() == *chain => Some(state.as_str()),
+        GateKind::Quorum { .. } | GateKind::Single => None,
+    });
+    // A superseded chain whose last step was just decided is no longer held; it had been rejected or withdrawn.
+    state.unwrap_or("Rejected").clone_into(chain);
+}

@@ -1,0 +1,407 @@
+//! The committer: one thread that owns the writer. It takes the calls that arrived while the last
+//! transaction was being flushed, has the kernel decide them one after the other against cached
+//! instances, and commits everything as one batch.
+//!
+//! Correctness comes from the fence alone. A batch is written only under the registry it was decided
+//! under, a unit only on the sequence it was decided on; a loser is reloaded and decided again. Where
+//! other nodes share the store, refusals are confirmed in the same way before they are given: nobody is
+//! refused on a stale cache.
+
+mod decide;
+mod registry_change;
+mod round;
+
+use crate::clock::Entropy;
+use crate::outcome::{Call, Command, Outcome, Target};
+use crate::port::{Batch, Committed, Head, Loaded, RegistryDelta, StoreError, Verdict, Writer};
+use crate::rows::IdempotencyRow;
+use crate::{Config, store_failure};
+use countersign_kernel::process::{self, Process, StepChoice};
+use countersign_kernel::refusal::{Code, Refusal};
+use countersign_kernel::registry::{self, Registry};
+use countersign_kernel::{InstanceId, Time};
+use hashlink::LruCache;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+
+/// Calls per transaction, at most.
+const MAX_BATCH: usize = 1024;
+/// How often a call is decided again after it lost a race, before it is given up.
+const MAX_ROUNDS: u32 = 100;
+const IDEMPOTENCY_WINDOW_US: i64 = 24 * 3_600_000_000;
+const HOUSEKEEPING: Duration = Duration::from_secs(1);
+
+type Answer = Result<Outcome, Refusal>;
+
+pub struct Job {
+    call: Call,
+    answer: oneshot::Sender<Answer>,
+    /// Set where this job only records that its caller was refused: the answer is this refusal.
+    refused: Option<Refusal>,
+}
+
+impl Job {
+    pub fn new(call: Call, answer: oneshot::Sender<Answer>) -> Self {
+        Job { call, answer, refused: None }
+    }
+
+    fn give(self, answer: Answer) {
+        let answer = match (self.refused, answer) {
+            (None, answer) => answer,
+            (Some(refusal), Ok(_)) => Err(refusal),
+            (Some(refusal), Err(failure)) => {
+                tracing::error!(%failure, attempt = %refusal, "a refused attempt could not be recorded");
+                Err(refusal)
+            }
+        };
+        // The caller may have gone away; what was committed stays committed.
+        let _ = self.answer.send(answer);
+    }
+
+    fn is_registry(&self) -> bool {
+        matches!(self.call.command, Command::Registry(_))
+    }
+
+    fn instance_id(&self) -> Option<InstanceId> {
+        match &self.call.command {
+            Command::Process { target: Target::Existing(instance_id), .. } => Some(*instance_id),
+            Command::Process { target: Target::New | Target::Nowhere, .. } | Command::Registry(_) => None,
+        }
+    }
+}
+
+struct Instance {
+    process: Process,
+    head: Head,
+    policy_ref: String,
+}
+
+pub struct Committer {
+    writer: Box<dyn Writer>,
+    /// No other process writes to the store: the cache is always current.
+    exclusive: bool,
+    registry: Arc<RwLock<Registry>>,
+    config: Arc<Config>,
+    cache: LruCache<InstanceId, Instance>,
+    /// Time of the newest registry record: nothing decided under it is recorded as earlier.
+    registry_time: Time,
+    clock_offset_us: i64,
+    entropy: Entropy,
+}
+
+/// Brings a registry up to date with what the store says.
+pub fn absorb(registry: &RwLock<Registry>, delta: &RegistryDelta) {
+    let mut registry = registry.write().unwrap_or_else(PoisonError::into_inner);
+    for (sequence, event) in &delta.events {
+        registry.apply(*sequence, event);
+    }
+    registry.advance_to(delta.head.sequence);
+}
+
+/// What became of one job in a round, before its batch is committed.
+struct Decided {
+    job: Job,
+    answer: Answer,
+    /// Index into the batch's units (accepted) or checks (refused); `None` where nothing needs confirming.
+    confirm: Option<Confirm>,
+}
+
+#[derive(Clone, Copy)]
+enum Confirm {
+    Unit(usize),
+    Check(usize),
+}
+
+impl Committer {
+    pub fn new(writer: Box<dyn Writer>, exclusive: bool, registry: Arc<RwLock<Registry>>, config: Arc<Config>) -> Self {
+        Committer {
+            writer,
+            exclusive,
+            registry,
+            cache: LruCache::new(config.cached_instances.max(4 * MAX_BATCH)),
+            config,
+            registry_time: Time(0),
+            clock_offset_us: 0,
+            entropy: Entropy::default(),
+        }
+    }
+
+    /// Runs until every sender is gone and the queue is empty.
+    pub fn run(mut self, mut queue: mpsc::Receiver<Job>) {
+        let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                tracing::error!(%error, "the committer could not start");
+                return;
+            }
+        };
+        runtime.block_on(async {
+            let mut jobs = Vec::with_capacity(MAX_BATCH);
+            let mut housekeeping = tokio::time::interval(HOUSEKEEPING);
+            housekeeping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            loop {
+                tokio::select! {
+                    biased;
+                    count = queue.recv_many(&mut jobs, MAX_BATCH) => {
+                        if count == 0 {
+                            break;
+                        }
+                        metrics::histogram!("countersign_batch_commands").record(count as f64);
+                        self.serve(jobs.drain(..).collect()).await;
+                    }
+                    _ = housekeeping.tick() => self.housekeep().await,
+                }
+            }
+        });
+    }
+
+    async fn housekeep(&mut self) {
+        if !self.exclusive {
+            match self.writer.clock_offset_us().await {
+                Ok(offset) => self.clock_offset_us = offset,
+                Err(error) => tracing::warn!(%error, "the store's clock could not be read"),
+            }
+            if let Err(error) = self.refresh_registry().await {
+                tracing::warn!(%error, "the registry could not be refreshed");
+            }
+        }
+        if let Err(error) = self.writer.forget_expired(self.now()).await {
+            tracing::warn!(%error, "expired idempotency keys could not be removed");
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time((self.config.clock)().0.saturating_add(self.clock_offset_us))
+    }
+
+    /// Serves calls in the order of arrival: runs of process calls as batches, registry calls one by one.
+    async fn serve(&mut self, mut jobs: VecDeque<Job>) {
+        while let Some(first) = jobs.front() {
+            if first.is_registry() {
+                if let Some(job) = jobs.pop_front() {
+                    self.serve_registry(job).await;
+                }
+                continue;
+            }
+            let end = jobs.iter().position(Job::is_registry).unwrap_or(jobs.len());
+            let rest = jobs.split_off(end);
+            let follow_ups = self.serve_processes(std::mem::replace(&mut jobs, rest)).await;
+            for job in follow_ups.into_iter().rev() {
+                jobs.push_front(job);
+            }
+        }
+    }
+
+    /// Decides and commits, again and again for those that lost a race. Returns registry jobs that arose.
+    async fn serve_processes(&mut self, mut jobs: VecDeque<Job>) -> Vec<Job> {
+        let mut follow_ups = Vec::new();
+        for _ in 0..MAX_ROUNDS {
+            if jobs.is_empty() {
+                return follow_ups;
+            }
+            let recalled = match self.prefetch(&mut jobs).await {
+                Ok(recalled) => recalled,
+                Err(error) => {
+                    fail_all(jobs, &error);
+                    return follow_ups;
+                }
+            };
+            let (batch, decided) = self.decide_all(std::mem::take(&mut jobs), recalled);
+            if batch.units.is_empty() && batch.checks.is_empty() {
+                decided.into_iter().for_each(|d| jobs.extend(self.finish(d, &mut follow_ups)));
+                continue;
+            }
+            match self.writer.commit(&batch).await {
+                Ok(Committed::Done(verdicts)) => {
+                    let losers = self.settle(&batch, decided, &verdicts, &mut follow_ups);
+                    jobs.extend(losers);
+                }
+                Ok(Committed::RegistryMoved) => {
+                    self.evict(&batch);
+                    jobs.extend(decided.into_iter().map(|d| d.job));
+                    if let Err(error) = self.refresh_registry().await {
+                        fail_all(jobs, &error);
+                        return follow_ups;
+                    }
+                }
+                Err(StoreError::Rejected(_)) if decided.len() > 1 => {
+                    // One of them holds what the database cannot take. Apart, only that one fails.
+                    self.evict(&batch);
+                    for decided in decided {
+                        follow_ups.extend(Box::pin(self.serve_processes(VecDeque::from([decided.job]))).await);
+                    }
+                }
+                Err(error) => {
+                    self.evict(&batch);
+                    fail_all(decided.into_iter().map(|d| d.job).collect(), &error);
+                    return follow_ups;
+                }
+            }
+        }
+        for job in jobs {
+            job.give(Err(Refusal::new(Code::Overloaded, "other writers kept changing this instance; try again")));
+        }
+        follow_ups
+    }
+
+    /// Everything that deciding needs and that only the store knows.
+    async fn prefetch(
+        &mut self,
+        jobs: &mut VecDeque<Job>,
+    ) -> Result<HashMap<(String, String), IdempotencyRow>, StoreError> {
+        let mut missing: Vec<InstanceId> =
+            jobs.iter().filter_map(Job::instance_id).filter(|id| !self.cache.contains_key(id)).collect();
+        missing.sort_unstable();
+        missing.dedup();
+        if !missing.is_empty() {
+            match self.writer.load(&missing).await {
+                Ok(loaded) => loaded.into_iter().for_each(|loaded| self.remember(loaded)),
+                Err(StoreError::Corrupt(_)) => self.load_one_by_one(&missing, jobs).await?,
+                Err(error) => return Err(error),
+            }
+        }
+        let keys: Vec<(String, String)> = jobs
+            .iter()
+            .filter_map(|job| job.call.idempotency.as_ref().map(|i| (job.call.actor_ref.clone(), i.key.clone())))
+            .collect();
+        let recalled = if keys.is_empty() { vec![] } else { self.writer.recall(&keys, self.now()).await? };
+        for job in jobs.iter_mut() {
+            self.resolve_step(job).await?;
+        }
+        Ok(recalled.into_iter().map(|row| ((row.actor_ref.clone(), row.key.clone()), row)).collect())
+    }
+
+    /// One damaged instance must not stop its neighbours: its calls are refused, the others go on.
+    async fn load_one_by_one(&mut self, missing: &[InstanceId], jobs: &mut VecDeque<Job>) -> Result<(), StoreError> {
+        for instance_id in missing {
+            match self.writer.load(&[*instance_id]).await {
+                Ok(loaded) => loaded.into_iter().for_each(|loaded| self.remember(loaded)),
+                Err(error @ StoreError::Corrupt(_)) => {
+                    tracing::error!(%instance_id, %error, "instance quarantined");
+                    let (damaged, others) = jobs.drain(..).partition(|job| job.instance_id() == Some(*instance_id));
+                    *jobs = others;
+                    fail_all(damaged, &error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, loaded: Loaded) {
+        let Loaded { process, head, policy_ref } = loaded;
+        self.cache.insert(process.instance_id, Instance { process, head, policy_ref });
+    }
+
+    /// A step that was named but is not live: has it ended, or was it never one?
+    async fn resolve_step(&mut self, job: &mut Job) -> Result<(), StoreError> {
+        let Command::Process { target: Target::Existing(instance_id), command: process::Command::DecideGate(command) } =
+            &mut job.call.command
+        else {
+            return Ok(());
+        };
+        let Some(StepChoice::Id(step_id)) = command.step else { return Ok(()) };
+        let Some(instance) = self.cache.get(instance_id) else { return Ok(()) };
+        let live = |gate: &process::Gate| {
+            gate.action == command.action && gate.steps.iter().any(|step| step.step_id == step_id)
+        };
+        if !instance.process.gates.iter().any(live) {
+            let ended = self.writer.step_ended(*instance_id, &command.action, step_id).await?;
+            command.step = Some(if ended { StepChoice::Ended } else { StepChoice::Unknown });
+        }
+        Ok(())
+    }
+
+    /// Gives the answers that stand, and returns the jobs that must be decided again.
+    fn settle(
+        &mut self,
+        batch: &Batch,
+        decided: Vec<Decided>,
+        verdicts: &[Verdict],
+        follow_ups: &mut Vec<Job>,
+    ) -> VecDeque<Job> {
+        let verdict = |confirm| match confirm {
+            Confirm::Unit(i) => verdicts.get(i).copied(),
+            Confirm::Check(i) => verdicts.get(batch.units.len() + i).copied(),
+        };
+        for (i, unit) in batch.units.iter().enumerate() {
+            if verdict(Confirm::Unit(i)) != Some(Verdict::Won) {
+                self.cache.remove(&unit.instance_id);
+            }
+        }
+        for (i, check) in batch.checks.iter().enumerate() {
+            if verdict(Confirm::Check(i)) != Some(Verdict::Won) {
+                self.cache.remove(&check.instance_id);
+            }
+        }
+        let mut again = VecDeque::new();
+        for decided in decided {
+            match decided.confirm.map(verdict) {
+                None | Some(Some(Verdict::Won)) => again.extend(self.finish(decided, follow_ups)),
+                Some(_) => again.push_back(decided.job),
+            }
+        }
+        again
+    }
+
+    /// Gives an answer. Where failed attempts are audited, a refusal for want of authority first becomes
+    /// a job of its own: on the instance if there is one (returned), else on the registry.
+    fn finish(&mut self, decided: Decided, follow_ups: &mut Vec<Job>) -> Option<Job> {
+        let Decided { mut job, answer, .. } = decided;
+        let refusal = match &answer {
+            Err(refusal) if matches!(refusal.code, Code::PermissionDenied | Code::Unauthorized) => refusal.clone(),
+            _ => {
+                job.give(answer);
+                return None;
+            }
+        };
+        if !self.config.audit_failed_attempts || job.refused.is_some() {
+            job.give(answer);
+            return None;
+        }
+        let attempted = job.call.command.name().to_owned();
+        let (code, detail) = (refusal.code, refusal.detail.clone());
+        job.call.idempotency = None;
+        job.refused = Some(refusal);
+        let instance_id = job.instance_id().filter(|id| self.cache.contains_key(id));
+        match instance_id {
+            Some(instance_id) => {
+                let command =
+                    process::Command::RecordRefusedAttempt(process::RecordRefusedAttempt { attempted, code, detail });
+                job.call.command = Command::Process { target: Target::Existing(instance_id), command };
+                Some(job)
+            }
+            None => {
+                let command = registry::RecordRefusedAttempt { attempted, code, detail };
+                job.call.command = Command::Registry(registry::Command::RecordRefusedAttempt(command));
+                follow_ups.push(job);
+                None
+            }
+        }
+    }
+
+    fn evict(&mut self, batch: &Batch) {
+        for unit in &batch.units {
+            self.cache.remove(&unit.instance_id);
+        }
+        for check in &batch.checks {
+            self.cache.remove(&check.instance_id);
+        }
+    }
+
+    async fn refresh_registry(&mut self) -> Result<Head, StoreError> {
+        let known = self.registry.read().unwrap_or_else(PoisonError::into_inner).sequence();
+        let delta = self.writer.registry_since(known).await?;
+        absorb(&self.registry, &delta);
+        self.registry_time = self.registry_time.max(delta.head.last_time);
+        Ok(delta.head)
+    }
+}
+
+fn fail_all(jobs: VecDeque<Job>, error: &StoreError) {
+    for job in jobs {
+        job.give(Err(store_failure(error)));
+    }
+}

@@ -1,0 +1,177 @@
+//! Registry commands: one change, one transaction, every other batch excluded.
+
+use super::decide::RecordDraft;
+use super::round::{idempotency_row, replay};
+use super::{Answer, Committer, IDEMPOTENCY_WINDOW_US, Job, MAX_ROUNDS, absorb};
+use crate::outcome::{Call, Command, Outcome};
+use crate::payload::{self, Digests};
+use crate::port::{Batch, Committed, Head, RegistryDelta, StoreError, Unit, Verdict};
+use crate::{project, store_failure};
+use countersign_kernel::refusal::{Code, Refusal};
+use countersign_kernel::registry::{self, Registry};
+use countersign_kernel::{IdSource, InstanceId, Time};
+use countersign_ledger::document::{declaration_document, gate_spec_document};
+use std::sync::PoisonError;
+
+impl Committer {
+    /// One registry change, one transaction, every other batch excluded.
+    pub(super) async fn serve_registry(&mut self, job: Job) {
+        for _ in 0..MAX_ROUNDS {
+            match self.try_registry(&job).await {
+                Ok(Some(answer)) => {
+                    if let Some(follow_up) = self.registry_refusal(&job, &answer) {
+                        return Box::pin(self.serve_registry(Job {
+                            refused: answer.err(),
+                            call: follow_up,
+                            answer: job.answer,
+                        }))
+                        .await;
+                    }
+                    return job.give(answer);
+                }
+                Ok(None) => {}
+                Err(error) => return job.give(Err(store_failure(&error))),
+            }
+        }
+        job.give(Err(Refusal::new(Code::Overloaded, "the registry kept changing; try again")));
+    }
+
+    fn registry_refusal(&self, job: &Job, answer: &Answer) -> Option<Call> {
+        let Err(refusal @ Refusal { code: Code::PermissionDenied | Code::Unauthorized, .. }) = answer else {
+            return None;
+        };
+        if !self.config.audit_failed_attempts || job.refused.is_some() {
+            return None;
+        }
+        let command = registry::RecordRefusedAttempt {
+            attempted: job.call.command.name().to_owned(),
+            code: refusal.code,
+            detail: refusal.detail.clone(),
+        };
+        let command = Command::Registry(registry::Command::RecordRefusedAttempt(command));
+        Some(Call { command, idempotency: None, ..job.call.clone() })
+    }
+
+    /// `None`: the registry moved meanwhile, try again.
+    async fn try_registry(&mut self, job: &Job) -> Result<Option<Answer>, StoreError> {
+        let Command::Registry(command) = &job.call.command else {
+            return Ok(Some(Err(Refusal::new(Code::InvalidRequest, "not a registry call"))));
+        };
+        let head = self.refresh_registry().await?;
+        if let Some(idempotency) = &job.call.idempotency {
+            let key = (job.call.actor_ref.clone(), idempotency.key.clone());
+            if let Some(row) = self.writer.recall(&[key], self.now()).await?.into_iter().next() {
+                return Ok(Some(replay(&row, idempotency.request_digest)));
+            }
+        }
+        match self.registry_unit(job, command, head) {
+            Err(refusal) => Ok(Some(Err(refusal))),
+            Ok((answer, None)) => Ok(Some(Ok(answer))),
+            Ok((answer, Some((unit, events)))) => {
+                let first = unit.expected_sequence + 1;
+                let batch = Batch {
+                    registry_sequence: unit.expected_sequence,
+                    changes_registry: true,
+                    units: vec![unit],
+                    checks: vec![],
+                };
+                match self.writer.commit(&batch).await? {
+                    Committed::Done(verdicts) if verdicts == [Verdict::Won] => {
+                        let events = (first..).zip(events).collect();
+                        let head = batch.units[0].head.clone();
+                        self.registry_time = self.registry_time.max(head.last_time);
+                        absorb(&self.registry, &RegistryDelta { events, head });
+                        Ok(Some(Ok(answer)))
+                    }
+                    Committed::Done(_) | Committed::RegistryMoved => Ok(None),
+                }
+            }
+        }
+    }
+
+    /// Decides a registry command on the registry as it stands, and lays out what it writes.
+    #[expect(clippy::type_complexity, reason = "one private caller; a named type would say less")]
+    fn registry_unit(
+        &mut self,
+        job: &Job,
+        command: &registry::Command,
+        head: Head,
+    ) -> Result<(Outcome, Option<(Unit, Vec<registry::Event>)>), Refusal> {
+        let call = &job.call;
+        let entropy = u64::from_le_bytes(self.random()?);
+        let now = self.now().max(Time(head.last_time.0 + 1));
+        let mut ids = IdSource::new(now, entropy);
+        let (events, answer, registry_seq) = {
+            let registry = self.registry.read().unwrap_or_else(PoisonError::into_inner);
+            let application = &self.config.application_actor_ref;
+            let events = registry::decide(&registry, command, &call.actor_ref, application, now, &mut ids)?;
+            let answer = registry_outcome(command, &events, &registry);
+            (events, answer, registry.sequence())
+        };
+        if events.is_empty() {
+            return Ok((answer, None));
+        }
+        let mut unit = Unit {
+            instance_id: InstanceId::REGISTRY,
+            expected_sequence: head.sequence,
+            head,
+            state: String::new(),
+            moves: 0,
+            policy_ref: self.config.deployment_policy().to_owned(),
+            writes: vec![],
+            records: vec![],
+            idempotency: vec![],
+        };
+        for event in &events {
+            let documents = match &event.body {
+                registry::EventBody::DefinitionPublished(d) => {
+                    Some((declaration_document(&d.declaration), gate_spec_document(&d.gate_spec)))
+                }
+                _ => None,
+            };
+            let digests = documents.as_ref().map(|(d, g)| Digests { declaration: d.digest, gate_spec: g.digest });
+            let policy_ref = unit.policy_ref.clone();
+            let record = self.record(RecordDraft {
+                event_id: ids.make(),
+                instance_id: InstanceId::REGISTRY,
+                head: &mut unit.head,
+                action_ref: payload::registry_action(&event.body),
+                actor_ref: &event.actor_ref,
+                at: event.at,
+                registry_seq,
+                policy_ref: &policy_ref,
+                credential_id: call.credential_id.as_deref(),
+                payload: payload::registry_payload(event, digests.as_ref()),
+            })?;
+            project::registry_writes(event, record.sequence, documents.as_ref(), &mut unit.writes);
+            unit.records.push(record);
+        }
+        unit.idempotency.extend(call.idempotency.as_ref().map(|i| {
+            let expires_at = Time(now.0.saturating_add(IDEMPOTENCY_WINDOW_US));
+            idempotency_row(call, &i.key, i.request_digest, &answer, expires_at)
+        }));
+        Ok((answer, Some((unit, events))))
+    }
+}
+
+fn registry_outcome(command: &registry::Command, events: &[registry::Event], registry: &Registry) -> Outcome {
+    match (command, events.first().map(|event| &event.body)) {
+        (_, Some(registry::EventBody::GrantMade { grant_id, .. })) => {
+            Outcome::Granted { grant_id: grant_id.to_string() }
+        }
+        (_, Some(registry::EventBody::GrantRevoked { .. })) => Outcome::Revoked,
+        (registry::Command::RegisterActor(command), _) => {
+            Outcome::ActorRegistered { actor_ref: command.actor_ref.clone() }
+        }
+        (_, Some(registry::EventBody::DefinitionPublished(d))) => {
+            Outcome::Published { name: d.name.clone(), version: d.version, digest: d.digest.to_string(), created: true }
+        }
+        (registry::Command::PublishDefinition(command), None) => Outcome::Published {
+            name: command.name.clone(),
+            version: registry.definition(&command.name, None).map_or(1, |d| d.version),
+            digest: command.digest.to_string(),
+            created: false,
+        },
+        _ => Outcome::Done,
+    }
+}

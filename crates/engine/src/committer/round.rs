@@ -1,0 +1,83 @@
+//! The batch that one round of deciding builds up, and the answers kept under idempotency keys.
+
+use super::Answer;
+use crate::outcome::{Call, Outcome};
+use crate::port::{Batch, Head, StoreError, Unit};
+use crate::rows::IdempotencyRow;
+use crate::store_failure;
+use countersign_kernel::refusal::{Code, Refusal};
+use countersign_kernel::{Digest, InstanceId, Time};
+use countersign_ledger::ZERO_HASH;
+use std::collections::HashMap;
+
+/// The batch that a round builds up.
+pub(super) struct Round {
+    pub batch: Batch,
+    pub unit_of: HashMap<InstanceId, usize>,
+    /// Answers kept under idempotency keys, from the store and from this round.
+    pub recalled: HashMap<(String, String), IdempotencyRow>,
+}
+
+impl Round {
+    pub fn unit(&mut self, instance_id: InstanceId, expected_sequence: u64) -> usize {
+        let units = &mut self.batch.units;
+        *self.unit_of.entry(instance_id).or_insert_with(|| {
+            units.push(Unit {
+                instance_id,
+                expected_sequence,
+                head: Head { sequence: 0, record_hash: ZERO_HASH, last_time: Time(0) },
+                state: String::new(),
+                moves: 0,
+                policy_ref: String::new(),
+                writes: vec![],
+                records: vec![],
+                idempotency: vec![],
+            });
+            units.len() - 1
+        })
+    }
+
+    pub fn replay(&self, call: &Call) -> Option<Answer> {
+        let idempotency = call.idempotency.as_ref()?;
+        let row = self.recalled.get(&(call.actor_ref.clone(), idempotency.key.clone()))?;
+        Some(replay(row, idempotency.request_digest))
+    }
+
+    pub fn unit_of_key(&self, call: &Call) -> Option<usize> {
+        let key = &call.idempotency.as_ref()?.key;
+        let used = |row: &IdempotencyRow| row.actor_ref == call.actor_ref && row.key == *key;
+        self.batch.units.iter().position(|unit| unit.idempotency.iter().any(used))
+    }
+
+    pub fn keep(&mut self, call: &Call, request_digest: Digest, answer: &Outcome, expires_at: Time) -> IdempotencyRow {
+        let key = call.idempotency.as_ref().map(|i| i.key.as_str()).unwrap_or_default();
+        let row = idempotency_row(call, key, request_digest, answer, expires_at);
+        self.recalled.insert((row.actor_ref.clone(), row.key.clone()), row.clone());
+        row
+    }
+}
+
+pub(super) fn idempotency_row(
+    call: &Call,
+    key: &str,
+    request_digest: Digest,
+    answer: &Outcome,
+    expires_at: Time,
+) -> IdempotencyRow {
+    IdempotencyRow {
+        actor_ref: call.actor_ref.clone(),
+        key: key.to_owned(),
+        request_digest,
+        answer: serde_json::to_string(answer).unwrap_or_default(),
+        expires_at,
+    }
+}
+
+pub(super) fn replay(row: &IdempotencyRow, request_digest: Digest) -> Answer {
+    if row.request_digest != request_digest {
+        let detail = "this Idempotency-Key was used for another request; use a new key";
+        return Err(Refusal::new(Code::Conflict, detail).at("Idempotency-Key"));
+    }
+    serde_json::from_str(&row.answer)
+        .map_err(|error| store_failure(&StoreError::Corrupt(format!("kept answer of key {}: {error}", row.key))))
+}

@@ -1,0 +1,23 @@
+//! The HTTP contract, tested from outside: a server on a free port, an SQLite store in a temporary
+//! directory, and requests as any client would send them.
+
+#[path = "http_api/auth.rs"]
+mod auth;
+#[path = "http_api/bad_input.rs"]
+mod bad_input;
+#[path = "http_api/description.rs"]
+mod description;
+#[path = "http_api/fuzz.rs"]
+mod fuzz;
+#[path = "http_api/idempotency.rs"]
+mod idempotency;
+#[path = "http_api/lifecycle.rs"]
+mod lifecycle;
+#[path = "http_api/lists.rs"]
+mod lists;
+#[path = "http_api/quorum.rs"]
+mod quorum;
+#[path = "http_api/story.rs"]
+mod story;
+#[path = "http_api/support.rs"]
+mod support;
