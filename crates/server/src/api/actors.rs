@@ -55,7 +55,7 @@ pub async fn list(State(app): State<App>, caller: Caller, params: Params<ActorLi
     app.engine.refresh_registry().await.map_err(|error| Problem::from(countersign_engine::store_failure(&error)))?;
     let actors =
         app.engine.registry().actors().map(|actor| (actor.actor_ref.clone().into_bytes(), actor.clone())).collect();
-    params.answer_from(actors, to_wire).map(Json)
+    Ok(Json(params.answer_from(actors, to_wire)))
 }
 
 fn to_wire(actor: registry::Actor) -> wire::Actor {

@@ -74,7 +74,7 @@ pub async fn list(
         .filter_map(|name| registry.definition(name, None))
         .map(|definition| (definition.name.clone().into_bytes(), definition.clone()))
         .collect();
-    params.answer_from(newest, |definition| summary(&definition)).map(Json)
+    Ok(Json(params.answer_from(newest, |definition| summary(&definition))))
 }
 
 /// The newest version. Needs what listing needs.

@@ -1,7 +1,7 @@
 //! The command line: one file per command, and what they share ([`connection`], [`profiles`],
 //! [`page`], [`table`], [`output`], [`time`]).
 //!
-//! Every command but `serve` is a client of the public HTTP contract: it reads no store and links
+//! Every command but `serve` (and `demo`, which starts a server of its own) is a client of the public HTTP contract: it reads no store and links
 //! nothing of the engine. Data goes to stdout, everything said about it to stderr. The exit code is 0
 //! when it was done, 1 when it was refused or failed, 2 when the command itself was wrong.
 
@@ -9,6 +9,7 @@ mod actor;
 mod completions;
 mod connection;
 mod definition;
+mod demo;
 mod explain;
 mod failure;
 mod fire;
@@ -79,6 +80,7 @@ struct Global {
 #[derive(Subcommand)]
 enum Command {
     Serve(serve::ServeArgs),
+    Demo(demo::DemoArgs),
     Start(start::StartArgs),
     Fire(fire::FireArgs),
     #[command(subcommand)]
@@ -124,6 +126,7 @@ fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()
 async fn dispatch(context: &Context, command: Command) -> anyhow::Result<()> {
     match command {
         Command::Serve(args) => serve::run(args).await,
+        Command::Demo(args) => demo::run(args).await,
         Command::Start(args) => start::run(context, args).await,
         Command::Fire(args) => fire::run(context, args).await,
         Command::Gate(command) => gate::run(context, command).await,

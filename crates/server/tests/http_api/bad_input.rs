@@ -12,6 +12,7 @@ async fn a_body_that_is_not_strict_json_is_refused_at_its_place() {
     let processes = "/v1/processes";
     let transitions = format!("/v1/processes/{id}/transitions");
     let deep = format!(r#"{{"action": "go", "reason": {}{}}}"#, "[".repeat(64), "]".repeat(64));
+    let deepest = format!("reason{}", "[0]".repeat(63));
     let cases: Vec<(&str, Vec<u8>, Option<&str>, &str)> = vec![
         (&transitions, b"{\"action\": \"go\"".to_vec(), None, "line 1, column 15"),
         (&transitions, b"not json".to_vec(), None, "line 1, column 2"),
@@ -27,7 +28,7 @@ async fn a_body_that_is_not_strict_json_is_refused_at_its_place() {
         (&transitions, br#"{"action": 9007199254740993}"#.to_vec(), Some("action"), "9007199254740993"),
         (&transitions, br#"{"action": 1e400}"#.to_vec(), None, "number out of range"),
         (&transitions, br#"{"action": "go\u0000"}"#.to_vec(), Some("action"), "U+0000"),
-        (&transitions, deep.into_bytes(), Some(&format!("reason{}", "[0]".repeat(63))), "deeper"),
+        (&transitions, deep.into_bytes(), Some(&deepest), "deeper"),
         (&transitions, b"{}".to_vec(), Some("action"), "missing field"),
         (&transitions, br#"{"action": null}"#.to_vec(), Some("action"), "expected a string"),
         (&transitions, br#"{"action": " "}"#.to_vec(), Some("action"), "blank"),
@@ -104,7 +105,13 @@ async fn a_gate_spec_or_declaration_that_cannot_work_is_refused() {
         (without(guarded.clone()), "invalid-request", "gate_spec.g"),
         (without(unknown_state), "invalid-declaration", "transitions[1].to"),
         (both, "invalid-request", "definition"),
-        (without(json!({"states": ["a"], "transitions": [["a", "b", "c"]], "initial_state": "a", "terminal_states": []})), "invalid-request", "declaration.transitions[0]"),
+        (
+            without(
+                json!({"states": ["a"], "transitions": [["a", "b", "c"]], "initial_state": "a", "terminal_states": []}),
+            ),
+            "invalid-request",
+            "declaration.transitions[0]",
+        ),
     ] {
         let answer = admin.post("/v1/processes", body.clone()).await;
         answer.refused(400, code);
@@ -117,7 +124,8 @@ async fn a_gate_spec_or_declaration_that_cannot_work_is_refused() {
 async fn a_definition_is_refused_with_everything_that_is_wrong() {
     let server = Server::start().await;
     let admin = server.admin();
-    let broken = BATCH_RELEASE.replace("to: released", "to: relesed").replace("initial_state: sampled", "initial_state: x");
+    let broken =
+        BATCH_RELEASE.replace("to: released", "to: relesed").replace("initial_state: sampled", "initial_state: x");
     let answer = admin.post_bytes("/v1/definitions", broken.clone()).await;
     answer.refused(400, "invalid-definition");
     let problems = answer.body["problems"].as_array().expect("problems").clone();
@@ -161,7 +169,7 @@ async fn what_is_too_large_is_refused_however_it_is_sent() {
         chunked.extend_from_slice(format!("64\r\n{}\r\n", "x".repeat(100)).as_bytes());
     }
     chunked.extend_from_slice(b"0\r\n\r\n");
-    let answer = server.raw(chunked).await;
+    let answer = server.raw(chunked, false).await;
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
     assert!(answer.contains(r#""code":"too-large""#), "{answer}");
     admin.get("/healthz").await.ok();
@@ -197,9 +205,11 @@ async fn headers_and_addresses_are_checked_too() {
     ] {
         Answer::of(go().header(header, value)).await.refused_at(400, "invalid-request", header);
     }
-    Answer::of(go().header("Idempotency-Key", "a").header("Idempotency-Key", "b"))
-        .await
-        .refused_at(400, "invalid-request", "Idempotency-Key");
+    Answer::of(go().header("Idempotency-Key", "a").header("Idempotency-Key", "b")).await.refused_at(
+        400,
+        "invalid-request",
+        "Idempotency-Key",
+    );
     let preview = admin.request(Method::POST, &format!("{transitions}?preview=true")).json(&json!({"action": "go"}));
     Answer::of(preview).await.refused_at(400, "invalid-request", "preview");
 

@@ -73,8 +73,12 @@ async fn the_initiator_withdraws_the_whole_chain() {
     assert_eq!(rejected, json!({"outcome": "rejected_outcome", "chain_state": "Rejected"}));
     admin.fire(&id, "drop").await.ok();
     let actions = admin.get(&format!("/v1/ledger/records?instance_id={id}&limit=500")).await.ok();
-    let actions: Vec<&str> =
-        actions["items"].as_array().expect("records").iter().filter_map(|record| record["action_ref"].as_str()).collect();
+    let actions: Vec<&str> = actions["items"]
+        .as_array()
+        .expect("records")
+        .iter()
+        .filter_map(|record| record["action_ref"].as_str())
+        .collect();
     assert_eq!(actions.iter().filter(|action| **action == "chain_initiated").count(), 2);
     assert_eq!(actions.iter().filter(|action| **action == "chain_withdrawn").count(), 1);
     assert_eq!(actions.iter().filter(|action| **action == "chain_resolved").count(), 1);

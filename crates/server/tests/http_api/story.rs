@@ -39,7 +39,10 @@ async fn a_batch_is_released_by_the_person_whom_its_gate_names() {
     assert_eq!(inbox["items"].as_array().map(Vec::len), Some(2));
     let waiting = &inbox["items"][0];
     assert_eq!((&waiting["task_ref"], &waiting["instance_id"]), (&gate["step_id"], &json!(id)));
-    assert_eq!((&waiting["action"], &waiting["scope"]), (&json!("release"), &json!("pharma:batch-release:qp-sign-off")));
+    assert_eq!(
+        (&waiting["action"], &waiting["scope"]),
+        (&json!("release"), &json!("pharma:batch-release:qp-sign-off"))
+    );
     assert_eq!(technician.get("/v1/inbox").await.ok()["items"], json!([]));
 
     technician.decide(id, "release", json!({"decision": "approve"})).await.refused(403, "unauthorized");
@@ -85,7 +88,10 @@ fn check_view(view: &Value, id: &str, gate: &Value, fired: &Value) {
     let release = &gates[0];
     assert_eq!((&release["action"], &release["from_state"]), (&json!("release"), &json!("qp-review")));
     assert_eq!((&release["state"], &release["guard"]), (&json!("Approved"), &json!("QP-sign-off")));
-    assert_eq!((&release["decided_by"], &release["decision_reason"]), (&json!("qp_director_santos"), &json!("COA reviewed")));
+    assert_eq!(
+        (&release["decided_by"], &release["decision_reason"]),
+        (&json!("qp_director_santos"), &json!("COA reviewed"))
+    );
     assert_eq!(release["assignment"], json!({"assignment_id": gate["assignment_id"], "status": "Recalled"}));
     assert_eq!((&release["binding"], release.get("chain")), (&json!("current"), None));
     let moot = &gates[1];
@@ -124,7 +130,10 @@ fn check_records(page: &Value, id: &str, fired: &Value) {
         prev = record["record_hash"].as_str().expect("a hash").to_owned();
     }
     let started = &records[0];
-    assert_eq!((&started["payload"]["definition"], &started["payload"]["reason"]), (&json!("batch-release@1"), &json!("campaign 7")));
+    assert_eq!(
+        (&started["payload"]["definition"], &started["payload"]["reason"]),
+        (&json!("batch-release@1"), &json!("campaign 7"))
+    );
     assert_eq!((&started["actor_ref"], &records[7]["actor_ref"]), (&json!("lab_tech_rivera"), &json!("countersign")));
     assert_eq!(records[6]["event_id"], fired["event_id"]);
 }
@@ -153,14 +162,22 @@ async fn a_rejected_gate_may_be_opened_again_and_the_old_one_stays() {
     let second = admin.open_gate(&id, action).await.created();
     let withdrawn = admin.decide(&id, encoded, json!({"decision": "withdraw", "reason": "again"})).await.ok();
     assert_eq!(withdrawn, json!({"outcome": "withdrawn"}));
-    admin.decide(&id, encoded, json!({"decision": "approve", "step_id": second["step_id"]})).await.refused(409, "not-pending");
-    admin.decide(&id, encoded, json!({"decision": "approve", "step_id": "nonsense"})).await.refused_at(404, "not-known", "step_id");
+    admin
+        .decide(&id, encoded, json!({"decision": "approve", "step_id": second["step_id"]}))
+        .await
+        .refused(409, "not-pending");
+    admin.decide(&id, encoded, json!({"decision": "approve", "step_id": "nonsense"})).await.refused_at(
+        404,
+        "not-known",
+        "step_id",
+    );
     admin.open_gate(&id, action).await.created();
     approver.decide(&id, encoded, json!({"decision": "approve"})).await.ok();
     admin.fire(&id, action).await.ok();
 
     let view = admin.get(&format!("/v1/processes/{id}")).await.ok();
-    let of = |member: &str| -> Vec<&Value> { view["gates"].as_array().expect("gates").iter().map(|g| &g[member]).collect() };
+    let of =
+        |member: &str| -> Vec<&Value> { view["gates"].as_array().expect("gates").iter().map(|g| &g[member]).collect() };
     assert_eq!(of("binding"), ["superseded", "superseded", "current"]);
     assert_eq!(of("state"), ["Rejected", "Withdrawn", "Approved"]);
     assert_eq!(view["declaration_ref"].as_str().map(str::len), Some(64), "a digest for what was given at start");

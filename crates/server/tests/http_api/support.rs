@@ -5,7 +5,7 @@ use countersign_server::serve::{self, ADMIN_TOKEN_FILE, Running, ServeOptions};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -27,8 +27,7 @@ impl Server {
     pub async fn with_config(config: Option<&'static str>) -> Server {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder().no_proxy().build().expect("a client");
-        let mut server =
-            Server { directory: tempfile::tempdir().expect("a directory"), running: None, http, config };
+        let mut server = Server { directory: tempfile::tempdir().expect("a directory"), running: None, http, config };
         server.resume().await;
         server
     }
@@ -49,6 +48,12 @@ impl Server {
         self.resume().await;
     }
 
+    /// Starts again after [`Server::stop`].
+    pub async fn resumed(mut self) -> Server {
+        self.resume().await;
+        self
+    }
+
     pub async fn stop(&mut self) {
         self.running.take().expect("a running server").shutdown().await.expect("an orderly end");
     }
@@ -59,16 +64,16 @@ impl Server {
 
     /// An actor without a credential.
     pub fn nobody(&self) -> Actor {
-        Actor { http: self.http.clone(), url: self.url(), token: None, name: String::new() }
+        Actor { http: self.http.clone(), url: self.url(), token: None }
     }
 
     pub fn admin(&self) -> Actor {
         let token = std::fs::read_to_string(self.directory.path().join(ADMIN_TOKEN_FILE)).expect("a token");
-        self.with_token("admin", token.trim())
+        self.with_token(token.trim())
     }
 
-    pub fn with_token(&self, name: &str, token: &str) -> Actor {
-        Actor { token: Some(token.to_owned()), name: name.to_owned(), ..self.nobody() }
+    pub fn with_token(&self, token: &str) -> Actor {
+        Actor { token: Some(token.to_owned()), ..self.nobody() }
     }
 
     /// Registers an actor and grants it these scopes.
@@ -78,16 +83,19 @@ impl Server {
         for scope in scopes {
             admin.post("/v1/grants", json!({"subject_ref": name, "action_scope": scope})).await.created();
         }
-        self.with_token(name, made["token"].as_str().expect("a token"))
+        self.with_token(made["token"].as_str().expect("a token"))
     }
 
-    /// Sends these bytes as they are and returns the whole answer.
-    pub async fn raw(&self, request: Vec<u8>) -> String {
+    /// Sends these bytes as they are and returns the whole answer. Where `ends`, nothing more is to come.
+    pub async fn raw(&self, request: Vec<u8>, ends: bool) -> String {
         let addr = self.running.as_ref().expect("a running server").addr;
         let exchange = move || {
             let mut stream = TcpStream::connect(addr).expect("a connection");
             // What is refused early may be cut off while it is still being sent.
             let _ = stream.write_all(&request);
+            if ends {
+                let _ = stream.shutdown(Shutdown::Write);
+            }
             let mut answer = Vec::new();
             let _ = stream.read_to_end(&mut answer);
             String::from_utf8_lossy(&answer).into_owned()
@@ -105,7 +113,6 @@ pub struct Actor {
     http: reqwest::Client,
     url: String,
     token: Option<String>,
-    pub name: String,
 }
 
 impl Actor {

@@ -1,0 +1,119 @@
+//! `/openapi.json` describes exactly what is served.
+
+use crate::support::{Answer, Server};
+use reqwest::Method;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+const SERVED: &[&str] = &[
+    "GET /healthz",
+    "GET /metrics",
+    "GET /openapi.json",
+    "GET /readyz",
+    "GET /v1/actors",
+    "GET /v1/approval-steps",
+    "GET /v1/assignments",
+    "GET /v1/definitions",
+    "GET /v1/definitions/{name}",
+    "GET /v1/definitions/{name}/versions/{version}",
+    "GET /v1/grants",
+    "GET /v1/inbox",
+    "GET /v1/ledger/records",
+    "GET /v1/ledger/records/{event_id}",
+    "GET /v1/processes",
+    "GET /v1/processes/{instance_id}",
+    "POST /v1/actors",
+    "POST /v1/definitions",
+    "POST /v1/definitions/validate",
+    "POST /v1/grants",
+    "POST /v1/grants/{grant_id}/revoke",
+    "POST /v1/processes",
+    "POST /v1/processes/{instance_id}/gates",
+    "POST /v1/processes/{instance_id}/gates/{action}/decision",
+    "POST /v1/processes/{instance_id}/transitions",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_description_lists_what_is_served_and_nothing_else() {
+    let server = Server::start().await;
+    let nobody = server.nobody();
+    let description = nobody.get("/openapi.json").await.ok();
+    assert!(description["openapi"].as_str().is_some_and(|version| version.starts_with("3.1")));
+    let mut described = BTreeSet::new();
+    for (path, item) in description["paths"].as_object().expect("paths") {
+        for method in item.as_object().expect("operations").keys() {
+            described.insert(format!("{} {path}", method.to_uppercase()));
+        }
+    }
+    assert_eq!(described, SERVED.iter().map(|route| (*route).to_owned()).collect());
+
+    for path in description["paths"].as_object().expect("paths").keys() {
+        let address = path.replace(['{', '}'], "");
+        for method in [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+            let answer = Answer::of(nobody.request(method.clone(), &address)).await;
+            if !described.contains(&format!("{method} {path}")) {
+                // A name in the place of `validate` is a definition's.
+                let named = path == "/v1/definitions/validate" && method == Method::GET;
+                if !named {
+                    answer.refused(405, "invalid-request");
+                }
+            } else if path.starts_with("/v1/") {
+                answer.refused(401, "invalid-credential");
+            } else {
+                assert_eq!(answer.status, 200, "{method} {path}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_reference_of_the_description_leads_somewhere() {
+    let server = Server::start().await;
+    let description = server.nobody().get("/openapi.json").await.ok();
+    let mut references = Vec::new();
+    collect(&description, &mut references);
+    assert!(references.len() > 50, "{}", references.len());
+    for reference in references {
+        let pointer = reference.strip_prefix('#').expect("a reference within the document");
+        assert!(description.pointer(pointer).is_some(), "{reference}");
+    }
+    let parameters = &description["paths"]["/v1/approval-steps"]["get"]["parameters"];
+    let names: Vec<&str> =
+        parameters.as_array().expect("parameters").iter().filter_map(|parameter| parameter["name"].as_str()).collect();
+    assert!(names.contains(&"withdrawn_before") && names.contains(&"order"), "{names:?}");
+    assert_eq!(
+        description["paths"]["/v1/processes"]["post"]["responses"]["default"]["content"]
+            .as_object()
+            .map(|c| c.keys().cloned().collect()),
+        Some(vec!["application/problem+json".to_owned()])
+    );
+}
+
+fn collect<'d>(value: &'d Value, references: &mut Vec<&'d str>) {
+    match value {
+        Value::Object(members) => members.iter().for_each(|(name, value)| match (name.as_str(), value) {
+            ("$ref", Value::String(reference)) => references.push(reference),
+            _ => collect(value, references),
+        }),
+        Value::Array(items) => items.iter().for_each(|item| collect(item, references)),
+        _ => {}
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operators_see_that_it_lives_and_what_it_does() {
+    let server = Server::start().await;
+    let nobody = server.nobody();
+    assert_eq!(nobody.get("/healthz").await.ok()["status"], "ok");
+    assert_eq!(nobody.get("/readyz").await.ok()["store"], "sqlite");
+    server.admin().get("/v1/inbox").await.ok();
+    let metrics = nobody.get("/metrics").await;
+    assert!(metrics.content_type.starts_with("text/plain"));
+    assert!(metrics.text.contains(r#"path="/v1/inbox""#), "{}", metrics.text);
+    assert!(metrics.text.contains("countersign_commands_total"), "{}", metrics.text);
+    assert!(metrics.text.contains("countersign_http_request_seconds_bucket"), "{}", metrics.text);
+    let answer = Answer::of(nobody.request(Method::GET, "/healthz").header("X-Request-Id", "abc-1")).await;
+    assert_eq!(answer.headers["x-request-id"], "abc-1");
+    let answer = Answer::of(nobody.request(Method::GET, "/healthz").header("X-Request-Id", "{}<>")).await;
+    assert_eq!(answer.headers["x-request-id"].len(), 16);
+}

@@ -1,0 +1,69 @@
+//! The same key and body is answered as the first time, and nothing is done twice.
+
+use crate::support::{Server, two_states};
+use serde_json::json;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_request_gets_the_first_answer_even_after_a_restart() {
+    let mut server = Server::start().await;
+    let admin = server.admin();
+    let start = json!({"declaration": two_states(), "subject_ref": "s"});
+    let started = admin.post_keyed("/v1/processes", "k1", start.clone()).await.created();
+    assert_eq!(admin.post_keyed("/v1/processes", "k1", start.clone()).await.created(), started);
+    let id = started["instance_id"].as_str().expect("an id").to_owned();
+    let transitions = format!("/v1/processes/{id}/transitions");
+    let fired = admin.post_keyed(&transitions, "k2", json!({"action": "go"})).await.ok();
+
+    server.restart().await;
+    let admin = server.admin();
+    assert_eq!(admin.post_keyed("/v1/processes", "k1", start.clone()).await.created(), started);
+    assert_eq!(admin.post_keyed(&transitions, "k2", json!({"action": "go"})).await.ok(), fired);
+    let view = admin.get(&format!("/v1/processes/{id}")).await.ok();
+    assert_eq!(view["transition_history"].as_array().map(Vec::len), Some(1));
+    assert_eq!(admin.get("/v1/processes").await.ok()["items"].as_array().map(Vec::len), Some(1));
+
+    // Another body, another spelling of it, or another address is another request.
+    for (path, body) in [
+        ("/v1/processes", json!({"declaration": two_states(), "subject_ref": "t"})),
+        ("/v1/grants", json!({"subject_ref": "x", "action_scope": "y"})),
+    ] {
+        admin.post_keyed(path, "k1", body).await.refused_at(409, "conflict", "Idempotency-Key");
+    }
+    // Keys are per actor.
+    let other = server.actor("other", &["workflows:start"]).await;
+    assert_ne!(other.post_keyed("/v1/processes", "k1", start).await.created(), started);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_is_not_kept() {
+    let server = Server::start().await;
+    let admin = server.admin();
+    let id = admin.start_loop("s").await;
+    let transitions = format!("/v1/processes/{id}/transitions");
+    admin.post_keyed(&transitions, "k", json!({"action": "back"})).await.refused(409, "invalid-transition");
+    admin.fire(&id, "go").await.ok();
+    admin.post_keyed(&transitions, "k", json!({"action": "back"})).await.ok();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_registration_does_not_tell_the_token_again() {
+    let mut server = Server::start().await;
+    let admin = server.admin();
+    let body = json!({"actor_ref": "qa", "kind": "human", "display_name": "Quality"});
+    let first = admin.post_keyed("/v1/actors", "k", body.clone()).await.created();
+    let token = first["token"].as_str().expect("a token").to_owned();
+    assert!(token.starts_with("cs_") && token.len() == 67, "{token}");
+    server.restart().await;
+    let admin = server.admin();
+    let again = admin.post_keyed("/v1/actors", "k", body.clone()).await.created();
+    assert_eq!(again, json!({"actor_ref": "qa"}));
+    server.with_token(&token).get("/v1/inbox").await.ok();
+    admin.post("/v1/actors", body).await.refused_at(409, "conflict", "actor_ref");
+    let definition = "{kind: process, name: d, states: [a], initial_state: a, terminal_states: [], transitions: []}";
+    let publish = async || {
+        let request = admin.request(reqwest::Method::POST, "/v1/definitions").header("Idempotency-Key", "d");
+        crate::support::Answer::of(request.body(definition)).await
+    };
+    let first = publish().await.created();
+    assert_eq!(publish().await.created(), first, "the first answer, status and all");
+}

@@ -1,0 +1,96 @@
+//! Starting and stopping: what is acknowledged stays, and nobody shares a store by accident.
+
+use crate::support::{Server, options};
+use countersign_server::serve;
+use serde_json::json;
+use std::os::unix::fs::PermissionsExt;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_acknowledged_before_the_end_is_there_after_it() {
+    let mut server = Server::start().await;
+    let admin = server.admin();
+    let id = admin.start_loop("s").await;
+    let mut callers = tokio::task::JoinSet::new();
+    for caller in 0..8 {
+        let admin = admin.clone();
+        callers.spawn(async move {
+            let mut acknowledged = Vec::new();
+            for n in 0.. {
+                let subject = format!("c{caller}-{n}");
+                let body = json!({"subject_ref": subject, "action_scope": "x"});
+                let request = admin.request(reqwest::Method::POST, "/v1/grants").json(&body);
+                match request.send().await {
+                    Ok(response) if response.status().as_u16() == 201 => acknowledged.push(subject),
+                    _ => break,
+                }
+            }
+            acknowledged
+        });
+    }
+    while admin.get("/v1/grants?action_scope=x&subject_ref=c0-5").await.ok()["items"] == json!([]) {
+        tokio::task::yield_now().await;
+    }
+    server.stop().await;
+    let acknowledged: Vec<String> = callers.join_all().await.into_iter().flatten().collect();
+    assert!(acknowledged.len() > 5);
+
+    let server = server.resumed().await;
+    let admin = server.admin();
+    for subject in acknowledged {
+        let found = admin.get(&format!("/v1/grants?subject_ref={subject}")).await.ok();
+        assert_eq!(found["items"].as_array().map(Vec::len), Some(1), "{subject}");
+    }
+    assert_eq!(admin.get(&format!("/v1/processes/{id}")).await.ok()["current_state"], "a");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_has_one_server_and_a_data_directory_one_owner() {
+    let mut server = Server::start().await;
+    let directory = server.directory.path().to_owned();
+    let told = serve::start(options(&directory)).await.err().expect("held").to_string();
+    assert!(told.contains("another process uses the store"), "{told}");
+    let mode = |path: &std::path::Path| std::fs::metadata(path).expect("a file").permissions().mode() & 0o777;
+    assert_eq!(mode(&directory.join("admin.token")), 0o600);
+    let token = std::fs::read_to_string(directory.join("admin.token")).expect("a token");
+    server.restart().await;
+    assert_eq!(std::fs::read_to_string(directory.join("admin.token")).expect("a token"), token, "made once");
+
+    let nested = directory.join("not/yet/there");
+    let running = serve::start(options(&nested)).await.expect("a server");
+    assert_eq!(mode(&nested), 0o700);
+    running.shutdown().await.expect("an orderly end");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_started_says_why() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("countersign.toml");
+    std::fs::write(&file, "audit_trail_retention = \"sox_7_year\"").expect("a file");
+    let mut with_config = options(directory.path());
+    with_config.config = Some(file);
+    let told = serve::start(with_config).await.err().expect("refused").to_string();
+    assert!(told.contains("audit_trail_retention") && told.contains("countersign.toml"), "{told}");
+
+    let mut with_store = options(directory.path());
+    with_store.store = Some("mysql://u:secret@h/d".to_owned());
+    let told = format!("{:#}", serve::start(with_store).await.err().expect("refused"));
+    assert!(told.contains("sqlite:PATH") && !told.contains("secret"), "{told}");
+
+    let mut with_listen = options(directory.path());
+    with_listen.listen = "nonsense".to_owned();
+    let told = format!("{:#}", serve::start(with_listen).await.err().expect("refused"));
+    assert!(told.contains("cannot listen on nonsense"), "{told}");
+    // And the failed attempts left nothing behind that would stand in the way.
+    serve::start(options(directory.path())).await.expect("a server").shutdown().await.expect("an orderly end");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_without_a_store_is_replaced() {
+    // As a crash between the two leaves it: the token is on disk, nothing was committed.
+    let directory = tempfile::tempdir().expect("a directory");
+    std::fs::write(directory.path().join("admin.token"), "cs_old\n").expect("a file");
+    let running = serve::start(options(directory.path())).await.expect("a server");
+    let token = std::fs::read_to_string(directory.path().join("admin.token")).expect("a token");
+    assert!(token.starts_with("cs_") && token != "cs_old\n");
+    running.shutdown().await.expect("an orderly end");
+}
