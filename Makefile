@@ -25,7 +25,7 @@ demo: build ## Play a story: STORY=batch-release|journal-entry|purchase-order; C
 
 bench: build ## Measure throughput on SQLite and PostgreSQL, flushed to disk (BENCH_ARGS=...)
 	@scripts/setup.sh postgres
-	$(CARGO_BUILD) -p countersign-testing --bin countersign-bench
+	$(CARGO_BUILD) -p countersign-bench
 	scripts/with-postgres.sh $(RELEASE)/countersign-bench $(BENCH_ARGS)
 
 torture: build ## Crash the server again and again and check that nothing was lost (TORTURE_ARGS=...)

@@ -71,6 +71,18 @@ async fn measure_store(store: &str, time: Duration, args: &Args, report: &mut Re
         report.add(row);
         target.close().await?;
     }
+    if !args.no_http {
+        for clients in &args.clients {
+            eprintln!("{store}: {clients} over HTTP …");
+            let target = Target::http(store).await?;
+            let story = Story::over_http(&target).await?;
+            let run = story.run(*clients, time).await?;
+            let mut row = Row::new("gated process", store, "http", *clients, &run.samples, run.elapsed);
+            row.ratio_to_limit = Some(row.ops_per_s * raw.rows_per_command / raw.rows_per_s);
+            report.add(row);
+            target.close().await?;
+        }
+    }
     if !args.no_growth {
         measure_growth(store, most, time, args, report).await?;
     }

@@ -3,6 +3,7 @@
 use crate::target::Target;
 use anyhow::anyhow;
 use async_trait::async_trait;
+use countersign_client::{Client, Format, wire};
 use countersign_engine::{Call, Command, Engine, Outcome, Target as At};
 use countersign_kernel::process::{self, DecideGate, Decision, FireTransition, OpenGate, Source, StartWorkflow};
 use countersign_kernel::registry::{self, GrantScope, PublishDefinition, scopes};
@@ -66,6 +67,35 @@ impl Story {
             engine.execute(admin(registry::Command::GrantScope(grant))).await?;
         }
         Ok(Story { caller: Arc::new(InProcess { engine }) })
+    }
+
+    pub async fn over_http(target: &Target) -> anyhow::Result<Story> {
+        let server = target.server.as_ref().ok_or_else(|| anyhow!("no server"))?;
+        let url = format!("http://{}", server.addr);
+        let admin = Client::new(&url)?.with_token(&target.admin_token()?)?;
+        admin.publish_definition(Format::Yaml, DEFINITION.as_bytes()).await?;
+        let mut tokens = Vec::new();
+        for actor in ["clerk", "approver"] {
+            let request = wire::RegisterActor {
+                actor_ref: actor.into(),
+                kind: wire::ActorKind::Human,
+                display_name: None,
+                public_key: None,
+            };
+            let registered = admin.register_actor(&request).await?;
+            tokens.push(registered.body.token.ok_or_else(|| anyhow!("no token"))?);
+        }
+        for scope in [scopes::WORKFLOWS_START, scopes::WORKFLOWS_OPEN_GATE, scopes::WORKFLOWS_FIRE] {
+            admin.grant(&wire::GrantScope { subject_ref: "clerk".into(), action_scope: scope.into() }).await?;
+        }
+        let approver = tokens.pop().ok_or_else(|| anyhow!("no token"))?;
+        let clerk = tokens.pop().ok_or_else(|| anyhow!("no token"))?;
+        Ok(Story {
+            caller: Arc::new(OverHttp {
+                clerk: Client::new(&url)?.with_token(&clerk)?,
+                approver: Client::new(&url)?.with_token(&approver)?,
+            }),
+        })
     }
 
     /// Whole processes until the time is over.
@@ -237,5 +267,43 @@ impl Caller for InProcess {
     async fn fire(&self, instance_id: &str) -> anyhow::Result<()> {
         let command = process::Command::FireTransition(FireTransition { action: "release".into(), reason: None });
         self.call("clerk", Self::at(instance_id), command).await.map(|_| ())
+    }
+}
+
+struct OverHttp {
+    clerk: Client,
+    approver: Client,
+}
+
+#[async_trait]
+impl Caller for OverHttp {
+    async fn start(&self, subject_ref: String) -> anyhow::Result<String> {
+        let request = wire::StartProcess {
+            declaration: None,
+            definition: Some("bench".to_owned()),
+            subject_ref,
+            gate_spec: None,
+            reason: None,
+        };
+        Ok(self.clerk.start(&request).await?.body.instance_id)
+    }
+
+    async fn open(&self, instance_id: &str) -> anyhow::Result<()> {
+        let request = wire::OpenGate { action: "release".to_owned(), reason: None };
+        self.clerk.open_gate(instance_id, &request).await?;
+        Ok(())
+    }
+
+    async fn approve(&self, instance_id: &str) -> anyhow::Result<()> {
+        let reason = Some("specification limits met".to_owned());
+        let request = wire::DecideGate { decision: wire::Decision::Approve, reason, step_id: None };
+        self.approver.decide_gate(instance_id, "release", &request).await?;
+        Ok(())
+    }
+
+    async fn fire(&self, instance_id: &str) -> anyhow::Result<()> {
+        let request = wire::FireTransition { action: "release".to_owned(), reason: None };
+        self.clerk.fire(instance_id, &request).await?;
+        Ok(())
     }
 }

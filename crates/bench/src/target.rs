@@ -8,6 +8,7 @@ use countersign_engine::port::{Batch, Committed, Loaded, Reader, RegistryDelta, 
 use countersign_engine::rows::IdempotencyRow;
 use countersign_engine::{Config, Engine};
 use countersign_kernel::{InstanceId, StepId, Time};
+use countersign_server::serve::{Running, ServeOptions};
 use countersign_store::raw::{Raw, row_count};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ const CAPTURED_COMMANDS: usize = 60_000;
 
 pub struct Target {
     pub engine: Option<Arc<Engine>>,
+    pub server: Option<Running>,
     place: Place,
 }
 
@@ -74,7 +76,7 @@ impl Target {
     pub async fn in_process(store: &str) -> anyhow::Result<Target> {
         let place = Place::new(store).await?;
         let engine = Engine::open(countersign_store::open(&place.url).await?, Config::default()).await?;
-        Ok(Target { engine: Some(Arc::new(engine)), place })
+        Ok(Target { engine: Some(Arc::new(engine)), server: None, place })
     }
 
     /// Every command on an old instance reads it from the store.
@@ -82,10 +84,27 @@ impl Target {
         let place = Place::new(store).await?;
         let config = Config { cached_instances: 0, ..Config::default() };
         let engine = Engine::open(countersign_store::open(&place.url).await?, config).await?;
-        Ok(Target { engine: Some(Arc::new(engine)), place })
+        Ok(Target { engine: Some(Arc::new(engine)), server: None, place })
+    }
+
+    pub async fn http(store: &str) -> anyhow::Result<Target> {
+        let place = Place::new(store).await?;
+        let mut options = ServeOptions::new(place.directory.path());
+        options.listen = "127.0.0.1:0".to_owned();
+        options.store = Some(place.url.clone());
+        let server = countersign_server::serve::start(options).await?;
+        Ok(Target { engine: None, server: Some(server), place })
+    }
+
+    /// The administrator's token of a served target.
+    pub fn admin_token(&self) -> anyhow::Result<String> {
+        Ok(std::fs::read_to_string(self.place.directory.path().join("admin.token"))?.trim().to_owned())
     }
 
     pub async fn close(self) -> anyhow::Result<()> {
+        if let Some(server) = self.server {
+            server.shutdown().await?;
+        }
         if let Some(engine) = self.engine.and_then(Arc::into_inner) {
             tokio::task::spawn_blocking(|| engine.close()).await?;
         }
@@ -150,7 +169,7 @@ async fn capture(store: &str, clients: usize) -> anyhow::Result<(Vec<Vec<Unit>>,
     let captured = Arc::new(Mutex::new(Vec::new()));
     let capturing = CapturingStore { inner: countersign_store::open(&place.url).await?, captured: captured.clone() };
     let engine = Arc::new(Engine::open(Box::new(capturing), Config::default()).await?);
-    let target = Target { engine: Some(engine), place };
+    let target = Target { engine: Some(engine), server: None, place };
     let story = Story::in_process(&target).await?;
     captured.lock().unwrap_or_else(PoisonError::into_inner).clear();
     let commands = story.run_count(clients, CAPTURED_COMMANDS).await?;

@@ -1,6 +1,8 @@
 //! The HTTP contract, tested from outside: a server on a free port, an SQLite store in a temporary
 //! directory, and requests as any client would send them.
 
+#![expect(clippy::expect_used, reason = "a test's helpers may fail the test")]
+
 #[path = "http_api/auth.rs"]
 mod auth;
 #[path = "http_api/bad_input.rs"]

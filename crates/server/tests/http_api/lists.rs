@@ -81,12 +81,12 @@ async fn filters_all_hold_and_what_matches_nothing_is_empty() {
         let page = admin.get(&format!("/v1/processes?{query}")).await.ok();
         of(page["items"].as_array().expect("items"), "instance_id").into_iter().map(str::to_owned).collect()
     };
-    assert_eq!(ids("subject_ref=batch").await, [first.clone(), second.clone()]);
-    assert_eq!(ids("subject_ref=batch&initiator_ref=starter").await, [second.clone()]);
-    assert_eq!(ids(&format!("instance_id={first}")).await, [first.clone()]);
+    assert_eq!(ids("subject_ref=batch").await, [first.as_str(), second.as_str()]);
+    assert_eq!(ids("subject_ref=batch&initiator_ref=starter").await, [second.as_str()]);
+    assert_eq!(ids(&format!("instance_id={first}")).await, [first.as_str()]);
     // Both ends of a range are in it.
-    assert_eq!(ids(&format!("started_after={at}&started_before={at}")).await, [first.clone()]);
-    assert_eq!(ids(&format!("started_after={later}")).await, [second]);
+    assert_eq!(ids(&format!("started_after={at}&started_before={at}")).await, [first.as_str()]);
+    assert_eq!(ids(&format!("started_after={later}")).await, [second.as_str()]);
     for nothing in [
         "subject_ref=Batch",
         "instance_id=x",
