@@ -8,7 +8,7 @@ use countersign_kernel::process::{Command, EventBody, Process, Source, StartWork
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::{Declaration, GateEntry, GateSpec, QuorumRule, Time};
 use std::sync::Arc;
-use support::{declaration, decide, registry_with};
+use support::{decide, declaration, registry_with};
 
 /// A process without any fault, for the tests to spoil.
 fn sound() -> Declaration {
@@ -54,8 +54,9 @@ fn assert_fault(declaration: Declaration, path: &str, kind: FaultKind) {
         declaration.faults().into_iter().map(|Fault { path, kind, .. }| (path, kind)).collect();
     assert_eq!(found, [(path.to_owned(), kind)]);
 
-    let covering =
-        GateSpec(declaration.guard_labels().into_iter().map(|label| (label.to_owned(), single("morgan", "s"))).collect());
+    let covering = GateSpec(
+        declaration.guard_labels().into_iter().map(|label| (label.to_owned(), single("morgan", "s"))).collect(),
+    );
     if covering.validate_shape().is_ok() {
         let refusal = starting(declaration, covering).err();
         let said = refusal.as_ref().map(|refusal| (refusal.code, refusal.field.as_deref()));
@@ -67,8 +68,9 @@ fn assert_fault(declaration: Declaration, path: &str, kind: FaultKind) {
 #[track_caller]
 fn assert_legal(declaration: Declaration) {
     assert_eq!(declaration.faults(), []);
-    let covering =
-        GateSpec(declaration.guard_labels().into_iter().map(|label| (label.to_owned(), single("morgan", "s"))).collect());
+    let covering = GateSpec(
+        declaration.guard_labels().into_iter().map(|label| (label.to_owned(), single("morgan", "s"))).collect(),
+    );
     let started = starting(declaration.clone(), covering);
     assert_eq!(started.map(|process| (*process.declaration).clone()), Ok(declaration), "kept verbatim");
 }

@@ -31,8 +31,8 @@ const SQLITE_FILE: &str = "countersign.sqlite";
 const BOOTSTRAP_LOCK_FILE: &str = "bootstrap.lock";
 /// How long requests under way may take once we are asked to stop.
 const GRACE: Duration = Duration::from_secs(30);
-/// How long, after that, connections may still hold the engine.
-const RELEASE: Duration = Duration::from_secs(5);
+/// How long, after that, connections may take to deliver their last answer and close.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 const NO_POLICY: &str = "no retention policy is configured: every record is kept without end. Choose one with \
                          `audit_trail_retention_policy` in countersign.toml, or COUNTERSIGN_AUDIT_TRAIL_RETENTION_POLICY";
@@ -108,7 +108,7 @@ pub async fn start(options: ServeOptions) -> anyhow::Result<Running> {
         let _ = connection.set_nodelay(true);
     });
     let engine = Arc::new(engine);
-    let router = api::router(engine.clone(), config.limits.body_bytes);
+    let router = api::router(&engine, config.limits.body_bytes);
     let (stop, mut stopped) = watch::channel(());
     let signal = async move {
         // Ends when told to, or when whoever could tell is gone.
@@ -142,25 +142,23 @@ impl Running {
         let Running { stop, mut server, upkeep, engine, _lock, .. } = self;
         upkeep.abort();
         drop(stop);
-        match tokio::time::timeout(GRACE, &mut server).await {
-            Ok(ended) => ended.context("the listener failed")??,
-            Err(_) => {
-                tracing::warn!("some requests did not end within {} s; their connections are closed", GRACE.as_secs());
-                server.abort();
-            }
-        }
         match released(engine).await {
             Some(engine) => tokio::task::spawn_blocking(move || engine.close()).await?,
-            None => tracing::warn!("some requests are still under way; they will not be answered"),
+            None => tracing::warn!("some requests did not end within {} s; they are given up", GRACE.as_secs()),
+        }
+        match tokio::time::timeout(FAREWELL, &mut server).await {
+            Ok(ended) => ended.context("the listener failed")??,
+            // Somebody is connected and asks nothing.
+            Err(_) => server.abort(),
         }
         tracing::info!("stopped");
         Ok(())
     }
 }
 
-/// The engine, once no connection holds it any more.
+/// The engine, once no request holds it any more.
 async fn released(mut engine: Arc<Engine>) -> Option<Engine> {
-    let until = Instant::now() + RELEASE;
+    let until = Instant::now() + GRACE;
     loop {
         match Arc::try_unwrap(engine) {
             Ok(engine) => return Some(engine),

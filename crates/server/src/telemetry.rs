@@ -3,6 +3,7 @@
 
 use anyhow::Context;
 use axum::extract::{MatchedPath, Request};
+use axum::http::header::CACHE_CONTROL;
 use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
@@ -113,8 +114,11 @@ pub async fn observe(mut request: Request, next: Next) -> Response {
         400.. => tracing::info!(method, path, status, latency_ms, request_id = %id, "request refused"),
         _ => tracing::debug!(method, path, status, latency_ms, request_id = %id, "request"),
     }
+    let headers = response.headers_mut();
+    // Answers are of the moment, and some hold a token.
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     if let Ok(value) = HeaderValue::from_str(&id) {
-        response.headers_mut().insert(REQUEST_ID, value);
+        headers.insert(REQUEST_ID, value);
     }
     response
 }

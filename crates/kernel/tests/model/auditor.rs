@@ -192,11 +192,9 @@ impl Auditor {
         to_state: &str,
         gate: Option<GateRef>,
     ) {
-        let declared = before
-            .declaration
-            .transitions
-            .iter()
-            .find(|t| (t.from_state.as_str(), t.action.as_str(), t.to_state.as_str()) == (from_state, action, to_state));
+        let declared = before.declaration.transitions.iter().find(|t| {
+            (t.from_state.as_str(), t.action.as_str(), t.to_state.as_str()) == (from_state, action, to_state)
+        });
         let moved = from_state == before.current_state && to_state == after.current_state;
         self.require(declared.is_some() && moved, Breach::Undeclared);
         if from_state == to_state {

@@ -23,7 +23,7 @@ use countersign_kernel::registry::Registry;
 use countersign_kernel::{Declaration, GateEntry, GateSpec, QuorumRule, Time};
 use stateright::{Checker, Expectation, Model, Property};
 use std::sync::Arc;
-use support::{APPLICATION, declaration, decide, registry_with};
+use support::{APPLICATION, decide, declaration, registry_with};
 
 /// Starts the process and holds every grant; approves the gate `note` as well (self-approval is legal).
 const INITIATOR: &str = "ines";
@@ -96,7 +96,9 @@ fn single_gates(composition: Composition, keeps_records: bool) -> Gated {
         composition,
         registry: grants(),
         declaration: Arc::new(declaration("draft review held released", "draft", "released", &transitions)),
-        gate_spec: GateSpec([named("sign-off", APPROVER), named("hold-order", APPROVER), named("note", INITIATOR)].into()),
+        gate_spec: GateSpec(
+            [named("sign-off", APPROVER), named("hold-order", APPROVER), named("note", INITIATOR)].into(),
+        ),
         actors: vec![INITIATOR, APPROVER, STRANGER],
         keeps_records,
     }
@@ -104,12 +106,8 @@ fn single_gates(composition: Composition, keeps_records: bool) -> Gated {
 
 /// Two of three must approve: an exit and a self-loop under the same rule, and a free exit.
 fn quorum_gates(composition: Composition) -> Gated {
-    let transitions = [
-        "review release released board",
-        "review annotate review board",
-        "review recall draft",
-        "draft submit review",
-    ];
+    let transitions =
+        ["review release released board", "review annotate review board", "review recall draft", "draft submit review"];
     let approvers = BOARD.map(str::to_owned).to_vec();
     let entry = GateEntry::Quorum { approvers, rule: QuorumRule::MOfN { m: 2 }, scope: "s".to_owned() };
     Gated {
@@ -123,11 +121,7 @@ fn quorum_gates(composition: Composition) -> Gated {
 }
 
 fn grants() -> Registry {
-    registry_with(&[
-        (INITIATOR, "workflows:start"),
-        (INITIATOR, "workflows:open-gate"),
-        (INITIATOR, "workflows:fire"),
-    ])
+    registry_with(&[(INITIATOR, "workflows:start"), (INITIATOR, "workflows:open-gate"), (INITIATOR, "workflows:fire")])
 }
 
 impl Gated {
@@ -284,7 +278,9 @@ fn promises() -> Vec<Property<Gated>> {
             let left = |from_state: &str| from_state != s.process.current_state;
             let process = s.process.gates.iter().filter(|gate| left(&gate.from_state));
             let seen = s.auditor.gates.iter().filter(|gate| left(&gate.from_state));
-            process.flat_map(|gate| &gate.steps).all(|step| step.state != StepState::Pending && step.assignment.is_none())
+            process
+                .flat_map(|gate| &gate.steps)
+                .all(|step| step.state != StepState::Pending && step.assignment.is_none())
                 && seen.flat_map(|gate| &gate.steps).all(|step| step.active.is_empty())
         }),
         Property::always("at most one active assignment per step", |_, s: &State| {

@@ -85,7 +85,14 @@ pub enum Draw {
 
 pub fn draws() -> impl Strategy<Value = Vec<Draw>> {
     let wild = (0..4usize, 0..6usize, 0..5usize, 0..4usize, proptest::option::of(any::<Index>()), 0..12u8).prop_map(
-        |(actor, action, kind, reason, step, exists)| Draw::Wild { actor, action, kind, reason, step, exists: exists > 0 },
+        |(actor, action, kind, reason, step, exists)| Draw::Wild {
+            actor,
+            action,
+            kind,
+            reason,
+            step,
+            exists: exists > 0,
+        },
     );
     vec(prop_oneof![2 => any::<Index>().prop_map(Draw::Sensible), 1 => wild], 1..40)
 }

@@ -309,5 +309,8 @@ fn random_histories_are_eventful() {
         .filter(|name| !seen.contains(name))
         .collect();
     assert!(missing.is_empty(), "never happened: {missing:?}");
-    assert!(reopened > 20 && trailing > 5 && guarded > 50, "{reopened} re-opened, {trailing} trailing, {guarded} guarded");
+    assert!(
+        reopened > 20 && trailing > 5 && guarded > 50,
+        "{reopened} re-opened, {trailing} trailing, {guarded} guarded"
+    );
 }

@@ -2,7 +2,7 @@
 //! gate. Each test gives one command everything that could be wrong with it and then takes the faults
 //! away one by one; the answer must always be the first that is left.
 
-use crate::support::{declaration, decide, registry_with};
+use crate::support::{decide, declaration, registry_with};
 use countersign_kernel::process::{
     Command, DecideGate, Decision, FireTransition, OpenGate, Process, Source, StartWorkflow, StepChoice,
 };

@@ -9,7 +9,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use countersign_client::wire;
-use countersign_engine::{Command, Outcome};
+use countersign_engine::{Command, Outcome, store_failure};
 use countersign_kernel::registry::{self, scopes};
 
 pub struct ActorList;
@@ -36,10 +36,11 @@ pub async fn register(
     };
     let command = registry::RegisterActor { actor_ref, kind, display_name, public_key, token_hash };
     let command = Command::Registry(registry::Command::RegisterActor(command));
-    match app.engine.execute(caller.call(command, posted.idempotency)).await? {
+    let engine = app.engine()?;
+    match engine.execute(caller.call(command, posted.idempotency)).await? {
         Outcome::ActorRegistered { actor_ref } => {
             // The answer to a repeated request stands for the first one, whose token nobody kept.
-            let fresh = app.engine.registry().authenticate(&token_hash).is_some();
+            let fresh = engine.registry().authenticate(&token_hash).is_some();
             let token = fresh.then_some(token);
             Ok((StatusCode::CREATED, Json(wire::ActorRegistered { actor_ref, token })))
         }
@@ -51,10 +52,11 @@ pub async fn register(
 #[utoipa::path(get, path = "/v1/actors", tag = "actors", params(Params<ActorList>),
     responses((status = 200, body = wire::Page<wire::Actor>), Refused))]
 pub async fn list(State(app): State<App>, caller: Caller, params: Params<ActorList>) -> Read<wire::Page<wire::Actor>> {
-    app.engine.require_scope(&caller.actor_ref, scopes::ACTORS_MANAGE).await?;
-    app.engine.refresh_registry().await.map_err(|error| Problem::from(countersign_engine::store_failure(&error)))?;
+    let engine = app.engine()?;
+    engine.require_scope(&caller.actor_ref, scopes::ACTORS_MANAGE).await?;
+    engine.refresh_registry().await.map_err(|error| Problem::from(store_failure(&error)))?;
     let actors =
-        app.engine.registry().actors().map(|actor| (actor.actor_ref.clone().into_bytes(), actor.clone())).collect();
+        engine.registry().actors().map(|actor| (actor.actor_ref.clone().into_bytes(), actor.clone())).collect();
     Ok(Json(params.answer_from(actors, to_wire)))
 }
 

@@ -53,7 +53,7 @@ pub async fn list(
         decided: params.range("decided_"),
         withdrawn: params.range("withdrawn_"),
     };
-    let rows = app.engine.read_approval_steps(&caller.actor_ref, &query, &params.page()?).await?;
+    let rows = app.engine()?.read_approval_steps(&caller.actor_ref, &query, &params.page()?).await?;
     params.answer(rows, |row| row.step_id.0, |row| Ok(to_wire(row))).map(Json)
 }
 

@@ -38,7 +38,7 @@ pub async fn list(
         assignee_ref: params.text("assignee_ref"),
         status: params.text("status"),
     };
-    let rows = app.engine.read_assignments(&caller.actor_ref, &query, &params.page()?).await?;
+    let rows = app.engine()?.read_assignments(&caller.actor_ref, &query, &params.page()?).await?;
     params.answer(rows, |(row, _)| row.assignment_id.0, |(row, _)| Ok(to_wire(row))).map(Json)
 }
 

@@ -34,7 +34,7 @@ impl FromRequestParts<App> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         let token_hash = hash_token(bearer_token(parts)?);
-        let actor_ref = app.engine.authenticate(&token_hash).await?;
+        let actor_ref = app.engine()?.authenticate(&token_hash).await?;
         if let Some(header) = SIGNATURE_HEADERS.iter().find(|header| parts.headers.contains_key(**header)) {
             let detail = format!(
                 "this version does not verify signed requests yet: send it without {header}, and the record will say \

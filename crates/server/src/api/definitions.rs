@@ -11,7 +11,7 @@ use axum::http::StatusCode;
 use countersign_client::wire;
 use countersign_definition::{Definition, Kind, ProblemCode};
 use countersign_engine::retention::UNSET_POLICY;
-use countersign_engine::{Command, Outcome, store_failure};
+use countersign_engine::{Command, Engine, Outcome, store_failure};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{self, Registry, scopes};
 use countersign_ledger::sha256;
@@ -30,8 +30,10 @@ impl List for DefinitionList {
     responses((status = 201, body = wire::DefinitionPublished, description = "A new version"),
         (status = 200, body = wire::DefinitionPublished, description = "The newest version is identical"), Refused))]
 pub async fn publish(State(app): State<App>, caller: Caller, posted: PostedBytes) -> Done<wire::DefinitionPublished> {
-    let definition = checked(&app, &posted.bytes).map_err(invalid_definition)?;
-    let source = String::from_utf8(posted.bytes).map_err(|_| Problem::invalid_request("the body is not UTF-8"))?;
+    let engine = app.engine()?;
+    let (bytes, checked) = checked(&engine, posted.bytes).await?;
+    let definition = checked.map_err(invalid_definition)?;
+    let source = String::from_utf8(bytes).map_err(|_| Problem::invalid_request("the body is not UTF-8"))?;
     let command = registry::Command::PublishDefinition(registry::PublishDefinition {
         name: definition.name,
         digest: sha256(&[source.as_bytes()]),
@@ -40,7 +42,7 @@ pub async fn publish(State(app): State<App>, caller: Caller, posted: PostedBytes
         gate_spec: Arc::new(definition.gate_spec),
         retention: definition.retention,
     });
-    match app.engine.execute(caller.call(Command::Registry(command), posted.idempotency)).await? {
+    match engine.execute(caller.call(Command::Registry(command), posted.idempotency)).await? {
         Outcome::Published { name, version, digest, created } => {
             let status = if created { StatusCode::CREATED } else { StatusCode::OK };
             Ok((status, Json(wire::DefinitionPublished { name, version, digest })))
@@ -54,7 +56,9 @@ pub async fn publish(State(app): State<App>, caller: Caller, posted: PostedBytes
     request_body(content((String = "application/yaml"), (Object = "application/json"))),
     responses((status = 200, body = wire::Validation), Refused))]
 pub async fn validate(State(app): State<App>, _: Caller, posted: PostedBytes) -> Read<wire::Validation> {
-    let problems = checked(&app, &posted.bytes).err().unwrap_or_default();
+    let engine = app.engine()?;
+    let (_, checked) = checked(&engine, posted.bytes).await?;
+    let problems = checked.err().unwrap_or_default();
     Ok(Json(wire::Validation { valid: problems.is_empty(), problems }))
 }
 
@@ -67,8 +71,9 @@ pub async fn list(
     caller: Caller,
     params: Params<DefinitionList>,
 ) -> Read<wire::Page<wire::DefinitionSummary>> {
-    require_sight(&app, &caller, None).await?;
-    let registry = app.engine.registry();
+    let engine = app.engine()?;
+    require_sight(&engine, &caller, None).await?;
+    let registry = engine.registry();
     let visible = registry.definition_names().into_iter().filter(|name| sees(&registry, &caller.actor_ref, Some(name)));
     let newest = visible
         .filter_map(|name| registry.definition(name, None))
@@ -89,6 +94,11 @@ pub async fn newest(
     view(&app, &caller, address.get("name"), None).await
 }
 
+/// The newest version of the definition that is named `validate`, whose address is also that of an action.
+pub async fn newest_validate(State(app): State<App>, caller: Caller, _: NoQuery) -> Read<wire::DefinitionView> {
+    view(&app, &caller, "validate", None).await
+}
+
 /// One version. Needs what listing needs.
 #[utoipa::path(get, path = "/v1/definitions/{name}/versions/{version}", tag = "definitions",
     params(("name" = String, Path), ("version" = u32, Path)),
@@ -106,8 +116,9 @@ pub async fn version(
 }
 
 async fn view(app: &App, caller: &Caller, name: &str, version: Option<u32>) -> Read<wire::DefinitionView> {
-    require_sight(app, caller, Some(name)).await?;
-    let registry = app.engine.registry();
+    let engine = app.engine()?;
+    require_sight(&engine, caller, Some(name)).await?;
+    let registry = engine.registry();
     let definition = registry.definition(name, version).ok_or_else(|| {
         Refusal::new(Code::NotKnown, "there is no such definition, or no such version of it").at("name")
     })?;
@@ -139,16 +150,31 @@ fn sees(registry: &Registry, actor_ref: &str, name: Option<&str>) -> bool {
         || finer(scopes::WORKFLOWS_START)
 }
 
-async fn require_sight(app: &App, caller: &Caller, name: Option<&str>) -> Result<(), Problem> {
-    app.engine.refresh_registry().await.map_err(|error| Problem::from(store_failure(&error)))?;
-    if sees(&app.engine.registry(), &caller.actor_ref, name) {
+async fn require_sight(engine: &Engine, caller: &Caller, name: Option<&str>) -> Result<(), Problem> {
+    engine.refresh_registry().await.map_err(|error| Problem::from(store_failure(&error)))?;
+    if sees(&engine.registry(), &caller.actor_ref, name) {
         return Ok(());
     }
-    app.engine.require_scope(&caller.actor_ref, scopes::WORKFLOWS_READ).await.map_err(Problem::from)
+    engine.require_scope(&caller.actor_ref, scopes::WORKFLOWS_READ).await.map_err(Problem::from)
 }
 
-/// The document, if this deployment could publish it.
-fn checked(app: &App, bytes: &[u8]) -> Result<Definition, Vec<wire::DefinitionProblem>> {
+type Checked = Result<Definition, Vec<wire::DefinitionProblem>>;
+
+/// The document, if this deployment could publish it. A large one takes its time, and nobody else shall
+/// wait for it.
+async fn checked(engine: &Arc<Engine>, bytes: Vec<u8>) -> Result<(Vec<u8>, Checked), Problem> {
+    let engine = engine.clone();
+    let checking = tokio::task::spawn_blocking(move || {
+        let checked = check(&engine, &bytes);
+        (bytes, checked)
+    });
+    checking.await.map_err(|error| {
+        tracing::error!(%error, "a definition could not be checked");
+        Problem::internal()
+    })
+}
+
+fn check(engine: &Engine, bytes: &[u8]) -> Checked {
     let definition = countersign_definition::parse(bytes).map_err(|problems| {
         let to_wire = |problem: countersign_definition::Problem| wire::DefinitionProblem {
             path: problem.path,
@@ -159,7 +185,7 @@ fn checked(app: &App, bytes: &[u8]) -> Result<Definition, Vec<wire::DefinitionPr
         };
         problems.into_iter().map(to_wire).collect::<Vec<_>>()
     })?;
-    let policies = &app.engine.config().policies;
+    let policies = &engine.config().policies;
     match &definition.retention {
         Some(policy) if policy == UNSET_POLICY || policies.get(policy).is_none() => {
             let (line, column) = line_of_retention(bytes);

@@ -9,7 +9,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use countersign_client::wire;
-use countersign_engine::{Command, Outcome};
+use countersign_engine::{Command, Outcome, store_failure};
 use countersign_kernel::GrantId;
 use countersign_kernel::registry::{self, Grant, Registry, scopes};
 use std::collections::BTreeSet;
@@ -31,7 +31,7 @@ pub async fn grant(
 ) -> Done<wire::ScopeGranted> {
     let wire::GrantScope { subject_ref, action_scope } = posted.body;
     let command = registry::Command::GrantScope(registry::GrantScope { subject_ref, action_scope });
-    match app.engine.execute(caller.call(Command::Registry(command), posted.idempotency)).await? {
+    match app.engine()?.execute(caller.call(Command::Registry(command), posted.idempotency)).await? {
         Outcome::Granted { grant_id } => Ok((StatusCode::CREATED, Json(wire::ScopeGranted { grant_id }))),
         outcome => Err(mismatched(&outcome)),
     }
@@ -48,7 +48,7 @@ pub async fn revoke(
 ) -> Done<wire::GrantRevoked> {
     let grant_id = GrantId::parse(address.get("grant_id"));
     let command = registry::Command::RevokeGrant(registry::RevokeGrant { grant_id });
-    match app.engine.execute(caller.call(Command::Registry(command), posted.idempotency)).await? {
+    match app.engine()?.execute(caller.call(Command::Registry(command), posted.idempotency)).await? {
         Outcome::Revoked => Ok((StatusCode::OK, Json(wire::GrantRevoked { status: wire::GrantStatus::Revoked }))),
         outcome => Err(mismatched(&outcome)),
     }
@@ -60,12 +60,13 @@ pub async fn revoke(
     responses((status = 200, body = wire::Page<wire::Grant>), Refused))]
 pub async fn list(State(app): State<App>, caller: Caller, params: Params<GrantList>) -> Read<wire::Page<wire::Grant>> {
     let (subject_ref, action_scope) = (params.text("subject_ref"), params.text("action_scope"));
+    let engine = app.engine()?;
     if subject_ref.as_ref() != Some(&caller.actor_ref) {
-        app.engine.require_scope(&caller.actor_ref, scopes::PERMISSIONS_MANAGE).await?;
+        engine.require_scope(&caller.actor_ref, scopes::PERMISSIONS_MANAGE).await?;
     }
-    app.engine.refresh_registry().await.map_err(|error| Problem::from(countersign_engine::store_failure(&error)))?;
+    engine.refresh_registry().await.map_err(|error| Problem::from(store_failure(&error)))?;
     let fits = |grant: &&Grant| action_scope.as_ref().is_none_or(|scope| grant.action_scope == *scope);
-    let registry = app.engine.registry();
+    let registry = engine.registry();
     let grants = match &subject_ref {
         Some(subject_ref) => registry.grants().of_subject(subject_ref).filter(fits).map(keyed).collect(),
         None => all(&registry).filter(fits).map(keyed).collect(),

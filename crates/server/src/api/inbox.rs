@@ -24,7 +24,7 @@ pub async fn list(
     caller: Caller,
     params: Params<InboxList>,
 ) -> Read<wire::Page<wire::InboxItem>> {
-    let rows = app.engine.inbox(&caller.actor_ref, &params.page()?).await?;
+    let rows = app.engine()?.inbox(&caller.actor_ref, &params.page()?).await?;
     params.answer(rows, |(assignment, _)| assignment.assignment_id.0, |row| Ok(to_wire(row))).map(Json)
 }
 

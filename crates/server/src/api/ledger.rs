@@ -57,7 +57,7 @@ pub async fn list(State(app): State<App>, caller: Caller, params: Params<RecordL
         actor_ref: params.text("actor_ref"),
         recorded: params.range(""),
     };
-    let rows = app.engine.read_records(&caller.actor_ref, &query, &params.page()?).await?;
+    let rows = app.engine()?.read_records(&caller.actor_ref, &query, &params.page()?).await?;
     let wire::Page { items, next } = params.answer(rows, |row| row.event_id.0, to_wire)?;
     Ok(Json(RecordPage { items, next }))
 }
@@ -69,7 +69,7 @@ pub async fn read(State(app): State<App>, caller: Caller, address: Address, _: N
     let event_id = EventId::parse(address.get("event_id")).unwrap_or(EventId(uuid::Uuid::max()));
     let query = RecordQuery { event_id: Some(event_id), ..RecordQuery::default() };
     let page = Page { after: None, limit: 1, descending: false };
-    let rows = app.engine.read_records(&caller.actor_ref, &query, &page).await?;
+    let rows = app.engine()?.read_records(&caller.actor_ref, &query, &page).await?;
     let row = rows.into_iter().next();
     let row =
         row.ok_or_else(|| Refusal::new(Code::NotKnown, "there is no record with this event_id").at("event_id"))?;

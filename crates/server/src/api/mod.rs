@@ -27,14 +27,14 @@ mod time;
 pub use problem::Problem;
 
 use axum::Json;
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use axum::middleware::{Next, from_fn};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use countersign_engine::{Engine, Outcome};
 use countersign_kernel::refusal::Code;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::Poll;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -42,11 +42,21 @@ use utoipa_axum::routes;
 /// What every handler can reach.
 #[derive(Clone)]
 pub struct App {
-    pub engine: Arc<Engine>,
+    /// Weak, so that connections that linger do not keep the engine from being closed.
+    engine: Weak<Engine>,
+    store_kind: &'static str,
     /// The largest body that is read.
-    pub body_bytes: usize,
+    body_bytes: usize,
     /// The description of everything that is served, as JSON.
     openapi: Arc<str>,
+}
+
+impl App {
+    fn engine(&self) -> Result<Arc<Engine>, Problem> {
+        self.engine
+            .upgrade()
+            .ok_or_else(|| Problem::new(Code::RecordingFailure, "the server is stopping; nothing was written"))
+    }
 }
 
 /// A list or a single thing that was read.
@@ -54,17 +64,20 @@ type Read<T> = Result<Json<T>, Problem>;
 /// Something that was made or done, with its status.
 type Done<T> = Result<(StatusCode, Json<T>), Problem>;
 
-/// Everything that is served, over this engine.
-pub fn router(engine: Arc<Engine>, body_bytes: usize) -> axum::Router {
+/// Everything that is served, over this engine. The caller keeps it: who wants to close it waits until no
+/// request holds it any more.
+pub fn router(engine: &Arc<Engine>, body_bytes: usize) -> axum::Router {
     let (router, description) = routes().split_for_parts();
     // Plain maps of text always serialise.
     let openapi = description.to_pretty_json().unwrap_or_default().into();
+    let app = App { engine: Arc::downgrade(engine), store_kind: engine.store_kind(), body_bytes, openapi };
     router
         .fallback(not_served)
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn(catch_panic))
+        .layer(from_fn_with_state(app.clone(), hold_engine))
         .layer(from_fn(crate::telemetry::observe))
-        .with_state(App { engine, body_bytes, openapi })
+        .with_state(app)
 }
 
 /// The routes with their descriptions: what is not here is neither served nor described.
@@ -75,6 +88,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(grants::revoke))
         .routes(routes!(definitions::publish, definitions::list))
         .routes(routes!(definitions::validate))
+        // Described as `/v1/definitions/{name}`, like every other definition.
+        .route("/v1/definitions/validate", axum::routing::get(definitions::newest_validate))
         .routes(routes!(definitions::newest))
         .routes(routes!(definitions::version))
         .routes(routes!(start::start, processes::list))
@@ -100,6 +115,14 @@ async fn not_served() -> Problem {
 async fn wrong_method(request: Request) -> Problem {
     let detail = format!("{} is not possible here; /openapi.json lists what is", request.method());
     Problem::invalid_request(detail).with_status(StatusCode::METHOD_NOT_ALLOWED)
+}
+
+/// A request under way keeps the engine open until it is answered.
+async fn hold_engine(State(app): State<App>, request: Request, next: Next) -> Response {
+    match app.engine() {
+        Ok(_held) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
 }
 
 /// A handler that panics costs its own request and nothing else.

@@ -18,7 +18,7 @@ pub struct Status {
 }
 
 fn status(app: &App, status: &'static str) -> Json<Status> {
-    Json(Status { status, version: env!("CARGO_PKG_VERSION"), store: app.engine.store_kind() })
+    Json(Status { status, version: env!("CARGO_PKG_VERSION"), store: app.store_kind })
 }
 
 /// The process lives.
@@ -30,7 +30,7 @@ pub async fn healthz(State(app): State<App>) -> Json<Status> {
 /// It can be worked with: the store answers and the committer lives.
 #[utoipa::path(get, path = "/readyz", tag = "operation", security(()), responses((status = 200, body = Status), Refused))]
 pub async fn readyz(State(app): State<App>) -> Result<Json<Status>, Problem> {
-    match app.engine.ready().await {
+    match app.engine()?.ready().await {
         Ok(()) => Ok(status(&app, "ready")),
         Err(error) => Err(Problem::from(countersign_engine::store_failure(&error))),
     }

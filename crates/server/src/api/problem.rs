@@ -1,6 +1,6 @@
 //! Refusals as `application/problem+json` (RFC 9457): status, headers and title of each code.
 
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use countersign_client::wire;
@@ -101,7 +101,6 @@ impl IntoResponse for Problem {
         let mut response = (status, body).into_response();
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         match status {
             StatusCode::UNAUTHORIZED => {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -190,6 +189,21 @@ mod tests {
             let page = std::fs::read_to_string(&page).expect(&page);
             assert_eq!(page.lines().nth(2), Some(title(*code)), "{code}");
             assert!(page.contains(&format!("**HTTP status:** {}\n", status(*code).as_u16())), "{code}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_when_to_come_back_and_how_to_be_known() {
+        for (code, header, value) in [
+            (Code::Overloaded, RETRY_AFTER, "1"),
+            (Code::RecordingFailure, RETRY_AFTER, "2"),
+            (Code::InvalidCredential, WWW_AUTHENTICATE, "Bearer"),
+        ] {
+            let response = Problem::new(code, "later").into_response();
+            assert_eq!(
+                (response.status(), &response.headers()[&header]),
+                (status(code), &HeaderValue::from_static(value))
+            );
         }
     }
 

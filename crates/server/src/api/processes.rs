@@ -40,7 +40,7 @@ pub async fn open_gate(
 ) -> Done<wire::GateOpened> {
     let wire::OpenGate { action, reason } = posted.body;
     let command = on(&address, process::Command::OpenGate(OpenGate { action, reason }));
-    let opened = match app.engine.execute(caller.call(command, posted.idempotency)).await? {
+    let opened = match app.engine()?.execute(caller.call(command, posted.idempotency)).await? {
         Outcome::GateOpened { step_id, assignment_id } => wire::GateOpened {
             step_id: Some(step_id),
             assignment_id: Some(assignment_id),
@@ -84,7 +84,7 @@ pub async fn decide_gate(
     };
     let action = address.get("action").to_owned();
     let command = on(&address, process::Command::DecideGate(DecideGate { action, decision, reason, step }));
-    match app.engine.execute(caller.call(command, posted.idempotency)).await? {
+    match app.engine()?.execute(caller.call(command, posted.idempotency)).await? {
         Outcome::Decided { outcome, chain_state } => {
             let chain_state = match chain_state {
                 None => None,
@@ -108,7 +108,7 @@ pub async fn fire(
 ) -> Done<wire::TransitionFired> {
     let wire::FireTransition { action, reason } = posted.body;
     let command = on(&address, process::Command::FireTransition(FireTransition { action, reason }));
-    match app.engine.execute(caller.call(command, posted.idempotency)).await? {
+    match app.engine()?.execute(caller.call(command, posted.idempotency)).await? {
         Outcome::Fired { new_state, transition_id, sequence_number, event_id } => {
             Ok((StatusCode::OK, Json(wire::TransitionFired { new_state, transition_id, sequence_number, event_id })))
         }
@@ -132,7 +132,7 @@ pub async fn list(
         started: params.range("started_"),
         definitions: None,
     };
-    let views = app.engine.read_workflow(&caller.actor_ref, query, &params.page()?).await?;
+    let views = app.engine()?.read_workflow(&caller.actor_ref, query, &params.page()?).await?;
     params.answer(views, |view| view.row.instance_id.0, process_view::to_wire).map(Json)
 }
 
@@ -143,7 +143,7 @@ pub async fn read(State(app): State<App>, caller: Caller, address: Address, _: N
     let instance_id = InstanceId::parse(address.get("instance_id")).unwrap_or(InstanceId(uuid::Uuid::max()));
     let query = ProcessQuery { instance_id: Some(instance_id), ..ProcessQuery::default() };
     let page = Page { after: None, limit: 1, descending: false };
-    let view = app.engine.read_workflow(&caller.actor_ref, query, &page).await?.into_iter().next();
+    let view = app.engine()?.read_workflow(&caller.actor_ref, query, &page).await?.into_iter().next();
     let view = view
         .ok_or_else(|| Refusal::new(Code::NotKnown, "there is no process with this instance_id").at("instance_id"))?;
     process_view::to_wire(view).map(Json)

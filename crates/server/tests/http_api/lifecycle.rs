@@ -3,7 +3,10 @@
 use crate::support::{Server, options};
 use countersign_server::serve;
 use serde_json::json;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_acknowledged_before_the_end_is_there_after_it() {
@@ -41,6 +44,46 @@ async fn everything_acknowledged_before_the_end_is_there_after_it() {
         assert_eq!(found["items"].as_array().map(Vec::len), Some(1), "{subject}");
     }
     assert_eq!(admin.get(&format!("/v1/processes/{id}")).await.ok()["current_state"], "a");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_under_way_is_answered_and_an_idle_connection_holds_nothing_up() {
+    let mut server = Server::start().await;
+    let address = server.url().replace("http://", "");
+    let token = std::fs::read_to_string(server.directory.path().join("admin.token")).expect("a token");
+    let body = r#"{"subject_ref": "late", "action_scope": "x"}"#;
+    let head = format!(
+        "POST /v1/grants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Length: {}\r\nExpect: 100-continue\r\n\r\n",
+        token.trim(),
+        body.len()
+    );
+    let idle = TcpStream::connect(&address).expect("a connection");
+    let mut halfway = TcpStream::connect(&address).expect("a connection");
+    halfway.write_all(b"GET /healthz HTTP/1.1\r\nHost:").expect("sent");
+    let mut caller = TcpStream::connect(&address).expect("a connection");
+    caller.write_all(head.as_bytes()).expect("sent");
+    let mut told = [0; 25];
+    caller.read_exact(&mut told).expect("the server reads the body");
+    assert_eq!(&told, b"HTTP/1.1 100 Continue\r\n\r\n");
+
+    let started = Instant::now();
+    let running = server.take();
+    let stopping = tokio::spawn(running.shutdown());
+    while TcpStream::connect(&address).is_ok() {
+        tokio::task::yield_now().await;
+    }
+    assert!(!stopping.is_finished(), "a request is under way");
+    caller.write_all(body.as_bytes()).expect("sent");
+    let mut answer = String::new();
+    caller.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
+    stopping.await.expect("not panicked").expect("an orderly end");
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    drop((idle, halfway));
+
+    let server = server.resumed().await;
+    let found = server.admin().get("/v1/grants?subject_ref=late").await.ok();
+    assert_eq!(found["items"].as_array().map(Vec::len), Some(1));
 }
 
 #[tokio::test(flavor = "multi_thread")]

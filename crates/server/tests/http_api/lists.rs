@@ -114,6 +114,33 @@ async fn filters_all_hold_and_what_matches_nothing_is_empty() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn definitions_are_listed_by_name_and_kept_in_every_version() {
+    let server = Server::start().await;
+    let admin = server.admin();
+    let document = |name: &str, state: &str| {
+        format!(
+            "{{kind: process, name: {name}, states: [{state}], initial_state: {state}, terminal_states: [], transitions: []}}"
+        )
+    };
+    for (name, state, version) in
+        [("validate", "a", 1), ("b.two", "a", 1), ("a", "a", 1), ("validate", "b", 2), ("validate", "a", 3)]
+    {
+        let published = admin.post_bytes("/v1/definitions", document(name, state)).await.created();
+        assert_eq!((&published["name"], &published["version"]), (&json!(name), &json!(version)));
+    }
+    let listed = all(&admin, "/v1/definitions", 2).await;
+    assert_eq!(of(&listed, "name"), ["a", "b.two", "validate"]);
+    assert_eq!((&listed[2]["version"], &listed[2]["kind"]), (&json!(3), &json!("process")));
+    assert_eq!((&listed[2]["published_by"], listed[2].get("document")), (&json!("admin"), None));
+    assert_eq!(admin.get("/v1/definitions/validate").await.ok()["version"], 3);
+    let second = admin.get("/v1/definitions/validate/versions/2").await.ok();
+    assert_eq!(second["document"], document("validate", "b"));
+    for version in ["0", "4", "01", "+1", "x", "99999999999"] {
+        admin.get(&format!("/v1/definitions/validate/versions/{version}")).await.refused(404, "not-known");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_stores_behind_the_gates_can_be_searched() {
     let server = Server::start().await;
     let admin = server.admin();

@@ -55,7 +55,12 @@ impl Server {
     }
 
     pub async fn stop(&mut self) {
-        self.running.take().expect("a running server").shutdown().await.expect("an orderly end");
+        self.take().shutdown().await.expect("an orderly end");
+    }
+
+    /// The running server itself, for the test to end as it likes.
+    pub fn take(&mut self) -> Running {
+        self.running.take().expect("a running server")
     }
 
     pub fn url(&self) -> String {

@@ -224,13 +224,7 @@ impl Driver for EngineDriver {
         for row in self.rows(instance_id).await? {
             let (header, hash) = check_link(previous, &row.record).map_err(broken)?;
             let columns = (row.event_id.to_string(), row.sequence, row.action_ref, row.actor_ref, row.recorded_at.0);
-            let said = (
-                header.event_id,
-                header.sequence,
-                header.action_ref,
-                header.actor_ref,
-                header.recorded_at_us,
-            );
+            let said = (header.event_id, header.sequence, header.action_ref, header.actor_ref, header.recorded_at_us);
             if columns != said || hash != row.record.record_hash {
                 return Err(broken(format!("the row says {columns:?}, its header {said:?}")));
             }

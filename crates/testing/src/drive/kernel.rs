@@ -62,8 +62,7 @@ impl KernelDriver {
         let (now, ids) = self.tick();
         let instance_id = instance_id.and_then(InstanceId::parse);
         let told = instance_id.and_then(|id| self.processes.get(&id));
-        let mut ctx =
-            Context { actor_ref: by, now, registry: &self.registry, application_actor_ref: APPLICATION, ids };
+        let mut ctx = Context { actor_ref: by, now, registry: &self.registry, application_actor_ref: APPLICATION, ids };
         let events = process::decide(told.map(|told| &told.process), command, &mut ctx)?;
         if let Some(process) = events.first().and_then(Process::begin) {
             let told = Told { process, events: vec![], history: vec![], gates: vec![] };

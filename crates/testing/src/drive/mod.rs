@@ -209,13 +209,7 @@ pub trait Driver: Send {
 
     async fn start(&mut self, by: &str, start: &Start) -> Said<String>;
     async fn open_gate(&mut self, by: &str, on: On<'_>) -> Said<Opened>;
-    async fn decide_gate(
-        &mut self,
-        by: &str,
-        on: On<'_>,
-        decision: Decision,
-        step_id: Option<&str>,
-    ) -> Said<Decided>;
+    async fn decide_gate(&mut self, by: &str, on: On<'_>, decision: Decision, step_id: Option<&str>) -> Said<Decided>;
     async fn fire(&mut self, by: &str, on: On<'_>) -> Said<String>;
     /// `read_workflow` by instance.
     async fn read(&mut self, by: &str, instance_id: &str) -> Said<View>;

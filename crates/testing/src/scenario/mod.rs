@@ -34,11 +34,20 @@ pub struct Line {
 #[derive(Clone, Debug)]
 pub enum What {
     /// Register an actor and give it these scopes.
-    Actor { name: String, scopes: Vec<String> },
+    Actor {
+        name: String,
+        scopes: Vec<String>,
+    },
     /// Publish this document.
-    Definition { document: String },
+    Definition {
+        document: String,
+    },
     Restart,
-    Act { who: String, act: Act, expected: Expected },
+    Act {
+        who: String,
+        act: Act,
+        expected: Expected,
+    },
     Check(Check),
 }
 
@@ -86,17 +95,47 @@ pub enum Expected {
 
 #[derive(Clone, Debug)]
 pub enum Check {
-    State { process: String, state: String },
-    Records { process: String, records: Vec<(String, Option<String>)> },
-    History { process: String, entries: Vec<HistoryLine> },
+    State {
+        process: String,
+        state: String,
+    },
+    Records {
+        process: String,
+        records: Vec<(String, Option<String>)>,
+    },
+    History {
+        process: String,
+        entries: Vec<HistoryLine>,
+    },
     /// (process, action) of what waits, in the order in which it was put there.
-    Inbox { who: String, items: Vec<(String, String)> },
+    Inbox {
+        who: String,
+        items: Vec<(String, String)>,
+    },
     /// The gate that was last opened for this action.
-    Gate { process: String, action: String, state: String, fate: Option<String> },
-    Step { step: StepName, state: String, by: Option<String>, reason: Option<String> },
-    Assignment { step: StepName, status: String },
+    Gate {
+        process: String,
+        action: String,
+        state: String,
+        fate: Option<String>,
+    },
+    Step {
+        step: StepName,
+        state: String,
+        by: Option<String>,
+        reason: Option<String>,
+    },
+    Assignment {
+        step: StepName,
+        status: String,
+    },
     /// `number` counts from 1; `None` is the last record.
-    Payload { process: String, number: Option<u64>, member: String, value: Option<String> },
+    Payload {
+        process: String,
+        number: Option<u64>,
+        member: String,
+        value: Option<String>,
+    },
 }
 
 #[derive(Clone, Debug)]

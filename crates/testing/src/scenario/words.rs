@@ -1,5 +1,5 @@
 //! Lines as words. A word in double quotes may hold anything, with `\"`, `\\` and `\u{…}` inside; the
-//! comma after a bare word is for the reader.
+//! comma after a bare word is for the reader. A word that begins with a brace goes on to the last one.
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
@@ -9,50 +9,73 @@ pub struct Word {
 
 pub fn split(line: &str) -> Result<Vec<Word>, String> {
     let mut words = vec![];
-    let mut chars = line.chars().peekable();
-    while let Some(c) = chars.peek().copied() {
-        if c.is_whitespace() {
-            chars.next();
-        } else if c == '"' {
-            chars.next();
-            words.push(Word { text: quoted(&mut chars)?, quoted: true });
-        } else if c == '{' {
-            // The body of a request: JSON to the last brace.
-            let rest: String = chars.by_ref().collect();
-            let end = rest.rfind('}').ok_or("a body ends with a brace")?;
-            words.push(Word { text: rest[..=end].to_owned(), quoted: true });
-            chars = rest[end + 1..].to_owned().chars().collect::<Vec<_>>().into_iter().collect::<String>().leak().chars().peekable();
-        } else {
-            let mut text = String::new();
-            while let Some(c) = chars.next_if(|c| !c.is_whitespace()) {
-                text.push(c);
+    let mut rest = line.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let (word, after) = match first {
+            '"' => {
+                let (text, after) = quoted(&rest[1..])?;
+                (Word { text, quoted: true }, after)
             }
-            if text.ends_with(',') {
-                text.pop();
+            '{' => {
+                let end = rest.rfind('}').ok_or("a body ends with a brace")? + 1;
+                (Word { text: rest[..end].to_owned(), quoted: true }, &rest[end..])
             }
-            words.push(Word { text, quoted: false });
-        }
+            _ => {
+                let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
+                let text = rest[..end].trim_end_matches(',').to_owned();
+                (Word { text, quoted: false }, &rest[end..])
+            }
+        };
+        words.push(word);
+        rest = after.trim_start();
     }
     Ok(words)
 }
 
-fn quoted(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<String, String> {
+/// The text up to the closing quote, and what comes after it.
+fn quoted(line: &str) -> Result<(String, &str), String> {
     let mut text = String::new();
-    loop {
-        match chars.next().ok_or("a quoted word does not end")? {
-            '"' => return Ok(text),
+    let mut chars = line.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '"' => return Ok((text, line[at + 1..].trim_start_matches(','))),
             '\\' => match chars.next() {
-                Some(c @ ('"' | '\\')) => text.push(c),
-                Some('u') => text.push(escape(chars)?),
-                other => return Err(format!("`\\{}` means nothing", other.unwrap_or(' '))),
+                Some((_, c @ ('"' | '\\'))) => text.push(c),
+                Some((_, 'u')) => {
+                    let hex: String =
+                        chars.by_ref().map(|(_, c)| c).take_while(|c| *c != '}').filter(|c| *c != '{').collect();
+                    let character = u32::from_str_radix(&hex, 16).ok().and_then(char::from_u32);
+                    text.push(character.ok_or_else(|| format!("`\\u{{{hex}}}` is no character"))?);
+                }
+                other => return Err(format!("`\\{}` means nothing", other.map_or(' ', |(_, c)| c))),
             },
             c => text.push(c),
         }
     }
+    Err("a quoted word does not end".to_owned())
 }
 
-fn escape(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<char, String> {
-    let hex: String = chars.by_ref().take_while(|c| *c != '}').filter(|c| *c != '{').collect();
-    let code = u32::from_str_radix(&hex, 16).map_err(|_| format!("`{hex}` is no code point"))?;
-    char::from_u32(code).ok_or_else(|| format!("`{hex}` is no character"))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(line: &str) -> Vec<String> {
+        split(line).unwrap().into_iter().map(|word| word.text).collect()
+    }
+
+    #[test]
+    fn words_are_bare_quoted_or_a_body() {
+        assert_eq!(
+            texts("  qa fires  B -> approved, chain Pending"),
+            ["qa", "fires", "B", "->", "approved", "chain", "Pending"]
+        );
+        assert_eq!(texts(r#"x "" "a \"b\" \\" "\u{200B}", y"#), ["x", "", "a \"b\" \\", "\u{200B}", "y"]);
+        assert_eq!(
+            texts(r#"posts /p {"a": {"b": "c -> d"}} -> ok"#),
+            ["posts", "/p", r#"{"a": {"b": "c -> d"}}"#, "->", "ok"]
+        );
+        for bad in ["\"open", r#""\n""#, r#""\u{110000}""#, "{ open"] {
+            assert!(split(bad).is_err(), "{bad}");
+        }
+    }
 }

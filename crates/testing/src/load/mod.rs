@@ -1,0 +1,40 @@
+//! Seeded load: random processes, random commands of which most make sense when they are given, and a
+//! [`Hand`] that gives them to an engine. Commands name instances, steps and grants by number, so the same
+//! commands can be given to several stores.
+
+mod ask;
+pub mod calls;
+mod hand;
+mod rng;
+mod world;
+
+pub use ask::{Ask, Asked, Asker, StepAt};
+pub use hand::{Book, Hand, Known};
+pub use rng::Rng;
+pub use world::{ACTIONS, Design, PEOPLE, design};
+
+use countersign_engine::clock::Clock;
+use countersign_kernel::Time;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// A clock that stands still until it is moved.
+#[derive(Clone)]
+pub struct ManualClock(Arc<AtomicI64>);
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        ManualClock(Arc::new(AtomicI64::new(1_800_000_000_000_000)))
+    }
+}
+
+impl ManualClock {
+    pub fn advance(&self, us: i64) {
+        self.0.fetch_add(us, Ordering::SeqCst);
+    }
+
+    pub fn clock(&self) -> Clock {
+        let time = self.0.clone();
+        Arc::new(move || Time(time.load(Ordering::SeqCst)))
+    }
+}

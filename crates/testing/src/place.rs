@@ -1,0 +1,111 @@
+//! Where a test works: a fresh store of its own, gone when the test is over. Everything that opens a store
+//! or an engine for a test does it through here.
+
+use crate::postgres::Database;
+use anyhow::{Context, anyhow};
+use countersign_engine::port::{Store, StoreError};
+use countersign_engine::{Config, Engine};
+use countersign_ledger::sha256;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio_postgres::NoTls;
+
+/// Holds every scope in an engine that [`Place::engine`] has set up.
+pub const ADMIN: &str = "admin";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    Sqlite,
+    Postgres,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 2] = [Kind::Sqlite, Kind::Postgres];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Kind::Sqlite => "sqlite",
+            Kind::Postgres => "postgres",
+        }
+    }
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A fresh store. A database stays after a failure, to be looked at; [`Place::remove`] drops it.
+pub struct Place {
+    pub kind: Kind,
+    pub url: String,
+    directory: tempfile::TempDir,
+    database: Option<Database>,
+}
+
+impl Place {
+    pub async fn new(kind: Kind) -> anyhow::Result<Place> {
+        let directory = tempfile::tempdir()?;
+        let database = match kind {
+            Kind::Sqlite => None,
+            Kind::Postgres => Some(Database::create().await.map_err(|error| anyhow!(error))?),
+        };
+        let url = match &database {
+            None => format!("sqlite:{}", directory.path().join("test.sqlite").display()),
+            Some(database) => database.url.clone(),
+        };
+        Ok(Place { kind, url, directory, database })
+    }
+
+    /// A directory of this test alone.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The database file of an SQLite store.
+    pub fn sqlite_file(&self) -> PathBuf {
+        PathBuf::from(self.url.trim_start_matches("sqlite:"))
+    }
+
+    pub async fn store(&self) -> Result<Box<dyn Store>, StoreError> {
+        countersign_store::open(&self.url).await
+    }
+
+    /// An engine on this store, set up with [`ADMIN`].
+    pub async fn engine(&self, config: Config) -> anyhow::Result<Arc<Engine>> {
+        engine_on(self.store().await?, config).await
+    }
+
+    /// Runs SQL by the back door.
+    pub async fn sql(&self, text: &str) -> anyhow::Result<()> {
+        match self.kind {
+            Kind::Sqlite => Ok(rusqlite::Connection::open(self.sqlite_file())?.execute_batch(text)?),
+            Kind::Postgres => {
+                let (client, connection) = tokio_postgres::connect(&self.url, NoTls).await?;
+                tokio::spawn(connection);
+                client.batch_execute(text).await.with_context(|| text.to_owned())
+            }
+        }
+    }
+
+    pub async fn remove(self) -> anyhow::Result<()> {
+        match self.database {
+            None => Ok(()),
+            Some(database) => database.drop().await.map_err(|error| anyhow!(error)),
+        }
+    }
+}
+
+/// An engine on any store, set up with [`ADMIN`] unless it has been already.
+pub async fn engine_on(store: Box<dyn Store>, config: Config) -> anyhow::Result<Arc<Engine>> {
+    let engine = Engine::open(store, config).await?;
+    engine.bootstrap(ADMIN, sha256(&[b"the administrator's token"])).await?;
+    Ok(Arc::new(engine))
+}
+
+/// Commits what waits and lets the store go. Whoever shared the engine must have dropped it.
+pub async fn close(engine: Arc<Engine>) -> anyhow::Result<()> {
+    let engine = Arc::into_inner(engine).ok_or_else(|| anyhow!("somebody still holds the engine"))?;
+    Ok(tokio::task::spawn_blocking(move || engine.close()).await?)
+}

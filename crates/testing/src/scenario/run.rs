@@ -1,0 +1,232 @@
+//! Carries out a scenario at one level. Besides what the scenario itself expects, every refusal must
+//! leave the records as they were, every accepted action on a process must add to them, and at the end
+//! an auditor goes over each process.
+
+use super::check::check;
+use super::{Act, Expected, Line, NOWHERE, Scenario, StepName, Target, What};
+use crate::audit;
+use crate::drive::{ADMIN, Driver, Failure, Level, On, Opened, Said};
+use std::collections::HashMap;
+
+/// A well-formed id that nobody was ever given.
+const NOBODYS_ID: &str = "019a8000-0000-7000-8000-00000000dead";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    Straight,
+    /// Stop and start again before every line: all that matters is stored.
+    RestartBeforeEveryLine,
+}
+
+/// The names that a scenario has given so far.
+#[derive(Default)]
+pub struct Names {
+    processes: HashMap<String, String>,
+    gates: HashMap<String, Opened>,
+    /// (subject, scope, grant_id) of the grants that stand, oldest first.
+    grants: Vec<(String, String, String)>,
+    /// The same, of those that were revoked.
+    revoked: Vec<(String, String, String)>,
+    records: HashMap<String, usize>,
+}
+
+impl Names {
+    /// The id of a process; a name that stands for none is sent as it is.
+    pub fn process(&self, name: &str) -> String {
+        match self.processes.get(name) {
+            Some(id) => id.clone(),
+            None if name == NOWHERE => NOBODYS_ID.to_owned(),
+            None => name.to_owned(),
+        }
+    }
+
+    pub fn instances(&self) -> Vec<String> {
+        self.processes.values().cloned().collect()
+    }
+
+    pub fn step(&self, name: &StepName) -> Result<String, String> {
+        let Some(opened) = self.gates.get(&name.gate) else { return Ok(name.gate.clone()) };
+        let found = match &name.approver {
+            None => opened.steps.first().filter(|_| opened.steps.len() == 1),
+            Some(approver) => opened.steps.iter().find(|step| step.approver_ref == *approver),
+        };
+        found.map(|step| step.step_id.clone()).ok_or_else(|| format!("which step of `{}`?", name.gate))
+    }
+
+    /// The chain, or the one step.
+    pub fn gate(&self, name: &str) -> Option<String> {
+        let opened = self.gates.get(name)?;
+        opened.chain_id.clone().or_else(|| opened.steps.first().map(|step| step.step_id.clone()))
+    }
+
+    /// `$B` is the id of process B, `$first` that of the gate `first`.
+    pub fn substitute(&self, text: &str) -> String {
+        let mut names: Vec<(&String, String)> = self.processes.iter().map(|(name, id)| (name, id.clone())).collect();
+        names.extend(self.gates.keys().filter_map(|name| self.gate(name).map(|id| (name, id))));
+        // The longest first, so that `$B2` is not taken for `$B`.
+        names.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
+        names.iter().fold(text.to_owned(), |text, (name, id)| text.replace(&format!("${name}"), id))
+    }
+}
+
+/// `Err` says where and what: `scenarios/x.txt:12: …`.
+pub async fn run(scenario: &Scenario, driver: &mut dyn Driver, pace: Pace) -> Result<(), String> {
+    let mut names = Names::default();
+    for line in &scenario.lines {
+        let at = |message: String| format!("{}:{}: {message}", scenario.file, line.number);
+        if line.only_over_http && driver.level() != Level::Http {
+            continue;
+        }
+        if pace == Pace::RestartBeforeEveryLine {
+            driver.restart().await.map_err(|failure| at(format!("restart: {failure}")))?;
+        }
+        carry_out(line, driver, &mut names).await.map_err(at)?;
+    }
+    let mut processes: Vec<(&String, &String)> = names.processes.iter().collect();
+    processes.sort();
+    for (name, instance_id) in processes {
+        audit::audit(driver, instance_id)
+            .await
+            .map_err(|finding| format!("{}: process {name}: {finding}", scenario.file))?;
+    }
+    Ok(())
+}
+
+async fn carry_out(line: &Line, driver: &mut dyn Driver, names: &mut Names) -> Result<(), String> {
+    let works = |failure: Failure| format!("{failure}");
+    match &line.what {
+        What::Actor { name, scopes } => {
+            driver.register(name).await.map_err(works)?;
+            for scope in scopes {
+                let grant_id = driver.grant(ADMIN, name, scope).await.map_err(works)?;
+                names.grants.push((name.clone(), scope.clone(), grant_id));
+            }
+            Ok(())
+        }
+        What::Definition { document } => driver.publish(ADMIN, document).await.map_err(works),
+        What::Restart => driver.restart().await.map_err(works),
+        What::Act { who, act, expected } => {
+            let answer = perform(driver, names, who, act).await;
+            compare(&answer, expected)?;
+            recorded(driver, names, act, answer.is_ok()).await
+        }
+        What::Check(expected) => check(expected, driver, names).await,
+    }
+}
+
+async fn perform(driver: &mut dyn Driver, names: &mut Names, who: &str, act: &Act) -> Said<Expected> {
+    match act {
+        Act::Start { name, start } => {
+            let instance_id = driver.start(who, start).await?;
+            names.processes.insert(name.clone(), instance_id);
+            Ok(Expected::Ok)
+        }
+        Act::Open { on, name } => {
+            let id = names.process(&on.process);
+            let opened = driver.open_gate(who, of(on, &id)).await?;
+            if let Some(name) = name {
+                names.gates.insert(name.clone(), opened);
+            }
+            Ok(Expected::Ok)
+        }
+        Act::Decide { on, decision, step } => {
+            let id = names.process(&on.process);
+            let step = step.as_ref().map(|step| names.step(step)).transpose().map_err(Failure::Broken)?;
+            let decided = driver.decide_gate(who, of(on, &id), *decision, step.as_deref()).await?;
+            Ok(Expected::Decided { outcome: decided.outcome, chain_state: decided.chain_state })
+        }
+        Act::Fire { on } => {
+            let id = names.process(&on.process);
+            driver.fire(who, of(on, &id)).await.map(Expected::NewState)
+        }
+        Act::Read { process } => {
+            let id = names.process(process);
+            driver.read(who, &id).await.map(|_| Expected::Ok)
+        }
+        Act::Grant { subject, scope } => {
+            let grant_id = driver.grant(who, subject, scope).await?;
+            names.grants.push((subject.clone(), scope.clone(), grant_id));
+            Ok(Expected::Ok)
+        }
+        Act::Revoke { subject, scope } => {
+            let is_it = |grant: &(String, String, String)| grant.0 == *subject && grant.1 == *scope;
+            let standing = names.grants.iter().position(is_it);
+            // Where none stands: the one that was revoked last, or one that never was.
+            let grant_id = match standing {
+                Some(i) => names.grants[i].2.clone(),
+                None => names.revoked.iter().rfind(|grant| is_it(grant)).map_or(NOBODYS_ID.to_owned(), |g| g.2.clone()),
+            };
+            driver.revoke(who, &grant_id).await?;
+            names.revoked.extend(standing.map(|i| names.grants.remove(i)));
+            Ok(Expected::Ok)
+        }
+        Act::Get { path } => {
+            let path = names.substitute(path);
+            driver.request(who, &path, None).await.map(|_| Expected::Ok)
+        }
+        Act::Post { path, body } => {
+            let (path, body) = (names.substitute(path), names.substitute(body));
+            driver.request(who, &path, Some(&body)).await.map(|_| Expected::Ok)
+        }
+    }
+}
+
+fn of<'a>(on: &'a Target, instance_id: &'a str) -> On<'a> {
+    On { instance_id, action: &on.action, reason: on.reason.as_deref() }
+}
+
+fn compare(answer: &Said<Expected>, expected: &Expected) -> Result<(), String> {
+    let fits = match (answer, expected) {
+        (Err(Failure::Refused(refusal)), Expected::Refused { code, at }) => {
+            refusal.code == *code && at.as_deref().is_none_or(|at| refusal.field.as_deref() == Some(at))
+        }
+        (
+            Ok(Expected::Decided { outcome, chain_state }),
+            Expected::Decided { outcome: expected, chain_state: expected_state },
+        ) => outcome == expected && (expected_state.is_none() || chain_state == expected_state),
+        (Ok(answer), expected) => answer == expected,
+        (Err(_), _) => false,
+    };
+    if fits {
+        return Ok(());
+    }
+    let said = match answer {
+        Ok(answer) => show(answer),
+        Err(Failure::Refused(refusal)) => {
+            let field = refusal.field.as_deref().map(|field| format!(" at {field}")).unwrap_or_default();
+            format!("{}{field} ({})", refusal.code, refusal.detail)
+        }
+        Err(failure) => failure.to_string(),
+    };
+    Err(format!("expected {}, got {said}", show(expected)))
+}
+
+fn show(expected: &Expected) -> String {
+    match expected {
+        Expected::Ok => "ok".to_owned(),
+        Expected::NewState(state) => format!("the state `{state}`"),
+        Expected::Decided { outcome, chain_state: None } => outcome.clone(),
+        Expected::Decided { outcome, chain_state: Some(state) } => format!("{outcome}, chain {state}"),
+        Expected::Refused { code, at: None } => code.to_string(),
+        Expected::Refused { code, at: Some(at) } => format!("{code} at {at}"),
+    }
+}
+
+/// A refusal writes nothing; an accepted action leaves at least one record.
+async fn recorded(driver: &mut dyn Driver, names: &mut Names, act: &Act, accepted: bool) -> Result<(), String> {
+    let (process, writes) = match act {
+        Act::Start { name, .. } => (name, true),
+        Act::Open { on, .. } | Act::Decide { on, .. } | Act::Fire { on } => (&on.process, true),
+        Act::Read { process } => (process, false),
+        Act::Grant { .. } | Act::Revoke { .. } | Act::Get { .. } | Act::Post { .. } => return Ok(()),
+    };
+    let Some(instance_id) = names.processes.get(process) else { return Ok(()) };
+    let now = driver.records(instance_id).await.map_err(|failure| failure.to_string())?.len();
+    let before = names.records.insert(process.clone(), now).unwrap_or(0);
+    match (accepted && writes, now > before) {
+        (true, true) => Ok(()),
+        (false, _) if now == before => Ok(()),
+        (true, false) => Err(format!("accepted, but {process} still has {now} records")),
+        (false, _) => Err(format!("nothing was to be written, but {process} went from {before} to {now} records")),
+    }
+}

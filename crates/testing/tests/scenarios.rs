@@ -1,0 +1,202 @@
+//! Every scenario at every level. `cargo test -p countersign-testing moot_gates::http` runs one of them.
+
+use countersign_kernel::refusal::Code;
+use countersign_testing::drive::{Driver, EngineDriver, Failure, HttpDriver, KernelDriver, Level};
+use countersign_testing::postgres::Database;
+use countersign_testing::scenario::{Expected, Pace, Scenario, What, parse, run};
+use countersign_testing::workspace;
+use std::collections::BTreeSet;
+use std::future::Future;
+
+macro_rules! scenarios {
+    ($($name:ident)*) => {
+        const ALL: &[&str] = &[$(stringify!($name)),*];
+
+        $(mod $name {
+            const NAME: &str = stringify!($name);
+
+            #[test]
+            fn kernel() {
+                super::block_on(super::at_kernel(NAME));
+            }
+
+            #[test]
+            fn sqlite() {
+                super::block_on(super::at_sqlite(NAME, super::Pace::Straight));
+            }
+
+            #[test]
+            fn sqlite_restarting() {
+                super::block_on(super::at_sqlite(NAME, super::Pace::RestartBeforeEveryLine));
+            }
+
+            #[test]
+            fn postgres() {
+                super::block_on(super::at_postgres(NAME));
+            }
+
+            #[test]
+            fn http() {
+                super::block_on(super::at_http(NAME));
+            }
+        })*
+    };
+}
+
+scenarios! {
+    decide_gate
+    finer_scopes
+    fire_transition
+    happy_path
+    moot_gates
+    one_approval_one_firing
+    open_gate
+    opened_by_another
+    quorum_all_of_n
+    quorum_leaving
+    quorum_m_of_n
+    quorum_one_of_n
+    quorum_trailing
+    quorum_withdrawal
+    read_workflow
+    registry
+    rejection_paths
+    reopening
+    revocation
+    self_approval
+    settlement_application_actor
+    settlement_commit_is_the_record
+    settlement_declaration_in_evidence
+    settlement_evidence
+    settlement_only_approvals_guard
+    settlement_order_of_checks
+    settlement_quorum_starts_when_opened
+    settlement_terminal_first
+    start_workflow
+    steps_of_earlier_states
+    walkthrough
+}
+
+fn scenario(name: &str) -> Scenario {
+    let file = format!("scenarios/{name}.txt");
+    let text = std::fs::read_to_string(workspace().join(&file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+    let shipped = |name: &str| std::fs::read_to_string(workspace().join(format!("definitions/{name}.yaml"))).ok();
+    parse(&file, &text, shipped).unwrap_or_else(|complaint| panic!("{complaint}"))
+}
+
+fn block_on(test: impl Future<Output = Result<(), String>>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.unwrap_or_else(|error| panic!("{error}"));
+    if let Err(message) = runtime.block_on(test) {
+        panic!("{message}");
+    }
+}
+
+fn works(failure: Failure) -> String {
+    failure.to_string()
+}
+
+async fn play(name: &str, driver: &mut dyn Driver, pace: Pace) -> Result<(), String> {
+    run(&scenario(name), driver, pace).await
+}
+
+async fn at_kernel(name: &str) -> Result<(), String> {
+    let mut driver = KernelDriver::new().map_err(works)?;
+    play(name, &mut driver, Pace::Straight).await
+}
+
+async fn at_sqlite(name: &str, pace: Pace) -> Result<(), String> {
+    let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let url = format!("sqlite:{}", directory.path().join("scenario.sqlite").display());
+    let mut driver = EngineDriver::open(Level::Sqlite, &url).await.map_err(works)?;
+    play(name, &mut driver, pace).await?;
+    driver.close().await.map_err(works)
+}
+
+async fn at_postgres(name: &str) -> Result<(), String> {
+    let database = Database::create().await?;
+    let mut driver = EngineDriver::open(Level::Postgres, &database.url).await.map_err(works)?;
+    let played = play(name, &mut driver, Pace::Straight).await;
+    driver.close().await.map_err(works)?;
+    database.drop().await?;
+    played
+}
+
+async fn at_http(name: &str) -> Result<(), String> {
+    let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let mut driver = HttpDriver::open(directory.path()).await.map_err(works)?;
+    play(name, &mut driver, Pace::Straight).await?;
+    driver.close().await.map_err(works)
+}
+
+#[test]
+fn every_file_is_run() {
+    let mut files: Vec<String> = std::fs::read_dir(workspace().join("scenarios"))
+        .expect("the scenarios")
+        .map(|entry| entry.expect("a file").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "txt"))
+        .map(|path| path.file_stem().expect("a name").to_string_lossy().into_owned())
+        .collect();
+    files.sort();
+    assert_eq!(files, ALL, "add the new file to the list above");
+}
+
+/// The codes that no scenario can provoke, and where they are provoked instead.
+const ELSEWHERE: &[(Code, &str)] = &[
+    (Code::RecordingFailure, "needs a store that fails: tested at the engine"),
+    (Code::Overloaded, "needs a full queue: tested at the engine"),
+    (Code::TooLarge, "needs a body beyond the limit: tested at the server"),
+];
+
+/// The rejections of seed 000's five actions. None of them may lose its scenario.
+const OF_THE_FIVE_ACTIONS: &[(&str, &[Code])] = &[
+    ("starts", &[Code::PermissionDenied, Code::InvalidDeclaration, Code::InvalidRequest]),
+    (
+        "opens",
+        &[
+            Code::PermissionDenied,
+            Code::NotKnown,
+            Code::InvalidTransition,
+            Code::NotGuarded,
+            Code::GateNotAvailable,
+            Code::AlreadyOpen,
+        ],
+    ),
+    ("decides", &[Code::NotKnown, Code::GateNotOpen, Code::NotPending, Code::Unauthorized, Code::InvalidRequest]),
+    ("fires", &[Code::PermissionDenied, Code::NotKnown, Code::Terminal, Code::InvalidTransition, Code::GateNotCleared]),
+    ("reads", &[Code::PermissionDenied, Code::InvalidQuery]),
+];
+
+#[test]
+fn every_code_has_a_scenario() {
+    use countersign_testing::scenario::Act;
+    let mut provoked: BTreeSet<(&str, Code)> = BTreeSet::new();
+    let mut codes: BTreeSet<Code> = BTreeSet::new();
+    for scenario in ALL.iter().map(|name| scenario(name)) {
+        for line in scenario.lines {
+            let What::Act { act, expected: Expected::Refused { code, .. }, .. } = line.what else { continue };
+            codes.insert(code);
+            let action = match act {
+                Act::Start { .. } => "starts",
+                Act::Open { .. } => "opens",
+                Act::Decide { .. } => "decides",
+                Act::Fire { .. } => "fires",
+                Act::Read { .. } | Act::Get { .. } => "reads",
+                Act::Grant { .. } | Act::Revoke { .. } | Act::Post { .. } => continue,
+            };
+            provoked.insert((action, code));
+        }
+    }
+    let lost: Vec<String> = OF_THE_FIVE_ACTIONS
+        .iter()
+        .flat_map(|(action, codes)| codes.iter().map(move |code| (*action, *code)))
+        .filter(|pair| !provoked.contains(pair))
+        .map(|(action, code)| format!("{action} -> {code}"))
+        .collect();
+    assert!(lost.is_empty(), "without a scenario: {lost:?}");
+
+    for code in Code::ALL {
+        let elsewhere = ELSEWHERE.iter().find(|(excepted, _)| excepted == code);
+        assert!(codes.contains(code) != elsewhere.is_some(), "{code}: scenario or exception? {elsewhere:?}");
+    }
+}
