@@ -34,7 +34,7 @@ pub fn start_log(format: Option<LogFormat>) -> anyhow::Result<()> {
     let filter = match std::env::var(LOG_VARIABLE) {
         Ok(directives) => EnvFilter::try_new(&directives)
             .with_context(|| format!("{LOG_VARIABLE}={directives} is no log filter; write e.g. `debug`"))?,
-        Err(_) => EnvFilter::new("info"),
+        Err(_) => EnvFilter::new("info,refinery_core=warn"),
     };
     let terminal = std::io::stderr().is_terminal();
     let format = format.unwrap_or(if terminal { LogFormat::Text } else { LogFormat::Json });

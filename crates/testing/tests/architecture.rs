@@ -1,6 +1,8 @@
 //! House rules that would otherwise be argued about: which crate may see which, how a file begins and how
 //! long it may be, and that every refusal code has its page.
 
+#![expect(clippy::expect_used, reason = "a test's helpers may fail the test")]
+
 use countersign_kernel::refusal::Code;
 use countersign_testing::workspace;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +18,8 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("store", &["kernel", "ledger", "engine"]),
     ("client", &[]),
     ("server", &["kernel", "definition", "ledger", "engine", "store", "client"]),
+    // For developers: they may see everything, and nothing sees them.
+    ("bench", &["kernel", "definition", "ledger", "engine", "store", "client", "server"]),
     ("testing", &["kernel", "definition", "ledger", "engine", "store", "client", "server"]),
 ];
 

@@ -1,6 +1,8 @@
 //! The auditor and the runner have teeth: evidence that was tampered with is found out, for the right
 //! reason, and a scenario that is wrong fails at its line.
 
+#![expect(clippy::expect_used, reason = "a test's helpers may fail the test")]
+
 use countersign_kernel::process::Decision;
 use countersign_kernel::{Declaration, GateEntry, GateSpec, Transition};
 use countersign_testing::audit::examine;

@@ -20,7 +20,9 @@ pub fn decide(command: &StartWorkflow, ctx: &mut Context<'_>) -> Result<Vec<Even
 
     let (declaration, gate_spec, definition) = resolve(command, ctx)?;
     gate_spec.validate_coverage(&declaration)?;
-    declaration.validate()?;
+    declaration
+        .validate()
+        .map_err(|refusal| Refusal { field: refusal.field.map(|path| format!("declaration.{path}")), ..refusal })?;
     for (i, transition) in declaration.transitions.iter().enumerate() {
         require_ref(&format!("declaration.transitions[{i}].action"), &transition.action)?;
     }

@@ -82,6 +82,11 @@ impl Grants {
         self.by_id.get(&grant_id)
     }
 
+    /// All grants ever made, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Grant> {
+        self.by_id.values()
+    }
+
     pub fn permitted(&self, subject_ref: &str, scope: &str) -> bool {
         self.active.get(subject_ref).and_then(|scopes| scopes.get(scope)).is_some_and(|count| *count > 0)
     }

@@ -11,8 +11,7 @@ use axum::http::StatusCode;
 use countersign_client::wire;
 use countersign_engine::{Command, Outcome, store_failure};
 use countersign_kernel::GrantId;
-use countersign_kernel::registry::{self, Grant, Registry, scopes};
-use std::collections::BTreeSet;
+use countersign_kernel::registry::{self, Grant, scopes};
 
 pub struct GrantList;
 
@@ -69,7 +68,7 @@ pub async fn list(State(app): State<App>, caller: Caller, params: Params<GrantLi
     let registry = engine.registry();
     let grants = match &subject_ref {
         Some(subject_ref) => registry.grants().of_subject(subject_ref).filter(fits).map(keyed).collect(),
-        None => all(&registry).filter(fits).map(keyed).collect(),
+        None => registry.grants().iter().filter(fits).map(keyed).collect(),
     };
     drop(registry);
     Ok(Json(params.answer_from(grants, to_wire)))
@@ -77,12 +76,6 @@ pub async fn list(State(app): State<App>, caller: Caller, params: Params<GrantLi
 
 fn keyed(grant: &Grant) -> (Vec<u8>, Grant) {
     (grant.grant_id.0.as_bytes().to_vec(), grant.clone())
-}
-
-/// The grants of every registered actor.
-fn all(registry: &Registry) -> impl Iterator<Item = &Grant> {
-    let subjects: BTreeSet<&str> = registry.actors().map(|actor| actor.actor_ref.as_str()).collect();
-    subjects.into_iter().flat_map(|subject| registry.grants().of_subject(subject))
 }
 
 fn to_wire(grant: Grant) -> wire::Grant {

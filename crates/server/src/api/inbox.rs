@@ -29,13 +29,16 @@ pub async fn list(
 }
 
 fn to_wire((assignment, step): (AssignmentRow, StepRow)) -> wire::InboxItem {
+    // A step's subject is `<subject>:<action>`; the in-tray shows the two apart.
+    let subject_ref = step.subject_ref.strip_suffix(&step.action).and_then(|s| s.strip_suffix(':'));
+    let subject_ref = subject_ref.unwrap_or(&step.subject_ref).to_owned();
     wire::InboxItem {
         assignment_id: assignment.assignment_id.to_string(),
         task_ref: assignment.task_ref.to_string(),
         instance_id: step.instance_id.to_string(),
         action: step.action,
         scope: step.scope,
-        subject_ref: step.subject_ref,
+        subject_ref,
         assigned_at: time::format(assignment.assigned_at),
         due_at: None,
     }

@@ -103,7 +103,7 @@ async fn a_gate_spec_or_declaration_that_cannot_work_is_refused() {
             "gate_spec.g.approvers",
         ),
         (without(guarded.clone()), "invalid-request", "gate_spec.g"),
-        (without(unknown_state), "invalid-declaration", "transitions[1].to"),
+        (without(unknown_state), "invalid-declaration", "declaration.transitions[1].to"),
         (both, "invalid-request", "definition"),
         (
             without(

@@ -8,7 +8,7 @@ use countersign_kernel::process::Decision;
 /// Keys are drawn from so few that many are used again.
 const KEYS: usize = 40;
 const DESIGNS: usize = 6;
-const INSTANCES: usize = 24;
+const INSTANCES: usize = 12;
 
 #[derive(Clone, Debug)]
 pub enum Ask {
@@ -44,6 +44,8 @@ pub struct Asker {
     asked: usize,
     /// What was asked under keys, to be asked again.
     keyed: Vec<Asked>,
+    /// The transition that was last worked on: most work goes on where it was begun.
+    focus: Option<(usize, String)>,
     /// Grants and revocations among the commands.
     registry_percent: usize,
 }
@@ -53,7 +55,7 @@ impl Asker {
         // The designs are everybody's; the draws are one's own.
         let mut shared = Rng::new(seed);
         let designs = (0..DESIGNS).map(|number| design(&mut shared, number)).collect();
-        Asker { rng: Rng::fork(seed, n), designs, asked: 0, keyed: vec![], registry_percent: 8 }
+        Asker { rng: Rng::fork(seed, n), designs, asked: 0, keyed: vec![], focus: None, registry_percent: 8 }
     }
 
     pub fn rng(&mut self) -> &mut Rng {
@@ -86,6 +88,12 @@ impl Asker {
             let doer = self.doer();
             return self.asked(doer, ask);
         }
+        if let Some((instance, _)) = self.focus {
+            if self.rng.percent(75) {
+                return self.draw_on(book, instance);
+            }
+            self.focus = None;
+        }
         // Recent ones more often than old ones.
         let back = self.rng.below(book.instances.len()).min(self.rng.below(book.instances.len()));
         self.draw_on(book, book.instances.len() - 1 - back)
@@ -96,7 +104,13 @@ impl Asker {
         let declaration = self.designs[known.design].declaration.clone();
         let spec = self.designs[known.design].gate_spec.clone();
         let from_here: Vec<_> = declaration.transitions.iter().filter(|t| t.from_state == known.state).collect();
-        let transition = if self.rng.percent(88) { self.rng.pick(&from_here).copied() } else { None };
+        let begun = self.focus.as_ref().filter(|(at, _)| *at == instance).map(|(_, action)| action.as_str());
+        let begun = from_here.iter().copied().find(|t| Some(t.action.as_str()) == begun);
+        let transition = match begun {
+            Some(begun) => Some(begun),
+            None if self.rng.percent(88) => self.rng.pick(&from_here).copied(),
+            None => None,
+        };
         let Some(transition) = transition else {
             let action = ACTIONS[self.rng.below(ACTIONS.len())].to_owned();
             let actor = self.anybody();
@@ -107,8 +121,9 @@ impl Asker {
             };
         };
         let action = transition.action.clone();
+        self.focus = Some((instance, action.clone()));
         let entry = transition.guard.as_ref().and_then(|label| spec.0.get(label));
-        let (open, decide) = if entry.is_some() { (30, 70) } else { (5, 10) };
+        let (open, decide) = if entry.is_some() { (25, 80) } else { (5, 10) };
         let draw = self.rng.below(100);
         if draw < open {
             let doer = self.doer();

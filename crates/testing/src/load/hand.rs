@@ -1,6 +1,7 @@
 //! Gives asks to an engine and keeps the book: which id stands for which number, and where each instance is.
 
 use super::{Ask, Asked, Design, PEOPLE, StepAt, calls};
+use crate::place;
 use anyhow::bail;
 use countersign_engine::{Call, Engine, IdempotencyKey, Outcome};
 use countersign_kernel::process::StepChoice;
@@ -43,6 +44,13 @@ impl Hand {
             }
         }
         Ok(Hand { engine, designs: Arc::new(designs.to_vec()), book: Arc::default() })
+    }
+
+    /// Closes the engine; nobody else may hold it.
+    pub async fn put_down(self) -> anyhow::Result<IdleHand> {
+        let Hand { engine, designs, book } = self;
+        place::close(engine).await?;
+        Ok(IdleHand { designs, book })
     }
 
     /// The same client at another engine of the same store, with the same book.
@@ -136,6 +144,18 @@ impl Hand {
             Ok(Outcome::Revoked) => "revoked".to_owned(),
             Ok(other) => bail!("an answer to something else: {other:?}"),
         })
+    }
+}
+
+/// A hand without an engine: it still has its book.
+pub struct IdleHand {
+    designs: Arc<Vec<Design>>,
+    book: Arc<Mutex<Book>>,
+}
+
+impl IdleHand {
+    pub fn take_up(self, engine: Arc<Engine>) -> Hand {
+        Hand { engine, designs: self.designs, book: self.book }
     }
 }
 

@@ -11,10 +11,10 @@ impl Rng {
     /// A source of its own for the `n`th of several that share a seed.
     pub fn fork(seed: u64, n: u64) -> Self {
         let mut rng = Rng(seed ^ n.wrapping_mul(0xd134_2543_de82_ef95));
-        Rng(rng.next())
+        Rng(rng.draw())
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -24,7 +24,7 @@ impl Rng {
 
     /// Below `end`, which is not zero.
     pub fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() % (end.max(1) as u64)).unwrap_or(0)
+        usize::try_from(self.draw() % (end.max(1) as u64)).unwrap_or(0)
     }
 
     /// True so many times in a hundred.
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn a_seed_repeats_and_forks_differ() {
-        let draw = |mut rng: Rng| (0..4).map(|_| rng.next()).collect::<Vec<_>>();
+        let draw = |mut rng: Rng| (0..4).map(|_| rng.draw()).collect::<Vec<_>>();
         assert_eq!(draw(Rng::new(7)), draw(Rng::new(7)));
         assert_ne!(draw(Rng::fork(7, 0)), draw(Rng::fork(7, 1)));
         let mut rng = Rng::new(1);

@@ -553,6 +553,6 @@ mod tests {
         assert_eq!(start.gate_spec.0["G"], expected);
         assert_eq!(start.reason.as_deref(), Some("why not"));
         assert!(scenario.lines[1].only_over_http);
-        assert_eq!(scenario.lines[1].number, 8);
+        assert_eq!(scenario.lines[1].number, 9);
     }
 }
