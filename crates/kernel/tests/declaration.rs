@@ -59,8 +59,9 @@ fn assert_fault(declaration: Declaration, path: &str, kind: FaultKind) {
     );
     if covering.validate_shape().is_ok() {
         let refusal = starting(declaration, covering).err();
-        let said = refusal.as_ref().map(|refusal| (refusal.code, refusal.field.as_deref()));
-        assert_eq!(said, Some((Code::InvalidDeclaration, Some(path))), "{refusal:?}");
+        let said = refusal.as_ref().map(|refusal| (refusal.code, refusal.field.clone()));
+        // The fault's place within the declaration is a place within the request.
+        assert_eq!(said, Some((Code::InvalidDeclaration, Some(format!("declaration.{path}")))), "{refusal:?}");
     }
 }
 
@@ -92,7 +93,7 @@ fn no_states_at_all() {
     let expected = [("states", FaultKind::NoStates), ("initial_state", FaultKind::UnknownState)];
     assert_eq!(found, expected.map(|(path, kind)| (path.to_owned(), kind)));
     let refusal = starting(empty, GateSpec::default()).expect_err("refused");
-    assert_eq!((refusal.code, refusal.field.as_deref()), (Code::InvalidDeclaration, Some("states")));
+    assert_eq!((refusal.code, refusal.field.as_deref()), (Code::InvalidDeclaration, Some("declaration.states")));
 }
 
 #[test]
@@ -329,6 +330,21 @@ fn the_same_person_may_hold_several_gates_and_start_the_process() {
     let declaration = declaration("a b c", "a", "c", &["a go b one", "b go c two"]);
     let gate_spec = spec([("one", single("ines", "s")), ("two", single("ines", "s"))]);
     assert!(starting(declaration, gate_spec).is_ok());
+}
+
+#[test]
+fn a_reference_that_is_a_document_or_holds_a_null() {
+    let long = "x".repeat(1001);
+    for text in [long.as_str(), "mor\0gan"] {
+        assert_refused(sound(), spec([("sign-off", single(text, "s"))]), "gate_spec.sign-off.approver_ref");
+        assert_refused(sound(), spec([("sign-off", single("morgan", text))]), "gate_spec.sign-off.scope");
+        let entry = quorum(&["ann", text], QuorumRule::AllOfN);
+        assert_refused(sound(), spec([("sign-off", entry)]), "gate_spec.sign-off.approvers[1]");
+        let declaration = spoiled(|d| d.transitions[0].action = text.to_owned());
+        let covering = spec([("sign-off", single("morgan", "s"))]);
+        assert_refused(declaration, covering, "declaration.transitions[0].action");
+    }
+    assert!(starting(sound(), spec([("sign-off", single(&"x".repeat(1000), "s"))])).is_ok(), "exactly the limit");
 }
 
 #[test]

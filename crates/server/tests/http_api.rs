@@ -9,6 +9,8 @@ mod auth;
 mod bad_input;
 #[path = "http_api/description.rs"]
 mod description;
+#[path = "http_api/failed_attempts.rs"]
+mod failed_attempts;
 #[path = "http_api/fuzz.rs"]
 mod fuzz;
 #[path = "http_api/idempotency.rs"]

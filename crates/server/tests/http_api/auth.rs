@@ -129,18 +129,3 @@ async fn a_finer_scope_opens_one_definition_alone() {
     narrow.get("/v1/definitions/two").await.refused(403, "permission-denied");
     start(&admin, "two@2").await.refused_at(404, "not-known", "definition");
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn refused_attempts_are_recorded_where_that_is_asked_for() {
-    let server = Server::with_config(Some("[audit]\nfailed_attempts = true")).await;
-    let admin = server.admin();
-    let id = admin.start_loop("s").await;
-    let stranger = server.actor("stranger", &[]).await;
-    stranger.fire(&id, "go").await.refused(403, "permission-denied");
-    stranger.fire("x", "go").await.refused(403, "permission-denied");
-    let records = admin.get("/v1/ledger/records?action_ref=attempt_refused&actor_ref=stranger").await.ok();
-    let records = records["items"].as_array().expect("records");
-    assert_eq!(records.len(), 2);
-    assert_eq!((&records[0]["instance_id"], &records[0]["payload"]["code"]), (&json!(id), &json!("permission-denied")));
-    assert_eq!(records[1]["instance_id"], "00000000-0000-0000-0000-000000000000");
-}

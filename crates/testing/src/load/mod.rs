@@ -4,8 +4,10 @@
 
 mod ask;
 pub mod calls;
+pub mod client;
 mod hand;
 mod rng;
+pub mod shapes;
 mod world;
 
 pub use ask::{Ask, Asked, Asker, StepAt};
