@@ -8,6 +8,7 @@
 
 pub mod clock;
 mod committer;
+mod known;
 pub mod outcome;
 pub mod payload;
 pub mod port;
@@ -23,9 +24,10 @@ use committer::{Committer, Job};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{self, Bootstrap, RecordConfiguration, Registry};
 use countersign_kernel::{Digest, Time};
+use known::KnownRegistry;
 use port::{Reader, Store, StoreError};
 use retention::{Policies, UNSET_POLICY};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLockReadGuard};
 use tokio::sync::{mpsc, oneshot};
 
 /// What a deployment decides about its engine.
@@ -80,7 +82,7 @@ pub enum OpenError {
 /// A running engine. Cheap to share behind an `Arc`.
 pub struct Engine {
     jobs: mpsc::Sender<Job>,
-    registry: Arc<RwLock<Registry>>,
+    registry: Arc<KnownRegistry>,
     reader: Arc<dyn Reader>,
     config: Arc<Config>,
     committer: std::sync::Mutex<Option<std::thread::JoinHandle<()>>>,
@@ -99,7 +101,7 @@ impl Engine {
         let config = Arc::new(config);
         let (store_kind, exclusive) = (store.kind(), store.is_exclusive());
         let (writer, reader) = store.into_parts();
-        let registry = Arc::new(RwLock::new(Registry::default()));
+        let registry = Arc::new(KnownRegistry::default());
         let (jobs, queue) = mpsc::channel(config.queue);
         let committer = Committer::new(writer, exclusive, registry.clone(), config.clone());
         let thread = std::thread::Builder::new()
@@ -165,14 +167,14 @@ impl Engine {
 
     /// The registry as this node knows it.
     pub fn registry(&self) -> RwLockReadGuard<'_, Registry> {
-        self.registry.read().unwrap_or_else(PoisonError::into_inner)
+        self.registry.read()
     }
 
     /// Catches up with registry changes of other nodes.
     pub async fn refresh_registry(&self) -> Result<(), StoreError> {
         let known = self.registry().sequence();
         let delta = self.reader.registry_since(known).await?;
-        committer::absorb(&self.registry, &delta);
+        self.registry.absorb(&delta);
         Ok(())
     }
 

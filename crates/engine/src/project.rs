@@ -14,7 +14,12 @@ pub struct Subject<'a> {
     pub instance_id: InstanceId,
     pub subject_ref: &'a str,
     pub initiator_ref: &'a str,
+    /// The events are those of a firing.
+    pub fires: bool,
 }
+
+/// Why the undecided rest of a quorum was withdrawn while the process stayed where it is.
+const QUORUM_WITHDRAWAL_REASON: &str = "Chain withdrawn: its quorum can no longer be reached";
 
 pub fn gate_id(gate: GateRef) -> Uuid {
     match gate {
@@ -65,7 +70,8 @@ pub fn process_writes(
             writes.push(Write::EndChain { gate_id: chain_id.0, state: *outcome, at: event.at });
             for settled in recalled {
                 if *outcome == ChainState::Withdrawn {
-                    let reason = Some(MOOT_WITHDRAWAL_REASON.to_owned());
+                    let reason = if subject.fires { MOOT_WITHDRAWAL_REASON } else { QUORUM_WITHDRAWAL_REASON };
+                    let reason = Some(reason.to_owned());
                     settle(settled, Decision::Withdraw, subject.initiator_ref, reason, event.at, writes);
                 } else {
                     recall(settled, event.at, writes);

@@ -1,7 +1,7 @@
 //! A declaration is the finite map a process moves on: states, transitions, guards. It is a value:
 //! checked once, then carried by the instance unchanged, in the order its author wrote it.
 
-use crate::refusal::{Code, Refusal};
+use crate::refusal::{Code, Refusal, require_ref};
 use crate::text::is_blank;
 use std::collections::{HashMap, HashSet};
 
@@ -84,6 +84,20 @@ impl Declaration {
         };
         Err(Refusal::new(Code::InvalidDeclaration, format!("{}: {}{more}", first.path, first.message))
             .at(first.path.clone()))
+    }
+
+    /// Names are indexed, shown and recorded with every step: each must be a reference like any other.
+    pub fn validate_names(&self, prefix: &str) -> Result<(), Refusal> {
+        for (i, state) in self.states.iter().enumerate() {
+            require_ref(&format!("{prefix}states[{i}]"), state)?;
+        }
+        for (i, transition) in self.transitions.iter().enumerate() {
+            require_ref(&format!("{prefix}transitions[{i}].action"), &transition.action)?;
+            if let Some(guard) = &transition.guard {
+                require_ref(&format!("{prefix}transitions[{i}].guard"), guard)?;
+            }
+        }
+        Ok(())
     }
 
     /// All faults, in document order. Unreachable states, dead ends, self-loops and an empty terminal

@@ -3,6 +3,7 @@
 
 use crate::declaration::Declaration;
 use crate::refusal::{Code, Refusal, require_ref};
+use crate::text::is_blank;
 use std::collections::{BTreeMap, HashSet};
 
 /// More people than can be asked by name is a mistake, not a quorum.
@@ -105,7 +106,8 @@ impl GateSpec {
 
     /// An entry for every guard label of the declaration, and none besides.
     pub fn validate_coverage(&self, declaration: &Declaration) -> Result<(), Refusal> {
-        let labels = declaration.guard_labels();
+        // A blank label is a fault of the declaration, which has its own answer.
+        let labels: Vec<&str> = declaration.guard_labels().into_iter().filter(|label| !is_blank(label)).collect();
         for label in &labels {
             if !self.0.contains_key(*label) {
                 return Err(Refusal::new(

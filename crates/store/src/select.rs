@@ -161,7 +161,10 @@ pub fn processes<'q>(dialect: Dialect, query: &'q ProcessQuery, page: &Page) -> 
                 dialect.hole(select.values.len())
             })
             .collect();
-        select.conditions.push(format!("p.definition_name IN ({})", holes.join(", ")));
+        // Of none of them: an empty list is no SQL.
+        let among =
+            if holes.is_empty() { "1 = 0".to_owned() } else { format!("p.definition_name IN ({})", holes.join(", ")) };
+        select.conditions.push(among);
     }
     select.paged("p.instance_id", page)
 }

@@ -144,8 +144,8 @@ fn every_file_is_run() {
 /// The codes that no scenario can provoke, and where they are provoked instead.
 const ELSEWHERE: &[(Code, &str)] = &[
     (Code::RecordingFailure, "needs a store that fails: tested at the engine"),
-    (Code::Overloaded, "needs a full queue: tested at the engine"),
-    (Code::TooLarge, "needs a body beyond the limit: tested at the server"),
+    (Code::Overloaded, "needs a full queue: overloaded.rs"),
+    (Code::TooLarge, "needs a body beyond the limit: tested with the server"),
 ];
 
 /// The rejections of seed 000's five actions. None of them may lose its scenario.

@@ -7,6 +7,7 @@ use crate::payload::{self, Digests};
 use crate::port::{Batch, Check, Head};
 use crate::project::{self, Subject};
 use crate::rows::{IdempotencyRow, RecordRow, Write};
+use countersign_kernel::machine::ChainState;
 use countersign_kernel::process::{self, Context, EventBody, GateKind, Process};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::Registry;
@@ -15,7 +16,6 @@ use countersign_ledger::document::{Document, declaration_document, gate_spec_doc
 use countersign_ledger::record::MAX_PAYLOAD_BYTES;
 use countersign_ledger::{Attestation, Draft, Retention, ZERO_HASH};
 use std::collections::{HashMap, VecDeque};
-use std::sync::PoisonError;
 
 impl Committer {
     /// The synchronous heart: every job decided in order, under one view of the registry.
@@ -25,7 +25,7 @@ impl Committer {
         recalled: HashMap<(String, String), IdempotencyRow>,
     ) -> (Batch, Vec<Decided>) {
         let registry = self.registry.clone();
-        let registry = registry.read().unwrap_or_else(PoisonError::into_inner);
+        let registry = registry.read();
         let mut round = Round {
             batch: Batch {
                 registry_sequence: registry.sequence(),
@@ -83,7 +83,7 @@ impl Committer {
         };
         let entropy = u64::from_le_bytes(self.random()?);
         let clock = self.now();
-        let registry_time = self.registry_time;
+        let registry_time = self.registry.newest();
         let instance = match target {
             Target::Existing(instance_id) => self.cache.get(instance_id),
             Target::New | Target::Nowhere => None,
@@ -127,11 +127,13 @@ impl Committer {
         let mut answer = outcome::of_process(events, &written.event_ids);
         let (mut state, mut moves) = (String::new(), 0);
         if let Some(instance) = self.cache.get_mut(&base.instance_id) {
+            let before = chain_state(&answer, &instance.process);
             events.iter().for_each(|event| instance.process.apply(event));
             instance.head = written.head.clone();
             state.clone_from(&instance.process.current_state);
             moves = instance.process.next_sequence_number - 1;
-            complete_chain_state(&mut answer, &instance.process);
+            let after = chain_state(&answer, &instance.process);
+            complete_chain_state(&mut answer, after.or(before));
         }
         let expires_at = Time(written.head.last_time.0.saturating_add(IDEMPOTENCY_WINDOW_US));
         let key = call.idempotency.as_ref().map(|i| round.keep(call, i.request_digest, &answer, expires_at));
@@ -200,7 +202,8 @@ impl Committer {
             credential_id: if own { None } else { call.credential_id.as_deref() },
             payload: payload::process_payload(*instance_id, subject_ref, initiator_ref, event, digests.as_ref()),
         })?;
-        let subject = Subject { instance_id: *instance_id, subject_ref, initiator_ref };
+        let fires = matches!(&call.command, Command::Process { command: process::Command::FireTransition(_), .. });
+        let subject = Subject { instance_id: *instance_id, subject_ref, initiator_ref, fires };
         project::process_writes(&subject, event, event_id, documents, &mut written.writes);
         written.records.push(record);
         written.event_ids.push(event_id);
@@ -305,13 +308,19 @@ pub(super) struct RecordDraft<'a> {
     pub payload: Vec<u8>,
 }
 
-/// `of_process` leaves the chain's id where its state belongs.
-fn complete_chain_state(answer: &mut Outcome, process: &Process) {
-    let Outcome::Decided { chain_state: Some(chain), .. } = answer else { return };
-    let state = process.gates.iter().find_map(|gate| match &gate.kind {
-        GateKind::Quorum { chain_id, state, .. } if chain_id.to_string() == *chain => Some(state.as_str()),
+/// Where the chain stands that this answer is about, as long as the process holds it.
+fn chain_state(answer: &Outcome, process: &Process) -> Option<ChainState> {
+    let Outcome::Decided { chain_state: Some(chain), .. } = answer else { return None };
+    process.gates.iter().find_map(|gate| match &gate.kind {
+        GateKind::Quorum { chain_id, state, .. } if chain_id.to_string() == *chain => Some(*state),
         GateKind::Quorum { .. } | GateKind::Single => None,
-    });
-    // A superseded chain whose last step was just decided is no longer held; it had been rejected or withdrawn.
-    state.unwrap_or("Rejected").clone_into(chain);
+    })
+}
+
+/// `of_process` leaves the chain's id where its state belongs. A superseded chain is let go with its last
+/// step; its state was settled before.
+fn complete_chain_state(answer: &mut Outcome, state: Option<ChainState>) {
+    if let Outcome::Decided { chain_state: Some(chain), .. } = answer {
+        *chain = state.map_or_else(String::new, |state| state.as_str().to_owned());
+    }
 }

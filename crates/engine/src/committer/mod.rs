@@ -12,17 +12,17 @@ mod registry_change;
 mod round;
 
 use crate::clock::Entropy;
+use crate::known::KnownRegistry;
 use crate::outcome::{Call, Command, Outcome, Target};
-use crate::port::{Batch, Committed, Head, Loaded, RegistryDelta, StoreError, Verdict, Writer};
+use crate::port::{Batch, Committed, Head, Loaded, StoreError, Verdict, Writer};
 use crate::rows::IdempotencyRow;
 use crate::{Config, store_failure};
-use countersign_kernel::process::{self, Process, StepChoice};
+use countersign_kernel::process::{self, DecideGate, Process, StepChoice};
 use countersign_kernel::refusal::{Code, Refusal};
-use countersign_kernel::registry::{self, Registry};
-use countersign_kernel::{InstanceId, Time};
+use countersign_kernel::{InstanceId, StepId, Time, registry};
 use hashlink::LruCache;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
@@ -40,11 +40,20 @@ pub struct Job {
     answer: oneshot::Sender<Answer>,
     /// Set where this job only records that its caller was refused: the answer is this refusal.
     refused: Option<Refusal>,
+    /// The step that the caller named. What it is at the moment is found out in every round.
+    named_step: Option<StepId>,
 }
 
 impl Job {
     pub fn new(call: Call, answer: oneshot::Sender<Answer>) -> Self {
-        Job { call, answer, refused: None }
+        let named_step = match &call.command {
+            Command::Process { command: process::Command::DecideGate(DecideGate { step, .. }), .. } => match step {
+                Some(StepChoice::Id(step_id)) => Some(*step_id),
+                Some(StepChoice::Ended | StepChoice::Unknown) | None => None,
+            },
+            Command::Process { .. } | Command::Registry(_) => None,
+        };
+        Job { call, answer, refused: None, named_step }
     }
 
     fn give(self, answer: Answer) {
@@ -82,22 +91,11 @@ pub struct Committer {
     writer: Box<dyn Writer>,
     /// No other process writes to the store: the cache is always current.
     exclusive: bool,
-    registry: Arc<RwLock<Registry>>,
+    registry: Arc<KnownRegistry>,
     config: Arc<Config>,
     cache: LruCache<InstanceId, Instance>,
-    /// Time of the newest registry record: nothing decided under it is recorded as earlier.
-    registry_time: Time,
     clock_offset_us: i64,
     entropy: Entropy,
-}
-
-/// Brings a registry up to date with what the store says.
-pub fn absorb(registry: &RwLock<Registry>, delta: &RegistryDelta) {
-    let mut registry = registry.write().unwrap_or_else(PoisonError::into_inner);
-    for (sequence, event) in &delta.events {
-        registry.apply(*sequence, event);
-    }
-    registry.advance_to(delta.head.sequence);
 }
 
 /// What became of one job in a round, before its batch is committed.
@@ -115,14 +113,13 @@ enum Confirm {
 }
 
 impl Committer {
-    pub fn new(writer: Box<dyn Writer>, exclusive: bool, registry: Arc<RwLock<Registry>>, config: Arc<Config>) -> Self {
+    pub fn new(writer: Box<dyn Writer>, exclusive: bool, registry: Arc<KnownRegistry>, config: Arc<Config>) -> Self {
         Committer {
             writer,
             exclusive,
             registry,
             cache: LruCache::new(config.cached_instances.max(4 * MAX_BATCH)),
             config,
-            registry_time: Time(0),
             clock_offset_us: 0,
             entropy: Entropy::default(),
         }
@@ -302,15 +299,18 @@ impl Committer {
         else {
             return Ok(());
         };
-        let Some(StepChoice::Id(step_id)) = command.step else { return Ok(()) };
+        let Some(step_id) = job.named_step else { return Ok(()) };
         let Some(instance) = self.cache.get(instance_id) else { return Ok(()) };
         let live = |gate: &process::Gate| {
             gate.action == command.action && gate.steps.iter().any(|step| step.step_id == step_id)
         };
-        if !instance.process.gates.iter().any(live) {
-            let ended = self.writer.step_ended(*instance_id, &command.action, step_id).await?;
-            command.step = Some(if ended { StepChoice::Ended } else { StepChoice::Unknown });
-        }
+        command.step = Some(if instance.process.gates.iter().any(live) {
+            StepChoice::Id(step_id)
+        } else if self.writer.step_ended(*instance_id, &command.action, step_id).await? {
+            StepChoice::Ended
+        } else {
+            StepChoice::Unknown
+        });
         Ok(())
     }
 
@@ -392,10 +392,9 @@ impl Committer {
     }
 
     async fn refresh_registry(&mut self) -> Result<Head, StoreError> {
-        let known = self.registry.read().unwrap_or_else(PoisonError::into_inner).sequence();
+        let known = self.registry.read().sequence();
         let delta = self.writer.registry_since(known).await?;
-        absorb(&self.registry, &delta);
-        self.registry_time = self.registry_time.max(delta.head.last_time);
+        self.registry.absorb(&delta);
         Ok(delta.head)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::decide::RecordDraft;
 use super::round::{idempotency_row, replay};
-use super::{Answer, Committer, IDEMPOTENCY_WINDOW_US, Job, MAX_ROUNDS, absorb};
+use super::{Answer, Committer, IDEMPOTENCY_WINDOW_US, Job, MAX_ROUNDS};
 use crate::outcome::{Call, Command, Outcome};
 use crate::payload::{self, Digests};
 use crate::port::{Batch, Committed, Head, RegistryDelta, StoreError, Unit, Verdict};
@@ -11,7 +11,6 @@ use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{self, Registry};
 use countersign_kernel::{IdSource, InstanceId, Time};
 use countersign_ledger::document::{declaration_document, gate_spec_document};
-use std::sync::PoisonError;
 
 impl Committer {
     /// One registry change, one transaction, every other batch excluded.
@@ -24,6 +23,7 @@ impl Committer {
                             refused: answer.err(),
                             call: follow_up,
                             answer: job.answer,
+                            named_step: None,
                         }))
                         .await;
                     }
@@ -79,8 +79,7 @@ impl Committer {
                     Committed::Done(verdicts) if verdicts == [Verdict::Won] => {
                         let events = (first..).zip(events).collect();
                         let head = batch.units[0].head.clone();
-                        self.registry_time = self.registry_time.max(head.last_time);
-                        absorb(&self.registry, &RegistryDelta { events, head });
+                        self.registry.absorb(&RegistryDelta { events, head });
                         Ok(Some(Ok(answer)))
                     }
                     Committed::Done(_) | Committed::RegistryMoved => Ok(None),
@@ -102,7 +101,7 @@ impl Committer {
         let now = self.now().max(Time(head.last_time.0 + 1));
         let mut ids = IdSource::new(now, entropy);
         let (events, answer, registry_seq) = {
-            let registry = self.registry.read().unwrap_or_else(PoisonError::into_inner);
+            let registry = self.registry.read();
             let application = &self.config.application_actor_ref;
             let events = registry::decide(&registry, command, &call.actor_ref, application, now, &mut ids)?;
             let answer = registry_outcome(command, &events, &registry);

@@ -20,7 +20,8 @@ pub fn decide(process: Option<&Process>, command: &DecideGate, ctx: &mut Context
         (_, reason) => require_optional_text("reason", reason.as_deref())?,
     }
     let process = process.ok_or_else(not_known)?;
-    let gate = bound_gate(process, &command.action).ok_or_else(|| {
+    let named = command.step.and_then(|choice| gate_of_step(process, &command.action, choice));
+    let gate = named.or_else(|| bound_gate(process, &command.action)).ok_or_else(|| {
         let detail = format!("no gate has been opened for `{}`: open it first", command.action);
         Refusal::new(Code::GateNotOpen, detail).at("action")
     })?;
@@ -37,6 +38,14 @@ fn bound_gate<'p>(process: &'p Process, action: &str) -> Option<&'p Gate> {
     process.gate(&process.current_state, action).or_else(|| {
         process.gates.iter().filter(|gate| gate.current && gate.action == action).max_by_key(|gate| gate.opened_at)
     })
+}
+
+/// A caller who names a step means its gate, whichever state that gate belongs to. A superseded chain keeps its
+/// undecided steps: each is still its approver's to decide.
+fn gate_of_step<'p>(process: &'p Process, action: &str, choice: StepChoice) -> Option<&'p Gate> {
+    let StepChoice::Id(step_id) = choice else { return None };
+    let holds = |gate: &&Gate| gate.action == action && gate.steps.iter().any(|step| step.step_id == step_id);
+    process.gates.iter().find(holds)
 }
 
 fn decide_single(
@@ -63,25 +72,14 @@ fn decide_single(
 
 fn decide_quorum(
     process: &Process,
-    bound: &Gate,
+    gate: &Gate,
     command: &DecideGate,
     ctx: &Context<'_>,
 ) -> Result<Vec<Event>, Refusal> {
-    let (gate, step) = match (command.step, command.decision) {
-        (None, Decision::Withdraw) => return withdraw_chain(process, bound, command, ctx),
-        (None, Decision::Approve | Decision::Reject) => (bound, own_step(bound, ctx.actor_ref)?),
-        (Some(choice), _) => {
-            // A superseded chain keeps its undecided steps: each is still its approver's to decide.
-            let found = process
-                .gates
-                .iter()
-                .filter(|gate| gate.action == command.action)
-                .find_map(|gate| chosen_step(gate, choice).ok().flatten().map(|step| (gate, step)));
-            match found {
-                Some(found) => found,
-                None => return chosen_step(bound, choice).and_then(|_| Err(no_such_step())),
-            }
-        }
+    let step = match (command.step, command.decision) {
+        (None, Decision::Withdraw) => return withdraw_chain(process, gate, command, ctx),
+        (None, Decision::Approve | Decision::Reject) => own_step(gate, ctx.actor_ref)?,
+        (Some(choice), _) => chosen_step(gate, choice)?.ok_or_else(no_such_step)?,
     };
     let GateKind::Quorum { chain_id, rule, state } = &gate.kind else { return Err(no_such_step()) };
     check_step(process, step, command.decision, ctx.actor_ref)?;

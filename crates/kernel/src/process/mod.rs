@@ -12,7 +12,7 @@ mod open_gate;
 mod quorum;
 mod start_workflow;
 
-pub use quorum::evaluate as evaluate_quorum;
+pub use quorum::{Counts, evaluate as evaluate_quorum};
 
 use crate::Time;
 use crate::declaration::Declaration;

@@ -23,9 +23,7 @@ pub fn decide(command: &StartWorkflow, ctx: &mut Context<'_>) -> Result<Vec<Even
     declaration
         .validate()
         .map_err(|refusal| Refusal { field: refusal.field.map(|path| format!("declaration.{path}")), ..refusal })?;
-    for (i, transition) in declaration.transitions.iter().enumerate() {
-        require_ref(&format!("declaration.transitions[{i}].action"), &transition.action)?;
-    }
+    declaration.validate_names("declaration.")?;
     let instance_id = ctx.ids.make();
     Ok(vec![ctx.by_caller(EventBody::WorkflowStarted {
         instance_id,

@@ -221,7 +221,8 @@ fn publish(
 ) -> Result<Vec<EventBody>, Refusal> {
     require_ref("name", &command.name)?;
     require_permission(registry, actor_ref, scopes::DEFINITIONS_PUBLISH)?;
-    command.declaration.validate().map_err(|refusal| Refusal { code: Code::InvalidDefinition, ..refusal })?;
+    let checked = command.declaration.validate().and_then(|()| command.declaration.validate_names(""));
+    checked.map_err(|refusal| Refusal { code: Code::InvalidDefinition, ..refusal })?;
     let newest = registry.definition(&command.name, None);
     if newest.is_some_and(|definition| definition.digest == command.digest) {
         return Ok(vec![]);

@@ -1,0 +1,163 @@
+//! Opening SQLite: settings, migrations, checkpoints, and what errors mean.
+
+use crate::{SCHEMA_VERSION, newer_schema};
+use countersign_engine::port::StoreError;
+use rusqlite::{Connection, OpenFlags};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::Duration;
+
+mod migrations {
+    refinery::embed_migrations!("migrations/sqlite");
+}
+
+/// Frames after which the writer moves the log into the database itself. The checkpointer does that long before,
+/// beside the writer; this bounds the log where it cannot keep up.
+const WRITER_CHECKPOINT_PAGES: u32 = 65_536;
+/// Bytes of log after which the checkpointer acts.
+const CHECKPOINT_BYTES: u64 = 16 * 1024 * 1024;
+const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Where the database is; readers are opened like the writer.
+pub struct Location {
+    uri: String,
+    in_memory: bool,
+}
+
+impl Location {
+    pub fn parse(path: &str) -> Result<Self, StoreError> {
+        if path == ":memory:" {
+            // Shared by the connections of this process, gone with the last of them.
+            let mut name = [0u8; 8];
+            getrandom::fill(&mut name).map_err(|e| StoreError::Transient(e.to_string()))?;
+            return Ok(Location {
+                uri: format!("file:/countersign-{:016x}?vfs=memdb", u64::from_le_bytes(name)),
+                in_memory: true,
+            });
+        }
+        let path = path.trim_start_matches("//");
+        if path.is_empty() {
+            return Err(StoreError::Unusable("`sqlite:` needs a path after the colon".to_owned()));
+        }
+        if let Some(parent) =
+            Path::new(path).parent().filter(|parent| !parent.as_os_str().is_empty() && !parent.is_dir())
+        {
+            return Err(StoreError::Unusable(format!("the directory `{}` does not exist", parent.display())));
+        }
+        Ok(Location { uri: path.to_owned(), in_memory: false })
+    }
+
+    pub fn connect(&self, read_only: bool) -> Result<Connection, StoreError> {
+        let mut flags = OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        flags |= if read_only && !self.in_memory {
+            OpenFlags::SQLITE_OPEN_READ_ONLY
+        } else {
+            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE
+        };
+        if self.in_memory {
+            flags |= OpenFlags::SQLITE_OPEN_URI;
+        }
+        let connection = Connection::open_with_flags(&self.uri, flags)
+            .map_err(|e| StoreError::Unusable(format!("`{}` cannot be opened as an SQLite database: {e}", self.uri)))?;
+        connection.busy_timeout(std::time::Duration::from_secs(30)).map_err(failed)?;
+        if !read_only {
+            // Before the first change: another program's database stays as it is.
+            recognise(&connection)?;
+            let mode: String =
+                connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(not_a_store)?;
+            if !self.in_memory && mode != "wal" {
+                return Err(StoreError::Unusable(format!(
+                    "`{}` cannot use a write-ahead log (journal mode is `{mode}`)",
+                    self.uri
+                )));
+            }
+            connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
+            connection.pragma_update(None, "wal_autocheckpoint", WRITER_CHECKPOINT_PAGES).map_err(failed)?;
+        }
+        connection.execute_batch("PRAGMA cache_size = -65536; PRAGMA temp_store = MEMORY;").map_err(failed)?;
+        connection.set_prepared_statement_cache_capacity(128);
+        Ok(connection)
+    }
+}
+
+/// Refuses what is not ours, or not ours yet.
+fn recognise(connection: &Connection) -> Result<(), StoreError> {
+    let known: bool = connection
+        .query_row("SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'refinery_schema_history')", [], |row| {
+            row.get(0)
+        })
+        .map_err(not_a_store)?;
+    if known {
+        let found: Option<u32> = connection
+            .query_row("SELECT MAX(version) FROM refinery_schema_history", [], |row| row.get(0))
+            .map_err(failed)?;
+        if let Some(found) = found.filter(|found| *found > SCHEMA_VERSION) {
+            return Err(newer_schema(found));
+        }
+    } else {
+        let tables: i64 = connection
+            .query_row("SELECT COUNT(*) FROM sqlite_master WHERE type = 'table'", [], |row| row.get(0))
+            .map_err(failed)?;
+        if tables > 0 {
+            return Err(StoreError::Unusable(
+                "this SQLite file holds tables that are not Countersign's; name another file".to_owned(),
+            ));
+        }
+    }
+    Ok(())
+}
+
+pub fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
+    migrations::migrations::runner()
+        .run(connection)
+        .map(|_| ())
+        .map_err(|e| StoreError::Unusable(format!("the schema could not be brought up to date: {e}")))
+}
+
+pub fn failed(error: rusqlite::Error) -> StoreError {
+    match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase) => {
+            StoreError::Corrupt(error.to_string())
+        }
+        Some(
+            rusqlite::ErrorCode::ConstraintViolation | rusqlite::ErrorCode::TooBig | rusqlite::ErrorCode::TypeMismatch,
+        ) => StoreError::Rejected(error.to_string()),
+        _ => StoreError::Transient(error.to_string()),
+    }
+}
+
+fn not_a_store(error: rusqlite::Error) -> StoreError {
+    match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::NotADatabase) => {
+            StoreError::Unusable("the file is not an SQLite database".to_owned())
+        }
+        _ => failed(error),
+    }
+}
+
+/// Moves the log into the database beside the writer, so that no commit waits for it. Ends when `ended` does.
+pub fn checkpoint_beside(location: &Location, ended: mpsc::Receiver<()>) -> Result<(), StoreError> {
+    if location.in_memory {
+        return Ok(());
+    }
+    let connection = location.connect(false)?;
+    let log = PathBuf::from(format!("{}-wal", location.uri));
+    let work = move || {
+        let mut done_at = 0;
+        while let Err(mpsc::RecvTimeoutError::Timeout) = ended.recv_timeout(CHECKPOINT_INTERVAL) {
+            let size = std::fs::metadata(&log).map_or(0, |found| found.len());
+            if size < done_at {
+                done_at = 0;
+            }
+            if size - done_at < CHECKPOINT_BYTES {
+                continue;
+            }
+            done_at = size;
+            if let Err(error) = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
+                tracing::warn!(%error, "a checkpoint failed; the next one tries again");
+            }
+        }
+    };
+    let spawned = std::thread::Builder::new().name("checkpointer".to_owned()).spawn(work);
+    spawned.map(|_| ()).map_err(|e| StoreError::Transient(format!("no thread for checkpoints: {e}")))
+}

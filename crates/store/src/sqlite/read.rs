@@ -1,0 +1,230 @@
+//! Reads: rows as values, and a pool of connections that read in parallel with the writer.
+
+use super::connect::{Location, failed};
+use crate::decode::{self, InstanceRow};
+use crate::select::{self, ByInstance, Dialect, RegistrySince, Select};
+use crate::value::{Columns, Value};
+use async_trait::async_trait;
+use countersign_engine::port::{
+    AssignmentQuery, Page, ProcessQuery, ProcessView, Reader, RecordQuery, RegistryDelta, StepQuery, StoreError,
+};
+use countersign_engine::rows::{AssignmentRow, RecordRow, StepRow};
+use countersign_kernel::{Digest, InstanceId};
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, Row, TransactionBehavior, params_from_iter};
+use std::sync::{Arc, Mutex, PoisonError};
+use uuid::Uuid;
+
+const READERS: usize = 4;
+
+impl rusqlite::ToSql for Value<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Value::Null => ValueRef::Null,
+            Value::Int(int) => ValueRef::Integer(*int),
+            Value::Bool(bool) => ValueRef::Integer(i64::from(*bool)),
+            Value::Text(text) => ValueRef::Text(text.as_bytes()),
+            Value::Bytes(bytes) => ValueRef::Blob(bytes),
+            Value::Id(id) => ValueRef::Blob(id.as_bytes()),
+        }))
+    }
+}
+
+fn column<T: rusqlite::types::FromSql>(row: &Row<'_>, i: usize) -> Result<T, StoreError> {
+    row.get(i).map_err(|e| StoreError::Corrupt(format!("column {i}: {e}")))
+}
+
+impl Columns for Row<'_> {
+    fn int(&self, i: usize) -> Result<i64, StoreError> {
+        column(self, i)
+    }
+    fn optional_int(&self, i: usize) -> Result<Option<i64>, StoreError> {
+        column(self, i)
+    }
+    fn bool(&self, i: usize) -> Result<bool, StoreError> {
+        column(self, i)
+    }
+    fn text(&self, i: usize) -> Result<String, StoreError> {
+        column(self, i)
+    }
+    fn optional_text(&self, i: usize) -> Result<Option<String>, StoreError> {
+        column(self, i)
+    }
+    fn bytes(&self, i: usize) -> Result<Vec<u8>, StoreError> {
+        column(self, i)
+    }
+    fn optional_bytes(&self, i: usize) -> Result<Option<Vec<u8>>, StoreError> {
+        column(self, i)
+    }
+    fn id(&self, i: usize) -> Result<Uuid, StoreError> {
+        column(self, i).map(Uuid::from_bytes)
+    }
+    fn optional_id(&self, i: usize) -> Result<Option<Uuid>, StoreError> {
+        Ok(column::<Option<[u8; 16]>>(self, i)?.map(Uuid::from_bytes))
+    }
+}
+
+pub fn rows<T>(
+    connection: &Connection,
+    sql: &str,
+    values: &[Value<'_>],
+    decode: impl Fn(&dyn Columns) -> Result<T, StoreError>,
+) -> Result<Vec<T>, StoreError> {
+    let mut statement = connection.prepare_cached(sql).map_err(failed)?;
+    let mut found = statement.query(params_from_iter(values)).map_err(failed)?;
+    let mut all = Vec::new();
+    while let Some(row) = found.next().map_err(failed)? {
+        all.push(decode(row)?);
+    }
+    Ok(all)
+}
+
+fn run<T>(
+    connection: &Connection,
+    select: &Select<'_>,
+    decode: impl Fn(&dyn Columns) -> Result<T, StoreError>,
+) -> Result<Vec<T>, StoreError> {
+    rows(connection, &select.sql, &select.values, decode)
+}
+
+pub fn document(connection: &Connection, sql: &str, digest: &Digest) -> Result<Vec<u8>, StoreError> {
+    let body = rows(connection, sql, &[Value::digest(digest)], |row| row.bytes(0))?.pop();
+    body.ok_or_else(|| StoreError::Corrupt(format!("document {digest} is missing")))
+}
+
+pub fn registry_since(
+    connection: &Connection,
+    sql: &RegistrySince,
+    sequence: u64,
+) -> Result<RegistryDelta, StoreError> {
+    let since = [Value::count(sequence)];
+    let head = rows(connection, &sql.head, &[Value::Id(InstanceId::REGISTRY.0)], decode::head_row)?
+        .pop()
+        .ok_or_else(|| StoreError::Corrupt("the registry has no row".to_owned()))?;
+    if head.sequence <= sequence {
+        return Ok(RegistryDelta { events: vec![], head });
+    }
+    let mut events = rows(connection, &sql.actors, &since, decode::actor_event)?;
+    events.extend(rows(connection, &sql.granted, &since, |row| decode::grant_event(row, false))?);
+    events.extend(rows(connection, &sql.revoked, &since, |row| decode::grant_event(row, true))?);
+    events.extend(rows(connection, &sql.definitions, &since, decode::definition_event)?);
+    events.extend(rows(connection, &sql.configurations, &since, decode::configuration_event)?);
+    events.sort_by_key(|(sequence, _)| *sequence);
+    Ok(RegistryDelta { events, head })
+}
+
+/// Idle read connections. One more is opened when all are busy.
+pub struct Pool {
+    idle: Mutex<Vec<Connection>>,
+    location: Location,
+}
+
+impl Pool {
+    pub fn new(location: Location) -> Result<Pool, StoreError> {
+        let idle = (0..READERS).map(|_| location.connect(true)).collect::<Result<_, _>>()?;
+        Ok(Pool { idle: Mutex::new(idle), location })
+    }
+
+    fn with<T>(&self, read: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = idle().pop();
+        let mut connection = match taken {
+            Some(connection) => connection,
+            None => self.location.connect(true)?,
+        };
+        // One snapshot for all queries of a read.
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Deferred).map_err(failed)?;
+        let result = read(&transaction);
+        transaction.finish().map_err(failed)?;
+        let mut idle = idle();
+        if idle.len() < READERS {
+            idle.push(connection);
+        }
+        result
+    }
+}
+
+pub struct SqliteReader {
+    pub pool: Arc<Pool>,
+}
+
+impl SqliteReader {
+    async fn read<T, F>(&self, read: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    {
+        let pool = self.pool.clone();
+        tokio::task::spawn_blocking(move || pool.with(read))
+            .await
+            .unwrap_or_else(|e| Err(StoreError::Transient(format!("a read was interrupted: {e}"))))
+    }
+}
+
+fn process_view(connection: &Connection, sql: &ByInstance, row: InstanceRow) -> Result<ProcessView, StoreError> {
+    let id = [Value::Id(row.process.instance_id.0)];
+    let mut gates = Vec::new();
+    for gate in rows(connection, &sql.gates, &id, decode::gate_row)? {
+        let steps = rows(connection, &sql.steps, &[Value::Id(gate.gate_id)], decode::assigned_step_row)?;
+        gates.push((gate, steps));
+    }
+    Ok(ProcessView {
+        declaration: document(connection, sql.document, &row.process.declaration_digest)?.into(),
+        gate_spec: document(connection, sql.document, &row.process.gate_spec_digest)?.into(),
+        history: rows(connection, &sql.history, &id, decode::transition_row)?,
+        gates,
+        current_state: row.state,
+        row: row.process,
+    })
+}
+
+#[async_trait]
+impl Reader for SqliteReader {
+    async fn processes(&self, query: &ProcessQuery, page: &Page) -> Result<Vec<ProcessView>, StoreError> {
+        let (query, page) = (query.clone(), page.clone());
+        self.read(move |connection| {
+            let sql = ByInstance::new(Dialect::Sqlite);
+            let found = run(connection, &select::processes(Dialect::Sqlite, &query, &page), decode::instance_row)?;
+            found.into_iter().map(|row| process_view(connection, &sql, row)).collect()
+        })
+        .await
+    }
+
+    async fn approval_steps(&self, query: &StepQuery, page: &Page) -> Result<Vec<StepRow>, StoreError> {
+        let (query, page) = (query.clone(), page.clone());
+        self.read(move |connection| {
+            run(connection, &select::approval_steps(Dialect::Sqlite, &query, &page), decode::step_row)
+        })
+        .await
+    }
+
+    async fn assignments(
+        &self,
+        query: &AssignmentQuery,
+        page: &Page,
+    ) -> Result<Vec<(AssignmentRow, StepRow)>, StoreError> {
+        let (query, page) = (query.clone(), page.clone());
+        self.read(move |connection| {
+            let found =
+                run(connection, &select::assignments(Dialect::Sqlite, &query, &page), decode::assigned_step_row)?;
+            Ok(found.into_iter().map(|(step, assignment)| (assignment, step)).collect())
+        })
+        .await
+    }
+
+    async fn records(&self, query: &RecordQuery, page: &Page) -> Result<Vec<RecordRow>, StoreError> {
+        let (query, page) = (query.clone(), page.clone());
+        self.read(move |connection| {
+            run(connection, &select::records(Dialect::Sqlite, &query, &page), decode::record_row)
+        })
+        .await
+    }
+
+    async fn registry_since(&self, sequence: u64) -> Result<RegistryDelta, StoreError> {
+        self.read(move |connection| registry_since(connection, &RegistrySince::new(Dialect::Sqlite), sequence)).await
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.read(|connection| rows(connection, "SELECT 1", &[], |row| row.int(0)).map(|_| ())).await
+    }
+}

@@ -1,0 +1,85 @@
+//! A store whose commits go through somebody's hands: to look at them, to fail them, to lose their answers.
+
+use async_trait::async_trait;
+use countersign_engine::port::{Batch, Committed, Loaded, Reader, RegistryDelta, Store, StoreError, Writer};
+use countersign_engine::rows::IdempotencyRow;
+use countersign_kernel::{InstanceId, StepId, Time};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What is done with a commit on its way to the store.
+#[async_trait]
+pub trait Tap: Send + Sync {
+    async fn commit(&self, writer: &mut dyn Writer, batch: &Batch) -> Result<Committed, StoreError>;
+}
+
+/// Any store, tapped.
+pub struct Tapped {
+    pub inner: Box<dyn Store>,
+    pub tap: Arc<dyn Tap>,
+}
+
+impl Store for Tapped {
+    fn into_parts(self: Box<Self>) -> (Box<dyn Writer>, Arc<dyn Reader>) {
+        let (writer, reader) = self.inner.into_parts();
+        (Box::new(TappedWriter { inner: writer, tap: self.tap }), reader)
+    }
+
+    fn is_exclusive(&self) -> bool {
+        self.inner.is_exclusive()
+    }
+
+    fn kind(&self) -> &'static str {
+        self.inner.kind()
+    }
+}
+
+struct TappedWriter {
+    inner: Box<dyn Writer>,
+    tap: Arc<dyn Tap>,
+}
+
+#[async_trait]
+impl Writer for TappedWriter {
+    async fn load(&mut self, ids: &[InstanceId]) -> Result<Vec<Loaded>, StoreError> {
+        self.inner.load(ids).await
+    }
+    async fn registry_since(&mut self, sequence: u64) -> Result<RegistryDelta, StoreError> {
+        self.inner.registry_since(sequence).await
+    }
+    async fn recall(&mut self, keys: &[(String, String)], now: Time) -> Result<Vec<IdempotencyRow>, StoreError> {
+        self.inner.recall(keys, now).await
+    }
+    async fn commit(&mut self, batch: &Batch) -> Result<Committed, StoreError> {
+        self.tap.commit(&mut *self.inner, batch).await
+    }
+    async fn step_ended(&mut self, instance_id: InstanceId, action: &str, step_id: StepId) -> Result<bool, StoreError> {
+        self.inner.step_ended(instance_id, action, step_id).await
+    }
+    async fn forget_expired(&mut self, now: Time) -> Result<u64, StoreError> {
+        self.inner.forget_expired(now).await
+    }
+    async fn clock_offset_us(&mut self) -> Result<i64, StoreError> {
+        self.inner.clock_offset_us().await
+    }
+}
+
+/// Lets everything through and keeps a copy.
+#[derive(Default)]
+pub struct Copies(Mutex<Vec<Batch>>);
+
+impl Copies {
+    pub fn take(&self) -> Vec<Batch> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[async_trait]
+impl Tap for Copies {
+    async fn commit(&self, writer: &mut dyn Writer, batch: &Batch) -> Result<Committed, StoreError> {
+        let committed = writer.commit(batch).await?;
+        if !batch.units.is_empty() {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(batch.clone());
+        }
+        Ok(committed)
+    }
+}

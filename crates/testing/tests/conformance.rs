@@ -1,0 +1,51 @@
+//! The conformance suite on both stores: every case is a function of `countersign_testing::conformance`.
+
+use countersign_testing::conformance;
+use countersign_testing::place::{Kind, Place};
+
+macro_rules! suite {
+    ($($case:ident,)*) => {
+        mod sqlite {
+            $(#[tokio::test]
+            async fn $case() -> anyhow::Result<()> {
+                super::run(super::Kind::Sqlite, async |place| super::conformance::$case(place).await).await
+            })*
+        }
+
+        mod postgres {
+            $(#[tokio::test]
+            async fn $case() -> anyhow::Result<()> {
+                super::run(super::Kind::Postgres, async |place| super::conformance::$case(place).await).await
+            })*
+        }
+    };
+}
+
+suite! {
+    nothing_is_found_in_an_empty_store,
+    every_row_reads_back,
+    processes_are_found_by_every_axis,
+    steps_are_found_by_every_axis,
+    assignments_are_found_by_every_axis,
+    records_are_found_by_every_axis,
+    a_stale_unit_is_lost_alone,
+    an_instance_is_begun_once,
+    a_batch_under_another_registry_writes_nothing,
+    one_registry_change_at_a_time,
+    checks_tell_what_is_current,
+    a_batch_with_data_the_store_cannot_take_writes_nothing,
+    keys_are_recalled_until_they_expire,
+    a_key_is_good_for_one_commit,
+    a_key_may_be_used_again_when_its_time_is_over,
+    expired_keys_are_forgotten_in_portions,
+    everything_survives_reopening,
+    a_newer_schema_is_refused,
+    a_foreign_file_is_refused_untouched,
+    one_bad_call_costs_its_neighbours_nothing,
+}
+
+async fn run(kind: Kind, case: impl AsyncFnOnce(&Place) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let place = Place::new(kind).await?;
+    case(&place).await?;
+    place.remove().await
+}
