@@ -2,6 +2,8 @@
 //! randomness, no store. A record's parts are serialised once, here, and from then on only hashed.
 
 pub mod document;
+pub mod merkle;
+pub mod note;
 pub mod record;
 
 pub use record::{
