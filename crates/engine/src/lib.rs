@@ -230,7 +230,7 @@ fn stopped() -> Refusal {
 pub fn store_failure(error: &StoreError) -> Refusal {
     tracing::error!(%error, "store failure");
     let detail = match error {
-        StoreError::Transient(_) => "the store is not available; nothing was written",
+        StoreError::Conflict(_) | StoreError::Transient(_) => "the store is not available; nothing was written",
         StoreError::Rejected(_) => "the store refused the data; nothing was written",
         StoreError::Unknown(_) => {
             "the store did not confirm the commit: read before you try again, or try again with the same Idempotency-Key"

@@ -22,6 +22,10 @@ pub enum StoreError {
     /// Nothing was written; the same call may succeed later.
     #[error("the store is not available: {0}")]
     Transient(String),
+    /// The database gave this transaction up in favour of another (a deadlock, a serialisation failure); nothing was
+    /// written, and the same batch may be decided again at once.
+    #[error("the store preferred another transaction: {0}")]
+    Conflict(String),
     /// The database refused the data itself; nothing was written. Its neighbours in the batch are not to blame.
     #[error("the store refused the data: {0}")]
     Rejected(String),

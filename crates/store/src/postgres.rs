@@ -155,7 +155,9 @@ impl Session {
 
     /// True when every key of these units was free.
     async fn insert_keys(&self, units: &[&Unit]) -> Result<HashSet<(String, String)>, StoreError> {
-        let keys: Vec<&IdempotencyRow> = units.iter().flat_map(|unit| &unit.idempotency).collect();
+        let mut keys: Vec<&IdempotencyRow> = units.iter().flat_map(|unit| &unit.idempotency).collect();
+        // In one order on every node, or two of them could wait for each other.
+        keys.sort_unstable_by_key(|row| (&row.actor_ref, &row.key));
         let now = units.iter().map(|unit| unit.head.last_time.0).min().unwrap_or(0);
         let actors: Vec<&str> = keys.iter().map(|row| row.actor_ref.as_str()).collect();
         let names: Vec<&str> = keys.iter().map(|row| row.key.as_str()).collect();
@@ -283,6 +285,11 @@ fn row_sets<'a>(winners: &[&'a Unit], known: &HashSet<Digest>) -> (Vec<RowSet<'a
         }
         unit.records.iter().for_each(|record| add(statement::record_values(record)));
     }
+    // Documents are shared between nodes: in one order on all of them, or two could wait for each other.
+    by_name[Name::Document as usize].sort_unstable_by(|a, b| match (&a[0], &b[0]) {
+        (Value::Bytes(a), Value::Bytes(b)) => a.cmp(b),
+        _ => std::cmp::Ordering::Equal,
+    });
     let names = STATEMENTS.iter().enumerate().filter(|(i, _)| !by_name[*i].is_empty());
     let order: Vec<usize> = names.map(|(i, _)| i).collect();
     debug_assert!(order.iter().map(|i| STATEMENTS[*i].kind == Kind::Update).is_sorted());

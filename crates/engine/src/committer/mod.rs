@@ -223,6 +223,11 @@ impl Committer {
                         return follow_ups;
                     }
                 }
+                Err(StoreError::Conflict(cause)) => {
+                    tracing::debug!(cause, "deciding a batch again");
+                    self.evict(&batch);
+                    jobs.extend(decided.into_iter().map(|d| d.job));
+                }
                 Err(StoreError::Rejected(_)) if decided.len() > 1 => {
                     // One of them holds what the database cannot take. Apart, only that one fails.
                     self.evict(&batch);

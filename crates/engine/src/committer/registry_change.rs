@@ -75,7 +75,11 @@ impl Committer {
                     units: vec![unit],
                     checks: vec![],
                 };
-                match self.writer.commit(&batch).await? {
+                let committed = match self.writer.commit(&batch).await {
+                    Err(StoreError::Conflict(_)) => return Ok(None),
+                    committed => committed?,
+                };
+                match committed {
                     Committed::Done(verdicts) if verdicts == [Verdict::Won] => {
                         let events = (first..).zip(events).collect();
                         let head = batch.units[0].head.clone();

@@ -116,6 +116,7 @@ pub fn failed(error: tokio_postgres::Error) -> StoreError {
     match error.code() {
         // Data that cannot be stored, limits of the database, broken constraints.
         Some(code) if matches!(&code.code()[..2], "22" | "23" | "54") => StoreError::Rejected(text),
+        Some(code) if code.code().starts_with("40") => StoreError::Conflict(text),
         Some(code) if *code == SqlState::DATA_CORRUPTED || *code == SqlState::INDEX_CORRUPTED => {
             StoreError::Corrupt(text)
         }
