@@ -150,7 +150,7 @@ impl Engine {
         let name = call.command.name();
         let (answer, answered) = oneshot::channel();
         let result = match self.jobs.try_send(Job::new(call, answer)) {
-            Ok(()) => answered.await.unwrap_or_else(|_| Err(stopped())),
+            Ok(()) => answered.await.unwrap_or_else(|_| Err(unanswered())),
             Err(mpsc::error::TrySendError::Full(_)) => {
                 Err(Refusal::new(Code::Overloaded, "too many calls are waiting; try again in a moment"))
             }
@@ -224,6 +224,13 @@ impl Engine {
 
 fn stopped() -> Refusal {
     Refusal::new(Code::RecordingFailure, "the engine is stopping; nothing was written")
+}
+
+/// The committer took the call and ended without an answer: it failed, perhaps after it had committed.
+fn unanswered() -> Refusal {
+    let detail =
+        "the engine ended before it answered: read before you try again, or try again with the same Idempotency-Key";
+    Refusal::new(Code::RecordingFailure, detail)
 }
 
 /// A read or write that the store could not do.

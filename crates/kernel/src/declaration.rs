@@ -124,7 +124,7 @@ impl Declaration {
         let known = |state: &str| first_at.contains_key(state);
 
         if !known(&self.initial_state) {
-            add("initial_state".into(), FaultKind::UnknownState, unknown_state(&self.initial_state));
+            add("initial_state".into(), unknown_kind(&self.initial_state), unknown_state(&self.initial_state));
         } else if self.is_terminal(&self.initial_state) {
             add(
                 "initial_state".into(),
@@ -134,7 +134,7 @@ impl Declaration {
         }
         for (i, state) in self.terminal_states.iter().enumerate() {
             if !known(state) {
-                add(format!("terminal_states[{i}]"), FaultKind::UnknownState, unknown_state(state));
+                add(format!("terminal_states[{i}]"), unknown_kind(state), unknown_state(state));
             }
         }
 
@@ -144,7 +144,7 @@ impl Declaration {
                 add(format!("transitions[{i}].action"), FaultKind::Blank, "a transition needs an action".into());
             }
             if !known(&t.from_state) {
-                add(format!("transitions[{i}].from"), FaultKind::UnknownState, unknown_state(&t.from_state));
+                add(format!("transitions[{i}].from"), unknown_kind(&t.from_state), unknown_state(&t.from_state));
             } else if self.is_terminal(&t.from_state) {
                 add(
                     format!("transitions[{i}].from"),
@@ -153,7 +153,7 @@ impl Declaration {
                 );
             }
             if !known(&t.to_state) {
-                add(format!("transitions[{i}].to"), FaultKind::UnknownState, unknown_state(&t.to_state));
+                add(format!("transitions[{i}].to"), unknown_kind(&t.to_state), unknown_state(&t.to_state));
             }
             if t.guard.as_deref().is_some_and(is_blank) {
                 add(
@@ -172,6 +172,10 @@ impl Declaration {
         }
         faults
     }
+}
+
+fn unknown_kind(state: &str) -> FaultKind {
+    if is_blank(state) { FaultKind::Blank } else { FaultKind::UnknownState }
 }
 
 fn unknown_state(state: &str) -> String {

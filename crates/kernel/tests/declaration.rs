@@ -110,9 +110,12 @@ fn a_duplicate_state_name() {
 
 #[test]
 fn an_initial_state_that_is_not_declared() {
-    for unknown in ["elsewhere", "Draft", "draft ", ""] {
+    for unknown in ["elsewhere", "Draft", "draft "] {
         let declaration = spoiled(|d| d.initial_state = unknown.to_owned());
         assert_fault(declaration, "initial_state", FaultKind::UnknownState);
+    }
+    for blank in ["", " "] {
+        assert_fault(spoiled(|d| d.initial_state = blank.to_owned()), "initial_state", FaultKind::Blank);
     }
 }
 

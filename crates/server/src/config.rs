@@ -18,7 +18,7 @@ use std::path::Path;
 pub const ENV_PREFIX: &str = "COUNTERSIGN_";
 
 /// Variables of the command line, the log and the tests: not configuration.
-const OTHER_VARIABLES: &[&str] = &["SERVER", "TOKEN", "PROFILE", "PROFILES", "LOG"];
+const OTHER_VARIABLES: &[&str] = &["SERVER", "TOKEN", "PROFILE", "PROFILES", "LOG", "STORE", "BIN"];
 const TEST_VARIABLES: &str = "TEST_";
 
 const MAX_BODY_BYTES: usize = 1 << 30;
@@ -270,7 +270,9 @@ fn explained(figment: &Figment, errors: figment::Error) -> anyhow::Error {
             let mut path = error.path.clone();
             let what = match &error.kind {
                 Kind::UnknownField(name, known) => {
-                    path.push(name.clone());
+                    if path.last() != Some(name) {
+                        path.push(name.clone());
+                    }
                     format!("this key is not known; known here: {}", known.join(", "))
                 }
                 Kind::MissingField(name) => {

@@ -30,7 +30,7 @@ pub const DEFAULT_LISTEN: &str = "127.0.0.1:7433";
 const SQLITE_FILE: &str = "countersign.sqlite";
 const BOOTSTRAP_LOCK_FILE: &str = "bootstrap.lock";
 /// How long requests under way may take once we are asked to stop.
-const GRACE: Duration = Duration::from_secs(30);
+const GRACE: Duration = Duration::from_secs(20);
 /// How long, after that, connections may take to deliver their last answer and close.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -229,16 +229,26 @@ async fn bootstrap(engine: &Engine, data_dir: &Path) -> anyhow::Result<()> {
     if engine.registry().sequence() > 0 {
         return Ok(());
     }
-    let token = api::auth::new_token().map_err(|_| anyhow::anyhow!("the system gives no randomness"))?;
     let file = data_dir.join(ADMIN_TOKEN_FILE);
-    write_token(&file, &token).with_context(|| format!("{} cannot be written", file.display()))?;
+    // A token that is there already was written by a start that got no further, or belongs to another store as
+    // well: it is used, never overwritten, or its owner would be locked out.
+    let (token, kept) = match std::fs::read_to_string(&file) {
+        Ok(found) if !found.trim().is_empty() => (found.trim().to_owned(), true),
+        _ => {
+            let token = api::auth::new_token().map_err(|_| anyhow::anyhow!("the system gives no randomness"))?;
+            write_token(&file, &token).with_context(|| format!("{} cannot be written", file.display()))?;
+            (token, false)
+        }
+    };
     // An error may mean that the commit was not confirmed: the token stays, since it may be the right one.
     let made = engine.bootstrap(ADMIN, api::auth::hash_token(&token)).await?;
     if made {
         tracing::info!(file = %file.display(), "a new store: the token of `{ADMIN}` is in this file");
     } else {
         tracing::info!("another node has set up the store");
-        std::fs::remove_file(&file).with_context(|| format!("{} cannot be removed", file.display()))?;
+        if !kept {
+            std::fs::remove_file(&file).with_context(|| format!("{} cannot be removed", file.display()))?;
+        }
     }
     drop(lock);
     Ok(())

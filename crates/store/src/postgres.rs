@@ -21,6 +21,7 @@ use countersign_engine::rows::{AssignmentRow, GateRow, IdempotencyRow, StepRow};
 use countersign_kernel::{Declaration, Digest, EventId, GateSpec, InstanceId, StepId, Time};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use tokio_postgres::error::Severity;
 use tokio_postgres::types::{ToSql, Type as PgType};
 use tokio_postgres::{Client, Row, Statement as Prepared};
 use uuid::Uuid;
@@ -28,6 +29,11 @@ use uuid::Uuid;
 /// Key of the advisory lock that guards the registry ("countrsn").
 const REGISTRY_LOCK: i64 = 0x636f_756e_7472_736e;
 const CACHED_DOCUMENTS: usize = 4096;
+/// Clocks that differ by less are taken for one.
+const CLOCK_SLACK_US: i64 = 2000;
+/// Whatever the database's defaults are: each statement sees what was committed before it, so that what is
+/// read behind a lock is current.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
 /// The writer finds rows by key and by nothing else. A plan made while a table was small must not scan it
 /// when it has grown, and planning again for each batch would cost more than running it.
 const PLANS: &str = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_hashjoin = off; \
@@ -95,6 +101,8 @@ impl Session {
     async fn open(settings: &Settings) -> Result<Session, StoreError> {
         let client = settings.connect().await?;
         client.batch_execute(PLANS).await.map_err(failed)?;
+        // A node that vanishes in the middle of a transaction must not hold its locks for long.
+        client.batch_execute("SET idle_in_transaction_session_timeout = '10s'").await.map_err(failed)?;
         let prepare = async |sql: &str| client.prepare(sql).await.map_err(failed);
         let mut statements = Vec::with_capacity(STATEMENTS.len());
         for statement in STATEMENTS {
@@ -136,7 +144,7 @@ impl Session {
         let existing_ids: [&(dyn ToSql + Sync); 1] = [&existing];
         let watched_ids: [&(dyn ToSql + Sync); 1] = [&watched];
         let (begin, locked, fenced, seen) = tokio::join!(
-            self.client.batch_execute("BEGIN"),
+            self.client.batch_execute(BEGIN),
             self.client.query(lock, &lock_key),
             self.client.query(&self.fence, &existing_ids),
             self.client.query(&self.sequences, &watched_ids),
@@ -179,12 +187,17 @@ impl Session {
             columns.iter().map(|(name, columns)| (*name, columns.iter().map(Column::as_sql).collect())).collect();
         let writes = params.iter().map(|(name, params)| self.client.execute(&self.statements[*name as usize], params));
         let (written, committed) = tokio::join!(join_in_order(writes), self.client.batch_execute("COMMIT"));
-        for result in written {
-            result.map_err(|e| CommitError::NotWritten(failed(e)))?;
-        }
-        committed.map_err(|e| {
-            if e.is_closed() { CommitError::AnswerLost(e.to_string()) } else { CommitError::NotWritten(failed(e)) }
-        })
+        written.into_iter().collect::<Result<Vec<_>, _>>().map_err(unconfirmed)?;
+        committed.map_err(unconfirmed)
+    }
+}
+
+/// What an error means once COMMIT is on its way behind the writes. Only if the server itself says that a
+/// statement failed, nothing was written; a connection that ends may have carried the COMMIT before it did.
+fn unconfirmed(error: tokio_postgres::Error) -> CommitError {
+    match error.as_db_error().and_then(|db| db.parsed_severity()) {
+        Some(Severity::Error) => CommitError::NotWritten(failed(error)),
+        _ => CommitError::AnswerLost(error.to_string()),
     }
 }
 
@@ -393,7 +406,7 @@ impl PostgresWriter {
 
     async fn was_committed(&mut self, batch: &Batch) -> Result<Vec<Verdict>, StoreError> {
         let session = self.session().await?;
-        session.client.batch_execute("BEGIN").await.map_err(failed)?;
+        session.client.batch_execute(BEGIN).await.map_err(failed)?;
         // The old transaction holds this lock shared until it ends.
         session.client.query(&session.lock_alone, &[&REGISTRY_LOCK]).await.map_err(failed)?;
         let ids: Vec<Uuid> =
@@ -521,14 +534,17 @@ impl Writer for PostgresWriter {
 
     async fn clock_offset_us(&mut self) -> Result<i64, StoreError> {
         let session = self.session().await?;
-        let local = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_micros());
+        let local = || {
+            let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+            i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+        };
         let before = local();
         let sql = "SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::int8";
         let row = session.client.query_one(sql, &[]).await.map_err(failed)?;
-        let middle = i64::try_from(u128::midpoint(before, local())).unwrap_or(0);
-        let offset = row.int(0)? - middle;
-        // Within the time a round trip takes the clocks agree.
-        Ok(if offset.abs() < 2000 { 0 } else { offset })
+        let (there, after) = (row.int(0)?, local());
+        // Within the time that asking took, however long, the clocks agree.
+        let agree = (before - CLOCK_SLACK_US..=after + CLOCK_SLACK_US).contains(&there);
+        Ok(if agree { 0 } else { there - i64::midpoint(before, after) })
     }
 }
 

@@ -219,6 +219,15 @@ fn write_unit(
     unit.records.iter().try_for_each(|record| execute(statement::record_values(record)))
 }
 
+impl Drop for SqliteWriter {
+    /// A store at rest is one file: whoever copies it has everything.
+    fn drop(&mut self) {
+        if let Err(error) = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
+            tracing::warn!(%error, "the log could not be moved into the database; the next start does it");
+        }
+    }
+}
+
 #[async_trait]
 impl Writer for SqliteWriter {
     async fn load(&mut self, ids: &[InstanceId]) -> Result<Vec<Loaded>, StoreError> {

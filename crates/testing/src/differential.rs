@@ -175,7 +175,10 @@ impl Names {
             format!("{:?} {} by {}, in {}", row.definition, row.subject_ref, row.initiator_ref, view.current_state);
         for fired in &view.history {
             let (id, gate) = (self.name(fired.transition_id), fired.gate_id.map(|id| self.name(id)));
-            told += &format!("; {} {id} {}→{} by {}", fired.sequence_number, fired.from_state, fired.to_state, fired.actor_ref);
+            told += &format!(
+                "; {} {id} {}→{} by {}",
+                fired.sequence_number, fired.from_state, fired.to_state, fired.actor_ref
+            );
             told += &format!(" {} on {gate:?} {}", fired.guard_satisfied, fired.gate_is_chain);
         }
         let mut gates: Vec<_> = view.gates.iter().collect();

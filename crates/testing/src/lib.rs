@@ -4,11 +4,27 @@
 //! - [`drive`]: the same actions at four levels: kernel, SQLite, PostgreSQL, HTTP.
 //! - [`audit`]: seed 000's acceptance checks, done from the records alone at the end of every scenario.
 //! - [`postgres`]: a database of its own for each test.
+//! - [`place`]: a fresh store for a test, and engines on it; [`load`]: seeded work to give them.
+//! - [`store_audit`]: everything in a store, read back and checked against its own records.
+//! - [`conformance`]: the duties of the store port, which every store must fulfil.
+//! - [`differential`]: the same commands to both stores. [`races`]: many callers, one and two engines.
+//! - [`recording_failure`]: commits that fail, through [`tap`]. [`crash`]: the real server, killed.
+//! - [`torture`]: all of these with large numbers, for as long as you like.
 
 pub mod audit;
+pub mod conformance;
+pub mod crash;
+pub mod differential;
 pub mod drive;
+pub mod load;
+pub mod place;
 pub mod postgres;
+pub mod races;
+pub mod recording_failure;
 pub mod scenario;
+pub mod store_audit;
+pub mod tap;
+pub mod torture;
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,7 @@
 //! What the engine promises beyond a single node and a single step: answers that were wrong once, or could be.
 
+use async_trait::async_trait;
+use countersign_engine::port::{Batch, Committed, StoreError, Writer};
 use countersign_engine::{Config, Engine, Outcome};
 use countersign_kernel::QuorumRule;
 use countersign_kernel::process::Decision;
@@ -7,7 +9,9 @@ use countersign_testing::load::client::{granted, let_do, opened, started, told, 
 use countersign_testing::load::shapes::{quorum, shape, single};
 use countersign_testing::load::{ManualClock, calls};
 use countersign_testing::place::{self, Kind, Place};
+use countersign_testing::races::{self, Arena};
 use countersign_testing::store_audit;
+use countersign_testing::tap::{Tap, Tapped};
 use std::sync::Arc;
 
 async fn end(place: Place, engines: impl IntoIterator<Item = Arc<Engine>>) -> anyhow::Result<()> {
@@ -95,4 +99,55 @@ async fn a_record_is_not_earlier_than_the_grant_it_rests_on() -> anyhow::Result<
     there.refresh_registry().await?;
     started(&there, "ines", &design).await?;
     end(place, [here, there]).await
+}
+
+/// The fence does not rest on the database's default isolation.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_default_isolation_changes_nothing() -> anyhow::Result<()> {
+    for isolation in ["repeatable read", "serializable"] {
+        let place = Place::new(Kind::Postgres).await?;
+        let set = format!("ALTER DATABASE %I SET default_transaction_isolation = ''{isolation}''");
+        place.sql(&format!("DO $$ BEGIN EXECUTE format('{set}', current_database()); END $$")).await?;
+        let arena = Arena::on(place, 2).await?;
+        races::no_firing_after_a_revocation(&arena, 1, 5).await?;
+        races::every_turn_of_a_loop_counts(&arena, 10).await?;
+        races::random_clients(&arena, 1, 4, 100).await?;
+        arena.end().await?;
+    }
+    Ok(())
+}
+
+/// Commits, and then fails as nothing should.
+struct Panics;
+
+#[async_trait]
+impl Tap for Panics {
+    async fn commit(&self, writer: &mut dyn Writer, batch: &Batch) -> Result<Committed, StoreError> {
+        let committed = writer.commit(batch).await?;
+        let subjects = batch.units.iter().flat_map(|unit| &unit.records).map(|row| &row.record.payload);
+        assert!(!subjects.into_iter().any(|payload| String::from_utf8_lossy(payload).contains("fatal")), "as asked");
+        Ok(committed)
+    }
+}
+
+/// Whoever is not answered is not told that nothing was written: it may have been.
+#[tokio::test]
+async fn an_engine_that_dies_claims_nothing() -> anyhow::Result<()> {
+    let place = Place::new(Kind::Sqlite).await?;
+    let store = Tapped { inner: place.store().await?, tap: Arc::new(Panics) };
+    let engine = place::engine_on(Box::new(store), Config::default()).await?;
+    let_do(&engine, &["ines"]).await?;
+    let design = shape("plain", &["a go b"], &[]);
+    let refusal = engine.execute(calls::start("ines", &design, "fatal", None)).await.expect_err("no answer");
+    assert_eq!(refusal.code.as_str(), "recording-failure");
+    assert!(!refusal.detail.contains("nothing was written"), "{refusal}");
+    // It says so as soon as its thread is gone.
+    while engine.ready().await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    let refusal = engine.execute(calls::start("ines", &design, "later", None)).await.expect_err("nobody is there");
+    assert!(refusal.detail.contains("nothing was written"), "{refusal}");
+    drop(engine);
+    assert_eq!(store_audit::require_sound(&place.url).await?.processes, 1);
+    Ok(())
 }

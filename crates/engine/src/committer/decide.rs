@@ -217,7 +217,13 @@ impl Committer {
             .as_ref()
             .and_then(|d| registry.definition(&d.name, Some(d.version)))
             .and_then(|definition| definition.retention.as_deref());
-        of_definition.map_or(deployment, |policy| self.config.policies.longer(deployment, policy)).to_owned()
+        match (of_definition, &self.config.audit_trail_retention_policy) {
+            (Some(policy), Some(deployment)) => self.config.policies.longer(deployment, policy),
+            // The deployment has not chosen; the definition has.
+            (Some(policy), None) => policy,
+            (None, _) => deployment,
+        }
+        .to_owned()
     }
 
     pub(super) fn random<const N: usize>(&mut self) -> Result<[u8; N], Refusal> {

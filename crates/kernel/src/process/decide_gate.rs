@@ -32,12 +32,13 @@ pub fn decide(process: Option<&Process>, command: &DecideGate, ctx: &mut Context
     }
 }
 
-/// The gate of the current state, or else the last one that this action ever had: its step has ended,
-/// and `not-pending` says more than "never opened".
+/// The gate of the current state. Where the current state does not even declare the action, the last gate that
+/// the action had: its step has ended, and `not-pending` says more than "never opened".
 fn bound_gate<'p>(process: &'p Process, action: &str) -> Option<&'p Gate> {
-    process.gate(&process.current_state, action).or_else(|| {
-        process.gates.iter().filter(|gate| gate.current && gate.action == action).max_by_key(|gate| gate.opened_at)
-    })
+    if process.declaration.transition(&process.current_state, action).is_some() {
+        return process.gate(&process.current_state, action);
+    }
+    process.gates.iter().filter(|gate| gate.current && gate.action == action).max_by_key(|gate| gate.opened_at)
 }
 
 /// A caller who names a step means its gate, whichever state that gate belongs to. A superseded chain keeps its
@@ -77,8 +78,15 @@ fn decide_quorum(
     ctx: &Context<'_>,
 ) -> Result<Vec<Event>, Refusal> {
     let step = match (command.step, command.decision) {
-        (None, Decision::Withdraw) => return withdraw_chain(process, gate, command, ctx),
-        (None, Decision::Approve | Decision::Reject) => own_step(gate, ctx.actor_ref)?,
+        // The initiator withdraws the whole chain. For an approver even here their own step is meant, which is not
+        // theirs to withdraw: only the refusal differs.
+        (None, Decision::Withdraw) if ctx.actor_ref == process.initiator_ref => {
+            return withdraw_chain(process, gate, command, ctx);
+        }
+        (None, Decision::Withdraw) if !gate.steps.iter().any(|step| step.approver_ref == ctx.actor_ref) => {
+            return withdraw_chain(process, gate, command, ctx);
+        }
+        (None, _) => own_step(gate, ctx.actor_ref)?,
         (Some(choice), _) => chosen_step(gate, choice)?.ok_or_else(no_such_step)?,
     };
     let GateKind::Quorum { chain_id, rule, state } = &gate.kind else { return Err(no_such_step()) };

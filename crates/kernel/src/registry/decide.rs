@@ -193,15 +193,10 @@ fn revoke(registry: &Registry, command: &RevokeGrant, actor_ref: &str) -> Result
     if !grant.is_active() {
         return Err(Refusal::new(Code::NotActive, "this grant has been revoked already").at("grant_id"));
     }
-    let last_manager = grant.action_scope == scopes::PERMISSIONS_MANAGE
-        && grant.subject_ref == actor_ref
-        && registry.grants().holders(scopes::PERMISSIONS_MANAGE) == 1
-        && registry
-            .grants()
-            .of_subject(actor_ref)
-            .filter(|g| g.is_active() && g.action_scope == grant.action_scope)
-            .count()
-            == 1;
+    // Somebody who exists must still be able to grant afterwards.
+    let manages = |g: &&super::Grant| g.is_active() && g.action_scope == scopes::PERMISSIONS_MANAGE;
+    let others = |g: &super::Grant| g.grant_id != grant.grant_id && registry.actor(&g.subject_ref).is_some();
+    let last_manager = manages(&grant) && !registry.grants().iter().filter(manages).any(others);
     if last_manager {
         let detail = "this is the last active grant of `permissions:manage`: nobody could grant anything again. Grant it to somebody else first";
         return Err(Refusal::new(Code::Conflict, detail).at("grant_id"));

@@ -116,11 +116,6 @@ impl Grants {
             .map(|(scope, _)| scope.as_str())
     }
 
-    /// How many active grants of `scope` there are over all subjects.
-    pub fn holders(&self, scope: &str) -> usize {
-        self.active.values().filter(|scopes| scopes.get(scope).is_some_and(|count| *count > 0)).count()
-    }
-
     pub(super) fn add(&mut self, grant: Grant) {
         *self.active.entry(grant.subject_ref.clone()).or_default().entry(grant.action_scope.clone()).or_default() += 1;
         self.by_subject.entry(grant.subject_ref.clone()).or_default().push(grant.grant_id);

@@ -161,16 +161,24 @@ impl Oracle {
         decision: Decision,
         step: Option<Option<StepAt>>,
     ) -> Result<Vec<Owed>, Code> {
-        // Bindings are never deleted: where the current state has none, the last one still answers.
-        let last = || self.gates.iter().rposition(|gate| gate.action == action);
-        let bound = self.bound(&self.state, action).or_else(last).ok_or(Code::GateNotOpen)?;
-        let (gate, slot) = match step {
-            Some(None) => return Err(Code::NotKnown),
-            Some(Some((gate, _))) if self.gates[gate].action != action => return Err(Code::NotKnown),
-            Some(Some(at)) => at,
-            None if self.gates[bound].rule.is_none() => (bound, 0),
-            None if decision == Decision::Withdraw => return self.withdraw_chain(actor, bound),
-            None => {
+        // The key is (from_state, action). Bindings are never deleted: where the current state does not declare the
+        // action at all, the last one still answers.
+        let bound = match self.declared(action) {
+            Some(_) => self.bound(&self.state, action),
+            None => self.gates.iter().rposition(|gate| gate.action == action),
+        };
+        let own = |gate: &Gate| gate.steps.iter().any(|step| step.approver == actor);
+        let (gate, slot) = match (step, bound) {
+            (Some(Some(at)), _) if self.gates[at.0].action == action => at,
+            (_, None) => return Err(Code::GateNotOpen),
+            (Some(_), Some(_)) => return Err(Code::NotKnown),
+            (None, Some(bound)) if self.gates[bound].rule.is_none() => (bound, 0),
+            (None, Some(bound))
+                if decision == Decision::Withdraw && (actor == self.initiator || !own(&self.gates[bound])) =>
+            {
+                return self.withdraw_chain(actor, bound);
+            }
+            (None, Some(bound)) => {
                 let chain = &self.gates[bound];
                 match chain.steps.iter().position(|step| step.approver == actor) {
                     Some(slot) => (bound, slot),

@@ -67,7 +67,8 @@ type Done<T> = Result<(StatusCode, Json<T>), Problem>;
 /// Everything that is served, over this engine. The caller keeps it: who wants to close it waits until no
 /// request holds it any more.
 pub fn router(engine: &Arc<Engine>, body_bytes: usize) -> axum::Router {
-    let (router, description) = routes().split_for_parts();
+    let (router, mut description) = routes().split_for_parts();
+    openapi::complete(&mut description);
     // Plain maps of text always serialise.
     let openapi = description.to_pretty_json().unwrap_or_default().into();
     let app = App { engine: Arc::downgrade(engine), store_kind: engine.store_kind(), body_bytes, openapi };

@@ -2,10 +2,11 @@
 
 use super::problem::{Body, PROBLEM_JSON};
 use std::collections::BTreeMap;
+use utoipa::openapi::path::{ParameterBuilder, ParameterIn};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{
-    ComponentsBuilder, ContentBuilder, InfoBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Response, ResponseBuilder,
-    SecurityRequirement,
+    ComponentsBuilder, ContentBuilder, InfoBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Required, Response,
+    ResponseBuilder, SecurityRequirement,
 };
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
@@ -36,6 +37,33 @@ pub fn base() -> OpenApi {
         .components(Some(components))
         .security(Some([SecurityRequirement::new(BEARER, Vec::<String>::new())]))
         .build()
+}
+
+/// What holds for every route is said here, once: each answer has a description, each POST takes a key.
+pub fn complete(document: &mut OpenApi) {
+    for item in document.paths.paths.values_mut() {
+        let operations = [&mut item.get, &mut item.post];
+        for operation in operations.into_iter().flatten() {
+            for (status, response) in &mut operation.responses.responses {
+                if let RefOr::T(response) = response
+                    && response.description.is_empty()
+                {
+                    let made = if status == "201" { "Made" } else { "Done" };
+                    made.clone_into(&mut response.description);
+                }
+            }
+        }
+        if let Some(post) = &mut item.post {
+            let key = ParameterBuilder::new()
+                .name("Idempotency-Key")
+                .parameter_in(ParameterIn::Header)
+                .required(Required::False)
+                .description(Some("The same key and body again return the first accepted answer; kept for 24 hours"))
+                .schema(Some(String::schema()))
+                .build();
+            post.parameters.get_or_insert_default().push(RefOr::T(key));
+        }
+    }
 }
 
 /// How any request may be refused.

@@ -39,7 +39,7 @@ pub async fn open_gate(
     posted: Posted<wire::OpenGate>,
 ) -> Done<wire::GateOpened> {
     let wire::OpenGate { action, reason } = posted.body;
-    let command = on(&address, process::Command::OpenGate(OpenGate { action, reason }));
+    let command = on(&address, process::Command::OpenGate(OpenGate { action, reason }))?;
     let opened = match app.engine()?.execute(caller.call(command, posted.idempotency)).await? {
         Outcome::GateOpened { step_id, assignment_id } => wire::GateOpened {
             step_id: Some(step_id),
@@ -83,7 +83,7 @@ pub async fn decide_gate(
         }
     };
     let action = address.get("action").to_owned();
-    let command = on(&address, process::Command::DecideGate(DecideGate { action, decision, reason, step }));
+    let command = on(&address, process::Command::DecideGate(DecideGate { action, decision, reason, step }))?;
     match app.engine()?.execute(caller.call(command, posted.idempotency)).await? {
         Outcome::Decided { outcome, chain_state } => {
             let chain_state = match chain_state {
@@ -107,7 +107,7 @@ pub async fn fire(
     posted: Posted<wire::FireTransition>,
 ) -> Done<wire::TransitionFired> {
     let wire::FireTransition { action, reason } = posted.body;
-    let command = on(&address, process::Command::FireTransition(FireTransition { action, reason }));
+    let command = on(&address, process::Command::FireTransition(FireTransition { action, reason }))?;
     match app.engine()?.execute(caller.call(command, posted.idempotency)).await? {
         Outcome::Fired { new_state, transition_id, sequence_number, event_id } => {
             Ok((StatusCode::OK, Json(wire::TransitionFired { new_state, transition_id, sequence_number, event_id })))
@@ -140,7 +140,7 @@ pub async fn list(
 #[utoipa::path(get, path = "/v1/processes/{instance_id}", tag = "processes", params(("instance_id" = String, Path)),
     responses((status = 200, body = wire::WorkflowView), Refused))]
 pub async fn read(State(app): State<App>, caller: Caller, address: Address, _: NoQuery) -> Read<wire::WorkflowView> {
-    let instance_id = InstanceId::parse(address.get("instance_id")).unwrap_or(InstanceId(uuid::Uuid::max()));
+    let instance_id = InstanceId::parse(named(&address)?).unwrap_or(InstanceId(uuid::Uuid::max()));
     let query = ProcessQuery { instance_id: Some(instance_id), ..ProcessQuery::default() };
     let page = Page { after: None, limit: 1, descending: false };
     let view = app.engine()?.read_workflow(&caller.actor_ref, query, &page).await?.into_iter().next();
@@ -150,12 +150,18 @@ pub async fn read(State(app): State<App>, caller: Caller, address: Address, _: N
 }
 
 /// The command on the process that the address names. The registry is an instance, but no process.
-fn on(address: &Address, command: process::Command) -> Command {
-    let target = match InstanceId::parse(address.get("instance_id")) {
+fn on(address: &Address, command: process::Command) -> Result<Command, Refusal> {
+    let target = match InstanceId::parse(named(address)?) {
         None | Some(InstanceId::REGISTRY) => Target::Nowhere,
         Some(instance_id) => Target::Existing(instance_id),
     };
-    Command::Process { target, command }
+    Ok(Command::Process { target, command })
+}
+
+/// The instance_id of the address, which may name nothing but must not be blank.
+fn named(address: &Address) -> Result<&str, Refusal> {
+    let instance_id = address.get("instance_id");
+    require_text("instance_id", instance_id).map(|()| instance_id)
 }
 
 /// The engine's words are the wire's; only their types differ.

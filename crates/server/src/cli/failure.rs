@@ -1,7 +1,7 @@
 //! How a command that did not succeed says so: on stderr, with what to do next, and the exit code.
 
 use super::connection::Context;
-use super::output::{self, printable};
+use super::output::{self, printable, printable_lines};
 use super::table::{Tint, tint};
 use countersign_client::Error as ClientError;
 use countersign_client::wire::Problem;
@@ -71,7 +71,7 @@ fn as_text(context: &Context, error: &anyhow::Error) -> String {
         Some(ClientError::Refused(problem)) => refusal(problem),
         // The source of a client's error says how it failed; its message says what to do.
         Some(client_error) => format!("{} {}", tint(Tint::Bad, "error:"), printable(&client_error.to_string())),
-        None => format!("{} {}", tint(Tint::Bad, "error:"), printable(&format!("{error:#}"))),
+        None => format!("{} {}", tint(Tint::Bad, "error:"), printable_lines(&format!("{error:#}"))),
     };
     if let Some(cause) = client_error.and_then(|error| error.source()).map(root_cause) {
         text.push_str(&format!("\n  {} {}", tint(Tint::Dim, "cause:"), printable(&cause)));

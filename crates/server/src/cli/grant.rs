@@ -8,6 +8,7 @@ use super::table::{Table, Tint, tint};
 use super::time::when;
 use clap::Args;
 use countersign_client::wire::{Grant, GrantQuery, GrantScope, GrantStatus};
+use countersign_kernel::registry::scopes;
 use jiff::Timestamp;
 
 /// Give a scope to an actor
@@ -55,7 +56,15 @@ pub async fn grant(context: &Context, args: GrantArgs) -> anyhow::Result<()> {
         tint(Tint::Strong, &request.subject_ref),
         printable(&answer.body.grant_id)
     );
-    output::say(&told)
+    output::say(&told)?;
+    let known = scopes::ALL.iter().any(|scope| {
+        let rest = request.action_scope.strip_prefix(scope);
+        rest.is_some_and(|rest| rest.is_empty() || (rest.starts_with(':') && rest.len() > 1))
+    });
+    if !known {
+        output::complain("note: the engine itself never asks for this scope; is it spelt as you mean it?");
+    }
+    Ok(())
 }
 
 pub async fn revoke(context: &Context, args: RevokeArgs) -> anyhow::Result<()> {

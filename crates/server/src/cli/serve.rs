@@ -15,7 +15,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "ADDRESS:PORT", default_value = DEFAULT_LISTEN)]
     pub listen: String,
     /// postgres://… or sqlite:PATH; without it, an SQLite file in the data directory
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", env = "COUNTERSIGN_STORE", hide_env_values = true)]
     pub store: Option<String>,
     /// A configuration file (TOML); every key can also be set by a variable COUNTERSIGN_…
     #[arg(long, value_name = "FILE")]

@@ -128,12 +128,29 @@ async fn what_cannot_be_started_says_why() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_without_a_store_is_replaced() {
-    // As a crash between the two leaves it: the token is on disk, nothing was committed.
-    let directory = tempfile::tempdir().expect("a directory");
-    std::fs::write(directory.path().join("admin.token"), "cs_old\n").expect("a file");
-    let running = serve::start(options(directory.path())).await.expect("a server");
-    let token = std::fs::read_to_string(directory.path().join("admin.token")).expect("a token");
-    assert!(token.starts_with("cs_") && token != "cs_old\n");
-    running.shutdown().await.expect("an orderly end");
+async fn a_token_that_is_there_is_never_overwritten() {
+    // As a crash between the two leaves it, or another store in the same directory: the token is on disk, this
+    // store is empty.
+    let mut server = Server::start().await;
+    let token_file = server.directory.path().join("admin.token");
+    let token = std::fs::read_to_string(&token_file).expect("a token");
+    server.stop().await;
+    let mut other = options(server.directory.path());
+    other.store = Some(format!("sqlite:{}", server.directory.path().join("other.sqlite").display()));
+    serve::start(other).await.expect("a server").shutdown().await.expect("an orderly end");
+    assert_eq!(std::fs::read_to_string(&token_file).expect("a token"), token);
+    let server = server.resumed().await;
+    server.admin().get("/v1/actors").await.ok();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_at_rest_is_one_private_file() {
+    use std::os::unix::fs::PermissionsExt;
+    let mut server = Server::start().await;
+    server.admin().start_loop("s").await;
+    server.stop().await;
+    let file = server.directory.path().join("countersign.sqlite");
+    assert_eq!(std::fs::metadata(&file).expect("a file").permissions().mode() & 0o777, 0o600);
+    let log = std::fs::metadata(server.directory.path().join("countersign.sqlite-wal"));
+    assert_eq!(log.map_or(0, |log| log.len()), 0, "the log holds nothing that the file lacks");
 }

@@ -44,6 +44,7 @@ impl Location {
         {
             return Err(StoreError::Unusable(format!("the directory `{}` does not exist", parent.display())));
         }
+        make_private(path)?;
         Ok(Location { uri: path.to_owned(), in_memory: false })
     }
 
@@ -105,6 +106,18 @@ fn recognise(connection: &Connection) -> Result<(), StoreError> {
         }
     }
     Ok(())
+}
+
+/// A new database is its owner's alone; SQLite gives its log the same mode.
+fn make_private(path: &str) -> Result<(), StoreError> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    match made {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(StoreError::Unusable(format!("`{path}` cannot be created: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 pub fn migrate(connection: &mut Connection) -> Result<(), StoreError> {

@@ -31,7 +31,9 @@ pub async fn keys_are_recalled_until_they_expire(place: &Place) -> anyhow::Resul
     bench.write_units(vec![with_keys(&starts[0], rows.to_vec())]).await?;
     let all: Vec<_> = rows.iter().map(asked).chain([("bea".to_owned(), "two".to_owned())]).collect();
     // At its exact end a key is gone.
-    for (now, expected) in [(Time(0), &rows[..]), (Time(end.0 - 1), &rows[..]), (end, &rows[2..]), (Time(end.0 + 5), &[])] {
+    for (now, expected) in
+        [(Time(0), &rows[..]), (Time(end.0 - 1), &rows[..]), (end, &rows[2..]), (Time(end.0 + 5), &[])]
+    {
         let mut recalled = bench.writer.recall(&all, now).await?;
         let order = |row: &IdempotencyRow| rows.iter().position(|known| asked(known) == asked(row));
         recalled.sort_by_key(order);

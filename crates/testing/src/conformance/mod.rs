@@ -11,13 +11,12 @@ mod story;
 
 pub use engine::one_bad_call_costs_its_neighbours_nothing;
 pub use fence::{
-    a_batch_with_data_the_store_cannot_take_writes_nothing, a_batch_under_another_registry_writes_nothing,
-    a_stale_unit_is_lost_alone, an_instance_is_begun_once, checks_tell_what_is_current,
-    one_registry_change_at_a_time,
+    a_batch_under_another_registry_writes_nothing, a_batch_with_data_the_store_cannot_take_writes_nothing,
+    a_stale_unit_is_lost_alone, an_instance_is_begun_once, checks_tell_what_is_current, one_registry_change_at_a_time,
 };
 pub use keys::{
-    a_key_is_good_for_one_commit, a_key_may_be_used_again_when_its_time_is_over, expired_keys_are_forgotten_in_portions,
-    keys_are_recalled_until_they_expire,
+    a_key_is_good_for_one_commit, a_key_may_be_used_again_when_its_time_is_over,
+    expired_keys_are_forgotten_in_portions, keys_are_recalled_until_they_expire,
 };
 pub use opening::{a_foreign_file_is_refused_untouched, a_newer_schema_is_refused, everything_survives_reopening};
 pub use reads::{

@@ -1,9 +1,7 @@
 //! What a store must hold after it has committed: the rows as plain collections, and the queries as plain
 //! filters over them.
 
-use countersign_engine::port::{
-    AssignmentQuery, ProcessQuery, ProcessView, Range, RecordQuery, StepQuery, Unit,
-};
+use countersign_engine::port::{AssignmentQuery, ProcessQuery, ProcessView, Range, RecordQuery, StepQuery, Unit};
 use countersign_engine::rows::{AssignmentRow, GateRow, ProcessRow, RecordRow, StepRow, TransitionRow, Write};
 use countersign_kernel::machine::StepState;
 use countersign_kernel::{Digest, InstanceId, Time};
@@ -87,7 +85,11 @@ impl Model {
             current_state: self.instances.get(&instance_id).map(|unit| unit.state.clone()).unwrap_or_default(),
             declaration: document(&row.declaration_digest),
             gate_spec: document(&row.gate_spec_digest),
-            history: self.transitions.range((instance_id, 0)..=(instance_id, u64::MAX)).map(|(_, t)| t.clone()).collect(),
+            history: self
+                .transitions
+                .range((instance_id, 0)..=(instance_id, u64::MAX))
+                .map(|(_, t)| t.clone())
+                .collect(),
             gates: self
                 .gates
                 .values()
@@ -107,9 +109,10 @@ impl Model {
                 && is(&query.subject_ref, &row.subject_ref)
                 && is(&query.initiator_ref, &row.initiator_ref)
                 && within(&query.started, Some(row.started_at))
-                && query.definitions.as_ref().is_none_or(|names| {
-                    row.definition.as_ref().is_some_and(|(name, _)| names.contains(name))
-                })
+                && query
+                    .definitions
+                    .as_ref()
+                    .is_none_or(|names| row.definition.as_ref().is_some_and(|(name, _)| names.contains(name)))
         };
         let found = self.processes.values().filter(fits);
         found.map(|row| (row.instance_id.0, format!("{:?}", self.view(row)))).collect()

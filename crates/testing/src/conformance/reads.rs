@@ -5,9 +5,7 @@ use super::story::HARD;
 use super::{Bench, require_found};
 use crate::place::Place;
 use anyhow::{Context, ensure};
-use countersign_engine::port::{
-    AssignmentQuery, Page, ProcessQuery, Range, Reader, RecordQuery, StepQuery, Writer,
-};
+use countersign_engine::port::{AssignmentQuery, Page, ProcessQuery, Range, Reader, RecordQuery, StepQuery, Writer};
 use countersign_engine::rows::Write;
 use countersign_kernel::machine::{AssignmentStatus, StepState};
 use countersign_kernel::registry::{Event, EventBody};
@@ -73,13 +71,27 @@ pub async fn require_loads(writer: &mut dyn Writer, model: &Model) -> anyhow::Re
                     let active = assignment.status == AssignmentStatus::Active;
                     (step.step_id, &step.approver_ref, step.state, active.then_some(assignment.assignment_id))
                 });
-                format!("{} {} {:?} {} {:?}", gate.action, gate.from_state, gate.fate, gate.current, told.collect::<Vec<_>>())
+                format!(
+                    "{} {} {:?} {} {:?}",
+                    gate.action,
+                    gate.from_state,
+                    gate.fate,
+                    gate.current,
+                    told.collect::<Vec<_>>()
+                )
             })
             .collect();
         let held: Vec<String> = (process.gates.iter())
             .map(|gate| {
                 let told = gate.steps.iter().map(|s| (s.step_id, &s.approver_ref, s.state, s.assignment));
-                format!("{} {} {:?} {} {:?}", gate.action, gate.from_state, gate.fate, gate.current, told.collect::<Vec<_>>())
+                format!(
+                    "{} {} {:?} {} {:?}",
+                    gate.action,
+                    gate.from_state,
+                    gate.fate,
+                    gate.current,
+                    told.collect::<Vec<_>>()
+                )
             })
             .collect();
         ensure!(held == live, "loaded\n  {held:?}\nbut written were\n  {live:?}");
@@ -201,7 +213,8 @@ pub async fn processes_are_found_by_every_axis(place: &Place) -> anyhow::Result<
         ProcessQuery { definitions: Some(vec!["none such".to_owned()]), ..any() },
         ProcessQuery { definitions: Some(vec![]), ..any() },
     ];
-    queries.extend(bench.model.processes.values().map(|row| ProcessQuery { instance_id: Some(row.instance_id), ..any() }));
+    queries
+        .extend(bench.model.processes.values().map(|row| ProcessQuery { instance_id: Some(row.instance_id), ..any() }));
     for text in HARD.into_iter().chain(["subject", "ines", "none such", "' OR 1=1 --"]) {
         let text = Some(text.to_owned());
         queries.push(ProcessQuery { subject_ref: text.clone(), ..any() });
@@ -296,7 +309,9 @@ pub async fn records_are_found_by_every_axis(place: &Place) -> anyhow::Result<()
     for instance_id in bench.model.instances.keys() {
         queries.push(RecordQuery { instance_id: Some(*instance_id), ..any() });
     }
-    queries.extend(bench.model.records.values().step_by(7).map(|row| RecordQuery { event_id: Some(row.event_id), ..any() }));
+    queries.extend(
+        bench.model.records.values().step_by(7).map(|row| RecordQuery { event_id: Some(row.event_id), ..any() }),
+    );
     for recorded in ranges(bench.model.records.values().map(|row| row.recorded_at)) {
         queries.push(RecordQuery { recorded: recorded.clone(), ..any() });
         queries.push(RecordQuery { recorded: recorded.clone(), instance_id: Some(InstanceId::REGISTRY), ..any() });

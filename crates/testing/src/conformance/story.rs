@@ -100,8 +100,13 @@ fn gated() -> Design {
         ("two", quorum(QuorumRule::MOfN { m: 2 }, &["bea", "cleo", HARD[0]])),
         ("all", quorum(QuorumRule::AllOfN, &["bea", HARD[1]])),
     ];
-    let transitions =
-        ["draft release done sign", "draft board done two", "draft all done all", "draft skip done", "draft again draft sign"];
+    let transitions = [
+        "draft release done sign",
+        "draft board done two",
+        "draft all done all",
+        "draft skip done",
+        "draft again draft sign",
+    ];
     shape("gated", &transitions, &gates)
 }
 
@@ -123,9 +128,8 @@ async fn tell_registry(teller: &Teller) -> anyhow::Result<()> {
 
 async fn tell_processes(teller: &Teller) -> anyhow::Result<()> {
     let (design, engine) = (gated(), &teller.engine);
-    let decide = |who: &str, id, action: &str, decision, step| {
-        calls::decide(who, id, action, decision, Some(HARD[2]), step)
-    };
+    let decide =
+        |who: &str, id, action: &str, decision, step| calls::decide(who, id, action, decision, Some(HARD[2]), step);
 
     let released = teller.start(calls::start("ines", &design, "subject", Some(HARD[3]))).await?;
     teller.say(calls::with_key(calls::open("ines", released, "release", Some(HARD[0])), "key 1")).await?;
@@ -163,7 +167,11 @@ async fn tell_processes(teller: &Teller) -> anyhow::Result<()> {
     for n in 0..8 {
         let subject = if n % 2 == 0 { "subject" } else { HARD[n % HARD.len()] };
         let starter = if n % 3 == 0 { HARD[2] } else { "ines" };
-        let call = if n < 4 { calls::start(starter, &design, subject, None) } else { calls::start_published(starter, &other, subject, None) };
+        let call = if n < 4 {
+            calls::start(starter, &design, subject, None)
+        } else {
+            calls::start_published(starter, &other, subject, None)
+        };
         teller.start(call).await?;
     }
     Ok(())

@@ -34,13 +34,7 @@ pub fn start_published(actor_ref: &str, design: &Design, subject_ref: &str, reas
     start_from(actor_ref, source, GateSpec::default(), subject_ref, reason)
 }
 
-fn start_from(
-    actor_ref: &str,
-    source: Source,
-    gate_spec: GateSpec,
-    subject_ref: &str,
-    reason: Option<&str>,
-) -> Call {
+fn start_from(actor_ref: &str, source: Source, gate_spec: GateSpec, subject_ref: &str, reason: Option<&str>) -> Call {
     let reason = reason.map(str::to_owned);
     let start = StartWorkflow { source, subject_ref: subject_ref.to_owned(), gate_spec, reason };
     on(actor_ref, Target::New, process::Command::StartWorkflow(start))

@@ -90,7 +90,9 @@ impl Hand {
                 calls::decide(actor_ref, at(instance), action, *decision, reason, step)
             }
             Ask::Fire { instance, action } => calls::fire(actor_ref, at(instance), action, reason),
-            Ask::Grant { subject_ref, scope } => Call { actor_ref: actor_ref.to_owned(), ..calls::grant(subject_ref, scope) },
+            Ask::Grant { subject_ref, scope } => {
+                Call { actor_ref: actor_ref.to_owned(), ..calls::grant(subject_ref, scope) }
+            }
             Ask::Revoke { grant } => {
                 Call { actor_ref: actor_ref.to_owned(), ..calls::revoke(book.grants.get(*grant).copied()) }
             }

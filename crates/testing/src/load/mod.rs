@@ -8,6 +8,7 @@ pub mod client;
 mod hand;
 mod rng;
 pub mod shapes;
+pub mod steady;
 mod world;
 
 pub use ask::{Ask, Asked, Asker, StepAt};

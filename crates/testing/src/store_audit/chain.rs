@@ -59,7 +59,9 @@ pub fn check(instance_id: InstanceId, rows: &[RecordRow], head: &Head, notes: &m
             continue;
         };
         if let Some(before) = entries.last() {
-            notes.require(before.event_id < row.event_id, || format!("record {sequence}: its id sorts before its elder's"));
+            notes.require(before.event_id < row.event_id, || {
+                format!("record {sequence}: its id sorts before its elder's")
+            });
             notes.require(before.at <= header.recorded_at_us, || format!("record {sequence}: time went back"));
             notes.require(before.registry_seq <= header.registry_seq, || {
                 format!("record {sequence}: decided under an older registry than the one before it")
@@ -94,6 +96,9 @@ fn check_commands(entries: &[Entry], notes: &mut Notes<'_>) {
 
 fn is_one_command(actions: &[&str]) -> bool {
     match actions {
+        // What never stands alone.
+        ["chain_initiated" | "chain_withdrawn" | "chain_resolved" | "moot_gate_recalled"] => false,
+        ["step_approved" | "step_rejected" | "step_withdrawn"] => false,
         [_] => true,
         ["chain_initiated", "gate_opened"] | ["chain_withdrawn", "gate_decided"] => true,
         ["step_approved" | "step_rejected" | "step_withdrawn", "gate_decided"]

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// A process as its records tell it.
 pub struct Picture {
     pub state: String,
-    /// transition_id of each firing, in order.
+    /// The firings, in order.
     pub fired: Vec<Fired>,
     /// By the id of the step or chain, in the order of opening.
     pub gates: BTreeMap<String, Gate>,
@@ -170,11 +170,10 @@ impl Follower<'_, '_, '_> {
             && entry.text("submitter_ref") == Some(&self.view.row.initiator_ref);
         self.require(entry, as_specified, "asks others than the gate_spec names");
 
-        let key = |gate: &&mut Gate| gate.current && gate.from_state == from_state && gate.action == action;
         let mut supersedes = None;
         let mut unresolved = false;
         for (gate_id, gate) in &mut self.picture.gates {
-            if key(&&mut *gate) {
+            if gate.current && gate.from_state == from_state && gate.action == action {
                 supersedes = Some(gate_id.clone());
                 unresolved |= gate.waits();
                 gate.current = false;
@@ -265,9 +264,10 @@ impl Follower<'_, '_, '_> {
         let Some(gate) = entry.text("chain_id").and_then(|id| self.picture.gates.get_mut(id)) else {
             return self.require(entry, false, "resolves a chain that is none");
         };
-        let counted = self.spec.get(&gate.guard).map(|spec| {
-            spec.outcome(gate.count("Approved"), gate.count("Rejected"), gate.count("Withdrawn"))
-        });
+        let counted = self
+            .spec
+            .get(&gate.guard)
+            .map(|spec| spec.outcome(gate.count("Approved"), gate.count("Rejected"), gate.count("Withdrawn")));
         let right = match &self.left {
             // Moot: withdrawn as it stands.
             Some(left) => outcome == "Withdrawn" && *left == gate.from_state,
@@ -375,9 +375,10 @@ impl Follower<'_, '_, '_> {
                 lingers |= gate.waits() || gate.steps.iter().any(|step| step.state == "Pending" || step.in_tray);
             }
             if gate.chain.as_deref() == Some("Pending") {
-                let outcome = self.spec.get(&gate.guard).map(|spec| {
-                    spec.outcome(gate.count("Approved"), gate.count("Rejected"), gate.count("Withdrawn"))
-                });
+                let outcome = self
+                    .spec
+                    .get(&gate.guard)
+                    .map(|spec| spec.outcome(gate.count("Approved"), gate.count("Rejected"), gate.count("Withdrawn")));
                 unresolved |= outcome != Some("Pending");
             }
         }

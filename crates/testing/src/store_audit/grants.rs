@@ -87,9 +87,11 @@ impl Grants {
     fn check_permission(&self, entry: &Entry, notes: &mut Notes<'_>) {
         let scope = match entry.action_ref.as_str() {
             // The first command sets the store up.
-            _ if entry.registry_seq == 0 => return notes.require(entry.actor_ref == self.application, || {
-                format!("registry record {} is by {}", entry.sequence, entry.actor_ref)
-            }),
+            _ if entry.registry_seq == 0 => {
+                return notes.require(entry.actor_ref == self.application, || {
+                    format!("registry record {} is by {}", entry.sequence, entry.actor_ref)
+                });
+            }
             "actor_registered" => "actors:manage",
             "grant_made" | "grant_revoked" => "permissions:manage",
             "definition_published" => "definitions:publish",
@@ -107,7 +109,10 @@ impl Grants {
             match self.times.get(&entry.registry_seq) {
                 None => notes.note(format!("record {} names a registry record that is not there", entry.sequence)),
                 Some(time) => notes.require(*time <= entry.at, || {
-                    format!("record {} is earlier than registry record {}, under which it was decided", entry.sequence, entry.registry_seq)
+                    format!(
+                        "record {} is earlier than registry record {}, under which it was decided",
+                        entry.sequence, entry.registry_seq
+                    )
                 }),
             }
             if let Some(definition) = entry.text("definition") {

@@ -193,7 +193,10 @@ impl Stored {
         }
         for (step_id, assignments) in &self.assignments {
             if !listed.contains_key(step_id) {
-                stray(InstanceId::REGISTRY, format!("{} assignments of step {step_id}, which is none", assignments.len()));
+                stray(
+                    InstanceId::REGISTRY,
+                    format!("{} assignments of step {step_id}, which is none", assignments.len()),
+                );
             }
         }
     }

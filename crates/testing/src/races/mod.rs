@@ -1,0 +1,88 @@
+//! Everything that several callers may do at once, at one engine or at two on one database: each function sets
+//! up a race, lets it run, and says what must hold whoever won. [`Arena::end`] then checks the whole store.
+
+mod decisions;
+mod keys;
+mod moves;
+mod random;
+
+pub use decisions::a_gate_is_decided_once;
+pub use keys::{fresh_documents_in_any_order, keys_in_any_order, one_key_one_effect};
+pub use moves::{
+    every_turn_of_a_loop_counts, no_firing_after_a_revocation, nothing_waits_in_a_state_that_was_left,
+    one_approval_one_firing,
+};
+pub use random::random_clients;
+
+use crate::load::client::told;
+use crate::place::{self, Kind, Place};
+use crate::store_audit::{self, Summary};
+use countersign_engine::clock::system_clock;
+use countersign_engine::{Call, Config, Engine};
+use countersign_kernel::Time;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const SKEW_US: i64 = 3_000_000;
+
+/// One store and the engines that share it.
+pub struct Arena {
+    place: Place,
+    engines: Vec<Arc<Engine>>,
+}
+
+impl Arena {
+    pub async fn new(kind: Kind, engines: usize) -> anyhow::Result<Arena> {
+        Arena::on(Place::new(kind).await?, engines).await
+    }
+
+    /// Each further engine's clock is behind, as clocks are; and who is refused for want of authority is recorded.
+    pub async fn on(place: Place, engines: usize) -> anyhow::Result<Arena> {
+        let mut opened = vec![];
+        for behind in (0..).take(engines) {
+            let exact = system_clock();
+            let clock = Arc::new(move || Time(exact().0 - behind * SKEW_US));
+            opened.push(place.engine(Config { clock, audit_failed_attempts: true, ..Config::default() }).await?);
+        }
+        Ok(Arena { place, engines: opened })
+    }
+
+    /// The nth engine, going round.
+    pub fn engine(&self, n: usize) -> &Arc<Engine> {
+        &self.engines[n % self.engines.len()]
+    }
+
+    /// Closes the engines and checks everything that is left.
+    pub async fn end(self) -> anyhow::Result<Summary> {
+        for engine in self.engines {
+            place::close(engine).await?;
+        }
+        let summary = store_audit::require_sound(&self.place.url).await?;
+        self.place.remove().await?;
+        Ok(summary)
+    }
+
+    /// Gives all calls at once, going round the engines; the answers in the order of the calls.
+    async fn at_once(&self, calls: Vec<Call>) -> anyhow::Result<Vec<&'static str>> {
+        let tasks: Vec<_> = (calls.into_iter().enumerate())
+            .map(|(n, call)| {
+                let engine = self.engine(n).clone();
+                tokio::spawn(async move { told(&engine, call).await })
+            })
+            .collect();
+        let mut answers = vec![];
+        for task in tasks {
+            answers.push(task.await?);
+        }
+        Ok(answers)
+    }
+}
+
+/// How often each answer was given.
+fn counted(answers: &[&'static str]) -> BTreeMap<&'static str, usize> {
+    let mut counts = BTreeMap::new();
+    for answer in answers {
+        *counts.entry(*answer).or_default() += 1;
+    }
+    counts
+}

@@ -1,0 +1,45 @@
+//! The real server, killed and stopped under load; the long form is `make torture`.
+
+use countersign_testing::crash;
+use countersign_testing::place::Kind;
+
+const KILLS: usize = 20;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_acknowledged_is_lost_on_sqlite() -> anyhow::Result<()> {
+    let report = crash::killed(Kind::Sqlite, 1, 1, KILLS).await?;
+    println!("{report}");
+    assert!(report.account.acknowledged > KILLS, "{report}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_acknowledged_is_lost_on_postgres() -> anyhow::Result<()> {
+    let report = crash::killed(Kind::Postgres, 1, 1, KILLS).await?;
+    println!("{report}");
+    assert!(report.account.acknowledged > KILLS, "{report}");
+    Ok(())
+}
+
+/// One of two nodes on one database is killed; the other goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_acknowledged_is_lost_on_two_nodes() -> anyhow::Result<()> {
+    let report = crash::killed(Kind::Postgres, 2, 1, KILLS).await?;
+    println!("{report}");
+    assert!(report.account.acknowledged > KILLS, "{report}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_told_to_stop_answers_first_on_sqlite() -> anyhow::Result<()> {
+    let report = crash::terminated(Kind::Sqlite, 1, 6).await?;
+    println!("{report}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_told_to_stop_answers_first_on_postgres() -> anyhow::Result<()> {
+    let report = crash::terminated(Kind::Postgres, 1, 6).await?;
+    println!("{report}");
+    Ok(())
+}
