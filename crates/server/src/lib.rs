@@ -4,9 +4,11 @@
 //! - [`config`]: what a deployment may set, and from where.
 //! - [`serve`]: opening, listening, stopping.
 //! - [`api`]: the routes.
+//! - [`pages`]: what each refusal code means.
 //! - [`telemetry`]: log and metrics.
 
 pub mod api;
 pub mod config;
+pub mod pages;
 pub mod serve;
 pub mod telemetry;

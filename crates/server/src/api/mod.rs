@@ -106,6 +106,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(ops::healthz))
         .routes(routes!(ops::readyz))
         .routes(routes!(ops::metrics))
+        .routes(routes!(ops::explain))
         .routes(routes!(ops::openapi))
 }
 

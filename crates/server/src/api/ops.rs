@@ -1,12 +1,14 @@
 //! What operators and their tools ask: is it alive, is it ready, what does it do, what does it serve.
 //! None of it needs a credential, and none of it tells anything about anybody's processes.
 
+use super::body::Address;
 use super::openapi::Refused;
 use super::{App, Problem};
 use axum::Json;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
+use countersign_kernel::{Code, Refusal};
 use serde::Serialize;
 
 #[derive(Serialize, utoipa::ToSchema)]
@@ -41,6 +43,14 @@ pub async fn readyz(State(app): State<App>) -> Result<Json<Status>, Problem> {
     responses((status = 200, body = String, content_type = "text/plain")))]
 pub async fn metrics() -> impl IntoResponse {
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], crate::telemetry::metrics().render())
+}
+
+/// What a refusal code means, when it is given and what to do: where the `type` of a problem points.
+#[utoipa::path(get, path = "/errors/{code}", tag = "operation", security(()), params(("code" = String, Path)),
+    responses((status = 200, body = String, content_type = "text/markdown"), Refused))]
+pub async fn explain(address: Address) -> Result<impl IntoResponse, Problem> {
+    let code = Code::parse(address.get("code")).ok_or_else(|| Refusal::new(Code::NotKnown, "there is no such code"))?;
+    Ok(([(CONTENT_TYPE, "text/markdown; charset=utf-8")], crate::pages::page(code)))
 }
 
 /// This document.

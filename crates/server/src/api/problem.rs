@@ -1,5 +1,6 @@
 //! Refusals as `application/problem+json` (RFC 9457): status, headers and title of each code.
 
+use crate::pages::summary;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -82,7 +83,7 @@ impl From<Refusal> for Problem {
         Problem(Box::new(Body {
             problem: wire::Problem {
                 type_uri: format!("/errors/{code}"),
-                title: title(code).to_owned(),
+                title: summary(code).to_owned(),
                 status: status(code).as_u16(),
                 code: code.as_str().to_owned(),
                 detail: shortened(&detail, MAX_DETAIL_CHARS),
@@ -141,35 +142,6 @@ pub const fn status(code: Code) -> StatusCode {
     }
 }
 
-/// The summary of the code's page in `docs/errors`.
-pub const fn title(code: Code) -> &'static str {
-    match code {
-        Code::InvalidRequest => "The request itself is malformed: a blank, an unknown field, a wrong type.",
-        Code::InvalidQuery => {
-            "A read asks with an unknown filter, a blank value or a range that ends before it starts."
-        }
-        Code::InvalidDeclaration => "The process declaration contradicts itself.",
-        Code::InvalidDefinition => "The definition document cannot be published as it is.",
-        Code::InvalidCredential => "There is no credential, or it names nobody.",
-        Code::PermissionDenied => "The actor holds no active grant for the scope that this action needs.",
-        Code::Unauthorized => "The actor is not the person whom this gate names.",
-        Code::NotKnown => "There is no such thing.",
-        Code::Terminal => "The process has ended; nothing fires any more.",
-        Code::InvalidTransition => "The declaration has no such transition from the current state.",
-        Code::NotGuarded => "The transition needs no gate: fire it.",
-        Code::GateNotAvailable => "No gate can be opened on a process that has ended.",
-        Code::AlreadyOpen => "A gate is bound to this transition already and is not used up yet.",
-        Code::GateNotOpen => "No gate was opened for this transition.",
-        Code::GateNotCleared => "The gate's approval is missing, undecided, refused or spent.",
-        Code::NotPending => "The approval step or chain has been decided already.",
-        Code::NotActive => "The grant or assignment has ended already.",
-        Code::Conflict => "The same key or name stands for something else already.",
-        Code::TooLarge => "The request is larger than the server accepts.",
-        Code::Overloaded => "More work is waiting than the server can hold; try again.",
-        Code::RecordingFailure => "The store could not record the action, so the action did not happen.",
-    }
-}
-
 /// The text, cut where it grows too long to be read.
 pub fn shortened(text: &str, max_chars: usize) -> String {
     match text.char_indices().nth(max_chars) {
@@ -183,11 +155,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn title_and_status_are_those_of_the_codes_page() {
+    fn the_status_is_that_of_the_codes_page() {
         for code in Code::ALL {
-            let page = format!("{}/../../docs/errors/{code}.md", env!("CARGO_MANIFEST_DIR"));
-            let page = std::fs::read_to_string(&page).expect(&page);
-            assert_eq!(page.lines().nth(2), Some(title(*code)), "{code}");
+            let page = crate::pages::page(*code);
             assert!(page.contains(&format!("**HTTP status:** {}\n", status(*code).as_u16())), "{code}");
         }
     }

@@ -6,6 +6,7 @@ use super::output;
 use super::table::{Table, Tint, tint};
 use clap::Args;
 use countersign_kernel::Code;
+use countersign_server::pages::{page, summary};
 use serde_json::json;
 
 /// Explain a refusal code: when it is given and what to do; alone, lists all codes
@@ -13,43 +14,6 @@ use serde_json::json;
 pub struct ExplainArgs {
     /// A code, e.g. gate-not-cleared
     code: Option<String>,
-}
-
-macro_rules! pages {
-    ($($code:ident = $name:literal,)*) => {
-        /// The page of a code. A code without a page does not compile.
-        const fn page(code: Code) -> &'static str {
-            match code {
-                $(Code::$code => include_str!(concat!(
-                    env!("CARGO_MANIFEST_DIR"), "/../../docs/errors/", $name, ".md"
-                )),)*
-            }
-        }
-    };
-}
-
-pages! {
-    InvalidRequest = "invalid-request",
-    InvalidQuery = "invalid-query",
-    InvalidDeclaration = "invalid-declaration",
-    InvalidDefinition = "invalid-definition",
-    InvalidCredential = "invalid-credential",
-    PermissionDenied = "permission-denied",
-    Unauthorized = "unauthorized",
-    NotKnown = "not-known",
-    Terminal = "terminal",
-    InvalidTransition = "invalid-transition",
-    NotGuarded = "not-guarded",
-    GateNotAvailable = "gate-not-available",
-    AlreadyOpen = "already-open",
-    GateNotOpen = "gate-not-open",
-    GateNotCleared = "gate-not-cleared",
-    NotPending = "not-pending",
-    NotActive = "not-active",
-    Conflict = "conflict",
-    TooLarge = "too-large",
-    Overloaded = "overloaded",
-    RecordingFailure = "recording-failure",
 }
 
 pub fn run(context: &Context, args: &ExplainArgs) -> anyhow::Result<()> {
@@ -74,22 +38,4 @@ fn list(context: &Context) -> anyhow::Result<()> {
         table.row([tint(Tint::Strong, code.as_str()), summary(*code).to_owned()]);
     }
     output::say(&table.to_string())
-}
-
-/// The first line under the page's title.
-fn summary(code: Code) -> &'static str {
-    page(code).lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#')).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_code_has_its_own_page() {
-        for code in Code::ALL {
-            assert_eq!(page(*code).lines().next(), Some(format!("# {code}").as_str()));
-            assert!(summary(*code).ends_with('.'), "{code}: {}", summary(*code));
-        }
-    }
 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 const SERVED: &[&str] = &[
+    "GET /errors/{code}",
     "GET /healthz",
     "GET /metrics",
     "GET /openapi.json",
@@ -57,11 +58,43 @@ async fn the_description_lists_what_is_served_and_nothing_else() {
                 answer.refused(405, "invalid-request");
             } else if path.starts_with("/v1/") {
                 answer.refused(401, "invalid-credential");
+            } else if path == "/errors/{code}" {
+                answer.refused(404, "not-known");
             } else {
                 assert_eq!(answer.status, 200, "{method} {path}");
             }
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_answer_is_described_and_every_post_takes_a_key() {
+    let server = Server::start().await;
+    let description = server.nobody().get("/openapi.json").await.ok();
+    for (path, item) in description["paths"].as_object().expect("paths") {
+        for (method, operation) in item.as_object().expect("operations") {
+            for (status, response) in operation["responses"].as_object().expect("responses") {
+                assert!(
+                    response["description"].as_str().is_some_and(|text| !text.is_empty()),
+                    "{method} {path} {status}"
+                );
+            }
+            let keyed = operation["parameters"]
+                .as_array()
+                .is_some_and(|all| all.iter().any(|p| p["name"] == "Idempotency-Key"));
+            assert_eq!(keyed, method == "post", "{method} {path}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_type_of_a_problem_is_the_address_of_its_page() {
+    let server = Server::start().await;
+    let refused = server.admin().fire("x", "go").await;
+    refused.refused(404, "not-known");
+    let page = server.nobody().get(refused.body["type"].as_str().expect("a type")).await;
+    assert_eq!((page.status, page.content_type.as_str()), (200, "text/markdown; charset=utf-8"));
+    assert!(page.text.starts_with("# not-known\n"), "{}", page.text);
 }
 
 #[tokio::test(flavor = "multi_thread")]
