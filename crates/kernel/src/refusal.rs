@@ -107,25 +107,28 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// `Ok` when the text has something to see; otherwise `invalid-request` at `field`.
+/// `Ok` when the text has something to see and can be stored anywhere; otherwise `invalid-request` at `field`.
 pub fn require_text(field: &str, text: &str) -> Result<(), Refusal> {
-    if crate::text::is_blank(text) { Err(Refusal::blank(field)) } else { Ok(()) }
+    if crate::text::is_blank(text) {
+        return Err(Refusal::blank(field));
+    }
+    if text.contains('\0') {
+        return Err(Refusal::new(Code::InvalidRequest, format!("`{field}` holds the character U+0000")).at(field));
+    }
+    Ok(())
 }
 
 /// References and names are compared, indexed and shown; a longer one is a document in the wrong place.
 pub const MAX_REF_BYTES: usize = 1000;
 
-/// A reference: visible, of bearable length, without U+0000.
+/// A reference: a text of bearable length.
 pub fn require_ref(field: &str, text: &str) -> Result<(), Refusal> {
     require_text(field, text)?;
-    let fault = if text.len() > MAX_REF_BYTES {
-        format!("`{field}` has {} bytes; at most {MAX_REF_BYTES} are allowed", text.len())
-    } else if text.contains('\0') {
-        format!("`{field}` holds the character U+0000")
-    } else {
-        return Ok(());
-    };
-    Err(Refusal::new(Code::InvalidRequest, fault).at(field))
+    if text.len() > MAX_REF_BYTES {
+        let detail = format!("`{field}` has {} bytes; at most {MAX_REF_BYTES} are allowed", text.len());
+        return Err(Refusal::new(Code::InvalidRequest, detail).at(field));
+    }
+    Ok(())
 }
 
 /// An optional text may be absent, but not present and blank.

@@ -4,6 +4,7 @@ use crate::{SCHEMA_VERSION, newer_schema};
 use countersign_engine::port::StoreError;
 use rustls::ClientConfig;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, NoTls};
@@ -25,7 +26,13 @@ impl Settings {
             .parse()
             .map_err(|e| StoreError::Unusable(format!("the PostgreSQL address is not readable: {}", explain(&e))))?;
         config.application_name("countersign");
-        config.connect_timeout(std::time::Duration::from_secs(10));
+        config.connect_timeout(Duration::from_secs(10));
+        // A network that died in silence must show: the committer waits for nothing else.
+        config.tcp_user_timeout(Duration::from_secs(15));
+        config
+            .keepalives_idle(Duration::from_secs(15))
+            .keepalives_interval(Duration::from_secs(5))
+            .keepalives_retries(3);
         let tls = if config.get_ssl_mode() == SslMode::Disable { None } else { Some(tls()?) };
         Ok(Settings { config, tls })
     }

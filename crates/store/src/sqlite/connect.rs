@@ -14,9 +14,8 @@ mod migrations {
 /// Frames after which the writer moves the log into the database itself. The checkpointer does that long before,
 /// beside the writer; this bounds the log where it cannot keep up.
 const WRITER_CHECKPOINT_PAGES: u32 = 65_536;
-/// Bytes of log after which the checkpointer acts.
-const CHECKPOINT_BYTES: u64 = 16 * 1024 * 1024;
-const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(100);
+/// How often the checkpointer looks whether anything was written.
+const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Where the database is; readers are opened like the writer.
 pub struct Location {
@@ -156,16 +155,13 @@ pub fn checkpoint_beside(location: &Location, ended: mpsc::Receiver<()>) -> Resu
     let connection = location.connect(false)?;
     let log = PathBuf::from(format!("{}-wal", location.uri));
     let work = move || {
-        let mut done_at = 0;
+        let mut seen = None;
         while let Err(mpsc::RecvTimeoutError::Timeout) = ended.recv_timeout(CHECKPOINT_INTERVAL) {
-            let size = std::fs::metadata(&log).map_or(0, |found| found.len());
-            if size < done_at {
-                done_at = 0;
-            }
-            if size - done_at < CHECKPOINT_BYTES {
+            let written = std::fs::metadata(&log).and_then(|log| log.modified()).ok();
+            if written == seen {
                 continue;
             }
-            done_at = size;
+            seen = written;
             if let Err(error) = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
                 tracing::warn!(%error, "a checkpoint failed; the next one tries again");
             }
