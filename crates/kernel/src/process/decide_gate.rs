@@ -20,6 +20,9 @@ pub fn decide(process: Option<&Process>, command: &DecideGate, ctx: &mut Context
         (_, reason) => require_optional_text("reason", reason.as_deref())?,
     }
     let process = process.ok_or_else(not_known)?;
+    if command.step == Some(StepChoice::Ended) {
+        return Err(Refusal::new(Code::NotPending, "this step has been decided already").at("step_id"));
+    }
     let named = command.step.and_then(|choice| gate_of_step(process, &command.action, choice));
     let gate = named.or_else(|| bound_gate(process, &command.action)).ok_or_else(|| {
         let detail = format!("no gate has been opened for `{}`: open it first", command.action);
@@ -191,8 +194,7 @@ fn own_step<'g>(gate: &'g Gate, actor_ref: &str) -> Result<&'g Step, Refusal> {
 fn chosen_step(gate: &Gate, choice: StepChoice) -> Result<Option<&Step>, Refusal> {
     match choice {
         StepChoice::Id(step_id) => Ok(gate.steps.iter().find(|step| step.step_id == step_id)),
-        StepChoice::Ended => Err(Refusal::new(Code::NotPending, "this step has been decided already").at("step_id")),
-        StepChoice::Unknown => Err(no_such_step()),
+        StepChoice::Ended | StepChoice::Unknown => Err(no_such_step()),
     }
 }
 
