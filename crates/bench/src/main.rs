@@ -58,6 +58,8 @@ async fn measure_store(store: &str, time: Duration, args: &Args, report: &mut Re
     eprintln!("{store}: bare transactions and raw rows …");
     let (bare, raw) = target::raw_limits(store, most, time).await?;
     report.add(Row::new("bare transaction", store, "raw", 1, &bare.samples, bare.elapsed));
+    let one = &raw.one_command;
+    report.add(Row::new("one command's rows, one transaction", store, "raw", 1, &one.samples, one.elapsed));
     report.add(Row::rate("rows of these commands", store, "raw", 1, raw.rows_per_s));
 
     for clients in &args.clients {

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 /// Batches replayed for the raw limit.
 const CAPTURED_COMMANDS: usize = 60_000;
+const SINGLE_COMMANDS: usize = 4_000;
 
 pub struct Target {
     pub engine: Option<Arc<Engine>>,
@@ -126,6 +127,8 @@ impl Bare {
 }
 
 pub struct RawRows {
+    /// One durable transaction with the rows of one command, as a single client causes them.
+    pub one_command: Bare,
     pub rows_per_s: f64,
     pub rows_per_command: f64,
 }
@@ -133,7 +136,7 @@ pub struct RawRows {
 /// Bare transactions one after the other; then the very batches that `clients` clients caused, written again
 /// to an empty store with nothing but their statements.
 pub async fn raw_limits(store: &str, clients: usize, time: Duration) -> anyhow::Result<(Bare, RawRows)> {
-    let (batches, commands) = capture(store, clients).await?;
+    let (batches, commands) = capture(store, clients, CAPTURED_COMMANDS).await?;
     let place = Place::new(store).await?;
     let mut raw = Raw::open(&place.url).await?;
     let body = batches
@@ -156,15 +159,24 @@ pub async fn raw_limits(store: &str, clients: usize, time: Duration) -> anyhow::
     for units in &batches {
         raw.write(units).await?;
     }
+    let rows_time = start.elapsed().as_secs_f64();
+    let (singles, _) = capture(store, 1, SINGLE_COMMANDS).await?;
+    let (start, mut samples) = (Instant::now(), Vec::new());
+    for units in &singles {
+        let before = Instant::now();
+        raw.write(units).await?;
+        samples.push(u32::try_from(before.elapsed().as_micros())?);
+    }
+    let one_command = Bare { samples, elapsed: start.elapsed() };
     #[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
     let (rows, commands) = (rows as f64, commands as f64);
-    let limits = RawRows { rows_per_s: rows / start.elapsed().as_secs_f64(), rows_per_command: rows / commands };
+    let limits = RawRows { one_command, rows_per_s: rows / rows_time, rows_per_command: rows / commands };
     drop(raw);
     place.remove().await?;
     Ok((bare, limits))
 }
 
-async fn capture(store: &str, clients: usize) -> anyhow::Result<(Vec<Vec<Unit>>, usize)> {
+async fn capture(store: &str, clients: usize, commands: usize) -> anyhow::Result<(Vec<Vec<Unit>>, usize)> {
     let place = Place::new(store).await?;
     let captured = Arc::new(Mutex::new(Vec::new()));
     let capturing = CapturingStore { inner: countersign_store::open(&place.url).await?, captured: captured.clone() };
@@ -172,7 +184,7 @@ async fn capture(store: &str, clients: usize) -> anyhow::Result<(Vec<Vec<Unit>>,
     let target = Target { engine: Some(engine), server: None, place };
     let story = Story::in_process(&target).await?;
     captured.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    let commands = story.run_count(clients, CAPTURED_COMMANDS).await?;
+    let commands = story.run_count(clients, commands).await?;
     drop(story);
     target.close().await?;
     let batches = std::mem::take(&mut *captured.lock().unwrap_or_else(PoisonError::into_inner));

@@ -106,7 +106,7 @@ CREATE UNIQUE INDEX assignments_one_active ON assignments (task_ref) WHERE statu
 CREATE INDEX assignments_inbox ON assignments (assignee_ref, assignment_id) WHERE status = 'Active';
 
 CREATE TABLE records (
-    position       INTEGER PRIMARY KEY AUTOINCREMENT,
+    position       INTEGER PRIMARY KEY, -- the order of commits; records are never deleted, so it only grows
     event_id       BLOB    NOT NULL,
     instance_id    BLOB    NOT NULL,
     sequence       INTEGER NOT NULL,

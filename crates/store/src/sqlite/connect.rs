@@ -14,6 +14,9 @@ mod migrations {
 /// Frames after which the writer moves the log into the database itself. The checkpointer does that long before,
 /// beside the writer; this bounds the log where it cannot keep up.
 const WRITER_CHECKPOINT_PAGES: u32 = 65_536;
+/// The page cache of a connection. Small on purpose: every commit walks all of it, and what is not in it comes from
+/// the system's cache.
+const CACHE_KIB: i32 = 8192;
 /// How often the checkpointer looks whether anything was written.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -74,7 +77,8 @@ impl Location {
             connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
             connection.pragma_update(None, "wal_autocheckpoint", WRITER_CHECKPOINT_PAGES).map_err(failed)?;
         }
-        connection.execute_batch("PRAGMA cache_size = -65536; PRAGMA temp_store = MEMORY;").map_err(failed)?;
+        connection.pragma_update(None, "cache_size", -CACHE_KIB).map_err(failed)?;
+        connection.pragma_update(None, "temp_store", "MEMORY").map_err(failed)?;
         connection.set_prepared_statement_cache_capacity(128);
         Ok(connection)
     }
