@@ -132,3 +132,52 @@ impl Grants {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::IdSource;
+
+    fn made(at: i64, sequence: u64) -> Grant {
+        Grant {
+            grant_id: IdSource::new(Time(at), sequence).make(),
+            subject_ref: "qa".to_owned(),
+            action_scope: scopes::WORKFLOWS_FIRE.to_owned(),
+            granted_at: Time(at),
+            granted_sequence: sequence,
+            revoked: None,
+        }
+    }
+
+    /// Granted at 10 (record 1) and at 30 (record 3), the first revoked at 20 (record 2).
+    #[test]
+    fn what_was_permitted_at_a_moment_does_not_depend_on_today() {
+        let mut grants = Grants::default();
+        let (first, second) = (made(10, 1), made(30, 3));
+        let first_id = first.grant_id;
+        grants.add(first);
+        grants.revoke(first_id, Time(20), 2);
+        grants.add(second);
+        for (time, held) in [(9, false), (10, true), (19, true), (20, false), (29, false), (30, true), (99, true)] {
+            assert_eq!(grants.permitted_at("qa", scopes::WORKFLOWS_FIRE, Time(time)), held, "at {time}");
+        }
+        for (sequence, held) in [(0, false), (1, true), (2, false), (3, true), (9, true)] {
+            assert_eq!(grants.permitted_under("qa", scopes::WORKFLOWS_FIRE, sequence), held, "under {sequence}");
+        }
+        assert!(!grants.permitted_at("qa", scopes::WORKFLOWS_START, Time(15)));
+        assert!(!grants.permitted_at("other", scopes::WORKFLOWS_FIRE, Time(15)));
+    }
+
+    #[test]
+    fn of_two_grants_one_may_go() {
+        let mut grants = Grants::default();
+        let (first, second) = (made(10, 1), made(11, 2));
+        let (first_id, second_id) = (first.grant_id, second.grant_id);
+        grants.add(first);
+        grants.add(second);
+        grants.revoke(first_id, Time(20), 3);
+        assert!(grants.permitted("qa", scopes::WORKFLOWS_FIRE));
+        grants.revoke(second_id, Time(21), 4);
+        assert!(!grants.permitted("qa", scopes::WORKFLOWS_FIRE));
+    }
+}
