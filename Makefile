@@ -8,7 +8,7 @@ RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 CARGO_BUILD := cargo build --release --locked
 
 .DEFAULT_GOAL := help
-.PHONY: help build test demo bench torture fmt lint clean
+.PHONY: help build test tla demo bench torture fmt lint clean
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -17,8 +17,11 @@ build: ## Build the release binary, target/release/countersign
 	@scripts/setup.sh cargo cc
 	$(CARGO_BUILD) -p countersign-server --bin countersign
 
-test: ## Lint, then run every test on SQLite and PostgreSQL (what CI runs)
+test: ## Lint, check the specification, run every test on SQLite and PostgreSQL (what CI runs)
 	@scripts/test.sh
+
+tla: ## Check the TLA+ specification of the seal protocol, and that its faulty twins are rejected
+	@scripts/tla.sh
 
 demo: build ## Play a story: STORY=batch-release|journal-entry|purchase-order; CI=1 does not wait for keys
 	$(RELEASE)/countersign demo --story $(STORY) $(if $(strip $(CI)),--no-wait)
