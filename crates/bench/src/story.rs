@@ -4,7 +4,7 @@ use crate::target::Target;
 use anyhow::anyhow;
 use async_trait::async_trait;
 use countersign_client::{Client, Format, wire};
-use countersign_engine::{Call, Command, Engine, Outcome, Target as At};
+use countersign_engine::{Call, Command, Engine, Outcome, Proof, Target as At};
 use countersign_kernel::process::{self, DecideGate, Decision, FireTransition, OpenGate, Source, StartWorkflow};
 use countersign_kernel::registry::{self, GrantScope, PublishDefinition, scopes};
 use countersign_kernel::{GateSpec, InstanceId};
@@ -57,7 +57,7 @@ impl Story {
         };
         let admin = |command| Call {
             actor_ref: "admin".into(),
-            credential_id: None,
+            proof: Proof::InProcess,
             command: Command::Registry(command),
             idempotency: None,
         };
@@ -228,7 +228,7 @@ impl InProcess {
         let command = Command::Process { target, command };
         Ok(self
             .engine
-            .execute(Call { actor_ref: actor_ref.into(), credential_id: None, command, idempotency: None })
+            .execute(Call { actor_ref: actor_ref.into(), proof: Proof::InProcess, command, idempotency: None })
             .await?)
     }
 

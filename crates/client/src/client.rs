@@ -1,6 +1,7 @@
 //! The connection to one server: address, credential, and the one path that every request takes.
 
 use crate::error::Error;
+use crate::sign::Signing;
 use crate::wire::Problem;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
@@ -14,6 +15,8 @@ pub const DEFAULT_SERVER: &str = "http://127.0.0.1:7433";
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+const STATEMENT: &str = "Countersign-Statement";
+const SIGNATURE: &str = "Countersign-Signature";
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// One server, as one actor. Cheap to clone; clones share their connections.
@@ -23,6 +26,7 @@ pub struct Client {
     base: Url,
     authorization: Option<HeaderValue>,
     idempotency_key: Option<HeaderValue>,
+    signing: Option<Signing>,
 }
 
 /// What the server answered: the typed body, and the JSON exactly as it came, which may hold fields
@@ -63,7 +67,7 @@ impl Client {
             builder = builder.no_proxy();
         }
         let http = builder.build().map_err(|error| Error::Unusable(format!("no HTTP client can be made: {error}")))?;
-        Ok(Client { http, base, authorization: None, idempotency_key: None })
+        Ok(Client { http, base, authorization: None, idempotency_key: None, signing: None })
     }
 
     /// Acts with this bearer token from now on.
@@ -84,6 +88,25 @@ impl Client {
         Ok(self)
     }
 
+    /// Signs every request that changes something. With a key no token is needed for those.
+    pub fn with_signing(mut self, signing: Signing) -> Self {
+        self.signing = Some(signing);
+        self
+    }
+
+    /// What the signatures of this client mean, where it signs.
+    pub fn with_meaning(mut self, meaning: &str) -> Result<Self, Error> {
+        match &mut self.signing {
+            Some(signing) => signing.meaning = Some(meaning.to_owned()),
+            None => {
+                return Err(Error::Unusable(
+                    "a meaning belongs to a signature, and there is no key to sign with".into(),
+                ));
+            }
+        }
+        Ok(self)
+    }
+
     /// The server's address.
     pub fn server(&self) -> &str {
         self.base.as_str().trim_end_matches('/')
@@ -100,35 +123,60 @@ impl Client {
         query: &impl Serialize,
     ) -> Result<Answer<T>, Error> {
         let request = self.http.get(self.address(path)?).query(query);
-        self.send(Method::GET, request, Body::None).await
+        self.send(Method::GET, path, request, Body::None).await
     }
 
     pub(crate) async fn post<T: DeserializeOwned>(&self, path: &[&str], body: Body<'_>) -> Result<Answer<T>, Error> {
         let request = self.http.post(self.address(path)?);
-        self.send(Method::POST, request, body).await
+        self.send(Method::POST, path, request, body).await
     }
 
     async fn send<T: DeserializeOwned>(
         &self,
         method: Method,
-        mut request: reqwest::RequestBuilder,
+        path: &[&str],
+        request: reqwest::RequestBuilder,
         body: Body<'_>,
     ) -> Result<Answer<T>, Error> {
+        let response = self.exchange(method, path, request, body).await?;
+        let status = response.status().as_u16();
+        let bytes = response.bytes().await.map_err(|source| self.unanswered(source))?;
+        self.read(status, &bytes)
+    }
+
+    /// Sends a request with everything that belongs to it: credential, key, signature.
+    pub(crate) async fn exchange(
+        &self,
+        method: Method,
+        path: &[&str],
+        mut request: reqwest::RequestBuilder,
+        body: Body<'_>,
+    ) -> Result<reqwest::Response, Error> {
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization.clone());
         }
         if let (Some(key), true) = (&self.idempotency_key, method == Method::POST) {
             request = request.header(IDEMPOTENCY_KEY, key.clone());
         }
-        request = match body {
-            Body::None => request,
-            Body::Json(value) => request.json(&value),
-            Body::Document(format, bytes) => request.header(CONTENT_TYPE, format.media_type()).body(bytes.to_vec()),
+        let (media_type, bytes) = match body {
+            Body::None => (None, vec![]),
+            Body::Json(value) => (Some("application/json"), value.to_string().into_bytes()),
+            Body::Document(format, bytes) => (Some(format.media_type()), bytes.to_vec()),
         };
-        let response = request.send().await.map_err(|source| self.unanswered(source))?;
-        let status = response.status().as_u16();
-        let bytes = response.bytes().await.map_err(|source| self.unanswered(source))?;
-        self.read(status, &bytes)
+        if let Some(signing) = &self.signing {
+            let address = self.address(path)?;
+            // What the server sees behind a proxy that serves it under a prefix.
+            let prefix = self.base.path().trim_end_matches('/');
+            let seen = address.path().strip_prefix(prefix).unwrap_or(address.path());
+            let nonce = self.idempotency_key.as_ref().and_then(|key| key.to_str().ok());
+            if let Some(headers) = signing.sign(method.as_str(), path, seen, &bytes, nonce)? {
+                request = request.header(STATEMENT, headers.statement).header(SIGNATURE, headers.signature);
+            }
+        }
+        if let Some(media_type) = media_type {
+            request = request.header(CONTENT_TYPE, media_type).body(bytes);
+        }
+        request.send().await.map_err(|source| self.unanswered(source))
     }
 
     /// Makes an answer, a refusal or a complaint out of what came back.

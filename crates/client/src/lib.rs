@@ -17,7 +17,9 @@
 mod client;
 mod error;
 mod routes;
+mod sign;
 pub mod wire;
 
 pub use client::{Answer, Client, DEFAULT_SERVER, Format};
 pub use error::Error;
+pub use sign::{ActorKey, Signing};

@@ -18,6 +18,31 @@ impl Client {
         self.get(&["v1", "actors"], query).await
     }
 
+    /// `POST /v1/actors/{actor_ref}/keys`
+    pub async fn register_key(&self, actor_ref: &str, request: &RegisterKey) -> Reply<KeyRegistered> {
+        self.post(&["v1", "actors", actor_ref, "keys"], Body::json(request)?).await
+    }
+
+    /// `POST /v1/actors/{actor_ref}/keys/{key_id}/revoke`
+    pub async fn revoke_key(&self, actor_ref: &str, key_id: &str, request: &RevokeKey) -> Reply<Ended> {
+        self.post(&["v1", "actors", actor_ref, "keys", key_id, "revoke"], Body::json(request)?).await
+    }
+
+    /// `GET /v1/actors/{actor_ref}/keys`
+    pub async fn keys(&self, actor_ref: &str) -> Reply<ActorKeys> {
+        self.get(&["v1", "actors", actor_ref, "keys"], &()).await
+    }
+
+    /// `POST /v1/actors/{actor_ref}/tokens`
+    pub async fn issue_token(&self, actor_ref: &str) -> Reply<TokenIssued> {
+        self.post(&["v1", "actors", actor_ref, "tokens"], Body::json(&Empty {})?).await
+    }
+
+    /// `POST /v1/actors/{actor_ref}/tokens/{credential_id}/revoke`
+    pub async fn revoke_token(&self, actor_ref: &str, credential_id: &str) -> Reply<Ended> {
+        self.post(&["v1", "actors", actor_ref, "tokens", credential_id, "revoke"], Body::json(&Empty {})?).await
+    }
+
     /// `POST /v1/grants`
     pub async fn grant(&self, request: &GrantScope) -> Reply<ScopeGranted> {
         self.post(&["v1", "grants"], Body::json(request)?).await

@@ -17,13 +17,14 @@ pub mod reads;
 pub mod retention;
 pub mod rows;
 
-pub use outcome::{Call, Command, IdempotencyKey, OpenedStep, Outcome, Target};
+pub use outcome::{Call, Command, IdempotencyKey, OpenedStep, Outcome, Proof, SignedRequest, Target};
 
 use clock::{Clock, system_clock};
 use committer::{Committer, Job};
 use countersign_kernel::refusal::{Code, Refusal};
-use countersign_kernel::registry::{self, Bootstrap, RecordConfiguration, Registry};
+use countersign_kernel::registry::{self, ActorKey, Bootstrap, Configuration, RegisterKey, Registry};
 use countersign_kernel::{Digest, Time};
+use countersign_ledger::statement::{PublicKey, Signer};
 use known::KnownRegistry;
 use port::{Reader, Store, StoreError};
 use retention::{Policies, UNSET_POLICY};
@@ -35,6 +36,13 @@ use tokio::sync::{mpsc, oneshot};
 pub struct Config {
     /// The actor in whose name the engine itself acts.
     pub application_actor_ref: String,
+    /// The key with which it signs. `None` only where nothing is to be proven, as in tests of other things.
+    pub application_key: Option<Signer>,
+    /// The actor that signs checkpoints, and its key.
+    pub server_actor_ref: String,
+    pub server_key: Option<PublicKey>,
+    /// Gate decisions must be signed.
+    pub regulated: bool,
     /// `None`: the deployment has not chosen. Records say so.
     pub audit_trail_retention_policy: Option<String>,
     pub policies: Policies,
@@ -51,6 +59,10 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             application_actor_ref: "countersign".to_owned(),
+            application_key: None,
+            server_actor_ref: "countersign-log".to_owned(),
+            server_key: None,
+            regulated: false,
             audit_trail_retention_policy: None,
             policies: Policies::default(),
             audit_failed_attempts: false,
@@ -112,6 +124,7 @@ impl Engine {
             Engine { jobs, registry, reader, config, committer: std::sync::Mutex::new(Some(thread)), store_kind };
         engine.refresh_registry().await?;
         if engine.registry().sequence() > 0 {
+            engine.record_own_keys().await?;
             engine.record_configuration().await?;
         }
         Ok(engine)
@@ -123,7 +136,13 @@ impl Engine {
         if self.registry().sequence() > 0 {
             return Ok(false);
         }
-        let command = registry::Command::Bootstrap(Bootstrap { admin_ref: admin_ref.to_owned(), admin_token_hash });
+        let command = registry::Command::Bootstrap(Bootstrap {
+            admin_ref: admin_ref.to_owned(),
+            admin_token_hash,
+            application_key: self.config.application_key.as_ref().map(|signer| actor_key(&signer.public_key())),
+            server_actor_ref: self.config.server_actor_ref.clone(),
+            server_key: self.config.server_key.as_ref().map(actor_key),
+        });
         match self.execute(self.own_call(Command::Registry(command))).await {
             Ok(_) => {
                 self.record_configuration().await?;
@@ -135,14 +154,42 @@ impl Engine {
     }
 
     async fn record_configuration(&self) -> Result<(), Refusal> {
-        let policy = self.config.audit_trail_retention_policy.clone();
-        let command =
-            registry::Command::RecordConfiguration(RecordConfiguration { audit_trail_retention_policy: policy });
+        let command = registry::Command::RecordConfiguration(Configuration {
+            audit_trail_retention_policy: self.config.audit_trail_retention_policy.clone(),
+            regulated: self.config.regulated,
+            application_actor_ref: self.config.application_actor_ref.clone(),
+            server_actor_ref: self.config.server_actor_ref.clone(),
+        });
         self.execute(self.own_call(Command::Registry(command))).await.map(|_| ())
     }
 
+    /// A second node, or one whose data directory was lost, has keys of its own: they are registered beside the first.
+    async fn record_own_keys(&self) -> Result<(), Refusal> {
+        let Config { application_actor_ref, application_key, server_actor_ref, server_key, .. } = &*self.config;
+        let own = [
+            (application_actor_ref, application_key.as_ref().map(Signer::public_key)),
+            (server_actor_ref, server_key.clone()),
+        ];
+        for (actor_ref, key) in own {
+            let Some(key) = key.as_ref().map(actor_key) else { continue };
+            match self.registry().keys().get(actor_ref, &key.key_id) {
+                Some(known) if known.is_active() => continue,
+                Some(_) => {
+                    let detail =
+                        format!("the key {} of `{actor_ref}` was revoked: put another one in its file", key.key_id);
+                    return Err(Refusal::new(Code::InvalidCredential, detail));
+                }
+                None => {}
+            }
+            let command = RegisterKey { actor_ref: actor_ref.clone(), key };
+            self.execute(self.own_call(Command::Registry(registry::Command::RegisterKey(command)))).await?;
+        }
+        Ok(())
+    }
+
     fn own_call(&self, command: Command) -> Call {
-        Call { actor_ref: self.config.application_actor_ref.clone(), credential_id: None, command, idempotency: None }
+        let actor_ref = self.config.application_actor_ref.clone();
+        Call { actor_ref, proof: Proof::InProcess, command, idempotency: None }
     }
 
     /// Decides a call and, if it is accepted, commits it. When this returns `Ok`, it is durable.
@@ -220,6 +267,11 @@ impl Engine {
             tracing::error!("the committer thread panicked");
         }
     }
+}
+
+/// A key as the registry knows it.
+pub fn actor_key(key: &PublicKey) -> ActorKey {
+    ActorKey { key_id: key.key_id(), public_key: key.to_base64() }
 }
 
 fn stopped() -> Refusal {

@@ -3,15 +3,45 @@
 use countersign_kernel::process::{Decision, Event, EventBody, Gate, GateKind};
 use countersign_kernel::{Digest, EventId, InstanceId, process, registry};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Something an actor asks for. The actor has been authenticated.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub actor_ref: String,
-    /// Which of the actor's tokens was presented; `None` for callers inside this process.
-    pub credential_id: Option<String>,
+    pub proof: Proof,
     pub command: Command,
     pub idempotency: Option<IdempotencyKey>,
+}
+
+/// How the actor is known. It was checked at the door; the committer checks again that it still stands when the
+/// call is decided.
+#[derive(Clone, Debug, Default)]
+pub enum Proof {
+    /// A caller inside this process.
+    #[default]
+    InProcess,
+    /// A bearer token, by the name it has in evidence.
+    Token {
+        credential_id: String,
+    },
+    Signed(Arc<SignedRequest>),
+}
+
+impl Proof {
+    pub fn is_signed(&self) -> bool {
+        matches!(self, Proof::Signed(_))
+    }
+}
+
+/// A request whose signature and body were verified.
+#[derive(Debug)]
+pub struct SignedRequest {
+    pub key_id: String,
+    /// The attestation that every record of this call carries.
+    pub attestation: Vec<u8>,
+    /// The instance must still stand here.
+    pub expected_sequence: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -42,6 +72,10 @@ impl Command {
             Command::Registry(command) => match command {
                 registry::Command::Bootstrap(_) => "bootstrap",
                 registry::Command::RegisterActor(_) => "register_actor",
+                registry::Command::RegisterKey(_) => "register_key",
+                registry::Command::RevokeKey(_) => "revoke_key",
+                registry::Command::IssueCredential(_) => "issue_credential",
+                registry::Command::RevokeCredential(_) => "revoke_credential",
                 registry::Command::GrantScope(_) => "grant",
                 registry::Command::RevokeGrant(_) => "revoke",
                 registry::Command::PublishDefinition(_) => "publish_definition",
@@ -78,6 +112,12 @@ pub enum Outcome {
     },
     ActorRegistered {
         actor_ref: String,
+    },
+    KeyRegistered {
+        key_id: String,
+    },
+    CredentialIssued {
+        credential_id: String,
     },
     Granted {
         grant_id: String,

@@ -1,7 +1,8 @@
 //! What a record says: the payload of each event, as `spec/record.md` section 4 lists them.
 
 use countersign_kernel::process::{self, Decision, EventBody, Gate, GateKind, GateRef, MOOT_RECORD_REASON, Settled};
-use countersign_kernel::{Digest, InstanceId, StepId, registry};
+use countersign_kernel::registry::{self, credential_id};
+use countersign_kernel::{Digest, InstanceId, StepId};
 use serde_json::{Map, Value};
 
 /// A payload under construction: members in the order they are given.
@@ -198,10 +199,14 @@ fn chain_initiated(payload: Payload, gate: &Gate, subject_ref: &str, initiator_r
 pub fn registry_action(body: &registry::EventBody) -> &'static str {
     match body {
         registry::EventBody::ActorRegistered { .. } => "actor_registered",
+        registry::EventBody::KeyRegistered { .. } => "key_registered",
+        registry::EventBody::KeyRevoked { .. } => "key_revoked",
+        registry::EventBody::CredentialIssued(_) => "credential_issued",
+        registry::EventBody::CredentialRevoked(_) => "credential_revoked",
         registry::EventBody::GrantMade { .. } => "grant_made",
         registry::EventBody::GrantRevoked { .. } => "grant_revoked",
         registry::EventBody::DefinitionPublished(_) => "definition_published",
-        registry::EventBody::ConfigurationRecorded { .. } => "configuration_recorded",
+        registry::EventBody::ConfigurationRecorded(_) => "configuration_recorded",
         registry::EventBody::AttemptRefused { .. } => "attempt_refused",
     }
 }
@@ -213,8 +218,22 @@ pub fn registry_payload(event: &registry::Event, digests: Option<&Digests>) -> V
             .set("actor_ref", actor.actor_ref.as_str())
             .set("kind", actor.kind.as_str())
             .optional("display_name", actor.display_name.as_deref())
-            .optional("public_key", actor.public_key.as_deref())
+            .optional("public_key", actor.key.as_ref().map(|key| key.public_key.as_str()))
+            .optional("key_id", actor.key.as_ref().map(|key| key.key_id.as_str()))
             .optional("credential_id", credential.as_ref().map(|c| credential_id(&c.token_hash))),
+        registry::EventBody::KeyRegistered { actor_ref, key } => payload
+            .set("actor_ref", actor_ref.as_str())
+            .set("key_id", key.key_id.as_str())
+            .set("public_key", key.public_key.as_str()),
+        registry::EventBody::KeyRevoked { actor_ref, key_id, reason } => payload
+            .set("actor_ref", actor_ref.as_str())
+            .set("key_id", key_id.as_str())
+            .optional("reason", reason.as_deref()),
+        registry::EventBody::CredentialIssued(credential) | registry::EventBody::CredentialRevoked(credential) => {
+            payload
+                .set("actor_ref", credential.actor_ref.as_str())
+                .set("credential_id", credential_id(&credential.token_hash))
+        }
         registry::EventBody::GrantMade { grant_id, subject_ref, action_scope }
         | registry::EventBody::GrantRevoked { grant_id, subject_ref, action_scope } => payload
             .id("grant_id", grant_id)
@@ -227,17 +246,14 @@ pub fn registry_payload(event: &registry::Event, digests: Option<&Digests>) -> V
             .optional("declaration_digest", digests.map(|d| d.declaration.to_string()))
             .optional("gate_spec_digest", digests.map(|d| d.gate_spec.to_string()))
             .optional("retention", definition.retention.as_deref()),
-        registry::EventBody::ConfigurationRecorded { audit_trail_retention_policy } => {
-            payload.set("audit_trail_retention_policy", audit_trail_retention_policy.clone())
-        }
+        registry::EventBody::ConfigurationRecorded(configuration) => payload
+            .set("audit_trail_retention_policy", configuration.audit_trail_retention_policy.clone())
+            .set("regulated", configuration.regulated)
+            .set("application_actor_ref", configuration.application_actor_ref.as_str())
+            .set("server_actor_ref", configuration.server_actor_ref.as_str()),
         registry::EventBody::AttemptRefused { attempted, code, detail } => {
             payload.set("attempted", attempted.as_str()).set("code", code.as_str()).set("detail", detail.as_str())
         }
     }
     .bytes()
-}
-
-/// Names a bearer token in evidence without giving it away.
-pub fn credential_id(token_hash: &Digest) -> String {
-    token_hash.to_string().chars().take(16).collect()
 }

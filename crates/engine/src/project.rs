@@ -188,10 +188,24 @@ pub fn registry_writes(
     match &event.body {
         registry::EventBody::ActorRegistered { actor, credential } => {
             writes.push(Write::Actor { actor: actor.clone(), registered_by: by(), registry_sequence: sequence });
-            writes.extend(
-                credential.clone().map(|credential| Write::Credential { credential, registry_sequence: sequence }),
-            );
+            writes.extend(actor.key.as_ref().map(|key| new_key(event, &actor.actor_ref, key, sequence)));
+            writes.extend(credential.as_ref().map(|credential| new_token(event, credential, sequence)));
         }
+        registry::EventBody::KeyRegistered { actor_ref, key } => writes.push(new_key(event, actor_ref, key, sequence)),
+        registry::EventBody::KeyRevoked { key_id, reason, .. } => writes.push(Write::RevokeKey {
+            key_id: key_id.clone(),
+            reason: reason.clone(),
+            revoked_at: event.at,
+            revoked_by: by(),
+            registry_sequence: sequence,
+        }),
+        registry::EventBody::CredentialIssued(credential) => writes.push(new_token(event, credential, sequence)),
+        registry::EventBody::CredentialRevoked(credential) => writes.push(Write::RevokeCredential {
+            credential: credential.clone(),
+            revoked_at: event.at,
+            revoked_by: by(),
+            registry_sequence: sequence,
+        }),
         registry::EventBody::GrantMade { grant_id, subject_ref, action_scope } => writes.push(Write::Grant {
             grant_id: *grant_id,
             subject_ref: subject_ref.clone(),
@@ -219,14 +233,31 @@ pub fn registry_writes(
                 registry_sequence: sequence,
             });
         }
-        registry::EventBody::ConfigurationRecorded { audit_trail_retention_policy } => {
-            writes.push(Write::Configuration {
-                policy: audit_trail_retention_policy.clone(),
-                recorded_at: event.at,
-                recorded_by: by(),
-                registry_sequence: sequence,
-            })
-        }
+        registry::EventBody::ConfigurationRecorded(configuration) => writes.push(Write::Configuration {
+            configuration: configuration.clone(),
+            recorded_at: event.at,
+            recorded_by: by(),
+            registry_sequence: sequence,
+        }),
         registry::EventBody::AttemptRefused { .. } => {}
+    }
+}
+
+fn new_key(event: &registry::Event, actor_ref: &str, key: &registry::ActorKey, sequence: u64) -> Write {
+    Write::Key {
+        actor_ref: actor_ref.to_owned(),
+        key: key.clone(),
+        registered_at: event.at,
+        registered_by: event.actor_ref.clone(),
+        registry_sequence: sequence,
+    }
+}
+
+fn new_token(event: &registry::Event, credential: &registry::Credential, sequence: u64) -> Write {
+    Write::Credential {
+        credential: credential.clone(),
+        issued_at: event.at,
+        issued_by: event.actor_ref.clone(),
+        registry_sequence: sequence,
     }
 }

@@ -3,7 +3,7 @@
 
 use countersign_kernel::machine::{AssignmentStatus, ChainState, StepState};
 use countersign_kernel::process::Fate;
-use countersign_kernel::registry::{Actor, Credential, Definition};
+use countersign_kernel::registry::{Actor, ActorKey, Configuration, Credential, Definition};
 use countersign_kernel::{AssignmentId, Digest, EventId, GrantId, InstanceId, QuorumRule, StepId, Time, TransitionId};
 use countersign_ledger::Record;
 use uuid::Uuid;
@@ -128,6 +128,15 @@ pub enum Write {
     },
     Credential {
         credential: Credential,
+        issued_at: Time,
+        issued_by: String,
+        registry_sequence: u64,
+    },
+    Key {
+        actor_ref: String,
+        key: ActorKey,
+        registered_at: Time,
+        registered_by: String,
         registry_sequence: u64,
     },
     Grant {
@@ -145,7 +154,7 @@ pub enum Write {
         registry_sequence: u64,
     },
     Configuration {
-        policy: Option<String>,
+        configuration: Configuration,
         recorded_at: Time,
         recorded_by: String,
         registry_sequence: u64,
@@ -172,6 +181,19 @@ pub enum Write {
         assignment_id: AssignmentId,
         status: AssignmentStatus,
         at: Time,
+    },
+    RevokeCredential {
+        credential: Credential,
+        revoked_at: Time,
+        revoked_by: String,
+        registry_sequence: u64,
+    },
+    RevokeKey {
+        key_id: String,
+        reason: Option<String>,
+        revoked_at: Time,
+        revoked_by: String,
+        registry_sequence: u64,
     },
     RevokeGrant {
         grant_id: GrantId,

@@ -35,32 +35,32 @@ pub struct Retention<'a> {
 }
 
 /// How the actor was known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attestation<'a> {
-    /// By a bearer token; `credential_id` is absent for the application actor and in-process callers.
+    /// By a bearer token; `credential_id` is absent for callers inside the process.
     Server { credential_id: Option<&'a str> },
+    /// By a signature; these are the attestation's bytes ([`crate::statement::attestation`]).
+    Signed(std::borrow::Cow<'a, [u8]>),
 }
 
 impl Attestation<'_> {
-    pub fn assurance(self) -> Assurance {
+    pub fn assurance(&self) -> Assurance {
         match self {
             Attestation::Server { .. } => Assurance::ServerAttested,
+            Attestation::Signed(_) => Assurance::ActorSigned,
         }
     }
 
-    pub fn to_bytes(self) -> Vec<u8> {
-        let Attestation::Server { credential_id } = self;
-        let mut text = String::from(r#"{"v":1,"class":"server_attested","credential_id":"#);
-        match credential_id {
-            None => text.push_str("null"),
-            Some(id) => {
-                text.push('"');
-                text.push_str(id);
-                text.push('"');
+    pub fn into_bytes(self) -> Vec<u8> {
+        match self {
+            Attestation::Signed(bytes) => bytes.into_owned(),
+            Attestation::Server { credential_id: None } => {
+                br#"{"v":1,"class":"server_attested","credential_id":null}"#.to_vec()
+            }
+            Attestation::Server { credential_id: Some(id) } => {
+                format!(r#"{{"v":1,"class":"server_attested","credential_id":"{id}"}}"#).into_bytes()
             }
         }
-        text.push('}');
-        text.into_bytes()
     }
 }
 
@@ -92,7 +92,8 @@ pub struct Record {
 
 impl Draft<'_> {
     pub fn into_record(self) -> Result<Record, RecordError> {
-        let attestation = self.attestation.to_bytes();
+        let assurance = self.attestation.assurance();
+        let attestation = self.attestation.into_bytes();
         let hex = |digest: Digest| digest.to_string();
         let header = Header {
             v: 1,
@@ -104,7 +105,7 @@ impl Draft<'_> {
             actor_ref: self.actor_ref.into(),
             recorded_at_us: self.recorded_at.0,
             registry_seq: self.registry_seq,
-            assurance: self.attestation.assurance().as_str().into(),
+            assurance: assurance.as_str().into(),
             retention: HeaderRetention {
                 policy_ref: self.retention.policy_ref.into(),
                 retention_until_us: self.retention.retention_until.map(|time| time.0),
@@ -228,7 +229,7 @@ mod tests {
         edited.payload[3] ^= 1;
         assert!(check_link(Some((1, hash)), &edited).is_err(), "an edited payload");
         let mut edited = second.clone();
-        edited.attestation = Attestation::Server { credential_id: None }.to_bytes();
+        edited.attestation = Attestation::Server { credential_id: None }.into_bytes();
         assert!(check_link(Some((1, hash)), &edited).is_err(), "an edited attestation");
         let mut edited = first.clone();
         edited.header = String::from_utf8(edited.header).unwrap().replace("q\\\"a", "mallory").into_bytes();

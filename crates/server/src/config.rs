@@ -31,6 +31,9 @@ pub struct Config {
     pub audit_trail_retention_policy: Option<String>,
     /// The actor in whose name the engine itself acts.
     pub application_actor_ref: String,
+    /// The actor that signs the log's checkpoints.
+    pub server_actor_ref: String,
+    /// Gate decisions must be signed.
     pub regulated: bool,
     pub retention: RetentionSection,
     pub seal: Option<SealSection>,
@@ -44,6 +47,7 @@ impl Default for Config {
         Config {
             audit_trail_retention_policy: None,
             application_actor_ref: countersign_engine::Config::default().application_actor_ref,
+            server_actor_ref: countersign_engine::Config::default().server_actor_ref,
             regulated: false,
             retention: RetentionSection::default(),
             seal: None,
@@ -153,18 +157,20 @@ impl Config {
     }
 
     fn validate(&self) -> anyhow::Result<()> {
-        ensure!(
-            !self.regulated,
-            "regulated = true: this version cannot honour it yet (sealing and signed requests are missing); \
-             leave it out rather than rely on what is not there"
-        );
         for (name, enabled) in [("shell", self.executors.shell.enabled), ("http", self.executors.http.enabled)] {
             ensure!(!enabled, "executors.{name}.enabled = true: this version has no {name} executor yet; leave it out");
         }
-        let actor = &self.application_actor_ref;
+        let own =
+            [("application_actor_ref", &self.application_actor_ref), ("server_actor_ref", &self.server_actor_ref)];
+        for (key, actor) in own {
+            ensure!(
+                !is_blank(actor) && !actor.chars().any(is_invisible),
+                "{key} = {actor:?}: a name needs visible characters and no invisible ones"
+            );
+        }
         ensure!(
-            !is_blank(actor) && !actor.chars().any(is_invisible),
-            "application_actor_ref = {actor:?}: a name needs visible characters and no invisible ones"
+            self.application_actor_ref != self.server_actor_ref,
+            "application_actor_ref and server_actor_ref must be two different names"
         );
         let body_bytes = self.limits.body_bytes;
         ensure!(
@@ -208,6 +214,8 @@ impl Config {
     pub fn engine(&self) -> countersign_engine::Config {
         countersign_engine::Config {
             application_actor_ref: self.application_actor_ref.clone(),
+            server_actor_ref: self.server_actor_ref.clone(),
+            regulated: self.regulated,
             audit_trail_retention_policy: self.audit_trail_retention_policy.clone(),
             policies: self.policies(),
             audit_failed_attempts: self.audit.failed_attempts,
@@ -469,7 +477,7 @@ mod tests {
     #[test]
     fn what_this_version_cannot_honour_is_refused() {
         for (toml, told) in [
-            ("regulated = true", "cannot honour"),
+            ("server_actor_ref = \"countersign\"", "two different"),
             ("[executors.shell]\nenabled = true", "no shell executor"),
             ("[executors.http]\nenabled = true", "no http executor"),
             ("audit_trail_retention_policy = \"sox\"", "sox_7_year"),
@@ -484,7 +492,6 @@ mod tests {
             let answer = refusal(toml, &[]);
             assert!(answer.contains(told), "{toml}: {answer}");
         }
-        assert!(refusal("", &[("COUNTERSIGN_REGULATED", "true")]).contains("cannot honour"));
         assert_eq!(Config::from_sources(None, vec![]).expect("defaults"), Config::default());
     }
 }

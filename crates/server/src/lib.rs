@@ -9,6 +9,7 @@
 
 pub mod api;
 pub mod config;
+mod keys;
 pub mod pages;
 pub mod serve;
 pub mod telemetry;

@@ -9,7 +9,9 @@ use countersign_engine::rows::{
 };
 use countersign_kernel::machine::{AssignmentStatus, ChainState, StepState};
 use countersign_kernel::process::{DefinitionRef, Gate, GateKind, Process, Step};
-use countersign_kernel::registry::{Actor, ActorKind, Credential, Definition, Event, EventBody};
+use countersign_kernel::registry::{
+    Actor, ActorKey, ActorKind, Configuration, Credential, Definition, Event, EventBody,
+};
 use countersign_kernel::{
     AssignmentId, ChainId, Declaration, Digest, EventId, GateSpec, GrantId, InstanceId, StepId, TransitionId,
 };
@@ -225,22 +227,43 @@ type Numbered = Result<(u64, Event), StoreError>;
 
 pub fn actor_event(row: &dyn Columns) -> Numbered {
     let actor_ref = row.text(1)?;
-    let registered_at = row.time(5)?;
-    let credential = match row.optional_bytes(7)? {
-        Some(_) => Some(Credential { token_hash: row.digest(7)?, actor_ref: actor_ref.clone() }),
+    let registered_at = row.time(4)?;
+    let credential = match row.optional_bytes(6)? {
+        Some(_) => Some(Credential { token_hash: row.digest(6)?, actor_ref: actor_ref.clone() }),
         None => None,
+    };
+    let key = match (row.optional_text(7)?, row.optional_text(8)?) {
+        (Some(key_id), Some(public_key)) => Some(ActorKey { key_id, public_key }),
+        _ => None,
     };
     let actor = Actor {
         actor_ref,
         kind: token(&row.text(2)?, ActorKind::parse)?,
         display_name: row.optional_text(3)?,
-        public_key: row.optional_text(4)?,
+        key,
         registered_at,
     };
     Ok((
         row.count(0)?,
-        Event { actor_ref: row.text(6)?, at: registered_at, body: EventBody::ActorRegistered { actor, credential } },
+        Event { actor_ref: row.text(5)?, at: registered_at, body: EventBody::ActorRegistered { actor, credential } },
     ))
+}
+
+pub fn credential_event(row: &dyn Columns, revoked: bool) -> Numbered {
+    let credential = Credential { token_hash: row.digest(1)?, actor_ref: row.text(2)? };
+    let body = if revoked { EventBody::CredentialRevoked(credential) } else { EventBody::CredentialIssued(credential) };
+    Ok((row.count(0)?, Event { actor_ref: row.text(4)?, at: row.time(3)?, body }))
+}
+
+pub fn key_event(row: &dyn Columns) -> Numbered {
+    let key = ActorKey { key_id: row.text(2)?, public_key: row.text(3)? };
+    let body = EventBody::KeyRegistered { actor_ref: row.text(1)?, key };
+    Ok((row.count(0)?, Event { actor_ref: row.text(5)?, at: row.time(4)?, body }))
+}
+
+pub fn revoked_key_event(row: &dyn Columns) -> Numbered {
+    let body = EventBody::KeyRevoked { actor_ref: row.text(1)?, key_id: row.text(2)?, reason: row.optional_text(3)? };
+    Ok((row.count(0)?, Event { actor_ref: row.text(5)?, at: row.time(4)?, body }))
 }
 
 pub fn grant_event(row: &dyn Columns, revoked: bool) -> Numbered {
@@ -274,6 +297,11 @@ pub fn definition_event(row: &dyn Columns) -> Numbered {
 }
 
 pub fn configuration_event(row: &dyn Columns) -> Numbered {
-    let body = EventBody::ConfigurationRecorded { audit_trail_retention_policy: row.optional_text(1)? };
+    let body = EventBody::ConfigurationRecorded(Configuration {
+        audit_trail_retention_policy: row.optional_text(1)?,
+        regulated: row.bool(4)?,
+        application_actor_ref: row.text(5)?,
+        server_actor_ref: row.text(6)?,
+    });
     Ok((row.count(0)?, Event { actor_ref: row.text(3)?, at: row.time(2)?, body }))
 }

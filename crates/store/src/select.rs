@@ -222,10 +222,14 @@ pub fn records<'q>(dialect: Dialect, query: &'q RecordQuery, page: &Page) -> Sel
     select.paged("event_id", page)
 }
 
-/// Registry changes after a sequence (parameter 1), as five queries; and where the registry stands.
+/// Registry changes after a sequence (parameter 1), as a query per kind; and where the registry stands.
 pub struct RegistrySince {
     pub head: String,
     pub actors: String,
+    pub issued: String,
+    pub withdrawn: String,
+    pub keys: String,
+    pub revoked_keys: String,
     pub granted: String,
     pub revoked: String,
     pub definitions: String,
@@ -238,8 +242,24 @@ impl RegistrySince {
         RegistrySince {
             head: format!("SELECT sequence, head, last_time_us FROM instances WHERE instance_id = {since}"),
             actors: format!(
-                "SELECT a.registry_seq, a.actor_ref, a.kind, a.display_name, a.public_key, a.registered_at_us, a.registered_by, c.token_hash \
-                 FROM actors a LEFT JOIN credentials c ON c.registry_seq = a.registry_seq WHERE a.registry_seq > {since}"
+                "SELECT a.registry_seq, a.actor_ref, a.kind, a.display_name, a.registered_at_us, a.registered_by, c.token_hash, k.key_id, k.public_key \
+                 FROM actors a LEFT JOIN credentials c ON c.registry_seq = a.registry_seq \
+                 LEFT JOIN actor_keys k ON k.registry_seq = a.registry_seq WHERE a.registry_seq > {since}"
+            ),
+            // What was registered together with its actor is part of that event.
+            issued: format!(
+                "SELECT c.registry_seq, c.token_hash, c.actor_ref, c.issued_at_us, c.issued_by FROM credentials c \
+                 WHERE c.registry_seq > {since} AND NOT EXISTS (SELECT 1 FROM actors a WHERE a.registry_seq = c.registry_seq)"
+            ),
+            withdrawn: format!(
+                "SELECT revoked_seq, token_hash, actor_ref, revoked_at_us, revoked_by FROM credentials WHERE revoked_seq > {since}"
+            ),
+            keys: format!(
+                "SELECT k.registry_seq, k.actor_ref, k.key_id, k.public_key, k.registered_at_us, k.registered_by FROM actor_keys k \
+                 WHERE k.registry_seq > {since} AND NOT EXISTS (SELECT 1 FROM actors a WHERE a.registry_seq = k.registry_seq)"
+            ),
+            revoked_keys: format!(
+                "SELECT revoked_seq, actor_ref, key_id, revoke_reason, revoked_at_us, revoked_by FROM actor_keys WHERE revoked_seq > {since}"
             ),
             granted: format!(
                 "SELECT granted_seq, grant_id, subject_ref, action_scope, granted_at_us, granted_by FROM grants WHERE granted_seq > {since}"
@@ -253,7 +273,7 @@ impl RegistrySince {
                  WHERE d.registry_seq > {since}"
             ),
             configurations: format!(
-                "SELECT registry_seq, policy, recorded_at_us, recorded_by FROM configurations WHERE registry_seq > {since}"
+                "SELECT registry_seq, policy, recorded_at_us, recorded_by, regulated, application_actor_ref, server_actor_ref FROM configurations WHERE registry_seq > {since}"
             ),
         }
     }

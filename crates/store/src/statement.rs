@@ -56,12 +56,14 @@ statements! {
     Assignment: Insert "assignments" ("assignment_id" Id, "task_ref" Id, "assignee_ref" Text, "assigned_at_us" Int, "status" Text, "ended_at_us" Int);
     Record: Insert "records" ("event_id" Id, "instance_id" Id, "sequence" Int, "action_ref" Text, "actor_ref" Text, "recorded_at_us" Int, "header" Bytes,
         "payload" Bytes, "attestation" Bytes, "salt" Bytes);
-    Actor: Insert "actors" ("actor_ref" Text, "kind" Text, "display_name" Text, "public_key" Text, "registered_at_us" Int, "registered_by" Text, "registry_seq" Int);
-    Credential: Insert "credentials" ("token_hash" Bytes, "actor_ref" Text, "registry_seq" Int);
+    Actor: Insert "actors" ("actor_ref" Text, "kind" Text, "display_name" Text, "registered_at_us" Int, "registered_by" Text, "registry_seq" Int);
+    Credential: Insert "credentials" ("token_hash" Bytes, "actor_ref" Text, "issued_at_us" Int, "issued_by" Text, "registry_seq" Int);
+    Key: Insert "actor_keys" ("key_id" Text, "actor_ref" Text, "public_key" Text, "registered_at_us" Int, "registered_by" Text, "registry_seq" Int);
     Grant: Insert "grants" ("grant_id" Id, "subject_ref" Text, "action_scope" Text, "granted_at_us" Int, "granted_by" Text, "granted_seq" Int);
     Definition: Insert "definitions" ("name" Text, "version" Int, "digest" Bytes, "source" Text, "declaration_digest" Bytes, "gate_spec_digest" Bytes,
         "retention" Text, "published_at_us" Int, "published_by" Text, "registry_seq" Int);
-    Configuration: Insert "configurations" ("registry_seq" Int, "policy" Text, "recorded_at_us" Int, "recorded_by" Text);
+    Configuration: Insert "configurations" ("registry_seq" Int, "policy" Text, "recorded_at_us" Int, "recorded_by" Text, "regulated" Bool,
+        "application_actor_ref" Text, "server_actor_ref" Text);
 
     MoveInstance: Update "instances" ("instance_id" Id, "sequence" Int, "head" Bytes, "last_time_us" Int, "state" Text, "moves" Int, "policy_ref" Text);
     SupersedeGate: Update "gates" ("gate_id" Id, "is_current" Bool);
@@ -69,6 +71,8 @@ statements! {
     EndChain: Update "gates" ("gate_id" Id, "chain_state" Text, "chain_terminal_at_us" Int);
     EndStep: Update "approval_steps" ("step_id" Id, "state" Text, "ended_by" Text, "ended_at_us" Int, "ended_reason" Text);
     EndAssignment: Update "assignments" ("assignment_id" Id, "status" Text, "ended_at_us" Int);
+    RevokeCredential: Update "credentials" ("token_hash" Bytes, "revoked_at_us" Int, "revoked_by" Text, "revoked_seq" Int);
+    RevokeKey: Update "actor_keys" ("key_id" Text, "revoke_reason" Text, "revoked_at_us" Int, "revoked_by" Text, "revoked_seq" Int);
     RevokeGrant: Update "grants" ("grant_id" Id, "revoked_at_us" Int, "revoked_by" Text, "revoked_seq" Int);
 }
 
@@ -264,17 +268,29 @@ pub fn write_values(write: &Write) -> (Name, Vec<Value<'_>>) {
                 Value::Text(&actor.actor_ref),
                 Value::Text(actor.kind.as_str()),
                 Value::text(actor.display_name.as_deref()),
-                Value::text(actor.public_key.as_deref()),
                 Value::time(actor.registered_at),
                 Value::Text(registered_by),
                 Value::count(*registry_sequence),
             ],
         ),
-        Write::Credential { credential, registry_sequence } => (
+        Write::Credential { credential, issued_at, issued_by, registry_sequence } => (
             Name::Credential,
             vec![
                 Value::digest(&credential.token_hash),
                 Value::Text(&credential.actor_ref),
+                Value::time(*issued_at),
+                Value::Text(issued_by),
+                Value::count(*registry_sequence),
+            ],
+        ),
+        Write::Key { actor_ref, key, registered_at, registered_by, registry_sequence } => (
+            Name::Key,
+            vec![
+                Value::Text(&key.key_id),
+                Value::Text(actor_ref),
+                Value::Text(&key.public_key),
+                Value::time(*registered_at),
+                Value::Text(registered_by),
                 Value::count(*registry_sequence),
             ],
         ),
@@ -304,13 +320,16 @@ pub fn write_values(write: &Write) -> (Name, Vec<Value<'_>>) {
                 Value::count(*registry_sequence),
             ],
         ),
-        Write::Configuration { policy, recorded_at, recorded_by, registry_sequence } => (
+        Write::Configuration { configuration, recorded_at, recorded_by, registry_sequence } => (
             Name::Configuration,
             vec![
                 Value::count(*registry_sequence),
-                Value::text(policy.as_deref()),
+                Value::text(configuration.audit_trail_retention_policy.as_deref()),
                 Value::time(*recorded_at),
                 Value::Text(recorded_by),
+                Value::Bool(configuration.regulated),
+                Value::Text(&configuration.application_actor_ref),
+                Value::Text(&configuration.server_actor_ref),
             ],
         ),
         Write::SupersedeGate { gate_id } => (Name::SupersedeGate, vec![Value::Id(*gate_id), Value::Bool(false)]),
@@ -333,6 +352,25 @@ pub fn write_values(write: &Write) -> (Name, Vec<Value<'_>>) {
         Write::EndAssignment { assignment_id, status, at } => {
             (Name::EndAssignment, vec![Value::Id(assignment_id.0), Value::Text(status.as_str()), Value::time(*at)])
         }
+        Write::RevokeCredential { credential, revoked_at, revoked_by, registry_sequence } => (
+            Name::RevokeCredential,
+            vec![
+                Value::digest(&credential.token_hash),
+                Value::time(*revoked_at),
+                Value::Text(revoked_by),
+                Value::count(*registry_sequence),
+            ],
+        ),
+        Write::RevokeKey { key_id, reason, revoked_at, revoked_by, registry_sequence } => (
+            Name::RevokeKey,
+            vec![
+                Value::Text(key_id),
+                Value::text(reason.as_deref()),
+                Value::time(*revoked_at),
+                Value::Text(revoked_by),
+                Value::count(*registry_sequence),
+            ],
+        ),
         Write::RevokeGrant { grant_id, revoked_at, revoked_by, registry_sequence } => (
             Name::RevokeGrant,
             vec![

@@ -2,7 +2,7 @@
 //! nothing behind; the others are carried out as if nothing had happened.
 
 use countersign_engine::port::{Page, ProcessQuery};
-use countersign_engine::{Call, Command, Config, Engine, Outcome, Target};
+use countersign_engine::{Call, Command, Config, Engine, Outcome, Proof, Target};
 use countersign_kernel::process::{self, Source, StartWorkflow};
 use countersign_kernel::refusal::Code;
 use countersign_kernel::{Declaration, Digest, GateSpec};
@@ -25,7 +25,7 @@ fn start(n: usize) -> Call {
         reason: None,
     });
     let command = Command::Process { target: Target::New, command };
-    Call { actor_ref: "admin".to_owned(), credential_id: None, command, idempotency: None }
+    Call { actor_ref: "admin".to_owned(), proof: Proof::InProcess, command, idempotency: None }
 }
 
 /// One thread: every call is made before the first answer can be taken.

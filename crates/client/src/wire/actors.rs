@@ -22,7 +22,7 @@ pub struct RegisterActor {
     pub kind: ActorKind,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
-    /// An Ed25519 public key, for actors who sign their requests.
+    /// An Ed25519 public key, for actors who sign their requests: base64 of 32 bytes, hex, or PEM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public_key: Option<String>,
 }
@@ -55,6 +55,86 @@ pub struct Actor {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public_key: Option<String>,
     pub registered_at: String,
+}
+
+/// Add a key to an actor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct RegisterKey {
+    /// An Ed25519 public key: base64 of 32 bytes, hex, or PEM.
+    pub public_key: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct KeyRegistered {
+    /// The first 16 hex digits of the SHA-256 of the key's bytes.
+    pub key_id: String,
+}
+
+/// End a key. What it signed before still verifies.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct RevokeKey {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Ended {
+    /// `revoked`.
+    pub status: String,
+}
+
+/// A key that an actor has or had.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ActorKey {
+    pub key_id: String,
+    pub public_key: String,
+    /// `active` or `revoked`.
+    pub status: String,
+    /// The registry record that began it.
+    pub registered_seq: u64,
+    /// The registry record that ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked_seq: Option<u64>,
+}
+
+/// The keys of an actor, and the names of its tokens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ActorKeys {
+    pub keys: Vec<ActorKey>,
+    pub tokens: Vec<ActorToken>,
+}
+
+/// A bearer token, by the name it has in evidence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ActorToken {
+    pub credential_id: String,
+    /// `active` or `revoked`.
+    pub status: String,
+}
+
+/// A further token, which is shown this once.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TokenIssued {
+    pub credential_id: String,
+    /// Absent when an `Idempotency-Key` repeats an earlier answer: secrets are not kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+}
+
+impl std::fmt::Debug for TokenIssued {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TokenIssued").field("credential_id", &self.credential_id).finish_non_exhaustive()
+    }
 }
 
 /// Which actors to list.

@@ -2,7 +2,7 @@
 
 use super::round::Round;
 use super::{Committer, Confirm, Decided, IDEMPOTENCY_WINDOW_US, Instance, Job};
-use crate::outcome::{self, Call, Command, Outcome, Target};
+use crate::outcome::{self, Call, Command, Outcome, Proof, Target};
 use crate::payload::{self, Digests};
 use crate::port::{Batch, Check, Head};
 use crate::project::{self, Subject};
@@ -14,6 +14,7 @@ use countersign_kernel::registry::Registry;
 use countersign_kernel::{EventId, IdSource, InstanceId, Time};
 use countersign_ledger::document::{Document, declaration_document, gate_spec_document};
 use countersign_ledger::record::MAX_PAYLOAD_BYTES;
+use countersign_ledger::statement::OwnSignature;
 use countersign_ledger::{Attestation, Draft, Retention, ZERO_HASH};
 use std::collections::{HashMap, VecDeque};
 
@@ -81,6 +82,12 @@ impl Committer {
         let Command::Process { target, command } = &call.command else {
             return Err(Refusal::new(Code::InvalidRequest, "a registry call among process calls"));
         };
+        vouch(call, registry)?;
+        if self.config.regulated && matches!(command, process::Command::DecideGate(_)) && !call.proof.is_signed() {
+            let detail = "this server is regulated: a gate is decided with a signature (Countersign-Statement and \
+                          Countersign-Signature), not with a bearer token alone";
+            return Err(Refusal::new(Code::InvalidCredential, detail));
+        }
         let entropy = u64::from_le_bytes(self.random()?);
         let clock = self.now();
         let registry_time = self.registry.newest();
@@ -88,6 +95,9 @@ impl Committer {
             Target::Existing(instance_id) => self.cache.get(instance_id),
             Target::New | Target::Nowhere => None,
         };
+        if let Some(instance) = instance {
+            expect_sequence(call, instance.head.sequence)?;
+        }
         let earliest = instance.as_ref().map_or(Time(0), |instance| Time(instance.head.last_time.0 + 1));
         let now = clock.max(earliest).max(registry_time);
         let mut ctx = Context {
@@ -189,7 +199,6 @@ impl Committer {
     ) -> Result<(), Refusal> {
         let Base { instance_id, subject_ref, initiator_ref, policy_ref, .. } = base;
         let digests = documents.map(|(d, g)| Digests { declaration: d.digest, gate_spec: g.digest });
-        let own = event.actor_ref == self.config.application_actor_ref && event.actor_ref != call.actor_ref;
         let record = self.record(RecordDraft {
             event_id,
             instance_id: *instance_id,
@@ -199,7 +208,7 @@ impl Committer {
             at: event.at,
             registry_seq: registry.sequence(),
             policy_ref,
-            credential_id: if own { None } else { call.credential_id.as_deref() },
+            proof: &call.proof,
             payload: payload::process_payload(*instance_id, subject_ref, initiator_ref, event, digests.as_ref()),
         })?;
         let fires = matches!(&call.command, Command::Process { command: process::Command::FireTransition(_), .. });
@@ -233,6 +242,29 @@ impl Committer {
         })
     }
 
+    /// What the application actor writes is signed with its key; all else bears the caller's proof.
+    fn attest<'d>(&self, draft: &RecordDraft<'d>) -> Attestation<'d> {
+        let own = draft.actor_ref == self.config.application_actor_ref;
+        if let (true, Some(signer)) = (own, &self.config.application_key) {
+            let registry = draft.instance_id == InstanceId::REGISTRY;
+            let signature = OwnSignature {
+                signer,
+                action_ref: draft.action_ref,
+                actor_ref: draft.actor_ref,
+                instance_id: (!registry).then(|| draft.instance_id.to_string()),
+                expected_sequence: draft.head.sequence,
+                nonce: draft.event_id.to_string(),
+                issued_at_us: draft.at.0,
+            };
+            return Attestation::Signed(signature.attest(&draft.payload).into());
+        }
+        match draft.proof {
+            Proof::Signed(request) if !own => Attestation::Signed(request.attestation.as_slice().into()),
+            Proof::Token { credential_id } if !own => Attestation::Server { credential_id: Some(credential_id) },
+            Proof::Signed(_) | Proof::Token { .. } | Proof::InProcess => Attestation::Server { credential_id: None },
+        }
+    }
+
     pub(super) fn record(&mut self, draft: RecordDraft<'_>) -> Result<RecordRow, Refusal> {
         if draft.payload.len() > MAX_PAYLOAD_BYTES {
             let detail = format!(
@@ -243,6 +275,7 @@ impl Committer {
         }
         let salt = self.random()?;
         let sequence = draft.head.sequence + 1;
+        let attestation = self.attest(&draft);
         let (retention_until, purge_deadline) = self.config.policies.window(draft.policy_ref, draft.at);
         let record = Draft {
             event_id: draft.event_id,
@@ -254,7 +287,7 @@ impl Committer {
             recorded_at: draft.at,
             registry_seq: draft.registry_seq,
             retention: Retention { policy_ref: draft.policy_ref, retention_until, purge_deadline },
-            attestation: Attestation::Server { credential_id: draft.credential_id },
+            attestation,
             payload: draft.payload,
             salt,
         }
@@ -270,6 +303,36 @@ impl Committer {
             recorded_at: draft.at,
             record,
         })
+    }
+}
+
+/// A key or token that was good at the door may have been revoked since.
+pub(super) fn vouch(call: &Call, registry: &Registry) -> Result<(), Refusal> {
+    let stands = match &call.proof {
+        Proof::InProcess => true,
+        Proof::Token { credential_id } => {
+            let token = registry.keys().token_by_id(&call.actor_ref, credential_id);
+            token.is_some_and(|token| token.revoked_sequence.is_none())
+        }
+        Proof::Signed(request) => {
+            registry.keys().get(&call.actor_ref, &request.key_id).is_some_and(|known| known.is_active())
+        }
+    };
+    if stands { Ok(()) } else { Err(Refusal::new(Code::InvalidCredential, "this key or token has been revoked")) }
+}
+
+/// Who signs may say on which state of the instance the decision was made.
+pub(super) fn expect_sequence(call: &Call, sequence: u64) -> Result<(), Refusal> {
+    let Proof::Signed(request) = &call.proof else { return Ok(()) };
+    match request.expected_sequence {
+        Some(expected) if expected != sequence => {
+            let detail = format!(
+                "the statement was signed on record {expected}, and the instance stands at {sequence}: look again \
+                 and sign anew"
+            );
+            Err(Refusal::new(Code::Conflict, detail).at("expected_sequence"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -310,7 +373,8 @@ pub(super) struct RecordDraft<'a> {
     pub at: Time,
     pub registry_seq: u64,
     pub policy_ref: &'a str,
-    pub credential_id: Option<&'a str>,
+    /// How the caller is known; what the application actor writes is known by its own signature.
+    pub proof: &'a Proof,
     pub payload: Vec<u8>,
 }
 

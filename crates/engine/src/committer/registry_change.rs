@@ -1,6 +1,6 @@
 //! Registry commands: one change, one transaction, every other batch excluded.
 
-use super::decide::RecordDraft;
+use super::decide::{RecordDraft, expect_sequence, vouch};
 use super::round::{idempotency_row, replay};
 use super::{Answer, Committer, IDEMPOTENCY_WINDOW_US, Job, MAX_ROUNDS};
 use crate::outcome::{Call, Command, Outcome};
@@ -106,8 +106,16 @@ impl Committer {
         let mut ids = IdSource::new(now, entropy);
         let (events, answer, registry_seq) = {
             let registry = self.registry.read();
-            let application = &self.config.application_actor_ref;
-            let events = registry::decide(&registry, command, &call.actor_ref, application, now, &mut ids)?;
+            vouch(call, &registry)?;
+            expect_sequence(call, registry.sequence())?;
+            let mut ctx = registry::Context {
+                actor_ref: &call.actor_ref,
+                signed: call.proof.is_signed(),
+                application_actor_ref: &self.config.application_actor_ref,
+                now,
+                ids: &mut ids,
+            };
+            let events = registry::decide(&registry, command, &mut ctx)?;
             let answer = registry_outcome(command, &events, &registry);
             (events, answer, registry.sequence())
         };
@@ -143,7 +151,7 @@ impl Committer {
                 at: event.at,
                 registry_seq,
                 policy_ref: &policy_ref,
-                credential_id: call.credential_id.as_deref(),
+                proof: &call.proof,
                 payload: payload::registry_payload(event, digests.as_ref()),
             })?;
             project::registry_writes(event, record.sequence, documents.as_ref(), &mut unit.writes);
@@ -162,7 +170,20 @@ fn registry_outcome(command: &registry::Command, events: &[registry::Event], reg
         (_, Some(registry::EventBody::GrantMade { grant_id, .. })) => {
             Outcome::Granted { grant_id: grant_id.to_string() }
         }
-        (_, Some(registry::EventBody::GrantRevoked { .. })) => Outcome::Revoked,
+        (
+            _,
+            Some(
+                registry::EventBody::GrantRevoked { .. }
+                | registry::EventBody::KeyRevoked { .. }
+                | registry::EventBody::CredentialRevoked(_),
+            ),
+        ) => Outcome::Revoked,
+        (_, Some(registry::EventBody::KeyRegistered { key, .. })) => {
+            Outcome::KeyRegistered { key_id: key.key_id.clone() }
+        }
+        (_, Some(registry::EventBody::CredentialIssued(credential))) => {
+            Outcome::CredentialIssued { credential_id: registry::credential_id(&credential.token_hash) }
+        }
         (registry::Command::RegisterActor(command), _) => {
             Outcome::ActorRegistered { actor_ref: command.actor_ref.clone() }
         }

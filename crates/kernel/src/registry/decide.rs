@@ -1,6 +1,6 @@
 //! What may be done to the registry, and by whom.
 
-use super::{Actor, ActorKind, Credential, Definition, Event, EventBody, Registry, scopes};
+use super::{Actor, ActorKey, ActorKind, Configuration, Credential, Definition, Event, EventBody, Registry, scopes};
 use crate::declaration::Declaration;
 use crate::gate_spec::GateSpec;
 use crate::id::{GrantId, IdSource};
@@ -13,18 +13,26 @@ use std::sync::Arc;
 pub enum Command {
     Bootstrap(Bootstrap),
     RegisterActor(RegisterActor),
+    RegisterKey(RegisterKey),
+    RevokeKey(RevokeKey),
+    IssueCredential(IssueCredential),
+    RevokeCredential(RevokeCredential),
     GrantScope(GrantScope),
     RevokeGrant(RevokeGrant),
     PublishDefinition(PublishDefinition),
-    RecordConfiguration(RecordConfiguration),
+    RecordConfiguration(Configuration),
     RecordRefusedAttempt(RecordRefusedAttempt),
 }
 
-/// First start on an empty store: the application actor, and an administrator with every scope.
+/// First start on an empty store: the actors of the software itself, and an administrator with every scope.
 #[derive(Clone, Debug)]
 pub struct Bootstrap {
     pub admin_ref: String,
     pub admin_token_hash: Digest,
+    pub application_key: Option<ActorKey>,
+    /// The actor that signs checkpoints, with its key.
+    pub server_actor_ref: String,
+    pub server_key: Option<ActorKey>,
 }
 
 #[derive(Clone, Debug)]
@@ -32,8 +40,34 @@ pub struct RegisterActor {
     pub actor_ref: String,
     pub kind: ActorKind,
     pub display_name: Option<String>,
-    pub public_key: Option<String>,
+    pub key: Option<ActorKey>,
     pub token_hash: Digest,
+}
+
+#[derive(Clone, Debug)]
+pub struct RegisterKey {
+    pub actor_ref: String,
+    pub key: ActorKey,
+}
+
+#[derive(Clone, Debug)]
+pub struct RevokeKey {
+    pub actor_ref: String,
+    pub key_id: String,
+    pub reason: Option<String>,
+}
+
+/// A further token, for an actor who lost the first.
+#[derive(Clone, Debug)]
+pub struct IssueCredential {
+    pub actor_ref: String,
+    pub token_hash: Digest,
+}
+
+#[derive(Clone, Debug)]
+pub struct RevokeCredential {
+    pub actor_ref: String,
+    pub credential_id: String,
 }
 
 #[derive(Clone, Debug)]
@@ -60,31 +94,34 @@ pub struct PublishDefinition {
 }
 
 #[derive(Clone, Debug)]
-pub struct RecordConfiguration {
-    pub audit_trail_retention_policy: Option<String>,
-}
-
-#[derive(Clone, Debug)]
 pub struct RecordRefusedAttempt {
     pub attempted: String,
     pub code: Code,
     pub detail: String,
 }
 
+/// What a decision may look at beside the registry.
+pub struct Context<'a> {
+    pub actor_ref: &'a str,
+    /// The call bears a signature of one of the actor's keys.
+    pub signed: bool,
+    pub application_actor_ref: &'a str,
+    pub now: Time,
+    pub ids: &'a mut IdSource,
+}
+
 /// An empty list of events is a success that changes nothing (the same definition again).
-pub fn decide(
-    registry: &Registry,
-    command: &Command,
-    actor_ref: &str,
-    application_actor_ref: &str,
-    now: Time,
-    ids: &mut IdSource,
-) -> Result<Vec<Event>, Refusal> {
+pub fn decide(registry: &Registry, command: &Command, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
+    let (actor_ref, now) = (ctx.actor_ref, ctx.now);
     require_ref("actor_ref", actor_ref)?;
     let bodies = match command {
-        Command::Bootstrap(command) => bootstrap(registry, command, application_actor_ref, now, ids)?,
+        Command::Bootstrap(command) => bootstrap(registry, command, ctx.application_actor_ref, now, ctx.ids)?,
         Command::RegisterActor(command) => vec![register_actor(registry, command, actor_ref, now)?],
-        Command::GrantScope(command) => vec![grant(registry, command, actor_ref, ids)?],
+        Command::RegisterKey(command) => vec![register_key(registry, command, ctx)?],
+        Command::RevokeKey(command) => vec![revoke_key(registry, command, ctx)?],
+        Command::IssueCredential(command) => vec![issue_credential(registry, command, actor_ref)?],
+        Command::RevokeCredential(command) => vec![revoke_credential(registry, command, actor_ref)?],
+        Command::GrantScope(command) => vec![grant(registry, command, actor_ref, ctx.ids)?],
         Command::RevokeGrant(command) => vec![revoke(registry, command, actor_ref)?],
         Command::PublishDefinition(command) => publish(registry, command, actor_ref, now)?,
         Command::RecordConfiguration(command) => record_configuration(registry, command),
@@ -115,20 +152,22 @@ fn bootstrap(
     if registry.sequence() != 0 {
         return Err(Refusal::new(Code::Conflict, "the registry has been set up already"));
     }
-    let actor = |actor_ref: &str, kind, display_name: &str| Actor {
+    let actor = |actor_ref: &str, kind, display_name: &str, key: &Option<ActorKey>| Actor {
         actor_ref: actor_ref.to_owned(),
         kind,
         display_name: Some(display_name.to_owned()),
-        public_key: None,
+        key: key.clone(),
         registered_at: now,
     };
+    let service = |actor_ref: &str, display_name: &str, key: &Option<ActorKey>| EventBody::ActorRegistered {
+        actor: actor(actor_ref, ActorKind::Service, display_name, key),
+        credential: None,
+    };
     let mut bodies = vec![
+        service(application_actor_ref, "Countersign itself", &command.application_key),
+        service(&command.server_actor_ref, "The log of this server", &command.server_key),
         EventBody::ActorRegistered {
-            actor: actor(application_actor_ref, ActorKind::Service, "Countersign itself"),
-            credential: None,
-        },
-        EventBody::ActorRegistered {
-            actor: actor(&command.admin_ref, ActorKind::Human, "Administrator"),
+            actor: actor(&command.admin_ref, ActorKind::Human, "Administrator", &None),
             credential: Some(Credential { token_hash: command.admin_token_hash, actor_ref: command.admin_ref.clone() }),
         },
     ];
@@ -148,7 +187,6 @@ fn register_actor(
 ) -> Result<EventBody, Refusal> {
     require_ref("actor_ref", &command.actor_ref)?;
     require_optional_text("display_name", command.display_name.as_deref())?;
-    require_optional_text("public_key", command.public_key.as_deref())?;
     if let Some(c) = command.actor_ref.chars().find(|c| is_invisible(*c)) {
         let detail = format!(
             "the name holds the invisible character U+{:04X}, which would let it pass for another; leave it out",
@@ -161,16 +199,93 @@ fn register_actor(
         let detail = format!("an actor `{}` is registered already; names are never reused", command.actor_ref);
         return Err(Refusal::new(Code::Conflict, detail).at("actor_ref"));
     }
+    if let Some(key) = &command.key {
+        require_new_key(registry, key)?;
+    }
     Ok(EventBody::ActorRegistered {
         actor: Actor {
             actor_ref: command.actor_ref.clone(),
             kind: command.kind,
             display_name: command.display_name.clone(),
-            public_key: command.public_key.clone(),
+            key: command.key.clone(),
             registered_at: now,
         },
         credential: Some(Credential { token_hash: command.token_hash, actor_ref: command.actor_ref.clone() }),
     })
+}
+
+/// A key names one actor for ever, or a signature would not say whose it is.
+fn require_new_key(registry: &Registry, key: &ActorKey) -> Result<(), Refusal> {
+    let Some(owner) = registry.keys().owner(&key.key_id) else { return Ok(()) };
+    let detail = format!("the key {} is registered already, for `{owner}`; make a new one", key.key_id);
+    Err(Refusal::new(Code::Conflict, detail).at("public_key"))
+}
+
+/// Keys of others need `actors:manage`. One's own need a signature by an earlier one; the application actor looks
+/// after its own and the log's.
+fn require_key_authority(registry: &Registry, ctx: &Context<'_>, owner: &str) -> Result<(), Refusal> {
+    let rotates_own = ctx.signed && ctx.actor_ref == owner;
+    if rotates_own || ctx.actor_ref == ctx.application_actor_ref {
+        return Ok(());
+    }
+    require_permission(registry, ctx.actor_ref, scopes::ACTORS_MANAGE)
+}
+
+fn require_known_actor(registry: &Registry, actor_ref: &str) -> Result<(), Refusal> {
+    match registry.actor(actor_ref) {
+        Some(_) => Ok(()),
+        None => Err(Refusal::new(Code::NotKnown, format!("there is no actor `{actor_ref}`")).at("actor_ref")),
+    }
+}
+
+fn register_key(registry: &Registry, command: &RegisterKey, ctx: &Context<'_>) -> Result<EventBody, Refusal> {
+    require_ref("actor_ref", &command.actor_ref)?;
+    require_key_authority(registry, ctx, &command.actor_ref)?;
+    require_known_actor(registry, &command.actor_ref)?;
+    require_new_key(registry, &command.key)?;
+    Ok(EventBody::KeyRegistered { actor_ref: command.actor_ref.clone(), key: command.key.clone() })
+}
+
+fn revoke_key(registry: &Registry, command: &RevokeKey, ctx: &Context<'_>) -> Result<EventBody, Refusal> {
+    require_ref("actor_ref", &command.actor_ref)?;
+    require_optional_text("reason", command.reason.as_deref())?;
+    require_key_authority(registry, ctx, &command.actor_ref)?;
+    require_known_actor(registry, &command.actor_ref)?;
+    let known = registry
+        .keys()
+        .get(&command.actor_ref, &command.key_id)
+        .ok_or_else(|| Refusal::new(Code::NotKnown, "this actor has no such key").at("key_id"))?;
+    if !known.is_active() {
+        return Err(Refusal::new(Code::NotActive, "this key has been revoked already").at("key_id"));
+    }
+    Ok(EventBody::KeyRevoked {
+        actor_ref: command.actor_ref.clone(),
+        key_id: command.key_id.clone(),
+        reason: command.reason.clone(),
+    })
+}
+
+fn issue_credential(registry: &Registry, command: &IssueCredential, actor_ref: &str) -> Result<EventBody, Refusal> {
+    require_ref("actor_ref", &command.actor_ref)?;
+    require_permission(registry, actor_ref, scopes::ACTORS_MANAGE)?;
+    require_known_actor(registry, &command.actor_ref)?;
+    let credential = Credential { token_hash: command.token_hash, actor_ref: command.actor_ref.clone() };
+    Ok(EventBody::CredentialIssued(credential))
+}
+
+fn revoke_credential(registry: &Registry, command: &RevokeCredential, actor_ref: &str) -> Result<EventBody, Refusal> {
+    require_ref("actor_ref", &command.actor_ref)?;
+    require_permission(registry, actor_ref, scopes::ACTORS_MANAGE)?;
+    require_known_actor(registry, &command.actor_ref)?;
+    let token = registry
+        .keys()
+        .token_by_id(&command.actor_ref, &command.credential_id)
+        .ok_or_else(|| Refusal::new(Code::NotKnown, "this actor has no such token").at("credential_id"))?;
+    if token.revoked_sequence.is_some() {
+        return Err(Refusal::new(Code::NotActive, "this token has been revoked already").at("credential_id"));
+    }
+    let credential = Credential { token_hash: token.token_hash, actor_ref: command.actor_ref.clone() };
+    Ok(EventBody::CredentialRevoked(credential))
 }
 
 fn grant(registry: &Registry, command: &GrantScope, actor_ref: &str, ids: &mut IdSource) -> Result<EventBody, Refusal> {
@@ -236,11 +351,9 @@ fn publish(
 }
 
 /// Recorded when it differs from what was recorded last, the unset policy included.
-fn record_configuration(registry: &Registry, command: &RecordConfiguration) -> Vec<EventBody> {
-    if registry.recorded_policy() == Some(&command.audit_trail_retention_policy) {
+fn record_configuration(registry: &Registry, configuration: &Configuration) -> Vec<EventBody> {
+    if registry.configuration() == Some(configuration) {
         return vec![];
     }
-    vec![EventBody::ConfigurationRecorded {
-        audit_trail_retention_policy: command.audit_trail_retention_policy.clone(),
-    }]
+    vec![EventBody::ConfigurationRecorded(configuration.clone())]
 }

@@ -3,13 +3,15 @@
 //! sequence it was decided under.
 
 mod decide;
+mod keys;
 mod permission;
 
 pub(crate) use decide::denied;
 pub use decide::{
-    Bootstrap, Command, GrantScope, PublishDefinition, RecordConfiguration, RecordRefusedAttempt, RegisterActor,
-    RevokeGrant, decide,
+    Bootstrap, Command, Context, GrantScope, IssueCredential, PublishDefinition, RecordRefusedAttempt, RegisterActor,
+    RegisterKey, RevokeCredential, RevokeGrant, RevokeKey, decide,
 };
+pub use keys::{ActorKey, Keys, KnownKey, KnownToken, credential_id};
 pub use permission::{Grant, Grants, scopes};
 
 use crate::declaration::Declaration;
@@ -24,7 +26,8 @@ pub struct Actor {
     pub actor_ref: String,
     pub kind: ActorKind,
     pub display_name: Option<String>,
-    pub public_key: Option<String>,
+    /// The key it was registered with; [`Keys`] knows those that came later.
+    pub key: Option<ActorKey>,
     pub registered_at: Time,
 }
 
@@ -68,6 +71,17 @@ pub struct Definition {
     pub published_by: String,
 }
 
+/// The configuration that decides how records are made and kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Configuration {
+    /// `None`: the deployment has not chosen.
+    pub audit_trail_retention_policy: Option<String>,
+    /// Gate decisions must be signed.
+    pub regulated: bool,
+    pub application_actor_ref: String,
+    pub server_actor_ref: String,
+}
+
 /// What was done to the registry: one event, one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
@@ -82,6 +96,17 @@ pub enum EventBody {
         actor: Actor,
         credential: Option<Credential>,
     },
+    KeyRegistered {
+        actor_ref: String,
+        key: ActorKey,
+    },
+    KeyRevoked {
+        actor_ref: String,
+        key_id: String,
+        reason: Option<String>,
+    },
+    CredentialIssued(Credential),
+    CredentialRevoked(Credential),
     GrantMade {
         grant_id: GrantId,
         subject_ref: String,
@@ -93,10 +118,7 @@ pub enum EventBody {
         action_scope: String,
     },
     DefinitionPublished(Definition),
-    /// The configuration that decides what happens to records: so far the retention policy.
-    ConfigurationRecorded {
-        audit_trail_retention_policy: Option<String>,
-    },
+    ConfigurationRecorded(Configuration),
     /// A refused attempt that belongs to no process.
     AttemptRefused {
         attempted: String,
@@ -110,10 +132,10 @@ pub enum EventBody {
 pub struct Registry {
     sequence: u64,
     actors: HashMap<String, Actor>,
-    credentials: HashMap<Digest, String>,
+    keys: Keys,
     grants: permission::Grants,
     definitions: HashMap<String, Vec<Arc<Definition>>>,
-    recorded_policy: Option<Option<String>>,
+    configuration: Option<Configuration>,
 }
 
 impl Registry {
@@ -135,9 +157,15 @@ impl Registry {
         self.actors.values()
     }
 
-    /// The actor behind a bearer token.
+    /// The actor behind a bearer token that was not revoked.
     pub fn authenticate(&self, token_hash: &Digest) -> Option<&str> {
-        self.credentials.get(token_hash).map(String::as_str)
+        let token = self.keys.token(token_hash).filter(|token| token.revoked_sequence.is_none())?;
+        Some(&token.actor_ref)
+    }
+
+    /// Keys and tokens, revoked ones included.
+    pub fn keys(&self) -> &Keys {
+        &self.keys
     }
 
     pub fn grants(&self) -> &permission::Grants {
@@ -174,9 +202,9 @@ impl Registry {
         self.definitions.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// The retention configuration that the last record of its kind states; `None` before the first.
-    pub fn recorded_policy(&self) -> Option<&Option<String>> {
-        self.recorded_policy.as_ref()
+    /// The configuration that the last record of its kind states; `None` before the first.
+    pub fn configuration(&self) -> Option<&Configuration> {
+        self.configuration.as_ref()
     }
 
     /// Applies the record with this number. One that is known already changes nothing, so a node may
@@ -189,10 +217,19 @@ impl Registry {
         match &event.body {
             EventBody::ActorRegistered { actor, credential } => {
                 self.actors.insert(actor.actor_ref.clone(), actor.clone());
+                if let Some(key) = &actor.key {
+                    self.keys.add(&actor.actor_ref, key.clone(), sequence);
+                }
                 if let Some(credential) = credential {
-                    self.credentials.insert(credential.token_hash, credential.actor_ref.clone());
+                    self.keys.issue(&credential.actor_ref, credential.token_hash, sequence);
                 }
             }
+            EventBody::KeyRegistered { actor_ref, key } => self.keys.add(actor_ref, key.clone(), sequence),
+            EventBody::KeyRevoked { actor_ref, key_id, .. } => self.keys.revoke(actor_ref, key_id, sequence),
+            EventBody::CredentialIssued(credential) => {
+                self.keys.issue(&credential.actor_ref, credential.token_hash, sequence);
+            }
+            EventBody::CredentialRevoked(credential) => self.keys.withdraw(&credential.token_hash, sequence),
             EventBody::GrantMade { grant_id, subject_ref, action_scope } => {
                 self.grants.add(Grant {
                     grant_id: *grant_id,
@@ -207,9 +244,7 @@ impl Registry {
             EventBody::DefinitionPublished(definition) => {
                 self.definitions.entry(definition.name.clone()).or_default().push(Arc::new(definition.clone()));
             }
-            EventBody::ConfigurationRecorded { audit_trail_retention_policy } => {
-                self.recorded_policy = Some(audit_trail_retention_policy.clone());
-            }
+            EventBody::ConfigurationRecorded(configuration) => self.configuration = Some(configuration.clone()),
             EventBody::AttemptRefused { .. } => {}
         }
     }

@@ -1,31 +1,41 @@
-//! Who is calling: a bearer token to the actor behind it. It comes before every other check, and
-//! nothing of a request is looked at for a caller who is not known.
+//! Who is calling: the actor behind a bearer token, or behind a signature ([`super::signed`]). It comes before every
+//! other check, and nothing of a request is looked at for a caller who is not known.
 
 use super::App;
+use super::body::Sent;
 use super::problem::Problem;
+use super::signed::{self, VerifiedStatement};
 use axum::extract::FromRequestParts;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
-use countersign_engine::payload::credential_id;
-use countersign_engine::{Call, Command, IdempotencyKey};
+use countersign_engine::{Call, Command, Proof};
 use countersign_kernel::Digest;
 use countersign_kernel::refusal::Code;
+use countersign_kernel::registry::credential_id;
 use countersign_ledger::sha256;
-
-/// Headers of signed requests. Until they are verified they must not look as if they were.
-const SIGNATURE_HEADERS: &[&str] = &["Countersign-Statement", "Countersign-Signature"];
+use std::sync::Arc;
 
 /// The actor who asks.
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub actor_ref: String,
-    pub credential_id: String,
+    known_by: KnownBy,
+}
+
+#[derive(Clone, Debug)]
+enum KnownBy {
+    Token { credential_id: String },
+    Signature(Arc<VerifiedStatement>),
 }
 
 impl Caller {
     /// What this actor asks of the engine.
-    pub fn call(self, command: Command, idempotency: Option<IdempotencyKey>) -> Call {
-        Call { actor_ref: self.actor_ref, credential_id: Some(self.credential_id), command, idempotency }
+    pub fn call(self, command: Command, sent: Sent) -> Result<Call, Problem> {
+        let proof = match self.known_by {
+            KnownBy::Token { credential_id } => Proof::Token { credential_id },
+            KnownBy::Signature(statement) => Proof::Signed(Arc::new(statement.proof(&command, &sent)?)),
+        };
+        Ok(Call { actor_ref: self.actor_ref, proof, command, idempotency: sent.idempotency })
     }
 }
 
@@ -33,16 +43,30 @@ impl FromRequestParts<App> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        let token_hash = hash_token(bearer_token(parts)?);
-        let actor_ref = app.engine()?.authenticate(&token_hash).await?;
-        if let Some(header) = SIGNATURE_HEADERS.iter().find(|header| parts.headers.contains_key(**header)) {
-            let detail = format!(
-                "this version does not verify signed requests yet: send it without {header}, and the record will say \
-                 `server_attested`"
-            );
-            return Err(Problem::invalid_request(detail).at(header));
+        let statement = signed::verify(parts, app).await?;
+        let bearer = match (&statement, parts.headers.contains_key(AUTHORIZATION)) {
+            // A signature says enough.
+            (Some(_), false) => None,
+            _ => {
+                let token_hash = hash_token(bearer_token(parts)?);
+                Some((app.engine()?.authenticate(&token_hash).await?, credential_id(&token_hash)))
+            }
+        };
+        match (statement, bearer) {
+            (Some(statement), bearer) => {
+                let actor_ref = statement.statement.actor_ref.clone();
+                if bearer.is_some_and(|(bearer, _)| bearer != actor_ref) {
+                    let detail = "the bearer token and the signature are those of different actors";
+                    return Err(Problem::new(Code::InvalidCredential, detail).at("actor_ref"));
+                }
+                parts.extensions.insert(statement.clone());
+                Ok(Caller { actor_ref, known_by: KnownBy::Signature(statement) })
+            }
+            (None, Some((actor_ref, credential_id))) => {
+                Ok(Caller { actor_ref, known_by: KnownBy::Token { credential_id } })
+            }
+            (None, None) => Err(Problem::new(Code::InvalidCredential, "the request names no actor")),
         }
-        Ok(Caller { actor_ref, credential_id: credential_id(&token_hash) })
     }
 }
 

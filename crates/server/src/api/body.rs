@@ -1,8 +1,10 @@
-//! What a POST brings: its body, read up to the limit, and its `Idempotency-Key`.
+//! What a POST brings: its body, read up to the limit, and its `Idempotency-Key`. Where the request is signed, the
+//! body is the one that was signed.
 
 use super::App;
 use super::json;
 use super::problem::Problem;
+use super::signed::VerifiedStatement;
 use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
@@ -15,6 +17,7 @@ use countersign_ledger::sha256;
 use http_body_util::BodyExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::sync::Arc;
 use std::time::Duration;
 
 const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
@@ -25,33 +28,41 @@ const ARRIVAL: Duration = Duration::from_secs(60);
 const DRAIN_BYTES: usize = 64 << 20;
 const DRAIN: Duration = Duration::from_secs(10);
 
+/// The request beside what it says: what the engine is told with every command.
+#[derive(Default)]
+pub struct Sent {
+    pub idempotency: Option<IdempotencyKey>,
+    /// The body's bytes, where the request is signed.
+    pub body: Vec<u8>,
+}
+
 /// A JSON body of this type.
 pub struct Posted<T> {
     pub body: T,
-    pub idempotency: Option<IdempotencyKey>,
+    pub sent: Sent,
 }
 
 /// A body that says nothing: empty, or `{}`.
 pub struct PostedNothing {
-    pub idempotency: Option<IdempotencyKey>,
+    pub sent: Sent,
 }
 
 /// The bytes of a body, whatever they are.
 pub struct PostedBytes {
     pub bytes: Vec<u8>,
-    pub idempotency: Option<IdempotencyKey>,
+    pub sent: Sent,
 }
 
 impl<T: DeserializeOwned + Serialize> FromRequest<App> for Posted<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
-        let Received { bytes, idempotency, headers } = receive(request, app).await?;
+        let Received { bytes, sent, headers } = receive(request, app).await?;
         require_json(&headers)?;
         if bytes.is_empty() {
             return Err(Problem::invalid_request("the body is empty; a JSON object is expected"));
         }
-        Ok(Posted { body: json::typed(&json::parse(&bytes)?)?, idempotency })
+        Ok(Posted { body: json::typed(&json::parse(&bytes)?)?, sent })
     }
 }
 
@@ -59,12 +70,12 @@ impl FromRequest<App> for PostedNothing {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
-        let Received { bytes, idempotency, headers } = receive(request, app).await?;
+        let Received { bytes, sent, headers } = receive(request, app).await?;
         if !bytes.is_empty() {
             require_json(&headers)?;
             json::typed::<Empty>(&json::parse(&bytes)?)?;
         }
-        Ok(PostedNothing { idempotency })
+        Ok(PostedNothing { sent })
     }
 }
 
@@ -72,8 +83,8 @@ impl FromRequest<App> for PostedBytes {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
-        let Received { bytes, idempotency, .. } = receive(request, app).await?;
-        Ok(PostedBytes { bytes, idempotency })
+        let Received { bytes, sent, .. } = receive(request, app).await?;
+        Ok(PostedBytes { bytes, sent })
     }
 }
 
@@ -107,12 +118,12 @@ impl FromRequestParts<App> for Address {
 
 struct Received {
     bytes: Vec<u8>,
-    idempotency: Option<IdempotencyKey>,
+    sent: Sent,
     headers: HeaderMap,
 }
 
 async fn receive(request: Request, app: &App) -> Result<Received, Problem> {
-    let (Parts { method, uri, headers, .. }, body) = request.into_parts();
+    let (Parts { method, uri, headers, extensions, .. }, body) = request.into_parts();
     if let Some(query) = uri.query().filter(|query| !query.is_empty()) {
         let name = query.split(['=', '&']).next().unwrap_or_default();
         return Err(Problem::invalid_request("this action has no query parameters").at(name));
@@ -122,11 +133,18 @@ async fn receive(request: Request, app: &App) -> Result<Received, Problem> {
         return Err(Problem::invalid_request("send the body as it is, without Content-Encoding").at("Content-Encoding"));
     }
     let bytes = read(body, &headers, app.body_bytes).await?;
-    let idempotency = key.map(|key| IdempotencyKey {
-        key,
-        request_digest: sha256(&[method.as_str().as_bytes(), b"\n", uri.path().as_bytes(), b"\n", &bytes]),
-    });
-    Ok(Received { bytes, idempotency, headers })
+    let sent = match extensions.get::<Arc<VerifiedStatement>>() {
+        Some(statement) => {
+            statement.check_body(&bytes)?;
+            Sent { idempotency: Some(statement.idempotency(key.as_deref())?), body: bytes.clone() }
+        }
+        None => {
+            let digest = || sha256(&[method.as_str().as_bytes(), b"\n", uri.path().as_bytes(), b"\n", &bytes]);
+            let idempotency = key.map(|key| IdempotencyKey { key, request_digest: digest() });
+            Sent { idempotency, body: vec![] }
+        }
+    };
+    Ok(Received { bytes, sent, headers })
 }
 
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {

@@ -42,7 +42,7 @@ pub async fn publish(State(app): State<App>, caller: Caller, posted: PostedBytes
         gate_spec: Arc::new(definition.gate_spec),
         retention: definition.retention,
     });
-    match engine.execute(caller.call(Command::Registry(command), posted.idempotency)).await? {
+    match engine.execute(caller.call(Command::Registry(command), posted.sent)?).await? {
         Outcome::Published { name, version, digest, created } => {
             let status = if created { StatusCode::CREATED } else { StatusCode::OK };
             Ok((status, Json(wire::DefinitionPublished { name, version, digest })))

@@ -30,7 +30,7 @@ pub async fn grant(
 ) -> Done<wire::ScopeGranted> {
     let wire::GrantScope { subject_ref, action_scope } = posted.body;
     let command = registry::Command::GrantScope(registry::GrantScope { subject_ref, action_scope });
-    match app.engine()?.execute(caller.call(Command::Registry(command), posted.idempotency)).await? {
+    match app.engine()?.execute(caller.call(Command::Registry(command), posted.sent)?).await? {
         Outcome::Granted { grant_id } => Ok((StatusCode::CREATED, Json(wire::ScopeGranted { grant_id }))),
         outcome => Err(mismatched(&outcome)),
     }
@@ -47,7 +47,7 @@ pub async fn revoke(
 ) -> Done<wire::GrantRevoked> {
     let grant_id = GrantId::parse(address.get("grant_id"));
     let command = registry::Command::RevokeGrant(registry::RevokeGrant { grant_id });
-    match app.engine()?.execute(caller.call(Command::Registry(command), posted.idempotency)).await? {
+    match app.engine()?.execute(caller.call(Command::Registry(command), posted.sent)?).await? {
         Outcome::Revoked => Ok((StatusCode::OK, Json(wire::GrantRevoked { status: wire::GrantStatus::Revoked }))),
         outcome => Err(mismatched(&outcome)),
     }

@@ -37,6 +37,8 @@ pub struct RecordView {
     record: wire::LedgerRecord,
     /// SHA-256 of the salt and the payload's bytes, as the header states it.
     payload_digest: String,
+    /// How the actor was known, as the JSON that it is (`spec/record.md`, section 5).
+    attestation: Value,
 }
 
 #[derive(Serialize, utoipa::ToSchema)]
@@ -81,6 +83,8 @@ fn to_wire(row: RecordRow) -> Result<RecordView, Problem> {
         |what: String| Problem::from(store_failure(&StoreError::Corrupt(format!("record {}: {what}", row.event_id))));
     let header = Header::parse(&row.record.header).map_err(|error| damaged(error.to_string()))?;
     let payload: Value = serde_json::from_slice(&row.record.payload).map_err(|error| damaged(error.to_string()))?;
+    let attestation: Value =
+        serde_json::from_slice(&row.record.attestation).map_err(|error| damaged(error.to_string()))?;
     Ok(RecordView {
         record: wire::LedgerRecord {
             event_id: header.event_id,
@@ -102,5 +106,6 @@ fn to_wire(row: RecordRow) -> Result<RecordView, Problem> {
             log_index: None,
         },
         payload_digest: header.payload_digest,
+        attestation,
     })
 }

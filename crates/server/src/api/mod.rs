@@ -21,6 +21,7 @@ mod problem;
 mod process_view;
 mod processes;
 mod query;
+mod signed;
 mod start;
 mod time;
 
@@ -85,6 +86,10 @@ pub fn router(engine: &Arc<Engine>, body_bytes: usize) -> axum::Router {
 fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(openapi::base())
         .routes(routes!(actors::register, actors::list))
+        .routes(routes!(actors::register_key, actors::keys))
+        .routes(routes!(actors::revoke_key))
+        .routes(routes!(actors::issue_token))
+        .routes(routes!(actors::revoke_token))
         .routes(routes!(grants::grant, grants::list))
         .routes(routes!(grants::revoke))
         .routes(routes!(definitions::publish, definitions::list))

@@ -40,7 +40,7 @@ pub async fn open_gate(
 ) -> Done<wire::GateOpened> {
     let wire::OpenGate { action, reason } = posted.body;
     let command = on(&address, process::Command::OpenGate(OpenGate { action, reason }))?;
-    let opened = match app.engine()?.execute(caller.call(command, posted.idempotency)).await? {
+    let opened = match app.engine()?.execute(caller.call(command, posted.sent)?).await? {
         Outcome::GateOpened { step_id, assignment_id } => wire::GateOpened {
             step_id: Some(step_id),
             assignment_id: Some(assignment_id),
@@ -84,7 +84,7 @@ pub async fn decide_gate(
     };
     let action = address.get("action").to_owned();
     let command = on(&address, process::Command::DecideGate(DecideGate { action, decision, reason, step }))?;
-    match app.engine()?.execute(caller.call(command, posted.idempotency)).await? {
+    match app.engine()?.execute(caller.call(command, posted.sent)?).await? {
         Outcome::Decided { outcome, chain_state } => {
             let chain_state = match chain_state {
                 None => None,
@@ -108,7 +108,7 @@ pub async fn fire(
 ) -> Done<wire::TransitionFired> {
     let wire::FireTransition { action, reason } = posted.body;
     let command = on(&address, process::Command::FireTransition(FireTransition { action, reason }))?;
-    match app.engine()?.execute(caller.call(command, posted.idempotency)).await? {
+    match app.engine()?.execute(caller.call(command, posted.sent)?).await? {
         Outcome::Fired { new_state, transition_id, sequence_number, event_id } => {
             Ok((StatusCode::OK, Json(wire::TransitionFired { new_state, transition_id, sequence_number, event_id })))
         }

@@ -26,7 +26,7 @@ pub async fn start(
     let source = source(declaration, definition)?;
     let command = StartWorkflow { source, subject_ref, gate_spec: gate_spec(spec.unwrap_or_default())?, reason };
     let command = Command::Process { target: Target::New, command: process::Command::StartWorkflow(command) };
-    match app.engine()?.execute(caller.call(command, posted.idempotency)).await? {
+    match app.engine()?.execute(caller.call(command, posted.sent)?).await? {
         Outcome::Started { instance_id } => Ok((StatusCode::CREATED, Json(wire::ProcessStarted { instance_id }))),
         outcome => Err(mismatched(&outcome)),
     }

@@ -3,16 +3,19 @@
 use super::Keyed;
 use super::connection::Context;
 use super::failure::usage;
+use super::key::{self, KeyCommand, KeygenArgs, TokenCommand};
 use super::output::{self, printable};
 use super::page::{PageArgs, collect};
 use super::profile::keep;
-use super::profiles::Profiles;
+use super::profiles::{Profile, Profiles};
 use super::table::{Table, Tint, tint};
 use super::time::when;
 use anyhow::bail;
 use clap::{Args, Subcommand, ValueEnum};
+use countersign_client::ActorKey;
 use countersign_client::wire::{Actor, ActorKind, ActorQuery, RegisterActor};
 use jiff::Timestamp;
+use std::path::PathBuf;
 
 /// Register and list actors: people and programs
 #[derive(Subcommand)]
@@ -21,6 +24,12 @@ pub enum ActorCommand {
     Add(AddArgs),
     /// List the actors
     List(PageArgs),
+    /// Make a private key to sign with
+    Keygen(KeygenArgs),
+    #[command(subcommand)]
+    Key(KeyCommand),
+    #[command(subcommand)]
+    Token(TokenCommand),
 }
 
 #[derive(Args)]
@@ -38,6 +47,9 @@ pub struct AddArgs {
     /// Keep the token in this profile instead of printing it
     #[arg(long, value_name = "PROFILE")]
     save_profile: Option<String>,
+    /// Make a key for the actor too, and keep it with the profile: the profile then signs
+    #[arg(long, requires = "save_profile", conflicts_with = "public_key")]
+    keygen: bool,
     #[command(flatten)]
     keyed: Keyed,
 }
@@ -54,6 +66,9 @@ pub async fn run(context: &Context, command: ActorCommand) -> anyhow::Result<()>
     match command {
         ActorCommand::Add(args) => add(context, args).await,
         ActorCommand::List(page) => list(context, page).await,
+        ActorCommand::Keygen(args) => key::keygen(context, args),
+        ActorCommand::Key(command) => key::key(context, command).await,
+        ActorCommand::Token(command) => key::token(context, command).await,
     }
 }
 
@@ -68,9 +83,26 @@ async fn add(context: &Context, args: AddArgs) -> anyhow::Result<()> {
         Kind::Human => ActorKind::Human,
         Kind::Service => ActorKind::Service,
     };
-    let request =
-        RegisterActor { actor_ref: args.actor_ref, kind, display_name: args.display_name, public_key: args.public_key };
-    let answer = client.register_actor(&request).await?;
+    let key = match (profiles.as_ref(), args.save_profile.as_deref(), args.keygen) {
+        (Some(profiles), Some(name), true) => Some(key_beside(profiles, name)?),
+        _ => None,
+    };
+    let public_key = key.as_ref().map(|(_, key)| key.public_key()).or(args.public_key);
+    let request = RegisterActor { actor_ref: args.actor_ref, kind, display_name: args.display_name, public_key };
+    let answer = match client.register_actor(&request).await {
+        Ok(answer) => answer,
+        Err(error) => {
+            if let Some((path, _)) = &key {
+                // A key that was never registered is of no use to anybody.
+                let _ = std::fs::remove_file(path);
+            }
+            return Err(error.into());
+        }
+    };
+    if let (Some(profiles), Some(name), Some((path, _))) = (profiles.as_mut(), args.save_profile.as_deref(), &key) {
+        let actor_ref = Some(request.actor_ref.clone());
+        profiles.set(name, Profile { key_file: Some(path.clone()), actor_ref, ..Profile::default() });
+    }
     let token = answer.body.token.as_deref();
     let mut kept = Ok(());
     if let (Some(profiles), Some(name), Some(token)) = (profiles.as_mut(), args.save_profile.as_deref(), token) {
@@ -96,6 +128,13 @@ async fn add(context: &Context, args: AddArgs) -> anyhow::Result<()> {
         bail!("there is no token to keep: this answer repeats an earlier one, and tokens are not repeated");
     }
     Ok(())
+}
+
+/// A new key in a file beside the profiles.
+fn key_beside(profiles: &Profiles, name: &str) -> anyhow::Result<(PathBuf, ActorKey)> {
+    let path = profiles.path().with_file_name(format!("{}.key", key::file_name(name)?));
+    let key = key::make(&path)?;
+    Ok((path, key))
 }
 
 /// The profile file, when it has room for a new name: the token of an old one would be lost.

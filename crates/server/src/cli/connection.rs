@@ -5,7 +5,7 @@ use super::failure::usage;
 use super::profiles::{Profiles, read_secret};
 use super::{Global, Keyed};
 use anyhow::Context as _;
-use countersign_client::{Client, DEFAULT_SERVER, Error as ClientError};
+use countersign_client::{ActorKey, Client, DEFAULT_SERVER, Error as ClientError, Signing};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
@@ -133,6 +133,14 @@ fn from_profile(name: &str, server: Option<&str>, profiles: &Profiles) -> anyhow
         (None, Some(file)) => Some(read_secret(&profiles.resolve(file))?),
         (None, None) => None,
     };
+    let client = match &profile.key_file {
+        None => client,
+        Some(file) => {
+            let actor_ref = profile.actor_ref.clone().unwrap_or_else(|| name.to_owned());
+            let key = ActorKey::from_base64(&read_secret(&profiles.resolve(file))?)?;
+            client.with_signing(Signing { actor_ref, key, meaning: None, expected_sequence: None })
+        }
+    };
     let Some(token) = token else { return Ok(Endpoint { client, token_source: TokenSource::Nowhere }) };
     if profile.server.is_some() && client.server() != home.server() {
         return Err(usage(format!(
@@ -168,7 +176,8 @@ mod tests {
     fn flags_come_before_the_profile_and_the_profile_before_the_local_token() {
         let dir = Scratch::new("resolve");
         let mut profiles = Profiles::load(dir.join("profiles.toml")).expect("none yet");
-        profiles.set("qp", Profile { server: Some("http://qp:1".into()), token: Some("t".into()), token_file: None });
+        profiles
+            .set("qp", Profile { server: Some("http://qp:1".into()), token: Some("t".into()), ..Profile::default() });
         profiles.save().expect("saved");
         let default = DEFAULT_SERVER.to_owned();
 
@@ -188,7 +197,8 @@ mod tests {
     fn a_profiles_token_stays_with_its_server() {
         let dir = Scratch::new("stays");
         let mut profiles = Profiles::load(dir.join("profiles.toml")).expect("none yet");
-        profiles.set("qp", Profile { server: Some("http://qp:1".into()), token: Some("t".into()), token_file: None });
+        profiles
+            .set("qp", Profile { server: Some("http://qp:1".into()), token: Some("t".into()), ..Profile::default() });
         profiles.save().expect("saved");
         let told = outcome(&global("http://elsewhere:1", "", "qp"), &dir).expect_err("kept");
         assert!(told.contains("belongs to http://qp:1") && !told.contains("secret"), "{told}");

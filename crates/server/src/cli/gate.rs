@@ -52,6 +52,9 @@ pub struct DecideArgs {
     /// In a quorum: this approval step instead of your own
     #[arg(long, value_name = "STEP_ID")]
     step: Option<String>,
+    /// What your signature means, where your profile signs [default: approval, rejection or withdrawal]
+    #[arg(long, value_name = "TEXT")]
+    meaning: Option<String>,
     #[command(flatten)]
     keyed: Keyed,
 }
@@ -121,7 +124,10 @@ async fn decide(context: &Context, args: DecideArgs) -> anyhow::Result<()> {
         DecisionArg::Withdraw => Decision::Withdraw,
     };
     let request = DecideGate { decision, reason: args.reason, step_id: args.step };
-    let client = context.client_keyed(&args.keyed)?;
+    let mut client = context.client_keyed(&args.keyed)?;
+    if let Some(meaning) = &args.meaning {
+        client = client.with_meaning(meaning)?;
+    }
     let answer = client.decide_gate(&args.instance, &args.action, &request).await?;
     if context.json() {
         return output::json(&answer.json);

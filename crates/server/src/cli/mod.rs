@@ -17,6 +17,7 @@ mod gate;
 mod grant;
 mod inbox;
 mod input;
+mod key;
 mod list;
 mod next;
 mod output;
@@ -107,6 +108,14 @@ struct Keyed {
     /// Repeating a command with the same key returns the first answer instead of acting again
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
+}
+
+/// The actor that a command is about.
+#[derive(Args, Clone)]
+struct Subject {
+    /// The actor
+    #[arg(value_name = "REF")]
+    actor_ref: String,
 }
 
 /// Parses the command line, carries it out and reports how it went.

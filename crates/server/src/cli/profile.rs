@@ -54,8 +54,11 @@ pub fn run(context: &Context, args: ProfileArgs) -> anyhow::Result<()> {
 
 /// Keeps a token under a name, for `actor add --save-profile`.
 pub fn keep(profiles: &mut Profiles, name: &str, server: &str, token: &str) -> anyhow::Result<()> {
-    let profile = Profile { server: Some(server.to_owned()), token: Some(token.to_owned()), token_file: None };
-    profiles.set(name, profile);
+    let kept = profiles.get(name).unwrap_or_default();
+    profiles.set(
+        name,
+        Profile { server: Some(server.to_owned()), token: Some(token.to_owned()), token_file: None, ..kept },
+    );
     profiles.save()
 }
 
@@ -88,6 +91,8 @@ fn list(context: &Context) -> anyhow::Result<()> {
                     "server": profile.server,
                     "token": profile.token.as_ref().map(|_| "(hidden)"),
                     "token_file": profile.token_file,
+                    "key_file": profile.key_file,
+                    "actor_ref": profile.actor_ref,
                 })
             })
             .collect();
@@ -97,7 +102,7 @@ fn list(context: &Context) -> anyhow::Result<()> {
         return output::say("No profiles yet. `countersign profile set NAME --server URL --token-stdin` makes one.");
     }
     let chosen = given(&context.global().profile);
-    let mut table = Table::new(["", "profile", "server", "token"]);
+    let mut table = Table::new(["", "profile", "server", "token", "signs"]);
     for (name, profile) in profiles.iter() {
         let mark = if chosen == Some(name) { tint(Tint::Good, "*") } else { String::new() };
         let token = match (&profile.token, &profile.token_file) {
@@ -106,7 +111,11 @@ fn list(context: &Context) -> anyhow::Result<()> {
             (None, None) => "none".to_owned(),
         };
         let server = profile.server.as_deref().unwrap_or(DEFAULT_SERVER);
-        table.row([mark, tint(Tint::Strong, name), printable(server), printable(&token)]);
+        let signs = match &profile.key_file {
+            Some(_) => format!("as {}", profile.actor_ref.as_deref().unwrap_or(name)),
+            None => "no".to_owned(),
+        };
+        table.row([mark, tint(Tint::Strong, name), printable(server), printable(&token), printable(&signs)]);
     }
     output::say(&table.to_string())
 }

@@ -32,6 +32,12 @@ pub struct Profile {
     /// A file that holds the token; a relative path starts at the profile file's directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_file: Option<PathBuf>,
+    /// A file that holds the actor's private key: then every change is signed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_file: Option<PathBuf>,
+    /// The actor whose key it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub actor_ref: Option<String>,
 }
 
 impl Profiles {
@@ -100,23 +106,27 @@ impl Profiles {
         self.path.parent().map_or_else(|| token_file.to_owned(), |directory| directory.join(token_file))
     }
 
-    /// Replaces the file in one step. It is never readable by others, not even while it is written.
     pub fn save(&self) -> anyhow::Result<()> {
         let text = toml::to_string_pretty(&self.document).context("the profiles cannot be written as TOML")?;
-        let cannot = || format!("{} cannot be written", self.path.display());
-        if let Some(directory) = self.path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-            std::fs::create_dir_all(directory).with_context(cannot)?;
-        }
-        let new = self.path.with_extension(format!("toml.{}.new", std::process::id()));
-        let written = create_private(&new)
-            .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
-            .and_then(|()| std::fs::rename(&new, &self.path));
-        if written.is_err() {
-            // Best effort: what stays behind is private and replaces nothing.
-            let _ = std::fs::remove_file(&new);
-        }
-        written.with_context(cannot)
+        write_private(&self.path, &text)
     }
+}
+
+/// Replaces a file in one step. It is never readable by others, not even while it is written.
+pub fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
+    let cannot = || format!("{} cannot be written", path.display());
+    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        std::fs::create_dir_all(directory).with_context(cannot)?;
+    }
+    let new = path.with_extension(format!("{}.new", std::process::id()));
+    let written = create_private(&new)
+        .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
+        .and_then(|()| std::fs::rename(&new, path));
+    if written.is_err() {
+        // Best effort: what stays behind is private and replaces nothing.
+        let _ = std::fs::remove_file(&new);
+    }
+    written.with_context(cannot)
 }
 
 /// Reads a token from a file that is its owner's alone.
@@ -125,7 +135,7 @@ pub fn read_secret(path: &Path) -> anyhow::Result<String> {
     open_private(path)?.read_to_string(&mut text).with_context(|| format!("{} cannot be read", path.display()))?;
     let token = text.trim();
     if token.is_empty() {
-        bail!("{} holds no token", path.display());
+        bail!("{} holds nothing", path.display());
     }
     Ok(token.to_owned())
 }
@@ -213,7 +223,7 @@ mod tests {
         let path = dir.join("deep/profiles.toml");
         let mut profiles = Profiles::load(path.clone()).expect("none yet");
         assert_eq!(profiles.iter().count(), 0);
-        let qp = Profile { server: Some("http://qp:1".into()), token: Some("t".into()), token_file: None };
+        let qp = Profile { server: Some("http://qp:1".into()), token: Some("t".into()), ..Profile::default() };
         profiles.set("qp", qp.clone());
         profiles.set("dotted.name", Profile { token_file: Some("qa.token".into()), ..Profile::default() });
         profiles.save().expect("saved");

@@ -197,13 +197,18 @@ async fn headers_and_addresses_are_checked_too() {
         ("Content-Type", "text/plain"),
         ("Content-Type", "application/x-www-form-urlencoded"),
         ("Content-Encoding", "gzip"),
-        ("Countersign-Statement", "e30="),
-        ("Countersign-Signature", "AAAA"),
         ("Idempotency-Key", ""),
         ("Idempotency-Key", "a b"),
         ("Idempotency-Key", &"k".repeat(256)),
     ] {
         Answer::of(go().header(header, value)).await.refused_at(400, "invalid-request", header);
+    }
+    for (header, value, field) in [
+        ("Countersign-Statement", "e30=", "Countersign-Signature"),
+        ("Countersign-Statement", "?", "Countersign-Statement"),
+        ("Countersign-Signature", "AAAA", "Countersign-Statement"),
+    ] {
+        Answer::of(go().header(header, value)).await.refused_at(401, "invalid-credential", field);
     }
     Answer::of(go().header("Idempotency-Key", "a").header("Idempotency-Key", "b")).await.refused_at(
         400,

@@ -51,7 +51,7 @@ async fn pages_follow_each_other_without_gap_or_repetition() {
 
     let actors = all(&admin, "/v1/actors", 2).await;
     let names = of(&actors, "actor_ref");
-    assert_eq!((names.len(), names[0], names[8]), (9, "actor-0", "countersign"));
+    assert_eq!((names.len(), names[0], names[8]), (10, "actor-0", "countersign"));
     let grants = all(&admin, "/v1/grants?action_scope=audit:read", 3).await;
     assert_eq!(of(&grants, "subject_ref").len(), 8);
     assert_eq!(of(&all(&admin, "/v1/grants", 6).await, "grant_id").len(), 18 + 14);

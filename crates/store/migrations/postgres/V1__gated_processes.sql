@@ -136,7 +136,6 @@ CREATE TABLE actors (
     actor_ref        TEXT    NOT NULL PRIMARY KEY,
     kind             TEXT    NOT NULL,
     display_name     TEXT,
-    public_key       TEXT,
     registered_at_us BIGINT NOT NULL,
     registered_by    TEXT    NOT NULL,
     registry_seq     BIGINT NOT NULL UNIQUE
@@ -144,11 +143,29 @@ CREATE TABLE actors (
 
 -- Bearer tokens, known by their SHA-256 alone.
 CREATE TABLE credentials (
-    token_hash   BYTEA    NOT NULL PRIMARY KEY,
-    actor_ref    TEXT    NOT NULL,
-    registry_seq BIGINT NOT NULL
+    token_hash    BYTEA NOT NULL PRIMARY KEY,
+    actor_ref     TEXT NOT NULL,
+    issued_at_us  BIGINT NOT NULL,
+    issued_by     TEXT NOT NULL,
+    registry_seq  BIGINT NOT NULL UNIQUE,
+    revoked_at_us BIGINT,
+    revoked_by    TEXT,
+    revoked_seq   BIGINT UNIQUE
 );
-CREATE INDEX credentials_by_registry ON credentials (registry_seq);
+
+-- Public keys of actors who sign.
+CREATE TABLE actor_keys (
+    key_id           TEXT NOT NULL PRIMARY KEY,
+    actor_ref        TEXT NOT NULL,
+    public_key       TEXT NOT NULL,
+    registered_at_us BIGINT NOT NULL,
+    registered_by    TEXT NOT NULL,
+    registry_seq     BIGINT NOT NULL UNIQUE,
+    revoked_at_us    BIGINT,
+    revoked_by       TEXT,
+    revoke_reason    TEXT,
+    revoked_seq      BIGINT UNIQUE
+);
 
 CREATE TABLE grants (
     grant_id      UUID    NOT NULL PRIMARY KEY,
@@ -180,5 +197,8 @@ CREATE TABLE configurations (
     registry_seq   BIGINT NOT NULL PRIMARY KEY,
     policy         TEXT,
     recorded_at_us BIGINT NOT NULL,
-    recorded_by    TEXT    NOT NULL
+    recorded_by    TEXT    NOT NULL,
+    regulated      BOOLEAN NOT NULL,
+    application_actor_ref TEXT NOT NULL,
+    server_actor_ref      TEXT NOT NULL
 );

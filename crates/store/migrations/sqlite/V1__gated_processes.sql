@@ -137,7 +137,6 @@ CREATE TABLE actors (
     actor_ref        TEXT    NOT NULL PRIMARY KEY,
     kind             TEXT    NOT NULL,
     display_name     TEXT,
-    public_key       TEXT,
     registered_at_us INTEGER NOT NULL,
     registered_by    TEXT    NOT NULL,
     registry_seq     INTEGER NOT NULL UNIQUE
@@ -145,11 +144,29 @@ CREATE TABLE actors (
 
 -- Bearer tokens, known by their SHA-256 alone.
 CREATE TABLE credentials (
-    token_hash   BLOB    NOT NULL PRIMARY KEY,
-    actor_ref    TEXT    NOT NULL,
-    registry_seq INTEGER NOT NULL
+    token_hash    BLOB NOT NULL PRIMARY KEY,
+    actor_ref     TEXT NOT NULL,
+    issued_at_us  INTEGER NOT NULL,
+    issued_by     TEXT NOT NULL,
+    registry_seq  INTEGER NOT NULL UNIQUE,
+    revoked_at_us INTEGER,
+    revoked_by    TEXT,
+    revoked_seq   INTEGER UNIQUE
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX credentials_by_registry ON credentials (registry_seq);
+
+-- Public keys of actors who sign.
+CREATE TABLE actor_keys (
+    key_id           TEXT NOT NULL PRIMARY KEY,
+    actor_ref        TEXT NOT NULL,
+    public_key       TEXT NOT NULL,
+    registered_at_us INTEGER NOT NULL,
+    registered_by    TEXT NOT NULL,
+    registry_seq     INTEGER NOT NULL UNIQUE,
+    revoked_at_us    INTEGER,
+    revoked_by       TEXT,
+    revoke_reason    TEXT,
+    revoked_seq      INTEGER UNIQUE
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE grants (
     grant_id      BLOB    NOT NULL PRIMARY KEY,
@@ -181,5 +198,8 @@ CREATE TABLE configurations (
     registry_seq   INTEGER NOT NULL PRIMARY KEY,
     policy         TEXT,
     recorded_at_us INTEGER NOT NULL,
-    recorded_by    TEXT    NOT NULL
+    recorded_by    TEXT    NOT NULL,
+    regulated      INTEGER NOT NULL,
+    application_actor_ref TEXT NOT NULL,
+    server_actor_ref      TEXT NOT NULL
 ) STRICT;

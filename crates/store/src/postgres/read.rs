@@ -91,6 +91,18 @@ pub async fn registry_since(
     for row in query(&sql.actors).await? {
         events.push(decode::actor_event(&row)?);
     }
+    for row in query(&sql.issued).await? {
+        events.push(decode::credential_event(&row, false)?);
+    }
+    for row in query(&sql.withdrawn).await? {
+        events.push(decode::credential_event(&row, true)?);
+    }
+    for row in query(&sql.keys).await? {
+        events.push(decode::key_event(&row)?);
+    }
+    for row in query(&sql.revoked_keys).await? {
+        events.push(decode::revoked_key_event(&row)?);
+    }
     for row in query(&sql.granted).await? {
         events.push(decode::grant_event(&row, false)?);
     }

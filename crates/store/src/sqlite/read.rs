@@ -105,6 +105,10 @@ pub fn registry_since(
         return Ok(RegistryDelta { events: vec![], head });
     }
     let mut events = rows(connection, &sql.actors, &since, decode::actor_event)?;
+    events.extend(rows(connection, &sql.issued, &since, |row| decode::credential_event(row, false))?);
+    events.extend(rows(connection, &sql.withdrawn, &since, |row| decode::credential_event(row, true))?);
+    events.extend(rows(connection, &sql.keys, &since, decode::key_event)?);
+    events.extend(rows(connection, &sql.revoked_keys, &since, decode::revoked_key_event)?);
     events.extend(rows(connection, &sql.granted, &since, |row| decode::grant_event(row, false))?);
     events.extend(rows(connection, &sql.revoked, &since, |row| decode::grant_event(row, true))?);
     events.extend(rows(connection, &sql.definitions, &since, decode::definition_event)?);

@@ -59,6 +59,9 @@ impl Model {
             // The registry is read as events; the suite compares those.
             Write::Actor { .. }
             | Write::Credential { .. }
+            | Write::Key { .. }
+            | Write::RevokeCredential { .. }
+            | Write::RevokeKey { .. }
             | Write::Grant { .. }
             | Write::Definition { .. }
             | Write::Configuration { .. }

@@ -110,12 +110,39 @@ async fn require_registry(bench: &mut Bench) -> anyhow::Result<()> {
                 let event = Event { actor_ref: registered_by.clone(), at: actor.registered_at, body };
                 expected.insert(*registry_sequence, event);
             }
-            Write::Credential { credential: made, registry_sequence } => {
+            Write::Credential { credential: made, issued_at, issued_by, registry_sequence } => {
                 if let Some(Event { body: EventBody::ActorRegistered { credential, .. }, .. }) =
                     expected.get_mut(registry_sequence)
                 {
                     *credential = Some(made.clone());
+                } else {
+                    let body = EventBody::CredentialIssued(made.clone());
+                    expected.insert(*registry_sequence, Event { actor_ref: issued_by.clone(), at: *issued_at, body });
                 }
+            }
+            Write::RevokeCredential { credential, revoked_at, revoked_by, registry_sequence } => {
+                let body = EventBody::CredentialRevoked(credential.clone());
+                expected.insert(*registry_sequence, Event { actor_ref: revoked_by.clone(), at: *revoked_at, body });
+            }
+            Write::Key { actor_ref, key, registered_at, registered_by, registry_sequence } => {
+                // The key that an actor was registered with is part of that event.
+                expected.entry(*registry_sequence).or_insert_with(|| Event {
+                    actor_ref: registered_by.clone(),
+                    at: *registered_at,
+                    body: EventBody::KeyRegistered { actor_ref: actor_ref.clone(), key: key.clone() },
+                });
+            }
+            Write::RevokeKey { key_id, reason, revoked_at, revoked_by, registry_sequence } => {
+                let owner = expected.values().find_map(|event| match &event.body {
+                    EventBody::ActorRegistered { actor, .. } => {
+                        actor.key.as_ref().filter(|key| key.key_id == *key_id).map(|_| actor.actor_ref.clone())
+                    }
+                    EventBody::KeyRegistered { actor_ref, key } if key.key_id == *key_id => Some(actor_ref.clone()),
+                    _ => None,
+                });
+                let (actor_ref, key_id) = (owner.context("revoked before it was registered")?, key_id.clone());
+                let body = EventBody::KeyRevoked { actor_ref, key_id, reason: reason.clone() };
+                expected.insert(*registry_sequence, Event { actor_ref: revoked_by.clone(), at: *revoked_at, body });
             }
             Write::Grant { grant_id, subject_ref, action_scope, granted_at, granted_by, registry_sequence } => {
                 let (subject_ref, action_scope) = (subject_ref.clone(), action_scope.clone());
@@ -138,8 +165,8 @@ async fn require_registry(bench: &mut Bench) -> anyhow::Result<()> {
                 let (actor_ref, at) = (definition.published_by.clone(), definition.published_at);
                 expected.insert(*registry_sequence, Event { actor_ref, at, body });
             }
-            Write::Configuration { policy, recorded_at, recorded_by, registry_sequence } => {
-                let body = EventBody::ConfigurationRecorded { audit_trail_retention_policy: policy.clone() };
+            Write::Configuration { configuration, recorded_at, recorded_by, registry_sequence } => {
+                let body = EventBody::ConfigurationRecorded(configuration.clone());
                 expected.insert(*registry_sequence, Event { actor_ref: recorded_by.clone(), at: *recorded_at, body });
             }
             _ => {}

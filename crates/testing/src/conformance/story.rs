@@ -116,14 +116,42 @@ async fn tell_registry(teller: &Teller) -> anyhow::Result<()> {
             actor_ref: actor_ref.to_owned(),
             kind: if n == 0 { ActorKind::Service } else { ActorKind::Human },
             display_name: (n > 0).then(|| HARD[n].to_owned()),
-            public_key: (n > 1).then(|| format!("key {n}")),
+            key: (n > 1).then(|| key(&format!("{n}"))),
             token_hash: sha256(&[actor_ref.as_bytes()]),
         };
         teller.say(calls::by(ADMIN, Command::Registry(registry::Command::RegisterActor(register)))).await?;
     }
+    tell_keys(teller).await?;
     let_do(&teller.engine, &["ines", HARD[2]]).await?;
     teller.say(calls::publish(&gated())).await?;
     teller.say(calls::publish(&Design { name: HARD[3].to_owned(), ..gated() })).await
+}
+
+fn key(name: &str) -> registry::ActorKey {
+    registry::ActorKey { key_id: format!("id {name}"), public_key: format!("key {name}") }
+}
+
+/// Keys and tokens come and go.
+async fn tell_keys(teller: &Teller) -> anyhow::Result<()> {
+    let (actor_ref, token_hash) = ("bea".to_owned(), sha256(&[b"another"]));
+    let revoke = |key_id: &str, reason: Option<&str>| {
+        let (key_id, reason) = (key_id.to_owned(), reason.map(str::to_owned));
+        registry::Command::RevokeKey(registry::RevokeKey { actor_ref: actor_ref.clone(), key_id, reason })
+    };
+    for command in [
+        registry::Command::RegisterKey(registry::RegisterKey { actor_ref: actor_ref.clone(), key: key("first") }),
+        registry::Command::RegisterKey(registry::RegisterKey { actor_ref: actor_ref.clone(), key: key(HARD[1]) }),
+        revoke("id first", Some(HARD[2])),
+        revoke(&key(HARD[1]).key_id, None),
+        registry::Command::IssueCredential(registry::IssueCredential { actor_ref: actor_ref.clone(), token_hash }),
+        registry::Command::RevokeCredential(registry::RevokeCredential {
+            actor_ref: actor_ref.clone(),
+            credential_id: registry::credential_id(&token_hash),
+        }),
+    ] {
+        teller.say(calls::by(ADMIN, Command::Registry(command))).await?;
+    }
+    Ok(())
 }
 
 async fn tell_processes(teller: &Teller) -> anyhow::Result<()> {

@@ -11,7 +11,7 @@ use super::{
 use async_trait::async_trait;
 use countersign_engine::port::{AssignmentQuery, Page, ProcessQuery, ProcessView, RecordQuery, StepQuery};
 use countersign_engine::rows::{RecordRow, StepRow, TransitionRow};
-use countersign_engine::{Call, Command, Config, Engine, Outcome, Target};
+use countersign_engine::{Call, Command, Config, Engine, Outcome, Proof, Target};
 use countersign_kernel::process::{self, Decision, Fate, StepChoice};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry;
@@ -47,7 +47,7 @@ impl EngineDriver {
     }
 
     async fn execute(&self, by: &str, command: Command) -> Said<Outcome> {
-        let call = Call { actor_ref: by.to_owned(), credential_id: None, command, idempotency: None };
+        let call = Call { actor_ref: by.to_owned(), proof: Proof::InProcess, command, idempotency: None };
         Ok(self.engine()?.execute(call).await?)
     }
 

@@ -38,7 +38,13 @@ struct Told {
 impl KernelDriver {
     pub fn new() -> Result<Self, Failure> {
         let mut driver = KernelDriver { registry: Registry::default(), processes: BTreeMap::new(), clock: 1_000_000 };
-        let bootstrap = Bootstrap { admin_ref: ADMIN.to_owned(), admin_token_hash: Digest([0; 32]) };
+        let bootstrap = Bootstrap {
+            admin_ref: ADMIN.to_owned(),
+            admin_token_hash: Digest([0; 32]),
+            application_key: None,
+            server_actor_ref: "countersign-log".to_owned(),
+            server_key: None,
+        };
         driver.change_registry(APPLICATION, &registry::Command::Bootstrap(bootstrap))?;
         Ok(driver)
     }
@@ -50,7 +56,9 @@ impl KernelDriver {
 
     fn change_registry(&mut self, by: &str, command: &registry::Command) -> Said<Vec<registry::Event>> {
         let (now, mut ids) = self.tick();
-        let events = registry::decide(&self.registry, command, by, APPLICATION, now, &mut ids)?;
+        let mut ctx =
+            registry::Context { actor_ref: by, signed: false, application_actor_ref: APPLICATION, now, ids: &mut ids };
+        let events = registry::decide(&self.registry, command, &mut ctx)?;
         for event in &events {
             self.registry.apply(self.registry.sequence() + 1, event);
         }
@@ -292,7 +300,7 @@ pub(super) fn register_command(actor_ref: &str) -> registry::Command {
         actor_ref: actor_ref.to_owned(),
         kind: registry::ActorKind::Human,
         display_name: None,
-        public_key: None,
+        key: None,
         token_hash: countersign_ledger::sha256(&[actor_ref.as_bytes()]),
     })
 }

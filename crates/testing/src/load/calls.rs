@@ -2,7 +2,7 @@
 
 use super::Design;
 use crate::place::ADMIN;
-use countersign_engine::{Call, Command, IdempotencyKey, Target};
+use countersign_engine::{Call, Command, IdempotencyKey, Proof, Target};
 use countersign_kernel::process::{
     self, DecideGate, Decision, FireTransition, OpenGate, Source, StartWorkflow, StepChoice,
 };
@@ -14,7 +14,7 @@ use countersign_ledger::sha256;
 pub const DOING: [&str; 3] = [scopes::WORKFLOWS_START, scopes::WORKFLOWS_OPEN_GATE, scopes::WORKFLOWS_FIRE];
 
 pub fn by(actor_ref: &str, command: Command) -> Call {
-    Call { actor_ref: actor_ref.to_owned(), credential_id: None, command, idempotency: None }
+    Call { actor_ref: actor_ref.to_owned(), proof: Proof::InProcess, command, idempotency: None }
 }
 
 fn on(actor_ref: &str, target: Target, command: process::Command) -> Call {

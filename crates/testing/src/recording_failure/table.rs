@@ -113,7 +113,7 @@ async fn prepare(kind: Kind, engine: &Engine, n: usize) -> anyhow::Result<Call> 
                 actor_ref: format!("actor {n}"),
                 kind: ActorKind::Human,
                 display_name: None,
-                public_key: None,
+                key: None,
                 token_hash: sha256(&[&n.to_le_bytes()]),
             };
             calls::by(ADMIN, Command::Registry(registry::Command::RegisterActor(register)))

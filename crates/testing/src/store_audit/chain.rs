@@ -107,7 +107,9 @@ fn is_one_command(actions: &[&str]) -> bool {
             rest.iter().all(|action| matches!(*action, "chain_resolved" | "moot_gate_recalled" | "step_withdrawn"))
         }
         // The first of all: the engine itself, and its administrator.
-        ["actor_registered", "actor_registered", rest @ ..] => rest.iter().all(|action| *action == "grant_made"),
+        ["actor_registered", "actor_registered", "actor_registered", rest @ ..] => {
+            rest.iter().all(|action| *action == "grant_made")
+        }
         _ => false,
     }
 }

@@ -92,7 +92,11 @@ impl Grants {
                     format!("registry record {} is by {}", entry.sequence, entry.actor_ref)
                 });
             }
-            "actor_registered" => "actors:manage",
+            // The engine looks after its own keys.
+            "key_registered" if entry.actor_ref == self.application => return,
+            "actor_registered" | "key_registered" | "key_revoked" | "credential_issued" | "credential_revoked" => {
+                "actors:manage"
+            }
             "grant_made" | "grant_revoked" => "permissions:manage",
             "definition_published" => "definitions:publish",
             _ => return,
@@ -178,9 +182,29 @@ fn agrees(entry: &Entry, event: &Event) -> bool {
                 && entry.payload.get("version").and_then(serde_json::Value::as_u64) == Some(definition.version.into())
                 && says("digest", Some(&definition.digest.to_string()))
         }
-        EventBody::ConfigurationRecorded { audit_trail_retention_policy } => {
+        EventBody::KeyRegistered { actor_ref, key } => {
+            entry.action_ref == "key_registered"
+                && says("actor_ref", Some(actor_ref))
+                && says("key_id", Some(&key.key_id))
+                && says("public_key", Some(&key.public_key))
+        }
+        EventBody::KeyRevoked { actor_ref, key_id, reason } => {
+            entry.action_ref == "key_revoked"
+                && says("actor_ref", Some(actor_ref))
+                && says("key_id", Some(key_id))
+                && says("reason", reason.as_deref())
+        }
+        EventBody::CredentialIssued(credential) | EventBody::CredentialRevoked(credential) => {
+            let issued = matches!(event.body, EventBody::CredentialIssued(_));
+            entry.action_ref == if issued { "credential_issued" } else { "credential_revoked" }
+                && says("actor_ref", Some(&credential.actor_ref))
+                && says("credential_id", Some(&countersign_kernel::registry::credential_id(&credential.token_hash)))
+        }
+        EventBody::ConfigurationRecorded(configuration) => {
             entry.action_ref == "configuration_recorded"
-                && says("audit_trail_retention_policy", audit_trail_retention_policy.as_deref())
+                && says("audit_trail_retention_policy", configuration.audit_trail_retention_policy.as_deref())
+                && says("application_actor_ref", Some(&configuration.application_actor_ref))
+                && says("server_actor_ref", Some(&configuration.server_actor_ref))
         }
         EventBody::AttemptRefused { .. } => false,
     };

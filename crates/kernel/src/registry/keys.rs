@@ -1,0 +1,122 @@
+//! Keys and bearer tokens: what an actor is known by. Nothing is forgotten: a revoked key still verifies what it
+//! signed before.
+
+use crate::Digest;
+use std::collections::HashMap;
+
+/// A public key of an actor. What it is, only the edge knows; here it is a name and a text.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ActorKey {
+    pub key_id: String,
+    pub public_key: String,
+}
+
+/// A key and the registry records that began and ended it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownKey {
+    pub key: ActorKey,
+    pub registered_sequence: u64,
+    pub revoked_sequence: Option<u64>,
+}
+
+impl KnownKey {
+    pub fn is_active(&self) -> bool {
+        self.revoked_sequence.is_none()
+    }
+
+    /// Whether it could be used under the registry with this sequence.
+    pub fn was_active_at(&self, sequence: u64) -> bool {
+        self.registered_sequence <= sequence && self.revoked_sequence.is_none_or(|revoked| revoked > sequence)
+    }
+}
+
+/// A bearer token, by its hash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownToken {
+    pub actor_ref: String,
+    pub token_hash: Digest,
+    pub issued_sequence: u64,
+    pub revoked_sequence: Option<u64>,
+}
+
+impl KnownToken {
+    /// Names the token in evidence without giving it away.
+    pub fn credential_id(&self) -> String {
+        credential_id(&self.token_hash)
+    }
+
+    pub fn was_active_at(&self, sequence: u64) -> bool {
+        self.issued_sequence <= sequence && self.revoked_sequence.is_none_or(|revoked| revoked > sequence)
+    }
+}
+
+pub fn credential_id(token_hash: &Digest) -> String {
+    token_hash.to_string().chars().take(16).collect()
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Keys {
+    keys: HashMap<String, Vec<KnownKey>>,
+    /// Whose each key is.
+    owners: HashMap<String, String>,
+    tokens: HashMap<Digest, KnownToken>,
+    /// The tokens of each actor.
+    held: HashMap<String, Vec<Digest>>,
+}
+
+impl Keys {
+    pub fn of(&self, actor_ref: &str) -> &[KnownKey] {
+        self.keys.get(actor_ref).map_or(&[], Vec::as_slice)
+    }
+
+    pub fn get(&self, actor_ref: &str, key_id: &str) -> Option<&KnownKey> {
+        self.of(actor_ref).iter().find(|known| known.key.key_id == key_id)
+    }
+
+    /// Whoever has this key, revoked or not.
+    pub fn owner(&self, key_id: &str) -> Option<&str> {
+        self.owners.get(key_id).map(String::as_str)
+    }
+
+    pub fn token(&self, token_hash: &Digest) -> Option<&KnownToken> {
+        self.tokens.get(token_hash)
+    }
+
+    pub fn tokens_of(&self, actor_ref: &str) -> impl Iterator<Item = &KnownToken> {
+        self.held.get(actor_ref).into_iter().flatten().filter_map(|hash| self.tokens.get(hash))
+    }
+
+    pub fn token_by_id(&self, actor_ref: &str, credential_id: &str) -> Option<&KnownToken> {
+        self.tokens_of(actor_ref).find(|token| token.credential_id() == credential_id)
+    }
+
+    pub(super) fn add(&mut self, actor_ref: &str, key: ActorKey, sequence: u64) {
+        self.owners.insert(key.key_id.clone(), actor_ref.to_owned());
+        let known = KnownKey { key, registered_sequence: sequence, revoked_sequence: None };
+        self.keys.entry(actor_ref.to_owned()).or_default().push(known);
+    }
+
+    pub(super) fn revoke(&mut self, actor_ref: &str, key_id: &str, sequence: u64) {
+        let keys = self.keys.get_mut(actor_ref);
+        if let Some(known) = keys.and_then(|keys| keys.iter_mut().find(|known| known.key.key_id == key_id)) {
+            known.revoked_sequence = Some(sequence);
+        }
+    }
+
+    pub(super) fn issue(&mut self, actor_ref: &str, token_hash: Digest, sequence: u64) {
+        self.held.entry(actor_ref.to_owned()).or_default().push(token_hash);
+        let token = KnownToken {
+            actor_ref: actor_ref.to_owned(),
+            token_hash,
+            issued_sequence: sequence,
+            revoked_sequence: None,
+        };
+        self.tokens.insert(token_hash, token);
+    }
+
+    pub(super) fn withdraw(&mut self, token_hash: &Digest, sequence: u64) {
+        if let Some(token) = self.tokens.get_mut(token_hash) {
+            token.revoked_sequence = Some(sequence);
+        }
+    }
+}
