@@ -13,3 +13,4 @@ mod keys;
 pub mod pages;
 pub mod serve;
 pub mod telemetry;
+pub mod witness;

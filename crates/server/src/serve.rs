@@ -189,7 +189,7 @@ fn without_password(store: &str) -> String {
     }
 }
 
-fn make_data_dir(data_dir: &Path) -> anyhow::Result<()> {
+pub fn make_data_dir(data_dir: &Path) -> anyhow::Result<()> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(data_dir);
     made.with_context(|| format!("the data directory {} cannot be made", data_dir.display()))
 }

@@ -31,6 +31,7 @@ mod start;
 mod table;
 mod time;
 mod view;
+mod witness;
 
 use clap::{Args, Parser, Subcommand};
 use connection::Context;
@@ -82,6 +83,7 @@ struct Global {
 enum Command {
     Serve(serve::ServeArgs),
     Demo(demo::DemoArgs),
+    Witness(witness::WitnessArgs),
     Start(start::StartArgs),
     Fire(fire::FireArgs),
     #[command(subcommand)]
@@ -136,6 +138,7 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<()> {
     match command {
         Command::Serve(args) => serve::run(args).await,
         Command::Demo(args) => demo::run(args).await,
+        Command::Witness(args) => witness::run(args).await,
         Command::Start(args) => start::run(context, args).await,
         Command::Fire(args) => fire::run(context, args).await,
         Command::Gate(command) => gate::run(context, command).await,

@@ -1,0 +1,52 @@
+//! `countersign witness`: runs a witness until it is asked to stop.
+
+use super::output::{self, printable};
+use anyhow::Context as _;
+use clap::Args;
+use countersign_server::telemetry;
+use countersign_server::witness::{self, WitnessOptions};
+use std::path::PathBuf;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Run a witness: cosign a log's checkpoints as long as it only grows
+#[derive(Args)]
+pub struct WitnessArgs {
+    /// Where its key and its memory are kept; made if it is not there
+    #[arg(long, value_name = "DIR", default_value = "./countersign-witness")]
+    data_dir: PathBuf,
+    /// The address to listen on; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7434")]
+    listen: String,
+    /// The name under which it cosigns, chosen once [default: made from its key]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// The verifier key of a log to watch, or @FILE; as often as needed
+    #[arg(long = "log", value_name = "KEY", required = true)]
+    logs: Vec<String>,
+}
+
+pub async fn run(args: WitnessArgs) -> anyhow::Result<()> {
+    telemetry::start_log(None)?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let logs = args.logs.iter().map(|key| key_or_file(key)).collect::<anyhow::Result<_>>()?;
+    let options = WitnessOptions { data_dir: args.data_dir, listen: args.listen, name: args.name, logs };
+    let running = witness::start(&options).await?;
+    output::say(&format!("witness key {}", printable(&running.verifier.to_string())))?;
+    output::say(&format!("listening on {}", running.url()))?;
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    running.shutdown().await
+}
+
+fn key_or_file(text: &str) -> anyhow::Result<String> {
+    match text.strip_prefix('@') {
+        Some(file) => {
+            let key = std::fs::read_to_string(file).with_context(|| format!("the key {file} cannot be read"))?;
+            Ok(key.trim().to_owned())
+        }
+        None => Ok(text.to_owned()),
+    }
+}
