@@ -10,6 +10,7 @@
 pub mod api;
 pub mod config;
 mod keys;
+mod listen;
 pub mod pages;
 pub mod serve;
 pub mod telemetry;

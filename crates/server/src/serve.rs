@@ -4,10 +4,9 @@
 
 use crate::api;
 use crate::config::Config;
-use crate::keys;
 use crate::telemetry::{self, LogFormat};
+use crate::{keys, listen};
 use anyhow::{Context, bail};
-use axum::serve::ListenerExt;
 use countersign_engine::Engine;
 use countersign_ledger::statement::Signer;
 use fs4::{FileExt, TryLockError};
@@ -107,10 +106,6 @@ pub async fn start(options: ServeOptions) -> anyhow::Result<Running> {
     if !addr.ip().is_loopback() {
         tracing::warn!(%addr, "listening beyond this machine without TLS: put a proxy in front that has it");
     }
-    let listener = listener.tap_io(|connection| {
-        // Answers are small and complete: waiting for more to send would only delay them.
-        let _ = connection.set_nodelay(true);
-    });
     let engine = Arc::new(engine);
     let router = api::router(&engine, config.limits.body_bytes);
     let (stop, mut stopped) = watch::channel(());
@@ -118,7 +113,7 @@ pub async fn start(options: ServeOptions) -> anyhow::Result<Running> {
         // Ends when told to, or when whoever could tell is gone.
         let _ = stopped.changed().await;
     };
-    let server = tokio::spawn(axum::serve(listener, router).with_graceful_shutdown(signal).into_future());
+    let server = tokio::spawn(listen::serve(listener, router, signal));
     let upkeep = tokio::spawn(telemetry::upkeep());
     tracing::info!(%addr, store = engine.store_kind(), version = env!("CARGO_PKG_VERSION"), "serving");
     Ok(Running { addr, has_retention_policy, stop, server, upkeep, engine, _lock: lock })

@@ -4,7 +4,7 @@
 
 mod state;
 
-use crate::keys;
+use crate::{keys, listen};
 use anyhow::Context;
 use axum::Router;
 use axum::extract::State;
@@ -179,7 +179,7 @@ pub async fn start(options: &WitnessOptions) -> anyhow::Result<RunningWitness> {
     let signal = async move {
         let _ = stopped.changed().await;
     };
-    let server = tokio::spawn(axum::serve(listener, router).with_graceful_shutdown(signal).into_future());
+    let server = tokio::spawn(listen::serve(listener, router, signal));
     Ok(RunningWitness { addr, verifier, stop, server })
 }
 
