@@ -8,6 +8,7 @@ use crate::telemetry::{self, LogFormat};
 use anyhow::{Context, bail};
 use axum::serve::ListenerExt;
 use countersign_engine::Engine;
+use countersign_engine::clock::Clock;
 use fs4::{FileExt, TryLockError};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Write;
@@ -37,7 +38,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 const NO_POLICY: &str = "no retention policy is configured: every record is kept without end. Choose one with \
                          `audit_trail_retention_policy` in countersign.toml, or COUNTERSIGN_AUDIT_TRAIL_RETENTION_POLICY";
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ServeOptions {
     /// Where everything is kept; made if it is not there.
     pub data_dir: PathBuf,
@@ -46,6 +47,8 @@ pub struct ServeOptions {
     /// `postgres://…` or `sqlite:PATH`; without it, an SQLite file in the data directory.
     pub store: Option<String>,
     pub config: Option<PathBuf>,
+    /// For tests: a time that they can move. The system's clock where none is given.
+    pub clock: Option<Clock>,
     /// For [`run`]: text on a terminal and JSON elsewhere, unless said.
     pub log: Option<LogFormat>,
 }
@@ -58,6 +61,7 @@ impl ServeOptions {
             listen: DEFAULT_LISTEN.to_owned(),
             store: None,
             config: None,
+            clock: None,
             log: None,
         }
     }
@@ -87,7 +91,7 @@ pub async fn start(options: ServeOptions) -> anyhow::Result<Running> {
     make_data_dir(&options.data_dir)?;
     let store = options.store.unwrap_or_else(|| format!("sqlite:{}", options.data_dir.join(SQLITE_FILE).display()));
     let lock = lock_sqlite(&store)?;
-    let engine = open(&store, &config).await?;
+    let engine = open(&store, &config, options.clock).await?;
     let has_retention_policy = config.audit_trail_retention_policy.is_some();
     if !has_retention_policy {
         tracing::warn!("{NO_POLICY}");
@@ -169,10 +173,12 @@ async fn released(mut engine: Arc<Engine>) -> Option<Engine> {
     }
 }
 
-async fn open(store: &str, config: &Config) -> anyhow::Result<Engine> {
+async fn open(store: &str, config: &Config, clock: Option<Clock>) -> anyhow::Result<Engine> {
     let opened = countersign_store::open(store).await;
     let store = opened.with_context(|| format!("the store {} cannot be opened", without_password(store)))?;
-    Engine::open(store, config.engine()).await.context("the engine cannot be started")
+    let mut config = config.engine();
+    config.clock = clock.unwrap_or(config.clock);
+    Engine::open(store, config).await.context("the engine cannot be started")
 }
 
 /// For messages: a database's address may hold a password.

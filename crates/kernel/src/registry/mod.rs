@@ -3,6 +3,7 @@
 //! sequence it was decided under.
 
 mod decide;
+mod holds;
 mod permission;
 
 pub(crate) use decide::denied;
@@ -10,11 +11,12 @@ pub use decide::{
     Bootstrap, Command, GrantScope, PublishDefinition, RecordConfiguration, RecordRefusedAttempt, RegisterActor,
     RevokeGrant, decide,
 };
+pub use holds::RecordExport;
 pub use permission::{Grant, Grants, scopes};
 
 use crate::declaration::Declaration;
 use crate::gate_spec::GateSpec;
-use crate::id::GrantId;
+use crate::id::{EventId, GrantId, HoldId};
 use crate::{Digest, Time};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -97,6 +99,20 @@ pub enum EventBody {
     ConfigurationRecorded {
         audit_trail_retention_policy: Option<String>,
     },
+    /// A hold on one of the registry's own records.
+    HoldPlaced {
+        hold_id: HoldId,
+        record_ref: EventId,
+        reason: String,
+        case_ref: Option<String>,
+    },
+    HoldReleased {
+        hold_id: HoldId,
+        record_ref: EventId,
+        reason: String,
+    },
+    /// The evidence of a window of time was taken away.
+    EvidenceExported(RecordExport),
     /// A refused attempt that belongs to no process.
     AttemptRefused {
         attempted: String,
@@ -210,7 +226,11 @@ impl Registry {
             EventBody::ConfigurationRecorded { audit_trail_retention_policy } => {
                 self.recorded_policy = Some(audit_trail_retention_policy.clone());
             }
-            EventBody::AttemptRefused { .. } => {}
+            // Nothing is decided by them: registry records are never purged, and the store knows which holds stand.
+            EventBody::HoldPlaced { .. }
+            | EventBody::HoldReleased { .. }
+            | EventBody::EvidenceExported(_)
+            | EventBody::AttemptRefused { .. } => {}
         }
     }
 }
