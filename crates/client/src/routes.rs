@@ -146,4 +146,29 @@ impl Client {
     pub async fn record(&self, event_id: &str) -> Reply<LedgerRecord> {
         self.get(&["v1", "ledger", "records", event_id], &()).await
     }
+
+    /// `POST /v1/ledger/records/{event_id}/purge`
+    pub async fn purge_record(&self, event_id: &str) -> Reply<RecordPurged> {
+        self.post(&["v1", "ledger", "records", event_id, "purge"], Body::json(&Empty {})?).await
+    }
+
+    /// `GET /v1/ledger/purgeable`: records whose retention has elapsed.
+    pub async fn purgeable(&self, query: &PurgeableQuery) -> Reply<Page<PurgeableRecord>> {
+        self.get(&["v1", "ledger", "purgeable"], query).await
+    }
+
+    /// `POST /v1/ledger/holds`
+    pub async fn place_hold(&self, request: &PlaceHold) -> Reply<HoldPlaced> {
+        self.post(&["v1", "ledger", "holds"], Body::json(request)?).await
+    }
+
+    /// `POST /v1/ledger/holds/{hold_id}/release`
+    pub async fn release_hold(&self, hold_id: &str, request: &ReleaseHold) -> Reply<HoldReleased> {
+        self.post(&["v1", "ledger", "holds", hold_id, "release"], Body::json(request)?).await
+    }
+
+    /// `GET /v1/ledger/holds`: released ones are included.
+    pub async fn holds(&self, query: &HoldQuery) -> Reply<Page<Hold>> {
+        self.get(&["v1", "ledger", "holds"], query).await
+    }
 }

@@ -3,16 +3,18 @@
 //! records, idempotency keys) in one transaction. [`port`] is what it asks of a database.
 //!
 //! - [`committer`]: the one writer; group commit and the version fence.
-//! - [`payload`], [`project`]: from events to record payloads and rows.
+//! - [`payload`], [`project`]: from events to record payloads and rows; [`purge`]: what a purge destroys besides.
 //! - [`reads`]: what actors may read.
 
 pub mod clock;
 mod committer;
+mod holds;
 mod known;
 pub mod outcome;
 pub mod payload;
 pub mod port;
 mod project;
+pub mod purge;
 pub mod reads;
 pub mod retention;
 pub mod rows;

@@ -80,6 +80,9 @@ impl Command {
                 registry::Command::RevokeGrant(_) => "revoke",
                 registry::Command::PublishDefinition(_) => "publish_definition",
                 registry::Command::RecordConfiguration(_) => "record_configuration",
+                registry::Command::PlaceHold(_) => "place_hold",
+                registry::Command::ReleaseHold(_) => "release_hold",
+                registry::Command::RecordExport(_) => "export_evidence",
                 registry::Command::RecordRefusedAttempt(_) => "record_refused_attempt",
             },
         }
@@ -130,6 +133,19 @@ pub enum Outcome {
         digest: String,
         created: bool,
     },
+    HoldPlaced {
+        hold_id: String,
+    },
+    HoldReleased,
+    /// `event_id` is the record that says so.
+    Purged {
+        event_id: String,
+    },
+    /// The `evidence_exported` record, which is the last one of what is exported.
+    Exported {
+        event_id: String,
+        sequence: u64,
+    },
     Done,
 }
 
@@ -140,9 +156,9 @@ pub struct OpenedStep {
     pub approver_ref: String,
 }
 
-/// The answer that these events of one command amount to; `ids` are their records.
-pub fn of_process(events: &[Event], ids: &[EventId]) -> Outcome {
-    for (event, event_id) in events.iter().zip(ids) {
+/// The answer that these events of one command amount to; `ids` are their records, the first of which bears this sequence.
+pub fn of_process(events: &[Event], ids: &[EventId], first: u64) -> Outcome {
+    for ((event, event_id), sequence) in events.iter().zip(ids).zip(first..) {
         match &event.body {
             EventBody::WorkflowStarted { instance_id, .. } => {
                 return Outcome::Started { instance_id: instance_id.to_string() };
@@ -167,6 +183,12 @@ pub fn of_process(events: &[Event], ids: &[EventId]) -> Outcome {
                     // Filled in by the caller, who knows the chain afterwards.
                     chain_state: chain_id.map(|id| id.to_string()),
                 };
+            }
+            EventBody::HoldPlaced { hold_id, .. } => return Outcome::HoldPlaced { hold_id: hold_id.to_string() },
+            EventBody::HoldReleased { .. } => return Outcome::HoldReleased,
+            EventBody::RecordPurged { .. } => return Outcome::Purged { event_id: event_id.to_string() },
+            EventBody::EvidenceExported => {
+                return Outcome::Exported { event_id: event_id.to_string(), sequence };
             }
             EventBody::ChainInitiated { .. }
             | EventBody::StepDecided { .. }

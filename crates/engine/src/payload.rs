@@ -2,7 +2,8 @@
 
 use countersign_kernel::process::{self, Decision, EventBody, Gate, GateKind, GateRef, MOOT_RECORD_REASON, Settled};
 use countersign_kernel::registry::{self, credential_id};
-use countersign_kernel::{Digest, InstanceId, StepId};
+use countersign_kernel::retention::{self, RecordFacts};
+use countersign_kernel::{Digest, EventId, HoldId, InstanceId, StepId, Time};
 use serde_json::{Map, Value};
 
 /// A payload under construction: members in the order they are given.
@@ -67,13 +68,19 @@ pub fn process_action(body: &EventBody) -> &'static str {
         EventBody::ChainWithdrawn { .. } => "chain_withdrawn",
         EventBody::TransitionFired { .. } => "transition_fired",
         EventBody::MootGateRecalled { .. } => "moot_gate_recalled",
+        EventBody::HoldPlaced { .. } => "hold_placed",
+        EventBody::HoldReleased { .. } => "hold_released",
+        EventBody::RecordPurged { .. } => retention::DESTRUCTION,
+        EventBody::EvidenceExported => "evidence_exported",
         EventBody::AttemptRefused { .. } => "attempt_refused",
     }
 }
 
-/// `subject_ref` and `initiator_ref` are the process's own; `digests` is given for a start.
+/// `subject_ref` and `initiator_ref` are the process's own; `digests` is given for a start; `sequence` is that of the
+/// record to be.
 pub fn process_payload(
     instance_id: InstanceId,
+    sequence: u64,
     subject_ref: &str,
     initiator_ref: &str,
     event: &process::Event,
@@ -136,11 +143,38 @@ pub fn process_payload(
             .gate(*gate)
             .set("moot_kind", kind.as_str())
             .set("reason", MOOT_RECORD_REASON),
+        EventBody::HoldPlaced { hold_id, record_ref, reason, case_ref } => {
+            hold(*hold_id, *record_ref, instance_id, reason).optional("case_ref", case_ref.as_deref())
+        }
+        EventBody::HoldReleased { hold_id, record_ref, reason } => hold(*hold_id, *record_ref, instance_id, reason),
+        EventBody::RecordPurged { record } => purged(record),
+        EventBody::EvidenceExported => payload.set("through_sequence", sequence.saturating_sub(1)),
         EventBody::AttemptRefused { attempted, code, detail } => {
             payload.set("attempted", attempted.as_str()).set("code", code.as_str()).set("detail", detail.as_str())
         }
     }
     .bytes()
+}
+
+fn hold(hold_id: HoldId, record_ref: EventId, instance_id: InstanceId, reason: &str) -> Payload {
+    Payload::new()
+        .id("hold_id", hold_id)
+        .id("record_ref", record_ref)
+        .id("instance_id", instance_id)
+        .set("reason", reason)
+}
+
+fn purged(record: &RecordFacts) -> Payload {
+    Payload::new()
+        .id("event_id", record.event_id)
+        .id("instance_id", record.instance_id)
+        .set("sequence", record.sequence)
+        .set("action_ref", record.action_ref.as_str())
+        .set("actor_ref", record.actor_ref.as_str())
+        .id("record_hash", record.record_hash)
+        .id("attestation_digest", record.attestation_digest)
+        .set("policy_ref", record.policy_ref.as_str())
+        .set("retention_until_us", record.retention_until.map(|time| time.0))
 }
 
 fn gate_ref_text(gate: GateRef) -> String {
@@ -207,6 +241,9 @@ pub fn registry_action(body: &registry::EventBody) -> &'static str {
         registry::EventBody::GrantRevoked { .. } => "grant_revoked",
         registry::EventBody::DefinitionPublished(_) => "definition_published",
         registry::EventBody::ConfigurationRecorded(_) => "configuration_recorded",
+        registry::EventBody::HoldPlaced { .. } => "hold_placed",
+        registry::EventBody::HoldReleased { .. } => "hold_released",
+        registry::EventBody::EvidenceExported(_) => "evidence_exported",
         registry::EventBody::AttemptRefused { .. } => "attempt_refused",
     }
 }
@@ -251,6 +288,17 @@ pub fn registry_payload(event: &registry::Event, digests: Option<&Digests>) -> V
             .set("regulated", configuration.regulated)
             .set("application_actor_ref", configuration.application_actor_ref.as_str())
             .set("server_actor_ref", configuration.server_actor_ref.as_str()),
+        registry::EventBody::HoldPlaced { hold_id, record_ref, reason, case_ref } => {
+            hold(*hold_id, *record_ref, InstanceId::REGISTRY, reason).optional("case_ref", case_ref.as_deref())
+        }
+        registry::EventBody::HoldReleased { hold_id, record_ref, reason } => {
+            hold(*hold_id, *record_ref, InstanceId::REGISTRY, reason)
+        }
+        registry::EventBody::EvidenceExported(export) => payload
+            .set("after_us", export.after.map(|Time(us)| us))
+            .set("before_us", export.before.map(|Time(us)| us))
+            .set("instances", export.instances)
+            .id("heads_digest", export.heads_digest),
         registry::EventBody::AttemptRefused { attempted, code, detail } => {
             payload.set("attempted", attempted.as_str()).set("code", code.as_str()).set("detail", detail.as_str())
         }

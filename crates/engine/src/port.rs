@@ -10,11 +10,13 @@
 //!   to a COMMIT was lost, the writer finds out before it answers; only if it cannot, it says
 //!   [`StoreError::Unknown`].
 
-use crate::rows::{AssignmentRow, GateRow, IdempotencyRow, ProcessRow, RecordRow, StepRow, TransitionRow, Write};
+use crate::rows::{
+    AssignmentRow, GateRow, HoldRow, IdempotencyRow, ProcessRow, RecordRow, StepRow, TransitionRow, Write,
+};
 use async_trait::async_trait;
 use countersign_kernel::process::Process;
 use countersign_kernel::registry;
-use countersign_kernel::{Digest, EventId, InstanceId, Time};
+use countersign_kernel::{Digest, EventId, HoldId, InstanceId, Time};
 use std::sync::Arc;
 
 #[derive(Debug, thiserror::Error)]
@@ -133,10 +135,25 @@ pub trait Writer: Send {
         action: &str,
         step_id: countersign_kernel::StepId,
     ) -> Result<bool, StoreError>;
+    /// The record with this id, as it is stored now.
+    async fn find_record(&mut self, event_id: EventId) -> Result<Option<RecordRow>, StoreError>;
+    async fn find_hold(&mut self, hold_id: HoldId) -> Result<Option<HoldRow>, StoreError>;
+    async fn steps(&mut self, of: StepsOf) -> Result<Vec<StepRow>, StoreError>;
+    /// Overwrites what purges left behind in the database's own files (old pages, old row versions). Called after every
+    /// purge, and again from time to time while it answers `false`: somebody still reads an older state.
+    async fn scrub(&mut self) -> Result<bool, StoreError>;
     /// Deletes idempotency rows that expired before `now`, a bounded number per call.
     async fn forget_expired(&mut self, now: Time) -> Result<u64, StoreError>;
     /// How far the database's clock is ahead of ours, in microseconds.
     async fn clock_offset_us(&mut self) -> Result<i64, StoreError>;
+}
+
+/// Whose approval steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepsOf {
+    Instance(InstanceId),
+    /// A gate by its step's or chain's id.
+    Gate(uuid::Uuid),
 }
 
 /// A page of a list: strictly after `after` in the order of ids.
@@ -195,6 +212,25 @@ pub struct RecordQuery {
     pub recorded: Range,
 }
 
+#[derive(Clone, Debug, Default)]
+pub struct HoldQuery {
+    pub hold_id: Option<HoldId>,
+    pub record_ref: Option<EventId>,
+    pub case_ref: Option<String>,
+    /// Only those that stand, or only those that were released.
+    pub released: Option<bool>,
+}
+
+/// Records that may be purged at a time, by the time from which on they may.
+#[derive(Clone, Debug)]
+pub struct PurgeableQuery {
+    pub now: Time,
+    /// Strictly after this one.
+    pub after: Option<(Time, EventId)>,
+    pub limit: usize,
+    pub descending: bool,
+}
+
 /// A process with its whole past: what `read_workflow` shows.
 #[derive(Clone, Debug)]
 pub struct ProcessView {
@@ -219,6 +255,9 @@ pub trait Reader: Send + Sync {
         page: &Page,
     ) -> Result<Vec<(AssignmentRow, StepRow)>, StoreError>;
     async fn records(&self, query: &RecordQuery, page: &Page) -> Result<Vec<RecordRow>, StoreError>;
+    async fn holds(&self, query: &HoldQuery, page: &Page) -> Result<Vec<HoldRow>, StoreError>;
+    /// Each with the holds that keep it for now.
+    async fn purgeable(&self, query: &PurgeableQuery) -> Result<Vec<(RecordRow, Vec<HoldRow>)>, StoreError>;
     async fn registry_since(&self, sequence: u64) -> Result<RegistryDelta, StoreError>;
     /// Answers when the store can be read.
     async fn ping(&self) -> Result<(), StoreError>;

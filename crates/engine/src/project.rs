@@ -1,11 +1,11 @@
 //! From events to rows: what each event changes in the store.
 
-use crate::rows::{AssignmentRow, GateRow, ProcessRow, StepEnd, StepRow, TransitionRow, Write};
+use crate::rows::{AssignmentRow, GateRow, HoldRelease, HoldRow, ProcessRow, StepEnd, StepRow, TransitionRow, Write};
 use countersign_kernel::machine::{AssignmentStatus, ChainState, StepState};
 use countersign_kernel::process::{
     Decision, Event, EventBody, Fate, Gate, GateKind, GateRef, MOOT_WITHDRAWAL_REASON, Settled,
 };
-use countersign_kernel::{EventId, InstanceId, Time, registry};
+use countersign_kernel::{EventId, HoldId, InstanceId, Time, registry};
 use countersign_ledger::document::Document;
 use uuid::Uuid;
 
@@ -110,8 +110,32 @@ pub fn process_writes(
             }
             writes.push(Write::SpendGate { gate_id: gate_id(*gate), fate: Fate::Mooted });
         }
-        EventBody::AttemptRefused { .. } => {}
+        EventBody::HoldPlaced { hold_id, record_ref, reason, case_ref } => {
+            let case_ref = case_ref.clone();
+            let hold = hold(*hold_id, *record_ref, subject.instance_id, reason, case_ref);
+            writes.push(Write::Hold(HoldRow { placed_at: event.at, placed_by: event.actor_ref.clone(), ..hold }));
+        }
+        EventBody::HoldReleased { hold_id, reason, .. } => {
+            writes.push(released(*hold_id, &event.actor_ref, event.at, reason));
+        }
+        // What a purge destroys depends on what is stored: see `crate::purge`.
+        EventBody::RecordPurged { .. } | EventBody::EvidenceExported | EventBody::AttemptRefused { .. } => {}
     }
+}
+
+fn hold(
+    hold_id: HoldId,
+    record_ref: EventId,
+    instance_id: InstanceId,
+    reason: &str,
+    case_ref: Option<String>,
+) -> HoldRow {
+    let (placed_at, placed_by, reason) = (Time(0), String::new(), reason.to_owned());
+    HoldRow { hold_id, record_ref, instance_id, placed_at, placed_by, reason, case_ref, released: None }
+}
+
+fn released(hold_id: HoldId, by: &str, at: Time, reason: &str) -> Write {
+    Write::ReleaseHold { hold_id, release: HoldRelease { at, by: by.to_owned(), reason: reason.to_owned() } }
 }
 
 fn bind(subject: &Subject<'_>, event: &Event, gate: &Gate, supersedes: Option<GateRef>, writes: &mut Vec<Write>) {
@@ -239,7 +263,14 @@ pub fn registry_writes(
             recorded_by: by(),
             registry_sequence: sequence,
         }),
-        registry::EventBody::AttemptRefused { .. } => {}
+        registry::EventBody::HoldPlaced { hold_id, record_ref, reason, case_ref } => {
+            let hold = hold(*hold_id, *record_ref, InstanceId::REGISTRY, reason, case_ref.clone());
+            writes.push(Write::Hold(HoldRow { placed_at: event.at, placed_by: by(), ..hold }));
+        }
+        registry::EventBody::HoldReleased { hold_id, reason, .. } => {
+            writes.push(released(*hold_id, &event.actor_ref, event.at, reason));
+        }
+        registry::EventBody::EvidenceExported(_) | registry::EventBody::AttemptRefused { .. } => {}
     }
 }
 

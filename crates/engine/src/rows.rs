@@ -4,7 +4,9 @@
 use countersign_kernel::machine::{AssignmentStatus, ChainState, StepState};
 use countersign_kernel::process::Fate;
 use countersign_kernel::registry::{Actor, ActorKey, Configuration, Credential, Definition};
-use countersign_kernel::{AssignmentId, Digest, EventId, GrantId, InstanceId, QuorumRule, StepId, Time, TransitionId};
+use countersign_kernel::{
+    AssignmentId, Digest, EventId, GrantId, HoldId, InstanceId, QuorumRule, StepId, Time, TransitionId,
+};
 use countersign_ledger::Record;
 use uuid::Uuid;
 
@@ -97,13 +99,37 @@ pub struct RecordRow {
     pub action_ref: String,
     pub actor_ref: String,
     pub recorded_at: Time,
+    /// From when on it may be purged; nothing where it never may, and once it has been.
+    pub purgeable_from: Option<Time>,
     pub record: Record,
+}
+
+/// A legal hold on a record. It is released, never deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HoldRow {
+    pub hold_id: HoldId,
+    pub record_ref: EventId,
+    pub instance_id: InstanceId,
+    pub placed_at: Time,
+    pub placed_by: String,
+    pub reason: String,
+    pub case_ref: Option<String>,
+    pub released: Option<HoldRelease>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HoldRelease {
+    pub at: Time,
+    pub by: String,
+    pub reason: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdempotencyRow {
     pub actor_ref: String,
     pub key: String,
+    /// Where the command left its records: a purge of them takes the answer along.
+    pub instance_id: InstanceId,
     pub request_digest: Digest,
     /// The accepted answer, without secrets.
     pub answer: String,
@@ -160,6 +186,8 @@ pub enum Write {
         registry_sequence: u64,
     },
 
+    Hold(HoldRow),
+
     SupersedeGate {
         gate_id: Uuid,
     },
@@ -200,5 +228,40 @@ pub enum Write {
         revoked_at: Time,
         revoked_by: String,
         registry_sequence: u64,
+    },
+    ReleaseHold {
+        hold_id: HoldId,
+        release: HoldRelease,
+    },
+
+    /// Destroys the content of a record.
+    PurgeRecord {
+        event_id: EventId,
+    },
+    /// These put a text in the place of what a purged record said; see [`crate::purge`].
+    RedactSubject {
+        instance_id: InstanceId,
+        text: String,
+    },
+    RedactStepSubject {
+        step_id: StepId,
+        text: String,
+    },
+    RedactStepReason {
+        step_id: StepId,
+        text: String,
+    },
+    RedactHold {
+        hold_id: HoldId,
+        text: String,
+    },
+    RedactRelease {
+        hold_id: HoldId,
+        text: String,
+    },
+    /// Forgets the answers that this instance's command of that time gave under idempotency keys.
+    ForgetKeys {
+        instance_id: InstanceId,
+        expires_at: Time,
     },
 }

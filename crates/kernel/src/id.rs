@@ -57,6 +57,8 @@ ids! {
     EventId,
     /// A grant of a scope to an actor.
     GrantId,
+    /// A legal hold on a record.
+    HoldId,
 }
 
 impl InstanceId {

@@ -13,11 +13,12 @@ pub mod machine;
 pub mod process;
 pub mod refusal;
 pub mod registry;
+pub mod retention;
 pub mod text;
 
 pub use declaration::{Declaration, Transition};
 pub use gate_spec::{GateEntry, GateSpec, QuorumRule};
-pub use id::{AssignmentId, ChainId, EventId, GrantId, IdSource, InstanceId, StepId, TransitionId};
+pub use id::{AssignmentId, ChainId, EventId, GrantId, HoldId, IdSource, InstanceId, StepId, TransitionId};
 pub use refusal::{Code, Refusal};
 
 /// A point in time in microseconds since the Unix epoch, UTC.

@@ -57,6 +57,12 @@ codes! {
     NotPending = "not-pending",
     /// The grant or assignment has ended already.
     NotActive = "not-active",
+    /// The legal hold has been released already.
+    AlreadyReleased = "already-released",
+    /// The record may not be purged: its retention has not elapsed, or its content is gone already.
+    NotEligible = "not-eligible",
+    /// A legal hold keeps the record from being purged.
+    UnderLegalHold = "under-legal-hold",
     /// The same key or name stands for something else.
     Conflict = "conflict",
     /// The request is larger than the server accepts.

@@ -8,7 +8,8 @@ pub mod record;
 pub mod statement;
 
 pub use record::{
-    Assurance, Attestation, Draft, Record, RecordError, Retention, ZERO_HASH, check_link, record_hash, salted_digest,
+    Assurance, Attestation, Content, Draft, Record, RecordError, Retention, ZERO_HASH, check_link, record_hash,
+    salted_digest,
 };
 
 use countersign_kernel::Digest;

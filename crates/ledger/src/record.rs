@@ -84,10 +84,28 @@ pub struct Draft<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     pub header: Vec<u8>,
+    /// `None` once it has been purged; the header and its hash stay.
+    pub content: Option<Content>,
+    pub record_hash: Digest,
+}
+
+/// What a purge destroys, all of it at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Content {
     pub payload: Vec<u8>,
     pub attestation: Vec<u8>,
     pub salt: [u8; 32],
-    pub record_hash: Digest,
+}
+
+impl Record {
+    /// What was recorded; `None` once it has been purged.
+    pub fn payload(&self) -> Option<&[u8]> {
+        self.content.as_ref().map(|content| content.payload.as_slice())
+    }
+
+    pub fn is_purged(&self) -> bool {
+        self.content.is_none()
+    }
 }
 
 impl Draft<'_> {
@@ -116,7 +134,8 @@ impl Draft<'_> {
         };
         let header = serde_json::to_vec(&header).map_err(|e| RecordError::Header(e.to_string()))?;
         let record_hash = record_hash(&header);
-        Ok(Record { header, payload: self.payload, attestation, salt: self.salt, record_hash })
+        let content = Content { payload: self.payload, attestation, salt: self.salt };
+        Ok(Record { header, content: Some(content), record_hash })
     }
 }
 
@@ -170,7 +189,8 @@ pub fn salted_digest(salt: &[u8; 32], part: &[u8]) -> Digest {
     sha256(&[salt, part])
 }
 
-/// One stored record against its predecessor: sequence, link, digests. Returns its own hash.
+/// One stored record against its predecessor: sequence, link, digests. Returns its own hash. Of a purged record the
+/// header is checked, which is what its neighbours are linked to.
 pub fn check_link(previous: Option<(u64, Digest)>, stored: &Record) -> Result<(Header, Digest), RecordError> {
     let header = Header::parse(&stored.header)?;
     let broken = |what: String| RecordError::Broken { sequence: header.sequence, what };
@@ -181,12 +201,13 @@ pub fn check_link(previous: Option<(u64, Digest)>, stored: &Record) -> Result<(H
     if parse_hex_digest(&header.prev) != Some(prev) {
         return Err(broken("does not name the hash of its predecessor".into()));
     }
-    for (part, bytes, claimed) in [
-        ("payload", &stored.payload, &header.payload_digest),
-        ("attestation", &stored.attestation, &header.attestation_digest),
-    ] {
-        if parse_hex_digest(claimed) != Some(salted_digest(&stored.salt, bytes)) {
-            return Err(broken(format!("the {part} is not the one that the header commits to")));
+    if let Some(Content { payload, attestation, salt }) = &stored.content {
+        for (part, bytes, claimed) in
+            [("payload", payload, &header.payload_digest), ("attestation", attestation, &header.attestation_digest)]
+        {
+            if parse_hex_digest(claimed) != Some(salted_digest(salt, bytes)) {
+                return Err(broken(format!("the {part} is not the one that the header commits to")));
+            }
         }
     }
     let hash = record_hash(&stored.header);
@@ -215,6 +236,20 @@ mod tests {
         }
     }
 
+    fn content(record: &mut Record) -> &mut Content {
+        record.content.as_mut().unwrap()
+    }
+
+    #[test]
+    fn a_purged_record_keeps_its_place_in_the_chain() {
+        let mut first = draft(1, ZERO_HASH).into_record().unwrap();
+        let second = draft(2, first.record_hash).into_record().unwrap();
+        first.content = None;
+        let (_, hash) = check_link(None, &first).unwrap();
+        assert!(first.is_purged() && first.payload().is_none());
+        assert!(check_link(Some((1, hash)), &second).is_ok());
+    }
+
     #[test]
     fn a_chain_of_records_checks_and_every_edit_shows() {
         let first = draft(1, ZERO_HASH).into_record().unwrap();
@@ -226,10 +261,10 @@ mod tests {
         assert!(check_link(None, &second).is_err(), "a missing first record");
         assert!(check_link(Some((1, ZERO_HASH)), &second).is_err(), "another predecessor");
         let mut edited = second.clone();
-        edited.payload[3] ^= 1;
+        content(&mut edited).payload[3] ^= 1;
         assert!(check_link(Some((1, hash)), &edited).is_err(), "an edited payload");
         let mut edited = second.clone();
-        edited.attestation = Attestation::Server { credential_id: None }.into_bytes();
+        content(&mut edited).attestation = Attestation::Server { credential_id: None }.into_bytes();
         assert!(check_link(Some((1, hash)), &edited).is_err(), "an edited attestation");
         let mut edited = first.clone();
         edited.header = String::from_utf8(edited.header).unwrap().replace("q\\\"a", "mallory").into_bytes();

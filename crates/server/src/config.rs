@@ -22,6 +22,8 @@ const OTHER_VARIABLES: &[&str] = &["SERVER", "TOKEN", "PROFILE", "PROFILES", "LO
 const TEST_VARIABLES: &str = "TEST_";
 
 const MAX_BODY_BYTES: usize = 1 << 30;
+/// A hundred years: the times that a record states stay readable everywhere.
+const MAX_RETENTION: Duration = Duration { us: 36_525 * DAY_US };
 const DEFAULT_PURGE_DELAY: Duration = Duration { us: 30 * DAY_US };
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -185,6 +187,11 @@ impl Config {
             ensure!(!is_blank(name), "{key}: a policy needs a name");
             ensure!(name != UNSET_POLICY, "{key}: `{UNSET_POLICY}` stands for no policy at all; choose another name");
             ensure!(policy.duration.us > 0, "{key}.duration must be greater than zero");
+            let longest = policy.duration.us.max(policy.max_purge_delay.us);
+            ensure!(
+                longest <= MAX_RETENTION.us,
+                "{key}: duration and max_purge_delay are at most 36525d each; records without a policy are kept without end"
+            );
         }
         self.validate_policy()
     }
@@ -484,6 +491,9 @@ mod tests {
             ("audit_trail_retention_policy = \"unset\"", "no such policy"),
             ("[retention.policies.unset]\nduration = \"1d\"", "choose another name"),
             ("[retention.policies.x]\nduration = \"0s\"", "greater than zero"),
+            ("[retention.policies.x]\nduration = \"36526d\"", "at most 36525d"),
+            ("[retention.policies.x]\nduration = \"1d\"\nmax_purge_delay = \"36526d\"", "at most 36525d"),
+            ("[retention.policies.x]\nduration = \"1d\"\nmax_purge_delay = \"-1d\"", "no length of time"),
             ("[limits]\nbody_bytes = 0", "between 1 and"),
             ("[seal]\nevery = \"0s\"", "greater than zero"),
             ("application_actor_ref = \" \"", "visible"),

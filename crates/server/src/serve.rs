@@ -8,6 +8,7 @@ use crate::telemetry::{self, LogFormat};
 use crate::{keys, listen};
 use anyhow::{Context, bail};
 use countersign_engine::Engine;
+use countersign_engine::clock::Clock;
 use countersign_ledger::statement::Signer;
 use fs4::{FileExt, TryLockError};
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -39,7 +40,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 const NO_POLICY: &str = "no retention policy is configured: every record is kept without end. Choose one with \
                          `audit_trail_retention_policy` in countersign.toml, or COUNTERSIGN_AUDIT_TRAIL_RETENTION_POLICY";
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ServeOptions {
     /// Where everything is kept; made if it is not there.
     pub data_dir: PathBuf,
@@ -48,6 +49,8 @@ pub struct ServeOptions {
     /// `postgres://…` or `sqlite:PATH`; without it, an SQLite file in the data directory.
     pub store: Option<String>,
     pub config: Option<PathBuf>,
+    /// For tests: a time that they can move. The system's clock where none is given.
+    pub clock: Option<Clock>,
     /// For [`run`]: text on a terminal and JSON elsewhere, unless said.
     pub log: Option<LogFormat>,
 }
@@ -60,6 +63,7 @@ impl ServeOptions {
             listen: DEFAULT_LISTEN.to_owned(),
             store: None,
             config: None,
+            clock: None,
             log: None,
         }
     }
@@ -90,7 +94,7 @@ pub async fn start(options: ServeOptions) -> anyhow::Result<Running> {
     let store = options.store.unwrap_or_else(|| format!("sqlite:{}", options.data_dir.join(SQLITE_FILE).display()));
     let lock = lock_sqlite(&store)?;
     let application_key = keys::load_or_make(&options.data_dir.join(APPLICATION_KEY_FILE))?;
-    let engine = open(&store, &config, &application_key).await?;
+    let engine = open(&store, &config, options.clock, &application_key).await?;
     let has_retention_policy = config.audit_trail_retention_policy.is_some();
     if !has_retention_policy {
         tracing::warn!("{NO_POLICY}");
@@ -168,11 +172,17 @@ async fn released(mut engine: Arc<Engine>) -> Option<Engine> {
     }
 }
 
-async fn open(store: &str, config: &Config, application_key: &[u8; 32]) -> anyhow::Result<Engine> {
+async fn open(
+    store: &str,
+    config: &Config,
+    clock: Option<Clock>,
+    application_key: &[u8; 32],
+) -> anyhow::Result<Engine> {
     let opened = countersign_store::open(store).await;
     let store = opened.with_context(|| format!("the store {} cannot be opened", without_password(store)))?;
-    let config =
-        countersign_engine::Config { application_key: Some(Signer::from_seed(application_key)), ..config.engine() };
+    let mut config = config.engine();
+    config.clock = clock.unwrap_or(config.clock);
+    config.application_key = Some(Signer::from_seed(application_key));
     Engine::open(store, config).await.context("the engine cannot be started")
 }
 

@@ -5,7 +5,8 @@ use crate::statement::parse_fate;
 use crate::value::{Columns, token};
 use countersign_engine::port::{Head, Loaded, StoreError};
 use countersign_engine::rows::{
-    AssignmentRow, GateRow, IdempotencyRow, ProcessRow, RecordRow, StepEnd, StepRow, TransitionRow,
+    AssignmentRow, GateRow, HoldRelease, HoldRow, IdempotencyRow, ProcessRow, RecordRow, StepEnd, StepRow,
+    TransitionRow,
 };
 use countersign_kernel::machine::{AssignmentStatus, ChainState, StepState};
 use countersign_kernel::process::{DefinitionRef, Gate, GateKind, Process, Step};
@@ -13,10 +14,11 @@ use countersign_kernel::registry::{
     Actor, ActorKey, ActorKind, Configuration, Credential, Definition, Event, EventBody,
 };
 use countersign_kernel::{
-    AssignmentId, ChainId, Declaration, Digest, EventId, GateSpec, GrantId, InstanceId, StepId, TransitionId,
+    AssignmentId, ChainId, Declaration, Digest, EventId, GateSpec, GrantId, HoldId, InstanceId, StepId, TransitionId,
 };
 use countersign_ledger::document::{parse_declaration, parse_gate_spec, parse_rule};
-use countersign_ledger::{Record, record_hash};
+use countersign_ledger::{Content, Record, record_hash};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A process row joined with its instance row.
@@ -130,7 +132,14 @@ pub fn assigned_step_row(row: &dyn Columns) -> Result<(StepRow, AssignmentRow), 
 
 pub fn record_row(row: &dyn Columns) -> Result<RecordRow, StoreError> {
     let header = row.bytes(6)?;
-    let salt = row.bytes(9)?.try_into().map_err(|_| StoreError::Corrupt("a salt is not 32 bytes long".to_owned()))?;
+    let content = match (row.optional_bytes(7)?, row.optional_bytes(8)?, row.optional_bytes(9)?) {
+        (Some(payload), Some(attestation), Some(salt)) => {
+            let salt = salt.try_into().map_err(|_| StoreError::Corrupt("a salt is not 32 bytes long".to_owned()))?;
+            Some(Content { payload, attestation, salt })
+        }
+        (None, None, None) => None,
+        _ => return Err(StoreError::Corrupt("a record has lost a part of its content".to_owned())),
+    };
     let record_hash = record_hash(&header);
     Ok(RecordRow {
         event_id: EventId(row.id(0)?),
@@ -139,8 +148,32 @@ pub fn record_row(row: &dyn Columns) -> Result<RecordRow, StoreError> {
         action_ref: row.text(3)?,
         actor_ref: row.text(4)?,
         recorded_at: row.time(5)?,
-        record: Record { header, payload: row.bytes(7)?, attestation: row.bytes(8)?, salt, record_hash },
+        purgeable_from: row.optional_int(10)?.map(countersign_kernel::Time),
+        record: Record { header, content, record_hash },
     })
+}
+
+pub fn hold_row(row: &dyn Columns) -> Result<HoldRow, StoreError> {
+    let released = match (row.optional_int(7)?, row.optional_text(8)?, row.optional_text(9)?) {
+        (Some(at), Some(by), Some(reason)) => Some(HoldRelease { at: countersign_kernel::Time(at), by, reason }),
+        (None, None, None) => None,
+        _ => return Err(StoreError::Corrupt("a hold has half a release".to_owned())),
+    };
+    Ok(HoldRow {
+        hold_id: HoldId(row.id(0)?),
+        record_ref: EventId(row.id(1)?),
+        instance_id: InstanceId(row.id(2)?),
+        placed_at: row.time(3)?,
+        placed_by: row.text(4)?,
+        reason: row.text(5)?,
+        case_ref: row.optional_text(6)?,
+        released,
+    })
+}
+
+/// A hold that stands, as the kernel knows it, and the instance that it belongs to.
+pub fn active_hold(row: &dyn Columns) -> Result<(InstanceId, HoldId, EventId), StoreError> {
+    Ok((InstanceId(row.id(2)?), HoldId(row.id(0)?), EventId(row.id(1)?)))
 }
 
 pub fn idempotency_row(row: &dyn Columns) -> Result<IdempotencyRow, StoreError> {
@@ -150,6 +183,7 @@ pub fn idempotency_row(row: &dyn Columns) -> Result<IdempotencyRow, StoreError> 
         request_digest: row.digest(2)?,
         answer: row.text(3)?,
         expires_at: row.time(4)?,
+        instance_id: InstanceId(row.id(5)?),
     })
 }
 
@@ -196,6 +230,7 @@ pub fn loaded(
     declaration: Arc<Declaration>,
     gate_spec: Arc<GateSpec>,
     gates: Vec<Gate>,
+    holds: BTreeMap<HoldId, EventId>,
 ) -> Result<Loaded, StoreError> {
     let InstanceRow { process, head, state, moves, policy_ref } = row;
     if !declaration.states.contains(&state) {
@@ -215,6 +250,7 @@ pub fn loaded(
         current_state: state,
         next_sequence_number: moves + 1,
         gates,
+        holds,
     };
     Ok(Loaded { process, head, policy_ref })
 }

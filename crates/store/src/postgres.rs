@@ -7,19 +7,20 @@
 
 mod connect;
 mod read;
+mod scrub;
 
 use crate::decode;
 use crate::select::{ByInstance, Dialect, RegistrySince};
-use crate::statement::{self, Kind, Name, STATEMENTS, Statement};
+use crate::statement::{self, Name, STATEMENTS, Statement};
 use crate::value::{Columns, Type, Value};
 use async_trait::async_trait;
 use connect::{Settings, failed};
 use countersign_engine::port::{
-    Batch, Committed, Loaded, Reader, RegistryDelta, Store, StoreError, Unit, Verdict, Writer,
+    Batch, Committed, Loaded, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit, Verdict, Writer,
 };
-use countersign_engine::rows::{AssignmentRow, GateRow, IdempotencyRow, StepRow};
-use countersign_kernel::{Declaration, Digest, EventId, GateSpec, InstanceId, StepId, Time};
-use std::collections::{HashMap, HashSet};
+use countersign_engine::rows::{AssignmentRow, GateRow, HoldRow, IdempotencyRow, RecordRow, StepRow};
+use countersign_kernel::{Declaration, Digest, EventId, GateSpec, HoldId, InstanceId, StepId, Time};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use tokio_postgres::error::Severity;
 use tokio_postgres::types::{ToSql, Type as PgType};
@@ -61,6 +62,7 @@ impl Store for PostgresStore {
             declarations: HashMap::new(),
             gate_specs: HashMap::new(),
             known_documents: HashSet::new(),
+            scrubber: scrub::Scrubber::default(),
         };
         (Box::new(writer), Arc::new(self.reader))
     }
@@ -80,6 +82,7 @@ struct PostgresWriter {
     declarations: HashMap<Digest, Arc<Declaration>>,
     gate_specs: HashMap<Digest, Arc<GateSpec>>,
     known_documents: HashSet<Digest>,
+    scrubber: scrub::Scrubber,
 }
 
 /// A connection with everything prepared on it.
@@ -114,14 +117,15 @@ impl Session {
             fence: prepare("SELECT instance_id, sequence FROM instances WHERE instance_id = ANY($1) ORDER BY instance_id FOR UPDATE").await?,
             sequences: prepare("SELECT instance_id, sequence FROM instances WHERE instance_id = ANY($1)").await?,
             insert_keys: prepare(
-                "INSERT INTO idempotency (actor_ref, key, request_digest, answer, expires_at_us) \
-                 SELECT * FROM UNNEST($1::text[], $2::text[], $3::bytea[], $4::text[], $5::int8[]) \
+                "INSERT INTO idempotency (actor_ref, key, request_digest, answer, expires_at_us, instance_id) \
+                 SELECT * FROM UNNEST($1::text[], $2::text[], $3::bytea[], $4::text[], $5::int8[], $7::uuid[]) \
                  ON CONFLICT (actor_ref, key) DO UPDATE SET request_digest = excluded.request_digest, answer = excluded.answer, \
-                 expires_at_us = excluded.expires_at_us WHERE idempotency.expires_at_us <= $6 RETURNING actor_ref, key",
+                 expires_at_us = excluded.expires_at_us, instance_id = excluded.instance_id \
+                 WHERE idempotency.expires_at_us <= $6 RETURNING actor_ref, key",
             )
             .await?,
             recall: prepare(
-                "SELECT i.actor_ref, i.key, i.request_digest, i.answer, i.expires_at_us FROM idempotency i \
+                "SELECT i.actor_ref, i.key, i.request_digest, i.answer, i.expires_at_us, i.instance_id FROM idempotency i \
                  JOIN UNNEST($1::text[], $2::text[]) AS u(actor_ref, key) ON i.actor_ref = u.actor_ref AND i.key = u.key \
                  WHERE i.expires_at_us > $3",
             )
@@ -172,9 +176,10 @@ impl Session {
         let digests: Vec<&[u8]> = keys.iter().map(|row| row.request_digest.0.as_slice()).collect();
         let answers: Vec<&str> = keys.iter().map(|row| row.answer.as_str()).collect();
         let expiries: Vec<i64> = keys.iter().map(|row| row.expires_at.0).collect();
+        let instances: Vec<Uuid> = keys.iter().map(|row| row.instance_id.0).collect();
         let rows = self
             .client
-            .query(&self.insert_keys, &[&actors, &names, &digests, &answers, &expiries, &now])
+            .query(&self.insert_keys, &[&actors, &names, &digests, &answers, &expiries, &now, &instances])
             .await
             .map_err(failed)?;
         rows.iter().map(|row| Ok((row.text(0)?, row.text(1)?))).collect()
@@ -305,7 +310,7 @@ fn row_sets<'a>(winners: &[&'a Unit], known: &HashSet<Digest>) -> (Vec<RowSet<'a
     });
     let names = STATEMENTS.iter().enumerate().filter(|(i, _)| !by_name[*i].is_empty());
     let order: Vec<usize> = names.map(|(i, _)| i).collect();
-    debug_assert!(order.iter().map(|i| STATEMENTS[*i].kind == Kind::Update).is_sorted());
+    debug_assert!(order.iter().map(|i| !STATEMENTS[*i].kind.adds()).is_sorted());
     let sets =
         order.into_iter().map(|i| RowSet { name: Name::ALL[i], rows: std::mem::take(&mut by_name[i]) }).collect();
     (sets, documents)
@@ -464,8 +469,18 @@ impl Writer for PostgresWriter {
         let session = self.session().await?;
         let sql = &session.by_instance;
         // Between these reads another node may commit; the fence finds out.
-        let rows = session.client.query(sql.processes.as_str(), &[&ids]).await.map_err(failed)?;
-        let gate_rows = session.client.query(sql.live_gates.as_str(), &[&ids]).await.map_err(failed)?;
+        let by_ids: [&(dyn ToSql + Sync); 1] = [&ids];
+        let (rows, gate_rows, hold_rows) = tokio::try_join!(
+            session.client.query(sql.processes.as_str(), &by_ids),
+            session.client.query(sql.live_gates.as_str(), &by_ids),
+            session.client.query(sql.holds.as_str(), &by_ids),
+        )
+        .map_err(failed)?;
+        let mut holds: HashMap<InstanceId, BTreeMap<HoldId, EventId>> = HashMap::new();
+        for row in &hold_rows {
+            let (instance_id, hold_id, record_ref) = decode::active_hold(row)?;
+            holds.entry(instance_id).or_default().insert(hold_id, record_ref);
+        }
         let gate_rows: Vec<GateRow> = gate_rows.iter().map(|row| decode::gate_row(row)).collect::<Result<_, _>>()?;
         let gate_ids: Vec<Uuid> = gate_rows.iter().map(|row| row.gate_id).collect();
         let mut steps: HashMap<Uuid, Vec<(StepRow, AssignmentRow)>> = HashMap::new();
@@ -486,7 +501,8 @@ impl Writer for PostgresWriter {
             let (declaration, gate_spec) =
                 self.documents(row.process.declaration_digest, row.process.gate_spec_digest).await?;
             let gates = gates.remove(&row.process.instance_id).unwrap_or_default();
-            all.push(decode::loaded(row, declaration, gate_spec, gates)?);
+            let holds = holds.remove(&row.process.instance_id).unwrap_or_default();
+            all.push(decode::loaded(row, declaration, gate_spec, gates, holds)?);
         }
         Ok(all)
     }
@@ -523,6 +539,32 @@ impl Writer for PostgresWriter {
         let sql = "SELECT 1 FROM approval_steps WHERE step_id = $1 AND instance_id = $2 AND action = $3";
         let found = session.client.query_opt(sql, &[&step_id.0, &instance_id.0, &action]).await.map_err(failed)?;
         Ok(found.is_some())
+    }
+
+    async fn find_record(&mut self, event_id: EventId) -> Result<Option<RecordRow>, StoreError> {
+        let session = self.session().await?;
+        let found = session.client.query_opt(session.by_instance.record.as_str(), &[&event_id.0]).await;
+        found.map_err(failed)?.map(|row| decode::record_row(&row)).transpose()
+    }
+
+    async fn find_hold(&mut self, hold_id: HoldId) -> Result<Option<HoldRow>, StoreError> {
+        let session = self.session().await?;
+        let found = session.client.query_opt(session.by_instance.hold.as_str(), &[&hold_id.0]).await;
+        found.map_err(failed)?.map(|row| decode::hold_row(&row)).transpose()
+    }
+
+    async fn steps(&mut self, of: StepsOf) -> Result<Vec<StepRow>, StoreError> {
+        let session = self.session().await?;
+        let (sql, id) = match of {
+            StepsOf::Instance(instance_id) => (&session.by_instance.own_steps, instance_id.0),
+            StepsOf::Gate(gate_id) => (&session.by_instance.gate_steps, gate_id),
+        };
+        let rows = session.client.query(sql.as_str(), &[&id]).await.map_err(failed)?;
+        rows.iter().map(|row| decode::step_row(row)).collect()
+    }
+
+    async fn scrub(&mut self) -> Result<bool, StoreError> {
+        Ok(self.scrubber.begin(&self.settings))
     }
 
     async fn forget_expired(&mut self, now: Time) -> Result<u64, StoreError> {

@@ -2,7 +2,9 @@
 //! these ids"; columns are listed in the order in which [`crate::decode`] reads them.
 
 use crate::value::Value;
-use countersign_engine::port::{AssignmentQuery, Page, ProcessQuery, Range, RecordQuery, StepQuery};
+use countersign_engine::port::{
+    AssignmentQuery, HoldQuery, Page, ProcessQuery, PurgeableQuery, Range, RecordQuery, StepQuery,
+};
 use countersign_kernel::Time;
 use countersign_kernel::id::first_at;
 
@@ -40,8 +42,9 @@ const STEP: &str = "s.step_id, s.gate_id, s.instance_id, s.slot, s.action, s.sub
 /// How many columns a step has: an assignment joined to it starts there.
 pub const STEP_COLUMNS: usize = 14;
 const ASSIGNMENT: &str = "a.assignment_id, a.task_ref, a.assignee_ref, a.assigned_at_us, a.status, a.ended_at_us";
-const RECORD: &str =
-    "event_id, instance_id, sequence, action_ref, actor_ref, recorded_at_us, header, payload, attestation, salt";
+const RECORD: &str = "event_id, instance_id, sequence, action_ref, actor_ref, recorded_at_us, header, payload, attestation, salt, \
+    purgeable_from_us";
+const HOLD: &str = "hold_id, record_ref, instance_id, placed_at_us, placed_by, reason, case_ref, released_at_us, released_by, release_reason";
 
 /// Queries by instance, for loading and for views.
 pub struct ByInstance {
@@ -52,6 +55,15 @@ pub struct ByInstance {
     /// Steps joined with their newest assignment.
     pub steps: String,
     pub document: &'static str,
+    /// Holds that stand: hold, record and instance.
+    pub holds: String,
+    /// Steps of an instance, or of a gate, without their assignments.
+    pub own_steps: String,
+    pub gate_steps: String,
+    /// One record, one hold, and the holds that stand on records.
+    pub record: String,
+    pub hold: String,
+    pub holds_on: String,
 }
 
 impl ByInstance {
@@ -82,6 +94,21 @@ impl ByInstance {
                 Dialect::Sqlite => "SELECT body FROM documents WHERE digest = ?1",
                 Dialect::Postgres => "SELECT body FROM documents WHERE digest = $1",
             },
+            holds: format!(
+                "SELECT hold_id, record_ref, instance_id FROM holds WHERE {} AND released_at_us IS NULL",
+                among("instance_id")
+            ),
+            own_steps: format!(
+                "SELECT {STEP} FROM gates g JOIN approval_steps s ON s.gate_id = g.gate_id WHERE g.instance_id = {}",
+                dialect.hole(1)
+            ),
+            gate_steps: format!("SELECT {STEP} FROM approval_steps s WHERE s.gate_id = {}", dialect.hole(1)),
+            record: format!("SELECT {RECORD} FROM records WHERE event_id = {}", dialect.hole(1)),
+            hold: format!("SELECT {HOLD} FROM holds WHERE hold_id = {}", dialect.hole(1)),
+            holds_on: format!(
+                "SELECT {HOLD} FROM holds WHERE {} AND released_at_us IS NULL ORDER BY record_ref, hold_id",
+                among("record_ref")
+            ),
         }
     }
 }
@@ -220,6 +247,36 @@ pub fn records<'q>(dialect: Dialect, query: &'q RecordQuery, page: &Page) -> Sel
     select.equal("actor_ref", query.actor_ref.as_deref().map(Value::Text));
     select.id_range("event_id", &query.recorded);
     select.paged("event_id", page)
+}
+
+pub fn holds<'q>(dialect: Dialect, query: &'q HoldQuery, page: &Page) -> Select<'q> {
+    let mut select = Select::new(dialect, format!("SELECT {HOLD} FROM holds"));
+    select.equal("hold_id", query.hold_id.map(|id| Value::Id(id.0)));
+    select.equal("record_ref", query.record_ref.map(|id| Value::Id(id.0)));
+    select.equal("case_ref", query.case_ref.as_deref().map(Value::Text));
+    if let Some(released) = query.released {
+        select.conditions.push(format!("released_at_us IS {}", if released { "NOT NULL" } else { "NULL" }));
+    }
+    select.paged("hold_id", page)
+}
+
+/// In the order of the index, which holds nothing else.
+pub fn purgeable(dialect: Dialect, query: &PurgeableQuery) -> Select<'static> {
+    let mut select = Select::new(dialect, format!("SELECT {RECORD} FROM records"));
+    select.compare("purgeable_from_us", "<=", Value::time(query.now));
+    let (than, direction) = if query.descending { ("<", "DESC") } else { (">", "ASC") };
+    if let Some((from, event_id)) = query.after {
+        select.values.extend([Value::time(from), Value::Id(event_id.0)]);
+        let last = select.values.len();
+        let (from, id) = (dialect.hole(last - 1), dialect.hole(last));
+        select.conditions.push(format!("(purgeable_from_us, event_id) {than} ({from}, {id})"));
+    }
+    select.values.push(Value::count(query.limit as u64));
+    let (conditions, limit) = (select.conditions.join(" AND "), dialect.hole(select.values.len()));
+    select.sql.push_str(&format!(
+        " WHERE {conditions} ORDER BY purgeable_from_us {direction}, event_id {direction} LIMIT {limit}"
+    ));
+    select
 }
 
 /// Registry changes after a sequence (parameter 1), as a query per kind; and where the registry stands.

@@ -12,10 +12,10 @@ use crate::value::Value;
 use async_trait::async_trait;
 use connect::{Location, failed, migrate};
 use countersign_engine::port::{
-    Batch, Committed, Loaded, Reader, RegistryDelta, Store, StoreError, Unit, Verdict, Writer,
+    Batch, Committed, Loaded, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit, Verdict, Writer,
 };
-use countersign_engine::rows::{IdempotencyRow, Write};
-use countersign_kernel::{Declaration, Digest, GateSpec, InstanceId, StepId, Time};
+use countersign_engine::rows::{HoldRow, IdempotencyRow, RecordRow, StepRow, Write};
+use countersign_kernel::{Declaration, Digest, EventId, GateSpec, HoldId, InstanceId, StepId, Time};
 use read::{Pool, SqliteReader, document, registry_since, rows};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params_from_iter};
 use std::collections::{HashMap, HashSet};
@@ -91,7 +91,9 @@ impl SqliteWriter {
                 rows(&self.connection, &self.by_instance.steps, &[Value::Id(gate.gate_id)], decode::assigned_step_row)?;
             gates.push(decode::kernel_gate(&gate, &steps)?);
         }
-        decode::loaded(row, declaration, gate_spec, gates).map(Some)
+        let holds = rows(&self.connection, &self.by_instance.holds, &id, decode::active_hold)?;
+        let holds = holds.into_iter().map(|(_, hold_id, record_ref)| (hold_id, record_ref)).collect();
+        decode::loaded(row, declaration, gate_spec, gates, holds).map(Some)
     }
 
     fn documents(&mut self, row: &InstanceRow) -> Result<(Arc<Declaration>, Arc<GateSpec>), StoreError> {
@@ -175,9 +177,10 @@ fn key_taken(batch: &Batch, instance_id: InstanceId) -> Vec<Verdict> {
 /// Keys whose time is over may be used anew.
 fn insert_keys(connection: &Connection, unit: &Unit) -> Result<Verdict, StoreError> {
     for row in &unit.idempotency {
-        let sql = "INSERT INTO idempotency (actor_ref, key, request_digest, answer, expires_at_us) VALUES (?1, ?2, ?3, ?4, ?5) \
-                   ON CONFLICT (actor_ref, key) DO UPDATE SET request_digest = excluded.request_digest, answer = excluded.answer, \
-                   expires_at_us = excluded.expires_at_us WHERE idempotency.expires_at_us <= ?6";
+        let sql = "INSERT INTO idempotency (actor_ref, key, request_digest, answer, expires_at_us, instance_id) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?7) ON CONFLICT (actor_ref, key) DO UPDATE SET \
+                   request_digest = excluded.request_digest, answer = excluded.answer, \
+                   expires_at_us = excluded.expires_at_us, instance_id = excluded.instance_id WHERE idempotency.expires_at_us <= ?6";
         let values = [
             Value::Text(&row.actor_ref),
             Value::Text(&row.key),
@@ -185,6 +188,7 @@ fn insert_keys(connection: &Connection, unit: &Unit) -> Result<Verdict, StoreErr
             Value::Text(&row.answer),
             Value::time(row.expires_at),
             Value::time(unit.head.last_time),
+            Value::Id(row.instance_id.0),
         ];
         let inserted =
             connection.prepare_cached(sql).map_err(failed)?.execute(params_from_iter(&values)).map_err(failed)?;
@@ -243,7 +247,7 @@ impl Writer for SqliteWriter {
     }
 
     async fn recall(&mut self, keys: &[(String, String)], now: Time) -> Result<Vec<IdempotencyRow>, StoreError> {
-        let sql = "SELECT actor_ref, key, request_digest, answer, expires_at_us FROM idempotency \
+        let sql = "SELECT actor_ref, key, request_digest, answer, expires_at_us, instance_id FROM idempotency \
                    WHERE actor_ref = ?1 AND key = ?2 AND expires_at_us > ?3";
         let mut all = Vec::new();
         for (actor_ref, key) in keys {
@@ -261,6 +265,30 @@ impl Writer for SqliteWriter {
         let sql = "SELECT 1 FROM approval_steps WHERE step_id = ?1 AND instance_id = ?2 AND action = ?3";
         let values = [Value::Id(step_id.0), Value::Id(instance_id.0), Value::Text(action)];
         Ok(!rows(&self.connection, sql, &values, |row| row.int(0))?.is_empty())
+    }
+
+    async fn find_record(&mut self, event_id: EventId) -> Result<Option<RecordRow>, StoreError> {
+        let found = rows(&self.connection, &self.by_instance.record, &[Value::Id(event_id.0)], decode::record_row)?;
+        Ok(found.into_iter().next())
+    }
+
+    async fn find_hold(&mut self, hold_id: HoldId) -> Result<Option<HoldRow>, StoreError> {
+        let found = rows(&self.connection, &self.by_instance.hold, &[Value::Id(hold_id.0)], decode::hold_row)?;
+        Ok(found.into_iter().next())
+    }
+
+    async fn steps(&mut self, of: StepsOf) -> Result<Vec<StepRow>, StoreError> {
+        let (sql, id) = match of {
+            StepsOf::Instance(instance_id) => (&self.by_instance.own_steps, instance_id.0),
+            StepsOf::Gate(gate_id) => (&self.by_instance.gate_steps, gate_id),
+        };
+        rows(&self.connection, sql, &[Value::Id(id)], decode::step_row)
+    }
+
+    /// Deleted bytes were overwritten in the pages themselves (`secure_delete`); older pages stand in the log until it
+    /// has been moved into the database and cut off.
+    async fn scrub(&mut self) -> Result<bool, StoreError> {
+        connect::cut_log(&self.connection)
     }
 
     async fn forget_expired(&mut self, now: Time) -> Result<u64, StoreError> {

@@ -6,11 +6,12 @@ use crate::value::{Type, Value};
 use countersign_engine::port::Unit;
 use countersign_engine::rows::{RecordRow, Write};
 use countersign_kernel::process::Fate;
+use countersign_ledger::Content;
 
 #[derive(Debug)]
 pub struct Statement {
     pub table: &'static str,
-    /// For an update the first column is the key.
+    /// For an update the first column is the key; for a deletion all of them are.
     pub columns: &'static [(&'static str, Type)],
     pub kind: Kind,
 }
@@ -20,6 +21,14 @@ pub enum Kind {
     Insert,
     InsertIfAbsent,
     Update,
+    Delete,
+}
+
+impl Kind {
+    /// Whether it adds rows: such statements run first.
+    pub const fn adds(self) -> bool {
+        matches!(self, Kind::Insert | Kind::InsertIfAbsent)
+    }
 }
 
 use Type::{Bool, Bytes, Id, Int, Text};
@@ -55,7 +64,7 @@ statements! {
         "submitter_ref" Text, "scope" Text, "submitted_at_us" Int, "state" Text, "ended_by" Text, "ended_at_us" Int, "ended_reason" Text);
     Assignment: Insert "assignments" ("assignment_id" Id, "task_ref" Id, "assignee_ref" Text, "assigned_at_us" Int, "status" Text, "ended_at_us" Int);
     Record: Insert "records" ("event_id" Id, "instance_id" Id, "sequence" Int, "action_ref" Text, "actor_ref" Text, "recorded_at_us" Int, "header" Bytes,
-        "payload" Bytes, "attestation" Bytes, "salt" Bytes);
+        "payload" Bytes, "attestation" Bytes, "salt" Bytes, "purgeable_from_us" Int);
     Actor: Insert "actors" ("actor_ref" Text, "kind" Text, "display_name" Text, "registered_at_us" Int, "registered_by" Text, "registry_seq" Int);
     Credential: Insert "credentials" ("token_hash" Bytes, "actor_ref" Text, "issued_at_us" Int, "issued_by" Text, "registry_seq" Int);
     Key: Insert "actor_keys" ("key_id" Text, "actor_ref" Text, "public_key" Text, "registered_at_us" Int, "registered_by" Text, "registry_seq" Int);
@@ -64,6 +73,8 @@ statements! {
         "retention" Text, "published_at_us" Int, "published_by" Text, "registry_seq" Int);
     Configuration: Insert "configurations" ("registry_seq" Int, "policy" Text, "recorded_at_us" Int, "recorded_by" Text, "regulated" Bool,
         "application_actor_ref" Text, "server_actor_ref" Text);
+
+    Hold: Insert "holds" ("hold_id" Id, "record_ref" Id, "instance_id" Id, "placed_at_us" Int, "placed_by" Text, "reason" Text, "case_ref" Text);
 
     MoveInstance: Update "instances" ("instance_id" Id, "sequence" Int, "head" Bytes, "last_time_us" Int, "state" Text, "moves" Int, "policy_ref" Text);
     SupersedeGate: Update "gates" ("gate_id" Id, "is_current" Bool);
@@ -74,6 +85,14 @@ statements! {
     RevokeCredential: Update "credentials" ("token_hash" Bytes, "revoked_at_us" Int, "revoked_by" Text, "revoked_seq" Int);
     RevokeKey: Update "actor_keys" ("key_id" Text, "revoke_reason" Text, "revoked_at_us" Int, "revoked_by" Text, "revoked_seq" Int);
     RevokeGrant: Update "grants" ("grant_id" Id, "revoked_at_us" Int, "revoked_by" Text, "revoked_seq" Int);
+    ReleaseHold: Update "holds" ("hold_id" Id, "released_at_us" Int, "released_by" Text, "release_reason" Text);
+    PurgeRecord: Update "records" ("event_id" Id, "payload" Bytes, "attestation" Bytes, "salt" Bytes, "purgeable_from_us" Int);
+    RedactSubject: Update "processes" ("instance_id" Id, "subject_ref" Text);
+    RedactStepSubject: Update "approval_steps" ("step_id" Id, "subject_ref" Text);
+    RedactStepReason: Update "approval_steps" ("step_id" Id, "ended_reason" Text);
+    RedactHold: Update "holds" ("hold_id" Id, "reason" Text, "case_ref" Text);
+    RedactRelease: Update "holds" ("hold_id" Id, "release_reason" Text);
+    ForgetKeys: Delete "idempotency" ("expires_at_us" Int, "instance_id" Id);
 }
 
 impl Statement {
@@ -90,6 +109,11 @@ impl Statement {
                 let sets: Vec<String> =
                     names.iter().enumerate().skip(1).map(|(i, name)| format!("{name} = ?{}", i + 1)).collect();
                 format!("UPDATE {} SET {} WHERE {} = ?1", self.table, sets.join(", "), names[0])
+            }
+            Kind::Delete => {
+                let keys: Vec<String> =
+                    names.iter().enumerate().map(|(i, name)| format!("{name} = ?{}", i + 1)).collect();
+                format!("DELETE FROM {} WHERE {}", self.table, keys.join(" AND "))
             }
         }
     }
@@ -116,6 +140,10 @@ impl Statement {
                     sets.join(", "),
                     key = names[0]
                 )
+            }
+            Kind::Delete => {
+                let keys: Vec<String> = names.iter().map(|name| format!("t.{name} = u.{name}")).collect();
+                format!("DELETE FROM {table} t USING UNNEST({arrays}) AS u({list}) WHERE {}", keys.join(" AND "))
             }
         }
     }
@@ -151,6 +179,10 @@ pub fn instance_values(unit: &Unit) -> (Name, Vec<Value<'_>>) {
 }
 
 pub fn record_values(row: &RecordRow) -> (Name, Vec<Value<'_>>) {
+    let [payload, attestation, salt] = match &row.record.content {
+        Some(Content { payload, attestation, salt }) => [payload, attestation, salt.as_slice()].map(Value::Bytes),
+        None => [const { Value::Null }; 3],
+    };
     let values = vec![
         Value::Id(row.event_id.0),
         Value::Id(row.instance_id.0),
@@ -159,9 +191,10 @@ pub fn record_values(row: &RecordRow) -> (Name, Vec<Value<'_>>) {
         Value::Text(&row.actor_ref),
         Value::time(row.recorded_at),
         Value::Bytes(&row.record.header),
-        Value::Bytes(&row.record.payload),
-        Value::Bytes(&row.record.attestation),
-        Value::Bytes(&row.record.salt),
+        payload,
+        attestation,
+        salt,
+        Value::optional_time(row.purgeable_from),
     ];
     (Name::Record, values)
 }
@@ -332,6 +365,18 @@ pub fn write_values(write: &Write) -> (Name, Vec<Value<'_>>) {
                 Value::Text(&configuration.server_actor_ref),
             ],
         ),
+        Write::Hold(row) => (
+            Name::Hold,
+            vec![
+                Value::Id(row.hold_id.0),
+                Value::Id(row.record_ref.0),
+                Value::Id(row.instance_id.0),
+                Value::time(row.placed_at),
+                Value::Text(&row.placed_by),
+                Value::Text(&row.reason),
+                Value::text(row.case_ref.as_deref()),
+            ],
+        ),
         Write::SupersedeGate { gate_id } => (Name::SupersedeGate, vec![Value::Id(*gate_id), Value::Bool(false)]),
         Write::SpendGate { gate_id, fate } => {
             (Name::SpendGate, vec![Value::Id(*gate_id), Value::Text(fate_text(*fate))])
@@ -380,5 +425,28 @@ pub fn write_values(write: &Write) -> (Name, Vec<Value<'_>>) {
                 Value::count(*registry_sequence),
             ],
         ),
+        Write::ReleaseHold { hold_id, release } => (
+            Name::ReleaseHold,
+            vec![Value::Id(hold_id.0), Value::time(release.at), Value::Text(&release.by), Value::Text(&release.reason)],
+        ),
+        Write::PurgeRecord { event_id } => {
+            (Name::PurgeRecord, vec![Value::Id(event_id.0), Value::Null, Value::Null, Value::Null, Value::Null])
+        }
+        Write::RedactSubject { instance_id, text } => {
+            (Name::RedactSubject, vec![Value::Id(instance_id.0), Value::Text(text)])
+        }
+        Write::RedactStepSubject { step_id, text } => {
+            (Name::RedactStepSubject, vec![Value::Id(step_id.0), Value::Text(text)])
+        }
+        Write::RedactStepReason { step_id, text } => {
+            (Name::RedactStepReason, vec![Value::Id(step_id.0), Value::Text(text)])
+        }
+        Write::RedactHold { hold_id, text } => {
+            (Name::RedactHold, vec![Value::Id(hold_id.0), Value::Text(text), Value::Null])
+        }
+        Write::RedactRelease { hold_id, text } => (Name::RedactRelease, vec![Value::Id(hold_id.0), Value::Text(text)]),
+        Write::ForgetKeys { instance_id, expires_at } => {
+            (Name::ForgetKeys, vec![Value::time(*expires_at), Value::Id(instance_id.0)])
+        }
     }
 }

@@ -121,7 +121,7 @@ impl Left {
                 let rows = reader.records(&query, &page).await?;
                 after = rows.last().map(|row| row.event_id.0);
                 for row in &rows {
-                    let payload: Value = serde_json::from_slice(&row.record.payload)?;
+                    let payload: Value = serde_json::from_slice(row.record.payload().unwrap_or(b"null"))?;
                     let told = names.rename(&payload);
                     left.records.push(format!("{} {} by {}: {told}", row.sequence, row.action_ref, row.actor_ref));
                 }

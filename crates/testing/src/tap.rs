@@ -1,9 +1,9 @@
 //! A store whose commits go through somebody's hands: to look at them, to fail them, to lose their answers.
 
 use async_trait::async_trait;
-use countersign_engine::port::{Batch, Committed, Loaded, Reader, RegistryDelta, Store, StoreError, Writer};
-use countersign_engine::rows::IdempotencyRow;
-use countersign_kernel::{InstanceId, StepId, Time};
+use countersign_engine::port::{Batch, Committed, Loaded, Reader, RegistryDelta, StepsOf, Store, StoreError, Writer};
+use countersign_engine::rows::{HoldRow, IdempotencyRow, RecordRow, StepRow};
+use countersign_kernel::{EventId, HoldId, InstanceId, StepId, Time};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What is done with a commit on its way to the store.
@@ -54,6 +54,18 @@ impl Writer for TappedWriter {
     }
     async fn step_ended(&mut self, instance_id: InstanceId, action: &str, step_id: StepId) -> Result<bool, StoreError> {
         self.inner.step_ended(instance_id, action, step_id).await
+    }
+    async fn find_record(&mut self, event_id: EventId) -> Result<Option<RecordRow>, StoreError> {
+        self.inner.find_record(event_id).await
+    }
+    async fn find_hold(&mut self, hold_id: HoldId) -> Result<Option<HoldRow>, StoreError> {
+        self.inner.find_hold(hold_id).await
+    }
+    async fn steps(&mut self, of: StepsOf) -> Result<Vec<StepRow>, StoreError> {
+        self.inner.steps(of).await
+    }
+    async fn scrub(&mut self) -> Result<bool, StoreError> {
+        self.inner.scrub().await
     }
     async fn forget_expired(&mut self, now: Time) -> Result<u64, StoreError> {
         self.inner.forget_expired(now).await

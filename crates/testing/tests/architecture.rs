@@ -18,9 +18,11 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("store", &["kernel", "ledger", "engine"]),
     ("client", &[]),
     ("server", &["kernel", "definition", "ledger", "engine", "store", "client"]),
+    // Written from the specification alone: a fault of ours must not hide itself in its own check.
+    ("verifier", &[]),
     // For developers: they may see everything, and nothing sees them.
     ("bench", &["kernel", "definition", "ledger", "engine", "store", "client", "server"]),
-    ("testing", &["kernel", "definition", "ledger", "engine", "store", "client", "server"]),
+    ("testing", &["kernel", "definition", "ledger", "engine", "store", "client", "server", "verifier"]),
 ];
 
 /// Pure functions need nothing but ids.
@@ -71,6 +73,20 @@ fn arrows_between_crates_point_inward() {
         }
     }
     assert!(wrong.is_empty(), "arrows that should not be: {wrong:#?}");
+}
+
+/// What checks us shares nothing with us, not even in its tests; only our own tests may run it.
+#[test]
+fn the_verifier_stands_alone() {
+    let manifests = manifests();
+    let ours: Vec<&String> =
+        manifests["verifier"].iter().map(|(name, _)| name).filter(|name| name.starts_with(OURS)).collect();
+    assert!(ours.is_empty(), "the verifier depends on {ours:?}");
+    for (name, dependencies) in &manifests {
+        for (_, kind) in dependencies.iter().filter(|(dependency, _)| dependency == "countersign-verifier") {
+            assert_eq!((name.as_str(), kind.as_deref()), ("testing", Some("dev")), "who depends on the verifier");
+        }
+    }
 }
 
 #[test]

@@ -48,6 +48,7 @@ scenarios! {
     finer_scopes
     fire_transition
     happy_path
+    holds_and_purges
     moot_gates
     one_approval_one_firing
     open_gate
@@ -148,8 +149,8 @@ const ELSEWHERE: &[(Code, &str)] = &[
     (Code::TooLarge, "needs a body beyond the limit: tested with the server"),
 ];
 
-/// The rejections of seed 000's five actions. None of them may lose its scenario.
-const OF_THE_FIVE_ACTIONS: &[(&str, &[Code])] = &[
+/// The rejections of seed 000's five actions, and of what is done to records. None of them may lose its scenario.
+const OF_THE_ACTIONS: &[(&str, &[Code])] = &[
     ("starts", &[Code::PermissionDenied, Code::InvalidDeclaration, Code::InvalidRequest]),
     (
         "opens",
@@ -165,6 +166,12 @@ const OF_THE_FIVE_ACTIONS: &[(&str, &[Code])] = &[
     ("decides", &[Code::NotKnown, Code::GateNotOpen, Code::NotPending, Code::Unauthorized, Code::InvalidRequest]),
     ("fires", &[Code::PermissionDenied, Code::NotKnown, Code::Terminal, Code::InvalidTransition, Code::GateNotCleared]),
     ("reads", &[Code::PermissionDenied, Code::InvalidQuery]),
+    ("holds", &[Code::InvalidRequest, Code::PermissionDenied, Code::NotKnown]),
+    ("releases", &[Code::InvalidRequest, Code::PermissionDenied, Code::NotKnown, Code::AlreadyReleased]),
+    (
+        "purges",
+        &[Code::InvalidRequest, Code::PermissionDenied, Code::NotKnown, Code::NotEligible, Code::UnderLegalHold],
+    ),
 ];
 
 #[test]
@@ -182,12 +189,15 @@ fn every_code_has_a_scenario() {
                 Act::Decide { .. } => "decides",
                 Act::Fire { .. } => "fires",
                 Act::Read { .. } | Act::Get { .. } => "reads",
+                Act::Hold { .. } => "holds",
+                Act::Release { .. } => "releases",
+                Act::Purge { .. } => "purges",
                 Act::Grant { .. } | Act::Revoke { .. } | Act::Post { .. } => continue,
             };
             provoked.insert((action, code));
         }
     }
-    let lost: Vec<String> = OF_THE_FIVE_ACTIONS
+    let lost: Vec<String> = OF_THE_ACTIONS
         .iter()
         .flat_map(|(action, codes)| codes.iter().map(move |code| (*action, *code)))
         .filter(|pair| !provoked.contains(pair))

@@ -9,6 +9,7 @@ mod actors;
 mod approvals;
 mod definitions;
 mod grants;
+mod holds;
 mod ledger;
 mod processes;
 
@@ -16,6 +17,7 @@ pub use actors::*;
 pub use approvals::*;
 pub use definitions::*;
 pub use grants::*;
+pub use holds::*;
 pub use ledger::*;
 pub use processes::*;
 

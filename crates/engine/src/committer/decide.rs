@@ -1,5 +1,6 @@
 //! The synchronous heart of the committer: jobs in, a batch and answers out. No I/O.
 
+use super::retention::bring_up_to_date;
 use super::round::Round;
 use super::{Committer, Confirm, Decided, IDEMPOTENCY_WINDOW_US, Instance, Job};
 use crate::outcome::{self, Call, Command, Outcome, Proof, Target};
@@ -11,12 +12,13 @@ use countersign_kernel::machine::ChainState;
 use countersign_kernel::process::{self, Context, EventBody, GateKind, Process};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::Registry;
+use countersign_kernel::retention;
 use countersign_kernel::{EventId, IdSource, InstanceId, Time};
 use countersign_ledger::document::{Document, declaration_document, gate_spec_document};
 use countersign_ledger::record::MAX_PAYLOAD_BYTES;
 use countersign_ledger::statement::OwnSignature;
 use countersign_ledger::{Attestation, Draft, Retention, ZERO_HASH};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 impl Committer {
     /// The synchronous heart: every job decided in order, under one view of the registry.
@@ -36,16 +38,22 @@ impl Committer {
             },
             unit_of: HashMap::new(),
             recalled,
+            purged: HashSet::new(),
+            opened: HashSet::new(),
         };
         let decided = jobs.into_iter().map(|job| self.decide_one(job, &registry, &mut round)).collect();
         (round.batch, decided)
     }
 
-    fn decide_one(&mut self, job: Job, registry: &Registry, round: &mut Round) -> Decided {
+    fn decide_one(&mut self, mut job: Job, registry: &Registry, round: &mut Round) -> Decided {
         if let Some(answer) = round.replay(&job.call) {
             // A key used earlier in this batch stands or falls with the unit that used it.
             let confirm = round.unit_of_key(&job.call).map(Confirm::Unit);
             return Decided { job, answer, confirm };
+        }
+        if !bring_up_to_date(&mut job.call, round) {
+            let answer = Err(Refusal::new(Code::Overloaded, "to be decided again"));
+            return Decided { job, answer, confirm: Some(Confirm::NextRound) };
         }
         match self.try_decide(&job.call, registry, round) {
             Ok((answer, unit)) => Decided { job, answer: Ok(answer), confirm: Some(Confirm::Unit(unit)) },
@@ -127,6 +135,14 @@ impl Committer {
         let mut written = Written { writes: vec![], records: vec![], event_ids: vec![], head: base.head.clone() };
         for event in events {
             self.write_event(call, &base, event, ids.make(), registry, documents.as_ref(), &mut written)?;
+            self.write_purge(event, &mut written.writes)?;
+        }
+        for event in events {
+            match &event.body {
+                EventBody::RecordPurged { record } => drop(round.purged.insert(record.event_id)),
+                EventBody::GateOpened { .. } => drop(round.opened.insert(base.instance_id)),
+                _ => {}
+            }
         }
 
         // Nothing can be refused any more: the cached instance moves on.
@@ -134,7 +150,7 @@ impl Committer {
             let instance = Instance { process, head: base.head.clone(), policy_ref: base.policy_ref.clone() };
             self.cache.insert(base.instance_id, instance);
         }
-        let mut answer = outcome::of_process(events, &written.event_ids);
+        let mut answer = outcome::of_process(events, &written.event_ids, base.head.sequence + 1);
         let (mut state, mut moves) = (String::new(), 0);
         if let Some(instance) = self.cache.get_mut(&base.instance_id) {
             let before = chain_state(&answer, &instance.process);
@@ -146,7 +162,10 @@ impl Committer {
             complete_chain_state(&mut answer, after.or(before));
         }
         let expires_at = Time(written.head.last_time.0.saturating_add(IDEMPOTENCY_WINDOW_US));
-        let key = call.idempotency.as_ref().map(|i| round.keep(call, i.request_digest, &answer, expires_at));
+        let key = call
+            .idempotency
+            .as_ref()
+            .map(|i| round.keep(call, base.instance_id, i.request_digest, &answer, expires_at));
         let index = round.unit(base.instance_id, base.head.sequence);
         let unit = &mut round.batch.units[index];
         unit.head = written.head;
@@ -199,6 +218,7 @@ impl Committer {
     ) -> Result<(), Refusal> {
         let Base { instance_id, subject_ref, initiator_ref, policy_ref, .. } = base;
         let digests = documents.map(|(d, g)| Digests { declaration: d.digest, gate_spec: g.digest });
+        let sequence = written.head.sequence + 1;
         let record = self.record(RecordDraft {
             event_id,
             instance_id: *instance_id,
@@ -209,7 +229,14 @@ impl Committer {
             registry_seq: registry.sequence(),
             policy_ref,
             proof: &call.proof,
-            payload: payload::process_payload(*instance_id, subject_ref, initiator_ref, event, digests.as_ref()),
+            payload: payload::process_payload(
+                *instance_id,
+                sequence,
+                subject_ref,
+                initiator_ref,
+                event,
+                digests.as_ref(),
+            ),
         })?;
         let fires = matches!(&call.command, Command::Process { command: process::Command::FireTransition(_), .. });
         let subject = Subject { instance_id: *instance_id, subject_ref, initiator_ref, fires };
@@ -301,6 +328,10 @@ impl Committer {
             action_ref: draft.action_ref.to_owned(),
             actor_ref: draft.actor_ref.to_owned(),
             recorded_at: draft.at,
+            purgeable_from: retention_until.filter(|_| {
+                // The two kinds that never are.
+                draft.instance_id != InstanceId::REGISTRY && draft.action_ref != retention::DESTRUCTION
+            }),
             record,
         })
     }

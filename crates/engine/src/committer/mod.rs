@@ -9,17 +9,18 @@
 
 mod decide;
 mod registry_change;
+mod retention;
 mod round;
 
 use crate::clock::Entropy;
 use crate::known::KnownRegistry;
 use crate::outcome::{Call, Command, Outcome, Target};
 use crate::port::{Batch, Committed, Head, Loaded, StoreError, Verdict, Writer};
-use crate::rows::IdempotencyRow;
+use crate::rows::{IdempotencyRow, Write};
 use crate::{Config, store_failure};
 use countersign_kernel::process::{self, DecideGate, Process, StepChoice};
 use countersign_kernel::refusal::{Code, Refusal};
-use countersign_kernel::{InstanceId, StepId, Time, registry};
+use countersign_kernel::{EventId, InstanceId, StepId, Time, registry};
 use hashlink::LruCache;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -96,6 +97,10 @@ pub struct Committer {
     cache: LruCache<InstanceId, Instance>,
     clock_offset_us: i64,
     entropy: Entropy,
+    /// For the purges of this round: what each destroys besides the record.
+    copies: HashMap<EventId, Vec<Write>>,
+    /// Something was purged that may still stand in the store's own files.
+    scrub_due: bool,
 }
 
 /// What became of one job in a round, before its batch is committed.
@@ -110,6 +115,8 @@ struct Decided {
 enum Confirm {
     Unit(usize),
     Check(usize),
+    /// It cannot be decided on top of this batch's own changes.
+    NextRound,
 }
 
 impl Committer {
@@ -122,6 +129,8 @@ impl Committer {
             config,
             clock_offset_us: 0,
             entropy: Entropy::default(),
+            copies: HashMap::new(),
+            scrub_due: false,
         }
     }
 
@@ -164,6 +173,7 @@ impl Committer {
                 tracing::warn!(%error, "the registry could not be refreshed");
             }
         }
+        self.scrub().await;
         if let Err(error) = self.writer.forget_expired(self.now()).await {
             tracing::warn!(%error, "expired idempotency keys could not be removed");
         }
@@ -212,6 +222,7 @@ impl Committer {
             }
             match self.writer.commit(&batch).await {
                 Ok(Committed::Done(verdicts)) => {
+                    self.after_purges(&batch).await;
                     let losers = self.settle(&batch, decided, &verdicts, &mut follow_ups);
                     jobs.extend(losers);
                 }
@@ -272,6 +283,7 @@ impl Committer {
         for job in jobs.iter_mut() {
             self.resolve_step(job).await?;
         }
+        self.resolve_records(jobs).await?;
         Ok(recalled.into_iter().map(|row| ((row.actor_ref.clone(), row.key.clone()), row)).collect())
     }
 
@@ -330,6 +342,7 @@ impl Committer {
         let verdict = |confirm| match confirm {
             Confirm::Unit(i) => verdicts.get(i).copied(),
             Confirm::Check(i) => verdicts.get(batch.units.len() + i).copied(),
+            Confirm::NextRound => Some(Verdict::Lost),
         };
         for (i, unit) in batch.units.iter().enumerate() {
             if verdict(Confirm::Unit(i)) != Some(Verdict::Won) {

@@ -64,7 +64,8 @@ impl Committer {
                 return Ok(Some(replay(&row, idempotency.request_digest)));
             }
         }
-        match self.registry_unit(job, command, head) {
+        let command = self.with_facts(command).await?;
+        match self.registry_unit(job, &command, head) {
             Err(refusal) => Ok(Some(Err(refusal))),
             Ok((answer, None)) => Ok(Some(Ok(answer))),
             Ok((answer, Some((unit, events)))) => {
@@ -119,6 +120,7 @@ impl Committer {
             let answer = registry_outcome(command, &events, &registry);
             (events, answer, registry.sequence())
         };
+        let mut answer = answer;
         if events.is_empty() {
             return Ok((answer, None));
         }
@@ -154,12 +156,15 @@ impl Committer {
                 proof: &call.proof,
                 payload: payload::registry_payload(event, digests.as_ref()),
             })?;
+            if let registry::EventBody::EvidenceExported(_) = &event.body {
+                answer = Outcome::Exported { event_id: record.event_id.to_string(), sequence: record.sequence };
+            }
             project::registry_writes(event, record.sequence, documents.as_ref(), &mut unit.writes);
             unit.records.push(record);
         }
         unit.idempotency.extend(call.idempotency.as_ref().map(|i| {
             let expires_at = Time(now.0.saturating_add(IDEMPOTENCY_WINDOW_US));
-            idempotency_row(call, &i.key, i.request_digest, &answer, expires_at)
+            idempotency_row(call, &i.key, InstanceId::REGISTRY, i.request_digest, &answer, expires_at)
         }));
         Ok((answer, Some((unit, events))))
     }
@@ -184,6 +189,10 @@ fn registry_outcome(command: &registry::Command, events: &[registry::Event], reg
         (_, Some(registry::EventBody::CredentialIssued(credential))) => {
             Outcome::CredentialIssued { credential_id: registry::credential_id(&credential.token_hash) }
         }
+        (_, Some(registry::EventBody::HoldPlaced { hold_id, .. })) => {
+            Outcome::HoldPlaced { hold_id: hold_id.to_string() }
+        }
+        (_, Some(registry::EventBody::HoldReleased { .. })) => Outcome::HoldReleased,
         (registry::Command::RegisterActor(command), _) => {
             Outcome::ActorRegistered { actor_ref: command.actor_ref.clone() }
         }

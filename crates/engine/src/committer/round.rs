@@ -6,9 +6,9 @@ use crate::port::{Batch, Head, StoreError, Unit};
 use crate::rows::IdempotencyRow;
 use crate::store_failure;
 use countersign_kernel::refusal::{Code, Refusal};
-use countersign_kernel::{Digest, InstanceId, Time};
+use countersign_kernel::{Digest, EventId, InstanceId, Time};
 use countersign_ledger::ZERO_HASH;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The batch that a round builds up.
 pub(super) struct Round {
@@ -16,6 +16,10 @@ pub(super) struct Round {
     pub unit_of: HashMap<InstanceId, usize>,
     /// Answers kept under idempotency keys, from the store and from this round.
     pub recalled: HashMap<(String, String), IdempotencyRow>,
+    /// Records whose content goes with this batch.
+    pub purged: HashSet<EventId>,
+    /// Instances to which this batch adds approval steps.
+    pub opened: HashSet<InstanceId>,
 }
 
 impl Round {
@@ -49,9 +53,16 @@ impl Round {
         self.batch.units.iter().position(|unit| unit.idempotency.iter().any(used))
     }
 
-    pub fn keep(&mut self, call: &Call, request_digest: Digest, answer: &Outcome, expires_at: Time) -> IdempotencyRow {
+    pub fn keep(
+        &mut self,
+        call: &Call,
+        instance_id: InstanceId,
+        request_digest: Digest,
+        answer: &Outcome,
+        expires_at: Time,
+    ) -> IdempotencyRow {
         let key = call.idempotency.as_ref().map(|i| i.key.as_str()).unwrap_or_default();
-        let row = idempotency_row(call, key, request_digest, answer, expires_at);
+        let row = idempotency_row(call, key, instance_id, request_digest, answer, expires_at);
         self.recalled.insert((row.actor_ref.clone(), row.key.clone()), row.clone());
         row
     }
@@ -60,6 +71,7 @@ impl Round {
 pub(super) fn idempotency_row(
     call: &Call,
     key: &str,
+    instance_id: InstanceId,
     request_digest: Digest,
     answer: &Outcome,
     expires_at: Time,
@@ -67,6 +79,7 @@ pub(super) fn idempotency_row(
     IdempotencyRow {
         actor_ref: call.actor_ref.clone(),
         key: key.to_owned(),
+        instance_id,
         request_digest,
         answer: serde_json::to_string(answer).unwrap_or_default(),
         expires_at,

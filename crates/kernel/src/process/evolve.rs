@@ -3,6 +3,8 @@
 use super::{Decision, Event, EventBody, Fate, Gate, GateKind, GateRef, Process, Settled, Step};
 use crate::id::{ChainId, StepId};
 use crate::machine::ChainState;
+use crate::retention;
+use std::collections::BTreeMap;
 
 impl Process {
     /// The process that a `workflow_started` event begins; `None` for any other event.
@@ -23,6 +25,7 @@ impl Process {
             started_at: event.at,
             next_sequence_number: 1,
             gates: vec![],
+            holds: BTreeMap::new(),
         })
     }
 
@@ -33,7 +36,19 @@ impl Process {
 
     pub fn apply(&mut self, event: &Event) {
         match &event.body {
-            EventBody::WorkflowStarted { .. } | EventBody::AttemptRefused { .. } => {}
+            EventBody::WorkflowStarted { .. } | EventBody::EvidenceExported | EventBody::AttemptRefused { .. } => {}
+            EventBody::HoldPlaced { hold_id, record_ref, .. } => {
+                self.holds.insert(*hold_id, *record_ref);
+            }
+            EventBody::HoldReleased { hold_id, .. } => {
+                self.holds.remove(hold_id);
+            }
+            // What the purged record said must not live on in memory.
+            EventBody::RecordPurged { record } => {
+                if record.action_ref == retention::START {
+                    self.subject_ref = retention::purged_text(record.event_id);
+                }
+            }
             EventBody::ChainInitiated { gate, supersedes } | EventBody::GateOpened { gate, supersedes, .. } => {
                 self.bind(gate, *supersedes);
             }

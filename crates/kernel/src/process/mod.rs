@@ -9,7 +9,11 @@ mod evolve;
 mod fire_transition;
 mod moot;
 mod open_gate;
+mod place_hold;
+mod purge_record;
 mod quorum;
+mod record_export;
+mod release_hold;
 mod start_workflow;
 
 pub use quorum::{Counts, evaluate as evaluate_quorum};
@@ -17,10 +21,12 @@ pub use quorum::{Counts, evaluate as evaluate_quorum};
 use crate::Time;
 use crate::declaration::Declaration;
 use crate::gate_spec::{GateSpec, QuorumRule};
-use crate::id::{AssignmentId, ChainId, IdSource, InstanceId, StepId, TransitionId};
+use crate::id::{AssignmentId, ChainId, EventId, HoldId, IdSource, InstanceId, StepId, TransitionId};
 use crate::machine::{ChainState, StepState};
 use crate::refusal::{Code, Refusal, require_ref};
 use crate::registry::Registry;
+use crate::retention::{PlaceHold, PurgeRecord, RecordFacts, ReleaseHold};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What must be known of a process to decide about it. Its past lives in the store: this holds the
@@ -39,6 +45,8 @@ pub struct Process {
     pub next_sequence_number: u64,
     /// The current binding of each (from_state, action), and superseded chains with undecided steps.
     pub gates: Vec<Gate>,
+    /// The legal holds on its records that have not been released, and the record that each holds.
+    pub holds: BTreeMap<HoldId, EventId>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -187,6 +195,11 @@ pub enum Command {
     OpenGate(OpenGate),
     DecideGate(DecideGate),
     FireTransition(FireTransition),
+    PlaceHold(PlaceHold),
+    ReleaseHold(ReleaseHold),
+    PurgeRecord(PurgeRecord),
+    /// Somebody takes the evidence of this process away: the record says who and up to where.
+    RecordExport,
     RecordRefusedAttempt(RecordRefusedAttempt),
 }
 
@@ -197,6 +210,10 @@ impl Command {
             Command::OpenGate(_) => "open_gate",
             Command::DecideGate(_) => "decide_gate",
             Command::FireTransition(_) => "fire_transition",
+            Command::PlaceHold(_) => "place_hold",
+            Command::ReleaseHold(_) => "release_hold",
+            Command::PurgeRecord(_) => "purge_record",
+            Command::RecordExport => "export_evidence",
             Command::RecordRefusedAttempt(_) => "record_refused_attempt",
         }
     }
@@ -354,6 +371,22 @@ pub enum EventBody {
         /// The pending step of a single gate, withdrawn with it.
         settled: Option<Settled>,
     },
+    HoldPlaced {
+        hold_id: HoldId,
+        record_ref: EventId,
+        reason: String,
+        case_ref: Option<String>,
+    },
+    HoldReleased {
+        hold_id: HoldId,
+        record_ref: EventId,
+        reason: String,
+    },
+    /// The content of this record is gone; what is said about it here stays.
+    RecordPurged {
+        record: RecordFacts,
+    },
+    EvidenceExported,
     AttemptRefused {
         attempted: String,
         code: Code,
@@ -406,6 +439,10 @@ pub fn decide(process: Option<&Process>, command: &Command, ctx: &mut Context<'_
         Command::OpenGate(command) => open_gate::decide(process, command, ctx),
         Command::DecideGate(command) => decide_gate::decide(process, command, ctx),
         Command::FireTransition(command) => fire_transition::decide(process, command, ctx),
+        Command::PlaceHold(command) => place_hold::decide(process, command, ctx),
+        Command::ReleaseHold(command) => release_hold::decide(process, command, ctx),
+        Command::PurgeRecord(command) => purge_record::decide(process, command, ctx),
+        Command::RecordExport => record_export::decide(process, ctx),
         Command::RecordRefusedAttempt(command) => Ok(vec![ctx.by_caller(EventBody::AttemptRefused {
             attempted: command.attempted.clone(),
             code: command.code,

@@ -1,10 +1,14 @@
 //! What may be done to the registry, and by whom.
 
-use super::{Actor, ActorKey, ActorKind, Configuration, Credential, Definition, Event, EventBody, Registry, scopes};
+use super::{
+    Actor, ActorKey, ActorKind, Configuration, Credential, Definition, Event, EventBody, RecordExport, Registry, holds,
+    scopes,
+};
 use crate::declaration::Declaration;
 use crate::gate_spec::GateSpec;
 use crate::id::{GrantId, IdSource};
 use crate::refusal::{Code, Refusal, require_optional_text, require_ref};
+use crate::retention::{PlaceHold, ReleaseHold};
 use crate::text::is_invisible;
 use crate::{Digest, Time};
 use std::sync::Arc;
@@ -21,6 +25,9 @@ pub enum Command {
     RevokeGrant(RevokeGrant),
     PublishDefinition(PublishDefinition),
     RecordConfiguration(Configuration),
+    PlaceHold(PlaceHold),
+    ReleaseHold(ReleaseHold),
+    RecordExport(RecordExport),
     RecordRefusedAttempt(RecordRefusedAttempt),
 }
 
@@ -125,6 +132,9 @@ pub fn decide(registry: &Registry, command: &Command, ctx: &mut Context<'_>) -> 
         Command::RevokeGrant(command) => vec![revoke(registry, command, actor_ref)?],
         Command::PublishDefinition(command) => publish(registry, command, actor_ref, now)?,
         Command::RecordConfiguration(command) => record_configuration(registry, command),
+        Command::PlaceHold(command) => vec![holds::place(registry, command, actor_ref, ctx.ids)?],
+        Command::ReleaseHold(command) => vec![holds::release(registry, command, actor_ref)?],
+        Command::RecordExport(command) => vec![holds::export(registry, command, actor_ref)?],
         Command::RecordRefusedAttempt(command) => vec![EventBody::AttemptRefused {
             attempted: command.attempted.clone(),
             code: command.code.as_str().to_owned(),

@@ -3,6 +3,7 @@
 //! sequence it was decided under.
 
 mod decide;
+mod holds;
 mod keys;
 mod permission;
 
@@ -11,12 +12,13 @@ pub use decide::{
     Bootstrap, Command, Context, GrantScope, IssueCredential, PublishDefinition, RecordRefusedAttempt, RegisterActor,
     RegisterKey, RevokeCredential, RevokeGrant, RevokeKey, decide,
 };
+pub use holds::RecordExport;
 pub use keys::{ActorKey, Keys, KnownKey, KnownToken, credential_id};
 pub use permission::{Grant, Grants, scopes};
 
 use crate::declaration::Declaration;
 use crate::gate_spec::GateSpec;
-use crate::id::GrantId;
+use crate::id::{EventId, GrantId, HoldId};
 use crate::{Digest, Time};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -119,6 +121,20 @@ pub enum EventBody {
     },
     DefinitionPublished(Definition),
     ConfigurationRecorded(Configuration),
+    /// A hold on one of the registry's own records.
+    HoldPlaced {
+        hold_id: HoldId,
+        record_ref: EventId,
+        reason: String,
+        case_ref: Option<String>,
+    },
+    HoldReleased {
+        hold_id: HoldId,
+        record_ref: EventId,
+        reason: String,
+    },
+    /// The evidence of a window of time was taken away.
+    EvidenceExported(RecordExport),
     /// A refused attempt that belongs to no process.
     AttemptRefused {
         attempted: String,
@@ -245,7 +261,11 @@ impl Registry {
                 self.definitions.entry(definition.name.clone()).or_default().push(Arc::new(definition.clone()));
             }
             EventBody::ConfigurationRecorded(configuration) => self.configuration = Some(configuration.clone()),
-            EventBody::AttemptRefused { .. } => {}
+            // Nothing is decided by them: registry records are never purged, and the store knows which holds stand.
+            EventBody::HoldPlaced { .. }
+            | EventBody::HoldReleased { .. }
+            | EventBody::EvidenceExported(_)
+            | EventBody::AttemptRefused { .. } => {}
         }
     }
 }

@@ -16,6 +16,8 @@ pub mod scopes {
     pub const PERMISSIONS_MANAGE: &str = "permissions:manage";
     pub const DEFINITIONS_PUBLISH: &str = "definitions:publish";
     pub const AUDIT_READ: &str = "audit:read";
+    pub const AUDIT_PURGE: &str = "audit:purge";
+    pub const AUDIT_HOLD: &str = "audit:hold";
 
     /// What `admin` is given on an empty store.
     pub const ALL: &[&str] = &[
@@ -29,8 +31,8 @@ pub mod scopes {
         "definitions:shell",
         AUDIT_READ,
         "audit:seal",
-        "audit:purge",
-        "audit:hold",
+        AUDIT_PURGE,
+        AUDIT_HOLD,
         "runs:start",
         "runs:control",
         "runs:read",

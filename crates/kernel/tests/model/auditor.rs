@@ -179,6 +179,10 @@ impl Auditor {
             EventBody::ChainInitiated { .. }
             | EventBody::GateDecided { settled: None, .. }
             | EventBody::WorkflowStarted { .. }
+            | EventBody::HoldPlaced { .. }
+            | EventBody::HoldReleased { .. }
+            | EventBody::RecordPurged { .. }
+            | EventBody::EvidenceExported
             | EventBody::AttemptRefused { .. } => {}
         }
     }

@@ -354,6 +354,10 @@ fn action_ref(body: &EventBody) -> &'static str {
         EventBody::ChainWithdrawn { .. } => "chain_withdrawn",
         EventBody::TransitionFired { .. } => "transition_fired",
         EventBody::MootGateRecalled { .. } => "moot_gate_recalled",
+        EventBody::HoldPlaced { .. } => "hold_placed",
+        EventBody::HoldReleased { .. } => "hold_released",
+        EventBody::RecordPurged { .. } => "record_purged",
+        EventBody::EvidenceExported => "evidence_exported",
         EventBody::AttemptRefused { .. } => "attempt_refused",
     }
 }

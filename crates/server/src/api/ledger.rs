@@ -78,13 +78,21 @@ pub async fn read(State(app): State<App>, caller: Caller, address: Address, _: N
     to_wire(row).map(Json)
 }
 
+pub fn retention_state(row: &RecordRow) -> wire::RetentionState {
+    if row.record.is_purged() { wire::RetentionState::Purged } else { wire::RetentionState::Retained }
+}
+
 fn to_wire(row: RecordRow) -> Result<RecordView, Problem> {
     let damaged =
         |what: String| Problem::from(store_failure(&StoreError::Corrupt(format!("record {}: {what}", row.event_id))));
     let header = Header::parse(&row.record.header).map_err(|error| damaged(error.to_string()))?;
-    let payload: Value = serde_json::from_slice(&row.record.payload).map_err(|error| damaged(error.to_string()))?;
-    let attestation: Value =
-        serde_json::from_slice(&row.record.attestation).map_err(|error| damaged(error.to_string()))?;
+    let json = |part: Option<&[u8]>| match part {
+        Some(bytes) => serde_json::from_slice(bytes).map_err(|error| damaged(error.to_string())),
+        // Purged.
+        None => Ok(Value::Null),
+    };
+    let payload: Value = json(row.record.payload())?;
+    let attestation = json(row.record.content.as_ref().map(|content| content.attestation.as_slice()))?;
     Ok(RecordView {
         record: wire::LedgerRecord {
             event_id: header.event_id,
@@ -98,7 +106,7 @@ fn to_wire(row: RecordRow) -> Result<RecordView, Problem> {
             retention: wire::Retention {
                 policy_ref: header.retention.policy_ref,
                 retention_until: header.retention.retention_until_us.map(|us| time::format(Time(us))),
-                state: wire::RetentionState::Retained,
+                state: retention_state(&row),
             },
             record_hash: row.record.record_hash.to_string(),
             prev: header.prev,

@@ -12,6 +12,7 @@ pub mod auth;
 mod body;
 mod definitions;
 mod grants;
+mod holds;
 mod inbox;
 mod json;
 mod ledger;
@@ -20,6 +21,7 @@ mod ops;
 mod problem;
 mod process_view;
 mod processes;
+mod purge;
 mod query;
 mod signed;
 mod start;
@@ -108,6 +110,10 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(assignments::list))
         .routes(routes!(ledger::list))
         .routes(routes!(ledger::read))
+        .routes(routes!(purge::purge))
+        .routes(routes!(purge::purgeable))
+        .routes(routes!(holds::place, holds::list))
+        .routes(routes!(holds::release))
         .routes(routes!(ops::healthz))
         .routes(routes!(ops::readyz))
         .routes(routes!(ops::metrics))

@@ -135,6 +135,9 @@ pub const fn status(code: Code) -> StatusCode {
         | Code::GateNotCleared
         | Code::NotPending
         | Code::NotActive
+        | Code::AlreadyReleased
+        | Code::NotEligible
+        | Code::UnderLegalHold
         | Code::Conflict => StatusCode::CONFLICT,
         Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Code::Overloaded => StatusCode::TOO_MANY_REQUESTS,

@@ -192,17 +192,36 @@ impl<L: List> Params<L> {
         Ok(Page { after, limit: self.limit + 1, descending: self.descending })
     }
 
-    /// Makes an answer of what the store gave for [`Params::page`].
-    pub fn answer<T, W>(
+    pub fn is_descending(&self) -> bool {
+        self.descending
+    }
+
+    /// The same for a list whose key is no id: at most this many, after this key.
+    pub fn keyed_page(&self) -> (usize, Option<&[u8]>) {
+        (self.limit + 1, self.after.as_deref())
+    }
+
+    /// Makes an answer of what the store gave for [`Params::keyed_page`].
+    pub fn answer_keyed<T, W>(
         &self,
         mut rows: Vec<T>,
-        id: impl Fn(&T) -> Uuid,
+        key: impl Fn(&T) -> Vec<u8>,
         to_wire: impl Fn(T) -> Result<W, Problem>,
     ) -> Result<wire::Page<W>, Problem> {
         let more = rows.len() > self.limit;
         rows.truncate(self.limit);
-        let next = rows.last().filter(|_| more).map(|row| self.cursor(id(row).as_bytes()));
+        let next = rows.last().filter(|_| more).map(|row| self.cursor(&key(row)));
         Ok(wire::Page { items: rows.into_iter().map(to_wire).collect::<Result<_, _>>()?, next })
+    }
+
+    /// Makes an answer of what the store gave for [`Params::page`].
+    pub fn answer<T, W>(
+        &self,
+        rows: Vec<T>,
+        id: impl Fn(&T) -> Uuid,
+        to_wire: impl Fn(T) -> Result<W, Problem>,
+    ) -> Result<wire::Page<W>, Problem> {
+        self.answer_keyed(rows, |row| id(row).as_bytes().to_vec(), to_wire)
     }
 
     /// A page of a list that is kept in memory, in the order of its keys.
@@ -253,7 +272,7 @@ fn unknown<L: List>(name: &str) -> Problem {
     Problem::invalid_query(&shown, format!("`{shown}` is not a filter of this list; {hint}"))
 }
 
-fn bad_cursor() -> Problem {
+pub fn bad_cursor() -> Problem {
     Problem::invalid_query("cursor", "this list did not give out this cursor, or not in this order")
 }
 

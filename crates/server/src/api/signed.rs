@@ -124,7 +124,19 @@ impl VerifiedStatement {
             Command::Process { target: Target::Existing(instance_id), .. } => Some(instance_id.to_string()),
             Command::Process { target: Target::New | Target::Nowhere, .. } | Command::Registry(_) => None,
         };
-        if *instance_id != target && !matches!(command, Command::Process { target: Target::Nowhere, .. }) {
+        let named_by_record = matches!(
+            command,
+            Command::Process {
+                command: process::Command::PlaceHold(_)
+                    | process::Command::ReleaseHold(_)
+                    | process::Command::PurgeRecord(_)
+                    | process::Command::RecordExport,
+                ..
+            }
+        );
+        let unnamed = (named_by_record && instance_id.is_none())
+            || matches!(command, Command::Process { target: Target::Nowhere, .. });
+        if *instance_id != target && !unnamed {
             return Err(refuse("the statement names another instance than the request", "instance_id"));
         }
         if let Command::Process { command: process::Command::DecideGate(decision), .. } = command {

@@ -37,5 +37,5 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
         LogFormat::Text => telemetry::LogFormat::Text,
     });
     let ServeArgs { data_dir, listen, store, config, log: _ } = args;
-    serve::run(ServeOptions { data_dir, listen, store, config, log }).await
+    serve::run(ServeOptions { data_dir, listen, store, config, clock: None, log }).await
 }

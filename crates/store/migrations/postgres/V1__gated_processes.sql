@@ -1,5 +1,6 @@
 -- The first schema. Ids are UUIDs whose order is the order of time; times are microseconds since
--- 1970; digests are 32 bytes. Nothing here is ever deleted except expired idempotency keys.
+-- 1970; digests are 32 bytes. Nothing here is ever deleted except idempotency keys, and what a
+-- lawful purge destroys.
 
 -- Where each instance stands. The all-zero id is the registry.
 CREATE TABLE instances (
@@ -113,9 +114,9 @@ CREATE TABLE records (
     actor_ref      TEXT    NOT NULL,
     recorded_at_us BIGINT NOT NULL,
     header         BYTEA    NOT NULL,
-    payload        BYTEA    NOT NULL,
-    attestation    BYTEA    NOT NULL,
-    salt           BYTEA    NOT NULL
+    payload        BYTEA, -- this one, the next two: nothing once the record has been purged
+    attestation    BYTEA,
+    salt           BYTEA
 );
 CREATE UNIQUE INDEX records_by_event ON records (event_id);
 CREATE UNIQUE INDEX records_by_instance ON records (instance_id, sequence);

@@ -1,5 +1,6 @@
 -- The first schema. Ids are 16-byte blobs whose order is the order of time; times are microseconds since
--- 1970; digests are 32 bytes. Nothing here is ever deleted except expired idempotency keys.
+-- 1970; digests are 32 bytes. Nothing here is ever deleted except idempotency keys, and what a
+-- lawful purge destroys.
 
 -- Where each instance stands. The all-zero id is the registry.
 CREATE TABLE instances (
@@ -114,9 +115,9 @@ CREATE TABLE records (
     actor_ref      TEXT    NOT NULL,
     recorded_at_us INTEGER NOT NULL,
     header         BLOB    NOT NULL,
-    payload        BLOB    NOT NULL,
-    attestation    BLOB    NOT NULL,
-    salt           BLOB    NOT NULL
+    payload        BLOB, -- this one, the next two: nothing once the record has been purged
+    attestation    BLOB,
+    salt           BLOB
 ) STRICT;
 CREATE UNIQUE INDEX records_by_event ON records (event_id);
 CREATE UNIQUE INDEX records_by_instance ON records (instance_id, sequence);

@@ -6,9 +6,10 @@ use crate::select::{self, ByInstance, Dialect, RegistrySince, Select};
 use crate::value::{Columns, Value};
 use async_trait::async_trait;
 use countersign_engine::port::{
-    AssignmentQuery, Page, ProcessQuery, ProcessView, Reader, RecordQuery, RegistryDelta, StepQuery, StoreError,
+    AssignmentQuery, HoldQuery, Page, ProcessQuery, ProcessView, PurgeableQuery, Reader, RecordQuery, RegistryDelta,
+    StepQuery, StoreError,
 };
-use countersign_engine::rows::{AssignmentRow, GateRow, RecordRow, StepRow, TransitionRow};
+use countersign_engine::rows::{AssignmentRow, GateRow, HoldRow, RecordRow, StepRow, TransitionRow};
 use countersign_kernel::{Digest, InstanceId};
 use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod};
 use std::collections::HashMap;
@@ -205,6 +206,28 @@ impl Reader for PostgresReader {
 
     async fn records(&self, query: &RecordQuery, page: &Page) -> Result<Vec<RecordRow>, StoreError> {
         self.run(&select::records(Dialect::Postgres, query, page), decode::record_row).await
+    }
+
+    async fn holds(&self, query: &HoldQuery, page: &Page) -> Result<Vec<HoldRow>, StoreError> {
+        self.run(&select::holds(Dialect::Postgres, query, page), decode::hold_row).await
+    }
+
+    async fn purgeable(&self, query: &PurgeableQuery) -> Result<Vec<(RecordRow, Vec<HoldRow>)>, StoreError> {
+        let found = self.run(&select::purgeable(Dialect::Postgres, query), decode::record_row).await?;
+        let ids: Vec<Uuid> = found.iter().map(|row| row.event_id.0).collect();
+        let client = self.connection().await?;
+        let mut holds: HashMap<Uuid, Vec<HoldRow>> = HashMap::new();
+        for row in client.query(self.by_instance.holds_on.as_str(), &[&ids]).await.map_err(failed)? {
+            let hold = decode::hold_row(&row)?;
+            holds.entry(hold.record_ref.0).or_default().push(hold);
+        }
+        Ok(found
+            .into_iter()
+            .map(|row| {
+                let holds = holds.remove(&row.event_id.0).unwrap_or_default();
+                (row, holds)
+            })
+            .collect())
     }
 
     async fn registry_since(&self, sequence: u64) -> Result<RegistryDelta, StoreError> {

@@ -20,6 +20,9 @@ const CACHE_KIB: i32 = 8192;
 /// How often the checkpointer looks whether anything was written.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(250);
 
+/// How long a connection waits for another.
+const BUSY: Duration = Duration::from_secs(30);
+
 /// Where the database is; readers are opened like the writer.
 pub struct Location {
     uri: String,
@@ -62,7 +65,7 @@ impl Location {
         }
         let connection = Connection::open_with_flags(&self.uri, flags)
             .map_err(|e| StoreError::Unusable(format!("`{}` cannot be opened as an SQLite database: {e}", self.uri)))?;
-        connection.busy_timeout(std::time::Duration::from_secs(30)).map_err(failed)?;
+        connection.busy_timeout(BUSY).map_err(failed)?;
         if !read_only {
             // Before the first change: another program's database stays as it is.
             recognise(&connection)?;
@@ -76,6 +79,8 @@ impl Location {
             }
             connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
             connection.pragma_update(None, "wal_autocheckpoint", WRITER_CHECKPOINT_PAGES).map_err(failed)?;
+            // What is replaced or deleted is overwritten with zeros: a purge must leave nothing behind in the file.
+            connection.query_row("PRAGMA secure_delete = ON", [], |_| Ok(())).map_err(failed)?;
         }
         connection.pragma_update(None, "cache_size", -CACHE_KIB).map_err(failed)?;
         connection.pragma_update(None, "temp_store", "MEMORY").map_err(failed)?;
@@ -148,6 +153,19 @@ fn not_a_store(error: rusqlite::Error) -> StoreError {
             StoreError::Unusable("the file is not an SQLite database".to_owned())
         }
         _ => failed(error),
+    }
+}
+
+/// Moves the log into the database and cuts it off. `false` where somebody still reads an older state: the log is cut
+/// off another time, and nobody is made to wait for it.
+pub fn cut_log(connection: &Connection) -> Result<bool, StoreError> {
+    connection.busy_timeout(Duration::ZERO).map_err(failed)?;
+    let cut = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+    connection.busy_timeout(BUSY).map_err(failed)?;
+    match cut {
+        Ok(busy) => Ok(busy == 0),
+        Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy) => Ok(false),
+        Err(error) => Err(failed(error)),
     }
 }
 

@@ -6,9 +6,10 @@ use crate::select::{self, ByInstance, Dialect, RegistrySince, Select};
 use crate::value::{Columns, Value};
 use async_trait::async_trait;
 use countersign_engine::port::{
-    AssignmentQuery, Page, ProcessQuery, ProcessView, Reader, RecordQuery, RegistryDelta, StepQuery, StoreError,
+    AssignmentQuery, HoldQuery, Page, ProcessQuery, ProcessView, PurgeableQuery, Reader, RecordQuery, RegistryDelta,
+    StepQuery, StoreError,
 };
-use countersign_engine::rows::{AssignmentRow, RecordRow, StepRow};
+use countersign_engine::rows::{AssignmentRow, HoldRow, RecordRow, StepRow};
 use countersign_kernel::{Digest, InstanceId};
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row, TransactionBehavior, params_from_iter};
@@ -220,6 +221,28 @@ impl Reader for SqliteReader {
         let (query, page) = (query.clone(), page.clone());
         self.read(move |connection| {
             run(connection, &select::records(Dialect::Sqlite, &query, &page), decode::record_row)
+        })
+        .await
+    }
+
+    async fn holds(&self, query: &HoldQuery, page: &Page) -> Result<Vec<HoldRow>, StoreError> {
+        let (query, page) = (query.clone(), page.clone());
+        self.read(move |connection| run(connection, &select::holds(Dialect::Sqlite, &query, &page), decode::hold_row))
+            .await
+    }
+
+    async fn purgeable(&self, query: &PurgeableQuery) -> Result<Vec<(RecordRow, Vec<HoldRow>)>, StoreError> {
+        let query = query.clone();
+        self.read(move |connection| {
+            let sql = ByInstance::new(Dialect::Sqlite);
+            let found = run(connection, &select::purgeable(Dialect::Sqlite, &query), decode::record_row)?;
+            found
+                .into_iter()
+                .map(|row| {
+                    let holds = rows(connection, &sql.holds_on, &[Value::Id(row.event_id.0)], decode::hold_row)?;
+                    Ok((row, holds))
+                })
+                .collect()
         })
         .await
     }

@@ -31,7 +31,7 @@ struct Poisoned {
 impl Tap for Poisoned {
     async fn commit(&self, writer: &mut dyn Writer, batch: &Batch) -> Result<Committed, StoreError> {
         let holds = |text: &str| {
-            let payloads = batch.units.iter().flat_map(|unit| &unit.records).map(|row| &row.record.payload);
+            let payloads = batch.units.iter().flat_map(|unit| &unit.records).filter_map(|row| row.record.payload());
             payloads.into_iter().any(|payload| String::from_utf8_lossy(payload).contains(text))
         };
         if holds("held back") {

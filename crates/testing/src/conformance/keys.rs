@@ -11,7 +11,15 @@ use countersign_ledger::sha256;
 fn key(actor_ref: &str, key: &str, expires_at: Time) -> IdempotencyRow {
     let answer = format!("{{\"answer of\": \"{key}\"}}");
     let request_digest = sha256(&[key.as_bytes()]);
-    IdempotencyRow { actor_ref: actor_ref.to_owned(), key: key.to_owned(), request_digest, answer, expires_at }
+    let instance_id = countersign_kernel::InstanceId::REGISTRY;
+    IdempotencyRow {
+        actor_ref: actor_ref.to_owned(),
+        key: key.to_owned(),
+        instance_id,
+        request_digest,
+        answer,
+        expires_at,
+    }
 }
 
 /// A unit that begins a process and uses these keys.

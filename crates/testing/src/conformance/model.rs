@@ -1,8 +1,10 @@
 //! What a store must hold after it has committed: the rows as plain collections, and the queries as plain
 //! filters over them.
 
-use countersign_engine::port::{AssignmentQuery, ProcessQuery, ProcessView, Range, RecordQuery, StepQuery, Unit};
-use countersign_engine::rows::{AssignmentRow, GateRow, ProcessRow, RecordRow, StepRow, TransitionRow, Write};
+use countersign_engine::port::{
+    AssignmentQuery, HoldQuery, ProcessQuery, ProcessView, Range, RecordQuery, StepQuery, Unit,
+};
+use countersign_engine::rows::{AssignmentRow, GateRow, HoldRow, ProcessRow, RecordRow, StepRow, TransitionRow, Write};
 use countersign_kernel::machine::StepState;
 use countersign_kernel::{Digest, InstanceId, Time};
 use std::collections::BTreeMap;
@@ -17,6 +19,7 @@ pub struct Model {
     pub assignments: BTreeMap<Uuid, AssignmentRow>,
     pub transitions: BTreeMap<(InstanceId, u64), TransitionRow>,
     pub records: BTreeMap<Uuid, RecordRow>,
+    pub holds: BTreeMap<Uuid, HoldRow>,
     documents: BTreeMap<Digest, Vec<u8>>,
 }
 
@@ -56,6 +59,42 @@ impl Model {
                     row.ended_at = Some(*at);
                 }
             }
+            Write::Hold(row) => drop(self.holds.insert(row.hold_id.0, row.clone())),
+            Write::ReleaseHold { hold_id, release } => {
+                self.hold(&hold_id.0, |row| row.released = Some(release.clone()));
+            }
+            Write::PurgeRecord { event_id } => {
+                if let Some(row) = self.records.get_mut(&event_id.0) {
+                    row.record.content = None;
+                    row.purgeable_from = None;
+                }
+            }
+            Write::RedactSubject { instance_id, text } => {
+                if let Some(row) = self.processes.get_mut(&instance_id.0) {
+                    row.subject_ref.clone_from(text);
+                }
+            }
+            Write::RedactStepSubject { step_id, text } => {
+                if let Some(row) = self.steps.get_mut(&step_id.0) {
+                    row.subject_ref.clone_from(text);
+                }
+            }
+            Write::RedactStepReason { step_id, text } => {
+                if let Some(end) = self.steps.get_mut(&step_id.0).and_then(|row| row.ended.as_mut()) {
+                    end.reason = Some(text.clone());
+                }
+            }
+            Write::RedactHold { hold_id, text } => self.hold(&hold_id.0, |row| {
+                row.reason.clone_from(text);
+                row.case_ref = None;
+            }),
+            Write::RedactRelease { hold_id, text } => self.hold(&hold_id.0, |row| {
+                if let Some(release) = &mut row.released {
+                    release.reason.clone_from(text);
+                }
+            }),
+            // Keys are recalled, not read; the suite asks for them apart.
+            Write::ForgetKeys { .. } => {}
             // The registry is read as events; the suite compares those.
             Write::Actor { .. }
             | Write::Credential { .. }
@@ -66,6 +105,12 @@ impl Model {
             | Write::Definition { .. }
             | Write::Configuration { .. }
             | Write::RevokeGrant { .. } => {}
+        }
+    }
+
+    fn hold(&mut self, hold_id: &Uuid, change: impl FnOnce(&mut HoldRow)) {
+        if let Some(row) = self.holds.get_mut(hold_id) {
+            change(row);
         }
     }
 
@@ -150,6 +195,16 @@ impl Model {
         };
         let with_step = |row: &AssignmentRow| format!("{:?}", (row, self.steps.get(&row.task_ref.0)));
         self.assignments.values().filter(fits).map(|row| (row.assignment_id.0, with_step(row))).collect()
+    }
+
+    pub fn find_holds(&self, query: &HoldQuery) -> Vec<(Uuid, String)> {
+        let fits = |row: &&HoldRow| {
+            is(&query.hold_id, &row.hold_id)
+                && is(&query.record_ref, &row.record_ref)
+                && query.case_ref.as_ref().is_none_or(|case_ref| row.case_ref.as_ref() == Some(case_ref))
+                && is(&query.released, &row.released.is_some())
+        };
+        self.holds.values().filter(fits).map(|row| (row.hold_id.0, format!("{row:?}"))).collect()
     }
 
     pub fn find_records(&self, query: &RecordQuery) -> Vec<(Uuid, String)> {

@@ -5,8 +5,8 @@ use super::kernel::{
     start_command,
 };
 use super::{
-    ADMIN, APPLICATION, Assignment, Chain, Decided, Driver, Firing, GateStep, InboxItem, Level, On, Opened, OpenedStep,
-    Record, Said, Start, Step, View, broken,
+    ADMIN, APPLICATION, Assignment, Chain, Decided, Driver, Firing, GateStep, HoldOn, InboxItem, Level, On, Opened,
+    OpenedStep, Record, Said, Shifted, Start, Step, View, broken,
 };
 use async_trait::async_trait;
 use countersign_engine::port::{AssignmentQuery, Page, ProcessQuery, ProcessView, RecordQuery, StepQuery};
@@ -28,14 +28,17 @@ pub struct EngineDriver {
     level: Level,
     url: String,
     engine: Option<Engine>,
+    time: Shifted,
+    policy: Option<String>,
 }
 
 impl EngineDriver {
     /// On an empty store.
     pub async fn open(level: Level, url: &str) -> Said<Self> {
-        let engine = open(url).await?;
+        let time = Shifted::default();
+        let engine = open(url, &time, None).await?;
         engine.bootstrap(ADMIN, Digest([0; 32])).await?;
-        Ok(EngineDriver { level, url: url.to_owned(), engine: Some(engine) })
+        Ok(EngineDriver { level, url: url.to_owned(), engine: Some(engine), time, policy: None })
     }
 
     pub async fn close(mut self) -> Said<()> {
@@ -69,9 +72,14 @@ impl EngineDriver {
     }
 }
 
-async fn open(url: &str) -> Said<Engine> {
+async fn open(url: &str, time: &Shifted, policy: Option<&str>) -> Said<Engine> {
     let store = countersign_store::open(url).await.map_err(broken)?;
-    let config = Config { application_actor_ref: APPLICATION.to_owned(), ..Config::default() };
+    let config = Config {
+        application_actor_ref: APPLICATION.to_owned(),
+        audit_trail_retention_policy: policy.map(str::to_owned),
+        clock: time.clock(),
+        ..Config::default()
+    };
     Engine::open(store, config).await.map_err(broken)
 }
 
@@ -151,6 +159,25 @@ impl Driver for EngineDriver {
         }
     }
 
+    async fn place_hold(&mut self, by: &str, hold: HoldOn<'_>) -> Said<String> {
+        let (reason, case_ref) = (hold.reason.to_owned(), hold.case_ref.map(str::to_owned));
+        let command = self.engine()?.place_hold(hold.record_ref, reason, case_ref).await?;
+        match self.execute(by, command).await? {
+            Outcome::HoldPlaced { hold_id } => Ok(hold_id),
+            other => unexpected(other),
+        }
+    }
+
+    async fn release_hold(&mut self, by: &str, hold_id: &str, reason: Option<&str>) -> Said<()> {
+        let command = self.engine()?.release_hold(hold_id, reason.map(str::to_owned)).await?;
+        self.execute(by, command).await.map(|_| ())
+    }
+
+    async fn purge(&mut self, by: &str, event_id: &str) -> Said<()> {
+        let command = self.engine()?.purge_record(event_id).await?;
+        self.execute(by, command).await.map(|_| ())
+    }
+
     async fn read(&mut self, by: &str, instance_id: &str) -> Said<View> {
         let query = ProcessQuery {
             instance_id: InstanceId::parse(instance_id).or(Some(InstanceId(uuid::Uuid::max()))),
@@ -200,7 +227,7 @@ impl Driver for EngineDriver {
                 sequence: row.sequence,
                 action_ref: row.action_ref,
                 actor_ref: row.actor_ref,
-                payload: serde_json::from_slice(&row.record.payload).map_err(broken)?,
+                payload: serde_json::from_slice(row.record.payload().unwrap_or(b"null")).map_err(broken)?,
                 registry_seq: header.registry_seq,
                 recorded_at: header.recorded_at_us.to_string(),
             })
@@ -214,7 +241,17 @@ impl Driver for EngineDriver {
 
     async fn restart(&mut self) -> Said<()> {
         close(self.engine.take()).await?;
-        self.engine = Some(open(&self.url).await?);
+        self.engine = Some(open(&self.url, &self.time, self.policy.as_deref()).await?);
+        Ok(())
+    }
+
+    async fn keep_under(&mut self, policy: &str) -> Said<()> {
+        self.policy = Some(policy.to_owned());
+        self.restart().await
+    }
+
+    async fn pass(&mut self, us: i64) -> Said<()> {
+        self.time.pass(us);
         Ok(())
     }
 

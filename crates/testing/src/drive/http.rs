@@ -1,8 +1,8 @@
 //! The server in this process, spoken to over HTTP as each actor with a token of its own.
 
 use super::{
-    ADMIN, Assignment, Chain, Decided, Driver, Failure, Firing, GateStep, InboxItem, Level, On, Opened, OpenedStep,
-    Record, Said, Source, Start, Step, View, broken,
+    ADMIN, Assignment, Chain, Decided, Driver, Failure, Firing, GateStep, HoldOn, InboxItem, Level, On, Opened,
+    OpenedStep, Record, Said, Shifted, Source, Start, Step, View, broken,
 };
 use async_trait::async_trait;
 use countersign_client::{Client, Error, Format, wire};
@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 
 /// As many as a page may hold; more than any scenario makes.
 const LIMIT: Option<u32> = Some(500);
+/// The server's configuration, once there is one.
+const CONFIG: &str = "countersign.toml";
 /// What an actor presents whom nobody registered.
 const FORGED: &str = "cs_forged";
 
@@ -24,15 +26,17 @@ pub struct HttpDriver {
     server: Option<Running>,
     url: String,
     tokens: HashMap<String, String>,
+    time: Shifted,
 }
 
 impl HttpDriver {
     /// A server on an empty SQLite store in this directory.
     pub async fn open(data_dir: &Path) -> Said<Self> {
-        let (server, url) = serve(data_dir).await?;
+        let time = Shifted::default();
+        let (server, url) = serve(data_dir, &time).await?;
         let token = std::fs::read_to_string(data_dir.join(ADMIN_TOKEN_FILE)).map_err(broken)?;
         let tokens = HashMap::from([(ADMIN.to_owned(), token.trim().to_owned())]);
-        Ok(HttpDriver { data_dir: data_dir.to_owned(), server: Some(server), url, tokens })
+        Ok(HttpDriver { data_dir: data_dir.to_owned(), server: Some(server), url, tokens, time })
     }
 
     pub async fn close(mut self) -> Said<()> {
@@ -48,8 +52,14 @@ impl HttpDriver {
     }
 }
 
-async fn serve(data_dir: &Path) -> Said<(Running, String)> {
-    let options = ServeOptions { listen: "127.0.0.1:0".to_owned(), ..ServeOptions::new(data_dir) };
+async fn serve(data_dir: &Path, time: &Shifted) -> Said<(Running, String)> {
+    let config = Some(data_dir.join(CONFIG)).filter(|file| file.is_file());
+    let options = ServeOptions {
+        listen: "127.0.0.1:0".to_owned(),
+        config,
+        clock: Some(time.clock()),
+        ..ServeOptions::new(data_dir)
+    };
     let server = start(options).await.map_err(|error| broken(format!("{error:#}")))?;
     let url = server.url();
     Ok((server, url))
@@ -139,6 +149,24 @@ impl Driver for HttpDriver {
     async fn fire(&mut self, by: &str, on: On<'_>) -> Said<String> {
         let request = wire::FireTransition { action: on.action.to_owned(), reason: on.reason.map(str::to_owned) };
         Ok(self.client(by)?.fire(on.instance_id, &request).await.map_err(refused)?.body.new_state)
+    }
+
+    async fn place_hold(&mut self, by: &str, hold: HoldOn<'_>) -> Said<String> {
+        let request = wire::PlaceHold {
+            record_ref: hold.record_ref.to_owned(),
+            reason: hold.reason.to_owned(),
+            case_ref: hold.case_ref.map(str::to_owned),
+        };
+        Ok(self.client(by)?.place_hold(&request).await.map_err(refused)?.body.hold_id)
+    }
+
+    async fn release_hold(&mut self, by: &str, hold_id: &str, reason: Option<&str>) -> Said<()> {
+        let request = wire::ReleaseHold { reason: reason.map(str::to_owned) };
+        self.client(by)?.release_hold(hold_id, &request).await.map_err(refused).map(|_| ())
+    }
+
+    async fn purge(&mut self, by: &str, event_id: &str) -> Said<()> {
+        self.client(by)?.purge_record(event_id).await.map_err(refused).map(|_| ())
     }
 
     async fn read(&mut self, by: &str, instance_id: &str) -> Said<View> {
@@ -236,9 +264,20 @@ impl Driver for HttpDriver {
         if let Some(server) = self.server.take() {
             server.shutdown().await.map_err(broken)?;
         }
-        let (server, url) = serve(&self.data_dir).await?;
+        let (server, url) = serve(&self.data_dir, &self.time).await?;
         self.server = Some(server);
         self.url = url;
+        Ok(())
+    }
+
+    async fn keep_under(&mut self, policy: &str) -> Said<()> {
+        let toml = format!("audit_trail_retention_policy = {policy:?}\n");
+        std::fs::write(self.data_dir.join(CONFIG), toml).map_err(broken)?;
+        self.restart().await
+    }
+
+    async fn pass(&mut self, us: i64) -> Said<()> {
+        self.time.pass(us);
         Ok(())
     }
 

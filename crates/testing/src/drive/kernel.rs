@@ -2,8 +2,8 @@
 //! kernel itself does not keep (ended steps, the history) is folded from the events.
 
 use super::{
-    ADMIN, APPLICATION, Assignment, Chain, Decided, Driver, Failure, Firing, GateStep, InboxItem, Level, On, Opened,
-    OpenedStep, Record, Said, Source, Start, Step, View, broken,
+    ADMIN, APPLICATION, Assignment, Chain, Decided, Driver, Failure, Firing, GateStep, HoldOn, InboxItem, Level, On,
+    Opened, OpenedStep, Record, Said, Source, Start, Step, View, broken,
 };
 use async_trait::async_trait;
 use countersign_engine::payload::{self, Digests};
@@ -14,16 +14,21 @@ use countersign_kernel::process::{
 };
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{self, Bootstrap, Registry, scopes};
+use countersign_kernel::retention::{PlaceHold, PurgeRecord, RecordFacts, ReleaseHold, purged_text};
 use countersign_kernel::{Digest, GrantId, IdSource, InstanceId, StepId, Time};
 use countersign_ledger::document::{declaration_document, gate_spec_document};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::kernel_retention::{Kept, event_id};
+
 pub struct KernelDriver {
     registry: Registry,
     processes: BTreeMap<InstanceId, Told>,
     clock: i64,
+    /// What a store would know besides.
+    kept: Kept,
 }
 
 /// A process and everything that was recorded of it.
@@ -37,7 +42,12 @@ struct Told {
 
 impl KernelDriver {
     pub fn new() -> Result<Self, Failure> {
-        let mut driver = KernelDriver { registry: Registry::default(), processes: BTreeMap::new(), clock: 1_000_000 };
+        let mut driver = KernelDriver {
+            registry: Registry::default(),
+            processes: BTreeMap::new(),
+            clock: 1_000_000,
+            kept: Kept::default(),
+        };
         let bootstrap = Bootstrap {
             admin_ref: ADMIN.to_owned(),
             admin_token_hash: Digest([0; 32]),
@@ -59,8 +69,11 @@ impl KernelDriver {
         let mut ctx =
             registry::Context { actor_ref: by, signed: false, application_actor_ref: APPLICATION, now, ids: &mut ids };
         let events = registry::decide(&self.registry, command, &mut ctx)?;
+        let under = self.registry.sequence();
         for event in &events {
             self.registry.apply(self.registry.sequence() + 1, event);
+            self.kept.registry.push((event.clone(), under));
+            self.kept.note_registry(event);
         }
         Ok(events)
     }
@@ -82,6 +95,7 @@ impl KernelDriver {
         for event in &events {
             told.process.apply(event);
             told.tell(event, self.registry.sequence());
+            self.kept.note(told.process.instance_id, event);
         }
         Ok(events)
     }
@@ -90,6 +104,17 @@ impl KernelDriver {
         InstanceId::parse(instance_id)
             .and_then(|id| self.processes.get(&id))
             .ok_or_else(|| Refusal::new(Code::NotKnown, "there is no process with this instance_id").into())
+    }
+
+    /// What the engine asks its store: what is known of this record?
+    fn facts(&self, event_id: &str) -> Option<RecordFacts> {
+        let of_processes = self.processes.values().flat_map(|told| {
+            (1..).zip(&told.events).map(|(sequence, (event, _))| {
+                let action_ref = payload::process_action(&event.body);
+                (told.process.instance_id, sequence, event.at, action_ref, event.actor_ref.as_str())
+            })
+        });
+        self.kept.facts(event_id, of_processes)
     }
 
     /// What the engine asks its store: is this step live, has it ended, or was it never one?
@@ -183,7 +208,7 @@ impl Told {
                     actor_ref: by.to_owned(),
                     guard_satisfied: gate.map(|_| true),
                     gate_id: gate.map(gate_id),
-                    event_id: self.events.len().to_string(),
+                    event_id: event_id(event.at, self.events.len() as u64).to_string(),
                 });
                 self.spend(*gate, Fate::Consumed);
             }
@@ -196,7 +221,29 @@ impl Told {
             EventBody::WorkflowStarted { .. }
             | EventBody::ChainInitiated { .. }
             | EventBody::GateDecided { settled: None, .. }
+            | EventBody::HoldPlaced { .. }
+            | EventBody::HoldReleased { .. }
+            | EventBody::EvidenceExported
             | EventBody::AttemptRefused { .. } => {}
+            EventBody::RecordPurged { record } => self.forget(record),
+        }
+    }
+
+    /// What a purged record said is gone from the rows too.
+    fn forget(&mut self, record: &RecordFacts) {
+        let text = purged_text(record.event_id);
+        let index = usize::try_from(record.sequence).unwrap_or(0).saturating_sub(1);
+        match self.events.get(index).map(|(event, _)| event.body.clone()) {
+            Some(EventBody::WorkflowStarted { .. }) => {
+                for seen in &mut self.gates {
+                    seen.step.subject_ref = format!("{text}:{}", seen.step.action);
+                }
+            }
+            Some(
+                EventBody::GateDecided { settled: Some(settled), reason: Some(_), .. }
+                | EventBody::StepDecided { settled, reason: Some(_), .. },
+            ) => self.of_step(&settled).for_each(|seen| seen.step.reason = Some(text.clone())),
+            _ => {}
         }
     }
 
@@ -381,6 +428,51 @@ impl Driver for KernelDriver {
         Ok(self.told(on.instance_id)?.process.current_state.clone())
     }
 
+    async fn place_hold(&mut self, by: &str, hold: HoldOn<'_>) -> Said<String> {
+        let record = self.facts(hold.record_ref);
+        let instance_id = record.as_ref().map(|record| record.instance_id);
+        let command = PlaceHold {
+            record_ref: hold.record_ref.to_owned(),
+            reason: hold.reason.to_owned(),
+            case_ref: owned(hold.case_ref),
+            record,
+        };
+        if instance_id == Some(InstanceId::REGISTRY) {
+            let events = self.change_registry(by, &registry::Command::PlaceHold(command))?;
+            return self.kept.placed(events.iter().find_map(|event| match &event.body {
+                registry::EventBody::HoldPlaced { hold_id, .. } => Some(*hold_id),
+                _ => None,
+            }));
+        }
+        let instance_id = instance_id.map(|id| id.to_string());
+        let events = self.ask(by, instance_id.as_deref(), &Command::PlaceHold(command))?;
+        self.kept.placed(events.iter().find_map(|event| match &event.body {
+            EventBody::HoldPlaced { hold_id, .. } => Some(*hold_id),
+            _ => None,
+        }))
+    }
+
+    async fn release_hold(&mut self, by: &str, hold_id: &str, reason: Option<&str>) -> Said<()> {
+        let hold = self.kept.hold(hold_id);
+        let command = ReleaseHold { hold_id: hold_id.to_owned(), reason: owned(reason), hold };
+        match hold.map(|hold| hold.instance_id) {
+            Some(InstanceId::REGISTRY) => {
+                self.change_registry(by, &registry::Command::ReleaseHold(command)).map(|_| ())
+            }
+            id => {
+                let id = id.map(|id| id.to_string());
+                self.ask(by, id.as_deref(), &Command::ReleaseHold(command)).map(|_| ())
+            }
+        }
+    }
+
+    async fn purge(&mut self, by: &str, event_id: &str) -> Said<()> {
+        let record = self.facts(event_id);
+        let instance_id = record.as_ref().map(|record| record.instance_id.to_string());
+        let command = PurgeRecord { event_id: event_id.to_owned(), record };
+        self.ask(by, instance_id.as_deref(), &Command::PurgeRecord(command)).map(|_| ())
+    }
+
     /// The kernel has no reads of its own; this asks it for the permission only.
     async fn read(&mut self, by: &str, instance_id: &str) -> Said<View> {
         let told = self.told(instance_id);
@@ -436,6 +528,9 @@ impl Driver for KernelDriver {
     }
 
     async fn records(&mut self, instance_id: &str) -> Said<Vec<Record>> {
+        if InstanceId::parse(instance_id) == Some(InstanceId::REGISTRY) {
+            return self.kept.registry_records();
+        }
         let told = self.told(instance_id)?;
         let process = &told.process;
         let digests = Digests {
@@ -445,13 +540,16 @@ impl Driver for KernelDriver {
         let record = |(sequence, (event, registry_seq)): (u64, &(Event, u64))| {
             let payload = payload::process_payload(
                 process.instance_id,
+                sequence,
                 &process.subject_ref,
                 &process.initiator_ref,
                 event,
                 Some(&digests),
             );
+            let event_id = event_id(event.at, sequence);
+            let payload = if self.kept.purged.contains(&event_id) { b"null".to_vec() } else { payload };
             Ok(Record {
-                event_id: sequence.to_string(),
+                event_id: event_id.to_string(),
                 sequence,
                 action_ref: payload::process_action(&event.body).to_owned(),
                 actor_ref: event.actor_ref.clone(),
@@ -468,6 +566,16 @@ impl Driver for KernelDriver {
     }
 
     async fn restart(&mut self) -> Said<()> {
+        Ok(())
+    }
+
+    async fn keep_under(&mut self, policy: &str) -> Said<()> {
+        self.kept.policy = Some(policy.to_owned());
+        Ok(())
+    }
+
+    async fn pass(&mut self, us: i64) -> Said<()> {
+        self.clock += us;
         Ok(())
     }
 

@@ -5,17 +5,20 @@
 mod engine;
 mod http;
 mod kernel;
+mod kernel_retention;
 
 pub use engine::EngineDriver;
 pub use http::HttpDriver;
 pub use kernel::KernelDriver;
 
 use async_trait::async_trait;
+use countersign_engine::clock::{Clock, system_clock};
 use countersign_kernel::process::Decision;
 use countersign_kernel::refusal::Refusal;
-use countersign_kernel::{Declaration, GateSpec};
+use countersign_kernel::{Declaration, GateSpec, Time};
 use serde_json::Value;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 /// Holds every scope from the beginning.
 pub const ADMIN: &str = "admin";
@@ -76,6 +79,14 @@ pub struct On<'a> {
     pub instance_id: &'a str,
     pub action: &'a str,
     pub reason: Option<&'a str>,
+}
+
+/// A hold on a record.
+#[derive(Clone, Copy, Debug)]
+pub struct HoldOn<'a> {
+    pub record_ref: &'a str,
+    pub reason: &'a str,
+    pub case_ref: Option<&'a str>,
 }
 
 /// A gate that was opened: its chain, if it is a quorum, and its steps in declaration order.
@@ -214,6 +225,11 @@ pub trait Driver: Send {
     /// `read_workflow` by instance.
     async fn read(&mut self, by: &str, instance_id: &str) -> Said<View>;
 
+    /// The hold's id.
+    async fn place_hold(&mut self, by: &str, hold: HoldOn<'_>) -> Said<String>;
+    async fn release_hold(&mut self, by: &str, hold_id: &str, reason: Option<&str>) -> Said<()>;
+    async fn purge(&mut self, by: &str, event_id: &str) -> Said<()>;
+
     async fn inbox(&mut self, by: &str) -> Said<Vec<InboxItem>>;
     async fn approval_steps(&mut self, instance_id: &str) -> Said<Vec<Step>>;
     async fn assignments(&mut self, step_id: &str) -> Said<Vec<Assignment>>;
@@ -223,10 +239,29 @@ pub trait Driver: Send {
     async fn held(&mut self, actor_ref: &str, scope: &str, record: &Record) -> Said<bool>;
     /// Stops and starts again on what is stored. Nothing, where nothing is stored.
     async fn restart(&mut self) -> Said<()>;
+    /// From now on records are kept under this policy; what is stored serves under it.
+    async fn keep_under(&mut self, policy: &str) -> Said<()>;
+    /// Lets time pass.
+    async fn pass(&mut self, us: i64) -> Said<()>;
     /// What can be checked of the stored evidence at this level and no other.
     async fn verify(&mut self, instance_id: &str) -> Said<()>;
     /// A request as it stands, over HTTP: `None` body for a GET. Answers with the body.
     async fn request(&mut self, by: &str, path: &str, body: Option<&str>) -> Said<Value>;
+}
+
+/// The system's time and as much as was let pass.
+#[derive(Clone, Default)]
+struct Shifted(Arc<AtomicI64>);
+
+impl Shifted {
+    fn pass(&self, us: i64) {
+        self.0.fetch_add(us, Ordering::SeqCst);
+    }
+
+    fn clock(&self) -> Clock {
+        let (system, shift) = (system_clock(), self.0.clone());
+        Arc::new(move || Time(system().0 + shift.load(Ordering::SeqCst)))
+    }
 }
 
 fn broken(what: impl std::fmt::Display) -> Failure {

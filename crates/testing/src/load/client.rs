@@ -6,7 +6,8 @@ use anyhow::{Context, bail};
 use countersign_engine::port::{Page, ProcessQuery, ProcessView, RecordQuery};
 use countersign_engine::rows::RecordRow;
 use countersign_engine::{Call, Engine, Outcome};
-use countersign_kernel::{GrantId, InstanceId, StepId};
+use countersign_kernel::refusal::Refusal;
+use countersign_kernel::{EventId, GrantId, HoldId, InstanceId, StepId};
 
 /// Gives these people every scope that moves a process.
 pub async fn let_do(engine: &Engine, people: &[&str]) -> anyhow::Result<()> {
@@ -71,4 +72,29 @@ pub async fn records(engine: &Engine, instance_id: InstanceId, action_ref: &str)
     let query = RecordQuery { instance_id, action_ref, ..RecordQuery::default() };
     let page = Page { after: None, limit: 10_000, descending: false };
     Ok(engine.read_records(ADMIN, &query, &page).await?)
+}
+
+/// A hold that is placed now.
+pub async fn held(
+    engine: &Engine,
+    actor_ref: &str,
+    record_ref: EventId,
+    reason: &str,
+    case_ref: Option<&str>,
+) -> anyhow::Result<HoldId> {
+    let command = engine.place_hold(&record_ref.to_string(), reason.to_owned(), case_ref.map(str::to_owned)).await?;
+    match engine.execute(calls::by(actor_ref, command)).await? {
+        Outcome::HoldPlaced { hold_id } => HoldId::parse(&hold_id).context("no id"),
+        other => bail!("not held: {other:?}"),
+    }
+}
+
+pub async fn release(engine: &Engine, actor_ref: &str, hold_id: HoldId, reason: &str) -> Result<(), Refusal> {
+    let command = engine.release_hold(&hold_id.to_string(), Some(reason.to_owned())).await?;
+    engine.execute(calls::by(actor_ref, command)).await.map(|_| ())
+}
+
+pub async fn purge(engine: &Engine, actor_ref: &str, event_id: EventId) -> Result<(), Refusal> {
+    let command = engine.purge_record(&event_id.to_string()).await?;
+    engine.execute(calls::by(actor_ref, command)).await.map(|_| ())
 }

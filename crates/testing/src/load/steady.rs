@@ -139,7 +139,7 @@ async fn stored_tags(url: &str) -> anyhow::Result<HashMap<String, usize>> {
         loop {
             let rows = reader.records(&query, &page).await?;
             for row in &rows {
-                let payload: Value = serde_json::from_slice(&row.record.payload)?;
+                let payload: Value = serde_json::from_slice(row.record.payload().unwrap_or(b"null"))?;
                 if let Some(tag) = payload.get("reason").and_then(Value::as_str) {
                     *tags.entry(tag.to_owned()).or_default() += 1;
                 }

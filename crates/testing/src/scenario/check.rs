@@ -61,6 +61,13 @@ pub async fn check(check: &Check, driver: &mut dyn Driver, names: &Names) -> Res
             let statuses: Vec<&str> = found.iter().map(|assignment| assignment.status.as_str()).collect();
             same(&statuses, &vec![status.as_str()])
         }
+        Check::Purged { record, purged } => {
+            let event_id = names.record(driver, record).await.map_err(works)?;
+            let super::RecordName::Of { process, .. } = record else { return Err("which process?".to_owned()) };
+            let records = driver.records(&names.process(process)).await.map_err(works)?;
+            let found = records.iter().find(|record| record.event_id == event_id);
+            same(&found.map(|record| record.payload.is_null()), &Some(*purged))
+        }
         Check::Payload { process, number, member, value } => {
             let records = driver.records(&names.process(process)).await.map_err(works)?;
             let record = match number {

@@ -3,10 +3,12 @@
 
 mod check;
 mod parse;
+mod retention;
 mod run;
 mod words;
 
 pub use parse::parse;
+pub use retention::RecordName;
 pub use run::{Pace, run};
 
 use crate::drive::Start;
@@ -15,6 +17,9 @@ use countersign_kernel::refusal::Code;
 
 /// A name for a process that there is not.
 pub const NOWHERE: &str = "nowhere";
+
+/// A name for the registry, whose records can be held too.
+pub const REGISTRY: &str = "registry";
 
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -43,6 +48,14 @@ pub enum What {
         document: String,
     },
     Restart,
+    /// Keep what is recorded from now on under this policy.
+    Policy {
+        name: String,
+    },
+    /// Let time pass.
+    Pass {
+        us: i64,
+    },
     Act {
         who: String,
         act: Act,
@@ -60,6 +73,9 @@ pub enum Act {
     Read { process: String },
     Grant { subject: String, scope: String },
     Revoke { subject: String, scope: String },
+    Hold { record: RecordName, name: Option<String>, reason: String, case: Option<String> },
+    Release { hold: String, reason: Option<String> },
+    Purge { record: RecordName },
     Get { path: String },
     Post { path: String, body: String },
 }
@@ -128,6 +144,11 @@ pub enum Check {
     Assignment {
         step: StepName,
         status: String,
+    },
+    /// Whether the record has its content.
+    Purged {
+        record: RecordName,
+        purged: bool,
     },
     /// `number` counts from 1; `None` is the last record.
     Payload {

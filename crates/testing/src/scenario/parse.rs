@@ -2,7 +2,9 @@
 //! (a declaration, a process) is looked up here, so that a misspelt one never passes for an expectation.
 
 use super::words::{Word, split};
-use super::{Act, Check, Expected, HistoryLine, Line, NOWHERE, Scenario, StepName, Target, What};
+use super::{
+    Act, Check, Expected, HistoryLine, Line, NOWHERE, REGISTRY, RecordName, Scenario, StepName, Target, What, retention,
+};
 use crate::drive::{Source, Start};
 use countersign_kernel::gate_spec::{GateEntry, GateSpec, QuorumRule};
 use countersign_kernel::process::Decision;
@@ -76,6 +78,7 @@ struct Parser<'p> {
     gate_specs: HashMap<String, GateSpec>,
     processes: BTreeSet<String>,
     gates: BTreeSet<String>,
+    holds: BTreeSet<String>,
 }
 
 impl Default for Parser<'_> {
@@ -86,12 +89,13 @@ impl Default for Parser<'_> {
             gate_specs: HashMap::new(),
             processes: BTreeSet::new(),
             gates: BTreeSet::new(),
+            holds: BTreeSet::new(),
         }
     }
 }
 
 /// The words of a line, from left to right.
-struct Words {
+pub(super) struct Words {
     words: Vec<Word>,
     next: usize,
 }
@@ -101,28 +105,28 @@ impl Words {
         Ok(Words { words: split(line)?, next: 0 })
     }
 
-    fn peek(&self) -> Option<&str> {
+    pub(super) fn peek(&self) -> Option<&str> {
         self.words.get(self.next).filter(|word| !word.quoted).map(|word| word.text.as_str())
     }
 
-    fn take(&mut self, what: &str) -> Result<Word, String> {
+    pub(super) fn take(&mut self, what: &str) -> Result<Word, String> {
         let word = self.words.get(self.next).cloned().ok_or_else(|| format!("{what} is missing"))?;
         self.next += 1;
         Ok(word)
     }
 
-    fn text(&mut self, what: &str) -> Result<String, String> {
+    pub(super) fn text(&mut self, what: &str) -> Result<String, String> {
         self.take(what).map(|word| word.text)
     }
 
     /// True, and past it, when the next word is this one.
-    fn skip(&mut self, keyword: &str) -> bool {
+    pub(super) fn skip(&mut self, keyword: &str) -> bool {
         let found = self.peek() == Some(keyword);
         self.next += usize::from(found);
         found
     }
 
-    fn expect(&mut self, keyword: &str) -> Result<(), String> {
+    pub(super) fn expect(&mut self, keyword: &str) -> Result<(), String> {
         if self.skip(keyword) {
             return Ok(());
         }
@@ -131,7 +135,7 @@ impl Words {
     }
 
     /// `keyword WORD`, if it is there.
-    fn optional(&mut self, keyword: &str) -> Result<Option<String>, String> {
+    pub(super) fn optional(&mut self, keyword: &str) -> Result<Option<String>, String> {
         if self.skip(keyword) { self.text(keyword).map(Some) } else { Ok(None) }
     }
 
@@ -175,6 +179,19 @@ impl Parser<'_> {
                 let document = if has_block { block.text() } else { shipped()? };
                 return Ok(Some(What::Definition { document }));
             }
+            Some("policy") => {
+                words.next += 1;
+                let name = words.text("the policy")?;
+                words.end()?;
+                return Ok(Some(What::Policy { name }));
+            }
+            Some(length) if length.starts_with(|c: char| c.is_ascii_digit()) => {
+                let us = retention::length(length)?;
+                words.next += 1;
+                words.expect("pass")?;
+                words.end()?;
+                return Ok(Some(What::Pass { us }));
+            }
             Some("restart") => {
                 words.next += 1;
                 words.end()?;
@@ -194,7 +211,7 @@ impl Parser<'_> {
 
     fn process(&self, words: &mut Words) -> Result<String, String> {
         let word = words.take("the process")?;
-        if word.quoted || word.text == NOWHERE || self.processes.contains(&word.text) {
+        if word.quoted || word.text == NOWHERE || word.text == REGISTRY || self.processes.contains(&word.text) {
             return Ok(word.text);
         }
         Err(format!("no process `{}` was started; `{NOWHERE}` is one that there is not", word.text))
@@ -246,6 +263,9 @@ impl Parser<'_> {
             "reads" => Act::Read { process: self.process(words)? },
             "grants" => Act::Grant { subject: words.text("to whom")?, scope: words.text("the scope")? },
             "revokes" => Act::Revoke { subject: words.text("from whom")?, scope: words.text("the scope")? },
+            "holds" => retention::hold(words, |words| self.process(words))?,
+            "releases" => retention::release(words, &self.holds)?,
+            "purges" => Act::Purge { record: retention::record(words, |words| self.process(words))? },
             "gets" => Act::Get { path: words.text("the path")? },
             "posts" => Act::Post { path: words.text("the path")?, body: words.text("the body")? },
             verb => return Err(format!("nobody can `{verb}`")),
@@ -256,6 +276,7 @@ impl Parser<'_> {
             match &act {
                 Act::Start { name, .. } => drop(self.processes.insert(name.clone())),
                 Act::Open { name: Some(name), .. } => drop(self.gates.insert(name.clone())),
+                Act::Hold { name: Some(name), .. } => drop(self.holds.insert(name.clone())),
                 _ => {}
             }
         }
@@ -360,6 +381,10 @@ impl Parser<'_> {
                 };
                 words.expect("of")?;
                 let process = self.process(words)?;
+                if let (Some(number), true) = (number, words.skip("is")) {
+                    let record = RecordName::Of { process, number };
+                    return Ok(Check::Purged { record, purged: retention::purged(words)? });
+                }
                 let value_follows = words.skip("says");
                 if !value_follows {
                     words.expect("names")?;

@@ -3,9 +3,9 @@
 //! an auditor goes over each process.
 
 use super::check::check;
-use super::{Act, Expected, Line, NOWHERE, Scenario, StepName, Target, What};
+use super::{Act, Expected, Line, NOWHERE, REGISTRY, RecordName, Scenario, StepName, Target, What};
 use crate::audit;
-use crate::drive::{ADMIN, Driver, Failure, Level, On, Opened, Said};
+use crate::drive::{ADMIN, Driver, Failure, HoldOn, Level, On, Opened, Said};
 use std::collections::HashMap;
 
 /// A well-formed id that nobody was ever given.
@@ -28,6 +28,7 @@ pub struct Names {
     /// The same, of those that were revoked.
     revoked: Vec<(String, String, String)>,
     records: HashMap<String, usize>,
+    holds: HashMap<String, String>,
 }
 
 impl Names {
@@ -36,6 +37,7 @@ impl Names {
         match self.processes.get(name) {
             Some(id) => id.clone(),
             None if name == NOWHERE => NOBODYS_ID.to_owned(),
+            None if name == REGISTRY => uuid::Uuid::nil().to_string(),
             None => name.to_owned(),
         }
     }
@@ -57,6 +59,21 @@ impl Names {
     pub fn gate(&self, name: &str) -> Option<String> {
         let opened = self.gates.get(name)?;
         opened.chain_id.clone().or_else(|| opened.steps.first().map(|step| step.step_id.clone()))
+    }
+
+    /// The event_id of a record. One that there is not has nobody's id.
+    pub async fn record(&self, driver: &mut dyn Driver, name: &RecordName) -> Said<String> {
+        match name {
+            RecordName::Text(text) => Ok(text.clone()),
+            RecordName::Of { process, .. } if process == NOWHERE => Ok(NOBODYS_ID.to_owned()),
+            RecordName::Of { process, number } => {
+                let records = driver.records(&self.process(process)).await?;
+                let found = records.into_iter().find(|record| record.sequence == *number);
+                found
+                    .map(|record| record.event_id)
+                    .ok_or_else(|| Failure::Broken(format!("there is no record {number} of {process}")))
+            }
+        }
     }
 
     /// `$B` is the id of process B, `$first` that of the gate `first`.
@@ -105,6 +122,8 @@ async fn carry_out(line: &Line, driver: &mut dyn Driver, names: &mut Names) -> R
         }
         What::Definition { document } => driver.publish(ADMIN, document).await.map_err(works),
         What::Restart => driver.restart().await.map_err(works),
+        What::Policy { name } => driver.keep_under(name).await.map_err(works),
+        What::Pass { us } => driver.pass(*us).await.map_err(works),
         What::Act { who, act, expected } => {
             let answer = perform(driver, names, who, act).await;
             compare(&answer, expected)?;
@@ -159,6 +178,21 @@ async fn perform(driver: &mut dyn Driver, names: &mut Names, who: &str, act: &Ac
             driver.revoke(who, &grant_id).await?;
             names.revoked.extend(standing.map(|i| names.grants.remove(i)));
             Ok(Expected::Ok)
+        }
+        Act::Hold { record, name, reason, case } => {
+            let record_ref = names.record(driver, record).await?;
+            let hold = HoldOn { record_ref: &record_ref, reason, case_ref: case.as_deref() };
+            let hold_id = driver.place_hold(who, hold).await?;
+            names.holds.extend(name.clone().map(|name| (name, hold_id)));
+            Ok(Expected::Ok)
+        }
+        Act::Release { hold, reason } => {
+            let hold_id = names.holds.get(hold).cloned().unwrap_or_else(|| names.process(hold));
+            driver.release_hold(who, &hold_id, reason.as_deref()).await.map(|()| Expected::Ok)
+        }
+        Act::Purge { record } => {
+            let event_id = names.record(driver, record).await?;
+            driver.purge(who, &event_id).await.map(|()| Expected::Ok)
         }
         Act::Get { path } => {
             let path = names.substitute(path);
@@ -218,6 +252,20 @@ async fn recorded(driver: &mut dyn Driver, names: &mut Names, act: &Act, accepte
         Act::Start { name, .. } => (name, true),
         Act::Open { on, .. } | Act::Decide { on, .. } | Act::Fire { on } => (&on.process, true),
         Act::Read { process } => (process, false),
+        Act::Hold { record: RecordName::Of { process, .. }, .. }
+        | Act::Purge { record: RecordName::Of { process, .. } } => (process, true),
+        Act::Hold { .. } | Act::Purge { .. } => return Ok(()),
+        // Which process it belongs to, only the hold knows.
+        Act::Release { .. } => {
+            for (name, instance_id) in &names.processes {
+                let now = driver.records(instance_id).await.map_err(|failure| failure.to_string())?.len();
+                let before = names.records.insert(name.clone(), now).unwrap_or(0);
+                if !accepted && now != before {
+                    return Err(format!("refused, but {name} went from {before} to {now} records"));
+                }
+            }
+            return Ok(());
+        }
         Act::Grant { .. } | Act::Revoke { .. } | Act::Get { .. } | Act::Post { .. } => return Ok(()),
     };
     let Some(instance_id) = names.processes.get(process) else { return Ok(()) };

@@ -4,6 +4,7 @@ use super::Notes;
 use countersign_engine::port::Head;
 use countersign_engine::rows::RecordRow;
 use countersign_kernel::{EventId, InstanceId};
+use countersign_ledger::record::Header;
 use countersign_ledger::{ZERO_HASH, check_link};
 use serde_json::{Map, Value};
 
@@ -15,7 +16,11 @@ pub struct Entry {
     pub actor_ref: String,
     pub at: i64,
     pub registry_seq: u64,
+    /// Nothing, where the record was purged.
     pub payload: Map<String, Value>,
+    pub purged: bool,
+    pub record_hash: String,
+    pub header: Header,
 }
 
 impl Entry {
@@ -54,9 +59,13 @@ pub fn check(instance_id: InstanceId, rows: &[RecordRow], head: &Head, notes: &m
             && row.actor_ref == header.actor_ref
             && row.recorded_at.0 == header.recorded_at_us;
         notes.require(columns, || format!("record {sequence}: the columns do not repeat the header"));
-        let Ok(Value::Object(payload)) = serde_json::from_slice(&row.record.payload) else {
-            notes.note(format!("record {sequence}: the payload is no JSON object"));
-            continue;
+        let payload = match row.record.payload().map(serde_json::from_slice) {
+            None => Map::new(),
+            Some(Ok(Value::Object(payload))) => payload,
+            Some(_) => {
+                notes.note(format!("record {sequence}: the payload is no JSON object"));
+                continue;
+            }
         };
         if let Some(before) = entries.last() {
             notes.require(before.event_id < row.event_id, || {
@@ -70,11 +79,14 @@ pub fn check(instance_id: InstanceId, rows: &[RecordRow], head: &Head, notes: &m
         entries.push(Entry {
             sequence,
             event_id: row.event_id,
-            action_ref: header.action_ref,
-            actor_ref: header.actor_ref,
+            action_ref: header.action_ref.clone(),
+            actor_ref: header.actor_ref.clone(),
             at: header.recorded_at_us,
             registry_seq: header.registry_seq,
             payload,
+            purged: row.record.is_purged(),
+            record_hash: own.to_string(),
+            header,
         });
     }
     let last_time = rows.last().map_or(0, |row| row.recorded_at.0);

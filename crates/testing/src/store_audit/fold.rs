@@ -126,6 +126,12 @@ impl Follower<'_, '_, '_> {
             "chain_withdrawn" => self.chain_withdrawn(entry),
             "transition_fired" => self.fired(entry),
             "moot_gate_recalled" => self.mooted(entry),
+            // What they say is checked apart.
+            "hold_placed" | "hold_released" | "record_purged" => {}
+            "evidence_exported" => {
+                let through = entry.payload.get("through_sequence").and_then(Value::as_u64);
+                self.require(entry, through == Some(entry.sequence - 1), "does not end at itself");
+            }
             "attempt_refused" => {}
             _ => self.require(entry, false, "nobody knows this action"),
         }

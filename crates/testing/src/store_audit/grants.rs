@@ -99,6 +99,8 @@ impl Grants {
             }
             "grant_made" | "grant_revoked" => "permissions:manage",
             "definition_published" => "definitions:publish",
+            "hold_placed" | "hold_released" => "audit:hold",
+            "evidence_exported" => "audit:read",
             _ => return,
         };
         notes.require(self.permitted_under(&entry.actor_ref, scope, entry.registry_seq), || {
@@ -127,6 +129,9 @@ impl Grants {
                 "workflow_started" => "workflows:start",
                 "gate_opened" | "chain_initiated" => "workflows:open-gate",
                 "transition_fired" => "workflows:fire",
+                "hold_placed" | "hold_released" => "audit:hold",
+                "record_purged" => "audit:purge",
+                "evidence_exported" => "audit:read",
                 _ => continue,
             };
             let scopes = [Some(scope.to_owned()), definition.map(|name| format!("{scope}:{name}"))];
@@ -146,7 +151,9 @@ impl Grants {
 fn check_rows(entries: &[Entry], stored: &RegistryDelta, notes: &mut Notes<'_>) {
     let mut events: HashMap<u64, &Event> = stored.events.iter().map(|(sequence, event)| (*sequence, event)).collect();
     notes.require(events.len() == stored.events.len(), || "two registry rows bear one sequence".to_owned());
-    for entry in entries.iter().filter(|entry| entry.action_ref != "attempt_refused") {
+    // Holds have rows of their own kind, which are checked apart.
+    let rowless = ["attempt_refused", "hold_placed", "hold_released", "evidence_exported"];
+    for entry in entries.iter().filter(|entry| !rowless.contains(&entry.action_ref.as_str())) {
         match events.remove(&entry.sequence) {
             None => notes.note(format!("registry record {} has no row", entry.sequence)),
             Some(event) => notes.require(agrees(entry, event), || {
@@ -206,7 +213,10 @@ fn agrees(entry: &Entry, event: &Event) -> bool {
                 && says("application_actor_ref", Some(&configuration.application_actor_ref))
                 && says("server_actor_ref", Some(&configuration.server_actor_ref))
         }
-        EventBody::AttemptRefused { .. } => false,
+        EventBody::HoldPlaced { .. }
+        | EventBody::HoldReleased { .. }
+        | EventBody::EvidenceExported(_)
+        | EventBody::AttemptRefused { .. } => false,
     };
     body && event.at.0 == entry.at && event.actor_ref == entry.actor_ref
 }

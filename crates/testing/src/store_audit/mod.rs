@@ -9,14 +9,15 @@ mod chain;
 mod documents;
 mod fold;
 mod grants;
+mod retention;
 mod rows;
 
 use anyhow::bail;
 use countersign_engine::port::{
-    AssignmentQuery, Head, Page, ProcessQuery, ProcessView, Reader, RecordQuery, RegistryDelta, StepQuery, Store,
-    StoreError, Writer,
+    AssignmentQuery, Head, HoldQuery, Page, ProcessQuery, ProcessView, Reader, RecordQuery, RegistryDelta, StepQuery,
+    Store, StoreError, Writer,
 };
-use countersign_engine::rows::{AssignmentRow, RecordRow, StepRow};
+use countersign_engine::rows::{AssignmentRow, HoldRow, RecordRow, StepRow};
 use countersign_kernel::{InstanceId, StepId};
 use std::collections::{BTreeMap, HashMap};
 use uuid::Uuid;
@@ -35,6 +36,8 @@ pub struct Summary {
     pub guarded: usize,
     pub gates: usize,
     pub steps: usize,
+    pub holds: usize,
+    pub purged: usize,
 }
 
 impl std::fmt::Display for Summary {
@@ -109,6 +112,7 @@ struct Stored {
     assignments: HashMap<StepId, Vec<AssignmentRow>>,
     heads: HashMap<InstanceId, Head>,
     registry: RegistryDelta,
+    holds: HashMap<InstanceId, Vec<HoldRow>>,
 }
 
 impl Stored {
@@ -135,7 +139,12 @@ impl Stored {
             heads.extend(writer.load(ids).await?.into_iter().map(|loaded| (loaded.process.instance_id, loaded.head)));
         }
         let registry = reader.registry_since(0).await?;
-        Ok(Stored { processes, records, steps, assignments, heads, registry })
+        let everything = HoldQuery::default();
+        let mut holds: HashMap<InstanceId, Vec<HoldRow>> = HashMap::new();
+        for row in pages(async |page| reader.holds(&everything, page).await, |row| row.hold_id.0).await? {
+            holds.entry(row.instance_id).or_default().push(row);
+        }
+        Ok(Stored { processes, records, steps, assignments, heads, registry, holds })
     }
 
     fn check(&self, findings: &mut Vec<Finding>) -> Summary {
@@ -145,6 +154,8 @@ impl Stored {
         let mut notes = Notes { instance_id: "(registry)".to_owned(), findings };
         let entries = chain::check(InstanceId::REGISTRY, of_registry, &self.registry.head, &mut notes);
         let grants = grants::check(&entries, &self.registry, &mut notes);
+        retention::check(InstanceId::REGISTRY, &entries, self.holds_of(InstanceId::REGISTRY), &mut notes);
+        summary.holds = self.holds.values().map(Vec::len).sum();
         summary.registry_records = entries.len();
         summary.records = entries.len();
 
@@ -158,7 +169,13 @@ impl Stored {
             let records = self.records.get(&instance_id).unwrap_or(&none);
             let entries = chain::check(instance_id, records, head, &mut notes);
             grants.check_process(view, &entries, &mut notes);
-            if let Some(picture) = fold::fold(view, &entries, grants.application(), &mut notes) {
+            retention::check(instance_id, &entries, self.holds_of(instance_id), &mut notes);
+            let purged = entries.iter().filter(|entry| entry.purged).count();
+            summary.purged += purged;
+            if purged > 0 {
+                // What depends on destroyed content cannot be told any more.
+                retention::check_process(view, &entries, &mut notes);
+            } else if let Some(picture) = fold::fold(view, &entries, grants.application(), &mut notes) {
                 rows::compare(view, &picture, &entries, &self.assignments, &mut notes);
             }
             summary.records += entries.len();
@@ -168,6 +185,10 @@ impl Stored {
         }
         self.check_strays(findings);
         summary
+    }
+
+    fn holds_of(&self, instance_id: InstanceId) -> &[HoldRow] {
+        self.holds.get(&instance_id).map_or(&[], Vec::as_slice)
     }
 
     /// Rows that belong to nothing.
@@ -180,6 +201,11 @@ impl Stored {
         for (instance_id, records) in &self.records {
             if *instance_id != InstanceId::REGISTRY && !known.contains_key(instance_id) {
                 stray(*instance_id, format!("{} records of a process that does not exist", records.len()));
+            }
+        }
+        for (instance_id, holds) in &self.holds {
+            if *instance_id != InstanceId::REGISTRY && !known.contains_key(instance_id) {
+                stray(*instance_id, format!("{} holds in a process that does not exist", holds.len()));
             }
         }
         let mut listed: HashMap<StepId, &StepRow> = HashMap::new();

@@ -1,0 +1,146 @@
+//! The ZIP file: which files are in it, small ones whole, line files one line at a time. Every size is capped, so that
+//! a hostile bundle costs no more memory than an honest one.
+
+use crate::finding::{Code, Findings, Place};
+use std::io::{BufRead, BufReader, Read, Seek};
+use zip::ZipArchive;
+use zip::read::ZipFile;
+
+pub const MANIFEST: &str = "bundle.json";
+pub const CHECKPOINT: &str = "checkpoint";
+pub const LOG_KEY: &str = "log.vkey";
+pub const RECORDS: &str = "records.jsonl";
+pub const DOCUMENTS: &str = "documents.jsonl";
+pub const STATE: &str = "state.jsonl";
+pub const GRANTS: &str = "grants.jsonl";
+
+const FILES: [&str; 7] = [MANIFEST, CHECKPOINT, LOG_KEY, RECORDS, DOCUMENTS, STATE, GRANTS];
+
+/// A manifest, a note with all its cosignatures, a key.
+const MAX_SMALL_BYTES: u64 = 1 << 20;
+
+/// A line of records holds a payload of at most 64 KiB and a request body, both escaped.
+const MAX_RECORD_LINE: u64 = 16 << 20;
+
+/// A line of state holds all rows of one process.
+const MAX_LINE: u64 = 256 << 20;
+
+/// After so many unreadable lines nothing good can follow.
+const MAX_BAD_LINES: u32 = 100;
+
+pub struct Archive<R> {
+    zip: ZipArchive<R>,
+}
+
+/// The bundle is no ZIP file that could be opened.
+#[derive(Debug)]
+pub struct Unreadable(pub String);
+
+impl<R: Read + Seek> Archive<R> {
+    pub fn open(reader: R) -> Result<Self, Unreadable> {
+        let zip = ZipArchive::new(reader).map_err(|e| Unreadable(format!("this is no ZIP file: {e}")))?;
+        Ok(Archive { zip })
+    }
+
+    /// Exactly the files of the format, each once.
+    pub fn check_files(&mut self, findings: &mut Findings) {
+        let mut find = |detail: String| findings.find(Code::BundleForm, Place::bundle(), detail);
+        if self.zip.has_duplicate_names() {
+            find("a file appears twice in the bundle".to_owned());
+        }
+        if self.zip.has_overlapping_files().unwrap_or(true) {
+            find("files of the bundle overlap".to_owned());
+        }
+        for name in FILES {
+            if self.zip.index_for_name(name).is_none() {
+                find(format!("the file `{name}` is missing"));
+            }
+        }
+        for name in self.zip.file_names_raw() {
+            let name = String::from_utf8_lossy(name);
+            if !FILES.contains(&name.as_ref()) {
+                find(format!(
+                    "the bundle holds a file `{}` that the format does not know",
+                    crate::json::shortened(&name)
+                ));
+            }
+        }
+    }
+
+    /// A small file; None where it is missing (found before) or unreadable (found here).
+    pub fn small(&mut self, name: &'static str, findings: &mut Findings) -> Option<Vec<u8>> {
+        let file = self.file(name, findings)?;
+        let mut bytes = Vec::new();
+        let detail = match file.take(MAX_SMALL_BYTES + 1).read_to_end(&mut bytes) {
+            Ok(size) if size as u64 <= MAX_SMALL_BYTES => return Some(bytes),
+            Ok(_) => format!("`{name}` is larger than {MAX_SMALL_BYTES} bytes"),
+            Err(e) => format!("`{name}` cannot be read: {e}"),
+        };
+        findings.find(Code::BundleForm, Place::bundle(), detail);
+        None
+    }
+
+    /// Gives every line of a line file to `each`, without its line feed, until `each` returns false.
+    pub fn lines(
+        &mut self,
+        name: &'static str,
+        findings: &mut Findings,
+        mut each: impl FnMut(&[u8], &mut Findings) -> Next,
+    ) {
+        let Some(file) = self.file(name, findings) else { return };
+        let most = if name == RECORDS { MAX_RECORD_LINE } else { MAX_LINE };
+        let mut reader = BufReader::with_capacity(1 << 16, file);
+        let (mut line, mut bad) = (Vec::new(), 0);
+        loop {
+            let problem = match next_line(&mut reader, &mut line, most) {
+                Ok(false) => return,
+                Ok(true) => match each(&line, findings) {
+                    Next::Continue => continue,
+                    Next::Stop => return,
+                    Next::Bad => {
+                        bad += 1;
+                        if bad < MAX_BAD_LINES {
+                            continue;
+                        }
+                        format!("`{name}`: reading stopped after {bad} unreadable lines")
+                    }
+                },
+                Err(problem) => format!("`{name}`: {problem}"),
+            };
+            findings.find(Code::BundleForm, Place::bundle(), problem);
+            return;
+        }
+    }
+
+    fn file(&mut self, name: &'static str, findings: &mut Findings) -> Option<ZipFile<'_, R>> {
+        self.zip.index_for_name(name)?;
+        match self.zip.by_name(name) {
+            Ok(file) => Some(file),
+            Err(e) => {
+                findings.find(Code::BundleForm, Place::bundle(), format!("`{name}` cannot be opened: {e}"));
+                None
+            }
+        }
+    }
+}
+
+/// What to do after a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    Continue,
+    /// The line could not be read, and a finding says so.
+    Bad,
+    Stop,
+}
+
+/// False at the end of the file. A last line without line feed is a fault.
+fn next_line(reader: &mut impl BufRead, line: &mut Vec<u8>, most: u64) -> Result<bool, String> {
+    line.clear();
+    let size = reader.take(most + 1).read_until(b'\n', line).map_err(|e| e.to_string())?;
+    match line.pop() {
+        None => Ok(false),
+        Some(b'\n') => Ok(true),
+        Some(_) if size as u64 > most => Err(format!("a line is longer than {most} bytes")),
+        Some(_) => Err("the last line does not end with a line feed".to_owned()),
+    }
+}

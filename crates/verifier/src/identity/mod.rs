@@ -1,0 +1,240 @@
+//! Who did it (`spec/record.md`, section 5): every record is by the actor it names, known at that time, under the class
+//! it states, and says what that actor asked for.
+
+mod agreement;
+mod path;
+mod statement;
+
+use crate::bytes::{Id, sha256};
+use crate::finding::{Claim, Code, Findings, PASSKEY_UNVERIFIED};
+use crate::json::{Fault, FaultKind, Value};
+use crate::note;
+use crate::process::document::Documents;
+use crate::record::{Action, Assurance, Content, Header, Record, require_members, require_text};
+use crate::registry::Registry;
+use statement::{Signed, Statement};
+use std::collections::HashMap;
+
+/// What a record is judged with.
+pub struct Context<'a> {
+    pub registry: &'a Registry,
+    /// The registry record under which it counts: its `registry_seq`; for the very first command its own last record.
+    pub at: u64,
+    /// The first sequence of the command that wrote it.
+    pub command_first: u64,
+    pub documents: &'a Documents,
+}
+
+/// What a person put under their signature.
+#[derive(Clone, Debug, Default)]
+pub struct Signing {
+    pub meaning: Option<String>,
+}
+
+/// Uses of nonces, which is all that one record's identity has to do with another's.
+#[derive(Debug, Default)]
+pub struct Identity {
+    nonces: HashMap<[u8; 16], Use>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Use {
+    statement: [u8; 16],
+    instance_id: Id,
+    recorded_at_us: i64,
+}
+
+impl Identity {
+    pub fn check(&mut self, record: &Record, context: &Context<'_>, findings: &mut Findings) -> Signing {
+        let header = &record.header;
+        check_author(header, context, findings);
+        check_assurance(header, context, findings);
+        let Some(content) = &record.content else { return Signing::default() };
+        findings.checked(Claim::Identity);
+        let Some(attestation) = &content.attestation else { return Signing::default() };
+        if attestation.text("class") != Some(header.assurance.as_str()) {
+            let class = attestation.text("class").unwrap_or("nothing");
+            let detail = format!("the header says `{}`, the attestation says `{class}`", header.assurance.as_str());
+            findings.find(Code::AttestationInvalid, header, detail);
+            return Signing::default();
+        }
+        match header.assurance {
+            Assurance::ServerAttested => check_server_attested(header, attestation, context, findings),
+            Assurance::ActorSigned => {
+                check_registered(header, context, findings);
+                return self.check_signed(header, content, attestation, context, findings);
+            }
+            Assurance::PasskeySigned => {
+                check_registered(header, context, findings);
+                check_passkey(header, attestation, findings);
+            }
+        }
+        Signing::default()
+    }
+
+    fn check_signed(
+        &mut self,
+        header: &Header,
+        content: &Content,
+        attestation: &Value,
+        context: &Context<'_>,
+        findings: &mut Findings,
+    ) -> Signing {
+        let signed = match statement::read(attestation) {
+            Ok(signed) => signed,
+            Err(fault) => {
+                findings.fault(&fault, Code::AttestationInvalid, header, "attestation");
+                return Signing::default();
+            }
+        };
+        check_key(header, content, &signed, context, findings);
+        if let Err(detail) = agreement::check(header, content, &signed, context, findings) {
+            findings.find(Code::StatementMismatch, header, detail);
+        }
+        self.check_nonce(header, &signed.statement, &signed.statement_bytes, findings);
+        Signing { meaning: signed.statement.meaning }
+    }
+
+    fn check_nonce(&mut self, header: &Header, statement: &Statement, bytes: &[u8], findings: &mut Findings) {
+        let key = sha256(&[header.actor_ref.as_bytes(), b"\0", statement.nonce.as_bytes()]).short();
+        let this = Use {
+            statement: sha256(&[bytes]).short(),
+            instance_id: header.instance_id,
+            recorded_at_us: header.recorded_at_us,
+        };
+        let earlier = *self.nonces.entry(key).or_insert(this);
+        if earlier.statement != this.statement {
+            let detail =
+                format!("`{}` used the nonce {} in another statement before", header.actor_ref, statement.nonce);
+            findings.find(Code::NonceReused, header, detail);
+        } else if earlier != this {
+            let detail = format!(
+                "the same signed statement is already that of a command of instance {} at {} µs",
+                earlier.instance_id, earlier.recorded_at_us
+            );
+            findings.find(Code::NonceReused, header, detail);
+        }
+    }
+}
+
+/// Some records only the engine itself may write.
+fn check_author(header: &Header, context: &Context<'_>, findings: &mut Findings) {
+    let alone =
+        matches!(header.action, Action::MootGateRecalled | Action::ChainResolved | Action::ConfigurationRecorded);
+    // A configuration may name a new application actor; the one before it says so.
+    let at = if header.action == Action::ConfigurationRecorded { header.registry_seq } else { context.at };
+    let bootstrap = context.registry.is_bootstrap(header);
+    if (alone || bootstrap) && !context.registry.is_application_actor(&header.actor_ref, at) {
+        let expected = context.registry.application_actor(at).unwrap_or("nobody");
+        let what = if bootstrap { "the first command of the registry" } else { header.action.as_str() };
+        let detail =
+            format!("{what} is by the application actor `{expected}` alone, this is by `{}`", header.actor_ref);
+        findings.find(Code::StatementMismatch, header, detail);
+    }
+}
+
+fn check_assurance(header: &Header, context: &Context<'_>, findings: &mut Findings) {
+    let decision = matches!(
+        header.action,
+        Action::GateDecided | Action::StepApproved | Action::StepRejected | Action::StepWithdrawn
+    );
+    if decision && header.assurance == Assurance::ServerAttested && context.registry.is_regulated(context.at) {
+        let detail =
+            "the registry says `regulated`: a decision has to be signed by its actor, this one is server_attested";
+        findings.find(Code::AssuranceTooLow, header, detail);
+    }
+}
+
+fn check_registered(header: &Header, context: &Context<'_>, findings: &mut Findings) {
+    if context.registry.actor(&header.actor_ref, context.at).is_none() {
+        let detail = format!("`{}` was not registered at registry record {}", header.actor_ref, context.at);
+        findings.find(Code::ActorUnknown, header, detail);
+    }
+}
+
+fn check_server_attested(header: &Header, attestation: &Value, context: &Context<'_>, findings: &mut Findings) {
+    let form = require_members(attestation, &["v", "class", "credential_id"], &[]).and_then(|()| version(attestation));
+    if let Err(fault) = form {
+        return findings.fault(&fault, Code::AttestationInvalid, header, "attestation");
+    }
+    let credential = match attestation.get("credential_id") {
+        Some(Value::Text(id)) => id,
+        // Somebody who could not prove who they are was refused: nobody vouches for the name.
+        Some(Value::Null) if header.is_registry() && header.action == Action::AttemptRefused => return,
+        Some(Value::Null) => {
+            return findings.find(Code::ProofInvalid, header, "no credential was presented: `credential_id` is null");
+        }
+        _ => return findings.find(Code::AttestationInvalid, header, "`credential_id` is neither text nor null"),
+    };
+    check_registered(header, context, findings);
+    if context.registry.is_application_actor(&header.actor_ref, context.at) {
+        findings.find(
+            Code::ProofInvalid,
+            header,
+            "the application actor signs its records; this one is server_attested",
+        );
+        return;
+    }
+    let (actor, at) = (&header.actor_ref, context.at);
+    match context.registry.credential(actor, credential, at) {
+        Some(span) if !span.ended(at) => {}
+        Some(_) => {
+            let detail = format!("the credential {credential} of `{actor}` had been revoked at registry record {at}");
+            findings.find(Code::ProofInvalid, header, detail);
+        }
+        None => {
+            let detail = format!("`{actor}` had no credential {credential} at registry record {at}");
+            findings.find(Code::ProofInvalid, header, detail);
+        }
+    }
+}
+
+/// A further node of the engine has no key but the one it registers for itself.
+fn registers_itself(header: &Header, signed: &Signed, content: &Content, context: &Context<'_>) -> bool {
+    let payload = content.payload.as_ref();
+    let says = |name: &str, text: &str| payload.and_then(|payload| payload.text(name)) == Some(text);
+    header.action == Action::KeyRegistered
+        && context.registry.is_application_actor(&header.actor_ref, context.at)
+        && says("actor_ref", &header.actor_ref)
+        && says("key_id", &signed.key_id)
+}
+
+fn check_key(header: &Header, content: &Content, signed: &Signed, context: &Context<'_>, findings: &mut Findings) {
+    let (actor, key_id, at) = (&header.actor_ref, &signed.key_id, context.at);
+    let own = registers_itself(header, signed, content, context).then_some(header.sequence);
+    let Some(key) = context.registry.key(actor, key_id, own.unwrap_or(at)) else {
+        let detail = format!("the key {key_id} was not a key of `{actor}` at registry record {at}");
+        return findings.find(Code::ProofInvalid, header, detail);
+    };
+    if key.span.ended(at) {
+        let until = key.span.until.unwrap_or_default();
+        let detail = format!("the key {key_id} of `{actor}` was revoked by registry record {until}, at or before {at}");
+        findings.find(Code::KeyRevoked, header, detail);
+    }
+    if !note::verifies(&key.public_key, &signed.statement_bytes, &signed.signature) {
+        let detail = format!("the signature does not fit the statement and the key {key_id} of `{actor}`");
+        findings.find(Code::ProofInvalid, header, detail);
+    }
+}
+
+const PASSKEY_MEMBERS: [&str; 9] =
+    ["v", "class", "key_id", "statement", "authenticator_data", "client_data_json", "signature", "signed_over", "body"];
+
+/// Its form is checked; no route writes it yet, and no key of its kind can be registered.
+fn check_passkey(header: &Header, attestation: &Value, findings: &mut Findings) {
+    let form = require_members(attestation, &PASSKEY_MEMBERS, &[]).and_then(|()| version(attestation));
+    let form = form.and_then(|()| require_text(attestation, "key_id").map(|_| ()));
+    if let Err(fault) = form {
+        return findings.fault(&fault, Code::AttestationInvalid, header, "attestation");
+    }
+    findings.unverifiable(Claim::Identity);
+    let detail = "this record is signed with a passkey, which this verifier cannot check";
+    findings.note(PASSKEY_UNVERIFIED, Some(header.event_id), detail);
+}
+
+fn version(attestation: &Value) -> Result<(), Fault> {
+    match attestation.get("v") {
+        Some(Value::Int(1)) => Ok(()),
+        _ => Err(Fault { kind: FaultKind::Syntax, detail: "`v` is not 1".to_owned() }),
+    }
+}

@@ -1,0 +1,88 @@
+//! Permission at the time (`spec/record.md`, 5.5): each record's actor held the scope it needs at `registry_seq`.
+
+use crate::finding::{Claim, Code, Findings};
+use crate::record::{Action, Assurance, Header, Record};
+use crate::registry::Registry;
+
+/// The definition that a process came from, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin<'a> {
+    Definition(&'a str),
+    None,
+    /// The record that says so was purged.
+    Purged,
+}
+
+/// The scope a record needs, and whether the finer scope of a definition does as well.
+fn needed(action: Action) -> Option<(&'static str, bool)> {
+    Some(match action {
+        Action::WorkflowStarted => ("workflows:start", true),
+        Action::GateOpened | Action::ChainInitiated => ("workflows:open-gate", true),
+        Action::TransitionFired => ("workflows:fire", true),
+        Action::EvidenceExported => ("audit:read", false),
+        Action::HoldPlaced | Action::HoldReleased => ("audit:hold", false),
+        Action::RecordPurged => ("audit:purge", false),
+        Action::ActorRegistered
+        | Action::CredentialIssued
+        | Action::CredentialRevoked
+        | Action::KeyRegistered
+        | Action::KeyRevoked => ("actors:manage", false),
+        Action::GrantMade | Action::GrantRevoked => ("permissions:manage", false),
+        Action::DefinitionPublished => ("definitions:publish", false),
+        Action::GateDecided
+        | Action::MootGateRecalled
+        | Action::StepApproved
+        | Action::StepRejected
+        | Action::StepWithdrawn
+        | Action::ChainResolved
+        | Action::ChainWithdrawn
+        | Action::AttemptRefused
+        | Action::ConfigurationRecorded => return None,
+    })
+}
+
+pub fn check(record: &Record, origin: Origin<'_>, registry: &Registry, findings: &mut Findings) {
+    let header = &record.header;
+    let Some((scope, by_definition)) = needed(header.action) else { return };
+    if needs_none(record, registry) {
+        return;
+    }
+    findings.checked(Claim::Permission);
+    let (actor, at) = (&header.actor_ref, header.registry_seq);
+    if registry.holds_scope(actor, scope, at) {
+        return;
+    }
+    match origin {
+        Origin::Definition(name) if by_definition && registry.holds_scope(actor, &format!("{scope}:{name}"), at) => {}
+        Origin::Purged if by_definition => findings.unverifiable(Claim::Permission),
+        _ => {
+            let detail = format!("`{actor}` did not hold `{scope}` at registry record {at}");
+            findings.find(Code::PermissionNotHeld, header, detail);
+        }
+    }
+}
+
+/// The command that set the registry up, the engine's own keys, and one's own keys with an earlier own key.
+fn needs_none(record: &Record, registry: &Registry) -> bool {
+    let header = &record.header;
+    if registry.is_bootstrap(header) {
+        return true;
+    }
+    let whose = record.payload().and_then(|payload| payload.text("actor_ref"));
+    let Some(whose) = whose else { return false };
+    match header.action {
+        Action::KeyRegistered => engines_own(header, whose, registry) || own(header, whose),
+        Action::KeyRevoked => own(header, whose),
+        _ => false,
+    }
+}
+
+fn own(header: &Header, whose: &str) -> bool {
+    header.assurance != Assurance::ServerAttested && whose == &*header.actor_ref
+}
+
+fn engines_own(header: &Header, whose: &str, registry: &Registry) -> bool {
+    let at = header.registry_seq;
+    registry.is_application_actor(&header.actor_ref, at)
+        && (registry.is_application_actor(whose, at) || registry.server_actor(at) == Some(whose))
+}

@@ -1,0 +1,182 @@
+//! Declarations and gate_specs (`spec/record.md`, section 6) by their digest.
+
+use super::quorum::Rule;
+use crate::bytes::{Digest, sha256};
+use crate::finding::{Code, Findings, Place};
+use crate::json::{self, Value};
+use crate::record::{require_members, require_text};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::rc::Rc;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declaration {
+    pub states: Vec<String>,
+    pub transitions: Vec<Transition>,
+    pub initial_state: String,
+    pub terminal_states: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transition {
+    pub from: String,
+    pub action: String,
+    pub to: String,
+    pub guard: Option<String>,
+}
+
+/// Guard label → who must approve.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GateSpec(pub BTreeMap<String, GateEntry>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GateEntry {
+    pub approvers: Vec<String>,
+    /// None: one named approver.
+    pub rule: Option<Rule>,
+    pub scope: String,
+}
+
+impl Declaration {
+    pub fn read(value: &Value) -> Result<Declaration, String> {
+        let members = ["states", "transitions", "initial_state", "terminal_states"];
+        require_members(value, &members, &[]).map_err(|fault| fault.detail)?;
+        let texts = |name: &str| {
+            let texts = value.texts(name).ok_or_else(|| format!("`{name}` is not a list of texts"))?;
+            Ok::<Vec<String>, String>(texts.into_iter().map(str::to_owned).collect())
+        };
+        let transitions = value.get("transitions").and_then(Value::as_list).ok_or("`transitions` is not a list")?;
+        let declaration = Declaration {
+            states: texts("states")?,
+            transitions: transitions.iter().map(transition).collect::<Result<_, _>>()?,
+            initial_state: require_text(value, "initial_state").map_err(|fault| fault.detail)?.to_owned(),
+            terminal_states: texts("terminal_states")?,
+        };
+        declaration.check()?;
+        Ok(declaration)
+    }
+
+    /// What would let two readers follow different paths.
+    fn check(&self) -> Result<(), String> {
+        let states: HashSet<&str> = self.states.iter().map(String::as_str).collect();
+        let ends = self.transitions.iter().flat_map(|t| [&t.from, &t.to]);
+        let named = ends.chain(&self.terminal_states).chain([&self.initial_state]);
+        if let Some(unknown) = named.into_iter().find(|state| !states.contains(state.as_str())) {
+            return Err(format!("the state `{unknown}` is not declared"));
+        }
+        let mut pairs = HashSet::new();
+        match self.transitions.iter().find(|t| !pairs.insert((&t.from, &t.action))) {
+            None => Ok(()),
+            Some(t) => Err(format!("`{}` from `{}` is declared twice", t.action, t.from)),
+        }
+    }
+
+    pub fn transition(&self, state: &str, action: &str) -> Option<&Transition> {
+        self.transitions.iter().find(|t| t.from == state && t.action == action)
+    }
+
+    pub fn is_terminal(&self, state: &str) -> bool {
+        self.terminal_states.iter().any(|terminal| terminal == state)
+    }
+
+    /// Guard labels, each once.
+    pub fn guards(&self) -> Vec<&str> {
+        let mut seen = HashSet::new();
+        self.transitions.iter().filter_map(|t| t.guard.as_deref()).filter(|guard| seen.insert(*guard)).collect()
+    }
+}
+
+fn transition(value: &Value) -> Result<Transition, String> {
+    require_members(value, &["from", "action", "to"], &["guard"]).map_err(|fault| fault.detail)?;
+    let text = |name| require_text(value, name).map(str::to_owned).map_err(|fault| fault.detail);
+    let guard = match value.given("guard") {
+        None => None,
+        Some(guard) => Some(guard.as_text().ok_or("`guard` is not text")?.to_owned()),
+    };
+    Ok(Transition { from: text("from")?, action: text("action")?, to: text("to")?, guard })
+}
+
+impl GateSpec {
+    pub fn read(value: &Value) -> Result<GateSpec, String> {
+        let members = value.members().ok_or("a gate_spec is an object")?;
+        let entry = |(label, value): &(String, Value)| match gate_entry(value) {
+            Ok(entry) => Ok((label.clone(), entry)),
+            Err(problem) => Err(format!("gate `{}`: {problem}", json::shortened(label))),
+        };
+        members.iter().map(entry).collect::<Result<_, _>>().map(GateSpec)
+    }
+}
+
+fn gate_entry(value: &Value) -> Result<GateEntry, String> {
+    require_members(value, &["scope"], &["approver_ref", "approvers", "quorum"]).map_err(|fault| fault.detail)?;
+    let scope = require_text(value, "scope").map_err(|fault| fault.detail)?.to_owned();
+    match (value.given("approver_ref"), value.given("approvers"), value.given("quorum")) {
+        (Some(Value::Text(approver)), None, None) => {
+            Ok(GateEntry { approvers: vec![approver.clone()], rule: None, scope })
+        }
+        (None, Some(_), Some(quorum)) => {
+            require_members(quorum, &["rule"], &["m"]).map_err(|fault| fault.detail)?;
+            let rule = Rule::read(quorum.text("rule"), quorum.given("m")).ok_or("the quorum has no known rule")?;
+            let approvers = value.texts("approvers").ok_or("`approvers` is not a list of texts")?;
+            Ok(GateEntry { approvers: approvers.into_iter().map(str::to_owned).collect(), rule: Some(rule), scope })
+        }
+        _ => Err("it names neither one approver nor approvers with a quorum".to_owned()),
+    }
+}
+
+/// The documents of a bundle. A document that is not what its digest says is not taken.
+#[derive(Debug, Default)]
+pub struct Documents {
+    known: HashMap<Digest, Document>,
+}
+
+#[derive(Debug, Default)]
+struct Document {
+    declaration: Option<Rc<Declaration>>,
+    gate_spec: Option<Rc<GateSpec>>,
+}
+
+impl Documents {
+    /// Takes a line of `documents.jsonl`. False where it cannot be read.
+    pub fn take(&mut self, line: &[u8], findings: &mut Findings) -> bool {
+        let read = json::parse(line).and_then(|value| {
+            require_members(&value, &["digest", "body"], &[])?;
+            Ok((require_text(&value, "digest")?.to_owned(), require_text(&value, "body")?.to_owned()))
+        });
+        let (stated, body) = match read {
+            Ok(read) => read,
+            Err(fault) => {
+                findings.fault(&fault, Code::BundleForm, Place::bundle(), "documents.jsonl");
+                return false;
+            }
+        };
+        let digest = sha256(&[body.as_bytes()]);
+        if Digest::parse(&stated) != Some(digest) {
+            let detail =
+                format!("a document is stated to have the digest {}, it has {digest}", json::shortened(&stated));
+            findings.find(Code::DocumentMismatch, Place::bundle(), detail);
+            return true;
+        }
+        match json::parse(body.as_bytes()) {
+            Ok(value) => {
+                let document = Document {
+                    declaration: Declaration::read(&value).ok().map(Rc::new),
+                    gate_spec: GateSpec::read(&value).ok().map(Rc::new),
+                };
+                if self.known.insert(digest, document).is_some() {
+                    let detail = format!("the document {digest} appears twice");
+                    findings.find(Code::BundleForm, Place::bundle(), detail);
+                }
+            }
+            Err(fault) => findings.fault(&fault, Code::DocumentMismatch, Place::bundle(), "document"),
+        }
+        true
+    }
+
+    pub fn declaration(&self, digest: Option<Digest>) -> Option<Rc<Declaration>> {
+        self.known.get(&digest?)?.declaration.clone()
+    }
+
+    pub fn gate_spec(&self, digest: Option<Digest>) -> Option<Rc<GateSpec>> {
+        self.known.get(&digest?)?.gate_spec.clone()
+    }
+}

@@ -1,0 +1,318 @@
+//! A process, replayed from its records: only declared moves, gates opened and decided by whom the gate_spec names,
+//! approvals spent once, moot gates withdrawn. A file per kind of record; `Process::take` is the way in.
+
+mod decide;
+pub mod document;
+mod fire;
+pub mod gate;
+mod open;
+mod purged;
+pub mod quorum;
+mod start;
+
+use crate::bytes::{Digest, Id};
+use crate::finding::{Claim, Code, Findings};
+use crate::json::Value;
+use crate::record::{Action, Header, Record};
+use crate::registry::Registry;
+use document::{Declaration, Documents, GateSpec};
+use gate::{Gate, Gates, Step};
+use quorum::{Rule, State};
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+/// Names that appear again and again are kept once.
+#[derive(Debug, Default)]
+pub struct Names(HashSet<Rc<str>>);
+
+impl Names {
+    pub fn get(&mut self, name: &str) -> Rc<str> {
+        if let Some(known) = self.0.get(name) {
+            return known.clone();
+        }
+        let name: Rc<str> = name.into();
+        self.0.insert(name.clone());
+        name
+    }
+}
+
+pub struct Context<'a> {
+    pub registry: &'a Registry,
+    pub documents: &'a Documents,
+    pub names: &'a mut Names,
+    pub findings: &'a mut Findings,
+}
+
+/// Kinds of records, as a set: what was purged of a process, and what a judgement depends on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kinds(u8);
+
+impl Kinds {
+    pub const NONE: Kinds = Kinds(0);
+    pub const STARTED: Kinds = Kinds(1);
+    pub const OPENED: Kinds = Kinds(2);
+    pub const DECIDED: Kinds = Kinds(4);
+    pub const FIRED: Kinds = Kinds(8);
+    pub const MOOTED: Kinds = Kinds(16);
+
+    pub const fn and(self, other: Kinds) -> Kinds {
+        Kinds(self.0 | other.0)
+    }
+
+    pub const fn meets(self, other: Kinds) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    fn of(action: Action) -> Kinds {
+        match action {
+            Action::WorkflowStarted => Kinds::STARTED,
+            Action::GateOpened | Action::ChainInitiated => Kinds::OPENED,
+            Action::GateDecided
+            | Action::StepApproved
+            | Action::StepRejected
+            | Action::StepWithdrawn
+            | Action::ChainResolved
+            | Action::ChainWithdrawn => Kinds::DECIDED,
+            Action::TransitionFired => Kinds::FIRED,
+            Action::MootGateRecalled => Kinds::MOOTED,
+            _ => Kinds::NONE,
+        }
+    }
+
+    /// The claims that cannot be verified without the content of such a record.
+    fn claims(self) -> &'static [Claim] {
+        use Claim::{ApprovalGated, Completeness, Coverage, DeclaredPath};
+        match self {
+            Kinds::STARTED | Kinds::FIRED => &[ApprovalGated, DeclaredPath, Completeness, Coverage],
+            Kinds::OPENED | Kinds::DECIDED => &[ApprovalGated, Completeness, Coverage],
+            Kinds::MOOTED => &[Completeness, Coverage],
+            _ => &[],
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Started {
+    pub subject_ref: Rc<str>,
+    pub initiator: Rc<str>,
+    pub definition: Option<Rc<str>>,
+    pub declaration_digest: Digest,
+    pub gate_spec_digest: Digest,
+    pub at_us: i64,
+}
+
+#[derive(Debug)]
+pub struct Fired {
+    pub event_id: Id,
+    pub transition_id: Id,
+    pub sequence_number: u64,
+    pub from_state: Rc<str>,
+    pub action: Rc<str>,
+    pub to_state: Rc<str>,
+    pub at_us: i64,
+    pub by: Rc<str>,
+    pub guarded: bool,
+    pub step_id: Option<Id>,
+    pub chain_id: Option<Id>,
+}
+
+/// What the command whose records are arriving still owes.
+#[derive(Debug, Default)]
+struct Command {
+    /// A chain that was initiated; its `gate_opened` follows.
+    chain: Option<ChainOpening>,
+    /// A step or chain that was decided; its `gate_decided` follows.
+    decision: Option<Owed>,
+    /// The outcome that the decision gave a chain; its `chain_resolved` follows.
+    resolution: Option<(Id, State)>,
+    /// The state that the command left.
+    left: Option<Rc<str>>,
+    /// Chains that were resolved for being moot; their `moot_gate_recalled` follows.
+    moot: Vec<Id>,
+}
+
+#[derive(Debug)]
+struct ChainOpening {
+    chain_id: Id,
+    action: Rc<str>,
+    scope: Rc<str>,
+    rule: Rule,
+    steps: Vec<(Id, Id, Rc<str>)>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Owed {
+    chain_id: Id,
+    step_id: Option<Id>,
+    state: State,
+    by: Rc<str>,
+    reason: gate::Reason,
+}
+
+#[derive(Debug)]
+pub struct Process {
+    pub instance_id: Id,
+    pub started: Option<Started>,
+    pub declaration: Option<Rc<Declaration>>,
+    pub gate_spec: Option<Rc<GateSpec>>,
+    /// Where replay stands; None where purged records hide it.
+    pub state: Option<Rc<str>>,
+    next_number: u64,
+    pub fired: Vec<Fired>,
+    spent: HashMap<Id, u64>,
+    pub gates: Gates,
+    command: Command,
+    last: Option<Header>,
+    /// Decisions without content that could explain an approval.
+    purged_decisions: Vec<purged::Decision>,
+    /// What was purged so far.
+    pub purged: Kinds,
+    /// Records without content, by id, and of what kind.
+    pub purged_events: HashMap<Id, Kinds>,
+}
+
+impl Process {
+    pub fn new(instance_id: Id) -> Self {
+        Process {
+            instance_id,
+            started: None,
+            declaration: None,
+            gate_spec: None,
+            state: None,
+            next_number: 1,
+            fired: vec![],
+            spent: HashMap::new(),
+            gates: Gates::default(),
+            command: Command::default(),
+            last: None,
+            purged_decisions: vec![],
+            purged: Kinds::NONE,
+            purged_events: HashMap::new(),
+        }
+    }
+
+    /// The name of the definition it came from, without version.
+    pub fn definition_name(&self) -> Option<&str> {
+        let definition = self.started.as_ref()?.definition.as_deref()?;
+        definition.rsplit_once('@').map(|(name, _)| name)
+    }
+
+    pub fn is_start_purged(&self) -> bool {
+        self.purged.meets(Kinds::STARTED)
+    }
+
+    /// Takes the next record of the chain.
+    pub fn take(&mut self, record: &Record, ctx: &mut Context<'_>) {
+        let header = &record.header;
+        if self.last.as_ref().is_some_and(|last| last.recorded_at_us != header.recorded_at_us) {
+            self.end_command(ctx);
+        }
+        if Kinds::of(header.action) != Kinds::NONE {
+            ctx.findings.checked(Claim::Completeness);
+        }
+        match (&record.content, record.payload()) {
+            (None, _) => self.take_purged(header, ctx),
+            (Some(_), Some(payload)) => self.take_payload(header, payload, ctx),
+            // Not readable, and found so before.
+            (Some(_), None) => {}
+        }
+        self.last = Some(header.clone());
+    }
+
+    fn take_payload(&mut self, header: &Header, payload: &Value, ctx: &mut Context<'_>) {
+        let stated = payload.get("instance_id");
+        let needed = !matches!(header.action, Action::AttemptRefused);
+        if (needed || stated.is_some()) && stated.and_then(Value::as_text) != Some(&header.instance_id.to_string()) {
+            ctx.findings.find(Code::BundleForm, header, "the payload's instance_id is not the header's");
+        }
+        if header.sequence == 1 && header.action != Action::WorkflowStarted {
+            ctx.findings.find(Code::RecordMissing, header, "the chain does not begin with its `workflow_started`");
+        }
+        let taken = match header.action {
+            Action::WorkflowStarted => self.start(header, payload, ctx),
+            Action::ChainInitiated => self.initiate_chain(header, payload, ctx),
+            Action::GateOpened => self.open_gate(header, payload, ctx),
+            Action::GateDecided => self.decide_gate(header, payload, ctx),
+            Action::StepApproved => self.decide_step(header, payload, State::Approved, ctx),
+            Action::StepRejected => self.decide_step(header, payload, State::Rejected, ctx),
+            Action::StepWithdrawn => self.decide_step(header, payload, State::Withdrawn, ctx),
+            Action::ChainResolved => self.resolve_chain(header, payload, ctx),
+            Action::ChainWithdrawn => self.withdraw_chain(header, payload, ctx),
+            Action::TransitionFired => self.fire(header, payload, ctx),
+            Action::MootGateRecalled => self.recall_moot(header, payload, ctx),
+            _ => Some(()),
+        };
+        if taken.is_none() {
+            let detail = format!("the payload is not that of a `{}`", header.action.as_str());
+            ctx.findings.find(Code::BundleForm, header, detail);
+        }
+    }
+
+    /// After the last record of a command: nothing may be owed any more.
+    fn end_command(&mut self, ctx: &mut Context<'_>) {
+        let Some(last) = self.last.clone() else { return };
+        let command = std::mem::take(&mut self.command);
+        let mut owed = Vec::new();
+        if let Some(chain) = command.chain {
+            owed.push((Kinds::OPENED, format!("chain {} was initiated, but no `gate_opened` follows", chain.chain_id)));
+        }
+        if let Some(decision) = command.decision {
+            let of = decision.step_id.unwrap_or(decision.chain_id);
+            owed.push((Kinds::DECIDED, format!("{of} was decided, but no `gate_decided` follows")));
+        }
+        if let Some((chain_id, outcome)) = command.resolution {
+            let detail =
+                format!("the decision makes chain {chain_id} {}, but no `chain_resolved` follows", outcome.as_str());
+            owed.push((Kinds::DECIDED, detail));
+        }
+        for (kind, detail) in owed {
+            self.find(Code::RecordMissing, &last, kind, detail, ctx);
+        }
+        let mut forgotten = command.moot;
+        if let Some(left) = &command.left {
+            forgotten.extend(self.gates.left_waiting(left));
+        }
+        for gate in forgotten {
+            let detail = format!("gate {gate} belongs to a state that was left, and is neither consumed nor mooted");
+            self.find(Code::AssignmentCoverage, &last, Kinds::MOOTED.and(Kinds::DECIDED), detail, ctx);
+        }
+    }
+
+    /// After the last record.
+    pub fn finish(&mut self, ctx: &mut Context<'_>) {
+        self.end_command(ctx);
+    }
+
+    /// The initiator, in whose name gates are submitted.
+    fn initiator(&self, ctx: &mut Context<'_>) -> Rc<str> {
+        self.started.as_ref().map_or_else(|| ctx.names.get(""), |started| started.initiator.clone())
+    }
+}
+
+fn id(payload: &Value, name: &str) -> Option<Id> {
+    Id::parse(payload.text(name)?)
+}
+
+/// Absent or null is None; anything but an id is a fault.
+fn optional_id(payload: &Value, name: &str) -> Option<Option<Id>> {
+    match payload.given(name) {
+        None => Some(None),
+        Some(value) => Id::parse(value.as_text()?).map(Some),
+    }
+}
+
+fn optional_text<'v>(payload: &'v Value, name: &str) -> Option<Option<&'v str>> {
+    match payload.given(name) {
+        None => Some(None),
+        Some(value) => value.as_text().map(Some),
+    }
+}
+
+fn new_step(step_id: Id, assignment_id: Id, approver: Rc<str>) -> Step {
+    Step { step_id, assignment_id, approver, state: State::Pending, end: None, assumed: false, recalled_at_us: None }
+}
+
+/// Words for a message.
+fn named(gate: &Gate) -> String {
+    format!("the gate {} for `{}` in `{}`", gate.id, gate.action, gate.from_state)
+}

@@ -1,0 +1,329 @@
+//! The registry as its records tell it: actors with their keys and credentials, grants, definitions, configuration.
+//! Everything is kept with the sequence that began and the sequence that ended it, so that "at `registry_seq`" has an
+//! answer for ever.
+
+use crate::bytes::{Digest, hex, sha256};
+use crate::finding::{Code, Findings};
+use crate::json::Value;
+use crate::record::{Action, Header, Record};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use std::collections::{BTreeMap, HashMap};
+
+/// From which registry record on, and until which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    pub from: u64,
+    pub until: Option<u64>,
+}
+
+impl Span {
+    fn since(from: u64) -> Self {
+        Span { from, until: None }
+    }
+
+    pub fn began(&self, at: u64) -> bool {
+        self.from <= at
+    }
+
+    pub fn ended(&self, at: u64) -> bool {
+        self.until.is_some_and(|until| until <= at)
+    }
+
+    pub fn holds(&self, at: u64) -> bool {
+        self.began(at) && !self.ended(at)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Actor {
+    pub registered: u64,
+    pub registered_at_us: i64,
+    pub kind: String,
+    pub display_name: Option<String>,
+    pub keys: Vec<Key>,
+    credentials: Vec<(String, Span)>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Key {
+    pub key_id: String,
+    pub public_key: [u8; 32],
+    pub span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub struct Grant {
+    pub subject_ref: String,
+    pub action_scope: String,
+    pub span: Span,
+    pub granted_at_us: i64,
+    pub revoked_at_us: Option<i64>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Definition {
+    pub published: u64,
+    pub declaration_digest: Digest,
+    pub gate_spec_digest: Digest,
+}
+
+#[derive(Clone, Debug)]
+struct Configuration {
+    sequence: u64,
+    regulated: bool,
+    application_actor_ref: String,
+    server_actor_ref: String,
+}
+
+#[derive(Debug, Default)]
+pub struct Registry {
+    /// The last registry record seen.
+    pub sequence: u64,
+    actors: BTreeMap<String, Actor>,
+    grants: HashMap<String, Grant>,
+    grants_of: HashMap<(String, String), Vec<String>>,
+    definitions: HashMap<String, Definition>,
+    configurations: Vec<Configuration>,
+    first_actor: Option<String>,
+    first_time_us: Option<i64>,
+    /// The last record of the very first command.
+    pub bootstrap_end: u64,
+}
+
+impl Registry {
+    /// Takes the next record of the registry's chain.
+    pub fn apply(&mut self, record: &Record, findings: &mut Findings) {
+        let header = &record.header;
+        self.sequence = self.sequence.max(header.sequence);
+        self.first_actor.get_or_insert_with(|| header.actor_ref.to_string());
+        let first_time_us = *self.first_time_us.get_or_insert(header.recorded_at_us);
+        if header.recorded_at_us == first_time_us {
+            self.bootstrap_end = self.bootstrap_end.max(header.sequence);
+        }
+        let Some(payload) = record.payload() else { return };
+        let applied = match header.action {
+            Action::ActorRegistered => self.register(header, payload, findings),
+            Action::CredentialIssued => self.issue(header, payload),
+            Action::CredentialRevoked => self.end_credential(header, payload, findings),
+            Action::KeyRegistered => self.add_key(header, payload, findings),
+            Action::KeyRevoked => self.end_key(header, payload, findings),
+            Action::GrantMade => self.grant(header, payload, findings),
+            Action::GrantRevoked => self.revoke(header, payload, findings),
+            Action::DefinitionPublished => self.publish(header, payload, findings),
+            Action::ConfigurationRecorded => self.configure(header, payload),
+            _ => Some(()),
+        };
+        if applied.is_none() {
+            let detail = format!("the payload is not that of a `{}`", header.action.as_str());
+            findings.find(Code::BundleForm, header, detail);
+        }
+    }
+
+    fn register(&mut self, header: &Header, payload: &Value, findings: &mut Findings) -> Option<()> {
+        let actor_ref = payload.text("actor_ref")?;
+        if self.actors.contains_key(actor_ref) {
+            findings.find(Code::RecordMissing, header, format!("`{actor_ref}` is registered a second time"));
+            return Some(());
+        }
+        let optional = |name| payload.given(name).map(|value| value.as_text().map(str::to_owned));
+        let mut actor = Actor {
+            registered: header.sequence,
+            registered_at_us: header.recorded_at_us,
+            kind: payload.text("kind")?.to_owned(),
+            display_name: optional("display_name").unwrap_or(Some(String::new())).filter(|name| !name.is_empty()),
+            keys: vec![],
+            credentials: vec![],
+        };
+        if payload.given("public_key").is_some() {
+            actor.keys.push(key_of(payload, header.sequence, false)?);
+        }
+        if let Some(credential) = optional("credential_id") {
+            actor.credentials.push((credential?, Span::since(header.sequence)));
+        }
+        self.actors.insert(actor_ref.to_owned(), actor);
+        Some(())
+    }
+
+    fn issue(&mut self, header: &Header, payload: &Value) -> Option<()> {
+        let credential = payload.text("credential_id")?.to_owned();
+        let actor = self.actors.get_mut(payload.text("actor_ref")?)?;
+        actor.credentials.push((credential, Span::since(header.sequence)));
+        Some(())
+    }
+
+    fn end_credential(&mut self, header: &Header, payload: &Value, findings: &mut Findings) -> Option<()> {
+        let (actor_ref, id) = (payload.text("actor_ref")?, payload.text("credential_id")?);
+        let credentials = self.actors.get_mut(actor_ref).map(|actor| actor.credentials.iter_mut());
+        let live = credentials.into_iter().flatten().find(|(known, span)| known == id && span.until.is_none());
+        match live {
+            Some((_, span)) => span.until = Some(header.sequence),
+            None => findings.find(Code::RowMissing, header, format!("`{actor_ref}` had no credential {id} to revoke")),
+        }
+        Some(())
+    }
+
+    fn add_key(&mut self, header: &Header, payload: &Value, findings: &mut Findings) -> Option<()> {
+        let actor_ref = payload.text("actor_ref")?;
+        let key = key_of(payload, header.sequence, true)?;
+        match self.actors.get_mut(actor_ref) {
+            Some(actor) => actor.keys.push(key),
+            None => findings.find(Code::RowMissing, header, format!("a key for `{actor_ref}`, who is not registered")),
+        }
+        Some(())
+    }
+
+    fn end_key(&mut self, header: &Header, payload: &Value, findings: &mut Findings) -> Option<()> {
+        let (actor_ref, id) = (payload.text("actor_ref")?, payload.text("key_id")?);
+        let keys = self.actors.get_mut(actor_ref).map(|actor| actor.keys.iter_mut());
+        match keys.into_iter().flatten().find(|key| key.key_id == id && key.span.until.is_none()) {
+            Some(key) => key.span.until = Some(header.sequence),
+            None => findings.find(Code::RowMissing, header, format!("`{actor_ref}` had no key {id} to revoke")),
+        }
+        Some(())
+    }
+
+    fn grant(&mut self, header: &Header, payload: &Value, findings: &mut Findings) -> Option<()> {
+        let text = |name| payload.text(name).map(str::to_owned);
+        let (id, subject_ref, action_scope) = (text("grant_id")?, text("subject_ref")?, text("action_scope")?);
+        let grant = Grant {
+            subject_ref: subject_ref.clone(),
+            action_scope: action_scope.clone(),
+            span: Span::since(header.sequence),
+            granted_at_us: header.recorded_at_us,
+            revoked_at_us: None,
+        };
+        if self.grants.contains_key(&id) {
+            findings.find(Code::RecordMissing, header, format!("the grant {id} is made a second time"));
+            return Some(());
+        }
+        self.grants_of.entry((subject_ref, action_scope)).or_default().push(id.clone());
+        self.grants.insert(id, grant);
+        Some(())
+    }
+
+    fn revoke(&mut self, header: &Header, payload: &Value, findings: &mut Findings) -> Option<()> {
+        let id = payload.text("grant_id")?;
+        let (subject, scope) = (payload.text("subject_ref")?, payload.text("action_scope")?);
+        match self.grants.get_mut(id).filter(|grant| grant.span.until.is_none()) {
+            Some(grant) if grant.subject_ref == subject && grant.action_scope == scope => {
+                grant.span.until = Some(header.sequence);
+                grant.revoked_at_us = Some(header.recorded_at_us);
+            }
+            Some(_) => findings.find(Code::RowMissing, header, format!("the grant {id} is another one than was made")),
+            None => findings.find(Code::RowMissing, header, format!("there was no active grant {id} to revoke")),
+        }
+        Some(())
+    }
+
+    fn publish(&mut self, header: &Header, payload: &Value, findings: &mut Findings) -> Option<()> {
+        let name = format!("{}@{}", payload.text("name")?, payload.int("version")?);
+        let digest = |name| payload.text(name).and_then(Digest::parse);
+        let definition = Definition {
+            published: header.sequence,
+            declaration_digest: digest("declaration_digest")?,
+            gate_spec_digest: digest("gate_spec_digest")?,
+        };
+        digest("digest")?;
+        if self.definitions.contains_key(&name) {
+            findings.find(Code::RecordMissing, header, format!("the definition {name} is published a second time"));
+            return Some(());
+        }
+        self.definitions.insert(name, definition);
+        Some(())
+    }
+
+    fn configure(&mut self, header: &Header, payload: &Value) -> Option<()> {
+        let text = |name| payload.text(name).map(str::to_owned);
+        self.configurations.push(Configuration {
+            sequence: header.sequence,
+            regulated: payload.get("regulated")?.as_bool()?,
+            application_actor_ref: text("application_actor_ref")?,
+            server_actor_ref: text("server_actor_ref")?,
+        });
+        Some(())
+    }
+
+    /// Registered at or before that sequence.
+    pub fn actor(&self, actor_ref: &str, at: u64) -> Option<&Actor> {
+        self.actors.get(actor_ref).filter(|actor| actor.registered <= at)
+    }
+
+    /// The credential, where it was ever the actor's by then.
+    pub fn credential(&self, actor_ref: &str, id: &str, at: u64) -> Option<Span> {
+        let spans =
+            self.actors.get(actor_ref)?.credentials.iter().filter(|(known, span)| known == id && span.began(at));
+        spans.map(|(_, span)| *span).max_by_key(|span| span.from)
+    }
+
+    /// The key, where it was ever the actor's by then; the newest registration counts.
+    pub fn key(&self, actor_ref: &str, id: &str, at: u64) -> Option<&Key> {
+        let keys = self.actors.get(actor_ref)?.keys.iter().filter(|key| key.key_id == id && key.span.began(at));
+        keys.max_by_key(|key| key.span.from)
+    }
+
+    pub fn holds_scope(&self, subject_ref: &str, scope: &str, at: u64) -> bool {
+        let ids = self.grants_of.get(&(subject_ref.to_owned(), scope.to_owned()));
+        ids.into_iter().flatten().filter_map(|id| self.grants.get(id)).any(|grant| grant.span.holds(at))
+    }
+
+    /// The scopes that a subject held.
+    pub fn scopes_of(&self, subject_ref: &str, at: u64) -> Vec<&str> {
+        let theirs = self.grants.values().filter(|grant| grant.subject_ref == subject_ref && grant.span.holds(at));
+        let mut scopes: Vec<&str> = theirs.map(|grant| grant.action_scope.as_str()).collect();
+        scopes.sort_unstable();
+        scopes.dedup();
+        scopes
+    }
+
+    pub fn grants(&self) -> &HashMap<String, Grant> {
+        &self.grants
+    }
+
+    /// A definition by `name@version`, published at or before that sequence.
+    pub fn definition(&self, name: &str, at: u64) -> Option<&Definition> {
+        self.definitions.get(name).filter(|definition| definition.published <= at)
+    }
+
+    fn configuration(&self, at: u64) -> Option<&Configuration> {
+        self.configurations.iter().rev().find(|configuration| configuration.sequence <= at)
+    }
+
+    pub fn is_regulated(&self, at: u64) -> bool {
+        self.configuration(at).is_some_and(|configuration| configuration.regulated)
+    }
+
+    /// The engine's own actor: as configured, and before the first configuration the one who began the registry.
+    pub fn application_actor(&self, at: u64) -> Option<&str> {
+        let configured = self.configuration(at).map(|configuration| configuration.application_actor_ref.as_str());
+        configured.or(self.first_actor.as_deref())
+    }
+
+    pub fn is_application_actor(&self, actor_ref: &str, at: u64) -> bool {
+        self.application_actor(at) == Some(actor_ref)
+    }
+
+    pub fn server_actor(&self, at: u64) -> Option<&str> {
+        self.configuration(at).map(|configuration| configuration.server_actor_ref.as_str())
+    }
+
+    /// Part of the command that set the registry up.
+    pub fn is_bootstrap(&self, header: &Header) -> bool {
+        header.is_registry() && Some(header.recorded_at_us) == self.first_time_us
+    }
+}
+
+/// A key as `actor_registered` or `key_registered` states it. Its id follows from its bytes.
+fn key_of(payload: &Value, sequence: u64, id_needed: bool) -> Option<Key> {
+    let public_key: [u8; 32] = STANDARD.decode(payload.text("public_key")?).ok()?.try_into().ok()?;
+    let key_id = key_id(&public_key);
+    let stated = payload.given("key_id");
+    if stated.map_or(id_needed, |stated| stated.as_text() != Some(&key_id)) {
+        return None;
+    }
+    Some(Key { key_id, public_key, span: Span::since(sequence) })
+}
+
+pub fn key_id(public_key: &[u8; 32]) -> String {
+    hex(sha256(&[public_key]).0.get(..8).unwrap_or_default())
+}

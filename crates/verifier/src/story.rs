@@ -1,0 +1,389 @@
+//! What a report shows besides the verdict: the timeline, the gates, and the facts for the questions that only people
+//! can answer. Nothing here is judged.
+
+use crate::bytes::Id;
+use crate::identity::Signing;
+use crate::json::Value;
+use crate::process::Process;
+use crate::process::document::{Declaration, GateSpec};
+use crate::record::{Action, Record};
+use crate::registry::{Actor, Registry};
+use crate::time::utc;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// A report is for people: nobody reads further. What is left out is counted.
+const MOST_ENTRIES: usize = 5_000;
+const MOST_DECISIONS: usize = 1_000;
+const MOST_DOCUMENTS: usize = 100;
+
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub instance_id: Id,
+    pub sequence: u64,
+    pub log_index: u64,
+    pub at_us: i64,
+    pub who: String,
+    pub action: &'static str,
+    pub what: String,
+    pub assurance: &'static str,
+    pub meaning: Option<String>,
+    pub reason: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+struct Decision {
+    by: String,
+    at_us: i64,
+    registry_seq: u64,
+    action: String,
+    decision: String,
+    reason: Option<String>,
+    meaning: Option<String>,
+    assurance: &'static str,
+    instance_id: Id,
+}
+
+/// A gate, for the table of a report.
+#[derive(Clone, Debug)]
+pub struct GateSummary {
+    pub action: String,
+    pub from_state: String,
+    pub guard: String,
+    pub scope: String,
+    pub rule: String,
+    pub state: &'static str,
+    pub fate: &'static str,
+    pub steps: Vec<StepSummary>,
+}
+
+#[derive(Clone, Debug)]
+pub struct StepSummary {
+    pub approver: String,
+    pub state: &'static str,
+    /// By whom and when it ended.
+    pub end: Option<(String, i64)>,
+}
+
+/// A declared machine and where it came from.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    pub digest: String,
+    pub definition: Option<String>,
+    pub declaration: Rc<Declaration>,
+}
+
+#[derive(Clone, Debug)]
+struct Spec {
+    digest: String,
+    definition: Option<String>,
+    as_published: Option<bool>,
+    gate_spec: Rc<GateSpec>,
+}
+
+/// A fact: as people read it, and as data.
+#[derive(Clone, Debug)]
+pub struct Fact {
+    pub text: String,
+    pub data: serde_json::Value,
+}
+
+#[derive(Clone, Debug)]
+pub struct Question {
+    pub check: u8,
+    pub question: &'static str,
+    pub facts: Vec<Fact>,
+}
+
+#[derive(Debug, Default)]
+pub struct Story {
+    /// Whether a report will show the timeline and the gates.
+    pub told: bool,
+    pub timeline: Vec<Entry>,
+    pub left_out: u64,
+    pub gates: Vec<GateSummary>,
+    pub machines: BTreeMap<String, Machine>,
+    specs: BTreeMap<String, Spec>,
+    decisions: Vec<Decision>,
+    decisions_left_out: u64,
+}
+
+impl Story {
+    pub fn record(&mut self, record: &Record, signing: &Signing) {
+        let header = &record.header;
+        let payload = record.payload();
+        let text = |name: &str| payload.and_then(|payload| payload.text(name)).map(str::to_owned);
+        if header.action == Action::GateDecided && payload.is_some() {
+            self.decision(Decision {
+                by: header.actor_ref.to_string(),
+                at_us: header.recorded_at_us,
+                registry_seq: header.registry_seq,
+                action: text("action").unwrap_or_default(),
+                decision: text("decision").unwrap_or_default(),
+                reason: text("reason"),
+                meaning: signing.meaning.clone(),
+                assurance: header.assurance.as_str(),
+                instance_id: header.instance_id,
+            });
+        }
+        if !self.told || header.is_registry() {
+            return;
+        }
+        if self.timeline.len() >= MOST_ENTRIES {
+            self.left_out += 1;
+            return;
+        }
+        self.timeline.push(Entry {
+            instance_id: header.instance_id,
+            sequence: header.sequence,
+            log_index: header.log_index,
+            at_us: header.recorded_at_us,
+            who: header.actor_ref.to_string(),
+            action: header.action.as_str(),
+            what: payload.map_or("content destroyed".to_owned(), |payload| summary(header.action, payload)),
+            assurance: header.assurance.as_str(),
+            meaning: signing.meaning.clone(),
+            reason: text("reason"),
+        });
+    }
+
+    fn decision(&mut self, decision: Decision) {
+        if self.decisions.len() < MOST_DECISIONS {
+            self.decisions.push(decision);
+        } else {
+            self.decisions_left_out += 1;
+        }
+    }
+
+    /// After a process was replayed.
+    pub fn process(&mut self, process: &Process, registry: &Registry) {
+        let Some(started) = &process.started else { return };
+        let definition = started.definition.as_deref().map(str::to_owned);
+        if let Some(declaration) = process.declaration.as_ref().filter(|_| self.machines.len() < MOST_DOCUMENTS) {
+            let digest = started.declaration_digest.to_string();
+            let machine =
+                Machine { digest: digest.clone(), definition: definition.clone(), declaration: declaration.clone() };
+            self.machines.entry(digest).or_insert(machine);
+        }
+        if let Some(gate_spec) = process.gate_spec.as_ref().filter(|_| self.specs.len() < MOST_DOCUMENTS) {
+            let digest = started.gate_spec_digest.to_string();
+            let published = definition.as_deref().and_then(|name| registry.definition(name, u64::MAX));
+            let as_published = published.map(|published| published.gate_spec_digest == started.gate_spec_digest);
+            let spec = Spec { digest: digest.clone(), definition, as_published, gate_spec: gate_spec.clone() };
+            self.specs.entry(digest).or_insert(spec);
+        }
+        if self.told {
+            let room = MOST_ENTRIES.saturating_sub(self.gates.len());
+            self.gates.extend(process.gates.iter().take(room).map(gate_summary));
+        }
+    }
+
+    pub fn questions(&self, registry: &Registry) -> Vec<Question> {
+        vec![
+            Question {
+                check: 6,
+                question: "Is the gate_spec what the regulation asks for?",
+                facts: self.specs.values().flat_map(spec_facts).collect(),
+            },
+            Question {
+                check: 7,
+                question: "Is the declared machine the required process?",
+                facts: self.machines.values().map(machine_fact).collect(),
+            },
+            Question {
+                check: 8,
+                question: "Was the named approver the right authority at that time?",
+                facts: self.approver_facts(registry),
+            },
+        ]
+    }
+
+    fn approver_facts(&self, registry: &Registry) -> Vec<Fact> {
+        let mut approvers: BTreeMap<&str, Vec<&Decision>> = BTreeMap::new();
+        for entry in self.specs.values().flat_map(|spec| spec.gate_spec.0.values()) {
+            for approver in &entry.approvers {
+                approvers.entry(approver).or_default();
+            }
+        }
+        for decision in &self.decisions {
+            approvers.entry(&decision.by).or_default().push(decision);
+        }
+        let mut facts: Vec<Fact> = approvers
+            .into_iter()
+            .take(MOST_DECISIONS)
+            .map(|(approver, decisions)| approver_fact(approver, &decisions, registry))
+            .collect();
+        if self.decisions_left_out > 0 {
+            let text = format!("{} more decisions are not listed", self.decisions_left_out);
+            facts.push(Fact { data: json!({ "decisions_not_listed": self.decisions_left_out }), text });
+        }
+        facts
+    }
+}
+
+/// What a record says, in a few words.
+fn summary(action: Action, payload: &Value) -> String {
+    let text = |name: &str| payload.text(name).unwrap_or("?").to_owned();
+    match action {
+        Action::WorkflowStarted => {
+            let definition = payload.text("definition").unwrap_or("an inline declaration");
+            format!("{} started from {definition}, in {}", text("subject_ref"), text("initial_state"))
+        }
+        Action::GateOpened => format!("gate for {} in {}, guard {}", text("action"), text("from_state"), text("guard")),
+        Action::GateDecided => format!("{}: {}", text("action"), text("decision")),
+        Action::TransitionFired => format!("{}: {} → {}", text("action"), text("from_state"), text("new_state")),
+        Action::MootGateRecalled => {
+            format!("gate for {} in {}: {}", text("moot_action"), text("from_state"), text("moot_kind"))
+        }
+        Action::ChainResolved => format!("{}: {}", text("action"), text("outcome")),
+        Action::AttemptRefused => format!("{}: {}", text("attempted"), text("code")),
+        Action::RecordPurged => format!("{} of {} ({})", text("action_ref"), text("actor_ref"), text("event_id")),
+        Action::HoldPlaced | Action::HoldReleased => format!("on {}", text("record_ref")),
+        Action::EvidenceExported => "evidence exported".to_owned(),
+        _ => payload.text("action").unwrap_or_default().to_owned(),
+    }
+}
+
+fn gate_summary(gate: &crate::process::gate::Gate) -> GateSummary {
+    let step = |step: &crate::process::gate::Step| StepSummary {
+        approver: step.approver.to_string(),
+        state: step.state.as_str(),
+        end: step.end.as_ref().map(|end| (end.by.to_string(), end.at_us)),
+    };
+    GateSummary {
+        action: gate.action.to_string(),
+        from_state: gate.from_state.to_string(),
+        guard: gate.guard.to_string(),
+        scope: gate.scope.to_string(),
+        rule: gate.rule.map_or("single approver".to_owned(), |rule| match rule.m() {
+            Some(m) => format!("{m} of {}", gate.steps.len()),
+            None => rule.as_str().to_owned(),
+        }),
+        state: gate.status().as_str(),
+        fate: gate.fate.as_str(),
+        steps: gate.steps.iter().map(step).collect(),
+    }
+}
+
+fn spec_facts(spec: &Spec) -> Vec<Fact> {
+    let origin = match (&spec.definition, spec.as_published) {
+        (Some(name), Some(true)) => format!("as published with {name}"),
+        (Some(name), _) => format!("replaced at the start of a process of {name}"),
+        (None, _) => "given at the start".to_owned(),
+    };
+    let fact = |(guard, entry): (&String, &crate::process::document::GateEntry)| {
+        let rule = entry.rule.map(|rule| rule.as_str());
+        let how = match entry.rule {
+            None => String::new(),
+            Some(rule) => {
+                rule.m().map_or(format!(" ({})", rule.as_str()), |m| format!(" ({m} of {})", entry.approvers.len()))
+            }
+        };
+        Fact {
+            text: format!("guard {guard}: {}{how}, scope {} ({origin})", entry.approvers.join(", "), entry.scope),
+            data: json!({
+                "guard": guard, "approvers": entry.approvers, "rule": rule, "m": entry.rule.and_then(|rule| rule.m()),
+                "scope": entry.scope, "gate_spec_digest": spec.digest, "definition": spec.definition,
+                "as_published": spec.as_published,
+            }),
+        }
+    };
+    spec.gate_spec.0.iter().map(fact).collect()
+}
+
+fn machine_fact(machine: &Machine) -> Fact {
+    let declaration = &machine.declaration;
+    let moves: Vec<String> = declaration
+        .transitions
+        .iter()
+        .map(|t| {
+            let guard = t.guard.as_ref().map(|guard| format!(" [{guard}]")).unwrap_or_default();
+            format!("{} —{}→ {}{guard}", t.from, t.action, t.to)
+        })
+        .collect();
+    let transitions: Vec<serde_json::Value> = declaration
+        .transitions
+        .iter()
+        .map(|t| json!({"from": t.from, "action": t.action, "to": t.to, "guard": t.guard}))
+        .collect();
+    Fact {
+        text: format!(
+            "{}: begins in {}, ends in {}; {}",
+            machine.definition.as_deref().unwrap_or("an inline declaration"),
+            declaration.initial_state,
+            if declaration.terminal_states.is_empty() {
+                "nothing".to_owned()
+            } else {
+                declaration.terminal_states.join(", ")
+            },
+            moves.join("; ")
+        ),
+        data: json!({
+            "definition": machine.definition, "declaration_digest": machine.digest, "states": declaration.states,
+            "initial_state": declaration.initial_state, "terminal_states": declaration.terminal_states,
+            "transitions": transitions,
+        }),
+    }
+}
+
+fn approver_fact(approver: &str, decisions: &[&Decision], registry: &Registry) -> Fact {
+    let actor = registry.actor(approver, u64::MAX);
+    let at = decisions.iter().map(|decision| decision.registry_seq).max().unwrap_or(registry.sequence);
+    let scopes = registry.scopes_of(approver, at);
+    let mut text = match actor {
+        None => format!("{approver}: not in the registry"),
+        Some(actor) => format!("{approver}{}", describe(actor)),
+    };
+    text.push_str(&format!("; grants then: {}", if scopes.is_empty() { "none".to_owned() } else { scopes.join(", ") }));
+    for decision in decisions {
+        let quoted =
+            |label: &str, text: &Option<String>| text.as_ref().map(|t| format!(", {label} “{t}”")).unwrap_or_default();
+        text.push_str(&format!(
+            "; {} {} at {}{}{} ({})",
+            decision.decision,
+            decision.action,
+            utc(decision.at_us),
+            quoted("reason", &decision.reason),
+            quoted("meaning", &decision.meaning),
+            decision.assurance
+        ));
+    }
+    let keys = actor.map(|actor| actor.keys.as_slice()).unwrap_or_default();
+    let keys: Vec<serde_json::Value> = keys
+        .iter()
+        .map(|key| json!({"key_id": key.key_id, "registered_seq": key.span.from, "revoked_seq": key.span.until}))
+        .collect();
+    let listed: Vec<serde_json::Value> = decisions.iter().map(|decision| decision_data(decision)).collect();
+    Fact {
+        text,
+        data: json!({
+            "actor_ref": approver, "kind": actor.map(|actor| &actor.kind),
+            "display_name": actor.and_then(|actor| actor.display_name.as_ref()),
+            "registered_at_us": actor.map(|actor| actor.registered_at_us), "registered_seq": actor.map(|actor| actor.registered),
+            "keys": keys, "grants": scopes, "grants_at_registry_seq": at, "decisions": listed,
+        }),
+    }
+}
+
+fn describe(actor: &Actor) -> String {
+    let name = actor.display_name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
+    let keys: Vec<String> = actor
+        .keys
+        .iter()
+        .map(|key| match key.span.until {
+            None => key.key_id.clone(),
+            Some(until) => format!("{} (revoked by registry record {until})", key.key_id),
+        })
+        .collect();
+    let keys = if keys.is_empty() { "no key".to_owned() } else { format!("keys {}", keys.join(", ")) };
+    format!("{name}: {}, registered {}, {keys}", actor.kind, utc(actor.registered_at_us))
+}
+
+fn decision_data(decision: &Decision) -> serde_json::Value {
+    json!({
+        "instance_id": decision.instance_id.to_string(), "action": decision.action, "decision": decision.decision,
+        "recorded_at_us": decision.at_us, "registry_seq": decision.registry_seq, "reason": decision.reason,
+        "meaning": decision.meaning, "assurance": decision.assurance,
+    })
+}

@@ -1,0 +1,409 @@
+//! The order of checks: one pass over the bundle, file by file, records one at a time.
+
+mod tail;
+
+use crate::archive::{self, Archive, Next, Unreadable};
+use crate::bytes::{Id, REGISTRY, sha256};
+use crate::chain::ChainHead;
+use crate::finding::{Claim, Code, Findings, Place};
+use crate::identity::{self, Identity, Signing};
+use crate::json::Value;
+use crate::manifest::{self, Manifest, Scope};
+use crate::note::Checkpoint;
+use crate::permission::{self, Origin};
+use crate::policy::Trust;
+use crate::process::document::Documents;
+use crate::process::{self, Names, Process};
+use crate::record::{self, Action, Record};
+use crate::registry::Registry;
+use crate::retention::Retention;
+use crate::state;
+use crate::story::Story;
+use crate::tree;
+use crate::verdict::Verdict;
+use std::collections::BTreeMap;
+use std::io::{Read, Seek};
+
+/// How much is gathered besides the verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    Verdict,
+    /// Timeline and gates, for a report.
+    Report,
+}
+
+/// Checks a bundle against the keys and witnesses that the caller trusts.
+pub fn verify<R: Read + Seek>(reader: R, trust: &Trust, detail: Detail) -> Result<Verdict, Unreadable> {
+    let mut archive = Archive::open(reader)?;
+    let mut findings = Findings::default();
+    archive.check_files(&mut findings);
+    // What it says proves nothing and is not looked at; that it can be read belongs to the form.
+    archive.small(archive::LOG_KEY, &mut findings);
+    let manifest = read_manifest(&mut archive, &mut findings);
+    let checkpoint = read_checkpoint(&mut archive, manifest.as_ref(), trust, &mut findings);
+    let mut run = Run::new(trust, manifest, checkpoint, findings);
+    run.story.told = detail == Detail::Report;
+    run.read_documents(&mut archive);
+    run.read_records(&mut archive);
+    run.finish_chains();
+    run.check_counts();
+    run.check_tail();
+    run.check_checkpoint_key();
+    run.read_state(&mut archive);
+    run.read_grants(&mut archive);
+    Ok(run.into_verdict())
+}
+
+/// The key that the bundle itself names. It proves nothing; people compare it with the one they were given.
+pub fn bundled_key<R: Read + Seek>(reader: R) -> Result<Option<String>, Unreadable> {
+    let mut archive = Archive::open(reader)?;
+    let bytes = archive.small(archive::LOG_KEY, &mut Findings::default());
+    Ok(bytes.and_then(|bytes| String::from_utf8(bytes).ok()).map(|text| text.trim().to_owned()))
+}
+
+fn read_manifest<R: Read + Seek>(archive: &mut Archive<R>, findings: &mut Findings) -> Option<Manifest> {
+    let bytes = archive.small(archive::MANIFEST, findings)?;
+    match manifest::parse(&bytes) {
+        Ok(manifest) => Some(manifest),
+        Err(fault) => {
+            findings.fault(&fault, Code::BundleForm, Place::bundle(), archive::MANIFEST);
+            None
+        }
+    }
+}
+
+fn read_checkpoint<R: Read + Seek>(
+    archive: &mut Archive<R>,
+    manifest: Option<&Manifest>,
+    trust: &Trust,
+    findings: &mut Findings,
+) -> Option<Checkpoint> {
+    let bytes = archive.small(archive::CHECKPOINT, findings)?;
+    let checkpoint = match Checkpoint::parse(&bytes) {
+        Ok(checkpoint) => checkpoint,
+        Err(problem) => {
+            findings.find(Code::CheckpointInvalid, Place::bundle(), problem);
+            return None;
+        }
+    };
+    if let Some(manifest) = manifest {
+        let stated = (manifest.origin.as_str(), manifest.tree_size);
+        if stated != (checkpoint.origin.as_str(), checkpoint.size) {
+            let detail = format!(
+                "the manifest is of {}@{}, the checkpoint of {}@{}",
+                stated.0, stated.1, checkpoint.origin, checkpoint.size
+            );
+            findings.find(Code::CheckpointInvalid, Place::bundle(), detail);
+        }
+    }
+    if !trust.log_keys.iter().any(|key| checkpoint.signed_by(key)) {
+        let detail =
+            format!("no trusted log key signed it; it bears signatures of {}", checkpoint.signers().join(", "));
+        findings.find(Code::CheckpointInvalid, Place::bundle(), detail);
+    }
+    if let Err(detail) = trust.witnessed(&checkpoint) {
+        findings.find(Code::WitnessQuorum, Place::bundle(), detail);
+    }
+    Some(checkpoint)
+}
+
+struct Instance {
+    chain: ChainHead,
+    process: Process,
+    retention: Retention,
+    in_window: bool,
+    export: Option<Export>,
+}
+
+/// The last record of a chain, where it is an export.
+struct Export {
+    sequence: u64,
+    payload: Value,
+}
+
+impl Export {
+    fn of(record: &Record) -> Option<Export> {
+        let payload = record.payload().filter(|_| record.header.action == Action::EvidenceExported)?;
+        Some(Export { sequence: record.header.sequence, payload: payload.clone() })
+    }
+}
+
+struct Run<'t> {
+    trust: &'t Trust,
+    manifest: Option<Manifest>,
+    checkpoint: Option<Checkpoint>,
+    findings: Findings,
+    documents: Documents,
+    registry: Registry,
+    registry_chain: ChainHead,
+    registry_retention: Retention,
+    registry_export: Option<Export>,
+    /// Records of the very first command wait for its end: they register the keys that they are signed with.
+    bootstrap: Vec<Record>,
+    identity: Identity,
+    names: Names,
+    instances: BTreeMap<Id, Instance>,
+    last_index: Option<u64>,
+    lines: u64,
+    instance_count: u64,
+    story: Story,
+}
+
+impl<'t> Run<'t> {
+    fn new(trust: &'t Trust, manifest: Option<Manifest>, checkpoint: Option<Checkpoint>, findings: Findings) -> Self {
+        Run {
+            trust,
+            manifest,
+            checkpoint,
+            findings,
+            documents: Documents::default(),
+            registry: Registry::default(),
+            registry_chain: ChainHead::new(REGISTRY),
+            registry_retention: Retention::default(),
+            registry_export: None,
+            bootstrap: vec![],
+            identity: Identity::default(),
+            names: Names::default(),
+            instances: BTreeMap::new(),
+            last_index: None,
+            lines: 0,
+            instance_count: 0,
+            story: Story::default(),
+        }
+    }
+
+    fn read_documents<R: Read + Seek>(&mut self, archive: &mut Archive<R>) {
+        let documents = &mut self.documents;
+        archive.lines(archive::DOCUMENTS, &mut self.findings, |line, findings| {
+            if documents.take(line, findings) { Next::Continue } else { Next::Bad }
+        });
+    }
+
+    fn read_records<R: Read + Seek>(&mut self, archive: &mut Archive<R>) {
+        // Lines report to the list that the run itself owns; it is lent to the archive for its own faults.
+        let mut lent = std::mem::take(&mut self.findings);
+        archive.lines(archive::RECORDS, &mut lent, |line, findings| {
+            std::mem::swap(&mut self.findings, findings);
+            let next = self.read_line(line);
+            std::mem::swap(&mut self.findings, findings);
+            next
+        });
+        self.findings = lent;
+    }
+
+    fn read_line(&mut self, line: &[u8]) -> Next {
+        self.lines += 1;
+        if self.manifest.as_ref().is_some_and(|manifest| self.lines > manifest.records) {
+            return Next::Stop;
+        }
+        let line = match record::parse_line(line) {
+            Ok(line) => line,
+            Err(fault) => {
+                let what = format!("records.jsonl, line {}", self.lines);
+                self.findings.fault(&fault, Code::BundleForm, Place::bundle(), &what);
+                return Next::Bad;
+            }
+        };
+        self.findings.checked(Claim::Integrity);
+        if self.last_index.is_some_and(|last| last >= line.log_index) {
+            let detail = format!("log_index {} does not ascend", line.log_index);
+            self.findings.find(Code::BundleForm, Place::line(line.log_index), detail);
+        }
+        self.last_index = self.last_index.max(Some(line.log_index));
+        let record = record::read_record(&line, &mut self.findings);
+        self.check_inclusion(&line, record.as_ref());
+        if let Some(record) = record {
+            self.take(record);
+        }
+        Next::Continue
+    }
+
+    fn check_inclusion(&mut self, line: &record::Line, record: Option<&Record>) {
+        let Some(checkpoint) = &self.checkpoint else { return };
+        let leaf = sha256(&[&[0], line.header.as_bytes()]);
+        if tree::root_of(&leaf, line.log_index, checkpoint.size, &line.proof) == Some(checkpoint.root) {
+            return;
+        }
+        let place = record.map_or(Place::line(line.log_index), |record| Place::from(&record.header));
+        let detail = format!(
+            "the proof of {} hashes does not lead from this header at log_index {} to the root of the {} entries",
+            line.proof.len(),
+            line.log_index,
+            checkpoint.size
+        );
+        self.findings.find(Code::InclusionInvalid, place, detail);
+    }
+
+    fn take(&mut self, record: Record) {
+        if record.header.is_registry() {
+            self.take_registry(record);
+        } else {
+            self.end_bootstrap();
+            self.take_process(&record);
+        }
+    }
+
+    fn take_registry(&mut self, record: Record) {
+        let header = &record.header;
+        if !self.registry_chain.append(header, &mut self.findings) {
+            return;
+        }
+        let before = self.registry_chain.command_first - 1;
+        if header.registry_seq != before {
+            let detail =
+                format!("it states registry record {}, the last before its command is {before}", header.registry_seq);
+            self.findings.find(Code::RegistryOrder, header, detail);
+        }
+        self.registry.apply(&record, &mut self.findings);
+        self.registry_retention.take(&record, &mut self.findings);
+        self.registry_export = Export::of(&record);
+        if self.registry.is_bootstrap(header) {
+            self.bootstrap.push(record);
+            return;
+        }
+        self.end_bootstrap();
+        let signing = self.check_identity(&record, record.header.registry_seq, self.registry_chain.command_first);
+        permission::check(&record, Origin::None, &self.registry, &mut self.findings);
+        self.story.record(&record, &signing);
+    }
+
+    fn end_bootstrap(&mut self) {
+        for record in std::mem::take(&mut self.bootstrap) {
+            self.check_identity(&record, self.registry.bootstrap_end, 1);
+        }
+    }
+
+    fn check_identity(&mut self, record: &Record, at: u64, command_first: u64) -> Signing {
+        let context = identity::Context { registry: &self.registry, at, command_first, documents: &self.documents };
+        self.identity.check(record, &context, &mut self.findings)
+    }
+
+    fn take_process(&mut self, record: &Record) {
+        let header = &record.header;
+        let id = header.instance_id;
+        if self.registry.sequence != header.registry_seq {
+            let detail = format!(
+                "decided under registry record {}, but {} registry records stand before it in the log",
+                header.registry_seq, self.registry.sequence
+            );
+            self.findings.find(Code::RegistryOrder, header, detail);
+        }
+        let within = self.is_in_window(header.recorded_at_us);
+        let instance = self.instances.entry(id).or_insert_with(|| Instance {
+            chain: ChainHead::new(id),
+            process: Process::new(id),
+            retention: Retention::default(),
+            in_window: false,
+            export: None,
+        });
+        if !instance.chain.append(header, &mut self.findings) {
+            return;
+        }
+        instance.in_window |= within;
+        instance.export = Export::of(record);
+        instance.retention.take(record, &mut self.findings);
+        let mut ctx = process::Context {
+            registry: &self.registry,
+            documents: &self.documents,
+            names: &mut self.names,
+            findings: &mut self.findings,
+        };
+        instance.process.take(record, &mut ctx);
+        let origin = match instance.process.definition_name() {
+            Some(name) => Origin::Definition(name),
+            None if instance.process.is_start_purged() => Origin::Purged,
+            None => Origin::None,
+        };
+        permission::check(record, origin, &self.registry, &mut self.findings);
+        let first = instance.chain.command_first;
+        let signing = self.check_identity(record, record.header.registry_seq, first);
+        self.story.record(record, &signing);
+    }
+
+    fn is_in_window(&self, at_us: i64) -> bool {
+        match self.manifest.as_ref().map(|manifest| &manifest.scope) {
+            Some(Scope::Window { after_us, before_us }) => {
+                after_us.is_none_or(|after| after <= at_us) && before_us.is_none_or(|before| at_us <= before)
+            }
+            _ => true,
+        }
+    }
+
+    fn finish_chains(&mut self) {
+        self.end_bootstrap();
+        self.instance_count = self.instances.len() as u64;
+        self.registry_chain.finish(&mut self.findings);
+        self.registry_retention.finish(&mut self.findings);
+        for instance in self.instances.values_mut() {
+            instance.chain.finish(&mut self.findings);
+            instance.retention.finish(&mut self.findings);
+            let mut ctx = process::Context {
+                registry: &self.registry,
+                documents: &self.documents,
+                names: &mut self.names,
+                findings: &mut self.findings,
+            };
+            instance.process.finish(&mut ctx);
+            self.story.process(&instance.process, &self.registry);
+        }
+    }
+
+    fn read_state<R: Read + Seek>(&mut self, archive: &mut Archive<R>) {
+        let mut last: Option<Id> = None;
+        let mut rest = std::mem::take(&mut self.instances);
+        archive.lines(archive::STATE, &mut self.findings, |line, findings| {
+            let line = match state::parse(line) {
+                Ok(line) => line,
+                Err(fault) => {
+                    findings.fault(&fault, Code::BundleForm, Place::bundle(), archive::STATE);
+                    return Next::Bad;
+                }
+            };
+            let id = line.instance_id;
+            if last.is_some_and(|last| last >= id) {
+                findings.find(
+                    Code::BundleForm,
+                    Place::instance(id),
+                    "state.jsonl is not in the order of `instance_id`",
+                );
+            }
+            last = Some(id);
+            match rest.remove(&id) {
+                Some(instance) => {
+                    state::compare(&line, &instance.process, instance.chain.sequence, findings);
+                    Next::Continue
+                }
+                None => {
+                    let detail = "the stores hold a process whose records are not in the bundle, or hold it twice";
+                    findings.find(Code::RecordMissing, Place::instance(id), detail);
+                    Next::Bad
+                }
+            }
+        });
+        for id in rest.keys() {
+            let detail = "its records are here, and the stores do not hold it";
+            self.findings.find(Code::RowMissing, Place::instance(*id), detail);
+        }
+    }
+
+    fn read_grants<R: Read + Seek>(&mut self, archive: &mut Archive<R>) {
+        let mut seen = state::GrantsSeen::default();
+        let registry = &self.registry;
+        archive.lines(archive::GRANTS, &mut self.findings, |line, findings| {
+            if state::compare_grants(line, registry, &mut seen, findings) { Next::Continue } else { Next::Bad }
+        });
+        state::finish_grants(registry, &seen, &mut self.findings);
+    }
+
+    fn into_verdict(self) -> Verdict {
+        let questions = self.story.questions(&self.registry);
+        Verdict::new(
+            self.manifest,
+            self.checkpoint,
+            (self.lines, self.instance_count),
+            &self.findings,
+            questions,
+            self.story,
+        )
+    }
+}
