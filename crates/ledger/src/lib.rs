@@ -5,6 +5,7 @@ pub mod document;
 pub mod merkle;
 pub mod note;
 pub mod record;
+pub mod tiles;
 
 pub use record::{
     Assurance, Attestation, Draft, Record, RecordError, Retention, ZERO_HASH, check_link, record_hash, salted_digest,

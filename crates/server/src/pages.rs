@@ -35,6 +35,7 @@ pages! {
     NotPending = "not-pending",
     NotActive = "not-active",
     Conflict = "conflict",
+    NothingToSeal = "nothing-to-seal",
     TooLarge = "too-large",
     Overloaded = "overloaded",
     RecordingFailure = "recording-failure",

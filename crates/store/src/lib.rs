@@ -3,6 +3,7 @@
 //! reads). [`sqlite`] and [`postgres`] hold what really differs: connections, transactions, the fence.
 
 mod decode;
+mod log;
 mod postgres;
 #[cfg(feature = "raw")]
 pub mod raw;
@@ -27,7 +28,7 @@ pub async fn open(url: &str) -> Result<Box<dyn Store>, StoreError> {
 }
 
 /// The newest schema that this build knows; both stores number alike.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 fn newer_schema(found: u32) -> StoreError {
     StoreError::Unusable(format!(

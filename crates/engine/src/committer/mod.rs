@@ -24,7 +24,7 @@ use hashlink::LruCache;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 /// Calls per transaction, at most.
 const MAX_BATCH: usize = 1024;
@@ -96,6 +96,8 @@ pub struct Committer {
     cache: LruCache<InstanceId, Instance>,
     clock_offset_us: i64,
     entropy: Entropy,
+    /// Tells the sealer that something was committed.
+    wake: Arc<Notify>,
 }
 
 /// What became of one job in a round, before its batch is committed.
@@ -113,7 +115,13 @@ enum Confirm {
 }
 
 impl Committer {
-    pub fn new(writer: Box<dyn Writer>, exclusive: bool, registry: Arc<KnownRegistry>, config: Arc<Config>) -> Self {
+    pub fn new(
+        writer: Box<dyn Writer>,
+        exclusive: bool,
+        registry: Arc<KnownRegistry>,
+        config: Arc<Config>,
+        wake: Arc<Notify>,
+    ) -> Self {
         Committer {
             writer,
             exclusive,
@@ -122,6 +130,7 @@ impl Committer {
             config,
             clock_offset_us: 0,
             entropy: Entropy::default(),
+            wake,
         }
     }
 
@@ -212,6 +221,7 @@ impl Committer {
             }
             match self.writer.commit(&batch).await {
                 Ok(Committed::Done(verdicts)) => {
+                    self.wake.notify_one();
                     let losers = self.settle(&batch, decided, &verdicts, &mut follow_ups);
                     jobs.extend(losers);
                 }

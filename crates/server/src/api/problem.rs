@@ -135,7 +135,8 @@ pub const fn status(code: Code) -> StatusCode {
         | Code::GateNotCleared
         | Code::NotPending
         | Code::NotActive
-        | Code::Conflict => StatusCode::CONFLICT,
+        | Code::Conflict
+        | Code::NothingToSeal => StatusCode::CONFLICT,
         Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Code::Overloaded => StatusCode::TOO_MANY_REQUESTS,
         Code::RecordingFailure => StatusCode::SERVICE_UNAVAILABLE,

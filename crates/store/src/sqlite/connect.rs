@@ -21,9 +21,10 @@ const CACHE_KIB: i32 = 8192;
 const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Where the database is; readers are opened like the writer.
+#[derive(Clone)]
 pub struct Location {
     uri: String,
-    in_memory: bool,
+    pub in_memory: bool,
 }
 
 impl Location {
