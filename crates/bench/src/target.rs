@@ -5,7 +5,7 @@ use crate::story::Story;
 use anyhow::{Context, anyhow};
 use async_trait::async_trait;
 use countersign_engine::port::{
-    Batch, Committed, Loaded, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit, Writer,
+    Batch, Committed, Loaded, LogParts, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit, Writer,
 };
 use countersign_engine::rows::{HoldRow, IdempotencyRow, RecordRow, StepRow};
 use countersign_engine::{Config, Engine};
@@ -202,6 +202,10 @@ impl Store for CapturingStore {
     fn into_parts(self: Box<Self>) -> (Box<dyn Writer>, Arc<dyn Reader>) {
         let (inner, reader) = self.inner.into_parts();
         (Box::new(CapturingWriter { inner, captured: self.captured }), reader)
+    }
+
+    fn log(&self) -> Result<LogParts, StoreError> {
+        self.inner.log()
     }
 
     fn is_exclusive(&self) -> bool {

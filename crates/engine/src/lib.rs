@@ -4,12 +4,14 @@
 //!
 //! - [`committer`]: the one writer; group commit and the version fence.
 //! - [`payload`], [`project`]: from events to record payloads and rows; [`purge`]: what a purge destroys besides.
+//! - [`sealer`]: gives every record its place in the log and signs checkpoints; [`log`]: proofs of that.
 //! - [`reads`]: what actors may read.
 
 pub mod clock;
 mod committer;
 mod holds;
 mod known;
+pub mod log;
 pub mod outcome;
 pub mod payload;
 pub mod port;
@@ -18,8 +20,10 @@ pub mod purge;
 pub mod reads;
 pub mod retention;
 pub mod rows;
+mod sealer;
 
 pub use outcome::{Call, Command, IdempotencyKey, OpenedStep, Outcome, Proof, SignedRequest, Target};
+pub use sealer::LogConfig;
 
 use clock::{Clock, system_clock};
 use committer::{Committer, Job};
@@ -28,10 +32,11 @@ use countersign_kernel::registry::{self, ActorKey, Bootstrap, Configuration, Reg
 use countersign_kernel::{Digest, Time};
 use countersign_ledger::statement::{PublicKey, Signer};
 use known::KnownRegistry;
-use port::{Reader, Store, StoreError};
+use port::{LogReader, Reader, Store, StoreError};
 use retention::{Policies, UNSET_POLICY};
+use sealer::SealerHandle;
 use std::sync::{Arc, PoisonError, RwLockReadGuard};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 /// What a deployment decides about its engine.
 #[derive(Clone)]
@@ -53,6 +58,8 @@ pub struct Config {
     pub clock: Clock,
     /// How many instances are kept in memory; never fewer than a batch needs.
     pub cached_instances: usize,
+    /// `None`: this node does not seal. It may still follow a log that others seal.
+    pub log: Option<LogConfig>,
     /// How many calls may wait before new ones are refused as `overloaded`.
     pub queue: usize,
 }
@@ -70,6 +77,7 @@ impl Default for Config {
             audit_failed_attempts: false,
             clock: system_clock(),
             cached_instances: 100_000,
+            log: None,
             queue: 16_384,
         }
     }
@@ -89,8 +97,10 @@ pub enum OpenError {
     Refused(#[from] Refusal),
     #[error("the retention policy `{policy}` is not configured; known policies: {known}")]
     PolicyNotFound { policy: String, known: String },
-    #[error("the committer thread could not be started: {0}")]
+    #[error("a thread could not be started: {0}")]
     Thread(std::io::Error),
+    #[error("the log cannot be kept: {0}")]
+    Log(String),
 }
 
 /// A running engine. Cheap to share behind an `Arc`.
@@ -99,6 +109,8 @@ pub struct Engine {
     registry: Arc<KnownRegistry>,
     reader: Arc<dyn Reader>,
     config: Arc<Config>,
+    log: Arc<dyn LogReader>,
+    sealer: Option<SealerHandle>,
     committer: std::sync::Mutex<Option<std::thread::JoinHandle<()>>>,
     store_kind: &'static str,
 }
@@ -114,16 +126,18 @@ impl Engine {
         }
         let config = Arc::new(config);
         let (store_kind, exclusive) = (store.kind(), store.is_exclusive());
+        let wake = Arc::new(Notify::new());
+        let (log, sealer) = log::open(store.log()?, store.log()?, exclusive, &config, &wake).await?;
         let (writer, reader) = store.into_parts();
         let registry = Arc::new(KnownRegistry::default());
         let (jobs, queue) = mpsc::channel(config.queue);
-        let committer = Committer::new(writer, exclusive, registry.clone(), config.clone());
+        let committer = Committer::new(writer, exclusive, registry.clone(), config.clone(), wake);
         let thread = std::thread::Builder::new()
             .name("committer".to_owned())
             .spawn(move || committer.run(queue))
             .map_err(OpenError::Thread)?;
-        let engine =
-            Engine { jobs, registry, reader, config, committer: std::sync::Mutex::new(Some(thread)), store_kind };
+        let committer = std::sync::Mutex::new(Some(thread));
+        let engine = Engine { jobs, registry, reader, config, log, sealer, committer, store_kind };
         engine.refresh_registry().await?;
         if engine.registry().sequence() > 0 {
             engine.record_own_keys().await?;
@@ -258,15 +272,18 @@ impl Engine {
         self.reader.ping().await
     }
 
-    /// Takes no more calls, commits those that wait, and returns when the committer has stopped.
+    /// Takes no more calls, commits those that wait, seals what was committed, and returns when all has stopped.
     pub fn close(self) {
-        let Engine { jobs, committer, .. } = self;
+        let Engine { jobs, committer, sealer, .. } = self;
         drop(jobs);
         let thread = committer.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = thread
             && thread.join().is_err()
         {
             tracing::error!("the committer thread panicked");
+        }
+        if let Some(sealer) = sealer {
+            sealer.close();
         }
     }
 }

@@ -65,6 +65,8 @@ codes! {
     UnderLegalHold = "under-legal-hold",
     /// The same key or name stands for something else.
     Conflict = "conflict",
+    /// Nothing was recorded since the last seal.
+    NothingToSeal = "nothing-to-seal",
     /// The request is larger than the server accepts.
     TooLarge = "too-large",
     /// More work is waiting than the server can hold; try again.

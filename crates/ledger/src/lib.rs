@@ -6,6 +6,7 @@ pub mod merkle;
 pub mod note;
 pub mod record;
 pub mod statement;
+pub mod tiles;
 
 pub use record::{
     Assurance, Attestation, Content, Draft, Record, RecordError, Retention, ZERO_HASH, check_link, record_hash,

@@ -38,6 +38,7 @@ pages! {
     NotEligible = "not-eligible",
     UnderLegalHold = "under-legal-hold",
     Conflict = "conflict",
+    NothingToSeal = "nothing-to-seal",
     TooLarge = "too-large",
     Overloaded = "overloaded",
     RecordingFailure = "recording-failure",

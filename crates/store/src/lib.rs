@@ -3,6 +3,7 @@
 //! reads). [`sqlite`] and [`postgres`] hold what really differs: connections, transactions, the fence.
 
 mod decode;
+mod log;
 mod postgres;
 #[cfg(feature = "raw")]
 pub mod raw;

@@ -6,26 +6,29 @@
 //! ids, so two nodes cannot wait for each other.
 
 mod connect;
+mod log;
 mod read;
 mod scrub;
+mod values;
 
 use crate::decode;
 use crate::select::{ByInstance, Dialect, RegistrySince};
 use crate::statement::{self, Name, STATEMENTS, Statement};
-use crate::value::{Columns, Type, Value};
+use crate::value::{Columns, Value};
 use async_trait::async_trait;
 use connect::{Settings, failed};
 use countersign_engine::port::{
-    Batch, Committed, Loaded, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit, Verdict, Writer,
+    Batch, Committed, Loaded, LogParts, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit, Verdict, Writer,
 };
 use countersign_engine::rows::{AssignmentRow, GateRow, HoldRow, IdempotencyRow, RecordRow, StepRow};
 use countersign_kernel::{Declaration, Digest, EventId, GateSpec, HoldId, InstanceId, StepId, Time};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use tokio_postgres::error::Severity;
-use tokio_postgres::types::{ToSql, Type as PgType};
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement as Prepared};
 use uuid::Uuid;
+use values::{Column, RowSet};
 
 /// Key of the advisory lock that guards the registry ("countrsn").
 const REGISTRY_LOCK: i64 = 0x636f_756e_7472_736e;
@@ -65,6 +68,11 @@ impl Store for PostgresStore {
             scrubber: scrub::Scrubber::default(),
         };
         (Box::new(writer), Arc::new(self.reader))
+    }
+
+    fn log(&self) -> Result<LogParts, StoreError> {
+        let writer = log::PostgresLogWriter::new(self.settings.clone());
+        Ok((Box::new(writer), Arc::new(log::PostgresLogReader::new(&self.settings)?)))
     }
 
     fn is_exclusive(&self) -> bool {
@@ -186,8 +194,8 @@ impl Session {
     }
 
     /// Rows of all winners, one statement per kind, all in flight at once, with COMMIT behind them.
-    async fn write_and_commit(&self, sets: &[RowSet<'_>]) -> Result<(), CommitError> {
-        let columns: Vec<(Name, Vec<Column<'_>>)> = sets.iter().map(|set| (set.name, set.columns())).collect();
+    async fn write_and_commit(&self, sets: &[(Name, RowSet<'_>)]) -> Result<(), CommitError> {
+        let columns: Vec<(Name, Vec<Column<'_>>)> = sets.iter().map(|(name, set)| (*name, set.columns())).collect();
         let params: Vec<(Name, Vec<&(dyn ToSql + Sync)>)> =
             columns.iter().map(|(name, columns)| (*name, columns.iter().map(Column::as_sql).collect())).collect();
         let writes = params.iter().map(|(name, params)| self.client.execute(&self.statements[*name as usize], params));
@@ -234,59 +242,8 @@ async fn join_in_order<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Ou
     .await
 }
 
-/// The rows of one statement.
-struct RowSet<'a> {
-    name: Name,
-    rows: Vec<Vec<Value<'a>>>,
-}
-
-/// One column of a row set, as an array parameter.
-enum Column<'a> {
-    Int(Vec<Option<i64>>),
-    Bool(Vec<Option<bool>>),
-    Text(Vec<Option<&'a str>>),
-    Bytes(Vec<Option<&'a [u8]>>),
-    Id(Vec<Option<Uuid>>),
-}
-
-impl Column<'_> {
-    fn as_sql(&self) -> &(dyn ToSql + Sync) {
-        match self {
-            Column::Int(values) => values,
-            Column::Bool(values) => values,
-            Column::Text(values) => values,
-            Column::Bytes(values) => values,
-            Column::Id(values) => values,
-        }
-    }
-}
-
-impl<'a> RowSet<'a> {
-    fn columns(&self) -> Vec<Column<'a>> {
-        let columns = STATEMENTS[self.name as usize].columns;
-        columns.iter().enumerate().map(|(i, (_, r#type))| self.column(i, *r#type)).collect()
-    }
-
-    fn column(&self, i: usize, r#type: Type) -> Column<'a> {
-        let values = self.rows.iter().map(|row| &row[i]);
-        match r#type {
-            Type::Int => Column::Int(values.map(|v| if let Value::Int(int) = v { Some(*int) } else { None }).collect()),
-            Type::Bool => {
-                Column::Bool(values.map(|v| if let Value::Bool(bool) = v { Some(*bool) } else { None }).collect())
-            }
-            Type::Text => {
-                Column::Text(values.map(|v| if let Value::Text(text) = v { Some(*text) } else { None }).collect())
-            }
-            Type::Bytes => {
-                Column::Bytes(values.map(|v| if let Value::Bytes(bytes) = v { Some(*bytes) } else { None }).collect())
-            }
-            Type::Id => Column::Id(values.map(|v| if let Value::Id(id) = v { Some(*id) } else { None }).collect()),
-        }
-    }
-}
-
 /// Groups what the winners write by statement, inserts before updates.
-fn row_sets<'a>(winners: &[&'a Unit], known: &HashSet<Digest>) -> (Vec<RowSet<'a>>, Vec<Digest>) {
+fn row_sets<'a>(winners: &[&'a Unit], known: &HashSet<Digest>) -> (Vec<(Name, RowSet<'a>)>, Vec<Digest>) {
     let mut by_name: Vec<Vec<Vec<Value<'a>>>> = STATEMENTS.iter().map(|_| vec![]).collect();
     let mut documents = Vec::new();
     let mut add = |(name, values): (Name, Vec<Value<'a>>)| by_name[name as usize].push(values);
@@ -311,8 +268,8 @@ fn row_sets<'a>(winners: &[&'a Unit], known: &HashSet<Digest>) -> (Vec<RowSet<'a
     let names = STATEMENTS.iter().enumerate().filter(|(i, _)| !by_name[*i].is_empty());
     let order: Vec<usize> = names.map(|(i, _)| i).collect();
     debug_assert!(order.iter().map(|i| !STATEMENTS[*i].kind.adds()).is_sorted());
-    let sets =
-        order.into_iter().map(|i| RowSet { name: Name::ALL[i], rows: std::mem::take(&mut by_name[i]) }).collect();
+    let set = |i: usize| (Name::ALL[i], RowSet::of(&STATEMENTS[i], std::mem::take(&mut by_name[i])));
+    let sets = order.into_iter().map(set).collect();
     (sets, documents)
 }
 
@@ -587,63 +544,6 @@ impl Writer for PostgresWriter {
         // Within the time that asking took, however long, the clocks agree.
         let agree = (before - CLOCK_SLACK_US..=after + CLOCK_SLACK_US).contains(&there);
         Ok(if agree { 0 } else { there - i64::midpoint(before, after) })
-    }
-}
-
-impl ToSql for Value<'_> {
-    fn to_sql(
-        &self,
-        r#type: &PgType,
-        out: &mut tokio_postgres::types::private::BytesMut,
-    ) -> Result<tokio_postgres::types::IsNull, Box<dyn std::error::Error + Sync + Send>> {
-        match self {
-            Value::Null => Ok(tokio_postgres::types::IsNull::Yes),
-            Value::Int(int) => int.to_sql(r#type, out),
-            Value::Bool(bool) => bool.to_sql(r#type, out),
-            Value::Text(text) => text.to_sql(r#type, out),
-            Value::Bytes(bytes) => bytes.to_sql(r#type, out),
-            Value::Id(id) => id.to_sql(r#type, out),
-        }
-    }
-
-    fn accepts(_: &PgType) -> bool {
-        true
-    }
-
-    tokio_postgres::types::to_sql_checked!();
-}
-
-fn column<'r, T: tokio_postgres::types::FromSql<'r>>(row: &'r Row, i: usize) -> Result<T, StoreError> {
-    row.try_get(i).map_err(|e| StoreError::Corrupt(format!("column {i}: {e}")))
-}
-
-impl Columns for Row {
-    fn int(&self, i: usize) -> Result<i64, StoreError> {
-        column(self, i)
-    }
-    fn optional_int(&self, i: usize) -> Result<Option<i64>, StoreError> {
-        column(self, i)
-    }
-    fn bool(&self, i: usize) -> Result<bool, StoreError> {
-        column(self, i)
-    }
-    fn text(&self, i: usize) -> Result<String, StoreError> {
-        column(self, i)
-    }
-    fn optional_text(&self, i: usize) -> Result<Option<String>, StoreError> {
-        column(self, i)
-    }
-    fn bytes(&self, i: usize) -> Result<Vec<u8>, StoreError> {
-        column(self, i)
-    }
-    fn optional_bytes(&self, i: usize) -> Result<Option<Vec<u8>>, StoreError> {
-        column(self, i)
-    }
-    fn id(&self, i: usize) -> Result<Uuid, StoreError> {
-        column(self, i)
-    }
-    fn optional_id(&self, i: usize) -> Result<Option<Uuid>, StoreError> {
-        column(self, i)
     }
 }
 

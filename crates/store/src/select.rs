@@ -15,7 +15,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    fn hole(self, n: usize) -> String {
+    pub fn hole(self, n: usize) -> String {
         match self {
             Dialect::Sqlite => format!("?{n}"),
             Dialect::Postgres => format!("${n}"),
@@ -42,7 +42,7 @@ const STEP: &str = "s.step_id, s.gate_id, s.instance_id, s.slot, s.action, s.sub
 /// How many columns a step has: an assignment joined to it starts there.
 pub const STEP_COLUMNS: usize = 14;
 const ASSIGNMENT: &str = "a.assignment_id, a.task_ref, a.assignee_ref, a.assigned_at_us, a.status, a.ended_at_us";
-const RECORD: &str = "event_id, instance_id, sequence, action_ref, actor_ref, recorded_at_us, header, payload, attestation, salt, \
+pub const RECORD: &str = "event_id, instance_id, sequence, action_ref, actor_ref, recorded_at_us, header, payload, attestation, salt, \
     purgeable_from_us";
 const HOLD: &str = "hold_id, record_ref, instance_id, placed_at_us, placed_by, reason, case_ref, released_at_us, released_by, release_reason";
 

@@ -3,6 +3,7 @@
 //! process (the server locks its data directory), so nobody else can move an instance.
 
 mod connect;
+mod log;
 mod read;
 
 use crate::decode::{self, InstanceRow};
@@ -12,21 +13,27 @@ use crate::value::Value;
 use async_trait::async_trait;
 use connect::{Location, failed, migrate};
 use countersign_engine::port::{
-    Batch, Committed, Loaded, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit, Verdict, Writer,
+    Batch, Committed, Loaded, LogParts, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit, Verdict, Writer,
 };
 use countersign_engine::rows::{HoldRow, IdempotencyRow, RecordRow, StepRow, Write};
 use countersign_kernel::{Declaration, Digest, EventId, GateSpec, HoldId, InstanceId, StepId, Time};
 use read::{Pool, SqliteReader, document, registry_since, rows};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params_from_iter};
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 /// Documents kept in memory: a handful of definitions serve millions of instances.
 const CACHED_DOCUMENTS: usize = 4096;
 
+/// Who writes takes it first. SQLite itself would let the second one sleep and try again; this wakes it at once.
+type Turn = Arc<Mutex<()>>;
+
 pub struct SqliteStore {
     writer: Connection,
-    readers: Pool,
+    readers: Arc<Pool>,
+    location: Location,
+    turn: Turn,
+    lease: Arc<Mutex<log::Lease>>,
     /// Dropped with the writer: the checkpointer ends.
     running: mpsc::Sender<()>,
 }
@@ -38,7 +45,14 @@ impl SqliteStore {
         migrate(&mut writer)?;
         let (running, ended) = mpsc::channel();
         connect::checkpoint_beside(&location, ended)?;
-        Ok(SqliteStore { writer, readers: Pool::new(location)?, running })
+        Ok(SqliteStore {
+            writer,
+            readers: Arc::new(Pool::new(location.clone())?),
+            location,
+            turn: Turn::default(),
+            lease: Arc::default(),
+            running,
+        })
     }
 }
 
@@ -46,6 +60,7 @@ impl Store for SqliteStore {
     fn into_parts(self: Box<Self>) -> (Box<dyn Writer>, Arc<dyn Reader>) {
         let writer = SqliteWriter {
             connection: self.writer,
+            turn: self.turn,
             _running: self.running,
             by_instance: ByInstance::new(Dialect::Sqlite),
             registry_since: RegistrySince::new(Dialect::Sqlite),
@@ -54,7 +69,12 @@ impl Store for SqliteStore {
             gate_specs: HashMap::new(),
             known_documents: HashSet::new(),
         };
-        (Box::new(writer), Arc::new(SqliteReader { pool: Arc::new(self.readers) }))
+        (Box::new(writer), Arc::new(SqliteReader { pool: self.readers }))
+    }
+
+    fn log(&self) -> Result<LogParts, StoreError> {
+        let writer = log::SqliteLogWriter::new(self.location.clone(), self.turn.clone(), self.lease.clone());
+        Ok((Box::new(writer), Arc::new(log::SqliteLogReader::new(self.readers.clone()))))
     }
 
     fn is_exclusive(&self) -> bool {
@@ -68,6 +88,7 @@ impl Store for SqliteStore {
 
 struct SqliteWriter {
     connection: Connection,
+    turn: Turn,
     _running: mpsc::Sender<()>,
     by_instance: ByInstance,
     registry_since: RegistrySince,
@@ -122,6 +143,7 @@ impl SqliteWriter {
     }
 
     fn commit_batch(&mut self, batch: &Batch) -> Result<Committed, StoreError> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
         let current = |instance_id: InstanceId| -> Result<u64, StoreError> {
             let mut statement =
@@ -303,6 +325,7 @@ impl Writer for SqliteWriter {
         if found.is_empty() {
             return Ok(0);
         }
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let gone = self.connection.prepare_cached(sql).map_err(failed)?.execute([Value::time(now)]).map_err(failed)?;
         Ok(gone as u64)
     }

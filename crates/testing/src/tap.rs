@@ -1,7 +1,9 @@
 //! A store whose commits go through somebody's hands: to look at them, to fail them, to lose their answers.
 
 use async_trait::async_trait;
-use countersign_engine::port::{Batch, Committed, Loaded, Reader, RegistryDelta, StepsOf, Store, StoreError, Writer};
+use countersign_engine::port::{
+    Batch, Committed, Loaded, LogParts, Reader, RegistryDelta, StepsOf, Store, StoreError, Writer,
+};
 use countersign_engine::rows::{HoldRow, IdempotencyRow, RecordRow, StepRow};
 use countersign_kernel::{EventId, HoldId, InstanceId, StepId, Time};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,6 +24,10 @@ impl Store for Tapped {
     fn into_parts(self: Box<Self>) -> (Box<dyn Writer>, Arc<dyn Reader>) {
         let (writer, reader) = self.inner.into_parts();
         (Box::new(TappedWriter { inner: writer, tap: self.tap }), reader)
+    }
+
+    fn log(&self) -> Result<LogParts, StoreError> {
+        self.inner.log()
     }
 
     fn is_exclusive(&self) -> bool {

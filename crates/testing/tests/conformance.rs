@@ -42,6 +42,14 @@ suite! {
     a_newer_schema_is_refused,
     a_foreign_file_is_refused_untouched,
     one_bad_call_costs_its_neighbours_nothing,
+    an_empty_log_says_so,
+    a_log_is_named_once,
+    every_record_gets_one_place_in_an_order_that_the_spec_allows,
+    an_append_continues_the_log_or_writes_nothing,
+    a_lease_ends_by_release_or_in_time_and_fences,
+    checkpoints_are_kept_and_only_their_notes_grow,
+    what_was_taken_out_of_the_log_shows,
+    an_older_store_is_sealed_in_order,
 }
 
 async fn run(kind: Kind, case: impl AsyncFnOnce(&Place) -> anyhow::Result<()>) -> anyhow::Result<()> {

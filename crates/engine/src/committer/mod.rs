@@ -25,7 +25,7 @@ use hashlink::LruCache;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 /// Calls per transaction, at most.
 const MAX_BATCH: usize = 1024;
@@ -101,6 +101,8 @@ pub struct Committer {
     copies: HashMap<EventId, Vec<Write>>,
     /// Something was purged that may still stand in the store's own files.
     scrub_due: bool,
+    /// Tells the sealer that something was committed.
+    wake: Arc<Notify>,
 }
 
 /// What became of one job in a round, before its batch is committed.
@@ -120,7 +122,13 @@ enum Confirm {
 }
 
 impl Committer {
-    pub fn new(writer: Box<dyn Writer>, exclusive: bool, registry: Arc<KnownRegistry>, config: Arc<Config>) -> Self {
+    pub fn new(
+        writer: Box<dyn Writer>,
+        exclusive: bool,
+        registry: Arc<KnownRegistry>,
+        config: Arc<Config>,
+        wake: Arc<Notify>,
+    ) -> Self {
         Committer {
             writer,
             exclusive,
@@ -131,6 +139,7 @@ impl Committer {
             entropy: Entropy::default(),
             copies: HashMap::new(),
             scrub_due: false,
+            wake,
         }
     }
 
@@ -223,6 +232,7 @@ impl Committer {
             match self.writer.commit(&batch).await {
                 Ok(Committed::Done(verdicts)) => {
                     self.after_purges(&batch).await;
+                    self.wake.notify_one();
                     let losers = self.settle(&batch, decided, &verdicts, &mut follow_ups);
                     jobs.extend(losers);
                 }

@@ -82,6 +82,7 @@ impl Committer {
                 };
                 match committed {
                     Committed::Done(verdicts) if verdicts == [Verdict::Won] => {
+                        self.wake.notify_one();
                         let events = (first..).zip(events).collect();
                         let head = batch.units[0].head.clone();
                         self.registry.absorb(&RegistryDelta { events, head });

@@ -138,6 +138,7 @@ pub const fn status(code: Code) -> StatusCode {
         | Code::AlreadyReleased
         | Code::NotEligible
         | Code::UnderLegalHold
+        | Code::NothingToSeal
         | Code::Conflict => StatusCode::CONFLICT,
         Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Code::Overloaded => StatusCode::TOO_MANY_REQUESTS,

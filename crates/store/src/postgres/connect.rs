@@ -78,6 +78,7 @@ impl Settings {
             .run_async(&mut client)
             .await
             .map_err(|e| StoreError::Unusable(format!("the schema could not be brought up to date: {e}")))?;
+        super::log::adopt(&mut client).await?;
         client.execute("SELECT pg_advisory_unlock($1)", &[&lock]).await.map_err(failed)?;
         Ok(())
     }

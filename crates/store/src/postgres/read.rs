@@ -44,7 +44,7 @@ impl PostgresReader {
         })
     }
 
-    async fn connection(&self) -> Result<deadpool_postgres::Client, StoreError> {
+    pub async fn connection(&self) -> Result<deadpool_postgres::Client, StoreError> {
         self.pool.get().await.map_err(|e| StoreError::Transient(format!("no connection to PostgreSQL: {e}")))
     }
 
@@ -58,7 +58,7 @@ impl PostgresReader {
     }
 }
 
-fn parameters<'v>(values: &'v [Value<'v>]) -> Vec<&'v (dyn ToSql + Sync)> {
+pub fn parameters<'v>(values: &'v [Value<'v>]) -> Vec<&'v (dyn ToSql + Sync)> {
     values.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
 }
 

@@ -24,9 +24,10 @@ const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(250);
 const BUSY: Duration = Duration::from_secs(30);
 
 /// Where the database is; readers are opened like the writer.
+#[derive(Clone)]
 pub struct Location {
     uri: String,
-    in_memory: bool,
+    pub in_memory: bool,
 }
 
 impl Location {

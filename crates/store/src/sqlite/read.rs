@@ -130,7 +130,7 @@ impl Pool {
         Ok(Pool { idle: Mutex::new(idle), location })
     }
 
-    fn with<T>(&self, read: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    pub fn with<T>(&self, read: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = idle().pop();
         let mut connection = match taken {
@@ -149,6 +149,18 @@ impl Pool {
     }
 }
 
+/// Runs a read on a thread that may wait.
+pub async fn read_on<T, F>(pool: &Arc<Pool>, read: F) -> Result<T, StoreError>
+where
+    T: Send + 'static,
+    F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+{
+    let pool = pool.clone();
+    tokio::task::spawn_blocking(move || pool.with(read))
+        .await
+        .unwrap_or_else(|e| Err(StoreError::Transient(format!("a read was interrupted: {e}"))))
+}
+
 pub struct SqliteReader {
     pub pool: Arc<Pool>,
 }
@@ -159,10 +171,7 @@ impl SqliteReader {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
-        let pool = self.pool.clone();
-        tokio::task::spawn_blocking(move || pool.with(read))
-            .await
-            .unwrap_or_else(|e| Err(StoreError::Transient(format!("a read was interrupted: {e}"))))
+        read_on(&self.pool, read).await
     }
 }
 

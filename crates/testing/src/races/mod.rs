@@ -38,13 +38,29 @@ impl Arena {
 
     /// Each further engine's clock is behind, as clocks are; and who is refused for want of authority is recorded.
     pub async fn on(place: Place, engines: usize) -> anyhow::Result<Arena> {
+        Arena::with(place, engines, Config { audit_failed_attempts: true, ..Config::default() }).await
+    }
+
+    pub async fn with(place: Place, engines: usize, config: Config) -> anyhow::Result<Arena> {
         let mut opened = vec![];
         for behind in (0..).take(engines) {
             let exact = system_clock();
             let clock = Arc::new(move || Time(exact().0 - behind * SKEW_US));
-            opened.push(place.engine(Config { clock, audit_failed_attempts: true, ..Config::default() }).await?);
+            opened.push(place.engine(Config { clock, ..config.clone() }).await?);
         }
         Ok(Arena { place, engines: opened })
+    }
+
+    pub fn url(&self) -> &str {
+        &self.place.url
+    }
+
+    /// Closes the engines.
+    pub async fn close(self) -> anyhow::Result<Place> {
+        for engine in self.engines {
+            place::close(engine).await?;
+        }
+        Ok(self.place)
     }
 
     /// The nth engine, going round.
@@ -54,11 +70,9 @@ impl Arena {
 
     /// Closes the engines and checks everything that is left.
     pub async fn end(self) -> anyhow::Result<Summary> {
-        for engine in self.engines {
-            place::close(engine).await?;
-        }
-        let summary = store_audit::require_sound(&self.place.url).await?;
-        self.place.remove().await?;
+        let place = self.close().await?;
+        let summary = store_audit::require_sound(&place.url).await?;
+        place.remove().await?;
         Ok(summary)
     }
 

@@ -2,7 +2,7 @@
 
 use super::gate::{Fate, Reason};
 use super::quorum::State;
-use super::{Context, Fired, Kinds, Process, id, named, optional_id, optional_text};
+use super::{Context, Fired, Kinds, Process, id, named, optional_id, optional_text, push_tight};
 use crate::bytes::Id;
 use crate::finding::{Claim, Code};
 use crate::json::Value;
@@ -34,7 +34,7 @@ impl Process {
         if fired.from_state != fired.to_state {
             self.command.left = Some(fired.from_state.clone());
         }
-        self.fired.push(fired);
+        push_tight(&mut self.fired, fired);
         Some(())
     }
 

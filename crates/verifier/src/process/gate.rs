@@ -174,8 +174,8 @@ impl Gates {
         }
         self.by_id.insert(gate.id, at);
         self.by_step.extend(gate.steps.iter().map(|step| (step.step_id, at)));
-        self.waiting.push(at);
-        self.list.push(gate);
+        super::push_tight(&mut self.waiting, at);
+        super::push_tight(&mut self.list, gate);
     }
 
     /// Gates of a state that was left and still wait for something, after which nothing waits there any more.

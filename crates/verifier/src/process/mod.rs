@@ -289,6 +289,14 @@ impl Process {
     }
 }
 
+/// Most processes are short, and a window holds many: the first few places are taken one by one.
+fn push_tight<T>(list: &mut Vec<T>, item: T) {
+    if list.len() < 4 {
+        list.reserve_exact(1);
+    }
+    list.push(item);
+}
+
 fn id(payload: &Value, name: &str) -> Option<Id> {
     Id::parse(payload.text(name)?)
 }

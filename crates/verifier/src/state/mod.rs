@@ -10,10 +10,10 @@ pub use grants::{Seen as GrantsSeen, compare as compare_grants, finish as finish
 use crate::bytes::Id;
 use crate::finding::{Claim, Code, Findings, PARTIALLY_PURGED, Place};
 use crate::json::{self, Fault, Value};
-use crate::process::{Kinds, Process};
+use crate::process::{Fired, Kinds, Process};
 use crate::record::{integer, require_members, require_text};
 use rows::Row;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 const MEMBERS: [&str; 13] = [
     "instance_id",
@@ -170,6 +170,7 @@ impl Compare<'_> {
 
     fn transitions(&mut self, rows: &[Value]) {
         let process = self.process;
+        let known: HashMap<Id, &Fired> = process.fired.iter().map(|fired| (fired.event_id, fired)).collect();
         let mut seen = HashSet::new();
         for value in rows {
             let event_id = value.text("event_id").and_then(Id::parse);
@@ -178,7 +179,7 @@ impl Compare<'_> {
                 self.find(Code::RecordMissing, format!("{what} names no event of its own"));
                 continue;
             }
-            let fired = process.fired.iter().find(|fired| Some(fired.event_id) == event_id);
+            let fired = event_id.and_then(|id| known.get(&id));
             let Some(fired) = fired else {
                 let purged = event_id.and_then(|id| process.purged_events.get(&id));
                 if purged != Some(&Kinds::FIRED) {

@@ -142,7 +142,7 @@ struct Run<'t> {
     bootstrap: Vec<Record>,
     identity: Identity,
     names: Names,
-    instances: BTreeMap<Id, Instance>,
+    instances: BTreeMap<Id, Box<Instance>>,
     last_index: Option<u64>,
     lines: u64,
     instance_count: u64,
@@ -289,12 +289,14 @@ impl<'t> Run<'t> {
             self.findings.find(Code::RegistryOrder, header, detail);
         }
         let within = self.is_in_window(header.recorded_at_us);
-        let instance = self.instances.entry(id).or_insert_with(|| Instance {
-            chain: ChainHead::new(id),
-            process: Process::new(id),
-            retention: Retention::default(),
-            in_window: false,
-            export: None,
+        let instance = self.instances.entry(id).or_insert_with(|| {
+            Box::new(Instance {
+                chain: ChainHead::new(id),
+                process: Process::new(id),
+                retention: Retention::default(),
+                in_window: false,
+                export: None,
+            })
         });
         if !instance.chain.append(header, &mut self.findings) {
             return;

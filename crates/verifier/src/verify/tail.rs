@@ -76,9 +76,9 @@ impl Run<'_> {
     }
 
     fn heads_digest(&self) -> String {
-        let line =
-            |(id, instance): (&Id, &Instance)| format!("{id} {} {}\n", instance.chain.sequence, instance.chain.hash);
-        sha256(&[self.instances.iter().map(line).collect::<String>().as_bytes()]).to_string()
+        let line = |id: &Id, instance: &Instance| format!("{id} {} {}\n", instance.chain.sequence, instance.chain.hash);
+        let lines: String = self.instances.iter().map(|(id, instance)| line(id, instance)).collect();
+        sha256(&[lines.as_bytes()]).to_string()
     }
 
     /// The key that signed the checkpoint is a key of the server actor, in force.

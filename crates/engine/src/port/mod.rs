@@ -10,6 +10,10 @@
 //!   to a COMMIT was lost, the writer finds out before it answers; only if it cannot, it says
 //!   [`StoreError::Unknown`].
 
+pub mod log;
+
+pub use log::{LogReader, LogWriter};
+
 use crate::rows::{
     AssignmentRow, GateRow, HoldRow, IdempotencyRow, ProcessRow, RecordRow, StepRow, TransitionRow, Write,
 };
@@ -263,9 +267,14 @@ pub trait Reader: Send + Sync {
     async fn ping(&self) -> Result<(), StoreError>;
 }
 
+/// A writer and a reader of one log.
+pub type LogParts = (Box<dyn LogWriter>, Arc<dyn LogReader>);
+
 /// A store, opened and migrated.
 pub trait Store: Send {
     fn into_parts(self: Box<Self>) -> (Box<dyn Writer>, Arc<dyn Reader>);
+    /// The log of this store. Each writer has a connection of its own and makes it when it is first needed.
+    fn log(&self) -> Result<LogParts, StoreError>;
     /// True where no other process can write to it: then a cached instance is always current.
     fn is_exclusive(&self) -> bool;
     /// `sqlite` or `postgres`, for logs and metrics.

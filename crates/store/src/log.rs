@@ -1,0 +1,137 @@
+//! The log's statements that both databases share, and how its rows are read. What differs, the order of commits and
+//! the lease, stands with each store.
+
+use crate::decode;
+use crate::select::{Dialect, RECORD};
+use crate::statement::{Kind, Statement};
+use crate::value::{Columns, Type, Value};
+use countersign_engine::port::log::{CheckpointRow, EntryRow, LogIdentity, Node, Span, Unsealed};
+use countersign_engine::port::{Head, StoreError};
+use countersign_engine::rows::RecordRow;
+use countersign_kernel::{Digest, EventId, InstanceId};
+use countersign_ledger::record_hash;
+
+pub const ENTRY: Statement = Statement {
+    table: "log_entries",
+    columns: &[("log_index", Type::Int), ("event_id", Type::Id), ("record_hash", Type::Bytes)],
+    kind: Kind::Insert,
+};
+pub const NODE: Statement = Statement {
+    table: "log_nodes",
+    columns: &[("level", Type::Int), ("node_index", Type::Int), ("hash", Type::Bytes)],
+    kind: Kind::Insert,
+};
+pub const CHECKPOINT: Statement = Statement {
+    table: "log_checkpoints",
+    columns: &[("size", Type::Int), ("root", Type::Bytes), ("note", Type::Text), ("signed_at_us", Type::Int)],
+    kind: Kind::InsertIfAbsent,
+};
+
+pub fn entry_values(log_index: u64, entry: &Unsealed) -> Vec<Value<'_>> {
+    vec![Value::count(log_index), Value::Id(entry.event_id.0), Value::digest(&entry.record_hash)]
+}
+
+pub fn node_values(node: &Node) -> Vec<Value<'_>> {
+    vec![Value::Int(i64::from(node.level)), Value::count(node.index), Value::digest(&node.hash)]
+}
+
+pub fn checkpoint_values(row: &CheckpointRow) -> Vec<Value<'_>> {
+    vec![Value::count(row.size), Value::digest(&row.root), Value::Text(&row.note), Value::time(row.signed_at)]
+}
+
+/// Reads and small writes, the same text but for the form of a parameter.
+pub struct LogSql {
+    pub begin: String,
+    pub identity: &'static str,
+    pub size: &'static str,
+    pub extend_note: String,
+    pub leaves: String,
+    pub nodes: String,
+    pub entries: String,
+    /// An entry is taken from its record where the record is found by its id.
+    pub record: String,
+    pub heads: String,
+    pub latest: String,
+    pub checkpoints: String,
+}
+
+impl LogSql {
+    pub fn new(dialect: Dialect) -> Self {
+        let (a, b, c) = (dialect.hole(1), dialect.hole(2), dialect.hole(3));
+        let checkpoint = "SELECT size, root, note, signed_at_us FROM log_checkpoints";
+        LogSql {
+            begin: format!(
+                "INSERT INTO log_state (id, origin, verifier_key) VALUES (1, {a}, {b}) ON CONFLICT DO NOTHING"
+            ),
+            identity: "SELECT origin, verifier_key FROM log_state",
+            size: "SELECT COALESCE(MAX(log_index) + 1, 0) FROM log_entries",
+            extend_note: format!("UPDATE log_checkpoints SET note = {b} WHERE size = {a}"),
+            leaves: format!(
+                "SELECT record_hash FROM log_entries WHERE log_index >= {a} AND log_index < {b} ORDER BY log_index"
+            ),
+            nodes: format!(
+                "SELECT hash FROM log_nodes WHERE level = {a} AND node_index >= {b} AND node_index < {c} ORDER BY node_index"
+            ),
+            entries: format!(
+                "SELECT log_index, event_id, record_hash FROM log_entries WHERE log_index >= {a} ORDER BY log_index LIMIT {b}"
+            ),
+            record: format!("SELECT {RECORD} FROM records WHERE event_id = {a}"),
+            heads: format!(
+                "SELECT sequence, head, last_time_us, instance_id FROM instances WHERE instance_id > {a} ORDER BY instance_id LIMIT {b}"
+            ),
+            latest: format!("{checkpoint} ORDER BY size DESC LIMIT 1"),
+            checkpoints: format!("{checkpoint} WHERE size >= {a} ORDER BY size LIMIT {b}"),
+        }
+    }
+
+    /// The query of a span and its parameters.
+    pub fn span(&self, span: Span) -> (&str, Vec<Value<'static>>) {
+        let (from, to) = (Value::count(span.from), Value::count(span.to));
+        if span.level == 0 {
+            (&self.leaves, vec![from, to])
+        } else {
+            (&self.nodes, vec![Value::Int(i64::from(span.level)), from, to])
+        }
+    }
+}
+
+/// A span that has holes is worth nothing.
+pub fn require_whole(span: Span, hashes: Vec<Digest>) -> Result<Vec<Digest>, StoreError> {
+    let expected = span.to.saturating_sub(span.from);
+    if hashes.len() as u64 == expected {
+        return Ok(hashes);
+    }
+    let Span { level, from, to } = span;
+    let found = hashes.len();
+    Err(StoreError::Corrupt(format!("the log has {found} of the hashes {from} to {to} of level {level}")))
+}
+
+pub fn record_of_last_entry_is_missing() -> StoreError {
+    StoreError::Corrupt("the record of the log's last entry is missing".to_owned())
+}
+
+pub fn identity_row(row: &dyn Columns) -> Result<LogIdentity, StoreError> {
+    Ok(LogIdentity { origin: row.text(0)?, verifier_key: row.text(1)? })
+}
+
+/// event_id, header, recorded_at_us
+pub fn unsealed_row(row: &dyn Columns) -> Result<Unsealed, StoreError> {
+    Ok(Unsealed { event_id: EventId(row.id(0)?), record_hash: record_hash(&row.bytes(1)?), recorded_at: row.time(2)? })
+}
+
+pub fn checkpoint_row(row: &dyn Columns) -> Result<CheckpointRow, StoreError> {
+    Ok(CheckpointRow { size: row.count(0)?, root: row.digest(1)?, note: row.text(2)?, signed_at: row.time(3)? })
+}
+
+pub fn head_row(row: &dyn Columns) -> Result<(InstanceId, Head), StoreError> {
+    Ok((InstanceId(row.id(3)?), decode::head_row(row)?))
+}
+
+/// An entry whose record is still to be found.
+pub fn entry_row(row: &dyn Columns) -> Result<EntryRow, StoreError> {
+    Ok(EntryRow { log_index: row.count(0)?, event_id: EventId(row.id(1)?), record_hash: row.digest(2)?, record: None })
+}
+
+pub fn record_row(row: &dyn Columns) -> Result<RecordRow, StoreError> {
+    decode::record_row(row)
+}

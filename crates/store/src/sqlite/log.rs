@@ -1,0 +1,332 @@
+//! The log on SQLite. Its order is `records.position`: one writer, so the order of commits is the order of rows.
+//!
+//! Entries are written without waiting for the disk: the next commit of anybody flushes them, and if the power fails
+//! before that, they are found again in the same order. A checkpoint waits.
+
+use super::Turn;
+use super::connect::{Location, failed};
+use super::read::{Pool, read_on, rows};
+use crate::log::{self, LogSql};
+use crate::select::{Dialect, RECORD};
+use crate::value::Value;
+use async_trait::async_trait;
+use countersign_engine::port::log::{
+    Append, CheckpointRow, EntryRow, LeaseToken, LogIdentity, LogReader, LogWriter, Span, Unsealed, Written,
+};
+use countersign_engine::port::{Head, StoreError};
+use countersign_kernel::{Digest, EventId, InstanceId};
+use rusqlite::{Connection, Transaction, TransactionBehavior, params_from_iter};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+const LAST_POSITION: &str = "SELECT r.position FROM log_entries e LEFT JOIN records r ON r.event_id = e.event_id ORDER BY e.log_index DESC LIMIT 1";
+
+/// The position of the log's last entry; 0 where there is none.
+fn last_position(connection: &Connection) -> Result<i64, StoreError> {
+    match rows(connection, LAST_POSITION, &[], |row| row.optional_int(0))?.pop() {
+        None => Ok(0),
+        Some(position) => position.ok_or_else(log::record_of_last_entry_is_missing),
+    }
+}
+
+/// Who may write to the log. In memory, because the file belongs to one process: it ends with the process at the latest.
+#[derive(Default)]
+pub struct Lease {
+    token: u64,
+    until: Option<Instant>,
+}
+
+impl Lease {
+    fn held(&self, lease: LeaseToken) -> bool {
+        self.token == lease.0 && self.until.is_some_and(|until| Instant::now() < until)
+    }
+}
+
+pub struct SqliteLogWriter {
+    location: Location,
+    connection: Option<Connection>,
+    turn: Turn,
+    lease: Arc<Mutex<Lease>>,
+    sql: LogSql,
+    entry: String,
+    node: String,
+    checkpoint: String,
+}
+
+impl SqliteLogWriter {
+    pub fn new(location: Location, turn: Turn, lease: Arc<Mutex<Lease>>) -> Self {
+        SqliteLogWriter {
+            location,
+            connection: None,
+            turn,
+            lease,
+            sql: LogSql::new(Dialect::Sqlite),
+            entry: log::ENTRY.sqlite(),
+            node: log::NODE.sqlite(),
+            checkpoint: log::CHECKPOINT.sqlite(),
+        }
+    }
+
+    fn lease(&self) -> MutexGuard<'_, Lease> {
+        self.lease.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn connect(&mut self) -> Result<&mut Connection, StoreError> {
+        match &mut self.connection {
+            Some(connection) => Ok(connection),
+            none => Ok(none.insert(self.location.connect(false)?)),
+        }
+    }
+
+    /// One transaction, in turn with the committer's.
+    fn write<T>(
+        &mut self,
+        durably: bool,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let turn = self.turn.clone();
+        let connection = self.connect()?;
+        let mode = if durably { "FULL" } else { "NORMAL" };
+        connection.pragma_update(None, "synchronous", mode).map_err(failed)?;
+        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+        let result = work(&transaction)?;
+        transaction.commit().map_err(failed)?;
+        Ok(result)
+    }
+}
+
+fn execute(connection: &Connection, sql: &str, values: &[Value<'_>]) -> Result<usize, StoreError> {
+    connection.prepare_cached(sql).map_err(failed)?.execute(params_from_iter(values)).map_err(failed)
+}
+
+fn identity(connection: &Connection, sql: &LogSql) -> Result<Option<LogIdentity>, StoreError> {
+    Ok(rows(connection, sql.identity, &[], log::identity_row)?.pop())
+}
+
+fn count(connection: &Connection, sql: &str, values: &[Value<'_>]) -> Result<u64, StoreError> {
+    Ok(rows(connection, sql, values, |row| row.count(0))?.pop().unwrap_or(0))
+}
+
+#[async_trait]
+impl LogWriter for SqliteLogWriter {
+    async fn begin(&mut self, wanted: &LogIdentity) -> Result<LogIdentity, StoreError> {
+        let sql = LogSql::new(Dialect::Sqlite);
+        self.write(true, |transaction| {
+            execute(transaction, &sql.begin, &[Value::Text(&wanted.origin), Value::Text(&wanted.verifier_key)])?;
+            identity(transaction, &sql)?.ok_or_else(|| StoreError::Corrupt("the log has no name".to_owned()))
+        })
+    }
+
+    async fn take_lease(&mut self, _holder: &str, ttl: Duration) -> Result<Option<LeaseToken>, StoreError> {
+        let mut lease = self.lease();
+        if lease.until.is_some_and(|until| Instant::now() < until) {
+            return Ok(None);
+        }
+        lease.token += 1;
+        lease.until = Some(Instant::now() + ttl);
+        Ok(Some(LeaseToken(lease.token)))
+    }
+
+    async fn renew_lease(&mut self, token: LeaseToken, ttl: Duration) -> Result<bool, StoreError> {
+        let mut lease = self.lease();
+        let held = lease.held(token);
+        if held {
+            lease.until = Some(Instant::now() + ttl);
+        }
+        Ok(held)
+    }
+
+    async fn release_lease(&mut self, token: LeaseToken) -> Result<bool, StoreError> {
+        let mut lease = self.lease();
+        let held = lease.held(token);
+        if held {
+            lease.until = None;
+        }
+        Ok(held)
+    }
+
+    async fn unsealed(&mut self, limit: usize) -> Result<Vec<Unsealed>, StoreError> {
+        let connection = self.connect()?;
+        let sql = "SELECT event_id, header, recorded_at_us FROM records WHERE position > ?1 ORDER BY position LIMIT ?2";
+        let values = [Value::Int(last_position(connection)?), Value::count(limit as u64)];
+        rows(connection, sql, &values, log::unsealed_row)
+    }
+
+    async fn append(&mut self, append: &Append) -> Result<Written, StoreError> {
+        let (entry, node, size) = (self.entry.clone(), self.node.clone(), self.sql.size);
+        let lease = self.lease.clone();
+        let written = self.write(false, |transaction| {
+            // Held until the transaction ends, so that nobody else takes it meanwhile.
+            let lease = lease.lock().unwrap_or_else(PoisonError::into_inner);
+            if !lease.held(append.lease) {
+                return Ok(Written::LeaseLost);
+            }
+            if count(transaction, size, &[])? != append.from_index {
+                return Ok(Written::Overtaken);
+            }
+            for (log_index, row) in (append.from_index..).zip(&append.entries) {
+                execute(transaction, &entry, &log::entry_values(log_index, row))?;
+            }
+            for row in &append.nodes {
+                execute(transaction, &node, &log::node_values(row))?;
+            }
+            Ok(Written::Done)
+        });
+        match written {
+            // A record that stands there already: the log is not where the caller thinks it is.
+            Err(StoreError::Rejected(_)) => Ok(Written::Overtaken),
+            written => written,
+        }
+    }
+
+    async fn put_checkpoint(&mut self, token: LeaseToken, row: &CheckpointRow) -> Result<Written, StoreError> {
+        let (checkpoint, lease) = (self.checkpoint.clone(), self.lease.clone());
+        self.write(true, |transaction| {
+            let lease = lease.lock().unwrap_or_else(PoisonError::into_inner);
+            if !lease.held(token) {
+                return Ok(Written::LeaseLost);
+            }
+            let stored = execute(transaction, &checkpoint, &log::checkpoint_values(row))?;
+            Ok(if stored == 1 { Written::Done } else { Written::Overtaken })
+        })
+    }
+
+    async fn extend_note(&mut self, size: u64, note: &str) -> Result<bool, StoreError> {
+        let sql = self.sql.extend_note.clone();
+        self.write(true, |transaction| Ok(execute(transaction, &sql, &[Value::count(size), Value::Text(note)])? == 1))
+    }
+}
+
+impl Drop for SqliteLogWriter {
+    /// A store at rest is one file, see the committer's writer.
+    fn drop(&mut self) {
+        if let Some(connection) = &self.connection
+            && let Err(error) = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+        {
+            tracing::warn!(%error, "the write-ahead log could not be moved into the database; the next start does it");
+        }
+    }
+}
+
+pub struct SqliteLogReader {
+    pool: Arc<Pool>,
+    sql: Arc<LogSql>,
+}
+
+impl SqliteLogReader {
+    pub fn new(pool: Arc<Pool>) -> Self {
+        SqliteLogReader { pool, sql: Arc::new(LogSql::new(Dialect::Sqlite)) }
+    }
+
+    async fn read<T, F>(&self, read: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection, &LogSql) -> Result<T, StoreError> + Send + 'static,
+    {
+        let sql = self.sql.clone();
+        read_on(&self.pool, move |connection| read(connection, &sql)).await
+    }
+}
+
+/// Entries with their records. In a log that nobody has touched, the records stand in the table in the log's order, so
+/// both are read one after the other; where they do not, each record is looked for by its id.
+fn entries(connection: &Connection, sql: &LogSql, from: u64, limit: usize) -> Result<Vec<EntryRow>, StoreError> {
+    let limit = Value::count(limit as u64);
+    let mut entries = rows(connection, &sql.entries, &[Value::count(from), limit.clone()], log::entry_row)?;
+    let Some(first) = entries.first().map(|entry| entry.event_id) else { return Ok(entries) };
+    let position = "SELECT position FROM records WHERE event_id = ?1";
+    let position = rows(connection, position, &[Value::Id(first.0)], |row| row.int(0))?.pop().unwrap_or(0);
+    let in_order = format!("SELECT {RECORD} FROM records WHERE position >= ?1 ORDER BY position LIMIT ?2");
+    let records = rows(connection, &in_order, &[Value::Int(position), limit], log::record_row);
+    let mut records = records.unwrap_or_default().into_iter();
+    for entry in &mut entries {
+        entry.record = match records.next() {
+            Some(record) if record.event_id == entry.event_id => Some(record),
+            _ => rows(connection, &sql.record, &[Value::Id(entry.event_id.0)], log::record_row)?.pop(),
+        };
+    }
+    Ok(entries)
+}
+
+#[async_trait]
+impl LogReader for SqliteLogReader {
+    async fn identity(&self) -> Result<Option<LogIdentity>, StoreError> {
+        self.read(identity).await
+    }
+
+    async fn size(&self) -> Result<u64, StoreError> {
+        self.read(|connection, sql| count(connection, sql.size, &[])).await
+    }
+
+    async fn newest(&self) -> Result<Option<EventId>, StoreError> {
+        let newest = "SELECT event_id FROM records ORDER BY position DESC LIMIT 1";
+        let found = self.read(move |connection, _| rows(connection, newest, &[], |row| row.id(0))).await?;
+        Ok(found.into_iter().next().map(EventId))
+    }
+
+    async fn count_unsealed(&self, limit: u64) -> Result<u64, StoreError> {
+        self.read(move |connection, _| {
+            let sql = "SELECT COUNT(*) FROM (SELECT 1 FROM records WHERE position > ?1 LIMIT ?2)";
+            count(connection, sql, &[Value::Int(last_position(connection)?), Value::count(limit)])
+        })
+        .await
+    }
+
+    async fn hashes(&self, spans: &[Span]) -> Result<Vec<Vec<Digest>>, StoreError> {
+        let spans = spans.to_vec();
+        self.read(move |connection, sql| {
+            let read = |span: &Span| {
+                let (sql, values) = sql.span(*span);
+                log::require_whole(*span, rows(connection, sql, &values, |row| row.digest(0))?)
+            };
+            spans.iter().map(read).collect()
+        })
+        .await
+    }
+
+    async fn index_of(&self, event_ids: &[EventId]) -> Result<Vec<Option<u64>>, StoreError> {
+        let event_ids = event_ids.to_vec();
+        self.read(move |connection, _| {
+            let sql = "SELECT log_index FROM log_entries WHERE event_id = ?1";
+            let find =
+                |id: &EventId| Ok(rows(connection, sql, &[Value::Id(id.0)], |row| row.count(0))?.into_iter().next());
+            event_ids.iter().map(find).collect()
+        })
+        .await
+    }
+
+    async fn entries(&self, from: u64, limit: usize) -> Result<Vec<EntryRow>, StoreError> {
+        self.read(move |connection, sql| entries(connection, sql, from, limit)).await
+    }
+
+    async fn skipped(&self, limit: usize) -> Result<Vec<EventId>, StoreError> {
+        self.read(move |connection, _| {
+            let sql = "SELECT r.event_id FROM records r INDEXED BY records_by_event WHERE r.position <= ?1 AND NOT EXISTS \
+                       (SELECT 1 FROM log_entries e WHERE e.event_id = r.event_id) ORDER BY r.event_id LIMIT ?2";
+            let values = [Value::Int(last_position(connection)?), Value::count(limit as u64)];
+            rows(connection, sql, &values, |row| row.id(0).map(EventId))
+        })
+        .await
+    }
+
+    async fn heads(&self, after: Option<InstanceId>, limit: usize) -> Result<Vec<(InstanceId, Head)>, StoreError> {
+        self.read(move |connection, sql| {
+            let after = after.map_or(Value::Bytes(&[]), |id| Value::Id(id.0));
+            rows(connection, &sql.heads, &[after, Value::count(limit as u64)], log::head_row)
+        })
+        .await
+    }
+
+    async fn latest_checkpoint(&self) -> Result<Option<CheckpointRow>, StoreError> {
+        self.read(|connection, sql| Ok(rows(connection, &sql.latest, &[], log::checkpoint_row)?.pop())).await
+    }
+
+    async fn checkpoints(&self, size: u64, limit: usize) -> Result<Vec<CheckpointRow>, StoreError> {
+        self.read(move |connection, sql| {
+            let values = [Value::count(size), Value::count(limit as u64)];
+            rows(connection, &sql.checkpoints, &values, log::checkpoint_row)
+        })
+        .await
+    }
+}
