@@ -224,14 +224,14 @@ class Report:
 # ================================================================================================ the files (bundle.md 1)
 FILES = ["bundle.json", "checkpoint", "log.vkey", "records.jsonl", "documents.jsonl", "state.jsonl", "grants.jsonl"]
 MANIFEST = ("v:one kind:text scope:object origin:text tree_size:int registry_sequence:int instances:int records:int "
-            "made_at_us:int made_by:text software:any")
+            "made_at_us:int made_by:text software:text")
 RECORD_LINE = "log_index:int header:text payload:text? attestation:text? salt:hex? proof:texts"
 GRANT_LINE = "grant_id:text subject_ref:text action_scope:text granted_at_us:int granted_seq:int revoked_at_us:int? revoked_seq:int?"
 STATE_LINE = ("instance_id:text subject_ref:text initiator_ref:text definition:text? declaration_digest:text gate_spec_digest:text "
               "started_at_us:int current_state:text sequence:int transitions:list gates:list approval_steps:list assignments:list")
 ROWS = {  # list of the state line: (member that orders it, form)
     "transitions": ("sequence_number", "transition_id:text sequence_number:int from_state:text action:text to_state:text fired_at_us:int actor_ref:text "
-                                       "guard_satisfied:bool? step_id:text? chain_id:text? event_id:text"),
+                                       "guard_satisfied:bool step_id:text? chain_id:text? event_id:text"),
     "gates": ("gate_id", "gate_id:text from_state:text action:text guard:text scope:text opened_at_us:int opened_by:text rule:text? m:int? "
                          "chain_state:text? fate:text current:bool"),
     "approval_steps": ("step_id", "step_id:text gate_id:text action:text subject_ref:text approver_ref:text submitter_ref:text scope:text "
@@ -384,7 +384,7 @@ PAYLOADS = {
     "credential_issued": _KEY_OR_TOKEN, "credential_revoked": _KEY_OR_TOKEN,
     "key_registered": "actor_ref:text key_id:text public_key:text", "key_revoked": "actor_ref:text key_id:text reason?:text",
     "grant_made": _GRANT, "grant_revoked": _GRANT,
-    "definition_published": "name:text version:any digest:hex declaration_digest:hex gate_spec_digest?:hex retention?:any",
+    "definition_published": "name:text version:any digest:hex declaration_digest:hex gate_spec_digest:hex retention?:any",
     "configuration_recorded": "audit_trail_retention_policy:text? regulated:bool application_actor_ref:text server_actor_ref:text"}
 WINDOW_EXPORT = "after_us:int? before_us:int? instances:int heads_digest:hex"
 REGISTRY_ONLY = set(list(PAYLOADS)[list(PAYLOADS).index("actor_registered"):])
@@ -955,8 +955,8 @@ class Identity:
                 document = {k: v for k, v in document.items() if k in given}  # it replaces the definition's label by label
             if not same(without_nulls(given), without_nulls(document)):
                 yield f"{member} of the body is not the document"
-        published = [d.payload or {} for d in self.registry.definitions.get(str(definition), []) if d.sequence <= r.registry_seq]
-        if said.get("gate_spec") is None and any(d.get("gate_spec_digest") not in (None, p["gate_spec_digest"]) for d in published):
+        published = [d.payload for d in self.registry.definitions.get(str(definition), []) if d.payload is not None and d.sequence <= r.registry_seq]
+        if said.get("gate_spec") is None and any(d["gate_spec_digest"] != p["gate_spec_digest"] for d in published):
             yield "gate_spec is not the definition's, and the body gives none"
 
 
@@ -974,7 +974,7 @@ class Step:
     state: str = "Pending"
     ended: Optional[Record] = None          # the record that ended it
     ended_by: tuple[str, ...] = ()          # who may stand in the row for that
-    own_reason: bool = False                # the ending record is a decision on this step: its reason is the row's
+    own_reason: bool = False                # the ending record gives a reason for this step: it is the row's
     recalled_at: Optional[int] = None
 
     def end(self, state: str, record: Record, by: tuple[str, ...], own_reason: bool = False) -> None:
@@ -1240,7 +1240,7 @@ class Replay:
             if r.action != "step_withdrawn" or gate.sure and (self.left != gate.from_state or not resolved):
                 self.report.find("wrong-approver", "the application actor withdraws steps of a left state only", r)
             if step.state == "Pending" or not gate.sure:
-                step.end("Withdrawn", r, (gate.submitter, r.actor))
+                step.end("Withdrawn", r, (gate.submitter, r.actor), own_reason=True)
             elif step.ended is None or step.ended.at != r.at:
                 self.report.find("binding-invalid", "a decision on a step that was not Pending", r)
             return
@@ -1321,7 +1321,7 @@ class Replay:
             self.report.find("record-missing", "recalled_step_ids are not the steps that were left", r)
         gate.chain_state, self.undecided = "Withdrawn", (gate, None, "Withdrawn", r)
         for step in gate.pending():
-            step.end("Withdrawn", r, (r.actor,))
+            step.end("Withdrawn", r, (r.actor,), own_reason=True)
 
     # ---- firing
     def on_transition_fired(self, r: Record, p: dict[str, Json]) -> None:
@@ -1437,9 +1437,7 @@ class Rows:
         for t, f in self.pair("transition", rows, "transition_id", fired, False):
             p = f.payload
             self.equal(f"transition {t['sequence_number']}", t, sequence_number=p["sequence_number"], from_state=p["from_state"], action=p["action"],
-                       to_state=p["new_state"], fired_at_us=f.at, actor_ref=f.actor, step_id=p.get("step_id"), chain_id=p.get("chain_id"), event_id=f.id)
-            if p["guarded"] and t["guard_satisfied"] is not True:
-                self.find("row-missing", f"transition {t['sequence_number']}: guard_satisfied is not true")
+                       to_state=p["new_state"], fired_at_us=f.at, actor_ref=f.actor, guard_satisfied=p["guarded"], step_id=p.get("step_id"), chain_id=p.get("chain_id"), event_id=f.id)
 
     def check_gates(self) -> None:
         for row, gate in self.pair("gate", self.row["gates"], "gate_id", self.r.gates, self.r.unseen_gates):
@@ -1473,18 +1471,15 @@ class Rows:
                     self.equal(f"step {step.id}", row, ended_reason=step.ended.payload.get("reason"))
         assignments = {s.assignment: (gate, s) for gate, s in known.values()}
         for row, (gate, step) in self.pair("assignment", self.row["assignments"], "assignment_id", assignments, self.r.unseen_gates):
-            self.equal(f"assignment {step.assignment}", row, task_ref=step.id, assigned_at_us=gate.opened.at)
+            self.equal(f"assignment {step.assignment}", row, task_ref=step.id, assignee_ref=step.approver, assigned_at_us=gate.opened.at)
             if gate.sure:
-                self.equal(f"assignment {step.assignment}", row, ended_at_us=step.recalled_at)
+                self.equal(f"assignment {step.assignment}", row, ended_at_us=step.recalled_at, status="Active" if step.recalled_at is None else "Recalled")
         for gate, step in known.values():
             self.report.checked["4"] += 1
             active = [a for a in self.row["assignments"] if a["task_ref"] == step.id and a["status"] == "Active"]
             due = step.recalled_at is None and gate.fate != "mooted"
             if gate.sure and (len(active) != due or any(a["assignee_ref"] != step.approver for a in active)):
                 self.find("assignment-coverage", f"step {step.id} ({step.state}) has {len(active)} active assignments to {[a['assignee_ref'] for a in active]}")
-        for a in self.row["assignments"]:
-            if a["status"] not in ("Active", "Recalled", "Transferred"):
-                self.find("row-missing", f"assignment {a['assignment_id']}: status {a['status']!r}")
 
 
 def check_grant_rows(b: Bundle, registry: Registry, report: Report) -> None:

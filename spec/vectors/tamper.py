@@ -947,7 +947,7 @@ def _(t: Tamper) -> None:
 @mutation("quorum-vote-deleted", "insider", "1", "gate-not-approved")
 def _(t: Tamper) -> None:
     settled = t.one("chain_resolved", where=lambda r: r.body["outcome"] == "Approved")
-    votes = [r for r in t.all("step_approved", "gate_decided") if r.body.get("chain_id") == settled.body["chain_id"] and r.head["recorded_at_us"] != settled.head["recorded_at_us"]
+    votes = [r for r in t.all("step_approved", "gate_decided") if r.body.get("chain_id") == settled.body["chain_id"] and r.head["recorded_at_us"] < settled.head["recorded_at_us"]
              and r.body.get("decision", "approve") == "approve"]
     if len(votes) < 2:
         raise Skip("one vote settled it")

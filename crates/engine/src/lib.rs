@@ -9,6 +9,7 @@
 
 pub mod clock;
 mod committer;
+pub mod evidence;
 mod holds;
 mod known;
 pub mod log;

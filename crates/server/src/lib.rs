@@ -9,6 +9,7 @@
 
 pub mod api;
 pub mod config;
+pub mod evidence;
 mod keys;
 mod listen;
 pub mod pages;

@@ -111,7 +111,7 @@ pub async fn start(options: ServeOptions) -> anyhow::Result<Running> {
         tracing::warn!(%addr, "listening beyond this machine without TLS: put a proxy in front that has it");
     }
     let engine = Arc::new(engine);
-    let router = api::router(&engine, config.limits.body_bytes);
+    let router = api::router(&engine, config.limits.body_bytes, 0);
     let (stop, mut stopped) = watch::channel(());
     let signal = async move {
         // Ends when told to, or when whoever could tell is gone.

@@ -249,6 +249,22 @@ pub fn records<'q>(dialect: Dialect, query: &'q RecordQuery, page: &Page) -> Sel
     select.paged("event_id", page)
 }
 
+/// The registry's id is the smallest of all, so whatever comes after one is a process.
+pub fn instances_in(
+    dialect: Dialect,
+    window: &Range,
+    after: Option<countersign_kernel::InstanceId>,
+    limit: usize,
+) -> Select<'static> {
+    let mut select = Select::new(dialect, "SELECT DISTINCT instance_id FROM records".to_owned());
+    select.id_range("event_id", window);
+    select.compare("instance_id", ">", Value::Id(after.unwrap_or(countersign_kernel::InstanceId::REGISTRY).0));
+    select.values.push(Value::count(limit as u64));
+    let (conditions, limit) = (select.conditions.join(" AND "), dialect.hole(select.values.len()));
+    select.sql.push_str(&format!(" WHERE {conditions} ORDER BY instance_id LIMIT {limit}"));
+    select
+}
+
 pub fn holds<'q>(dialect: Dialect, query: &'q HoldQuery, page: &Page) -> Select<'q> {
     let mut select = Select::new(dialect, format!("SELECT {HOLD} FROM holds"));
     select.equal("hold_id", query.hold_id.map(|id| Value::Id(id.0)));

@@ -184,6 +184,19 @@ impl Engine {
         Err(Refusal::new(Code::RecordingFailure, detail))
     }
 
+    /// The checkpoint that covers this record, once there is one.
+    pub async fn sealed(&self, event_id: EventId) -> Result<CheckpointRow, Refusal> {
+        if let Some(row) = self.seal_over(event_id).await? {
+            return Ok(row);
+        }
+        match self.seal_now().await {
+            Err(refusal) if refusal.code != Code::NothingToSeal => return Err(refusal),
+            _ => {}
+        }
+        let detail = "the record was not sealed in time; try again";
+        self.seal_over(event_id).await?.ok_or_else(|| Refusal::new(Code::Overloaded, detail))
+    }
+
     /// The first checkpoint that covers this record.
     async fn seal_over(&self, event_id: EventId) -> Result<Option<CheckpointRow>, Refusal> {
         let Some(Some(log_index)) = self.log_indices(&[event_id]).await?.into_iter().next() else { return Ok(None) };

@@ -239,6 +239,8 @@ pub struct PurgeableQuery {
 #[derive(Clone, Debug)]
 pub struct ProcessView {
     pub row: ProcessRow,
+    /// Where its chain of records stood when this was read.
+    pub head: Head,
     pub current_state: String,
     pub declaration: Arc<[u8]>,
     pub gate_spec: Arc<[u8]>,
@@ -259,6 +261,13 @@ pub trait Reader: Send + Sync {
         page: &Page,
     ) -> Result<Vec<(AssignmentRow, StepRow)>, StoreError>;
     async fn records(&self, query: &RecordQuery, page: &Page) -> Result<Vec<RecordRow>, StoreError>;
+    /// Processes with a record in this window, strictly after `after` in the order of ids.
+    async fn instances_in(
+        &self,
+        window: &Range,
+        after: Option<InstanceId>,
+        limit: usize,
+    ) -> Result<Vec<InstanceId>, StoreError>;
     async fn holds(&self, query: &HoldQuery, page: &Page) -> Result<Vec<HoldRow>, StoreError>;
     /// Each with the holds that keep it for now.
     async fn purgeable(&self, query: &PurgeableQuery) -> Result<Vec<(RecordRow, Vec<HoldRow>)>, StoreError>;

@@ -29,6 +29,17 @@ enum KnownBy {
 }
 
 impl Caller {
+    /// A request without a body, which is signed for as such.
+    pub fn sent_nothing(&self) -> Result<Sent, Problem> {
+        match &self.known_by {
+            KnownBy::Token { .. } => Ok(Sent::default()),
+            KnownBy::Signature(statement) => {
+                statement.check_body(b"")?;
+                Ok(Sent { idempotency: Some(statement.idempotency(None)?), body: vec![] })
+            }
+        }
+    }
+
     /// What this actor asks of the engine.
     pub fn call(self, command: Command, sent: Sent) -> Result<Call, Problem> {
         let proof = match self.known_by {

@@ -11,6 +11,7 @@ mod assignments;
 pub mod auth;
 mod body;
 mod definitions;
+mod export;
 mod grants;
 mod holds;
 mod inbox;
@@ -50,6 +51,8 @@ pub struct App {
     store_kind: &'static str,
     /// The largest body that is read.
     body_bytes: usize,
+    /// How many witnesses cosign the log.
+    witnesses: usize,
     /// The description of everything that is served, as JSON.
     openapi: Arc<str>,
 }
@@ -69,12 +72,12 @@ type Done<T> = Result<(StatusCode, Json<T>), Problem>;
 
 /// Everything that is served, over this engine. The caller keeps it: who wants to close it waits until no
 /// request holds it any more.
-pub fn router(engine: &Arc<Engine>, body_bytes: usize) -> axum::Router {
+pub fn router(engine: &Arc<Engine>, body_bytes: usize, witnesses: usize) -> axum::Router {
     let (router, mut description) = routes().split_for_parts();
     openapi::complete(&mut description);
     // Plain maps of text always serialise.
     let openapi = description.to_pretty_json().unwrap_or_default().into();
-    let app = App { engine: Arc::downgrade(engine), store_kind: engine.store_kind(), body_bytes, openapi };
+    let app = App { engine: Arc::downgrade(engine), store_kind: engine.store_kind(), body_bytes, witnesses, openapi };
     router
         .fallback(not_served)
         .method_not_allowed_fallback(wrong_method)
@@ -110,6 +113,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(assignments::list))
         .routes(routes!(ledger::list))
         .routes(routes!(ledger::read))
+        .routes(routes!(export::export))
         .routes(routes!(purge::purge))
         .routes(routes!(purge::purgeable))
         .routes(routes!(holds::place, holds::list))

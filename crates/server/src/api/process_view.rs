@@ -12,7 +12,7 @@ use countersign_kernel::{InstanceId, QuorumRule};
 use serde::de::DeserializeOwned;
 
 pub fn to_wire(view: ProcessView) -> Result<wire::WorkflowView, Problem> {
-    let ProcessView { row, current_state, declaration, gate_spec, history, gates } = view;
+    let ProcessView { row, head: _, current_state, declaration, gate_spec, history, gates } = view;
     let declaration_ref = match &row.definition {
         Some((name, version)) => format!("{name}@{version}"),
         None => row.declaration_digest.to_string(),

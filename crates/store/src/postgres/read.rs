@@ -169,6 +169,7 @@ async fn views(
             history: history.remove(&row.process.instance_id).unwrap_or_default(),
             gates: gates.remove(&row.process.instance_id).unwrap_or_default(),
             current_state: row.state,
+            head: row.head,
             row: row.process,
         })
         .collect())
@@ -206,6 +207,16 @@ impl Reader for PostgresReader {
 
     async fn records(&self, query: &RecordQuery, page: &Page) -> Result<Vec<RecordRow>, StoreError> {
         self.run(&select::records(Dialect::Postgres, query, page), decode::record_row).await
+    }
+
+    async fn instances_in(
+        &self,
+        window: &countersign_engine::port::Range,
+        after: Option<InstanceId>,
+        limit: usize,
+    ) -> Result<Vec<InstanceId>, StoreError> {
+        let select = select::instances_in(Dialect::Postgres, window, after, limit);
+        self.run(&select, |row| row.id(0).map(InstanceId)).await
     }
 
     async fn holds(&self, query: &HoldQuery, page: &Page) -> Result<Vec<HoldRow>, StoreError> {

@@ -188,6 +188,7 @@ fn process_view(connection: &Connection, sql: &ByInstance, row: InstanceRow) -> 
         history: rows(connection, &sql.history, &id, decode::transition_row)?,
         gates,
         current_state: row.state,
+        head: row.head,
         row: row.process,
     })
 }
@@ -230,6 +231,20 @@ impl Reader for SqliteReader {
         let (query, page) = (query.clone(), page.clone());
         self.read(move |connection| {
             run(connection, &select::records(Dialect::Sqlite, &query, &page), decode::record_row)
+        })
+        .await
+    }
+
+    async fn instances_in(
+        &self,
+        window: &countersign_engine::port::Range,
+        after: Option<InstanceId>,
+        limit: usize,
+    ) -> Result<Vec<InstanceId>, StoreError> {
+        let window = window.clone();
+        self.read(move |connection| {
+            let select = select::instances_in(Dialect::Sqlite, &window, after, limit);
+            run(connection, &select, |row| row.id(0).map(InstanceId))
         })
         .await
     }

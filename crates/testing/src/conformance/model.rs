@@ -130,6 +130,7 @@ impl Model {
         };
         ProcessView {
             row: row.clone(),
+            head: self.instances[&instance_id].head.clone(),
             current_state: self.instances.get(&instance_id).map(|unit| unit.state.clone()).unwrap_or_default(),
             declaration: document(&row.declaration_digest),
             gate_spec: document(&row.gate_spec_digest),

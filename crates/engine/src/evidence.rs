@@ -1,0 +1,218 @@
+//! Evidence to take away: what a bundle (`spec/bundle.md`) is made of, read so that it holds together. The state of an
+//! instance and its chain are those of one moment; everything is under one checkpoint. Nothing grows with the size of
+//! the export but the list of instances.
+
+use crate::log::tree;
+use crate::outcome::{Call, Command, IdempotencyKey, Outcome, Proof, Target};
+use crate::port::log::CheckpointRow;
+use crate::port::{Page, ProcessQuery, ProcessView, Range, RecordQuery, StoreError};
+use crate::rows::RecordRow;
+use crate::{Engine, store_failure};
+use countersign_kernel::refusal::{Code, Refusal};
+use countersign_kernel::registry::{self, Grant, RecordExport, scopes};
+use countersign_kernel::{Digest, EventId, InstanceId, process};
+use countersign_ledger::{merkle, sha256};
+
+/// How often an instance may move on while its evidence is taken, before the caller is told to try again.
+const ATTEMPTS: usize = 20;
+const PAGE: usize = 256;
+
+/// What is to be exported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    Instance(InstanceId),
+    /// Every instance with a record in this window.
+    Window(Range),
+}
+
+/// Who exports, and how they are known.
+#[derive(Clone, Debug)]
+pub struct Exporter {
+    pub actor_ref: String,
+    pub proof: Proof,
+    /// A signed request is good for one record.
+    pub idempotency: Option<IdempotencyKey>,
+}
+
+/// An instance in the bundle, and where its chain ends there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Included {
+    pub instance_id: InstanceId,
+    pub sequence: u64,
+    pub record_hash: Digest,
+}
+
+/// A record with its place in the log.
+#[derive(Clone, Debug)]
+pub struct Placed {
+    pub row: RecordRow,
+    pub log_index: u64,
+    pub inclusion: Vec<Digest>,
+}
+
+/// What was sealed for this export.
+#[derive(Clone, Debug)]
+pub struct Sealed {
+    pub checkpoint: CheckpointRow,
+    pub origin: String,
+    pub verifier_key: String,
+    /// The last registry record under the checkpoint.
+    pub registry_sequence: u64,
+}
+
+impl Engine {
+    /// Records that the evidence of one instance is taken, and returns its state at exactly that record.
+    pub async fn export_instance(
+        &self,
+        exporter: &Exporter,
+        instance_id: InstanceId,
+    ) -> Result<(ProcessView, EventId), Refusal> {
+        // A statement is signed for one record, so its export is not tried again by itself.
+        let attempts = if exporter.proof.is_signed() { 1 } else { ATTEMPTS };
+        for _ in 0..attempts {
+            let command =
+                Command::Process { target: Target::Existing(instance_id), command: process::Command::RecordExport };
+            let (event_id, sequence) = self.record_export(exporter, command).await?;
+            let view = self.export_view(instance_id).await?;
+            if view.head.sequence == sequence {
+                return Ok((view, event_id));
+            }
+        }
+        let detail = "the instance kept changing while its evidence was taken; try again in a quieter moment";
+        Err(Refusal::new(Code::Overloaded, detail))
+    }
+
+    /// Records that the evidence of a window is taken; `included` is what it holds, in the order of ids.
+    pub async fn export_window(
+        &self,
+        exporter: &Exporter,
+        window: &Range,
+        included: &[Included],
+    ) -> Result<EventId, Refusal> {
+        let export = RecordExport {
+            after: window.after,
+            before: window.before,
+            instances: included.len() as u64,
+            heads_digest: heads_digest(included),
+        };
+        let command = Command::Registry(registry::Command::RecordExport(export));
+        self.record_export(exporter, command).await.map(|(event_id, _)| event_id)
+    }
+
+    async fn record_export(&self, exporter: &Exporter, command: Command) -> Result<(EventId, u64), Refusal> {
+        let Exporter { actor_ref, proof, idempotency } = exporter.clone();
+        match self.execute(Call { actor_ref, proof, command, idempotency }).await? {
+            Outcome::Exported { event_id, sequence } => {
+                let id = EventId::parse(&event_id);
+                Ok((id.ok_or_else(|| Refusal::new(Code::RecordingFailure, "the record has no id"))?, sequence))
+            }
+            outcome => {
+                tracing::error!(?outcome, "an export was answered with something else");
+                Err(Refusal::new(Code::RecordingFailure, "the export was not recorded"))
+            }
+        }
+    }
+
+    /// Who may take evidence away. The record that says so is refused otherwise; this is asked before anything is read.
+    pub async fn require_export(&self, actor_ref: &str) -> Result<(), Refusal> {
+        self.require_scope(actor_ref, scopes::AUDIT_READ).await
+    }
+
+    /// The state of one instance, with the head of its chain.
+    pub async fn export_view(&self, instance_id: InstanceId) -> Result<ProcessView, Refusal> {
+        let query = ProcessQuery { instance_id: Some(instance_id), ..ProcessQuery::default() };
+        let page = Page { after: None, limit: 1, descending: false };
+        let views = self.reader.processes(&query, &page).await.map_err(|error| store_failure(&error))?;
+        let view = views.into_iter().next();
+        view.ok_or_else(|| Refusal::new(Code::NotKnown, "there is no process with this instance_id").at("instance_id"))
+    }
+
+    /// Instances with a record in the window, strictly after `after`, in the order of ids.
+    pub async fn instances_in(&self, window: &Range, after: Option<InstanceId>) -> Result<Vec<InstanceId>, Refusal> {
+        self.reader.instances_in(window, after, PAGE).await.map_err(|error| store_failure(&error))
+    }
+
+    /// Waits until this record is under a checkpoint, and says which registry goes with it.
+    pub async fn seal_for_export(&self, event_id: EventId) -> Result<Sealed, Refusal> {
+        let checkpoint = self.sealed(event_id).await?;
+        let Some(identity) = self.log_identity().await? else {
+            return Err(Refusal::new(Code::RecordingFailure, "this store has no log, so nothing can be proven"));
+        };
+        let registry_sequence = self.registry_under(checkpoint.size).await?;
+        let (origin, verifier_key) = (identity.origin, identity.verifier_key);
+        Ok(Sealed { checkpoint, origin, verifier_key, registry_sequence })
+    }
+
+    /// The last registry record among the first `size` entries. The registry stands in the log in its own order.
+    async fn registry_under(&self, size: u64) -> Result<u64, Refusal> {
+        let mut page = Page { after: None, limit: PAGE, descending: true };
+        loop {
+            let query = RecordQuery { instance_id: Some(InstanceId::REGISTRY), ..RecordQuery::default() };
+            let rows = self.reader.records(&query, &page).await.map_err(|error| store_failure(&error))?;
+            let ids: Vec<EventId> = rows.iter().map(|row| row.event_id).collect();
+            let places = self.log_indices(&ids).await?;
+            let under = rows.iter().zip(places).find(|(_, place)| place.is_some_and(|index| index < size));
+            if let Some((row, _)) = under {
+                return Ok(row.sequence);
+            }
+            match rows.last() {
+                Some(last) => page.after = Some(last.event_id.0),
+                None => return Ok(0),
+            }
+        }
+    }
+
+    /// The chain of an instance after `after`, up to `through`, each record with its proof; at most a page.
+    pub async fn export_chain(
+        &self,
+        instance_id: InstanceId,
+        after: Option<EventId>,
+        through: u64,
+        size: u64,
+    ) -> Result<Vec<Placed>, Refusal> {
+        let query = RecordQuery { instance_id: Some(instance_id), ..RecordQuery::default() };
+        let page = Page { after: after.map(|id| id.0), limit: PAGE, descending: false };
+        let rows = self.reader.records(&query, &page).await.map_err(|error| store_failure(&error))?;
+        let rows: Vec<RecordRow> = rows.into_iter().filter(|row| row.sequence <= through).collect();
+        let ids: Vec<EventId> = rows.iter().map(|row| row.event_id).collect();
+        let places = self.log_indices(&ids).await?;
+        let unsealed = || {
+            let detail = format!("a record of {instance_id} is not under the checkpoint");
+            store_failure(&StoreError::Corrupt(detail))
+        };
+        let places: Vec<u64> = places.into_iter().collect::<Option<_>>().ok_or_else(unsealed)?;
+        if places.iter().any(|index| *index >= size) {
+            return Err(unsealed());
+        }
+        let question = |tiles: &mut countersign_ledger::tiles::Tiles| {
+            // Every one is asked, also after a hash is missing, so that all that are missing are fetched at once.
+            let asked: Vec<_> = places.iter().map(|index| merkle::inclusion_proof(tiles, *index, size)).collect();
+            asked.into_iter().collect::<Result<Vec<_>, _>>()
+        };
+        let proofs = tree::ask(&*self.log, size, question).await.map_err(|error| store_failure(&error))?;
+        let placed = rows.into_iter().zip(places).zip(proofs);
+        Ok(placed.map(|((row, log_index), inclusion)| Placed { row, log_index, inclusion }).collect())
+    }
+
+    /// The permission store as it stood at this registry record.
+    pub fn grants_at(&self, registry_sequence: u64) -> Vec<Grant> {
+        let registry = self.registry();
+        let mut grants: Vec<Grant> =
+            registry.grants().iter().filter(|grant| grant.granted_sequence <= registry_sequence).cloned().collect();
+        grants.sort_by_key(|grant| grant.granted_sequence);
+        for grant in &mut grants {
+            grant.revoked = grant.revoked.filter(|(_, sequence)| *sequence <= registry_sequence);
+        }
+        grants
+    }
+}
+
+/// Where each chain ends, as one digest.
+pub fn heads_digest(included: &[Included]) -> Digest {
+    let line = |included: &Included| {
+        format!("{} {} {}\n", included.instance_id, included.sequence, included.record_hash).into_bytes()
+    };
+    let lines: Vec<Vec<u8>> = included.iter().map(line).collect();
+    let parts: Vec<&[u8]> = lines.iter().map(Vec::as_slice).collect();
+    sha256(&parts)
+}

@@ -1,0 +1,203 @@
+//! Evidence bundles: `spec/bundle.md` in code. The engine reads what belongs into one; here it becomes a ZIP file.
+
+mod lines;
+
+use anyhow::Context;
+use countersign_engine::Engine;
+use countersign_engine::evidence::{Exporter, Included, Scope, Sealed};
+use countersign_engine::port::{ProcessView, Range};
+use countersign_kernel::refusal::Refusal;
+use countersign_kernel::{Digest, EventId, InstanceId};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Seek, Write};
+use std::time::Duration;
+use zip::write::{SimpleFileOptions, ZipWriter};
+
+/// How long an export waits for the witnesses' cosignatures, where there are witnesses.
+const COSIGNATURES: Duration = Duration::from_secs(5);
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error("the bundle could not be written: {0:#}")]
+    Failed(#[from] anyhow::Error),
+}
+
+/// What was exported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    pub evidence_id: String,
+    pub instances: u64,
+    pub records: u64,
+}
+
+type Documents = BTreeMap<Digest, std::sync::Arc<[u8]>>;
+
+/// Makes a bundle in a nameless temporary file and returns it from its beginning on. `cosignatures` are waited for.
+pub async fn export(
+    engine: &Engine,
+    exporter: &Exporter,
+    scope: &Scope,
+    cosignatures: usize,
+) -> Result<(File, Summary), ExportError> {
+    engine.require_export(&exporter.actor_ref).await?;
+    let mut state = tempfile::tempfile().context("there is no room for a temporary file")?;
+    let mut documents = Documents::new();
+    let (included, event_id) = match scope {
+        Scope::Instance(instance_id) => {
+            let (view, event_id) = engine.export_instance(exporter, *instance_id).await?;
+            let included = vec![take_state(&view, &mut state, &mut documents)?];
+            (included, event_id)
+        }
+        Scope::Window(window) => {
+            let included = take_window(engine, window, &mut state, &mut documents).await?;
+            let event_id = engine.export_window(exporter, window, &included).await?;
+            (included, event_id)
+        }
+    };
+    let sealed = cosigned(engine, event_id, cosignatures).await?;
+    write_bundle(engine, exporter, scope, &included, &documents, state, &sealed).await
+}
+
+/// The state of an instance, put aside until its place in the bundle comes.
+fn take_state(view: &ProcessView, state: &mut File, documents: &mut Documents) -> anyhow::Result<Included> {
+    let line = lines::state(view);
+    state.write_all(line.as_bytes()).context("the temporary file cannot be written")?;
+    documents.insert(view.row.declaration_digest, view.declaration.clone());
+    documents.insert(view.row.gate_spec_digest, view.gate_spec.clone());
+    Ok(Included { instance_id: view.row.instance_id, sequence: view.head.sequence, record_hash: view.head.record_hash })
+}
+
+async fn take_window(
+    engine: &Engine,
+    window: &Range,
+    state: &mut File,
+    documents: &mut Documents,
+) -> Result<Vec<Included>, ExportError> {
+    let mut included: Vec<Included> = Vec::new();
+    loop {
+        let after = included.last().map(|included| included.instance_id);
+        let found = engine.instances_in(window, after).await?;
+        if found.is_empty() {
+            return Ok(included);
+        }
+        for instance_id in found {
+            let view = engine.export_view(instance_id).await?;
+            included.push(take_state(&view, state, documents)?);
+        }
+    }
+}
+
+/// The seal over this record, with as many cosignatures as come in time.
+async fn cosigned(engine: &Engine, event_id: EventId, cosignatures: usize) -> Result<Sealed, Refusal> {
+    let until = tokio::time::Instant::now() + COSIGNATURES;
+    loop {
+        let sealed = engine.seal_for_export(event_id).await?;
+        // The log's own signature is one line, each witness another.
+        let signatures = sealed.checkpoint.note.lines().filter(|line| line.starts_with('\u{2014}')).count();
+        if signatures > cosignatures || tokio::time::Instant::now() > until {
+            return Ok(sealed);
+        }
+        tokio::time::sleep(ASK_AGAIN).await;
+    }
+}
+
+async fn write_bundle(
+    engine: &Engine,
+    exporter: &Exporter,
+    scope: &Scope,
+    included: &[Included],
+    documents: &Documents,
+    mut state: File,
+    sealed: &Sealed,
+) -> Result<(File, Summary), ExportError> {
+    let file = tempfile::tempfile().context("there is no room for a temporary file")?;
+    let mut bundle = Bundle { zip: ZipWriter::new(BufWriter::new(file)) };
+
+    bundle.begin("records.jsonl")?;
+    let mut records = bundle.chain(engine, InstanceId::REGISTRY, sealed.registry_sequence, sealed).await?;
+    for instance in included {
+        records += bundle.chain(engine, instance.instance_id, instance.sequence, sealed).await?;
+    }
+    bundle.begin("state.jsonl")?;
+    state.rewind().context("the temporary file cannot be read")?;
+    bundle.copy(BufReader::new(state))?;
+    bundle.begin("documents.jsonl")?;
+    for (digest, body) in documents {
+        bundle.line(&lines::document(digest, body))?;
+    }
+    bundle.begin("grants.jsonl")?;
+    for grant in engine.grants_at(sealed.registry_sequence) {
+        bundle.line(&lines::grant(&grant))?;
+    }
+    bundle.begin("checkpoint")?;
+    bundle.line(&sealed.checkpoint.note)?;
+    bundle.begin("log.vkey")?;
+    bundle.line(&format!("{}\n", sealed.verifier_key))?;
+    bundle.begin("bundle.json")?;
+    let made = lines::Made { by: &exporter.actor_ref, at: engine.now(), instances: included.len(), records };
+    bundle.line(&lines::manifest(scope, sealed, &made))?;
+
+    let mut file = bundle.finish()?;
+    file.rewind().context("the temporary file cannot be read")?;
+    let summary = Summary {
+        evidence_id: format!("{}@{}", sealed.origin, sealed.checkpoint.size),
+        instances: included.len() as u64,
+        records,
+    };
+    Ok((file, summary))
+}
+
+struct Bundle {
+    zip: ZipWriter<BufWriter<File>>,
+}
+
+impl Bundle {
+    fn begin(&mut self, name: &str) -> anyhow::Result<()> {
+        let options = SimpleFileOptions::default()
+            .compression_method(zip::CompressionMethod::Deflated)
+            .large_file(true)
+            .unix_permissions(0o644);
+        self.zip.start_file(name, options).with_context(|| format!("{name} cannot be begun"))
+    }
+
+    fn line(&mut self, text: &str) -> anyhow::Result<()> {
+        self.zip.write_all(text.as_bytes()).context("the bundle cannot be written")
+    }
+
+    fn copy(&mut self, mut from: impl Read) -> anyhow::Result<()> {
+        std::io::copy(&mut from, &mut self.zip).context("the bundle cannot be written")?;
+        Ok(())
+    }
+
+    /// The records of one chain up to its head; how many they are.
+    async fn chain(
+        &mut self,
+        engine: &Engine,
+        instance_id: InstanceId,
+        through: u64,
+        sealed: &Sealed,
+    ) -> Result<u64, ExportError> {
+        let (mut written, mut after) = (0, None);
+        while written < through {
+            let placed = engine.export_chain(instance_id, after, through, sealed.checkpoint.size).await?;
+            let Some(last) = placed.last() else {
+                return Err(anyhow::anyhow!("the chain of {instance_id} ends at {written}, not at {through}").into());
+            };
+            after = Some(last.row.event_id);
+            for record in &placed {
+                self.line(&lines::record(record)?)?;
+            }
+            written += placed.len() as u64;
+        }
+        Ok(written)
+    }
+
+    fn finish(self) -> anyhow::Result<File> {
+        let buffered = self.zip.finish().context("the bundle cannot be finished")?;
+        buffered.into_inner().context("the bundle cannot be written out")
+    }
+}
