@@ -21,6 +21,8 @@ mod lifecycle;
 mod lists;
 #[path = "http_api/quorum.rs"]
 mod quorum;
+#[path = "http_api/retention.rs"]
+mod retention;
 #[path = "http_api/signed.rs"]
 mod signed;
 #[path = "http_api/story.rs"]

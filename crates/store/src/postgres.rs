@@ -425,10 +425,11 @@ impl Writer for PostgresWriter {
         let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
         let session = self.session().await?;
         let sql = &session.by_instance;
-        // Between these reads another node may commit; the fence finds out.
+        // Between these reads another node may commit. The fence finds out, because the sequence is read before everything
+        // else: what belongs to it may be newer than it says, never older.
         let by_ids: [&(dyn ToSql + Sync); 1] = [&ids];
-        let (rows, gate_rows, hold_rows) = tokio::try_join!(
-            session.client.query(sql.processes.as_str(), &by_ids),
+        let rows = session.client.query(sql.processes.as_str(), &by_ids).await.map_err(failed)?;
+        let (gate_rows, hold_rows) = tokio::try_join!(
             session.client.query(sql.live_gates.as_str(), &by_ids),
             session.client.query(sql.holds.as_str(), &by_ids),
         )

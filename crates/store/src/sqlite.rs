@@ -5,6 +5,7 @@
 mod connect;
 mod log;
 mod read;
+mod scrub;
 
 use crate::decode::{self, InstanceRow};
 use crate::select::{ByInstance, Dialect, RegistrySince};
@@ -68,6 +69,7 @@ impl Store for SqliteStore {
             declarations: HashMap::new(),
             gate_specs: HashMap::new(),
             known_documents: HashSet::new(),
+            purged_lately: false,
         };
         (Box::new(writer), Arc::new(SqliteReader { pool: self.readers }))
     }
@@ -97,6 +99,8 @@ struct SqliteWriter {
     declarations: HashMap<Digest, Arc<Declaration>>,
     gate_specs: HashMap<Digest, Arc<GateSpec>>,
     known_documents: HashSet<Digest>,
+    /// Since the last call of `scrub`.
+    purged_lately: bool,
 }
 
 impl SqliteWriter {
@@ -181,7 +185,12 @@ impl SqliteWriter {
         for (unit, _) in batch.units.iter().zip(&verdicts).filter(|(_, verdict)| **verdict == Verdict::Won) {
             write_unit(&transaction, &self.statements, &self.known_documents, unit, &mut documents)?;
         }
+        let purges = batch.units.iter().flat_map(|unit| &unit.writes).any(|w| matches!(w, Write::PurgeRecord { .. }));
+        if purges {
+            scrub::mark(&transaction)?;
+        }
         transaction.commit().map_err(failed)?;
+        self.purged_lately |= purges;
         if self.known_documents.len() > CACHED_DOCUMENTS {
             self.known_documents.clear();
         }
@@ -248,6 +257,7 @@ fn write_unit(
 impl Drop for SqliteWriter {
     /// A store at rest is one file: whoever copies it has everything.
     fn drop(&mut self) {
+        scrub::at_the_end(&self.connection);
         if let Err(error) = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
             tracing::warn!(%error, "the log could not be moved into the database; the next start does it");
         }
@@ -307,10 +317,9 @@ impl Writer for SqliteWriter {
         rows(&self.connection, sql, &[Value::Id(id)], decode::step_row)
     }
 
-    /// Deleted bytes were overwritten in the pages themselves (`secure_delete`); older pages stand in the log until it
-    /// has been moved into the database and cut off.
     async fn scrub(&mut self) -> Result<bool, StoreError> {
-        connect::cut_log(&self.connection)
+        let lately = std::mem::take(&mut self.purged_lately);
+        scrub::scrub(&self.connection, lately)
     }
 
     async fn forget_expired(&mut self, now: Time) -> Result<u64, StoreError> {

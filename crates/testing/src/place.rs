@@ -2,7 +2,7 @@
 //! or an engine for a test does it through here.
 
 use crate::postgres::Database;
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, ensure};
 use countersign_engine::port::{Store, StoreError};
 use countersign_engine::{Config, Engine};
 use countersign_ledger::sha256;
@@ -85,6 +85,37 @@ impl Place {
                 let (client, connection) = tokio_postgres::connect(&self.url, NoTls).await?;
                 tokio::spawn(connection);
                 client.batch_execute(text).await.with_context(|| text.to_owned())
+            }
+        }
+    }
+
+    /// The text stands nowhere: not in the bytes of an SQLite file or its log, not in any row of any table.
+    pub async fn require_no_trace(&self, text: &str) -> anyhow::Result<()> {
+        match self.kind {
+            Kind::Sqlite => {
+                for ending in ["", "-wal", "-shm", "-journal"] {
+                    let file = format!("{}{ending}", self.sqlite_file().display());
+                    let Ok(bytes) = std::fs::read(&file) else { continue };
+                    let found = bytes.windows(text.len()).filter(|window| *window == text.as_bytes()).count();
+                    ensure!(found == 0, "{text:?} stands {found} times in {file}");
+                }
+                Ok(())
+            }
+            Kind::Postgres => {
+                let (client, connection) = tokio_postgres::connect(&self.url, NoTls).await?;
+                tokio::spawn(connection);
+                let tables = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'";
+                for table in client.query(tables, &[]).await? {
+                    let table: String = table.try_get(0)?;
+                    // Bytes are shown as hex.
+                    let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+                    let sql = format!(
+                        "SELECT count(*) FROM \"{table}\" t WHERE position($1 in t::text) > 0 OR position($2 in t::text) > 0"
+                    );
+                    let found: i64 = client.query_one(&sql, &[&text, &hex]).await?.try_get(0)?;
+                    ensure!(found == 0, "{text:?} stands in {found} rows of {table}");
+                }
+                Ok(())
             }
         }
     }

@@ -43,3 +43,17 @@ async fn a_server_that_is_told_to_stop_answers_first_on_postgres() -> anyhow::Re
     println!("{report}");
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_purge_is_whole_or_not_at_all_on_sqlite() -> anyhow::Result<()> {
+    let summary = crash::killed_while_purging(Kind::Sqlite, 1, KILLS).await?;
+    println!("{summary}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_purge_is_whole_or_not_at_all_on_postgres() -> anyhow::Result<()> {
+    let summary = crash::killed_while_purging(Kind::Postgres, 1, KILLS).await?;
+    println!("{summary}");
+    Ok(())
+}

@@ -185,7 +185,7 @@ on_both! {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_engines_under_load_keep_one_log() -> anyhow::Result<()> {
     let place = Place::new(Kind::Postgres).await?;
-    let arena = Arena::with(place, 2, sealing()).await?;
+    let arena = Arena::with(place, 2, |_| sealing()).await?;
     random_clients(&arena, 5, 4, 250).await?;
     // Either node answers, whoever leads.
     for n in 0..2 {
@@ -261,7 +261,7 @@ async fn a_restored_dump_goes_on() -> anyhow::Result<()> {
 async fn two_that_believe_to_lead_never_fork_the_log() -> anyhow::Result<()> {
     let place = Place::new(Kind::Postgres).await?;
     let log = LogConfig { every: Duration::from_millis(20), records: 10, ..LogConfig::new(SEED) };
-    let arena = Arena::with(place, 2, Config { log: Some(log), ..Config::default() }).await?;
+    let arena = Arena::with(place, 2, |config| Config { log: Some(log.clone()), ..config }).await?;
     let thief = {
         let url = arena.url().to_owned();
         tokio::spawn(async move {

@@ -1,6 +1,6 @@
 //! Races on one engine and on two engines of one database; the long form is `make torture`.
 
-use countersign_testing::place::Kind;
+use countersign_testing::place::{Kind, Place};
 use countersign_testing::races::{self, Arena};
 
 macro_rules! races {
@@ -33,11 +33,14 @@ races! {
     one_key_one_effect: async |arena| crate::races::one_key_one_effect(arena, 10).await;
     keys_in_any_order: async |arena| crate::races::keys_in_any_order(arena, 1, 10).await;
     fresh_documents_in_any_order: async |arena| crate::races::fresh_documents_in_any_order(arena, 10).await;
+    no_purge_under_a_hold: async |arena| crate::races::no_purge_under_a_hold(arena, 500).await;
+    a_record_is_purged_once: async |arena| crate::races::a_record_is_purged_once(arena, 6).await;
+    no_subject_outlives_its_purge: async |arena| crate::races::no_subject_outlives_its_purge(arena, 40).await;
     random_clients: async |arena| crate::races::random_clients(arena, 1, 4, 250).await.map(|_| ());
 }
 
 async fn run(kind: Kind, engines: usize, race: impl AsyncFnOnce(&Arena) -> anyhow::Result<()>) -> anyhow::Result<()> {
-    let arena = Arena::new(kind, engines).await?;
+    let arena = Arena::with(Place::new(kind).await?, engines, races::keep_for_a_moment).await?;
     race(&arena).await?;
     arena.end().await.map(|_| ())
 }

@@ -138,7 +138,8 @@ impl Committer {
             clock_offset_us: 0,
             entropy: Entropy::default(),
             copies: HashMap::new(),
-            scrub_due: false,
+            // Before a crash there may have been purges. Where others share the store, it cleans up by itself.
+            scrub_due: exclusive,
             wake,
         }
     }

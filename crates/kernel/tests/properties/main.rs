@@ -8,6 +8,7 @@ mod support;
 mod generate;
 mod oracle;
 mod order;
+mod retention;
 
 use countersign_kernel::machine::{ChainState, StepState};
 use countersign_kernel::process::{

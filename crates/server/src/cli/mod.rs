@@ -6,6 +6,7 @@
 //! when it was done, 1 when it was refused or failed, 2 when the command itself was wrong.
 
 mod actor;
+mod audit;
 mod completions;
 mod connection;
 mod definition;
@@ -93,6 +94,8 @@ enum Command {
     List(list::ListArgs),
     Records(records::RecordsArgs),
     #[command(subcommand)]
+    Audit(audit::AuditCommand),
+    #[command(subcommand)]
     Definition(definition::DefinitionCommand),
     #[command(subcommand)]
     Actor(actor::ActorCommand),
@@ -146,6 +149,7 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Show(args) => show::run(context, args).await,
         Command::List(args) => list::run(context, args).await,
         Command::Records(args) => records::run(context, args).await,
+        Command::Audit(command) => audit::run(context, command).await,
         Command::Definition(command) => definition::run(context, command).await,
         Command::Actor(command) => actor::run(context, command).await,
         Command::Grant(args) => grant::grant(context, args).await,
@@ -182,6 +186,14 @@ mod tests {
             ("records --after 2h --before 2026-11-15T00:00:00Z", true),
             ("records some-event --actor a", false),
             ("profile", true),
+            ("audit purge some-event --yes", true),
+            ("audit purge --eligible --dry-run --json", true),
+            ("audit purge", false),
+            ("audit purge some-event --eligible", false),
+            ("audit purge some-event --dry-run", false),
+            ("audit hold place some-event --reason r --case c", true),
+            ("audit hold place some-event", false),
+            ("audit hold list --state active", true),
         ] {
             let parsed = Cli::try_parse_from(std::iter::once("countersign").chain(line.split(' ')));
             assert_eq!(parsed.is_ok(), fits, "{line}");

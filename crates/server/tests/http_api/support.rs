@@ -1,5 +1,7 @@
 //! A server for one test, and actors who talk to it.
 
+use countersign_engine::clock::system_clock;
+use countersign_kernel::Time;
 use countersign_kernel::refusal::Code;
 use countersign_server::serve::{self, ADMIN_TOKEN_FILE, Running, ServeOptions};
 use reqwest::{Method, RequestBuilder};
@@ -7,6 +9,8 @@ use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use tempfile::TempDir;
 
 pub const BATCH_RELEASE: &str = include_str!("../../../../definitions/batch-release.yaml");
@@ -16,6 +20,8 @@ pub struct Server {
     running: Option<Running>,
     http: reqwest::Client,
     config: Option<&'static str>,
+    /// How far the server's clock is ahead.
+    ahead_us: Arc<AtomicI64>,
 }
 
 impl Server {
@@ -27,7 +33,13 @@ impl Server {
     pub async fn with_config(config: Option<&'static str>) -> Server {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder().no_proxy().build().expect("a client");
-        let mut server = Server { directory: tempfile::tempdir().expect("a directory"), running: None, http, config };
+        let mut server = Server {
+            directory: tempfile::tempdir().expect("a directory"),
+            running: None,
+            http,
+            config,
+            ahead_us: Arc::default(),
+        };
         server.resume().await;
         server
     }
@@ -39,7 +51,14 @@ impl Server {
             std::fs::write(&file, toml).expect("a configuration");
             options.config = Some(file);
         }
+        let (system, ahead_us) = (system_clock(), self.ahead_us.clone());
+        options.clock = Some(Arc::new(move || Time(system().0 + ahead_us.load(Ordering::SeqCst))));
         self.running = Some(serve::start(options).await.expect("a server"));
+    }
+
+    /// Lets time pass.
+    pub fn pass_days(&self, days: i64) {
+        self.ahead_us.fetch_add(days * 86_400_000_000, Ordering::SeqCst);
     }
 
     /// Stops in order and starts again on the same data.

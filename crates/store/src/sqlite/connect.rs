@@ -21,7 +21,7 @@ const CACHE_KIB: i32 = 8192;
 const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How long a connection waits for another.
-const BUSY: Duration = Duration::from_secs(30);
+pub const BUSY: Duration = Duration::from_secs(30);
 
 /// Where the database is; readers are opened like the writer.
 #[derive(Clone)]
@@ -154,19 +154,6 @@ fn not_a_store(error: rusqlite::Error) -> StoreError {
             StoreError::Unusable("the file is not an SQLite database".to_owned())
         }
         _ => failed(error),
-    }
-}
-
-/// Moves the log into the database and cuts it off. `false` where somebody still reads an older state: the log is cut
-/// off another time, and nobody is made to wait for it.
-pub fn cut_log(connection: &Connection) -> Result<bool, StoreError> {
-    connection.busy_timeout(Duration::ZERO).map_err(failed)?;
-    let cut = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
-    connection.busy_timeout(BUSY).map_err(failed)?;
-    match cut {
-        Ok(busy) => Ok(busy == 0),
-        Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy) => Ok(false),
-        Err(error) => Err(failed(error)),
     }
 }
 

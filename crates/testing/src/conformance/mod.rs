@@ -8,6 +8,7 @@ pub mod log;
 pub mod model;
 mod opening;
 mod reads;
+mod retention;
 mod story;
 
 pub use engine::one_bad_call_costs_its_neighbours_nothing;
@@ -28,6 +29,10 @@ pub use opening::{a_foreign_file_is_refused_untouched, a_newer_schema_is_refused
 pub use reads::{
     assignments_are_found_by_every_axis, every_row_reads_back, nothing_is_found_in_an_empty_store,
     processes_are_found_by_every_axis, records_are_found_by_every_axis, steps_are_found_by_every_axis,
+};
+
+pub use retention::{
+    a_purge_takes_its_answer_along, holds_are_found_by_every_axis, what_may_be_purged_is_listed_in_order,
 };
 
 use crate::place::Place;

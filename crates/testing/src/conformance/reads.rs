@@ -5,7 +5,9 @@ use super::story::HARD;
 use super::{Bench, require_found};
 use crate::place::Place;
 use anyhow::{Context, ensure};
-use countersign_engine::port::{AssignmentQuery, Page, ProcessQuery, Range, Reader, RecordQuery, StepQuery, Writer};
+use countersign_engine::port::{
+    AssignmentQuery, HoldQuery, Page, ProcessQuery, Range, Reader, RecordQuery, StepQuery, Writer,
+};
 use countersign_engine::rows::Write;
 use countersign_kernel::machine::{AssignmentStatus, StepState};
 use countersign_kernel::registry::{Event, EventBody};
@@ -17,7 +19,8 @@ pub async fn require_everything(reader: &dyn Reader, model: &Model) -> anyhow::R
     require_processes(reader, model, &ProcessQuery::default()).await?;
     require_steps(reader, model, &StepQuery::default()).await?;
     require_assignments(reader, model, &AssignmentQuery::default()).await?;
-    require_records(reader, model, &RecordQuery::default()).await
+    require_records(reader, model, &RecordQuery::default()).await?;
+    super::retention::require_holds(reader, model, &HoldQuery::default()).await
 }
 
 async fn require_processes(reader: &dyn Reader, model: &Model, query: &ProcessQuery) -> anyhow::Result<()> {
@@ -64,6 +67,11 @@ pub async fn require_loads(writer: &mut dyn Writer, model: &Model) -> anyhow::Re
                 == (&row.subject_ref, &row.initiator_ref, row.started_at),
             "{process:?}"
         );
+        let standing: BTreeMap<_, _> = (model.holds.values())
+            .filter(|hold| hold.instance_id == process.instance_id && hold.released.is_none())
+            .map(|hold| (hold.hold_id, hold.record_ref))
+            .collect();
+        ensure!(process.holds == standing, "held by {:?}, not by {standing:?}", process.holds);
         let live: Vec<String> = (model.view(row).gates.iter())
             .filter(|(gate, steps)| gate.current || steps.iter().any(|(step, _)| step.state == StepState::Pending))
             .map(|(gate, steps)| {

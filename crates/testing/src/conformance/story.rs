@@ -1,19 +1,21 @@
 //! What the conformance suite writes: the very batches that an engine makes of a small story in which every
 //! kind of row occurs, with names that are hard on a database.
 
-use crate::load::client::{let_do, opened, started_by, told};
+use crate::load::client::{held, let_do, opened, purge, records, release, started_by, told};
 use crate::load::shapes::{quorum, shape, single};
 use crate::load::{Design, ManualClock, calls};
 use crate::place::{ADMIN, close, engine_on};
 use crate::tap::{Copies, Tapped};
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use countersign_engine::port::{Batch, Unit};
 use countersign_engine::{Call, Command, Config, Engine};
 use countersign_kernel::process::Decision;
 use countersign_kernel::registry::{self, ActorKind, RegisterActor};
-use countersign_kernel::{InstanceId, QuorumRule};
+use countersign_kernel::{EventId, InstanceId, QuorumRule};
 use countersign_ledger::sha256;
 use std::sync::Arc;
+
+const SEVEN_YEARS_US: i64 = 2557 * 86_400_000_000;
 
 /// Emoji, right-to-left text, combining marks, quotes: all of it must come back byte for byte.
 pub const HARD: [&str; 4] = ["Ω-🦀👩‍🔬", "مرحبا \"x\" 'y'", "e\u{301}/é\\%_", "\u{202E}batch\u{202C} 東京"];
@@ -201,6 +203,41 @@ async fn tell_processes(teller: &Teller) -> anyhow::Result<()> {
             calls::start_published(starter, &other, subject, None)
         };
         teller.start(call).await?;
+    }
+    tell_retention(teller, released, left, withdrawn).await
+}
+
+/// Holds that stand and that were released; and after seven years everything whose content is repeated elsewhere is
+/// purged, and after seven more the holds' own records.
+async fn tell_retention(
+    teller: &Teller,
+    released: InstanceId,
+    left: InstanceId,
+    withdrawn: InstanceId,
+) -> anyhow::Result<()> {
+    let engine = &teller.engine;
+    let record = async |process, action: &str| -> anyhow::Result<EventId> {
+        Ok(records(engine, process, action).await?.first().context("no such record")?.event_id)
+    };
+    let start = record(released, "workflow_started").await?;
+    let first = held(engine, ADMIN, start, HARD[0], Some(HARD[1])).await?;
+    held(engine, ADMIN, start, "another", None).await?;
+    let other = held(engine, ADMIN, record(left, "workflow_started").await?, HARD[2], Some("case")).await?;
+    release(engine, ADMIN, first, HARD[3]).await?;
+    release(engine, ADMIN, other, "over").await?;
+    teller.clock.advance(SEVEN_YEARS_US);
+    for (process, action) in [
+        (released, "gate_decided"),
+        (left, "workflow_started"),
+        (left, "step_approved"),
+        (withdrawn, "chain_withdrawn"),
+        (withdrawn, "gate_decided"),
+    ] {
+        purge(engine, ADMIN, record(process, action).await?).await?;
+    }
+    teller.clock.advance(SEVEN_YEARS_US);
+    for (process, action) in [(released, "hold_placed"), (left, "hold_released")] {
+        purge(engine, ADMIN, record(process, action).await?).await?;
     }
     Ok(())
 }

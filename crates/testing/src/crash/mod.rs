@@ -5,7 +5,10 @@
 
 mod binary;
 mod http;
+mod purges;
 mod server;
+
+pub use purges::killed_while_purging;
 
 use crate::load::Rng;
 use crate::load::steady::{Account, Witness, work};

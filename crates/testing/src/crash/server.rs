@@ -43,6 +43,8 @@ impl Server {
         let child = Command::new(program)
             .args(["serve", "--listen", &address, "--store", store, "--log", "json", "--data-dir"])
             .arg(data_dir)
+            // A configuration beside the data is meant for this server.
+            .args(configuration(data_dir))
             .env_remove(binary::VARIABLE)
             .env("COUNTERSIGN_LOG", "warn")
             .stdin(Stdio::null())
@@ -105,6 +107,11 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn configuration(data_dir: &Path) -> Vec<std::ffi::OsString> {
+    let file = data_dir.join("countersign.toml");
+    if file.is_file() { vec!["--config".into(), file.into()] } else { vec![] }
 }
 
 /// Whether `/readyz` answers 200.

@@ -4,6 +4,7 @@
 mod decisions;
 mod keys;
 mod moves;
+mod purges;
 mod random;
 
 pub use decisions::a_gate_is_decided_once;
@@ -12,6 +13,7 @@ pub use moves::{
     every_turn_of_a_loop_counts, no_firing_after_a_revocation, nothing_waits_in_a_state_that_was_left,
     one_approval_one_firing,
 };
+pub use purges::{a_record_is_purged_once, keep_for_a_moment, no_purge_under_a_hold, no_subject_outlives_its_purge};
 pub use random::random_clients;
 
 use crate::load::client::told;
@@ -38,15 +40,17 @@ impl Arena {
 
     /// Each further engine's clock is behind, as clocks are; and who is refused for want of authority is recorded.
     pub async fn on(place: Place, engines: usize) -> anyhow::Result<Arena> {
-        Arena::with(place, engines, Config { audit_failed_attempts: true, ..Config::default() }).await
+        Arena::with(place, engines, |config| config).await
     }
 
-    pub async fn with(place: Place, engines: usize, config: Config) -> anyhow::Result<Arena> {
+    /// The same, each engine configured a little differently.
+    pub async fn with(place: Place, engines: usize, change: impl Fn(Config) -> Config) -> anyhow::Result<Arena> {
         let mut opened = vec![];
         for behind in (0..).take(engines) {
             let exact = system_clock();
             let clock = Arc::new(move || Time(exact().0 - behind * SKEW_US));
-            opened.push(place.engine(Config { clock, ..config.clone() }).await?);
+            let config = Config { clock, audit_failed_attempts: true, ..Config::default() };
+            opened.push(place.engine(change(config)).await?);
         }
         Ok(Arena { place, engines: opened })
     }
