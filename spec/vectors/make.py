@@ -33,6 +33,10 @@ HEADER = ["v", "event_id", "instance_id", "sequence", "prev", "action_ref", "act
           "assurance", "retention", "payload_digest", "attestation_digest"]
 T0 = 1_767_600_000_000_000  # 2026-01-05T08:00:00Z
 DAY = 86_400_000_000
+# Why the engine itself withdrew a step (bundle.md, section 2): its gate is moot, its quorum is out of reach, the state of its resolved chain was left.
+MOOT = "Gate moot: workflow left the gate's from_state by firing a different transition"
+UNREACHABLE = "Chain withdrawn: its quorum can no longer be reached"
+LEFT = "Chain resolved: workflow left the gate's from_state"
 
 
 # ---------------------------------------------------------------------------------------------- bytes, hashes, keys
@@ -87,29 +91,27 @@ def vkey(name: str, key: Key, kind: int = 1) -> str:
 
 
 # ---------------------------------------------------------------------------------------------- tree and checkpoint
-def _split(n: int) -> int:
-    k = 1
-    while k * 2 < n:
-        k *= 2
-    return k
+class Tree:
+    """RFC 6962, level by level: a node without a sibling moves up as it is."""
 
+    def __init__(self, leaves: list[bytes]):
+        self.levels = [leaves]
+        while len(self.levels[-1]) > 1:
+            below = self.levels[-1]
+            pairs = [sha(b"\x01" + below[i] + below[i + 1]) for i in range(0, len(below) - 1, 2)]
+            self.levels.append(pairs + below[len(pairs) * 2:])
 
-def tree_root(leaves: list[bytes]) -> bytes:
-    if not leaves:
-        return sha(b"")
-    if len(leaves) == 1:
-        return leaves[0]
-    k = _split(len(leaves))
-    return sha(b"\x01" + tree_root(leaves[:k]) + tree_root(leaves[k:]))
+    @property
+    def root(self) -> bytes:
+        return self.levels[-1][0] if self.levels[-1] else sha(b"")
 
-
-def inclusion(leaves: list[bytes], index: int) -> list[bytes]:
-    if len(leaves) <= 1:
-        return []
-    k = _split(len(leaves))
-    if index < k:
-        return inclusion(leaves[:k], index) + [tree_root(leaves[k:])]
-    return inclusion(leaves[k:], index - k) + [tree_root(leaves[:k])]
+    def inclusion(self, index: int) -> list[bytes]:
+        path = []
+        for level in self.levels[:-1]:
+            if index ^ 1 < len(level):
+                path.append(level[index ^ 1])
+            index >>= 1
+        return path
 
 
 def signed_note(origin: str, size: int, root: bytes, log: Key, witnesses: list[tuple[str, Key]], at_s: int) -> str:
@@ -293,16 +295,16 @@ class Bundle:
             chain = self.chain(row["instance_id"])
             if chain and renumber:
                 row["sequence"] = chain[-1].head["sequence"]
-        leaves = [r.hash if r is not None else det("somebody else", i) for i, r in enumerate(slots)]
+        tree = Tree([r.hash if r is not None else det("somebody else", i) for i, r in enumerate(slots)])
         for i, entry in enumerate(slots):
             if entry is not None:
                 entry.log_index = i
-                entry.proof = [h.hex() for h in inclusion(leaves, i)]
-        self.records = sorted(present, key=lambda r: r.log_index)
+                entry.proof = [h.hex() for h in tree.inclusion(i)]
+        self.records = sorted(present, key=file_order)
         m = self.manifest
         m.update(tree_size=len(slots), records=len(present), instances=len(self.instances()),
                  registry_sequence=len(self.chain(REGISTRY)) if renumber else m["registry_sequence"])
-        self.checkpoint = signed_note(m["origin"], len(slots), tree_root(leaves), log, witnesses or [], m["made_at_us"] // 1_000_000)
+        self.checkpoint = signed_note(m["origin"], len(slots), tree.root, log, witnesses or [], m["made_at_us"] // 1_000_000)
         self.log_vkey = vkey(m["origin"], log) + "\n"
 
     def slots(self) -> list[Optional[Record]]:
@@ -317,6 +319,11 @@ class Bundle:
             head = self.chain(instance)[-1]
             out.append((instance, head.head["sequence"], head.hash.hex()))
         return out
+
+
+def file_order(r: Record) -> tuple[str, int]:
+    """The order of records.jsonl: the registry, whose id is the smallest, then instance by instance, each by sequence."""
+    return r.head["instance_id"], r.head["sequence"]
 
 
 def heads_digest(heads: list[tuple[str, int, str]]) -> str:
@@ -403,7 +410,7 @@ class World:
             head.update(v=1, event_id=event_id, instance_id=instance, sequence=sequence, prev=chain[-1].hash.hex() if chain else ZEROS,
                         action_ref=action_ref, actor_ref=actor.ref, recorded_at_us=self.now, registry_seq=registry_seq,
                         assurance="actor_signed" if actor.key else "server_attested",
-                        retention=self.retention(instance == REGISTRY, action_ref in ("record_purged", "hold_placed", "hold_released")))
+                        retention=self.retention(instance == REGISTRY, action_ref == "record_purged"))
             record = Record(head, text, "", det(self.name, "salt", instance, sequence).hex())
             if by is None:
                 record.attestation = app_attestation(self.app_key, record, "app-" + event_id)
@@ -556,14 +563,15 @@ class World:
         if len(self.log) > size:
             raise ValueError(f"{self.name}: the log has {len(self.log)} entries, more than {size}")
         self.noise(size - len(self.log))
-        leaves = [r.hash if r is not None else det(self.name, "somebody else", i) for i, r in enumerate(self.log)]
+        tree = Tree([r.hash if r is not None else det(self.name, "somebody else", i) for i, r in enumerate(self.log)])
         b = Bundle()
         wanted = {REGISTRY} | {p.id for p in processes}
         for i, r in enumerate(self.log):
             if r is not None and r.head["instance_id"] in wanted:
                 twin = r.copy()
-                twin.log_index, twin.proof = i, [h.hex() for h in inclusion(leaves, i)]
+                twin.log_index, twin.proof = i, [h.hex() for h in tree.inclusion(i)]
                 b.records.append(twin)
+        b.records.sort(key=file_order)
         digests = sorted({d for p in processes for d in (p.declaration_digest, p.gate_spec_digest)})
         b.documents = [{"digest": d, "body": self.documents[d]} for d in digests]
         b.state = [json.loads(dump(p.row())) for p in sorted(processes, key=lambda p: p.id)]
@@ -573,7 +581,7 @@ class World:
         b.manifest = {"v": 1, "kind": "countersign-evidence", "scope": scope, "origin": self.origin, "tree_size": size,
                       "registry_sequence": len(self.chains[REGISTRY]), "instances": len(processes), "records": len(b.records),
                       "made_at_us": self.now, "made_by": by.ref, "software": "spec/vectors/make.py"}
-        b.checkpoint = signed_note(self.origin, size, tree_root(leaves), self.log_key, self.witnesses, self.now // 1_000_000)
+        b.checkpoint = signed_note(self.origin, size, tree.root, self.log_key, self.witnesses, self.now // 1_000_000)
         b.log_vkey = vkey(self.origin, self.log_key) + "\n"
         return b
 
@@ -661,7 +669,7 @@ class Process:
                                "opened_by": by.ref, "rule": quorum["rule"] if quorum else None, "m": quorum.get("m") if quorum else None,
                                "chain_state": "Pending" if quorum else None, "fate": "unspent", "current": True}
         for s in steps:
-            self.steps[s["step_id"]] = {"step_id": s["step_id"], "gate_id": gate_id, "action": action, "subject_ref": self.subject,
+            self.steps[s["step_id"]] = {"step_id": s["step_id"], "gate_id": gate_id, "action": action, "subject_ref": f"{self.subject}:{action}",
                                         "approver_ref": s["approver_ref"], "submitter_ref": self.initiator, "scope": spec["scope"], "submitted_at_us": at,
                                         "state": "Pending", "ended_by": None, "ended_at_us": None, "ended_reason": None}
             self.assignments[s["assignment_id"]] = {"assignment_id": s["assignment_id"], "task_ref": s["step_id"], "assignee_ref": s["approver_ref"],
@@ -721,7 +729,7 @@ class Process:
             gate["chain_state"] = outcome
             for s in rest:
                 if outcome == "Withdrawn":
-                    self._end(s, "Withdrawn", by.ref, at, reason)
+                    self._end(s, "Withdrawn", self.initiator, at, UNREACHABLE)
                 else:
                     self._recall(s, at)
         return records
@@ -743,8 +751,8 @@ class Process:
                     for s in self._steps_of(g["gate_id"]):
                         if s["state"] == "Pending":
                             writes.append(("step_withdrawn", None, {"instance_id": self.id, "chain_id": g["gate_id"], "step_id": s["step_id"], "action": g["action"],
-                                                                    "decided_by": w.APP, "reason": "Chain resolved: workflow left the gate's from_state", "trailing": True}))
-                            after.append(lambda at, i=s["step_id"]: self._end(i, "Withdrawn", self.initiator, at, "Chain resolved: workflow left the gate's from_state"))
+                                                                    "decided_by": self.initiator, "reason": LEFT, "trailing": True}))
+                            after.append(lambda at, i=s["step_id"]: self._end(i, "Withdrawn", self.initiator, at, LEFT))
             for g in self.gates.values():
                 if g["from_state"] != left or g["fate"] != "unspent":
                     continue
@@ -759,7 +767,7 @@ class Process:
                                                                 "recalled_step_ids": pending}))
                         g["chain_state"] = "Withdrawn"
                     for s in pending:
-                        after.append(lambda at, i=s: self._end(i, "Withdrawn", self.initiator, at, "Gate moot: workflow left the gate's from_state by firing a different transition"))
+                        after.append(lambda at, i=s: self._end(i, "Withdrawn", self.initiator, at, MOOT))
                 writes.append(("moot_gate_recalled", None, {"instance_id": self.id, "moot_action": g["action"], "from_state": left, name: g["gate_id"],
                                                             "moot_kind": "pending-withdrawn" if state == "Pending" else "approved-unconsumed",
                                                             "reason": "Gate moot: workflow advanced past from_state"}))
@@ -776,11 +784,17 @@ class Process:
         return records
 
     def forget(self, record: Record) -> None:
-        """The texts of a purged decision leave the stores too."""
-        body = record.body
-        step = self.steps.get(body.get("step_id", ""))
-        if record.head["action_ref"] in ("gate_decided", "step_approved", "step_rejected", "step_withdrawn") and step is not None and step["ended_reason"] is not None:
-            step["ended_reason"] = "purged:" + record.head["event_id"]
+        """The texts of a purged record leave the stores too."""
+        body, action, text = record.body, record.head["action_ref"], "purged:" + record.head["event_id"]
+        if action == "workflow_started":
+            self.subject = text
+            for step in self.steps.values():
+                step["subject_ref"] = f"{text}:{step['action']}"
+        if action in ("gate_decided", "step_approved", "step_rejected", "step_withdrawn", "chain_withdrawn") and "reason" in body:
+            for step in self.steps.values():
+                whole = "step_id" not in body and step["gate_id"] == body["chain_id"] and step["ended_at_us"] == record.head["recorded_at_us"]
+                if whole or step["step_id"] == body.get("step_id"):
+                    step["ended_reason"] = text
 
     def row(self) -> dict[str, Any]:
         return {"instance_id": self.id, "subject_ref": self.subject, "initiator_ref": self.initiator, "definition": self.definition,

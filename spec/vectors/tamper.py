@@ -415,7 +415,7 @@ def _(t: Tamper) -> None:
     if not free:
         raise Skip("no entry of somebody else in the log")
     twin.log_index = free[-1]
-    t.b.records = sorted(t.b.records + [twin], key=lambda x: x.log_index)
+    t.b.records.insert(t.b.records.index(r) + 1, twin)
     t.counts()
 
 
@@ -460,7 +460,33 @@ def _(t: Tamper) -> None:
     r = t.one("gate_opened", "transition_fired")
     other = t.following(r)
     r.log_index, other.log_index = other.log_index, r.log_index
-    t.b.records.sort(key=lambda x: x.log_index)
+
+
+@mutation("lines-reordered", "naive", "integrity", "bundle-form")
+def _(t: Tamper) -> None:
+    i = t.b.records.index(t.one("gate_opened", "transition_fired"))
+    t.b.records[i - 1], t.b.records[i] = t.b.records[i], t.b.records[i - 1]
+
+
+@mutation("lines-in-the-order-of-the-log", "naive", "integrity", "bundle-form")
+def _(t: Tamper) -> None:
+    before = list(t.b.records)
+    t.b.records.sort(key=lambda r: r.log_index)
+    if t.b.records == before:
+        raise Skip("one order is the other")
+
+
+@mutation("registry-lines-last", "naive", "integrity", "bundle-form")
+def _(t: Tamper) -> None:
+    t.b.records.sort(key=lambda r: r.head["instance_id"] == REGISTRY)
+
+
+@mutation("instances-in-another-order", "naive", "integrity", "bundle-form")
+def _(t: Tamper) -> None:
+    if len(t.processes()) < 2:
+        raise Skip("one instance")
+    registry = [r for r in t.b.records if r.head["instance_id"] == REGISTRY]
+    t.b.records = registry + [r for i in t.processes()[::-1] for r in t.b.chain(i)]
 
 
 @mutation("log-reordered", "insider", "integrity", "log-order")

@@ -196,7 +196,6 @@ pub struct OwnSignature<'a> {
     pub action_ref: &'a str,
     pub actor_ref: &'a str,
     pub instance_id: Option<String>,
-    pub expected_sequence: u64,
     pub nonce: String,
     pub issued_at_us: i64,
 }
@@ -214,7 +213,7 @@ impl OwnSignature<'_> {
             step_id: None,
             body_digest: sha256(&[payload]).to_string(),
             meaning: None,
-            expected_sequence: Some(self.expected_sequence),
+            expected_sequence: None,
             nonce: self.nonce,
             issued_at_us: self.issued_at_us,
         }
@@ -288,7 +287,6 @@ mod tests {
             action_ref: "moot_gate_recalled",
             actor_ref: "countersign",
             instance_id: Some("i".into()),
-            expected_sequence: 4,
             nonce: "0123456789abcdef".into(),
             issued_at_us: 7,
         }
@@ -333,8 +331,8 @@ mod tests {
             text.replacen("{\"v\":1", "{\"v\":1,\"x\":1", 1),
             text.replacen("0123456789abcdef", "short", 1),
             text.replacen("\"meaning\":null", "\"meaning\":\" \"", 1),
-            text.replacen("\"expected_sequence\":4", "\"expected_sequence\":9007199254740992", 1),
-            text.replacen("\"expected_sequence\":4", "\"expected_sequence\":4.0", 1),
+            text.replacen("\"expected_sequence\":null", "\"expected_sequence\":9007199254740992", 1),
+            text.replacen("\"expected_sequence\":null", "\"expected_sequence\":4.0", 1),
         ] {
             assert!(Statement::parse(broken.as_bytes()).is_err(), "{broken}");
         }

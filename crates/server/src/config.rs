@@ -3,6 +3,7 @@
 //! policy must never pass for a configured one. A key that this version cannot honour is an error too.
 
 use anyhow::{Context, bail, ensure};
+use countersign_engine::LogConfig;
 use countersign_engine::retention::{Policies, Policy, UNSET_POLICY};
 use countersign_kernel::text::{is_blank, is_invisible};
 use figment::error::Kind;
@@ -39,6 +40,7 @@ pub struct Config {
     pub regulated: bool,
     pub retention: RetentionSection,
     pub seal: Option<SealSection>,
+    pub log: LogSection,
     pub executors: ExecutorsSection,
     pub limits: LimitsSection,
     pub audit: AuditSection,
@@ -53,6 +55,7 @@ impl Default for Config {
             regulated: false,
             retention: RetentionSection::default(),
             seal: None,
+            log: LogSection::default(),
             executors: ExecutorsSection::default(),
             limits: LimitsSection::default(),
             audit: AuditSection::default(),
@@ -90,6 +93,15 @@ impl Default for SealSection {
     fn default() -> Self {
         SealSection { every: Duration { us: 1_000_000 }, records: 1000 }
     }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogSection {
+    /// The log's name for ever, chosen before its first start; otherwise one is made.
+    pub origin: Option<String>,
+    /// The addresses of witnesses that cosign its checkpoints.
+    pub witnesses: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -215,6 +227,13 @@ impl Config {
             policies.insert(name, policy);
         }
         policies
+    }
+
+    /// How often the log is sealed; whoever has the log's key puts it in.
+    pub fn log(&self) -> LogConfig {
+        let seal = self.seal.clone().unwrap_or_default();
+        let every = std::time::Duration::from_micros(u64::try_from(seal.every.us).unwrap_or(1_000_000));
+        LogConfig { every, records: seal.records, origin: self.log.origin.clone(), ..LogConfig::new([0; 32]) }
     }
 
     /// What the engine is told.

@@ -7,7 +7,8 @@ use crate::config::Config;
 use crate::telemetry::{self, LogFormat};
 use crate::{keys, listen};
 use anyhow::{Context, bail};
-use countersign_engine::Engine;
+use countersign_engine::port::Store;
+use countersign_engine::{Engine, LogConfig};
 use countersign_engine::clock::Clock;
 use countersign_ledger::statement::Signer;
 use fs4::{FileExt, TryLockError};
@@ -26,6 +27,7 @@ use tokio::task::JoinHandle;
 /// The actor with every scope on a new store, and the file that its token is written to.
 pub const ADMIN: &str = "admin";
 const APPLICATION_KEY_FILE: &str = "application.key";
+const LOG_KEY_FILE: &str = "log.key";
 pub const ADMIN_TOKEN_FILE: &str = "admin.token";
 /// Where we listen when nothing else is said.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:7433";
@@ -93,14 +95,10 @@ pub async fn start(options: ServeOptions) -> anyhow::Result<Running> {
     make_data_dir(&options.data_dir)?;
     let store = options.store.unwrap_or_else(|| format!("sqlite:{}", options.data_dir.join(SQLITE_FILE).display()));
     let lock = lock_sqlite(&store)?;
-    let application_key = keys::load_or_make(&options.data_dir.join(APPLICATION_KEY_FILE))?;
-    let engine = open(&store, &config, options.clock, &application_key).await?;
+    let engine = open(&store, &config, options.clock, &options.data_dir).await?;
     let has_retention_policy = config.audit_trail_retention_policy.is_some();
     if !has_retention_policy {
         tracing::warn!("{NO_POLICY}");
-    }
-    if config.seal.is_some() {
-        tracing::warn!("[seal] is configured, but this version does not seal yet");
     }
     bootstrap(&engine, &options.data_dir).await?;
 
@@ -172,18 +170,38 @@ async fn released(mut engine: Arc<Engine>) -> Option<Engine> {
     }
 }
 
-async fn open(
-    store: &str,
-    config: &Config,
-    clock: Option<Clock>,
-    application_key: &[u8; 32],
-) -> anyhow::Result<Engine> {
+async fn open(store: &str, config: &Config, clock: Option<Clock>, data_dir: &Path) -> anyhow::Result<Engine> {
     let opened = countersign_store::open(store).await;
     let store = opened.with_context(|| format!("the store {} cannot be opened", without_password(store)))?;
+    let seal = config.log();
     let mut config = config.engine();
     config.clock = clock.unwrap_or(config.clock);
-    config.application_key = Some(Signer::from_seed(application_key));
+    let application_key = keys::load_or_make(&data_dir.join(APPLICATION_KEY_FILE))?;
+    config.application_key = Some(Signer::from_seed(&application_key));
+    if let Some(seed) = log_key(&*store, &data_dir.join(LOG_KEY_FILE)).await? {
+        config.server_key = Some(Signer::from_seed(&seed).public_key());
+        config.log = Some(LogConfig { seed, ..seal });
+    }
     Engine::open(store, config).await.context("the engine cannot be started")
+}
+
+/// The key that checkpoints are signed with: made with the log, and afterwards only ever read. A node without it follows.
+async fn log_key(store: &dyn Store, file: &Path) -> anyhow::Result<Option<[u8; 32]>> {
+    if let Some(seed) = keys::load(file)? {
+        return Ok(Some(seed));
+    }
+    let (_, reader) = store.log()?;
+    match reader.identity().await? {
+        None => keys::load_or_make(file).map(Some),
+        Some(identity) => {
+            tracing::warn!(
+                origin = identity.origin,
+                "this node has no {} and does not seal: copy it from the data directory of a node that does",
+                file.display()
+            );
+            Ok(None)
+        }
+    }
 }
 
 /// For messages: a database's address may hold a password.

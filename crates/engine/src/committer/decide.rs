@@ -279,7 +279,6 @@ impl Committer {
                 action_ref: draft.action_ref,
                 actor_ref: draft.actor_ref,
                 instance_id: (!registry).then(|| draft.instance_id.to_string()),
-                expected_sequence: draft.head.sequence,
                 nonce: draft.event_id.to_string(),
                 issued_at_us: draft.at.0,
             };
