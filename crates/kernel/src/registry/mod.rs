@@ -110,6 +110,8 @@ pub enum EventBody {
 pub struct Registry {
     sequence: u64,
     actors: HashMap<String, Actor>,
+    /// The registry record that registered each actor.
+    registered: HashMap<String, u64>,
     credentials: HashMap<Digest, String>,
     grants: permission::Grants,
     definitions: HashMap<String, Vec<Arc<Definition>>>,
@@ -129,6 +131,16 @@ impl Registry {
 
     pub fn actor(&self, actor_ref: &str) -> Option<&Actor> {
         self.actors.get(actor_ref)
+    }
+
+    /// Whether the actor was registered for what was decided under this registry sequence.
+    pub fn registered_under(&self, actor_ref: &str, registry_sequence: u64) -> bool {
+        self.registered.get(actor_ref).is_some_and(|sequence| *sequence <= registry_sequence)
+    }
+
+    /// The hashes of an actor's bearer tokens.
+    pub fn credentials_of<'r>(&'r self, actor_ref: &'r str) -> impl Iterator<Item = &'r Digest> {
+        self.credentials.iter().filter(move |(_, owner)| *owner == actor_ref).map(|(token_hash, _)| token_hash)
     }
 
     pub fn actors(&self) -> impl Iterator<Item = &Actor> {
@@ -189,6 +201,7 @@ impl Registry {
         match &event.body {
             EventBody::ActorRegistered { actor, credential } => {
                 self.actors.insert(actor.actor_ref.clone(), actor.clone());
+                self.registered.insert(actor.actor_ref.clone(), sequence);
                 if let Some(credential) = credential {
                     self.credentials.insert(credential.token_hash, credential.actor_ref.clone());
                 }

@@ -16,6 +16,7 @@ pub mod scopes {
     pub const PERMISSIONS_MANAGE: &str = "permissions:manage";
     pub const DEFINITIONS_PUBLISH: &str = "definitions:publish";
     pub const AUDIT_READ: &str = "audit:read";
+    pub const AUDIT_SEAL: &str = "audit:seal";
 
     /// What `admin` is given on an empty store.
     pub const ALL: &[&str] = &[
@@ -28,7 +29,7 @@ pub mod scopes {
         DEFINITIONS_PUBLISH,
         "definitions:shell",
         AUDIT_READ,
-        "audit:seal",
+        AUDIT_SEAL,
         "audit:purge",
         "audit:hold",
         "runs:start",
