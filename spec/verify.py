@@ -308,11 +308,12 @@ def read_bundle(path: str, report: Report) -> Bundle:
     except Unreadable as e:
         report.find("bundle-form", f"log.vkey: {e}")
     lines = read_lines("records.jsonl", texts["records.jsonl"], RECORD_LINE, report)
-    if not ascending([line["log_index"] for line in lines]):
-        report.find("bundle-form", "records.jsonl: log_index does not ascend")
     for line in lines:
         record = read_record(line, report)
         if record is not None:
+            last = b.records[-1] if b.records else None
+            if last is not None and (record.instance, record.sequence) <= (last.instance, last.sequence):   # the registry's id is the smallest
+                report.find("bundle-form", "records.jsonl: not the registry, then instance by instance, each by sequence", record)
             b.records.append(record)
             b.chains.setdefault(record.instance, []).append(record)
     for chain in b.chains.values():
@@ -704,6 +705,11 @@ class Registry:
             if len(public) != 32 or sha256(public).hex()[:16] != key[1]:
                 report.find("attestation-proof-invalid", "key_id is not that of the public key registered", r)
             self.keys.setdefault(key, Span(seq, value=public))
+            if r.action == "key_registered" and r not in self.first:
+                configuration = self.configuration(r.registry_seq)
+                for role, actor in (("application", configuration.get("application_actor_ref", self.founder)), ("server", configuration.get("server_actor_ref"))):
+                    if p["actor_ref"] == actor:
+                        report.note(f"{role}-key-added", f"{r.actor} gave {actor} the further key {key[1]}", r)
         elif r.action == "key_revoked" and key in self.keys and self.keys[key].until is None:
             self.keys[key].until = seq
         credential = (p.get("actor_ref", ""), p.get("credential_id") or "")
@@ -962,6 +968,8 @@ class Identity:
 
 # ================================================================================================ replay: claims 1 to 4 (bundle.md 2, 3)
 ENDED = {"approve": "Approved", "reject": "Rejected", "withdraw": "Withdrawn", "step_approved": "Approved", "step_rejected": "Rejected", "step_withdrawn": "Withdrawn"}
+MOOT = "Gate moot: workflow left the gate's from_state by firing a different transition"
+UNREACHABLE = "Chain withdrawn: its quorum can no longer be reached"
 PROCESS = ("workflow_started", "gate_opened", "gate_decided", "transition_fired", "moot_gate_recalled", "chain_initiated", "step_approved", "step_rejected",
            "step_withdrawn", "chain_resolved", "chain_withdrawn")
 
@@ -973,12 +981,13 @@ class Step:
     assignment: str
     state: str = "Pending"
     ended: Optional[Record] = None          # the record that ended it
-    ended_by: tuple[str, ...] = ()          # who may stand in the row for that
-    own_reason: bool = False                # the ending record gives a reason for this step: it is the row's
+    ended_by: Optional[str] = None
+    reason: Optional[str] = None
+    own: bool = False                       # somebody decided this step; otherwise it went with its gate
     recalled_at: Optional[int] = None
 
-    def end(self, state: str, record: Record, by: tuple[str, ...], own_reason: bool = False) -> None:
-        self.state, self.ended, self.ended_by, self.own_reason = state, record, by, own_reason
+    def end(self, state: str, record: Record, by: str, reason: Optional[str], own: bool = False) -> None:
+        self.state, self.ended, self.ended_by, self.reason, self.own = state, record, by, reason, own
         self.recalled_at = self.recalled_at if self.recalled_at is not None else record.at
 
 
@@ -1038,6 +1047,7 @@ class Replay:
         self.moot: dict[str, str] = {}              # gates of the state just left -> moot_kind
         self.left: Optional[str] = None             # state that this command left
         self.left_unknown = False                   # the firing of this command was purged
+        self.lost: list[Record] = []                # purged decisions that explain nothing yet
         self.application = ""
 
     # ---- documents: claim 2
@@ -1130,6 +1140,8 @@ class Replay:
         if r.purged:
             claims = {"transition_fired": "1234", "workflow_started": "1234"}.get(r.action, "134")
             self.report.note("partially-purged-coverage", f"a purged {r.action}: claims {', '.join(claims)} cannot be checked in full", r, claims)
+        if r.purged and r.action in ("gate_decided", "step_approved", "chain_resolved"):
+            self.lost.append(r)
         if r.action == "gate_decided" and self.undecided is not None:
             self.undecided = None       # the chain's own record of the decision is still there
             return
@@ -1233,14 +1245,14 @@ class Replay:
                 self.report.find("binding-invalid", "a decision on a step that the chain has not", r)
             return
         state = ENDED[r.action]
-        if p["decided_by"] != r.actor:
-            self.report.find("wrong-approver", "decided_by is not the actor", r)
+        if p["decided_by"] != (gate.submitter if r.actor == self.application else r.actor):
+            self.report.find("wrong-approver", "decided_by is not who decided, or the initiator where the engine withdrew", r)
         if r.actor == self.application:
             resolved = gate.state != "Pending" or gate.id in self.moot
             if r.action != "step_withdrawn" or gate.sure and (self.left != gate.from_state or not resolved):
                 self.report.find("wrong-approver", "the application actor withdraws steps of a left state only", r)
             if step.state == "Pending" or not gate.sure:
-                step.end("Withdrawn", r, (gate.submitter, r.actor), own_reason=True)
+                step.end("Withdrawn", r, gate.submitter, p.get("reason"), own=True)
             elif step.ended is None or step.ended.at != r.at:
                 self.report.find("binding-invalid", "a decision on a step that was not Pending", r)
             return
@@ -1252,13 +1264,13 @@ class Replay:
         trailing = gate.state != "Pending"
         if p["trailing"] != trailing and gate.sure:
             self.report.find("binding-invalid", f"trailing is {p['trailing']}, and the chain was {gate.state}", r)
-        step.end(state, r, (r.actor,), own_reason=True)
+        step.end(state, r, r.actor, p.get("reason"), own=True)
         self.undecided = (gate, step, state, r)
         if not trailing and gate.settled() != "Pending":
             gate.chain_state, self.unresolved = gate.settled(), gate
             for other in gate.pending():
                 if gate.chain_state == "Withdrawn":
-                    other.end("Withdrawn", r, (r.actor, gate.submitter, self.application))
+                    other.end("Withdrawn", r, gate.submitter, UNREACHABLE)
                 else:
                     other.recalled_at = r.at
 
@@ -1284,7 +1296,7 @@ class Replay:
             if gate.sure:
                 self.report.find("binding-invalid", "a decision on a step that was not Pending", r)
             return
-        step.end(state, r, (r.actor,), own_reason=True)
+        step.end(state, r, r.actor, p.get("reason"), own=True)
 
     def on_chain_resolved(self, r: Record, p: dict[str, Json]) -> None:
         self.report.checked["1"] += 1
@@ -1294,15 +1306,17 @@ class Replay:
         if gate is self.unresolved and p["outcome"] == gate.chain_state:
             self.unresolved = None
             rest = sorted(s.id for s in gate.steps.values() if s.state == "Pending" or gate.chain_state == "Withdrawn" and s.ended is not None
-                          and s.ended.at == r.at and not s.own_reason)
+                          and s.ended.at == r.at and not s.own)
         elif self.moot.get(gate.id) == "pending-withdrawn" and p["outcome"] == "Withdrawn" and gate.state == "Pending":
             rest = sorted(s.id for s in gate.pending())
             gate.chain_state = "Withdrawn"
             for step in gate.pending():
-                step.end("Withdrawn", r, (gate.submitter, r.actor))
+                step.end("Withdrawn", r, gate.submitter, MOOT)
         else:
             if gate.sure:
                 self.report.find("gate-not-approved", f"chain_resolved says {p['outcome']}; the steps say {gate.settled()}", r)
+            else:
+                gate.chain_state = p["outcome"]     # purged votes may have made it so; a firing looks for them
             return
         if gate.sure and sorted(p["recalled_step_ids"]) != rest:
             self.report.find("record-missing", "recalled_step_ids are not the steps that were left", r)
@@ -1321,7 +1335,7 @@ class Replay:
             self.report.find("record-missing", "recalled_step_ids are not the steps that were left", r)
         gate.chain_state, self.undecided = "Withdrawn", (gate, None, "Withdrawn", r)
         for step in gate.pending():
-            step.end("Withdrawn", r, (r.actor,), own_reason=True)
+            step.end("Withdrawn", r, r.actor, p["reason"], own=True)
 
     # ---- firing
     def on_transition_fired(self, r: Record, p: dict[str, Json]) -> None:
@@ -1360,7 +1374,30 @@ class Replay:
             self.report.find("gate-not-approved", "the gate is not the one bound to this action in this state", r)
         elif gate.sure and (gate.state != "Approved" or gate.fate != "unspent" or gate.rule is not None and gate.settled() != "Approved"):
             self.report.find("gate-not-approved", f"the gate was {gate.state}, {gate.fate}", r)
+        elif not gate.sure and (gate.fate != "unspent" or not self.may_be_approved(gate)):
+            self.report.find("gate-not-approved", f"the gate was {gate.fate}, or no purged decision of its approvers can have approved it", r)
         gate.fate = "consumed"
+
+    def may_be_approved(self, gate: Gate) -> bool:
+        """bundle.md 3: a purged decision counts by its header, for one thing."""
+        def claim(action: str, actor: Optional[str]) -> bool:
+            for r in self.lost:
+                if r.action == action and r.sequence > gate.opened.sequence and actor in (None, r.actor):
+                    self.lost.remove(r)
+                    return True
+            return False
+
+        vote = "gate_decided" if gate.rule is None else "step_approved"
+        for step in gate.pending():
+            if gate.state == "Approved" and (gate.rule is None or gate.settled() == "Approved"):
+                break
+            if (gate.rule is None or gate.settled() != "Approved") and claim(vote, step.approver):
+                step.state = "Approved"
+        if gate.rule is None:
+            return gate.state == "Approved"
+        if gate.settled() == "Approved" and (gate.chain_state == "Approved" or claim("chain_resolved", None)):
+            gate.chain_state = "Approved"
+        return gate.chain_state == "Approved" and gate.settled() == "Approved"
 
     def leave(self, state: str) -> None:
         self.left = state
@@ -1384,7 +1421,7 @@ class Replay:
             if gate.rule is not None:
                 gate.chain_state = "Withdrawn"
             for step in gate.pending():
-                step.end("Withdrawn", r, (gate.submitter, r.actor))
+                step.end("Withdrawn", r, gate.submitter, MOOT)
 
 
 class Rows:
@@ -1454,7 +1491,7 @@ class Rows:
         assert self.r.start is not None and self.r.start.payload is not None
         known = {s.id: (gate, s) for gate in self.r.gates.values() for s in gate.steps.values()}
         for row, (gate, step) in self.pair("step", self.row["approval_steps"], "step_id", known, self.r.unseen_gates):
-            self.equal(f"step {step.id}", row, gate_id=gate.id, action=gate.action, subject_ref=self.r.start.payload["subject_ref"], approver_ref=step.approver,
+            self.equal(f"step {step.id}", row, gate_id=gate.id, action=gate.action, subject_ref=f"{self.r.start.payload['subject_ref']}:{gate.action}", approver_ref=step.approver,
                        submitter_ref=gate.submitter, scope=gate.payload["scope"], submitted_at_us=gate.opened.at)
             if not gate.sure:
                 continue
@@ -1464,11 +1501,7 @@ class Rows:
             elif step.ended is None:
                 self.equal(f"step {step.id}", row, ended_by=None, ended_at_us=None, ended_reason=None)
             else:
-                self.equal(f"step {step.id}", row, ended_at_us=step.ended.at)
-                if row["ended_by"] not in step.ended_by:
-                    self.find("row-missing", f"step {step.id}: ended_by is {row['ended_by']!r}")
-                if step.own_reason and step.ended.payload is not None:
-                    self.equal(f"step {step.id}", row, ended_reason=step.ended.payload.get("reason"))
+                self.equal(f"step {step.id}", row, ended_at_us=step.ended.at, ended_by=step.ended_by, ended_reason=step.reason)
         assignments = {s.assignment: (gate, s) for gate, s in known.values()}
         for row, (gate, step) in self.pair("assignment", self.row["assignments"], "assignment_id", assignments, self.r.unseen_gates):
             self.equal(f"assignment {step.assignment}", row, task_ref=step.id, assignee_ref=step.approver, assigned_at_us=gate.opened.at)
@@ -1562,21 +1595,22 @@ def check_retention(b: Bundle, report: Report) -> None:
         by_id = {r.id: r for r in chain}
         destroyed: set[str] = set()
         holds: dict[str, str] = {}          # hold_id -> event_id, while active
-        hidden_hold = False
         for r in chain:
             if r.purged:
                 report.checked["retention"] += 1
                 report.note("purged", f"the content of {r.action} {r.sequence} was destroyed", r)
-                hidden_hold |= r.action in ("hold_placed", "hold_released")
-                if instance == REGISTRY:
-                    report.find("destruction-invalid", "a registry record without content", r)
+                if r.action in ("hold_placed", "hold_released"):
+                    report.note("partially-purged-coverage", "a hold was purged: on what it was cannot be told", r, ["retention"])
+                if instance == REGISTRY or r.action == "record_purged":
+                    report.find("destruction-invalid", "a registry record or a record_purged without content", r)
             p = r.payload
             if p is None:
                 continue
             if r.action == "hold_placed":
                 holds[p["hold_id"]] = p["record_ref"]
             elif r.action == "hold_released":
-                holds.pop(p["hold_id"], None)
+                if holds.get(p["hold_id"]) == p["record_ref"]:
+                    del holds[p["hold_id"]]
             elif r.action == "record_purged":
                 report.checked["retention"] += 1
                 problem = destruction_problem(r, p, by_id.get(p["event_id"]), holds)
@@ -1584,8 +1618,6 @@ def check_retention(b: Bundle, report: Report) -> None:
                     report.find("destruction-invalid", problem, r)
                 else:
                     destroyed.add(p["event_id"])
-                    if hidden_hold:
-                        report.note("partially-purged-coverage", "a hold was purged: whether it was on this record cannot be checked", r, ["retention"])
         for r in chain:
             if r.purged and r.id not in destroyed and instance != REGISTRY:
                 report.find("destruction-invalid", "a record without content, and no valid record_purged names it", r)
@@ -1618,7 +1650,7 @@ def ask(b: Bundle, registry: Registry, replays: dict[str, Replay]) -> list[dict[
         for gate in replay.gates.values():
             for step in gate.steps.values():
                 meaning = None
-                if step.own_reason and step.ended is not None and step.ended.attestation is not None and "statement" in step.ended.attestation:
+                if step.own and step.ended is not None and step.ended.attestation is not None and "statement" in step.ended.attestation:
                     try:
                         meaning = json.loads(unbase64(step.ended.attestation["statement"])).get("meaning")
                     except (ValueError, AttributeError):

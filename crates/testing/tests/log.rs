@@ -8,12 +8,13 @@ use countersign_kernel::EventId;
 use countersign_ledger::merkle;
 use countersign_ledger::note::{Checkpoint, Verifier};
 use countersign_testing::conformance::log::{headers, require_order};
-use countersign_testing::load::client::let_do;
+use countersign_testing::load::client::{granted, let_do, started};
 use countersign_testing::load::shapes::shape;
 use countersign_testing::load::{Design, calls};
 use countersign_testing::place::{self, ADMIN, Kind, Place};
 use countersign_testing::races::{Arena, random_clients};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 const SEED: [u8; 32] = [42; 32];
@@ -285,6 +286,63 @@ async fn two_that_believe_to_lead_never_fork_the_log() -> anyhow::Result<()> {
     let engine = place.engine(sealing_when_asked()).await?;
     let _ = engine.seal_now().await;
     place::close(engine).await?;
+    require_whole(&place).await?;
+    place.remove().await
+}
+
+/// Grants come and go on one node while another fires: the log's registry order always holds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn registry_order_holds_while_grants_come_and_go() -> anyhow::Result<()> {
+    const FIRINGS: usize = 500;
+    let place = Place::new(Kind::Postgres).await?;
+    let arena = Arena::with(place, 2, sealing()).await?;
+    let_do(arena.engine(0), &["ines"]).await?;
+    let turning = shape("turning", &["a go b", "b back a", "b end c"], &[]);
+    let instance_id = started(arena.engine(0), "ines", &turning).await?;
+    let fired = Arc::new(AtomicUsize::new(0));
+    let fires = {
+        let (engine, fired) = (arena.engine(0).clone(), fired.clone());
+        tokio::spawn(async move {
+            let mut action = "go";
+            while fired.load(Ordering::SeqCst) < FIRINGS {
+                match code(engine.execute(calls::fire("ines", instance_id, action, None)).await) {
+                    "ok" => {
+                        fired.fetch_add(1, Ordering::SeqCst);
+                        action = if action == "go" { "back" } else { "go" };
+                    }
+                    "permission-denied" => tokio::task::yield_now().await,
+                    other => anyhow::bail!("{other}"),
+                }
+            }
+            Ok(())
+        })
+    };
+    // Every few firings the scope is taken away and given back.
+    let other = arena.engine(1).clone();
+    let scope = calls::DOING[2];
+    let active = |engine: &Engine| {
+        let registry = engine.registry();
+        let grants = registry.grants().of_subject("ines");
+        grants.filter(|grant| grant.is_active() && grant.action_scope == scope).map(|grant| grant.grant_id).next()
+    };
+    other.refresh_registry().await?;
+    let mut grant_id = active(&other).context("a grant")?;
+    for round in 1..=FIRINGS / 20 {
+        while fired.load(Ordering::SeqCst) < (20 * round).min(FIRINGS) && !fires.is_finished() {
+            tokio::task::yield_now().await;
+        }
+        other.execute(calls::revoke(Some(grant_id))).await?;
+        grant_id = granted(&other, "ines", scope).await?;
+    }
+    fires.await??;
+    drop(other);
+    let report = {
+        let engine = arena.engine(1);
+        let _ = engine.seal_now().await;
+        engine.verify_log(ADMIN, None, &mut |_, _| {}).await?
+    };
+    ensure!(report.found == 0, "{:#?}", report.findings);
+    let place = arena.close().await?;
     require_whole(&place).await?;
     place.remove().await
 }

@@ -1,6 +1,13 @@
-//! The log as the engine shows it: checkpoints, proofs, and sealing now.
+//! The log as the engine shows it: checkpoints, proofs, sealing now, and verifying what is stored.
 
+mod attestation;
 pub mod tree;
+mod verify_log;
+mod verify_record;
+
+pub use attestation::{AttestationFault, check_attestation};
+pub use verify_log::{Finding, LogReport};
+pub use verify_record::{Strictness, Verification};
 
 use crate::port::LogParts;
 use crate::port::log::{CheckpointRow, LogIdentity, LogReader};

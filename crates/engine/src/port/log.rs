@@ -78,7 +78,7 @@ pub struct EntryRow {
     pub log_index: u64,
     pub event_id: EventId,
     pub record_hash: Digest,
-    /// `None`: the record is not there.
+    /// `None`: the record is not there, or cannot be read.
     pub record: Option<RecordRow>,
 }
 

@@ -148,6 +148,8 @@ pub enum EventBody {
 pub struct Registry {
     sequence: u64,
     actors: HashMap<String, Actor>,
+    /// The registry record that registered each actor.
+    registered: HashMap<String, u64>,
     keys: Keys,
     grants: permission::Grants,
     definitions: HashMap<String, Vec<Arc<Definition>>>,
@@ -167,6 +169,11 @@ impl Registry {
 
     pub fn actor(&self, actor_ref: &str) -> Option<&Actor> {
         self.actors.get(actor_ref)
+    }
+
+    /// Whether the actor was registered for what was decided under this registry sequence.
+    pub fn registered_under(&self, actor_ref: &str, registry_sequence: u64) -> bool {
+        self.registered.get(actor_ref).is_some_and(|sequence| *sequence <= registry_sequence)
     }
 
     pub fn actors(&self) -> impl Iterator<Item = &Actor> {
@@ -236,6 +243,7 @@ impl Registry {
                 if let Some(key) = &actor.key {
                     self.keys.add(&actor.actor_ref, key.clone(), sequence);
                 }
+                self.registered.insert(actor.actor_ref.clone(), sequence);
                 if let Some(credential) = credential {
                     self.keys.issue(&credential.actor_ref, credential.token_hash, sequence);
                 }

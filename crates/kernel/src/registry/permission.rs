@@ -16,6 +16,7 @@ pub mod scopes {
     pub const PERMISSIONS_MANAGE: &str = "permissions:manage";
     pub const DEFINITIONS_PUBLISH: &str = "definitions:publish";
     pub const AUDIT_READ: &str = "audit:read";
+    pub const AUDIT_SEAL: &str = "audit:seal";
     pub const AUDIT_PURGE: &str = "audit:purge";
     pub const AUDIT_HOLD: &str = "audit:hold";
 
@@ -30,7 +31,7 @@ pub mod scopes {
         DEFINITIONS_PUBLISH,
         "definitions:shell",
         AUDIT_READ,
-        "audit:seal",
+        AUDIT_SEAL,
         AUDIT_PURGE,
         AUDIT_HOLD,
         "runs:start",

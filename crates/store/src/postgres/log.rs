@@ -335,8 +335,9 @@ impl LogReader for PostgresLogReader {
         let rows = client.query(&sql, &[&ids]).await.map_err(failed)?;
         let mut records = HashMap::with_capacity(rows.len());
         for row in &rows {
-            let record = log::record_row(row)?;
-            records.insert(record.event_id, record);
+            if let Some(record) = log::record_row(row)? {
+                records.insert(record.event_id, record);
+            }
         }
         for entry in &mut entries {
             entry.record = records.remove(&entry.event_id);

@@ -238,12 +238,11 @@ fn entries(connection: &Connection, sql: &LogSql, from: u64, limit: usize) -> Re
     let position = "SELECT position FROM records WHERE event_id = ?1";
     let position = rows(connection, position, &[Value::Id(first.0)], |row| row.int(0))?.pop().unwrap_or(0);
     let in_order = format!("SELECT {RECORD} FROM records WHERE position >= ?1 ORDER BY position LIMIT ?2");
-    let records = rows(connection, &in_order, &[Value::Int(position), limit], log::record_row);
-    let mut records = records.unwrap_or_default().into_iter();
+    let mut records = rows(connection, &in_order, &[Value::Int(position), limit], log::record_row)?.into_iter();
     for entry in &mut entries {
         entry.record = match records.next() {
-            Some(record) if record.event_id == entry.event_id => Some(record),
-            _ => rows(connection, &sql.record, &[Value::Id(entry.event_id.0)], log::record_row)?.pop(),
+            Some(Some(record)) if record.event_id == entry.event_id => Some(record),
+            _ => rows(connection, &sql.record, &[Value::Id(entry.event_id.0)], log::record_row)?.pop().flatten(),
         };
     }
     Ok(entries)

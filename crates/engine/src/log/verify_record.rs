@@ -1,0 +1,136 @@
+//! `verify_record`: whether a record is what was recorded, attested and sealed. Its payload is presented by whoever
+//! asks and compared as a JSON value; what is hashed is what is stored.
+
+use super::attestation::check_attestation;
+use super::{failed, tree};
+use crate::Engine;
+use crate::port::log::CheckpointRow;
+use crate::port::{Page, RecordQuery, StoreError};
+use crate::rows::RecordRow;
+use countersign_kernel::refusal::{Code, Refusal};
+use countersign_kernel::registry::scopes;
+use countersign_kernel::{Digest, EventId};
+use countersign_ledger::note::{Checkpoint, Verifier};
+use countersign_ledger::record::{Content, Header};
+use countersign_ledger::{merkle, parse_hex_digest, salted_digest};
+use serde_json::Value;
+
+/// What is said of a record that no checkpoint covers yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Strictness {
+    /// It has failed: `unsealed`.
+    #[default]
+    Strict,
+    /// It is verified as far as it goes.
+    Lenient,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verification {
+    Verified,
+    Failed(&'static str),
+}
+
+const PURGED: Verification = Verification::Failed("purged");
+const UNSEALED: Verification = Verification::Failed("unsealed");
+const MISMATCH: Verification = Verification::Failed("seal-record-set-mismatch");
+const PROOF_INVALID: Verification = Verification::Failed("seal-proof-invalid");
+
+impl Engine {
+    /// Retention first, then existence, attestation, covering seal, what was sealed, and the seal's own proof.
+    pub async fn verify_record(
+        &self,
+        actor_ref: &str,
+        event_id: Option<EventId>,
+        presented: &Value,
+        strictness: Strictness,
+    ) -> Result<Verification, Refusal> {
+        self.require_scope(actor_ref, scopes::AUDIT_READ).await?;
+        let row = match event_id {
+            Some(event_id) => self.stored_record(event_id).await?,
+            None => None,
+        };
+        let Some(row) = row else {
+            return Err(Refusal::new(Code::NotKnown, "there is no record with this event_id").at("event_id"));
+        };
+        let Some(content) = &row.record.content else { return Ok(PURGED) };
+        let Ok(header) = Header::parse(&row.record.header) else { return Ok(MISMATCH) };
+        // Who is named there may have been registered on another node a moment ago.
+        if self.registry().sequence() < header.registry_seq {
+            self.refresh_registry().await.map_err(failed)?;
+        }
+        let attested =
+            parse_hex_digest(&header.attestation_digest) == Some(salted_digest(&content.salt, &content.attestation));
+        if !attested {
+            return Ok(Verification::Failed("attestation-proof-invalid"));
+        }
+        let application = &self.config.application_actor_ref;
+        let (attestation, payload) = (&content.attestation, &content.payload);
+        if let Err(fault) = check_attestation(&header, attestation, payload, &self.registry(), application) {
+            return Ok(Verification::Failed(fault.as_str()));
+        }
+        let seal = self.seal_over(row.event_id).await?;
+        if seal.is_none() && strictness == Strictness::Strict {
+            return Ok(UNSEALED);
+        }
+        if !says_the_same(row.event_id, content, &header, presented) {
+            return Ok(MISMATCH);
+        }
+        match seal {
+            None => Ok(Verification::Verified),
+            Some(seal) => self.verify_seal(&row, &seal).await,
+        }
+    }
+
+    async fn stored_record(&self, event_id: EventId) -> Result<Option<RecordRow>, Refusal> {
+        let query = RecordQuery { event_id: Some(event_id), ..RecordQuery::default() };
+        let page = Page { after: None, limit: 1, descending: false };
+        Ok(self.reader.records(&query, &page).await.map_err(failed)?.pop())
+    }
+
+    /// That the record's header is the leaf, and that the leaf leads to a root that was signed.
+    async fn verify_seal(&self, row: &RecordRow, seal: &CheckpointRow) -> Result<Verification, Refusal> {
+        let Some(Some(log_index)) = self.log_indices(&[row.event_id]).await?.into_iter().next() else {
+            return Ok(PROOF_INVALID);
+        };
+        let question = |tiles: &mut countersign_ledger::tiles::Tiles| {
+            let leaf = merkle::Subtrees::hash(tiles, 0, log_index)?;
+            Ok((leaf, merkle::inclusion_proof(tiles, log_index, seal.size)?))
+        };
+        let (leaf, proof) = match tree::ask(&*self.log, seal.size, question).await {
+            Err(StoreError::Corrupt(_)) => return Ok(PROOF_INVALID),
+            answer => answer.map_err(failed)?,
+        };
+        if leaf != row.record.record_hash {
+            return Ok(MISMATCH);
+        }
+        let included = merkle::verify_inclusion(&leaf, log_index, seal.size, &proof, &seal.root);
+        let Some(key) = self.trusted_key().await? else { return Ok(PROOF_INVALID) };
+        Ok(if included && is_signed(seal, &key) { Verification::Verified } else { PROOF_INVALID })
+    }
+
+    /// The key that checkpoints must be signed with: this node's own where it has one, else what the store says.
+    pub(super) async fn trusted_key(&self) -> Result<Option<Verifier>, Refusal> {
+        let Some(identity) = self.log_identity().await? else { return Ok(None) };
+        if let Some(own) = self.config.log.as_ref().filter(|_| self.seals()) {
+            return Ok(super::signer(&identity.origin, own).ok().map(|signer| signer.verifier()));
+        }
+        Ok(Verifier::parse(&identity.verifier_key).ok())
+    }
+}
+
+/// Whether a note says what its row says, and the log has signed it.
+pub(super) fn is_signed(row: &CheckpointRow, key: &Verifier) -> bool {
+    let expected = Checkpoint { origin: key.name.clone(), size: row.size, root: row.root };
+    key.open(&row.note).is_ok_and(|(text, _)| Checkpoint::parse(text) == Ok(expected))
+}
+
+/// The presented payload is the stored one (as a value: no number of ours has two ways to be written), the stored one
+/// is what the header commits to, and the header is that of this record.
+fn says_the_same(event_id: EventId, content: &Content, header: &Header, presented: &Value) -> bool {
+    let digest: Digest = salted_digest(&content.salt, &content.payload);
+    let stored: Result<Value, _> = serde_json::from_slice(&content.payload);
+    stored.is_ok_and(|stored| stored == *presented)
+        && parse_hex_digest(&header.payload_digest) == Some(digest)
+        && EventId::parse(&header.event_id) == Some(event_id)
+}
