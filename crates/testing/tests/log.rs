@@ -295,7 +295,7 @@ async fn two_that_believe_to_lead_never_fork_the_log() -> anyhow::Result<()> {
 async fn registry_order_holds_while_grants_come_and_go() -> anyhow::Result<()> {
     const FIRINGS: usize = 500;
     let place = Place::new(Kind::Postgres).await?;
-    let arena = Arena::with(place, 2, sealing()).await?;
+    let arena = Arena::with(place, 2, |_| sealing()).await?;
     let_do(arena.engine(0), &["ines"]).await?;
     let turning = shape("turning", &["a go b", "b back a", "b end c"], &[]);
     let instance_id = started(arena.engine(0), "ines", &turning).await?;

@@ -2,7 +2,9 @@
 //! a hostile bundle costs no more memory than an honest one.
 
 use crate::finding::{Code, Findings, Place};
-use std::io::{BufRead, BufReader, Read, Seek};
+use std::cell::RefCell;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::rc::Rc;
 use zip::ZipArchive;
 use zip::read::ZipFile;
 
@@ -29,7 +31,7 @@ const MAX_LINE: u64 = 256 << 20;
 const MAX_BAD_LINES: u32 = 100;
 
 pub struct Archive<R> {
-    zip: ZipArchive<R>,
+    zip: ZipArchive<Shared<R>>,
 }
 
 /// The bundle is no ZIP file that could be opened.
@@ -38,7 +40,8 @@ pub struct Unreadable(pub String);
 
 impl<R: Read + Seek> Archive<R> {
     pub fn open(reader: R) -> Result<Self, Unreadable> {
-        let zip = ZipArchive::new(reader).map_err(|e| Unreadable(format!("this is no ZIP file: {e}")))?;
+        let shared = Shared { reader: Rc::new(RefCell::new(reader)), position: 0 };
+        let zip = ZipArchive::new(shared).map_err(|e| Unreadable(format!("this is no ZIP file: {e}")))?;
         Ok(Archive { zip })
     }
 
@@ -80,39 +83,19 @@ impl<R: Read + Seek> Archive<R> {
         None
     }
 
-    /// Gives every line of a line file to `each`, without its line feed, until `each` returns false.
-    pub fn lines(
-        &mut self,
-        name: &'static str,
-        findings: &mut Findings,
-        mut each: impl FnMut(&[u8], &mut Findings) -> Next,
-    ) {
-        let Some(file) = self.file(name, findings) else { return };
+    /// The lines of a line file, one at a time; None where it is missing (found before) or unreadable (found here).
+    pub fn lines(&mut self, name: &'static str, findings: &mut Findings) -> Option<Lines<'_, R>> {
         let most = if name == RECORDS { MAX_RECORD_LINE } else { MAX_LINE };
-        let mut reader = BufReader::with_capacity(1 << 16, file);
-        let (mut line, mut bad) = (Vec::new(), 0);
-        loop {
-            let problem = match next_line(&mut reader, &mut line, most) {
-                Ok(false) => return,
-                Ok(true) => match each(&line, findings) {
-                    Next::Continue => continue,
-                    Next::Stop => return,
-                    Next::Bad => {
-                        bad += 1;
-                        if bad < MAX_BAD_LINES {
-                            continue;
-                        }
-                        format!("`{name}`: reading stopped after {bad} unreadable lines")
-                    }
-                },
-                Err(problem) => format!("`{name}`: {problem}"),
-            };
-            findings.find(Code::BundleForm, Place::bundle(), problem);
-            return;
-        }
+        let file = self.file(name, findings)?;
+        Some(Lines { name, reader: BufReader::with_capacity(1 << 16, file), line: Vec::new(), most, bad: 0, ended: false })
     }
 
-    fn file(&mut self, name: &'static str, findings: &mut Findings) -> Option<ZipFile<'_, R>> {
+    /// A second reader of the same file, so that two of the files in it can be read side by side.
+    pub fn twin(&self) -> Self {
+        Archive { zip: self.zip.clone() }
+    }
+
+    fn file(&mut self, name: &'static str, findings: &mut Findings) -> Option<ZipFile<'_, Shared<R>>> {
         self.zip.index_for_name(name)?;
         match self.zip.by_name(name) {
             Ok(file) => Some(file),
@@ -124,13 +107,77 @@ impl<R: Read + Seek> Archive<R> {
     }
 }
 
-/// What to do after a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
-    Continue,
-    /// The line could not be read, and a finding says so.
-    Bad,
-    Stop,
+/// A reader that several hold, each at its own place.
+struct Shared<R> {
+    reader: Rc<RefCell<R>>,
+    position: u64,
+}
+
+impl<R> Clone for Shared<R> {
+    fn clone(&self) -> Self {
+        Shared { reader: self.reader.clone(), position: self.position }
+    }
+}
+
+impl<R: Read + Seek> Read for Shared<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut reader = self.reader.borrow_mut();
+        reader.seek(SeekFrom::Start(self.position))?;
+        let size = reader.read(buffer)?;
+        self.position += size as u64;
+        Ok(size)
+    }
+}
+
+impl<R: Seek> Seek for Shared<R> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let mut reader = self.reader.borrow_mut();
+        reader.seek(SeekFrom::Start(self.position))?;
+        self.position = reader.seek(to)?;
+        Ok(self.position)
+    }
+}
+
+pub struct Lines<'a, R: Read + Seek> {
+    name: &'static str,
+    reader: BufReader<ZipFile<'a, Shared<R>>>,
+    line: Vec<u8>,
+    most: u64,
+    bad: u32,
+    ended: bool,
+}
+
+impl<R: Read + Seek> Lines<'_, R> {
+    /// The next line without its line feed; None at the end, or where nothing more can be read.
+    pub fn next(&mut self, findings: &mut Findings) -> Option<&[u8]> {
+        if self.ended {
+            return None;
+        }
+        match next_line(&mut self.reader, &mut self.line, self.most) {
+            Ok(true) => Some(&self.line),
+            Ok(false) => {
+                self.ended = true;
+                None
+            }
+            Err(problem) => {
+                self.end(findings, &problem);
+                None
+            }
+        }
+    }
+
+    /// The last line made no sense, and a finding says so.
+    pub fn bad(&mut self, findings: &mut Findings) {
+        self.bad += 1;
+        if self.bad >= MAX_BAD_LINES {
+            self.end(findings, &format!("reading stopped after {} unreadable lines", self.bad));
+        }
+    }
+
+    fn end(&mut self, findings: &mut Findings, problem: &str) {
+        self.ended = true;
+        findings.find(Code::BundleForm, Place::bundle(), format!("`{}`: {problem}", self.name));
+    }
 }
 
 /// False at the end of the file. A last line without line feed is a fault.

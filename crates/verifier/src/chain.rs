@@ -1,5 +1,5 @@
 //! One instance's chain of records: dense sequences, links, time, and the order in the log. Records arrive in the
-//! order of `log_index`; nothing but the chain's end is kept.
+//! order of `sequence`; nothing but the chain's end is kept.
 
 use crate::bytes::{Digest, Id};
 use crate::finding::{Code, Findings, Place};
@@ -15,6 +15,7 @@ pub struct ChainHead {
     pub hash: Digest,
     pub recorded_at_us: i64,
     event_id: Option<Id>,
+    log_index: Option<u64>,
     /// Where the command began whose records are arriving: records of one command share their time.
     pub command_first: u64,
     /// Sequences that were skipped so far: first and last.
@@ -29,12 +30,13 @@ impl ChainHead {
             hash: Digest::ZERO,
             recorded_at_us: i64::MIN,
             event_id: None,
+            log_index: None,
             command_first: 1,
             holes: Vec::new(),
         }
     }
 
-    /// Takes the next record in log order. False where it is not the next of its chain.
+    /// Takes the next record. False where it is not the next of its chain.
     pub fn append(&mut self, header: &Header, findings: &mut Findings) -> bool {
         if header.sequence <= self.sequence {
             self.late(header, findings);
@@ -46,6 +48,11 @@ impl ChainHead {
         } else if self.holes.len() < MOST_HOLES {
             self.holes.push((self.sequence + 1, header.sequence - 1));
         }
+        if self.log_index.is_some_and(|before| before >= header.log_index) {
+            let detail = format!("log_index {} does not ascend with the sequence", header.log_index);
+            findings.find(Code::LogOrder, header, detail);
+        }
+        self.log_index = Some(header.log_index);
         if header.recorded_at_us != self.recorded_at_us || !next {
             self.command_first = header.sequence;
         }
@@ -74,6 +81,8 @@ impl ChainHead {
     /// A sequence at or below the head: it fills a hole, or it was there before.
     fn late(&mut self, header: &Header, findings: &mut Findings) {
         let sequence = header.sequence;
+        let detail = format!("sequence {sequence} stands in records.jsonl after sequence {}", self.sequence);
+        findings.find(Code::BundleForm, header, detail);
         let hole = self.holes.iter().position(|(first, last)| (*first..=*last).contains(&sequence));
         let Some(hole) = hole else {
             let detail = format!("sequence {sequence} of this instance appears a second time");
@@ -82,8 +91,6 @@ impl ChainHead {
         let (first, last) = self.holes.swap_remove(hole);
         let rest = [(first, sequence.saturating_sub(1)), (sequence + 1, last)];
         self.holes.extend(rest.into_iter().filter(|(first, last)| first <= last));
-        let detail = format!("sequence {sequence} stands in the log after sequence {}", self.sequence);
-        findings.find(Code::LogOrder, header, detail);
     }
 
     /// At the end: what was never seen is missing.

@@ -212,6 +212,8 @@ pub struct Note {
 pub const PURGED: &str = "purged";
 pub const PARTIALLY_PURGED: &str = "partially-purged-coverage";
 pub const PASSKEY_UNVERIFIED: &str = "passkey-unverified";
+pub const APPLICATION_KEY_ADDED: &str = "application-key-added";
+pub const SERVER_KEY_ADDED: &str = "server-key-added";
 
 /// A hostile bundle could cause any number of findings; so many of each claim, and so many notes, are kept.
 const MOST_KEPT: usize = 1000;

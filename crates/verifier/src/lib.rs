@@ -9,6 +9,7 @@ mod archive;
 mod bytes;
 mod chain;
 pub mod finding;
+mod form;
 mod identity;
 mod json;
 mod manifest;

@@ -3,6 +3,7 @@
 
 use crate::bytes::{Digest, Id, REGISTRY, bytes32, sha256};
 use crate::finding::{Code, Findings, Place};
+use crate::form;
 use crate::json::{self, Fault, FaultKind, Value};
 use std::rc::Rc;
 
@@ -165,18 +166,18 @@ pub fn parse_line(bytes: &[u8]) -> Result<Line, Fault> {
     let content = match (value.get("payload"), value.get("attestation"), value.get("salt")) {
         (Some(Value::Null), Some(Value::Null), Some(Value::Null)) => None,
         (Some(Value::Text(payload)), Some(Value::Text(attestation)), Some(Value::Text(salt))) => {
-            let salt = bytes32(salt).ok_or_else(|| form("`salt` is not 64 hex digits"))?;
+            let salt = bytes32(salt).ok_or_else(|| fault("`salt` is not 64 hex digits"))?;
             Some(RawContent { payload: payload.clone(), attestation: attestation.clone(), salt })
         }
-        _ => return Err(form("`payload`, `attestation` and `salt` are not three texts, nor null together")),
+        _ => return Err(fault("`payload`, `attestation` and `salt` are not three texts, nor null together")),
     };
-    let proof = value.texts("proof").ok_or_else(|| form("`proof` is not a list of texts"))?;
+    let proof = value.texts("proof").ok_or_else(|| fault("`proof` is not a list of texts"))?;
     let proof: Option<Vec<Digest>> = proof.into_iter().map(Digest::parse).collect();
     Ok(Line {
         log_index: natural(&value, "log_index")?,
         header: require_text(&value, "header")?.to_owned(),
         content,
-        proof: proof.ok_or_else(|| form("`proof` holds something else than 64 hex digits"))?,
+        proof: proof.ok_or_else(|| fault("`proof` holds something else than 64 hex digits"))?,
     })
 }
 
@@ -216,11 +217,26 @@ fn read_content(raw: &RawContent, header: &Header, findings: &mut Findings) -> C
             None
         }
     };
+    let payload = object("payload", &raw.payload, Code::BundleForm);
+    let attestation = object("attestation", &raw.attestation, Code::AttestationInvalid);
     Content {
-        payload: object("payload", &raw.payload, Code::BundleForm),
+        payload: payload.filter(|payload| has_form(payload, raw, header, findings)),
         payload_sha256: sha256(&[raw.payload.as_bytes()]),
-        attestation: object("attestation", &raw.attestation, Code::AttestationInvalid),
+        attestation,
     }
+}
+
+const MAX_PAYLOAD_BYTES: usize = 65_536;
+
+/// A payload that lacks something says nothing.
+fn has_form(payload: &Value, raw: &RawContent, header: &Header, findings: &mut Findings) -> bool {
+    let checked = match form::check(payload, form::payload(header)) {
+        Ok(()) if raw.payload.len() > MAX_PAYLOAD_BYTES => Err(fault("it is larger than 65,536 bytes")),
+        checked => checked,
+    };
+    let Err(fault) = checked else { return true };
+    findings.fault(&fault, Code::BundleForm, header, &format!("payload of `{}`", header.action.as_str()));
+    false
 }
 
 const HEADER_MEMBERS: [&str; 13] = [
@@ -245,7 +261,7 @@ fn parse_header(text: &str, log_index: u64) -> Result<Header, Fault> {
     let value = json::parse_compact(text.as_bytes())?;
     require_order(&value, &HEADER_MEMBERS)?;
     if integer(&value, "v")? != 1 {
-        return Err(form("`v` is not 1"));
+        return Err(fault("`v` is not 1"));
     }
     let retention = value.get("retention").unwrap_or(&Value::Null);
     require_order(retention, &RETENTION_MEMBERS)?;
@@ -286,29 +302,29 @@ fn check_header(header: Header) -> Result<Header, Fault> {
         return Err(not("actor_ref", "the name of an actor"));
     }
     match (header.action.chain(), header.is_registry()) {
-        (Chain::Process, true) => Err(form(format!("`{}` stands in the registry's chain", header.action.as_str()))),
-        (Chain::Registry, false) => Err(form(format!("`{}` stands in a process's chain", header.action.as_str()))),
+        (Chain::Process, true) => Err(fault(format!("`{}` stands in the registry's chain", header.action.as_str()))),
+        (Chain::Registry, false) => Err(fault(format!("`{}` stands in a process's chain", header.action.as_str()))),
         _ => Ok(header),
     }
 }
 
-fn form(detail: impl Into<String>) -> Fault {
+fn fault(detail: impl Into<String>) -> Fault {
     Fault { kind: FaultKind::Syntax, detail: detail.into() }
 }
 
 fn not(name: &str, wanted: &str) -> Fault {
-    form(format!("`{name}` is not {wanted}"))
+    fault(format!("`{name}` is not {wanted}"))
 }
 
 /// Exactly these members, in any order; the optional ones may be absent.
 pub fn require_members(value: &Value, members: &[&str], optional: &[&str]) -> Result<(), Fault> {
-    let found = value.members().ok_or_else(|| form(format!("{} where an object should be", value.kind())))?;
+    let found = value.members().ok_or_else(|| fault(format!("{} where an object should be", value.kind())))?;
     if let Some(missing) = members.iter().find(|name| value.get(name).is_none()) {
-        return Err(form(format!("the member `{missing}` is missing")));
+        return Err(fault(format!("the member `{missing}` is missing")));
     }
     match found.iter().find(|(name, _)| !members.contains(&name.as_str()) && !optional.contains(&name.as_str())) {
         None => Ok(()),
-        Some((name, _)) => Err(form(format!("the member `{}` is unknown", json::shortened(name)))),
+        Some((name, _)) => Err(fault(format!("the member `{}` is unknown", json::shortened(name)))),
     }
 }
 
@@ -318,7 +334,7 @@ fn require_order(value: &Value, members: &[&str]) -> Result<(), Fault> {
     if found.iter().map(|(name, _)| name.as_str()).eq(members.iter().copied()) {
         return Ok(());
     }
-    Err(form("the members are not in the order of the format"))
+    Err(fault("the members are not in the order of the format"))
 }
 
 pub fn require_text<'v>(value: &'v Value, name: &str) -> Result<&'v str, Fault> {

@@ -3,7 +3,7 @@
 //! answer for ever.
 
 use crate::bytes::{Digest, hex, sha256};
-use crate::finding::{Code, Findings};
+use crate::finding::{APPLICATION_KEY_ADDED, Code, Findings, SERVER_KEY_ADDED};
 use crate::json::Value;
 use crate::record::{Action, Header, Record};
 use base64::Engine as _;
@@ -80,6 +80,8 @@ struct Configuration {
 pub struct Registry {
     /// The last registry record seen.
     pub sequence: u64,
+    /// Where each of its records stands in the log: sequence 1 first.
+    places: Vec<u64>,
     actors: BTreeMap<String, Actor>,
     grants: HashMap<String, Grant>,
     grants_of: HashMap<(String, String), Vec<String>>,
@@ -95,6 +97,9 @@ impl Registry {
     /// Takes the next record of the registry's chain.
     pub fn apply(&mut self, record: &Record, findings: &mut Findings) {
         let header = &record.header;
+        if header.sequence == self.places.len() as u64 + 1 {
+            self.places.push(header.log_index);
+        }
         self.sequence = self.sequence.max(header.sequence);
         self.first_actor.get_or_insert_with(|| header.actor_ref.to_string());
         let first_time_us = *self.first_time_us.get_or_insert(header.recorded_at_us);
@@ -131,7 +136,7 @@ impl Registry {
             registered: header.sequence,
             registered_at_us: header.recorded_at_us,
             kind: payload.text("kind")?.to_owned(),
-            display_name: optional("display_name").unwrap_or(Some(String::new())).filter(|name| !name.is_empty()),
+            display_name: payload.text("display_name").map(str::to_owned),
             keys: vec![],
             credentials: vec![],
         };
@@ -166,11 +171,27 @@ impl Registry {
     fn add_key(&mut self, header: &Header, payload: &Value, findings: &mut Findings) -> Option<()> {
         let actor_ref = payload.text("actor_ref")?;
         let key = key_of(payload, header.sequence, true)?;
+        if !self.is_bootstrap(header) {
+            self.note_own_key(header, actor_ref, &key.key_id, findings);
+        }
         match self.actors.get_mut(actor_ref) {
             Some(actor) => actor.keys.push(key),
             None => findings.find(Code::RowMissing, header, format!("a key for `{actor_ref}`, who is not registered")),
         }
         Some(())
+    }
+
+    /// A further key of the software itself is lawful, and something that an auditor looks at.
+    fn note_own_key(&self, header: &Header, actor_ref: &str, key_id: &str, findings: &mut Findings) {
+        let at = header.registry_seq;
+        let roles = [
+            (APPLICATION_KEY_ADDED, "application", self.application_actor(at)),
+            (SERVER_KEY_ADDED, "server", self.server_actor(at)),
+        ];
+        for (code, role, _) in roles.into_iter().filter(|(_, _, actor)| *actor == Some(actor_ref)) {
+            let detail = format!("`{}` gave the {role} actor `{actor_ref}` the further key {key_id}", header.actor_ref);
+            findings.note(code, Some(header.event_id), detail);
+        }
     }
 
     fn end_key(&mut self, header: &Header, payload: &Value, findings: &mut Findings) -> Option<()> {
@@ -242,6 +263,18 @@ impl Registry {
             server_actor_ref: text("server_actor_ref")?,
         });
         Some(())
+    }
+
+    /// The place in the log of a registry record. None where it is not in the bundle.
+    fn place(&self, sequence: u64) -> Option<u64> {
+        self.places.get(usize::try_from(sequence.checked_sub(1)?).ok()?).copied()
+    }
+
+    /// Whether a record at this place of the log was decided under `registry_seq`: that record stands before it, and the
+    /// next one, if there is one, after it.
+    pub fn in_force(&self, registry_seq: u64, log_index: u64) -> bool {
+        let known = registry_seq == 0 || self.place(registry_seq).is_some_and(|place| place < log_index);
+        known && self.place(registry_seq.saturating_add(1)).is_none_or(|place| place > log_index)
     }
 
     /// Registered at or before that sequence.

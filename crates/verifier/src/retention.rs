@@ -13,8 +13,6 @@ pub struct Retention {
     explained: HashSet<Id>,
     /// Active holds: hold → record.
     holds: HashMap<String, String>,
-    /// Content of a `record_purged` or of a hold was itself destroyed.
-    blind: bool,
 }
 
 impl Retention {
@@ -43,15 +41,16 @@ impl Retention {
         let detail =
             format!("the content of `{}` (sequence {}) was destroyed", header.action.as_str(), header.sequence);
         findings.note(PURGED, Some(header.event_id), detail);
-        if header.is_registry() {
-            findings.find(
-                Code::DestructionInvalid,
-                header,
-                "registry records are never purged, and this one has no content",
-            );
+        if header.is_registry() || header.action == Action::RecordPurged {
+            let detail = "registry records and records of a purge are never purged, and this one has no content";
+            findings.find(Code::DestructionInvalid, header, detail);
             return;
         }
-        self.blind |= matches!(header.action, Action::RecordPurged | Action::HoldPlaced | Action::HoldReleased);
+        if matches!(header.action, Action::HoldPlaced | Action::HoldReleased) {
+            findings.unverifiable(Claim::Retention);
+            let detail = "a hold was purged: on what it was, and how long, cannot be told";
+            findings.note(PARTIALLY_PURGED, Some(header.event_id), detail);
+        }
         self.unexplained.insert(header.event_id, header.clone());
     }
 
@@ -113,22 +112,11 @@ impl Retention {
 
     /// At the end of the chain: what nobody accounts for.
     pub fn finish(&self, findings: &mut Findings) {
-        if self.blind {
-            findings.unverifiable(Claim::Retention);
-        }
         let mut rest: Vec<&Header> = self.unexplained.values().collect();
         rest.sort_by_key(|header| header.log_index);
         for header in rest {
-            if self.blind {
-                let detail = "no `record_purged` with content names this record; one without content may have";
-                findings.note(PARTIALLY_PURGED, Some(header.event_id), detail);
-            } else {
-                findings.find(
-                    Code::DestructionInvalid,
-                    header,
-                    "its content is gone, and no later `record_purged` names it",
-                );
-            }
+            let detail = "its content is gone, and no later `record_purged` names it";
+            findings.find(Code::DestructionInvalid, header, detail);
         }
     }
 }

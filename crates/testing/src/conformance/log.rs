@@ -250,15 +250,17 @@ pub async fn an_older_store_is_sealed_in_order(place: &Place) -> anyhow::Result<
         // As V1 left it, and as if everything had been written in the same microsecond: order by id would be wrong.
         place
             .sql(
-                "DELETE FROM refinery_schema_history WHERE version = 2; ALTER TABLE records DROP COLUMN xact; \
-                   DROP TABLE log_entries, log_nodes, log_checkpoints, log_state, log_lease, log_backlog",
+                "DELETE FROM refinery_schema_history WHERE version >= 2; ALTER TABLE records DROP COLUMN xact; \
+                   DROP TABLE log_entries, log_nodes, log_checkpoints, log_state, log_lease, log_backlog, holds; \
+                   ALTER TABLE records DROP COLUMN purgeable_from_us; ALTER TABLE idempotency DROP COLUMN instance_id",
             )
             .await?;
     } else {
         place
             .sql(
-                "DELETE FROM refinery_schema_history WHERE version = 2; DROP TABLE log_entries; DROP TABLE log_nodes; \
-                   DROP TABLE log_checkpoints; DROP TABLE log_state",
+                "DELETE FROM refinery_schema_history WHERE version >= 2; DROP TABLE log_entries; DROP TABLE log_nodes; \
+                   DROP TABLE log_checkpoints; DROP TABLE log_state; DROP TABLE holds; DROP INDEX records_purgeable; \
+                   ALTER TABLE records DROP COLUMN purgeable_from_us; ALTER TABLE idempotency DROP COLUMN instance_id",
             )
             .await?;
     }

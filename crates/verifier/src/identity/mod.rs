@@ -5,7 +5,7 @@ mod agreement;
 mod path;
 mod statement;
 
-use crate::bytes::{Id, sha256};
+use crate::bytes::{Digest, Id, sha256};
 use crate::finding::{Claim, Code, Findings, PASSKEY_UNVERIFIED};
 use crate::json::{Fault, FaultKind, Value};
 use crate::note;
@@ -13,7 +13,8 @@ use crate::process::document::Documents;
 use crate::record::{Action, Assurance, Content, Header, Record, require_members, require_text};
 use crate::registry::Registry;
 use statement::{Signed, Statement};
-use std::collections::HashMap;
+use std::collections::HashSet;
+use std::rc::Rc;
 
 /// What a record is judged with.
 pub struct Context<'a> {
@@ -31,17 +32,24 @@ pub struct Signing {
     pub meaning: Option<String>,
 }
 
-/// Uses of nonces, which is all that one record's identity has to do with another's.
+/// Uses of nonces, which is all that one record's identity has to do with another's. Of what is past only a hash of
+/// each is kept, so that a window of a million records fits into little memory.
 #[derive(Debug, Default)]
 pub struct Identity {
-    nonces: HashMap<[u8; 16], Use>,
+    used: HashSet<[u8; 16]>,
+    /// The command whose records are arriving: instance and time.
+    command: Option<(Id, i64)>,
+    /// What was signed in this command.
+    uses: Vec<Use>,
+    /// The last statement, signature and key that fitted.
+    proven: Option<(Digest, [u8; 64], [u8; 32])>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 struct Use {
-    statement: [u8; 16],
-    instance_id: Id,
-    recorded_at_us: i64,
+    actor: Rc<str>,
+    nonce: [u8; 16],
+    statement: Digest,
 }
 
 impl Identity {
@@ -87,32 +95,72 @@ impl Identity {
                 return Signing::default();
             }
         };
-        check_key(header, content, &signed, context, findings);
+        let statement = sha256(&[&signed.statement_bytes]);
+        self.check_key(header, content, &signed, statement, context, findings);
         if let Err(detail) = agreement::check(header, content, &signed, context, findings) {
             findings.find(Code::StatementMismatch, header, detail);
         }
-        self.check_nonce(header, &signed.statement, &signed.statement_bytes, findings);
+        let own = context.registry.is_application_actor(&header.actor_ref, context.at);
+        self.check_nonce(header, &signed.statement, statement, own, findings);
         Signing { meaning: signed.statement.meaning }
     }
 
-    fn check_nonce(&mut self, header: &Header, statement: &Statement, bytes: &[u8], findings: &mut Findings) {
-        let key = sha256(&[header.actor_ref.as_bytes(), b"\0", statement.nonce.as_bytes()]).short();
-        let this = Use {
-            statement: sha256(&[bytes]).short(),
-            instance_id: header.instance_id,
-            recorded_at_us: header.recorded_at_us,
-        };
-        let earlier = *self.nonces.entry(key).or_insert(this);
-        if earlier.statement != this.statement {
+    /// All records of a signer in one command carry one statement; no other command does, and none carries its nonce. The
+    /// engine signs each of its own records.
+    fn check_nonce(&mut self, header: &Header, said: &Statement, statement: Digest, own: bool, findings: &mut Findings) {
+        let command = Some((header.instance_id, header.recorded_at_us));
+        if self.command != command {
+            self.command = command;
+            self.uses.clear();
+        }
+        let nonce = sha256(&[header.actor_ref.as_bytes(), b"\0", said.nonce.as_bytes()]).short();
+        let same_nonce = self.uses.iter().find(|earlier| earlier.nonce == nonce);
+        if same_nonce.is_some_and(|earlier| earlier.statement == statement) {
+            return;
+        }
+        if same_nonce.is_some() || !self.used.insert(nonce) {
             let detail =
-                format!("`{}` used the nonce {} in another statement before", header.actor_ref, statement.nonce);
+                format!("`{}` used the nonce {} in another statement or command before", header.actor_ref, said.nonce);
             findings.find(Code::NonceReused, header, detail);
-        } else if earlier != this {
-            let detail = format!(
-                "the same signed statement is already that of a command of instance {} at {} µs",
-                earlier.instance_id, earlier.recorded_at_us
-            );
-            findings.find(Code::NonceReused, header, detail);
+        }
+        if !own && self.uses.iter().any(|earlier| earlier.actor == header.actor_ref) {
+            let detail = "another record of this command carries another statement of the same signer";
+            findings.find(Code::StatementMismatch, header, detail);
+        }
+        self.uses.push(Use { actor: header.actor_ref.clone(), nonce, statement });
+    }
+
+    fn check_key(
+        &mut self,
+        header: &Header,
+        content: &Content,
+        signed: &Signed,
+        statement: Digest,
+        context: &Context<'_>,
+        findings: &mut Findings,
+    ) {
+        let (actor, key_id, at) = (&header.actor_ref, &signed.key_id, context.at);
+        let own = registers_itself(header, signed, content, context).then_some(header.sequence);
+        let Some(key) = context.registry.key(actor, key_id, own.unwrap_or(at)) else {
+            let detail = format!("the key {key_id} was not a key of `{actor}` at registry record {at}");
+            return findings.find(Code::ProofInvalid, header, detail);
+        };
+        if key.span.ended(at) {
+            let until = key.span.until.unwrap_or_default();
+            let detail =
+                format!("the key {key_id} of `{actor}` was revoked by registry record {until}, at or before {at}");
+            findings.find(Code::KeyRevoked, header, detail);
+        }
+        // Records of one command carry the same signature: it is computed once.
+        let proof = (statement, signed.signature, key.public_key);
+        if self.proven == Some(proof) {
+            return;
+        }
+        if note::verifies(&key.public_key, &signed.statement_bytes, &signed.signature) {
+            self.proven = Some(proof);
+        } else {
+            let detail = format!("the signature does not fit the statement and the key {key_id} of `{actor}`");
+            findings.find(Code::ProofInvalid, header, detail);
         }
     }
 }
@@ -197,24 +245,6 @@ fn registers_itself(header: &Header, signed: &Signed, content: &Content, context
         && context.registry.is_application_actor(&header.actor_ref, context.at)
         && says("actor_ref", &header.actor_ref)
         && says("key_id", &signed.key_id)
-}
-
-fn check_key(header: &Header, content: &Content, signed: &Signed, context: &Context<'_>, findings: &mut Findings) {
-    let (actor, key_id, at) = (&header.actor_ref, &signed.key_id, context.at);
-    let own = registers_itself(header, signed, content, context).then_some(header.sequence);
-    let Some(key) = context.registry.key(actor, key_id, own.unwrap_or(at)) else {
-        let detail = format!("the key {key_id} was not a key of `{actor}` at registry record {at}");
-        return findings.find(Code::ProofInvalid, header, detail);
-    };
-    if key.span.ended(at) {
-        let until = key.span.until.unwrap_or_default();
-        let detail = format!("the key {key_id} of `{actor}` was revoked by registry record {until}, at or before {at}");
-        findings.find(Code::KeyRevoked, header, detail);
-    }
-    if !note::verifies(&key.public_key, &signed.statement_bytes, &signed.signature) {
-        let detail = format!("the signature does not fit the statement and the key {key_id} of `{actor}`");
-        findings.find(Code::ProofInvalid, header, detail);
-    }
 }
 
 const PASSKEY_MEMBERS: [&str; 9] =

@@ -1,6 +1,6 @@
 //! Decisions: a step is decided by its approver and withdrawn by its submitter; a chain is settled by its own steps.
 
-use super::gate::{End, Gate, Reason};
+use super::gate::{End, Gate, MOOT, Reason, UNREACHABLE};
 use super::quorum::{Rule, State};
 use super::{Context, Kinds, Owed, Process, id, named, optional_id, optional_text};
 use crate::bytes::Id;
@@ -40,6 +40,7 @@ impl Process {
             None => {
                 let detail = format!("a decision on {of}, which no record of its chain precedes");
                 self.find(Code::RecordMissing, header, Kinds::DECIDED, detail, ctx);
+                self.stand_in(header, action, &this, ctx);
             }
             Some(owed) if owed != this => {
                 let detail = format!("this `gate_decided` on {of} is not that of the chain's record before it");
@@ -49,6 +50,15 @@ impl Process {
         }
         if self.gates.get(this.chain_id).is_some_and(|gate| &*gate.action != action) {
             ctx.findings.find(Code::BindingInvalid, header, format!("chain {} is for another action", this.chain_id));
+        }
+    }
+
+    /// The chain's own record of a decision was purged: the gate's says the same.
+    fn stand_in(&mut self, header: &Header, action: &str, this: &Owed, ctx: &mut Context<'_>) {
+        let Some(step_id) = this.step_id.filter(|_| self.purged.meets(Kinds::DECIDED)) else { return };
+        let chain = self.gates.get(this.chain_id);
+        if self.check_step(header, step_id, chain, action, this.state, ctx) {
+            self.settle(header, step_id, this.state, this.reason);
         }
     }
 
@@ -77,10 +87,9 @@ impl Process {
         if header.actor_ref != due {
             let what = if withdrawn { "withdrawn" } else { "decided" };
             let detail = format!("the step {step_id} was {what} by `{}`, due is `{due}`", header.actor_ref);
-            let depends = if withdrawn { Kinds::STARTED } else { Kinds::NONE };
-            self.find(Code::WrongApprover, header, depends, detail, ctx);
+            ctx.findings.find(Code::WrongApprover, header, detail);
         }
-        if step.state != State::Pending {
+        if step.state != State::Pending && !step.assumed {
             let detail = format!("the step {step_id} was {} already", step.state.as_str());
             ctx.findings.find(Code::BindingInvalid, header, detail);
             return false;
@@ -142,7 +151,7 @@ impl Process {
 
     /// The outcome that a pending chain has now, which a `chain_resolved` has to record.
     fn judge_quorum(&mut self, chain_id: Id) {
-        let Some(gate) = self.gates.get(chain_id).filter(|gate| gate.chain_state == State::Pending) else { return };
+        let Some(gate) = self.gates.get(chain_id).filter(|gate| gate.chain_state == State::Pending && gate.sure) else { return };
         let states: Vec<State> = gate.steps.iter().map(|step| step.state).collect();
         let outcome = gate.rule.unwrap_or(Rule::All).outcome(&states);
         if outcome != State::Pending {
@@ -160,14 +169,14 @@ impl Process {
         ctx: &mut Context<'_>,
     ) {
         let initiator = self.initiator(ctx);
-        if *initiator != *decided_by && *header.actor_ref != *decided_by {
+        if *initiator != *decided_by {
             let detail = format!("withdrawn in the name of `{decided_by}`, the submitter is `{initiator}`");
-            self.find(Code::WrongApprover, header, Kinds::STARTED, detail, ctx);
+            ctx.findings.find(Code::WrongApprover, header, detail);
         }
         let of_chain = self.gates.of_step(step_id).is_some_and(|gate| gate.id == chain_id);
         let resolved = self.gates.get(chain_id).is_some_and(|gate| gate.chain_state != State::Pending);
         let end = End { by: initiator, at_us: header.recorded_at_us, reason };
-        match self.gates.step_mut(step_id).filter(|step| of_chain && resolved && step.state == State::Pending) {
+        match self.gates.step_mut(step_id).filter(|step| of_chain && resolved && (step.state == State::Pending || step.assumed)) {
             Some(step) => step.settle(State::Withdrawn, end),
             None => {
                 let detail = format!("the step {step_id} is not an undecided step of a resolved chain");
@@ -200,7 +209,8 @@ impl Process {
         if moot {
             self.command.moot.push(chain_id);
         }
-        self.end_chain(header, chain_id, outcome, Reason::Unstated, ctx);
+        let reason = if moot { MOOT } else { UNREACHABLE };
+        self.end_chain(header, chain_id, outcome, Reason::of(Some(reason)), ctx);
         Some(())
     }
 
@@ -214,7 +224,7 @@ impl Process {
         let initiator = self.initiator(ctx);
         if header.actor_ref != initiator {
             let detail = format!("chain {chain_id} was withdrawn by `{}`, due is `{initiator}`", header.actor_ref);
-            self.find(Code::WrongApprover, header, Kinds::STARTED, detail, ctx);
+            ctx.findings.find(Code::WrongApprover, header, detail);
         }
         let chain = self.gates.get(chain_id).filter(|gate| gate.is_chain() && &*gate.action == action);
         if chain.is_none_or(|gate| gate.chain_state != State::Pending) {

@@ -1,6 +1,6 @@
 //! `transition_fired` and `moot_gate_recalled`: the only way to move, and what becomes of the gates left behind.
 
-use super::gate::{Fate, Reason};
+use super::gate::{Fate, MOOT, Reason};
 use super::quorum::State;
 use super::{Context, Fired, Kinds, Process, id, named, optional_id, optional_text, push_tight};
 use crate::bytes::Id;
@@ -138,7 +138,7 @@ impl Process {
         if let Some(gate) = self.gates.get_mut(gate_id).filter(|gate| gate.fate == Fate::Unspent) {
             gate.fate = Fate::Mooted;
             if !gate.is_chain() {
-                gate.withdraw_pending(&by, header.recorded_at_us, Reason::Unstated);
+                gate.withdraw_pending(&by, header.recorded_at_us, Reason::of(Some(MOOT)));
             }
         }
         Some(())

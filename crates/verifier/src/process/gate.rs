@@ -38,6 +38,8 @@ pub struct Gate {
     pub chain_state: State,
     pub fate: Fate,
     pub current: bool,
+    /// False: records that were purged may have decided, resolved, spent or mooted it.
+    pub sure: bool,
     pub steps: Vec<Step>,
 }
 
@@ -48,10 +50,12 @@ pub struct Step {
     pub approver: Rc<str>,
     pub state: State,
     pub end: Option<End>,
-    /// It must have been approved by a record that was purged; nothing else is known of its end.
+    /// A record that was purged may have ended it: where it stands, and since when, is not known.
     pub assumed: bool,
     /// When the entry in the in-tray was recalled.
     pub recalled_at_us: Option<i64>,
+    /// A record that was purged may have recalled it earlier.
+    pub recall_unknown: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -64,15 +68,20 @@ pub struct End {
 /// Why a step ended, as far as a record says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The engine's own words, which no record states.
-    Unstated,
+    None,
+    /// A hash of the text is enough to tell.
     Stated([u8; 16]),
 }
+
+/// Why a step of a moot gate was withdrawn, in the engine's own words (`spec/bundle.md`, section 2).
+pub const MOOT: &str = "Gate moot: workflow left the gate's from_state by firing a different transition";
+/// Why the undecided rest of a chain was withdrawn whose quorum was out of reach.
+pub const UNREACHABLE: &str = "Chain withdrawn: its quorum can no longer be reached";
 
 impl Reason {
     pub fn of(reason: Option<&str>) -> Reason {
         match reason {
-            None => Reason::Stated([0; 16]),
+            None => Reason::None,
             Some(text) => Reason::Stated(sha256(&[text.as_bytes()]).short()),
         }
     }
@@ -94,7 +103,11 @@ impl Gate {
     /// Approved by its own steps, whatever was recorded as outcome.
     pub fn rule_met(&self) -> bool {
         let states: Vec<State> = self.steps.iter().map(|step| step.state).collect();
-        self.rule.unwrap_or(Rule::All).outcome(&states) == State::Approved
+        match self.rule {
+            // The record that states it was purged.
+            Some(Rule::Unknown) => states.contains(&State::Approved),
+            rule => rule.unwrap_or(Rule::All).outcome(&states) == State::Approved,
+        }
     }
 
     /// Bound, and still waiting or approved for a firing.
@@ -106,10 +119,24 @@ impl Gate {
         self.steps.iter().filter(|step| step.state == State::Pending)
     }
 
-    /// Ends every pending step by a withdrawal whose wording no record states.
+    /// Ends every pending step with its gate. What a purged record may have ended before stays in doubt.
     pub fn withdraw_pending(&mut self, by: &Rc<str>, at_us: i64, reason: Reason) {
         for step in self.steps.iter_mut().filter(|step| step.state == State::Pending) {
+            let assumed = step.assumed;
             step.settle(State::Withdrawn, End { by: by.clone(), at_us, reason });
+            step.assumed = assumed;
+        }
+    }
+
+    /// A record without content may have done anything to it that was still to be done.
+    pub fn doubt(&mut self, fired: bool) {
+        let pending = self.steps.iter().any(|step| step.state == State::Pending || step.assumed);
+        if fired || pending || self.fate == Fate::Unspent {
+            self.sure = false;
+        }
+        for step in &mut self.steps {
+            step.assumed |= step.state == State::Pending;
+            step.recall_unknown |= step.recalled_at_us.is_none();
         }
     }
 }
@@ -117,6 +144,7 @@ impl Gate {
 impl Step {
     pub fn settle(&mut self, state: State, end: End) {
         self.state = state;
+        self.assumed = false;
         self.recall(end.at_us);
         self.end = Some(end);
     }
@@ -186,6 +214,10 @@ impl Gates {
             self.waiting.iter().filter_map(of_state).filter(|gate| gate.is_live()).map(|gate| gate.id).collect();
         self.waiting.retain(|i| of_state(i).is_none());
         found
+    }
+
+    pub fn doubt(&mut self, fired: bool) {
+        self.list.iter_mut().for_each(|gate| gate.doubt(fired));
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Gate> {

@@ -34,6 +34,11 @@ impl Names {
         self.0.insert(name.clone());
         name
     }
+
+    /// After a process: its subject does not come again.
+    pub fn forget(&mut self) {
+        self.0.clear();
+    }
 }
 
 pub struct Context<'a> {
@@ -92,13 +97,18 @@ impl Kinds {
 }
 
 #[derive(Debug)]
+pub struct Begun {
+    pub event_id: Id,
+    pub initiator: Rc<str>,
+    pub at_us: i64,
+}
+
+#[derive(Debug)]
 pub struct Started {
     pub subject_ref: Rc<str>,
-    pub initiator: Rc<str>,
     pub definition: Option<Rc<str>>,
     pub declaration_digest: Digest,
     pub gate_spec_digest: Digest,
-    pub at_us: i64,
 }
 
 #[derive(Debug)]
@@ -152,6 +162,8 @@ struct Owed {
 #[derive(Debug)]
 pub struct Process {
     pub instance_id: Id,
+    /// Who started it, and when: the header tells, purged or not.
+    pub begun: Option<Begun>,
     pub started: Option<Started>,
     pub declaration: Option<Rc<Declaration>>,
     pub gate_spec: Option<Rc<GateSpec>>,
@@ -175,6 +187,7 @@ impl Process {
     pub fn new(instance_id: Id) -> Self {
         Process {
             instance_id,
+            begun: None,
             started: None,
             declaration: None,
             gate_spec: None,
@@ -206,6 +219,10 @@ impl Process {
         let header = &record.header;
         if self.last.as_ref().is_some_and(|last| last.recorded_at_us != header.recorded_at_us) {
             self.end_command(ctx);
+        }
+        if header.sequence == 1 && header.action == Action::WorkflowStarted {
+            let (event_id, initiator) = (header.event_id, header.actor_ref.clone());
+            self.begun = Some(Begun { event_id, initiator, at_us: header.recorded_at_us });
         }
         if Kinds::of(header.action) != Kinds::NONE {
             ctx.findings.checked(Claim::Completeness);
@@ -285,7 +302,7 @@ impl Process {
 
     /// The initiator, in whose name gates are submitted.
     fn initiator(&self, ctx: &mut Context<'_>) -> Rc<str> {
-        self.started.as_ref().map_or_else(|| ctx.names.get(""), |started| started.initiator.clone())
+        self.begun.as_ref().map_or_else(|| ctx.names.get(""), |begun| begun.initiator.clone())
     }
 }
 
@@ -317,7 +334,7 @@ fn optional_text<'v>(payload: &'v Value, name: &str) -> Option<Option<&'v str>> 
 }
 
 fn new_step(step_id: Id, assignment_id: Id, approver: Rc<str>) -> Step {
-    Step { step_id, assignment_id, approver, state: State::Pending, end: None, assumed: false, recalled_at_us: None }
+    Step { step_id, assignment_id, approver, state: State::Pending, end: None, assumed: false, recalled_at_us: None, recall_unknown: false }
 }
 
 /// Words for a message.

@@ -70,6 +70,7 @@ impl Process {
             chain_state: State::Pending,
             fate: Fate::Unspent,
             current: true,
+            sure: rule != Some(Rule::Unknown),
             steps: steps.into_iter().map(|(step, assignment, approver)| new_step(step, assignment, approver)).collect(),
         };
         optional_text(payload, "reason")?;
@@ -99,7 +100,7 @@ impl Process {
             let detail = format!("chain {chain_id} has no `chain_initiated` before its `gate_opened`");
             self.find(Code::RecordMissing, header, Kinds::OPENED, detail, ctx);
             let declared = self.gate_spec.as_ref().and_then(|spec| spec.0.get(payload.text("guard")?)?.rule);
-            return declared.unwrap_or(Rule::All);
+            return declared.unwrap_or(Rule::Unknown);
         };
         let same = opening.steps == steps
             && payload.text("action") == Some(&opening.action)
@@ -119,7 +120,7 @@ impl Process {
         let initiator = self.initiator(ctx);
         if &*initiator != stated {
             let detail = format!("submitted in the name of `{stated}`, the process was initiated by `{initiator}`");
-            self.find(Code::WrongApprover, header, Kinds::STARTED, detail, ctx);
+            ctx.findings.find(Code::WrongApprover, header, detail);
         }
     }
 
@@ -177,7 +178,7 @@ impl Process {
         };
         let detail = if approvers != expected {
             format!("asks [{}], the gate_spec names [{}]", approvers.join(", "), expected.join(", "))
-        } else if gate.rule != entry.rule {
+        } else if gate.rule != entry.rule && gate.rule != Some(Rule::Unknown) {
             format!("asks for {}, the gate_spec for {}", show(gate.rule), show(entry.rule))
         } else if *gate.scope != *entry.scope {
             format!("is in the scope `{}`, the gate_spec says `{}`", gate.scope, entry.scope)

@@ -37,6 +37,11 @@ impl Process {
             let (sequence, action, by) = (header.sequence, header.action, header.actor_ref.clone());
             self.purged_decisions.push(Decision { sequence, action, by });
         }
+        // A quorum's `gate_decided` adds nothing to the record of the chain before it.
+        let repeats = header.action == Action::GateDecided && self.command.decision.take().is_some();
+        if kind != Kinds::NONE && kind != Kinds::STARTED && !repeats {
+            self.gates.doubt(kind == Kinds::FIRED);
+        }
         if kind == Kinds::FIRED {
             self.next_number += 1;
             self.state = None;
@@ -76,7 +81,7 @@ impl Process {
         let mut states: Vec<State> = gate.steps.iter().map(|step| step.state).collect();
         let pending: Vec<(usize, Id, Rc<str>)> = (0..)
             .zip(&gate.steps)
-            .filter(|(_, step)| step.state == State::Pending)
+            .filter(|(_, step)| step.state == State::Pending || (step.assumed && step.state == State::Withdrawn))
             .map(|(i, step)| (i, step.step_id, step.approver.clone()))
             .collect();
         let settled = gate.status() == State::Approved;

@@ -40,6 +40,8 @@ pub enum Rule {
     All,
     One,
     Of(u64),
+    /// The record that states it was purged.
+    Unknown,
 }
 
 impl Rule {
@@ -57,13 +59,14 @@ impl Rule {
             Rule::All => "all-of-n",
             Rule::One => "one-of-n",
             Rule::Of(_) => "m-of-n",
+            Rule::Unknown => "unknown",
         }
     }
 
     pub const fn m(self) -> Option<u64> {
         match self {
             Rule::Of(m) => Some(m),
-            Rule::All | Rule::One => None,
+            Rule::All | Rule::One | Rule::Unknown => None,
         }
     }
 
@@ -75,6 +78,7 @@ impl Rule {
             Rule::All => steps.len() as u64,
             Rule::One => 1,
             Rule::Of(m) => m,
+            Rule::Unknown => return State::Pending,
         };
         let still_possible = steps.len() as u64 - rejected - withdrawn;
         if approved >= needed && !steps.is_empty() {

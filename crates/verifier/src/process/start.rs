@@ -14,11 +14,9 @@ impl Process {
         }
         let started = Started {
             subject_ref: ctx.names.get(payload.text("subject_ref")?),
-            initiator: header.actor_ref.clone(),
             definition: optional_text(payload, "definition")?.map(|name| ctx.names.get(name)),
             declaration_digest: Digest::parse(payload.text("declaration_digest")?)?,
             gate_spec_digest: Digest::parse(payload.text("gate_spec_digest")?)?,
-            at_us: header.recorded_at_us,
         };
         let initial_state = payload.text("initial_state")?;
         optional_text(payload, "reason")?;

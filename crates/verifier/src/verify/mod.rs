@@ -1,8 +1,10 @@
-//! The order of checks: one pass over the bundle, file by file, records one at a time.
+//! The order of checks: one pass over the bundle, records one at a time. The registry comes first and stays in memory;
+//! of the processes only one is there at a time, and goes when its chain and its line of the stores were compared.
 
+mod stores;
 mod tail;
 
-use crate::archive::{self, Archive, Next, Unreadable};
+use crate::archive::{self, Archive, Unreadable};
 use crate::bytes::{Id, REGISTRY, sha256};
 use crate::chain::ChainHead;
 use crate::finding::{Claim, Code, Findings, Place};
@@ -21,8 +23,9 @@ use crate::state;
 use crate::story::Story;
 use crate::tree;
 use crate::verdict::Verdict;
-use std::collections::BTreeMap;
 use std::io::{Read, Seek};
+use stores::Stores;
+use tail::Heads;
 
 /// How much is gathered besides the verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,13 +46,12 @@ pub fn verify<R: Read + Seek>(reader: R, trust: &Trust, detail: Detail) -> Resul
     let checkpoint = read_checkpoint(&mut archive, manifest.as_ref(), trust, &mut findings);
     let mut run = Run::new(trust, manifest, checkpoint, findings);
     run.story.told = detail == Detail::Report;
+    run.story.whole = run.manifest.as_ref().is_some_and(|manifest| matches!(manifest.scope, Scope::Instance(_)));
     run.read_documents(&mut archive);
     run.read_records(&mut archive);
-    run.finish_chains();
     run.check_counts();
     run.check_tail();
     run.check_checkpoint_key();
-    run.read_state(&mut archive);
     run.read_grants(&mut archive);
     Ok(run.into_verdict())
 }
@@ -107,7 +109,9 @@ fn read_checkpoint<R: Read + Seek>(
     Some(checkpoint)
 }
 
+/// The process whose records are arriving.
 struct Instance {
+    id: Id,
     chain: ChainHead,
     process: Process,
     retention: Retention,
@@ -142,10 +146,15 @@ struct Run<'t> {
     bootstrap: Vec<Record>,
     identity: Identity,
     names: Names,
-    instances: BTreeMap<Id, Box<Instance>>,
-    last_index: Option<u64>,
+    current: Option<Box<Instance>>,
+    /// The last process that ended: they come in the order of their ids.
+    last_id: Option<Id>,
+    /// Over the heads of the processes so far.
+    heads: Heads,
+    /// The export that ends the process in scope.
+    instance_export: Option<Export>,
     lines: u64,
-    instance_count: u64,
+    instances: u64,
     story: Story,
 }
 
@@ -164,58 +173,64 @@ impl<'t> Run<'t> {
             bootstrap: vec![],
             identity: Identity::default(),
             names: Names::default(),
-            instances: BTreeMap::new(),
-            last_index: None,
+            current: None,
+            last_id: None,
+            heads: Heads::default(),
+            instance_export: None,
             lines: 0,
-            instance_count: 0,
+            instances: 0,
             story: Story::default(),
         }
     }
 
     fn read_documents<R: Read + Seek>(&mut self, archive: &mut Archive<R>) {
-        let documents = &mut self.documents;
-        archive.lines(archive::DOCUMENTS, &mut self.findings, |line, findings| {
-            if documents.take(line, findings) { Next::Continue } else { Next::Bad }
-        });
-    }
-
-    fn read_records<R: Read + Seek>(&mut self, archive: &mut Archive<R>) {
-        // Lines report to the list that the run itself owns; it is lent to the archive for its own faults.
-        let mut lent = std::mem::take(&mut self.findings);
-        archive.lines(archive::RECORDS, &mut lent, |line, findings| {
-            std::mem::swap(&mut self.findings, findings);
-            let next = self.read_line(line);
-            std::mem::swap(&mut self.findings, findings);
-            next
-        });
-        self.findings = lent;
-    }
-
-    fn read_line(&mut self, line: &[u8]) -> Next {
-        self.lines += 1;
-        if self.manifest.as_ref().is_some_and(|manifest| self.lines > manifest.records) {
-            return Next::Stop;
+        let Some(mut lines) = archive.lines(archive::DOCUMENTS, &mut self.findings) else { return };
+        while let Some(line) = lines.next(&mut self.findings) {
+            if !self.documents.take(line, &mut self.findings) {
+                lines.bad(&mut self.findings);
+            }
         }
+    }
+
+    /// Records and stores side by side: both come process by process.
+    fn read_records<R: Read + Seek>(&mut self, archive: &mut Archive<R>) {
+        let mut twin = archive.twin();
+        let mut stores = Stores::open(&mut twin, &mut self.findings);
+        if let Some(mut lines) = archive.lines(archive::RECORDS, &mut self.findings) {
+            while let Some(line) = lines.next(&mut self.findings) {
+                self.lines += 1;
+                if self.manifest.as_ref().is_some_and(|manifest| self.lines > manifest.records) {
+                    break;
+                }
+                if !self.read_line(line, &mut stores) {
+                    lines.bad(&mut self.findings);
+                }
+            }
+        }
+        self.end_bootstrap();
+        self.end_instance(&mut stores);
+        self.registry_chain.finish(&mut self.findings);
+        self.registry_retention.finish(&mut self.findings);
+        stores.finish(&mut self.findings);
+    }
+
+    /// False where the line cannot be read.
+    fn read_line<R: Read + Seek>(&mut self, line: &[u8], stores: &mut Stores<'_, R>) -> bool {
         let line = match record::parse_line(line) {
             Ok(line) => line,
             Err(fault) => {
                 let what = format!("records.jsonl, line {}", self.lines);
                 self.findings.fault(&fault, Code::BundleForm, Place::bundle(), &what);
-                return Next::Bad;
+                return false;
             }
         };
         self.findings.checked(Claim::Integrity);
-        if self.last_index.is_some_and(|last| last >= line.log_index) {
-            let detail = format!("log_index {} does not ascend", line.log_index);
-            self.findings.find(Code::BundleForm, Place::line(line.log_index), detail);
-        }
-        self.last_index = self.last_index.max(Some(line.log_index));
         let record = record::read_record(&line, &mut self.findings);
         self.check_inclusion(&line, record.as_ref());
         if let Some(record) = record {
-            self.take(record);
+            self.take(record, stores);
         }
-        Next::Continue
+        true
     }
 
     fn check_inclusion(&mut self, line: &record::Line, record: Option<&Record>) {
@@ -234,13 +249,58 @@ impl<'t> Run<'t> {
         self.findings.find(Code::InclusionInvalid, place, detail);
     }
 
-    fn take(&mut self, record: Record) {
+    fn take<R: Read + Seek>(&mut self, record: Record, stores: &mut Stores<'_, R>) {
         if record.header.is_registry() {
-            self.take_registry(record);
-        } else {
-            self.end_bootstrap();
-            self.take_process(&record);
+            if self.current.is_some() {
+                let detail = "records.jsonl does not begin with the registry: this record of it stands after a process's";
+                self.findings.find(Code::BundleForm, &record.header, detail);
+            }
+            return self.take_registry(record);
         }
+        self.end_bootstrap();
+        let id = record.header.instance_id;
+        if self.current.as_ref().is_none_or(|current| current.id != id) {
+            self.end_instance(stores);
+            self.begin_instance(&record);
+        }
+        self.take_process(&record);
+    }
+
+    fn begin_instance(&mut self, record: &Record) {
+        let id = record.header.instance_id;
+        if self.last_id.is_some_and(|last| last >= id) {
+            let detail = "records.jsonl is not in the order of `instance_id`";
+            self.findings.find(Code::BundleForm, &record.header, detail);
+        }
+        self.current = Some(Box::new(Instance {
+            id,
+            chain: ChainHead::new(id),
+            process: Process::new(id),
+            retention: Retention::default(),
+            in_window: false,
+            export: None,
+        }));
+    }
+
+    /// After the last record of a process: what it still owes, and what the stores say of it. Then it goes.
+    fn end_instance<R: Read + Seek>(&mut self, stores: &mut Stores<'_, R>) {
+        let Some(mut instance) = self.current.take() else { return };
+        instance.chain.finish(&mut self.findings);
+        instance.retention.finish(&mut self.findings);
+        let mut ctx = process::Context {
+            registry: &self.registry,
+            documents: &self.documents,
+            names: &mut self.names,
+            findings: &mut self.findings,
+        };
+        instance.process.finish(&mut ctx);
+        self.names.forget();
+        stores.compare(&instance, &mut self.findings);
+        self.story.process(&instance.process, &instance.chain, &self.registry);
+        self.heads.add(instance.id, &instance.chain);
+        self.instances += 1;
+        self.last_id = Some(instance.id);
+        self.check_scope(*instance);
     }
 
     fn take_registry(&mut self, record: Record) {
@@ -280,24 +340,15 @@ impl<'t> Run<'t> {
 
     fn take_process(&mut self, record: &Record) {
         let header = &record.header;
-        let id = header.instance_id;
-        if self.registry.sequence != header.registry_seq {
+        if !self.registry.in_force(header.registry_seq, header.log_index) {
             let detail = format!(
-                "decided under registry record {}, but {} registry records stand before it in the log",
-                header.registry_seq, self.registry.sequence
+                "registry record {} is not the last one that stands before it in the log",
+                header.registry_seq
             );
             self.findings.find(Code::RegistryOrder, header, detail);
         }
         let within = self.is_in_window(header.recorded_at_us);
-        let instance = self.instances.entry(id).or_insert_with(|| {
-            Box::new(Instance {
-                chain: ChainHead::new(id),
-                process: Process::new(id),
-                retention: Retention::default(),
-                in_window: false,
-                export: None,
-            })
-        });
+        let Some(instance) = &mut self.current else { return };
         if !instance.chain.append(header, &mut self.findings) {
             return;
         }
@@ -331,70 +382,16 @@ impl<'t> Run<'t> {
         }
     }
 
-    fn finish_chains(&mut self) {
-        self.end_bootstrap();
-        self.instance_count = self.instances.len() as u64;
-        self.registry_chain.finish(&mut self.findings);
-        self.registry_retention.finish(&mut self.findings);
-        for instance in self.instances.values_mut() {
-            instance.chain.finish(&mut self.findings);
-            instance.retention.finish(&mut self.findings);
-            let mut ctx = process::Context {
-                registry: &self.registry,
-                documents: &self.documents,
-                names: &mut self.names,
-                findings: &mut self.findings,
-            };
-            instance.process.finish(&mut ctx);
-            self.story.process(&instance.process, &self.registry);
-        }
-    }
-
-    fn read_state<R: Read + Seek>(&mut self, archive: &mut Archive<R>) {
-        let mut last: Option<Id> = None;
-        let mut rest = std::mem::take(&mut self.instances);
-        archive.lines(archive::STATE, &mut self.findings, |line, findings| {
-            let line = match state::parse(line) {
-                Ok(line) => line,
-                Err(fault) => {
-                    findings.fault(&fault, Code::BundleForm, Place::bundle(), archive::STATE);
-                    return Next::Bad;
-                }
-            };
-            let id = line.instance_id;
-            if last.is_some_and(|last| last >= id) {
-                findings.find(
-                    Code::BundleForm,
-                    Place::instance(id),
-                    "state.jsonl is not in the order of `instance_id`",
-                );
-            }
-            last = Some(id);
-            match rest.remove(&id) {
-                Some(instance) => {
-                    state::compare(&line, &instance.process, instance.chain.sequence, findings);
-                    Next::Continue
-                }
-                None => {
-                    let detail = "the stores hold a process whose records are not in the bundle, or hold it twice";
-                    findings.find(Code::RecordMissing, Place::instance(id), detail);
-                    Next::Bad
-                }
-            }
-        });
-        for id in rest.keys() {
-            let detail = "its records are here, and the stores do not hold it";
-            self.findings.find(Code::RowMissing, Place::instance(*id), detail);
-        }
-    }
-
     fn read_grants<R: Read + Seek>(&mut self, archive: &mut Archive<R>) {
         let mut seen = state::GrantsSeen::default();
-        let registry = &self.registry;
-        archive.lines(archive::GRANTS, &mut self.findings, |line, findings| {
-            if state::compare_grants(line, registry, &mut seen, findings) { Next::Continue } else { Next::Bad }
-        });
-        state::finish_grants(registry, &seen, &mut self.findings);
+        if let Some(mut lines) = archive.lines(archive::GRANTS, &mut self.findings) {
+            while let Some(line) = lines.next(&mut self.findings) {
+                if !state::compare_grants(line, &self.registry, &mut seen, &mut self.findings) {
+                    lines.bad(&mut self.findings);
+                }
+            }
+        }
+        state::finish_grants(&self.registry, &seen, &mut self.findings);
     }
 
     fn into_verdict(self) -> Verdict {
@@ -402,7 +399,7 @@ impl<'t> Run<'t> {
         Verdict::new(
             self.manifest,
             self.checkpoint,
-            (self.lines, self.instance_count),
+            (self.lines, self.instances),
             &self.findings,
             questions,
             self.story,

@@ -1,17 +1,33 @@
 //! After the last record: the manifest's counts, the end of what was exported, and the key behind the checkpoint.
 
-use super::{Instance, Run};
-use crate::bytes::{Id, sha256};
+use super::{Export, Instance, Run};
+use crate::bytes::{Digest, Id};
+use crate::chain::ChainHead;
 use crate::finding::{Code, Place};
 use crate::manifest::Scope;
 use crate::note::VerifierKey;
+use sha2::{Digest as _, Sha256};
+
+/// The digest over the heads of all processes, line by line as they end.
+#[derive(Default)]
+pub struct Heads(Sha256);
+
+impl Heads {
+    pub fn add(&mut self, id: Id, chain: &ChainHead) {
+        self.0.update(format!("{id} {} {}\n", chain.sequence, chain.hash));
+    }
+
+    fn digest(&self) -> String {
+        Digest(self.0.clone().finalize().into()).to_string()
+    }
+}
 
 impl Run<'_> {
     pub(super) fn check_counts(&mut self) {
         let Some(manifest) = &self.manifest else { return };
         for (name, stated, found) in [
             ("records", manifest.records, self.lines),
-            ("instances", manifest.instances, self.instances.len() as u64),
+            ("instances", manifest.instances, self.instances),
             ("registry_sequence", manifest.registry_sequence, self.registry.sequence),
         ] {
             if stated != found {
@@ -30,20 +46,31 @@ impl Run<'_> {
         }
     }
 
-    fn check_instance_tail(&mut self, id: Id) {
-        for other in self.instances.keys().filter(|other| **other != id) {
-            let detail = "the bundle is of another instance than this one";
-            self.findings.find(Code::BundleForm, Place::instance(*other), detail);
+    /// Whether a process that ended belongs here; its export is kept for the tail.
+    pub(super) fn check_scope(&mut self, instance: Instance) {
+        let place = Place::instance(instance.id);
+        match self.manifest.as_ref().map(|manifest| &manifest.scope) {
+            Some(Scope::Instance(id)) if *id == instance.id => self.instance_export = instance.export,
+            Some(Scope::Instance(_)) => {
+                self.findings.find(Code::BundleForm, place, "the bundle is of another instance than this one");
+            }
+            Some(Scope::Window { .. }) if !instance.in_window => {
+                self.findings.find(Code::TailMissing, place, "no record of it lies in the window");
+            }
+            _ => {}
         }
-        let export = self.instances.get(&id).and_then(|instance| instance.export.as_ref());
-        let Some(export) = export else {
+    }
+
+    fn check_instance_tail(&mut self, id: Id) {
+        let Some(Export { sequence, payload }) = &self.instance_export else {
             let detail = "its chain does not end with the `evidence_exported` of this bundle";
             return self.findings.find(Code::TailMissing, Place::instance(id), detail);
         };
-        let through = export.payload.int("through_sequence").and_then(|through| u64::try_from(through).ok());
-        if through != Some(export.sequence - 1) {
+        let expected = sequence - 1;
+        let through = payload.int("through_sequence").and_then(|through| u64::try_from(through).ok());
+        if through != Some(expected) {
             let stated = through.map_or("nothing".to_owned(), |through| through.to_string());
-            let detail = format!("`through_sequence` is {stated}, expected {}", export.sequence - 1);
+            let detail = format!("`through_sequence` is {stated}, expected {expected}");
             self.findings.find(Code::TailMissing, Place::instance(id), detail);
         }
     }
@@ -55,11 +82,10 @@ impl Run<'_> {
             if payload.int("after_us") != after_us || payload.int("before_us") != before_us {
                 problems.push("the window that was exported is not that of the manifest".to_owned());
             }
-            let count = i64::try_from(self.instances.len()).ok();
-            if payload.int("instances") != count {
-                problems.push(format!("{} instances are here, another number was exported", self.instances.len()));
+            if payload.int("instances") != i64::try_from(self.instances).ok() {
+                problems.push(format!("{} instances are here, another number was exported", self.instances));
             }
-            let digest = self.heads_digest();
+            let digest = self.heads.digest();
             if payload.text("heads_digest") != Some(&digest) {
                 problems
                     .push(format!("the heads of the instances here have the digest {digest}, others were exported"));
@@ -70,15 +96,6 @@ impl Run<'_> {
         for detail in problems {
             self.findings.find(Code::TailMissing, Place::bundle(), detail);
         }
-        for (id, _) in self.instances.iter().filter(|(_, instance)| !instance.in_window) {
-            self.findings.find(Code::TailMissing, Place::instance(*id), "no record of it lies in the window");
-        }
-    }
-
-    fn heads_digest(&self) -> String {
-        let line = |id: &Id, instance: &Instance| format!("{id} {} {}\n", instance.chain.sequence, instance.chain.hash);
-        let lines: String = self.instances.iter().map(|(id, instance)| line(id, instance)).collect();
-        sha256(&[lines.as_bytes()]).to_string()
     }
 
     /// The key that signed the checkpoint is a key of the server actor, in force.
