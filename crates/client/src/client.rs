@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::wire::Problem;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -14,6 +14,8 @@ pub const DEFAULT_SERVER: &str = "http://127.0.0.1:7433";
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// A whole log may take a while.
+const FOLLOWED_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// One server, as one actor. Cheap to clone; clones share their connections.
@@ -108,23 +110,78 @@ impl Client {
         self.send(Method::POST, request, body).await
     }
 
-    async fn send<T: DeserializeOwned>(
+    /// A text that is not JSON.
+    pub(crate) async fn get_text(&self, path: &[&str]) -> Result<String, Error> {
+        let request = self.prepared(Method::GET, self.http.get(self.address(path)?), Body::None);
+        let response = request.send().await.map_err(|source| self.unanswered(source))?;
+        let status = response.status().as_u16();
+        let bytes = response.bytes().await.map_err(|source| self.unanswered(source))?;
+        if (200..300).contains(&status) {
+            return Ok(String::from_utf8_lossy(&bytes).into_owned());
+        }
+        self.read::<Value>(status, &bytes).map(|answer| answer.json.to_string())
+    }
+
+    /// A request whose answer comes in lines: progress, then the answer itself. There is no limit to how long it takes.
+    pub(crate) async fn post_followed<T: DeserializeOwned, P: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        body: Body<'_>,
+        mut progress: impl FnMut(P),
+    ) -> Result<Answer<T>, Error> {
+        let request = self.prepared(Method::POST, self.http.post(self.address(path)?), body);
+        let request = request.header(ACCEPT, "application/x-ndjson").timeout(FOLLOWED_TIMEOUT);
+        let mut response = request.send().await.map_err(|source| self.unanswered(source))?;
+        let status = response.status().as_u16();
+        let mut rest: Vec<u8> = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|source| self.unanswered(source))? {
+            rest.extend_from_slice(&chunk);
+            while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                match serde_json::from_slice(&rest[..end]) {
+                    Ok(line) => progress(line),
+                    // Not a line of progress: the answer. Nothing comes after it.
+                    Err(_) => break,
+                }
+                rest.drain(..=end);
+            }
+        }
+        self.read_followed(status, &rest)
+    }
+
+    /// An answer that was begun has status 200; a refusal may still be its last line.
+    fn read_followed<T: DeserializeOwned>(&self, status: u16, bytes: &[u8]) -> Result<Answer<T>, Error> {
+        match serde_json::from_slice::<Problem>(bytes) {
+            Ok(problem) => Err(Error::Refused(Box::new(problem))),
+            Err(_) => self.read(status, bytes),
+        }
+    }
+
+    fn prepared(
         &self,
         method: Method,
         mut request: reqwest::RequestBuilder,
         body: Body<'_>,
-    ) -> Result<Answer<T>, Error> {
+    ) -> reqwest::RequestBuilder {
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization.clone());
         }
         if let (Some(key), true) = (&self.idempotency_key, method == Method::POST) {
             request = request.header(IDEMPOTENCY_KEY, key.clone());
         }
-        request = match body {
+        match body {
             Body::None => request,
             Body::Json(value) => request.json(&value),
             Body::Document(format, bytes) => request.header(CONTENT_TYPE, format.media_type()).body(bytes.to_vec()),
-        };
+        }
+    }
+
+    async fn send<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        request: reqwest::RequestBuilder,
+        body: Body<'_>,
+    ) -> Result<Answer<T>, Error> {
+        let request = self.prepared(method, request, body);
         let response = request.send().await.map_err(|source| self.unanswered(source))?;
         let status = response.status().as_u16();
         let bytes = response.bytes().await.map_err(|source| self.unanswered(source))?;

@@ -33,7 +33,8 @@ pub struct Config {
     pub application_actor_ref: String,
     pub regulated: bool,
     pub retention: RetentionSection,
-    pub seal: Option<SealSection>,
+    pub seal: SealSection,
+    pub log: LogSection,
     pub executors: ExecutorsSection,
     pub limits: LimitsSection,
     pub audit: AuditSection,
@@ -46,7 +47,8 @@ impl Default for Config {
             application_actor_ref: countersign_engine::Config::default().application_actor_ref,
             regulated: false,
             retention: RetentionSection::default(),
-            seal: None,
+            seal: SealSection::default(),
+            log: LogSection::default(),
             executors: ExecutorsSection::default(),
             limits: LimitsSection::default(),
             audit: AuditSection::default(),
@@ -84,6 +86,13 @@ impl Default for SealSection {
     fn default() -> Self {
         SealSection { every: Duration { us: 1_000_000 }, records: 1000 }
     }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogSection {
+    /// The name of the log of a new store. It is kept for ever.
+    pub origin: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -171,8 +180,12 @@ impl Config {
             (1..=MAX_BODY_BYTES).contains(&body_bytes),
             "limits.body_bytes = {body_bytes}: it must be between 1 and {MAX_BODY_BYTES}"
         );
-        if let Some(seal) = &self.seal {
-            ensure!(seal.every.us > 0 && seal.records > 0, "seal.every and seal.records must be greater than zero");
+        let seal = &self.seal;
+        ensure!(seal.every.us > 0 && seal.records > 0, "seal.every and seal.records must be greater than zero");
+        if let Some(origin) = &self.log.origin {
+            let fits =
+                !is_blank(origin) && !origin.contains(|c: char| c.is_whitespace() || is_invisible(c) || c == '+');
+            ensure!(fits, "log.origin = {origin:?}: the name of a log has no blanks and no `+`");
         }
         for (name, policy) in &self.retention.policies {
             let key = format!("retention.policies.{name}");
@@ -202,6 +215,16 @@ impl Config {
             policies.insert(name, policy);
         }
         policies
+    }
+
+    /// What the sealer is told, with the key of this node.
+    pub fn log(&self, seed: [u8; 32]) -> countersign_engine::LogConfig {
+        countersign_engine::LogConfig {
+            origin: self.log.origin.clone(),
+            every: std::time::Duration::from_micros(self.seal.every.us.unsigned_abs()),
+            records: self.seal.records,
+            ..countersign_engine::LogConfig::new(seed)
+        }
     }
 
     /// What the engine is told.
@@ -478,6 +501,7 @@ mod tests {
             ("[retention.policies.x]\nduration = \"0s\"", "greater than zero"),
             ("[limits]\nbody_bytes = 0", "between 1 and"),
             ("[seal]\nevery = \"0s\"", "greater than zero"),
+            ("[log]\norigin = \"two words\"", "no blanks"),
             ("application_actor_ref = \" \"", "visible"),
             ("application_actor_ref = \"a\u{200B}\"", "invisible"),
         ] {

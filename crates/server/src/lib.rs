@@ -3,12 +3,14 @@
 //!
 //! - [`config`]: what a deployment may set, and from where.
 //! - [`serve`]: opening, listening, stopping.
+//! - [`log_key`]: the key that checkpoints are signed with.
 //! - [`api`]: the routes.
 //! - [`pages`]: what each refusal code means.
 //! - [`telemetry`]: log and metrics.
 
 pub mod api;
 pub mod config;
+mod log_key;
 pub mod pages;
 pub mod serve;
 pub mod telemetry;

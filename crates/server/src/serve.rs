@@ -4,6 +4,7 @@
 
 use crate::api;
 use crate::config::Config;
+use crate::log_key;
 use crate::telemetry::{self, LogFormat};
 use anyhow::{Context, bail};
 use axum::serve::ListenerExt;
@@ -87,13 +88,10 @@ pub async fn start(options: ServeOptions) -> anyhow::Result<Running> {
     make_data_dir(&options.data_dir)?;
     let store = options.store.unwrap_or_else(|| format!("sqlite:{}", options.data_dir.join(SQLITE_FILE).display()));
     let lock = lock_sqlite(&store)?;
-    let engine = open(&store, &config).await?;
+    let engine = open(&store, &config, &options.data_dir).await?;
     let has_retention_policy = config.audit_trail_retention_policy.is_some();
     if !has_retention_policy {
         tracing::warn!("{NO_POLICY}");
-    }
-    if config.seal.is_some() {
-        tracing::warn!("[seal] is configured, but this version does not seal yet");
     }
     bootstrap(&engine, &options.data_dir).await?;
 
@@ -169,10 +167,13 @@ async fn released(mut engine: Arc<Engine>) -> Option<Engine> {
     }
 }
 
-async fn open(store: &str, config: &Config) -> anyhow::Result<Engine> {
+async fn open(store: &str, config: &Config, data_dir: &Path) -> anyhow::Result<Engine> {
     let opened = countersign_store::open(store).await;
     let store = opened.with_context(|| format!("the store {} cannot be opened", without_password(store)))?;
-    Engine::open(store, config.engine()).await.context("the engine cannot be started")
+    let (_, log) = store.log()?;
+    let seed = log_key::find_or_make(&*log, data_dir).await?;
+    let engine = countersign_engine::Config { log: seed.map(|seed| config.log(seed)), ..config.engine() };
+    Engine::open(store, engine).await.context("the engine cannot be started")
 }
 
 /// For messages: a database's address may hold a password.
@@ -236,7 +237,7 @@ async fn bootstrap(engine: &Engine, data_dir: &Path) -> anyhow::Result<()> {
         Ok(found) if !found.trim().is_empty() => (found.trim().to_owned(), true),
         _ => {
             let token = api::auth::new_token().map_err(|_| anyhow::anyhow!("the system gives no randomness"))?;
-            write_token(&file, &token).with_context(|| format!("{} cannot be written", file.display()))?;
+            write_secret(&file, &token).with_context(|| format!("{} cannot be written", file.display()))?;
             (token, false)
         }
     };
@@ -255,14 +256,14 @@ async fn bootstrap(engine: &Engine, data_dir: &Path) -> anyhow::Result<()> {
 }
 
 /// All of it or nothing, readable by its owner alone, and on the disk when this returns.
-fn write_token(path: &Path, token: &str) -> std::io::Result<()> {
-    let temporary = path.with_extension("token.tmp");
+pub(crate) fn write_secret(path: &Path, secret: &str) -> std::io::Result<()> {
+    let temporary = path.with_extension("tmp");
     match std::fs::remove_file(&temporary) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&temporary)?;
-    file.write_all(format!("{token}\n").as_bytes())?;
+    file.write_all(format!("{secret}\n").as_bytes())?;
     file.sync_all()?;
     std::fs::rename(&temporary, path)?;
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -279,7 +280,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join(ADMIN_TOKEN_FILE);
         std::fs::write(&path, "old, for all to read").expect("a file");
-        write_token(&path, "cs_1").expect("written");
+        write_secret(&path, "cs_1").expect("written");
         assert_eq!(std::fs::read_to_string(&path).expect("a file"), "cs_1\n");
         assert_eq!(std::fs::metadata(&path).expect("a file").permissions().mode() & 0o777, 0o600);
         assert_eq!(std::fs::read_dir(directory.path()).expect("a directory").count(), 1);

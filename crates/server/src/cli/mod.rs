@@ -6,6 +6,7 @@
 //! when it was done, 1 when it was refused or failed, 2 when the command itself was wrong.
 
 mod actor;
+mod audit;
 mod completions;
 mod connection;
 mod definition;
@@ -90,6 +91,8 @@ enum Command {
     List(list::ListArgs),
     Records(records::RecordsArgs),
     #[command(subcommand)]
+    Audit(audit::AuditCommand),
+    #[command(subcommand)]
     Definition(definition::DefinitionCommand),
     #[command(subcommand)]
     Actor(actor::ActorCommand),
@@ -134,6 +137,7 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Show(args) => show::run(context, args).await,
         Command::List(args) => list::run(context, args).await,
         Command::Records(args) => records::run(context, args).await,
+        Command::Audit(command) => audit::run(context, command).await,
         Command::Definition(command) => definition::run(context, command).await,
         Command::Actor(command) => actor::run(context, command).await,
         Command::Grant(args) => grant::grant(context, args).await,
@@ -169,6 +173,10 @@ mod tests {
             ("list --all --limit 3", false),
             ("records --after 2h --before 2026-11-15T00:00:00Z", true),
             ("records some-event --actor a", false),
+            ("audit verify", true),
+            ("audit verify --record e --instance i", false),
+            ("audit prove e -o f.json", true),
+            ("audit consistency 1", false),
             ("profile", true),
         ] {
             let parsed = Cli::try_parse_from(std::iter::once("countersign").chain(line.split(' ')));
