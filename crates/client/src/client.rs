@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::sign::Signing;
 use crate::wire::Problem;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -17,6 +17,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 const STATEMENT: &str = "Countersign-Statement";
 const SIGNATURE: &str = "Countersign-Signature";
+/// A whole log may take a while.
+const FOLLOWED_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// One server, as one actor. Cheap to clone; clones share their connections.
@@ -131,27 +133,60 @@ impl Client {
         self.send(Method::POST, path, request, body).await
     }
 
-    async fn send<T: DeserializeOwned>(
-        &self,
-        method: Method,
-        path: &[&str],
-        request: reqwest::RequestBuilder,
-        body: Body<'_>,
-    ) -> Result<Answer<T>, Error> {
-        let response = self.exchange(method, path, request, body).await?;
+    /// A text that is not JSON.
+    pub(crate) async fn get_text(&self, path: &[&str]) -> Result<String, Error> {
+        let request = self.prepared(Method::GET, path, self.http.get(self.address(path)?), Body::None)?;
+        let response = request.send().await.map_err(|source| self.unanswered(source))?;
         let status = response.status().as_u16();
         let bytes = response.bytes().await.map_err(|source| self.unanswered(source))?;
-        self.read(status, &bytes)
+        if (200..300).contains(&status) {
+            return Ok(String::from_utf8_lossy(&bytes).into_owned());
+        }
+        self.read::<Value>(status, &bytes).map(|answer| answer.json.to_string())
     }
 
-    /// Sends a request with everything that belongs to it: credential, key, signature.
-    pub(crate) async fn exchange(
+    /// A request whose answer comes in lines: progress, then the answer itself. There is no limit to how long it takes.
+    pub(crate) async fn post_followed<T: DeserializeOwned, P: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        body: Body<'_>,
+        mut progress: impl FnMut(P),
+    ) -> Result<Answer<T>, Error> {
+        let request = self.prepared(Method::POST, path, self.http.post(self.address(path)?), body)?;
+        let request = request.header(ACCEPT, "application/x-ndjson").timeout(FOLLOWED_TIMEOUT);
+        let mut response = request.send().await.map_err(|source| self.unanswered(source))?;
+        let status = response.status().as_u16();
+        let mut rest: Vec<u8> = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|source| self.unanswered(source))? {
+            rest.extend_from_slice(&chunk);
+            while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                match serde_json::from_slice(&rest[..end]) {
+                    Ok(line) => progress(line),
+                    // Not a line of progress: the answer. Nothing comes after it.
+                    Err(_) => break,
+                }
+                rest.drain(..=end);
+            }
+        }
+        self.read_followed(status, &rest)
+    }
+
+    /// An answer that was begun has status 200; a refusal may still be its last line.
+    fn read_followed<T: DeserializeOwned>(&self, status: u16, bytes: &[u8]) -> Result<Answer<T>, Error> {
+        match serde_json::from_slice::<Problem>(bytes) {
+            Ok(problem) => Err(Error::Refused(Box::new(problem))),
+            Err(_) => self.read(status, bytes),
+        }
+    }
+
+    /// A request with everything that belongs to it: credential, key, signature.
+    fn prepared(
         &self,
         method: Method,
         path: &[&str],
         mut request: reqwest::RequestBuilder,
         body: Body<'_>,
-    ) -> Result<reqwest::Response, Error> {
+    ) -> Result<reqwest::RequestBuilder, Error> {
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization.clone());
         }
@@ -173,10 +208,24 @@ impl Client {
                 request = request.header(STATEMENT, headers.statement).header(SIGNATURE, headers.signature);
             }
         }
-        if let Some(media_type) = media_type {
-            request = request.header(CONTENT_TYPE, media_type).body(bytes);
-        }
-        request.send().await.map_err(|source| self.unanswered(source))
+        Ok(match media_type {
+            Some(media_type) => request.header(CONTENT_TYPE, media_type).body(bytes),
+            None => request,
+        })
+    }
+
+    async fn send<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &[&str],
+        request: reqwest::RequestBuilder,
+        body: Body<'_>,
+    ) -> Result<Answer<T>, Error> {
+        let request = self.prepared(method, path, request, body)?;
+        let response = request.send().await.map_err(|source| self.unanswered(source))?;
+        let status = response.status().as_u16();
+        let bytes = response.bytes().await.map_err(|source| self.unanswered(source))?;
+        self.read(status, &bytes)
     }
 
     /// Makes an answer, a refusal or a complaint out of what came back.

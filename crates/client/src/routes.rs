@@ -171,4 +171,39 @@ impl Client {
     pub async fn holds(&self, query: &HoldQuery) -> Reply<Page<Hold>> {
         self.get(&["v1", "ledger", "holds"], query).await
     }
+
+    /// `POST /v1/ledger/verify`
+    pub async fn verify_record(&self, request: &VerifyRecord) -> Reply<RecordVerification> {
+        self.post(&["v1", "ledger", "verify"], Body::json(request)?).await
+    }
+
+    /// `POST /v1/ledger/seal`
+    pub async fn seal(&self) -> Reply<Seal> {
+        self.post(&["v1", "ledger", "seal"], Body::json(&Empty {})?).await
+    }
+
+    /// `POST /v1/ledger/verify-log`, followed line by line: it takes as long as the log is.
+    pub async fn verify_log(&self, request: &VerifyLog, progress: impl FnMut(Progress)) -> Reply<LogVerification> {
+        self.post_followed(&["v1", "ledger", "verify-log"], Body::json(request)?, progress).await
+    }
+
+    /// `GET /v1/ledger/checkpoint`: the newest signed note.
+    pub async fn checkpoint(&self) -> Result<String, Error> {
+        self.get_text(&["v1", "ledger", "checkpoint"]).await
+    }
+
+    /// `GET /v1/ledger/key`: the log's verifier key.
+    pub async fn log_key(&self) -> Result<String, Error> {
+        self.get_text(&["v1", "ledger", "key"]).await
+    }
+
+    /// `GET /v1/ledger/records/{event_id}/proof`
+    pub async fn record_proof(&self, event_id: &str) -> Reply<RecordProof> {
+        self.get(&["v1", "ledger", "records", event_id, "proof"], &()).await
+    }
+
+    /// `GET /v1/ledger/consistency`
+    pub async fn consistency(&self, query: &ConsistencyQuery) -> Reply<ConsistencyProof> {
+        self.get(&["v1", "ledger", "consistency"], query).await
+    }
 }

@@ -3,7 +3,6 @@
 //! policy must never pass for a configured one. A key that this version cannot honour is an error too.
 
 use anyhow::{Context, bail, ensure};
-use countersign_engine::LogConfig;
 use countersign_engine::retention::{Policies, Policy, UNSET_POLICY};
 use countersign_kernel::text::{is_blank, is_invisible};
 use figment::error::Kind;
@@ -39,7 +38,7 @@ pub struct Config {
     /// Gate decisions must be signed.
     pub regulated: bool,
     pub retention: RetentionSection,
-    pub seal: Option<SealSection>,
+    pub seal: SealSection,
     pub log: LogSection,
     pub executors: ExecutorsSection,
     pub limits: LimitsSection,
@@ -54,7 +53,7 @@ impl Default for Config {
             server_actor_ref: countersign_engine::Config::default().server_actor_ref,
             regulated: false,
             retention: RetentionSection::default(),
-            seal: None,
+            seal: SealSection::default(),
             log: LogSection::default(),
             executors: ExecutorsSection::default(),
             limits: LimitsSection::default(),
@@ -191,8 +190,12 @@ impl Config {
             (1..=MAX_BODY_BYTES).contains(&body_bytes),
             "limits.body_bytes = {body_bytes}: it must be between 1 and {MAX_BODY_BYTES}"
         );
-        if let Some(seal) = &self.seal {
-            ensure!(seal.every.us > 0 && seal.records > 0, "seal.every and seal.records must be greater than zero");
+        let seal = &self.seal;
+        ensure!(seal.every.us > 0 && seal.records > 0, "seal.every and seal.records must be greater than zero");
+        if let Some(origin) = &self.log.origin {
+            let fits =
+                !is_blank(origin) && !origin.contains(|c: char| c.is_whitespace() || is_invisible(c) || c == '+');
+            ensure!(fits, "log.origin = {origin:?}: the name of a log has no blanks and no `+`");
         }
         for (name, policy) in &self.retention.policies {
             let key = format!("retention.policies.{name}");
@@ -229,11 +232,14 @@ impl Config {
         policies
     }
 
-    /// How often the log is sealed; whoever has the log's key puts it in.
-    pub fn log(&self) -> LogConfig {
-        let seal = self.seal.clone().unwrap_or_default();
-        let every = std::time::Duration::from_micros(u64::try_from(seal.every.us).unwrap_or(1_000_000));
-        LogConfig { every, records: seal.records, origin: self.log.origin.clone(), ..LogConfig::new([0; 32]) }
+    /// What the sealer is told, with the key of this node.
+    pub fn log(&self, seed: [u8; 32]) -> countersign_engine::LogConfig {
+        countersign_engine::LogConfig {
+            origin: self.log.origin.clone(),
+            every: std::time::Duration::from_micros(self.seal.every.us.unsigned_abs()),
+            records: self.seal.records,
+            ..countersign_engine::LogConfig::new(seed)
+        }
     }
 
     /// What the engine is told.
@@ -515,6 +521,7 @@ mod tests {
             ("[retention.policies.x]\nduration = \"1d\"\nmax_purge_delay = \"-1d\"", "no length of time"),
             ("[limits]\nbody_bytes = 0", "between 1 and"),
             ("[seal]\nevery = \"0s\"", "greater than zero"),
+            ("[log]\norigin = \"two words\"", "no blanks"),
             ("application_actor_ref = \" \"", "visible"),
             ("application_actor_ref = \"a\u{200B}\"", "invisible"),
         ] {

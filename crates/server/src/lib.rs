@@ -3,6 +3,7 @@
 //!
 //! - [`config`]: what a deployment may set, and from where.
 //! - [`serve`]: opening, listening, stopping.
+//! - [`log_key`]: the key that checkpoints are signed with.
 //! - [`api`]: the routes.
 //! - [`pages`]: what each refusal code means.
 //! - [`telemetry`]: log and metrics.
@@ -12,6 +13,7 @@ pub mod config;
 pub mod evidence;
 mod keys;
 mod listen;
+mod log_key;
 pub mod pages;
 pub mod serve;
 pub mod telemetry;

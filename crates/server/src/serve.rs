@@ -4,11 +4,11 @@
 
 use crate::api;
 use crate::config::Config;
+use crate::log_key;
 use crate::telemetry::{self, LogFormat};
 use crate::{keys, listen};
 use anyhow::{Context, bail};
-use countersign_engine::port::LogReader;
-use countersign_engine::{Engine, LogConfig};
+use countersign_engine::Engine;
 use countersign_engine::clock::Clock;
 use countersign_ledger::statement::Signer;
 use fs4::{FileExt, TryLockError};
@@ -27,7 +27,6 @@ use tokio::task::JoinHandle;
 /// The actor with every scope on a new store, and the file that its token is written to.
 pub const ADMIN: &str = "admin";
 const APPLICATION_KEY_FILE: &str = "application.key";
-const LOG_KEY_FILE: &str = "log.key";
 pub const ADMIN_TOKEN_FILE: &str = "admin.token";
 /// Where we listen when nothing else is said.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:7433";
@@ -173,35 +172,15 @@ async fn released(mut engine: Arc<Engine>) -> Option<Engine> {
 async fn open(store: &str, config: &Config, clock: Option<Clock>, data_dir: &Path) -> anyhow::Result<Engine> {
     let opened = countersign_store::open(store).await;
     let store = opened.with_context(|| format!("the store {} cannot be opened", without_password(store)))?;
-    let seal = config.log();
-    let mut config = config.engine();
-    config.clock = clock.unwrap_or(config.clock);
-    let application_key = keys::load_or_make(&data_dir.join(APPLICATION_KEY_FILE))?;
-    config.application_key = Some(Signer::from_seed(&application_key));
     let (_, log) = store.log()?;
-    if let Some(seed) = log_key(&*log, &data_dir.join(LOG_KEY_FILE)).await? {
-        config.server_key = Some(Signer::from_seed(&seed).public_key());
-        config.log = Some(LogConfig { seed, ..seal });
-    }
-    Engine::open(store, config).await.context("the engine cannot be started")
-}
-
-/// The key that checkpoints are signed with: made with the log, and afterwards only ever read. A node without it follows.
-async fn log_key(log: &dyn LogReader, file: &Path) -> anyhow::Result<Option<[u8; 32]>> {
-    if let Some(seed) = keys::load(file)? {
-        return Ok(Some(seed));
-    }
-    match log.identity().await? {
-        None => keys::load_or_make(file).map(Some),
-        Some(identity) => {
-            tracing::warn!(
-                origin = identity.origin,
-                "this node has no {} and does not seal: copy it from the data directory of a node that does",
-                file.display()
-            );
-            Ok(None)
-        }
-    }
+    let seed = log_key::find_or_make(&*log, data_dir).await?;
+    let application_key = keys::load_or_make(&data_dir.join(APPLICATION_KEY_FILE))?;
+    let mut engine = config.engine();
+    engine.clock = clock.unwrap_or(engine.clock);
+    engine.application_key = Some(Signer::from_seed(&application_key));
+    engine.server_key = seed.map(|seed| Signer::from_seed(&seed).public_key());
+    engine.log = seed.map(|seed| config.log(seed));
+    Engine::open(store, engine).await.context("the engine cannot be started")
 }
 
 /// For messages: a database's address may hold a password.
@@ -284,7 +263,7 @@ async fn bootstrap(engine: &Engine, data_dir: &Path) -> anyhow::Result<()> {
 }
 
 /// All of it or nothing, readable by its owner alone, and on the disk when this returns.
-pub fn write_secret(path: &Path, secret: &str) -> std::io::Result<()> {
+pub(crate) fn write_secret(path: &Path, secret: &str) -> std::io::Result<()> {
     let temporary = path.with_extension("tmp");
     match std::fs::remove_file(&temporary) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),

@@ -19,6 +19,8 @@ mod idempotency;
 mod lifecycle;
 #[path = "http_api/lists.rs"]
 mod lists;
+#[path = "http_api/log.rs"]
+mod log;
 #[path = "http_api/quorum.rs"]
 mod quorum;
 #[path = "http_api/retention.rs"]

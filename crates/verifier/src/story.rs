@@ -2,6 +2,7 @@
 //! can answer. Nothing here is judged.
 
 use crate::bytes::Id;
+use crate::chain::ChainHead;
 use crate::identity::Signing;
 use crate::json::Value;
 use crate::process::Process;
@@ -43,6 +44,20 @@ struct Decision {
     meaning: Option<String>,
     assurance: &'static str,
     instance_id: Id,
+}
+
+/// A process, for the table of a report.
+#[derive(Clone, Debug)]
+pub struct ProcessSummary {
+    pub instance_id: Id,
+    /// None: the record that says so was purged.
+    pub subject: Option<String>,
+    pub definition: Option<String>,
+    pub started: Option<(String, i64)>,
+    pub last_at_us: i64,
+    pub state: Option<String>,
+    pub records: u64,
+    pub firings: usize,
 }
 
 /// A gate, for the table of a report.
@@ -100,6 +115,10 @@ pub struct Question {
 pub struct Story {
     /// Whether a report will show the timeline and the gates.
     pub told: bool,
+    /// Of one process everything is told; of a window, which processes are in it.
+    pub whole: bool,
+    pub processes: Vec<ProcessSummary>,
+    pub processes_left_out: u64,
     pub timeline: Vec<Entry>,
     pub left_out: u64,
     pub gates: Vec<GateSummary>,
@@ -127,7 +146,7 @@ impl Story {
                 instance_id: header.instance_id,
             });
         }
-        if !self.told || header.is_registry() {
+        if !self.told || !self.whole || header.is_registry() {
             return;
         }
         if self.timeline.len() >= MOST_ENTRIES {
@@ -157,7 +176,12 @@ impl Story {
     }
 
     /// After a process was replayed.
-    pub fn process(&mut self, process: &Process, registry: &Registry) {
+    pub fn process(&mut self, process: &Process, chain: &ChainHead, registry: &Registry) {
+        if self.told && self.processes.len() < MOST_ENTRIES {
+            self.processes.push(process_summary(process, chain));
+        } else {
+            self.processes_left_out += 1;
+        }
         let Some(started) = &process.started else { return };
         let definition = started.definition.as_deref().map(str::to_owned);
         if let Some(declaration) = process.declaration.as_ref().filter(|_| self.machines.len() < MOST_DOCUMENTS) {
@@ -173,7 +197,7 @@ impl Story {
             let spec = Spec { digest: digest.clone(), definition, as_published, gate_spec: gate_spec.clone() };
             self.specs.entry(digest).or_insert(spec);
         }
-        if self.told {
+        if self.told && self.whole {
             let room = MOST_ENTRIES.saturating_sub(self.gates.len());
             self.gates.extend(process.gates.iter().take(room).map(gate_summary));
         }
@@ -242,6 +266,20 @@ fn summary(action: Action, payload: &Value) -> String {
         Action::HoldPlaced | Action::HoldReleased => format!("on {}", text("record_ref")),
         Action::EvidenceExported => "evidence exported".to_owned(),
         _ => payload.text("action").unwrap_or_default().to_owned(),
+    }
+}
+
+fn process_summary(process: &Process, chain: &ChainHead) -> ProcessSummary {
+    let started = process.started.as_ref();
+    ProcessSummary {
+        instance_id: process.instance_id,
+        subject: started.map(|started| started.subject_ref.to_string()),
+        definition: started.and_then(|started| started.definition.as_deref()).map(str::to_owned),
+        started: process.begun.as_ref().map(|begun| (begun.initiator.to_string(), begun.at_us)),
+        last_at_us: chain.recorded_at_us,
+        state: process.state.as_deref().map(str::to_owned),
+        records: chain.sequence,
+        firings: process.fired.len(),
     }
 }
 

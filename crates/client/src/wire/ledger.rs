@@ -73,3 +73,121 @@ pub struct RecordQuery {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
+
+/// A record to verify, with the payload as the asker knows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct VerifyRecord {
+    pub event_id: String,
+    /// Compared with the stored payload as a value; what is hashed is what is stored.
+    pub payload: Value,
+    /// Take a record that no checkpoint covers yet for verified, as far as it goes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lenient: Option<bool>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum VerificationResult {
+    Verified,
+    FailedVerification,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RecordVerification {
+    pub result: VerificationResult,
+    /// Why it failed: `attestation-proof-invalid`, `attestation-actor-unknown-in-registry`, `seal-proof-invalid`,
+    /// `seal-record-set-mismatch`, `unsealed` or `purged`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+}
+
+/// A seal over everything that was recorded before it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Seal {
+    /// `<origin>@<size>`
+    pub evidence_id: String,
+    pub size: u64,
+    /// Of the log's tree, in hex.
+    pub root: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct VerifyLog {
+    /// Only what concerns this process; the all-zero id is the registry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance_id: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LogVerification {
+    pub result: VerificationResult,
+    /// How many records were read again.
+    pub records: u64,
+    /// The newest checkpoint that was reached, and its root in hex.
+    pub size: u64,
+    pub root: String,
+    /// What is not as it was recorded, the first thousand.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Finding {
+    pub code: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_id: Option<String>,
+    pub detail: String,
+}
+
+/// A line of a verification that is followed (`Accept: application/x-ndjson`); the last line is the answer itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    pub verified: u64,
+    pub of: u64,
+}
+
+/// That a record stands in the log (RFC 6962).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RecordProof {
+    pub event_id: String,
+    pub log_index: u64,
+    /// The leaf.
+    pub record_hash: String,
+    /// Of the checkpoint's tree.
+    pub size: u64,
+    pub root: String,
+    /// Hashes from the leaf upwards, in hex.
+    pub proof: Vec<String>,
+    /// The signed note.
+    pub checkpoint: String,
+}
+
+/// That the log of `old` entries is the beginning of the log of `new` entries (RFC 6962).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ConsistencyProof {
+    pub old: u64,
+    pub new: u64,
+    pub old_root: String,
+    pub new_root: String,
+    pub proof: Vec<String>,
+}
+
+/// Two sizes of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[serde(deny_unknown_fields)]
+pub struct ConsistencyQuery {
+    pub old: u64,
+    pub new: u64,
+}

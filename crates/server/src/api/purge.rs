@@ -88,7 +88,7 @@ fn to_wire(row: &RecordRow, held_by: Vec<HoldRow>, now: Time) -> Result<wire::Pu
         retention: wire::Retention {
             policy_ref: header.retention.policy_ref,
             retention_until: at(header.retention.retention_until_us),
-            state: ledger::retention_state(row),
+            state: ledger::records::retention_state(row),
         },
         purge_deadline: at(header.retention.purge_deadline_us),
         overdue: header.retention.purge_deadline_us.is_some_and(|deadline| deadline < now.0),

@@ -277,7 +277,7 @@ pub fn bad_cursor() -> Problem {
 }
 
 /// `application/x-www-form-urlencoded`, decoded without forgiveness.
-fn decode(raw: &str) -> Result<Vec<(String, String)>, Problem> {
+pub fn decode(raw: &str) -> Result<Vec<(String, String)>, Problem> {
     let part = |text: &str, name: &str| {
         percent_decoded(text)
             .filter(|text| !text.contains('\0'))

@@ -103,11 +103,7 @@ impl Gate {
     /// Approved by its own steps, whatever was recorded as outcome.
     pub fn rule_met(&self) -> bool {
         let states: Vec<State> = self.steps.iter().map(|step| step.state).collect();
-        match self.rule {
-            // The record that states it was purged.
-            Some(Rule::Unknown) => states.contains(&State::Approved),
-            rule => rule.unwrap_or(Rule::All).outcome(&states) == State::Approved,
-        }
+        self.rule.unwrap_or(Rule::All).met(&states)
     }
 
     /// Bound, and still waiting or approved for a firing.

@@ -86,7 +86,7 @@ impl Process {
             .collect();
         let settled = gate.status() == State::Approved;
         for (i, step_id, approver) in pending {
-            if rule.unwrap_or(Rule::All).outcome(&states) == State::Approved {
+            if rule.unwrap_or(Rule::All).met(&states) {
                 break;
             }
             if !self.claim(vote, Some(&approver), after) {
@@ -99,7 +99,7 @@ impl Process {
             }
         }
         let resolved = rule.is_none() || settled || self.claim(Action::ChainResolved, None, after);
-        let approved = resolved && rule.unwrap_or(Rule::All).outcome(&states) == State::Approved;
+        let approved = resolved && rule.unwrap_or(Rule::All).met(&states);
         if let (true, Some(gate)) = (approved, self.gates.get_mut(gate_id)) {
             gate.chain_state = State::Approved;
         }

@@ -70,6 +70,14 @@ impl Rule {
         }
     }
 
+    /// Whether these steps approve. Of an unknown rule only that somebody did.
+    pub fn met(self, steps: &[State]) -> bool {
+        match self {
+            Rule::Unknown => steps.contains(&State::Approved),
+            rule => rule.outcome(steps) == State::Approved,
+        }
+    }
+
     /// The outcome that the steps' states amount to.
     pub fn outcome(self, steps: &[State]) -> State {
         let count = |state| steps.iter().filter(|s| **s == state).count() as u64;

@@ -11,38 +11,40 @@ use crate::bytes::Id;
 use crate::finding::{Claim, Code, Findings, PARTIALLY_PURGED, Place};
 use crate::json::{self, Fault, Value};
 use crate::process::{Fired, Kinds, Process};
-use crate::record::{integer, require_members, require_text};
+use crate::form::Kind::{Bool, Hex, Int, List, Text};
+use crate::form::{self, Form, must, or_null};
+use crate::record::require_text;
 use rows::Row;
 use std::collections::{HashMap, HashSet};
 
-const MEMBERS: [&str; 13] = [
-    "instance_id",
-    "subject_ref",
-    "initiator_ref",
-    "definition",
-    "declaration_digest",
-    "gate_spec_digest",
-    "started_at_us",
-    "current_state",
-    "sequence",
-    "transitions",
-    "gates",
-    "approval_steps",
-    "assignments",
+const LINE: Form = &[
+    must("instance_id", Text),
+    must("subject_ref", Text),
+    must("initiator_ref", Text),
+    or_null("definition", Text),
+    must("declaration_digest", Hex),
+    must("gate_spec_digest", Hex),
+    must("started_at_us", Int),
+    must("current_state", Text),
+    must("sequence", Int),
+    must("transitions", List),
+    must("gates", List),
+    must("approval_steps", List),
+    must("assignments", List),
 ];
 
-const TRANSITION: [&str; 11] = [
-    "transition_id",
-    "sequence_number",
-    "from_state",
-    "action",
-    "to_state",
-    "fired_at_us",
-    "actor_ref",
-    "guard_satisfied",
-    "step_id",
-    "chain_id",
-    "event_id",
+const TRANSITION: Form = &[
+    must("transition_id", Text),
+    must("sequence_number", Int),
+    must("from_state", Text),
+    must("action", Text),
+    must("to_state", Text),
+    must("fired_at_us", Int),
+    must("actor_ref", Text),
+    must("guard_satisfied", Bool),
+    or_null("step_id", Text),
+    or_null("chain_id", Text),
+    must("event_id", Text),
 ];
 
 /// A line of `state.jsonl`, which has its form.
@@ -53,20 +55,21 @@ pub struct StateLine {
 
 pub fn parse(line: &[u8]) -> Result<StateLine, Fault> {
     let value = json::parse_integers(line)?;
-    require_members(&value, &MEMBERS, &[])?;
-    integer(&value, "started_at_us")?;
-    integer(&value, "sequence")?;
+    form::check_exactly(&value, LINE)?;
     let syntax = |detail: &str| Fault { kind: json::FaultKind::Syntax, detail: detail.to_owned() };
     let instance_id =
         Id::parse(require_text(&value, "instance_id")?).ok_or_else(|| syntax("`instance_id` is no id"))?;
     for (name, members) in [
-        ("transitions", TRANSITION.as_slice()),
-        ("gates", gates::GATE.as_slice()),
-        ("approval_steps", gates::STEP.as_slice()),
-        ("assignments", gates::ASSIGNMENT.as_slice()),
+        ("transitions", TRANSITION),
+        ("gates", gates::GATE),
+        ("approval_steps", gates::STEP),
+        ("assignments", gates::ASSIGNMENT),
     ] {
-        let rows = value.get(name).and_then(Value::as_list).ok_or_else(|| syntax(&format!("`{name}` is no list")))?;
-        rows.iter().try_for_each(|row| require_members(row, members, &[]))?;
+        let rows = value.get(name).and_then(Value::as_list).unwrap_or_default();
+        for row in rows {
+            let within = |fault: Fault| Fault { detail: format!("{instance_id}, {name}: {fault}"), ..fault };
+            form::check_exactly(row, members).map_err(within)?;
+        }
     }
     Ok(StateLine { instance_id, value })
 }
@@ -105,13 +108,6 @@ impl Compare<'_> {
             self.find(Code::RowMissing, format!("{what}: {difference}"));
         }
     }
-
-    fn new_row<'v>(&self, value: &'v Value) -> Row<'v>
-    where
-        Self: 'v,
-    {
-        Row::new(value)
-    }
 }
 
 /// Compares what the stores said of a process with what its records tell.
@@ -140,27 +136,29 @@ impl Compare<'_> {
 
     fn process_row(&mut self, line: &StateLine, head: u64) {
         let process = self.process;
-        let mut row = self.new_row(&line.value).purged(process);
+        let mut row = Row::new(&line.value);
         row.natural("sequence", Some(head));
-        match &process.started {
-            Some(started) => {
+        if let Some(begun) = &process.begun {
+            row.text("initiator_ref", Some(&begun.initiator));
+            row.int("started_at_us", Some(begun.at_us));
+        }
+        match (&process.started, &process.begun) {
+            (Some(started), _) => {
                 row.text("subject_ref", Some(&started.subject_ref));
-                row.text("initiator_ref", Some(&started.initiator));
                 row.text("definition", started.definition.as_deref());
                 row.text("declaration_digest", Some(&started.declaration_digest.to_string()));
                 row.text("gate_spec_digest", Some(&started.gate_spec_digest.to_string()));
-                row.int("started_at_us", Some(started.at_us));
             }
-            None => {
-                let detail = "the stores hold a process whose start no record tells";
-                self.find_unless(Kinds::STARTED, Code::RecordMissing, detail);
+            (None, Some(begun)) if process.is_start_purged() => {
+                row.text("subject_ref", Some(&format!("purged:{}", begun.event_id)));
+                self.findings.unverifiable(Claim::Completeness);
             }
+            _ => self.find(Code::RecordMissing, "the stores hold a process whose start no record tells"),
         }
         self.row(row, "the process");
         let stated = line.value.text("current_state");
         self.findings.checked(Claim::DeclaredPath);
-        let purged = stated.is_some_and(|text| rows::is_purged_text(text, process));
-        if let Some(state) = process.state.as_ref().filter(|state| stated != Some(&***state) && !purged) {
+        if let Some(state) = process.state.as_ref().filter(|state| stated != Some(&***state)) {
             let stated = stated.unwrap_or("nothing");
             let detail =
                 format!("the stores say `{}`, replay of the records ends in `{state}`", json::shortened(stated));
@@ -187,7 +185,7 @@ impl Compare<'_> {
                 }
                 continue;
             };
-            let mut row = self.new_row(value).purged(process);
+            let mut row = Row::new(value);
             row.id("transition_id", Some(fired.transition_id));
             row.natural("sequence_number", Some(fired.sequence_number));
             row.text("from_state", Some(&fired.from_state));

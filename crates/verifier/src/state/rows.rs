@@ -1,30 +1,16 @@
-//! Comparing one row member by member. Texts of purged records are replaced by `purged:<event_id>`, or by null.
+//! Comparing one row member by member.
 
 use crate::bytes::Id;
 use crate::json::{self, Value};
-use crate::process::Process;
 
 pub struct Row<'v> {
     value: &'v Value,
-    process: Option<&'v Process>,
     difference: Option<String>,
-}
-
-/// Whether a text stands for one that was destroyed with a record of this process.
-pub fn is_purged_text(text: &str, process: &Process) -> bool {
-    let event_id = text.strip_prefix("purged:").and_then(Id::parse);
-    event_id.is_some_and(|id| process.purged_events.contains_key(&id))
 }
 
 impl<'v> Row<'v> {
     pub fn new(value: &'v Value) -> Self {
-        Row { value, process: None, difference: None }
-    }
-
-    /// Texts may be those of this process's purged records.
-    pub fn purged(mut self, process: &'v Process) -> Self {
-        self.process = Some(process);
-        self
+        Row { value, difference: None }
     }
 
     pub fn difference(self) -> Option<String> {
@@ -38,8 +24,7 @@ impl<'v> Row<'v> {
             (Some(Value::Text(found)), Some(expected)) => found == expected,
             _ => false,
         };
-        let purged = |text: &str| self.process.is_some_and(|process| is_purged_text(text, process));
-        if !same && !found.and_then(Value::as_text).is_some_and(purged) {
+        if !same {
             self.differs(name, expected.map(str::to_owned));
         }
     }

@@ -1,14 +1,25 @@
-//! `countersign audit`: what auditors, record keepers and lawyers do with the ledger.
+//! `countersign audit`: what the ledger proves, and what auditors, record keepers and lawyers do with it. One file per
+//! command.
 
+mod checkpoint;
+mod consistency;
 mod hold;
+mod prove;
 mod purge;
+mod seal;
+mod verify;
 
 use super::connection::Context;
 use clap::Subcommand;
 
-/// Hold and purge ledger records
+/// Verify, seal, prove, hold and purge ledger records
 #[derive(Subcommand)]
 pub enum AuditCommand {
+    Verify(verify::VerifyArgs),
+    Seal(seal::SealArgs),
+    Checkpoint(checkpoint::CheckpointArgs),
+    Prove(prove::ProveArgs),
+    Consistency(consistency::ConsistencyArgs),
     #[command(subcommand)]
     Hold(hold::HoldCommand),
     Purge(purge::PurgeArgs),
@@ -18,5 +29,10 @@ pub async fn run(context: &Context, command: AuditCommand) -> anyhow::Result<()>
     match command {
         AuditCommand::Hold(command) => hold::run(context, command).await,
         AuditCommand::Purge(args) => purge::run(context, args).await,
+        AuditCommand::Verify(args) => verify::run(context, args).await,
+        AuditCommand::Seal(args) => seal::run(context, args).await,
+        AuditCommand::Checkpoint(args) => checkpoint::run(context, args).await,
+        AuditCommand::Prove(args) => prove::run(context, args).await,
+        AuditCommand::Consistency(args) => consistency::run(context, args).await,
     }
 }

@@ -1,10 +1,10 @@
 //! Ledger records as they are stored: the header's members, and the payload as the JSON that it is.
 
-use super::auth::Caller;
-use super::body::Address;
-use super::openapi::Refused;
-use super::query::{Axis, List, NoQuery, Params};
-use super::{App, Problem, Read, time};
+use crate::api::auth::Caller;
+use crate::api::body::Address;
+use crate::api::openapi::Refused;
+use crate::api::query::{Axis, List, NoQuery, Params};
+use crate::api::{App, Problem, Read, time};
 use axum::Json;
 use axum::extract::State;
 use countersign_client::wire;
@@ -16,6 +16,7 @@ use countersign_kernel::{EventId, InstanceId, Time};
 use countersign_ledger::record::Header;
 use serde::Serialize;
 use serde_json::Value;
+use std::collections::HashMap;
 
 pub struct RecordList;
 
@@ -59,8 +60,17 @@ pub async fn list(State(app): State<App>, caller: Caller, params: Params<RecordL
         actor_ref: params.text("actor_ref"),
         recorded: params.range(""),
     };
-    let rows = app.engine()?.read_records(&caller.actor_ref, &query, &params.page()?).await?;
-    let wire::Page { items, next } = params.answer(rows, |row| row.event_id.0, to_wire)?;
+    let engine = app.engine()?;
+    let rows = engine.read_records(&caller.actor_ref, &query, &params.page()?).await?;
+    let ids: Vec<EventId> = rows.iter().map(|row| row.event_id).collect();
+    let places: HashMap<EventId, u64> = (ids.iter().copied().zip(engine.log_indices(&ids).await?))
+        .filter_map(|(id, log_index)| Some((id, log_index?)))
+        .collect();
+    let shown = |row: RecordRow| {
+        let log_index = places.get(&row.event_id).copied();
+        to_wire(row, log_index)
+    };
+    let wire::Page { items, next } = params.answer(rows, |row| row.event_id.0, shown)?;
     Ok(Json(RecordPage { items, next }))
 }
 
@@ -71,18 +81,19 @@ pub async fn read(State(app): State<App>, caller: Caller, address: Address, _: N
     let event_id = EventId::parse(address.get("event_id")).unwrap_or(EventId(uuid::Uuid::max()));
     let query = RecordQuery { event_id: Some(event_id), ..RecordQuery::default() };
     let page = Page { after: None, limit: 1, descending: false };
-    let rows = app.engine()?.read_records(&caller.actor_ref, &query, &page).await?;
-    let row = rows.into_iter().next();
+    let engine = app.engine()?;
+    let row = engine.read_records(&caller.actor_ref, &query, &page).await?.into_iter().next();
     let row =
         row.ok_or_else(|| Refusal::new(Code::NotKnown, "there is no record with this event_id").at("event_id"))?;
-    to_wire(row).map(Json)
+    let log_index = engine.log_indices(&[row.event_id]).await?.into_iter().next().flatten();
+    to_wire(row, log_index).map(Json)
 }
 
 pub fn retention_state(row: &RecordRow) -> wire::RetentionState {
     if row.record.is_purged() { wire::RetentionState::Purged } else { wire::RetentionState::Retained }
 }
 
-fn to_wire(row: RecordRow) -> Result<RecordView, Problem> {
+fn to_wire(row: RecordRow, log_index: Option<u64>) -> Result<RecordView, Problem> {
     let damaged =
         |what: String| Problem::from(store_failure(&StoreError::Corrupt(format!("record {}: {what}", row.event_id))));
     let header = Header::parse(&row.record.header).map_err(|error| damaged(error.to_string()))?;
@@ -111,7 +122,7 @@ fn to_wire(row: RecordRow) -> Result<RecordView, Problem> {
             record_hash: row.record.record_hash.to_string(),
             prev: header.prev,
             registry_seq: header.registry_seq,
-            log_index: None,
+            log_index,
         },
         payload_digest: header.payload_digest,
         attestation,
