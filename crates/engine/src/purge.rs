@@ -16,6 +16,10 @@ use uuid::Uuid;
 pub fn facts(row: &RecordRow) -> Result<RecordFacts, StoreError> {
     let damaged = |what: String| StoreError::Corrupt(format!("record {}: {what}", row.event_id));
     let header = Header::parse(&row.record.header).map_err(|error| damaged(error.to_string()))?;
+    let places = match row.action_ref.as_str() {
+        "hold_placed" => Purge::of(row)?.and_then(|purge| purge.id("hold_id")).map(HoldId),
+        _ => None,
+    };
     let attestation_digest = parse_hex_digest(&header.attestation_digest);
     Ok(RecordFacts {
         event_id: row.event_id,
@@ -28,6 +32,7 @@ pub fn facts(row: &RecordRow) -> Result<RecordFacts, StoreError> {
         policy_ref: header.retention.policy_ref,
         retention_until: header.retention.retention_until_us.map(Time),
         purged: row.record.is_purged(),
+        places,
     })
 }
 

@@ -25,6 +25,8 @@ pub struct RecordFacts {
     pub retention_until: Option<Time>,
     /// Its content is gone already.
     pub purged: bool,
+    /// The hold that this record placed: while it stands, its own record says why.
+    pub places: Option<HoldId>,
 }
 
 /// What the store knows of a hold.

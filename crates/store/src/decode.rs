@@ -153,6 +153,9 @@ pub fn record_row(row: &dyn Columns) -> Result<RecordRow, StoreError> {
     })
 }
 
+/// The record of a hold that stands is kept by that hold.
+pub const HOLD_PLACED: &str = "hold_placed";
+
 pub fn hold_row(row: &dyn Columns) -> Result<HoldRow, StoreError> {
     let released = match (row.optional_int(7)?, row.optional_text(8)?, row.optional_text(9)?) {
         (Some(at), Some(by), Some(reason)) => Some(HoldRelease { at: countersign_kernel::Time(at), by, reason }),

@@ -64,6 +64,8 @@ pub struct ByInstance {
     pub record: String,
     pub hold: String,
     pub holds_on: String,
+    /// The hold that a record of this instance (1) and time (2) placed, while it stands.
+    pub own_hold: String,
 }
 
 impl ByInstance {
@@ -108,6 +110,11 @@ impl ByInstance {
             holds_on: format!(
                 "SELECT {HOLD} FROM holds WHERE {} AND released_at_us IS NULL ORDER BY record_ref, hold_id",
                 among("record_ref")
+            ),
+            own_hold: format!(
+                "SELECT {HOLD} FROM holds WHERE instance_id = {} AND placed_at_us = {} AND released_at_us IS NULL",
+                dialect.hole(1),
+                dialect.hole(2)
             ),
         }
     }

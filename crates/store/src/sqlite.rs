@@ -185,18 +185,20 @@ impl SqliteWriter {
         for (unit, _) in batch.units.iter().zip(&verdicts).filter(|(_, verdict)| **verdict == Verdict::Won) {
             write_unit(&transaction, &self.statements, &self.known_documents, unit, &mut documents)?;
         }
-        let purges = batch.units.iter().flat_map(|unit| &unit.writes).any(|w| matches!(w, Write::PurgeRecord { .. }));
-        if purges {
+        if purges(batch) {
             scrub::mark(&transaction)?;
         }
         transaction.commit().map_err(failed)?;
-        self.purged_lately |= purges;
         if self.known_documents.len() > CACHED_DOCUMENTS {
             self.known_documents.clear();
         }
         self.known_documents.extend(documents);
         Ok(Committed::Done(verdicts))
     }
+}
+
+fn purges(batch: &Batch) -> bool {
+    batch.units.iter().flat_map(|unit| &unit.writes).any(|write| matches!(write, Write::PurgeRecord { .. }))
 }
 
 fn key_taken(batch: &Batch, instance_id: InstanceId) -> Vec<Verdict> {
@@ -290,7 +292,14 @@ impl Writer for SqliteWriter {
     }
 
     async fn commit(&mut self, batch: &Batch) -> Result<Committed, StoreError> {
-        self.commit_batch(batch)
+        if !purges(batch) {
+            return self.commit_batch(batch);
+        }
+        scrub::overwrite(&self.connection, true)?;
+        let committed = self.commit_batch(batch);
+        scrub::overwrite(&self.connection, false)?;
+        self.purged_lately = true;
+        committed
     }
 
     async fn step_ended(&mut self, instance_id: InstanceId, action: &str, step_id: StepId) -> Result<bool, StoreError> {

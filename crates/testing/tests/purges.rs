@@ -242,15 +242,20 @@ async fn the_words_of_a_hold_go_with_its_records() -> anyhow::Result<()> {
         let record = records(&engine, process, "workflow_started").await?[0].event_id;
         let hold_id = held(&engine, ADMIN, record, "why", Some("case")).await?;
         clock.advance(SEVEN_YEARS_US + 1000);
-        purge(&engine, ADMIN, records(&engine, process, "hold_placed").await?[0].event_id).await?;
+        // While it stands, neither what it holds nor its own record goes.
+        let placed = records(&engine, process, "hold_placed").await?[0].event_id;
+        for held in [record, placed] {
+            let refused = purge(&engine, ADMIN, held).await.map_err(|refusal| refusal.code);
+            assert_eq!(refused, Err(Code::UnderLegalHold));
+        }
+        let listed = engine.read_purgeable(ADMIN, None, 10, false).await?;
+        assert!(listed.len() == 2 && listed.iter().all(|(_, holds)| holds.len() == 1), "{listed:?}");
+        release(&engine, ADMIN, hold_id, "over").await?;
+        purge(&engine, ADMIN, placed).await?;
+        purge(&engine, ADMIN, record).await?;
         let query = HoldQuery { hold_id: Some(hold_id), ..HoldQuery::default() };
         let hold = engine.read_holds(ADMIN, &query, &ALL).await?.pop().expect("a hold");
         assert!(hold.reason.starts_with("purged:") && hold.case_ref.is_none(), "{hold:?}");
-        // It still holds.
-        let refused = purge(&engine, ADMIN, record).await.map_err(|refusal| refusal.code);
-        assert_eq!(refused, Err(Code::UnderLegalHold));
-        release(&engine, ADMIN, hold_id, "over").await?;
-        purge(&engine, ADMIN, record).await?;
         close(engine).await?;
         store_audit::require_sound(&place.url).await?;
         place.remove().await?;

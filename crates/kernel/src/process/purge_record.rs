@@ -18,7 +18,7 @@ pub fn decide(process: Option<&Process>, command: &PurgeRecord, ctx: &Context<'_
     let holds: Vec<String> = process
         .holds
         .iter()
-        .filter(|(_, held)| **held == record.event_id)
+        .filter(|(hold_id, held)| **held == record.event_id || record.places == Some(**hold_id))
         .map(|(hold_id, _)| hold_id.to_string())
         .collect();
     if !holds.is_empty() {

@@ -106,7 +106,16 @@ impl Game {
             policy_ref: "policy".to_owned(),
             retention_until: until(event, record),
             purged: self.expected.purged.contains(&record),
+            places: self.placed_by(record),
         })
+    }
+
+    /// The hold that this record placed.
+    fn placed_by(&self, record: usize) -> Option<HoldId> {
+        match self.run.events.get(record).map(|event| &event.body) {
+            Some(EventBody::HoldPlaced { hold_id, .. }) => Some(*hold_id),
+            _ => None,
+        }
     }
 
     fn play(&mut self, actor: usize, ask: &Ask) {
@@ -220,7 +229,10 @@ impl Game {
         if self.expected.purged.contains(&record) || destruction || !elapsed {
             return Err(Code::NotEligible);
         }
-        if self.expected.holds.contains(&(record, true)) {
+        // Its own hold, where it placed one, keeps it too.
+        let own = self.placed_by(record).and_then(|id| self.hold_ids.iter().position(|known| *known == id));
+        let own_stands = own.is_some_and(|own| self.expected.holds[own].1);
+        if own_stands || self.expected.holds.contains(&(record, true)) {
             return Err(Code::UnderLegalHold);
         }
         self.expected.purged.push(record);
@@ -287,6 +299,7 @@ fn whose_record_it_is_matters() {
         policy_ref: "policy".to_owned(),
         retention_until,
         purged: false,
+        places: None,
     };
     let other = InstanceId(event_id(7).0);
     for (instance_id, until, expected) in [

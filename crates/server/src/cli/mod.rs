@@ -194,7 +194,7 @@ mod tests {
             ("audit purge --eligible --dry-run --json", true),
             ("audit purge", false),
             ("audit purge some-event --eligible", false),
-            ("audit purge some-event --dry-run", false),
+            ("audit purge some-event --dry-run", true),
             ("audit hold place some-event --reason r --case c", true),
             ("audit hold place some-event", false),
             ("audit hold list --state active", true),

@@ -47,9 +47,9 @@ async fn a_record_is_held_released_and_purged() {
     assert_eq!(admin.post(&release, json!({"reason": "settled"})).await.ok(), json!({"state": "Released"}));
     admin.post(&release, json!({})).await.refused_at(409, "already-released", "hold_id");
 
-    let purged = admin.post_keyed(&purge, "one key", json!({})).await.ok();
+    let purged = admin.post_keyed(&purge, "one-key", json!({})).await.ok();
     assert_eq!((&purged["event_id"], &purged["state"]), (&json!(event_id), &json!("Purged")));
-    assert_eq!(admin.post_keyed(&purge, "one key", json!({})).await.ok(), purged, "the same key, the same answer");
+    assert_eq!(admin.post_keyed(&purge, "one-key", json!({})).await.ok(), purged, "the same key, the same answer");
     admin.post(&purge, json!({})).await.refused_at(409, "not-eligible", "event_id");
 
     let record = admin.get(&format!("/v1/ledger/records/{event_id}")).await.ok();

@@ -232,6 +232,12 @@ impl Reader for PostgresReader {
             let hold = decode::hold_row(&row)?;
             holds.entry(hold.record_ref.0).or_default().push(hold);
         }
+        for row in found.iter().filter(|row| row.action_ref == decode::HOLD_PLACED) {
+            let placed = [Value::Id(row.instance_id.0), Value::time(row.recorded_at)];
+            for own in client.query(self.by_instance.own_hold.as_str(), &parameters(&placed)).await.map_err(failed)? {
+                holds.entry(row.event_id.0).or_default().push(decode::hold_row(&own)?);
+            }
+        }
         Ok(found
             .into_iter()
             .map(|row| {

@@ -80,8 +80,6 @@ impl Location {
             }
             connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
             connection.pragma_update(None, "wal_autocheckpoint", WRITER_CHECKPOINT_PAGES).map_err(failed)?;
-            // What is replaced or deleted is overwritten with zeros: a purge must leave nothing behind in the file.
-            connection.query_row("PRAGMA secure_delete = ON", [], |_| Ok(())).map_err(failed)?;
         }
         connection.pragma_update(None, "cache_size", -CACHE_KIB).map_err(failed)?;
         connection.pragma_update(None, "temp_store", "MEMORY").map_err(failed)?;

@@ -263,7 +263,11 @@ impl Reader for SqliteReader {
             found
                 .into_iter()
                 .map(|row| {
-                    let holds = rows(connection, &sql.holds_on, &[Value::Id(row.event_id.0)], decode::hold_row)?;
+                    let mut holds = rows(connection, &sql.holds_on, &[Value::Id(row.event_id.0)], decode::hold_row)?;
+                    if row.action_ref == decode::HOLD_PLACED {
+                        let placed = [Value::Id(row.instance_id.0), Value::time(row.recorded_at)];
+                        holds.extend(rows(connection, &sql.own_hold, &placed, decode::hold_row)?);
+                    }
                     Ok((row, holds))
                 })
                 .collect()

@@ -1,6 +1,7 @@
 //! What a purge leaves behind in SQLite's own files, and how it is overwritten. Three places:
 //!
-//! - **Pages.** What is replaced is overwritten with zeros at once (`secure_delete`).
+//! - **Pages.** What is replaced is overwritten with zeros at once (`secure_delete`, for the transaction of the purge alone:
+//!   other writers need not pay for it).
 //! - **The log.** It holds older pages until it is moved into the database and cut off, which is done after each purge.
 //! - **Free parts of pages.** When a page is split, rows move to another one, and SQLite leaves their bytes where they were
 //!   until the place is used again; `secure_delete` does not reach them. Only writing the database anew (`VACUUM`) does.
@@ -17,6 +18,11 @@ const SMALL_BYTES: i64 = 64 << 20;
 /// Written anew when the store is closed.
 const BEARABLE_BYTES: i64 = 4 << 30;
 const MARK: i64 = 1;
+
+/// Before and after the transaction of a purge.
+pub fn overwrite(connection: &Connection, on: bool) -> Result<(), StoreError> {
+    connection.query_row(&format!("PRAGMA secure_delete = {}", u8::from(on)), [], |_| Ok(())).map_err(failed)
+}
 
 /// In the transaction of a purge.
 pub fn mark(connection: &Connection) -> Result<(), StoreError> {

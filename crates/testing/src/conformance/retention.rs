@@ -63,7 +63,9 @@ pub async fn what_may_be_purged_is_listed_in_order(place: &Place) -> anyhow::Res
                 let more = rows.len() == limit;
                 for (row, holds) in rows {
                     let standing = |hold: &&countersign_engine::rows::HoldRow| {
-                        hold.record_ref == row.event_id && hold.released.is_none()
+                        let own = row.action_ref == "hold_placed" && row.recorded_at == hold.placed_at;
+                        (hold.record_ref == row.event_id || (own && hold.instance_id == row.instance_id))
+                            && hold.released.is_none()
                     };
                     let expected: Vec<_> = bench.model.holds.values().filter(standing).cloned().collect();
                     ensure!(holds == expected, "{holds:?}");

@@ -17,6 +17,8 @@ pub struct Kept {
     /// With the sequence that each was decided under.
     pub registry: Vec<(registry::Event, u64)>,
     holds: BTreeMap<HoldId, HoldFacts>,
+    /// By the time of placing, which is that of no other command.
+    placed: BTreeMap<Time, HoldId>,
     /// Under which policy each process was started.
     started_under: BTreeMap<InstanceId, Option<String>>,
 }
@@ -30,7 +32,10 @@ impl Kept {
     pub fn note(&mut self, instance_id: InstanceId, event: &process::Event) {
         match &event.body {
             EventBody::WorkflowStarted { .. } => drop(self.started_under.insert(instance_id, self.policy.clone())),
-            EventBody::HoldPlaced { hold_id, record_ref, .. } => self.place(*hold_id, *record_ref, instance_id),
+            EventBody::HoldPlaced { hold_id, record_ref, .. } => {
+                self.placed.insert(event.at, *hold_id);
+                self.place(*hold_id, *record_ref, instance_id);
+            }
             EventBody::HoldReleased { hold_id, .. } => self.release(*hold_id),
             EventBody::RecordPurged { record } => drop(self.purged.insert(record.event_id)),
             _ => {}
@@ -94,6 +99,7 @@ impl Kept {
             policy_ref,
             retention_until,
             purged: self.purged.contains(&wanted),
+            places: self.placed.get(&at).copied(),
         })
     }
 

@@ -8,8 +8,9 @@ use crate::cli::page::{PageArgs, collect};
 use crate::cli::table::{Table, Tint, tint};
 use crate::cli::time::at;
 use clap::Args;
-use countersign_client::wire::{PurgeableQuery, PurgeableRecord};
+use countersign_client::wire::{HoldQuery, HoldState, PurgeableQuery, PurgeableRecord, RetentionState};
 use countersign_client::{Client, Error};
+use jiff::Timestamp;
 use serde_json::json;
 use std::io::{BufRead, IsTerminal, Write};
 use tokio::task::JoinSet;
@@ -29,7 +30,7 @@ pub struct PurgeArgs {
     #[arg(long)]
     eligible: bool,
     /// Only show what would be destroyed, what is held, and by which hold
-    #[arg(long, requires = "eligible")]
+    #[arg(long)]
     dry_run: bool,
     /// Do not ask
     #[arg(long, short)]
@@ -39,9 +40,35 @@ pub struct PurgeArgs {
 pub async fn run(context: &Context, args: PurgeArgs) -> anyhow::Result<()> {
     let client = context.client()?;
     match &args.event_id {
+        Some(event_id) if args.dry_run => show(context, &client, event_id).await,
         Some(event_id) => one(context, &client, event_id, args.yes).await,
         None => all(context, &client, &args).await,
     }
+}
+
+/// One record, and whether it may be purged.
+async fn show(context: &Context, client: &Client, event_id: &str) -> anyhow::Result<()> {
+    let record = client.record(event_id).await?.body;
+    let query = HoldQuery {
+        record_ref: Some(record.event_id.clone()),
+        state: Some(HoldState::Active),
+        limit: Some(500),
+        ..HoldQuery::default()
+    };
+    let holds = client.holds(&query).await?.body.items;
+    let record = PurgeableRecord {
+        event_id: record.event_id,
+        action_ref: record.action_ref,
+        actor_ref: record.actor_ref,
+        recorded_at: record.recorded_at,
+        instance_id: record.instance_id,
+        sequence: record.sequence,
+        retention: record.retention,
+        purge_deadline: None,
+        overdue: false,
+        holds,
+    };
+    if context.json() { output::json(&record) } else { output::say(&table(&[record]).to_string()) }
 }
 
 async fn one(context: &Context, client: &Client, event_id: &str, yes: bool) -> anyhow::Result<()> {
@@ -156,23 +183,86 @@ fn summary(records: &[PurgeableRecord]) -> String {
 }
 
 fn table(records: &[PurgeableRecord]) -> Table {
+    let now = Timestamp::now();
     let mut table = Table::new(["record", "what", "process", "#", "kept until", "policy", "purge"]);
     for record in records {
-        let holds: Vec<&str> = record.holds.iter().map(|hold| hold.hold_id.as_str()).collect();
-        let purge = match (holds.is_empty(), record.overdue) {
-            (false, _) => tint(Tint::Wait, &format!("held by {}", holds.join(", "))),
-            (true, true) => tint(Tint::Bad, "overdue"),
-            (true, false) => tint(Tint::Good, "due"),
-        };
         table.row([
             printable(&record.event_id),
             tint(Tint::Strong, &record.action_ref),
             printable(&record.instance_id),
             record.sequence.to_string(),
-            at(record.retention.retention_until.as_deref().unwrap_or("–")),
+            record.retention.retention_until.as_deref().map_or_else(|| "for ever".to_owned(), at),
             printable(&record.retention.policy_ref),
-            purge,
+            verdict(record, now),
         ]);
     }
     table
+}
+
+/// Whether it may be purged, and what stands in the way.
+fn verdict(record: &PurgeableRecord, now: Timestamp) -> String {
+    let until = record.retention.retention_until.as_deref().and_then(|time| time.parse::<Timestamp>().ok());
+    let holds: Vec<&str> = record.holds.iter().map(|hold| hold.hold_id.as_str()).collect();
+    match (record.retention.state, until) {
+        (RetentionState::Purged, _) => tint(Tint::Dim, "purged already"),
+        (_, None) => tint(Tint::Dim, "never"),
+        (_, Some(until)) if now < until => tint(Tint::Dim, "not yet"),
+        _ if !holds.is_empty() => tint(Tint::Wait, &format!("held by {}", holds.join(", "))),
+        _ if record.overdue => tint(Tint::Bad, "overdue"),
+        _ => tint(Tint::Good, "due"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use countersign_client::wire::{Hold, Retention};
+
+    fn record(until: Option<&str>, state: RetentionState, held: bool, overdue: bool) -> PurgeableRecord {
+        let text = |text: &str| text.to_owned();
+        let hold = Hold {
+            hold_id: text("h-1"),
+            record_ref: text("e"),
+            instance_id: text("i"),
+            state: HoldState::Active,
+            placed_at: text("2026-01-01T00:00:00Z"),
+            placed_by: text("lea"),
+            reason: text("r"),
+            case_ref: None,
+            released_at: None,
+            released_by: None,
+            release_reason: None,
+        };
+        PurgeableRecord {
+            event_id: text("e"),
+            action_ref: text("gate_decided"),
+            actor_ref: text("a"),
+            recorded_at: text("2020-01-01T00:00:00Z"),
+            instance_id: text("i"),
+            sequence: 1,
+            retention: Retention { policy_ref: text("p"), retention_until: until.map(text), state },
+            purge_deadline: None,
+            overdue,
+            holds: if held { vec![hold] } else { vec![] },
+        }
+    }
+
+    #[test]
+    fn a_dry_run_says_what_stands_in_the_way() {
+        let now: Timestamp = "2026-11-15T00:00:00Z".parse().expect("a time");
+        let (past, future) = (Some("2026-11-15T00:00:00Z"), Some("2026-11-15T00:00:01Z"));
+        let (kept, gone) = (RetentionState::Retained, RetentionState::Purged);
+        for (record, said) in [
+            (record(past, kept, false, false), "due"),
+            (record(past, kept, false, true), "overdue"),
+            (record(past, kept, true, true), "held by h-1"),
+            (record(future, kept, true, false), "not yet"),
+            (record(None, kept, false, false), "never"),
+            (record(past, gone, false, false), "purged already"),
+        ] {
+            assert_eq!(output::plain(&verdict(&record, now)), said);
+        }
+        let counted = [record(past, kept, false, true), record(past, kept, true, false)];
+        assert_eq!(summary(&counted), "1 would be purged, 1 are held; 1 are past their deadline");
+    }
 }
