@@ -10,7 +10,7 @@ use crate::select::{ByInstance, Dialect, RegistrySince};
 use crate::statement::{self, STATEMENTS, Statement};
 use crate::value::Value;
 use async_trait::async_trait;
-use connect::{Location, failed, migrate};
+use connect::{Checkpointer, Location, failed, migrate};
 use countersign_engine::port::{
     Batch, Committed, Loaded, Reader, RegistryDelta, Store, StoreError, Unit, Verdict, Writer,
 };
@@ -19,7 +19,7 @@ use countersign_kernel::{Declaration, Digest, GateSpec, InstanceId, StepId, Time
 use read::{Pool, SqliteReader, document, registry_since, rows};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params_from_iter};
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 
 /// Documents kept in memory: a handful of definitions serve millions of instances.
 const CACHED_DOCUMENTS: usize = 4096;
@@ -27,8 +27,7 @@ const CACHED_DOCUMENTS: usize = 4096;
 pub struct SqliteStore {
     writer: Connection,
     readers: Pool,
-    /// Dropped with the writer: the checkpointer ends.
-    running: mpsc::Sender<()>,
+    checkpointer: Checkpointer,
 }
 
 impl SqliteStore {
@@ -36,9 +35,8 @@ impl SqliteStore {
         let location = Location::parse(path)?;
         let mut writer = location.connect(false)?;
         migrate(&mut writer)?;
-        let (running, ended) = mpsc::channel();
-        connect::checkpoint_beside(&location, ended)?;
-        Ok(SqliteStore { writer, readers: Pool::new(location)?, running })
+        let checkpointer = connect::checkpoint_beside(&location)?;
+        Ok(SqliteStore { writer, readers: Pool::new(location)?, checkpointer })
     }
 }
 
@@ -46,7 +44,7 @@ impl Store for SqliteStore {
     fn into_parts(self: Box<Self>) -> (Box<dyn Writer>, Arc<dyn Reader>) {
         let writer = SqliteWriter {
             connection: self.writer,
-            _running: self.running,
+            checkpointer: self.checkpointer,
             by_instance: ByInstance::new(Dialect::Sqlite),
             registry_since: RegistrySince::new(Dialect::Sqlite),
             statements: STATEMENTS.iter().map(Statement::sqlite).collect(),
@@ -68,7 +66,7 @@ impl Store for SqliteStore {
 
 struct SqliteWriter {
     connection: Connection,
-    _running: mpsc::Sender<()>,
+    checkpointer: Checkpointer,
     by_instance: ByInstance,
     registry_since: RegistrySince,
     /// In the order of [`statement::Name`].
@@ -120,6 +118,7 @@ impl SqliteWriter {
     }
 
     fn commit_batch(&mut self, batch: &Batch) -> Result<Committed, StoreError> {
+        self.checkpointer.finish(&self.connection);
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
         let current = |instance_id: InstanceId| -> Result<u64, StoreError> {
             let mut statement =
@@ -288,19 +287,20 @@ impl Writer for SqliteWriter {
 #[cfg(feature = "raw")]
 pub struct RawSqlite {
     connection: Connection,
-    _running: mpsc::Sender<()>,
+    checkpointer: Checkpointer,
     statements: Vec<String>,
 }
 
 #[cfg(feature = "raw")]
 impl RawSqlite {
     pub fn open(path: &str) -> Result<Self, StoreError> {
-        let SqliteStore { writer: connection, running, .. } = SqliteStore::open(path)?;
+        let SqliteStore { writer: connection, checkpointer, .. } = SqliteStore::open(path)?;
         connection.execute_batch("CREATE TABLE bare (id INTEGER PRIMARY KEY, body BLOB NOT NULL)").map_err(failed)?;
-        Ok(RawSqlite { connection, _running: running, statements: STATEMENTS.iter().map(Statement::sqlite).collect() })
+        Ok(RawSqlite { connection, checkpointer, statements: STATEMENTS.iter().map(Statement::sqlite).collect() })
     }
 
     pub fn write(&mut self, units: &[Unit]) -> Result<(), StoreError> {
+        self.checkpointer.finish(&self.connection);
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
         let known = HashSet::new();
         for unit in units {
@@ -310,6 +310,7 @@ impl RawSqlite {
     }
 
     pub fn bare_transaction(&mut self, body: &[u8]) -> Result<(), StoreError> {
+        self.checkpointer.finish(&self.connection);
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
         transaction
             .prepare_cached("INSERT INTO bare (body) VALUES (?1)")
