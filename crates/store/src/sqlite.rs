@@ -59,6 +59,10 @@ impl Store for SqliteStore {
         true
     }
 
+    fn commits_in_place(&self) -> bool {
+        true
+    }
+
     fn kind(&self) -> &'static str {
         "sqlite"
     }
