@@ -27,7 +27,7 @@ pub use outcome::{Call, Command, IdempotencyKey, OpenedStep, Outcome, Proof, Sig
 pub use sealer::LogConfig;
 
 use clock::{Clock, system_clock};
-use committer::{Committer, Job};
+use committer::{Committer, Desk, Job};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{self, ActorKey, Bootstrap, Configuration, RegisterKey, Registry};
 use countersign_kernel::{Digest, Time};
@@ -36,7 +36,7 @@ use known::KnownRegistry;
 use port::{LogReader, Reader, Store, StoreError};
 use retention::{Policies, UNSET_POLICY};
 use sealer::SealerHandle;
-use std::sync::{Arc, PoisonError, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLockReadGuard, Weak};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 /// What a deployment decides about its engine.
@@ -107,6 +107,8 @@ pub enum OpenError {
 /// A running engine. Cheap to share behind an `Arc`.
 pub struct Engine {
     jobs: mpsc::Sender<Job>,
+    /// The thread's own, and gone with it; `None` where the store does not commit in place.
+    desk: Option<Weak<Desk>>,
     registry: Arc<KnownRegistry>,
     reader: Arc<dyn Reader>,
     config: Arc<Config>,
@@ -126,19 +128,20 @@ impl Engine {
             return Err(OpenError::PolicyNotFound { policy: policy.clone(), known });
         }
         let config = Arc::new(config);
-        let (store_kind, exclusive) = (store.kind(), store.is_exclusive());
+        let (store_kind, exclusive, in_place) = (store.kind(), store.is_exclusive(), store.commits_in_place());
         let wake = Arc::new(Notify::new());
         let (log, sealer) = log::open(store.log()?, store.log()?, exclusive, &config, &wake).await?;
         let (writer, reader) = store.into_parts();
         let registry = Arc::new(KnownRegistry::default());
         let (jobs, queue) = mpsc::channel(config.queue);
-        let committer = Committer::new(writer, exclusive, registry.clone(), config.clone(), wake);
+        let desk = Arc::new(Desk::new(Committer::new(writer, exclusive, registry.clone(), config.clone(), wake)));
+        let shared = in_place.then(|| Arc::downgrade(&desk));
         let thread = std::thread::Builder::new()
             .name("committer".to_owned())
-            .spawn(move || committer.run(queue))
+            .spawn(move || Committer::run(&desk, queue))
             .map_err(OpenError::Thread)?;
         let committer = std::sync::Mutex::new(Some(thread));
-        let engine = Engine { jobs, registry, reader, config, log, sealer, committer, store_kind };
+        let engine = Engine { jobs, desk: shared, registry, reader, config, log, sealer, committer, store_kind };
         engine.refresh_registry().await?;
         if engine.registry().sequence() > 0 {
             engine.record_own_keys().await?;
@@ -213,7 +216,11 @@ impl Engine {
     pub async fn execute(&self, call: Call) -> Result<Outcome, Refusal> {
         let name = call.command.name();
         let (answer, answered) = oneshot::channel();
-        let result = match self.jobs.try_send(Job::new(call, answer)) {
+        let sent = match self.serve_here(Job::new(call, answer)) {
+            None => Ok(()),
+            Some(job) => self.jobs.try_send(job),
+        };
+        let result = match sent {
             Ok(()) => answered.await.unwrap_or_else(|_| Err(unanswered())),
             Err(mpsc::error::TrySendError::Full(_)) => {
                 Err(Refusal::new(Code::Overloaded, "too many calls are waiting; try again in a moment"))
@@ -227,6 +234,15 @@ impl Engine {
                 .increment(1);
         }
         result
+    }
+
+    /// Gives the job back where it has to queue up.
+    fn serve_here(&self, job: Job) -> Option<Job> {
+        let waiting = self.jobs.capacity() < self.jobs.max_capacity();
+        match self.desk.as_ref().and_then(Weak::upgrade) {
+            Some(desk) if !waiting => desk.serve_here(job),
+            _ => Some(job),
+        }
     }
 
     /// The registry as this node knows it.

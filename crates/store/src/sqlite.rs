@@ -12,7 +12,7 @@ use crate::select::{ByInstance, Dialect, RegistrySince};
 use crate::statement::{self, STATEMENTS, Statement};
 use crate::value::Value;
 use async_trait::async_trait;
-use connect::{Location, failed, migrate};
+use connect::{Checkpointer, Location, failed, migrate};
 use countersign_engine::port::{
     Batch, Committed, Loaded, LogParts, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit, Verdict, Writer,
 };
@@ -21,7 +21,7 @@ use countersign_kernel::{Declaration, Digest, EventId, GateSpec, HoldId, Instanc
 use read::{Pool, SqliteReader, document, registry_since, rows};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params_from_iter};
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Documents kept in memory: a handful of definitions serve millions of instances.
 const CACHED_DOCUMENTS: usize = 4096;
@@ -35,8 +35,7 @@ pub struct SqliteStore {
     location: Location,
     turn: Turn,
     lease: Arc<Mutex<log::Lease>>,
-    /// Dropped with the writer: the checkpointer ends.
-    running: mpsc::Sender<()>,
+    checkpointer: Checkpointer,
 }
 
 impl SqliteStore {
@@ -44,15 +43,14 @@ impl SqliteStore {
         let location = Location::parse(path)?;
         let mut writer = location.connect(false)?;
         migrate(&mut writer)?;
-        let (running, ended) = mpsc::channel();
-        connect::checkpoint_beside(&location, ended)?;
+        let checkpointer = connect::checkpoint_beside(&location)?;
         Ok(SqliteStore {
             writer,
             readers: Arc::new(Pool::new(location.clone())?),
             location,
             turn: Turn::default(),
             lease: Arc::default(),
-            running,
+            checkpointer,
         })
     }
 }
@@ -62,7 +60,7 @@ impl Store for SqliteStore {
         let writer = SqliteWriter {
             connection: self.writer,
             turn: self.turn,
-            _running: self.running,
+            checkpointer: self.checkpointer,
             by_instance: ByInstance::new(Dialect::Sqlite),
             registry_since: RegistrySince::new(Dialect::Sqlite),
             statements: STATEMENTS.iter().map(Statement::sqlite).collect(),
@@ -83,6 +81,10 @@ impl Store for SqliteStore {
         true
     }
 
+    fn commits_in_place(&self) -> bool {
+        true
+    }
+
     fn kind(&self) -> &'static str {
         "sqlite"
     }
@@ -91,7 +93,7 @@ impl Store for SqliteStore {
 struct SqliteWriter {
     connection: Connection,
     turn: Turn,
-    _running: mpsc::Sender<()>,
+    checkpointer: Checkpointer,
     by_instance: ByInstance,
     registry_since: RegistrySince,
     /// In the order of [`statement::Name`].
@@ -148,6 +150,7 @@ impl SqliteWriter {
 
     fn commit_batch(&mut self, batch: &Batch) -> Result<Committed, StoreError> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.checkpointer.finish(&self.connection);
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
         let current = |instance_id: InstanceId| -> Result<u64, StoreError> {
             let mut statement =
@@ -357,19 +360,20 @@ impl Writer for SqliteWriter {
 #[cfg(feature = "raw")]
 pub struct RawSqlite {
     connection: Connection,
-    _running: mpsc::Sender<()>,
+    checkpointer: Checkpointer,
     statements: Vec<String>,
 }
 
 #[cfg(feature = "raw")]
 impl RawSqlite {
     pub fn open(path: &str) -> Result<Self, StoreError> {
-        let SqliteStore { writer: connection, running, .. } = SqliteStore::open(path)?;
+        let SqliteStore { writer: connection, checkpointer, .. } = SqliteStore::open(path)?;
         connection.execute_batch("CREATE TABLE bare (id INTEGER PRIMARY KEY, body BLOB NOT NULL)").map_err(failed)?;
-        Ok(RawSqlite { connection, _running: running, statements: STATEMENTS.iter().map(Statement::sqlite).collect() })
+        Ok(RawSqlite { connection, checkpointer, statements: STATEMENTS.iter().map(Statement::sqlite).collect() })
     }
 
     pub fn write(&mut self, units: &[Unit]) -> Result<(), StoreError> {
+        self.checkpointer.finish(&self.connection);
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
         let known = HashSet::new();
         for unit in units {
@@ -379,6 +383,7 @@ impl RawSqlite {
     }
 
     pub fn bare_transaction(&mut self, body: &[u8]) -> Result<(), StoreError> {
+        self.checkpointer.finish(&self.connection);
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
         transaction
             .prepare_cached("INSERT INTO bare (body) VALUES (?1)")

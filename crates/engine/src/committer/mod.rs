@@ -1,6 +1,6 @@
-//! The committer: one thread that owns the writer. It takes the calls that arrived while the last
-//! transaction was being flushed, has the kernel decide them one after the other against cached
-//! instances, and commits everything as one batch.
+//! The committer: one thread that owns the writer; [`Desk`] says when a caller borrows it. It takes the
+//! calls that arrived while the last transaction was being flushed, has the kernel decide them one after
+//! the other against cached instances, and commits everything as one batch.
 //!
 //! Correctness comes from the fence alone. A batch is written only under the registry it was decided
 //! under, a unit only on the sequence it was decided on; a loser is reloaded and decided again. Where
@@ -8,9 +8,12 @@
 //! refused on a stale cache.
 
 mod decide;
+mod desk;
 mod registry_change;
 mod retention;
 mod round;
+
+pub use desk::Desk;
 
 use crate::clock::Entropy;
 use crate::known::KnownRegistry;
@@ -145,7 +148,7 @@ impl Committer {
     }
 
     /// Runs until every sender is gone and the queue is empty.
-    pub fn run(mut self, mut queue: mpsc::Receiver<Job>) {
+    pub fn run(desk: &Desk, mut queue: mpsc::Receiver<Job>) {
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,
             Err(error) => {
@@ -164,10 +167,20 @@ impl Committer {
                         if count == 0 {
                             break;
                         }
-                        metrics::histogram!("countersign_batch_commands").record(count as f64);
-                        self.serve(jobs.drain(..).collect()).await;
+                        let Some(mut taken) = desk.take().await else { break };
+                        // Those who came while somebody else was at work share this flush.
+                        while jobs.len() < MAX_BATCH && let Ok(job) = queue.try_recv() {
+                            jobs.push(job);
+                        }
+                        desk.saw(jobs.len());
+                        taken.committer.serve(jobs.drain(..).collect()).await;
+                        taken.put_back();
                     }
-                    _ = housekeeping.tick() => self.housekeep().await,
+                    _ = housekeeping.tick() => {
+                        let Some(mut taken) = desk.take().await else { break };
+                        taken.committer.housekeep().await;
+                        taken.put_back();
+                    }
                 }
             }
         });
@@ -195,6 +208,7 @@ impl Committer {
 
     /// Serves calls in the order of arrival: runs of process calls as batches, registry calls one by one.
     async fn serve(&mut self, mut jobs: VecDeque<Job>) {
+        metrics::histogram!("countersign_batch_commands").record(jobs.len() as f64);
         while let Some(first) = jobs.front() {
             if first.is_registry() {
                 if let Some(job) = jobs.pop_front() {

@@ -286,6 +286,10 @@ pub trait Store: Send {
     fn log(&self) -> Result<LogParts, StoreError>;
     /// True where no other process can write to it: then a cached instance is always current.
     fn is_exclusive(&self) -> bool;
+    /// True where the writer waits for nothing but its own system calls: then a caller may commit on its own thread.
+    fn commits_in_place(&self) -> bool {
+        false
+    }
     /// `sqlite` or `postgres`, for logs and metrics.
     fn kind(&self) -> &'static str;
 }

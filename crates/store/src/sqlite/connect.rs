@@ -4,8 +4,9 @@ use crate::{SCHEMA_VERSION, newer_schema};
 use countersign_engine::port::StoreError;
 use rusqlite::{Connection, OpenFlags};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
 mod migrations {
     refinery::embed_migrations!("migrations/sqlite");
@@ -19,6 +20,10 @@ const WRITER_CHECKPOINT_PAGES: u32 = 65_536;
 const CACHE_KIB: i32 = 8192;
 /// How often the checkpointer looks whether anything was written.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(250);
+/// Passes of one checkpoint: each has less to move than the one before.
+const PASSES: u32 = 4;
+/// What came in during a pass as short as this is little enough for the writer to move itself.
+const SHORT_PASS: Duration = Duration::from_millis(5);
 
 /// How long a connection waits for another.
 pub const BUSY: Duration = Duration::from_secs(30);
@@ -155,10 +160,38 @@ fn not_a_store(error: rusqlite::Error) -> StoreError {
     }
 }
 
-/// Moves the log into the database beside the writer, so that no commit waits for it. Ends when `ended` does.
-pub fn checkpoint_beside(location: &Location, ended: mpsc::Receiver<()>) -> Result<(), StoreError> {
+/// The checkpointer, as the writer sees it. It ends when this is dropped.
+pub struct Checkpointer {
+    _running: mpsc::Sender<()>,
+    nearly_done: Arc<AtomicBool>,
+}
+
+impl Checkpointer {
+    /// Moves what the checkpointer left, if it has just been through. Only the writer can move the last frames, for it
+    /// always adds new ones; and only a log that was moved to its end is written from its beginning again. That
+    /// matters: to flush a file that grows takes twice as long as to flush one that is overwritten.
+    pub fn finish(&self, writer: &Connection) {
+        if self.nearly_done.swap(false, Ordering::Relaxed) {
+            checkpoint(writer);
+        }
+    }
+}
+
+/// Never waits; what cannot be moved now is moved by the next one.
+fn checkpoint(connection: &Connection) {
+    let moved = connection.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)");
+    if let Err(error) = moved.and_then(|mut moved| moved.query_row([], |_| Ok(()))) {
+        tracing::warn!(%error, "a checkpoint failed; the next one tries again");
+    }
+}
+
+/// Moves the log into the database beside the writer, so that no commit waits for it.
+pub fn checkpoint_beside(location: &Location) -> Result<Checkpointer, StoreError> {
+    let (running, ended) = mpsc::channel();
+    let nearly_done = Arc::new(AtomicBool::new(false));
+    let checkpointer = Checkpointer { _running: running, nearly_done: nearly_done.clone() };
     if location.in_memory {
-        return Ok(());
+        return Ok(checkpointer);
     }
     let connection = location.connect(false)?;
     let log = PathBuf::from(format!("{}-wal", location.uri));
@@ -170,11 +203,16 @@ pub fn checkpoint_beside(location: &Location, ended: mpsc::Receiver<()>) -> Resu
                 continue;
             }
             seen = written;
-            if let Err(error) = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
-                tracing::warn!(%error, "a checkpoint failed; the next one tries again");
+            for _ in 0..PASSES {
+                let start = Instant::now();
+                checkpoint(&connection);
+                if start.elapsed() < SHORT_PASS {
+                    nearly_done.store(true, Ordering::Relaxed);
+                    break;
+                }
             }
         }
     };
     let spawned = std::thread::Builder::new().name("checkpointer".to_owned()).spawn(work);
-    spawned.map(|_| ()).map_err(|e| StoreError::Transient(format!("no thread for checkpoints: {e}")))
+    spawned.map(|_| checkpointer).map_err(|e| StoreError::Transient(format!("no thread for checkpoints: {e}")))
 }

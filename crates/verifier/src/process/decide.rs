@@ -122,8 +122,11 @@ impl Process {
             self.find(Code::BindingInvalid, header, depends, detail, ctx);
         }
         let by_engine = ctx.registry.is_application_actor(&header.actor_ref, header.registry_seq);
-        let left = self.command.left.as_ref();
-        if by_engine && state == State::Withdrawn && chain.is_some_and(|gate| left == Some(&gate.from_state)) {
+        let left = match chain {
+            Some(gate) => self.command.leaves(&gate.from_state),
+            None => self.purged.meets(Kinds::OPENED),
+        };
+        if by_engine && state == State::Withdrawn && left {
             self.withdraw_rest(header, step_id, chain_id, (decided_by, reason), ctx);
             return Some(());
         }
@@ -196,7 +199,7 @@ impl Process {
             self.find(Code::BindingInvalid, header, Kinds::OPENED, detail, ctx);
             return Some(());
         };
-        let moot = self.command.left.as_ref() == Some(&gate.from_state);
+        let moot = due.is_none() && self.command.leaves(&gate.from_state);
         let expected = if moot { Some((chain_id, State::Withdrawn)) } else { due };
         if &*gate.action != action || gate.chain_state != State::Pending || expected != Some((chain_id, outcome)) {
             let unearned = outcome == State::Approved && !gate.rule_met();

@@ -137,6 +137,8 @@ struct Command {
     resolution: Option<(Id, State)>,
     /// The state that the command left.
     left: Option<Rc<str>>,
+    /// Its firing was purged: any state may have been left.
+    left_unknown: bool,
     /// Chains that were resolved for being moot; their `moot_gate_recalled` follows.
     moot: Vec<Id>,
 }
@@ -303,6 +305,13 @@ impl Process {
     /// The initiator, in whose name gates are submitted.
     fn initiator(&self, ctx: &mut Context<'_>) -> Rc<str> {
         self.begun.as_ref().map_or_else(|| ctx.names.get(""), |begun| begun.initiator.clone())
+    }
+}
+
+impl Command {
+    /// Whether it left, or may have left, that state.
+    fn leaves(&self, state: &str) -> bool {
+        self.left_unknown || self.left.as_deref() == Some(state)
     }
 }
 

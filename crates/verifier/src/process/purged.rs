@@ -45,6 +45,7 @@ impl Process {
         if kind == Kinds::FIRED {
             self.next_number += 1;
             self.state = None;
+            self.command.left_unknown = true;
         }
     }
 
