@@ -145,6 +145,35 @@ impl Client {
         self.read::<Value>(status, &bytes).map(|answer| answer.json.to_string())
     }
 
+    /// A file, handed on piece by piece as it comes: `take` is told each piece, and how much there will be.
+    pub(crate) async fn get_file(
+        &self,
+        path: &[&str],
+        query: &impl Serialize,
+        mut take: impl FnMut(&[u8], Option<u64>) -> std::io::Result<()>,
+    ) -> Result<reqwest::header::HeaderMap, Error> {
+        let request = self.http.get(self.address(path)?).query(query).timeout(FOLLOWED_TIMEOUT);
+        let request = self.prepared(Method::GET, path, request, Body::None)?;
+        let mut response = request.send().await.map_err(|source| self.unanswered(source))?;
+        let (status, headers, length) =
+            (response.status().as_u16(), response.headers().clone(), response.content_length());
+        if !(200..300).contains(&status) {
+            let bytes = response.bytes().await.map_err(|source| self.unanswered(source))?;
+            return self.read::<Value>(status, &bytes).map(|_| headers);
+        }
+        let mut taken = 0;
+        while let Some(chunk) = response.chunk().await.map_err(|source| self.unanswered(source))? {
+            take(&chunk, length).map_err(|error| Error::Unusable(format!("the file cannot be written: {error}")))?;
+            taken += chunk.len() as u64;
+        }
+        match length {
+            Some(length) if taken != length => {
+                Err(Error::Unusable(format!("the file broke off: {taken} bytes of {length} came")))
+            }
+            _ => Ok(headers),
+        }
+    }
+
     /// A request whose answer comes in lines: progress, then the answer itself. There is no limit to how long it takes.
     pub(crate) async fn post_followed<T: DeserializeOwned, P: DeserializeOwned>(
         &self,

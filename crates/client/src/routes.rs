@@ -202,6 +202,17 @@ impl Client {
         self.get(&["v1", "ledger", "records", event_id, "proof"], &()).await
     }
 
+    /// `GET /v1/ledger/export`: a ZIP file, piece by piece. The answer's evidence id.
+    pub async fn export(
+        &self,
+        query: &ExportQuery,
+        take: impl FnMut(&[u8], Option<u64>) -> std::io::Result<()>,
+    ) -> Result<Option<String>, Error> {
+        let headers = self.get_file(&["v1", "ledger", "export"], query, take).await?;
+        let evidence = headers.get("countersign-evidence").and_then(|value| value.to_str().ok());
+        Ok(evidence.map(str::to_owned))
+    }
+
     /// `GET /v1/ledger/consistency`
     pub async fn consistency(&self, query: &ConsistencyQuery) -> Reply<ConsistencyProof> {
         self.get(&["v1", "ledger", "consistency"], query).await

@@ -33,7 +33,7 @@ use countersign_kernel::registry::{self, ActorKey, Bootstrap, Configuration, Reg
 use countersign_kernel::{Digest, Time};
 use countersign_ledger::statement::{PublicKey, Signer};
 use known::KnownRegistry;
-use port::{LogReader, Reader, Store, StoreError};
+use port::{LogReader, LogWriter, Reader, Store, StoreError};
 use retention::{Policies, UNSET_POLICY};
 use sealer::SealerHandle;
 use std::sync::{Arc, PoisonError, RwLockReadGuard, Weak};
@@ -113,6 +113,8 @@ pub struct Engine {
     reader: Arc<dyn Reader>,
     config: Arc<Config>,
     log: Arc<dyn LogReader>,
+    /// For cosignatures, which come rarely.
+    log_writer: tokio::sync::Mutex<Box<dyn LogWriter>>,
     sealer: Option<SealerHandle>,
     committer: std::sync::Mutex<Option<std::thread::JoinHandle<()>>>,
     store_kind: &'static str,
@@ -130,7 +132,9 @@ impl Engine {
         let config = Arc::new(config);
         let (store_kind, exclusive, in_place) = (store.kind(), store.is_exclusive(), store.commits_in_place());
         let wake = Arc::new(Notify::new());
-        let (log, sealer) = log::open(store.log()?, store.log()?, exclusive, &config, &wake).await?;
+        let opened = log::open(store.log()?, store.log()?, exclusive, &config, &wake).await?;
+        let log::OpenLog { reader: log, writer: log_writer, sealer } = opened;
+        let log_writer = tokio::sync::Mutex::new(log_writer);
         let (writer, reader) = store.into_parts();
         let registry = Arc::new(KnownRegistry::default());
         let (jobs, queue) = mpsc::channel(config.queue);
@@ -141,7 +145,8 @@ impl Engine {
             .spawn(move || Committer::run(&desk, queue))
             .map_err(OpenError::Thread)?;
         let committer = std::sync::Mutex::new(Some(thread));
-        let engine = Engine { jobs, desk: shared, registry, reader, config, log, sealer, committer, store_kind };
+        let engine =
+            Engine { jobs, desk: shared, registry, reader, config, log, log_writer, sealer, committer, store_kind };
         engine.refresh_registry().await?;
         if engine.registry().sequence() > 0 {
             engine.record_own_keys().await?;

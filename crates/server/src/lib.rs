@@ -10,6 +10,7 @@
 
 pub mod api;
 pub mod config;
+mod cosign;
 pub mod evidence;
 mod keys;
 mod listen;

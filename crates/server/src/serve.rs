@@ -6,7 +6,7 @@ use crate::api;
 use crate::config::Config;
 use crate::log_key;
 use crate::telemetry::{self, LogFormat};
-use crate::{keys, listen};
+use crate::{cosign, keys, listen};
 use anyhow::{Context, bail};
 use countersign_engine::Engine;
 use countersign_engine::clock::Clock;
@@ -50,6 +50,8 @@ pub struct ServeOptions {
     /// `postgres://…` or `sqlite:PATH`; without it, an SQLite file in the data directory.
     pub store: Option<String>,
     pub config: Option<PathBuf>,
+    /// Witnesses that cosign the log, beside the configured ones.
+    pub witnesses: Vec<String>,
     /// For tests: a time that they can move. The system's clock where none is given.
     pub clock: Option<Clock>,
     /// For [`run`]: text on a terminal and JSON elsewhere, unless said.
@@ -64,6 +66,7 @@ impl ServeOptions {
             listen: DEFAULT_LISTEN.to_owned(),
             store: None,
             config: None,
+            witnesses: vec![],
             clock: None,
             log: None,
         }
@@ -108,14 +111,16 @@ pub async fn start(options: ServeOptions) -> anyhow::Result<Running> {
         tracing::warn!(%addr, "listening beyond this machine without TLS: put a proxy in front that has it");
     }
     let engine = Arc::new(engine);
-    let router = api::router(&engine, config.limits.body_bytes, 0);
+    let witnesses = [config.log.witnesses.clone(), options.witnesses].concat();
+    let router = api::router(&engine, config.limits.body_bytes, witnesses.len());
     let (stop, mut stopped) = watch::channel(());
     let signal = async move {
         // Ends when told to, or when whoever could tell is gone.
         let _ = stopped.changed().await;
     };
     let server = tokio::spawn(listen::serve(listener, router, signal));
-    let upkeep = tokio::spawn(telemetry::upkeep());
+    let mut upkeep = cosign::start(&engine, &witnesses);
+    upkeep.push(tokio::spawn(telemetry::upkeep()));
     tracing::info!(%addr, store = engine.store_kind(), version = env!("CARGO_PKG_VERSION"), "serving");
     Ok(Running { addr, has_retention_policy, stop, server, upkeep, engine, _lock: lock })
 }
@@ -126,7 +131,7 @@ pub struct Running {
     pub has_retention_policy: bool,
     stop: watch::Sender<()>,
     server: JoinHandle<std::io::Result<()>>,
-    upkeep: JoinHandle<()>,
+    upkeep: Vec<JoinHandle<()>>,
     engine: Arc<Engine>,
     /// Held for as long as the store is ours.
     _lock: Option<File>,
@@ -140,7 +145,7 @@ impl Running {
     /// Takes no more requests, answers those under way, and returns when everything is committed.
     pub async fn shutdown(self) -> anyhow::Result<()> {
         let Running { stop, mut server, upkeep, engine, _lock, .. } = self;
-        upkeep.abort();
+        upkeep.iter().for_each(JoinHandle::abort);
         drop(stop);
         match released(engine).await {
             Some(engine) => tokio::task::spawn_blocking(move || engine.close()).await?,

@@ -10,7 +10,7 @@ pub use verify_log::{Finding, LogReport};
 pub use verify_record::{Strictness, Verification};
 
 use crate::port::LogParts;
-use crate::port::log::{CheckpointRow, LogIdentity, LogReader};
+use crate::port::log::{CheckpointRow, LogIdentity, LogReader, LogWriter};
 use crate::sealer::{LogConfig, Sealer, SealerHandle};
 use crate::{Config, Engine, OpenError, store_failure};
 use countersign_kernel::refusal::{Code, Refusal};
@@ -59,6 +59,14 @@ pub struct Consistency {
     pub proof: Vec<Digest>,
 }
 
+/// The log as an engine holds it.
+pub(crate) struct OpenLog {
+    pub reader: Arc<dyn LogReader>,
+    /// For cosignatures; the sealer has one of its own.
+    pub writer: Box<dyn LogWriter>,
+    pub sealer: Option<SealerHandle>,
+}
+
 /// Names the log where it has no name, and starts the sealer where this node has the log's key. The sealer runs on a
 /// thread of its own, so it gets its own `parts`: its connections must not be driven by the caller's thread.
 pub(crate) async fn open(
@@ -67,8 +75,8 @@ pub(crate) async fn open(
     exclusive: bool,
     config: &Config,
     wake: &Arc<Notify>,
-) -> Result<(Arc<dyn LogReader>, Option<SealerHandle>), OpenError> {
-    let Some(log) = &config.log else { return Ok((reader, None)) };
+) -> Result<OpenLog, OpenError> {
+    let Some(log) = &config.log else { return Ok(OpenLog { reader, writer, sealer: None }) };
     let origin = match (reader.identity().await?, &log.origin) {
         (Some(identity), Some(wanted)) if identity.origin != *wanted => {
             tracing::warn!(
@@ -92,7 +100,7 @@ pub(crate) async fn open(
             "this node's log key is not the one that this log is signed with: it follows without sealing. \
              Copy `log.key` from the data directory of a node that seals, and start again"
         );
-        return Ok((reader, None));
+        return Ok(OpenLog { reader, writer, sealer: None });
     }
     let sealer = Sealer {
         writer: parts.0,
@@ -105,7 +113,8 @@ pub(crate) async fn open(
         wake: wake.clone(),
         holder: format!("node-{}", random_hex()?),
     };
-    Ok((reader, Some(sealer.start().map_err(OpenError::Thread)?)))
+    let sealer = Some(sealer.start().map_err(OpenError::Thread)?);
+    Ok(OpenLog { reader, writer, sealer })
 }
 
 fn signer(origin: &str, log: &LogConfig) -> Result<NoteSigner, OpenError> {
@@ -136,6 +145,15 @@ impl Engine {
     /// Whether this node can sign checkpoints.
     pub fn seals(&self) -> bool {
         self.sealer.is_some()
+    }
+
+    /// Adds a witness' signature line to a checkpoint. The line has been verified.
+    pub async fn add_cosignature(&self, size: u64, line: &str) -> Result<(), Refusal> {
+        let mut writer = self.log_writer.lock().await;
+        let found = self.log.checkpoints(size, 1).await.map_err(failed)?.into_iter().next();
+        let Some(row) = found.filter(|row| row.size == size && !row.note.contains(line)) else { return Ok(()) };
+        writer.extend_note(size, &format!("{}{line}", row.note)).await.map_err(failed)?;
+        Ok(())
     }
 
     /// The newest checkpoint.

@@ -20,6 +20,9 @@ pub struct ServeArgs {
     /// A configuration file (TOML); every key can also be set by a variable COUNTERSIGN_…
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// The address of a witness that cosigns the log's checkpoints; as often as needed
+    #[arg(long = "witness", value_name = "URL")]
+    pub witnesses: Vec<String>,
     /// How to write the log [default: text on a terminal, json elsewhere]
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub log: Option<LogFormat>,
@@ -36,6 +39,6 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
         LogFormat::Json => telemetry::LogFormat::Json,
         LogFormat::Text => telemetry::LogFormat::Text,
     });
-    let ServeArgs { data_dir, listen, store, config, log: _ } = args;
-    serve::run(ServeOptions { data_dir, listen, store, config, clock: None, log }).await
+    let ServeArgs { data_dir, listen, store, config, witnesses, log: _ } = args;
+    serve::run(ServeOptions { data_dir, listen, store, config, witnesses, clock: None, log }).await
 }

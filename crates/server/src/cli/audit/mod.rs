@@ -3,6 +3,7 @@
 
 mod checkpoint;
 mod consistency;
+mod export;
 mod hold;
 mod prove;
 mod purge;
@@ -15,6 +16,7 @@ use clap::Subcommand;
 /// Verify, seal, prove, hold and purge ledger records
 #[derive(Subcommand)]
 pub enum AuditCommand {
+    Export(export::ExportArgs),
     Verify(verify::VerifyArgs),
     Seal(seal::SealArgs),
     Checkpoint(checkpoint::CheckpointArgs),
@@ -29,6 +31,7 @@ pub async fn run(context: &Context, command: AuditCommand) -> anyhow::Result<()>
     match command {
         AuditCommand::Hold(command) => hold::run(context, command).await,
         AuditCommand::Purge(args) => purge::run(context, args).await,
+        AuditCommand::Export(args) => export::run(context, args).await,
         AuditCommand::Verify(args) => verify::run(context, args).await,
         AuditCommand::Seal(args) => seal::run(context, args).await,
         AuditCommand::Checkpoint(args) => checkpoint::run(context, args).await,
