@@ -901,7 +901,41 @@ def _(t: Tamper) -> None:
     r.attestation = make.bearer_attestation(token)
 
 
+@mutation("two-statements-in-one-command", "engine", "identity", "statement-mismatch")
+def _(t: Tamper) -> None:
+    r = t.one("gate_opened", "gate_decided", signed=True, where=lambda r: bool(r.body.get("chain_id")))
+    others = {x.head["event_id"]: x.attestation for x in t.command(r) if x is not r}
+    t.sign_again(r, nonce="another-nonce-" + r.head["event_id"])
+    for x in t.command(r):
+        x.attestation = others.get(x.head["event_id"], x.attestation)
+
+
+@mutation("display-name-not-text", "insider", "integrity", "bundle-form")
+def _(t: Tamper) -> None:
+    t.edit(t.one("actor_registered", registry=True), display_name=["x"])
+
+
+@mutation("retention-policy-not-text", "insider", "integrity", "bundle-form")
+def _(t: Tamper) -> None:
+    t.edit(t.one("configuration_recorded", registry=True), audit_trail_retention_policy=7)
+
+
 # ---------------------------------------------------------------------------------------------- claim 1
+@mutation("withdrawn-in-another-name", "insider", "1", "wrong-approver")
+def _(t: Tamper) -> None:
+    t.edit(t.one("step_withdrawn", where=lambda r: r.head["actor_ref"] == t.app_ref), decided_by=t.app_ref)
+
+
+@mutation("approved-by-a-purged-decision-of-another", "insider", "1", "gate-not-approved")
+def _(t: Tamper) -> None:
+    firing = next((r for r in t.all("transition_fired") if r.body["guarded"] and not r.body.get("chain_id") and not any(x.payload is None for x in t.b.chain(r.head["instance_id"]))), None)
+    if firing is None:
+        raise Skip("no firing on a single gate")
+    r = t.decision_of(firing)
+    r.head["actor_ref"] = next(x.body["actor_ref"] for x in t.all("actor_registered", registry=True) if x.body["actor_ref"] not in (r.head["actor_ref"], t.app_ref))
+    _purge(t, r, r.head["recorded_at_us"] + 1)
+
+
 @mutation("approver-swapped-in-decision", "naive", "integrity", "inclusion-invalid", "link-broken")
 def _(t: Tamper) -> None:
     r = t.one("gate_decided")
@@ -1220,6 +1254,42 @@ def _(t: Tamper) -> None:
     row["approval_steps"][0]["approver_ref"] = "somebody_else"
 
 
+@mutation("store-step-subject", "naive", "3", "row-missing")
+def _(t: Tamper) -> None:
+    row, s = _sure_step(t, "Pending", "Approved", "Rejected", "Withdrawn")
+    s["subject_ref"] = row["subject_ref"]
+
+
+@mutation("store-step-withdrawn-for-another-reason", "naive", "3", "row-missing")
+def _(t: Tamper) -> None:
+    _, s = next(((row, s) for row in t.b.state for s in row["approval_steps"] if s["ended_reason"] in (make.MOOT, make.UNREACHABLE)), (None, None))
+    if s is None:
+        raise Skip("the engine withdrew no step")
+    s["ended_reason"] = "by mutual consent"
+
+
+@mutation("store-step-withdrawn-by-another", "naive", "3", "row-missing")
+def _(t: Tamper) -> None:
+    _, s = _sure_step(t, "Withdrawn")
+    s["ended_by"] = t.app_ref
+
+
+def _row_kind(name: str, rows: str, **changes: Any) -> None:
+    @mutation(name, "naive", "integrity", "bundle-form")
+    def _(t: Tamper) -> None:
+        row = next((s for s in t.b.state if s[rows]), None)
+        if row is None:
+            raise Skip(f"no {rows}")
+        row[rows][0].update(changes)
+
+
+_row_kind("store-assignee-not-text", "assignments", assignee_ref=7)
+_row_kind("store-status-unknown", "assignments", status="Lost")
+_row_kind("store-step-state-unknown", "approval_steps", state="Maybe")
+_row_kind("store-gate-fate-unknown", "gates", fate="kept")
+_row_kind("store-guard-not-boolean", "transitions", guard_satisfied="yes")
+
+
 @mutation("store-step-removed", "naive", "3", "row-missing")
 def _(t: Tamper) -> None:
     row = next((s for s in t.b.state if s["approval_steps"]), None)
@@ -1460,6 +1530,12 @@ def _(t: Tamper) -> None:
 @mutation("destruction-record-deleted", "insider", "retention", "destruction-invalid")
 def _(t: Tamper) -> None:
     t.delete(t.one("record_purged"))
+
+
+@mutation("destruction-record-destroyed", "insider", "retention", "destruction-invalid")
+def _(t: Tamper) -> None:
+    r = t.one("record_purged", where=lambda r: t.neighbours(r)[1] is not None)
+    _purge(t, r, r.head["recorded_at_us"] + 1)
 
 
 @mutation("destruction-record-of-a-record-that-is-there", "insider", "retention", "destruction-invalid")

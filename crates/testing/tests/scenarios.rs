@@ -127,7 +127,22 @@ async fn at_http(name: &str) -> Result<(), String> {
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
     let mut driver = HttpDriver::open(directory.path()).await.map_err(works)?;
     play(name, &mut driver, Pace::Straight).await?;
+    // Whatever happened, an outside auditor can prove it.
+    let (bundle, key) = driver.evidence().await.map_err(works)?;
+    proven(&bundle, &key)?;
     driver.close().await.map_err(works)
+}
+
+fn proven(bundle: &[u8], key: &str) -> Result<(), String> {
+    use countersign_verifier::{Detail, Trust, VerifierKey, report, verify};
+    let mut trust = Trust::default();
+    trust.log_keys.push(VerifierKey::parse(key)?);
+    let verdict = verify(std::io::Cursor::new(bundle), &trust, Detail::Verdict).map_err(|unreadable| unreadable.0)?;
+    if verdict.passed() {
+        return Ok(());
+    }
+    let circumstances = report::Circumstances { bundle: "the bundle", trust: &trust, command: "" };
+    Err(report::text(&verdict, &circumstances, false))
 }
 
 #[test]

@@ -87,7 +87,14 @@ impl<R: Read + Seek> Archive<R> {
     pub fn lines(&mut self, name: &'static str, findings: &mut Findings) -> Option<Lines<'_, R>> {
         let most = if name == RECORDS { MAX_RECORD_LINE } else { MAX_LINE };
         let file = self.file(name, findings)?;
-        Some(Lines { name, reader: BufReader::with_capacity(1 << 16, file), line: Vec::new(), most, bad: 0, ended: false })
+        Some(Lines {
+            name,
+            reader: BufReader::with_capacity(1 << 16, file),
+            line: Vec::new(),
+            most,
+            bad: 0,
+            ended: false,
+        })
     }
 
     /// A second reader of the same file, so that two of the files in it can be read side by side.

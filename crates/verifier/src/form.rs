@@ -117,139 +117,197 @@ const STEP: Form = &[
 /// What the payload of a record says, at least.
 pub fn payload(header: &Header) -> Form {
     match header.action {
-        Action::WorkflowStarted => const { &[
-            text("instance_id"),
-            text("subject_ref"),
-            text("initial_state"),
-            maybe("definition", Kind::Text),
-            must("declaration_digest", Kind::Hex),
-            must("gate_spec_digest", Kind::Hex),
-            must("gate_spec_labels", Kind::Texts),
-            maybe("reason", Kind::Text),
-        ] },
-        Action::GateOpened => const { &[
-            text("instance_id"),
-            text("action"),
-            text("from_state"),
-            text("guard"),
-            maybe("step_id", Kind::Text),
-            maybe("assignment_id", Kind::Text),
-            maybe("approver_ref", Kind::Text),
-            maybe("chain_id", Kind::Text),
-            maybe("steps", Kind::Steps),
-            text("scope"),
-            text("submitter_ref"),
-            maybe("supersedes", Kind::Text),
-            maybe("reason", Kind::Text),
-        ] },
-        Action::GateDecided => const { &[
-            text("instance_id"),
-            text("action"),
-            maybe("step_id", Kind::Text),
-            maybe("chain_id", Kind::Text),
-            must("decision", Kind::OneOf(&["approve", "reject", "withdraw"])),
-            maybe("reason", Kind::Text),
-        ] },
-        Action::TransitionFired => const { &[
-            text("instance_id"),
-            text("action"),
-            text("from_state"),
-            text("new_state"),
-            text("transition_id"),
-            must("sequence_number", Kind::Int),
-            must("guarded", Kind::Bool),
-            maybe("step_id", Kind::Text),
-            maybe("chain_id", Kind::Text),
-            maybe("reason", Kind::Text),
-        ] },
-        Action::MootGateRecalled => const { &[
-            text("instance_id"),
-            text("moot_action"),
-            text("from_state"),
-            maybe("step_id", Kind::Text),
-            maybe("chain_id", Kind::Text),
-            text("moot_kind"),
-            text("reason"),
-        ] },
-        Action::ChainInitiated => const { &[
-            text("instance_id"),
-            text("chain_id"),
-            text("action"),
-            text("subject_ref"),
-            text("scope"),
-            text("initiator_ref"),
-            must("approver_set", Kind::Texts),
-            text("quorum_rule"),
-            maybe("m", Kind::Int),
-            must("steps", Kind::Steps),
-        ] },
+        Action::WorkflowStarted => {
+            const {
+                &[
+                    text("instance_id"),
+                    text("subject_ref"),
+                    text("initial_state"),
+                    maybe("definition", Kind::Text),
+                    must("declaration_digest", Kind::Hex),
+                    must("gate_spec_digest", Kind::Hex),
+                    must("gate_spec_labels", Kind::Texts),
+                    maybe("reason", Kind::Text),
+                ]
+            }
+        }
+        Action::GateOpened => {
+            const {
+                &[
+                    text("instance_id"),
+                    text("action"),
+                    text("from_state"),
+                    text("guard"),
+                    maybe("step_id", Kind::Text),
+                    maybe("assignment_id", Kind::Text),
+                    maybe("approver_ref", Kind::Text),
+                    maybe("chain_id", Kind::Text),
+                    maybe("steps", Kind::Steps),
+                    text("scope"),
+                    text("submitter_ref"),
+                    maybe("supersedes", Kind::Text),
+                    maybe("reason", Kind::Text),
+                ]
+            }
+        }
+        Action::GateDecided => {
+            const {
+                &[
+                    text("instance_id"),
+                    text("action"),
+                    maybe("step_id", Kind::Text),
+                    maybe("chain_id", Kind::Text),
+                    must("decision", Kind::OneOf(&["approve", "reject", "withdraw"])),
+                    maybe("reason", Kind::Text),
+                ]
+            }
+        }
+        Action::TransitionFired => {
+            const {
+                &[
+                    text("instance_id"),
+                    text("action"),
+                    text("from_state"),
+                    text("new_state"),
+                    text("transition_id"),
+                    must("sequence_number", Kind::Int),
+                    must("guarded", Kind::Bool),
+                    maybe("step_id", Kind::Text),
+                    maybe("chain_id", Kind::Text),
+                    maybe("reason", Kind::Text),
+                ]
+            }
+        }
+        Action::MootGateRecalled => {
+            const {
+                &[
+                    text("instance_id"),
+                    text("moot_action"),
+                    text("from_state"),
+                    maybe("step_id", Kind::Text),
+                    maybe("chain_id", Kind::Text),
+                    text("moot_kind"),
+                    text("reason"),
+                ]
+            }
+        }
+        Action::ChainInitiated => {
+            const {
+                &[
+                    text("instance_id"),
+                    text("chain_id"),
+                    text("action"),
+                    text("subject_ref"),
+                    text("scope"),
+                    text("initiator_ref"),
+                    must("approver_set", Kind::Texts),
+                    text("quorum_rule"),
+                    maybe("m", Kind::Int),
+                    must("steps", Kind::Steps),
+                ]
+            }
+        }
         Action::StepApproved | Action::StepRejected | Action::StepWithdrawn => STEP,
-        Action::ChainResolved => const { &[
-            text("instance_id"),
-            text("chain_id"),
-            text("action"),
-            text("outcome"),
-            must("recalled_step_ids", Kind::Texts),
-        ] },
-        Action::ChainWithdrawn => const { &[
-            text("instance_id"),
-            text("chain_id"),
-            text("action"),
-            text("reason"),
-            must("recalled_step_ids", Kind::Texts),
-        ] },
-        Action::AttemptRefused => const { &[maybe("instance_id", Kind::Text), text("attempted"), text("code"), text("detail")] },
-        Action::EvidenceExported if header.is_registry() => const { &[
-            or_null("after_us", Kind::Int),
-            or_null("before_us", Kind::Int),
-            must("instances", Kind::Int),
-            must("heads_digest", Kind::Hex),
-        ] },
+        Action::ChainResolved => {
+            const {
+                &[
+                    text("instance_id"),
+                    text("chain_id"),
+                    text("action"),
+                    text("outcome"),
+                    must("recalled_step_ids", Kind::Texts),
+                ]
+            }
+        }
+        Action::ChainWithdrawn => {
+            const {
+                &[
+                    text("instance_id"),
+                    text("chain_id"),
+                    text("action"),
+                    text("reason"),
+                    must("recalled_step_ids", Kind::Texts),
+                ]
+            }
+        }
+        Action::AttemptRefused => {
+            const { &[maybe("instance_id", Kind::Text), text("attempted"), text("code"), text("detail")] }
+        }
+        Action::EvidenceExported if header.is_registry() => {
+            const {
+                &[
+                    or_null("after_us", Kind::Int),
+                    or_null("before_us", Kind::Int),
+                    must("instances", Kind::Int),
+                    must("heads_digest", Kind::Hex),
+                ]
+            }
+        }
         Action::EvidenceExported => const { &[text("instance_id"), must("through_sequence", Kind::Int)] },
-        Action::HoldPlaced => const { &[
-            text("hold_id"),
-            text("record_ref"),
-            text("instance_id"),
-            text("reason"),
-            maybe("case_ref", Kind::Text),
-        ] },
+        Action::HoldPlaced => {
+            const {
+                &[
+                    text("hold_id"),
+                    text("record_ref"),
+                    text("instance_id"),
+                    text("reason"),
+                    maybe("case_ref", Kind::Text),
+                ]
+            }
+        }
         Action::HoldReleased => const { &[text("hold_id"), text("record_ref"), text("instance_id"), text("reason")] },
-        Action::RecordPurged => const { &[
-            text("event_id"),
-            text("instance_id"),
-            must("sequence", Kind::Int),
-            text("action_ref"),
-            text("actor_ref"),
-            must("record_hash", Kind::Hex),
-            must("attestation_digest", Kind::Hex),
-            text("policy_ref"),
-            or_null("retention_until_us", Kind::Int),
-        ] },
-        Action::ActorRegistered => const { &[
-            text("actor_ref"),
-            text("kind"),
-            maybe("display_name", Kind::Text),
-            maybe("public_key", Kind::Text),
-            maybe("key_id", Kind::Text),
-            maybe("credential_id", Kind::Text),
-        ] },
+        Action::RecordPurged => {
+            const {
+                &[
+                    text("event_id"),
+                    text("instance_id"),
+                    must("sequence", Kind::Int),
+                    text("action_ref"),
+                    text("actor_ref"),
+                    must("record_hash", Kind::Hex),
+                    must("attestation_digest", Kind::Hex),
+                    text("policy_ref"),
+                    or_null("retention_until_us", Kind::Int),
+                ]
+            }
+        }
+        Action::ActorRegistered => {
+            const {
+                &[
+                    text("actor_ref"),
+                    text("kind"),
+                    maybe("display_name", Kind::Text),
+                    maybe("public_key", Kind::Text),
+                    maybe("key_id", Kind::Text),
+                    maybe("credential_id", Kind::Text),
+                ]
+            }
+        }
         Action::CredentialIssued | Action::CredentialRevoked => CREDENTIAL,
         Action::KeyRegistered => const { &[text("actor_ref"), text("key_id"), text("public_key")] },
         Action::KeyRevoked => const { &[text("actor_ref"), text("key_id"), maybe("reason", Kind::Text)] },
         Action::GrantMade | Action::GrantRevoked => GRANT,
-        Action::DefinitionPublished => const { &[
-            text("name"),
-            must("version", Kind::Any),
-            must("digest", Kind::Hex),
-            must("declaration_digest", Kind::Hex),
-            must("gate_spec_digest", Kind::Hex),
-            maybe("retention", Kind::Any),
-        ] },
-        Action::ConfigurationRecorded => const { &[
-            or_null("audit_trail_retention_policy", Kind::Text),
-            must("regulated", Kind::Bool),
-            text("application_actor_ref"),
-            text("server_actor_ref"),
-        ] },
+        Action::DefinitionPublished => {
+            const {
+                &[
+                    text("name"),
+                    must("version", Kind::Any),
+                    must("digest", Kind::Hex),
+                    must("declaration_digest", Kind::Hex),
+                    must("gate_spec_digest", Kind::Hex),
+                    maybe("retention", Kind::Any),
+                ]
+            }
+        }
+        Action::ConfigurationRecorded => {
+            const {
+                &[
+                    or_null("audit_trail_retention_policy", Kind::Text),
+                    must("regulated", Kind::Bool),
+                    text("application_actor_ref"),
+                    text("server_actor_ref"),
+                ]
+            }
+        }
     }
 }

@@ -56,6 +56,9 @@ pub struct GrantQuery {
     pub subject_ref: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action_scope: Option<String>,
+    /// Only those that were in force at this time: granted at or before it, and not revoked by then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
     /// At most this many items (default 50, at most 500).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,

@@ -17,7 +17,7 @@ pub struct GrantList;
 
 impl List for GrantList {
     const TAG: u8 = b'g';
-    const AXES: &'static [Axis] = &[Axis::Text("subject_ref"), Axis::Text("action_scope")];
+    const AXES: &'static [Axis] = &[Axis::Text("subject_ref"), Axis::Text("action_scope"), Axis::Time("at")];
 }
 
 /// Give a scope to an actor. Needs `permissions:manage`.
@@ -53,18 +53,23 @@ pub async fn revoke(
     }
 }
 
-/// Grants, in the order in which they were made. Needs `permissions:manage`; everybody may list their
-/// own with `subject_ref`.
+/// Grants, in the order in which they were made; with `at`, those that were in force at that time (granted at or before
+/// it and not revoked by then), whatever became of them since. Needs `permissions:manage`; everybody may list their own
+/// with `subject_ref`.
 #[utoipa::path(get, path = "/v1/grants", tag = "actors", params(Params<GrantList>),
     responses((status = 200, body = wire::Page<wire::Grant>), Refused))]
 pub async fn list(State(app): State<App>, caller: Caller, params: Params<GrantList>) -> Read<wire::Page<wire::Grant>> {
     let (subject_ref, action_scope) = (params.text("subject_ref"), params.text("action_scope"));
+    let at = params.text("at").as_deref().and_then(time::parse);
     let engine = app.engine()?;
     if subject_ref.as_ref() != Some(&caller.actor_ref) {
         engine.require_scope(&caller.actor_ref, scopes::PERMISSIONS_MANAGE).await?;
     }
     engine.refresh_registry().await.map_err(|error| Problem::from(store_failure(&error)))?;
-    let fits = |grant: &&Grant| action_scope.as_ref().is_none_or(|scope| grant.action_scope == *scope);
+    let fits = |grant: &&Grant| {
+        action_scope.as_ref().is_none_or(|scope| grant.action_scope == *scope)
+            && at.is_none_or(|time| grant.is_active_at(time))
+    };
     let registry = engine.registry();
     let grants = match &subject_ref {
         Some(subject_ref) => registry.grants().of_subject(subject_ref).filter(fits).map(keyed).collect(),

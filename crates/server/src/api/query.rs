@@ -74,9 +74,9 @@ impl Axis {
             (_, "cursor") => (text, "The `next` of the page before"),
             (_, "order") => (text.enum_values(Some(ORDERS.iter().copied())), "Oldest first, or newest first"),
             (Axis::Text(_), _) => (text, "Exactly this value"),
-            (Axis::Time(_), _) => {
+            (Axis::Time(_), name) => {
                 let text = text.format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)));
-                (text, "An end of a range of time, inclusive")
+                (text, if name == "at" { "As it was at this time" } else { "An end of a range of time, inclusive" })
             }
             (Axis::Word(_, words), _) => (text.enum_values(Some(words.iter().copied())), "Exactly this value"),
         };

@@ -80,7 +80,7 @@ pub async fn list(context: &Context, args: GrantsArgs) -> anyhow::Result<()> {
     let client = context.client()?;
     let fetch = async |limit, cursor| {
         let (subject_ref, action_scope) = (args.subject.clone(), args.scope.clone());
-        client.grants(&GrantQuery { subject_ref, action_scope, limit, cursor }).await
+        client.grants(&GrantQuery { subject_ref, action_scope, limit, cursor, ..GrantQuery::default() }).await
     };
     collect(&args.page, fetch).await?.print(context.json(), table, "No grants.")
 }

@@ -46,6 +46,19 @@ impl HttpDriver {
         }
     }
 
+    /// Evidence of everything so far, as an auditor would get it, and the log's key.
+    pub async fn evidence(&self) -> Said<(Vec<u8>, String)> {
+        let admin = self.client(ADMIN)?;
+        let mut bundle = Vec::new();
+        let take = |piece: &[u8], _| {
+            bundle.extend_from_slice(piece);
+            Ok(())
+        };
+        admin.export(&wire::ExportQuery::default(), take).await.map_err(broken)?;
+        let key = admin.log_key().await.map_err(broken)?;
+        Ok((bundle, key.trim().to_owned()))
+    }
+
     fn client(&self, by: &str) -> Said<Client> {
         let token = self.tokens.get(by).map_or(FORGED, String::as_str);
         Client::new(&self.url).and_then(|client| client.with_token(token)).map_err(broken)

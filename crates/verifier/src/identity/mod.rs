@@ -107,7 +107,14 @@ impl Identity {
 
     /// All records of a signer in one command carry one statement; no other command does, and none carries its nonce. The
     /// engine signs each of its own records.
-    fn check_nonce(&mut self, header: &Header, said: &Statement, statement: Digest, own: bool, findings: &mut Findings) {
+    fn check_nonce(
+        &mut self,
+        header: &Header,
+        said: &Statement,
+        statement: Digest,
+        own: bool,
+        findings: &mut Findings,
+    ) {
         let command = Some((header.instance_id, header.recorded_at_us));
         if self.command != command {
             self.command = command;

@@ -154,7 +154,9 @@ impl Process {
 
     /// The outcome that a pending chain has now, which a `chain_resolved` has to record.
     fn judge_quorum(&mut self, chain_id: Id) {
-        let Some(gate) = self.gates.get(chain_id).filter(|gate| gate.chain_state == State::Pending && gate.sure) else { return };
+        let Some(gate) = self.gates.get(chain_id).filter(|gate| gate.chain_state == State::Pending && gate.sure) else {
+            return;
+        };
         let states: Vec<State> = gate.steps.iter().map(|step| step.state).collect();
         let outcome = gate.rule.unwrap_or(Rule::All).outcome(&states);
         if outcome != State::Pending {
@@ -179,7 +181,11 @@ impl Process {
         let of_chain = self.gates.of_step(step_id).is_some_and(|gate| gate.id == chain_id);
         let resolved = self.gates.get(chain_id).is_some_and(|gate| gate.chain_state != State::Pending);
         let end = End { by: initiator, at_us: header.recorded_at_us, reason };
-        match self.gates.step_mut(step_id).filter(|step| of_chain && resolved && (step.state == State::Pending || step.assumed)) {
+        match self
+            .gates
+            .step_mut(step_id)
+            .filter(|step| of_chain && resolved && (step.state == State::Pending || step.assumed))
+        {
             Some(step) => step.settle(State::Withdrawn, end),
             None => {
                 let detail = format!("the step {step_id} is not an undecided step of a resolved chain");

@@ -343,7 +343,16 @@ fn optional_text<'v>(payload: &'v Value, name: &str) -> Option<Option<&'v str>> 
 }
 
 fn new_step(step_id: Id, assignment_id: Id, approver: Rc<str>) -> Step {
-    Step { step_id, assignment_id, approver, state: State::Pending, end: None, assumed: false, recalled_at_us: None, recall_unknown: false }
+    Step {
+        step_id,
+        assignment_id,
+        approver,
+        state: State::Pending,
+        end: None,
+        assumed: false,
+        recalled_at_us: None,
+        recall_unknown: false,
+    }
 }
 
 /// Words for a message.

@@ -9,10 +9,10 @@ pub use grants::{Seen as GrantsSeen, compare as compare_grants, finish as finish
 
 use crate::bytes::Id;
 use crate::finding::{Claim, Code, Findings, PARTIALLY_PURGED, Place};
-use crate::json::{self, Fault, Value};
-use crate::process::{Fired, Kinds, Process};
 use crate::form::Kind::{Bool, Hex, Int, List, Text};
 use crate::form::{self, Form, must, or_null};
+use crate::json::{self, Fault, Value};
+use crate::process::{Fired, Kinds, Process};
 use crate::record::require_text;
 use rows::Row;
 use std::collections::{HashMap, HashSet};

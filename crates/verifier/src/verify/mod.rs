@@ -252,7 +252,8 @@ impl<'t> Run<'t> {
     fn take<R: Read + Seek>(&mut self, record: Record, stores: &mut Stores<'_, R>) {
         if record.header.is_registry() {
             if self.current.is_some() {
-                let detail = "records.jsonl does not begin with the registry: this record of it stands after a process's";
+                let detail =
+                    "records.jsonl does not begin with the registry: this record of it stands after a process's";
                 self.findings.find(Code::BundleForm, &record.header, detail);
             }
             return self.take_registry(record);
@@ -341,10 +342,8 @@ impl<'t> Run<'t> {
     fn take_process(&mut self, record: &Record) {
         let header = &record.header;
         if !self.registry.in_force(header.registry_seq, header.log_index) {
-            let detail = format!(
-                "registry record {} is not the last one that stands before it in the log",
-                header.registry_seq
-            );
+            let detail =
+                format!("registry record {} is not the last one that stands before it in the log", header.registry_seq);
             self.findings.find(Code::RegistryOrder, header, detail);
         }
         let within = self.is_in_window(header.recorded_at_us);

@@ -31,6 +31,14 @@ fn a_bundle_sealed_anew_passes_without_witnesses() {
 }
 
 #[test]
+fn further_keys_of_the_software_are_noted() {
+    let mut bundle = Bundle::load("loop");
+    let verdict = check(&bundle.naive(), &bundle.policy());
+    let notes: BTreeSet<&str> = verdict.notes.iter().map(|note| note.code).collect();
+    assert_eq!(notes, BTreeSet::from(["application-key-added", "server-key-added"]));
+}
+
+#[test]
 fn purged_content_makes_claims_unverifiable_and_no_more() {
     let mut bundle = Bundle::load("purge");
     let verdict = check(&bundle.naive(), &bundle.policy());
@@ -50,6 +58,12 @@ const NAIVE: &[(Code, &str, Attack)] = &[
     (Code::BundleForm, "release", |b| drop(b.files.remove("documents.jsonl"))),
     (Code::BundleForm, "release", |b| drop(b.files.insert("more".into(), vec![]))),
     (Code::BundleForm, "release", |b| b.manifest["records"] = json!(99)),
+    (Code::BundleForm, "release", |b| b.records.swap(3, 4)),
+    (Code::BundleForm, "loop", |b| b.records.sort_by_key(|r| r.log_index)),
+    (Code::BundleForm, "window", |b| b.records.reverse()),
+    (Code::BundleForm, "release", |b| b.state[0]["assignments"][0]["assignee_ref"] = json!(7)),
+    (Code::BundleForm, "release", |b| b.state[0]["assignments"][0]["status"] = json!("Lost")),
+    (Code::BundleForm, "release", |b| b.state[0]["approval_steps"][0]["state"] = json!(null)),
     (Code::NumberOutOfRange, "release", |b| b.manifest["made_at_us"] = json!(9_007_199_254_740_993_u64)),
     (Code::PayloadDigestMismatch, "release", |b| b.record("gate_decided", 0).payload["decision"] = json!("reject")),
     (Code::AttestationDigestMismatch, "release", |b| b.record("gate_decided", 0).attestation["key_id"] = json!("x")),
@@ -71,6 +85,20 @@ const NAIVE: &[(Code, &str, Attack)] = &[
     (Code::RecordMissing, "release", |b| b.grants[0]["grant_id"] = json!(NOBODY)),
     (Code::RowMissing, "release", |b| drop(b.state[0]["transitions"].as_array_mut().unwrap().pop())),
     (Code::RowMissing, "release", |b| drop(b.grants.pop())),
+    (Code::RowMissing, "release", |b| {
+        b.state[0]["approval_steps"][0]["subject_ref"] = b.state[0]["subject_ref"].clone()
+    }),
+    (Code::RowMissing, "loop", |b| {
+        let steps = b.state[0]["approval_steps"].as_array_mut().unwrap();
+        let moot = steps.iter_mut().find(|s| s["ended_reason"].as_str().is_some_and(|r| r.starts_with("Gate moot")));
+        moot.expect("a moot step")["ended_reason"] = json!("lunch");
+    }),
+    (Code::RowMissing, "window", |b| drop(b.state.pop())),
+    (Code::RecordMissing, "window", |b| {
+        let mut line = b.state[0].clone();
+        line["instance_id"] = json!("00000000-0000-7000-8000-000000000001");
+        b.state.insert(0, line);
+    }),
     (Code::AssignmentCoverage, "release", |b| b.state[0]["assignments"][0]["status"] = json!("Active")),
     (Code::DestructionInvalid, "release", |b| {
         let record = b.record("gate_decided", 0);
@@ -82,6 +110,10 @@ const NAIVE: &[(Code, &str, Attack)] = &[
 const SEALED: &[(Code, &str, Attack)] = &[
     (Code::HeaderInvalid, "release", |b| b.record("gate_decided", 0).head["v"] = json!(2)),
     (Code::NumberOutOfRange, "release", |b| b.record("transition_fired", 0).payload["sequence_number"] = json!(1.5)),
+    (Code::BundleForm, "release", |b| {
+        b.record("configuration_recorded", 0).payload["audit_trail_retention_policy"] = json!(7)
+    }),
+    (Code::BundleForm, "release", |b| b.record("actor_registered", 2).payload["display_name"] = json!(["x"])),
     (Code::TimeOrder, "release", |b| b.record("transition_fired", 1).head["recorded_at_us"] = json!(1)),
     (Code::LogOrder, "release", |b| {
         let (first, second) = (b.record("gate_opened", 0).log_index, b.record("gate_decided", 0).log_index);
@@ -155,6 +187,15 @@ const SEALED: &[(Code, &str, Attack)] = &[
         b.record("record_purged", 0).payload["record_hash"] = json!("0".repeat(64))
     }),
     (Code::DestructionInvalid, "purge", |b| b.record("record_purged", 0).head["recorded_at_us"] = json!(1)),
+    (Code::DestructionInvalid, "purge", |b| {
+        let record = b.record("record_purged", 0);
+        (record.payload, record.attestation) = (Value::Null, Value::Null);
+    }),
+    (Code::WrongApprover, "loop", |b| {
+        let app = b.keys["application"]["actor_ref"].clone();
+        let withdrawn = |r: &&mut crate::support::Record| r.action() == "step_withdrawn" && r.head["actor_ref"] == app;
+        b.records.iter_mut().find(withdrawn).expect("a withdrawal of the engine's").payload["decided_by"] = app.clone();
+    }),
 ];
 
 #[test]

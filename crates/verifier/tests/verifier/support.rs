@@ -204,7 +204,7 @@ impl Bundle {
     pub fn sealed(&mut self) -> Vec<u8> {
         let app = signing_key(&self.keys["application"]["seed"]);
         let app_ref = self.keys["application"]["actor_ref"].clone();
-        self.records.sort_by_key(|record| record.log_index);
+        self.records.sort_by_key(|r| (r.instance().to_owned(), r.head["sequence"].as_u64()));
         let mut heads: BTreeMap<String, [u8; 32]> = BTreeMap::new();
         for record in &mut self.records {
             let known = record.attestation["key_id"].as_str().unwrap_or_default().to_owned();
