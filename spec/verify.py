@@ -1200,7 +1200,7 @@ class Replay:
         if self.chain_begun is not None:
             self.report.find("record-missing", "chain_initiated without gate_opened", self.chain_begun)
         self.chain_begun = r
-        if p["approver_set"] != [s["approver_ref"] for s in p["steps"]] or p["initiator_ref"] != self.start.actor or p["subject_ref"] != self.start.payload["subject_ref"]:
+        if p["approver_set"] != [s["approver_ref"] for s in p["steps"]] or p["initiator_ref"] != self.start.actor or p["subject_ref"] != f"{self.start.payload['subject_ref']}:{p['action']}":
             self.report.find("wrong-approver", "approvers, initiator or subject of the chain are not those of the process", r)
 
     def on_gate_opened(self, r: Record, p: dict[str, Json]) -> None:

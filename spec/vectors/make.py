@@ -653,7 +653,7 @@ class Process:
         opened = {"instance_id": self.id, "action": action, "from_state": self.state, "guard": guard}
         writes: list[Write] = []
         if quorum:
-            writes.append(("chain_initiated", by, {"instance_id": self.id, "chain_id": gate_id, "action": action, "subject_ref": self.subject,
+            writes.append(("chain_initiated", by, {"instance_id": self.id, "chain_id": gate_id, "action": action, "subject_ref": f"{self.subject}:{action}",
                                                    "scope": spec["scope"], "initiator_ref": self.initiator, "approver_set": approvers,
                                                    "quorum_rule": quorum["rule"], "m": quorum.get("m"), "steps": steps}))
             writes.append(("gate_opened", by, {**opened, "chain_id": gate_id, "steps": steps, **common}))

@@ -442,6 +442,7 @@ impl Registry {
             {
                 return Err("one's own key, signed with one's own key");
             }
+            "key_registered" if application => return Err("the software's own key"),
             "actor_registered" | "credential_issued" | "credential_revoked" | "key_registered" | "key_revoked" => {
                 scopes::ACTORS_MANAGE
             }

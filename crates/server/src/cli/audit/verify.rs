@@ -59,7 +59,7 @@ async fn one_record(context: &Context, event_id: &str, args: &VerifyArgs) -> any
 }
 
 async fn log(context: &Context, instance_id: Option<String>) -> anyhow::Result<()> {
-    let mut bar = Bar { shown: std::io::stderr().is_terminal() && !context.json(), drawn: false };
+    let mut bar = Bar::new(context);
     let answer = context.client()?.verify_log(&VerifyLog { instance_id }, |progress| bar.draw(progress)).await;
     bar.clear();
     let answer = answer?;
@@ -95,7 +95,7 @@ fn told(verified: &LogVerification) -> String {
 }
 
 /// How far it is, on one line of a terminal.
-struct Bar {
+pub(super) struct Bar {
     shown: bool,
     drawn: bool,
 }
@@ -103,7 +103,11 @@ struct Bar {
 impl Bar {
     const WIDTH: u64 = 40;
 
-    fn draw(&mut self, progress: Progress) {
+    pub(super) fn new(context: &Context) -> Self {
+        Bar { shown: std::io::stderr().is_terminal() && !context.json(), drawn: false }
+    }
+
+    pub(super) fn draw(&mut self, progress: Progress) {
         if !self.shown || progress.of == 0 {
             return;
         }
@@ -114,7 +118,7 @@ impl Bar {
         let _ = write!(std::io::stderr(), "\r{line} {verified} of {of}");
     }
 
-    fn clear(&self) {
+    pub(super) fn clear(&self) {
         if self.drawn {
             let _ = write!(std::io::stderr(), "\r\x1b[2K");
         }

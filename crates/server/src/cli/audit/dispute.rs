@@ -1,0 +1,349 @@
+//! `countersign audit dispute`: somebody says that a transition fired without its approval, or by somebody who was not
+//! allowed to. Each firing of the action with the life of its gate, record by record; or why it never fired.
+
+use super::case::process::{Approval, Firing, PURGED, Process, Step};
+use super::case::{Check, Entry, Evidence, Permission, mark};
+use super::prove_path::step_lines;
+use super::verify::Bar;
+use crate::cli::connection::Context;
+use crate::cli::failure::Failure;
+use crate::cli::output::{self, printable};
+use crate::cli::table::{Table, Tint, tint};
+use crate::cli::time::when;
+use clap::Args;
+use countersign_client::Client;
+use countersign_client::wire::{ApprovalState, Binding, GateFate, QuorumRule, WorkflowView};
+use jiff::Timestamp;
+use serde::Serialize;
+
+/// Answer who says that a transition fired without its approval
+#[derive(Args)]
+pub struct DisputeArgs {
+    /// The process
+    instance: String,
+    /// The transition's action
+    action: String,
+}
+
+/// The answer, as `--json` prints it.
+#[derive(Serialize)]
+struct Answer {
+    instance_id: String,
+    subject_ref: String,
+    action: String,
+    /// `refuted`: it fired, as it had to; `upheld`: it fired, and not as it had to, or its records do not verify;
+    /// `unverifiable`: it fired, and what would tell was purged; `never-fired`.
+    result: &'static str,
+    /// In one sentence.
+    conclusion: String,
+    firings: Vec<Disputed>,
+    /// Gates of the action that no firing used.
+    unused_gates: Vec<Approval>,
+    refused_attempts: Vec<Attempt>,
+}
+
+#[derive(Serialize)]
+struct Disputed {
+    #[serde(flatten)]
+    firing: Firing,
+    timeline: Vec<Moment>,
+    conclusion: String,
+}
+
+/// One record in the life of a gate.
+#[derive(Serialize)]
+struct Moment {
+    /// `opened`, `decided`, `resolved`, `fired` or `recalled`.
+    what: &'static str,
+    detail: String,
+    record: Evidence,
+    permission: Option<Permission>,
+}
+
+#[derive(Serialize)]
+struct Attempt {
+    code: Option<String>,
+    detail: Option<String>,
+    record: Evidence,
+}
+
+pub async fn run(context: &Context, args: DisputeArgs) -> anyhow::Result<()> {
+    let client = context.client()?;
+    let mut bar = Bar::new(context);
+    let loaded = Process::load(&client, &args.instance, |progress| bar.draw(progress)).await;
+    bar.clear();
+    let answer = answer(&client, &mut loaded?, args.action).await?;
+    if context.json() {
+        output::json(&answer)?;
+    } else {
+        output::say(&rendered(&answer, Timestamp::now()))?;
+    }
+    match answer.result {
+        "refuted" | "never-fired" => Ok(()),
+        _ => Err(Failure::Reported.into()),
+    }
+}
+
+async fn answer(client: &Client, process: &mut Process, action: String) -> anyhow::Result<Answer> {
+    let mut reached = process.view.declaration.initial_state.clone();
+    let mut firings = Vec::new();
+    for at in 0..process.view.transition_history.len() {
+        let Some(firing) = process.firing(client, at, &reached).await? else { break };
+        reached.clone_from(&firing.to_state);
+        if firing.action == action {
+            let timeline = timeline(client, process, &firing).await?;
+            let conclusion = conclusion(&firing, &timeline);
+            firings.push(Disputed { firing, timeline, conclusion });
+        }
+    }
+    let mut unused_gates = Vec::new();
+    for id in process.gate_ids() {
+        if let Some(gate) = process.approval(client, &id).await?
+            && gate.action == action
+            && gate.fate != GateFate::Consumed
+        {
+            unused_gates.push(gate);
+        }
+    }
+    let refused = process.records_of("attempt_refused");
+    let refused_attempts: Vec<Attempt> = refused
+        .filter(|entry| entry.text("attempted") == Some("fire_transition"))
+        .map(|entry| Attempt {
+            code: entry.text("code").map(str::to_owned),
+            detail: entry.text("detail").map(str::to_owned),
+            record: entry.evidence(),
+        })
+        .collect();
+    let faults = |one: &Disputed| one.firing.findings.iter().any(|found| found.finding.code != PURGED) || edited(&one.timeline);
+    let purged = |one: &Disputed| !one.firing.findings.is_empty();
+    let result = match firings.as_slice() {
+        [] => "never-fired",
+        all if all.iter().any(faults) => "upheld",
+        all if all.iter().any(purged) => "unverifiable",
+        _ => "refuted",
+    };
+    let conclusion = match firings.as_slice() {
+        [] => never(&process.view, &action, &unused_gates),
+        [one] => one.conclusion.clone(),
+        all => {
+            let bad = all.iter().filter(|one| faults(one) || purged(one)).count();
+            format!("{action} fired {} times; {bad} of them are not as they had to be.", all.len())
+        }
+    };
+    Ok(Answer {
+        instance_id: process.view.instance_id.clone(),
+        subject_ref: process.view.subject_ref.clone(),
+        action,
+        result,
+        conclusion,
+        firings,
+        unused_gates,
+        refused_attempts,
+    })
+}
+
+fn edited(timeline: &[Moment]) -> bool {
+    timeline.iter().any(|moment| moment.record.verification.failed().is_some())
+}
+
+/// Every record that speaks of the firing or of its gate, in order.
+async fn timeline(client: &Client, process: &mut Process, firing: &Firing) -> anyhow::Result<Vec<Moment>> {
+    let gate = firing.approval.as_ref().map(|approval| approval.gate_id.as_str());
+    let step_ids: Vec<&str> = firing.approval.iter().flat_map(|gate| &gate.steps).map(|step| step.step_id.as_str()).collect();
+    let fired = firing.record.as_ref().map(|record| record.event_id.as_str());
+    let concerns = |entry: &&Entry| {
+        let record = Some(entry.record.event_id.as_str());
+        let of_gate = gate.is_some() && entry.gate_id() == gate;
+        // A purged record no longer says which gate it spoke of; the rows still do.
+        record == fired || of_gate || entry.text("step_id").is_some_and(|id| step_ids.contains(&id))
+    };
+    let moments: Vec<(&'static str, String, Evidence)> = process
+        .entries
+        .iter()
+        .filter(concerns)
+        .filter_map(|entry| told(entry).map(|(what, detail)| (what, detail, entry.evidence())))
+        .collect();
+    let mut timeline = Vec::new();
+    for (what, detail, record) in moments {
+        let permission = process.permission(client, &record.event_id).await?;
+        timeline.push(Moment { what, detail, record, permission });
+    }
+    Ok(timeline)
+}
+
+/// A record in a few words. The chain's own records repeat what those of its gate say.
+fn told(entry: &Entry) -> Option<(&'static str, String)> {
+    let actor = &entry.record.actor_ref;
+    let text = |name: &str| entry.text(name).unwrap_or("(purged)");
+    let reason = entry.text("reason").map_or_else(String::new, |reason| format!(": “{reason}”"));
+    Some(match entry.record.action_ref.as_str() {
+        "gate_opened" => ("opened", format!("{actor} asked for {}{reason}", text("guard"))),
+        "gate_decided" => {
+            let verb = match text("decision") {
+                "approve" => "approved",
+                "reject" => "rejected",
+                "withdraw" => "withdrew",
+                other => other,
+            };
+            let meaning = entry.meaning().map_or_else(String::new, |meaning| format!(", signed as “{meaning}”"));
+            ("decided", format!("{actor} {verb}{reason}{meaning}"))
+        }
+        "chain_resolved" => ("resolved", format!("the quorum is {}", text("outcome"))),
+        "transition_fired" => ("fired", format!("{actor} fired {}{reason}", text("action"))),
+        "moot_gate_recalled" => ("recalled", text("moot_kind").to_owned()),
+        _ => return None,
+    })
+}
+
+/// What is to be said of one firing, in one sentence.
+fn conclusion(firing: &Firing, timeline: &[Moment]) -> String {
+    let what = format!("{} ({} → {})", firing.action, firing.from_state, firing.to_state);
+    if let Some(found) = firing.findings.iter().find(|found| found.finding.code != PURGED) {
+        return format!("The claim stands: {what} is not beyond doubt, because {} ({}).", found.finding.detail, found.finding.code);
+    }
+    if let Some(moment) = timeline.iter().find(|moment| moment.record.verification.failed().is_some()) {
+        let code = moment.record.verification.failed().unwrap_or_default();
+        return format!("The claim stands: the record “{}” of {what} does not verify ({code}).", moment.record.action_ref);
+    }
+    if !firing.findings.is_empty() {
+        return format!("Records that would tell whether {what} was approved have been purged.");
+    }
+    let permitted = match &firing.permission {
+        Some(Permission::Held(held)) => format!("{}, who then held {} (grant {})", firing.actor_ref, held.scope, held.grant_id),
+        _ => firing.actor_ref.clone(),
+    };
+    let approved = match &firing.approval {
+        None => "and needed no approval: no guard is declared for it".to_owned(),
+        Some(approval) => {
+            let by: Vec<String> = approval.steps.iter().filter(|step| step.state == ApprovalState::Approved).map(decided).collect();
+            format!("after the approval that {} asks for, by {}", approval.guard, by.join(" and "))
+        }
+    };
+    let sealed = timeline.iter().all(|moment| moment.record.verification == Check::Verified);
+    let records = if sealed { "every record of it verifies" } else { "its records are unchanged, but not all sealed yet" };
+    format!("{what} was fired by {permitted}, {approved}; {records}.")
+}
+
+fn decided(step: &Step) -> String {
+    let (by, at) = (step.decided_by.as_deref().unwrap_or("nobody"), step.decided_at.as_deref().unwrap_or("?"));
+    format!("{by} at {at}")
+}
+
+/// Why it never fired, as far as the process can tell.
+fn never(view: &WorkflowView, action: &str, unused: &[Approval]) -> String {
+    let declared: Vec<_> = view.declaration.transitions.iter().filter(|transition| transition.action == action).collect();
+    if declared.is_empty() {
+        return format!("{action} never fired, and never could: the declaration has no such action.");
+    }
+    let was_in = |state: &String| {
+        *state == view.declaration.initial_state || view.transition_history.iter().any(|fired| fired.to_state == *state)
+    };
+    let from: Vec<&str> = declared.iter().map(|transition| transition.from.as_str()).collect();
+    if !declared.iter().any(|transition| was_in(&transition.from)) {
+        return format!("{action} never fired: it starts in {}, where the process has never been.", from.join(" or "));
+    }
+    let here = declared.iter().find(|transition| transition.from == view.current_state);
+    let gate = unused.iter().rev().find(|gate| gate.binding == Binding::Current).or(unused.last());
+    let guard = declared.iter().find_map(|transition| transition.guard.as_deref());
+    let why = match (guard, gate) {
+        (None, _) => "it needs no approval, and nobody fired it".to_owned(),
+        (Some(guard), None) => format!("nobody ever asked for the approval that it needs ({guard})"),
+        (Some(guard), Some(gate)) => {
+            let by = gate.steps.iter().find_map(|step| step.decided_by.as_deref());
+            let by = by.map_or_else(String::new, |by| format!(" by {by}"));
+            match gate.state {
+                ApprovalState::Pending => format!("its gate ({guard}) still waits"),
+                ApprovalState::Approved => format!("its gate ({guard}) was approved{by}, but nobody fired it"),
+                ApprovalState::Rejected => format!("its gate ({guard}) was rejected{by}"),
+                ApprovalState::Withdrawn => format!("its gate ({guard}) was withdrawn"),
+            }
+        }
+    };
+    let now = if here.is_some() { "" } else { ", and the process has left that state" };
+    format!("{action} never fired: {why}{now}.")
+}
+
+fn rendered(answer: &Answer, now: Timestamp) -> String {
+    let mut lines = vec![format!("{} of {}", tint(Tint::Strong, &answer.action), tint(Tint::Strong, &answer.subject_ref))];
+    lines.push(format!("  {} {}", tint(Tint::Dim, "process   "), printable(&answer.instance_id)));
+    for one in &answer.firings {
+        let firing = &one.firing;
+        lines.push(format!(
+            "\n{} {} → {} by {}, {}",
+            tint(Tint::Strong, &format!("Firing {}:", firing.sequence_number)),
+            printable(&firing.from_state),
+            printable(&firing.to_state),
+            tint(Tint::Strong, &firing.actor_ref),
+            when(&firing.fired_at, now)
+        ));
+        let mut table = Table::new(["", "when", "what", "", "under", "record"]);
+        for moment in &one.timeline {
+            let permission = moment.permission.as_ref();
+            let fine = moment.record.verification == Check::Verified && !permission.is_some_and(Permission::is_missing);
+            table.row([
+                mark(fine),
+                when(&moment.record.recorded_at, now),
+                tint(Tint::Strong, moment.what),
+                printable(&moment.detail),
+                permission.map_or_else(String::new, |permission| permission.shown(now)),
+                moment.record.shown(),
+            ]);
+        }
+        lines.push(table.to_string());
+        lines.extend(firing.findings.iter().map(|found| format!("  {}", found.finding.shown())));
+    }
+    for gate in &answer.unused_gates {
+        lines.push(format!("\n{} {}", tint(Tint::Strong, "Gate not used:"), gate_told(gate)));
+        if let Some(opened) = &gate.opened {
+            let who = printable(&opened.actor_ref);
+            lines.push(format!("  opened by {who}, {}; {}", when(&opened.recorded_at, now), opened.shown()));
+        }
+        lines.extend(gate.steps.iter().flat_map(|step| step_lines(step, now)).map(|line| format!("  {line}")));
+    }
+    for attempt in &answer.refused_attempts {
+        let code = attempt.code.as_deref().unwrap_or("(purged)");
+        lines.push(format!(
+            "\n{} {} fired something and was refused ({}), {}; {}",
+            tint(Tint::Wait, "Refused attempt:"),
+            tint(Tint::Strong, &attempt.record.actor_ref),
+            printable(code),
+            when(&attempt.record.recorded_at, now),
+            attempt.record.shown()
+        ));
+    }
+    let colour = match answer.result {
+        "refuted" => Tint::Good,
+        "never-fired" => Tint::Strong,
+        _ => Tint::Bad,
+    };
+    lines.push(format!("\n{} {}", tint(colour, verdict(answer.result)), printable(&answer.conclusion)));
+    lines.join("\n")
+}
+
+fn verdict(result: &str) -> &'static str {
+    match result {
+        "refuted" => "✓ Refuted:",
+        "never-fired" => "Never fired:",
+        "unverifiable" => "✗ Unverifiable:",
+        _ => "✗ Upheld:",
+    }
+}
+
+fn gate_told(gate: &Approval) -> String {
+    let state = match gate.state {
+        ApprovalState::Pending => "still waits",
+        ApprovalState::Approved => "approved",
+        ApprovalState::Rejected => "rejected",
+        ApprovalState::Withdrawn => "withdrawn",
+    };
+    let fate = match (gate.binding, gate.fate) {
+        (Binding::Superseded, _) => ", superseded by a later one",
+        (_, GateFate::Mooted) => ", moot: the process left the state without it",
+        _ => "",
+    };
+    let rule = match gate.rule {
+        Some(QuorumRule::AllOfN | QuorumRule::MOfN | QuorumRule::OneOfN) => format!(" ({} of {})", gate.needed, gate.steps.len()),
+        None => String::new(),
+    };
+    format!("{} {}: {state}{fate}{rule}", printable(&gate.guard), printable(&gate.gate_id))
+}
