@@ -24,7 +24,7 @@ tla: ## Check the TLA+ specification of the seal protocol, and that its faulty t
 	@scripts/tla.sh
 
 demo: build ## Play a story: STORY=batch-release|journal-entry|purchase-order; CI=1 does not wait for keys
-	$(RELEASE)/countersign demo --story $(STORY) $(if $(strip $(CI)),--no-wait)
+	$(RELEASE)/countersign demo --story $(STORY) --evidence target/demo $(if $(strip $(CI)),--no-wait)
 
 bench: build ## Measure throughput on SQLite and PostgreSQL, flushed to disk (BENCH_ARGS=...)
 	@scripts/setup.sh postgres

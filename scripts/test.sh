@@ -6,4 +6,5 @@ cd "$(dirname "$0")/.."
 scripts/setup.sh cargo lint cc postgres
 scripts/lint.sh
 scripts/tla.sh
+scripts/vectors.sh
 scripts/with-postgres.sh cargo test --workspace --locked

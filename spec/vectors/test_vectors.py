@@ -134,9 +134,11 @@ def check_cases(cases: list[Case], other: Optional[list[str]], failures: Failure
     if other:
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 2) as pool:
             answers = list(pool.map(lambda c: run_program(other, c.bundle, c.key, c.policy), cases))
+    with concurrent.futures.ProcessPoolExecutor(os.cpu_count() or 2) as pool:
+        ours = list(pool.map(run_here, [c.bundle for c in cases], [c.key for c in cases], [c.policy for c in cases], chunksize=8))
     differ = 0
     for i, case in enumerate(cases):
-        answer = run_here(case.bundle, case.key, case.policy)
+        answer = ours[i]
         check_shape(case.name, answer, failures)
         problem = case.problem(answer, 0 if answer["result"] == "verified" else 1)
         if problem:

@@ -3,11 +3,14 @@
 //! every record with its number. A story says what it expects of each call and fails if that does not
 //! happen, so the tour is also a test.
 
+mod evidence;
 mod stage;
 mod story;
 
 use clap::{Args, ValueEnum};
-use countersign_server::serve::{self, ServeOptions};
+use countersign_client::Client;
+use countersign_server::serve::{self, Running, ServeOptions};
+use countersign_server::witness::{self, RunningWitness, WitnessOptions};
 use stage::Stage;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -28,6 +31,9 @@ pub struct DemoArgs {
     /// Keep the store here instead of a temporary directory
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+    /// Leave the evidence bundle and its report in this directory [default: with the store]
+    #[arg(long, value_name = "DIR")]
+    evidence: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -51,12 +57,9 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
     let story = args.story.story();
     let place = Place::new(args.data_dir)?;
     let config = place.path().join("countersign.toml");
-    std::fs::write(&config, format!("audit_trail_retention_policy = \"{}\"\n", story.retention))?;
-
-    let mut options = ServeOptions::new(place.path());
-    options.listen = "127.0.0.1:0".to_owned();
-    options.config = Some(config);
-    let running = serve::start(options).await?;
+    let settings = format!("audit_trail_retention_policy = \"{}\"\nregulated = true\n", story.retention);
+    std::fs::write(&config, settings)?;
+    let (running, witness) = start(place.path(), &config).await?;
     let url = running.url();
     let token = std::fs::read_to_string(place.path().join(serve::ADMIN_TOKEN_FILE))?;
     let waits = !args.no_wait && std::io::stdin().is_terminal();
@@ -69,7 +72,9 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
             }
             stage.play(beat).await?;
         }
-        stage.curtain().await
+        stage.curtain().await?;
+        let to = args.evidence.clone().unwrap_or_else(|| place.path().join("evidence"));
+        evidence::hand_over(stage.admin(), stage.instance_id(), &witness.verifier.to_string(), &to).await
     }
     .await;
     if told.is_ok() && waits {
@@ -80,7 +85,31 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
         pause("\nEnter to stop it ")?;
     }
     running.shutdown().await?;
+    witness.shutdown().await?;
     told
+}
+
+/// A server whose log somebody else watches. The witness must know the log's key before it sees the log, so the server
+/// is started once to make it.
+async fn start(data_dir: &Path, config: &Path) -> anyhow::Result<(Running, RunningWitness)> {
+    let options = || ServeOptions {
+        listen: "127.0.0.1:0".to_owned(),
+        config: Some(config.to_owned()),
+        ..ServeOptions::new(data_dir)
+    };
+    let first = serve::start(options()).await?;
+    let token = std::fs::read_to_string(data_dir.join(serve::ADMIN_TOKEN_FILE))?;
+    let key = Client::new(&first.url())?.with_token(&token)?.log_key().await?;
+    first.shutdown().await?;
+    let witness = witness::start(&WitnessOptions {
+        data_dir: data_dir.join("witness"),
+        listen: "127.0.0.1:0".to_owned(),
+        name: None,
+        logs: vec![key.trim().to_owned()],
+    })
+    .await?;
+    let server = serve::start(ServeOptions { witnesses: vec![witness.url()], ..options() }).await?;
+    Ok((server, witness))
 }
 
 fn pause(text: &str) -> anyhow::Result<()> {

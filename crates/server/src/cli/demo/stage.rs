@@ -9,7 +9,7 @@ use countersign_client::wire::{
     ActorKind, DecideGate, Decision, FireTransition, GrantScope, InboxQuery, LedgerRecord, OpenGate, Problem,
     RecordQuery, RegisterActor, StartProcess,
 };
-use countersign_client::{Client, Error, Format};
+use countersign_client::{ActorKey, Client, Error, Format, Signing};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
@@ -35,11 +35,20 @@ impl<'s> Stage<'s> {
         let published = admin.publish_definition(Format::Yaml, story.document.as_bytes()).await?.body;
         say(&format!("Published {}@{} (SHA-256 {}…).", published.name, published.version, &published.digest[..16]))?;
         say(&format!("Records are kept under {}.", tint(Tint::Strong, story.retention)))?;
+        say("Everybody has a key of their own and signs; a witness cosigns the log.")?;
         let mut cast = HashMap::new();
         for role in story.cast {
             cast.insert(role.actor, register(url, &admin, role).await?);
         }
         Ok(Stage { story, admin, cast, instance_id: String::new(), shown: 0, beats: 0 })
+    }
+
+    pub fn admin(&self) -> &Client {
+        &self.admin
+    }
+
+    pub fn instance_id(&self) -> &str {
+        &self.instance_id
     }
 
     pub async fn play(&mut self, beat: &Beat) -> anyhow::Result<()> {
@@ -138,11 +147,12 @@ impl<'s> Stage<'s> {
         for record in self.records().await?.into_iter().filter(|record| record.sequence > shown) {
             self.shown = record.sequence;
             say(&format!(
-                "    {} record {} {} by {}  {}",
+                "    {} record {} {} by {}, {}  {}",
                 tint(Tint::Dim, "✎"),
                 record.sequence,
                 tint(Tint::Strong, &record.action_ref),
                 printable(&record.actor_ref),
+                if record.assurance == "actor_signed" { "signed" } else { "by token" },
                 tint(Tint::Dim, &record.event_id)
             ))?;
         }
@@ -189,11 +199,12 @@ impl<'s> Stage<'s> {
 }
 
 async fn register(url: &str, admin: &Client, role: &Role) -> anyhow::Result<Client> {
+    let key = ActorKey::generate()?;
     let request = RegisterActor {
         actor_ref: role.actor.to_owned(),
         kind: ActorKind::Human,
         display_name: None,
-        public_key: None,
+        public_key: Some(key.public_key()),
     };
     let token =
         admin.register_actor(&request).await?.body.token.ok_or_else(|| anyhow!("no token for {}", role.actor))?;
@@ -202,7 +213,8 @@ async fn register(url: &str, admin: &Client, role: &Role) -> anyhow::Result<Clie
     }
     let scopes = if role.scopes.is_empty() { "no grants".to_owned() } else { role.scopes.join(" ") };
     say(&format!("  {:<20} {:<60} {}", role.actor, role.who, tint(Tint::Dim, &scopes)))?;
-    Ok(Client::new(url)?.with_token(&token)?)
+    let signing = Signing { actor_ref: role.actor.to_owned(), key, meaning: None, expected_sequence: None };
+    Ok(Client::new(url)?.with_token(&token)?.with_signing(signing))
 }
 
 fn show_call(actor: &str, call: &str, body: &impl Serialize) -> anyhow::Result<()> {
