@@ -199,7 +199,13 @@ impl<'c> Pager<'c> {
             self.query.cursor = page.body.next;
             let raw = page.json.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
             if !page.body.items.is_empty() {
-                return Ok(page.body.items.into_iter().zip(&raw).map(|(record, json)| Entry::new(record, json)).collect());
+                return Ok(page
+                    .body
+                    .items
+                    .into_iter()
+                    .zip(&raw)
+                    .map(|(record, json)| Entry::new(record, json))
+                    .collect());
             }
         }
         Ok(Vec::new())
@@ -282,9 +288,10 @@ impl Permission {
                     format!(", {} {}", tint(Tint::Wait, "revoked since:"), when(at, now))
                 });
                 let skew = if held.in_force_at_the_time { "" } else { " (by the order of records; the clocks differ)" };
-                let verifies = held.verification.failed().map_or_else(String::new, |_| {
-                    format!(", its record: {}", held.verification.shown())
-                });
+                let verifies = held
+                    .verification
+                    .failed()
+                    .map_or_else(String::new, |_| format!(", its record: {}", held.verification.shown()));
                 let since = when(&held.granted_at, now);
                 format!(
                     "{} by grant {} of {since}{revoked}{skew}{verifies}",

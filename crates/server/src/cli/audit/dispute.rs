@@ -114,7 +114,8 @@ async fn answer(client: &Client, process: &mut Process, action: String) -> anyho
             record: entry.evidence(),
         })
         .collect();
-    let faults = |one: &Disputed| one.firing.findings.iter().any(|found| found.finding.code != PURGED) || edited(&one.timeline);
+    let faults =
+        |one: &Disputed| one.firing.findings.iter().any(|found| found.finding.code != PURGED) || edited(&one.timeline);
     let purged = |one: &Disputed| !one.firing.findings.is_empty();
     let result = match firings.as_slice() {
         [] => "never-fired",
@@ -149,7 +150,8 @@ fn edited(timeline: &[Moment]) -> bool {
 /// Every record that speaks of the firing or of its gate, in order.
 async fn timeline(client: &Client, process: &mut Process, firing: &Firing) -> anyhow::Result<Vec<Moment>> {
     let gate = firing.approval.as_ref().map(|approval| approval.gate_id.as_str());
-    let step_ids: Vec<&str> = firing.approval.iter().flat_map(|gate| &gate.steps).map(|step| step.step_id.as_str()).collect();
+    let step_ids: Vec<&str> =
+        firing.approval.iter().flat_map(|gate| &gate.steps).map(|step| step.step_id.as_str()).collect();
     let fired = firing.record.as_ref().map(|record| record.event_id.as_str());
     let concerns = |entry: &&Entry| {
         let record = Some(entry.record.event_id.as_str());
@@ -199,28 +201,38 @@ fn told(entry: &Entry) -> Option<(&'static str, String)> {
 fn conclusion(firing: &Firing, timeline: &[Moment]) -> String {
     let what = format!("{} ({} → {})", firing.action, firing.from_state, firing.to_state);
     if let Some(found) = firing.findings.iter().find(|found| found.finding.code != PURGED) {
-        return format!("The claim stands: {what} is not beyond doubt, because {} ({}).", found.finding.detail, found.finding.code);
+        return format!(
+            "The claim stands: {what} is not beyond doubt, because {} ({}).",
+            found.finding.detail, found.finding.code
+        );
     }
     if let Some(moment) = timeline.iter().find(|moment| moment.record.verification.failed().is_some()) {
         let code = moment.record.verification.failed().unwrap_or_default();
-        return format!("The claim stands: the record “{}” of {what} does not verify ({code}).", moment.record.action_ref);
+        return format!(
+            "The claim stands: the record “{}” of {what} does not verify ({code}).",
+            moment.record.action_ref
+        );
     }
     if !firing.findings.is_empty() {
         return format!("Records that would tell whether {what} was approved have been purged.");
     }
     let permitted = match &firing.permission {
-        Some(Permission::Held(held)) => format!("{}, who then held {} (grant {})", firing.actor_ref, held.scope, held.grant_id),
+        Some(Permission::Held(held)) => {
+            format!("{}, who then held {} (grant {})", firing.actor_ref, held.scope, held.grant_id)
+        }
         _ => firing.actor_ref.clone(),
     };
     let approved = match &firing.approval {
         None => "and needed no approval: no guard is declared for it".to_owned(),
         Some(approval) => {
-            let by: Vec<String> = approval.steps.iter().filter(|step| step.state == ApprovalState::Approved).map(decided).collect();
+            let by: Vec<String> =
+                approval.steps.iter().filter(|step| step.state == ApprovalState::Approved).map(decided).collect();
             format!("after the approval that {} asks for, by {}", approval.guard, by.join(" and "))
         }
     };
     let sealed = timeline.iter().all(|moment| moment.record.verification == Check::Verified);
-    let records = if sealed { "every record of it verifies" } else { "its records are unchanged, but not all sealed yet" };
+    let records =
+        if sealed { "every record of it verifies" } else { "its records are unchanged, but not all sealed yet" };
     format!("{what} was fired by {permitted}, {approved}; {records}.")
 }
 
@@ -231,7 +243,8 @@ fn decided(step: &Step) -> String {
 
 /// Why it never fired, as far as the process can tell.
 fn never(view: &WorkflowView, action: &str, unused: &[Approval]) -> String {
-    let declared: Vec<_> = view.declaration.transitions.iter().filter(|transition| transition.action == action).collect();
+    let declared: Vec<_> =
+        view.declaration.transitions.iter().filter(|transition| transition.action == action).collect();
     if declared.is_empty() {
         return format!("{action} never fired, and never could: the declaration has no such action.");
     }
@@ -264,7 +277,8 @@ fn never(view: &WorkflowView, action: &str, unused: &[Approval]) -> String {
 }
 
 fn rendered(answer: &Answer, now: Timestamp) -> String {
-    let mut lines = vec![format!("{} of {}", tint(Tint::Strong, &answer.action), tint(Tint::Strong, &answer.subject_ref))];
+    let mut lines =
+        vec![format!("{} of {}", tint(Tint::Strong, &answer.action), tint(Tint::Strong, &answer.subject_ref))];
     lines.push(format!("  {} {}", tint(Tint::Dim, "process   "), printable(&answer.instance_id)));
     for one in &answer.firings {
         let firing = &one.firing;
@@ -342,7 +356,9 @@ fn gate_told(gate: &Approval) -> String {
         _ => "",
     };
     let rule = match gate.rule {
-        Some(QuorumRule::AllOfN | QuorumRule::MOfN | QuorumRule::OneOfN) => format!(" ({} of {})", gate.needed, gate.steps.len()),
+        Some(QuorumRule::AllOfN | QuorumRule::MOfN | QuorumRule::OneOfN) => {
+            format!(" ({} of {})", gate.needed, gate.steps.len())
+        }
         None => String::new(),
     };
     format!("{} {}: {state}{fate}{rule}", printable(&gate.guard), printable(&gate.gate_id))

@@ -1,11 +1,15 @@
 //! `countersign audit`: what the ledger proves, and what auditors, record keepers and lawyers do with it. One file per
 //! command.
 
+mod case;
 mod checkpoint;
 mod consistency;
+mod dispute;
 mod export;
 mod hold;
+mod investigate;
 mod prove;
+mod prove_path;
 mod purge;
 mod seal;
 mod verify;
@@ -21,6 +25,9 @@ pub enum AuditCommand {
     Seal(seal::SealArgs),
     Checkpoint(checkpoint::CheckpointArgs),
     Prove(prove::ProveArgs),
+    ProvePath(prove_path::ProvePathArgs),
+    Dispute(dispute::DisputeArgs),
+    Investigate(investigate::InvestigateArgs),
     Consistency(consistency::ConsistencyArgs),
     #[command(subcommand)]
     Hold(hold::HoldCommand),
@@ -36,6 +43,9 @@ pub async fn run(context: &Context, command: AuditCommand) -> anyhow::Result<()>
         AuditCommand::Seal(args) => seal::run(context, args).await,
         AuditCommand::Checkpoint(args) => checkpoint::run(context, args).await,
         AuditCommand::Prove(args) => prove::run(context, args).await,
+        AuditCommand::ProvePath(args) => prove_path::run(context, args).await,
+        AuditCommand::Dispute(args) => dispute::run(context, args).await,
+        AuditCommand::Investigate(args) => investigate::run(context, args).await,
         AuditCommand::Consistency(args) => consistency::run(context, args).await,
     }
 }

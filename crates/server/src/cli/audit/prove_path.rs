@@ -94,7 +94,10 @@ async fn prove(client: &Client, process: &mut Process) -> anyhow::Result<Proof> 
         ),
         (
             Claim::GateCleared,
-            format!("{guarded} of {} firings guarded; each approved before by whom its gate names, and used once", firings.len()),
+            format!(
+                "{guarded} of {} firings guarded; each approved before by whom its gate names, and used once",
+                firings.len()
+            ),
         ),
         (Claim::PermissionHeld, format!("{permitted} starts, gate openings and firings, each under an active grant")),
         (
@@ -108,7 +111,11 @@ async fn prove(client: &Client, process: &mut Process) -> anyhow::Result<Proof> 
         ),
         (
             Claim::SealedAndVerified,
-            format!("{} records verify, linked without a gap, under a checkpoint of {} entries", process.entries.len(), process.log.size),
+            format!(
+                "{} records verify, linked without a gap, under a checkpoint of {} entries",
+                process.entries.len(),
+                process.log.size
+            ),
         ),
     ];
     let claims: Vec<Verdict> = bases
@@ -188,7 +195,8 @@ async fn permissions(client: &Client, process: &mut Process) -> anyhow::Result<(
 fn completeness(process: &Process) -> Vec<Finding> {
     let view = &process.view;
     let mut found = Vec::new();
-    let count = |action_ref, is: &dyn Fn(&Entry) -> bool| process.records_of(action_ref).filter(|entry| is(entry)).count();
+    let count =
+        |action_ref, is: &dyn Fn(&Entry) -> bool| process.records_of(action_ref).filter(|entry| is(entry)).count();
     let mut one = |what: String, records: usize, action_ref: &'static str| {
         // A purged record no longer says which row it belongs to.
         let purged = process.records_of(action_ref).any(|entry| entry.check == Check::Purged);
@@ -243,19 +251,20 @@ fn seals(process: &Process) -> Vec<Finding> {
         found.push(Finding::new(code, Some(&entry.record.event_id), detail));
     }
     if process.log.result == VerificationResult::FailedVerification {
-        found.extend(process.log.findings.iter().map(|finding| {
-            Finding::new(&finding.code, finding.event_id.as_deref(), finding.detail.clone())
-        }));
+        found.extend(
+            process
+                .log
+                .findings
+                .iter()
+                .map(|finding| Finding::new(&finding.code, finding.event_id.as_deref(), finding.detail.clone())),
+        );
     }
     found
 }
 
 fn rendered(proof: &Proof, now: Timestamp) -> String {
-    let mut lines = vec![format!(
-        "{} is in {}",
-        tint(Tint::Strong, &proof.subject_ref),
-        tint(Tint::Strong, &proof.current_state)
-    )];
+    let mut lines =
+        vec![format!("{} is in {}", tint(Tint::Strong, &proof.subject_ref), tint(Tint::Strong, &proof.current_state))];
     for (name, value) in [("process", &proof.instance_id), ("definition", &proof.declaration_ref)] {
         lines.push(format!("  {} {}", tint(Tint::Dim, &format!("{name:<10}")), printable(value)));
     }
@@ -338,11 +347,18 @@ pub fn step_lines(step: &Step, now: Timestamp) -> Vec<String> {
     let (Some(by), Some(at)) = (&step.decided_by, &step.decided_at) else {
         return vec![format!("{} ({asked}): {}", printable(&step.approver_ref), state_shown(step.state))];
     };
-    let words = step.reason.as_ref().map_or_else(|| "without a reason".to_owned(), |reason| format!("“{}”", printable(reason)));
-    let mut lines = vec![format!("{} by {} ({asked}), {}: {words}", state_shown(step.state), tint(Tint::Strong, by), when(at, now))];
+    let words =
+        step.reason.as_ref().map_or_else(|| "without a reason".to_owned(), |reason| format!("“{}”", printable(reason)));
+    let mut lines = vec![format!(
+        "{} by {} ({asked}), {}: {words}",
+        state_shown(step.state),
+        tint(Tint::Strong, by),
+        when(at, now)
+    )];
     if let Some(record) = &step.record {
         let credential = record.credential.as_deref().unwrap_or("no credential");
-        let meaning = step.meaning.as_ref().map_or_else(String::new, |meaning| format!(", meaning “{}”", printable(meaning)));
+        let meaning =
+            step.meaning.as_ref().map_or_else(String::new, |meaning| format!(", meaning “{}”", printable(meaning)));
         lines.push(format!("{} with {}{meaning}", printable(&record.assurance), printable(credential)));
         lines.push(record.shown());
     }

@@ -197,9 +197,7 @@ impl Process {
         let Some(fired) = self.view.transition_history.get(at).cloned() else { return Ok(None) };
         let declaration = &self.view.declaration;
         let transition = declaration.transitions.iter().find(|transition| {
-            transition.from == fired.from_state
-                && transition.action == fired.action
-                && transition.to == fired.to_state
+            transition.from == fired.from_state && transition.action == fired.action && transition.to == fired.to_state
         });
         let declared = transition.is_some()
             && fired.from_state == reached
@@ -214,7 +212,8 @@ impl Process {
         let permission = self.permission(client, &fired.event_id).await?;
         let mut findings = Vec::new();
         if !declared {
-            let detail = format!("{} from {} to {} is not declared there", fired.action, fired.from_state, fired.to_state);
+            let detail =
+                format!("{} from {} to {} is not declared there", fired.action, fired.from_state, fired.to_state);
             let finding = Finding::new("undeclared-transition", Some(&fired.event_id), detail);
             findings.push(ClaimFinding { claim: Claim::DeclaredPath, finding });
         }
@@ -249,7 +248,11 @@ impl Process {
         let (guard, approval) = match (guard, bound, approval) {
             (None, None, _) => return vec![],
             (None, Some(_), _) => {
-                return vec![Finding::new("unguarded-firing", event_id, "it names an approval, but no guard is declared")];
+                return vec![Finding::new(
+                    "unguarded-firing",
+                    event_id,
+                    "it names an approval, but no guard is declared",
+                )];
             }
             (Some(guard), None, _) | (Some(guard), Some(_), None) => {
                 return vec![not_approved(format!("{guard} guards it, and it rests on no approval"))];
@@ -268,7 +271,8 @@ impl Process {
         for step in approved {
             if !step.named_in_gate_spec || step.decided_by.as_ref() != Some(&step.approver_ref) {
                 let by = step.decided_by.as_deref().unwrap_or("nobody");
-                let detail = format!("{by} decided, and the gate_spec asks for another (the step names {})", step.approver_ref);
+                let detail =
+                    format!("{by} decided, and the gate_spec asks for another (the step names {})", step.approver_ref);
                 let record = step.record.as_ref().map(|record| record.event_id.as_str());
                 found.push(Finding::new("wrong-approver", record.or(event_id), detail));
             }
@@ -276,16 +280,26 @@ impl Process {
             if let Some(record) = &step.record
                 && let Some(code) = record.verification.failed()
             {
-                untrusted.push(Finding::new(code, Some(&record.event_id), "the record of the decision does not verify"));
+                untrusted.push(Finding::new(
+                    code,
+                    Some(&record.event_id),
+                    "the record of the decision does not verify",
+                ));
             }
         }
         if in_time < approval.needed {
             let detail = format!("{in_time} of {} approvals were recorded before it fired", approval.needed);
-            found.push(if self.purged("gate_decided") { Finding::new(PURGED, event_id, detail) } else { not_approved(detail) });
+            found.push(if self.purged("gate_decided") {
+                Finding::new(PURGED, event_id, detail)
+            } else {
+                not_approved(detail)
+            });
         }
-        let uses = self.view.transition_history.iter().filter(|other| {
-            other.step_id.as_ref().or(other.chain_id.as_ref()) == bound
-        });
+        let uses = self
+            .view
+            .transition_history
+            .iter()
+            .filter(|other| other.step_id.as_ref().or(other.chain_id.as_ref()) == bound);
         if uses.count() > 1 {
             found.push(Finding::new("approval-reused", event_id, format!("gate {} was used twice", approval.gate_id)));
         }
@@ -313,7 +327,11 @@ impl Process {
         let event_id = Some(fired.event_id.as_str());
         let Some(entry) = self.records_of("transition_fired").find(|entry| entry.record.event_id == fired.event_id)
         else {
-            return vec![Finding::new("record-missing", event_id, format!("firing {} has no record", fired.sequence_number))];
+            return vec![Finding::new(
+                "record-missing",
+                event_id,
+                format!("firing {} has no record", fired.sequence_number),
+            )];
         };
         if entry.check == Check::Purged {
             return vec![Finding::new(PURGED, event_id, "what the firing's record said was destroyed")];
@@ -328,7 +346,11 @@ impl Process {
             && entry.text("chain_id") == fired.chain_id.as_deref()
             && entry.record.actor_ref == fired.actor_ref
             && entry.record.recorded_at == fired.fired_at;
-        if same { vec![] } else { vec![Finding::new("row-missing", event_id, "history and record do not say the same")] }
+        if same {
+            vec![]
+        } else {
+            vec![Finding::new("row-missing", event_id, "history and record do not say the same")]
+        }
     }
 }
 

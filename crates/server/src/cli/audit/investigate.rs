@@ -1,0 +1,504 @@
+//! `countersign audit investigate`: everything that happened in a window of time, in order: who did it, with which
+//! credential and under which grant, whether the record verifies, and whether what was guarded had been approved. It
+//! prints page by page and keeps no more than a page, the grants, and a line per actor.
+
+use super::case::{Check, Entry, Evidence, Finding, Pager, Permission, REGISTRY, Registry, mark, verified};
+use super::verify::Bar;
+use crate::cli::connection::Context;
+use crate::cli::failure::{Failure, usage};
+use crate::cli::output::{self, printable};
+use crate::cli::table::{Table, Tint, tint};
+use crate::cli::time::{self, Instant, at, when};
+use clap::Args;
+use countersign_client::wire::{self, LogVerification, RecordQuery, VerificationResult, VerifyLog};
+use countersign_client::{Client, Error};
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Processes whose gates are remembered at once.
+const REMEMBERED: usize = 256;
+
+/// Reconstruct a window of time: every action with its grant, its approval and whether it verifies
+#[derive(Args)]
+pub struct InvestigateArgs {
+    /// The window begins at this time: RFC 3339, a day, or how long ago (2h, 7d)
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    from: Instant,
+    /// It ends at this time [default: now]
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    to: Option<Instant>,
+    /// Only what this actor did
+    #[arg(long, value_name = "REF")]
+    actor: Option<String>,
+    /// Only what happened to this process
+    #[arg(long, value_name = "INSTANCE")]
+    instance: Option<String>,
+}
+
+/// A line of `--json`: one object each, records first, then the log, then the summary.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+enum Line<'l> {
+    Record(&'l Happened),
+    Log(&'l LogVerification),
+    Summary(&'l Summary),
+}
+
+/// One record of the window.
+#[derive(Serialize)]
+struct Happened {
+    instance_id: String,
+    #[serde(flatten)]
+    record: Evidence,
+    /// What it says, in a few words.
+    detail: String,
+    permission: Permission,
+    findings: Vec<Finding>,
+}
+
+#[derive(Default, Serialize)]
+struct Summary {
+    from: String,
+    to: String,
+    records: u64,
+    /// Not sealed yet, and purged: neither is a finding.
+    unsealed: u64,
+    purged: u64,
+    failing: u64,
+    without_grant: u64,
+    findings: u64,
+    log: Option<VerificationResult>,
+    actors: BTreeMap<String, Tally>,
+}
+
+/// What one actor did in the window.
+#[derive(Default, Serialize)]
+struct Tally {
+    records: u64,
+    started: u64,
+    opened: u64,
+    decided: u64,
+    fired: u64,
+    refused: u64,
+    failing: u64,
+    without_grant: u64,
+    credentials: BTreeSet<String>,
+    first_at: String,
+    last_at: String,
+}
+
+pub async fn run(context: &Context, args: InvestigateArgs) -> anyhow::Result<()> {
+    let client = context.client()?;
+    let to = args.to.map_or_else(|| format!("{:.6}", Timestamp::now()), Instant::to_wire);
+    let from = args.from.to_wire();
+    if to < from {
+        return Err(usage("the window ends before it begins: --from comes before --to"));
+    }
+    let query = RecordQuery {
+        instance_id: args.instance,
+        actor_ref: args.actor,
+        after: Some(from.clone()),
+        before: Some(to.clone()),
+        ..RecordQuery::default()
+    };
+    let mut inquiry = Inquiry {
+        client: &client,
+        registry: Registry::default(),
+        processes: HashMap::new(),
+        summary: Summary { from, to, ..Summary::default() },
+    };
+    inquiry.window(context, query).await?;
+    inquiry.log(context).await?;
+    let summary = &inquiry.summary;
+    if context.json() {
+        line(&Line::Summary(summary))?;
+    } else {
+        output::say(&told(summary, Timestamp::now()))?;
+    }
+    let sound = summary.findings == 0 && summary.log == Some(VerificationResult::Verified);
+    if sound { Ok(()) } else { Err(Failure::Reported.into()) }
+}
+
+fn line(line: &Line) -> anyhow::Result<()> {
+    output::say_verbatim(&serde_json::to_string(line)?)
+}
+
+struct Inquiry<'c> {
+    client: &'c Client,
+    registry: Registry,
+    processes: HashMap<String, Known>,
+    summary: Summary,
+}
+
+/// What is remembered of a process.
+#[derive(Default)]
+struct Known {
+    /// The name of its definition.
+    definition: Option<String>,
+    gates: HashMap<String, Gate>,
+}
+
+#[derive(Default)]
+struct Gate {
+    /// step_id → approver_ref.
+    approvers: HashMap<String, String>,
+    submitter: String,
+    needed: usize,
+    /// Approvals by the step's own approver: sequence, actor, time.
+    approvals: Vec<(u64, String, String)>,
+}
+
+impl Inquiry<'_> {
+    async fn window(&mut self, context: &Context, query: RecordQuery) -> anyhow::Result<()> {
+        let mut pager = Pager::new(self.client, query);
+        loop {
+            let page = match pager.next().await {
+                Ok(page) if page.is_empty() => return Ok(()),
+                Ok(page) => verified(self.client, page).await?,
+                Err(Error::Refused(problem)) if problem.status >= 500 => {
+                    self.summary.findings += 1;
+                    self.summary.failing += 1;
+                    let told = format!("the window cannot be read on from here: {}", problem.detail);
+                    output::complain(&Finding::new(&problem.code, None, told).shown());
+                    return Ok(());
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let mut happened = Vec::with_capacity(page.len());
+            for entry in &page {
+                happened.push(self.examine(entry).await?);
+            }
+            if context.json() {
+                happened.iter().try_for_each(|one| line(&Line::Record(one)))?;
+            } else {
+                output::say(&table(&happened, Timestamp::now()).to_string())?;
+            }
+        }
+    }
+
+    async fn examine(&mut self, entry: &Entry) -> Result<Happened, Error> {
+        let record = &entry.record;
+        let mut permission = self.registry.permission(self.client, entry, None).await?;
+        // A grant may be for the processes of one definition only.
+        if permission.is_missing() && record.instance_id != REGISTRY {
+            let definition = self.known(&record.instance_id, None).await?.definition.clone();
+            permission = self.registry.permission(self.client, entry, definition.as_deref()).await?;
+        }
+        let (mut findings, event_id) = (Vec::new(), Some(record.event_id.as_str()));
+        if let Some(code) = entry.check.failed() {
+            findings.push(Finding::new(code, event_id, "the record does not verify"));
+        }
+        match &permission {
+            Permission::Missing { scope } => {
+                let detail = format!("{} had no active grant of {scope}", record.actor_ref);
+                findings.push(Finding::new("permission-not-held", event_id, detail));
+            }
+            Permission::Held(held) => {
+                if let Some(code) = held.verification.failed() {
+                    findings.push(Finding::new(code, Some(&held.event_id), "the record of the grant does not verify"));
+                }
+            }
+            Permission::NotNeeded { .. } => {}
+        }
+        let mut detail = detail(entry);
+        if let Some(gate_id) = entry.gate_id().filter(|_| entry.is("gate_decided") || entry.is("transition_fired")) {
+            let known = self.known(&record.instance_id, Some(gate_id)).await?;
+            let approval = approval(entry, known.gates.get(gate_id));
+            match approval {
+                Ok(approved) => detail.push_str(&approved),
+                Err(finding) => findings.push(finding),
+            }
+        }
+        self.summary.count(entry, &permission, &findings);
+        let (instance_id, record) = (record.instance_id.clone(), entry.evidence());
+        Ok(Happened { instance_id, record, detail, permission, findings })
+    }
+
+    /// What is known of a process; read again where it does not know the gate.
+    async fn known(&mut self, instance_id: &str, gate_id: Option<&str>) -> Result<&Known, Error> {
+        let stale = self.processes.get(instance_id).is_none_or(|known| {
+            gate_id.is_some_and(|gate_id| known.gates.get(gate_id).is_none_or(|gate| gate.approvals.is_empty()))
+        });
+        if self.processes.len() >= REMEMBERED {
+            self.processes.clear();
+        }
+        if stale {
+            let known = self.read(instance_id).await?;
+            self.processes.insert(instance_id.to_owned(), known);
+        }
+        Ok(self.processes.entry(instance_id.to_owned()).or_default())
+    }
+
+    async fn read(&self, instance_id: &str) -> Result<Known, Error> {
+        let mut known = Known::default();
+        for action_ref in ["workflow_started", "chain_initiated", "gate_opened", "gate_decided"] {
+            let query = RecordQuery {
+                instance_id: Some(instance_id.to_owned()),
+                action_ref: Some(action_ref.to_owned()),
+                ..RecordQuery::default()
+            };
+            let mut pager = Pager::new(self.client, query);
+            loop {
+                let page = pager.next().await?;
+                if page.is_empty() {
+                    break;
+                }
+                page.iter().for_each(|entry| known.note(entry));
+            }
+        }
+        Ok(known)
+    }
+
+    /// The whole log, whatever the window was: a record that was cut out of it shows nowhere else.
+    async fn log(&mut self, context: &Context) -> anyhow::Result<()> {
+        let mut bar = Bar::new(context);
+        let answer = self.client.verify_log(&VerifyLog::default(), |progress| bar.draw(progress)).await;
+        bar.clear();
+        let log = answer?.body;
+        self.summary.log = Some(log.result);
+        if context.json() {
+            return line(&Line::Log(&log));
+        }
+        if log.result == VerificationResult::Verified {
+            return output::say(&format!(
+                "\n{} the whole log: {} records, {} under a signed checkpoint.",
+                tint(Tint::Good, "✓ Verified:"),
+                log.records,
+                log.size
+            ));
+        }
+        let mut table = Table::new(["finding in the log", "record", "what"]);
+        for finding in &log.findings {
+            let event_id = finding.event_id.as_deref().unwrap_or("–");
+            table.row([tint(Tint::Bad, &finding.code), printable(event_id), printable(&finding.detail)]);
+        }
+        let count = log.findings.len();
+        let title = tint(Tint::Bad, "✗ The log fails verification:");
+        output::say(&format!("\n{title} {count} findings in {} records.\n{table}", log.records))
+    }
+}
+
+impl Known {
+    fn note(&mut self, entry: &Entry) {
+        let text = |name: &str| entry.text(name).unwrap_or_default().to_owned();
+        if entry.is("workflow_started") {
+            let named = entry.text("definition").and_then(|text| text.split_once('@'));
+            self.definition = named.map(|(name, _)| name.to_owned());
+            return;
+        }
+        let Some(gate_id) = entry.gate_id() else { return };
+        let gate = self.gates.entry(gate_id.to_owned()).or_default();
+        let payload = &entry.record.payload;
+        match entry.record.action_ref.as_str() {
+            "chain_initiated" => {
+                let all = payload.get("steps").and_then(Value::as_array).map_or(0, Vec::len);
+                gate.needed = match (entry.text("quorum_rule"), payload.get("m").and_then(Value::as_u64)) {
+                    (Some("one-of-n"), _) => 1,
+                    (Some("m-of-n"), Some(m)) => usize::try_from(m).unwrap_or(all),
+                    _ => all,
+                };
+            }
+            "gate_opened" => {
+                gate.submitter = text("submitter_ref");
+                gate.needed = gate.needed.max(1);
+                if let Some(step_id) = entry.text("step_id") {
+                    gate.approvers.insert(step_id.to_owned(), text("approver_ref"));
+                }
+                for step in payload.get("steps").and_then(Value::as_array).into_iter().flatten() {
+                    let member = |name: &str| step.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+                    gate.approvers.insert(member("step_id"), member("approver_ref"));
+                }
+            }
+            _ => {
+                let actor = &entry.record.actor_ref;
+                if entry.text("decision") == Some("approve") && gate.approvers.get(&text("step_id")) == Some(actor) {
+                    gate.approvals.push((entry.record.sequence, actor.clone(), entry.record.recorded_at.clone()));
+                }
+            }
+        }
+    }
+}
+
+/// For a decision: that it is by whom the gate names. For a guarded firing: who had approved it.
+fn approval(entry: &Entry, gate: Option<&Gate>) -> Result<String, Finding> {
+    let event_id = Some(entry.record.event_id.as_str());
+    let Some(gate) = gate.filter(|gate| !gate.approvers.is_empty()) else {
+        return Ok(", its gate's opening cannot be read any more".to_owned());
+    };
+    let actor = &entry.record.actor_ref;
+    if entry.is("gate_decided") {
+        let named = match entry.text("decision") {
+            Some("withdraw") => gate.submitter == *actor,
+            _ => entry.text("step_id").and_then(|step_id| gate.approvers.get(step_id)) == Some(actor),
+        };
+        let wrong = || Finding::new("wrong-approver", event_id, format!("{actor} is not whom the gate names"));
+        return if named { Ok(String::new()) } else { Err(wrong()) };
+    }
+    let before: Vec<String> = gate
+        .approvals
+        .iter()
+        .filter(|(sequence, ..)| *sequence < entry.record.sequence)
+        .map(|(_, by, time)| format!("{by} ({})", at(time)))
+        .collect();
+    if before.len() >= gate.needed {
+        return Ok(format!(", approved by {}", before.join(" and ")));
+    }
+    let detail = format!("it fired with {} of {} approvals", before.len(), gate.needed);
+    Err(Finding::new("gate-not-approved", event_id, detail))
+}
+
+/// A record in a few words.
+fn detail(entry: &Entry) -> String {
+    if entry.check == Check::Purged {
+        return "content destroyed".to_owned();
+    }
+    let text = |name: &str| entry.text(name).unwrap_or("?");
+    let reason = entry.text("reason").map_or_else(String::new, |reason| format!(": “{reason}”"));
+    match entry.record.action_ref.as_str() {
+        "workflow_started" => {
+            format!("{} as {}", text("subject_ref"), entry.text("definition").unwrap_or("its own declaration"))
+        }
+        "gate_opened" => {
+            format!("{}, for {}{reason}", text("action"), entry.text("approver_ref").unwrap_or("a quorum"))
+        }
+        "gate_decided" => {
+            let meaning = entry.meaning().map_or_else(String::new, |meaning| format!(", signed as “{meaning}”"));
+            format!("{} {}{reason}{meaning}", text("decision"), text("action"))
+        }
+        "transition_fired" => format!("{}: {} → {}", text("action"), text("from_state"), text("new_state")),
+        "moot_gate_recalled" => format!("{}: {}", text("moot_action"), text("moot_kind")),
+        "chain_resolved" => format!("{}: {}", text("action"), text("outcome")),
+        "attempt_refused" => format!("{}: {}", text("attempted"), text("code")),
+        "hold_placed" | "hold_released" => format!("{}{reason}", text("record_ref")),
+        "record_purged" => format!("{} {}", text("action_ref"), text("event_id")),
+        "key_registered" | "key_revoked" => format!("{}, key {}{reason}", text("actor_ref"), text("key_id")),
+        "credential_issued" | "credential_revoked" => format!("{}, token {}", text("actor_ref"), text("credential_id")),
+        "actor_registered" => format!("{} ({})", text("actor_ref"), text("kind")),
+        "grant_made" => format!("{} to {}", text("action_scope"), text("subject_ref")),
+        "grant_revoked" => format!("{} of {}", text("action_scope"), text("subject_ref")),
+        "definition_published" => text("name").to_owned(),
+        _ => entry.text("action").unwrap_or_default().to_owned(),
+    }
+}
+
+impl Summary {
+    fn count(&mut self, entry: &Entry, permission: &Permission, findings: &[Finding]) {
+        let record = &entry.record;
+        let failing = u64::from(entry.check.failed().is_some());
+        let without_grant = u64::from(permission.is_missing());
+        self.records += 1;
+        self.unsealed += u64::from(entry.check == Check::Unsealed);
+        self.purged += u64::from(entry.check == Check::Purged);
+        self.failing += failing;
+        self.without_grant += without_grant;
+        self.findings += findings.len() as u64;
+        let tally = self.actors.entry(record.actor_ref.clone()).or_default();
+        if tally.records == 0 {
+            tally.first_at.clone_from(&record.recorded_at);
+        }
+        tally.last_at.clone_from(&record.recorded_at);
+        tally.records += 1;
+        tally.started += u64::from(entry.is("workflow_started"));
+        tally.opened += u64::from(entry.is("gate_opened"));
+        tally.decided += u64::from(entry.is("gate_decided"));
+        tally.fired += u64::from(entry.is("transition_fired"));
+        tally.refused += u64::from(entry.is("attempt_refused"));
+        tally.failing += failing;
+        tally.without_grant += without_grant;
+        tally.credentials.extend(entry.credential());
+    }
+}
+
+fn table(happened: &[Happened], now: Timestamp) -> Table {
+    let mut table = Table::new(["", "recorded", "who", "what", "under", "where"]);
+    for one in happened {
+        let record = &one.record;
+        let credential = record.credential.as_deref().unwrap_or(&record.assurance);
+        let mut what = format!("{}\n{}", tint(Tint::Strong, &record.action_ref), printable(&one.detail));
+        for finding in &one.findings {
+            what.push_str(&format!("\n{}", tint(Tint::Bad, &format!("✗ {}: {}", finding.code, finding.detail))));
+        }
+        let place = if one.instance_id == REGISTRY { "registry" } else { one.instance_id.as_str() };
+        let index = record.log_index.map_or_else(|| "not in the log".to_owned(), |index| format!("log entry {index}"));
+        table.row([
+            mark(one.findings.is_empty()),
+            when(&record.recorded_at, now).replace(" · ", "\n"),
+            format!("{}\n{}", tint(Tint::Strong, &record.actor_ref), tint(Tint::Dim, credential)),
+            what,
+            under(&one.permission),
+            format!("{} #{}, {index}\n{}", printable(place), record.sequence, tint(Tint::Dim, &record.event_id)),
+        ]);
+    }
+    table
+}
+
+fn under(permission: &Permission) -> String {
+    match permission {
+        Permission::NotNeeded { why } => format!("{}\n{}", tint(Tint::Dim, "none needed"), tint(Tint::Dim, why)),
+        Permission::Missing { scope } => format!("{}\n{}", tint(Tint::Bad, "NONE"), tint(Tint::Bad, scope)),
+        Permission::Held(held) => {
+            let since = match &held.revoked_at {
+                None => tint(Tint::Dim, &format!("since {}", at(&held.granted_at))),
+                Some(revoked) => tint(Tint::Wait, &format!("{} – revoked {}", at(&held.granted_at), at(revoked))),
+            };
+            format!("{}, grant {}\n{since}", printable(&held.scope), printable(&held.grant_id))
+        }
+    }
+}
+
+fn told(summary: &Summary, now: Timestamp) -> String {
+    if summary.records == 0 {
+        return format!("Nothing was recorded from {} to {}.", at(&summary.from), at(&summary.to));
+    }
+    let mut table = Table::new([
+        "",
+        "actor",
+        "records",
+        "started",
+        "opened",
+        "decided",
+        "fired",
+        "refused",
+        "no grant",
+        "failing",
+        "last",
+        "credentials",
+    ]);
+    for (actor, tally) in &summary.actors {
+        let credentials: Vec<String> = tally.credentials.iter().map(|credential| printable(credential)).collect();
+        table.row([
+            mark(tally.failing == 0 && tally.without_grant == 0),
+            tint(Tint::Strong, actor),
+            tally.records.to_string(),
+            tally.started.to_string(),
+            tally.opened.to_string(),
+            tally.decided.to_string(),
+            tally.fired.to_string(),
+            tally.refused.to_string(),
+            tally.without_grant.to_string(),
+            tally.failing.to_string(),
+            when(&tally.last_at, now),
+            credentials.join("\n"),
+        ]);
+    }
+    let mut rest = Vec::new();
+    for (count, what) in [(summary.unsealed, "not sealed yet"), (summary.purged, "purged")] {
+        if count > 0 {
+            rest.push(format!(", {count} {what}"));
+        }
+    }
+    let sound = summary.findings == 0 && summary.log == Some(wire::VerificationResult::Verified);
+    let verdict = if sound { tint(Tint::Good, "✓ Nothing amiss:") } else { tint(Tint::Bad, "✗ Findings:") };
+    format!(
+        "\n{table}\n\n{verdict} {} to {}: {} records, {} fail verification, {} lacked a grant, {} findings{}.",
+        at(&summary.from),
+        at(&summary.to),
+        summary.records,
+        summary.failing,
+        summary.without_grant,
+        summary.findings,
+        rest.concat()
+    )
+}
