@@ -1,5 +1,5 @@
 //! Where the committer is found: its own thread takes it for each batch; where the store commits in place, a caller who
-//! finds it idle takes it too, and is spared two changes of threads, which cost as much as the flush itself.
+//! finds it idle takes it too, and is spared two changes of threads for a flush that nobody shares.
 
 use super::{Committer, Job};
 use std::collections::VecDeque;
