@@ -19,7 +19,7 @@ pub struct Subject<'a> {
 }
 
 /// Why the undecided rest of a quorum was withdrawn while the process stayed where it is.
-const QUORUM_WITHDRAWAL_REASON: &str = "Chain withdrawn: its quorum can no longer be reached";
+pub const QUORUM_WITHDRAWAL_REASON: &str = "Chain withdrawn: its quorum can no longer be reached";
 
 pub fn gate_id(gate: GateRef) -> Uuid {
     match gate {

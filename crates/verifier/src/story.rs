@@ -11,7 +11,7 @@ use crate::record::{Action, Record};
 use crate::registry::{Actor, Registry};
 use crate::time::utc;
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// A report is for people: nobody reads further. What is left out is counted.
@@ -21,7 +21,6 @@ const MOST_DOCUMENTS: usize = 100;
 
 #[derive(Clone, Debug)]
 pub struct Entry {
-    pub instance_id: Id,
     pub sequence: u64,
     pub log_index: u64,
     pub at_us: i64,
@@ -87,6 +86,9 @@ pub struct Machine {
     pub digest: String,
     pub definition: Option<String>,
     pub declaration: Rc<Declaration>,
+    /// What the process in scope really did: from and action of its firings, and where it is. Of a window nothing.
+    pub taken: BTreeSet<(String, String)>,
+    pub ended_in: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -154,7 +156,6 @@ impl Story {
             return;
         }
         self.timeline.push(Entry {
-            instance_id: header.instance_id,
             sequence: header.sequence,
             log_index: header.log_index,
             at_us: header.recorded_at_us,
@@ -186,8 +187,14 @@ impl Story {
         let definition = started.definition.as_deref().map(str::to_owned);
         if let Some(declaration) = process.declaration.as_ref().filter(|_| self.machines.len() < MOST_DOCUMENTS) {
             let digest = started.declaration_digest.to_string();
-            let machine =
-                Machine { digest: digest.clone(), definition: definition.clone(), declaration: declaration.clone() };
+            let fired = process.fired.iter().filter(|_| self.whole);
+            let machine = Machine {
+                digest: digest.clone(),
+                definition: definition.clone(),
+                declaration: declaration.clone(),
+                taken: fired.map(|fired| (fired.from_state.to_string(), fired.action.to_string())).collect(),
+                ended_in: process.state.as_deref().filter(|_| self.whole).map(str::to_owned),
+            };
             self.machines.entry(digest).or_insert(machine);
         }
         if let Some(gate_spec) = process.gate_spec.as_ref().filter(|_| self.specs.len() < MOST_DOCUMENTS) {

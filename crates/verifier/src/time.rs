@@ -9,6 +9,18 @@ pub fn utc(us: i64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{micros:06} UTC")
 }
 
+/// `2026-03-01`.
+pub fn day(us: i64) -> String {
+    utc(us).split(' ').next().unwrap_or_default().to_owned()
+}
+
+/// `09:30:00.000 UTC`.
+pub fn time_of_day(us: i64) -> String {
+    let text = utc(us);
+    let time = text.split(' ').nth(1).and_then(|time| time.get(..12)).unwrap_or_default();
+    format!("{time} UTC")
+}
+
 /// Year, month and day of a day number, in the proleptic Gregorian calendar.
 fn civil(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;

@@ -3,6 +3,7 @@
 mod attestation;
 pub mod tree;
 mod verify_log;
+mod verify_rows;
 mod verify_record;
 
 pub use attestation::{AttestationFault, check_attestation};

@@ -3,6 +3,7 @@
 mod html;
 mod html_story;
 mod json;
+mod svg;
 mod text;
 
 pub use html::write as html;

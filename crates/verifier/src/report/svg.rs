@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 const MOST_STATES: usize = 30;
 const MOST_TRANSITIONS: usize = 60;
 
-const ROW: f64 = 96.0;
+const ROW: f64 = 104.0;
 const HEIGHT: f64 = 34.0;
 const LETTER: f64 = 7.1;
 const SMALL_LETTER: f64 = 6.2;
@@ -80,10 +80,11 @@ pub fn draw(machine: &Machine) -> Option<String> {
         if edge.from == edge.to {
             drawing.around(from, edge);
         } else if to.row == from.row + 1 {
-            let crowded = edges.iter().filter(|other| other.to == edge.to && other.from != edge.from).any(|other| {
-                nodes.get(other.from).is_some_and(|other| other.row == from.row)
-            });
-            drawing.down(from, to, edge, if crowded { 0.34 } else { 0.62 });
+            let crowded = edges
+                .iter()
+                .filter(|other| other.to == edge.to && other.from != edge.from)
+                .any(|other| nodes.get(other.from).is_some_and(|other| other.row == from.row));
+            drawing.down(from, to, edge, if crowded { 0.3 } else { 0.55 });
         } else if to.row > from.row {
             left -= 30.0;
             drawing.beside(from, to, edge, left, Side::Left);
@@ -138,7 +139,7 @@ fn place<'d>(declaration: &'d Declaration, rows: &[usize], edges: &[Edge<'_>]) -
         let label = edges.iter().filter(|edge| edge.to == state && edge.from != state).map(Edge::label_width);
         let around = edges.iter().filter(|edge| edge.to == state && edge.from == state).map(Edge::label_width);
         let around = around.fold(0.0, |widest, label| f64::max(widest, label + 34.0));
-        (width_of(name, LETTER) + 28.0 + 2.0 * around).max(label.fold(0.0, f64::max) * 1.5) + 26.0
+        (width_of(name, LETTER) + 28.0 + 2.0 * around).max(label.fold(0.0, f64::max) * 1.8) + 26.0
     };
     let mut nodes = Vec::new();
     let last = rows.iter().copied().max().unwrap_or_default();
@@ -239,7 +240,16 @@ impl Drawing {
 
     fn around(&mut self, node: &Node<'_>, edge: &Edge<'_>) {
         let (x, y) = (node.x - node.width / 2.0, node.y);
-        let path = format!("M{x:.1} {:.1}C{:.1} {:.1} {:.1} {:.1} {:.1} {:.1}", y + 8.0, x - 30.0, y + 16.0, x - 30.0, y - 16.0, x - 6.0, y - 7.0);
+        let path = format!(
+            "M{x:.1} {:.1}C{:.1} {:.1} {:.1} {:.1} {:.1} {:.1}",
+            y + 8.0,
+            x - 30.0,
+            y + 16.0,
+            x - 30.0,
+            y - 16.0,
+            x - 6.0,
+            y - 7.0
+        );
         let arrow = format!("{x:.1},{:.1} {:.1},{:.1} {:.1},{:.1}", y - 5.0, x - 9.0, y - 11.0, x - 7.0, y - 2.0);
         self.line(&path, &arrow, edge.taken);
         self.label(edge, x - 28.0, y, "end");
@@ -272,7 +282,11 @@ impl Drawing {
             self.shapes.push_str(&shape(3.0));
         }
         if declaration.initial_state == node.name {
-            self.shapes.push_str(&format!("<circle class=\"begin\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"4.5\"/>", node.x, y - 11.0));
+            self.shapes.push_str(&format!(
+                "<circle class=\"begin\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"4.5\"/>",
+                node.x,
+                y - 11.0
+            ));
             self.reach(node.x, y - 18.0);
         }
         self.labels.push_str(&format!(

@@ -1,9 +1,10 @@
 //! What the reads of an adversary (`prove-path`, `dispute`, `investigate`) share: records with how they verify, and the
 //! grants that the registry's own records tell of, so that who may read the ledger needs no further right to judge it.
-//! [`process`] puts one process together from them.
+//! [`process`] puts one process together from them, [`gates`] only its gates.
 //!
 //! Everything here serialises as it stands in the commands' `--json`; `docs/guides` describes those shapes.
 
+pub mod gates;
 pub mod process;
 
 use crate::cli::output::printable;
@@ -344,9 +345,8 @@ impl Registry {
             if page.is_empty() {
                 return Ok(());
             }
-            for entry in page.iter().filter(|entry| entry.record.sequence > self.through) {
-                self.note(entry);
-            }
+            let through = self.through;
+            page.iter().filter(|entry| entry.record.sequence > through).for_each(|entry| self.note(entry));
             if let Some(last) = page.last() {
                 self.through = self.through.max(last.record.sequence);
                 self.read_to = Some(last.record.recorded_at.clone());
