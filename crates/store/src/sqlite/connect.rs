@@ -24,7 +24,7 @@ const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(250);
 #[derive(Clone)]
 pub struct Location {
     uri: String,
-    pub in_memory: bool,
+    in_memory: bool,
 }
 
 impl Location {
@@ -49,6 +49,11 @@ impl Location {
         }
         make_private(path)?;
         Ok(Location { uri: path.to_owned(), in_memory: false })
+    }
+
+    /// The write-ahead log of a database that is a file.
+    pub fn wal(&self) -> Option<PathBuf> {
+        (!self.in_memory).then(|| PathBuf::from(format!("{}-wal", self.uri)))
     }
 
     pub fn connect(&self, read_only: bool) -> Result<Connection, StoreError> {
@@ -158,7 +163,7 @@ pub fn checkpoint_beside(location: &Location, ended: mpsc::Receiver<()>) -> Resu
         return Ok(());
     }
     let connection = location.connect(false)?;
-    let log = PathBuf::from(format!("{}-wal", location.uri));
+    let log = location.wal().unwrap_or_default();
     let work = move || {
         let mut seen = None;
         while let Err(mpsc::RecvTimeoutError::Timeout) = ended.recv_timeout(CHECKPOINT_INTERVAL) {
