@@ -2,6 +2,7 @@
 //! both stores, beside what the same store can do at all for the same rows in the same run. Only ratios
 //! mean anything: machines differ, and so do their neighbours.
 
+mod log;
 mod report;
 mod story;
 mod target;
@@ -33,6 +34,15 @@ struct Args {
     /// Leave out the measurements over HTTP.
     #[arg(long)]
     no_http: bool,
+    /// Measure nothing but the log.
+    #[arg(long)]
+    log_only: bool,
+    /// Leave out what the log costs and gives.
+    #[arg(long, conflicts_with = "log_only")]
+    no_log: bool,
+    /// Entries of the log that proofs are made in; 10000000 takes a few minutes to fill.
+    #[arg(long, default_value_t = 1_000_000)]
+    log_entries: u64,
     /// Where the results go.
     #[arg(long, default_value = "target/bench/latest.json")]
     output: std::path::PathBuf,
@@ -55,6 +65,12 @@ async fn run(args: Args) -> anyhow::Result<()> {
 
 async fn measure_store(store: &str, time: Duration, args: &Args, report: &mut Report) -> anyhow::Result<()> {
     let most = args.clients.iter().copied().max().unwrap_or(64);
+    if !args.no_log {
+        log::measure(store, most, time, args.log_entries, report).await?;
+    }
+    if args.log_only {
+        return Ok(());
+    }
     eprintln!("{store}: bare transactions and raw rows …");
     let (bare, raw) = target::raw_limits(store, most, time).await?;
     report.add(Row::new("bare transaction", store, "raw", 1, &bare.samples, bare.elapsed));

@@ -77,17 +77,23 @@ async fn admin(server: &str, sql: &str) -> anyhow::Result<()> {
 
 impl Target {
     pub async fn in_process(store: &str) -> anyhow::Result<Target> {
+        Target::in_process_with(store, Config::default()).await
+    }
+
+    pub async fn in_process_with(store: &str, config: Config) -> anyhow::Result<Target> {
         let place = Place::new(store).await?;
-        let engine = Engine::open(countersign_store::open(&place.url).await?, Config::default()).await?;
+        let engine = Engine::open(countersign_store::open(&place.url).await?, config).await?;
         Ok(Target { engine: Some(Arc::new(engine)), server: None, place })
+    }
+
+    /// The log of this store, beside the engine.
+    pub async fn log(&self) -> anyhow::Result<LogParts> {
+        Ok(countersign_store::open(&self.place.url).await?.log()?)
     }
 
     /// Every command on an old instance reads it from the store.
     pub async fn in_process_without_cache(store: &str) -> anyhow::Result<Target> {
-        let place = Place::new(store).await?;
-        let config = Config { cached_instances: 0, ..Config::default() };
-        let engine = Engine::open(countersign_store::open(&place.url).await?, config).await?;
-        Ok(Target { engine: Some(Arc::new(engine)), server: None, place })
+        Target::in_process_with(store, Config { cached_instances: 0, ..Config::default() }).await
     }
 
     pub async fn http(store: &str) -> anyhow::Result<Target> {

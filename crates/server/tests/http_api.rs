@@ -3,6 +3,8 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers may fail the test")]
 
+#[path = "http_api/adversaries.rs"]
+mod adversaries;
 #[path = "http_api/auth.rs"]
 mod auth;
 #[path = "http_api/bad_input.rs"]

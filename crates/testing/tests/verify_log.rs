@@ -192,7 +192,10 @@ async fn every_edit_is_found(kind: Kind) -> anyhow::Result<()> {
 
 /// Edits beside the ledger: rows that no hash covers. The same text for both databases.
 const STORE_EDITS: &[(&str, &str)] = &[
-    ("an approver", "UPDATE approval_steps SET approver_ref = 'eve' WHERE step_id = (SELECT step_id FROM approval_steps ORDER BY step_id LIMIT 1)"),
+    (
+        "an approver",
+        "UPDATE approval_steps SET approver_ref = 'eve' WHERE step_id = (SELECT step_id FROM approval_steps ORDER BY step_id LIMIT 1)",
+    ),
     (
         "a decision",
         "UPDATE approval_steps SET state = 'Approved' WHERE step_id = (SELECT step_id FROM approval_steps WHERE state <> 'Approved' ORDER BY step_id LIMIT 1)",
@@ -201,15 +204,39 @@ const STORE_EDITS: &[(&str, &str)] = &[
         "a reason",
         "UPDATE approval_steps SET ended_reason = 'as agreed' WHERE step_id = (SELECT step_id FROM approval_steps WHERE ended_reason IS NOT NULL ORDER BY step_id LIMIT 1)",
     ),
-    ("an in-tray", "UPDATE assignments SET assignee_ref = 'eve' WHERE assignment_id = (SELECT assignment_id FROM assignments ORDER BY assignment_id LIMIT 1)"),
-    ("who fired", "UPDATE transitions SET actor_ref = 'eve' WHERE transition_id = (SELECT transition_id FROM transitions ORDER BY transition_id LIMIT 1)"),
-    ("a firing gone", "DELETE FROM transitions WHERE transition_id = (SELECT transition_id FROM transitions ORDER BY transition_id LIMIT 1)"),
-    ("an approval unspent", "UPDATE gates SET fate = 'unspent' WHERE gate_id = (SELECT gate_id FROM gates WHERE fate = 'consumed' ORDER BY gate_id LIMIT 1)"),
-    ("who opened", "UPDATE gates SET opened_by = 'eve' WHERE gate_id = (SELECT gate_id FROM gates ORDER BY gate_id LIMIT 1)"),
-    ("a subject", "UPDATE processes SET subject_ref = 'another' WHERE instance_id = (SELECT instance_id FROM processes ORDER BY instance_id LIMIT 1)"),
+    (
+        "an in-tray",
+        "UPDATE assignments SET assignee_ref = 'eve' WHERE assignment_id = (SELECT assignment_id FROM assignments ORDER BY assignment_id LIMIT 1)",
+    ),
+    (
+        "who fired",
+        "UPDATE transitions SET actor_ref = 'eve' WHERE transition_id = (SELECT transition_id FROM transitions ORDER BY transition_id LIMIT 1)",
+    ),
+    (
+        "a firing gone",
+        "DELETE FROM transitions WHERE transition_id = (SELECT transition_id FROM transitions ORDER BY transition_id LIMIT 1)",
+    ),
+    (
+        "an approval unspent",
+        "UPDATE gates SET fate = 'unspent' WHERE gate_id = (SELECT gate_id FROM gates WHERE fate = 'consumed' ORDER BY gate_id LIMIT 1)",
+    ),
+    (
+        "who opened",
+        "UPDATE gates SET opened_by = 'eve' WHERE gate_id = (SELECT gate_id FROM gates ORDER BY gate_id LIMIT 1)",
+    ),
+    (
+        "a subject",
+        "UPDATE processes SET subject_ref = 'another' WHERE instance_id = (SELECT instance_id FROM processes ORDER BY instance_id LIMIT 1)",
+    ),
     ("a grant gone", "DELETE FROM grants WHERE granted_seq = (SELECT MAX(granted_seq) FROM grants)"),
-    ("a grant to another", "UPDATE grants SET subject_ref = 'eve' WHERE granted_seq = (SELECT MAX(granted_seq) FROM grants)"),
-    ("a grant made earlier", "UPDATE grants SET granted_at_us = granted_at_us - 1 WHERE granted_seq = (SELECT MAX(granted_seq) FROM grants)"),
+    (
+        "a grant to another",
+        "UPDATE grants SET subject_ref = 'eve' WHERE granted_seq = (SELECT MAX(granted_seq) FROM grants)",
+    ),
+    (
+        "a grant made earlier",
+        "UPDATE grants SET granted_at_us = granted_at_us - 1 WHERE granted_seq = (SELECT MAX(granted_seq) FROM grants)",
+    ),
     ("an actor's name", "UPDATE actors SET display_name = 'Eve' WHERE actor_ref = 'admin'"),
     ("a definition's text", "UPDATE definitions SET source = 'kind: process'"),
 ];

@@ -3,10 +3,10 @@
 mod attestation;
 pub mod tree;
 mod verify_log;
-mod verify_rows;
 mod verify_record;
+mod verify_rows;
 
-pub use attestation::{AttestationFault, check_attestation};
+pub use attestation::{AttestationFault, Attested, check_attestation};
 pub use verify_log::{Finding, LogReport};
 pub use verify_record::{Strictness, Verification};
 

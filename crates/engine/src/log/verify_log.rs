@@ -13,7 +13,7 @@ use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::scopes;
 use countersign_kernel::{Digest, EventId, InstanceId, Time};
 use countersign_ledger::note::Verifier;
-use countersign_ledger::record::{Content, Header};
+use countersign_ledger::record::{Content, HeaderView};
 use countersign_ledger::tiles::Frontier;
 use countersign_ledger::{ZERO_HASH, merkle, parse_hex_digest, salted_digest};
 use serde::Deserialize;
@@ -74,18 +74,17 @@ impl Engine {
             walk.find("inclusion-invalid", None, detail);
         }
         progress(0, size);
+        let mut page = log.entries(0, PAGE).await.map_err(failed)?;
         while walk.next_index < size {
-            let wanted = usize::try_from(size - walk.next_index).unwrap_or(PAGE).min(PAGE);
-            let page = log.entries(walk.next_index, wanted).await.map_err(failed)?;
-            if page.is_empty() {
+            let Some(last) = page.last() else {
                 walk.find("inclusion-invalid", None, format!("the log has no entry {}", walk.next_index));
                 break;
-            }
-            for entry in page.iter().filter(|entry| entry.log_index < size) {
-                walk.entry(log, entry).await.map_err(failed)?;
-            }
-            walk.nodes(log).await.map_err(failed)?;
-            walk.next_index = page.last().map_or(size, |entry| entry.log_index + 1);
+            };
+            // The next page is read while this one is checked.
+            let ahead = log.entries(last.log_index + 1, PAGE);
+            let (next, checked) = tokio::join!(ahead, walk.page(log, &page, size));
+            checked.map_err(failed)?;
+            page = next.map_err(failed)?;
             progress(walk.next_index.min(size), size);
         }
         for event_id in log.skipped(KEPT_FINDINGS).await.map_err(failed)? {
@@ -367,6 +366,15 @@ impl Walk {
         }
     }
 
+    async fn page(&mut self, log: &dyn LogReader, page: &[EntryRow], size: u64) -> Result<(), StoreError> {
+        for entry in page.iter().filter(|entry| entry.log_index < size) {
+            self.entry(log, entry).await?;
+        }
+        // What lies beyond was appended after we began.
+        self.next_index = page.last().map_or(size, |entry| entry.log_index + 1);
+        self.nodes(log).await
+    }
+
     async fn entry(&mut self, log: &dyn LogReader, entry: &EntryRow) -> Result<(), StoreError> {
         if entry.log_index != self.next_index {
             let detail = format!("the log has no entry {}", self.next_index);
@@ -418,9 +426,9 @@ impl Walk {
     }
 
     /// What a record says of itself: header, columns, digests.
-    fn contents(&mut self, row: &RecordRow) -> Option<Header> {
+    fn contents<'r>(&mut self, row: &'r RecordRow) -> Option<HeaderView<'r>> {
         let id = Some(row.event_id);
-        let header = match Header::parse(&row.record.header) {
+        let header = match HeaderView::parse(&row.record.header) {
             Ok(header) => header,
             Err(error) => {
                 self.find("header-invalid", id, error.to_string());
@@ -443,7 +451,7 @@ impl Walk {
         Some(header)
     }
 
-    fn content(&mut self, row: &RecordRow, header: &Header, content: &Content) {
+    fn content(&mut self, row: &RecordRow, header: &HeaderView<'_>, content: &Content) {
         let id = Some(row.event_id);
         let Content { payload, attestation, salt } = content;
         if parse_hex_digest(&header.payload_digest) != Some(salted_digest(salt, payload)) {
@@ -454,7 +462,7 @@ impl Walk {
             return self.find("attestation-digest-mismatch", id, detail);
         }
         let registry = self.registry.clone();
-        let checked = check_attestation(header, attestation, payload, &registry.read(), &self.application);
+        let checked = check_attestation(header.into(), attestation, payload, &registry.read(), &self.application);
         if let Err(fault) = checked {
             let detail = format!("the attestation does not show that it was `{}`", header.actor_ref);
             self.find(fault.as_str(), id, detail);
@@ -471,7 +479,7 @@ impl Walk {
     }
 
     /// The record against its predecessor; moves `place` on.
-    fn link(&mut self, place: &mut Place, row: &RecordRow, header: &Header) {
+    fn link(&mut self, place: &mut Place, row: &RecordRow, header: &HeaderView<'_>) {
         let id = Some(row.event_id);
         if header.sequence != place.sequence + 1 {
             let detail = format!("record {} of {} follows {}", header.sequence, header.instance_id, place.sequence);
@@ -548,7 +556,7 @@ impl Walk {
     }
 
     /// After the registry record it was decided under, and before the next.
-    fn between(&mut self, registry: &HashMap<u64, u64>, row: &RecordRow, header: &Header, log_index: u64) {
+    fn between(&mut self, registry: &HashMap<u64, u64>, row: &RecordRow, header: &HeaderView<'_>, log_index: u64) {
         if row.instance_id == InstanceId::REGISTRY {
             return;
         }

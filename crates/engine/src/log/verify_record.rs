@@ -66,7 +66,7 @@ impl Engine {
         }
         let application = &self.config.application_actor_ref;
         let (attestation, payload) = (&content.attestation, &content.payload);
-        if let Err(fault) = check_attestation(&header, attestation, payload, &self.registry(), application) {
+        if let Err(fault) = check_attestation((&header).into(), attestation, payload, &self.registry(), application) {
             return Ok(Verification::Failed(fault.as_str()));
         }
         let seal = self.seal_over(row.event_id).await?;

@@ -321,7 +321,8 @@ pub fn registry(stored: &RegistryDelta, records: &[RecordRow]) -> Vec<Finding> {
     let mut findings = vec![];
     for row in records {
         let event = events.remove(&row.sequence);
-        if matches!(row.action_ref.as_str(), "attempt_refused" | "evidence_exported" | "hold_placed" | "hold_released") {
+        if matches!(row.action_ref.as_str(), "attempt_refused" | "evidence_exported" | "hold_placed" | "hold_released")
+        {
             continue;
         }
         let Some(event) = event else {
@@ -347,7 +348,11 @@ pub fn registry(stored: &RegistryDelta, records: &[RecordRow]) -> Vec<Finding> {
         }
     }
     for sequence in events.keys() {
-        findings.push(find("record-missing", None, format!("a row of the registry names record {sequence}, which is none")));
+        findings.push(find(
+            "record-missing",
+            None,
+            format!("a row of the registry names record {sequence}, which is none"),
+        ));
     }
     findings
 }

@@ -35,16 +35,13 @@ impl KnownKey {
 pub struct KnownToken {
     pub actor_ref: String,
     pub token_hash: Digest,
+    /// Names the token in evidence without giving it away.
+    pub credential_id: String,
     pub issued_sequence: u64,
     pub revoked_sequence: Option<u64>,
 }
 
 impl KnownToken {
-    /// Names the token in evidence without giving it away.
-    pub fn credential_id(&self) -> String {
-        credential_id(&self.token_hash)
-    }
-
     pub fn was_active_at(&self, sequence: u64) -> bool {
         self.issued_sequence <= sequence && self.revoked_sequence.is_none_or(|revoked| revoked > sequence)
     }
@@ -87,7 +84,7 @@ impl Keys {
     }
 
     pub fn token_by_id(&self, actor_ref: &str, credential_id: &str) -> Option<&KnownToken> {
-        self.tokens_of(actor_ref).find(|token| token.credential_id() == credential_id)
+        self.tokens_of(actor_ref).find(|token| token.credential_id == credential_id)
     }
 
     pub(super) fn add(&mut self, actor_ref: &str, key: ActorKey, sequence: u64) {
@@ -108,6 +105,7 @@ impl Keys {
         let token = KnownToken {
             actor_ref: actor_ref.to_owned(),
             token_hash,
+            credential_id: credential_id(&token_hash),
             issued_sequence: sequence,
             revoked_sequence: None,
         };

@@ -123,7 +123,7 @@ pub async fn keys(State(app): State<App>, caller: Caller, address: Address, _: N
         revoked_seq: known.revoked_sequence,
     };
     let token = |known: &registry::KnownToken| wire::ActorToken {
-        credential_id: known.credential_id(),
+        credential_id: known.credential_id.clone(),
         status: status(known.revoked_sequence),
     };
     let keys = registry.keys();

@@ -192,3 +192,32 @@ async fn the_stores_behind_the_gates_can_be_searched() {
     admin.get("/v1/assignments?status=active").await.refused_at(400, "invalid-query", "status");
     admin.get("/v1/approval-steps?state=open").await.refused_at(400, "invalid-query", "state");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn grants_are_listed_as_they_were_at_a_time() {
+    let server = Server::start().await;
+    let admin = server.admin();
+    let holder = server.actor("holder", &["workflows:fire"]).await;
+    let only = admin.get("/v1/grants?subject_ref=holder").await.ok()["items"][0].clone();
+    let grant_id = only["grant_id"].as_str().expect("an id");
+    admin.post(&format!("/v1/grants/{grant_id}/revoke"), json!({})).await.ok();
+    let revoked = admin.get("/v1/grants?subject_ref=holder").await.ok()["items"][0].clone();
+    let time = |name: &str| revoked[name].as_str().expect("a time").to_owned();
+    let (granted_at, revoked_at) = (time("granted_at"), time("revoked_at"));
+    let at =
+        async |time: &str| holder.get(&format!("/v1/grants?subject_ref=holder&at={time}")).await.ok()["items"].clone();
+    // From the moment it was granted, up to and without the moment it was revoked; what it is today stands beside.
+    assert_eq!(at(&granted_at).await, json!([revoked]));
+    assert_eq!(at(&revoked_at).await, json!([]));
+    assert_eq!(at("2020-01-01T00:00:00Z").await, json!([]));
+    let all = admin.get(&format!("/v1/grants?action_scope=workflows:fire&at={granted_at}")).await.ok();
+    assert_eq!(of(all["items"].as_array().expect("items"), "subject_ref"), ["admin", "holder"]);
+    let all = admin.get(&format!("/v1/grants?action_scope=workflows:fire&at={revoked_at}")).await.ok();
+    assert_eq!(of(all["items"].as_array().expect("items"), "subject_ref"), ["admin"]);
+    admin.get("/v1/grants?at=yesterday").await.refused_at(400, "invalid-query", "at");
+    holder.get(&format!("/v1/grants?at={granted_at}")).await.refused(403, "permission-denied");
+    let description = server.nobody().get("/openapi.json").await.ok();
+    let parameters = description["paths"]["/v1/grants"]["get"]["parameters"].as_array().expect("parameters").clone();
+    let described = parameters.iter().find(|parameter| parameter["name"] == "at").expect("it is described");
+    assert_eq!(described["schema"]["format"], "date-time");
+}

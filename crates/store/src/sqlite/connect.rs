@@ -32,7 +32,7 @@ pub const BUSY: Duration = Duration::from_secs(30);
 #[derive(Clone)]
 pub struct Location {
     uri: String,
-    pub in_memory: bool,
+    in_memory: bool,
 }
 
 impl Location {
@@ -57,6 +57,11 @@ impl Location {
         }
         make_private(path)?;
         Ok(Location { uri: path.to_owned(), in_memory: false })
+    }
+
+    /// The write-ahead log of a database that is a file.
+    pub fn wal(&self) -> Option<PathBuf> {
+        (!self.in_memory).then(|| PathBuf::from(format!("{}-wal", self.uri)))
     }
 
     pub fn connect(&self, read_only: bool) -> Result<Connection, StoreError> {
@@ -194,7 +199,7 @@ pub fn checkpoint_beside(location: &Location) -> Result<Checkpointer, StoreError
         return Ok(checkpointer);
     }
     let connection = location.connect(false)?;
-    let log = PathBuf::from(format!("{}-wal", location.uri));
+    let log = location.wal().unwrap_or_default();
     let work = move || {
         let mut seen = None;
         while let Err(mpsc::RecvTimeoutError::Timeout) = ended.recv_timeout(CHECKPOINT_INTERVAL) {

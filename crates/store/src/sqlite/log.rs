@@ -74,24 +74,36 @@ impl SqliteLogWriter {
     fn connect(&mut self) -> Result<&mut Connection, StoreError> {
         match &mut self.connection {
             Some(connection) => Ok(connection),
-            none => Ok(none.insert(self.location.connect(false)?)),
+            none => {
+                let connection = self.location.connect(false)?;
+                connection.pragma_update(None, "synchronous", "NORMAL").map_err(failed)?;
+                Ok(none.insert(connection))
+            }
         }
     }
 
-    /// One transaction, in turn with the committer's.
-    fn write<T>(
-        &mut self,
-        durably: bool,
-        work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
+    /// One transaction, in turn with the committer's. It does not wait for the disk: nobody may write meanwhile.
+    fn write<T>(&mut self, work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let turn = self.turn.clone();
         let connection = self.connect()?;
-        let mode = if durably { "FULL" } else { "NORMAL" };
-        connection.pragma_update(None, "synchronous", mode).map_err(failed)?;
         let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
         let result = work(&transaction)?;
         transaction.commit().map_err(failed)?;
+        Ok(result)
+    }
+
+    /// As [`Self::write`], and then waits for the disk. What was committed stands in the write-ahead log, which is
+    /// flushed here, or in the database, which was flushed when it was moved there.
+    fn write_durably<T>(
+        &mut self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let result = self.write(work)?;
+        if let Some(wal) = self.location.wal() {
+            let synced = std::fs::File::open(wal).and_then(|file| file.sync_data());
+            synced.map_err(|error| StoreError::Transient(format!("the write-ahead log cannot be flushed: {error}")))?;
+        }
         Ok(result)
     }
 }
@@ -112,7 +124,7 @@ fn count(connection: &Connection, sql: &str, values: &[Value<'_>]) -> Result<u64
 impl LogWriter for SqliteLogWriter {
     async fn begin(&mut self, wanted: &LogIdentity) -> Result<LogIdentity, StoreError> {
         let sql = LogSql::new(Dialect::Sqlite);
-        self.write(true, |transaction| {
+        self.write_durably(|transaction| {
             execute(transaction, &sql.begin, &[Value::Text(&wanted.origin), Value::Text(&wanted.verifier_key)])?;
             identity(transaction, &sql)?.ok_or_else(|| StoreError::Corrupt("the log has no name".to_owned()))
         })
@@ -156,7 +168,7 @@ impl LogWriter for SqliteLogWriter {
     async fn append(&mut self, append: &Append) -> Result<Written, StoreError> {
         let (entry, node, size) = (self.entry.clone(), self.node.clone(), self.sql.size);
         let lease = self.lease.clone();
-        let written = self.write(false, |transaction| {
+        let written = self.write(|transaction| {
             // Held until the transaction ends, so that nobody else takes it meanwhile.
             let lease = lease.lock().unwrap_or_else(PoisonError::into_inner);
             if !lease.held(append.lease) {
@@ -182,7 +194,7 @@ impl LogWriter for SqliteLogWriter {
 
     async fn put_checkpoint(&mut self, token: LeaseToken, row: &CheckpointRow) -> Result<Written, StoreError> {
         let (checkpoint, lease) = (self.checkpoint.clone(), self.lease.clone());
-        self.write(true, |transaction| {
+        self.write_durably(|transaction| {
             let lease = lease.lock().unwrap_or_else(PoisonError::into_inner);
             if !lease.held(token) {
                 return Ok(Written::LeaseLost);
@@ -194,7 +206,7 @@ impl LogWriter for SqliteLogWriter {
 
     async fn extend_note(&mut self, size: u64, note: &str) -> Result<bool, StoreError> {
         let sql = self.sql.extend_note.clone();
-        self.write(true, |transaction| Ok(execute(transaction, &sql, &[Value::count(size), Value::Text(note)])? == 1))
+        self.write_durably(|transaction| Ok(execute(transaction, &sql, &[Value::count(size), Value::Text(note)])? == 1))
     }
 }
 

@@ -12,9 +12,10 @@ pub use purges::killed_while_purging;
 
 use crate::load::Rng;
 use crate::load::steady::{Account, Witness, work};
-use crate::place::{Kind, Place};
+use crate::place::{ADMIN, Kind, Place};
 use crate::store_audit::{self, Summary};
 use anyhow::{Context, ensure};
+use countersign_engine::Config;
 use http::{HttpCaller, Tokens};
 use server::{Nodes, Server};
 use std::path::PathBuf;
@@ -171,7 +172,17 @@ impl Stage {
         }
         let account = self.witness.check(&self.place.url).await?;
         let summary = store_audit::require_sound(&self.place.url).await?;
+        require_log(&self.place).await?;
         self.place.remove().await?;
         Ok(Report { account, summary })
     }
+}
+
+/// The servers sealed until they were killed: what they left is a log that verifies, and it goes on.
+async fn require_log(place: &Place) -> anyhow::Result<()> {
+    let engine = place.engine(Config::default()).await?;
+    let report = engine.verify_log(ADMIN, None, &mut |_, _| {}).await?;
+    ensure!(report.found == 0, "the log does not verify: {:#?}", report.findings);
+    ensure!(report.size > 0, "nothing was sealed");
+    crate::place::close(engine).await
 }

@@ -2,7 +2,7 @@
 //! allowed to. Each firing of the action with the life of its gate, record by record; or why it never fired.
 
 use super::case::process::{Approval, Firing, PURGED, Process, Step};
-use super::case::{Check, Entry, Evidence, Permission, mark};
+use super::case::{Check, Entry, Evidence, Finding, Permission, mark};
 use super::prove_path::step_lines;
 use super::verify::Bar;
 use crate::cli::connection::Context;
@@ -31,7 +31,7 @@ struct Answer {
     instance_id: String,
     subject_ref: String,
     action: String,
-    /// `refuted`: it fired, as it had to; `upheld`: it fired, and not as it had to, or its records do not verify;
+    /// `refuted`: it fired, and as it had to; `no-approval-needed`: the same, and nothing guards it; `upheld`: it fired, and not as it had to, or its records do not verify;
     /// `unverifiable`: it fired, and what would tell was purged; `never-fired`.
     result: &'static str,
     /// In one sentence.
@@ -40,6 +40,8 @@ struct Answer {
     /// Gates of the action that no firing used.
     unused_gates: Vec<Approval>,
     refused_attempts: Vec<Attempt>,
+    /// What `verify-log` found in the chain of the process.
+    chain_findings: Vec<Finding>,
 }
 
 #[derive(Serialize)]
@@ -79,20 +81,23 @@ pub async fn run(context: &Context, args: DisputeArgs) -> anyhow::Result<()> {
         output::say(&rendered(&answer, Timestamp::now()))?;
     }
     match answer.result {
-        "refuted" | "never-fired" => Ok(()),
+        "refuted" | "no-approval-needed" | "never-fired" => Ok(()),
         _ => Err(Failure::Reported.into()),
     }
 }
 
 async fn answer(client: &Client, process: &mut Process, action: String) -> anyhow::Result<Answer> {
     let mut reached = process.view.declaration.initial_state.clone();
+    let log = process.log.findings.iter();
+    let chain_findings: Vec<Finding> =
+        log.map(|found| Finding::new(&found.code, found.event_id.as_deref(), found.detail.clone())).collect();
     let mut firings = Vec::new();
     for at in 0..process.view.transition_history.len() {
         let Some(firing) = process.firing(client, at, &reached).await? else { break };
         reached.clone_from(&firing.to_state);
         if firing.action == action {
             let timeline = timeline(client, process, &firing).await?;
-            let conclusion = conclusion(&firing, &timeline);
+            let conclusion = conclusion(&firing, &timeline, &chain_findings);
             firings.push(Disputed { firing, timeline, conclusion });
         }
     }
@@ -114,13 +119,16 @@ async fn answer(client: &Client, process: &mut Process, action: String) -> anyho
             record: entry.evidence(),
         })
         .collect();
-    let faults =
-        |one: &Disputed| one.firing.findings.iter().any(|found| found.finding.code != PURGED) || edited(&one.timeline);
+    let faults = |one: &Disputed| {
+        one.firing.findings.iter().any(|found| found.finding.code != PURGED)
+            || doubted(&one.timeline, &chain_findings).is_some()
+    };
     let purged = |one: &Disputed| !one.firing.findings.is_empty();
     let result = match firings.as_slice() {
         [] => "never-fired",
         all if all.iter().any(faults) => "upheld",
         all if all.iter().any(purged) => "unverifiable",
+        all if all.iter().all(|one| one.firing.guard.is_none()) => "no-approval-needed",
         _ => "refuted",
     };
     let conclusion = match firings.as_slice() {
@@ -140,11 +148,16 @@ async fn answer(client: &Client, process: &mut Process, action: String) -> anyho
         firings,
         unused_gates,
         refused_attempts,
+        chain_findings,
     })
 }
 
-fn edited(timeline: &[Moment]) -> bool {
-    timeline.iter().any(|moment| moment.record.verification.failed().is_some())
+/// A record of the timeline that does not verify, by itself or in its chain, and why.
+fn doubted<'t>(timeline: &'t [Moment], chain: &'t [Finding]) -> Option<(&'t Evidence, &'t str)> {
+    timeline.iter().map(|moment| &moment.record).find_map(|record| {
+        let in_chain = chain.iter().find(|found| found.event_id.as_ref() == Some(&record.event_id));
+        record.verification.failed().or(in_chain.map(|found| found.code.as_str())).map(|code| (record, code))
+    })
 }
 
 /// Every record that speaks of the firing or of its gate, in order.
@@ -198,7 +211,7 @@ fn told(entry: &Entry) -> Option<(&'static str, String)> {
 }
 
 /// What is to be said of one firing, in one sentence.
-fn conclusion(firing: &Firing, timeline: &[Moment]) -> String {
+fn conclusion(firing: &Firing, timeline: &[Moment], chain: &[Finding]) -> String {
     let what = format!("{} ({} → {})", firing.action, firing.from_state, firing.to_state);
     if let Some(found) = firing.findings.iter().find(|found| found.finding.code != PURGED) {
         return format!(
@@ -206,12 +219,8 @@ fn conclusion(firing: &Firing, timeline: &[Moment]) -> String {
             found.finding.detail, found.finding.code
         );
     }
-    if let Some(moment) = timeline.iter().find(|moment| moment.record.verification.failed().is_some()) {
-        let code = moment.record.verification.failed().unwrap_or_default();
-        return format!(
-            "The claim stands: the record “{}” of {what} does not verify ({code}).",
-            moment.record.action_ref
-        );
+    if let Some((record, code)) = doubted(timeline, chain) {
+        return format!("The claim stands: the {} of {what} does not verify ({code}).", record.action_ref);
     }
     if !firing.findings.is_empty() {
         return format!("Records that would tell whether {what} was approved have been purged.");
@@ -290,17 +299,18 @@ fn rendered(answer: &Answer, now: Timestamp) -> String {
             tint(Tint::Strong, &firing.actor_ref),
             when(&firing.fired_at, now)
         ));
-        let mut table = Table::new(["", "when", "what", "", "under", "record"]);
+        let mut table = Table::new(["", "when", "what", "who and why, under which grant, in which record"]);
         for moment in &one.timeline {
             let permission = moment.permission.as_ref();
             let fine = moment.record.verification == Check::Verified && !permission.is_some_and(Permission::is_missing);
+            let mut told = vec![printable(&moment.detail)];
+            told.extend(permission.map(|permission| permission.shown(now)));
+            told.push(moment.record.shown());
             table.row([
                 mark(fine),
-                when(&moment.record.recorded_at, now),
+                when(&moment.record.recorded_at, now).replace(" · ", "\n"),
                 tint(Tint::Strong, moment.what),
-                printable(&moment.detail),
-                permission.map_or_else(String::new, |permission| permission.shown(now)),
-                moment.record.shown(),
+                told.join("\n"),
             ]);
         }
         lines.push(table.to_string());
@@ -317,7 +327,7 @@ fn rendered(answer: &Answer, now: Timestamp) -> String {
     for attempt in &answer.refused_attempts {
         let code = attempt.code.as_deref().unwrap_or("(purged)");
         lines.push(format!(
-            "\n{} {} fired something and was refused ({}), {}; {}",
+            "\n{} {} tried to fire a transition of this process ({}), {}; {}",
             tint(Tint::Wait, "Refused attempt:"),
             tint(Tint::Strong, &attempt.record.actor_ref),
             printable(code),
@@ -325,8 +335,12 @@ fn rendered(answer: &Answer, now: Timestamp) -> String {
             attempt.record.shown()
         ));
     }
+    if !answer.chain_findings.is_empty() {
+        lines.push(format!("\n{}", tint(Tint::Bad, "The chain of this process does not verify:")));
+        lines.extend(answer.chain_findings.iter().map(|finding| format!("  {}", finding.shown())));
+    }
     let colour = match answer.result {
-        "refuted" => Tint::Good,
+        "refuted" | "no-approval-needed" => Tint::Good,
         "never-fired" => Tint::Strong,
         _ => Tint::Bad,
     };
@@ -337,6 +351,7 @@ fn rendered(answer: &Answer, now: Timestamp) -> String {
 fn verdict(result: &str) -> &'static str {
     match result {
         "refuted" => "✓ Refuted:",
+        "no-approval-needed" => "✓ No approval needed:",
         "never-fired" => "Never fired:",
         "unverifiable" => "✗ Unverifiable:",
         _ => "✗ Upheld:",

@@ -305,23 +305,22 @@ impl Summary {
 }
 
 fn table(happened: &[Happened], now: Timestamp) -> Table {
-    let mut table = Table::new(["", "recorded", "who", "what", "under", "where"]);
+    let mut table = Table::new(["", "recorded", "who", "what, under which grant, in which record"]);
     for one in happened {
         let record = &one.record;
         let credential = record.credential.as_deref().unwrap_or(&record.assurance);
-        let mut what = format!("{}\n{}", tint(Tint::Strong, &record.action_ref), printable(&one.detail));
-        for finding in &one.findings {
-            what.push_str(&format!("\n{}", tint(Tint::Bad, &format!("✗ {}: {}", finding.code, finding.detail))));
-        }
         let place = if one.instance_id == REGISTRY { "registry" } else { one.instance_id.as_str() };
-        let index = record.log_index.map_or_else(|| "not in the log".to_owned(), |index| format!("log entry {index}"));
+        let mut what = vec![
+            format!("{}  {}", tint(Tint::Strong, &record.action_ref), printable(&one.detail)),
+            under(&one.permission),
+            format!("{}  {}", record.shown(), tint(Tint::Dim, &format!("in {place}"))),
+        ];
+        what.extend(one.findings.iter().map(Finding::shown));
         table.row([
             mark(one.findings.is_empty()),
             when(&record.recorded_at, now).replace(" · ", "\n"),
             format!("{}\n{}", tint(Tint::Strong, &record.actor_ref), tint(Tint::Dim, credential)),
-            what,
-            under(&one.permission),
-            format!("{} #{}, {index}\n{}", printable(place), record.sequence, tint(Tint::Dim, &record.event_id)),
+            what.join("\n"),
         ]);
     }
     table
@@ -329,14 +328,14 @@ fn table(happened: &[Happened], now: Timestamp) -> Table {
 
 fn under(permission: &Permission) -> String {
     match permission {
-        Permission::NotNeeded { why } => format!("{}\n{}", tint(Tint::Dim, "none needed"), tint(Tint::Dim, why)),
-        Permission::Missing { scope } => format!("{}\n{}", tint(Tint::Bad, "NONE"), tint(Tint::Bad, scope)),
+        Permission::NotNeeded { why } => tint(Tint::Dim, &format!("none needed: {why}")),
+        Permission::Missing { scope } => tint(Tint::Bad, &format!("NONE: no active grant of {scope}")),
         Permission::Held(held) => {
             let since = match &held.revoked_at {
                 None => tint(Tint::Dim, &format!("since {}", at(&held.granted_at))),
                 Some(revoked) => tint(Tint::Wait, &format!("{} – revoked {}", at(&held.granted_at), at(revoked))),
             };
-            format!("{}, grant {}\n{since}", printable(&held.scope), printable(&held.grant_id))
+            format!("{}, grant {}, {since}", printable(&held.scope), printable(&held.grant_id))
         }
     }
 }

@@ -82,38 +82,35 @@ async fn prove(client: &Client, process: &mut Process) -> anyhow::Result<Proof> 
 
     let view = &process.view;
     let guarded = firings.iter().filter(|firing| firing.guard.is_some()).count();
-    let count = |action_ref| process.records_of(action_ref).count();
+    let count = |action_ref, name: &str| counted(process.records_of(action_ref).count(), name);
+    let all = counted(firings.len(), "firing");
     let bases = [
         (
             Claim::DeclaredPath,
             format!(
-                "{} firings, each declared; replay from {} ends in {reached}, where the process stands",
-                firings.len(),
+                "{all}, each declared; replay from {} ends in {reached}, where the process stands",
                 view.declaration.initial_state
             ),
         ),
         (
             Claim::GateCleared,
-            format!(
-                "{guarded} of {} firings guarded; each approved before by whom its gate names, and used once",
-                firings.len()
-            ),
+            format!("{guarded} of {all} guarded; each approved before by whom its gate names, and used once"),
         ),
         (Claim::PermissionHeld, format!("{permitted} starts, gate openings and firings, each under an active grant")),
         (
             Claim::RecordedOneToOne,
             format!(
-                "{} firings, {} gates, {} decisions: one record each, and no record without its row",
-                count("transition_fired"),
-                count("gate_opened"),
-                count("gate_decided")
+                "{}, {}, {}: one record each, and no record without its row",
+                count("transition_fired", "firing"),
+                count("gate_opened", "gate"),
+                count("gate_decided", "decision")
             ),
         ),
         (
             Claim::SealedAndVerified,
             format!(
-                "{} records verify, linked without a gap, under a checkpoint of {} entries",
-                process.entries.len(),
+                "{} verified, linked without a gap, under a checkpoint of {} entries",
+                counted(process.entries.len(), "record"),
                 process.log.size
             ),
         ),
@@ -145,6 +142,11 @@ async fn prove(client: &Client, process: &mut Process) -> anyhow::Result<Proof> 
         firings,
         claims,
     })
+}
+
+/// `1 gate`, `2 gates`
+fn counted(count: usize, name: &str) -> String {
+    format!("{count} {name}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Replay ends where the process stands, and the documents are those that the start committed to.

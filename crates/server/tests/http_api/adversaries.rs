@@ -1,0 +1,304 @@
+//! The three reads of an adversary, as the command line gives them: an honest story is proved from the records alone, and
+//! an edit behind the server's back shows in all of them.
+
+use crate::support::{Actor, BATCH_RELEASE, Server};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const REASON: &str = "batch record reviewed";
+const MEANING: &str = "I certify this batch";
+
+/// What a command said, and how it ended.
+struct Said {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl Said {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}{}", self.out, self.err))
+    }
+
+    fn lines(&self) -> Vec<Value> {
+        let parsed = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        self.out.lines().map(parsed).collect()
+    }
+
+    #[track_caller]
+    fn says(&self, code: i32, texts: &[&str]) {
+        assert_eq!(self.code, code, "{}{}", self.out, self.err);
+        for text in texts {
+            assert!(self.out.contains(text), "{text:?} is not in\n{}{}", self.out, self.err);
+        }
+    }
+}
+
+/// `countersign` as this profile.
+async fn countersign(server: &Server, profile: &str, arguments: &[&str]) -> Said {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
+    command.args(["--as", profile]).args(arguments);
+    command.env("COUNTERSIGN_PROFILES", profiles(server.directory.path()));
+    for name in ["COUNTERSIGN_SERVER", "COUNTERSIGN_TOKEN", "COUNTERSIGN_PROFILE"] {
+        command.env_remove(name);
+    }
+    let output = tokio::task::spawn_blocking(move || command.output()).await.expect("a thread").expect("it runs");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    Said { code: output.status.code().expect("a code"), out: text(output.stdout), err: text(output.stderr) }
+}
+
+fn profiles(directory: &Path) -> PathBuf {
+    directory.join("profiles.toml")
+}
+
+/// Points every profile to where the server listens now.
+async fn moved(server: &Server) {
+    for profile in ["admin", "auditor", "qp"] {
+        let url = server.url();
+        countersign(server, profile, &["profile", "set", profile, "--server", &url]).await.says(0, &[]);
+    }
+}
+
+/// A batch released as it should be: the lab's grant is revoked afterwards, the decision is signed.
+async fn released(server: &Server) -> String {
+    let (admin, directory) = (server.admin(), server.directory.path());
+    let token = directory.join("admin.token").display().to_string();
+    let set = ["profile", "set", "admin", "--server", &server.url(), "--token-file", &token];
+    countersign(server, "admin", &set).await.says(0, &[]);
+    admin.post_bytes("/v1/definitions", BATCH_RELEASE).await.created();
+    let qa = server.actor("qa", &["workflows:start", "workflows:open-gate", "workflows:fire"]).await;
+    let lab = server.actor("lab", &["workflows:fire:batch-release"]).await;
+    for (name, profile, more) in [("auditor", "auditor", &[][..]), ("qp_director_santos", "qp", &["--keygen"])] {
+        let add = [&["actor", "add", name, "--save-profile", profile], more].concat();
+        countersign(server, "admin", &add).await.says(0, &["registered"]);
+    }
+    for scope in ["audit:read", "workflows:read"] {
+        admin.post("/v1/grants", json!({"subject_ref": "auditor", "action_scope": scope})).await.created();
+    }
+    let id = start(&qa).await;
+    lab.fire(&id, "begin-testing").await.ok();
+    qa.fire(&id, "complete-tests").await.ok();
+    qa.open_gate(&id, "release").await.created();
+    let decide = ["gate", "decide", &id, "release", "approve", "--reason", REASON, "--meaning", MEANING];
+    countersign(server, "qp", &decide).await.says(0, &["Approved"]);
+    qa.fire(&id, "release").await.ok();
+    let grants = admin.get("/v1/grants?subject_ref=lab").await.ok();
+    let grant_id = grants["items"][0]["grant_id"].as_str().expect("an id").to_owned();
+    admin.post(&format!("/v1/grants/{grant_id}/revoke"), json!({})).await.ok();
+    let _ = admin.post("/v1/ledger/seal", json!({})).await;
+    id
+}
+
+async fn start(actor: &Actor) -> String {
+    let started = actor.post("/v1/processes", json!({"definition": "batch-release", "subject_ref": "br-1"})).await;
+    started.created()["instance_id"].as_str().expect("an id").to_owned()
+}
+
+fn of<'v>(items: &'v Value, name: &str, wanted: &str) -> &'v Value {
+    let items = items.as_array().expect("a list");
+    items.iter().find(|item| item[name] == wanted).unwrap_or_else(|| panic!("no {wanted} in {items:?}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_honest_story_is_proved_from_the_records_alone() {
+    let server = Server::with_config(Some("regulated = true\n[audit]\nfailed_attempts = true\n")).await;
+    let id = released(&server).await;
+    let admin = server.admin();
+
+    let proof = countersign(&server, "auditor", &["audit", "prove-path", &id]).await;
+    proof.says(0, &["✓  declared path", "✓  gates cleared", "✓  sealed and verified", "Proved:", "revoked since:"]);
+    proof.says(0, &["actor_signed with key", MEANING, REASON]);
+    assert!(!proof.out.contains('✗') && !proof.out.contains('\u{1b}'), "{}", proof.out);
+    let proof = countersign(&server, "auditor", &["audit", "prove-path", &id, "--json"]).await.json();
+    assert_eq!(proof["result"], "proved", "{proof:#}");
+    let names: Vec<&str> =
+        proof["claims"].as_array().expect("claims").iter().filter_map(|claim| claim["claim"].as_str()).collect();
+    let claims = ["declared-path", "gate-cleared", "permission-held", "recorded-one-to-one", "sealed-and-verified"];
+    assert_eq!(names, claims);
+    let firings = &proof["firings"];
+    assert_eq!(firings.as_array().map(Vec::len), Some(3));
+    let begin = &of(firings, "action", "begin-testing")["permission"];
+    assert_eq!((&begin["status"], &begin["scope"]), (&json!("held"), &json!("workflows:fire:batch-release")));
+    assert_eq!((&begin["in_force_at_the_time"], begin["revoked_at"].is_string()), (&json!(true), true));
+    let release = of(firings, "action", "release");
+    let step = &release["approval"]["steps"][0];
+    assert_eq!((&step["decided_by"], &step["reason"]), (&json!("qp_director_santos"), &json!(REASON)));
+    assert_eq!((&step["meaning"], &step["named_in_gate_spec"]), (&json!(MEANING), &json!(true)));
+    assert_eq!(step["record"]["assurance"], "actor_signed");
+    assert_eq!(release["record"]["verification"], json!({"result": "verified"}));
+    assert!(release["record"]["log_index"].is_u64());
+
+    let said = countersign(&server, "auditor", &["audit", "dispute", &id, "release"]).await;
+    said.says(0, &["Refuted:", "opened", "decided", "fired", "qp_director_santos approved", REASON, MEANING]);
+    let dispute = countersign(&server, "auditor", &["audit", "dispute", &id, "release", "--json"]).await.json();
+    assert_eq!(dispute["result"], "refuted", "{dispute:#}");
+    let timeline = dispute["firings"][0]["timeline"].as_array().expect("a timeline").clone();
+    let what: Vec<&str> = timeline.iter().filter_map(|moment| moment["what"].as_str()).collect();
+    assert_eq!(what, ["opened", "decided", "fired"]);
+    let free = countersign(&server, "auditor", &["audit", "dispute", &id, "begin-testing", "--json"]).await.json();
+    assert_eq!(free["result"], "no-approval-needed");
+
+    server.actor("intern", &[]).await.fire(&id, "release").await.refused(403, "permission-denied");
+    let _ = admin.post("/v1/ledger/seal", json!({})).await;
+    let said = countersign(&server, "auditor", &["audit", "investigate", "--from", "1h"]).await;
+    said.says(0, &["Nothing amiss:", "transition_fired", "attempt_refused", "grant_revoked", "– revoked", "key_"]);
+    let window = countersign(&server, "auditor", &["audit", "investigate", "--from", "1h", "--json"]).await.lines();
+    let records: Vec<&Value> = window.iter().filter(|line| line["type"] == "record").collect();
+    let ids: Vec<&str> = records.iter().filter_map(|record| record["event_id"].as_str()).collect();
+    assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "in order");
+    assert!(records.iter().all(|record| record["permission"]["status"] != "missing"));
+    let summary = &window[window.len() - 1];
+    assert_eq!(
+        (&summary["type"], &summary["findings"], &summary["log"]),
+        (&json!("summary"), &json!(0), &json!("verified"))
+    );
+    assert_eq!(summary["records"], records.len());
+    assert_eq!((&summary["actors"]["intern"]["refused"], &summary["actors"]["qa"]["fired"]), (&json!(1), &json!(2)));
+
+    let only = ["audit", "investigate", "--from", "1h", "--instance", &id, "--actor", "lab", "--json"];
+    let window = countersign(&server, "auditor", &only).await.lines();
+    assert_eq!((window.len(), &window[0]["detail"]), (3, &json!("begin-testing: sampled → testing")));
+    let none = ["audit", "investigate", "--from", "2020-01-01", "--to", "2020-01-02"];
+    countersign(&server, "auditor", &none).await.says(0, &["Nothing was recorded"]);
+    let reversed = ["audit", "investigate", "--from", "2020-01-02", "--to", "2020-01-01"];
+    countersign(&server, "auditor", &reversed).await.says(2, &[]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_never_fired_is_told_why() {
+    let server = Server::start().await;
+    let id = released(&server).await;
+    let never = async |id: &str, action: &str| {
+        let said = countersign(&server, "auditor", &["audit", "dispute", id, action, "--json"]).await;
+        let answer = said.json();
+        assert_eq!((said.code, &answer["result"]), (0, &json!("never-fired")), "{answer:#}");
+        answer["conclusion"].as_str().expect("a conclusion").to_owned()
+    };
+    assert!(never(&id, "explode").await.contains("the declaration has no such action"));
+    assert!(
+        never(&id, "fail-tests").await.contains("needs no approval, and nobody fired it, and the process has left")
+    );
+    assert!(
+        never(&id, "reject-batch").await.contains("nobody ever asked for the approval that it needs (QP-rejection)")
+    );
+    let admin = server.admin();
+    let fresh = start(&admin).await;
+    assert!(never(&fresh, "release").await.contains("where the process has never been"));
+    admin.fire(&fresh, "begin-testing").await.ok();
+    admin.fire(&fresh, "complete-tests").await.ok();
+    admin.open_gate(&fresh, "release").await.created();
+    assert!(never(&fresh, "release").await.contains("its gate (QP-sign-off) still waits"));
+    let reject = ["gate", "decide", &fresh, "release", "reject", "--reason", "smudged"];
+    countersign(&server, "qp", &reject).await.says(0, &["Rejected"]);
+    assert!(never(&fresh, "release").await.contains("was rejected by qp_director_santos"));
+    countersign(&server, "auditor", &["audit", "dispute", &fresh, "release"])
+        .await
+        .says(0, &["Gate not used:", "smudged"]);
+    countersign(&server, "auditor", &["audit", "dispute", "nowhere", "release"]).await.says(1, &[]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quorum_is_proved_approver_by_approver() {
+    let server = Server::start().await;
+    released(&server).await;
+    let admin = server.admin();
+    let (a, b) = (server.actor("a", &[]).await, server.actor("b", &[]).await);
+    let body = json!({
+        "declaration": {
+            "states": ["open", "done"], "initial_state": "open", "terminal_states": ["done"],
+            "transitions": [{"from": "open", "action": "close", "to": "done", "guard": "board"}],
+        },
+        "subject_ref": "motion",
+        "gate_spec": {"board": {"approvers": ["a", "b", "c"], "quorum": {"rule": "m-of-n", "m": 2}, "scope": "board"}},
+    });
+    server.actor("c", &[]).await;
+    let id = admin.post("/v1/processes", body).await.created()["instance_id"].as_str().expect("an id").to_owned();
+    admin.open_gate(&id, "close").await.created();
+    for approver in [&a, &b] {
+        approver.decide(&id, "close", json!({"decision": "approve"})).await.ok();
+    }
+    admin.fire(&id, "close").await.ok();
+    let _ = admin.post("/v1/ledger/seal", json!({})).await;
+    let proof = countersign(&server, "auditor", &["audit", "prove-path", &id, "--json"]).await.json();
+    assert_eq!(proof["result"], "proved", "{proof:#}");
+    let approval = &proof["firings"][0]["approval"];
+    assert_eq!((&approval["kind"], &approval["needed"]), (&json!("chain"), &json!(2)));
+    countersign(&server, "auditor", &["audit", "prove-path", &id]).await.says(0, &["2 of 3 approvers"]);
+    countersign(&server, "auditor", &["audit", "dispute", &id, "close"]).await.says(0, &["Refuted:", "resolved"]);
+    let window = ["audit", "investigate", "--from", "1h", "--instance", &id];
+    countersign(&server, "auditor", &window).await.says(0, &["approved by a (", " and b ("]);
+}
+
+/// Changes bytes of the database file, as somebody with access to the disk would.
+fn edit(directory: &Path, from: &str, to: &str) {
+    assert_eq!(from.len(), to.len());
+    let path = directory.join("countersign.sqlite");
+    let mut bytes = std::fs::read(&path).expect("the database");
+    let at: Vec<usize> =
+        bytes.windows(from.len()).enumerate().filter(|(_, w)| *w == from.as_bytes()).map(|(i, _)| i).collect();
+    assert_eq!(at.len(), 1, "{from} stands there once");
+    bytes[at[0]..at[0] + to.len()].copy_from_slice(to.as_bytes());
+    std::fs::write(&path, bytes).expect("written");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_was_edited_in_the_database_fails_in_all_three() {
+    let mut server = Server::start().await;
+    let id = released(&server).await;
+    server.stop().await;
+    let (from, to) = (format!(r#""reason":"{REASON}""#), format!(r#""reason":"{}""#, "batch never looked at"));
+    edit(server.directory.path(), &from, &to);
+    let server = server.resumed().await;
+    moved(&server).await;
+
+    let proof = countersign(&server, "auditor", &["audit", "prove-path", &id, "--json"]).await;
+    assert_eq!((proof.code, &proof.json()["result"]), (1, &json!("not-proved")));
+    let claims = proof.json()["claims"].clone();
+    for (claim, result) in [
+        ("declared-path", "holds"),
+        ("gate-cleared", "fails"),
+        ("permission-held", "holds"),
+        ("sealed-and-verified", "fails"),
+    ] {
+        assert_eq!(of(&claims, "claim", claim)["result"], result, "{claim}: {claims:#}");
+    }
+    countersign(&server, "auditor", &["audit", "prove-path", &id]).await.says(1, &["✗", "Not proved:"]);
+
+    let dispute = countersign(&server, "auditor", &["audit", "dispute", &id, "release", "--json"]).await;
+    assert_eq!((dispute.code, &dispute.json()["result"]), (1, &json!("upheld")));
+    let timeline = dispute.json()["firings"][0]["timeline"].clone();
+    assert_eq!(of(&timeline, "what", "decided")["record"]["verification"]["result"], "failed-verification");
+    assert_eq!(of(&timeline, "what", "opened")["record"]["verification"]["result"], "verified");
+    countersign(&server, "auditor", &["audit", "dispute", &id, "release"]).await.says(1, &["✗ Upheld:"]);
+
+    let window = countersign(&server, "auditor", &["audit", "investigate", "--from", "1h", "--json"]).await;
+    assert_eq!(window.code, 1);
+    let lines = window.lines();
+    let failing: Vec<&Value> = lines
+        .iter()
+        .filter(|line| line["verification"]["result"] == "failed-verification")
+        .map(|line| &line["action_ref"])
+        .collect();
+    assert_eq!(failing, [&json!("gate_decided")]);
+    let summary = &lines[lines.len() - 1];
+    assert_eq!((&summary["failing"], &summary["log"]), (&json!(1), &json!("failed-verification")));
+    assert_eq!(summary["actors"]["qp_director_santos"]["failing"], 1);
+    let said = countersign(&server, "auditor", &["audit", "investigate", "--from", "1h"]).await;
+    said.says(1, &["✗ Findings:", "✗ The log fails verification:", "payload-digest-mismatch"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_that_was_edited_away_leaves_its_actions_without_one() {
+    let mut server = Server::start().await;
+    let id = released(&server).await;
+    server.stop().await;
+    edit(server.directory.path(), r#""subject_ref":"lab","action_scope""#, r#""subject_ref":"xab","action_scope""#);
+    let server = server.resumed().await;
+    moved(&server).await;
+    let proof = countersign(&server, "auditor", &["audit", "prove-path", &id, "--json"]).await;
+    assert_eq!(proof.code, 1, "{}", proof.out);
+    assert_eq!(of(&proof.json()["claims"], "claim", "permission-held")["result"], "fails");
+    let window = countersign(&server, "auditor", &["audit", "investigate", "--from", "1h"]).await;
+    window.says(1, &["NONE: no active grant of workflows:fire", "permission-not-held"]);
+}
