@@ -121,9 +121,10 @@ async fn bare_hashing(log: &LogParts) -> anyhow::Result<f64> {
     for row in &rows {
         let record = &row.record;
         std::hint::black_box(sha256(&[&[0], &record.header]));
-        std::hint::black_box(sha256(&[&record.salt, &record.payload]));
-        std::hint::black_box(sha256(&[&record.salt, &record.attestation]));
-        std::hint::black_box(sha256(&[&[1], &record.salt, &record.salt]));
+        let Some(content) = &record.content else { continue };
+        std::hint::black_box(sha256(&[&content.salt, &content.payload]));
+        std::hint::black_box(sha256(&[&content.salt, &content.attestation]));
+        std::hint::black_box(sha256(&[&[1], &content.salt, &content.salt]));
     }
     #[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
     Ok(rows.len() as f64 / start.elapsed().as_secs_f64())
