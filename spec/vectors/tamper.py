@@ -995,6 +995,11 @@ def _(t: Tamper) -> None:
             a["assignee_ref"] = r.body["approver_ref"]
 
 
+@mutation("quorum-about-another-subject", "insider", "1", "wrong-approver")
+def _(t: Tamper) -> None:
+    t.edit(t.one("chain_initiated"), subject_ref="batch/another:pass")
+
+
 @mutation("quorum-lowered", "insider", "1", "wrong-approver")
 def _(t: Tamper) -> None:
     r = t.one("chain_initiated", where=lambda r: r.body.get("m", 0) > 1)

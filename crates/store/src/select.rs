@@ -256,6 +256,20 @@ pub fn records<'q>(dialect: Dialect, query: &'q RecordQuery, page: &Page) -> Sel
     select.paged("event_id", page)
 }
 
+/// Whole chains, in the order of the index.
+pub fn chains(
+    dialect: Dialect,
+    first: countersign_kernel::InstanceId,
+    last: countersign_kernel::InstanceId,
+) -> Select<'static> {
+    let mut select = Select::new(dialect, format!("SELECT {RECORD} FROM records"));
+    select.compare("instance_id", ">=", Value::Id(first.0));
+    select.compare("instance_id", "<=", Value::Id(last.0));
+    let conditions = select.conditions.join(" AND ");
+    select.sql.push_str(&format!(" WHERE {conditions} ORDER BY instance_id, sequence"));
+    select
+}
+
 /// The registry's id is the smallest of all, so whatever comes after one is a process.
 pub fn instances_in(
     dialect: Dialect,

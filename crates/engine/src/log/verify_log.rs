@@ -7,7 +7,7 @@ use super::{failed, tree, verify_rows};
 use crate::Engine;
 use crate::known::KnownRegistry;
 use crate::port::log::{CheckpointRow, EntryRow, LogReader, Span};
-use crate::port::{Head, Page, ProcessQuery, ProcessView, RecordQuery, StoreError};
+use crate::port::{Head, Page, ProcessQuery, RecordQuery, StoreError};
 use crate::rows::RecordRow;
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::scopes;
@@ -63,7 +63,24 @@ impl Engine {
         }
     }
 
+    /// The records, links, seals and signatures, without the stores beside them.
+    pub async fn verify_records(
+        &self,
+        actor_ref: &str,
+        progress: &mut (dyn FnMut(u64, u64) + Send),
+    ) -> Result<LogReport, Refusal> {
+        self.require_scope(actor_ref, scopes::AUDIT_READ).await?;
+        self.refresh_registry().await.map_err(failed)?;
+        Ok(self.walk(progress).await?.report())
+    }
+
     async fn verify_whole(&self, progress: &mut (dyn FnMut(u64, u64) + Send)) -> Result<LogReport, Refusal> {
+        let mut walk = self.walk(progress).await?;
+        self.verify_stores(&mut walk).await?;
+        Ok(walk.report())
+    }
+
+    async fn walk(&self, progress: &mut (dyn FnMut(u64, u64) + Send)) -> Result<Walk, Refusal> {
         let log = &*self.log;
         // The checkpoint first: what is appended meanwhile cannot make it look cut off.
         let latest = log.latest_checkpoint().await.map_err(failed)?;
@@ -95,8 +112,7 @@ impl Engine {
             );
         }
         self.verify_heads(&mut walk).await?;
-        self.verify_stores(&mut walk).await?;
-        Ok(walk.report())
+        Ok(walk)
     }
 
     /// What the stores say of every process and of the registry, against the records.
@@ -120,18 +136,20 @@ impl Engine {
                 }
                 views => views.map_err(failed)?,
             };
-            let Some(last) = views.last() else { return Ok(()) };
-            page.after = Some(last.row.instance_id.0);
+            let (Some(first), Some(last)) = (views.first(), views.last()) else { return Ok(()) };
+            let (first, last) = (first.row.instance_id, last.row.instance_id);
+            page.after = Some(last.0);
+            let records = self.reader.chains(first, last).await.map_err(failed)?;
+            let chains: HashMap<InstanceId, &[RecordRow]> = records
+                .chunk_by(|a, b| a.instance_id == b.instance_id)
+                .filter_map(|chain| Some((chain.first()?.instance_id, chain)))
+                .collect();
             for view in &views {
-                self.verify_process_rows(walk, view).await?;
+                let chain = chains.get(&view.row.instance_id).copied().unwrap_or_default();
+                let end = chain.partition_point(|row| row.sequence <= view.head.sequence);
+                walk.found_all(verify_rows::process(view, &chain[..end]));
             }
         }
-    }
-
-    async fn verify_process_rows(&self, walk: &mut Walk, view: &ProcessView) -> Result<(), Refusal> {
-        let records = self.chain(view.row.instance_id, view.head.sequence).await?;
-        walk.found_all(verify_rows::process(view, &records));
-        Ok(())
     }
 
     /// The records of one chain up to this sequence.
@@ -246,7 +264,8 @@ impl Engine {
             let query = ProcessQuery { instance_id: Some(instance_id), ..ProcessQuery::default() };
             let page = Page { after: None, limit: 1, descending: false };
             for view in self.reader.processes(&query, &page).await.map_err(failed)? {
-                self.verify_process_rows(&mut walk, &view).await?;
+                let records = self.chain(instance_id, view.head.sequence).await?;
+                walk.found_all(verify_rows::process(&view, &records));
             }
         }
         // Records that came meanwhile are ahead of the row that was read before.

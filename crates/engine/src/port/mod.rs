@@ -261,6 +261,8 @@ pub trait Reader: Send + Sync {
         page: &Page,
     ) -> Result<Vec<(AssignmentRow, StepRow)>, StoreError>;
     async fn records(&self, query: &RecordQuery, page: &Page) -> Result<Vec<RecordRow>, StoreError>;
+    /// The records of all instances from `first` to `last`, by instance and sequence.
+    async fn chains(&self, first: InstanceId, last: InstanceId) -> Result<Vec<RecordRow>, StoreError>;
     /// Processes with a record in this window, strictly after `after` in the order of ids.
     async fn instances_in(
         &self,

@@ -142,7 +142,10 @@ async fn an_honest_story_is_proved_from_the_records_alone() {
     server.actor("intern", &[]).await.fire(&id, "release").await.refused(403, "permission-denied");
     let _ = admin.post("/v1/ledger/seal", json!({})).await;
     let said = countersign(&server, "auditor", &["audit", "investigate", "--from", "1h"]).await;
-    said.says(0, &["Nothing amiss:", "transition_fired", "attempt_refused", "grant_revoked", "– revoked", "key_"]);
+    said.says(
+        0,
+        &["Nothing amiss:", "transition_fired", "attempt_refused", "grant_revoked", "– revoked", "actor_registered"],
+    );
     let window = countersign(&server, "auditor", &["audit", "investigate", "--from", "1h", "--json"]).await.lines();
     let records: Vec<&Value> = window.iter().filter(|line| line["type"] == "record").collect();
     let ids: Vec<&str> = records.iter().filter_map(|record| record["event_id"].as_str()).collect();
@@ -293,7 +296,8 @@ async fn a_grant_that_was_edited_away_leaves_its_actions_without_one() {
     let mut server = Server::start().await;
     let id = released(&server).await;
     server.stop().await;
-    edit(server.directory.path(), r#""subject_ref":"lab","action_scope""#, r#""subject_ref":"xab","action_scope""#);
+    let grant = |to: &str| format!(r#""subject_ref":"{to}","action_scope":"workflows:fire""#);
+    edit(server.directory.path(), &grant("qa"), &grant("qb"));
     let server = server.resumed().await;
     moved(&server).await;
     let proof = countersign(&server, "auditor", &["audit", "prove-path", &id, "--json"]).await;
@@ -301,4 +305,80 @@ async fn a_grant_that_was_edited_away_leaves_its_actions_without_one() {
     assert_eq!(of(&proof.json()["claims"], "claim", "permission-held")["result"], "fails");
     let window = countersign(&server, "auditor", &["audit", "investigate", "--from", "1h"]).await;
     window.says(1, &["NONE: no active grant of workflows:fire", "permission-not-held"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_lawfully_destroyed_is_unverifiable_and_no_finding() {
+    let config = "audit_trail_retention_policy = \"year\"\n[retention.policies.year]\nduration = \"365d\"\nmax_purge_delay = \"0s\"\n";
+    let server = Server::with_config(Some(config)).await;
+    released(&server).await;
+    let (admin, approver) = (server.admin(), server.actor("approver", &[]).await);
+    let body = json!({
+        "declaration": {
+            "states": ["a", "b"], "initial_state": "a", "terminal_states": ["b"],
+            "transitions": [{"from": "a", "action": "go", "to": "b", "guard": "g"}],
+        },
+        "subject_ref": "s",
+        "gate_spec": {"g": {"approver_ref": "approver", "scope": "x"}},
+    });
+    let id = admin.post("/v1/processes", body).await.created()["instance_id"].as_str().expect("an id").to_owned();
+    admin.open_gate(&id, "go").await.created();
+    approver.decide(&id, "go", json!({"decision": "approve"})).await.ok();
+    admin.fire(&id, "go").await.ok();
+    server.pass_days(366);
+    let decided = admin.get(&format!("/v1/ledger/records?instance_id={id}&action_ref=gate_decided")).await.ok();
+    let event_id = decided["items"][0]["event_id"].as_str().expect("an id").to_owned();
+    admin.post(&format!("/v1/ledger/records/{event_id}/purge"), json!({})).await.ok();
+    let _ = admin.post("/v1/ledger/seal", json!({})).await;
+
+    let proof = countersign(&server, "auditor", &["audit", "prove-path", &id, "--json"]).await;
+    assert_eq!((proof.code, &proof.json()["result"]), (1, &json!("not-proved")));
+    let claims = proof.json()["claims"].clone();
+    for (claim, result) in [
+        ("declared-path", "holds"),
+        ("gate-cleared", "unverifiable"),
+        ("permission-held", "holds"),
+        ("recorded-one-to-one", "unverifiable"),
+        ("sealed-and-verified", "unverifiable"),
+    ] {
+        assert_eq!(of(&claims, "claim", claim)["result"], result, "{claim}: {claims:#}");
+    }
+    countersign(&server, "auditor", &["audit", "dispute", &id, "go"]).await.says(1, &["✗ Unverifiable:"]);
+    let window = ["audit", "investigate", "--from", "1h", "--to", "2100-01-01", "--instance", &id];
+    let said = countersign(&server, "auditor", &window).await;
+    said.says(0, &["content destroyed", "record_purged", "1 purged", "Nothing amiss:"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_window_longer_than_a_page_is_told_whole() {
+    let server = Server::start().await;
+    released(&server).await;
+    let admin = server.admin();
+    let id = admin.start_loop("round and round").await;
+    for n in 0..600 {
+        admin.fire(&id, if n % 2 == 0 { "go" } else { "back" }).await.ok();
+    }
+    let _ = admin.post("/v1/ledger/seal", json!({})).await;
+    let window = ["audit", "investigate", "--from", "1h", "--instance", &id, "--json"];
+    let lines = countersign(&server, "auditor", &window).await.lines();
+    let sequences: Vec<u64> = lines.iter().filter_map(|line| line["sequence"].as_u64()).collect();
+    assert_eq!(sequences, (1..=601).collect::<Vec<_>>());
+    assert_eq!(lines[lines.len() - 1]["actors"]["admin"]["fired"], 600);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_cannot_even_be_read_is_told() {
+    let mut server = Server::start().await;
+    let id = released(&server).await;
+    server.stop().await;
+    edit(server.directory.path(), &format!(r#""reason":"{REASON}""#), &format!(r#""reason"!"{REASON}""#));
+    let server = server.resumed().await;
+    moved(&server).await;
+    for command in [&["audit", "prove-path", &id][..], &["audit", "dispute", &id, "release"]] {
+        let said = countersign(&server, "auditor", command).await;
+        assert!(said.code == 1 && said.err.contains("refused:"), "{}{}", said.out, said.err);
+    }
+    let window = countersign(&server, "auditor", &["audit", "investigate", "--from", "1h", "--instance", &id]).await;
+    window.says(1, &["gate_opened", "✗ Findings:", "✗ The log fails verification:"]);
+    assert!(!window.out.contains("gate_decided") && window.err.contains("cannot be read on"), "{}", window.err);
 }

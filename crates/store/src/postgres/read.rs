@@ -209,6 +209,10 @@ impl Reader for PostgresReader {
         self.run(&select::records(Dialect::Postgres, query, page), decode::record_row).await
     }
 
+    async fn chains(&self, first: InstanceId, last: InstanceId) -> Result<Vec<RecordRow>, StoreError> {
+        self.run(&select::chains(Dialect::Postgres, first, last), decode::record_row).await
+    }
+
     async fn instances_in(
         &self,
         window: &countersign_engine::port::Range,

@@ -235,6 +235,11 @@ impl Reader for SqliteReader {
         .await
     }
 
+    async fn chains(&self, first: InstanceId, last: InstanceId) -> Result<Vec<RecordRow>, StoreError> {
+        self.read(move |connection| run(connection, &select::chains(Dialect::Sqlite, first, last), decode::record_row))
+            .await
+    }
+
     async fn instances_in(
         &self,
         window: &countersign_engine::port::Range,

@@ -29,7 +29,14 @@ impl Process {
             rule: Rule::read(payload.text("quorum_rule"), payload.given("m"))?,
             steps: seats(payload, ctx)?,
         };
-        payload.text("subject_ref")?;
+        let subject = payload.text("subject_ref")?;
+        if let Some(started) = &self.started {
+            let expected = format!("{}:{}", started.subject_ref, opening.action);
+            if subject != expected {
+                let detail = format!("the chain is about `{}`, expected `{expected}`", crate::json::shortened(subject));
+                ctx.findings.find(Code::WrongApprover, header, detail);
+            }
+        }
         let approvers = payload.texts("approver_set")?;
         if !approvers.iter().copied().eq(opening.steps.iter().map(|(_, _, approver)| &**approver)) {
             ctx.findings.find(Code::WrongApprover, header, "the steps are not those of the approver_set");

@@ -65,6 +65,11 @@ pub fn mark(good: bool) -> String {
     if good { tint(Tint::Good, "✓") } else { tint(Tint::Bad, "✗") }
 }
 
+/// `1 gate`, `2 gates`
+pub fn counted(count: u64, name: &str) -> String {
+    format!("{count} {name}{}", if count == 1 { "" } else { "s" })
+}
+
 /// A record, how its actor was known, and how it verifies.
 pub struct Entry {
     pub record: LedgerRecord,

@@ -121,7 +121,7 @@ async fn answer(client: &Client, process: &mut Process, action: String) -> anyho
         .collect();
     let faults = |one: &Disputed| {
         one.firing.findings.iter().any(|found| found.finding.code != PURGED)
-            || doubted(&one.timeline, &chain_findings).is_some()
+            || doubt(&one.timeline, &chain_findings).is_some()
     };
     let purged = |one: &Disputed| !one.firing.findings.is_empty();
     let result = match firings.as_slice() {
@@ -152,12 +152,16 @@ async fn answer(client: &Client, process: &mut Process, action: String) -> anyho
     })
 }
 
-/// A record of the timeline that does not verify, by itself or in its chain, and why.
-fn doubted<'t>(timeline: &'t [Moment], chain: &'t [Finding]) -> Option<(&'t Evidence, &'t str)> {
-    timeline.iter().map(|moment| &moment.record).find_map(|record| {
+/// Why the records of a firing cannot be relied on: one of them does not verify, by itself or in its chain, or the rows of
+/// the process are not what its records say.
+fn doubt(timeline: &[Moment], chain: &[Finding]) -> Option<String> {
+    let of_record = timeline.iter().map(|moment| &moment.record).find_map(|record| {
         let in_chain = chain.iter().find(|found| found.event_id.as_ref() == Some(&record.event_id));
-        record.verification.failed().or(in_chain.map(|found| found.code.as_str())).map(|code| (record, code))
-    })
+        let code = record.verification.failed().or(in_chain.map(|found| found.code.as_str()))?;
+        Some(format!("its {} does not verify ({code})", record.action_ref))
+    });
+    let of_rows = || chain.iter().find(|found| found.event_id.is_none());
+    of_record.or_else(|| of_rows().map(|found| format!("{} ({})", found.detail, found.code)))
 }
 
 /// Every record that speaks of the firing or of its gate, in order.
@@ -219,8 +223,8 @@ fn conclusion(firing: &Firing, timeline: &[Moment], chain: &[Finding]) -> String
             found.finding.detail, found.finding.code
         );
     }
-    if let Some((record, code)) = doubted(timeline, chain) {
-        return format!("The claim stands: the {} of {what} does not verify ({code}).", record.action_ref);
+    if let Some(why) = doubt(timeline, chain) {
+        return format!("The claim stands: {what} is not beyond doubt, because {why}.");
     }
     if !firing.findings.is_empty() {
         return format!("Records that would tell whether {what} was approved have been purged.");
@@ -352,7 +356,7 @@ fn verdict(result: &str) -> &'static str {
     match result {
         "refuted" => "✓ Refuted:",
         "no-approval-needed" => "✓ No approval needed:",
-        "never-fired" => "Never fired:",
+        "never-fired" => "Nothing to dispute:",
         "unverifiable" => "✗ Unverifiable:",
         _ => "✗ Upheld:",
     }

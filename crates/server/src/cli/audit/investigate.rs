@@ -3,7 +3,7 @@
 //! prints page by page and keeps no more than a page, the grants, and a line per actor.
 
 use super::case::gates::{Known, approval};
-use super::case::{Check, Entry, Evidence, Finding, Pager, Permission, REGISTRY, Registry, mark, verified};
+use super::case::{Check, Entry, Evidence, Finding, Pager, Permission, REGISTRY, Registry, counted, mark, verified};
 use super::verify::Bar;
 use crate::cli::connection::Context;
 use crate::cli::failure::{Failure, usage};
@@ -187,8 +187,7 @@ impl Inquiry<'_> {
         let mut detail = detail(entry);
         if let Some(gate_id) = entry.gate_id().filter(|_| entry.is("gate_decided") || entry.is("transition_fired")) {
             let known = self.known(&record.instance_id, Some(gate_id)).await?;
-            let approval = approval(entry, known.gates.get(gate_id));
-            match approval {
+            match approval(entry, known, gate_id) {
                 Ok(approved) => detail.push_str(&approved),
                 Err(finding) => findings.push(finding),
             }
@@ -236,9 +235,9 @@ impl Inquiry<'_> {
             let event_id = finding.event_id.as_deref().unwrap_or("–");
             table.row([tint(Tint::Bad, &finding.code), printable(event_id), printable(&finding.detail)]);
         }
-        let count = log.findings.len();
+        let count = counted(log.findings.len() as u64, "finding");
         let title = tint(Tint::Bad, "✗ The log fails verification:");
-        output::say(&format!("\n{title} {count} findings in {} records.\n{table}", log.records))
+        output::say(&format!("\n{title} {count} in {} records.\n{table}", log.records))
     }
 }
 
@@ -384,13 +383,13 @@ fn told(summary: &Summary, now: Timestamp) -> String {
     let sound = summary.findings == 0 && summary.log == Some(wire::VerificationResult::Verified);
     let verdict = if sound { tint(Tint::Good, "✓ Nothing amiss:") } else { tint(Tint::Bad, "✗ Findings:") };
     format!(
-        "\n{table}\n\n{verdict} {} to {}: {} records, {} fail verification, {} lacked a grant, {} findings{}.",
+        "\n{table}\n\n{verdict} {} to {}: {}, {} failing verification, {} without a grant, {}{}.",
         at(&summary.from),
         at(&summary.to),
-        summary.records,
+        counted(summary.records, "record"),
         summary.failing,
         summary.without_grant,
-        summary.findings,
+        counted(summary.findings, "finding"),
         rest.concat()
     )
 }

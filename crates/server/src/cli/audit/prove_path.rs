@@ -2,7 +2,7 @@
 //! gate cleared by the person it names, and is all of it recorded and sealed?
 
 use super::case::process::{Approval, Claim, ClaimFinding, Firing, PURGED, Process, Step, permission_findings};
-use super::case::{Check, Entry, Evidence, Finding, Permission, mark};
+use super::case::{Check, Entry, Evidence, Finding, Permission, counted, mark};
 use super::verify::Bar;
 use crate::cli::connection::Context;
 use crate::cli::failure::Failure;
@@ -82,8 +82,8 @@ async fn prove(client: &Client, process: &mut Process) -> anyhow::Result<Proof> 
 
     let view = &process.view;
     let guarded = firings.iter().filter(|firing| firing.guard.is_some()).count();
-    let count = |action_ref, name: &str| counted(process.records_of(action_ref).count(), name);
-    let all = counted(firings.len(), "firing");
+    let count = |action_ref, name: &str| counted(process.records_of(action_ref).count() as u64, name);
+    let all = counted(firings.len() as u64, "firing");
     let bases = [
         (
             Claim::DeclaredPath,
@@ -110,7 +110,7 @@ async fn prove(client: &Client, process: &mut Process) -> anyhow::Result<Proof> 
             Claim::SealedAndVerified,
             format!(
                 "{} verified, linked without a gap, under a checkpoint of {} entries",
-                counted(process.entries.len(), "record"),
+                counted(process.entries.len() as u64, "record"),
                 process.log.size
             ),
         ),
@@ -142,11 +142,6 @@ async fn prove(client: &Client, process: &mut Process) -> anyhow::Result<Proof> 
         firings,
         claims,
     })
-}
-
-/// `1 gate`, `2 gates`
-fn counted(count: usize, name: &str) -> String {
-    format!("{count} {name}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Replay ends where the process stands, and the documents are those that the start committed to.

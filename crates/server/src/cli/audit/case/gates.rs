@@ -13,6 +13,8 @@ pub struct Known {
     /// The name of its definition.
     pub definition: Option<String>,
     pub gates: HashMap<String, Gate>,
+    /// An opening or a decision was purged or is damaged, and nobody can tell any more of which gate it was.
+    lost: bool,
 }
 
 #[derive(Default)]
@@ -37,7 +39,13 @@ impl Known {
             };
             let mut pager = Pager::new(client, query);
             loop {
-                let page = pager.next().await?;
+                let page = match pager.next().await {
+                    Err(Error::Refused(problem)) if problem.status >= 500 => {
+                        known.lost = true;
+                        break;
+                    }
+                    page => page?,
+                };
                 if page.is_empty() {
                     break;
                 }
@@ -54,6 +62,7 @@ impl Known {
             self.definition = named.map(|(name, _)| name.to_owned());
             return;
         }
+        self.lost |= entry.record.payload.is_null();
         let Some(gate_id) = entry.gate_id() else { return };
         let gate = self.gates.entry(gate_id.to_owned()).or_default();
         let payload = &entry.record.payload;
@@ -95,10 +104,15 @@ impl Gate {
 }
 
 /// For a decision: that it is by whom the gate names. For a guarded firing: who had approved it.
-pub fn approval(entry: &Entry, gate: Option<&Gate>) -> Result<String, Finding> {
+pub fn approval(entry: &Entry, known: &Known, gate_id: &str) -> Result<String, Finding> {
     let event_id = Some(entry.record.event_id.as_str());
-    let Some(gate) = gate.filter(|gate| !gate.approvers.is_empty()) else {
-        return Ok(", its gate's opening cannot be read any more".to_owned());
+    let Some(gate) = known.gates.get(gate_id).filter(|gate| !gate.approvers.is_empty()) else {
+        let never = Finding::new("binding-invalid", event_id, format!("no record opened gate {gate_id}"));
+        return if known.lost {
+            Ok(", the opening of its gate cannot be read any more".to_owned())
+        } else {
+            Err(never)
+        };
     };
     let actor = &entry.record.actor_ref;
     if entry.is("gate_decided") {
@@ -117,6 +131,9 @@ pub fn approval(entry: &Entry, gate: Option<&Gate>) -> Result<String, Finding> {
         .collect();
     if before.len() >= gate.needed {
         return Ok(format!(", approved by {}", before.join(" and ")));
+    }
+    if known.lost {
+        return Ok(", its approval cannot be read any more".to_owned());
     }
     let detail = format!("it fired with {} of {} approvals", before.len(), gate.needed);
     Err(Finding::new("gate-not-approved", event_id, detail))
