@@ -257,7 +257,8 @@ async fn exported_evidence_is_proven(kind: Kind) -> anyhow::Result<()> {
 }
 
 fn python() -> Option<PathBuf> {
-    Some(workspace().join("target/venv/bin/python")).filter(|python| python.exists())
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from);
+    Some(target.join("vectors/venv/bin/python")).filter(|python| python.exists())
 }
 
 /// The second verifier accepts the same, and both see through every attack of the corpus.
