@@ -3,14 +3,14 @@
 //! the export but the list of instances.
 
 use crate::log::tree;
-use crate::outcome::{Call, Command, IdempotencyKey, Outcome, Proof, Target};
+use crate::outcome::{Call, Command, IdempotencyKey, Outcome, Proof};
 use crate::port::log::CheckpointRow;
 use crate::port::{Page, ProcessQuery, ProcessView, Range, RecordQuery, StoreError};
 use crate::rows::RecordRow;
 use crate::{Engine, store_failure};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{self, Grant, RecordExport, scopes};
-use countersign_kernel::{Digest, EventId, InstanceId, process};
+use countersign_kernel::{Digest, EventId, InstanceId};
 use countersign_ledger::{merkle, sha256};
 
 /// How often an instance may move on while its evidence is taken, before the caller is told to try again.
@@ -70,9 +70,7 @@ impl Engine {
         // A statement is signed for one record, so its export is not tried again by itself.
         let attempts = if exporter.proof.is_signed() { 1 } else { ATTEMPTS };
         for _ in 0..attempts {
-            let command =
-                Command::Process { target: Target::Existing(instance_id), command: process::Command::RecordExport };
-            let (event_id, sequence) = self.record_export(exporter, command).await?;
+            let (event_id, sequence) = self.record_export(exporter, self.export_evidence(instance_id)).await?;
             let view = self.export_view(instance_id).await?;
             if view.head.sequence == sequence {
                 return Ok((view, event_id));

@@ -6,7 +6,6 @@ use base64::Engine as _;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use base64::prelude::BASE64_STANDARD;
-use countersign_kernel::Digest;
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use serde::{Deserialize, Serialize};
 
@@ -272,11 +271,6 @@ fn document_digest(payload: &[u8]) -> Result<String, StatementError> {
     digest.map(str::to_owned).ok_or_else(|| StatementError::Form("the payload names no document".to_owned()))
 }
 
-/// The digest of a request's body, as a statement gives it.
-pub fn body_digest(body: &[u8]) -> Digest {
-    sha256(&[body])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -306,7 +300,7 @@ mod tests {
     #[test]
     fn a_signed_body_travels_with_the_signature() {
         let signer = Signer::from_seed(&[1; 32]);
-        let statement = Statement { body_digest: body_digest(b"{\"a\":1}").to_string(), ..sample() }.to_bytes();
+        let statement = Statement { body_digest: sha256(&[b"{\"a\":1}"]).to_string(), ..sample() }.to_bytes();
         let with = |body: &'static [u8]| {
             attestation(&sample().key_id, &statement, &signer.sign(&statement), SignedOver::Body(body))
         };

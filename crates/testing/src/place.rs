@@ -36,6 +36,25 @@ impl std::fmt::Display for Kind {
     }
 }
 
+/// Each of these functions as a test on both stores.
+#[macro_export]
+macro_rules! on_both {
+    ($($name:ident,)*) => {
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() -> anyhow::Result<()> {
+                super::$name($crate::place::Kind::Sqlite).await
+            })*
+        }
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() -> anyhow::Result<()> {
+                super::$name($crate::place::Kind::Postgres).await
+            })*
+        }
+    };
+}
+
 /// A fresh store. A database stays after a failure, to be looked at; [`Place::remove`] drops it.
 pub struct Place {
     pub kind: Kind,

@@ -158,24 +158,7 @@ async fn a_log_that_contradicts_its_checkpoint_is_not_continued(kind: Kind) -> a
     place.remove().await
 }
 
-macro_rules! on_both {
-    ($($name:ident,)*) => {
-        mod sqlite {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() -> anyhow::Result<()> {
-                super::$name(super::Kind::Sqlite).await
-            })*
-        }
-        mod postgres {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() -> anyhow::Result<()> {
-                super::$name(super::Kind::Postgres).await
-            })*
-        }
-    };
-}
-
-on_both! {
+countersign_testing::on_both! {
     a_seal_covers_everything_and_every_record_can_be_proved,
     what_was_recorded_without_a_log_is_sealed_later,
     another_key_follows_without_sealing,

@@ -329,24 +329,7 @@ async fn a_live_log_verifies(kind: Kind) -> anyhow::Result<()> {
     place.remove().await
 }
 
-macro_rules! on_both {
-    ($($name:ident,)*) => {
-        mod sqlite {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() -> anyhow::Result<()> {
-                super::$name(super::Kind::Sqlite).await
-            })*
-        }
-        mod postgres {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() -> anyhow::Result<()> {
-                super::$name(super::Kind::Postgres).await
-            })*
-        }
-    };
-}
-
-on_both! {
+countersign_testing::on_both! {
     every_edit_is_found,
     every_edit_of_the_stores_is_found,
     an_instance_is_verified_alone,

@@ -37,13 +37,12 @@ fn refuse(detail: impl Into<String>, field: &str) -> Problem {
 
 /// The statement of a request, where it has one.
 pub async fn verify(parts: &Parts, app: &App) -> Result<Option<Arc<VerifiedStatement>>, Problem> {
-    let (Some(bytes), signature) = (header(&parts.headers, STATEMENT)?, header(&parts.headers, SIGNATURE)?) else {
-        return match header(&parts.headers, SIGNATURE)? {
-            None => Ok(None),
-            Some(_) => Err(refuse("there is a signature without a statement", STATEMENT)),
-        };
+    let (bytes, signature) = match (header(&parts.headers, STATEMENT)?, header(&parts.headers, SIGNATURE)?) {
+        (None, None) => return Ok(None),
+        (None, Some(_)) => return Err(refuse("there is a signature without a statement", STATEMENT)),
+        (Some(_), None) => return Err(refuse("the statement is not signed", SIGNATURE)),
+        (Some(bytes), Some(signature)) => (bytes, signature),
     };
-    let signature = signature.ok_or_else(|| refuse("the statement is not signed", SIGNATURE))?;
     let signature: [u8; 64] =
         signature.try_into().map_err(|_| refuse("an Ed25519 signature has 64 bytes", SIGNATURE))?;
     if bytes.len() > MAX_STATEMENT_BYTES {
