@@ -13,9 +13,9 @@ CARGO_BUILD := cargo build --release --locked
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-build: ## Build the release binary, target/release/countersign
+build: ## Build the release binaries: countersign and countersign-verify in target/release
 	@scripts/setup.sh cargo cc
-	$(CARGO_BUILD) -p countersign-server --bin countersign
+	$(CARGO_BUILD) -p countersign-server -p countersign-verifier --bin countersign --bin countersign-verify
 
 test: ## Lint, check the specification, run every test on SQLite and PostgreSQL (what CI runs)
 	@scripts/test.sh
