@@ -10,6 +10,7 @@ pub mod declaration;
 pub mod gate_spec;
 pub mod id;
 pub mod machine;
+pub mod plan;
 pub mod process;
 pub mod refusal;
 pub mod registry;

@@ -1,0 +1,392 @@
+//! A workflow's plan: the graph of steps that a definition declares, as a value. A run carries the plan it
+//! was started with and never asks for another one.
+//!
+//! Expressions and templates are texts here: the kernel passes them to a [`Language`], which is a pure
+//! function of its arguments, and never looks inside.
+
+use crate::gate_spec::{GateEntry, GateSpec};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// A length of time in microseconds.
+pub type Micros = i64;
+
+/// The place of a step in its plan, counted from 0: seed 001's `step_seq`.
+pub type StepSeq = u32;
+
+/// One CEL expression, without its `${…}`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Expression(pub Arc<str>);
+
+/// A JSON text whose strings may hold `${…}`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Template(pub Arc<str>);
+
+/// A JSON Schema, as JSON text.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Schema(pub Arc<str>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    pub order: Order,
+    /// In the order of the definition: the position is the step's `step_seq`.
+    pub steps: Vec<StepSpec>,
+    pub compensation: Vec<CompensationSpec>,
+    pub failure_policy: FailurePolicy,
+    /// From the first `executing` on, time in `blocked` counted.
+    pub timeout: Option<Micros>,
+    pub hard_cap: Option<Micros>,
+    /// 0–9; 9 goes first.
+    pub priority: u8,
+    pub correlation_key: Option<Template>,
+    pub concurrency: Option<Concurrency>,
+    pub queues: BTreeMap<String, QueueLimit>,
+    pub schedule: Vec<Schedule>,
+    /// Events that start a run.
+    pub on: Vec<Trigger>,
+    /// Entries by label: those of `gate:`, and `reopen`, `cancel`, `sovereign`.
+    pub gate_spec: GateSpec,
+    pub blocked_escalation: BlockedEscalation,
+    pub input_schema: Option<Schema>,
+    /// What the run as a whole yields.
+    pub output: Option<Template>,
+    /// The steps whose input or output some expression, template or compensation needs later on, ascending. Only
+    /// their outputs are kept at hand.
+    pub referenced: Vec<StepSeq>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// Each step follows the one before it.
+    Linear,
+    Dag,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FailurePolicy {
+    Abort,
+    Compensate,
+    /// A runbook: whatever is not as it should be stops the run.
+    FailClosed,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepSpec {
+    pub name: Arc<str>,
+    pub work: Work,
+    /// Steps that must have ended before this one, ascending. In a chain: the one before.
+    pub depends_on: Vec<StepSeq>,
+    pub when: Option<Expression>,
+    /// `None`: the run's input.
+    pub input: Option<Template>,
+    /// Replaces what the work yields; may use `output`.
+    pub output: Option<Template>,
+    pub input_schema: Option<Schema>,
+    pub output_schema: Option<Schema>,
+    pub retry: RetryPolicy,
+    /// From the first in_progress or blocked, over all attempts.
+    pub timeout: Option<Micros>,
+    /// After `ready`; beyond it the step is overdue.
+    pub deadline: Option<Micros>,
+    pub on_failure: OnFailure,
+    /// Never rolls up.
+    pub optional: bool,
+    pub read_only: bool,
+    pub idempotent: bool,
+    /// A label of the gate_spec.
+    pub gate: Option<String>,
+    pub checks: Vec<(String, Expression)>,
+    pub pins: Vec<(String, Work)>,
+    pub soft_cap: Option<Micros>,
+    pub errors: ErrorResponses,
+    /// Where workers claim it. Work of the engine's own executors is claimed from their queues, see [`Work::queue`].
+    pub queue: Arc<str>,
+    /// 0–9, in place of the run's.
+    pub priority: Option<u8>,
+    pub tasks: Vec<TaskSpec>,
+}
+
+/// Who or what carries a step out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Work {
+    Worker,
+    /// The command, its environment, and the exit codes that mean success and retry.
+    Shell(ShellWork),
+    Http(HttpWork),
+    /// A gate and nothing else.
+    Approval(GateEntry),
+    Wait(WaitWork),
+    /// A run of another definition; the version was fixed when this one was published.
+    Workflow {
+        name: String,
+        version: Option<u32>,
+    },
+    Human {
+        /// Who is in charge; may hold `${…}`.
+        pic: Option<Template>,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShellWork {
+    /// A JSON string (for `sh -c`) or list of strings (run as it is), with `${…}` inside.
+    pub command: Template,
+    /// A JSON object of strings; may use `secrets`.
+    pub env: Option<Template>,
+    pub success: Vec<i32>,
+    pub retry: Vec<i32>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpWork {
+    pub method: String,
+    pub url: Template,
+    /// A JSON object of strings; may use `secrets`.
+    pub headers: Option<Template>,
+    pub body: Option<Template>,
+    pub success: Vec<StatusClass>,
+    pub retry: Vec<StatusClass>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusClass {
+    /// One status, such as 429.
+    Code(u16),
+    /// `5xx` is `Hundred(5)`.
+    Hundred(u8),
+    /// No answer at all.
+    Network,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WaitWork {
+    Event { event_type: String, timeout: Option<Micros> },
+    For(Micros),
+    /// A time in RFC 3339.
+    Until(Template),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskSpec {
+    pub name: String,
+    pub work: Work,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OnFailure {
+    Abort,
+    Skip,
+    Compensate,
+    Hold,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RetryPolicy {
+    pub max_retries: u32,
+    pub backoff: Backoff,
+    pub initial_delay: Micros,
+    pub max_delay: Micros,
+    pub jitter: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Backoff {
+    Constant,
+    Linear,
+    Exponential,
+}
+
+impl RetryPolicy {
+    pub const DEFAULT: RetryPolicy = RetryPolicy {
+        max_retries: 3,
+        backoff: Backoff::Exponential,
+        initial_delay: 1_000_000,
+        max_delay: 60_000_000,
+        jitter: false,
+    };
+
+    /// Seed 001's `max_attempts`.
+    pub const fn max_attempts(&self) -> u32 {
+        self.max_retries.saturating_add(1)
+    }
+
+    /// The delay before retry `n`, counted from 1, without jitter.
+    pub fn delay(&self, n: u32) -> Micros {
+        let factor = match self.backoff {
+            Backoff::Constant => 1,
+            Backoff::Linear => i64::from(n),
+            Backoff::Exponential => 1_i64.checked_shl(n.saturating_sub(1)).filter(|f| *f > 0).unwrap_or(i64::MAX),
+        };
+        self.initial_delay.saturating_mul(factor).min(self.max_delay)
+    }
+}
+
+/// What follows an agent_error or an external failure of this step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ErrorResponses {
+    pub agent_error: Option<ErrorResponse>,
+    pub external: Option<ErrorResponse>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorResponse {
+    Retry,
+    Skip,
+    Abort,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompensationSpec {
+    /// The step it undoes.
+    pub step: StepSeq,
+    /// What is to be done, for the agent.
+    pub action: String,
+    /// The queue from which it is claimed.
+    pub agent: Arc<str>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Concurrency {
+    pub key: Template,
+    pub limit: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueLimit {
+    pub limit: Option<u32>,
+    pub rate: Option<Rate>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    pub count: u32,
+    pub per: Micros,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    pub cron: String,
+    pub time_zone: String,
+    pub input: Option<Template>,
+    pub overlap: Overlap,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overlap {
+    Skip,
+    Queue,
+    Allow,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trigger {
+    pub event_type: String,
+    /// May use `event`; `None`: the event's data.
+    pub input: Option<Template>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockedEscalation {
+    pub after: Micros,
+    /// `None`: DAGs only.
+    pub critical_path: Option<bool>,
+}
+
+impl Default for BlockedEscalation {
+    fn default() -> Self {
+        BlockedEscalation { after: 4 * 3600 * 1_000_000, critical_path: None }
+    }
+}
+
+impl Work {
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Work::Worker => "worker",
+            Work::Shell(_) => "shell",
+            Work::Http(_) => "http",
+            Work::Approval(_) => "approval",
+            Work::Wait(_) => "wait",
+            Work::Workflow { .. } => "workflow",
+            Work::Human { .. } => "human",
+        }
+    }
+
+    /// The queue of the engine's own executor for this work. No definition can name it: a name has no `@`.
+    pub const fn queue(&self) -> Option<&'static str> {
+        match self {
+            Work::Shell(_) => Some("@shell"),
+            Work::Http(_) => Some("@http"),
+            Work::Workflow { .. } => Some("@workflow"),
+            Work::Worker | Work::Approval(_) | Work::Wait(_) | Work::Human { .. } => None,
+        }
+    }
+}
+
+impl StepSpec {
+    pub fn claim_queue(&self) -> &str {
+        self.work.queue().unwrap_or(&self.queue)
+    }
+
+    /// Whether an attempt without a verdict may simply be made again or undone.
+    pub const fn is_repeatable(&self) -> bool {
+        self.read_only || self.idempotent
+    }
+}
+
+impl Plan {
+    pub fn step(&self, seq: StepSeq) -> Option<&StepSpec> {
+        self.steps.get(seq as usize)
+    }
+
+    pub fn step_named(&self, name: &str) -> Option<StepSeq> {
+        (0..).zip(&self.steps).find(|(_, step)| &*step.name == name).map(|(seq, _)| seq)
+    }
+
+    pub fn compensation_of(&self, seq: StepSeq) -> Option<&CompensationSpec> {
+        self.compensation.iter().find(|entry| entry.step == seq)
+    }
+
+    pub fn is_referenced(&self, seq: StepSeq) -> bool {
+        self.referenced.binary_search(&seq).is_ok()
+    }
+}
+
+/// What an expression may see. All values are JSON texts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Scope<'a> {
+    pub input: Option<&'a str>,
+    /// (name, state_code, output) of the steps that are at hand.
+    pub steps: &'a [(&'a str, &'a str, Option<&'a str>)],
+    /// A JSON object about the run itself: run_id, definition, subject_ref, started_at.
+    pub run: Option<&'a str>,
+    pub pins: Option<&'a str>,
+    pub event: Option<&'a str>,
+    pub output: Option<&'a str>,
+    pub secrets: Option<&'a str>,
+}
+
+/// Why an expression has no value, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpressionError(pub String);
+
+impl fmt::Display for ExpressionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Values that definitions compute. Pure: no clock, no randomness, no I/O; the same arguments give the same answer.
+pub trait Language: Send + Sync {
+    /// True, false, or why neither.
+    fn judge(&self, expression: &Expression, scope: &Scope<'_>) -> Result<bool, ExpressionError>;
+
+    /// The JSON text of a template whose `${…}` are replaced.
+    fn fill(&self, template: &Template, scope: &Scope<'_>) -> Result<String, ExpressionError>;
+
+    /// Where `document` misses the schema: the first place and what is wrong.
+    fn conforms(&self, schema: &Schema, document: &str) -> Result<(), ExpressionError>;
+
+    /// The plan that a normalised definition document holds. What was published compiles for ever.
+    fn plan(&self, document: &[u8]) -> Result<Plan, ExpressionError>;
+}
