@@ -1,19 +1,25 @@
 //! The registry as this node knows it. Readers and the committer bring it up to date; all of them see the
 //! same one.
 
-use crate::port::RegistryDelta;
+use crate::port::{RegistryDelta, StoreError};
+use countersign_kernel::plan::Language;
+use countersign_kernel::registry::{EventBody, Registry, Workflow};
 use countersign_kernel::Time;
-use countersign_kernel::registry::Registry;
+use countersign_ledger::sha256;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-#[derive(Default)]
 pub struct KnownRegistry {
     registry: RwLock<Registry>,
     newest_us: AtomicI64,
+    language: Arc<dyn Language>,
 }
 
 impl KnownRegistry {
+    pub fn new(language: Arc<dyn Language>) -> Self {
+        KnownRegistry { registry: RwLock::default(), newest_us: AtomicI64::new(0), language }
+    }
+
     pub fn read(&self) -> RwLockReadGuard<'_, Registry> {
         self.registry.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -24,7 +30,15 @@ impl KnownRegistry {
     }
 
     /// Brings it up to date with what the store says.
-    pub fn absorb(&self, delta: &RegistryDelta) {
+    pub fn absorb(&self, mut delta: RegistryDelta) -> Result<(), StoreError> {
+        for (sequence, document) in delta.workflows {
+            let workflow = self.workflow(document)?;
+            for (of, event) in &mut delta.events {
+                if let (true, EventBody::DefinitionPublished(definition)) = (*of == sequence, &mut event.body) {
+                    definition.workflow = Some(workflow.clone());
+                }
+            }
+        }
         let mut registry = self.registry.write().unwrap_or_else(PoisonError::into_inner);
         // Before anybody can decide under these events.
         self.newest_us.fetch_max(delta.head.last_time.0, Ordering::AcqRel);
@@ -32,5 +46,13 @@ impl KnownRegistry {
             registry.apply(*sequence, event);
         }
         registry.advance_to(delta.head.sequence);
+        Ok(())
+    }
+
+    fn workflow(&self, document: Arc<[u8]>) -> Result<Workflow, StoreError> {
+        let plan = self.language.plan(&document).map_err(|error| {
+            StoreError::Corrupt(format!("the document of a published workflow cannot be read: {error}"))
+        })?;
+        Ok(Workflow { plan: Arc::new(plan), document_digest: sha256(&[&document]), document })
     }
 }

@@ -12,6 +12,7 @@ mod committer;
 pub mod evidence;
 mod holds;
 mod known;
+pub mod language;
 pub mod log;
 pub mod outcome;
 pub mod payload;
@@ -21,6 +22,7 @@ pub mod purge;
 pub mod reads;
 pub mod retention;
 pub mod rows;
+mod run;
 mod sealer;
 
 pub use outcome::{Call, Command, IdempotencyKey, OpenedStep, Outcome, Proof, SignedRequest, Target};
@@ -28,6 +30,7 @@ pub use sealer::LogConfig;
 
 use clock::{Clock, system_clock};
 use committer::{Committer, Desk, Job};
+use countersign_kernel::plan::Language;
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{self, ActorKey, Bootstrap, Configuration, RegisterKey, Registry};
 use countersign_kernel::{Digest, Time};
@@ -57,6 +60,8 @@ pub struct Config {
     /// Record attempts that were refused for want of authority.
     pub audit_failed_attempts: bool,
     pub clock: Clock,
+    /// Reads the documents of workflows and computes what they say.
+    pub language: Arc<dyn Language>,
     /// How many instances are kept in memory; never fewer than a batch needs.
     pub cached_instances: usize,
     /// `None`: this node does not seal. It may still follow a log that others seal.
@@ -77,6 +82,7 @@ impl Default for Config {
             policies: Policies::default(),
             audit_failed_attempts: false,
             clock: system_clock(),
+            language: Arc::new(language::NoLanguage),
             cached_instances: 100_000,
             log: None,
             queue: 16_384,
@@ -136,7 +142,7 @@ impl Engine {
         let log::OpenLog { reader: log, writer: log_writer, sealer } = opened;
         let log_writer = tokio::sync::Mutex::new(log_writer);
         let (writer, reader) = store.into_parts();
-        let registry = Arc::new(KnownRegistry::default());
+        let registry = Arc::new(KnownRegistry::new(config.language.clone()));
         let (jobs, queue) = mpsc::channel(config.queue);
         let desk = Arc::new(Desk::new(Committer::new(writer, exclusive, registry.clone(), config.clone(), wake)));
         let shared = in_place.then(|| Arc::downgrade(&desk));
@@ -259,8 +265,7 @@ impl Engine {
     pub async fn refresh_registry(&self) -> Result<(), StoreError> {
         let known = self.registry().sequence();
         let delta = self.reader.registry_since(known).await?;
-        self.registry.absorb(&delta);
-        Ok(())
+        self.registry.absorb(delta)
     }
 
     /// The actor behind a token. A token that is not known here may have been made on another node a

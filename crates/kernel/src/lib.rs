@@ -9,12 +9,14 @@
 pub mod declaration;
 pub mod gate_spec;
 pub mod id;
+pub mod lifecycle;
 pub mod machine;
 pub mod plan;
 pub mod process;
 pub mod refusal;
 pub mod registry;
 pub mod retention;
+pub mod run;
 pub mod text;
 
 pub use declaration::{Declaration, Transition};

@@ -4,10 +4,11 @@
 //! Expressions and templates are texts here: the kernel passes them to a [`Language`], which is a pure
 //! function of its arguments, and never looks inside.
 
+use crate::Time;
 use crate::gate_spec::{GateEntry, GateSpec};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A length of time in microseconds.
 pub type Micros = i64;
@@ -54,7 +55,21 @@ pub struct Plan {
     /// The steps whose input or output some expression, template or compensation needs later on, ascending. Only
     /// their outputs are kept at hand.
     pub referenced: Vec<StepSeq>,
+    pub graph: Graph,
 }
+
+/// Who follows whom, worked out from `depends_on` when it is first asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Graph(OnceLock<Vec<Vec<StepSeq>>>);
+
+impl PartialEq for Graph {
+    /// It says nothing that the steps do not say.
+    fn eq(&self, _: &Graph) -> bool {
+        true
+    }
+}
+
+impl Eq for Graph {}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
@@ -347,6 +362,22 @@ impl Plan {
         self.compensation.iter().find(|entry| entry.step == seq)
     }
 
+    /// The steps that wait for this one, ascending.
+    pub fn dependents(&self, seq: StepSeq) -> &[StepSeq] {
+        let followers = self.graph.0.get_or_init(|| {
+            let mut followers = vec![Vec::new(); self.steps.len()];
+            for (later, step) in (0..).zip(&self.steps) {
+                for earlier in &step.depends_on {
+                    if let Some(list) = followers.get_mut(*earlier as usize) {
+                        list.push(later);
+                    }
+                }
+            }
+            followers
+        });
+        followers.get(seq as usize).map_or(&[], Vec::as_slice)
+    }
+
     pub fn is_referenced(&self, seq: StepSeq) -> bool {
         self.referenced.binary_search(&seq).is_ok()
     }
@@ -383,6 +414,9 @@ pub trait Language: Send + Sync {
 
     /// The JSON text of a template whose `${…}` are replaced.
     fn fill(&self, template: &Template, scope: &Scope<'_>) -> Result<String, ExpressionError>;
+
+    /// The time that a template gives, in RFC 3339.
+    fn moment(&self, template: &Template, scope: &Scope<'_>) -> Result<Time, ExpressionError>;
 
     /// Where `document` misses the schema: the first place and what is wrong.
     fn conforms(&self, schema: &Schema, document: &str) -> Result<(), ExpressionError>;

@@ -63,6 +63,12 @@ codes! {
     NotEligible = "not-eligible",
     /// A legal hold keeps the record from being purged.
     UnderLegalHold = "under-legal-hold",
+    /// The lease has expired, was revoked, or was never this one.
+    LeaseLost = "lease-lost",
+    /// The run has ended.
+    AlreadyTerminal = "already-terminal",
+    /// A guard of the lifecycle says no.
+    TransitionRefusedByGuard = "transition_refused_by_guard",
     /// The same key or name stands for something else.
     Conflict = "conflict",
     /// Nothing was recorded since the last seal.

@@ -147,7 +147,8 @@ impl Committer {
 
         // Nothing can be refused any more: the cached instance moves on.
         if let Some(process) = started {
-            let instance = Instance { process, head: base.head.clone(), policy_ref: base.policy_ref.clone() };
+            let (head, policy_ref) = (base.head.clone(), base.policy_ref.clone());
+            let instance = Instance { process, run: None, head, policy_ref, beats: 0 };
             self.cache.insert(base.instance_id, instance);
         }
         let mut answer = outcome::of_process(events, &written.event_ids, base.head.sequence + 1);

@@ -18,12 +18,15 @@ pub use desk::Desk;
 use crate::clock::Entropy;
 use crate::known::KnownRegistry;
 use crate::outcome::{Call, Command, Outcome, Target};
-use crate::port::{Batch, Committed, Head, Loaded, StoreError, Verdict, Writer};
+use crate::port::{Batch, Committed, Head, Loaded, LoadedBody, StoreError, Verdict, Writer};
 use crate::rows::{IdempotencyRow, Write};
+use crate::run::assemble::assemble;
 use crate::{Config, store_failure};
+use countersign_kernel::plan::Plan;
 use countersign_kernel::process::{self, DecideGate, Process, StepChoice};
 use countersign_kernel::refusal::{Code, Refusal};
-use countersign_kernel::{EventId, InstanceId, StepId, Time, registry};
+use countersign_kernel::run::Run;
+use countersign_kernel::{Digest, EventId, InstanceId, StepId, Time, registry};
 use hashlink::LruCache;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -86,9 +89,12 @@ impl Job {
 }
 
 struct Instance {
+    /// The process; for a run, its shell.
     process: Process,
+    run: Option<Box<Run>>,
     head: Head,
     policy_ref: String,
+    beats: u64,
 }
 
 pub struct Committer {
@@ -98,6 +104,8 @@ pub struct Committer {
     registry: Arc<KnownRegistry>,
     config: Arc<Config>,
     cache: LruCache<InstanceId, Instance>,
+    /// Plans by the digest of their document.
+    plans: LruCache<Digest, Arc<Plan>>,
     clock_offset_us: i64,
     entropy: Entropy,
     /// For the purges of this round: what each destroys besides the record.
@@ -137,6 +145,7 @@ impl Committer {
             exclusive,
             registry,
             cache: LruCache::new(config.cached_instances.max(4 * MAX_BATCH)),
+            plans: LruCache::new(1024),
             config,
             clock_offset_us: 0,
             entropy: Entropy::default(),
@@ -295,7 +304,7 @@ impl Committer {
         missing.dedup();
         if !missing.is_empty() {
             match self.writer.load(&missing).await {
-                Ok(loaded) => loaded.into_iter().for_each(|loaded| self.remember(loaded)),
+                Ok(loaded) => loaded.into_iter().try_for_each(|loaded| self.remember(loaded))?,
                 Err(StoreError::Corrupt(_)) => self.load_one_by_one(&missing, jobs).await?,
                 Err(error) => return Err(error),
             }
@@ -315,8 +324,9 @@ impl Committer {
     /// One damaged instance must not stop its neighbours: its calls are refused, the others go on.
     async fn load_one_by_one(&mut self, missing: &[InstanceId], jobs: &mut VecDeque<Job>) -> Result<(), StoreError> {
         for instance_id in missing {
-            match self.writer.load(&[*instance_id]).await {
-                Ok(loaded) => loaded.into_iter().for_each(|loaded| self.remember(loaded)),
+            let loaded = self.writer.load(&[*instance_id]).await;
+            match loaded.and_then(|loaded| loaded.into_iter().try_for_each(|loaded| self.remember(loaded))) {
+                Ok(()) => {}
                 Err(error @ StoreError::Corrupt(_)) => {
                     tracing::error!(%instance_id, %error, "instance quarantined");
                     let (damaged, others) = jobs.drain(..).partition(|job| job.instance_id() == Some(*instance_id));
@@ -329,9 +339,31 @@ impl Committer {
         Ok(())
     }
 
-    fn remember(&mut self, loaded: Loaded) {
-        let Loaded { process, head, policy_ref } = loaded;
-        self.cache.insert(process.instance_id, Instance { process, head, policy_ref });
+    fn remember(&mut self, loaded: Loaded) -> Result<(), StoreError> {
+        let Loaded { body, head, policy_ref, beats } = loaded;
+        let (process, run) = match body {
+            LoadedBody::Process(process) => (process, None),
+            LoadedBody::Run(loaded) => {
+                let plan = self.plan(loaded.row.document_digest, &loaded.document)?;
+                let (shell, run) = assemble(*loaded, plan)?;
+                (shell, Some(Box::new(run)))
+            }
+        };
+        self.cache.insert(process.instance_id, Instance { process, run, head, policy_ref, beats });
+        Ok(())
+    }
+
+    /// The plan of a document, compiled once.
+    fn plan(&mut self, digest: Digest, document: &[u8]) -> Result<Arc<Plan>, StoreError> {
+        if let Some(plan) = self.plans.get(&digest) {
+            return Ok(plan.clone());
+        }
+        let plan = self.config.language.plan(document).map_err(|error| {
+            StoreError::Corrupt(format!("the definition document {digest} cannot be read: {error}"))
+        })?;
+        let plan = Arc::new(plan);
+        self.plans.insert(digest, plan.clone());
+        Ok(plan)
     }
 
     /// A step that was named but is not live: has it ended, or was it never one?
@@ -437,8 +469,9 @@ impl Committer {
     async fn refresh_registry(&mut self) -> Result<Head, StoreError> {
         let known = self.registry.read().sequence();
         let delta = self.writer.registry_since(known).await?;
-        self.registry.absorb(&delta);
-        Ok(delta.head)
+        let head = delta.head.clone();
+        self.registry.absorb(delta)?;
+        Ok(head)
     }
 }
 

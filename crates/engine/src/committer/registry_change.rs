@@ -85,7 +85,7 @@ impl Committer {
                         self.wake.notify_one();
                         let events = (first..).zip(events).collect();
                         let head = batch.units[0].head.clone();
-                        self.registry.absorb(&RegistryDelta { events, head });
+                        self.registry.absorb(RegistryDelta { events, workflows: vec![], head })?;
                         Ok(Some(Ok(answer)))
                     }
                     Committed::Done(_) | Committed::RegistryMoved => Ok(None),
@@ -125,17 +125,9 @@ impl Committer {
         if events.is_empty() {
             return Ok((answer, None));
         }
-        let mut unit = Unit {
-            instance_id: InstanceId::REGISTRY,
-            expected_sequence: head.sequence,
-            head,
-            state: String::new(),
-            moves: 0,
-            policy_ref: self.config.deployment_policy().to_owned(),
-            writes: vec![],
-            records: vec![],
-            idempotency: vec![],
-        };
+        let mut unit = Unit::new(InstanceId::REGISTRY, head.sequence);
+        unit.head = head;
+        unit.policy_ref = self.config.deployment_policy().to_owned();
         for event in &events {
             let documents = match &event.body {
                 registry::EventBody::DefinitionPublished(d) => {

@@ -26,17 +26,7 @@ impl Round {
     pub fn unit(&mut self, instance_id: InstanceId, expected_sequence: u64) -> usize {
         let units = &mut self.batch.units;
         *self.unit_of.entry(instance_id).or_insert_with(|| {
-            units.push(Unit {
-                instance_id,
-                expected_sequence,
-                head: Head { sequence: 0, record_hash: ZERO_HASH, last_time: Time(0) },
-                state: String::new(),
-                moves: 0,
-                policy_ref: String::new(),
-                writes: vec![],
-                records: vec![],
-                idempotency: vec![],
-            });
+            units.push(Unit::new(instance_id, expected_sequence));
             units.len() - 1
         })
     }

@@ -15,12 +15,15 @@ pub mod log;
 pub use log::{LogReader, LogWriter};
 
 use crate::rows::{
-    AssignmentRow, GateRow, HoldRow, IdempotencyRow, ProcessRow, RecordRow, StepRow, TransitionRow, Write,
+    AssignmentRow, GateRow, HoldRow, IdempotencyRow, NewStep, ProcessRow, RecordRow, RunEventRow, RunRow, StepRow,
+    StepState, StepWrite, TransitionRow, Write,
 };
 use async_trait::async_trait;
-use countersign_kernel::process::Process;
+use countersign_kernel::plan::StepSeq;
+use countersign_kernel::process::{Gate, Process};
 use countersign_kernel::registry;
 use countersign_kernel::{Digest, EventId, HoldId, InstanceId, Time};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 #[derive(Debug, thiserror::Error)]
@@ -59,15 +62,108 @@ pub struct Head {
 /// An instance as the store knows it.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    pub process: Process,
+    pub body: LoadedBody,
     pub head: Head,
     pub policy_ref: String,
+    /// How often leases were prolonged: part of what the fence compares.
+    pub beats: u64,
+}
+
+#[derive(Clone, Debug)]
+pub enum LoadedBody {
+    Process(Process),
+    Run(Box<LoadedRun>),
+}
+
+/// A run in its parts: only the engine can read the definition document.
+#[derive(Clone, Debug)]
+pub struct LoadedRun {
+    pub row: RunRow,
+    pub head: StoredRunHead,
+    /// The normalised definition document.
+    pub document: Arc<[u8]>,
+    /// Transitions that the shell has fired.
+    pub moves: u64,
+    /// The gates that can still matter, as for a process.
+    pub gates: Vec<Gate>,
+    pub holds: BTreeMap<HoldId, EventId>,
+    /// Every step, by step_seq from 0 without a gap, compensations behind the plan's own. `output` is set only where
+    /// `output_needed`.
+    pub steps: Vec<(Option<StepSeq>, StepState)>,
+    /// Events not yet taken, oldest first.
+    pub kept: Vec<RunEventRow>,
+}
+
+/// The stored form of [`RunHeadRow`], as far as deciding needs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredRunHead {
+    pub state: String,
+    pub outcome: Option<String>,
+    pub last_error: Option<Arc<str>>,
+    pub priority: u8,
+    pub start_at: Option<Time>,
+    pub executing_since: Option<Time>,
+    pub completed_at: Option<Time>,
+    pub failed_at: Option<Time>,
+    pub output: Option<Arc<str>>,
+}
+
+/// Something of a run that is due: a step, or (`None`) the run itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Due {
+    pub instance_id: InstanceId,
+    pub step_seq: Option<StepSeq>,
+    pub due_at: Time,
+}
+
+/// Which runs a list holds.
+#[derive(Clone, Debug, Default)]
+pub struct RunQuery {
+    pub instance_id: Option<InstanceId>,
+    pub state: Option<String>,
+    pub definition: Option<String>,
+    pub subject_ref: Option<String>,
+    pub started: Range,
+    /// Only runs of these definitions, where the reader may not see all.
+    pub definitions: Option<Vec<String>>,
+}
+
+/// A run as it is read: without its steps, which are paged.
+#[derive(Clone, Debug)]
+pub struct RunView {
+    pub row: RunRow,
+    pub head: StoredRunHead,
+    pub chain: Head,
+}
+
+/// A run that waits for a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueuedRun {
+    pub instance_id: InstanceId,
+    pub definition_name: String,
+    pub concurrency_key: Option<Arc<str>>,
+    /// Runs of the same definition and key that have begun and not ended.
+    pub under_way: u64,
+}
+
+/// A gate with its steps and their newest assignments.
+pub type GateWithSteps = (GateRow, Vec<(StepRow, AssignmentRow)>);
+
+/// A step as it is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunStepView {
+    pub step_seq: StepSeq,
+    pub new: NewStep,
+    pub state: StepState,
 }
 
 /// Registry changes since a sequence, oldest first, and where its chain stands.
 #[derive(Clone, Debug)]
 pub struct RegistryDelta {
+    /// Definitions come without their `workflow`, which only the engine can read from its document.
     pub events: Vec<(u64, registry::Event)>,
+    /// The normalised documents of the workflows among them, by registry sequence.
+    pub workflows: Vec<(u64, Arc<[u8]>)>,
     pub head: Head,
 }
 
@@ -83,9 +179,34 @@ pub struct Unit {
     /// How many transitions have fired so far.
     pub moves: u64,
     pub policy_ref: String,
+    /// What the fence compares besides the sequence, and what it says afterwards: prolonging a lease leaves no record.
+    pub expected_beats: u64,
+    pub beats: u64,
     pub writes: Vec<Write>,
+    /// Steps of a run, each at most once.
+    pub steps: BTreeMap<StepSeq, StepWrite>,
     pub records: Vec<RecordRow>,
     pub idempotency: Vec<IdempotencyRow>,
+}
+
+impl Unit {
+    /// Nothing written yet.
+    pub fn new(instance_id: InstanceId, expected_sequence: u64) -> Self {
+        Unit {
+            instance_id,
+            expected_sequence,
+            head: Head { sequence: 0, record_hash: Digest([0; 32]), last_time: Time(0) },
+            state: String::new(),
+            moves: 0,
+            policy_ref: String::new(),
+            expected_beats: 0,
+            beats: 0,
+            writes: vec![],
+            steps: BTreeMap::new(),
+            records: vec![],
+            idempotency: vec![],
+        }
+    }
 }
 
 /// A refusal was decided on this sequence of this instance; it stands only if that is still current.
@@ -143,6 +264,11 @@ pub trait Writer: Send {
     async fn find_record(&mut self, event_id: EventId) -> Result<Option<RecordRow>, StoreError>;
     async fn find_hold(&mut self, hold_id: HoldId) -> Result<Option<HoldRow>, StoreError>;
     async fn steps(&mut self, of: StepsOf) -> Result<Vec<StepRow>, StoreError>;
+    /// Which of these events (run, event id) the run has received before.
+    async fn received(&mut self, events: &[(InstanceId, Arc<str>)]) -> Result<Vec<bool>, StoreError>;
+    /// Steps and runs that are due at `until` or before and not before `from`, soonest first, at most `limit`. On PostgreSQL
+    /// rows that another node is changing just now are skipped. Never scans what is not due.
+    async fn due(&mut self, from: Time, until: Time, limit: usize) -> Result<Vec<Due>, StoreError>;
     /// Overwrites what purges left behind in the database's own files (old pages, old row versions). Called after every
     /// purge, and again from time to time while it answers `false`: somebody still reads an older state.
     async fn scrub(&mut self) -> Result<bool, StoreError>;
@@ -246,7 +372,7 @@ pub struct ProcessView {
     pub gate_spec: Arc<[u8]>,
     pub history: Vec<TransitionRow>,
     /// Every gate that was ever opened, in the order of opening, with its steps.
-    pub gates: Vec<(GateRow, Vec<(StepRow, AssignmentRow)>)>,
+    pub gates: Vec<GateWithSteps>,
 }
 
 /// Reads, in parallel with the writer. They see what is committed.
@@ -270,6 +396,23 @@ pub trait Reader: Send + Sync {
         after: Option<InstanceId>,
         limit: usize,
     ) -> Result<Vec<InstanceId>, StoreError>;
+    async fn runs(&self, query: &RunQuery, page: &Page) -> Result<Vec<RunView>, StoreError>;
+    /// The steps of a run from this one on.
+    async fn run_steps(
+        &self,
+        run_id: InstanceId,
+        from: StepSeq,
+        limit: usize,
+    ) -> Result<Vec<RunStepView>, StoreError>;
+    /// How many steps of a run are in each state.
+    async fn run_step_counts(&self, run_id: InstanceId) -> Result<Vec<(String, u64)>, StoreError>;
+    /// Live runs that an event with this key may concern, oldest first.
+    async fn runs_by_correlation(&self, key: &str, limit: usize) -> Result<Vec<InstanceId>, StoreError>;
+    /// Queued runs (not delayed beyond `now`), best priority then oldest first; and how many runs with each of their
+    /// concurrency keys have begun and not ended, per definition.
+    async fn queued_runs(&self, now: Time, limit: usize) -> Result<Vec<QueuedRun>, StoreError>;
+    /// The gates of a run, ended ones included, with their steps.
+    async fn run_gates(&self, run_id: InstanceId) -> Result<Vec<GateWithSteps>, StoreError>;
     async fn holds(&self, query: &HoldQuery, page: &Page) -> Result<Vec<HoldRow>, StoreError>;
     /// Each with the holds that keep it for now.
     async fn purgeable(&self, query: &PurgeableQuery) -> Result<Vec<(RecordRow, Vec<HoldRow>)>, StoreError>;

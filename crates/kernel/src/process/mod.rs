@@ -16,6 +16,8 @@ mod record_export;
 mod release_hold;
 mod start_workflow;
 
+pub use moot::moot_gates;
+pub use open_gate::open as open_any_gate;
 pub use quorum::{Counts, evaluate as evaluate_quorum};
 
 use crate::Time;
@@ -461,7 +463,7 @@ impl Context<'_> {
     }
 
     /// The general scope, or the finer one of the definition the process came from.
-    fn require_scope(&self, scope: &str, definition: Option<&str>) -> Result<(), Refusal> {
+    pub(crate) fn require_scope(&self, scope: &str, definition: Option<&str>) -> Result<(), Refusal> {
         if self.registry.permitted_on(self.actor_ref, scope, definition) {
             return Ok(());
         }

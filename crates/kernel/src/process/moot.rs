@@ -10,17 +10,31 @@ use crate::machine::ChainState;
 
 pub fn leave_state(process: &Process, fired: Option<&Gate>, ctx: &Context<'_>) -> Vec<Event> {
     let fired = fired.map(Gate::gate_ref);
+    let here = |gate: &Gate| gate.from_state == process.current_state;
+    moot_unless(process, here, |gate| Some(gate.gate_ref()) == fired, ctx)
+}
+
+/// These gates can no longer matter, though nothing was fired: what waited behind them has ended otherwise.
+pub fn moot_gates(process: &Process, which: impl Fn(&Gate) -> bool, ctx: &Context<'_>) -> Vec<Event> {
+    moot_unless(process, which, |_| false, ctx)
+}
+
+fn moot_unless(
+    process: &Process,
+    which: impl Fn(&Gate) -> bool,
+    spent: impl Fn(&Gate) -> bool,
+    ctx: &Context<'_>,
+) -> Vec<Event> {
     let mut events = Vec::new();
-    for gate in process.gates.iter().filter(|gate| gate.from_state == process.current_state) {
-        let live = gate.current && gate.fate == Fate::Unspent && Some(gate.gate_ref()) != fired;
-        match (live, gate.status()) {
+    for gate in process.gates.iter().filter(|gate| which(gate)) {
+        match (gate.current && gate.fate == Fate::Unspent && !spent(gate), gate.status()) {
             (true, GateStatus::Pending) => moot_pending(gate, ctx, &mut events),
             (true, GateStatus::Approved) => {
                 withdraw_rest(process, gate, ctx, &mut events);
                 events.push(recalled(gate, MootKind::ApprovedUnconsumed, None, ctx));
             }
             (true, GateStatus::Rejected | GateStatus::Withdrawn) | (false, _) => {
-                withdraw_rest(process, gate, ctx, &mut events)
+                withdraw_rest(process, gate, ctx, &mut events);
             }
         }
     }

@@ -11,7 +11,11 @@ pub fn decide(process: Option<&Process>, command: &OpenGate, ctx: &mut Context<'
     require_ref("action", &command.action)?;
     require_optional_text("reason", command.reason.as_deref())?;
     let process = ctx.known(process, scopes::WORKFLOWS_OPEN_GATE)?;
+    open(process, command, ctx)
+}
 
+/// For whoever may: a caller with the scope, or the engine on a step's turn.
+pub fn open(process: &Process, command: &OpenGate, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
     if process.is_terminal() {
         let detail = format!("the process has ended in `{}`; no gate can be opened any more", process.current_state);
         return Err(Refusal::new(Code::GateNotAvailable, detail));

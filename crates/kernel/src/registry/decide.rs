@@ -1,12 +1,13 @@
 //! What may be done to the registry, and by whom.
 
 use super::{
-    Actor, ActorKey, ActorKind, Configuration, Credential, Definition, Event, EventBody, RecordExport, Registry, holds,
+    Actor, ActorKey, ActorKind, Configuration, Credential, Definition, Event, EventBody, RecordExport, Registry, Workflow, holds,
     scopes,
 };
 use crate::declaration::Declaration;
 use crate::gate_spec::GateSpec;
 use crate::id::{GrantId, IdSource};
+use crate::plan::Work;
 use crate::refusal::{Code, Refusal, require_optional_text, require_ref};
 use crate::retention::{PlaceHold, ReleaseHold};
 use crate::text::is_invisible;
@@ -97,6 +98,7 @@ pub struct PublishDefinition {
     pub source: Arc<str>,
     pub declaration: Arc<Declaration>,
     pub gate_spec: Arc<GateSpec>,
+    pub workflow: Option<Workflow>,
     pub retention: Option<String>,
 }
 
@@ -341,6 +343,10 @@ fn publish(
 ) -> Result<Vec<EventBody>, Refusal> {
     require_ref("name", &command.name)?;
     require_permission(registry, actor_ref, scopes::DEFINITIONS_PUBLISH)?;
+    let steps = command.workflow.as_ref().map_or(&[][..], |workflow| &workflow.plan.steps);
+    if steps.iter().any(|step| matches!(step.work, Work::Shell(_))) {
+        require_permission(registry, actor_ref, scopes::DEFINITIONS_SHELL)?;
+    }
     let checked = command.declaration.validate().and_then(|()| command.declaration.validate_names(""));
     checked.map_err(|refusal| Refusal { code: Code::InvalidDefinition, ..refusal })?;
     let newest = registry.definition(&command.name, None);
@@ -354,6 +360,7 @@ fn publish(
         source: command.source.clone(),
         declaration: command.declaration.clone(),
         gate_spec: command.gate_spec.clone(),
+        workflow: command.workflow.clone(),
         retention: command.retention.clone(),
         published_at: now,
         published_by: actor_ref.to_owned(),

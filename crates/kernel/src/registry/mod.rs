@@ -19,6 +19,7 @@ pub use permission::{Grant, Grants, scopes};
 use crate::declaration::Declaration;
 use crate::gate_spec::GateSpec;
 use crate::id::{EventId, GrantId, HoldId};
+use crate::plan::Plan;
 use crate::{Digest, Time};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -68,9 +69,20 @@ pub struct Definition {
     pub source: Arc<str>,
     pub declaration: Arc<Declaration>,
     pub gate_spec: Arc<GateSpec>,
+    /// Of a workflow; its declaration and gate_spec are then those of its runs' shells.
+    pub workflow: Option<Workflow>,
     pub retention: Option<String>,
     pub published_at: Time,
     pub published_by: String,
+}
+
+/// What a workflow is, besides its gates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workflow {
+    pub plan: Arc<Plan>,
+    /// The normalised document that the plan was compiled from; runs carry its digest.
+    pub document: Arc<[u8]>,
+    pub document_digest: Digest,
 }
 
 /// The configuration that decides how records are made and kept.

@@ -15,6 +15,13 @@ pub mod scopes {
     pub const ACTORS_MANAGE: &str = "actors:manage";
     pub const PERMISSIONS_MANAGE: &str = "permissions:manage";
     pub const DEFINITIONS_PUBLISH: &str = "definitions:publish";
+    pub const DEFINITIONS_SHELL: &str = "definitions:shell";
+    pub const RUNS_START: &str = "runs:start";
+    pub const RUNS_CONTROL: &str = "runs:control";
+    pub const RUNS_READ: &str = "runs:read";
+    pub const TASKS_WORK: &str = "tasks:work";
+    pub const GOVERNANCE_READ: &str = "governance:read";
+    pub const GOVERNANCE_ACT: &str = "governance:act";
     pub const AUDIT_READ: &str = "audit:read";
     pub const AUDIT_SEAL: &str = "audit:seal";
     pub const AUDIT_PURGE: &str = "audit:purge";
@@ -29,17 +36,17 @@ pub mod scopes {
         ACTORS_MANAGE,
         PERMISSIONS_MANAGE,
         DEFINITIONS_PUBLISH,
-        "definitions:shell",
+        DEFINITIONS_SHELL,
         AUDIT_READ,
         AUDIT_SEAL,
         AUDIT_PURGE,
         AUDIT_HOLD,
-        "runs:start",
-        "runs:control",
-        "runs:read",
-        "tasks:work",
-        "governance:read",
-        "governance:act",
+        RUNS_START,
+        RUNS_CONTROL,
+        RUNS_READ,
+        TASKS_WORK,
+        GOVERNANCE_READ,
+        GOVERNANCE_ACT,
     ];
 }
 

@@ -1,13 +1,18 @@
 //! The rows of the store, as plain values, and the writes that commands cause. Each kind of update
 //! touches a row at most once in its life, so a batch may apply all inserts and then all updates.
 
-use countersign_kernel::machine::{AssignmentStatus, ChainState, StepState};
+mod run;
+
+pub use run::{NewStep, OutboxRow, RunEventRow, RunHeadRow, RunRow, StepState, StepWrite};
+
+use countersign_kernel::machine::{AssignmentStatus, ChainState, StepState as ApprovalState};
 use countersign_kernel::process::Fate;
 use countersign_kernel::registry::{Actor, ActorKey, Configuration, Credential, Definition};
 use countersign_kernel::{
     AssignmentId, Digest, EventId, GrantId, HoldId, InstanceId, QuorumRule, StepId, Time, TransitionId,
 };
 use countersign_ledger::Record;
+use std::sync::Arc;
 use uuid::Uuid;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +56,7 @@ pub struct StepRow {
     pub submitter_ref: String,
     pub scope: String,
     pub submitted_at: Time,
-    pub state: StepState,
+    pub state: ApprovalState,
     /// By whom, when and why it was decided or withdrawn.
     pub ended: Option<StepEnd>,
 }
@@ -187,7 +192,17 @@ pub enum Write {
     },
 
     Hold(HoldRow),
+    Run(RunRow),
+    /// The first one of a run.
+    NewRunHead(RunHeadRow),
+    RunEvent(RunEventRow),
+    Outbox(OutboxRow),
 
+    RunHead(RunHeadRow),
+    TakeRunEvent {
+        instance_id: InstanceId,
+        event_id: Arc<str>,
+    },
     SupersedeGate {
         gate_id: Uuid,
     },
@@ -202,7 +217,7 @@ pub enum Write {
     },
     EndStep {
         step_id: StepId,
-        state: StepState,
+        state: ApprovalState,
         end: StepEnd,
     },
     EndAssignment {
@@ -257,6 +272,16 @@ pub enum Write {
     },
     RedactRelease {
         hold_id: HoldId,
+        text: String,
+    },
+    RedactRunInput {
+        instance_id: InstanceId,
+        text: String,
+    },
+    /// Destroys the output of these steps' rows and of what they were woken by.
+    RedactRunStep {
+        instance_id: InstanceId,
+        step_seq: u32,
         text: String,
     },
     /// Forgets the answers that this instance's command of that time gave under idempotency keys.

@@ -1,0 +1,32 @@
+//! The language of an engine that runs no workflows: it knows no document and computes nothing.
+
+use countersign_kernel::Time;
+use countersign_kernel::plan::{Expression, ExpressionError, Language, Plan, Schema, Scope, Template};
+
+pub struct NoLanguage;
+
+fn none<T>() -> Result<T, ExpressionError> {
+    Err(ExpressionError("this engine was opened without a language for workflows".to_owned()))
+}
+
+impl Language for NoLanguage {
+    fn judge(&self, _: &Expression, _: &Scope<'_>) -> Result<bool, ExpressionError> {
+        none()
+    }
+
+    fn fill(&self, _: &Template, _: &Scope<'_>) -> Result<String, ExpressionError> {
+        none()
+    }
+
+    fn moment(&self, _: &Template, _: &Scope<'_>) -> Result<Time, ExpressionError> {
+        none()
+    }
+
+    fn conforms(&self, _: &Schema, _: &str) -> Result<(), ExpressionError> {
+        none()
+    }
+
+    fn plan(&self, _: &[u8]) -> Result<Plan, ExpressionError> {
+        none()
+    }
+}

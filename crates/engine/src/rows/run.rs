@@ -1,0 +1,117 @@
+//! The rows of runs. A step's row is written whole whenever the step changes: what it says is what the engine holds.
+
+use countersign_kernel::lifecycle::StepCode;
+use countersign_kernel::plan::StepSeq;
+use countersign_kernel::{Digest, InstanceId, Time};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// What a run was started with. Written once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunRow {
+    pub instance_id: InstanceId,
+    pub definition_name: String,
+    pub definition_version: u32,
+    /// Of the normalised definition document, in `documents`.
+    pub document_digest: Digest,
+    pub subject_ref: String,
+    pub initiator_ref: String,
+    /// JSON text.
+    pub input: Arc<str>,
+    pub correlation_key: Option<Arc<str>>,
+    pub concurrency_key: Option<Arc<str>>,
+    pub corrects: Option<InstanceId>,
+    pub continues: Option<InstanceId>,
+    pub parent: Option<(InstanceId, StepSeq)>,
+    pub started_at: Time,
+}
+
+/// What changes about a run besides its state, which its instance row holds. Written when the run's state changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunHeadRow {
+    pub instance_id: InstanceId,
+    /// The run's state again, so that lists need no join.
+    pub state: &'static str,
+    pub outcome: Option<&'static str>,
+    pub last_error: Option<Arc<str>>,
+    pub priority: u8,
+    pub start_at: Option<Time>,
+    pub executing_since: Option<Time>,
+    pub completed_at: Option<Time>,
+    pub failed_at: Option<Time>,
+    pub output: Option<Arc<str>>,
+    /// When the clock has to look at the run itself.
+    pub due_at: Option<Time>,
+    /// Neither ended nor idle: what is found again after a restart.
+    pub is_live: bool,
+}
+
+/// One step of a run: what never changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewStep {
+    pub name: Arc<str>,
+    /// The step that this one undoes.
+    pub compensates: Option<StepSeq>,
+    pub queue: Arc<str>,
+    pub max_attempts: u32,
+}
+
+/// One step of a run: all the rest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepState {
+    pub state: StepCode,
+    pub attempts: u32,
+    pub next_run_at: Option<Time>,
+    pub locked_by: Option<Arc<str>>,
+    pub locked_until: Option<Time>,
+    pub lease_token: Option<Uuid>,
+    pub waiting_event_type: Option<Arc<str>>,
+    pub waiting_facet: Option<&'static str>,
+    /// End of a wait.
+    pub deadline_at: Option<Time>,
+    pub last_error: Option<Arc<str>>,
+    pub error_category: Option<&'static str>,
+    /// Data of the event that woke it, JSON text.
+    pub event_data: Option<Arc<str>>,
+    pub started_at: Option<Time>,
+    pub completed_at: Option<Time>,
+    pub effect_unknown: bool,
+    pub child_run_id: Option<InstanceId>,
+    pub task_type: Option<&'static str>,
+    /// JSON text.
+    pub output: Option<Arc<str>>,
+    /// The output is needed by later steps: it is loaded with the run.
+    pub output_needed: bool,
+    /// When it may be claimed, or the clock has to look at it.
+    pub due_at: Option<Time>,
+}
+
+/// A step that a batch adds (`new`) or changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepWrite {
+    pub new: Option<NewStep>,
+    pub state: StepState,
+}
+
+/// An event that a run received; `taken` once a step has been woken by it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunEventRow {
+    pub instance_id: InstanceId,
+    pub event_id: Arc<str>,
+    pub event_type: Arc<str>,
+    /// JSON text.
+    pub data: Arc<str>,
+    pub received_at: Time,
+    pub taken: bool,
+}
+
+/// An event for the world outside, committed with the step that sends it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutboxRow {
+    pub outbox_id: Uuid,
+    pub instance_id: InstanceId,
+    pub event_type: String,
+    /// JSON text.
+    pub data: Arc<str>,
+    pub created_at: Time,
+}

@@ -1,0 +1,138 @@
+//! A run from its rows. What can be worked out from the plan and the states of the steps is not stored twice.
+
+use crate::port::{LoadedRun, StoreError};
+use crate::rows::StepState;
+use countersign_kernel::lifecycle::{FailureCategory, Outcome, RunState, StepCode};
+use countersign_kernel::plan::{OnFailure, Plan, StepSeq};
+use countersign_kernel::process::{DefinitionRef, Process};
+use countersign_kernel::run::{Cell, Facet, Head, KeptEvent, Lease, Live, Parent, Role, Run, TaskType, Waiting};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+pub fn assemble(loaded: LoadedRun, plan: Arc<Plan>) -> Result<(Process, Run), StoreError> {
+    let LoadedRun { row, head, moves, gates, holds, steps, kept, .. } = loaded;
+    let damaged = |what: &str| StoreError::Corrupt(format!("run {}: {what}", row.instance_id));
+    if steps.len() < plan.steps.len() {
+        return Err(damaged("it has fewer steps than its plan"));
+    }
+    let (declaration, gate_spec) = countersign_kernel::run::shell_declaration(&plan);
+    let shell = Process {
+        instance_id: row.instance_id,
+        definition: Some(DefinitionRef { name: row.definition_name.clone(), version: row.definition_version }),
+        subject_ref: row.subject_ref.clone(),
+        initiator_ref: row.initiator_ref.clone(),
+        current_state: declaration.initial_state.clone(),
+        declaration: Arc::new(declaration),
+        gate_spec: Arc::new(gate_spec),
+        started_at: row.started_at,
+        next_sequence_number: moves + 1,
+        gates,
+        holds,
+    };
+    let outcome = match &head.outcome {
+        None => None,
+        Some(text) => Some(Outcome::parse(text).ok_or_else(|| damaged("its outcome is none"))?),
+    };
+    let mut outputs = BTreeMap::new();
+    let mut cells = Vec::with_capacity(steps.len());
+    for (seq, (compensates, state)) in (0..).zip(steps) {
+        if let Some(output) = state.output.clone().filter(|_| state.output_needed) {
+            outputs.insert(seq, output);
+        }
+        cells.push(cell(seq, compensates, state, &plan));
+    }
+    resolve_dependencies(&plan, &mut cells);
+    let count = |which: fn(&Cell) -> bool| u32::try_from(cells.iter().filter(|cell| which(cell)).count()).unwrap_or(0);
+    let of_plan = || (0..).zip(&cells).take(plan.steps.len());
+    let open = of_plan().filter(|(seq, cell)| !has_ended(&plan, *seq, cell)).count();
+    let current = of_plan().find(|(seq, cell)| !has_ended(&plan, *seq, cell)).map_or(plan.steps.len(), |(seq, _)| seq as usize);
+    let live: BTreeSet<StepSeq> = (0..)
+        .zip(&cells)
+        .filter(|(_, cell)| !cell.is_ended() && cell.state != StepCode::NotStarted)
+        .map(|(seq, _)| seq)
+        .collect();
+    let run = Run {
+        run_id: row.instance_id,
+        input: row.input,
+        head: Head {
+            state: RunState::parse(&head.state).ok_or_else(|| StoreError::Corrupt(format!("run {}: its state is none", row.instance_id)))?,
+            outcome,
+            last_error: head.last_error,
+            priority: head.priority,
+            start_at: head.start_at,
+            executing_since: head.executing_since,
+            completed_at: head.completed_at,
+            failed_at: head.failed_at,
+            open: u32::try_from(open).unwrap_or(u32::MAX),
+            blocked: count(|cell| cell.state == StepCode::Blocked),
+            held: count(Cell::is_held),
+            current: u32::try_from(current).unwrap_or(u32::MAX),
+            output: head.output,
+            concurrency_key: row.concurrency_key,
+            parent: row.parent.map(|(run_id, step_seq)| Parent { run_id, step_seq }),
+        },
+        plan,
+        cells,
+        live,
+        outputs,
+        kept: kept
+            .into_iter()
+            .map(|kept| KeptEvent { id: kept.event_id, event_type: kept.event_type, data: kept.data })
+            .collect(),
+    };
+    Ok((shell, run))
+}
+
+fn cell(seq: StepSeq, compensates: Option<StepSeq>, state: StepState, plan: &Plan) -> Cell {
+    let begun = state.state != StepCode::NotStarted || compensates.is_some();
+    let waiting = state.waiting_facet.and_then(Facet::parse).map(|facet| Waiting {
+        event_type: state.waiting_event_type.clone(),
+        facet,
+        deadline_at: state.deadline_at,
+    });
+    let lease = state.locked_by.clone().zip(state.locked_until).map(|(worker_id, until)| Lease { worker_id, until });
+    let task_type = state.task_type.and_then(|text| {
+        [TaskType::ReadyStep, TaskType::WaitingTimeout, TaskType::Compensation].into_iter().find(|t| t.as_str() == text)
+    });
+    let live = Live {
+        attempts: state.attempts,
+        next_run_at: state.next_run_at,
+        lease,
+        waiting,
+        last_error: state.last_error,
+        category: state.error_category.and_then(FailureCategory::parse),
+        event: state.event_data,
+        started_at: state.started_at,
+        effect_unknown: state.effect_unknown,
+        child: state.child_run_id,
+        task_type,
+    };
+    Cell {
+        state: state.state,
+        token: state.lease_token,
+        role: compensates.map_or(Role::Step, Role::Compensation),
+        completed_at: state.completed_at,
+        live: (begun && !state.state.is_terminal()).then(|| Box::new(live)),
+        ..Cell::new(plan.step(seq).map_or(0, |step| step.depends_on.len()))
+    }
+}
+
+/// Ended, or failed where the plan goes on as behind a skipped step.
+fn has_ended(plan: &Plan, seq: StepSeq, cell: &Cell) -> bool {
+    let passed_over = cell.state == StepCode::Failed
+        && !cell.retry_scheduled()
+        && plan.step(seq).is_some_and(|step| step.on_failure == OnFailure::Skip);
+    cell.is_ended() || passed_over
+}
+
+fn resolve_dependencies(plan: &Plan, cells: &mut [Cell]) {
+    let ended: Vec<(bool, bool)> = (0..)
+        .zip(cells.iter())
+        .map(|(seq, cell)| (has_ended(plan, seq, cell), cell.state == StepCode::Completed))
+        .collect();
+    for (spec, cell) in plan.steps.iter().zip(cells) {
+        let of = |seq: &StepSeq| ended.get(*seq as usize).copied().unwrap_or((false, false));
+        cell.open_deps = u32::try_from(spec.depends_on.iter().filter(|seq| !of(seq).0).count()).unwrap_or(u32::MAX);
+        cell.fed = spec.depends_on.iter().any(|seq| of(seq).1);
+    }
+}

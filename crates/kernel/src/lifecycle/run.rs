@@ -1,0 +1,184 @@
+//! The run's lifecycle. What seed 004 calls an invalid transition is simply not declared.
+
+use std::fmt;
+
+macro_rules! named {
+    ($(#[$doc:meta])* $name:ident { $($state:ident = $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $name { $($state,)* }
+
+        impl $name {
+            pub const ALL: &'static [$name] = &[$($name::$state,)*];
+
+            pub const fn as_str(self) -> &'static str {
+                match self { $($name::$state => $text,)* }
+            }
+
+            pub fn parse(text: &str) -> Option<Self> {
+                match text { $($text => Some($name::$state),)* _ => None }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+
+named!(RunState {
+    Idle = "idle",
+    Queued = "queued",
+    Executing = "executing",
+    Blocked = "blocked",
+    Paused = "paused",
+    Stopped = "stopped",
+    Compensating = "compensating",
+    Completed = "completed",
+    Failed = "failed",
+    Cancelled = "cancelled",
+    Voided = "voided",
+});
+
+named!(
+    /// How a run ended, where its state does not say it all, or why it stands still.
+    Outcome {
+        RolledBack = "rolled_back",
+        Partial = "partial",
+        EffectUnknown = "effect_unknown",
+        Timeout = "timeout",
+        Drift = "drift",
+        SoftCap = "soft_cap",
+        HardCap = "hard_cap",
+        LeaseExpired = "lease_expired",
+        Operator = "operator",
+    }
+);
+
+impl RunState {
+    pub const fn is_ended(self) -> bool {
+        matches!(self, RunState::Completed | RunState::Failed | RunState::Cancelled | RunState::Voided)
+    }
+
+    /// Seed 001's word for it.
+    pub const fn linear(self) -> &'static str {
+        match self {
+            RunState::Idle
+            | RunState::Queued
+            | RunState::Executing
+            | RunState::Blocked
+            | RunState::Paused
+            | RunState::Stopped
+            | RunState::Compensating => "RUNNING",
+            RunState::Completed => "COMPLETED",
+            RunState::Failed => "FAILED",
+            RunState::Cancelled | RunState::Voided => "CANCELED",
+        }
+    }
+}
+
+pub struct RunTransition {
+    pub id: &'static str,
+    pub from: RunState,
+    pub to: RunState,
+    pub trigger: &'static str,
+}
+
+const fn row(id: &'static str, from: RunState, to: RunState, trigger: &'static str) -> RunTransition {
+    RunTransition { id, from, to, trigger }
+}
+
+use RunState::{Blocked, Cancelled, Compensating, Completed, Executing, Failed, Idle, Paused, Queued, Stopped, Voided};
+
+/// (id, from, to, trigger). Together with `from` and `to` the trigger is unique.
+pub const RUN_TRANSITIONS: &[RunTransition] = &[
+    row("R1", Idle, Queued, "started"),
+    row("R2", Queued, Executing, "slot_available"),
+    row("R3", Executing, Blocked, "input_required"),
+    row("R4", Executing, Completed, "all_steps_ended"),
+    row("R5", Executing, Failed, "step_failed"),
+    row("R5t", Executing, Failed, "workflow_timeout"),
+    row("R6", Executing, Compensating, "step_failed"),
+    row("R6t", Executing, Compensating, "workflow_timeout"),
+    row("R7", Blocked, Executing, "input_received"),
+    row("R8", Blocked, Failed, "step_failed"),
+    row("R8t", Blocked, Failed, "workflow_timeout"),
+    row("R9", Blocked, Compensating, "step_failed"),
+    row("R9t", Blocked, Compensating, "workflow_timeout"),
+    row("R9e", Blocked, Compensating, "effect_declared"),
+    row("R10", Compensating, Completed, "all_compensated"),
+    row("R11", Compensating, Failed, "compensation_failed"),
+    row("R12", Compensating, Blocked, "effect_unknown"),
+    row("P1", Executing, Paused, "workflow_pause"),
+    row("P2", Blocked, Paused, "workflow_pause"),
+    row("P3", Paused, Executing, "workflow_resume"),
+    row("P4", Paused, Blocked, "workflow_resume"),
+    row("P5", Queued, Paused, "workflow_pause"),
+    row("P6", Paused, Queued, "workflow_resume"),
+    row("P7", Paused, Failed, "step_failed"),
+    row("P7t", Paused, Failed, "workflow_timeout"),
+    row("P8", Paused, Compensating, "step_failed"),
+    row("P8t", Paused, Compensating, "workflow_timeout"),
+    row("C1", Idle, Cancelled, "workflow_cancel"),
+    row("C2", Queued, Cancelled, "workflow_cancel"),
+    row("C3", Executing, Cancelled, "workflow_cancel"),
+    row("C4", Blocked, Cancelled, "workflow_cancel"),
+    row("C5", Paused, Cancelled, "workflow_cancel"),
+    row("C6", Stopped, Cancelled, "workflow_cancel"),
+    row("S1", Executing, Stopped, "workflow_stop"),
+    row("S2", Blocked, Stopped, "workflow_stop"),
+    row("S3", Paused, Stopped, "workflow_stop"),
+    row("S4", Stopped, Executing, "workflow_resume"),
+    row("S5", Stopped, Blocked, "workflow_resume"),
+    row("V1", Stopped, Voided, "workflow_void"),
+    row("V2", Executing, Voided, "workflow_void"),
+    row("V3", Blocked, Voided, "workflow_void"),
+    row("V4", Paused, Voided, "workflow_void"),
+];
+
+/// The declared transition, or nothing.
+pub fn fire_run(from: RunState, to: RunState, trigger: &str) -> Option<&'static RunTransition> {
+    RUN_TRANSITIONS.iter().find(|t| t.from == from && t.to == to && t.trigger == trigger)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seed 004 §1, both tables, word by word.
+    #[test]
+    fn the_valid_transitions_are_declared_and_the_invalid_ones_are_not() {
+        let valid = [
+            (Idle, Queued),
+            (Queued, Executing),
+            (Executing, Blocked),
+            (Executing, Completed),
+            (Executing, Failed),
+            (Executing, Compensating),
+            (Blocked, Executing),
+            (Blocked, Failed),
+            (Compensating, Completed),
+            (Compensating, Failed),
+        ];
+        for (from, to) in valid {
+            assert!(RUN_TRANSITIONS.iter().any(|t| t.from == from && t.to == to), "{from} → {to}");
+        }
+        for t in RUN_TRANSITIONS {
+            assert!(!(t.from == Idle && t.to == Executing), "must go through queued");
+            assert!(!t.from.is_ended(), "{} leaves the terminal state {}", t.id, t.from);
+            assert!(!(t.from == Compensating && t.to == Executing), "cannot resume after compensation starts");
+        }
+    }
+
+    #[test]
+    fn ids_and_keys_are_unique() {
+        for (i, a) in RUN_TRANSITIONS.iter().enumerate() {
+            for b in &RUN_TRANSITIONS[i + 1..] {
+                assert_ne!(a.id, b.id);
+                assert!((a.from, a.to, a.trigger) != (b.from, b.to, b.trigger), "{} and {}", a.id, b.id);
+            }
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! The step's lifecycle: the 9-state floor of seed 003 §3, the two derived states, its transitions T1–T12r, and those
+//! that seeds 001 and 004 need besides (X1–X11). Both other vocabularies are derived from it.
+
+use super::{ActorClass, TriggerKind};
+use std::fmt;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum StepCode {
+    NotStarted,
+    Ready,
+    InProgress,
+    Waiting,
+    Blocked,
+    Overdue,
+    Failed,
+    CannotComplete,
+    Completed,
+    Skipped,
+    Cancelled,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SemanticClass {
+    Idle,
+    Active,
+    Wait,
+    Red,
+}
+
+/// How a state looks and counts.
+pub struct StateDef {
+    pub code: StepCode,
+    pub text: &'static str,
+    pub class: SemanticClass,
+    pub terminal: bool,
+    /// A derived state declares the state of the floor that stands for it.
+    pub floor_equivalent: Option<StepCode>,
+    pub color: &'static str,
+    pub icon: &'static str,
+    pub label: &'static str,
+}
+
+const fn state(
+    code: StepCode,
+    text: &'static str,
+    class: SemanticClass,
+    color: &'static str,
+    icon: &'static str,
+    label: &'static str,
+) -> StateDef {
+    StateDef { code, text, class, terminal: false, floor_equivalent: None, color, icon, label }
+}
+
+use StepCode::{
+    Blocked, CannotComplete, Cancelled, Completed, Failed, InProgress, NotStarted, Overdue, Ready, Skipped, Waiting,
+};
+
+/// In the order of the enum; the ordinal of a state is its place, counted from 1.
+pub const STEP_STATES: &[StateDef] = &[
+    state(NotStarted, "not_started", SemanticClass::Idle, "ui.traffic_light.gray", "○", "Not started"),
+    state(Ready, "ready", SemanticClass::Active, "ui.traffic_light.green_pale", "▶", "Ready"),
+    state(InProgress, "in_progress", SemanticClass::Active, "ui.traffic_light.green", "►", "In progress"),
+    state(Waiting, "waiting", SemanticClass::Wait, "ui.traffic_light.yellow", "⏳", "Waiting"),
+    state(Blocked, "blocked", SemanticClass::Wait, "ui.traffic_light.yellow_dark", "⚠", "Blocked"),
+    state(Overdue, "overdue", SemanticClass::Red, "ui.traffic_light.red_pale", "⏰", "Overdue"),
+    state(Failed, "failed", SemanticClass::Red, "ui.traffic_light.red", "✕", "Failed"),
+    state(CannotComplete, "cannot_complete", SemanticClass::Red, "ui.traffic_light.red_dark", "⛔", "Cannot complete"),
+    StateDef {
+        terminal: true,
+        ..state(Completed, "completed", SemanticClass::Active, "ui.traffic_light.green_deep", "✓", "Completed")
+    },
+    StateDef {
+        terminal: true,
+        floor_equivalent: Some(Completed),
+        ..state(Skipped, "skipped", SemanticClass::Idle, "ui.traffic_light.gray", "⤼", "Skipped")
+    },
+    StateDef {
+        terminal: true,
+        floor_equivalent: Some(CannotComplete),
+        ..state(Cancelled, "cancelled", SemanticClass::Red, "ui.traffic_light.red_dark", "⊘", "Cancelled")
+    },
+];
+
+impl StepCode {
+    pub fn def(self) -> &'static StateDef {
+        &STEP_STATES[self as usize]
+    }
+
+    pub fn as_str(self) -> &'static str {
+        self.def().text
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        STEP_STATES.iter().find(|def| def.text == text).map(|def| def.code)
+    }
+
+    /// Nothing leaves it while its run lives on as before; `failed` is not one of them.
+    pub fn is_terminal(self) -> bool {
+        self.def().terminal
+    }
+
+    /// Seed 001's word. `failed` depends on whether it will be tried again, `cannot_complete` on whether the run lives.
+    pub const fn linear(self, retry_scheduled: bool, run_lives: bool) -> &'static str {
+        match self {
+            NotStarted => "PENDING",
+            Ready => "READY",
+            InProgress | Overdue => "RUNNING",
+            Waiting | Blocked => "WAITING",
+            Failed if retry_scheduled => "READY",
+            CannotComplete if run_lives => "WAITING",
+            Failed | CannotComplete | Cancelled => "DEAD",
+            Completed | Skipped => "DONE",
+        }
+    }
+
+    /// Seed 004's word.
+    pub const fn dag(self, retry_scheduled: bool) -> &'static str {
+        match self {
+            NotStarted | Ready => "pending",
+            InProgress | Waiting | Blocked | Overdue => "running",
+            Failed if retry_scheduled => "running",
+            Failed | CannotComplete | Cancelled => "failed",
+            Completed => "completed",
+            Skipped => "skipped",
+        }
+    }
+}
+
+impl fmt::Display for StepCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// One declared transition. Its key is (from, to, actor class, trigger).
+#[derive(Debug)]
+pub struct StepTransition {
+    pub id: &'static str,
+    pub from: &'static [StepCode],
+    pub to: StepCode,
+    pub actors: &'static [ActorClass],
+    pub trigger_kind: TriggerKind,
+    pub triggers: &'static [&'static str],
+    pub emits: &'static str,
+    pub audit_required: bool,
+}
+
+const fn edge(
+    id: &'static str,
+    from: &'static [StepCode],
+    to: StepCode,
+    actors: &'static [ActorClass],
+    trigger_kind: TriggerKind,
+    triggers: &'static [&'static str],
+    emits: &'static str,
+    audit_required: bool,
+) -> StepTransition {
+    StepTransition { id, from, to, actors, trigger_kind, triggers, emits, audit_required }
+}
+
+use ActorClass::{EscalationHandler, ExecutorWorker, MowOrchestrator, PicHuman, Reviewer, System};
+use TriggerKind::{ConditionResolved, Event, Rpc, Timer};
+
+const CLAIMANTS: &[ActorClass] = &[PicHuman, ExecutorWorker];
+/// Every edge that leaves in_progress also leaves overdue.
+const AT_WORK: &[StepCode] = &[InProgress, Overdue];
+const NOT_ENDED: &[StepCode] =
+    &[NotStarted, Ready, InProgress, Waiting, Blocked, Overdue, Failed, CannotComplete];
+
+#[rustfmt::skip]
+pub const STEP_TRANSITIONS: &[StepTransition] = &[
+    edge("T1", &[NotStarted], Ready, &[MowOrchestrator], ConditionResolved, &["precondition"], "step.ready", false),
+    edge("T2", &[Ready], InProgress, CLAIMANTS, Rpc, &["step_claim"], "step.started", true),
+    edge("T2r", AT_WORK, Ready, &[PicHuman], Rpc, &["step_release"], "step.released", true),
+    edge("T3", AT_WORK, Waiting, CLAIMANTS, Rpc, &["step_wait"], "step.waiting", false),
+    edge("T3r", &[Waiting], InProgress, &[System], Event, &["facet_resolved"], "step.resumed", false),
+    edge("T4", AT_WORK, Blocked, CLAIMANTS, Rpc, &["step_block"], "step.blocked", true),
+    edge("T4r", &[Blocked], InProgress, &[System, PicHuman], Event, &["blocker_resolved"], "step.unblocked", true),
+    edge("T5", &[InProgress], Overdue, &[System], Timer, &["deadline_passed"], "step.overdue", false),
+    edge("T6", &[Overdue], InProgress, &[System], ConditionResolved, &["deadline_extended"], "step.recovered_from_overdue", true),
+    edge("T7", &[Overdue], Completed, CLAIMANTS, Rpc, &["step_complete"], "step.completed", true),
+    edge("T8", &[InProgress], Completed, CLAIMANTS, Rpc, &["step_complete"], "step.completed", true),
+    edge("T8r", &[Completed], InProgress, &[Reviewer], Rpc, &["step_reopen_for_correction"], "step.reopened_for_correction", true),
+    edge("T9", &[InProgress, Overdue, Waiting, Blocked], Failed, &[ExecutorWorker], Event, &["executor_failure"], "step.failed", true),
+    edge("T10", &[Failed], InProgress, &[ExecutorWorker], Event, &["retry_attempt"], "step.retry", false),
+    edge("T11", &[Failed], CannotComplete, &[EscalationHandler], Rpc, &["escalate"], "step.escalated", true),
+    edge("T12", &[InProgress, Overdue, Blocked, Waiting], CannotComplete, CLAIMANTS, Rpc, &["declare_cannot_complete"], "step.cannot_complete", true),
+    edge("T12r", &[CannotComplete], InProgress, &[Reviewer], Rpc, &["step_reopen_for_correction"], "step.reopened_for_correction", true),
+    edge("X1", &[Waiting], Ready, &[System], Event, &["wake_up"], "step.woken", false),
+    edge("X2", AT_WORK, Ready, &[System], Timer, &["lease_expired"], "step.lease_expired", false),
+    edge("X3", &[Waiting], InProgress, &[ExecutorWorker], Timer, &["waiting_timeout"], "step.started", true),
+    edge("X4", &[NotStarted, Ready], Skipped, &[System], ConditionResolved, &["upstream_skipped", "when_false"], "step.skipped", false),
+    edge("X5", AT_WORK, Skipped, &[System], ConditionResolved, &["on_failure_skip"], "step.skipped", false),
+    edge("X6", NOT_ENDED, Cancelled, &[Reviewer], Rpc, &["workflow_cancel"], "step.cancelled", true),
+    edge("X7", &[Blocked], Failed, &[System], Timer, &["blocked_timeout"], "step.failed", true),
+    edge("X8", &[NotStarted], Blocked, &[System], Event, &["gate_opened"], "step.blocked", true),
+    edge("X8r", &[Blocked], Ready, &[System], Event, &["gate_cleared"], "step.unblocked", true),
+    edge("X9", &[Ready, InProgress, Waiting, Blocked, Overdue, Failed], Cancelled, &[System], ConditionResolved, &["run_aborted"], "step.cancelled", true),
+    edge("X10", NOT_ENDED, Failed, &[System], ConditionResolved,
+        &["step_timeout", "waiting_timeout", "gate_rejected", "lease_exhausted", "expression_error", "validation"], "step.failed", true),
+    edge("X11", AT_WORK, Ready, &[System], ConditionResolved, &["unclaimed"], "step.ready", false),
+];
+
+/// The declared transition, or nothing: nothing else changes the state of a step.
+pub fn fire_step(from: StepCode, to: StepCode, actor: ActorClass, trigger: &str) -> Option<&'static StepTransition> {
+    STEP_TRANSITIONS
+        .iter()
+        .find(|t| t.to == to && t.from.contains(&from) && t.actors.contains(&actor) && t.triggers.contains(&trigger))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_floor_is_complete_and_every_derived_state_names_its_equivalent() {
+        for (i, def) in STEP_STATES.iter().enumerate() {
+            assert_eq!(def.code as usize, i);
+            assert_eq!(StepCode::parse(def.text), Some(def.code));
+            assert_eq!(def.floor_equivalent.is_some(), i >= 9, "{}", def.text);
+        }
+        let terminal: Vec<&str> = STEP_STATES.iter().filter(|def| def.terminal).map(|def| def.text).collect();
+        assert_eq!(terminal, ["completed", "skipped", "cancelled"]);
+    }
+
+    #[test]
+    fn no_two_transitions_share_a_key() {
+        let keys = |t: &'static StepTransition| {
+            t.from.iter().flat_map(move |from| {
+                t.actors.iter().flat_map(move |actor| t.triggers.iter().map(move |trigger| (*from, t.to, *actor, *trigger)))
+            })
+        };
+        let mut seen = std::collections::HashSet::new();
+        for key in STEP_TRANSITIONS.iter().flat_map(keys) {
+            assert!(seen.insert(key), "{key:?} twice");
+        }
+    }
+
+    #[test]
+    fn whatever_leaves_in_progress_leaves_overdue() {
+        for t in STEP_TRANSITIONS.iter().filter(|t| t.from.contains(&InProgress) && t.to != Overdue) {
+            // T8 is T7 when it is late.
+            assert!(t.from.contains(&Overdue) || t.id == "T8", "{}", t.id);
+        }
+    }
+
+    /// The mapping tables of both other vocabularies.
+    #[test]
+    fn both_vocabularies() {
+        let rows = [
+            (NotStarted, "PENDING", "pending"),
+            (Ready, "READY", "pending"),
+            (InProgress, "RUNNING", "running"),
+            (Waiting, "WAITING", "running"),
+            (Blocked, "WAITING", "running"),
+            (Overdue, "RUNNING", "running"),
+            (Failed, "DEAD", "failed"),
+            (CannotComplete, "DEAD", "failed"),
+            (Completed, "DONE", "completed"),
+            (Skipped, "DONE", "skipped"),
+            (Cancelled, "DEAD", "failed"),
+        ];
+        for (code, linear, dag) in rows {
+            assert_eq!((code.linear(false, false), code.dag(false)), (linear, dag), "{code}");
+        }
+        assert_eq!((Failed.linear(true, true), Failed.dag(true)), ("READY", "running"));
+        assert_eq!(CannotComplete.linear(false, true), "WAITING");
+    }
+}

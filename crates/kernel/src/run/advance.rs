@@ -1,0 +1,341 @@
+//! How a run goes on: what follows the end of a step, what a failure leads to, and when the run ends.
+
+use super::flow::{By, Flow, SYSTEM, WORKER};
+use super::{Facet, Role, Waiting};
+use crate::lifecycle::{ActorClass, FailureCategory, Outcome, Response, RunState, StepCode};
+use crate::plan::{ErrorResponse, FailurePolicy, OnFailure, Order, StepSeq, StepSpec, WaitWork, Work};
+use crate::refusal::Refusal;
+use crate::process;
+use std::sync::Arc;
+
+impl Flow<'_, '_, '_> {
+    /// A step has ended: those that waited for it come nearer.
+    pub fn ended(&mut self, seq: StepSeq, completed: bool) -> Result<(), Refusal> {
+        let plan = self.run.plan.clone();
+        let followers: Vec<StepSeq> = match plan.order {
+            Order::Linear => Some(seq + 1).filter(|next| (*next as usize) < plan.steps.len()).into_iter().collect(),
+            Order::Dag => plan.dependents(seq).to_vec(),
+        };
+        for follower in followers {
+            let cell = self.edit(follower)?;
+            cell.open_deps = cell.open_deps.saturating_sub(1);
+            cell.fed |= completed;
+            if cell.open_deps == 0 && cell.state == StepCode::NotStarted {
+                self.to_resolve.push_back(follower);
+            }
+        }
+        if plan.order == Order::Linear && self.head.current == seq {
+            self.head.current = seq + 1;
+        }
+        Ok(())
+    }
+
+    /// Lets the run go on as far as it can without anybody's help, and sets its state to what that means.
+    pub fn advance(&mut self) -> Result<(), Refusal> {
+        while let Some(seq) = self.to_resolve.pop_front() {
+            if matches!(self.head.state, RunState::Compensating) || self.head.state.is_ended() {
+                break;
+            }
+            self.resolve(seq)?;
+        }
+        self.to_resolve.clear();
+        match self.head.state {
+            RunState::Executing | RunState::Blocked => self.settle(),
+            RunState::Compensating => self.compensate(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Completed, blocked or executing.
+    pub fn settle(&mut self) -> Result<(), Refusal> {
+        if self.head.open == 0 {
+            if self.head.state == RunState::Blocked {
+                self.move_run(RunState::Executing, "input_received")?;
+            }
+            return self.complete_run();
+        }
+        match (self.head.state, self.head.blocked > 0) {
+            (RunState::Executing, true) => self.move_run(RunState::Blocked, "input_required"),
+            (RunState::Blocked, false) if self.head.outcome != Some(Outcome::EffectUnknown) => {
+                self.move_run(RunState::Executing, "input_received")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn complete_run(&mut self) -> Result<(), Refusal> {
+        if let Some(template) = self.run.plan.output.clone() {
+            match self.with_scope(None, None, |scope| self.ctx.language.fill(&template, scope)) {
+                Ok(output) => self.head.output = Some(output.into()),
+                Err(error) => return self.fail_run(&format!("EXPRESSION_ERROR: output: {error}"), "step_failed"),
+            }
+        }
+        self.move_run(RunState::Completed, "all_steps_ended")
+    }
+
+    /// All dependencies of this step have ended: skip it, open its gate, or make it ready.
+    fn resolve(&mut self, seq: StepSeq) -> Result<(), Refusal> {
+        let Some(spec) = self.run.plan.clone().step(seq).cloned() else { return Ok(()) };
+        let fed = self.cell(seq).is_some_and(|cell| cell.fed) || spec.depends_on.is_empty();
+        if self.run.plan.order == Order::Dag && !fed {
+            return self.skip(seq, "upstream_skipped");
+        }
+        if let Some(when) = &spec.when {
+            match self.with_scope(None, None, |scope| self.ctx.language.judge(when, scope)) {
+                Ok(true) => {}
+                Ok(false) => return self.skip(seq, "when_false"),
+                Err(error) => {
+                    let error = format!("EXPRESSION_ERROR: when: {error}");
+                    return self.fail(seq, &error, FailureCategory::Validation, By(SYSTEM, "expression_error"));
+                }
+            }
+        }
+        if spec.gate.is_some() || matches!(spec.work, Work::Approval(_)) {
+            self.move_step(seq, StepCode::Blocked, By(SYSTEM, "gate_opened"))?;
+            return self.open_step_gate(&spec);
+        }
+        self.make_ready(seq, &spec, By(ActorClass::MowOrchestrator, "precondition"))
+    }
+
+    fn skip(&mut self, seq: StepSeq, trigger: &'static str) -> Result<(), Refusal> {
+        self.move_step(seq, StepCode::Skipped, By(SYSTEM, trigger))?;
+        self.ended(seq, false)
+    }
+
+    /// Ready, and for what the engine does itself, further.
+    pub fn make_ready(&mut self, seq: StepSeq, spec: &StepSpec, by: By) -> Result<(), Refusal> {
+        self.move_step(seq, StepCode::Ready, by)?;
+        let now = self.now();
+        self.edit(seq)?.live.get_or_insert_default().next_run_at = Some(now);
+        match &spec.work {
+            Work::Wait(wait) => self.begin_wait(seq, &wait.clone()),
+            Work::Approval(_) => {
+                self.move_step(seq, StepCode::InProgress, By(WORKER, "step_claim"))?;
+                self.completed(seq, Arc::from(r#"{"approved":true}"#))
+            }
+            Work::Worker | Work::Shell(_) | Work::Http(_) | Work::Workflow { .. } | Work::Human { .. } => Ok(()),
+        }
+    }
+
+    /// A wait of the engine's own: claimed and put down in one go.
+    fn begin_wait(&mut self, seq: StepSeq, wait: &WaitWork) -> Result<(), Refusal> {
+        self.move_step(seq, StepCode::InProgress, By(WORKER, "step_claim"))?;
+        let now = self.now();
+        let (event_type, facet, deadline_at) = match wait {
+            WaitWork::Event { event_type, timeout } => {
+                (Some(Arc::from(event_type.as_str())), Facet::External, timeout.map(|timeout| now.after(timeout)))
+            }
+            WaitWork::For(length) => (None, Facet::TimeGate, Some(now.after(*length))),
+            WaitWork::Until(template) => {
+                match self.with_scope(None, None, |scope| self.ctx.language.moment(template, scope)) {
+                    Ok(time) => (None, Facet::TimeGate, Some(time)),
+                    Err(error) => {
+                        let error = format!("EXPRESSION_ERROR: until: {error}");
+                        return self.fail(seq, &error, FailureCategory::Validation, By(SYSTEM, "expression_error"));
+                    }
+                }
+            }
+        };
+        self.put_down(seq, Waiting { event_type, facet, deadline_at })
+    }
+
+    /// T3, and at once on where the event has come already.
+    pub fn put_down(&mut self, seq: StepSeq, waiting: Waiting) -> Result<(), Refusal> {
+        self.move_step(seq, StepCode::Waiting, By(WORKER, "step_wait"))?;
+        let kept = waiting.event_type.as_ref().and_then(|wanted| {
+            self.run.kept.iter().find(|kept| kept.event_type == *wanted && !self.taken.contains(&kept.id))
+        });
+        let kept = kept.cloned();
+        let live = self.edit(seq)?.live.get_or_insert_default();
+        live.next_run_at = None;
+        live.lease = None;
+        live.waiting = Some(waiting);
+        match kept {
+            Some(event) => {
+                self.taken.push(event.id.clone());
+                self.woken(seq, &event.data)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The event that the step waited for is there.
+    pub fn woken(&mut self, seq: StepSeq, data: &Arc<str>) -> Result<(), Refusal> {
+        let own = self.spec(seq).is_some_and(|spec| matches!(spec.work, Work::Wait(_)));
+        let now = self.now();
+        let clear = |flow: &mut Self| -> Result<(), Refusal> {
+            let live = flow.edit(seq)?.live.get_or_insert_default();
+            live.waiting = None;
+            live.event = Some(data.clone());
+            Ok(())
+        };
+        if own {
+            self.move_step(seq, StepCode::InProgress, By(SYSTEM, "facet_resolved"))?;
+            clear(self)?;
+            return self.completed(seq, data.clone());
+        }
+        self.move_step(seq, StepCode::Ready, By(SYSTEM, "wake_up"))?;
+        clear(self)?;
+        self.edit(seq)?.live.get_or_insert_default().next_run_at = Some(now);
+        Ok(())
+    }
+
+    /// T8, with the step's own `output`, checks and schema; a worker's output that misses them fails the step.
+    pub fn completed(&mut self, seq: StepSeq, output: Arc<str>) -> Result<(), Refusal> {
+        let spec = self.spec(seq).cloned();
+        let event = self.cell(seq).and_then(|cell| cell.live.as_ref()).and_then(|live| live.event.clone());
+        let output = match spec.as_ref().map_or(Ok(output.clone()), |spec| self.judge(spec, event.as_deref(), output)) {
+            Ok(output) => output,
+            Err((error, trigger)) => {
+                return self.fail(seq, &error, FailureCategory::Validation, By(SYSTEM, trigger));
+            }
+        };
+        self.move_step(seq, StepCode::Completed, By(WORKER, "step_complete"))?;
+        self.clear_hold(seq)?;
+        let cell = self.edit(seq)?;
+        if let Some(live) = &mut cell.live {
+            live.effect_unknown = false;
+            live.event = None;
+        }
+        let role = cell.role;
+        self.outputs.push((seq, output));
+        match role {
+            Role::Step => self.ended(seq, true),
+            Role::Compensation(_) => Ok(()),
+        }
+    }
+
+    /// What the step yields, or why it does not hold.
+    fn judge(
+        &self,
+        spec: &StepSpec,
+        event: Option<&str>,
+        raw: Arc<str>,
+    ) -> Result<Arc<str>, (String, &'static str)> {
+        let language = self.ctx.language;
+        let mut output = raw;
+        if let Some(template) = &spec.output {
+            output = self
+                .with_scope(event, Some(&output), |scope| language.fill(template, scope))
+                .map_err(|error| (format!("EXPRESSION_ERROR: output: {error}"), "expression_error"))?
+                .into();
+        }
+        if let Some(schema) = &spec.output_schema {
+            language.conforms(schema, &output).map_err(|error| (format!("VALIDATION: output: {error}"), "validation"))?;
+        }
+        for (name, check) in &spec.checks {
+            match self.with_scope(event, Some(&output), |scope| language.judge(check, scope)) {
+                Ok(true) => {}
+                Ok(false) => return Err((format!("CHECK_FAILED:{name}"), "validation")),
+                Err(error) => return Err((format!("CHECK_FAILED:{name}: {error}"), "validation")),
+            }
+        }
+        Ok(output)
+    }
+
+    /// It is nobody's any more and waits for nothing.
+    pub fn clear_hold(&mut self, seq: StepSeq) -> Result<(), Refusal> {
+        if let Some(live) = &mut self.edit(seq)?.live {
+            live.lease = None;
+            live.waiting = None;
+            live.next_run_at = None;
+        }
+        Ok(())
+    }
+
+    /// The step has failed for good. Its `onFailure` says what follows.
+    pub fn fail(&mut self, seq: StepSeq, error: &str, category: FailureCategory, by: By) -> Result<(), Refusal> {
+        let on_failure = self.spec(seq).map_or(OnFailure::Abort, |spec| spec.on_failure);
+        self.fail_with(seq, error, category, by, on_failure)
+    }
+
+    pub fn fail_with(
+        &mut self,
+        seq: StepSeq,
+        error: &str,
+        category: FailureCategory,
+        by: By,
+        on_failure: OnFailure,
+    ) -> Result<(), Refusal> {
+        let (state, role) = self.cell(seq).map_or((StepCode::NotStarted, Role::Step), |cell| (cell.state, cell.role));
+        self.moot_step_gate(seq)?;
+        let live = self.edit(seq)?.live.get_or_insert_default();
+        live.last_error = Some(error.into());
+        live.category = Some(category);
+        let held = matches!(state, StepCode::InProgress | StepCode::Overdue);
+        if role == Role::Step && on_failure == OnFailure::Skip && held {
+            self.move_step(seq, StepCode::Skipped, By(SYSTEM, "on_failure_skip"))?;
+            self.clear_hold(seq)?;
+            return self.ended(seq, false);
+        }
+        self.move_step(seq, StepCode::Failed, by)?;
+        self.clear_hold(seq)?;
+        if let Role::Compensation(_) = role {
+            return self.compensation_failed(error);
+        }
+        if matches!(self.head.state, RunState::Compensating) || self.head.state.is_ended() {
+            // One of those that were let finish.
+            return Ok(());
+        }
+        match on_failure {
+            OnFailure::Abort => self.fail_run(error, "step_failed"),
+            OnFailure::Compensate => self.begin_compensation(error, "step_failed"),
+            // It failed before anybody held it; those behind it go on as behind a skipped one.
+            OnFailure::Skip => {
+                self.head.open = self.head.open.saturating_sub(1);
+                self.ended(seq, false)
+            }
+            OnFailure::Hold => Ok(()),
+        }
+    }
+
+    /// 004 abort: the run has failed, what is under way is revoked, later steps stay as they are.
+    pub fn fail_run(&mut self, error: &str, trigger: &'static str) -> Result<(), Refusal> {
+        self.head.last_error = Some(error.into());
+        self.move_run(RunState::Failed, trigger)?;
+        self.revoke_all(By(SYSTEM, "run_aborted"))
+    }
+
+    /// Ends everything that is under way, gates included.
+    pub fn revoke_all(&mut self, by: By) -> Result<(), Refusal> {
+        for seq in self.live() {
+            let dead = self.cell(seq).is_some_and(|cell| cell.state == StepCode::Failed && !cell.retry_scheduled());
+            let declared = self.cell(seq).is_some_and(|cell| cell.state == StepCode::CannotComplete);
+            if by.0 == SYSTEM && (dead || declared) {
+                continue;
+            }
+            self.move_step(seq, StepCode::Cancelled, by)?;
+            self.clear_hold(seq)?;
+        }
+        self.moot_all_gates();
+        Ok(())
+    }
+
+    /// What a failure of this kind leads to, as the step or its class says.
+    pub fn response(&self, seq: StepSeq, category: Option<FailureCategory>, wants_retry: bool) -> (Response, Option<OnFailure>) {
+        let spec = self.spec(seq);
+        if self.run.plan.failure_policy == FailurePolicy::FailClosed {
+            return (Response::Fail, None);
+        }
+        let own = match category {
+            Some(FailureCategory::AgentError) => spec.and_then(|spec| spec.errors.agent_error),
+            Some(FailureCategory::External) => spec.and_then(|spec| spec.errors.external),
+            _ => None,
+        };
+        match (own, category) {
+            (Some(ErrorResponse::Retry), _) => (Response::Retry, None),
+            (Some(ErrorResponse::Skip), _) => (Response::Skip, Some(OnFailure::Skip)),
+            (Some(ErrorResponse::Abort), _) => (Response::Fail, Some(OnFailure::Abort)),
+            (None, None) => (if wants_retry { Response::Retry } else { Response::Fail }, None),
+            (None, Some(category)) => match category.class().default_response {
+                Response::Retry if !wants_retry => (Response::Fail, None),
+                response => (response, None),
+            },
+        }
+    }
+}
+
+/// The shell as it is after these events.
+pub fn shell_after(shell: &process::Process, events: &[process::Event]) -> process::Process {
+    events.iter().fold(shell.clone(), |shell, event| shell.evolve(event))
+}

@@ -1,0 +1,247 @@
+//! One step of a run. A step that has not begun, or has ended, is a few bytes; what is under way carries its details.
+
+use super::{Run, TaskType};
+use crate::Time;
+use crate::id::InstanceId;
+use crate::lifecycle::{FailureCategory, RunState, StepCode};
+use crate::plan::{Micros, StepSeq, WaitWork, Work};
+use std::sync::Arc;
+use uuid::Uuid;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cell {
+    pub state: StepCode,
+    /// Dependencies that have not ended.
+    pub open_deps: u32,
+    /// At least one dependency completed (and was not skipped).
+    pub fed: bool,
+    /// The last lease it had: who repeats a result with it is answered as before.
+    pub token: Option<Uuid>,
+    pub role: Role,
+    pub completed_at: Option<Time>,
+    pub live: Option<Box<Live>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Step,
+    /// Undoes this step.
+    Compensation(StepSeq),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Live {
+    pub attempts: u32,
+    /// When it may be claimed.
+    pub next_run_at: Option<Time>,
+    pub lease: Option<Lease>,
+    pub waiting: Option<Waiting>,
+    pub last_error: Option<Arc<str>>,
+    pub category: Option<FailureCategory>,
+    /// Data of the event that woke it.
+    pub event: Option<Arc<str>>,
+    /// First in_progress or blocked.
+    pub started_at: Option<Time>,
+    /// An attempt ended without a verdict, and its effect may have happened.
+    pub effect_unknown: bool,
+    pub child: Option<InstanceId>,
+    /// How it was claimed.
+    pub task_type: Option<TaskType>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    pub worker_id: Arc<str>,
+    pub until: Time,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    pub event_type: Option<Arc<str>>,
+    pub facet: Facet,
+    pub deadline_at: Option<Time>,
+}
+
+/// What a waiting step waits for; the first of several in this order is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Facet {
+    Dependency,
+    Human,
+    External,
+    TimeGate,
+}
+
+impl Facet {
+    pub const ALL: &'static [Facet] = &[Facet::Dependency, Facet::Human, Facet::External, Facet::TimeGate];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Facet::Dependency => "waiting_dependency",
+            Facet::Human => "waiting_human",
+            Facet::External => "waiting_external",
+            Facet::TimeGate => "waiting_time_gate",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|facet| facet.as_str() == text)
+    }
+}
+
+/// When something is to happen with a step: it may be claimed, or the clock moves it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Agenda {
+    pub claim: Option<Claim>,
+    pub timer: Option<Time>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    pub at: Time,
+    pub queue: Arc<str>,
+    pub priority: u8,
+}
+
+impl Agenda {
+    pub fn due_at(&self) -> Option<Time> {
+        match (&self.claim, self.timer) {
+            (Some(claim), Some(timer)) => Some(claim.at.min(timer)),
+            (Some(claim), None) => Some(claim.at),
+            (None, timer) => timer,
+        }
+    }
+}
+
+impl Cell {
+    pub fn new(open_deps: usize) -> Self {
+        Cell {
+            state: StepCode::NotStarted,
+            open_deps: u32::try_from(open_deps).unwrap_or(u32::MAX),
+            fed: false,
+            token: None,
+            role: Role::Step,
+            completed_at: None,
+            live: None,
+        }
+    }
+
+    /// Its details, as they are or as they would begin.
+    pub fn details(&self) -> Live {
+        self.live.as_deref().cloned().unwrap_or_default()
+    }
+
+    pub fn lease(&self) -> Option<&Lease> {
+        self.live.as_ref().and_then(|live| live.lease.as_ref())
+    }
+
+    /// A failed step that will be tried again.
+    pub fn retry_scheduled(&self) -> bool {
+        self.state == StepCode::Failed && self.live.as_ref().is_some_and(|live| live.next_run_at.is_some())
+    }
+
+    /// Somebody is at work on it.
+    pub fn is_held(&self) -> bool {
+        matches!(self.state, StepCode::InProgress | StepCode::Overdue)
+    }
+
+    /// It will not move again by itself, nor hold its followers up.
+    pub fn is_ended(&self) -> bool {
+        self.state.is_terminal()
+    }
+}
+
+impl Run {
+    pub fn cell(&self, seq: StepSeq) -> Option<&Cell> {
+        self.cells.get(seq as usize)
+    }
+
+    /// The step's name; for a compensation, that of the step it undoes.
+    pub fn step_name(&self, seq: StepSeq) -> &str {
+        let named = match self.cell(seq).map(|cell| cell.role) {
+            Some(Role::Compensation(step)) => step,
+            _ => seq,
+        };
+        self.plan.step(named).map_or("", |step| &step.name)
+    }
+
+    pub fn max_attempts(&self, seq: StepSeq) -> u32 {
+        self.plan.step(seq).map_or(crate::plan::RetryPolicy::DEFAULT, |step| step.retry).max_attempts()
+    }
+
+    /// Whether its steps may be claimed now.
+    pub fn hands_out(&self, role: Role) -> bool {
+        match role {
+            Role::Step => matches!(self.head.state, RunState::Executing | RunState::Blocked),
+            Role::Compensation(_) => self.head.state == RunState::Compensating,
+        }
+    }
+
+    /// What the clock or a worker will do with this step next.
+    pub fn agenda(&self, seq: StepSeq) -> Agenda {
+        let Some(cell) = self.cell(seq) else { return Agenda::default() };
+        let Some(live) = cell.live.as_deref() else { return Agenda::default() };
+        if self.head.state.is_ended() {
+            return Agenda::default();
+        }
+        let spec = self.plan.step(seq);
+        let claims = spec.is_none_or(|spec| !matches!(spec.work, Work::Wait(_) | Work::Approval(_) | Work::Human { .. }));
+        let waiting = live.waiting.as_ref().and_then(|waiting| waiting.deadline_at);
+        let claim_at = match cell.state {
+            StepCode::Ready | StepCode::Failed => live.next_run_at,
+            StepCode::Waiting if claims => waiting,
+            _ => None,
+        };
+        let lease = live.lease.as_ref().map(|lease| lease.until.after(1));
+        let own = if cell.state == StepCode::Waiting && !claims { waiting } else { None };
+        let limit = match (spec.and_then(|spec| spec.timeout), live.started_at) {
+            (Some(timeout), Some(started)) if !cell.is_ended() && !is_dead(cell) => Some(started.after(timeout)),
+            _ => None,
+        };
+        let timer = [lease, own, limit].into_iter().flatten().min();
+        let claim = claim_at.filter(|_| claims && self.hands_out(cell.role)).map(|at| Claim {
+            at,
+            queue: self.queue(seq, cell.role),
+            priority: spec.and_then(|spec| spec.priority).unwrap_or(self.head.priority),
+        });
+        Agenda { claim, timer }
+    }
+
+    pub fn queue(&self, seq: StepSeq, role: Role) -> Arc<str> {
+        match role {
+            Role::Compensation(step) => {
+                self.plan.compensation_of(step).map_or_else(|| Arc::from(""), |entry| entry.agent.clone())
+            }
+            Role::Step => match self.plan.step(seq) {
+                Some(spec) => spec.work.queue().map_or_else(|| spec.queue.clone(), Arc::from),
+                None => Arc::from(""),
+            },
+        }
+    }
+
+    /// When the run itself has to be looked at: a delayed start, or its time limit.
+    pub fn due_at(&self) -> Option<Time> {
+        match self.head.state {
+            RunState::Queued => self.head.start_at,
+            RunState::Executing | RunState::Blocked | RunState::Paused => {
+                Some(self.head.executing_since?.after(self.plan.timeout?))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Failed for good.
+fn is_dead(cell: &Cell) -> bool {
+    cell.state == StepCode::Failed && !cell.retry_scheduled()
+}
+
+impl Time {
+    pub fn after(self, length: Micros) -> Time {
+        Time(self.0.saturating_add(length))
+    }
+}
+
+/// Whether a built-in wait ends by the clock alone.
+pub(super) fn is_timer(wait: &WaitWork) -> bool {
+    matches!(wait, WaitWork::For(_) | WaitWork::Until(_))
+}

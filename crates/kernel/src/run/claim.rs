@@ -1,0 +1,119 @@
+//! `claim`: a worker takes steps under a lease. Which steps it is offered is the engine's affair; whether each may be
+//! taken is decided here, and one that may not is simply not handed out.
+
+use super::flow::{By, Flow, SYSTEM, WORKER};
+use super::result::check_lease;
+use super::{Action, ClaimSteps, Claimed, Context, Event, Lease, Role, Run, TaskType, permitted};
+use crate::lifecycle::{FailureCategory, RunState, StepCode};
+use crate::plan::{Micros, StepSeq, Work};
+use crate::process::Process;
+use crate::refusal::{Refusal, require_text};
+use crate::registry::scopes;
+use std::sync::Arc;
+use uuid::Uuid;
+
+pub fn decide(target: Option<(&Process, &Run)>, command: &ClaimSteps, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
+    require_text("worker_id", &command.worker_id)?;
+    check_lease(command.lease)?;
+    let (shell, run) = permitted(target, scopes::TASKS_WORK, ctx)?;
+    let actor_ref = ctx.base.actor_ref.to_owned();
+    let mut flow = Flow::new(shell, run, ctx);
+    for seq in &command.steps {
+        claim_one(&mut flow, *seq, &command.worker_id, command.lease)?;
+    }
+    if flow.moves.is_empty() {
+        return Ok(vec![]);
+    }
+    flow.advance()?;
+    Ok(flow.finish(Action::StepsClaimed, &actor_ref, None))
+}
+
+/// False where the step cannot be claimed now.
+pub fn claim_one(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, worker_id: &Arc<str>, lease: Micros) -> Result<bool, Refusal> {
+    let Some(cell) = flow.cell(seq) else { return Ok(false) };
+    let (state, role, live) = (cell.state, cell.role, cell.details());
+    let now = flow.now();
+    let hands_out = match role {
+        Role::Step => matches!(flow.head.state, RunState::Executing | RunState::Blocked),
+        Role::Compensation(_) => flow.head.state == RunState::Compensating,
+    };
+    let ours = flow
+        .spec(seq)
+        .is_some_and(|spec| matches!(spec.work, Work::Wait(_) | Work::Approval(_) | Work::Human { .. }));
+    let due = live.next_run_at.is_some_and(|at| at <= now);
+    let timed_out = live.waiting.as_ref().and_then(|waiting| waiting.deadline_at).is_some_and(|at| at <= now);
+    let (by, task_type) = match state {
+        StepCode::Ready if due => (By(WORKER, "step_claim"), TaskType::ReadyStep),
+        StepCode::Failed if due => (By(WORKER, "retry_attempt"), TaskType::ReadyStep),
+        StepCode::Waiting if timed_out => (By(WORKER, "waiting_timeout"), TaskType::WaitingTimeout),
+        _ => return Ok(false),
+    };
+    if !hands_out || ours {
+        return Ok(false);
+    }
+    let task_type = if matches!(role, Role::Compensation(_)) { TaskType::Compensation } else { task_type };
+    let input = match input_of(flow, seq, role, live.event.as_deref()) {
+        Ok(input) => input,
+        Err((error, trigger)) => {
+            flow.fail(seq, &error, FailureCategory::Validation, By(SYSTEM, trigger))?;
+            return Ok(false);
+        }
+    };
+    flow.move_step(seq, StepCode::InProgress, by)?;
+    let lease_token: Uuid = flow.ctx.base.ids.make();
+    let locked_until = now.after(lease);
+    let max_attempts = flow.run.max_attempts(seq);
+    let cell = flow.edit(seq)?;
+    cell.token = Some(lease_token);
+    let live = cell.live.get_or_insert_default();
+    live.lease = Some(Lease { worker_id: worker_id.clone(), until: locked_until });
+    live.next_run_at = None;
+    live.waiting = None;
+    live.task_type = Some(task_type);
+    let (attempt, event) = (live.attempts + 1, live.event.clone());
+    let step: Arc<str> = match role {
+        Role::Compensation(undone) => flow.run.plan.step(undone).map_or_else(|| Arc::from(""), |spec| spec.name.clone()),
+        Role::Step => flow.spec(seq).map_or_else(|| Arc::from(""), |spec| spec.name.clone()),
+    };
+    flow.claimed.push(Claimed {
+        step_seq: seq,
+        step,
+        task_type,
+        attempt,
+        max_attempts,
+        input,
+        event,
+        lease_token,
+        locked_until,
+    });
+    Ok(true)
+}
+
+/// What the step works on, or why it cannot be worked out.
+pub fn input_of(
+    flow: &Flow<'_, '_, '_>,
+    seq: StepSeq,
+    role: Role,
+    event: Option<&str>,
+) -> Result<Arc<str>, (String, &'static str)> {
+    if let Role::Compensation(undone) = role {
+        let input = input_of(flow, undone, Role::Step, event)?;
+        let action = flow.run.plan.compensation_of(undone).map_or("", |entry| entry.action.as_str());
+        let output = flow.output(undone).map_or("null", |output| output);
+        let action = crate::text::json_string(action);
+        return Ok(format!(r#"{{"action":{action},"input":{input},"output":{output}}}"#).into());
+    }
+    let Some(spec) = flow.run.plan.step(seq) else { return Ok(flow.run.input.clone()) };
+    let language = flow.ctx.language;
+    let input: Arc<str> = match &spec.input {
+        None => flow.run.input.clone(),
+        Some(template) => flow
+            .with_scope(event, None, |scope| language.fill(template, scope))
+            .map_err(|error| (format!("EXPRESSION_ERROR: input: {error}"), "expression_error"))?
+            .into(),
+    };
+    if let Some(schema) = &spec.input_schema {
+        language.conforms(schema, &input).map_err(|error| (format!("VALIDATION: input: {error}"), "validation"))?;
+    }
+    Ok(input)
+}

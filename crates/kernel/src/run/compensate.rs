@@ -1,0 +1,146 @@
+//! Compensation: what was completed is undone in reverse order, one after the other, each as a step of its own. It
+//! begins when nobody is at work any more, and never over an attempt whose effect is unknown.
+
+use super::control::named;
+use super::flow::{By, Flow, SYSTEM};
+use super::{Action, Cell, Context, Event, Live, Role, Run, alive, permitted};
+use crate::lifecycle::{ActorClass, Outcome, RunState, StepCode};
+use crate::plan::StepSeq;
+use crate::process::Process;
+use crate::refusal::{Code, Refusal, require_text};
+use crate::registry::scopes;
+use std::sync::Arc;
+
+impl Flow<'_, '_, '_> {
+    /// No new step begins; those at work may finish.
+    pub fn begin_compensation(&mut self, error: &str, trigger: &'static str) -> Result<(), Refusal> {
+        self.head.last_error = Some(error.into());
+        self.move_run(RunState::Compensating, trigger)?;
+        for seq in self.live() {
+            let Some(cell) = self.cell(seq) else { continue };
+            let idle = matches!(cell.state, StepCode::Ready | StepCode::Waiting | StepCode::Blocked) || cell.retry_scheduled();
+            if idle {
+                self.move_step(seq, StepCode::Cancelled, By(SYSTEM, "run_aborted"))?;
+                self.clear_hold(seq)?;
+            }
+        }
+        self.moot_all_gates();
+        Ok(())
+    }
+
+    /// The next thing to undo, or the end of it.
+    pub fn compensate(&mut self) -> Result<(), Refusal> {
+        if self.head.held > 0 {
+            return Ok(());
+        }
+        if let Some(seq) = self.unknown_effect() {
+            self.head.outcome = Some(Outcome::EffectUnknown);
+            let name = self.run.step_name(seq).to_owned();
+            self.head.last_error = Some(format!("EFFECT_UNKNOWN: {name}").into());
+            return self.move_run(RunState::Blocked, "effect_unknown");
+        }
+        if !self.has_compensations() {
+            self.plan_compensations();
+        }
+        let next = (0..self.count()).skip(self.run.plan.steps.len()).find(|seq| {
+            self.cell(*seq).is_some_and(|cell| !cell.is_ended())
+        });
+        match next {
+            Some(seq) if self.state(seq) == Some(StepCode::NotStarted) => {
+                self.move_step(seq, StepCode::Ready, By(ActorClass::MowOrchestrator, "precondition"))?;
+                let now = self.now();
+                self.edit(seq)?.live.get_or_insert_default().next_run_at = Some(now);
+                Ok(())
+            }
+            Some(_) => Ok(()),
+            None => {
+                self.head.outcome = Some(Outcome::RolledBack);
+                self.move_run(RunState::Completed, "all_compensated")
+            }
+        }
+    }
+
+    fn has_compensations(&self) -> bool {
+        self.count() as usize > self.run.plan.steps.len()
+    }
+
+    /// The last one completed is undone first; steps without an entry are passed over.
+    fn plan_compensations(&mut self) {
+        let mut undo: Vec<(crate::Time, StepSeq)> = self
+            .run
+            .plan
+            .compensation
+            .iter()
+            .filter_map(|entry| {
+                let cell = self.cell(entry.step).filter(|cell| cell.state == StepCode::Completed)?;
+                Some((cell.completed_at?, entry.step))
+            })
+            .collect();
+        undo.sort_unstable_by(|a, b| b.cmp(a));
+        for (_, step) in undo {
+            self.add(Cell { role: Role::Compensation(step), live: Some(Box::new(Live::default())), ..Cell::new(0) });
+        }
+    }
+
+    /// A step that would have to be undone if only one knew that it happened.
+    fn unknown_effect(&self) -> Option<StepSeq> {
+        let entries = self.run.plan.compensation.iter().map(|entry| entry.step);
+        entries.filter(|seq| self.cell(*seq).is_some_and(|cell| {
+            cell.state != StepCode::Completed && cell.live.as_ref().is_some_and(|live| live.effect_unknown)
+        })).min()
+    }
+
+    /// It triggers nothing further.
+    pub fn compensation_failed(&mut self, error: &str) -> Result<(), Refusal> {
+        self.head.last_error = Some(error.into());
+        self.head.outcome = Some(Outcome::Partial);
+        self.move_run(RunState::Failed, "compensation_failed")?;
+        self.revoke_all(By(SYSTEM, "run_aborted"))
+    }
+}
+
+/// An operator declares what became of an attempt that left no verdict; the run goes on undoing.
+pub fn declare_effect(
+    target: Option<(&Process, &Run)>,
+    step: &str,
+    done: bool,
+    output: Option<&Arc<str>>,
+    reason: &str,
+    ctx: &mut Context<'_>,
+) -> Result<Vec<Event>, Refusal> {
+    require_text("reason", reason)?;
+    let (shell, run) = permitted(target, scopes::RUNS_CONTROL, ctx)?;
+    alive(run)?;
+    let seq = named(run, step)?;
+    let unknown = run.cell(seq).and_then(|cell| cell.live.as_ref()).is_some_and(|live| live.effect_unknown);
+    if !unknown || run.head.outcome != Some(Outcome::EffectUnknown) {
+        let detail = format!("the run does not wait for anybody to say what became of `{step}`");
+        return Err(Refusal::new(Code::TransitionRefusedByGuard, detail).at("step"));
+    }
+    let actor_ref = ctx.base.actor_ref.to_owned();
+    let mut flow = Flow::new(shell, run, ctx);
+    let now = flow.now();
+    let cell = flow.edit(seq)?;
+    cell.live.get_or_insert_default().effect_unknown = false;
+    if done {
+        // Its effect stands and is to be undone with the rest. The step itself has failed and stays so.
+        cell.completed_at = Some(now);
+        flow.outputs.push((seq, output.cloned().unwrap_or_else(|| Arc::from("null"))));
+    }
+    let undo = done.then_some(seq);
+    flow.head.outcome = None;
+    flow.move_run(RunState::Compensating, "effect_declared")?;
+    if let Some(seq) = undo {
+        flow.undo_first(seq);
+    }
+    flow.compensate()?;
+    Ok(flow.finish(Action::EffectDeclared, &actor_ref, Some(reason)))
+}
+
+impl Flow<'_, '_, '_> {
+    /// What an operator declared done is undone before what completed earlier.
+    fn undo_first(&mut self, seq: StepSeq) {
+        self.add(Cell { role: Role::Compensation(seq), live: Some(Box::new(Live::default())), ..Cell::new(0) });
+        self.plan_compensations();
+    }
+}

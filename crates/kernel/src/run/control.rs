@@ -1,0 +1,128 @@
+//! What operators do to a run: pause, resume, cancel, stop, void, and clear a block.
+
+use super::flow::{By, Flow, SYSTEM};
+use super::{Action, Context, Event, Run, alive, permitted};
+use crate::lifecycle::{ActorClass, Outcome, RunState, StepCode};
+use crate::process::Process;
+use crate::refusal::{Code, Refusal, require_optional_text};
+use crate::registry::scopes;
+
+type Target<'r> = Option<(&'r Process, &'r Run)>;
+
+fn begin<'r>(target: Target<'r>, reason: Option<&str>, ctx: &Context<'_>) -> Result<(&'r Process, &'r Run), Refusal> {
+    require_optional_text("reason", reason)?;
+    permitted(target, scopes::RUNS_CONTROL, ctx)
+}
+
+pub fn cancel(target: Target<'_>, reason: Option<&str>, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
+    let (shell, run) = begin(target, reason, ctx)?;
+    if run.head.state == RunState::Cancelled {
+        return Ok(vec![]);
+    }
+    alive(run)?;
+    if run.head.state == RunState::Compensating {
+        let detail = "the run is undoing its work; it ends by itself and cannot be cancelled half-way";
+        return Err(Refusal::new(Code::InvalidTransition, detail));
+    }
+    let actor_ref = ctx.base.actor_ref.to_owned();
+    let mut flow = Flow::new(shell, run, ctx);
+    flow.require_cancel_gate()?;
+    flow.move_run(RunState::Cancelled, "workflow_cancel")?;
+    flow.revoke_all(By(ActorClass::Reviewer, "workflow_cancel"))?;
+    Ok(flow.finish(Action::RunCancelled, &actor_ref, reason))
+}
+
+pub fn pause(target: Target<'_>, reason: Option<&str>, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
+    let (shell, run) = begin(target, reason, ctx)?;
+    alive(run)?;
+    if run.head.state == RunState::Paused {
+        return Ok(vec![]);
+    }
+    let actor_ref = ctx.base.actor_ref.to_owned();
+    let mut flow = Flow::new(shell, run, ctx);
+    flow.move_run(RunState::Paused, "workflow_pause")?;
+    Ok(flow.finish(Action::RunPaused, &actor_ref, reason))
+}
+
+pub fn resume(target: Target<'_>, reason: Option<&str>, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
+    let (shell, run) = begin(target, reason, ctx)?;
+    match run.head.state {
+        // Resuming what runs, or has run to its end, changes nothing.
+        RunState::Executing | RunState::Blocked | RunState::Queued | RunState::Completed => return Ok(vec![]),
+        RunState::Paused | RunState::Stopped => {}
+        _ => {
+            alive(run)?;
+            let detail = format!("the run is {}; there is nothing to resume", run.head.state);
+            return Err(Refusal::new(Code::InvalidTransition, detail));
+        }
+    }
+    let actor_ref = ctx.base.actor_ref.to_owned();
+    let mut flow = Flow::new(shell, run, ctx);
+    let to = match (flow.head.executing_since, flow.head.blocked) {
+        (None, _) => RunState::Queued,
+        (Some(_), 0) => RunState::Executing,
+        (Some(_), _) => RunState::Blocked,
+    };
+    flow.head.outcome = None;
+    flow.move_run(to, "workflow_resume")?;
+    flow.advance()?;
+    Ok(flow.finish(Action::RunResumed, &actor_ref, reason))
+}
+
+/// Leases are revoked and steps go back to ready; only a resume goes on.
+pub fn stop(target: Target<'_>, reason: Option<&str>, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
+    let (shell, run) = begin(target, reason, ctx)?;
+    alive(run)?;
+    if run.head.state == RunState::Stopped {
+        return Ok(vec![]);
+    }
+    let actor_ref = ctx.base.actor_ref.to_owned();
+    let mut flow = Flow::new(shell, run, ctx);
+    flow.move_run(RunState::Stopped, "workflow_stop")?;
+    flow.head.outcome = Some(Outcome::Operator);
+    let now = flow.now();
+    for seq in flow.live() {
+        if flow.cell(seq).is_some_and(super::Cell::is_held) {
+            flow.move_step(seq, StepCode::Ready, By(SYSTEM, "unclaimed"))?;
+            flow.clear_hold(seq)?;
+            flow.edit(seq)?.live.get_or_insert_default().next_run_at = Some(now);
+        }
+    }
+    Ok(flow.finish(Action::RunStopped, &actor_ref, reason))
+}
+
+pub fn void(target: Target<'_>, reason: Option<&str>, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
+    let (shell, run) = begin(target, reason, ctx)?;
+    alive(run)?;
+    let actor_ref = ctx.base.actor_ref.to_owned();
+    let mut flow = Flow::new(shell, run, ctx);
+    flow.move_run(RunState::Voided, "workflow_void")?;
+    flow.revoke_all(By(ActorClass::Reviewer, "workflow_cancel"))?;
+    Ok(flow.finish(Action::RunVoided, &actor_ref, reason))
+}
+
+/// What blocked the step is cleared: it goes back to its queue.
+pub fn unblock(target: Target<'_>, step: &str, reason: Option<&str>, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
+    let (shell, run) = begin(target, reason, ctx)?;
+    alive(run)?;
+    let seq = named(run, step)?;
+    let actor_ref = ctx.base.actor_ref.to_owned();
+    let mut flow = Flow::new(shell, run, ctx);
+    if flow.has_open_gate(seq) {
+        let detail = format!("`{step}` waits for an approval: decide its gate");
+        return Err(Refusal::new(Code::TransitionRefusedByGuard, detail).at("step"));
+    }
+    let now = flow.now();
+    flow.move_step(seq, StepCode::InProgress, By(SYSTEM, "blocker_resolved"))?;
+    flow.move_step(seq, StepCode::Ready, By(SYSTEM, "unclaimed"))?;
+    flow.edit(seq)?.live.get_or_insert_default().next_run_at = Some(now);
+    flow.advance()?;
+    Ok(flow.finish(Action::StepUnblocked, &actor_ref, reason))
+}
+
+/// The step of that name in the run's plan.
+pub fn named(run: &Run, step: &str) -> Result<crate::plan::StepSeq, Refusal> {
+    run.plan.step_named(step).ok_or_else(|| {
+        Refusal::new(Code::NotKnown, format!("the run has no step named `{step}`")).at("step")
+    })
+}

@@ -1,0 +1,237 @@
+//! A command under way: the steps it has changed so far, laid over the run. Nothing is copied but what changes.
+
+use super::{Action, Cell, Claimed, Command, Context, Event, Head, KeptEvent, Move, Outbound, Role, Run, RunEvent, RunMove};
+use crate::Time;
+use crate::lifecycle::{ActorClass, RunState, StepCode, fire_run, fire_step};
+use crate::plan::{Scope, StepSeq, StepSpec};
+use crate::process::{self, Process};
+use crate::refusal::{Code, Refusal};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+pub struct Flow<'r, 'c, 'x> {
+    pub run: &'r Run,
+    pub shell: &'r Process,
+    pub ctx: &'c mut Context<'x>,
+    pub head: Head,
+    cells: BTreeMap<StepSeq, Cell>,
+    /// Compensations that this command adds behind the run's cells.
+    pub moves: Vec<Move>,
+    pub run_moves: Vec<RunMove>,
+    pub outputs: Vec<(StepSeq, Arc<str>)>,
+    pub claimed: Vec<Claimed>,
+    pub outbound: Vec<Outbound>,
+    pub kept: Option<KeptEvent>,
+    pub taken: Vec<Arc<str>>,
+    pub gate_events: Vec<process::Event>,
+    /// Steps whose dependencies have all ended, to be looked at.
+    pub to_resolve: VecDeque<StepSeq>,
+}
+
+/// Who moves a step, and by what.
+#[derive(Clone, Copy)]
+pub struct By(pub ActorClass, pub &'static str);
+
+impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
+    pub fn new(shell: &'r Process, run: &'r Run, ctx: &'c mut Context<'x>) -> Self {
+        Flow {
+            head: run.head.clone(),
+            run,
+            shell,
+            ctx,
+            cells: BTreeMap::new(),
+            moves: vec![],
+            run_moves: vec![],
+            outputs: vec![],
+            claimed: vec![],
+            outbound: vec![],
+            kept: None,
+            taken: vec![],
+            gate_events: vec![],
+            to_resolve: VecDeque::new(),
+        }
+    }
+
+    pub fn now(&self) -> Time {
+        self.ctx.base.now
+    }
+
+    pub fn cell(&self, seq: StepSeq) -> Option<&Cell> {
+        self.cells.get(&seq).or_else(|| self.run.cell(seq))
+    }
+
+    pub fn state(&self, seq: StepSeq) -> Option<StepCode> {
+        self.cell(seq).map(|cell| cell.state)
+    }
+
+    /// How many cells there are, new ones included.
+    pub fn count(&self) -> StepSeq {
+        let known = StepSeq::try_from(self.run.cells.len()).unwrap_or(StepSeq::MAX);
+        self.cells.last_key_value().map_or(known, |(seq, _)| known.max(seq + 1))
+    }
+
+    pub fn spec(&self, seq: StepSeq) -> Option<&'r StepSpec> {
+        match self.cell(seq)?.role {
+            Role::Step => self.run.plan.step(seq),
+            Role::Compensation(_) => None,
+        }
+    }
+
+    pub fn edit(&mut self, seq: StepSeq) -> Result<&mut Cell, Refusal> {
+        match self.cells.entry(seq) {
+            std::collections::btree_map::Entry::Occupied(cell) => Ok(cell.into_mut()),
+            std::collections::btree_map::Entry::Vacant(place) => {
+                Ok(place.insert(self.run.cell(seq).cloned().ok_or_else(broken)?))
+            }
+        }
+    }
+
+    pub fn add(&mut self, cell: Cell) -> StepSeq {
+        let seq = self.count();
+        self.cells.insert(seq, cell);
+        seq
+    }
+
+    /// The one way in which a step changes its state.
+    pub fn move_step(&mut self, seq: StepSeq, to: StepCode, by: By) -> Result<(), Refusal> {
+        let from = self.state(seq).ok_or_else(broken)?;
+        let By(actor, trigger) = by;
+        let transition = fire_step(from, to, actor, trigger).ok_or_else(|| {
+            let detail = format!(
+                "`{}` cannot go from {from} to {to} by {} {trigger}: no such transition is declared",
+                self.run.step_name(seq),
+                actor.as_str()
+            );
+            Refusal::new(Code::InvalidTransition, detail)
+        })?;
+        self.moves.push(Move { step_seq: seq, transition, from, to, actor, trigger });
+        let now = self.now();
+        let is_step = self.cell(seq).is_some_and(|cell| cell.role == Role::Step);
+        let cell = self.edit(seq)?;
+        cell.state = to;
+        let at_work = |code: StepCode| matches!(code, StepCode::InProgress | StepCode::Overdue);
+        if at_work(to) || to == StepCode::Blocked {
+            cell.live.get_or_insert_default().started_at.get_or_insert(now);
+        }
+        if to == StepCode::Completed {
+            cell.completed_at = Some(now);
+        }
+        self.head.held = self.head.held + u32::from(at_work(to)) - u32::from(at_work(from)).min(self.head.held);
+        let blocked = |code| u32::from(code == StepCode::Blocked);
+        self.head.blocked = self.head.blocked + blocked(to) - blocked(from).min(self.head.blocked);
+        if is_step && to.is_terminal() && !from.is_terminal() {
+            self.head.open = self.head.open.saturating_sub(1);
+        }
+        Ok(())
+    }
+
+    pub fn move_run(&mut self, to: RunState, trigger: &'static str) -> Result<(), Refusal> {
+        let from = self.head.state;
+        let transition = fire_run(from, to, trigger).ok_or_else(|| {
+            let detail = format!("the run cannot go from {from} to {to} by {trigger}: no such transition is declared");
+            Refusal::new(Code::InvalidTransition, detail)
+        })?;
+        self.run_moves.push(RunMove { transition });
+        self.head.state = to;
+        match to {
+            RunState::Executing => drop(self.head.executing_since.get_or_insert(self.ctx.base.now)),
+            RunState::Completed => self.head.completed_at = Some(self.ctx.base.now),
+            RunState::Failed | RunState::Cancelled | RunState::Voided => self.head.failed_at = Some(self.ctx.base.now),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Steps that are under way, as they stand now.
+    pub fn live(&self) -> Vec<StepSeq> {
+        let touched = self.cells.keys().copied().filter(|seq| !self.run.live.contains(seq));
+        let mut all: Vec<StepSeq> = self.run.live.iter().copied().chain(touched).collect();
+        all.retain(|seq| self.cell(*seq).is_some_and(is_under_way));
+        all.sort_unstable();
+        all
+    }
+
+    /// The output of a step, if it is at hand.
+    pub fn output(&self, seq: StepSeq) -> Option<&Arc<str>> {
+        let fresh = self.outputs.iter().rev().find(|(of, _)| *of == seq).map(|(_, output)| output);
+        fresh.or_else(|| self.run.outputs.get(&seq))
+    }
+
+    /// Calls with what expressions of this run may see.
+    pub fn with_scope<T>(&self, event: Option<&str>, output: Option<&str>, call: impl FnOnce(&Scope<'_>) -> T) -> T {
+        let plan = &self.run.plan;
+        let at_hand = |seq: &StepSeq| {
+            let spec = plan.step(*seq)?;
+            Some((&*spec.name, self.state(*seq)?.as_str(), self.output(*seq).map(|output| &**output)))
+        };
+        let steps: Vec<(&str, &str, Option<&str>)> = plan.referenced.iter().filter_map(at_hand).collect();
+        let about = about(self.run, self.shell);
+        call(&Scope { input: Some(&self.run.input), steps: &steps, run: Some(&about), event, output, ..Scope::default() })
+    }
+
+    /// The event of this command, by whoever calls.
+    pub fn finish(self, action: Action, actor_ref: &str, reason: Option<&str>) -> Vec<Event> {
+        let changes = !self.moves.is_empty()
+            || !self.run_moves.is_empty()
+            || !self.cells.is_empty()
+            || self.kept.is_some()
+            || !self.outbound.is_empty();
+        let mut events: Vec<Event> = self.gate_events.into_iter().map(Event::Gate).collect();
+        if changes {
+            events.push(Event::Run(Box::new(RunEvent {
+                actor_ref: actor_ref.to_owned(),
+                at: self.ctx.base.now,
+                action,
+                moves: self.moves,
+                run_moves: self.run_moves,
+                head: self.head,
+                cells: self.cells.into_iter().collect(),
+                outputs: self.outputs,
+                claimed: self.claimed,
+                outbound: self.outbound,
+                kept: self.kept,
+                taken: self.taken,
+                reason: reason.map(str::to_owned),
+                started: None,
+            })));
+        }
+        events
+    }
+}
+
+pub fn is_under_way(cell: &Cell) -> bool {
+    !cell.is_ended() && cell.state != StepCode::NotStarted
+}
+
+fn about(run: &Run, shell: &Process) -> String {
+    let definition = shell.definition.as_ref().map_or(String::new(), |d| format!("{}@{}", d.name, d.version));
+    let subject = crate::text::json_string(&shell.subject_ref);
+    format!(
+        r#"{{"run_id":"{}","definition":"{definition}","subject_ref":{subject},"started_at_us":{}}}"#,
+        run.run_id, shell.started_at.0
+    )
+}
+
+/// What the run holds and what the plan says contradict each other.
+pub fn broken() -> Refusal {
+    Refusal::new(Code::RecordingFailure, "the stored run does not fit its plan; nothing was written")
+}
+
+/// The caller's class for what a worker does.
+pub const WORKER: ActorClass = ActorClass::ExecutorWorker;
+pub const SYSTEM: ActorClass = ActorClass::System;
+
+impl Command {
+    /// Whether it names a task, whose lease the store must confirm.
+    pub const fn task(&self) -> Option<&super::TaskRef> {
+        match self {
+            Command::Complete { task, .. }
+            | Command::Wait { task, .. }
+            | Command::Retry { task, .. }
+            | Command::Dead { task, .. }
+            | Command::Heartbeat { task, .. }
+            | Command::ChildStarted { task, .. } => Some(task),
+            _ => None,
+        }
+    }
+}

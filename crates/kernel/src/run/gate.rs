@@ -1,0 +1,171 @@
+//! Gates of a run: the same approval steps, quorums and records as a process has, on the run's shell.
+
+use super::flow::{By, Flow, SYSTEM, broken};
+use super::{Action, Context, Event, Run, alive, known, permitted};
+use crate::declaration::{Declaration, Transition};
+use crate::gate_spec::GateSpec;
+use crate::lifecycle::{FailureCategory, StepCode};
+use crate::plan::{Plan, StepSeq, StepSpec, Work};
+use crate::process::{self, DecideGate, EventBody, GateStatus, OpenGate, Process};
+use crate::refusal::{Code, Refusal};
+use crate::registry::scopes;
+
+/// The only state of a shell.
+pub const SHELL_STATE: &str = "run";
+/// The gate that a cancellation needs, where the plan declares it.
+pub const CANCEL: &str = "cancel";
+
+/// The shell of a plan's runs: a guarded self-loop for every gate, and who decides it.
+pub fn shell_declaration(plan: &Plan) -> (Declaration, GateSpec) {
+    let mut gate_spec = plan.gate_spec.clone();
+    let mut transitions = Vec::new();
+    let mut guard = |action: &str, label: &str| {
+        transitions.push(Transition {
+            from_state: SHELL_STATE.to_owned(),
+            action: action.to_owned(),
+            to_state: SHELL_STATE.to_owned(),
+            guard: Some(label.to_owned()),
+        });
+    };
+    for step in &plan.steps {
+        match (&step.work, &step.gate) {
+            (Work::Approval(entry), _) => {
+                let label = format!("approval:{}", step.name);
+                guard(&step.name, &label);
+                gate_spec.0.insert(label, entry.clone());
+            }
+            (_, Some(label)) => guard(&step.name, label),
+            (_, None) => {}
+        }
+    }
+    if plan.gate_spec.0.contains_key(CANCEL) {
+        guard(CANCEL, CANCEL);
+    }
+    let declaration = Declaration {
+        states: vec![SHELL_STATE.to_owned()],
+        transitions,
+        initial_state: SHELL_STATE.to_owned(),
+        terminal_states: vec![],
+    };
+    // Entries for what no gate asks (yet) stay in the plan.
+    let labels: Vec<String> = declaration.guard_labels().into_iter().map(str::to_owned).collect();
+    gate_spec.0.retain(|label, _| labels.contains(label));
+    (declaration, gate_spec)
+}
+
+/// Opens a gate that does not open by itself: that of a cancellation.
+pub fn open(target: Option<(&Process, &Run)>, command: &OpenGate, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
+    let (shell, run) = permitted(target, scopes::RUNS_CONTROL, ctx)?;
+    if run.head.state.is_ended() {
+        let detail = format!("the run has ended ({}); no gate can be opened any more", run.head.state);
+        return Err(Refusal::new(Code::GateNotAvailable, detail));
+    }
+    if let Some(seq) = run.plan.step_named(&command.action)
+        && run.cell(seq).is_none_or(|cell| cell.state != StepCode::Blocked)
+    {
+        let detail = format!("the gate of the step `{}` opens by itself when its turn comes", command.action);
+        return Err(Refusal::new(Code::GateNotAvailable, detail).at("action"));
+    }
+    let events = process::open_any_gate(shell, command, &mut ctx.base)?;
+    Ok(events.into_iter().map(Event::Gate).collect())
+}
+
+/// The named approver decides; the step behind the gate follows in the same commit.
+pub fn decide(target: Option<(&Process, &Run)>, command: &DecideGate, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
+    let (shell, run) = known(target)?;
+    let decided = process::decide(Some(shell), &process::Command::DecideGate(command.clone()), &mut ctx.base)?;
+    let after = super::advance::shell_after(shell, &decided);
+    let status = after.gate(SHELL_STATE, &command.action).map(process::Gate::status);
+    let mut events: Vec<Event> = decided.into_iter().map(Event::Gate).collect();
+    let blocked = run.plan.step_named(&command.action).filter(|seq| {
+        alive(run).is_ok() && run.cell(*seq).is_some_and(|cell| cell.state == StepCode::Blocked)
+    });
+    let (Some(seq), Some(status)) = (blocked, status) else { return Ok(events) };
+    let actor_ref = ctx.base.application_actor_ref.to_owned();
+    let mut flow = Flow::new(&after, run, ctx);
+    match status {
+        GateStatus::Pending => return Ok(events),
+        GateStatus::Approved => {
+            flow.consume(&command.action)?;
+            let spec = flow.spec(seq).cloned().ok_or_else(broken)?;
+            flow.make_ready(seq, &spec, By(SYSTEM, "gate_cleared"))?;
+        }
+        GateStatus::Rejected | GateStatus::Withdrawn => {
+            let error = if status == GateStatus::Rejected { "REJECTED" } else { "WITHDRAWN" };
+            flow.fail(seq, error, FailureCategory::Governance, By(SYSTEM, "gate_rejected"))?;
+        }
+    }
+    flow.advance()?;
+    events.extend(flow.finish(Action::GateFollowed, &actor_ref, None));
+    Ok(events)
+}
+
+impl Flow<'_, '_, '_> {
+    /// The step's own gate, opened by the engine.
+    pub fn open_step_gate(&mut self, spec: &StepSpec) -> Result<(), Refusal> {
+        let command = OpenGate { action: spec.name.to_string(), reason: None };
+        let shell = super::advance::shell_after(self.shell, &self.gate_events);
+        let opened = process::open_any_gate(&shell, &command, &mut self.ctx.base)?;
+        let application = self.ctx.base.application_actor_ref.to_owned();
+        self.gate_events.extend(opened.into_iter().map(|event| process::Event { actor_ref: application.clone(), ..event }));
+        Ok(())
+    }
+
+    /// An approval is good for one firing: the gate's self-loop.
+    fn consume(&mut self, action: &str) -> Result<(), Refusal> {
+        let shell = super::advance::shell_after(self.shell, &self.gate_events);
+        let gate = shell.gate(SHELL_STATE, action).filter(|gate| gate.is_cleared()).ok_or_else(broken)?;
+        let fired = process::Event {
+            actor_ref: self.ctx.base.application_actor_ref.to_owned(),
+            at: self.ctx.base.now,
+            body: EventBody::TransitionFired {
+                transition_id: self.ctx.base.ids.make(),
+                sequence_number: shell.next_sequence_number,
+                from_state: SHELL_STATE.to_owned(),
+                action: action.to_owned(),
+                to_state: SHELL_STATE.to_owned(),
+                gate: Some(gate.gate_ref()),
+                reason: None,
+            },
+        };
+        self.gate_events.push(fired);
+        Ok(())
+    }
+
+    pub fn has_open_gate(&self, seq: StepSeq) -> bool {
+        let gate = self.spec(seq).and_then(|spec| self.shell.gate(SHELL_STATE, &spec.name));
+        gate.is_some_and(|gate| gate.status() == GateStatus::Pending && gate.fate == process::Fate::Unspent)
+    }
+
+    /// A step that fails while its gate is open leaves nobody to be asked.
+    pub fn moot_step_gate(&mut self, seq: StepSeq) -> Result<(), Refusal> {
+        if let Some(spec) = self.spec(seq).cloned()
+            && self.has_open_gate(seq)
+        {
+            let shell = super::advance::shell_after(self.shell, &self.gate_events);
+            let own = |gate: &process::Gate| gate.action == *spec.name;
+            self.gate_events.extend(process::moot_gates(&shell, own, &self.ctx.base));
+        }
+        Ok(())
+    }
+
+    pub fn moot_all_gates(&mut self) {
+        if self.shell.gates.is_empty() && self.gate_events.is_empty() {
+            return;
+        }
+        let shell = super::advance::shell_after(self.shell, &self.gate_events);
+        self.gate_events.extend(process::moot_gates(&shell, |_| true, &self.ctx.base));
+    }
+
+    /// Where the plan names a gate for it, a cancellation needs a cleared one, and spends it.
+    pub fn require_cancel_gate(&mut self) -> Result<(), Refusal> {
+        if !self.shell.gate_spec.0.contains_key(CANCEL) {
+            return Ok(());
+        }
+        if self.shell.gate(SHELL_STATE, CANCEL).is_none_or(|gate| !gate.is_cleared()) {
+            let detail = "this definition lets nobody cancel a run without an approval: open the gate `cancel` and have it decided";
+            return Err(Refusal::new(Code::GateNotCleared, detail));
+        }
+        self.consume(CANCEL)
+    }
+}

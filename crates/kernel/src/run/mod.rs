@@ -1,0 +1,452 @@
+//! A run: the steps of a plan on their way. Workers claim steps under a lease and report what became of them; events,
+//! timers, gates and operators move the rest. Every change of a step or of the run goes through a declared transition
+//! ([`crate::lifecycle`]).
+//!
+//! [`decide`] answers a command with events; [`Run::apply`] installs what they say. A command leaves one event, which
+//! lists all the transitions it caused, and those of the gates it touched. Deciding costs what changes, not what the run
+//! holds: a [`flow::Flow`] lays the changed steps over the run.
+//!
+//! Gates are those of [`crate::process`]: a run has a process beside it (its *shell*), whose only state is `run` and
+//! whose guarded self-loops are the gates that the plan declares.
+
+mod advance;
+mod cell;
+mod claim;
+mod compensate;
+mod control;
+mod due;
+mod evolve;
+mod flow;
+mod gate;
+mod result;
+mod start;
+mod wake;
+
+pub use cell::{Agenda, Cell, Claim, Facet, Lease, Live, Role, Waiting};
+pub use gate::shell_declaration;
+
+use crate::id::InstanceId;
+use crate::lifecycle::{FailureCategory, Outcome, RunState, RunTransition, StepCode, StepTransition};
+use crate::plan::{Language, Micros, Plan, StepSeq};
+use crate::process::{self, DecideGate, DefinitionRef, OpenGate, Process};
+use crate::refusal::{Code, Refusal};
+use crate::{Time, lifecycle::ActorClass};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// What must be known of a run to decide about it, besides its shell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    pub run_id: InstanceId,
+    pub plan: Arc<Plan>,
+    pub input: Arc<str>,
+    pub head: Head,
+    /// The plan's steps, then compensations in the order in which they run.
+    pub cells: Vec<Cell>,
+    /// Steps that are under way: begun and not ended.
+    pub live: BTreeSet<StepSeq>,
+    /// Outputs that are still needed.
+    pub outputs: BTreeMap<StepSeq, Arc<str>>,
+    /// Events that arrived and that no step has waited for yet, oldest first.
+    pub kept: Vec<KeptEvent>,
+}
+
+/// Where the run as a whole stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    pub state: RunState,
+    pub outcome: Option<Outcome>,
+    pub last_error: Option<Arc<str>>,
+    pub priority: u8,
+    /// Not before this.
+    pub start_at: Option<Time>,
+    /// Since the first `executing`.
+    pub executing_since: Option<Time>,
+    pub completed_at: Option<Time>,
+    pub failed_at: Option<Time>,
+    /// Steps of the plan that have not ended.
+    pub open: u32,
+    pub blocked: u32,
+    /// Steps that somebody holds.
+    pub held: u32,
+    /// Where a chain stands: the first step that has not ended.
+    pub current: StepSeq,
+    /// The run's own output.
+    pub output: Option<Arc<str>>,
+    pub concurrency_key: Option<Arc<str>>,
+    /// It belongs to this step of another run.
+    pub parent: Option<Parent>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Parent {
+    pub run_id: InstanceId,
+    pub step_seq: StepSeq,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptEvent {
+    pub id: Arc<str>,
+    pub event_type: Arc<str>,
+    pub data: Arc<str>,
+}
+
+pub struct Context<'a> {
+    pub base: process::Context<'a>,
+    pub language: &'a dyn Language,
+}
+
+#[derive(Clone, Debug)]
+pub enum Command {
+    Start(Box<StartRun>),
+    /// The dispatcher found a free slot, or the time of a delayed start has come.
+    Dispatch,
+    Claim(ClaimSteps),
+    Complete { task: TaskRef, output: Arc<str>, outbound: Vec<Outbound>, claim_next: Option<ClaimNext> },
+    Wait { task: TaskRef, event_type: Option<String>, timeout: Option<Micros>, facet: Option<Facet>, outbound: Vec<Outbound> },
+    Retry { task: TaskRef, error: String, backoff: Option<Micros>, category: Option<FailureCategory> },
+    Dead { task: TaskRef, error: String, category: Option<FailureCategory> },
+    Heartbeat { task: TaskRef, lease: Micros },
+    /// The engine's executor started the child; the step now waits for it without a lease.
+    ChildStarted { task: TaskRef, child: InstanceId },
+    /// The child of this step has ended.
+    ChildEnded { step_seq: StepSeq, child: InstanceId, completed: bool, output: Arc<str> },
+    /// Somebody sends an event; `seen` where this run had it before.
+    Receive { event: KeptEvent, seen: bool },
+    /// The clock reached something: these steps, and perhaps the run's own limit.
+    Due { steps: Vec<StepSeq>, run: bool },
+    OpenGate(OpenGate),
+    DecideGate(DecideGate),
+    Cancel { reason: Option<String> },
+    Pause { reason: Option<String> },
+    Resume { reason: Option<String> },
+    Stop { reason: Option<String> },
+    Void { reason: Option<String> },
+    Unblock { step: String, reason: Option<String> },
+    /// An operator says what became of an attempt that left no verdict.
+    DeclareEffect { step: String, done: bool, output: Option<Arc<str>>, reason: String },
+}
+
+impl Command {
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Command::Start(_) => "start_run",
+            Command::Dispatch => "dispatch_run",
+            Command::Claim(_) => "claim",
+            Command::Complete { .. } => "complete",
+            Command::Wait { .. } => "wait",
+            Command::Retry { .. } => "retry",
+            Command::Dead { .. } => "dead",
+            Command::Heartbeat { .. } => "heartbeat",
+            Command::ChildStarted { .. } => "child_started",
+            Command::ChildEnded { .. } => "child_ended",
+            Command::Receive { .. } => "receive_event",
+            Command::Due { .. } => "due",
+            Command::OpenGate(_) => "open_gate",
+            Command::DecideGate(_) => "decide_gate",
+            Command::Cancel { .. } => "cancel_run",
+            Command::Pause { .. } => "pause_run",
+            Command::Resume { .. } => "resume_run",
+            Command::Stop { .. } => "stop_run",
+            Command::Void { .. } => "void_run",
+            Command::Unblock { .. } => "unblock_step",
+            Command::DeclareEffect { .. } => "declare_effect",
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct StartRun {
+    pub definition: String,
+    pub version: Option<u32>,
+    pub input: Arc<str>,
+    pub subject_ref: Option<String>,
+    pub priority: Option<u8>,
+    pub start_at: Option<Time>,
+    /// The run that this one corrects.
+    pub corrects: Option<InstanceId>,
+    /// Starts behind the finished steps of another run.
+    pub from_step: Option<FromStep>,
+    pub parent: Option<Parent>,
+}
+
+/// Where a new run takes over: the steps before it are taken from the old run, with their outputs.
+#[derive(Clone, Debug)]
+pub struct FromStep {
+    pub run_id: InstanceId,
+    pub step: String,
+    /// What only the store knows: the steps of the old run that completed or were skipped, by name, with outputs.
+    pub finished: BTreeMap<String, (StepCode, Option<Arc<str>>)>,
+}
+
+#[derive(Clone, Debug)]
+pub struct ClaimSteps {
+    pub steps: Vec<StepSeq>,
+    pub worker_id: Arc<str>,
+    pub lease: Micros,
+}
+
+/// The worker would like to go on with the next step of its queue.
+#[derive(Clone, Debug)]
+pub struct ClaimNext {
+    pub lease: Micros,
+}
+
+/// A step under a lease, as a worker names it.
+#[derive(Clone, Debug)]
+pub struct TaskRef {
+    pub step_seq: StepSeq,
+    /// `None` where the text given is no token of ours.
+    pub lease_token: Option<Uuid>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outbound {
+    pub event_type: String,
+    pub data: Arc<str>,
+}
+
+/// What happened: one record of the run's chain, or one of its gates' records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    Gate(process::Event),
+    Run(Box<RunEvent>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunEvent {
+    pub actor_ref: String,
+    pub at: Time,
+    pub action: Action,
+    pub moves: Vec<Move>,
+    pub run_moves: Vec<RunMove>,
+    /// The run afterwards.
+    pub head: Head,
+    /// The steps afterwards that changed, ascending; new ones at the end.
+    pub cells: Vec<(StepSeq, Cell)>,
+    /// Outputs that came with it: all for the record and the row, the referenced ones to be kept.
+    pub outputs: Vec<(StepSeq, Arc<str>)>,
+    pub claimed: Vec<Claimed>,
+    pub outbound: Vec<Outbound>,
+    pub kept: Option<KeptEvent>,
+    /// The event that a step took, by id.
+    pub taken: Vec<Arc<str>>,
+    pub reason: Option<String>,
+    /// Only for the first event of a run.
+    pub started: Option<Box<Started>>,
+}
+
+/// Why a run's record was written: its `action_ref`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    RunStarted,
+    RunDispatched,
+    StepsClaimed,
+    StepCompleted,
+    StepWaiting,
+    StepRetried,
+    StepFailed,
+    StepProlonged,
+    ChildStarted,
+    ChildEnded,
+    EventReceived,
+    TimePassed,
+    GateFollowed,
+    RunCancelled,
+    RunPaused,
+    RunResumed,
+    RunStopped,
+    RunVoided,
+    StepUnblocked,
+    EffectDeclared,
+}
+
+impl Action {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Action::RunStarted => "run_started",
+            Action::RunDispatched => "run_dispatched",
+            Action::StepsClaimed => "steps_claimed",
+            Action::StepCompleted => "step_completed",
+            Action::StepWaiting => "step_waiting",
+            Action::StepRetried => "step_retried",
+            Action::StepFailed => "step_failed",
+            Action::StepProlonged => "lease_prolonged",
+            Action::ChildStarted => "child_started",
+            Action::ChildEnded => "child_ended",
+            Action::EventReceived => "event_received",
+            Action::TimePassed => "time_passed",
+            Action::GateFollowed => "gate_followed",
+            Action::RunCancelled => "run_cancelled",
+            Action::RunPaused => "run_paused",
+            Action::RunResumed => "run_resumed",
+            Action::RunStopped => "run_stopped",
+            Action::RunVoided => "run_voided",
+            Action::StepUnblocked => "step_unblocked",
+            Action::EffectDeclared => "effect_declared",
+        }
+    }
+
+    /// A heartbeat changes a lease and no state: it leaves no record.
+    pub const fn is_recorded(self) -> bool {
+        !matches!(self, Action::StepProlonged)
+    }
+}
+
+/// One step made one declared transition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Move {
+    pub step_seq: StepSeq,
+    pub transition: &'static StepTransition,
+    pub from: StepCode,
+    pub to: StepCode,
+    pub actor: ActorClass,
+    pub trigger: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunMove {
+    pub transition: &'static RunTransition,
+}
+
+impl PartialEq for StepTransition {
+    fn eq(&self, other: &StepTransition) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for StepTransition {}
+
+impl PartialEq for RunTransition {
+    fn eq(&self, other: &RunTransition) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for RunTransition {}
+
+impl std::fmt::Debug for RunTransition {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} → {}", self.id, self.from, self.to)
+    }
+}
+
+/// What a worker is handed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claimed {
+    pub step_seq: StepSeq,
+    /// The step's name; for a compensation, that of the step it undoes.
+    pub step: Arc<str>,
+    pub task_type: TaskType,
+    pub attempt: u32,
+    pub max_attempts: u32,
+    pub input: Arc<str>,
+    /// The data of the event that woke it.
+    pub event: Option<Arc<str>>,
+    pub lease_token: Uuid,
+    pub locked_until: Time,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TaskType {
+    ReadyStep,
+    WaitingTimeout,
+    Compensation,
+}
+
+impl TaskType {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            TaskType::ReadyStep => "READY_STEP",
+            TaskType::WaitingTimeout => "WAITING_TIMEOUT",
+            TaskType::Compensation => "COMPENSATION",
+        }
+    }
+}
+
+/// What a run begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Started {
+    pub run_id: InstanceId,
+    pub definition: DefinitionRef,
+    pub plan: Arc<Plan>,
+    pub input: Arc<str>,
+    pub subject_ref: String,
+    pub correlation_key: Option<Arc<str>>,
+    pub corrects: Option<InstanceId>,
+    /// The run whose finished steps it took over.
+    pub continues: Option<InstanceId>,
+}
+
+/// Decides a command on a run, or on no run yet. An empty list is a success that changes nothing.
+pub fn decide(run: Option<(&Process, &Run)>, command: &Command, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
+    crate::refusal::require_ref("actor_ref", ctx.base.actor_ref)?;
+    match command {
+        Command::Start(command) => start::decide(command, ctx),
+        Command::Dispatch => start::dispatch(known(run)?, ctx),
+        Command::Claim(command) => claim::decide(run, command, ctx),
+        Command::Complete { task, output, outbound, claim_next } => {
+            result::complete(run, task, output, outbound, claim_next.as_ref(), ctx)
+        }
+        Command::Wait { task, event_type, timeout, facet, outbound } => {
+            let wish = result::Wish { event_type: event_type.as_deref(), timeout: *timeout, facet: *facet };
+            result::wait(run, task, &wish, outbound, ctx)
+        }
+        Command::Retry { task, error, backoff, category } => {
+            result::fail(run, task, error, Some(*backoff), *category, ctx)
+        }
+        Command::Dead { task, error, category } => result::fail(run, task, error, None, *category, ctx),
+        Command::Heartbeat { task, lease } => result::heartbeat(run, task, *lease, ctx),
+        Command::ChildStarted { task, child } => result::child_started(run, task, *child, ctx),
+        Command::ChildEnded { step_seq, child, completed, output } => {
+            result::child_ended(known(run)?, *step_seq, *child, *completed, output, ctx)
+        }
+        Command::Receive { event, seen } => wake::decide(run, event, *seen, ctx),
+        Command::Due { steps, run: whole } => due::decide(known(run)?, steps, *whole, ctx),
+        Command::OpenGate(command) => gate::open(run, command, ctx),
+        Command::DecideGate(command) => gate::decide(run, command, ctx),
+        Command::Cancel { reason } => control::cancel(run, reason.as_deref(), ctx),
+        Command::Pause { reason } => control::pause(run, reason.as_deref(), ctx),
+        Command::Resume { reason } => control::resume(run, reason.as_deref(), ctx),
+        Command::Stop { reason } => control::stop(run, reason.as_deref(), ctx),
+        Command::Void { reason } => control::void(run, reason.as_deref(), ctx),
+        Command::Unblock { step, reason } => control::unblock(run, step, reason.as_deref(), ctx),
+        Command::DeclareEffect { step, done, output, reason } => {
+            compensate::declare_effect(run, step, *done, output.as_ref(), reason, ctx)
+        }
+    }
+}
+
+fn known<'r>(run: Option<(&'r Process, &'r Run)>) -> Result<(&'r Process, &'r Run), Refusal> {
+    run.ok_or_else(not_known)
+}
+
+fn not_known() -> Refusal {
+    Refusal::new(Code::NotKnown, "there is no run with this run_id").at("run_id")
+}
+
+/// Permission comes before existence: somebody who may nothing learns nothing about what exists.
+fn permitted<'r>(
+    run: Option<(&'r Process, &'r Run)>,
+    scope: &str,
+    ctx: &Context<'_>,
+) -> Result<(&'r Process, &'r Run), Refusal> {
+    let definition = run.and_then(|(shell, _)| shell.definition.as_ref()).map(|d| d.name.as_str());
+    ctx.base.require_scope(scope, definition)?;
+    known(run)
+}
+
+/// Refuses what cannot be done to a run that has ended.
+fn alive(run: &Run) -> Result<(), Refusal> {
+    if run.head.state.is_ended() {
+        let detail = format!("the run has ended ({}); nothing can change it any more", run.head.state);
+        return Err(Refusal::new(Code::AlreadyTerminal, detail));
+    }
+    Ok(())
+}
+
+/// The id under which the effects of a step are carried out: the same for every attempt.
+pub fn idempotency_key(run_id: InstanceId, step_seq: StepSeq) -> String {
+    format!("{run_id}.{step_seq}")
+}

@@ -1,0 +1,294 @@
+//! What a worker reports: completed, waiting, to be retried, dead. Every such write is fenced by the lease: whoever
+//! comes late is told `lease-lost` and has changed nothing.
+
+use super::claim::claim_one;
+use super::flow::{By, Flow, SYSTEM, WORKER};
+use super::{Action, Cell, ClaimNext, Context, Event, Facet, Outbound, Role, Run, TaskRef, Waiting, permitted};
+use crate::id::InstanceId;
+use crate::lifecycle::{FailureCategory, Response, StepCode};
+use crate::plan::{Micros, RetryPolicy, StepSeq};
+use crate::process::Process;
+use crate::refusal::{Code, Refusal, require_text};
+use crate::registry::scopes;
+use std::sync::Arc;
+
+type Target<'r> = Option<(&'r Process, &'r Run)>;
+
+/// A lease for longer than this is a mistake.
+pub const MAX_LEASE: Micros = 24 * 3600 * 1_000_000;
+pub const MIN_LEASE: Micros = 1000;
+
+/// The cell that the caller holds, or why it does not.
+fn held<'r>(run: &'r Run, task: &TaskRef, ctx: &Context<'_>) -> Result<&'r Cell, Refusal> {
+    let cell = run.cell(task.step_seq).ok_or_else(|| {
+        Refusal::new(Code::NotKnown, "there is no task with this task_id").at("task_id")
+    })?;
+    let mine = task.lease_token.is_some() && cell.token == task.lease_token;
+    let lost = |detail: String| Err(Refusal::new(Code::LeaseLost, detail).at("lease_token"));
+    if !mine {
+        return lost("this is not the lease under which the step is held now; nothing was changed".to_owned());
+    }
+    match cell.lease() {
+        Some(lease) if cell.is_held() && lease.until >= ctx.base.now => Ok(cell),
+        Some(_) if cell.is_held() => lost("the lease has expired; nothing was changed".to_owned()),
+        _ => lost(format!("the lease has ended: the step is {} now; nothing was changed", cell.state)),
+    }
+}
+
+/// The same result again under the lease that gave it: answered as before, and nothing more.
+fn repeats(run: &Run, task: &TaskRef, states: &[StepCode]) -> bool {
+    run.cell(task.step_seq).is_some_and(|cell| {
+        task.lease_token.is_some() && cell.token == task.lease_token && !cell.is_held() && states.contains(&cell.state)
+    })
+}
+
+pub fn complete(
+    target: Target<'_>,
+    task: &TaskRef,
+    output: &Arc<str>,
+    outbound: &[Outbound],
+    claim_next: Option<&ClaimNext>,
+    ctx: &mut Context<'_>,
+) -> Result<Vec<Event>, Refusal> {
+    let (shell, run) = permitted(target, scopes::TASKS_WORK, ctx)?;
+    if repeats(run, task, &[StepCode::Completed]) {
+        return Ok(vec![]);
+    }
+    let worker_id = held(run, task, ctx)?.lease().map(|lease| lease.worker_id.clone());
+    let actor_ref = ctx.base.actor_ref.to_owned();
+    let mut flow = Flow::new(shell, run, ctx);
+    flow.outbound.extend_from_slice(outbound);
+    flow.completed(task.step_seq, output.clone())?;
+    flow.advance()?;
+    if let (Some(next), Some(worker_id)) = (claim_next, worker_id) {
+        claim_follower(&mut flow, task, next, &worker_id)?;
+    }
+    Ok(flow.finish(Action::StepCompleted, &actor_ref, None))
+}
+
+/// The first step of the same queue that this completion made ready goes to the same worker.
+fn claim_follower(flow: &mut Flow<'_, '_, '_>, task: &TaskRef, next: &ClaimNext, worker_id: &Arc<str>) -> Result<(), Refusal> {
+    let queue = flow.run.queue(task.step_seq, flow.cell(task.step_seq).map_or(Role::Step, |cell| cell.role));
+    let fresh: Vec<_> = flow.moves.iter().filter(|m| m.to == StepCode::Ready).map(|m| m.step_seq).collect();
+    for seq in fresh {
+        let role = flow.cell(seq).map_or(Role::Step, |cell| cell.role);
+        if flow.run.queue(seq, role) == queue && claim_one(flow, seq, worker_id, next.lease)? {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// What a worker waits for.
+pub struct Wish<'a> {
+    pub event_type: Option<&'a str>,
+    pub timeout: Option<Micros>,
+    pub facet: Option<Facet>,
+}
+
+pub fn wait(
+    target: Target<'_>,
+    task: &TaskRef,
+    wish: &Wish<'_>,
+    outbound: &[Outbound],
+    ctx: &mut Context<'_>,
+) -> Result<Vec<Event>, Refusal> {
+    if let Some(event_type) = wish.event_type {
+        require_text("waiting_event_type", event_type)?;
+    }
+    if wish.event_type.is_none() && wish.timeout.is_none() {
+        let detail = "a wait needs a `waiting_event_type`, a `timeout_ms`, or both: nothing else could end it";
+        return Err(Refusal::new(Code::InvalidRequest, detail).at("waiting_event_type"));
+    }
+    if wish.timeout.is_some_and(|timeout| timeout < 0) {
+        return Err(Refusal::new(Code::InvalidRequest, "`timeout_ms` must not be negative").at("timeout_ms"));
+    }
+    let (shell, run) = permitted(target, scopes::TASKS_WORK, ctx)?;
+    if repeats(run, task, &[StepCode::Waiting, StepCode::Ready]) {
+        return Ok(vec![]);
+    }
+    held(run, task, ctx)?;
+    let actor_ref = ctx.base.actor_ref.to_owned();
+    let mut flow = Flow::new(shell, run, ctx);
+    flow.outbound.extend_from_slice(outbound);
+    let by_clock = if wish.event_type.is_some() { Facet::External } else { Facet::TimeGate };
+    let waiting = Waiting {
+        event_type: wish.event_type.map(Arc::from),
+        facet: wish.facet.unwrap_or(by_clock),
+        deadline_at: wish.timeout.map(|timeout| flow.now().after(timeout)),
+    };
+    flow.put_down(task.step_seq, waiting)?;
+    flow.advance()?;
+    Ok(flow.finish(Action::StepWaiting, &actor_ref, None))
+}
+
+/// `retry` (with the backoff that the worker may wish for) and `dead` (`None`).
+pub fn fail(
+    target: Target<'_>,
+    task: &TaskRef,
+    error: &str,
+    retry: Option<Option<Micros>>,
+    category: Option<FailureCategory>,
+    ctx: &mut Context<'_>,
+) -> Result<Vec<Event>, Refusal> {
+    require_text("last_error", error)?;
+    if retry.flatten().is_some_and(|backoff| backoff < 0) {
+        return Err(Refusal::new(Code::InvalidRequest, "`backoff_ms` must not be negative").at("backoff_ms"));
+    }
+    let (shell, run) = permitted(target, scopes::TASKS_WORK, ctx)?;
+    if repeats(run, task, &[StepCode::Failed, StepCode::Skipped]) {
+        return Ok(vec![]);
+    }
+    let attempts = held(run, task, ctx)?.live.as_ref().map_or(0, |live| live.attempts);
+    let actor_ref = ctx.base.actor_ref.to_owned();
+    let mut flow = Flow::new(shell, run, ctx);
+    let seq = task.step_seq;
+    let (response, on_failure) = flow.response(seq, category, retry.is_some());
+    let by = By(WORKER, "executor_failure");
+    let category = category.unwrap_or(if retry.is_some() { FailureCategory::Transient } else { FailureCategory::AgentError });
+    let action = match response {
+        Response::Retry if attempts + 1 < flow.run.max_attempts(seq) => {
+            schedule_retry(&mut flow, seq, error, retry.flatten(), category)?;
+            Action::StepRetried
+        }
+        Response::Block => {
+            flow.move_step(seq, StepCode::Blocked, By(WORKER, "step_block"))?;
+            flow.clear_hold(seq)?;
+            let live = flow.edit(seq)?.live.get_or_insert_default();
+            live.last_error = Some(error.into());
+            live.category = Some(category);
+            flow.outbound.push(Outbound { event_type: "step.escalated".to_owned(), data: escalation(flow.run, seq, error) });
+            Action::StepFailed
+        }
+        Response::Retry | Response::Skip | Response::Fail => {
+            flow.edit(seq)?.live.get_or_insert_default().attempts = attempts + 1;
+            let on_failure = on_failure.or_else(|| flow.spec(seq).map(|spec| spec.on_failure));
+            match on_failure {
+                Some(on_failure) => flow.fail_with(seq, error, category, by, on_failure)?,
+                None => flow.fail(seq, error, category, by)?,
+            }
+            Action::StepFailed
+        }
+    };
+    flow.advance()?;
+    Ok(flow.finish(action, &actor_ref, None))
+}
+
+/// T9, transient: it will be claimable again after its backoff.
+fn schedule_retry(
+    flow: &mut Flow<'_, '_, '_>,
+    seq: StepSeq,
+    error: &str,
+    backoff: Option<Micros>,
+    category: FailureCategory,
+) -> Result<(), Refusal> {
+    let policy = flow.spec(seq).map_or(RetryPolicy::DEFAULT, |spec| spec.retry);
+    flow.move_step(seq, StepCode::Failed, By(WORKER, "executor_failure"))?;
+    flow.clear_hold(seq)?;
+    let (now, roll) = (flow.now(), flow.ctx.base.ids.make::<uuid::Uuid>().as_u128());
+    let live = flow.edit(seq)?.live.get_or_insert_default();
+    live.attempts += 1;
+    live.last_error = Some(error.into());
+    live.category = Some(category);
+    let delay = backoff.unwrap_or_else(|| jittered(&policy, policy.delay(live.attempts), roll));
+    live.next_run_at = Some(now.after(delay));
+    Ok(())
+}
+
+/// Half of the delay is certain, the other half is drawn, so that those who failed together do not come back together.
+fn jittered(policy: &RetryPolicy, delay: Micros, roll: u128) -> Micros {
+    if !policy.jitter || delay < 2 {
+        return delay;
+    }
+    let half = delay / 2;
+    half + Micros::try_from(roll % u128::from(half.unsigned_abs().max(1))).unwrap_or(0)
+}
+
+fn escalation(run: &Run, seq: StepSeq, error: &str) -> Arc<str> {
+    let (step, error) = (crate::text::json_string(run.step_name(seq)), crate::text::json_string(error));
+    format!(r#"{{"run_id":"{}","step":{step},"error":{error}}}"#, run.run_id).into()
+}
+
+pub fn heartbeat(target: Target<'_>, task: &TaskRef, lease: Micros, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
+    check_lease(lease)?;
+    let (shell, run) = permitted(target, scopes::TASKS_WORK, ctx)?;
+    held(run, task, ctx)?;
+    let actor_ref = ctx.base.actor_ref.to_owned();
+    let mut flow = Flow::new(shell, run, ctx);
+    let until = flow.now().after(lease);
+    if let Some(lease) = flow.edit(task.step_seq)?.live.as_mut().and_then(|live| live.lease.as_mut()) {
+        lease.until = lease.until.max(until);
+    }
+    Ok(flow.finish(Action::StepProlonged, &actor_ref, None))
+}
+
+pub fn check_lease(lease: Micros) -> Result<(), Refusal> {
+    if (MIN_LEASE..=MAX_LEASE).contains(&lease) {
+        return Ok(());
+    }
+    Err(Refusal::new(Code::InvalidRequest, "`lease_ms` must lie between 1 and 86400000 (a day)").at("lease_ms"))
+}
+
+/// The child run exists: from here on its end ends the step, not a lease.
+pub fn child_started(target: Target<'_>, task: &TaskRef, child: InstanceId, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
+    let (shell, run) = permitted(target, scopes::TASKS_WORK, ctx)?;
+    if run.cell(task.step_seq).and_then(|cell| cell.live.as_ref()).is_some_and(|live| live.child == Some(child)) {
+        return Ok(vec![]);
+    }
+    held(run, task, ctx)?;
+    let actor_ref = ctx.base.actor_ref.to_owned();
+    let mut flow = Flow::new(shell, run, ctx);
+    let live = flow.edit(task.step_seq)?.live.get_or_insert_default();
+    live.child = Some(child);
+    live.lease = None;
+    Ok(flow.finish(Action::ChildStarted, &actor_ref, None))
+}
+
+/// The child has ended: so has the step that waits for it.
+pub fn child_ended(
+    (shell, run): (&Process, &Run),
+    seq: StepSeq,
+    child: InstanceId,
+    completed: bool,
+    output: &Arc<str>,
+    ctx: &mut Context<'_>,
+) -> Result<Vec<Event>, Refusal> {
+    let waits = run.cell(seq).is_some_and(|cell| {
+        cell.is_held() && cell.live.as_ref().is_some_and(|live| live.child == Some(child))
+    });
+    if !waits {
+        return Ok(vec![]);
+    }
+    let actor_ref = ctx.base.application_actor_ref.to_owned();
+    let mut flow = Flow::new(shell, run, ctx);
+    if completed {
+        flow.completed(seq, output.clone())?;
+    } else {
+        flow.edit(seq)?.live.get_or_insert_default().attempts += 1;
+        let error = format!("CHILD_FAILED: {output}");
+        flow.fail(seq, &error, FailureCategory::External, By(WORKER, "executor_failure"))?;
+    }
+    flow.advance()?;
+    Ok(flow.finish(Action::ChildEnded, &actor_ref, None))
+}
+
+/// Lost leases come back here from [`super::due`].
+pub fn lease_expired(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<(), Refusal> {
+    let repeatable = flow.spec(seq).is_some_and(|spec| spec.is_repeatable());
+    let role = flow.cell(seq).map_or(Role::Step, |cell| cell.role);
+    let max = flow.run.max_attempts(seq);
+    let now = flow.now();
+    let live = flow.edit(seq)?.live.get_or_insert_default();
+    live.attempts += 1;
+    live.effect_unknown |= !repeatable && role == Role::Step;
+    let exhausted = live.attempts >= max;
+    if exhausted {
+        return flow.fail(seq, "LEASE_EXPIRED", FailureCategory::Timeout, By(SYSTEM, "lease_exhausted"));
+    }
+    flow.move_step(seq, StepCode::Ready, By(SYSTEM, "lease_expired"))?;
+    flow.clear_hold(seq)?;
+    let live = flow.edit(seq)?.live.get_or_insert_default();
+    live.last_error = Some("LEASE_EXPIRED".into());
+    live.next_run_at = Some(now);
+    Ok(())
+}

@@ -1,0 +1,221 @@
+//! `start_run`: the whole plan is inserted at once; nothing that comes later asks the definition again.
+
+use super::flow::Flow;
+use super::gate::shell_declaration;
+use super::{Action, Cell, Context, Event, Head, Run, StartRun, Started};
+use crate::lifecycle::{RunState, StepCode};
+use crate::plan::{Plan, Scope, StepSeq};
+use crate::process::{DefinitionRef, Process};
+use crate::refusal::{Code, Refusal, require_ref};
+use crate::registry::scopes;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+pub const MAX_PRIORITY: u8 = 9;
+
+pub fn decide(command: &StartRun, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
+    require_ref("definition", &command.definition)?;
+    if let Some(subject_ref) = &command.subject_ref {
+        require_ref("subject_ref", subject_ref)?;
+    }
+    if command.priority.is_some_and(|priority| priority > MAX_PRIORITY) {
+        return Err(Refusal::new(Code::InvalidRequest, "`priority` lies between 0 and 9; 9 goes first").at("priority"));
+    }
+    ctx.base.require_scope(scopes::RUNS_START, Some(&command.definition))?;
+    let registry = ctx.base.registry;
+    let definition = registry.definition(&command.definition, command.version).ok_or_else(|| {
+        let detail = format!("no workflow named `{}` is published in that version", command.definition);
+        Refusal::new(Code::NotKnown, detail).at("definition")
+    })?;
+    let Some(workflow) = &definition.workflow else {
+        let detail = format!("`{}` is a process: start it with POST /v1/processes", command.definition);
+        return Err(Refusal::new(Code::InvalidRequest, detail).at("definition"));
+    };
+    let plan = workflow.plan.clone();
+    if let Some(schema) = &plan.input_schema {
+        ctx.language.conforms(schema, &command.input).map_err(|error| {
+            Refusal::new(Code::InvalidRequest, format!("the input does not fit the definition's inputSchema: {error}"))
+                .at("input")
+        })?;
+    }
+    let run_id = ctx.base.ids.make();
+    let definition = DefinitionRef { name: definition.name.clone(), version: definition.version };
+    let subject_ref = command.subject_ref.clone().unwrap_or_else(|| format!("run:{run_id}"));
+    let started = Started {
+        run_id,
+        definition,
+        plan: plan.clone(),
+        input: command.input.clone(),
+        subject_ref,
+        correlation_key: key(&plan.correlation_key, command, ctx, "correlationKey")?,
+        corrects: command.corrects,
+        continues: command.from_step.as_ref().map(|from| from.run_id),
+    };
+    let concurrency = plan.concurrency.as_ref().map(|concurrency| concurrency.key.clone());
+    let concurrency_key = key(&concurrency, command, ctx, "concurrency.key")?;
+    let shell = shell_of(&started, ctx.base.actor_ref, ctx.base.now);
+    let mut run = Run::begin(&started);
+    run.head.priority = command.priority.unwrap_or(plan.priority);
+    run.head.start_at = command.start_at.filter(|at| *at > ctx.base.now);
+    run.head.concurrency_key = concurrency_key;
+    run.head.parent.clone_from(&command.parent);
+    let takes_over = take_over(command, &plan, &mut run)?;
+
+    let actor_ref = ctx.base.actor_ref.to_owned();
+    let mut flow = Flow::new(&shell, &run, ctx);
+    flow.outputs = takes_over;
+    flow.move_run(RunState::Queued, "started")?;
+    if flow.head.start_at.is_none() && flow.head.concurrency_key.is_none() {
+        begin_executing(&mut flow)?;
+    }
+    let mut events = flow.finish(Action::RunStarted, &actor_ref, None);
+    for event in &mut events {
+        if let Event::Run(event) = event {
+            event.cells = all_cells(&run, std::mem::take(&mut event.cells));
+            event.started = Some(Box::new(started.clone()));
+        }
+    }
+    // The run comes before its gates: they belong to it.
+    events.sort_by_key(|event| matches!(event, Event::Gate(_)));
+    Ok(events)
+}
+
+/// Every step of the plan, with what the start has changed laid over.
+fn all_cells(run: &Run, changed: Vec<(StepSeq, Cell)>) -> Vec<(StepSeq, Cell)> {
+    let mut cells: Vec<(StepSeq, Cell)> = (0..).zip(run.cells.iter().cloned()).collect();
+    for (seq, cell) in changed {
+        if let Some(place) = cells.get_mut(seq as usize) {
+            place.1 = cell;
+        }
+    }
+    cells
+}
+
+fn key(
+    template: &Option<crate::plan::Template>,
+    command: &StartRun,
+    ctx: &Context<'_>,
+    field: &str,
+) -> Result<Option<Arc<str>>, Refusal> {
+    let Some(template) = template else { return Ok(None) };
+    let scope = Scope { input: Some(&command.input), ..Scope::default() };
+    let filled = ctx.language.fill(template, &scope).map_err(|error| {
+        Refusal::new(Code::InvalidRequest, format!("the definition's {field} cannot be worked out from this input: {error}"))
+            .at("input")
+    })?;
+    // A string is its own key; anything else is its JSON.
+    let bare = filled.strip_prefix('"').and_then(|text| text.strip_suffix('"')).filter(|text| !text.contains('\\'));
+    Ok(Some(Arc::from(bare.unwrap_or(&filled))))
+}
+
+/// A slot is free, or the time has come.
+pub fn dispatch((shell, run): (&Process, &Run), ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
+    if run.head.state != RunState::Queued || run.head.start_at.is_some_and(|at| at > ctx.base.now) {
+        return Ok(vec![]);
+    }
+    let actor_ref = ctx.base.application_actor_ref.to_owned();
+    let mut flow = Flow::new(shell, run, ctx);
+    begin_executing(&mut flow)?;
+    Ok(flow.finish(Action::RunDispatched, &actor_ref, None))
+}
+
+fn begin_executing(flow: &mut Flow<'_, '_, '_>) -> Result<(), Refusal> {
+    flow.move_run(RunState::Executing, "slot_available")?;
+    let roots = (0..).zip(&flow.run.cells).filter(|(_, cell)| cell.open_deps == 0 && cell.state == StepCode::NotStarted);
+    flow.to_resolve = roots.map(|(seq, _)| seq).collect();
+    flow.advance()
+}
+
+/// Steps before the one named are taken over from the old run as they ended there.
+fn take_over(command: &StartRun, plan: &Plan, run: &mut Run) -> Result<Vec<(StepSeq, Arc<str>)>, Refusal> {
+    let Some(from) = &command.from_step else { return Ok(vec![]) };
+    let target = plan.step_named(&from.step).ok_or_else(|| {
+        let detail = format!("`{}` has no step named `{}`", command.definition, from.step);
+        Refusal::new(Code::InvalidRequest, detail).at("from_step.step")
+    })?;
+    // What the named step needs, directly or not, must have ended in the old run.
+    let mut upstream = BTreeSet::new();
+    let mut ahead = vec![target];
+    while let Some(seq) = ahead.pop() {
+        for earlier in plan.step(seq).map_or(&[][..], |step| &step.depends_on) {
+            if upstream.insert(*earlier) {
+                ahead.push(*earlier);
+            }
+        }
+    }
+    let mut outputs = Vec::new();
+    for seq in &upstream {
+        let Some(spec) = plan.step(*seq) else { continue };
+        let Some((state, output)) = from.finished.get(&*spec.name) else {
+            let detail = format!("the step `{}` of the old run did not end: start from it, or from an earlier one", spec.name);
+            return Err(Refusal::new(Code::InvalidRequest, detail).at("from_step.step"));
+        };
+        if let Some(cell) = run.cells.get_mut(*seq as usize) {
+            cell.state = *state;
+            cell.open_deps = 0;
+            run.head.open -= 1;
+        }
+        for follower in plan.dependents(*seq) {
+            if let Some(cell) = run.cells.get_mut(*follower as usize) {
+                cell.open_deps = cell.open_deps.saturating_sub(1);
+                cell.fed |= *state == StepCode::Completed;
+            }
+        }
+        outputs.extend(output.clone().map(|output| (*seq, output)));
+    }
+    run.head.current = (0..).zip(&run.cells).find(|(_, cell)| !cell.is_ended()).map_or(0, |(seq, _)| seq);
+    run.outputs.extend(outputs.iter().filter(|(seq, _)| plan.is_referenced(*seq)).cloned());
+    Ok(outputs)
+}
+
+/// The shell that a run begins with.
+pub fn shell_of(started: &Started, initiator_ref: &str, at: crate::Time) -> Process {
+    let (declaration, gate_spec) = shell_declaration(&started.plan);
+    Process {
+        instance_id: started.run_id,
+        definition: Some(started.definition.clone()),
+        subject_ref: started.subject_ref.clone(),
+        initiator_ref: initiator_ref.to_owned(),
+        current_state: declaration.initial_state.clone(),
+        declaration: Arc::new(declaration),
+        gate_spec: Arc::new(gate_spec),
+        started_at: at,
+        next_sequence_number: 1,
+        gates: vec![],
+        holds: BTreeMap::new(),
+    }
+}
+
+impl Run {
+    /// The run before anything has happened to it.
+    pub fn begin(started: &Started) -> Run {
+        let plan = started.plan.clone();
+        let cells: Vec<Cell> = plan.steps.iter().map(|step| Cell::new(step.depends_on.len())).collect();
+        Run {
+            run_id: started.run_id,
+            input: started.input.clone(),
+            head: Head {
+                state: RunState::Idle,
+                outcome: None,
+                last_error: None,
+                priority: plan.priority,
+                start_at: None,
+                executing_since: None,
+                completed_at: None,
+                failed_at: None,
+                open: u32::try_from(cells.len()).unwrap_or(u32::MAX),
+                blocked: 0,
+                held: 0,
+                current: 0,
+                output: None,
+                concurrency_key: None,
+                parent: None,
+            },
+            plan,
+            cells,
+            live: BTreeSet::new(),
+            outputs: BTreeMap::new(),
+            kept: vec![],
+        }
+    }
+}
