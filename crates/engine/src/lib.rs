@@ -25,7 +25,8 @@ pub mod rows;
 mod run;
 mod sealer;
 
-pub use outcome::{Call, Command, IdempotencyKey, OpenedStep, Outcome, Proof, SignedRequest, Target};
+pub use outcome::{Call, ClaimCall, Command, IdempotencyKey, OpenedStep, Outcome, Proof, SignedRequest, Target, Task};
+pub use run::service::{Addressee, Sent};
 pub use sealer::LogConfig;
 
 use clock::{Clock, system_clock};
@@ -36,6 +37,7 @@ use countersign_kernel::registry::{self, ActorKey, Bootstrap, Configuration, Reg
 use countersign_kernel::{Digest, Time};
 use countersign_ledger::statement::{PublicKey, Signer};
 use known::KnownRegistry;
+use run::agenda::Book;
 use port::{LogReader, LogWriter, Reader, Store, StoreError};
 use retention::{Policies, UNSET_POLICY};
 use sealer::SealerHandle;
@@ -113,6 +115,9 @@ pub enum OpenError {
 /// A running engine. Cheap to share behind an `Arc`.
 pub struct Engine {
     jobs: mpsc::Sender<Job>,
+    /// What is to be done with steps, and when.
+    book: Arc<Book>,
+    clockwork: Option<tokio::task::JoinHandle<()>>,
     /// The thread's own, and gone with it; `None` where the store does not commit in place.
     desk: Option<Weak<Desk>>,
     registry: Arc<KnownRegistry>,
@@ -144,20 +149,35 @@ impl Engine {
         let (writer, reader) = store.into_parts();
         let registry = Arc::new(KnownRegistry::new(config.language.clone()));
         let (jobs, queue) = mpsc::channel(config.queue);
-        let desk = Arc::new(Desk::new(Committer::new(writer, exclusive, registry.clone(), config.clone(), wake)));
+        let book = Arc::new(Book::default());
+        let committer = Committer::new(writer, exclusive, registry.clone(), config.clone(), wake, book.clone());
+        let desk = Arc::new(Desk::new(committer));
         let shared = in_place.then(|| Arc::downgrade(&desk));
         let thread = std::thread::Builder::new()
             .name("committer".to_owned())
             .spawn(move || Committer::run(&desk, queue))
             .map_err(OpenError::Thread)?;
         let committer = std::sync::Mutex::new(Some(thread));
-        let engine =
-            Engine { jobs, desk: shared, registry, reader, config, log, log_writer, sealer, committer, store_kind };
+        let mut engine = Engine {
+            jobs,
+            book,
+            clockwork: None,
+            desk: shared,
+            registry,
+            reader,
+            config,
+            log,
+            log_writer,
+            sealer,
+            committer,
+            store_kind,
+        };
         engine.refresh_registry().await?;
         if engine.registry().sequence() > 0 {
             engine.record_own_keys().await?;
             engine.record_configuration().await?;
         }
+        engine.start_clockwork(exclusive).await?;
         Ok(engine)
     }
 
@@ -301,7 +321,10 @@ impl Engine {
 
     /// Takes no more calls, commits those that wait, seals what was committed, and returns when all has stopped.
     pub fn close(self) {
-        let Engine { jobs, committer, sealer, .. } = self;
+        let Engine { jobs, committer, sealer, clockwork, .. } = self;
+        if let Some(clockwork) = clockwork {
+            clockwork.abort();
+        }
         drop(jobs);
         let thread = committer.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = thread

@@ -1,7 +1,8 @@
 //! What is asked of the engine, and what it answers when it accepts.
 
+use countersign_kernel::plan::Micros;
 use countersign_kernel::process::{Decision, Event, EventBody, Gate, GateKind};
-use countersign_kernel::{Digest, EventId, InstanceId, process, registry};
+use countersign_kernel::{Digest, EventId, InstanceId, process, registry, run};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -47,7 +48,18 @@ pub struct SignedRequest {
 #[derive(Clone, Debug)]
 pub enum Command {
     Process { target: Target, command: process::Command },
+    Run { target: Target, command: run::Command },
+    /// A worker asks for steps of a queue, whichever runs they belong to.
+    Claim(ClaimCall),
     Registry(registry::Command),
+}
+
+#[derive(Clone, Debug)]
+pub struct ClaimCall {
+    pub queue: Arc<str>,
+    pub worker_id: Arc<str>,
+    pub max: usize,
+    pub lease: Micros,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +81,8 @@ impl Command {
     pub fn name(&self) -> &'static str {
         match self {
             Command::Process { command, .. } => command.name(),
+            Command::Run { command, .. } => command.name(),
+            Command::Claim(_) => "claim",
             Command::Registry(command) => match command {
                 registry::Command::Bootstrap(_) => "bootstrap",
                 registry::Command::RegisterActor(_) => "register_actor",
@@ -146,7 +160,52 @@ pub enum Outcome {
         event_id: String,
         sequence: u64,
     },
+    RunStarted {
+        run_id: String,
+    },
+    Claimed {
+        tasks: Vec<Task>,
+    },
+    /// What became of a task: its step, its run, and the task that its worker goes on with.
+    TaskDone {
+        state_code: String,
+        run_state: String,
+        next: Option<Task>,
+    },
+    EventReceived {
+        duplicate: bool,
+        woken: Vec<String>,
+    },
+    RunMoved {
+        state: String,
+    },
+    /// The clock has looked; these steps wait for child runs.
+    Looked {
+        children: Vec<(u32, String)>,
+    },
     Done,
+}
+
+/// A step under a lease, as a worker is given it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Task {
+    pub run_id: String,
+    pub step: Arc<str>,
+    pub step_seq: u32,
+    pub attempt: u32,
+    pub max_attempts: u32,
+    pub task_type: String,
+    /// JSON text.
+    pub input: Arc<str>,
+    pub event: Option<Arc<str>>,
+    pub lease_token: String,
+    pub locked_until_us: i64,
+}
+
+impl Task {
+    pub fn task_id(&self) -> String {
+        format!("{}.{}", self.run_id, self.step_seq)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

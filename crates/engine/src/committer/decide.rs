@@ -55,6 +55,9 @@ impl Committer {
             let answer = Err(Refusal::new(Code::Overloaded, "to be decided again"));
             return Decided { job, answer, confirm: Some(Confirm::NextRound) };
         }
+        if matches!(job.call.command, Command::Run { .. } | Command::Claim(_)) {
+            return self.decide_run_job(job, registry, round);
+        }
         match self.try_decide(&job.call, registry, round) {
             Ok((answer, unit)) => Decided { job, answer: Ok(answer), confirm: Some(Confirm::Unit(unit)) },
             Err(refusal) => {
@@ -66,7 +69,7 @@ impl Committer {
 
     /// A refusal on what another node may have changed has to be confirmed by the store. One that was
     /// decided on top of this batch's own changes stands or falls with them.
-    fn confirm_refusal(&mut self, job: &Job, round: &mut Round) -> Option<Confirm> {
+    pub(super) fn confirm_refusal(&mut self, job: &Job, round: &mut Round) -> Option<Confirm> {
         let instance_id = job.instance_id();
         if let Some(unit) = instance_id.and_then(|id| round.unit_of.get(&id)) {
             return Some(Confirm::Unit(*unit));
@@ -157,7 +160,10 @@ impl Committer {
             let before = chain_state(&answer, &instance.process);
             events.iter().for_each(|event| instance.process.apply(event));
             instance.head = written.head.clone();
-            state.clone_from(&instance.process.current_state);
+            match &instance.run {
+                None => state.clone_from(&instance.process.current_state),
+                Some(run) => run.head.state.as_str().clone_into(&mut state),
+            }
             moves = instance.process.next_sequence_number - 1;
             let after = chain_state(&answer, &instance.process);
             complete_chain_state(&mut answer, after.or(before));
@@ -167,12 +173,13 @@ impl Committer {
             .idempotency
             .as_ref()
             .map(|i| round.keep(call, base.instance_id, i.request_digest, &answer, expires_at));
-        let index = round.unit(base.instance_id, base.head.sequence);
+        let index = round.unit(base.instance_id, base.head.sequence, base.beats);
         let unit = &mut round.batch.units[index];
         unit.head = written.head;
         unit.state = state;
         unit.moves = moves;
         unit.policy_ref = base.policy_ref;
+        unit.beats = unit.beats.max(base.beats);
         unit.writes.append(&mut written.writes);
         unit.records.append(&mut written.records);
         unit.idempotency.extend(key);
@@ -188,11 +195,12 @@ impl Committer {
                 policy_ref: self.policy_for(process, registry),
                 subject_ref: process.subject_ref.clone(),
                 initiator_ref: process.initiator_ref.clone(),
+                beats: 0,
             });
         }
         let cached = match &call.command {
             Command::Process { target: Target::Existing(instance_id), .. } => self.cache.get(instance_id),
-            Command::Process { .. } | Command::Registry(_) => None,
+            Command::Process { .. } | Command::Run { .. } | Command::Claim(_) | Command::Registry(_) => None,
         };
         let instance =
             cached.ok_or_else(|| Refusal::new(Code::RecordingFailure, "events for an instance that is not held"))?;
@@ -202,6 +210,7 @@ impl Committer {
             policy_ref: instance.policy_ref.clone(),
             subject_ref: instance.process.subject_ref.clone(),
             initiator_ref: instance.process.initiator_ref.clone(),
+            beats: instance.beats,
         })
     }
 
@@ -247,7 +256,7 @@ impl Committer {
         Ok(())
     }
 
-    fn policy_for(&self, process: &Process, registry: &Registry) -> String {
+    pub(super) fn policy_for(&self, process: &Process, registry: &Registry) -> String {
         let deployment = self.config.deployment_policy();
         let of_definition = process
             .definition
@@ -374,6 +383,7 @@ struct Base {
     policy_ref: String,
     subject_ref: String,
     initiator_ref: String,
+    beats: u64,
 }
 
 /// What the events of a command write.
@@ -416,6 +426,12 @@ fn chain_state(answer: &Outcome, process: &Process) -> Option<ChainState> {
         GateKind::Quorum { chain_id, state, .. } if chain_id.to_string() == *chain => Some(*state),
         GateKind::Quorum { .. } | GateKind::Single => None,
     })
+}
+
+/// Puts the chain's state where `of_process` left its id.
+pub(super) fn name_chain_state(answer: &mut Outcome, process: &Process) {
+    let state = chain_state(answer, process);
+    complete_chain_state(answer, state);
 }
 
 /// `of_process` leaves the chain's id where its state belongs. A superseded chain is let go with its last

@@ -12,20 +12,23 @@ mod desk;
 mod registry_change;
 mod retention;
 mod round;
+mod runs;
 
 pub use desk::Desk;
+use runs::{drop_next, keep_tasks};
 
 use crate::clock::Entropy;
 use crate::known::KnownRegistry;
 use crate::outcome::{Call, Command, Outcome, Target};
 use crate::port::{Batch, Committed, Head, Loaded, LoadedBody, StoreError, Verdict, Writer};
 use crate::rows::{IdempotencyRow, Write};
+use crate::run::agenda::Book;
 use crate::run::assemble::assemble;
 use crate::{Config, store_failure};
-use countersign_kernel::plan::Plan;
+use countersign_kernel::plan::{Plan, StepSeq};
 use countersign_kernel::process::{self, DecideGate, Process, StepChoice};
 use countersign_kernel::refusal::{Code, Refusal};
-use countersign_kernel::run::Run;
+use countersign_kernel::run::{self, Run};
 use countersign_kernel::{Digest, EventId, InstanceId, StepId, Time, registry};
 use hashlink::LruCache;
 use std::collections::{HashMap, VecDeque};
@@ -40,7 +43,7 @@ const MAX_ROUNDS: u32 = 100;
 const IDEMPOTENCY_WINDOW_US: i64 = 24 * 3_600_000_000;
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
-type Answer = Result<Outcome, Refusal>;
+pub type Answer = Result<Outcome, Refusal>;
 
 pub struct Job {
     call: Call,
@@ -49,6 +52,8 @@ pub struct Job {
     refused: Option<Refusal>,
     /// The step that the caller named. What it is at the moment is found out in every round.
     named_step: Option<StepId>,
+    /// Steps taken out of the agenda for a claim.
+    offered: Vec<(InstanceId, StepSeq)>,
 }
 
 impl Job {
@@ -58,9 +63,13 @@ impl Job {
                 Some(StepChoice::Id(step_id)) => Some(*step_id),
                 Some(StepChoice::Ended | StepChoice::Unknown) | None => None,
             },
-            Command::Process { .. } | Command::Registry(_) => None,
+            Command::Run { command: run::Command::DecideGate(DecideGate { step, .. }), .. } => match step {
+                Some(StepChoice::Id(step_id)) => Some(*step_id),
+                Some(StepChoice::Ended | StepChoice::Unknown) | None => None,
+            },
+            Command::Process { .. } | Command::Run { .. } | Command::Claim(_) | Command::Registry(_) => None,
         };
-        Job { call, answer, refused: None, named_step }
+        Job { call, answer, refused: None, named_step, offered: vec![] }
     }
 
     fn give(self, answer: Answer) {
@@ -82,8 +91,12 @@ impl Job {
 
     fn instance_id(&self) -> Option<InstanceId> {
         match &self.call.command {
-            Command::Process { target: Target::Existing(instance_id), .. } => Some(*instance_id),
-            Command::Process { target: Target::New | Target::Nowhere, .. } | Command::Registry(_) => None,
+            Command::Process { target: Target::Existing(instance_id), .. }
+            | Command::Run { target: Target::Existing(instance_id), .. } => Some(*instance_id),
+            Command::Process { target: Target::New | Target::Nowhere, .. }
+            | Command::Run { target: Target::New | Target::Nowhere, .. }
+            | Command::Claim(_)
+            | Command::Registry(_) => None,
         }
     }
 }
@@ -114,6 +127,11 @@ pub struct Committer {
     scrub_due: bool,
     /// Tells the sealer that something was committed.
     wake: Arc<Notify>,
+    /// What is to be done with steps, and when.
+    book: Arc<Book>,
+    /// Up to when everything that was due has been seen.
+    low_water: Time,
+    ticks: u64,
 }
 
 /// What became of one job in a round, before its batch is committed.
@@ -124,9 +142,13 @@ struct Decided {
     confirm: Option<Confirm>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 enum Confirm {
     Unit(usize),
+    /// A claim: the unit of each of its tasks. Those that lose are left out.
+    Tasks(Vec<usize>),
+    /// The unit that must win, and that of the task that comes with it.
+    UnitAndNext(usize, usize),
     Check(usize),
     /// It cannot be decided on top of this batch's own changes.
     NextRound,
@@ -139,6 +161,7 @@ impl Committer {
         registry: Arc<KnownRegistry>,
         config: Arc<Config>,
         wake: Arc<Notify>,
+        book: Arc<Book>,
     ) -> Self {
         Committer {
             writer,
@@ -153,6 +176,9 @@ impl Committer {
             // Before a crash there may have been purges. Where others share the store, it cleans up by itself.
             scrub_due: exclusive,
             wake,
+            book,
+            low_water: Time(0),
+            ticks: 0,
         }
     }
 
@@ -196,6 +222,14 @@ impl Committer {
     }
 
     async fn housekeep(&mut self) {
+        self.ticks += 1;
+        if !self.exclusive {
+            self.look_for_due().await;
+        }
+        // An idle server asks for little: what can wait a little is asked for now and then.
+        if self.ticks % 5 != 1 {
+            return;
+        }
         if !self.exclusive {
             match self.writer.clock_offset_us().await {
                 Ok(offset) => self.clock_offset_us = offset,
@@ -262,7 +296,7 @@ impl Committer {
                 }
                 Ok(Committed::RegistryMoved) => {
                     self.evict(&batch);
-                    jobs.extend(decided.into_iter().map(|d| d.job));
+                    jobs.extend(self.taken_back(decided));
                     if let Err(error) = self.refresh_registry().await {
                         fail_all(jobs, &error);
                         return follow_ups;
@@ -271,23 +305,27 @@ impl Committer {
                 Err(StoreError::Conflict(cause)) => {
                     tracing::debug!(cause, "deciding a batch again");
                     self.evict(&batch);
-                    jobs.extend(decided.into_iter().map(|d| d.job));
+                    jobs.extend(self.taken_back(decided));
                 }
                 Err(StoreError::Rejected(_)) if decided.len() > 1 => {
                     // One of them holds what the database cannot take. Apart, only that one fails.
                     self.evict(&batch);
-                    for decided in decided {
-                        follow_ups.extend(Box::pin(self.serve_processes(VecDeque::from([decided.job]))).await);
+                    for job in self.taken_back(decided) {
+                        follow_ups.extend(Box::pin(self.serve_processes(VecDeque::from([job]))).await);
                     }
                 }
                 Err(error) => {
                     self.evict(&batch);
-                    fail_all(decided.into_iter().map(|d| d.job).collect(), &error);
+                    for mut decided in decided {
+                        self.give_back(&mut decided.job);
+                        decided.job.give(Err(store_failure(&error)));
+                    }
                     return follow_ups;
                 }
             }
         }
-        for job in jobs {
+        for mut job in jobs {
+            self.give_back(&mut job);
             job.give(Err(Refusal::new(Code::Overloaded, "other writers kept changing this instance; try again")));
         }
         follow_ups
@@ -298,8 +336,15 @@ impl Committer {
         &mut self,
         jobs: &mut VecDeque<Job>,
     ) -> Result<HashMap<(String, String), IdempotencyRow>, StoreError> {
-        let mut missing: Vec<InstanceId> =
-            jobs.iter().filter_map(Job::instance_id).filter(|id| !self.cache.contains_key(id)).collect();
+        self.offer(jobs);
+        self.doubt_leases(jobs);
+        let offered = jobs.iter().flat_map(|job| job.offered.iter().map(|(run_id, _)| *run_id));
+        let mut missing: Vec<InstanceId> = jobs
+            .iter()
+            .filter_map(Job::instance_id)
+            .chain(offered)
+            .filter(|id| !self.cache.contains_key(id))
+            .collect();
         missing.sort_unstable();
         missing.dedup();
         if !missing.is_empty() {
@@ -318,6 +363,7 @@ impl Committer {
             self.resolve_step(job).await?;
         }
         self.resolve_records(jobs).await?;
+        self.resolve_events(jobs).await?;
         Ok(recalled.into_iter().map(|row| ((row.actor_ref.clone(), row.key.clone()), row)).collect())
     }
 
@@ -368,10 +414,15 @@ impl Committer {
 
     /// A step that was named but is not live: has it ended, or was it never one?
     async fn resolve_step(&mut self, job: &mut Job) -> Result<(), StoreError> {
-        let Command::Process { target: Target::Existing(instance_id), command: process::Command::DecideGate(command) } =
-            &mut job.call.command
-        else {
-            return Ok(());
+        let (instance_id, command) = match &mut job.call.command {
+            Command::Process {
+                target: Target::Existing(instance_id),
+                command: process::Command::DecideGate(command),
+            }
+            | Command::Run { target: Target::Existing(instance_id), command: run::Command::DecideGate(command) } => {
+                (instance_id, command)
+            }
+            _ => return Ok(()),
         };
         let Some(step_id) = job.named_step else { return Ok(()) };
         let Some(instance) = self.cache.get(instance_id) else { return Ok(()) };
@@ -396,26 +447,39 @@ impl Committer {
         verdicts: &[Verdict],
         follow_ups: &mut Vec<Job>,
     ) -> VecDeque<Job> {
-        let verdict = |confirm| match confirm {
-            Confirm::Unit(i) => verdicts.get(i).copied(),
-            Confirm::Check(i) => verdicts.get(batch.units.len() + i).copied(),
-            Confirm::NextRound => Some(Verdict::Lost),
-        };
+        let of_unit = |i: usize| verdicts.get(i).copied();
         for (i, unit) in batch.units.iter().enumerate() {
-            if verdict(Confirm::Unit(i)) != Some(Verdict::Won) {
-                self.cache.remove(&unit.instance_id);
+            match of_unit(i) {
+                Some(Verdict::Won) => self.place(unit),
+                _ => drop(self.cache.remove(&unit.instance_id)),
             }
         }
         for (i, check) in batch.checks.iter().enumerate() {
-            if verdict(Confirm::Check(i)) != Some(Verdict::Won) {
+            if of_unit(batch.units.len() + i) != Some(Verdict::Won) {
                 self.cache.remove(&check.instance_id);
             }
         }
+        let won = |i: usize| of_unit(i) == Some(Verdict::Won);
         let mut again = VecDeque::new();
-        for decided in decided {
-            match decided.confirm.map(verdict) {
-                None | Some(Some(Verdict::Won)) => again.extend(self.finish(decided, follow_ups)),
-                Some(_) => again.push_back(decided.job),
+        for mut decided in decided {
+            let stands = match &decided.confirm {
+                None => true,
+                Some(Confirm::Unit(i)) => won(*i),
+                Some(Confirm::Check(i)) => won(batch.units.len() + i),
+                Some(Confirm::NextRound) => false,
+                Some(Confirm::Tasks(units)) => keep_tasks(&mut decided.answer, units, won),
+                Some(Confirm::UnitAndNext(unit, next)) => {
+                    if !won(*next) {
+                        drop_next(&mut decided.answer);
+                    }
+                    won(*unit)
+                }
+            };
+            if stands {
+                again.extend(self.finish(decided, follow_ups));
+            } else {
+                self.give_back(&mut decided.job);
+                again.push_back(decided.job);
             }
         }
         again
@@ -425,6 +489,11 @@ impl Committer {
     /// a job of its own: on the instance if there is one (returned), else on the registry.
     fn finish(&mut self, decided: Decided, follow_ups: &mut Vec<Job>) -> Option<Job> {
         let Decided { mut job, answer, .. } = decided;
+        if let Command::Run { target: Target::Existing(run_id), command: run::Command::Due { steps, .. } } =
+            &job.call.command
+        {
+            self.place_again(*run_id, &steps.clone());
+        }
         let refusal = match &answer {
             Err(refusal) if matches!(refusal.code, Code::PermissionDenied | Code::Unauthorized) => refusal.clone(),
             _ => {

@@ -23,8 +23,7 @@ impl Committer {
                             refused: answer.err(),
                             call: follow_up,
                             answer: job.answer,
-                            named_step: None,
-                        }))
+                            named_step: None, offered: vec![] }))
                         .await;
                     }
                     return job.give(answer);

@@ -2,12 +2,11 @@
 
 use super::Answer;
 use crate::outcome::{Call, Outcome};
-use crate::port::{Batch, Head, StoreError, Unit};
+use crate::port::{Batch, StoreError, Unit};
 use crate::rows::IdempotencyRow;
 use crate::store_failure;
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::{Digest, EventId, InstanceId, Time};
-use countersign_ledger::ZERO_HASH;
 use std::collections::{HashMap, HashSet};
 
 /// The batch that a round builds up.
@@ -23,10 +22,12 @@ pub(super) struct Round {
 }
 
 impl Round {
-    pub fn unit(&mut self, instance_id: InstanceId, expected_sequence: u64) -> usize {
+    pub fn unit(&mut self, instance_id: InstanceId, expected_sequence: u64, expected_beats: u64) -> usize {
         let units = &mut self.batch.units;
         *self.unit_of.entry(instance_id).or_insert_with(|| {
-            units.push(Unit::new(instance_id, expected_sequence));
+            let mut unit = Unit::new(instance_id, expected_sequence);
+            unit.expected_beats = expected_beats;
+            units.push(unit);
             units.len() - 1
         })
     }

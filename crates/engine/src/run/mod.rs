@@ -1,4 +1,10 @@
 //! Runs, as far as they are more than what the kernel decides: from rows to a [`countersign_kernel::run::Run`] and back
-//! ([`assemble`], [`project`]), what a record says of them ([`payload`]).
+//! ([`assemble`], [`project`]), what a record says of them ([`payload`]), what is to be done when ([`agenda`], [`clockwork`]),
+//! and what callers are offered ([`service`]).
 
+pub mod agenda;
 pub mod assemble;
+pub mod clockwork;
+pub mod payload;
+pub mod project;
+pub mod service;

@@ -192,7 +192,12 @@ impl Run {
             _ => None,
         };
         let lease = live.lease.as_ref().map(|lease| lease.until.after(1));
-        let own = if cell.state == StepCode::Waiting && !claims { waiting } else { None };
+        let own = match cell.state {
+            StepCode::Waiting if !claims => waiting,
+            // It waits for a child run, under no lease.
+            StepCode::InProgress | StepCode::Overdue if live.lease.is_none() => live.next_run_at,
+            _ => None,
+        };
         let limit = match (spec.and_then(|spec| spec.timeout), live.started_at) {
             (Some(timeout), Some(started)) if !cell.is_ended() && !is_dead(cell) => Some(started.after(timeout)),
             _ => None,

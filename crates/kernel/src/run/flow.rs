@@ -193,6 +193,7 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
                 taken: self.taken,
                 reason: reason.map(str::to_owned),
                 started: None,
+                known_cells: StepSeq::try_from(self.run.cells.len()).unwrap_or(StepSeq::MAX),
             })));
         }
         events

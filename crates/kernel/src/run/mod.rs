@@ -24,6 +24,7 @@ mod wake;
 
 pub use cell::{Agenda, Cell, Claim, Facet, Lease, Live, Role, Waiting};
 pub use gate::shell_declaration;
+pub use result::check_lease;
 
 use crate::id::InstanceId;
 use crate::lifecycle::{FailureCategory, Outcome, RunState, RunTransition, StepCode, StepTransition};
@@ -191,6 +192,7 @@ pub struct ClaimSteps {
 #[derive(Clone, Debug)]
 pub struct ClaimNext {
     pub lease: Micros,
+    pub worker_id: Arc<str>,
 }
 
 /// A step under a lease, as a worker names it.
@@ -235,6 +237,15 @@ pub struct RunEvent {
     pub reason: Option<String>,
     /// Only for the first event of a run.
     pub started: Option<Box<Started>>,
+    /// How many cells the run had before: those from here on are new.
+    pub known_cells: StepSeq,
+}
+
+impl RunEvent {
+    /// Whether this event brings the step into being.
+    pub fn adds(&self, seq: StepSeq) -> bool {
+        self.started.is_some() || seq >= self.known_cells
+    }
 }
 
 /// Why a run's record was written: its `action_ref`.

@@ -17,6 +17,8 @@ type Target<'r> = Option<(&'r Process, &'r Run)>;
 /// A lease for longer than this is a mistake.
 pub const MAX_LEASE: Micros = 24 * 3600 * 1_000_000;
 pub const MIN_LEASE: Micros = 1000;
+/// After this long somebody asks after a child whose end went unnoticed.
+const CHILD_CHECK: Micros = 30_000_000;
 
 /// The cell that the caller holds, or why it does not.
 fn held<'r>(run: &'r Run, task: &TaskRef, ctx: &Context<'_>) -> Result<&'r Cell, Refusal> {
@@ -54,25 +56,26 @@ pub fn complete(
     if repeats(run, task, &[StepCode::Completed]) {
         return Ok(vec![]);
     }
-    let worker_id = held(run, task, ctx)?.lease().map(|lease| lease.worker_id.clone());
+    held(run, task, ctx)?;
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
     flow.outbound.extend_from_slice(outbound);
     flow.completed(task.step_seq, output.clone())?;
     flow.advance()?;
-    if let (Some(next), Some(worker_id)) = (claim_next, worker_id) {
-        claim_follower(&mut flow, task, next, &worker_id)?;
+    if let Some(next) = claim_next {
+        check_lease(next.lease)?;
+        claim_follower(&mut flow, task, next)?;
     }
     Ok(flow.finish(Action::StepCompleted, &actor_ref, None))
 }
 
 /// The first step of the same queue that this completion made ready goes to the same worker.
-fn claim_follower(flow: &mut Flow<'_, '_, '_>, task: &TaskRef, next: &ClaimNext, worker_id: &Arc<str>) -> Result<(), Refusal> {
+fn claim_follower(flow: &mut Flow<'_, '_, '_>, task: &TaskRef, next: &ClaimNext) -> Result<(), Refusal> {
     let queue = flow.run.queue(task.step_seq, flow.cell(task.step_seq).map_or(Role::Step, |cell| cell.role));
     let fresh: Vec<_> = flow.moves.iter().filter(|m| m.to == StepCode::Ready).map(|m| m.step_seq).collect();
     for seq in fresh {
         let role = flow.cell(seq).map_or(Role::Step, |cell| cell.role);
-        if flow.run.queue(seq, role) == queue && claim_one(flow, seq, worker_id, next.lease)? {
+        if flow.run.queue(seq, role) == queue && claim_one(flow, seq, &next.worker_id, next.lease)? {
             return Ok(());
         }
     }
@@ -238,9 +241,11 @@ pub fn child_started(target: Target<'_>, task: &TaskRef, child: InstanceId, ctx:
     held(run, task, ctx)?;
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
+    let again = flow.now().after(CHILD_CHECK);
     let live = flow.edit(task.step_seq)?.live.get_or_insert_default();
     live.child = Some(child);
     live.lease = None;
+    live.next_run_at = Some(again);
     Ok(flow.finish(Action::ChildStarted, &actor_ref, None))
 }
 

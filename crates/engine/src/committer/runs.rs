@@ -1,0 +1,567 @@
+//! Runs on their way through the committer: claims take steps out of the agenda, the kernel judges each, and what was
+//! committed goes back into the agenda.
+
+use super::decide::{RecordDraft, expect_sequence, vouch};
+use super::round::Round;
+use super::{Answer, Committer, Confirm, Decided, Instance, Job};
+use crate::outcome::{self, Call, ClaimCall, Command, Outcome, Target, Task};
+use crate::payload;
+use crate::port::{Head, StoreError, Unit};
+use crate::project::{self, Subject};
+use crate::rows::{RecordRow, Write};
+use crate::run::{payload::run_payload, project::run_writes};
+use countersign_kernel::plan::StepSeq;
+use countersign_kernel::process::{self, Process};
+use countersign_kernel::refusal::{Code, Refusal};
+use countersign_kernel::registry::Registry;
+use countersign_kernel::run::{self, Claimed, Event, Run, TaskRef};
+use countersign_kernel::{Digest, EventId, IdSource, InstanceId, Time};
+use countersign_ledger::ZERO_HASH;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// A key for a step's transition is kept for ever.
+const FOR_EVER: Time = Time(i64::MAX);
+
+/// What the events of a command on a run came to.
+struct Accepted {
+    unit: Option<usize>,
+    run_id: InstanceId,
+    claimed: Vec<Claimed>,
+    gates: Vec<process::Event>,
+    gate_ids: Vec<EventId>,
+    first_sequence: u64,
+    taken: Vec<StepSeq>,
+}
+
+impl Committer {
+    /// Takes steps for every claim that waits.
+    pub(super) fn offer(&self, jobs: &mut VecDeque<Job>) {
+        for job in jobs {
+            if let Command::Claim(claim) = &job.call.command
+                && job.offered.is_empty()
+            {
+                job.offered = self.book.take(&claim.queue, claim.max);
+            }
+        }
+    }
+
+    /// What a job took and did not claim is looked at again soon.
+    pub(super) fn give_back(&self, job: &mut Job) {
+        let now = self.now();
+        for (run_id, step_seq) in job.offered.drain(..) {
+            self.book.remind((run_id, Some(step_seq)), Some(now));
+        }
+    }
+
+    pub(super) fn taken_back(&self, decided: Vec<Decided>) -> Vec<Job> {
+        let mut jobs: Vec<Job> = decided.into_iter().map(|decided| decided.job).collect();
+        jobs.iter_mut().for_each(|job| self.give_back(job));
+        jobs
+    }
+
+    /// Another node may have prolonged a lease that looks expired here: such a run is read again.
+    pub(super) fn doubt_leases(&mut self, jobs: &VecDeque<Job>) {
+        if self.exclusive {
+            return;
+        }
+        let now = self.now();
+        for job in jobs {
+            let Command::Run { target: Target::Existing(run_id), command } = &job.call.command else { continue };
+            let seqs: Vec<StepSeq> = match command {
+                run::Command::Due { steps, .. } => steps.clone(),
+                command => command.task().map(|task| task.step_seq).into_iter().collect(),
+            };
+            let expired = |run: &Run| {
+                seqs.iter().any(|seq| run.cell(*seq).and_then(run::Cell::lease).is_some_and(|lease| lease.until < now))
+            };
+            if self.cache.get(run_id).and_then(|instance| instance.run.as_deref()).is_some_and(expired) {
+                self.cache.remove(run_id);
+            }
+        }
+    }
+
+    /// Whether a run has had an event before, only the store knows.
+    pub(super) async fn resolve_events(&mut self, jobs: &mut VecDeque<Job>) -> Result<(), StoreError> {
+        let mut asked: Vec<(InstanceId, Arc<str>)> = Vec::new();
+        let mut places: Vec<&mut bool> = Vec::new();
+        for job in jobs.iter_mut() {
+            if let Command::Run { target: Target::Existing(run_id), command: run::Command::Receive { event, seen } } =
+                &mut job.call.command
+            {
+                asked.push((*run_id, event.id.clone()));
+                places.push(seen);
+            }
+        }
+        if asked.is_empty() {
+            return Ok(());
+        }
+        for (place, seen) in places.into_iter().zip(self.writer.received(&asked).await?) {
+            *place = seen;
+        }
+        Ok(())
+    }
+
+    pub(super) fn decide_run_job(&mut self, job: Job, registry: &Registry, round: &mut Round) -> Decided {
+        if let Command::Claim(claim) = &job.call.command {
+            let claim = claim.clone();
+            return self.decide_claim(job, &claim, registry, round);
+        }
+        match self.try_run(&job.call, registry, round) {
+            Ok((answer, confirm)) => {
+                let confirm = confirm.or_else(|| self.confirm_refusal(&job, round));
+                Decided { job, answer: Ok(answer), confirm }
+            }
+            Err(refusal) => {
+                let confirm = self.confirm_refusal(&job, round);
+                Decided { job, answer: Err(refusal), confirm }
+            }
+        }
+    }
+
+    fn try_run(&mut self, call: &Call, registry: &Registry, round: &mut Round) -> Result<(Outcome, Option<Confirm>), Refusal> {
+        let Command::Run { target, command } = &call.command else {
+            return Err(Refusal::new(Code::InvalidRequest, "not a command on a run"));
+        };
+        vouch(call, registry)?;
+        if self.config.regulated && matches!(command, run::Command::DecideGate(_)) && !call.proof.is_signed() {
+            let detail = "this server is regulated: a gate is decided with a signature (Countersign-Statement and \
+                          Countersign-Signature), not with a bearer token alone";
+            return Err(Refusal::new(Code::InvalidCredential, detail));
+        }
+        // The same event twice in one batch: the second one is a repetition.
+        if let (run::Command::Receive { event, .. }, Target::Existing(run_id)) = (command, target) {
+            let same = |write: &Write| matches!(write, Write::RunEvent(row) if row.event_id == event.id);
+            if let Some(unit) = round.unit_of.get(run_id)
+                && round.batch.units[*unit].writes.iter().any(same)
+            {
+                let answer = Outcome::EventReceived { duplicate: true, woken: vec![] };
+                return Ok((answer, Some(Confirm::Unit(*unit))));
+            }
+        }
+        let accepted = self.run_command(call, *target, command, registry, round)?;
+        let mut confirm = accepted.unit.map(Confirm::Unit);
+        let mut answer = self.answer(command, &accepted);
+        if let (run::Command::Complete { task, claim_next: Some(next), .. }, Outcome::TaskDone { next: None, .. }, Some(unit)) =
+            (command, &answer, accepted.unit)
+            && let Some((task, other)) = self.claim_elsewhere(call, accepted.run_id, task, next, registry, round)
+        {
+            confirm = Some(Confirm::UnitAndNext(unit, other));
+            if let Outcome::TaskDone { next, .. } = &mut answer {
+                *next = Some(task);
+            }
+        }
+        if let (Some(idempotency), Some(unit)) = (&call.idempotency, accepted.unit) {
+            let row = round.keep(call, accepted.run_id, idempotency.request_digest, &answer, FOR_EVER);
+            round.batch.units[unit].idempotency.push(row);
+        }
+        Ok((answer, confirm))
+    }
+
+    /// A worker that finished the last step of its queue here goes on with another run's.
+    fn claim_elsewhere(
+        &mut self,
+        call: &Call,
+        run_id: InstanceId,
+        task: &TaskRef,
+        next: &run::ClaimNext,
+        registry: &Registry,
+        round: &mut Round,
+    ) -> Option<(Task, usize)> {
+        let (queue, worker_id) = {
+            let run = self.cache.get(&run_id)?.run.as_deref()?;
+            let cell = run.cell(task.step_seq)?;
+            (run.queue(task.step_seq, cell.role), next.worker_id.clone())
+        };
+        let (other, step_seq) = self.book.take(&queue, 1).into_iter().next()?;
+        if !self.cache.contains_key(&other) {
+            self.book.remind((other, Some(step_seq)), Some(self.now()));
+            return None;
+        }
+        let command = run::Command::Claim(run::ClaimSteps { steps: vec![step_seq], worker_id, lease: next.lease });
+        let accepted = self.run_command(call, Target::Existing(other), &command, registry, round).ok()?;
+        let claimed = accepted.claimed.first()?;
+        Some((to_task(other, claimed), accepted.unit?))
+    }
+
+    fn decide_claim(&mut self, job: Job, claim: &ClaimCall, registry: &Registry, round: &mut Round) -> Decided {
+        let mut offered = job.offered.clone();
+        offered.sort_unstable();
+        let mut tasks = Vec::with_capacity(offered.len());
+        let mut units = Vec::with_capacity(offered.len());
+        let mut refusal = vouch(&job.call, registry).err();
+        for group in offered.chunk_by(|a, b| a.0 == b.0) {
+            let (run_id, steps) = (group[0].0, group.iter().map(|(_, seq)| *seq).collect());
+            let (worker_id, lease) = (claim.worker_id.clone(), claim.lease);
+            let command = run::Command::Claim(run::ClaimSteps { steps, worker_id, lease });
+            if refusal.is_some() || !self.cache.contains_key(&run_id) {
+                continue;
+            }
+            match self.run_command(&job.call, Target::Existing(run_id), &command, registry, round) {
+                Ok(accepted) => {
+                    if let Some(unit) = accepted.unit {
+                        units.extend(accepted.claimed.iter().map(|_| unit));
+                        tasks.extend(accepted.claimed.iter().map(|claimed| to_task(run_id, claimed)));
+                    }
+                }
+                Err(refused) => refusal = Some(refused),
+            }
+        }
+        match refusal {
+            Some(refusal) if tasks.is_empty() => {
+                let mut job = job;
+                self.give_back(&mut job);
+                Decided { job, answer: Err(refusal), confirm: None }
+            }
+            _ => {
+                let confirm = (!tasks.is_empty()).then_some(Confirm::Tasks(units));
+                Decided { job, answer: Ok(Outcome::Claimed { tasks }), confirm }
+            }
+        }
+    }
+
+    /// Decides one command on one run and lays out what it writes.
+    fn run_command(
+        &mut self,
+        call: &Call,
+        target: Target,
+        command: &run::Command,
+        registry: &Registry,
+        round: &mut Round,
+    ) -> Result<Accepted, Refusal> {
+        let entropy = u64::from_le_bytes(self.random()?);
+        let clock = self.now();
+        let registry_time = self.registry.newest();
+        let language = self.config.language.clone();
+        let instance = match target {
+            Target::Existing(run_id) => self.cache.get(&run_id),
+            Target::New | Target::Nowhere => None,
+        };
+        if let Some(instance) = &instance {
+            expect_sequence(call, instance.head.sequence)?;
+        }
+        let earliest = instance.as_ref().map_or(Time(0), |instance| Time(instance.head.last_time.0 + 1));
+        let now = clock.max(earliest).max(registry_time);
+        let mut ctx = run::Context {
+            base: process::Context {
+                actor_ref: &call.actor_ref,
+                now,
+                registry,
+                application_actor_ref: &self.config.application_actor_ref,
+                ids: IdSource::new(now, entropy),
+            },
+            language: &*language,
+        };
+        let known = instance.and_then(|instance| Some((&instance.process, instance.run.as_deref()?)));
+        let events = run::decide(known, command, &mut ctx)?;
+        let ids = ctx.base.ids;
+        self.accept_run(call, target, events, ids, registry, round)
+    }
+
+    fn accept_run(
+        &mut self,
+        call: &Call,
+        target: Target,
+        events: Vec<Event>,
+        mut ids: IdSource,
+        registry: &Registry,
+        round: &mut Round,
+    ) -> Result<Accepted, Refusal> {
+        let begun = events.first().and_then(Run::begun_by);
+        let base = self.run_base(target, begun.as_ref(), registry)?;
+        let mut accepted = Accepted {
+            unit: None,
+            run_id: base.run_id,
+            claimed: vec![],
+            gates: vec![],
+            gate_ids: vec![],
+            first_sequence: base.head.sequence + 1,
+            taken: vec![],
+        };
+        if events.is_empty() {
+            return Ok(accepted);
+        }
+        let mut head = base.head.clone();
+        let mut written = Unit::new(base.run_id, base.head.sequence);
+        let mut event_ids = Vec::with_capacity(events.len());
+        for event in &events {
+            let event_id: EventId = ids.make();
+            event_ids.push(event_id);
+            if let Some(record) = self.run_record(call, &base, event, event_id, begun.as_ref(), registry, &mut head)? {
+                written.records.push(record);
+            }
+        }
+
+        // Nothing can be refused any more: the cached run moves on.
+        if let Some((process, run)) = begun {
+            let policy_ref = base.policy_ref.clone();
+            let instance = Instance { process, run: Some(Box::new(run)), head: base.head.clone(), policy_ref, beats: 0 };
+            self.cache.insert(base.run_id, instance);
+        }
+        let Some(instance) = self.cache.get_mut(&base.run_id) else { return Err(not_held()) };
+        let Some(run) = instance.run.as_deref_mut() else { return Err(not_held()) };
+        let index = round.unit(base.run_id, base.head.sequence, instance.beats);
+        let unit = &mut round.batch.units[index];
+        for (event, event_id) in events.into_iter().zip(event_ids) {
+            match event {
+                Event::Gate(event) => {
+                    let subject = Subject {
+                        instance_id: base.run_id,
+                        subject_ref: &base.subject_ref,
+                        initiator_ref: &base.initiator_ref,
+                        fires: false,
+                    };
+                    project::process_writes(&subject, &event, event_id, None, &mut unit.writes);
+                    if matches!(event.body, process::EventBody::GateOpened { .. }) {
+                        round.opened.insert(base.run_id);
+                    }
+                    instance.process.apply(&event);
+                    accepted.gates.push(event);
+                    accepted.gate_ids.push(event_id);
+                }
+                Event::Run(event) => {
+                    run.apply(&event);
+                    run_writes(run, &event, base.document, &mut ids, unit);
+                    if !event.action.is_recorded() {
+                        instance.beats += 1;
+                    }
+                    accepted.taken = woken(&event);
+                    accepted.claimed = event.claimed;
+                }
+            }
+        }
+        instance.head = head.clone();
+        unit.head = head;
+        run.head.state.as_str().clone_into(&mut unit.state);
+        unit.moves = instance.process.next_sequence_number - 1;
+        unit.policy_ref = base.policy_ref;
+        unit.beats = instance.beats;
+        unit.records.append(&mut written.records);
+        accepted.unit = Some(index);
+        Ok(accepted)
+    }
+
+    /// The record of one event; none for a heartbeat.
+    #[expect(clippy::too_many_arguments, reason = "one private caller; all of it is what a record is made of")]
+    fn run_record(
+        &mut self,
+        call: &Call,
+        base: &RunBase,
+        event: &Event,
+        event_id: EventId,
+        begun: Option<&(Process, Run)>,
+        registry: &Registry,
+        head: &mut Head,
+    ) -> Result<Option<RecordRow>, Refusal> {
+        let (action_ref, actor_ref, at, payload) = match event {
+            Event::Gate(event) => {
+                let sequence = head.sequence + 1;
+                let bytes = payload::process_payload(
+                    base.run_id,
+                    sequence,
+                    &base.subject_ref,
+                    &base.initiator_ref,
+                    event,
+                    None,
+                );
+                (payload::process_action(&event.body), event.actor_ref.as_str(), event.at, bytes)
+            }
+            Event::Run(event) if !event.action.is_recorded() => return Ok(None),
+            Event::Run(event) => {
+                let run = match begun {
+                    Some((_, run)) => run,
+                    None => self.cache.get(&base.run_id).and_then(|i| i.run.as_deref()).ok_or_else(not_held)?,
+                };
+                let bytes = run_payload(run, event, base.document.as_ref());
+                (event.action.as_str(), event.actor_ref.as_str(), event.at, bytes)
+            }
+        };
+        self.record(RecordDraft {
+            event_id,
+            instance_id: base.run_id,
+            head,
+            action_ref,
+            actor_ref,
+            at,
+            registry_seq: registry.sequence(),
+            policy_ref: &base.policy_ref,
+            proof: &call.proof,
+            payload,
+        })
+        .map(Some)
+    }
+
+    fn run_base(&mut self, target: Target, begun: Option<&(Process, Run)>, registry: &Registry) -> Result<RunBase, Refusal> {
+        if let Some((shell, run)) = begun {
+            let definition = shell.definition.as_ref().and_then(|d| registry.definition(&d.name, Some(d.version)));
+            return Ok(RunBase {
+                run_id: run.run_id,
+                head: Head { sequence: 0, record_hash: ZERO_HASH, last_time: Time(0) },
+                policy_ref: self.policy_for(shell, registry),
+                subject_ref: shell.subject_ref.clone(),
+                initiator_ref: shell.initiator_ref.clone(),
+                document: definition.and_then(|d| d.workflow.as_ref()).map(|workflow| workflow.document_digest),
+            });
+        }
+        let Target::Existing(run_id) = target else { return Err(not_held()) };
+        let instance = self.cache.get(&run_id).ok_or_else(not_held)?;
+        Ok(RunBase {
+            run_id,
+            head: instance.head.clone(),
+            policy_ref: instance.policy_ref.clone(),
+            subject_ref: instance.process.subject_ref.clone(),
+            initiator_ref: instance.process.initiator_ref.clone(),
+            document: None,
+        })
+    }
+
+    fn answer(&mut self, command: &run::Command, accepted: &Accepted) -> Outcome {
+        let run_id = accepted.run_id;
+        let run = self.cache.get(&run_id).and_then(|instance| instance.run.as_deref());
+        let state = run.map_or("", |run| run.head.state.as_str()).to_owned();
+        match command {
+            run::Command::Start(_) => Outcome::RunStarted { run_id: run_id.to_string() },
+            run::Command::OpenGate(_) | run::Command::DecideGate(_) => {
+                let mut answer = outcome::of_process(&accepted.gates, &accepted.gate_ids, accepted.first_sequence);
+                if let Some(instance) = self.cache.get(&run_id) {
+                    super::decide::name_chain_state(&mut answer, &instance.process);
+                }
+                answer
+            }
+            run::Command::Receive { seen, .. } => Outcome::EventReceived {
+                duplicate: *seen,
+                woken: run.map_or(vec![], |run| {
+                    accepted.taken.iter().map(|seq| run.step_name(*seq).to_owned()).collect()
+                }),
+            },
+            run::Command::Due { steps, .. } => Outcome::Looked {
+                children: run.map_or(vec![], |run| {
+                    let child = |seq: &StepSeq| {
+                        let cell = run.cell(*seq).filter(|cell| cell.is_held() && cell.lease().is_none())?;
+                        Some((*seq, cell.live.as_ref()?.child?.to_string()))
+                    };
+                    steps.iter().filter_map(child).collect()
+                }),
+            },
+            command => match (command.task(), run) {
+                (Some(task), Some(run)) => Outcome::TaskDone {
+                    state_code: run.cell(task.step_seq).map_or("", |cell| cell.state.as_str()).to_owned(),
+                    run_state: state,
+                    next: accepted.claimed.first().map(|claimed| to_task(run_id, claimed)),
+                },
+                _ => Outcome::RunMoved { state },
+            },
+        }
+    }
+
+    /// What a committed unit leaves to be done goes into the agenda.
+    pub(super) fn place(&mut self, unit: &Unit) {
+        let now = self.now();
+        let Some(run) = self.cache.get(&unit.instance_id).and_then(|instance| instance.run.as_deref()) else { return };
+        let moved = unit.writes.iter().any(|write| matches!(write, Write::NewRunHead(_) | Write::RunHead(_)));
+        for seq in unit.steps.keys() {
+            // Most steps of a plan have not begun; the agenda never heard of them.
+            if run.cell(*seq).is_some_and(|cell| cell.live.is_some() || cell.is_ended()) {
+                self.book.place(run.run_id, *seq, &run.agenda(*seq), now);
+            }
+        }
+        if moved {
+            for seq in run.live.iter().filter(|seq| !unit.steps.contains_key(seq)) {
+                self.book.place(run.run_id, *seq, &run.agenda(*seq), now);
+            }
+            self.book.remind((run.run_id, None), run.due_at());
+            if let (true, Some(parent)) = (run.head.state.is_ended(), &run.head.parent) {
+                self.book.remind((parent.run_id, Some(parent.step_seq)), Some(now));
+            }
+        }
+    }
+
+    /// After the clock has looked at steps and nothing changed, what they wait for next goes back into the agenda.
+    pub(super) fn place_again(&mut self, run_id: InstanceId, steps: &[StepSeq]) {
+        let now = self.now();
+        if let Some(run) = self.cache.get(&run_id).and_then(|instance| instance.run.as_deref()) {
+            for seq in steps {
+                let mut agenda = run.agenda(*seq);
+                // What has just been looked at is not due again in the same breath.
+                agenda.timer = agenda.timer.filter(|at| *at > now);
+                self.book.place(run_id, *seq, &agenda, now);
+            }
+            self.book.remind((run_id, None), run.due_at().filter(|at| *at > now));
+        }
+    }
+
+    /// Where other nodes share the store: what they left undone.
+    pub(super) async fn look_for_due(&mut self) {
+        const LIMIT: usize = 2000;
+        const SLACK_US: i64 = 10_000_000;
+        let now = self.now();
+        // Everything older has been seen, but for clocks that differ; now and then all of it is looked at again.
+        let from = if self.ticks % 60 == 1 { Time(0) } else { self.low_water };
+        match self.writer.due(from, now, LIMIT).await {
+            Ok(found) => {
+                let full = found.len() == LIMIT;
+                self.low_water = match (full, found.last()) {
+                    (true, Some(last)) => last.due_at,
+                    _ => Time(now.0 - SLACK_US),
+                };
+                for due in found {
+                    let item = (due.instance_id, due.step_seq);
+                    if !self.book.is_placed(&item) {
+                        self.book.remind(item, Some(due.due_at));
+                    }
+                }
+            }
+            Err(error) => tracing::warn!(%error, "what is due could not be read"),
+        }
+    }
+}
+
+/// What the events of a command on a run build on.
+struct RunBase {
+    run_id: InstanceId,
+    head: Head,
+    policy_ref: String,
+    subject_ref: String,
+    initiator_ref: String,
+    /// Of a new run.
+    document: Option<Digest>,
+}
+
+fn not_held() -> Refusal {
+    Refusal::new(Code::RecordingFailure, "events for a run that is not held")
+}
+
+/// The steps that an event woke.
+fn woken(event: &run::RunEvent) -> Vec<StepSeq> {
+    let by_event = |m: &&run::Move| matches!(m.transition.id, "X1" | "T3r");
+    event.moves.iter().filter(by_event).map(|m| m.step_seq).collect()
+}
+
+fn to_task(run_id: InstanceId, claimed: &Claimed) -> Task {
+    Task {
+        run_id: run_id.to_string(),
+        step: claimed.step.clone(),
+        step_seq: claimed.step_seq,
+        attempt: claimed.attempt,
+        max_attempts: claimed.max_attempts,
+        task_type: claimed.task_type.as_str().to_owned(),
+        input: claimed.input.clone(),
+        event: claimed.event.clone(),
+        lease_token: claimed.lease_token.to_string(),
+        locked_until_us: claimed.locked_until.0,
+    }
+}
+
+/// Leaves out the tasks whose unit lost. False where none is left of those that were hoped for.
+pub(super) fn keep_tasks(answer: &mut Answer, units: &[usize], won: impl Fn(usize) -> bool) -> bool {
+    let Ok(Outcome::Claimed { tasks }) = answer else { return true };
+    let mut units = units.iter();
+    tasks.retain(|_| units.next().is_some_and(|unit| won(*unit)));
+    !tasks.is_empty()
+}
+
+pub(super) fn drop_next(answer: &mut Answer) {
+    if let Ok(Outcome::TaskDone { next, .. }) = answer {
+        *next = None;
+    }
+}

@@ -1,0 +1,248 @@
+//! What is to be done, and when: steps that workers may claim now, by queue, and everything that the clock has to look
+//! at. It is kept in memory and may be wrong: the kernel judges every claim and every timer by what the run holds, and the
+//! store finds again what a node forgot.
+
+use countersign_kernel::plan::StepSeq;
+use countersign_kernel::run::Agenda;
+use countersign_kernel::{InstanceId, Time};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+
+/// A step of a run, or (`None`) the run itself.
+pub type Item = (InstanceId, Option<StepSeq>);
+
+#[derive(Default)]
+pub struct Book {
+    pages: Mutex<Pages>,
+    /// Somebody put in something earlier than what the clock waits for.
+    pub sooner: Notify,
+}
+
+#[derive(Default)]
+struct Pages {
+    queues: HashMap<Arc<str>, Queue>,
+    /// What the clock has to look at, soonest first.
+    timers: BTreeSet<(Time, Item)>,
+    placed: HashMap<Item, Placed>,
+}
+
+#[derive(Default)]
+struct Queue {
+    ready: BTreeSet<Ready>,
+    waiters: Arc<Notify>,
+}
+
+/// In the order in which they are handed out: higher priority first, then who has waited longest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Ready {
+    behind: u8,
+    since: Time,
+    run_id: InstanceId,
+    step_seq: StepSeq,
+}
+
+#[derive(Default)]
+struct Placed {
+    ready: Option<(Arc<str>, Ready)>,
+    timer: Option<Time>,
+}
+
+impl Book {
+    fn pages(&self) -> MutexGuard<'_, Pages> {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known of a step now, in place of what was known before.
+    pub fn place(&self, run_id: InstanceId, step_seq: StepSeq, agenda: &Agenda, now: Time) {
+        let item = (run_id, Some(step_seq));
+        let mut pages = self.pages();
+        pages.remove(&item);
+        let mut timer = agenda.timer;
+        let mut placed = Placed::default();
+        let mut waiters = None;
+        if let Some(claim) = &agenda.claim {
+            if claim.at <= now {
+                let ready = Ready { behind: u8::MAX - claim.priority, since: claim.at, run_id, step_seq };
+                let queue = pages.queues.entry(claim.queue.clone()).or_default();
+                queue.ready.insert(ready);
+                waiters = Some(queue.waiters.clone());
+                placed.ready = Some((claim.queue.clone(), ready));
+            } else {
+                timer = Some(timer.map_or(claim.at, |timer| timer.min(claim.at)));
+            }
+        }
+        let sooner = pages.set_timer(item, timer, &mut placed);
+        if placed.ready.is_some() || placed.timer.is_some() {
+            pages.placed.insert(item, placed);
+        }
+        drop(pages);
+        if let Some(waiters) = waiters {
+            waiters.notify_one();
+        }
+        if sooner {
+            self.sooner.notify_one();
+        }
+    }
+
+    /// Has the clock look at it at this time; for what the store says is due.
+    pub fn remind(&self, item: Item, at: Option<Time>) {
+        let mut pages = self.pages();
+        let mut placed = pages.placed.remove(&item).unwrap_or_default();
+        if let Some(old) = placed.timer.take() {
+            pages.timers.remove(&(old, item));
+        }
+        let sooner = pages.set_timer(item, at, &mut placed);
+        if placed.ready.is_some() || placed.timer.is_some() {
+            pages.placed.insert(item, placed);
+        }
+        drop(pages);
+        if sooner {
+            self.sooner.notify_one();
+        }
+    }
+
+    pub fn is_placed(&self, item: &Item) -> bool {
+        self.pages().placed.contains_key(item)
+    }
+
+    /// Takes up to `max` steps out of a queue; whoever takes them claims them or gives them back.
+    pub fn take(&self, queue: &str, max: usize) -> Vec<(InstanceId, StepSeq)> {
+        let mut pages = self.pages();
+        let mut taken = Vec::new();
+        let mut more = None;
+        if let Some(queue) = pages.queues.get_mut(queue) {
+            while taken.len() < max
+                && let Some(ready) = queue.ready.pop_first()
+            {
+                taken.push((ready.run_id, ready.step_seq));
+            }
+            more = (!queue.ready.is_empty()).then(|| queue.waiters.clone());
+        }
+        for (run_id, step_seq) in &taken {
+            pages.forget_ready(&(*run_id, Some(*step_seq)));
+        }
+        drop(pages);
+        // There is more for the next one who waits.
+        if let Some(waiters) = more {
+            waiters.notify_one();
+        }
+        taken
+    }
+
+    pub fn has_ready(&self, queue: &str) -> bool {
+        self.pages().queues.get(queue).is_some_and(|queue| !queue.ready.is_empty())
+    }
+
+    /// How many steps may be claimed in each queue.
+    pub fn depths(&self) -> Vec<(Arc<str>, usize)> {
+        self.pages().queues.iter().map(|(name, queue)| (name.clone(), queue.ready.len())).collect()
+    }
+
+    /// Wakes when something comes into the queue.
+    pub fn waiters(&self, queue: &str) -> Arc<Notify> {
+        let mut pages = self.pages();
+        if let Some(queue) = pages.queues.get(queue) {
+            return queue.waiters.clone();
+        }
+        pages.queues.entry(Arc::from(queue)).or_default().waiters.clone()
+    }
+
+    /// Everything that is due, taken off the clock.
+    pub fn due(&self, now: Time, max: usize) -> Vec<Item> {
+        let mut pages = self.pages();
+        let mut due = Vec::new();
+        while due.len() < max
+            && let Some((at, item)) = pages.timers.first().copied()
+            && at <= now
+        {
+            pages.timers.pop_first();
+            let done = pages.placed.get_mut(&item).is_none_or(|placed| {
+                placed.timer = None;
+                placed.ready.is_none()
+            });
+            if done {
+                pages.placed.remove(&item);
+            }
+            due.push(item);
+        }
+        due
+    }
+
+    pub fn next_due(&self) -> Option<Time> {
+        self.pages().timers.first().map(|(at, _)| *at)
+    }
+}
+
+impl Pages {
+    fn remove(&mut self, item: &Item) {
+        let Some(placed) = self.placed.remove(item) else { return };
+        if let Some((queue, ready)) = placed.ready
+            && let Some(queue) = self.queues.get_mut(&queue)
+        {
+            queue.ready.remove(&ready);
+        }
+        if let Some(at) = placed.timer {
+            self.timers.remove(&(at, *item));
+        }
+    }
+
+    fn forget_ready(&mut self, item: &Item) {
+        let done = self.placed.get_mut(item).is_some_and(|placed| {
+            placed.ready = None;
+            placed.timer.is_none()
+        });
+        if done {
+            self.placed.remove(item);
+        }
+    }
+
+    /// True where the clock has to wake earlier than it thought.
+    fn set_timer(&mut self, item: Item, at: Option<Time>, placed: &mut Placed) -> bool {
+        let Some(at) = at else { return false };
+        placed.timer = Some(at);
+        let first = self.timers.first().is_none_or(|(first, _)| at < *first);
+        self.timers.insert((at, item));
+        first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use countersign_kernel::run::Claim;
+    use uuid::Uuid;
+
+    fn run(n: u128) -> InstanceId {
+        InstanceId(Uuid::from_u128(n))
+    }
+
+    fn claim(at: i64, priority: u8) -> Agenda {
+        Agenda { claim: Some(Claim { at: Time(at), queue: Arc::from("q"), priority }), timer: None }
+    }
+
+    #[test]
+    fn priority_goes_first_then_who_waited_longest() {
+        let book = Book::default();
+        book.place(run(1), 0, &claim(10, 5), Time(100));
+        book.place(run(2), 0, &claim(5, 5), Time(100));
+        book.place(run(3), 0, &claim(50, 9), Time(100));
+        book.place(run(4), 0, &claim(200, 9), Time(100));
+        assert_eq!(book.take("q", 10), vec![(run(3), 0), (run(2), 0), (run(1), 0)]);
+        assert_eq!(book.next_due(), Some(Time(200)), "the fourth waits for its time");
+        assert_eq!(book.due(Time(200), 10), vec![(run(4), Some(0))]);
+        assert!(book.pages().placed.is_empty());
+    }
+
+    #[test]
+    fn a_step_is_placed_once() {
+        let book = Book::default();
+        book.place(run(1), 0, &claim(10, 5), Time(100));
+        book.place(run(1), 0, &claim(20, 5), Time(100));
+        assert_eq!(book.take("q", 10).len(), 1);
+        book.place(run(1), 0, &claim(20, 5), Time(100));
+        book.place(run(1), 0, &Agenda::default(), Time(100));
+        assert!(book.take("q", 10).is_empty());
+        assert_eq!(book.next_due(), None);
+    }
+}

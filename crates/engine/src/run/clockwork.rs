@@ -1,0 +1,183 @@
+//! Whatever happens by the clock: leases that expire, waits and steps that time out, retries that come due, delayed
+//! starts, children that ended. One task per node; it only hands out reminders, the kernel judges each.
+
+use super::agenda::{Book, Item};
+use crate::outcome::{Call, Command, Outcome, Proof, Target};
+use crate::port::{Reader, RunQuery, StoreError};
+use crate::{Engine, committer::Job};
+use countersign_kernel::lifecycle::RunState;
+use countersign_kernel::plan::StepSeq;
+use countersign_kernel::run::{self, Parent};
+use countersign_kernel::{InstanceId, Time};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+
+/// How many things are looked at in one go.
+const BATCH: usize = 10_000;
+/// The longest sleep: clocks are set, and reminders may be lost with a node.
+const LONGEST: Duration = Duration::from_secs(30);
+/// How often a step that waits for a child asks after it, should its end have gone unnoticed.
+const CHILD_CHECK_US: i64 = 30_000_000;
+
+/// What the clockwork needs of an engine; it must not keep the engine alive.
+#[derive(Clone)]
+pub struct Clockwork {
+    pub book: Arc<Book>,
+    pub jobs: mpsc::WeakSender<Job>,
+    pub reader: Arc<dyn Reader>,
+    pub now: Arc<dyn Fn() -> Time + Send + Sync>,
+    pub application_actor_ref: String,
+}
+
+impl Clockwork {
+    /// Runs until the engine is gone.
+    pub async fn run(self) {
+        loop {
+            let sleep = match self.book.next_due() {
+                None => LONGEST,
+                Some(at) => Duration::from_micros(u64::try_from(at.0 - (self.now)().0).unwrap_or(0)).min(LONGEST),
+            };
+            tokio::select! {
+                () = self.book.sooner.notified() => {}
+                () = tokio::time::sleep(sleep) => {}
+            }
+            if !self.tick().await {
+                return;
+            }
+        }
+    }
+
+    /// Has everything that is due looked at. False once the engine is gone.
+    pub async fn tick(&self) -> bool {
+        loop {
+            let due = self.book.due((self.now)(), BATCH);
+            if due.is_empty() {
+                return true;
+            }
+            let mut answers = Vec::new();
+            for (run_id, (steps, whole)) in by_run(due) {
+                if whole && !self.dispatch(run_id).await {
+                    return false;
+                }
+                let command = run::Command::Due { steps, run: whole };
+                match self.send(run_id, command).await {
+                    Some(answer) => answers.push((run_id, answer)),
+                    None => return false,
+                }
+            }
+            for (run_id, answer) in answers {
+                if let Ok(Ok(Outcome::Looked { children })) = answer.await {
+                    for (step_seq, child) in children {
+                        self.ask_after_child(run_id, step_seq, &child).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// A run whose delayed start has come; the dispatcher sees to those that also need a slot.
+    async fn dispatch(&self, run_id: InstanceId) -> bool {
+        self.send(run_id, run::Command::Dispatch).await.is_some()
+    }
+
+    async fn send(&self, run_id: InstanceId, command: run::Command) -> Option<oneshot::Receiver<crate::committer::Answer>> {
+        let (answer, answered) = oneshot::channel();
+        let call = Call {
+            actor_ref: self.application_actor_ref.clone(),
+            proof: Proof::InProcess,
+            command: Command::Run { target: Target::Existing(run_id), command },
+            idempotency: None,
+        };
+        // It may have to wait for room; nothing that is due is dropped.
+        self.jobs.upgrade()?.send(Job::new(call, answer)).await.ok()?;
+        Some(answered)
+    }
+
+    async fn ask_after_child(&self, run_id: InstanceId, step_seq: StepSeq, child: &str) {
+        let again = Time((self.now)().0 + CHILD_CHECK_US);
+        let Some(child) = InstanceId::parse(child) else { return };
+        match child_end(&*self.reader, child, &Parent { run_id, step_seq }).await {
+            Ok(Some((completed, output))) => {
+                let command = run::Command::ChildEnded { step_seq, child, completed, output };
+                if let Some(answer) = self.send(run_id, command).await
+                    && !matches!(answer.await, Ok(Ok(_)))
+                {
+                    self.book.remind((run_id, Some(step_seq)), Some(again));
+                }
+            }
+            Ok(None) => self.book.remind((run_id, Some(step_seq)), Some(again)),
+            Err(error) => {
+                tracing::warn!(%error, "a child run could not be read");
+                self.book.remind((run_id, Some(step_seq)), Some(again));
+            }
+        }
+    }
+}
+
+/// Whether the child has completed, and its output or its last error; `None` while it lives.
+async fn child_end(reader: &dyn Reader, child: InstanceId, parent: &Parent) -> Result<Option<(bool, Arc<str>)>, StoreError> {
+    let query = RunQuery { instance_id: Some(child), ..RunQuery::default() };
+    let page = crate::port::Page { after: None, limit: 1, descending: false };
+    let Some(view) = reader.runs(&query, &page).await?.into_iter().next() else { return Ok(None) };
+    if view.row.parent != Some((parent.run_id, parent.step_seq)) {
+        return Ok(None);
+    }
+    let state = RunState::parse(&view.head.state);
+    if !state.is_some_and(RunState::is_ended) {
+        return Ok(None);
+    }
+    let completed = state == Some(RunState::Completed) && view.head.outcome.is_none();
+    let said = if completed { view.head.output } else { view.head.last_error };
+    Ok(Some((completed, said.unwrap_or_else(|| Arc::from(if completed { "null" } else { "ended" })))))
+}
+
+fn by_run(due: Vec<Item>) -> BTreeMap<InstanceId, (Vec<StepSeq>, bool)> {
+    let mut runs: BTreeMap<InstanceId, (Vec<StepSeq>, bool)> = BTreeMap::new();
+    for (run_id, step_seq) in due {
+        let (steps, whole) = runs.entry(run_id).or_default();
+        match step_seq {
+            Some(seq) => steps.push(seq),
+            None => *whole = true,
+        }
+    }
+    runs
+}
+
+impl Engine {
+    /// Finds what was left to be done, and starts the clock.
+    pub(crate) async fn start_clockwork(&mut self, exclusive: bool) -> Result<(), StoreError> {
+        if exclusive {
+            // Nobody else will ever tell: everything that is on anybody's agenda is found now.
+            let mut from = Time(0);
+            loop {
+                let found = self.reader.due(from, Time(i64::MAX), BATCH).await?;
+                for due in &found {
+                    self.book.remind((due.instance_id, due.step_seq), Some(due.due_at));
+                }
+                match found.last() {
+                    Some(last) if found.len() == BATCH && last.due_at > from => from = last.due_at,
+                    _ => break,
+                }
+            }
+        }
+        self.clockwork = Some(tokio::spawn(self.clockwork().run()));
+        Ok(())
+    }
+
+    fn clockwork(&self) -> Clockwork {
+        Clockwork {
+            book: self.book.clone(),
+            jobs: self.jobs.downgrade(),
+            reader: self.reader.clone(),
+            now: self.config.clock.clone(),
+            application_actor_ref: self.config.application_actor_ref.clone(),
+        }
+    }
+
+    /// Has everything looked at that is due by the engine's clock: for tests, which move it.
+    pub async fn tick(&self) {
+        self.clockwork().tick().await;
+    }
+}

@@ -1,0 +1,144 @@
+//! From a run's event to its rows.
+
+use crate::port::Unit;
+use crate::rows::{NewStep, OutboxRow, RunEventRow, RunHeadRow, RunRow, StepState, StepWrite, Write};
+use countersign_kernel::lifecycle::RunState;
+use countersign_kernel::plan::StepSeq;
+use countersign_kernel::run::{Cell, Role, Run, RunEvent};
+use countersign_kernel::{Digest, IdSource};
+use std::sync::Arc;
+
+/// Lays out what `event` writes; `run` is the run after it.
+pub fn run_writes(run: &Run, event: &RunEvent, document: Option<Digest>, ids: &mut IdSource, unit: &mut Unit) {
+    if let (Some(started), Some(document_digest)) = (&event.started, document) {
+        unit.writes.push(Write::Run(RunRow {
+            instance_id: run.run_id,
+            definition_name: started.definition.name.clone(),
+            definition_version: started.definition.version,
+            document_digest,
+            subject_ref: started.subject_ref.clone(),
+            initiator_ref: event.actor_ref.clone(),
+            input: started.input.clone(),
+            correlation_key: started.correlation_key.clone(),
+            concurrency_key: event.head.concurrency_key.clone(),
+            corrects: started.corrects,
+            continues: started.continues,
+            parent: event.head.parent.as_ref().map(|parent| (parent.run_id, parent.step_seq)),
+            started_at: event.at,
+        }));
+    }
+    if event.started.is_some() || !event.run_moves.is_empty() {
+        write_head(run, event.started.is_some(), unit);
+    }
+    for (seq, cell) in &event.cells {
+        let output = event.outputs.iter().rev().find(|(of, _)| of == seq).map(|(_, output)| output.clone());
+        write_step(run, *seq, cell, output, unit, event.adds(*seq));
+    }
+    for outbound in &event.outbound {
+        unit.writes.push(Write::Outbox(OutboxRow {
+            outbox_id: ids.make(),
+            instance_id: run.run_id,
+            event_type: outbound.event_type.clone(),
+            data: outbound.data.clone(),
+            created_at: event.at,
+        }));
+    }
+    if let Some(kept) = &event.kept {
+        unit.writes.push(Write::RunEvent(RunEventRow {
+            instance_id: run.run_id,
+            event_id: kept.id.clone(),
+            event_type: kept.event_type.clone(),
+            data: kept.data.clone(),
+            received_at: event.at,
+            taken: event.taken.contains(&kept.id),
+        }));
+    }
+    let own = |id: &&Arc<str>| event.kept.as_ref().is_none_or(|kept| kept.id != **id);
+    for event_id in event.taken.iter().filter(own) {
+        take_event(run, event_id, unit);
+    }
+}
+
+fn take_event(run: &Run, event_id: &Arc<str>, unit: &mut Unit) {
+    // It may have come in this very batch.
+    for write in &mut unit.writes {
+        if let Write::RunEvent(row) = write
+            && row.event_id == *event_id
+        {
+            row.taken = true;
+            return;
+        }
+    }
+    unit.writes.push(Write::TakeRunEvent { instance_id: run.run_id, event_id: event_id.clone() });
+}
+
+fn write_head(run: &Run, new: bool, unit: &mut Unit) {
+    let head = &run.head;
+    let row = RunHeadRow {
+        instance_id: run.run_id,
+        state: head.state.as_str(),
+        outcome: head.outcome.map(|outcome| outcome.as_str()),
+        last_error: head.last_error.clone(),
+        priority: head.priority,
+        start_at: head.start_at,
+        executing_since: head.executing_since,
+        completed_at: head.completed_at,
+        failed_at: head.failed_at,
+        output: head.output.clone(),
+        due_at: run.due_at(),
+        is_live: !head.state.is_ended() && head.state != RunState::Idle,
+    };
+    // Each row is written once per batch: a later command of the same batch replaces what an earlier one wrote.
+    for write in &mut unit.writes {
+        match write {
+            Write::NewRunHead(known) | Write::RunHead(known) => {
+                *known = row;
+                return;
+            }
+            _ => {}
+        }
+    }
+    unit.writes.push(if new { Write::NewRunHead(row) } else { Write::RunHead(row) });
+}
+
+fn write_step(run: &Run, seq: StepSeq, cell: &Cell, output: Option<Arc<str>>, unit: &mut Unit, new: bool) {
+    let live = cell.live.as_deref();
+    let output_needed = output.is_some() && run.plan.is_referenced(seq);
+    let state = StepState {
+        state: cell.state,
+        attempts: live.map_or(0, |live| live.attempts),
+        next_run_at: live.and_then(|live| live.next_run_at),
+        locked_by: live.and_then(|live| live.lease.as_ref()).map(|lease| lease.worker_id.clone()),
+        locked_until: live.and_then(|live| live.lease.as_ref()).map(|lease| lease.until),
+        lease_token: cell.token,
+        waiting_event_type: live.and_then(|live| live.waiting.as_ref()).and_then(|waiting| waiting.event_type.clone()),
+        waiting_facet: live.and_then(|live| live.waiting.as_ref()).map(|waiting| waiting.facet.as_str()),
+        deadline_at: live.and_then(|live| live.waiting.as_ref()).and_then(|waiting| waiting.deadline_at),
+        last_error: live.and_then(|live| live.last_error.clone()),
+        error_category: live.and_then(|live| live.category).map(|category| category.as_str()),
+        event_data: live.and_then(|live| live.event.clone()),
+        started_at: live.and_then(|live| live.started_at),
+        completed_at: cell.completed_at,
+        effect_unknown: live.is_some_and(|live| live.effect_unknown),
+        child_run_id: live.and_then(|live| live.child),
+        task_type: live.and_then(|live| live.task_type).map(|task_type| task_type.as_str()),
+        output,
+        output_needed,
+        due_at: run.agenda(seq).due_at(),
+    };
+    match unit.steps.get_mut(&seq) {
+        Some(write) => write.state = state,
+        None => {
+            let new = new.then(|| NewStep {
+                name: run.step_name(seq).into(),
+                compensates: match cell.role {
+                    Role::Compensation(step) => Some(step),
+                    Role::Step => None,
+                },
+                queue: run.queue(seq, cell.role),
+                max_attempts: run.max_attempts(seq),
+            });
+            unit.steps.insert(seq, StepWrite { new, state });
+        }
+    }
+}

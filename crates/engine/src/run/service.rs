@@ -1,0 +1,105 @@
+//! What the engine offers about runs besides [`Engine::execute`]: claims that wait for work, and events by key.
+
+use crate::outcome::{Call, ClaimCall, Command, Outcome, Proof, Target, Task};
+use crate::{Engine, store_failure};
+use countersign_kernel::InstanceId;
+use countersign_kernel::refusal::{Code, Refusal, require_ref};
+use countersign_kernel::registry::scopes;
+use countersign_kernel::run::{self, KeptEvent};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How many tasks one claim may ask for.
+pub const MAX_CLAIM: usize = 1000;
+/// The longest that a claim waits for work.
+pub const MAX_WAIT: Duration = Duration::from_secs(60);
+/// How many runs one event may concern.
+const MAX_CORRELATED: usize = 10_000;
+
+/// What became of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    pub duplicate: bool,
+    pub woken: Vec<(InstanceId, String)>,
+}
+
+/// Whom an event concerns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Addressee {
+    Run(Option<InstanceId>),
+    Key(String),
+}
+
+impl Engine {
+    /// Steps of a queue for a worker, at once or as soon as there are any; none when `wait` is over.
+    pub async fn claim(&self, actor_ref: &str, proof: Proof, claim: ClaimCall, wait: Duration) -> Result<Vec<Task>, Refusal> {
+        countersign_kernel::refusal::require_text("worker_id", &claim.worker_id)?;
+        require_ref("queue", &claim.queue)?;
+        if claim.max == 0 || claim.max > MAX_CLAIM {
+            return Err(Refusal::new(Code::InvalidRequest, format!("`max` must lie between 1 and {MAX_CLAIM}")).at("max"));
+        }
+        run::check_lease(claim.lease)?;
+        if !self.registry().permitted(actor_ref, scopes::TASKS_WORK) {
+            let detail = format!("`{actor_ref}` holds no grant for `{}`", scopes::TASKS_WORK);
+            return Err(Refusal::new(Code::PermissionDenied, detail));
+        }
+        let deadline = Instant::now() + wait.min(MAX_WAIT);
+        let waiters = self.book.waiters(&claim.queue);
+        loop {
+            let notified = waiters.notified();
+            if self.book.has_ready(&claim.queue) {
+                let call = Call {
+                    actor_ref: actor_ref.to_owned(),
+                    proof: proof.clone(),
+                    command: Command::Claim(claim.clone()),
+                    idempotency: None,
+                };
+                if let Outcome::Claimed { tasks } = self.execute(call).await?
+                    && !tasks.is_empty()
+                {
+                    return Ok(tasks);
+                }
+                if self.book.has_ready(&claim.queue) && Instant::now() < deadline {
+                    continue;
+                }
+            }
+            tokio::select! {
+                () = notified => {}
+                () = tokio::time::sleep_until(deadline) => return Ok(vec![]),
+            }
+        }
+    }
+
+    /// Delivers an event to a run, or to every live run with a correlation key. The same id wakes once.
+    pub async fn send_event(&self, actor_ref: &str, proof: &Proof, to: &Addressee, event: &KeptEvent) -> Result<Sent, Refusal> {
+        require_ref("id", &event.id)?;
+        require_ref("type", &event.event_type)?;
+        let targets = match to {
+            Addressee::Run(run_id) => vec![run_id.map_or(Target::Nowhere, Target::Existing)],
+            Addressee::Key(key) => {
+                require_ref("correlation_key", key)?;
+                let found = self.reader.runs_by_correlation(key, MAX_CORRELATED).await;
+                found.map_err(|error| store_failure(&error))?.into_iter().map(Target::Existing).collect()
+            }
+        };
+        let mut sent = Sent { duplicate: !targets.is_empty(), woken: vec![] };
+        for target in targets {
+            let call = Call {
+                actor_ref: actor_ref.to_owned(),
+                proof: proof.clone(),
+                command: Command::Run { target, command: run::Command::Receive { event: event.clone(), seen: false } },
+                idempotency: None,
+            };
+            if let (Outcome::EventReceived { duplicate, woken }, Target::Existing(run_id)) = (self.execute(call).await?, target) {
+                sent.duplicate &= duplicate;
+                sent.woken.extend(woken.into_iter().map(|step| (run_id, step)));
+            }
+        }
+        Ok(sent)
+    }
+
+    /// How many steps wait in each queue of this node.
+    pub fn queue_depths(&self) -> Vec<(std::sync::Arc<str>, usize)> {
+        self.book.depths()
+    }
+}
