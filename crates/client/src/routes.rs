@@ -218,3 +218,94 @@ impl Client {
         self.get(&["v1", "ledger", "consistency"], query).await
     }
 }
+
+/// Runs and the events that move them.
+impl Client {
+    /// `POST /v1/runs`
+    pub async fn start_run(&self, request: &StartRun) -> Reply<RunStarted> {
+        self.post(&["v1", "runs"], Body::json(request)?).await
+    }
+
+    /// `POST /v1/runs/trigger`
+    pub async fn trigger_runs(&self, request: &TriggerRuns) -> Reply<RunsTriggered> {
+        self.post(&["v1", "runs", "trigger"], Body::json(request)?).await
+    }
+
+    /// `GET /v1/runs`
+    pub async fn runs(&self, query: &RunQuery) -> Reply<Page<RunSummary>> {
+        self.get(&["v1", "runs"], query).await
+    }
+
+    /// `GET /v1/runs/{run_id}`
+    pub async fn run(&self, run_id: &str) -> Reply<RunView> {
+        self.get(&["v1", "runs", run_id], &()).await
+    }
+
+    /// `GET /v1/runs/{run_id}`, from this step on.
+    pub async fn run_steps(&self, run_id: &str, steps_cursor: &str) -> Reply<RunView> {
+        self.get(&["v1", "runs", run_id], &[("steps_cursor", steps_cursor)]).await
+    }
+
+    /// `POST /v1/runs/{run_id}/{cancel|pause|resume|stop|void}`
+    pub async fn control_run(&self, run_id: &str, action: &str, request: &ControlRun) -> Reply<RunMoved> {
+        self.post(&["v1", "runs", run_id, action], Body::json(request)?).await
+    }
+
+    /// `POST /v1/runs/{run_id}/gates`
+    pub async fn open_run_gate(&self, run_id: &str, request: &OpenGate) -> Reply<GateOpened> {
+        self.post(&["v1", "runs", run_id, "gates"], Body::json(request)?).await
+    }
+
+    /// `POST /v1/runs/{run_id}/gates/{action}/decision`
+    pub async fn decide_run_gate(&self, run_id: &str, action: &str, request: &DecideGate) -> Reply<GateDecided> {
+        self.post(&["v1", "runs", run_id, "gates", action, "decision"], Body::json(request)?).await
+    }
+
+    /// `POST /v1/runs/{run_id}/steps/{step}/unblock`
+    pub async fn unblock_step(&self, run_id: &str, step: &str, request: &ControlRun) -> Reply<RunMoved> {
+        self.post(&["v1", "runs", run_id, "steps", step, "unblock"], Body::json(request)?).await
+    }
+
+    /// `POST /v1/runs/{run_id}/steps/{step}/declare-effect`
+    pub async fn declare_effect(&self, run_id: &str, step: &str, request: &DeclareEffect) -> Reply<RunMoved> {
+        self.post(&["v1", "runs", run_id, "steps", step, "declare-effect"], Body::json(request)?).await
+    }
+
+    /// `POST /v1/events`
+    pub async fn send_event(&self, request: &SendEvent) -> Reply<EventSent> {
+        self.post(&["v1", "events"], Body::json(request)?).await
+    }
+}
+
+/// The worker protocol.
+impl Client {
+    /// `POST /v1/queues/{queue}/claim`
+    pub async fn claim_tasks(&self, queue: &str, request: &ClaimTasks) -> Reply<TasksClaimed> {
+        self.post(&["v1", "queues", queue, "claim"], Body::json(request)?).await
+    }
+
+    /// `POST /v1/tasks/{task_id}/heartbeat`
+    pub async fn heartbeat_task(&self, task_id: &str, request: &HeartbeatTask) -> Reply<TaskReported> {
+        self.post(&["v1", "tasks", task_id, "heartbeat"], Body::json(request)?).await
+    }
+
+    /// `POST /v1/tasks/{task_id}/complete`
+    pub async fn complete_task(&self, task_id: &str, request: &CompleteTask) -> Reply<TaskReported> {
+        self.post(&["v1", "tasks", task_id, "complete"], Body::json(request)?).await
+    }
+
+    /// `POST /v1/tasks/{task_id}/wait`
+    pub async fn wait_task(&self, task_id: &str, request: &WaitTask) -> Reply<TaskReported> {
+        self.post(&["v1", "tasks", task_id, "wait"], Body::json(request)?).await
+    }
+
+    /// `POST /v1/tasks/{task_id}/retry`
+    pub async fn retry_task(&self, task_id: &str, request: &RetryTask) -> Reply<TaskReported> {
+        self.post(&["v1", "tasks", task_id, "retry"], Body::json(request)?).await
+    }
+
+    /// `POST /v1/tasks/{task_id}/dead`
+    pub async fn dead_task(&self, task_id: &str, request: &DeadTask) -> Reply<TaskReported> {
+        self.post(&["v1", "tasks", task_id, "dead"], Body::json(request)?).await
+    }
+}

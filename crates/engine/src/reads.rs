@@ -1,10 +1,14 @@
 //! What actors may read: each read is a permission check and one query.
 
-use crate::port::{AssignmentQuery, Page, ProcessQuery, ProcessView, RecordQuery, StepQuery};
+use crate::port::{
+    AssignmentQuery, GateWithSteps, Page, ProcessQuery, ProcessView, RecordQuery, RunQuery, RunStepView, RunView, StepQuery,
+};
 use crate::rows::{AssignmentRow, RecordRow, StepRow};
 use crate::{Engine, store_failure};
+use countersign_kernel::plan::Plan;
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{Registry, scopes};
+use std::sync::Arc;
 
 impl Engine {
     /// Asks the registry; before a "no" is given, the changes of other nodes are fetched.
@@ -28,6 +32,23 @@ impl Engine {
         self.allowed(|registry| registry.permitted(actor_ref, scope).then_some(()), actor_ref, scope).await
     }
 
+    /// `None`: all of them; else those that finer scopes name.
+    async fn visible_definitions(&self, actor_ref: &str, scope: &str) -> Result<Option<Vec<String>>, Refusal> {
+        let finer = format!("{scope}:");
+        let ask = |registry: &Registry| {
+            if registry.permitted(actor_ref, scope) {
+                return Some(None);
+            }
+            let names: Vec<String> = registry
+                .grants()
+                .active_scopes(actor_ref, &finer)
+                .map(|scope| scope[finer.len()..].to_owned())
+                .collect();
+            (!names.is_empty()).then_some(Some(names))
+        };
+        self.allowed(ask, actor_ref, scope).await
+    }
+
     /// `read_workflow`. Whoever holds only `workflows:read:<definition>` sees the processes of those.
     pub async fn read_workflow(
         &self,
@@ -35,25 +56,30 @@ impl Engine {
         mut query: ProcessQuery,
         page: &Page,
     ) -> Result<Vec<ProcessView>, Refusal> {
-        let finer = format!("{}:", scopes::WORKFLOWS_READ);
-        query.definitions = self
-            .allowed(
-                |registry| {
-                    if registry.permitted(actor_ref, scopes::WORKFLOWS_READ) {
-                        return Some(None);
-                    }
-                    let names: Vec<String> = registry
-                        .grants()
-                        .active_scopes(actor_ref, &finer)
-                        .map(|scope| scope[finer.len()..].to_owned())
-                        .collect();
-                    (!names.is_empty()).then_some(Some(names))
-                },
-                actor_ref,
-                scopes::WORKFLOWS_READ,
-            )
-            .await?;
+        query.definitions = self.visible_definitions(actor_ref, scopes::WORKFLOWS_READ).await?;
         self.reader.processes(&query, page).await.map_err(|error| store_failure(&error))
+    }
+
+    /// Whoever holds only `runs:read:<definition>` sees the runs of those.
+    pub async fn read_runs(&self, actor_ref: &str, mut query: RunQuery, page: &Page) -> Result<Vec<RunView>, Refusal> {
+        query.definitions = self.visible_definitions(actor_ref, scopes::RUNS_READ).await?;
+        self.reader.runs(&query, page).await.map_err(|error| store_failure(&error))
+    }
+
+    /// Steps of a run that the caller was shown.
+    pub async fn read_run_steps(&self, run: &RunView, from: u32, limit: usize) -> Result<Vec<RunStepView>, Refusal> {
+        self.reader.run_steps(run.row.instance_id, from, limit).await.map_err(|error| store_failure(&error))
+    }
+
+    pub async fn read_run_gates(&self, run: &RunView) -> Result<Vec<GateWithSteps>, Refusal> {
+        self.reader.run_gates(run.row.instance_id).await.map_err(|error| store_failure(&error))
+    }
+
+    /// The plan that a run was started with.
+    pub fn plan_of(&self, run: &RunView) -> Option<Arc<Plan>> {
+        let registry = self.registry();
+        let definition = registry.definition(&run.row.definition_name, Some(run.row.definition_version))?;
+        definition.workflow.as_ref().map(|workflow| workflow.plan.clone())
     }
 
     pub async fn read_approval_steps(

@@ -12,6 +12,8 @@ mod grants;
 mod holds;
 mod ledger;
 mod processes;
+mod runs;
+mod tasks;
 
 pub use actors::*;
 pub use approvals::*;
@@ -20,6 +22,8 @@ pub use grants::*;
 pub use holds::*;
 pub use ledger::*;
 pub use processes::*;
+pub use runs::*;
+pub use tasks::*;
 
 use serde::{Deserialize, Serialize};
 

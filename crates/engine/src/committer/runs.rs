@@ -14,7 +14,7 @@ use countersign_kernel::plan::StepSeq;
 use countersign_kernel::process::{self, Process};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::Registry;
-use countersign_kernel::run::{self, Claimed, Event, Run, TaskRef};
+use countersign_kernel::run::{self, Claimed, Event, Run};
 use countersign_kernel::{Digest, EventId, IdSource, InstanceId, Time};
 use countersign_ledger::ZERO_HASH;
 use std::collections::VecDeque;
@@ -139,12 +139,15 @@ impl Committer {
                 return Ok((answer, Some(Confirm::Unit(*unit))));
             }
         }
+        let worker_id = self.claimant(*target, command);
         let accepted = self.run_command(call, *target, command, registry, round)?;
         let mut confirm = accepted.unit.map(Confirm::Unit);
         let mut answer = self.answer(command, &accepted);
         if let (run::Command::Complete { task, claim_next: Some(next), .. }, Outcome::TaskDone { next: None, .. }, Some(unit)) =
             (command, &answer, accepted.unit)
-            && let Some((task, other)) = self.claim_elsewhere(call, accepted.run_id, task, next, registry, round)
+            && let Some(worker_id) = worker_id
+            && let Some((task, other)) =
+                self.claim_elsewhere(call, (accepted.run_id, task.step_seq), (worker_id, next.lease), registry, round)
         {
             confirm = Some(Confirm::UnitAndNext(unit, other));
             if let Outcome::TaskDone { next, .. } = &mut answer {
@@ -158,27 +161,34 @@ impl Committer {
         Ok((answer, confirm))
     }
 
+    /// Who holds the task that this command completes.
+    fn claimant(&mut self, target: Target, command: &run::Command) -> Option<Arc<str>> {
+        let (run::Command::Complete { task, claim_next: Some(_), .. }, Target::Existing(run_id)) = (command, target) else {
+            return None;
+        };
+        let run = self.cache.get(&run_id)?.run.as_deref()?;
+        run.cell(task.step_seq)?.lease().map(|lease| lease.worker_id.clone())
+    }
+
     /// A worker that finished the last step of its queue here goes on with another run's.
     fn claim_elsewhere(
         &mut self,
         call: &Call,
-        run_id: InstanceId,
-        task: &TaskRef,
-        next: &run::ClaimNext,
+        (run_id, done): (InstanceId, StepSeq),
+        (worker_id, lease): (Arc<str>, i64),
         registry: &Registry,
         round: &mut Round,
     ) -> Option<(Task, usize)> {
-        let (queue, worker_id) = {
+        let queue = {
             let run = self.cache.get(&run_id)?.run.as_deref()?;
-            let cell = run.cell(task.step_seq)?;
-            (run.queue(task.step_seq, cell.role), next.worker_id.clone())
+            run.queue(done, run.cell(done)?.role)
         };
         let (other, step_seq) = self.book.take(&queue, 1).into_iter().next()?;
         if !self.cache.contains_key(&other) {
             self.book.remind((other, Some(step_seq)), Some(self.now()));
             return None;
         }
-        let command = run::Command::Claim(run::ClaimSteps { steps: vec![step_seq], worker_id, lease: next.lease });
+        let command = run::Command::Claim(run::ClaimSteps { steps: vec![step_seq], worker_id, lease });
         let accepted = self.run_command(call, Target::Existing(other), &command, registry, round).ok()?;
         let claimed = accepted.claimed.first()?;
         Some((to_task(other, claimed), accepted.unit?))

@@ -192,7 +192,6 @@ pub struct ClaimSteps {
 #[derive(Clone, Debug)]
 pub struct ClaimNext {
     pub lease: Micros,
-    pub worker_id: Arc<str>,
 }
 
 /// A step under a lease, as a worker names it.

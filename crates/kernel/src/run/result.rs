@@ -56,26 +56,31 @@ pub fn complete(
     if repeats(run, task, &[StepCode::Completed]) {
         return Ok(vec![]);
     }
-    held(run, task, ctx)?;
+    let worker_id = held(run, task, ctx)?.lease().map(|lease| lease.worker_id.clone());
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
     flow.outbound.extend_from_slice(outbound);
     flow.completed(task.step_seq, output.clone())?;
     flow.advance()?;
-    if let Some(next) = claim_next {
+    if let (Some(next), Some(worker_id)) = (claim_next, worker_id) {
         check_lease(next.lease)?;
-        claim_follower(&mut flow, task, next)?;
+        claim_follower(&mut flow, task, next, &worker_id)?;
     }
     Ok(flow.finish(Action::StepCompleted, &actor_ref, None))
 }
 
 /// The first step of the same queue that this completion made ready goes to the same worker.
-fn claim_follower(flow: &mut Flow<'_, '_, '_>, task: &TaskRef, next: &ClaimNext) -> Result<(), Refusal> {
+fn claim_follower(
+    flow: &mut Flow<'_, '_, '_>,
+    task: &TaskRef,
+    next: &ClaimNext,
+    worker_id: &Arc<str>,
+) -> Result<(), Refusal> {
     let queue = flow.run.queue(task.step_seq, flow.cell(task.step_seq).map_or(Role::Step, |cell| cell.role));
     let fresh: Vec<_> = flow.moves.iter().filter(|m| m.to == StepCode::Ready).map(|m| m.step_seq).collect();
     for seq in fresh {
         let role = flow.cell(seq).map_or(Role::Step, |cell| cell.role);
-        if flow.run.queue(seq, role) == queue && claim_one(flow, seq, &next.worker_id, next.lease)? {
+        if flow.run.queue(seq, role) == queue && claim_one(flow, seq, worker_id, next.lease)? {
             return Ok(());
         }
     }

@@ -1,0 +1,320 @@
+//! Runs: starting and steering them, their steps, and the events that wake them.
+
+use super::Gate;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Start a run of a published workflow.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct StartRun {
+    /// `name` for the newest version, `name@2` for that one.
+    pub definition: String,
+    /// What the run works on; null where it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Value>,
+    /// What the run is about: an order, a customer, a document.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject_ref: Option<String>,
+    /// 0 to 9; 9 goes first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u8>,
+    /// Not before this time (RFC 3339).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_at: Option<String>,
+    /// The run that this one corrects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corrects: Option<String>,
+    /// Starts behind the finished steps of another run, with their outputs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_step: Option<FromStep>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct FromStep {
+    pub run_id: String,
+    /// The first step that is carried out anew.
+    pub step: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RunStarted {
+    pub run_id: String,
+}
+
+/// An event that starts every definition whose `on` names it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct TriggerRuns {
+    #[serde(rename = "type")]
+    pub event_type: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Value>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RunsTriggered {
+    pub run_ids: Vec<String>,
+}
+
+/// A run and its steps.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RunView {
+    pub run_id: String,
+    /// `name@version`
+    pub definition: String,
+    pub subject_ref: String,
+    pub initiator_ref: String,
+    /// idle, queued, executing, blocked, paused, stopped, compensating, completed, failed, cancelled or voided.
+    pub state: String,
+    /// How it ended or why it stands still, where the state does not say it all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
+    /// `linear`: RUNNING, COMPLETED, FAILED or CANCELED.
+    pub views: RunViews,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current_step_seq: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current_step_type: Option<String>,
+    pub priority: u8,
+    pub started_at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correlation_key: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corrects: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continues: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_run_id: Option<String>,
+    pub rollup: Rollup,
+    /// At most 500; `steps_next` is the `steps_cursor` of the rest.
+    pub steps: Vec<StepView>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps_next: Option<String>,
+    pub gates: Vec<Gate>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RunViews {
+    pub linear: String,
+}
+
+/// The colour of the run as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Rollup {
+    /// gray, green, yellow or red.
+    pub state_code: String,
+    /// The step that decides it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decisive_step: Option<String>,
+    pub counts: RollupCounts,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RollupCounts {
+    pub red: u64,
+    pub yellow: u64,
+    pub green: u64,
+    pub skipped: u64,
+    pub optional_excluded: u64,
+}
+
+/// One step of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StepView {
+    pub name: String,
+    pub step_seq: u32,
+    /// `step`, or `compensation` for a step that undoes another.
+    pub role: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compensates: Option<String>,
+    /// worker, shell, http, approval, wait, workflow or human.
+    pub run: String,
+    pub queue: String,
+    pub state_code: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_facet: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_event_type: Option<String>,
+    pub attempts: u32,
+    pub max_attempts: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_run_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub locked_by: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub locked_until: Option<String>,
+    /// End of a wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_category: Option<String>,
+    /// An attempt ended without a verdict, and its effect may have happened.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub effect_unknown: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child_run_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
+    pub optional: bool,
+    pub depends_on: Vec<String>,
+    /// The colour, icon and text that every view of this step shows.
+    pub appearance: Appearance,
+    pub views: StepViews,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Appearance {
+    pub color_token: String,
+    pub icon: String,
+    pub label: String,
+}
+
+/// The step's state in the words of a chain and of a DAG.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StepViews {
+    pub linear: String,
+    pub dag: String,
+}
+
+/// A run in a list: without its steps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RunSummary {
+    pub run_id: String,
+    pub definition: String,
+    pub subject_ref: String,
+    pub initiator_ref: String,
+    pub state: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
+    pub priority: u8,
+    pub started_at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunQuery {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub definition: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject_ref: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_after: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_before: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+}
+
+/// Cancel, pause, resume, stop or void a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ControlRun {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RunMoved {
+    pub state: String,
+}
+
+/// What became of an attempt that left no verdict.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct DeclareEffect {
+    pub result: DeclaredResult,
+    /// What the step would have yielded; it is handed to the compensation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
+    pub reason: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum DeclaredResult {
+    /// It happened: it is undone with the rest.
+    Completed,
+    /// It did not happen: there is nothing to undo.
+    NotDone,
+}
+
+/// An event from outside, for one run or for all runs with a correlation key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct SendEvent {
+    /// The same id twice wakes once.
+    pub id: String,
+    #[serde(rename = "type")]
+    pub event_type: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correlation_key: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Value>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct EventSent {
+    /// Whoever it concerns had it before.
+    pub duplicate: bool,
+    pub woken: Vec<WokenStep>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct WokenStep {
+    pub run_id: String,
+    pub step: String,
+}
