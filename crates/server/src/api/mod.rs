@@ -24,6 +24,7 @@ mod process_view;
 mod processes;
 mod purge;
 mod query;
+mod runs;
 mod signed;
 mod start;
 mod time;
@@ -108,6 +109,25 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(processes::open_gate))
         .routes(routes!(processes::decide_gate))
         .routes(routes!(processes::fire))
+        .routes(routes!(runs::start::start, runs::view::list))
+        .routes(routes!(runs::start::trigger))
+        .routes(routes!(runs::view::read))
+        .routes(routes!(runs::control::cancel))
+        .routes(routes!(runs::control::pause))
+        .routes(routes!(runs::control::resume))
+        .routes(routes!(runs::control::stop))
+        .routes(routes!(runs::control::void))
+        .routes(routes!(runs::control::unblock))
+        .routes(routes!(runs::control::declare_effect))
+        .routes(routes!(runs::gates::open))
+        .routes(routes!(runs::gates::decide))
+        .routes(routes!(runs::events::send))
+        .routes(routes!(runs::tasks::claim))
+        .routes(routes!(runs::tasks::heartbeat))
+        .routes(routes!(runs::tasks::complete))
+        .routes(routes!(runs::tasks::wait))
+        .routes(routes!(runs::tasks::retry))
+        .routes(routes!(runs::tasks::dead))
         .routes(routes!(inbox::list))
         .routes(routes!(approval_steps::list))
         .routes(routes!(assignments::list))

@@ -58,7 +58,7 @@ fn firing(row: TransitionRow) -> wire::HistoryEntry {
     }
 }
 
-fn gate(row: &GateRow, step: StepRow, assignment: &AssignmentRow) -> wire::Gate {
+pub fn gate(row: &GateRow, step: StepRow, assignment: &AssignmentRow) -> wire::Gate {
     let End { decided_by, decided_at, decision_reason, withdrawn_by, withdrawn_at, withdrawal_reason } =
         End::of(step.state, step.ended);
     wire::Gate {

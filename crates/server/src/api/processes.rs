@@ -40,23 +40,28 @@ pub async fn open_gate(
 ) -> Done<wire::GateOpened> {
     let wire::OpenGate { action, reason } = posted.body;
     let command = on(&address, process::Command::OpenGate(OpenGate { action, reason }))?;
-    let opened = match app.engine()?.execute(caller.call(command, posted.sent)?).await? {
-        Outcome::GateOpened { step_id, assignment_id } => wire::GateOpened {
+    let outcome = app.engine()?.execute(caller.call(command, posted.sent)?).await?;
+    Ok((StatusCode::CREATED, Json(gate_opened(outcome)?)))
+}
+
+pub fn gate_opened(outcome: Outcome) -> Result<wire::GateOpened, Problem> {
+    match outcome {
+        Outcome::GateOpened { step_id, assignment_id } => Ok(wire::GateOpened {
             step_id: Some(step_id),
             assignment_id: Some(assignment_id),
             ..wire::GateOpened::default()
-        },
+        }),
         Outcome::ChainOpened { chain_id, steps } => {
             let steps = steps.into_iter().map(|step| wire::GateOpenedStep {
                 step_id: step.step_id,
                 assignment_id: step.assignment_id,
                 approver_ref: step.approver_ref,
             });
-            wire::GateOpened { chain_id: Some(chain_id), steps: Some(steps.collect()), ..wire::GateOpened::default() }
+            let steps = Some(steps.collect());
+            Ok(wire::GateOpened { chain_id: Some(chain_id), steps, ..wire::GateOpened::default() })
         }
-        outcome => return Err(mismatched(&outcome)),
-    };
-    Ok((StatusCode::CREATED, Json(opened)))
+        outcome => Err(mismatched(&outcome)),
+    }
 }
 
 /// Decide an open gate. Needs no scope: the gate names who may decide it.
@@ -69,7 +74,14 @@ pub async fn decide_gate(
     address: Address,
     posted: Posted<wire::DecideGate>,
 ) -> Done<wire::GateDecided> {
-    let wire::DecideGate { decision, reason, step_id } = posted.body;
+    let command = on(&address, process::Command::DecideGate(decision(address.get("action"), posted.body)?))?;
+    let outcome = app.engine()?.execute(caller.call(command, posted.sent)?).await?;
+    Ok((StatusCode::OK, Json(gate_decided(outcome)?)))
+}
+
+/// A decision on the gate of `action`.
+pub fn decision(action: &str, decide: wire::DecideGate) -> Result<DecideGate, Refusal> {
+    let wire::DecideGate { decision, reason, step_id } = decide;
     let decision = match decision {
         wire::Decision::Approve => Decision::Approve,
         wire::Decision::Reject => Decision::Reject,
@@ -82,15 +94,17 @@ pub async fn decide_gate(
             Some(StepId::parse(&text).map_or(StepChoice::Unknown, StepChoice::Id))
         }
     };
-    let action = address.get("action").to_owned();
-    let command = on(&address, process::Command::DecideGate(DecideGate { action, decision, reason, step }))?;
-    match app.engine()?.execute(caller.call(command, posted.sent)?).await? {
+    Ok(DecideGate { action: action.to_owned(), decision, reason, step })
+}
+
+pub fn gate_decided(outcome: Outcome) -> Result<wire::GateDecided, Problem> {
+    match outcome {
         Outcome::Decided { outcome, chain_state } => {
             let chain_state = match chain_state {
                 None => None,
                 Some(state) => Some(approval_state(&state)?),
             };
-            Ok((StatusCode::OK, Json(wire::GateDecided { outcome: decided(&outcome)?, chain_state })))
+            Ok(wire::GateDecided { outcome: decided(&outcome)?, chain_state })
         }
         outcome => Err(mismatched(&outcome)),
     }

@@ -120,8 +120,12 @@ impl VerifiedStatement {
             return Err(refuse(detail, "action"));
         }
         let target = match command {
-            Command::Process { target: Target::Existing(instance_id), .. } => Some(instance_id.to_string()),
-            Command::Process { target: Target::New | Target::Nowhere, .. } | Command::Registry(_) => None,
+            Command::Process { target: Target::Existing(instance_id), .. }
+            | Command::Run { target: Target::Existing(instance_id), .. } => Some(instance_id.to_string()),
+            Command::Process { target: Target::New | Target::Nowhere, .. }
+            | Command::Run { target: Target::New | Target::Nowhere, .. }
+            | Command::Claim(_)
+            | Command::Registry(_) => None,
         };
         let named_by_record = matches!(
             command,
@@ -134,11 +138,13 @@ impl VerifiedStatement {
             }
         );
         let unnamed = (named_by_record && instance_id.is_none())
-            || matches!(command, Command::Process { target: Target::Nowhere, .. });
+            || matches!(command, Command::Process { target: Target::Nowhere, .. } | Command::Run { target: Target::Nowhere, .. });
         if *instance_id != target && !unnamed {
             return Err(refuse("the statement names another instance than the request", "instance_id"));
         }
-        if let Command::Process { command: process::Command::DecideGate(decision), .. } = command {
+        if let Command::Process { command: process::Command::DecideGate(decision), .. }
+        | Command::Run { command: run::Command::DecideGate(decision), .. } = command
+        {
             require_text("meaning", meaning.as_deref().unwrap_or_default())?;
             let named = match &decision.step {
                 Some(process::StepChoice::Id(step_id)) => Some(step_id.to_string()),

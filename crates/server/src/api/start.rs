@@ -47,8 +47,13 @@ fn source(given: Option<wire::Declaration>, definition: Option<String>) -> Resul
     }
 }
 
-/// `name` for the newest version, `name@2` for that one.
 fn named(definition: &str) -> Result<Source, Problem> {
+    let (name, version) = name_and_version(definition)?;
+    Ok(Source::Definition { name, version })
+}
+
+/// `name` for the newest version, `name@2` for that one.
+pub fn name_and_version(definition: &str) -> Result<(String, Option<u32>), Problem> {
     let refuse = |detail: &str| Problem::invalid_request(detail).at("definition");
     let (name, version) = match definition.rsplit_once('@') {
         None => (definition, None),
@@ -61,7 +66,7 @@ fn named(definition: &str) -> Result<Source, Problem> {
     if is_blank(name) {
         return Err(refuse("`definition` is blank; it needs the name of a published definition"));
     }
-    Ok(Source::Definition { name: name.to_owned(), version })
+    Ok((name.to_owned(), version))
 }
 
 fn declaration(given: wire::Declaration) -> Declaration {

@@ -1,0 +1,90 @@
+//! What operators do to a run and to its steps.
+
+use super::{on, target, text};
+use crate::api::auth::Caller;
+use crate::api::body::{Address, Posted};
+use crate::api::openapi::Refused;
+use crate::api::{App, Done, Problem, mismatched};
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use countersign_client::wire;
+use countersign_engine::Outcome;
+use countersign_kernel::run::Command;
+
+async fn execute(app: &App, caller: Caller, address: &Address, sent: crate::api::body::Sent, command: Command) -> Done<wire::RunMoved> {
+    let call = caller.call(on(target(address)?, command), sent)?;
+    match app.engine()?.execute(call).await? {
+        Outcome::RunMoved { state } => Ok((StatusCode::OK, Json(wire::RunMoved { state }))),
+        outcome => Err(mismatched(&outcome)),
+    }
+}
+
+/// Cancel a run: what is under way is revoked. Needs `runs:control`, and a cleared gate where the definition names one.
+#[utoipa::path(post, path = "/v1/runs/{run_id}/cancel", tag = "runs", params(("run_id" = String, Path)),
+    request_body = wire::ControlRun, responses((status = 200, body = wire::RunMoved), Refused))]
+pub async fn cancel(State(app): State<App>, caller: Caller, address: Address, posted: Posted<wire::ControlRun>) -> Done<wire::RunMoved> {
+    let command = Command::Cancel { reason: posted.body.reason };
+    execute(&app, caller, &address, posted.sent, command).await
+}
+
+/// Pause a run: nothing new is claimed, work under way may finish. Needs `runs:control`.
+#[utoipa::path(post, path = "/v1/runs/{run_id}/pause", tag = "runs", params(("run_id" = String, Path)),
+    request_body = wire::ControlRun, responses((status = 200, body = wire::RunMoved), Refused))]
+pub async fn pause(State(app): State<App>, caller: Caller, address: Address, posted: Posted<wire::ControlRun>) -> Done<wire::RunMoved> {
+    let command = Command::Pause { reason: posted.body.reason };
+    execute(&app, caller, &address, posted.sent, command).await
+}
+
+/// Go on with a paused or stopped run. Needs `runs:control`.
+#[utoipa::path(post, path = "/v1/runs/{run_id}/resume", tag = "runs", params(("run_id" = String, Path)),
+    request_body = wire::ControlRun, responses((status = 200, body = wire::RunMoved), Refused))]
+pub async fn resume(State(app): State<App>, caller: Caller, address: Address, posted: Posted<wire::ControlRun>) -> Done<wire::RunMoved> {
+    let command = Command::Resume { reason: posted.body.reason };
+    execute(&app, caller, &address, posted.sent, command).await
+}
+
+/// Stop a run: leases are revoked, steps go back to ready. Needs `runs:control`.
+#[utoipa::path(post, path = "/v1/runs/{run_id}/stop", tag = "runs", params(("run_id" = String, Path)),
+    request_body = wire::ControlRun, responses((status = 200, body = wire::RunMoved), Refused))]
+pub async fn stop(State(app): State<App>, caller: Caller, address: Address, posted: Posted<wire::ControlRun>) -> Done<wire::RunMoved> {
+    let command = Command::Stop { reason: posted.body.reason };
+    execute(&app, caller, &address, posted.sent, command).await
+}
+
+/// End a run as if it had never counted. Needs `runs:control`.
+#[utoipa::path(post, path = "/v1/runs/{run_id}/void", tag = "runs", params(("run_id" = String, Path)),
+    request_body = wire::ControlRun, responses((status = 200, body = wire::RunMoved), Refused))]
+pub async fn void(State(app): State<App>, caller: Caller, address: Address, posted: Posted<wire::ControlRun>) -> Done<wire::RunMoved> {
+    let command = Command::Void { reason: posted.body.reason };
+    execute(&app, caller, &address, posted.sent, command).await
+}
+
+/// Clear what blocked a step: it goes back to its queue. Needs `runs:control`.
+#[utoipa::path(post, path = "/v1/runs/{run_id}/steps/{step}/unblock", tag = "runs",
+    params(("run_id" = String, Path), ("step" = String, Path)),
+    request_body = wire::ControlRun, responses((status = 200, body = wire::RunMoved), Refused))]
+pub async fn unblock(State(app): State<App>, caller: Caller, address: Address, posted: Posted<wire::ControlRun>) -> Done<wire::RunMoved> {
+    let command = Command::Unblock { step: address.get("step").to_owned(), reason: posted.body.reason };
+    execute(&app, caller, &address, posted.sent, command).await
+}
+
+/// Say what became of an attempt that left no verdict, so that the run can go on undoing. Needs `runs:control`.
+#[utoipa::path(post, path = "/v1/runs/{run_id}/steps/{step}/declare-effect", tag = "runs",
+    params(("run_id" = String, Path), ("step" = String, Path)),
+    request_body = wire::DeclareEffect, responses((status = 200, body = wire::RunMoved), Refused))]
+pub async fn declare_effect(
+    State(app): State<App>,
+    caller: Caller,
+    address: Address,
+    posted: Posted<wire::DeclareEffect>,
+) -> Done<wire::RunMoved> {
+    let wire::DeclareEffect { result, output, reason } = posted.body;
+    let done = result == wire::DeclaredResult::Completed;
+    if !done && output.is_some() {
+        return Err(Problem::invalid_request("what was not done has no output").at("output"));
+    }
+    let step = address.get("step").to_owned();
+    let command = Command::DeclareEffect { step, done, output: output.map(|output| text(Some(output))), reason };
+    execute(&app, caller, &address, posted.sent, command).await
+}

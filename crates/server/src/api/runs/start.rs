@@ -1,0 +1,153 @@
+//! Starting runs: by hand, behind the finished steps of another one, and by an event.
+
+use super::{on, target_of, text};
+use crate::api::auth::Caller;
+use crate::api::body::Posted;
+use crate::api::openapi::Refused;
+use crate::api::{App, Done, Problem, mismatched, time};
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use countersign_client::wire;
+use countersign_engine::port::{Page, RunQuery};
+use countersign_engine::{Call, Engine, IdempotencyKey, Outcome, Target};
+use countersign_kernel::InstanceId;
+use countersign_kernel::lifecycle::StepCode;
+use countersign_kernel::plan::Scope;
+use countersign_kernel::refusal::{Code, Refusal, require_text};
+use countersign_kernel::run::{Command, FromStep, StartRun};
+use std::collections::BTreeMap;
+
+/// How many steps are read at a time.
+const PAGE: usize = 1000;
+
+/// Start a run of a published workflow. Needs `runs:start`.
+#[utoipa::path(post, path = "/v1/runs", tag = "runs", request_body = wire::StartRun,
+    responses((status = 201, body = wire::RunStarted), Refused))]
+pub async fn start(State(app): State<App>, caller: Caller, posted: Posted<wire::StartRun>) -> Done<wire::RunStarted> {
+    let engine = app.engine()?;
+    let wire::StartRun { definition, input, subject_ref, priority, start_at, corrects, from_step } = posted.body;
+    let (name, version) = crate::api::start::name_and_version(&definition)?;
+    let start_at = match start_at {
+        None => None,
+        Some(text) => Some(time::parse(&text).ok_or_else(|| {
+            Problem::invalid_request("`start_at` is no RFC 3339 time like 2026-11-15T19:47:28Z").at("start_at")
+        })?),
+    };
+    let corrects = corrects.map(|run_id| known_run(&run_id, "corrects")).transpose()?;
+    let from_step = match from_step {
+        None => None,
+        Some(from) => Some(finished(&engine, &caller.actor_ref, from).await?),
+    };
+    let command = StartRun {
+        definition: name,
+        version,
+        input: text(input),
+        subject_ref,
+        priority,
+        start_at,
+        corrects,
+        from_step,
+        parent: None,
+    };
+    let call = caller.call(on(Target::New, Command::Start(Box::new(command))), posted.sent)?;
+    match engine.execute(call).await? {
+        Outcome::RunStarted { run_id } => Ok((StatusCode::CREATED, Json(wire::RunStarted { run_id }))),
+        outcome => Err(mismatched(&outcome)),
+    }
+}
+
+fn known_run(run_id: &str, field: &str) -> Result<InstanceId, Refusal> {
+    require_text(field, run_id)?;
+    match target_of(run_id) {
+        Target::Existing(run_id) => Ok(run_id),
+        _ => Err(Refusal::new(Code::NotKnown, "there is no run with this id").at(field)),
+    }
+}
+
+/// What the old run has finished, by name.
+async fn finished(engine: &Engine, actor_ref: &str, from: wire::FromStep) -> Result<FromStep, Problem> {
+    let run_id = known_run(&from.run_id, "from_step.run_id")?;
+    let query = RunQuery { instance_id: Some(run_id), ..RunQuery::default() };
+    let page = Page { after: None, limit: 1, descending: false };
+    let view = engine.read_runs(actor_ref, query, &page).await?.into_iter().next();
+    let view = view.ok_or_else(|| {
+        Refusal::new(Code::NotKnown, "there is no run with this id").at("from_step.run_id")
+    })?;
+    let mut finished = BTreeMap::new();
+    let mut from_seq = 0;
+    loop {
+        let steps = engine.read_run_steps(&view, from_seq, PAGE).await?;
+        let count = steps.len();
+        for step in steps {
+            from_seq = step.step_seq + 1;
+            let ended = matches!(step.state.state, StepCode::Completed | StepCode::Skipped);
+            if ended && step.new.compensates.is_none() {
+                finished.insert(step.new.name.to_string(), (step.state.state, step.state.output));
+            }
+        }
+        if count < PAGE {
+            break;
+        }
+    }
+    Ok(FromStep { run_id, step: from.step, finished })
+}
+
+/// Start a run of every definition whose `on` names this event. Needs `runs:start` for each.
+#[utoipa::path(post, path = "/v1/runs/trigger", tag = "runs", request_body = wire::TriggerRuns,
+    responses((status = 202, body = wire::RunsTriggered), Refused))]
+pub async fn trigger(State(app): State<App>, caller: Caller, posted: Posted<wire::TriggerRuns>) -> Done<wire::RunsTriggered> {
+    let engine = app.engine()?;
+    let wire::TriggerRuns { event_type, data } = posted.body;
+    require_text("type", &event_type)?;
+    let data = text(data);
+    let matching: Vec<(String, u32, Option<countersign_kernel::plan::Template>)> = {
+        let registry = engine.registry();
+        let newest = registry.definition_names().into_iter().filter_map(|name| registry.definition(name, None).cloned());
+        newest
+            .filter_map(|definition| {
+                let plan = definition.workflow.as_ref()?.plan.clone();
+                let trigger = plan.on.iter().find(|trigger| trigger.event_type == event_type)?;
+                Some((definition.name.clone(), definition.version, trigger.input.clone()))
+            })
+            .collect()
+    };
+    let call = caller.call(on(Target::New, Command::Dispatch), posted.sent)?;
+    let mut run_ids = Vec::new();
+    for (name, version, template) in matching {
+        let input = match template {
+            None => data.clone(),
+            Some(template) => {
+                let scope = Scope { event: Some(&data), ..Scope::default() };
+                let filled = engine.config().language.fill(&template, &scope);
+                let because = |error| {
+                    let detail = format!("`{name}` cannot make its input of this event: {error}");
+                    Problem::invalid_request(detail).at("data")
+                };
+                filled.map_err(because)?.into()
+            }
+        };
+        let command = StartRun {
+            definition: name.clone(),
+            version: Some(version),
+            input,
+            subject_ref: None,
+            priority: None,
+            start_at: None,
+            corrects: None,
+            from_step: None,
+            parent: None,
+        };
+        // Each start has a key of its own, so that the same event sent again starts none twice.
+        let idempotency = call.idempotency.as_ref().map(|key| IdempotencyKey {
+            key: format!("{}/{name}", key.key),
+            request_digest: key.request_digest,
+        });
+        let start = Call { command: on(Target::New, Command::Start(Box::new(command))), idempotency, ..call.clone() };
+        match engine.execute(start).await? {
+            Outcome::RunStarted { run_id } => run_ids.push(run_id),
+            outcome => return Err(mismatched(&outcome)),
+        }
+    }
+    Ok((StatusCode::ACCEPTED, Json(wire::RunsTriggered { run_ids })))
+}
