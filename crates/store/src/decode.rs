@@ -1,9 +1,11 @@
 //! From rows to values. What does not fit is [`StoreError::Corrupt`], with the place.
 
+pub mod run;
+
 use crate::select::STEP_COLUMNS;
 use crate::statement::parse_fate;
 use crate::value::{Columns, token};
-use countersign_engine::port::{Head, Loaded, StoreError};
+use countersign_engine::port::{Head, Loaded, LoadedBody, StoreError};
 use countersign_engine::rows::{
     AssignmentRow, GateRow, HoldRelease, HoldRow, IdempotencyRow, ProcessRow, RecordRow, StepEnd, StepRow,
     TransitionRow,
@@ -28,6 +30,7 @@ pub struct InstanceRow {
     pub state: String,
     pub moves: u64,
     pub policy_ref: String,
+    pub beats: u64,
 }
 
 fn small(value: i64, what: &str) -> Result<u32, StoreError> {
@@ -50,10 +53,11 @@ pub fn instance_row(row: &dyn Columns) -> Result<InstanceRow, StoreError> {
             gate_spec_digest: row.digest(6)?,
             started_at: row.time(7)?,
         },
-        head: Head { sequence: row.count(8)?, record_hash: row.digest(9)?, last_time: row.time(10)? },
+        head: head_row_at(row, 8)?,
         state: row.text(11)?,
         moves: row.count(12)?,
         policy_ref: row.text(13)?,
+        beats: row.count(14)?,
     })
 }
 
@@ -235,7 +239,7 @@ pub fn loaded(
     gates: Vec<Gate>,
     holds: BTreeMap<HoldId, EventId>,
 ) -> Result<Loaded, StoreError> {
-    let InstanceRow { process, head, state, moves, policy_ref } = row;
+    let InstanceRow { process, head, state, moves, policy_ref, beats } = row;
     if !declaration.states.contains(&state) {
         return Err(StoreError::Corrupt(format!(
             "instance {} is in the undeclared state `{state}`",
@@ -255,11 +259,15 @@ pub fn loaded(
         gates,
         holds,
     };
-    Ok(Loaded { process, head, policy_ref })
+    Ok(Loaded { body: LoadedBody::Process(process), head, policy_ref, beats })
 }
 
 pub fn head_row(row: &dyn Columns) -> Result<Head, StoreError> {
-    Ok(Head { sequence: row.count(0)?, record_hash: row.digest(1)?, last_time: row.time(2)? })
+    head_row_at(row, 0)
+}
+
+fn head_row_at(row: &dyn Columns, i: usize) -> Result<Head, StoreError> {
+    Ok(Head { sequence: row.count(i)?, record_hash: row.digest(i + 1)?, last_time: row.time(i + 2)? })
 }
 
 type Numbered = Result<(u64, Event), StoreError>;
@@ -326,6 +334,8 @@ pub fn definition_event(row: &dyn Columns) -> Numbered {
         retention: row.optional_text(5)?,
         declaration: declaration(&digest, &row.bytes(8)?)?,
         gate_spec: gate_spec(&digest, &row.bytes(9)?)?,
+        // Only the engine can read it from its document.
+        workflow: None,
         published_at,
         published_by: published_by.clone(),
     };
@@ -333,6 +343,15 @@ pub fn definition_event(row: &dyn Columns) -> Numbered {
         row.count(0)?,
         Event { actor_ref: published_by, at: published_at, body: EventBody::DefinitionPublished(definition) },
     ))
+}
+
+/// The document of a definition that is a workflow.
+pub fn workflow_document(row: &dyn Columns) -> Result<Option<(u64, Arc<[u8]>)>, StoreError> {
+    match (row.optional_bytes(10)?, row.optional_bytes(11)?) {
+        (Some(body), Some(_)) => Ok(Some((row.count(0)?, body.into()))),
+        (None, None) => Ok(None),
+        _ => Err(StoreError::Corrupt(format!("the document of workflow `{}` is missing", row.text(1)?))),
+    }
 }
 
 pub fn configuration_event(row: &dyn Columns) -> Numbered {

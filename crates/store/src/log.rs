@@ -15,16 +15,19 @@ pub const ENTRY: Statement = Statement {
     table: "log_entries",
     columns: &[("log_index", Type::Int), ("event_id", Type::Id), ("record_hash", Type::Bytes)],
     kind: Kind::Insert,
+    keys: 1,
 };
 pub const NODE: Statement = Statement {
     table: "log_nodes",
     columns: &[("level", Type::Int), ("node_index", Type::Int), ("hash", Type::Bytes)],
     kind: Kind::Insert,
+    keys: 1,
 };
 pub const CHECKPOINT: Statement = Statement {
     table: "log_checkpoints",
     columns: &[("size", Type::Int), ("root", Type::Bytes), ("note", Type::Text), ("signed_at_us", Type::Int)],
     kind: Kind::InsertIfAbsent,
+    keys: 1,
 };
 
 pub fn entry_values(log_index: u64, entry: &Unsealed) -> Vec<Value<'_>> {

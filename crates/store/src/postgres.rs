@@ -6,8 +6,11 @@
 //! ids, so two nodes cannot wait for each other.
 
 mod connect;
+mod load;
 mod log;
+mod lost;
 mod read;
+mod run;
 mod scrub;
 mod values;
 
@@ -18,11 +21,11 @@ use crate::value::{Columns, Value};
 use async_trait::async_trait;
 use connect::{Settings, failed};
 use countersign_engine::port::{
-    Batch, Committed, Loaded, LogParts, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit, Verdict, Writer,
+    Batch, Committed, Due, Loaded, LogParts, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit, Verdict, Writer,
 };
-use countersign_engine::rows::{AssignmentRow, GateRow, HoldRow, IdempotencyRow, RecordRow, StepRow};
+use countersign_engine::rows::{HoldRow, IdempotencyRow, RecordRow, StepRow};
 use countersign_kernel::{Declaration, Digest, EventId, GateSpec, HoldId, InstanceId, StepId, Time};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use tokio_postgres::error::Severity;
 use tokio_postgres::types::ToSql;
@@ -64,6 +67,7 @@ impl Store for PostgresStore {
             session: None,
             declarations: HashMap::new(),
             gate_specs: HashMap::new(),
+            run_documents: HashMap::new(),
             known_documents: HashSet::new(),
             scrubber: scrub::Scrubber::default(),
         };
@@ -89,6 +93,7 @@ struct PostgresWriter {
     session: Option<Session>,
     declarations: HashMap<Digest, Arc<Declaration>>,
     gate_specs: HashMap<Digest, Arc<GateSpec>>,
+    run_documents: HashMap<Digest, Arc<[u8]>>,
     known_documents: HashSet<Digest>,
     scrubber: scrub::Scrubber,
 }
@@ -105,13 +110,19 @@ struct Session {
     /// In the order of [`Name`].
     statements: Vec<Prepared>,
     by_instance: ByInstance,
+    runs: run::RunStatements,
     registry_since: RegistrySince,
 }
+
+/// An instance's sequence and beats: what the fence compares.
+type Version = (u64, u64);
 
 impl Session {
     async fn open(settings: &Settings) -> Result<Session, StoreError> {
         let client = settings.connect().await?;
         client.batch_execute(PLANS).await.map_err(failed)?;
+        // What is due is read outside of a transaction, see BEGIN.
+        client.batch_execute("SET default_transaction_isolation = 'read committed'").await.map_err(failed)?;
         // A node that vanishes in the middle of a transaction must not hold its locks for long.
         client.batch_execute("SET idle_in_transaction_session_timeout = '10s'").await.map_err(failed)?;
         let prepare = async |sql: &str| client.prepare(sql).await.map_err(failed);
@@ -122,8 +133,11 @@ impl Session {
         Ok(Session {
             lock_shared: prepare("SELECT pg_advisory_xact_lock_shared($1)").await?,
             lock_alone: prepare("SELECT pg_advisory_xact_lock($1)").await?,
-            fence: prepare("SELECT instance_id, sequence FROM instances WHERE instance_id = ANY($1) ORDER BY instance_id FOR UPDATE").await?,
-            sequences: prepare("SELECT instance_id, sequence FROM instances WHERE instance_id = ANY($1)").await?,
+            fence: prepare(
+                "SELECT instance_id, sequence, beats FROM instances WHERE instance_id = ANY($1) ORDER BY instance_id FOR UPDATE",
+            )
+            .await?,
+            sequences: prepare("SELECT instance_id, sequence, beats FROM instances WHERE instance_id = ANY($1)").await?,
             insert_keys: prepare(
                 "INSERT INTO idempotency (actor_ref, key, request_digest, answer, expires_at_us, instance_id) \
                  SELECT * FROM UNNEST($1::text[], $2::text[], $3::bytea[], $4::text[], $5::int8[], $7::uuid[]) \
@@ -140,13 +154,14 @@ impl Session {
             .await?,
             statements,
             by_instance: ByInstance::new(Dialect::Postgres),
+            runs: run::RunStatements::prepare(&client).await?,
             registry_since: RegistrySince::new(Dialect::Postgres),
             client,
         })
     }
 
     /// Opens the transaction, takes the registry lock, and reads what the batch was decided on. One round trip.
-    async fn fence(&self, batch: &Batch) -> Result<(u64, HashMap<Uuid, u64>), StoreError> {
+    async fn fence(&self, batch: &Batch) -> Result<(u64, HashMap<Uuid, Version>), StoreError> {
         let existing: Vec<Uuid> =
             batch.units.iter().filter(|unit| unit.expected_sequence > 0).map(|unit| unit.instance_id.0).collect();
         let mut watched: Vec<Uuid> = batch.checks.iter().map(|check| check.instance_id.0).collect();
@@ -163,12 +178,9 @@ impl Session {
         );
         begin.map_err(failed)?;
         locked.map_err(failed)?;
-        let sequences = |rows: Vec<Row>| -> Result<Vec<(Uuid, u64)>, StoreError> {
-            rows.iter().map(|row| Ok((row.id(0)?, row.count(1)?))).collect()
-        };
-        let mut current: HashMap<Uuid, u64> = sequences(fenced.map_err(failed)?)?.into_iter().collect();
-        let seen = sequences(seen.map_err(failed)?)?;
-        let registry = seen.iter().find(|(id, _)| *id == InstanceId::REGISTRY.0).map_or(0, |(_, sequence)| *sequence);
+        let mut current = versions(&fenced.map_err(failed)?)?;
+        let seen = versions(&seen.map_err(failed)?)?;
+        let registry = seen.get(&InstanceId::REGISTRY.0).map_or(0, |(sequence, _)| *sequence);
         current.extend(seen);
         Ok((registry, current))
     }
@@ -191,6 +203,13 @@ impl Session {
             .await
             .map_err(failed)?;
         rows.iter().map(|row| Ok((row.text(0)?, row.text(1)?))).collect()
+    }
+
+    /// Rows of one statement, within the transaction.
+    async fn write(&self, (name, set): (Name, RowSet<'_>)) -> Result<(), StoreError> {
+        let columns = set.columns();
+        let params: Vec<&(dyn ToSql + Sync)> = columns.iter().map(Column::as_sql).collect();
+        self.client.execute(&self.statements[name as usize], &params).await.map(|_| ()).map_err(failed)
     }
 
     /// Rows of all winners, one statement per kind, all in flight at once, with COMMIT behind them.
@@ -242,21 +261,25 @@ async fn join_in_order<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Ou
     .await
 }
 
-/// Groups what the winners write by statement, inserts before updates.
+fn versions(rows: &[Row]) -> Result<HashMap<Uuid, Version>, StoreError> {
+    rows.iter().map(|row| Ok((row.id(0)?, (row.count(1)?, row.count(2)?)))).collect()
+}
+
+/// Groups what the winners write by statement, inserts before updates. Steps of runs go their own way.
 fn row_sets<'a>(winners: &[&'a Unit], known: &HashSet<Digest>) -> (Vec<(Name, RowSet<'a>)>, Vec<Digest>) {
     let mut by_name: Vec<Vec<Vec<Value<'a>>>> = STATEMENTS.iter().map(|_| vec![]).collect();
     let mut documents = Vec::new();
     let mut add = |(name, values): (Name, Vec<Value<'a>>)| by_name[name as usize].push(values);
     for unit in winners {
         add(statement::instance_values(unit));
-        for write in &unit.writes {
+        for write in statement::latest_writes(unit) {
             if let countersign_engine::rows::Write::Document { digest, .. } = write {
                 if known.contains(digest) || documents.contains(digest) {
                     continue;
                 }
                 documents.push(*digest);
             }
-            add(statement::write_values(write));
+            add(statement::write_values(unit, write));
         }
         unit.records.iter().for_each(|record| add(statement::record_values(record)));
     }
@@ -299,9 +322,8 @@ impl PostgresWriter {
         let mut ids: Vec<Uuid> = batch.checks.iter().map(|check| check.instance_id.0).collect();
         ids.push(InstanceId::REGISTRY.0);
         let rows = session.client.query(&session.sequences, &[&ids]).await.map_err(failed)?;
-        let current: HashMap<Uuid, u64> =
-            rows.iter().map(|row| Ok((row.id(0)?, row.count(1)?))).collect::<Result<_, StoreError>>()?;
-        if current.get(&InstanceId::REGISTRY.0).copied().unwrap_or(0) != batch.registry_sequence {
+        let current = versions(&rows)?;
+        if current.get(&InstanceId::REGISTRY.0).map_or(0, |(sequence, _)| *sequence) != batch.registry_sequence {
             return Ok(Committed::RegistryMoved);
         }
         Ok(Committed::Done(check_verdicts(batch, &current).collect()))
@@ -318,7 +340,10 @@ impl PostgresWriter {
             session.client.batch_execute("ROLLBACK").await.map_err(|e| refused(failed(e)))?;
             return Ok(Committed::RegistryMoved);
         }
-        let holds = |unit: &Unit| current.get(&unit.instance_id.0).copied().unwrap_or(0) == unit.expected_sequence;
+        let holds = |unit: &Unit| {
+            current.get(&unit.instance_id.0).copied().unwrap_or_default()
+                == (unit.expected_sequence, unit.expected_beats)
+        };
         let winners: Vec<&Unit> = batch.units.iter().filter(|unit| holds(unit)).collect();
         let mut verdicts: Vec<Verdict> =
             batch.units.iter().map(|unit| if holds(unit) { Verdict::Won } else { Verdict::Lost }).collect();
@@ -339,7 +364,13 @@ impl PostgresWriter {
                 return Ok(Committed::Done(units.chain(batch.checks.iter().map(|_| Verdict::Lost)).collect()));
             }
         }
-        let (sets, documents) = row_sets(&winners, &self.known_documents);
+        let (rows, documents) = row_sets(&winners, &self.known_documents);
+        let steps = run::Steps::of(&winners);
+        for set in steps.ahead() {
+            session.write(set).await.map_err(refused)?;
+        }
+        // Steps before the redactions among the other rows.
+        let sets: Vec<_> = steps.at_last().chain(rows).collect();
         session.write_and_commit(&sets).await?;
         if self.known_documents.len() > CACHED_DOCUMENTS {
             self.known_documents.clear();
@@ -347,74 +378,12 @@ impl PostgresWriter {
         self.known_documents.extend(documents);
         Ok(Committed::Done(verdicts))
     }
-
-    /// The answer to COMMIT was lost: wait for the old transaction to end, then look for its first record.
-    async fn find_out(&mut self, batch: &Batch, cause: &str) -> Result<Committed, StoreError> {
-        let first: Option<EventId> = batch.units.iter().flat_map(|unit| &unit.records).map(|row| row.event_id).next();
-        let mut last_error = cause.to_owned();
-        for attempt in 0..20u32 {
-            tokio::time::sleep(std::time::Duration::from_millis(u64::from(attempt.min(10)) * 100)).await;
-            self.session = None;
-            match self.was_committed(batch).await {
-                Ok(verdicts) => {
-                    tracing::warn!(?first, "the answer to a commit was lost and has been found out");
-                    return Ok(Committed::Done(verdicts));
-                }
-                Err(error) => last_error = error.to_string(),
-            }
-        }
-        Err(StoreError::Unknown(last_error))
-    }
-
-    async fn was_committed(&mut self, batch: &Batch) -> Result<Vec<Verdict>, StoreError> {
-        let session = self.session().await?;
-        session.client.batch_execute(BEGIN).await.map_err(failed)?;
-        // The old transaction holds this lock shared until it ends.
-        session.client.query(&session.lock_alone, &[&REGISTRY_LOCK]).await.map_err(failed)?;
-        let ids: Vec<Uuid> =
-            batch.units.iter().filter_map(|unit| unit.records.first()).map(|row| row.event_id.0).collect();
-        let rows = session
-            .client
-            .query("SELECT event_id FROM records WHERE event_id = ANY($1)", &[&ids])
-            .await
-            .map_err(failed)?;
-        let found: HashSet<Uuid> = rows.iter().map(|row| row.id(0)).collect::<Result<_, _>>()?;
-        session.client.batch_execute("COMMIT").await.map_err(failed)?;
-        let verdict = |unit: &Unit| match unit.records.first() {
-            Some(row) if found.contains(&row.event_id.0) => Verdict::Won,
-            _ => Verdict::Lost,
-        };
-        Ok(batch.units.iter().map(verdict).chain(batch.checks.iter().map(|_| Verdict::Lost)).collect())
-    }
-
-    async fn document(&mut self, digest: &Digest) -> Result<Vec<u8>, StoreError> {
-        let session = self.session().await?;
-        read::document(&session.client, session.by_instance.document, digest).await
-    }
-
-    async fn documents(&mut self, d: Digest, g: Digest) -> Result<(Arc<Declaration>, Arc<GateSpec>), StoreError> {
-        if self.declarations.len() + self.gate_specs.len() > CACHED_DOCUMENTS {
-            self.declarations.clear();
-            self.gate_specs.clear();
-        }
-        if !self.declarations.contains_key(&d) {
-            let parsed = decode::declaration(&d, &self.document(&d).await?)?;
-            self.declarations.insert(d, parsed);
-        }
-        if !self.gate_specs.contains_key(&g) {
-            let parsed = decode::gate_spec(&g, &self.document(&g).await?)?;
-            self.gate_specs.insert(g, parsed);
-        }
-        match (self.declarations.get(&d), self.gate_specs.get(&g)) {
-            (Some(declaration), Some(gate_spec)) => Ok((declaration.clone(), gate_spec.clone())),
-            _ => Err(StoreError::Corrupt("a document left the cache".to_owned())),
-        }
-    }
 }
 
-fn check_verdicts<'b>(batch: &'b Batch, current: &'b HashMap<Uuid, u64>) -> impl Iterator<Item = Verdict> + 'b {
+fn check_verdicts<'b>(batch: &'b Batch, current: &'b HashMap<Uuid, Version>) -> impl Iterator<Item = Verdict> + 'b {
     batch.checks.iter().map(|check| {
-        let holds = current.get(&check.instance_id.0).copied().unwrap_or(0) == check.expected_sequence;
+        let sequence = current.get(&check.instance_id.0).map_or(0, |(sequence, _)| *sequence);
+        let holds = sequence == check.expected_sequence;
         if holds { Verdict::Won } else { Verdict::Lost }
     })
 }
@@ -422,47 +391,7 @@ fn check_verdicts<'b>(batch: &'b Batch, current: &'b HashMap<Uuid, u64>) -> impl
 #[async_trait]
 impl Writer for PostgresWriter {
     async fn load(&mut self, ids: &[InstanceId]) -> Result<Vec<Loaded>, StoreError> {
-        let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
-        let session = self.session().await?;
-        let sql = &session.by_instance;
-        // Between these reads another node may commit. The fence finds out, because the sequence is read before everything
-        // else: what belongs to it may be newer than it says, never older.
-        let by_ids: [&(dyn ToSql + Sync); 1] = [&ids];
-        let rows = session.client.query(sql.processes.as_str(), &by_ids).await.map_err(failed)?;
-        let (gate_rows, hold_rows) = tokio::try_join!(
-            session.client.query(sql.live_gates.as_str(), &by_ids),
-            session.client.query(sql.holds.as_str(), &by_ids),
-        )
-        .map_err(failed)?;
-        let mut holds: HashMap<InstanceId, BTreeMap<HoldId, EventId>> = HashMap::new();
-        for row in &hold_rows {
-            let (instance_id, hold_id, record_ref) = decode::active_hold(row)?;
-            holds.entry(instance_id).or_default().insert(hold_id, record_ref);
-        }
-        let gate_rows: Vec<GateRow> = gate_rows.iter().map(|row| decode::gate_row(row)).collect::<Result<_, _>>()?;
-        let gate_ids: Vec<Uuid> = gate_rows.iter().map(|row| row.gate_id).collect();
-        let mut steps: HashMap<Uuid, Vec<(StepRow, AssignmentRow)>> = HashMap::new();
-        if !gate_ids.is_empty() {
-            for row in session.client.query(sql.steps.as_str(), &[&gate_ids]).await.map_err(failed)? {
-                let (step, assignment) = decode::assigned_step_row(&row)?;
-                steps.entry(step.gate_id).or_default().push((step, assignment));
-            }
-        }
-        let mut gates = HashMap::new();
-        for row in &gate_rows {
-            let gate = decode::kernel_gate(row, steps.get(&row.gate_id).map_or(&[], Vec::as_slice))?;
-            gates.entry(row.instance_id).or_insert_with(Vec::new).push(gate);
-        }
-        let mut all = Vec::with_capacity(rows.len());
-        for row in rows {
-            let row = decode::instance_row(&row)?;
-            let (declaration, gate_spec) =
-                self.documents(row.process.declaration_digest, row.process.gate_spec_digest).await?;
-            let gates = gates.remove(&row.process.instance_id).unwrap_or_default();
-            let holds = holds.remove(&row.process.instance_id).unwrap_or_default();
-            all.push(decode::loaded(row, declaration, gate_spec, gates, holds)?);
-        }
-        Ok(all)
+        self.load_all(ids).await
     }
 
     async fn registry_since(&mut self, sequence: u64) -> Result<RegistryDelta, StoreError> {
@@ -521,6 +450,16 @@ impl Writer for PostgresWriter {
         rows.iter().map(|row| decode::step_row(row)).collect()
     }
 
+    async fn received(&mut self, events: &[(InstanceId, Arc<str>)]) -> Result<Vec<bool>, StoreError> {
+        let session = self.session().await?;
+        session.runs.received(&session.client, events).await
+    }
+
+    async fn due(&mut self, from: Time, until: Time, limit: usize) -> Result<Vec<Due>, StoreError> {
+        let session = self.session().await?;
+        session.runs.due(&session.client, from, until, limit).await
+    }
+
     async fn scrub(&mut self) -> Result<bool, StoreError> {
         Ok(self.scrubber.begin(&self.settings))
     }
@@ -569,7 +508,8 @@ impl RawPostgres {
 
     pub async fn write(&mut self, units: &[Unit]) -> Result<(), StoreError> {
         let units: Vec<&Unit> = units.iter().collect();
-        let (sets, _) = row_sets(&units, &HashSet::new());
+        let steps = run::Steps::of(&units);
+        let sets: Vec<_> = steps.ahead().chain(steps.at_last()).chain(row_sets(&units, &HashSet::new()).0).collect();
         let (begin, written) =
             tokio::join!(self.session.client.batch_execute("BEGIN"), self.session.write_and_commit(&sets));
         begin.map_err(failed)?;

@@ -38,5 +38,5 @@ impl Raw {
 
 /// Rows that a unit writes, records and the instance row included.
 pub fn row_count(unit: &Unit) -> usize {
-    1 + unit.writes.len() + unit.records.len() + unit.idempotency.len()
+    1 + unit.writes.len() + unit.steps.len() + unit.records.len() + unit.idempotency.len()
 }

@@ -1,6 +1,8 @@
 //! The reads. SQL text is the same for both databases but for the form of a parameter and of "one of
 //! these ids"; columns are listed in the order in which [`crate::decode`] reads them.
 
+pub mod run;
+
 use crate::value::Value;
 use countersign_engine::port::{
     AssignmentQuery, HoldQuery, Page, ProcessQuery, PurgeableQuery, Range, RecordQuery, StepQuery,
@@ -32,7 +34,7 @@ impl Dialect {
 }
 
 pub const PROCESS: &str = "p.instance_id, p.definition_name, p.definition_version, p.subject_ref, p.initiator_ref, \
-    p.declaration_digest, p.gate_spec_digest, p.started_at_us, i.sequence, i.head, i.last_time_us, i.state, i.moves, i.policy_ref";
+    p.declaration_digest, p.gate_spec_digest, p.started_at_us, i.sequence, i.head, i.last_time_us, i.state, i.moves, i.policy_ref, i.beats";
 pub const TRANSITION: &str = "instance_id, sequence_number, transition_id, from_state, action, to_state, fired_at_us, actor_ref, \
     guard_satisfied, gate_id, gate_is_chain, event_id";
 pub const GATE: &str = "gate_id, instance_id, from_state, action, guard, scope, opened_at_us, opened_by, rule, m, chain_state, \
@@ -144,6 +146,17 @@ impl<'q> Select<'q> {
         }
     }
 
+    fn among_texts(&mut self, column: &str, texts: &'q [String]) {
+        let mut holes = Vec::with_capacity(texts.len());
+        for text in texts {
+            self.values.push(Value::Text(text));
+            holes.push(self.dialect.hole(self.values.len()));
+        }
+        // Of none of them: an empty list is no SQL.
+        let among = if holes.is_empty() { "1 = 0".to_owned() } else { format!("{column} IN ({})", holes.join(", ")) };
+        self.conditions.push(among);
+    }
+
     /// A range of times of a table keyed by ids that were made at those times.
     fn id_range(&mut self, column: &str, range: &Range) {
         if let Some(after) = range.after {
@@ -188,17 +201,7 @@ pub fn processes<'q>(dialect: Dialect, query: &'q ProcessQuery, page: &Page) -> 
     select.equal("p.initiator_ref", query.initiator_ref.as_deref().map(Value::Text));
     select.id_range("p.instance_id", &query.started);
     if let Some(names) = &query.definitions {
-        let holes: Vec<String> = names
-            .iter()
-            .map(|name| {
-                select.values.push(Value::Text(name));
-                dialect.hole(select.values.len())
-            })
-            .collect();
-        // Of none of them: an empty list is no SQL.
-        let among =
-            if holes.is_empty() { "1 = 0".to_owned() } else { format!("p.definition_name IN ({})", holes.join(", ")) };
-        select.conditions.push(among);
+        select.among_texts("p.definition_name", names);
     }
     select.paged("p.instance_id", page)
 }
@@ -362,8 +365,9 @@ impl RegistrySince {
                 "SELECT revoked_seq, grant_id, subject_ref, action_scope, revoked_at_us, revoked_by FROM grants WHERE revoked_seq > {since}"
             ),
             definitions: format!(
-                "SELECT d.registry_seq, d.name, d.version, d.digest, d.source, d.retention, d.published_at_us, d.published_by, x.body, y.body \
+                "SELECT d.registry_seq, d.name, d.version, d.digest, d.source, d.retention, d.published_at_us, d.published_by, x.body, y.body, z.body, d.document_digest \
                  FROM definitions d JOIN documents x ON x.digest = d.declaration_digest JOIN documents y ON y.digest = d.gate_spec_digest \
+                 LEFT JOIN documents z ON z.digest = d.document_digest \
                  WHERE d.registry_seq > {since}"
             ),
             configurations: format!(

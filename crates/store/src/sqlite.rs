@@ -5,6 +5,7 @@
 mod connect;
 mod log;
 mod read;
+mod run;
 mod scrub;
 
 use crate::decode::{self, InstanceRow};
@@ -14,13 +15,14 @@ use crate::value::Value;
 use async_trait::async_trait;
 use connect::{Checkpointer, Location, failed, migrate};
 use countersign_engine::port::{
-    Batch, Committed, Loaded, LogParts, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit, Verdict, Writer,
+    Batch, Committed, Due, Loaded, LogParts, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit, Verdict, Writer,
 };
 use countersign_engine::rows::{HoldRow, IdempotencyRow, RecordRow, StepRow, Write};
+use countersign_kernel::process::Gate;
 use countersign_kernel::{Declaration, Digest, EventId, GateSpec, HoldId, InstanceId, StepId, Time};
 use read::{Pool, SqliteReader, document, registry_since, rows};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params_from_iter};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Documents kept in memory: a handful of definitions serve millions of instances.
@@ -66,6 +68,7 @@ impl Store for SqliteStore {
             statements: STATEMENTS.iter().map(Statement::sqlite).collect(),
             declarations: HashMap::new(),
             gate_specs: HashMap::new(),
+            runs: run::Runs::new(),
             known_documents: HashSet::new(),
             purged_lately: false,
         };
@@ -100,6 +103,7 @@ struct SqliteWriter {
     statements: Vec<String>,
     declarations: HashMap<Digest, Arc<Declaration>>,
     gate_specs: HashMap<Digest, Arc<GateSpec>>,
+    runs: run::Runs,
     known_documents: HashSet<Digest>,
     /// Since the last call of `scrub`.
     purged_lately: bool,
@@ -109,17 +113,11 @@ impl SqliteWriter {
     fn load_one(&mut self, instance_id: InstanceId) -> Result<Option<Loaded>, StoreError> {
         let id = [Value::Id(instance_id.0)];
         let Some(row) = rows(&self.connection, &self.by_instance.processes, &id, decode::instance_row)?.pop() else {
-            return Ok(None);
+            let bindings = || bindings(&self.connection, &self.by_instance, instance_id);
+            return self.runs.load(&self.connection, &self.by_instance, instance_id, bindings);
         };
         let (declaration, gate_spec) = self.documents(&row)?;
-        let mut gates = Vec::new();
-        for gate in rows(&self.connection, &self.by_instance.live_gates, &id, decode::gate_row)? {
-            let steps =
-                rows(&self.connection, &self.by_instance.steps, &[Value::Id(gate.gate_id)], decode::assigned_step_row)?;
-            gates.push(decode::kernel_gate(&gate, &steps)?);
-        }
-        let holds = rows(&self.connection, &self.by_instance.holds, &id, decode::active_hold)?;
-        let holds = holds.into_iter().map(|(_, hold_id, record_ref)| (hold_id, record_ref)).collect();
+        let (gates, holds) = bindings(&self.connection, &self.by_instance, instance_id)?;
         decode::loaded(row, declaration, gate_spec, gates, holds).map(Some)
     }
 
@@ -152,21 +150,22 @@ impl SqliteWriter {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.checkpointer.finish(&self.connection);
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
-        let current = |instance_id: InstanceId| -> Result<u64, StoreError> {
-            let mut statement =
-                transaction.prepare_cached("SELECT sequence FROM instances WHERE instance_id = ?1").map_err(failed)?;
+        // Sequence and beats.
+        let current = |instance_id: InstanceId| -> Result<(u64, u64), StoreError> {
+            let sql = "SELECT sequence, beats FROM instances WHERE instance_id = ?1";
+            let mut statement = transaction.prepare_cached(sql).map_err(failed)?;
             let found = statement
-                .query_row([Value::Id(instance_id.0)], |row| row.get::<_, i64>(0))
+                .query_row([Value::Id(instance_id.0)], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))
                 .optional()
                 .map_err(failed)?;
-            Ok(found.map_or(0, i64::unsigned_abs))
+            Ok(found.map_or((0, 0), |(sequence, beats)| (sequence.unsigned_abs(), beats.unsigned_abs())))
         };
-        if current(InstanceId::REGISTRY)? != batch.registry_sequence {
+        if current(InstanceId::REGISTRY)?.0 != batch.registry_sequence {
             return Ok(Committed::RegistryMoved);
         }
         let mut verdicts = Vec::with_capacity(batch.units.len() + batch.checks.len());
         for unit in &batch.units {
-            let verdict = if current(unit.instance_id)? == unit.expected_sequence {
+            let verdict = if current(unit.instance_id)? == (unit.expected_sequence, unit.expected_beats) {
                 insert_keys(&transaction, unit)?
             } else {
                 Verdict::Lost
@@ -178,7 +177,7 @@ impl SqliteWriter {
             verdicts.push(verdict);
         }
         for check in &batch.checks {
-            verdicts.push(if current(check.instance_id)? == check.expected_sequence {
+            verdicts.push(if current(check.instance_id)?.0 == check.expected_sequence {
                 Verdict::Won
             } else {
                 Verdict::Lost
@@ -198,6 +197,22 @@ impl SqliteWriter {
         self.known_documents.extend(documents);
         Ok(Committed::Done(verdicts))
     }
+}
+
+/// The gates that can still matter, and the holds that stand.
+fn bindings(
+    connection: &Connection,
+    sql: &ByInstance,
+    instance_id: InstanceId,
+) -> Result<(Vec<Gate>, BTreeMap<HoldId, EventId>), StoreError> {
+    let id = [Value::Id(instance_id.0)];
+    let mut gates = Vec::new();
+    for gate in rows(connection, &sql.live_gates, &id, decode::gate_row)? {
+        let steps = rows(connection, &sql.steps, &[Value::Id(gate.gate_id)], decode::assigned_step_row)?;
+        gates.push(decode::kernel_gate(&gate, &steps)?);
+    }
+    let holds = rows(connection, &sql.holds, &id, decode::active_hold)?;
+    Ok((gates, holds.into_iter().map(|(_, hold_id, record_ref)| (hold_id, record_ref)).collect()))
 }
 
 fn purges(batch: &Batch) -> bool {
@@ -247,14 +262,16 @@ fn write_unit(
         prepared.execute(params_from_iter(&values)).map(|_| ()).map_err(failed)
     };
     execute(statement::instance_values(unit))?;
-    for write in &unit.writes {
+    // Before the redactions among the other writes.
+    run::write_steps(connection, statements, unit)?;
+    for write in statement::latest_writes(unit) {
         if let Write::Document { digest, .. } = write {
             if known.contains(digest) {
                 continue;
             }
             documents.push(*digest);
         }
-        execute(statement::write_values(write))?;
+        execute(statement::write_values(unit, write))?;
     }
     unit.records.iter().try_for_each(|record| execute(statement::record_values(record)))
 }
@@ -327,6 +344,14 @@ impl Writer for SqliteWriter {
             StepsOf::Gate(gate_id) => (&self.by_instance.gate_steps, gate_id),
         };
         rows(&self.connection, sql, &[Value::Id(id)], decode::step_row)
+    }
+
+    async fn received(&mut self, events: &[(InstanceId, Arc<str>)]) -> Result<Vec<bool>, StoreError> {
+        run::received(&self.connection, events)
+    }
+
+    async fn due(&mut self, from: Time, until: Time, limit: usize) -> Result<Vec<Due>, StoreError> {
+        self.runs.due(&self.connection, from, until, limit)
     }
 
     async fn scrub(&mut self) -> Result<bool, StoreError> {

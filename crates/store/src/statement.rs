@@ -2,6 +2,10 @@
 //! derives its SQL from this: one prepared statement per row on SQLite, one statement for all rows of a
 //! batch (`UNNEST`) on PostgreSQL.
 
+mod run;
+
+pub use run::{UNDER_WAY, latest_writes, step_values};
+
 use crate::value::{Type, Value};
 use countersign_engine::port::Unit;
 use countersign_engine::rows::{RecordRow, Write};
@@ -11,9 +15,11 @@ use countersign_ledger::Content;
 #[derive(Debug)]
 pub struct Statement {
     pub table: &'static str,
-    /// For an update the first column is the key; for a deletion all of them are.
+    /// For an update the first ones are the key; for a deletion all of them are.
     pub columns: &'static [(&'static str, Type)],
     pub kind: Kind,
+    /// How many columns of an update are its key.
+    pub keys: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +27,8 @@ pub enum Kind {
     Insert,
     InsertIfAbsent,
     Update,
+    /// An update that leaves nothing where nothing was.
+    Redact,
     Delete,
 }
 
@@ -34,7 +42,9 @@ impl Kind {
 use Type::{Bool, Bytes, Id, Int, Text};
 
 macro_rules! statements {
-    ($($name:ident: $kind:ident $table:literal ($($column:literal $type:ident),* $(,)?);)*) => {
+    (@keys) => { 1 };
+    (@keys $keys:literal) => { $keys };
+    ($($name:ident: $kind:ident $([$keys:literal])? $table:literal ($($column:literal $type:ident),* $(,)?);)*) => {
         /// Inserts stand before updates: a batch runs them in this order.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Name { $($name,)* }
@@ -47,12 +57,13 @@ macro_rules! statements {
             table: $table,
             columns: &[$(($column, $type),)*],
             kind: Kind::$kind,
+            keys: statements!(@keys $($keys)?),
         },)*];
     };
 }
 
 statements! {
-    Instance: Insert "instances" ("instance_id" Id, "sequence" Int, "head" Bytes, "last_time_us" Int, "state" Text, "moves" Int, "policy_ref" Text);
+    Instance: Insert "instances" ("instance_id" Id, "sequence" Int, "head" Bytes, "last_time_us" Int, "state" Text, "moves" Int, "policy_ref" Text, "beats" Int);
     Document: InsertIfAbsent "documents" ("digest" Bytes, "body" Bytes);
     Process: Insert "processes" ("instance_id" Id, "definition_name" Text, "definition_version" Int, "subject_ref" Text, "initiator_ref" Text,
         "declaration_digest" Bytes, "gate_spec_digest" Bytes, "started_at_us" Int);
@@ -70,13 +81,25 @@ statements! {
     Key: Insert "actor_keys" ("key_id" Text, "actor_ref" Text, "public_key" Text, "registered_at_us" Int, "registered_by" Text, "registry_seq" Int);
     Grant: Insert "grants" ("grant_id" Id, "subject_ref" Text, "action_scope" Text, "granted_at_us" Int, "granted_by" Text, "granted_seq" Int);
     Definition: Insert "definitions" ("name" Text, "version" Int, "digest" Bytes, "source" Text, "declaration_digest" Bytes, "gate_spec_digest" Bytes,
-        "retention" Text, "published_at_us" Int, "published_by" Text, "registry_seq" Int);
+        "retention" Text, "published_at_us" Int, "published_by" Text, "registry_seq" Int, "document_digest" Bytes);
     Configuration: Insert "configurations" ("registry_seq" Int, "policy" Text, "recorded_at_us" Int, "recorded_by" Text, "regulated" Bool,
         "application_actor_ref" Text, "server_actor_ref" Text);
 
     Hold: Insert "holds" ("hold_id" Id, "record_ref" Id, "instance_id" Id, "placed_at_us" Int, "placed_by" Text, "reason" Text, "case_ref" Text);
+    Run: Insert "runs" ("instance_id" Id, "definition_name" Text, "definition_version" Int, "document_digest" Bytes, "subject_ref" Text, "initiator_ref" Text,
+        "correlation_key" Text, "concurrency_key" Text, "corrects" Id, "continues" Id, "parent_id" Id, "parent_step_seq" Int, "started_at_us" Int, "input" Text);
+    NewRunHead: Insert "run_heads" ("instance_id" Id, "state" Text, "outcome" Text, "last_error" Text, "priority" Int, "start_at_us" Int,
+        "executing_since_us" Int, "completed_at_us" Int, "failed_at_us" Int, "output" Text, "due_at_us" Int, "is_live" Bool,
+        "definition_name" Text, "correlation_key" Text, "concurrency_key" Text);
+    NewRunStep: Insert "run_steps" ("instance_id" Id, "step_seq" Int, "state" Text, "attempts" Int, "next_run_at_us" Int, "locked_by" Text,
+        "locked_until_us" Int, "lease_token" Id, "waiting_event_type" Text, "waiting_facet" Text, "deadline_at_us" Int, "last_error" Text,
+        "error_category" Text, "event_data" Text, "started_at_us" Int, "completed_at_us" Int, "effect_unknown" Bool, "child_run_id" Id,
+        "task_type" Text, "output" Text, "output_needed" Bool, "due_at_us" Int,
+        "name" Text, "compensates" Int, "queue" Text, "max_attempts" Int);
+    RunEvent: Insert "run_events" ("instance_id" Id, "event_id" Text, "event_type" Text, "data" Text, "received_at_us" Int, "taken" Bool);
+    Outbox: Insert "outbox" ("outbox_id" Id, "instance_id" Id, "event_type" Text, "data" Text, "created_at_us" Int, "next_attempt_at_us" Int);
 
-    MoveInstance: Update "instances" ("instance_id" Id, "sequence" Int, "head" Bytes, "last_time_us" Int, "state" Text, "moves" Int, "policy_ref" Text);
+    MoveInstance: Update "instances" ("instance_id" Id, "sequence" Int, "head" Bytes, "last_time_us" Int, "state" Text, "moves" Int, "policy_ref" Text, "beats" Int);
     SupersedeGate: Update "gates" ("gate_id" Id, "is_current" Bool);
     SpendGate: Update "gates" ("gate_id" Id, "fate" Text);
     EndChain: Update "gates" ("gate_id" Id, "chain_state" Text, "chain_terminal_at_us" Int);
@@ -86,12 +109,21 @@ statements! {
     RevokeKey: Update "actor_keys" ("key_id" Text, "revoke_reason" Text, "revoked_at_us" Int, "revoked_by" Text, "revoked_seq" Int);
     RevokeGrant: Update "grants" ("grant_id" Id, "revoked_at_us" Int, "revoked_by" Text, "revoked_seq" Int);
     ReleaseHold: Update "holds" ("hold_id" Id, "released_at_us" Int, "released_by" Text, "release_reason" Text);
+    RunHead: Update "run_heads" ("instance_id" Id, "state" Text, "outcome" Text, "last_error" Text, "priority" Int, "start_at_us" Int,
+        "executing_since_us" Int, "completed_at_us" Int, "failed_at_us" Int, "output" Text, "due_at_us" Int, "is_live" Bool);
+    RunStep: Update [2] "run_steps" ("instance_id" Id, "step_seq" Int, "state" Text, "attempts" Int, "next_run_at_us" Int, "locked_by" Text,
+        "locked_until_us" Int, "lease_token" Id, "waiting_event_type" Text, "waiting_facet" Text, "deadline_at_us" Int, "last_error" Text,
+        "error_category" Text, "event_data" Text, "started_at_us" Int, "completed_at_us" Int, "effect_unknown" Bool, "child_run_id" Id,
+        "task_type" Text, "output" Text, "output_needed" Bool, "due_at_us" Int);
+    TakeRunEvent: Update [2] "run_events" ("instance_id" Id, "event_id" Text, "taken" Bool);
     PurgeRecord: Update "records" ("event_id" Id, "payload" Bytes, "attestation" Bytes, "salt" Bytes, "purgeable_from_us" Int);
     RedactSubject: Update "processes" ("instance_id" Id, "subject_ref" Text);
     RedactStepSubject: Update "approval_steps" ("step_id" Id, "subject_ref" Text);
     RedactStepReason: Update "approval_steps" ("step_id" Id, "ended_reason" Text);
     RedactHold: Update "holds" ("hold_id" Id, "reason" Text, "case_ref" Text);
     RedactRelease: Update "holds" ("hold_id" Id, "release_reason" Text);
+    RedactRunInput: Update "runs" ("instance_id" Id, "subject_ref" Text, "input" Text);
+    RedactRunStep: Redact [2] "run_steps" ("instance_id" Id, "step_seq" Int, "output" Text, "event_data" Text, "last_error" Text);
     ForgetKeys: Delete "idempotency" ("expires_at_us" Int, "instance_id" Id);
 }
 
@@ -105,10 +137,15 @@ impl Statement {
                 let conflict = if self.kind == Kind::InsertIfAbsent { " ON CONFLICT DO NOTHING" } else { "" };
                 format!("INSERT INTO {} ({}) VALUES ({}){conflict}", self.table, names.join(", "), holes.join(", "))
             }
-            Kind::Update => {
-                let sets: Vec<String> =
-                    names.iter().enumerate().skip(1).map(|(i, name)| format!("{name} = ?{}", i + 1)).collect();
-                format!("UPDATE {} SET {} WHERE {} = ?1", self.table, sets.join(", "), names[0])
+            Kind::Update | Kind::Redact => {
+                let equal = |(i, name): (usize, &&str)| format!("{name} = ?{}", i + 1);
+                let keys: Vec<String> = names.iter().enumerate().take(self.keys).map(equal).collect();
+                let set = |(i, name): (usize, &&str)| match self.kind {
+                    Kind::Redact => format!("{name} = CASE WHEN {name} IS NULL THEN NULL ELSE ?{} END", i + 1),
+                    _ => equal((i, name)),
+                };
+                let sets: Vec<String> = names.iter().enumerate().skip(self.keys).map(set).collect();
+                format!("UPDATE {} SET {} WHERE {}", self.table, sets.join(", "), keys.join(" AND "))
             }
             Kind::Delete => {
                 let keys: Vec<String> =
@@ -133,12 +170,18 @@ impl Statement {
             Kind::InsertIfAbsent => {
                 format!("INSERT INTO {table} ({list}) SELECT * FROM UNNEST({arrays}) ON CONFLICT DO NOTHING")
             }
-            Kind::Update => {
-                let sets: Vec<String> = names.iter().skip(1).map(|name| format!("{name} = u.{name}")).collect();
+            Kind::Update | Kind::Redact => {
+                let keys: Vec<String> =
+                    names.iter().take(self.keys).map(|name| format!("t.{name} = u.{name}")).collect();
+                let set = |name: &&str| match self.kind {
+                    Kind::Redact => format!("{name} = CASE WHEN t.{name} IS NULL THEN NULL ELSE u.{name} END"),
+                    _ => format!("{name} = u.{name}"),
+                };
+                let sets: Vec<String> = names.iter().skip(self.keys).map(set).collect();
                 format!(
-                    "UPDATE {table} t SET {} FROM UNNEST({arrays}) AS u({list}) WHERE t.{key} = u.{key}",
+                    "UPDATE {table} t SET {} FROM UNNEST({arrays}) AS u({list}) WHERE {}",
                     sets.join(", "),
-                    key = names[0]
+                    keys.join(" AND ")
                 )
             }
             Kind::Delete => {
@@ -174,6 +217,7 @@ pub fn instance_values(unit: &Unit) -> (Name, Vec<Value<'_>>) {
         Value::Text(&unit.state),
         Value::count(unit.moves),
         Value::Text(&unit.policy_ref),
+        Value::count(unit.beats),
     ];
     (name, values)
 }
@@ -211,9 +255,9 @@ pub fn parse_fate(text: &str) -> Option<Fate> {
     [Fate::Unspent, Fate::Consumed, Fate::Mooted].into_iter().find(|fate| fate_text(*fate) == text)
 }
 
-/// The statement and parameters of a write.
+/// The statement and parameters of one of a unit's writes.
 #[expect(clippy::too_many_lines, reason = "one arm per write, columns in the order of the table above")]
-pub fn write_values(write: &Write) -> (Name, Vec<Value<'_>>) {
+pub fn write_values<'a>(unit: &'a Unit, write: &'a Write) -> (Name, Vec<Value<'a>>) {
     match write {
         Write::Document { digest, bytes } => (Name::Document, vec![Value::digest(digest), Value::Bytes(bytes)]),
         Write::Process(row) => (
@@ -351,6 +395,7 @@ pub fn write_values(write: &Write) -> (Name, Vec<Value<'_>>) {
                 Value::time(definition.published_at),
                 Value::Text(&definition.published_by),
                 Value::count(*registry_sequence),
+                definition.workflow.as_ref().map_or(Value::Null, |workflow| Value::digest(&workflow.document_digest)),
             ],
         ),
         Write::Configuration { configuration, recorded_at, recorded_by, registry_sequence } => (
@@ -377,6 +422,20 @@ pub fn write_values(write: &Write) -> (Name, Vec<Value<'_>>) {
                 Value::text(row.case_ref.as_deref()),
             ],
         ),
+        Write::Run(row) => (Name::Run, run::run_values(row)),
+        Write::NewRunHead(row) => (Name::NewRunHead, run::new_head_values(unit, row)),
+        Write::RunHead(row) => (Name::RunHead, run::head_values(row)),
+        Write::RunEvent(row) => (Name::RunEvent, run::event_values(row)),
+        Write::Outbox(row) => (Name::Outbox, run::outbox_values(row)),
+        Write::TakeRunEvent { instance_id, event_id } => {
+            (Name::TakeRunEvent, vec![Value::Id(instance_id.0), Value::Text(event_id), Value::Bool(true)])
+        }
+        Write::RedactRunInput { instance_id, text } => {
+            (Name::RedactRunInput, vec![Value::Id(instance_id.0), Value::Text(text), Value::json(text)])
+        }
+        Write::RedactRunStep { instance_id, step_seq, text } => {
+            (Name::RedactRunStep, run::redacted_step_values(*instance_id, *step_seq, text))
+        }
         Write::SupersedeGate { gate_id } => (Name::SupersedeGate, vec![Value::Id(*gate_id), Value::Bool(false)]),
         Write::SpendGate { gate_id, fate } => {
             (Name::SpendGate, vec![Value::Id(*gate_id), Value::Text(fate_text(*fate))])

@@ -10,6 +10,8 @@ pub enum Value<'a> {
     Int(i64),
     Bool(bool),
     Text(&'a str),
+    /// A text that was made for this one row.
+    OwnText(String),
     Bytes(&'a [u8]),
     Id(Uuid),
 }
@@ -26,6 +28,11 @@ pub enum Type {
 impl<'a> Value<'a> {
     pub fn text(text: Option<&'a str>) -> Self {
         text.map_or(Value::Null, Value::Text)
+    }
+
+    /// A text as JSON.
+    pub fn json(text: &str) -> Self {
+        Value::OwnText(serde_json::Value::from(text).to_string())
     }
 
     pub fn digest(digest: &'a Digest) -> Self {

@@ -167,7 +167,8 @@ async fn append_entries(client: &Client, sql: &LogSql, append: &Append) -> Resul
 }
 
 async fn insert(client: &Client, statement: &'static Statement, rows: Vec<Vec<Value<'_>>>) -> Result<u64, StoreError> {
-    let columns = RowSet::of(statement, rows).columns();
+    let set = RowSet::of(statement, rows);
+    let columns = set.columns();
     let params: Vec<&(dyn ToSql + Sync)> = columns.iter().map(Column::as_sql).collect();
     client.execute(&statement.postgres(), &params).await.map_err(failed)
 }

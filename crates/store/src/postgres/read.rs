@@ -2,15 +2,17 @@
 
 use super::connect::{Settings, failed};
 use crate::decode::{self, InstanceRow};
+use crate::select::run::RunSql;
 use crate::select::{self, ByInstance, Dialect, RegistrySince, Select};
 use crate::value::{Columns, Value};
 use async_trait::async_trait;
 use countersign_engine::port::{
-    AssignmentQuery, HoldQuery, Page, ProcessQuery, ProcessView, PurgeableQuery, Reader, RecordQuery, RegistryDelta,
-    StepQuery, StoreError,
+    AssignmentQuery, GateWithSteps, HoldQuery, Page, ProcessQuery, ProcessView, PurgeableQuery, QueuedRun, Reader,
+    RecordQuery, RegistryDelta, RunQuery, RunStepView, RunView, StepQuery, StoreError,
 };
 use countersign_engine::rows::{AssignmentRow, GateRow, HoldRow, RecordRow, StepRow, TransitionRow};
-use countersign_kernel::{Digest, InstanceId};
+use countersign_kernel::plan::StepSeq;
+use countersign_kernel::{Digest, InstanceId, Time};
 use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,6 +25,7 @@ const CONNECTIONS: usize = 8;
 pub struct PostgresReader {
     pool: Pool,
     by_instance: ByInstance,
+    runs: RunSql,
     registry_since: RegistrySince,
 }
 
@@ -40,6 +43,7 @@ impl PostgresReader {
         Ok(PostgresReader {
             pool,
             by_instance: ByInstance::new(Dialect::Postgres),
+            runs: RunSql::new(Dialect::Postgres),
             registry_since: RegistrySince::new(Dialect::Postgres),
         })
     }
@@ -55,6 +59,16 @@ impl PostgresReader {
     ) -> Result<Vec<T>, StoreError> {
         let client = self.connection().await?;
         run(&**client, select, decode).await
+    }
+
+    async fn rows<T>(
+        &self,
+        sql: &str,
+        values: &[Value<'_>],
+        decode: impl Fn(&dyn Columns) -> Result<T, StoreError>,
+    ) -> Result<Vec<T>, StoreError> {
+        let rows = self.connection().await?.query(sql, &parameters(values)).await.map_err(failed)?;
+        rows.iter().map(|row| decode(row)).collect()
     }
 }
 
@@ -85,10 +99,10 @@ pub async fn registry_since(
     let head = client.query_opt(&sql.head, &[&InstanceId::REGISTRY.0]).await.map_err(failed)?;
     let head = decode::head_row(&head.ok_or_else(|| StoreError::Corrupt("the registry has no row".to_owned()))?)?;
     if head.sequence <= sequence {
-        return Ok(RegistryDelta { events: vec![], head });
+        return Ok(RegistryDelta { events: vec![], workflows: vec![], head });
     }
     let query = async |sql: &str| client.query(sql, &[&since]).await.map_err(failed);
-    let mut events = Vec::new();
+    let (mut events, mut workflows) = (Vec::new(), Vec::new());
     for row in query(&sql.actors).await? {
         events.push(decode::actor_event(&row)?);
     }
@@ -112,25 +126,44 @@ pub async fn registry_since(
     }
     for row in query(&sql.definitions).await? {
         events.push(decode::definition_event(&row)?);
+        workflows.extend(decode::workflow_document(&row)?);
     }
     for row in query(&sql.configurations).await? {
         events.push(decode::configuration_event(&row)?);
     }
     // A change that was committed between two of these reads is fetched next time, whole.
     events.retain(|(sequence, _)| *sequence <= head.sequence);
+    workflows.retain(|(sequence, _)| *sequence <= head.sequence);
     events.sort_by_key(|(sequence, _)| *sequence);
-    Ok(RegistryDelta { events, head })
+    workflows.sort_by_key(|(sequence, _)| *sequence);
+    Ok(RegistryDelta { events, workflows, head })
 }
 
-type Steps = HashMap<Uuid, Vec<(StepRow, AssignmentRow)>>;
+pub type Steps = HashMap<Uuid, Vec<(StepRow, AssignmentRow)>>;
 
-async fn steps_of(client: &impl GenericClient, sql: &str, gate_ids: &Vec<Uuid>) -> Result<Steps, StoreError> {
+pub async fn steps_of(client: &impl GenericClient, sql: &str, gate_ids: &Vec<Uuid>) -> Result<Steps, StoreError> {
     let mut steps: Steps = HashMap::new();
     for row in client.query(sql, &[gate_ids]).await.map_err(failed)? {
         let (step, assignment) = decode::assigned_step_row(&row)?;
         steps.entry(step.gate_id).or_default().push((step, assignment));
     }
     Ok(steps)
+}
+
+/// Every gate that was ever opened for these instances, with its steps.
+async fn gates_of(
+    client: &impl GenericClient,
+    sql: &ByInstance,
+    ids: &Vec<Uuid>,
+) -> Result<Vec<GateWithSteps>, StoreError> {
+    let rows = client.query(sql.gates.as_str(), &[ids]).await.map_err(failed)?;
+    let gates: Vec<GateRow> = rows.iter().map(|row| decode::gate_row(row)).collect::<Result<_, _>>()?;
+    let mut steps = steps_of(client, &sql.steps, &gates.iter().map(|row| row.gate_id).collect()).await?;
+    let with_steps = |gate: GateRow| {
+        let steps = steps.remove(&gate.gate_id).unwrap_or_default();
+        (gate, steps)
+    };
+    Ok(gates.into_iter().map(with_steps).collect())
 }
 
 /// The whole past of these instances, in a fixed number of queries.
@@ -146,13 +179,9 @@ async fn views(
         let row = decode::transition_row(&row)?;
         history.entry(row.instance_id).or_default().push(row);
     }
-    let gate_rows: Vec<GateRow> =
-        all(&sql.gates).await?.iter().map(|row| decode::gate_row(row)).collect::<Result<_, _>>()?;
-    let mut steps = steps_of(client, &sql.steps, &gate_rows.iter().map(|row| row.gate_id).collect()).await?;
-    let mut gates: HashMap<InstanceId, Vec<_>> = HashMap::new();
-    for gate in gate_rows {
-        let steps = steps.remove(&gate.gate_id).unwrap_or_default();
-        gates.entry(gate.instance_id).or_default().push((gate, steps));
+    let mut gates: HashMap<InstanceId, Vec<GateWithSteps>> = HashMap::new();
+    for gate in gates_of(client, sql, &ids).await? {
+        gates.entry(gate.0.instance_id).or_default().push(gate);
     }
     let mut documents: HashMap<Digest, Arc<[u8]>> = HashMap::new();
     for digest in found.iter().flat_map(|row| [row.process.declaration_digest, row.process.gate_spec_digest]) {
@@ -175,17 +204,16 @@ async fn views(
         .collect())
 }
 
+async fn snapshot(client: &mut deadpool_postgres::Client) -> Result<deadpool_postgres::Transaction<'_>, StoreError> {
+    let snapshot = client.build_transaction().isolation_level(IsolationLevel::RepeatableRead).read_only(true);
+    snapshot.start().await.map_err(failed)
+}
+
 #[async_trait]
 impl Reader for PostgresReader {
     async fn processes(&self, query: &ProcessQuery, page: &Page) -> Result<Vec<ProcessView>, StoreError> {
         let mut client = self.connection().await?;
-        let snapshot = client
-            .build_transaction()
-            .isolation_level(IsolationLevel::RepeatableRead)
-            .read_only(true)
-            .start()
-            .await
-            .map_err(failed)?;
+        let snapshot = snapshot(&mut client).await?;
         let found = run(&*snapshot, &select::processes(Dialect::Postgres, query, page), decode::instance_row).await?;
         let views = views(&*snapshot, &self.by_instance, found).await?;
         snapshot.commit().await.map_err(failed)?;
@@ -221,6 +249,37 @@ impl Reader for PostgresReader {
     ) -> Result<Vec<InstanceId>, StoreError> {
         let select = select::instances_in(Dialect::Postgres, window, after, limit);
         self.run(&select, |row| row.id(0).map(InstanceId)).await
+    }
+
+    async fn runs(&self, query: &RunQuery, page: &Page) -> Result<Vec<RunView>, StoreError> {
+        self.run(&select::run::runs(Dialect::Postgres, query, page), decode::run::run_view).await
+    }
+
+    async fn run_steps(&self, run_id: InstanceId, from: StepSeq, limit: usize) -> Result<Vec<RunStepView>, StoreError> {
+        let values = [Value::Id(run_id.0), Value::Int(i64::from(from)), Value::count(limit as u64)];
+        self.rows(&self.runs.step_page, &values, decode::run::step_view).await
+    }
+
+    async fn run_step_counts(&self, run_id: InstanceId) -> Result<Vec<(String, u64)>, StoreError> {
+        self.rows(&self.runs.step_counts, &[Value::Id(run_id.0)], decode::run::step_count).await
+    }
+
+    async fn runs_by_correlation(&self, key: &str, limit: usize) -> Result<Vec<InstanceId>, StoreError> {
+        let values = [Value::Text(key), Value::count(limit as u64)];
+        self.rows(&self.runs.by_correlation, &values, |row| row.id(0).map(InstanceId)).await
+    }
+
+    async fn queued_runs(&self, now: Time, limit: usize) -> Result<Vec<QueuedRun>, StoreError> {
+        let values = [Value::time(now), Value::count(limit as u64)];
+        self.rows(&self.runs.queued, &values, decode::run::queued).await
+    }
+
+    async fn run_gates(&self, run_id: InstanceId) -> Result<Vec<GateWithSteps>, StoreError> {
+        let mut client = self.connection().await?;
+        let snapshot = snapshot(&mut client).await?;
+        let gates = gates_of(&*snapshot, &self.by_instance, &vec![run_id.0]).await?;
+        snapshot.commit().await.map_err(failed)?;
+        Ok(gates)
     }
 
     async fn holds(&self, query: &HoldQuery, page: &Page) -> Result<Vec<HoldRow>, StoreError> {

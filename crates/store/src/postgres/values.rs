@@ -39,25 +39,31 @@ impl<'a> RowSet<'a> {
         RowSet { statement, rows }
     }
 
-    pub fn columns(&self) -> Vec<Column<'a>> {
+    pub fn columns(&self) -> Vec<Column<'_>> {
         self.statement.columns.iter().enumerate().map(|(i, (_, r#type))| self.column(i, *r#type)).collect()
     }
 
-    fn column(&self, i: usize, r#type: Type) -> Column<'a> {
+    fn column(&self, i: usize, r#type: Type) -> Column<'_> {
         let values = self.rows.iter().map(|row| &row[i]);
         match r#type {
             Type::Int => Column::Int(values.map(|v| if let Value::Int(int) = v { Some(*int) } else { None }).collect()),
             Type::Bool => {
                 Column::Bool(values.map(|v| if let Value::Bool(bool) = v { Some(*bool) } else { None }).collect())
             }
-            Type::Text => {
-                Column::Text(values.map(|v| if let Value::Text(text) = v { Some(*text) } else { None }).collect())
-            }
+            Type::Text => Column::Text(values.map(text).collect()),
             Type::Bytes => {
                 Column::Bytes(values.map(|v| if let Value::Bytes(bytes) = v { Some(*bytes) } else { None }).collect())
             }
             Type::Id => Column::Id(values.map(|v| if let Value::Id(id) = v { Some(*id) } else { None }).collect()),
         }
+    }
+}
+
+fn text<'v>(value: &'v Value<'_>) -> Option<&'v str> {
+    match value {
+        Value::Text(text) => Some(text),
+        Value::OwnText(text) => Some(text),
+        _ => None,
     }
 }
 
@@ -72,6 +78,7 @@ impl ToSql for Value<'_> {
             Value::Int(int) => int.to_sql(r#type, out),
             Value::Bool(bool) => bool.to_sql(r#type, out),
             Value::Text(text) => text.to_sql(r#type, out),
+            Value::OwnText(text) => text.to_sql(r#type, out),
             Value::Bytes(bytes) => bytes.to_sql(r#type, out),
             Value::Id(id) => id.to_sql(r#type, out),
         }

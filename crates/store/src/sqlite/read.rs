@@ -1,16 +1,19 @@
 //! Reads: rows as values, and a pool of connections that read in parallel with the writer.
 
 use super::connect::{Location, failed};
+use super::run::gates;
 use crate::decode::{self, InstanceRow};
+use crate::select::run::RunSql;
 use crate::select::{self, ByInstance, Dialect, RegistrySince, Select};
 use crate::value::{Columns, Value};
 use async_trait::async_trait;
 use countersign_engine::port::{
-    AssignmentQuery, HoldQuery, Page, ProcessQuery, ProcessView, PurgeableQuery, Reader, RecordQuery, RegistryDelta,
-    StepQuery, StoreError,
+    AssignmentQuery, GateWithSteps, HoldQuery, Page, ProcessQuery, ProcessView, PurgeableQuery, QueuedRun, Reader,
+    RecordQuery, RegistryDelta, RunQuery, RunStepView, RunView, StepQuery, StoreError,
 };
 use countersign_engine::rows::{AssignmentRow, HoldRow, RecordRow, StepRow};
-use countersign_kernel::{Digest, InstanceId};
+use countersign_kernel::plan::StepSeq;
+use countersign_kernel::{Digest, InstanceId, Time};
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row, TransactionBehavior, params_from_iter};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,6 +28,7 @@ impl rusqlite::ToSql for Value<'_> {
             Value::Int(int) => ValueRef::Integer(*int),
             Value::Bool(bool) => ValueRef::Integer(i64::from(*bool)),
             Value::Text(text) => ValueRef::Text(text.as_bytes()),
+            Value::OwnText(text) => ValueRef::Text(text.as_bytes()),
             Value::Bytes(bytes) => ValueRef::Blob(bytes),
             Value::Id(id) => ValueRef::Blob(id.as_bytes()),
         }))
@@ -103,7 +107,7 @@ pub fn registry_since(
         .pop()
         .ok_or_else(|| StoreError::Corrupt("the registry has no row".to_owned()))?;
     if head.sequence <= sequence {
-        return Ok(RegistryDelta { events: vec![], head });
+        return Ok(RegistryDelta { events: vec![], workflows: vec![], head });
     }
     let mut events = rows(connection, &sql.actors, &since, decode::actor_event)?;
     events.extend(rows(connection, &sql.issued, &since, |row| decode::credential_event(row, false))?);
@@ -112,10 +116,15 @@ pub fn registry_since(
     events.extend(rows(connection, &sql.revoked_keys, &since, decode::revoked_key_event)?);
     events.extend(rows(connection, &sql.granted, &since, |row| decode::grant_event(row, false))?);
     events.extend(rows(connection, &sql.revoked, &since, |row| decode::grant_event(row, true))?);
-    events.extend(rows(connection, &sql.definitions, &since, decode::definition_event)?);
+    let definition = |row: &dyn Columns| Ok((decode::definition_event(row)?, decode::workflow_document(row)?));
+    let (definitions, documents): (Vec<_>, Vec<_>) =
+        rows(connection, &sql.definitions, &since, definition)?.into_iter().unzip();
+    events.extend(definitions);
+    let mut workflows: Vec<_> = documents.into_iter().flatten().collect();
+    workflows.sort_by_key(|(sequence, _)| *sequence);
     events.extend(rows(connection, &sql.configurations, &since, decode::configuration_event)?);
     events.sort_by_key(|(sequence, _)| *sequence);
-    Ok(RegistryDelta { events, head })
+    Ok(RegistryDelta { events, workflows, head })
 }
 
 /// Idle read connections. One more is opened when all are busy.
@@ -177,16 +186,11 @@ impl SqliteReader {
 
 fn process_view(connection: &Connection, sql: &ByInstance, row: InstanceRow) -> Result<ProcessView, StoreError> {
     let id = [Value::Id(row.process.instance_id.0)];
-    let mut gates = Vec::new();
-    for gate in rows(connection, &sql.gates, &id, decode::gate_row)? {
-        let steps = rows(connection, &sql.steps, &[Value::Id(gate.gate_id)], decode::assigned_step_row)?;
-        gates.push((gate, steps));
-    }
     Ok(ProcessView {
         declaration: document(connection, sql.document, &row.process.declaration_digest)?.into(),
         gate_spec: document(connection, sql.document, &row.process.gate_spec_digest)?.into(),
         history: rows(connection, &sql.history, &id, decode::transition_row)?,
-        gates,
+        gates: gates(connection, sql, row.process.instance_id)?,
         current_state: row.state,
         head: row.head,
         row: row.process,
@@ -252,6 +256,51 @@ impl Reader for SqliteReader {
             run(connection, &select, |row| row.id(0).map(InstanceId))
         })
         .await
+    }
+
+    async fn runs(&self, query: &RunQuery, page: &Page) -> Result<Vec<RunView>, StoreError> {
+        let (query, page) = (query.clone(), page.clone());
+        self.read(move |connection| {
+            run(connection, &select::run::runs(Dialect::Sqlite, &query, &page), decode::run::run_view)
+        })
+        .await
+    }
+
+    async fn run_steps(&self, run_id: InstanceId, from: StepSeq, limit: usize) -> Result<Vec<RunStepView>, StoreError> {
+        self.read(move |connection| {
+            let values = [Value::Id(run_id.0), Value::Int(i64::from(from)), Value::count(limit as u64)];
+            rows(connection, &RunSql::new(Dialect::Sqlite).step_page, &values, decode::run::step_view)
+        })
+        .await
+    }
+
+    async fn run_step_counts(&self, run_id: InstanceId) -> Result<Vec<(String, u64)>, StoreError> {
+        self.read(move |connection| {
+            let sql = RunSql::new(Dialect::Sqlite).step_counts;
+            rows(connection, &sql, &[Value::Id(run_id.0)], decode::run::step_count)
+        })
+        .await
+    }
+
+    async fn runs_by_correlation(&self, key: &str, limit: usize) -> Result<Vec<InstanceId>, StoreError> {
+        let key = key.to_owned();
+        self.read(move |connection| {
+            let values = [Value::Text(&key), Value::count(limit as u64)];
+            rows(connection, &RunSql::new(Dialect::Sqlite).by_correlation, &values, |row| row.id(0).map(InstanceId))
+        })
+        .await
+    }
+
+    async fn queued_runs(&self, now: Time, limit: usize) -> Result<Vec<QueuedRun>, StoreError> {
+        self.read(move |connection| {
+            let values = [Value::time(now), Value::count(limit as u64)];
+            rows(connection, &RunSql::new(Dialect::Sqlite).queued, &values, decode::run::queued)
+        })
+        .await
+    }
+
+    async fn run_gates(&self, run_id: InstanceId) -> Result<Vec<GateWithSteps>, StoreError> {
+        self.read(move |connection| gates(connection, &ByInstance::new(Dialect::Sqlite), run_id)).await
     }
 
     async fn holds(&self, query: &HoldQuery, page: &Page) -> Result<Vec<HoldRow>, StoreError> {

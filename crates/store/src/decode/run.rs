@@ -1,0 +1,186 @@
+//! Rows of runs.
+
+use super::{head_row_at, small};
+use crate::select::run::STEP_STATE_COLUMNS;
+use crate::value::{Columns, token};
+use countersign_engine::port::{Due, Head, QueuedRun, RunStepView, RunView, StoreError, StoredRunHead};
+use countersign_engine::rows::{NewStep, RunEventRow, RunRow, StepState};
+use countersign_kernel::lifecycle::{FailureCategory, StepCode};
+use countersign_kernel::plan::StepSeq;
+use countersign_kernel::run::{Facet, TaskType};
+use countersign_kernel::{InstanceId, Time};
+use std::sync::Arc;
+
+/// A run row joined with its head and its instance row.
+pub struct RunInstance {
+    pub row: RunRow,
+    pub head: StoredRunHead,
+    pub chain: Head,
+    pub moves: u64,
+    pub policy_ref: String,
+    pub beats: u64,
+}
+
+fn optional_time(row: &dyn Columns, i: usize) -> Result<Option<Time>, StoreError> {
+    Ok(row.optional_int(i)?.map(Time))
+}
+
+fn optional_str(row: &dyn Columns, i: usize) -> Result<Option<Arc<str>>, StoreError> {
+    Ok(row.optional_text(i)?.map(Arc::from))
+}
+
+fn optional_instance(row: &dyn Columns, i: usize) -> Result<Option<InstanceId>, StoreError> {
+    Ok(row.optional_id(i)?.map(InstanceId))
+}
+
+fn step_seq(int: i64) -> Result<StepSeq, StoreError> {
+    small(int, "step")
+}
+
+pub fn run_instance(row: &dyn Columns) -> Result<RunInstance, StoreError> {
+    let parent = match (optional_instance(row, 11)?, row.optional_int(12)?) {
+        (Some(id), Some(step)) => Some((id, step_seq(step)?)),
+        (None, None) => None,
+        _ => return Err(StoreError::Corrupt("a run has half a parent".to_owned())),
+    };
+    let priority = row.int(17)?;
+    Ok(RunInstance {
+        row: RunRow {
+            instance_id: InstanceId(row.id(0)?),
+            definition_name: row.text(1)?,
+            definition_version: small(row.int(2)?, "definition version")?,
+            document_digest: row.digest(3)?,
+            subject_ref: row.text(4)?,
+            initiator_ref: row.text(5)?,
+            input: row.text(6)?.into(),
+            correlation_key: optional_str(row, 7)?,
+            concurrency_key: optional_str(row, 8)?,
+            corrects: optional_instance(row, 9)?,
+            continues: optional_instance(row, 10)?,
+            parent,
+            started_at: row.time(13)?,
+        },
+        head: StoredRunHead {
+            state: row.text(14)?,
+            outcome: row.optional_text(15)?,
+            last_error: optional_str(row, 16)?,
+            priority: u8::try_from(priority)
+                .map_err(|_| StoreError::Corrupt(format!("priority {priority} is out of range")))?,
+            start_at: optional_time(row, 18)?,
+            executing_since: optional_time(row, 19)?,
+            completed_at: optional_time(row, 20)?,
+            failed_at: optional_time(row, 21)?,
+            output: optional_str(row, 22)?,
+        },
+        chain: head_row_at(row, 23)?,
+        moves: row.count(26)?,
+        policy_ref: row.text(27)?,
+        beats: row.count(28)?,
+    })
+}
+
+pub fn run_view(row: &dyn Columns) -> Result<RunView, StoreError> {
+    run_instance(row).map(|RunInstance { row, head, chain, .. }| RunView { row, head, chain })
+}
+
+/// A step of a run, as it is loaded.
+pub struct StoredStep {
+    pub instance_id: InstanceId,
+    pub step_seq: StepSeq,
+    pub compensates: Option<StepSeq>,
+    pub state: StepState,
+}
+
+fn task_type(text: &str) -> Option<TaskType> {
+    [TaskType::ReadyStep, TaskType::WaitingTimeout, TaskType::Compensation].into_iter().find(|t| t.as_str() == text)
+}
+
+pub fn stored_step(row: &dyn Columns) -> Result<StoredStep, StoreError> {
+    let facet = row.optional_text(10)?.map(|text| token(&text, Facet::parse)).transpose()?;
+    let category = row.optional_text(13)?.map(|text| token(&text, FailureCategory::parse)).transpose()?;
+    let task = row.optional_text(19)?.map(|text| token(&text, task_type)).transpose()?;
+    Ok(StoredStep {
+        instance_id: InstanceId(row.id(0)?),
+        step_seq: step_seq(row.int(1)?)?,
+        compensates: row.optional_int(2)?.map(step_seq).transpose()?,
+        state: StepState {
+            state: token(&row.text(3)?, StepCode::parse)?,
+            attempts: small(row.int(4)?, "attempts")?,
+            next_run_at: optional_time(row, 5)?,
+            locked_by: optional_str(row, 6)?,
+            locked_until: optional_time(row, 7)?,
+            lease_token: row.optional_id(8)?,
+            waiting_event_type: optional_str(row, 9)?,
+            waiting_facet: facet.map(Facet::as_str),
+            deadline_at: optional_time(row, 11)?,
+            last_error: optional_str(row, 12)?,
+            error_category: category.map(FailureCategory::as_str),
+            event_data: optional_str(row, 14)?,
+            started_at: optional_time(row, 15)?,
+            completed_at: optional_time(row, 16)?,
+            effect_unknown: row.bool(17)?,
+            child_run_id: optional_instance(row, 18)?,
+            task_type: task.map(TaskType::as_str),
+            output_needed: row.bool(20)?,
+            due_at: optional_time(row, 21)?,
+            output: optional_str(row, STEP_STATE_COLUMNS)?,
+        },
+    })
+}
+
+/// The steps of one run in their order, which has no gap.
+pub fn whole_plan(mut steps: Vec<StoredStep>) -> Result<Vec<(Option<StepSeq>, StepState)>, StoreError> {
+    steps.sort_unstable_by_key(|step| step.step_seq);
+    if let Some((_, step)) = (0..).zip(&steps).find(|(seq, step)| step.step_seq != *seq) {
+        return Err(StoreError::Corrupt(format!(
+            "run {} lacks a step before its step {}",
+            step.instance_id, step.step_seq
+        )));
+    }
+    Ok(steps.into_iter().map(|step| (step.compensates, step.state)).collect())
+}
+
+pub fn step_view(row: &dyn Columns) -> Result<RunStepView, StoreError> {
+    let StoredStep { step_seq, compensates, state, .. } = stored_step(row)?;
+    let at = |i| STEP_STATE_COLUMNS + i;
+    let new = NewStep {
+        name: row.text(at(1))?.into(),
+        compensates,
+        queue: row.text(at(2))?.into(),
+        max_attempts: small(row.int(at(3))?, "attempts")?,
+    };
+    Ok(RunStepView { step_seq, new, state })
+}
+
+pub fn step_count(row: &dyn Columns) -> Result<(String, u64), StoreError> {
+    Ok((row.text(0)?, row.count(1)?))
+}
+
+pub fn event_row(row: &dyn Columns) -> Result<RunEventRow, StoreError> {
+    Ok(RunEventRow {
+        instance_id: InstanceId(row.id(0)?),
+        event_id: row.text(1)?.into(),
+        event_type: row.text(2)?.into(),
+        data: row.text(3)?.into(),
+        received_at: row.time(4)?,
+        taken: row.bool(5)?,
+    })
+}
+
+/// -1 stands for the run itself.
+pub fn due(row: &dyn Columns) -> Result<Due, StoreError> {
+    let step_seq = match row.int(1)? {
+        -1 => None,
+        step => Some(step_seq(step)?),
+    };
+    Ok(Due { instance_id: InstanceId(row.id(0)?), step_seq, due_at: row.time(2)? })
+}
+
+pub fn queued(row: &dyn Columns) -> Result<QueuedRun, StoreError> {
+    Ok(QueuedRun {
+        instance_id: InstanceId(row.id(0)?),
+        definition_name: row.text(1)?,
+        concurrency_key: optional_str(row, 2)?,
+        under_way: row.count(3)?,
+    })
+}

@@ -1,0 +1,115 @@
+//! The reads of runs. An ended run must cost nothing: what is asked often is answered from indexes that hold only what is
+//! under way.
+
+use super::{Dialect, Select};
+use crate::statement::UNDER_WAY;
+use crate::value::Value;
+use countersign_engine::port::{Page, RunQuery};
+use countersign_kernel::lifecycle::RunState;
+
+const RUN: &str = "r.instance_id, r.definition_name, r.definition_version, r.document_digest, r.subject_ref, r.initiator_ref, r.input, \
+    r.correlation_key, r.concurrency_key, r.corrects, r.continues, r.parent_id, r.parent_step_seq, r.started_at_us, \
+    h.state, h.outcome, h.last_error, h.priority, h.start_at_us, h.executing_since_us, h.completed_at_us, h.failed_at_us, h.output, \
+    i.sequence, i.head, i.last_time_us, i.moves, i.policy_ref, i.beats";
+const FROM_RUNS: &str =
+    "FROM runs r JOIN run_heads h ON h.instance_id = r.instance_id JOIN instances i ON i.instance_id = r.instance_id";
+/// A step without its output and without what only readers want.
+const STEP_STATE: &str = "instance_id, step_seq, compensates, state, attempts, next_run_at_us, locked_by, locked_until_us, lease_token, \
+    waiting_event_type, waiting_facet, deadline_at_us, last_error, error_category, event_data, started_at_us, completed_at_us, \
+    effect_unknown, child_run_id, task_type, output_needed, due_at_us";
+/// Where the columns that follow [`STEP_STATE`] begin: the output, then for readers name, queue and max_attempts.
+pub const STEP_STATE_COLUMNS: usize = 22;
+
+/// Queries of runs, for loading and for views. The first three take what [`Dialect::among`] takes.
+pub struct RunSql {
+    /// A run with its head and its instance, in one snapshot.
+    pub runs: String,
+    /// From one step (parameter 2) on and before another (3), in no order. Only outputs that later steps need are read.
+    pub steps: String,
+    pub kept: String,
+    /// Parameters: from, until, limit.
+    pub due: String,
+    /// Parameters: run, from, limit.
+    pub step_page: String,
+    pub step_counts: String,
+    /// Parameters: key, limit.
+    pub by_correlation: String,
+    /// Parameters: now, limit.
+    pub queued: String,
+}
+
+impl RunSql {
+    pub fn new(dialect: Dialect) -> Self {
+        let (a, b, c) = (dialect.hole(1), dialect.hole(2), dialect.hole(3));
+        // What another node is changing just now is its business.
+        let lock = match dialect {
+            Dialect::Sqlite => "",
+            Dialect::Postgres => " FOR UPDATE SKIP LOCKED",
+        };
+        RunSql {
+            runs: format!("SELECT {RUN} {FROM_RUNS} WHERE {}", dialect.among("r.instance_id")),
+            steps: format!(
+                "SELECT {STEP_STATE}, CASE WHEN output_needed THEN output END FROM run_steps \
+                 WHERE {} AND step_seq >= {b} AND step_seq < {c}",
+                dialect.among("instance_id")
+            ),
+            kept: format!(
+                "SELECT instance_id, event_id, event_type, data, received_at_us, taken FROM run_events WHERE {} AND NOT taken \
+                 ORDER BY instance_id, received_at_us, event_id",
+                dialect.among("instance_id")
+            ),
+            due: format!(
+                "SELECT * FROM (SELECT instance_id, step_seq, due_at_us FROM run_steps WHERE due_at_us >= {a} AND due_at_us <= {b} \
+                 ORDER BY due_at_us, instance_id, step_seq LIMIT {c}{lock}) AS s \
+                 UNION ALL SELECT * FROM (SELECT instance_id, -1, due_at_us FROM run_heads WHERE due_at_us >= {a} AND due_at_us <= {b} \
+                 ORDER BY due_at_us, instance_id LIMIT {c}{lock}) AS h ORDER BY 3, 1, 2 LIMIT {c}"
+            ),
+            step_page: format!(
+                "SELECT {STEP_STATE}, output, name, queue, max_attempts FROM run_steps WHERE instance_id = {a} AND step_seq >= {b} \
+                 ORDER BY step_seq LIMIT {c}"
+            ),
+            step_counts: format!(
+                "SELECT state, COUNT(*) FROM run_steps WHERE instance_id = {a} GROUP BY state ORDER BY state"
+            ),
+            by_correlation: format!(
+                "SELECT instance_id FROM run_heads WHERE correlation_key = {a} AND is_live ORDER BY instance_id LIMIT {b}"
+            ),
+            // Each key is counted once, however many runs wait for it. A run without a key shares its slot with nobody.
+            queued: format!(
+                "WITH q AS (SELECT instance_id, definition_name, concurrency_key, priority FROM run_heads WHERE state = 'queued' \
+                 AND (start_at_us IS NULL OR start_at_us <= {a}) ORDER BY priority DESC, instance_id LIMIT {b}), \
+                 k AS (SELECT d.definition_name, d.concurrency_key, (SELECT COUNT(*) FROM run_heads u WHERE \
+                 u.definition_name = d.definition_name AND u.concurrency_key = d.concurrency_key AND u.{UNDER_WAY}) AS under_way \
+                 FROM (SELECT DISTINCT definition_name, concurrency_key FROM q WHERE concurrency_key IS NOT NULL) AS d) \
+                 SELECT q.instance_id, q.definition_name, q.concurrency_key, COALESCE(k.under_way, 0) FROM q LEFT JOIN k \
+                 ON k.definition_name = q.definition_name AND k.concurrency_key = q.concurrency_key \
+                 ORDER BY q.priority DESC, q.instance_id"
+            ),
+        }
+    }
+}
+
+/// Which of these events are known: one answer per event on PostgreSQL, one event at a time on SQLite.
+pub const RECEIVED_SQLITE: &str = "SELECT EXISTS (SELECT 1 FROM run_events WHERE instance_id = ?1 AND event_id = ?2)";
+pub const RECEIVED_POSTGRES: &str = "SELECT EXISTS (SELECT 1 FROM run_events e WHERE e.instance_id = u.instance_id AND e.event_id = u.event_id) \
+    FROM UNNEST($1::uuid[], $2::text[]) WITH ORDINALITY AS u(instance_id, event_id, n) ORDER BY u.n";
+
+/// A list by state is read from the heads, which have an index for it; every other from the runs.
+pub fn runs<'q>(dialect: Dialect, query: &'q RunQuery, page: &Page) -> Select<'q> {
+    let mut select = Select::new(dialect, format!("SELECT {RUN} {FROM_RUNS}"));
+    let table = if query.state.is_some() { "h" } else { "r" };
+    let (key, definition) = (format!("{table}.instance_id"), format!("{table}.definition_name"));
+    select.equal(&key, query.instance_id.map(|id| Value::Id(id.0)));
+    match query.state.as_deref().map(|state| (state, RunState::parse(state))) {
+        // Spelt out, so that the indexes of some states serve it.
+        Some((_, Some(state))) => select.conditions.push(format!("h.state = '{}'", state.as_str())),
+        state => select.equal("h.state", state.map(|(state, _)| Value::Text(state))),
+    }
+    select.equal(&definition, query.definition.as_deref().map(Value::Text));
+    select.equal("r.subject_ref", query.subject_ref.as_deref().map(Value::Text));
+    select.id_range(&key, &query.started);
+    if let Some(names) = &query.definitions {
+        select.among_texts(&definition, names);
+    }
+    select.paged(&key, page)
+}

@@ -1,0 +1,117 @@
+//! Runs on SQLite: loading, writing their steps, and what is due.
+
+use super::connect::failed;
+use super::read::{document, rows};
+use crate::decode;
+use crate::select::run::{RECEIVED_SQLITE, RunSql};
+use crate::select::{ByInstance, Dialect};
+use crate::statement::{Name, step_values};
+use crate::value::Value;
+use countersign_engine::port::{Due, GateWithSteps, Loaded, LoadedBody, LoadedRun, StoreError, Unit};
+use countersign_kernel::process::Gate;
+use countersign_kernel::{Digest, EventId, HoldId, InstanceId, Time};
+use rusqlite::{Connection, params_from_iter};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// The writer's part that concerns runs.
+pub struct Runs {
+    sql: RunSql,
+    /// Definition documents, as they are stored.
+    documents: HashMap<Digest, Arc<[u8]>>,
+}
+
+impl Runs {
+    pub fn new() -> Self {
+        Runs { sql: RunSql::new(Dialect::Sqlite), documents: HashMap::new() }
+    }
+
+    /// Gates and holds are read where those of a process are.
+    pub fn load(
+        &mut self,
+        connection: &Connection,
+        by_instance: &ByInstance,
+        instance_id: InstanceId,
+        bindings: impl FnOnce() -> Result<(Vec<Gate>, BTreeMap<HoldId, EventId>), StoreError>,
+    ) -> Result<Option<Loaded>, StoreError> {
+        let id = [Value::Id(instance_id.0)];
+        let Some(run) = rows(connection, &self.sql.runs, &id, decode::run::run_instance)?.pop() else {
+            return Ok(None);
+        };
+        let (gates, holds) = bindings()?;
+        let every_step = [Value::Id(instance_id.0), Value::Int(0), Value::Int(i64::MAX)];
+        let steps = rows(connection, &self.sql.steps, &every_step, decode::run::stored_step)?;
+        let body = LoadedRun {
+            document: self.document(connection, by_instance, &run.row.document_digest)?,
+            row: run.row,
+            head: run.head,
+            moves: run.moves,
+            gates,
+            holds,
+            steps: decode::run::whole_plan(steps)?,
+            kept: rows(connection, &self.sql.kept, &id, decode::run::event_row)?,
+        };
+        let (policy_ref, beats) = (run.policy_ref, run.beats);
+        Ok(Some(Loaded { body: LoadedBody::Run(Box::new(body)), head: run.chain, policy_ref, beats }))
+    }
+
+    fn document(
+        &mut self,
+        connection: &Connection,
+        by_instance: &ByInstance,
+        digest: &Digest,
+    ) -> Result<Arc<[u8]>, StoreError> {
+        if let Some(known) = self.documents.get(digest) {
+            return Ok(known.clone());
+        }
+        if self.documents.len() >= super::CACHED_DOCUMENTS {
+            self.documents.clear();
+        }
+        let body: Arc<[u8]> = document(connection, by_instance.document, digest)?.into();
+        self.documents.insert(*digest, body.clone());
+        Ok(body)
+    }
+
+    pub fn due(&self, connection: &Connection, from: Time, until: Time, limit: usize) -> Result<Vec<Due>, StoreError> {
+        let values = [Value::time(from), Value::time(until), Value::count(limit as u64)];
+        rows(connection, &self.sql.due, &values, decode::run::due)
+    }
+}
+
+pub fn received(connection: &Connection, events: &[(InstanceId, Arc<str>)]) -> Result<Vec<bool>, StoreError> {
+    let mut all = Vec::with_capacity(events.len());
+    for (instance_id, event_id) in events {
+        let values = [Value::Id(instance_id.0), Value::Text(event_id)];
+        all.extend(rows(connection, RECEIVED_SQLITE, &values, |row| row.bool(0))?);
+    }
+    Ok(all)
+}
+
+/// A run may have a hundred thousand steps: both statements are prepared once, and each row is bound by itself.
+pub fn write_steps(connection: &Connection, statements: &[String], unit: &Unit) -> Result<(), StoreError> {
+    if unit.steps.is_empty() {
+        return Ok(());
+    }
+    let mut insert = connection.prepare_cached(&statements[Name::NewRunStep as usize]).map_err(failed)?;
+    let mut update = connection.prepare_cached(&statements[Name::RunStep as usize]).map_err(failed)?;
+    for (step_seq, step) in &unit.steps {
+        let (name, values) = step_values(unit.instance_id, *step_seq, step);
+        let prepared = if name == Name::NewRunStep { &mut insert } else { &mut update };
+        prepared.execute(params_from_iter(&values)).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Every gate that was ever opened for an instance, with its steps.
+pub fn gates(
+    connection: &Connection,
+    sql: &ByInstance,
+    instance_id: InstanceId,
+) -> Result<Vec<GateWithSteps>, StoreError> {
+    let mut gates = Vec::new();
+    for gate in rows(connection, &sql.gates, &[Value::Id(instance_id.0)], decode::gate_row)? {
+        let steps = rows(connection, &sql.steps, &[Value::Id(gate.gate_id)], decode::assigned_step_row)?;
+        gates.push((gate, steps));
+    }
+    Ok(gates)
+}
