@@ -89,7 +89,7 @@ const FIELDS: &[Case] = &[
 ];
 
 const VALUES: &[Case] = &[
-    (1..=1, "kind: workflow", &[("bad-value", "kind", 1, 7)]),
+    (1..=1, "kind: machine", &[("bad-value", "kind", 1, 7)]),
     (1..=1, "kind: 1", &[("bad-value", "kind", 1, 7)]),
     (2..=2, "name: 2fast", &[("bad-value", "name", 2, 7)]),
     (2..=2, "name: leave..request", &[("bad-value", "name", 2, 7)]),
@@ -258,7 +258,12 @@ fn a_byte_that_is_not_utf_8_is_found_where_it_is() {
 #[test]
 fn messages_say_what_and_how_to_mend_it() {
     for (lines, replacement, expected) in [
-        (1..=1, "kind: workflow", "this version supports kind: process, and not `workflow`"),
+        (1..=1, "kind: machine", "this version supports kind: process and kind: workflow, and not `machine`"),
+        (
+            1..=1,
+            "kind: proces",
+            "this version supports kind: process and kind: workflow, and not `proces`; did you mean `process`?",
+        ),
         (3..=3, "states: 7", "expected a list of strings, found a number"),
         (12..=12, "retentoin: x", "unknown field `retentoin`; did you mean `retention`?"),
         (4..=4, "initial_state: drafft", "`drafft` is not one of the declared states; did you mean `draft`?"),
