@@ -3,6 +3,7 @@
 
 use super::Reader;
 use super::step::{Names, Step, no_such_step};
+use crate::fields::Mapping;
 use crate::problem::{ProblemCode, Problems, quoted};
 use countersign_kernel::plan::{Order, StepSeq};
 use std::collections::HashMap;
@@ -12,6 +13,7 @@ const MAX_SHOWN: usize = 8;
 
 /// For each step, those it waits for, ascending; in a chain, the one before.
 pub(super) fn dependencies(
+    fields: &Mapping<'_>,
     order: Option<Order>,
     steps: &[Step<'_>],
     names: &Names<'_>,
@@ -25,7 +27,7 @@ pub(super) fn dependencies(
         Some(Order::Dag) => {
             let (edges, sound) = edges(steps, names, reader.problems);
             if sound && !reader.trusted {
-                check(steps, &edges, reader.problems);
+                check(fields, steps, &edges, reader.problems);
             }
             edges
         }
@@ -69,7 +71,7 @@ fn edges(steps: &[Step<'_>], names: &Names<'_>, problems: &mut Problems) -> (Vec
     (edges, sound)
 }
 
-fn check(steps: &[Step<'_>], edges: &[Vec<StepSeq>], problems: &mut Problems) {
+fn check(fields: &Mapping<'_>, steps: &[Step<'_>], edges: &[Vec<StepSeq>], problems: &mut Problems) {
     let in_order = topological(edges);
     if in_order.len() == steps.len() {
         return;
@@ -77,10 +79,8 @@ fn check(steps: &[Step<'_>], edges: &[Vec<StepSeq>], problems: &mut Problems) {
     let component = components(edges);
     report_cycles(steps, edges, &component, problems);
     if edges.iter().all(|dependencies| !dependencies.is_empty()) {
-        if let Some(first) = steps.first() {
-            let message = "every step waits for another, so that none can begin; let one step depend on none";
-            problems.add(first.node.at, "steps", ProblemCode::NoRoot, message);
-        }
+        let message = "every step waits for another, so that none can begin; let one step depend on none";
+        problems.add(fields.get("steps").map_or(fields.at, |node| node.at), "steps", ProblemCode::NoRoot, message);
         return;
     }
     report_unreachable(steps, edges, &component, problems);

@@ -15,9 +15,9 @@ const OF_THE_RUN: &[&str] = &["reopen", "cancel", "sovereign"];
 const UNUSED: Unused =
     Unused { complaint: "no step has the gate", advice: "name it as the `gate` of a step, or remove the entry" };
 
-pub(super) fn read(fields: &Mapping<'_>, steps: &[Step<'_>], steps_known: bool, reader: &mut Reader<'_>) -> GateSpec {
+pub(super) fn read(fields: &Mapping<'_>, steps: &[Step<'_>], reader: &mut Reader<'_>) -> GateSpec {
     let node = fields.get("gate_spec");
-    let gates_known = steps_known && steps.iter().all(|step| !step.gate_unknown);
+    let gates_known = !steps.is_empty() && steps.iter().all(|step| !step.gate_unknown);
     let spec = node.map_or_else(GateSpec::default, |node| {
         if let Value::Map(entries) = &node.value {
             for (label, entry) in entries {

@@ -211,7 +211,7 @@ fn fix_versions(root: &mut Node, fixed: Vec<(StepSeq, String)>) {
 
 /// The plan, if there are no problems; the caller looks.
 fn read_plan(fields: &Mapping<'_>, reader: &mut Reader<'_>) -> Option<Plan> {
-    let misspelt = fields.check_fields(&WORKFLOW_FIELDS, reader.problems);
+    fields.check_fields(&WORKFLOW_FIELDS, reader.problems);
     let order = match fields.get("order") {
         Some(node) => word(node, "order", ORDERS, reader.problems),
         None => Some(Order::Dag),
@@ -230,12 +230,12 @@ fn read_plan(fields: &Mapping<'_>, reader: &mut Reader<'_>) -> Option<Plan> {
     let steps = read_steps(fields, &defaults, reader);
     let names = Names::of(&steps, reader.problems);
     let compensation = compensation::read(fields, &steps, &names, failure_policy, reader);
-    let gate_spec = labels::read(fields, &steps, !misspelt.contains("steps"), reader);
+    let gate_spec = labels::read(fields, &steps, reader);
     if failure_policy == Some(FailurePolicy::FailClosed) {
         closed::check(fields, &steps, retry, reader.problems);
     }
     let rest = read_rest(fields, reader);
-    let depends_on = graph::dependencies(order, &steps, &names, reader);
+    let depends_on = graph::dependencies(fields, order, &steps, &names, reader);
     let referenced = upstream::referenced(order, &steps, &names, &depends_on, &compensation, reader);
 
     let specs = steps.into_iter().zip(depends_on).map(|(step, depends_on)| {

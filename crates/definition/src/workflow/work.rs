@@ -160,6 +160,10 @@ fn command(node: &Node, path: &str, place: Place, reader: &mut Reader<'_>) -> Op
             text(node, path, reader.problems)?;
             Some(reader.template(node, path, place))
         }
+        Value::Seq(_) => {
+            reader.problems.add(node.at, path, ProblemCode::BadValue, "the command is empty; write what is to be run");
+            None
+        }
         _ => {
             wrong_type(node, path, "a command: a text, or a list of texts", reader.problems);
             None

@@ -8,6 +8,7 @@ mod hostile;
 mod problems;
 mod rendering;
 mod schema;
+mod workflow_problems;
 mod workflows;
 
 use countersign_definition::{Body, Definition, Problem, parse};
