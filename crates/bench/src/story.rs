@@ -47,12 +47,15 @@ impl Story {
         let engine = target.engine.clone().ok_or_else(|| anyhow!("no engine"))?;
         engine.bootstrap("admin", sha256(&[b"bench"])).await?;
         let definition = countersign_definition::parse(DEFINITION.as_bytes()).map_err(|p| anyhow!("{p:?}"))?;
+        let countersign_definition::Body::Process { declaration, gate_spec } = definition.body else {
+            return Err(anyhow!("the story's definition is a process"));
+        };
         let publish = PublishDefinition {
             name: definition.name,
             digest: sha256(&[DEFINITION.as_bytes()]),
             source: DEFINITION.into(),
-            declaration: Arc::new(definition.declaration),
-            gate_spec: Arc::new(definition.gate_spec),
+            declaration: Arc::new(declaration),
+            gate_spec: Arc::new(gate_spec),
             retention: None,
         };
         let admin = |command| Call {

@@ -56,11 +56,12 @@ impl<'a> Mapping<'a> {
     /// is there under a misspelt name is reported once, as unknown. Returns the fields so misspelt.
     pub fn check_fields(&self, list: &FieldList, problems: &mut Problems) -> HashSet<&'static str> {
         let mut misspelt = HashSet::new();
+        let absent: Vec<&'static str> = list.all().filter(|field| self.get(field).is_none()).collect();
         for (key, _) in self.entries {
             if list.all().any(|field| field == key.text) {
                 continue;
             }
-            let meant = problems.guess(&key.text, list.all().filter(|field| self.get(field).is_none()));
+            let meant = problems.guess(&key.text, absent.iter().copied());
             let advice = match meant {
                 Some(field) => format!("did you mean `{field}`?"),
                 None => format!("the fields here are {}", enumerated(list.all())),
@@ -69,7 +70,13 @@ impl<'a> Mapping<'a> {
             let message = format!("unknown field {}; {advice}", quoted(&key.text));
             problems.add(key.at, self.path_to(&key.text), ProblemCode::UnknownField, message);
         }
-        for field in list.required.iter().filter(|field| self.get(field).is_none() && !misspelt.contains(*field)) {
+        self.require(list.required, &misspelt, problems);
+        misspelt
+    }
+
+    /// Reports those of `fields` that are neither here nor here under a misspelt name.
+    pub fn require(&self, fields: &[&'static str], misspelt: &HashSet<&'static str>, problems: &mut Problems) {
+        for field in fields.iter().filter(|field| self.get(field).is_none() && !misspelt.contains(*field)) {
             problems.add(
                 self.at,
                 self.path_to(field),
@@ -77,7 +84,6 @@ impl<'a> Mapping<'a> {
                 format!("`{field}` is missing here; add it"),
             );
         }
-        misspelt
     }
 }
 

@@ -37,17 +37,24 @@ pub(crate) fn gate_spec(node: &Node, path: &str, problems: &mut Problems) -> Gat
     GateSpec(entries)
 }
 
-/// Reports the entries for which no transition has a guard.
-pub(crate) fn report_unused(node: &Node, path: &str, guards: &[&str], problems: &mut Problems) {
+/// How a kind of definition says that a label serves nothing.
+pub(crate) struct Unused {
+    /// "no transition has the guard"
+    pub complaint: &'static str,
+    pub advice: &'static str,
+}
+
+/// Reports the entries whose label is none of `used`.
+pub(crate) fn report_unused(node: &Node, path: &str, used: &[&str], words: &Unused, problems: &mut Problems) {
     let Value::Map(entries) = &node.value else { return };
-    let known: HashSet<&str> = guards.iter().copied().collect();
+    let known: HashSet<&str> = used.iter().copied().collect();
     let labels = entries.iter().map(|(label, _)| label);
     for label in labels.filter(|label| !is_blank(&label.text) && !known.contains(label.text.as_str())) {
-        let advice = match problems.guess(&label.text, guards.iter().copied()) {
-            Some(guard) => format!("did you mean {}?", quoted(guard)),
-            None => "guard a transition with it, or remove the entry".to_owned(),
+        let advice = match problems.guess(&label.text, used.iter().copied()) {
+            Some(meant) => format!("did you mean {}?", quoted(meant)),
+            None => words.advice.to_owned(),
         };
-        let message = format!("no transition has the guard {}; {advice}", quoted(&label.text));
+        let message = format!("{} {}; {advice}", words.complaint, quoted(&label.text));
         problems.add(label.at, format!("{path}.{}", segment(&label.text)), ProblemCode::UnusedGate, message);
     }
 }
@@ -58,8 +65,29 @@ fn entry(node: &Node, path: String, problems: &mut Problems) -> Option<GateEntry
     if several { quorum_entry(&entry, problems) } else { single_entry(&entry, problems) }
 }
 
+/// The entry that stands among the fields of something larger, whose fields are checked already.
+pub(crate) fn inline_entry(
+    fields: &Mapping<'_>,
+    misspelt: &HashSet<&'static str>,
+    problems: &mut Problems,
+) -> Option<GateEntry> {
+    let several = fields.get("approvers").is_some() || fields.get("quorum").is_some();
+    if let (true, Some(one)) = (several, fields.get("approver_ref")) {
+        let message =
+            "one approver and several contradict each other; keep `approver_ref`, or `approvers` and `quorum`";
+        problems.add(one.at, fields.path_to("approver_ref"), ProblemCode::BadQuorum, message);
+    }
+    let required = if several { QUORUM_ENTRY_FIELDS.required } else { SINGLE_ENTRY_FIELDS.required };
+    fields.require(required, misspelt, problems);
+    if several { read_quorum(fields, problems) } else { read_single(fields, problems) }
+}
+
 fn single_entry(entry: &Mapping<'_>, problems: &mut Problems) -> Option<GateEntry> {
     entry.check_fields(&SINGLE_ENTRY_FIELDS, problems);
+    read_single(entry, problems)
+}
+
+fn read_single(entry: &Mapping<'_>, problems: &mut Problems) -> Option<GateEntry> {
     let approver_ref = field_text(entry, "approver_ref", problems);
     let scope = field_text(entry, "scope", problems);
     Some(GateEntry::Single { approver_ref: approver_ref?, scope: scope? })
@@ -67,6 +95,10 @@ fn single_entry(entry: &Mapping<'_>, problems: &mut Problems) -> Option<GateEntr
 
 fn quorum_entry(entry: &Mapping<'_>, problems: &mut Problems) -> Option<GateEntry> {
     entry.check_fields(&QUORUM_ENTRY_FIELDS, problems);
+    read_quorum(entry, problems)
+}
+
+fn read_quorum(entry: &Mapping<'_>, problems: &mut Problems) -> Option<GateEntry> {
     let path = entry.path_to("approvers");
     let approvers = entry.get("approvers").and_then(|node| approvers(node, &path, problems));
     let count = approvers.as_ref().map(|approvers| approvers.len());

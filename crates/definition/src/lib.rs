@@ -6,24 +6,36 @@
 //! whether a retention policy is configured or an approver exists is checked where those are known.
 //!
 //! Read in this order: `read` (text to a span tree, with `syntax` for what is not YAML), `tree` (that tree), `fields` (checked access to
-//! its mappings), then one module per kind: `process`, with `gates` beside it for `gate_spec`.
+//! its mappings), then one module per kind: `process`, with `gates` beside it for `gate_spec`, and `workflow`. `language` evaluates the
+//! expressions of a workflow, `schedule` says when a cron pattern comes next.
 
+mod document;
+mod duration;
 mod fields;
 mod gates;
+mod language;
+mod names;
 mod problem;
 mod process;
 mod read;
 mod render;
+mod schedule;
 mod suggest;
 mod syntax;
 mod tree;
+mod workflow;
 
+pub use duration::parse_duration;
 pub use fields::FieldList;
 pub use gates::{QUORUM_ENTRY_FIELDS, QUORUM_FIELDS, QUORUM_RULES, SINGLE_ENTRY_FIELDS};
+pub use language::Cel;
 pub use problem::{Problem, ProblemCode};
 pub use process::{PROCESS_FIELDS, TRANSITION_FIELDS};
 pub use render::render;
+pub use schedule::next_after;
+pub use workflow::shape as workflow_shape;
 
+use countersign_kernel::plan::Plan;
 use countersign_kernel::{Declaration, GateSpec};
 use fields::{Mapping, string};
 use problem::Problems;
@@ -34,44 +46,77 @@ use tree::Node;
 pub struct Definition {
     pub kind: Kind,
     pub name: String,
-    pub declaration: Declaration,
-    /// May lack an entry for a guard of the declaration: a start supplies it, label by label.
-    pub gate_spec: GateSpec,
     /// The name of a retention policy of the deployment.
     pub retention: Option<String>,
+    pub body: Body,
+}
+
+/// What a definition of each kind comes to.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, and it is taken apart at once")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    Process {
+        declaration: Declaration,
+        /// May lack an entry for a guard of the declaration: a start supplies it, label by label.
+        gate_spec: GateSpec,
+    },
+    Workflow {
+        plan: Plan,
+        /// The definition as normalised JSON, from which [`Cel`] makes an equal plan again.
+        document: Vec<u8>,
+    },
 }
 
 /// What a definition describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     Process,
+    Workflow,
 }
 
 impl Kind {
-    pub const ALL: &'static [Kind] = &[Kind::Process];
+    pub const ALL: &'static [Kind] = &[Kind::Process, Kind::Workflow];
 
     pub const fn as_str(self) -> &'static str {
         match self {
             Kind::Process => "process",
+            Kind::Workflow => "workflow",
         }
     }
 }
 
+/// The version of a definition that a workflow runs as a step: `(name, version)` to the version to fix,
+/// where no version means the newest. `None` when there is none.
+pub type Resolver<'a> = &'a mut dyn FnMut(&str, Option<u32>) -> Option<u32>;
+
 /// Reads one definition document. On failure the list holds at least one problem, at most a thousand,
 /// and is sorted by line and column. Text that is not YAML has one problem only: where it breaks off.
+///
+/// The workflows that a workflow runs are taken as they are written; see [`parse_resolved`].
 pub fn parse(text: &[u8]) -> Result<Definition, Vec<Problem>> {
+    parse_with(text, None)
+}
+
+/// Like [`parse`], with the versions of the workflows that a workflow runs fixed, in the plan and in the
+/// document. One that the resolver does not know is a problem, `unknown-workflow`.
+pub fn parse_resolved(text: &[u8], resolver: Resolver<'_>) -> Result<Definition, Vec<Problem>> {
+    parse_with(text, Some(resolver))
+}
+
+fn parse_with(text: &[u8], resolver: Option<Resolver<'_>>) -> Result<Definition, Vec<Problem>> {
     let mut problems = Problems::default();
-    let definition = read::read(text, &mut problems).and_then(|root| document(&root, &mut problems));
+    let definition = read::read(text, &mut problems).and_then(|root| definition(root, resolver, &mut problems));
     match definition {
         Some(definition) if problems.is_empty() => Ok(definition),
         _ => Err(problems.into_sorted()),
     }
 }
 
-fn document(root: &Node, problems: &mut Problems) -> Option<Definition> {
-    let root = Mapping::of(root, String::new(), "a mapping with `kind` and `name`", problems)?;
-    match kind(&root, problems)? {
-        Kind::Process => process::definition(&root, problems),
+fn definition(root: Node, resolver: Option<Resolver<'_>>, problems: &mut Problems) -> Option<Definition> {
+    let fields = Mapping::of(&root, String::new(), "a mapping with `kind` and `name`", problems)?;
+    match kind(&fields, problems)? {
+        Kind::Process => process::definition(&fields, problems),
+        Kind::Workflow => workflow::definition(root, resolver.map(|resolver| resolver as Resolver<'_>), problems),
     }
 }
 
@@ -86,7 +131,7 @@ fn kind(root: &Mapping<'_>, problems: &mut Problems) -> Option<Kind> {
                 root.at,
                 "kind",
                 ProblemCode::MissingField,
-                "the document does not say its kind; add `kind: process`",
+                "the document does not say its kind; add `kind: process` or `kind: workflow`",
             ),
         }
         return None;
@@ -94,7 +139,14 @@ fn kind(root: &Mapping<'_>, problems: &mut Problems) -> Option<Kind> {
     let written = string(node, "kind", problems)?;
     let found = Kind::ALL.iter().copied().find(|kind| kind.as_str() == written);
     if found.is_none() {
-        let message = format!("this version supports kind: process, and not {}", problem::quoted(written));
+        let advice = match problems.guess(written, Kind::ALL.iter().map(|kind| kind.as_str())) {
+            Some(kind) => format!("; did you mean `{kind}`?"),
+            None => String::new(),
+        };
+        let message = format!(
+            "this version supports kind: process and kind: workflow, and not {}{advice}",
+            problem::quoted(written)
+        );
         problems.add(node.at, "kind", ProblemCode::BadValue, message);
     }
     found

@@ -41,10 +41,40 @@ problem_codes! {
     MissingField = "missing-field",
     /// The wrong type, or a value outside what the field allows.
     BadValue = "bad-value",
-    /// A gate_spec entry whose label no transition names.
+    /// An expression that is not CEL, or that names what is not there: a variable, or a step that is not upstream.
+    BadExpression = "bad-expression",
+    NoSteps = "no-steps",
+    DuplicateStep = "duplicate-step",
+    /// Steps that wait for one another, for ever.
+    DagCycle = "dag-cycle",
+    UnknownDependency = "unknown-dependency",
+    /// Every step waits for another one.
+    NoRoot = "no-root",
+    /// A step to which no way leads from a step that waits for none.
+    UnreachableStep = "unreachable-step",
+    LinearDependsOn = "linear-depends-on",
+    /// A field that belongs to another `run`.
+    FieldNotForRun = "field-not-for-run",
+    /// A step's gate for which gate_spec names nobody.
+    UnknownGate = "unknown-gate",
+    /// A gate_spec entry whose label nothing names.
     UnusedGate = "unused-gate",
     /// A quorum that nobody could fill, or whose parts contradict each other.
     BadQuorum = "bad-quorum",
+    /// A retry policy that is negative or contradicts itself.
+    BadRetry = "bad-retry",
+    UnknownCompensation = "unknown-compensation",
+    DuplicateCompensation = "duplicate-compensation",
+    ReadOnlyCompensation = "read-only-compensation",
+    /// `compensate` where nothing says how.
+    NoCompensation = "no-compensation",
+    BadCron = "bad-cron",
+    BadTimeZone = "bad-time-zone",
+    /// A definition that is not published here, or not in that version.
+    UnknownWorkflow = "unknown-workflow",
+    BadCap = "bad-cap",
+    /// Something that a runbook does not allow, or no sovereign to resume it.
+    FailClosedViolation = "fail-closed-violation",
     NoStates = "no-states",
     DuplicateState = "duplicate-state",
     UnknownState = "unknown-state",
@@ -150,6 +180,10 @@ impl Problems {
 
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// The candidate that was probably meant by `written`.

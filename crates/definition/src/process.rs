@@ -2,10 +2,11 @@
 //! kernel's to say; this module gives the kernel's faults their place in the text.
 
 use crate::fields::{FieldList, Mapping, list, string, text};
-use crate::gates::{gate_spec, report_unused};
-use crate::problem::{ProblemCode, Problems, quoted};
+use crate::gates::{Unused, gate_spec, report_unused};
+use crate::names::definition_name;
+use crate::problem::{Problems, quoted};
 use crate::tree::{Node, Value};
-use crate::{Definition, Kind};
+use crate::{Body, Definition, Kind};
 use countersign_kernel::declaration::{Fault, FaultKind};
 use countersign_kernel::{Declaration, GateSpec, Transition};
 use std::collections::HashSet;
@@ -17,11 +18,12 @@ pub const PROCESS_FIELDS: FieldList = FieldList {
 };
 pub const TRANSITION_FIELDS: FieldList = FieldList { required: &["from", "action", "to"], optional: &["guard"] };
 
-const MAX_NAME_SEGMENT: usize = 64;
+const UNUSED: Unused =
+    Unused { complaint: "no transition has the guard", advice: "guard a transition with it, or remove the entry" };
 
 pub(crate) fn definition(root: &Mapping<'_>, problems: &mut Problems) -> Option<Definition> {
     let misspelt = root.check_fields(&PROCESS_FIELDS, problems);
-    let name = root.get("name").and_then(|node| name(node, problems));
+    let name = root.get("name").and_then(|node| definition_name(node, problems));
     if let Some(node) = root.get("description") {
         string(node, "description", problems);
     }
@@ -34,32 +36,13 @@ pub(crate) fn definition(root: &Mapping<'_>, problems: &mut Problems) -> Option<
     guards_known &= !misspelt.contains("transitions");
     let gate_spec = root.get("gate_spec").map_or_else(GateSpec::default, |node| {
         if guards_known {
-            report_unused(node, "gate_spec", &declaration.guard_labels(), problems);
+            report_unused(node, "gate_spec", &declaration.guard_labels(), &UNUSED, problems);
         }
         gate_spec(node, "gate_spec", problems)
     });
     let retention = root.get("retention").and_then(|node| text(node, "retention", problems)).map(str::to_owned);
-    problems.is_empty().then_some(Definition { kind: Kind::Process, name: name?, declaration, gate_spec, retention })
-}
-
-/// Segments joined by dots, each a letter and then up to 63 letters, digits, `_` or `-`.
-fn name(node: &Node, problems: &mut Problems) -> Option<String> {
-    let name = text(node, "name", problems)?;
-    let is_segment = |segment: &str| {
-        segment.len() <= MAX_NAME_SEGMENT
-            && segment.starts_with(|c: char| c.is_ascii_alphabetic())
-            && segment.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
-    };
-    if !name.split('.').all(is_segment) {
-        let message = format!(
-            "{} is not a definition's name; start with a letter, then use letters, digits, `_` and `-`, \
-             at most {MAX_NAME_SEGMENT} in a row, with dots between such parts",
-            quoted(name)
-        );
-        problems.add(node.at, "name", ProblemCode::BadValue, message);
-        return None;
-    }
-    Some(name.to_owned())
+    let body = Body::Process { declaration, gate_spec };
+    problems.is_empty().then_some(Definition { kind: Kind::Process, name: name?, retention, body })
 }
 
 /// Reads the declaration's parts. What cannot be read becomes a hole: a text that no document can

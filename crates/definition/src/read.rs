@@ -10,7 +10,10 @@ use std::collections::HashSet;
 use std::fmt;
 
 pub(crate) const MAX_DEPTH: usize = 64;
-const MAX_NODES: usize = 100_000;
+/// A workflow of 100,000 short steps has room; a node takes some hundred bytes of memory.
+const MAX_NODES: usize = 1_500_000;
+/// A value has one event, a list or a mapping two.
+const MAX_EVENTS: usize = 2 * MAX_NODES;
 /// What all aliases together may unfold into: values, and bytes.
 const MAX_ALIAS_VALUES: usize = 100_000;
 const MAX_ALIAS_BYTES: usize = 64 << 20;
@@ -53,6 +56,7 @@ fn options(text_bytes: usize) -> serde_saphyr::Options {
             max_depth: MAX_DEPTH,
             flow_nesting_limit: MAX_DEPTH,
             max_nodes: MAX_NODES,
+            max_events: MAX_EVENTS,
             // The bound on what aliases unfold into is the one that matters.
             enforce_alias_anchor_ratio: false,
         },

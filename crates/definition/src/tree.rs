@@ -57,6 +57,13 @@ impl Node {
         }
     }
 
+    pub fn field_mut(&mut self, name: &str) -> Option<&mut Node> {
+        match &mut self.value {
+            Value::Map(entries) => entries.iter_mut().find(|(key, _)| key.text == name).map(|(_, node)| node),
+            _ => None,
+        }
+    }
+
     /// The node at a path such as `transitions[2].to`, or the nearest one above it that exists.
     pub fn nearest(&self, path: &str) -> &Node {
         let mut node = self;

@@ -1,7 +1,7 @@
 //! Any bytes at all: an answer, never a crash, and never an answer that contradicts itself.
 
-use crate::{SHIPPED, problems_of};
-use countersign_definition::{parse, render};
+use crate::{SHIPPED, problems_of, process};
+use countersign_definition::{Kind, parse, render};
 use proptest::prelude::*;
 use std::time::{Duration, Instant};
 
@@ -9,8 +9,11 @@ use std::time::{Duration, Instant};
 fn check(text: &[u8]) {
     match parse(text) {
         Ok(definition) => {
-            definition.declaration.validate().expect("a sound declaration");
-            definition.gate_spec.validate_shape().expect("sound gates");
+            if definition.kind == Kind::Process {
+                let (declaration, gate_spec) = process(&definition);
+                declaration.validate().expect("a sound declaration");
+                gate_spec.validate_shape().expect("sound gates");
+            }
         }
         Err(problems) => {
             assert!(!problems.is_empty());

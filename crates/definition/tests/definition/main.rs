@@ -8,8 +8,11 @@ mod hostile;
 mod problems;
 mod rendering;
 mod schema;
+mod workflow_problems;
+mod workflows;
 
-use countersign_definition::{Definition, Problem, parse};
+use countersign_definition::{Body, Definition, Problem, parse};
+use countersign_kernel::{Declaration, GateSpec};
 
 /// Every definition that is shipped, by file name.
 pub const SHIPPED: &[(&str, &str)] = &[
@@ -30,4 +33,12 @@ pub fn problems_of(text: impl AsRef<[u8]>) -> Vec<Problem> {
 
 pub fn listed(problems: &[Problem]) -> String {
     problems.iter().map(|problem| format!("{}: {problem}\n", problem.path)).collect()
+}
+
+/// What a process comes to.
+pub fn process(definition: &Definition) -> (&Declaration, &GateSpec) {
+    match &definition.body {
+        Body::Process { declaration, gate_spec } => (declaration, gate_spec),
+        Body::Workflow { .. } => panic!("{} is a workflow", definition.name),
+    }
 }

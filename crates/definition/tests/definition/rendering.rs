@@ -43,7 +43,7 @@ fn nothing_to_report_is_shown_as_nothing() {
 
 #[test]
 fn colour_is_only_used_when_asked_for() {
-    let text = "kind: workflow\n";
+    let text = "kind: machine\n";
     let problems = problems_of(text);
     assert!(render("d.yaml", text, &problems, true).contains("\u{1b}["));
     assert!(!render("d.yaml", text, &problems, false).contains('\u{1b}'));

@@ -9,7 +9,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use countersign_client::wire;
-use countersign_definition::{Definition, Kind, ProblemCode};
+use countersign_definition::{Body, Definition, Kind, ProblemCode};
 use countersign_engine::retention::UNSET_POLICY;
 use countersign_engine::{Command, Engine, Outcome, store_failure};
 use countersign_kernel::refusal::{Code, Refusal};
@@ -33,13 +33,16 @@ pub async fn publish(State(app): State<App>, caller: Caller, posted: PostedBytes
     let engine = app.engine()?;
     let (bytes, checked) = checked(&engine, posted.bytes).await?;
     let definition = checked.map_err(invalid_definition)?;
+    let Body::Process { declaration, gate_spec } = definition.body else {
+        return Err(Problem::new(Code::InvalidDefinition, "workflows cannot be published yet").at("kind"));
+    };
     let source = String::from_utf8(bytes).map_err(|_| Problem::invalid_request("the body is not UTF-8"))?;
     let command = registry::Command::PublishDefinition(registry::PublishDefinition {
         name: definition.name,
         digest: sha256(&[source.as_bytes()]),
         source: source.into(),
-        declaration: Arc::new(definition.declaration),
-        gate_spec: Arc::new(definition.gate_spec),
+        declaration: Arc::new(declaration),
+        gate_spec: Arc::new(gate_spec),
         retention: definition.retention,
     });
     match engine.execute(caller.call(Command::Registry(command), posted.sent)?).await? {

@@ -300,12 +300,15 @@ pub(super) fn publish_command(document: &str) -> Said<registry::PublishDefinitio
         let first = problems.first().map(ToString::to_string).unwrap_or_default();
         Failure::Refused(Refusal::new(Code::InvalidDefinition, first))
     })?;
+    let countersign_definition::Body::Process { declaration, gate_spec } = definition.body else {
+        return Err(Failure::Refused(Refusal::new(Code::InvalidDefinition, "workflows cannot be published yet")));
+    };
     Ok(registry::PublishDefinition {
         name: definition.name,
         digest: countersign_ledger::sha256(&[document.as_bytes()]),
         source: Arc::from(document),
-        declaration: Arc::new(definition.declaration),
-        gate_spec: Arc::new(definition.gate_spec),
+        declaration: Arc::new(declaration),
+        gate_spec: Arc::new(gate_spec),
         retention: definition.retention,
     })
 }

@@ -1,0 +1,338 @@
+//! One CEL expression: parsed within bounds, and what it asks for. The parser and the interpreter descend as
+//! deep as an expression is nested, so that is bounded before either sees the text.
+
+use super::budget;
+use cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue, operators};
+use cel::{Env, IdedExpr as Ast};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, LazyLock};
+
+/// The longest expression, in bytes.
+pub(crate) const MAX_BYTES: usize = 4096;
+/// How deep brackets may be nested.
+const MAX_NESTING: usize = 16;
+/// How many operators, selections and indexings there may be: a chain of them is as deep as it is long.
+const MAX_LINKS: usize = 200;
+
+/// The functions of CEL that are there. The operators and macros are syntax.
+pub(crate) const FUNCTIONS: &[&str] = &[
+    "bool",
+    "bytes",
+    "contains",
+    "double",
+    "dyn",
+    "endsWith",
+    "int",
+    "matches",
+    "size",
+    "startsWith",
+    "string",
+    "type",
+    "uint",
+];
+
+/// What CEL calls its types; `type(x) == int`.
+const TYPES: &[&str] = &["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"];
+
+/// What an expression may name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Variable {
+    Input,
+    Steps,
+    Run,
+    Pins,
+    Event,
+    Output,
+    Secrets,
+}
+
+impl Variable {
+    pub const ALL: &'static [(&'static str, Variable)] = &[
+        ("input", Variable::Input),
+        ("steps", Variable::Steps),
+        ("run", Variable::Run),
+        ("pins", Variable::Pins),
+        ("event", Variable::Event),
+        ("output", Variable::Output),
+        ("secrets", Variable::Secrets),
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        Variable::ALL.iter().find(|(_, variable)| *variable == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// A sound expression.
+#[derive(Debug)]
+pub(crate) struct Parsed {
+    /// With the calls that keep its evaluation within its budget.
+    pub ast: Ast,
+    /// Ascending, each once.
+    pub variables: Vec<Variable>,
+    /// The steps it names, ascending, each once.
+    pub steps: Vec<String>,
+}
+
+/// Why an expression is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unsound {
+    Syntax(String),
+    /// A name that is not a variable.
+    Unknown(String),
+}
+
+static ENV: LazyLock<Arc<Env>> = LazyLock::new(|| {
+    let mut env = Env::default().with_optional_support(false).with_stdlib();
+    budget::declare(&mut env);
+    Arc::new(env)
+});
+
+pub(super) fn env() -> Arc<Env> {
+    ENV.clone()
+}
+
+/// The expression, or what is wrong with it, in words for its author.
+pub(crate) fn parse(text: &str) -> Result<Parsed, Unsound> {
+    check_size(text).map_err(Unsound::Syntax)?;
+    // The generated parser is large and not ours: should it panic, the text is not an expression.
+    let parser = cel::parser::Parser::new();
+    let parsed = catch_unwind(AssertUnwindSafe(|| parser.parse(text)));
+    let mut ast = match parsed {
+        Ok(Ok(ast)) => ast,
+        Ok(Err(errors)) => {
+            let first = errors.errors.first();
+            let (column, message) = first.map_or((0, "it cannot be read"), |error| (error.pos.1, error.msg.as_str()));
+            return Err(Unsound::Syntax(syntax_message(column, message)));
+        }
+        Err(_) => return Err(Unsound::Syntax("it cannot be read".to_owned())),
+    };
+    let mut walk = Walk::default();
+    walk.expression(&ast)?;
+    budget::guard(&mut ast);
+    let Walk { mut variables, mut steps, .. } = walk;
+    variables.sort_unstable();
+    variables.dedup();
+    steps.sort_unstable();
+    steps.dedup();
+    Ok(Parsed { ast, variables, steps })
+}
+
+fn syntax_message(column: isize, message: &str) -> String {
+    let message = message.strip_prefix("Syntax error: ").unwrap_or(message);
+    let message = message.split(" expecting {").next().unwrap_or(message);
+    if message.contains("OtherError") || message.contains("ParseError") || column < 0 {
+        return "it cannot be read".to_owned();
+    }
+    format!("{message}, at its character {}", column.max(0) + 1)
+}
+
+fn check_size(text: &str) -> Result<(), String> {
+    if text.len() > MAX_BYTES {
+        return Err(format!("it is longer than {MAX_BYTES} bytes"));
+    }
+    if text.trim().is_empty() {
+        return Err("there is nothing between the braces".to_owned());
+    }
+    let (mut nesting, mut deepest, mut links) = (0_usize, 0_usize, 0_usize);
+    // Brackets inside of strings are counted too: rather a little too strict than a way around.
+    for byte in text.bytes() {
+        match byte {
+            b'(' | b'{' => nesting += 1,
+            b'[' => {
+                nesting += 1;
+                links += 1;
+            }
+            b')' | b']' | b'}' => nesting = nesting.saturating_sub(1),
+            b'+' | b'-' | b'*' | b'/' | b'%' | b'<' | b'>' | b'=' | b'!' | b'&' | b'|' | b'?' | b'.' => links += 1,
+            _ => {}
+        }
+        deepest = deepest.max(nesting);
+    }
+    links += text.match_indices("in").filter(|(at, _)| !continues_a_word(text, at + 2)).count();
+    if deepest > MAX_NESTING {
+        return Err(format!("its brackets are nested more than {MAX_NESTING} deep"));
+    }
+    if links > MAX_LINKS {
+        return Err(format!("it has more than {MAX_LINKS} operators; split it up"));
+    }
+    Ok(())
+}
+
+fn continues_a_word(text: &str, at: usize) -> bool {
+    text.as_bytes().get(at).is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+}
+
+/// Finds the names that an expression does not bind itself.
+#[derive(Default)]
+struct Walk {
+    /// The variables of the macros around, innermost last.
+    bound: Vec<String>,
+    variables: Vec<Variable>,
+    steps: Vec<String>,
+}
+
+impl Walk {
+    fn expression(&mut self, node: &IdedExpr) -> Result<(), Unsound> {
+        if let Some((operand, name)) = named_step(&node.expr)
+            && self.is_steps(operand)
+        {
+            self.variables.push(Variable::Steps);
+            self.steps.push(name.to_owned());
+            return Ok(());
+        }
+        match &node.expr {
+            Expr::Unspecified => Err(Unsound::Syntax("it cannot be read".to_owned())),
+            Expr::Literal(_) => Ok(()),
+            Expr::Ident(name) => self.identifier(name),
+            Expr::Select(select) => self.expression(&select.operand),
+            Expr::List(list) => list.elements.iter().try_for_each(|element| self.expression(element)),
+            Expr::Map(map) => map.entries.iter().try_for_each(|entry| self.entry(&entry.expr)),
+            Expr::Struct(message) => {
+                Err(Unsound::Syntax(format!("there is no type `{}`; write a map, with quoted keys", message.type_name)))
+            }
+            Expr::Call(call) => {
+                let name = call.func_name.as_str();
+                let is_operator = name.starts_with(['_', '@', '!', '-']);
+                if !is_operator && !FUNCTIONS.contains(&name) {
+                    return Err(Unsound::Syntax(format!("there is no function `{name}`")));
+                }
+                call.target.iter().try_for_each(|target| self.expression(target))?;
+                call.args.iter().try_for_each(|argument| self.expression(argument))
+            }
+            Expr::Comprehension(loops) => {
+                self.expression(&loops.iter_range)?;
+                self.expression(&loops.accu_init)?;
+                let before = self.bound.len();
+                self.bound.push(loops.iter_var.clone());
+                self.bound.extend(loops.iter_var2.clone());
+                self.bound.push(loops.accu_var.clone());
+                let inner = [&loops.loop_cond, &loops.loop_step, &loops.result];
+                let found = inner.into_iter().try_for_each(|part| self.expression(part));
+                self.bound.truncate(before);
+                found
+            }
+        }
+    }
+
+    fn entry(&mut self, entry: &EntryExpr) -> Result<(), Unsound> {
+        match entry {
+            EntryExpr::StructField(field) => self.expression(&field.value),
+            EntryExpr::MapEntry(entry) => {
+                self.expression(&entry.key)?;
+                self.expression(&entry.value)
+            }
+        }
+    }
+
+    fn is_bound(&self, name: &str) -> bool {
+        self.bound.iter().any(|bound| bound == name)
+    }
+
+    fn is_steps(&self, operand: &Expr) -> bool {
+        matches!(operand, Expr::Ident(name) if name == "steps" && !self.is_bound(name))
+    }
+
+    fn identifier(&mut self, name: &str) -> Result<(), Unsound> {
+        if self.is_bound(name) || TYPES.contains(&name) {
+            return Ok(());
+        }
+        match Variable::ALL.iter().find(|(known, _)| *known == name) {
+            Some((_, Variable::Steps)) => Err(Unsound::Syntax(
+                "`steps` needs the name of a step, written out: `steps.NAME` or `steps[\"NAME\"]`".to_owned(),
+            )),
+            Some((_, variable)) => {
+                self.variables.push(*variable);
+                Ok(())
+            }
+            None => Err(Unsound::Unknown(name.to_owned())),
+        }
+    }
+}
+
+/// `X.name` or `X["name"]`.
+fn named_step(expr: &Expr) -> Option<(&Expr, &str)> {
+    match expr {
+        Expr::Select(select) => Some((&select.operand.expr, &select.field)),
+        Expr::Call(call) if call.func_name == operators::INDEX => match call.args.as_slice() {
+            [operand, index] => match &index.expr {
+                Expr::Literal(LiteralValue::String(name)) => Some((&operand.expr, name.inner())),
+                _ => None,
+            },
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(text: &str) -> (Vec<Variable>, Vec<String>) {
+        let parsed = parse(text).unwrap_or_else(|error| panic!("{text}: {error:?}"));
+        (parsed.variables, parsed.steps)
+    }
+
+    #[test]
+    fn the_names_that_are_not_bound_are_found() {
+        use Variable::{Event, Input, Run, Steps};
+        let cases: &[(&str, &[Variable], &[&str])] = &[
+            ("1 + 2", &[], &[]),
+            ("input.plan != 'free'", &[Input], &[]),
+            ("steps.PAYMENT.output.amount", &[Steps], &["PAYMENT"]),
+            ("steps[\"a-b\"].state_code == steps.c.state_code", &[Steps], &["a-b", "c"]),
+            ("has(steps.a.output.x) && has(steps.b)", &[Steps], &["a", "b"]),
+            ("[1, 2].exists(steps, steps > 1)", &[], &[]),
+            ("input.items.all(x, x.n > run.n)", &[Input, Run], &[]),
+            ("input.map(x, input.map(y, x + y + event.z))", &[Input, Event], &[]),
+            ("{'a': input}['a']", &[Input], &[]),
+            ("type(input) == map", &[Input], &[]),
+            ("input == null ? [event] : []", &[Input, Event], &[]),
+        ];
+        for (text, variables, steps) in cases {
+            let expected = (variables.to_vec(), steps.iter().map(|step| (*step).to_owned()).collect());
+            assert_eq!(found(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_an_expression_is_said() {
+        for (text, part) in [
+            ("", "nothing between"),
+            ("input.", "at its character"),
+            ("1 +", "at its character"),
+            ("steps", "steps.NAME"),
+            ("steps[input.x]", "steps.NAME"),
+            ("size(steps)", "steps.NAME"),
+            ("now()", "no function `now`"),
+            ("input.x.lower()", "no function `lower`"),
+            ("Thing{a: 1}", "no type `Thing`"),
+            ("input.?a", "at its character"),
+        ] {
+            match parse(text) {
+                Err(Unsound::Syntax(message)) => assert!(message.contains(part), "{text}: {message}"),
+                other => panic!("{text}: {other:?}"),
+            }
+        }
+        assert!(matches!(parse("inputs.x"), Err(Unsound::Unknown(name)) if name == "inputs"));
+        assert!(matches!(parse("[1].map(x, y)"), Err(Unsound::Unknown(name)) if name == "y"));
+    }
+
+    #[test]
+    fn nothing_is_nested_deeper_than_the_parser_can_go() {
+        for text in [
+            "(".repeat(2000),
+            format!("{}1{}", "[".repeat(1000), "]".repeat(1000)),
+            vec!["1"; 2000].join("+"),
+            format!("input{}", ".a".repeat(2000)),
+            "!".repeat(4000),
+            format!("1{}", "in(1)".repeat(800)),
+            format!("0xa{}", "in 0xa".repeat(600)),
+            "x".repeat(5000),
+        ] {
+            assert!(matches!(parse(&text), Err(Unsound::Syntax(_))));
+        }
+        let deepest = format!("{}{}{}", "(".repeat(MAX_NESTING), vec!["1"; 190].join("+"), ")".repeat(MAX_NESTING));
+        parse(&deepest).unwrap_or_else(|error| panic!("{error:?}"));
+    }
+}

@@ -1,0 +1,52 @@
+//! `gate_spec` and the labels that use it: each step's `gate`, and the three that every run may need.
+
+use super::Reader;
+use super::step::Step;
+use super::work::refuse_expression;
+use crate::fields::Mapping;
+use crate::gates::{Unused, gate_spec, report_unused};
+use crate::problem::{ProblemCode, quoted};
+use crate::tree::Value;
+use countersign_kernel::GateSpec;
+
+/// Labels that a run needs without a step naming them.
+const OF_THE_RUN: &[&str] = &["reopen", "cancel", "sovereign"];
+
+const UNUSED: Unused =
+    Unused { complaint: "no step has the gate", advice: "name it as the `gate` of a step, or remove the entry" };
+
+pub(super) fn read(fields: &Mapping<'_>, steps: &[Step<'_>], reader: &mut Reader<'_>) -> GateSpec {
+    let node = fields.get("gate_spec");
+    let gates_known = !steps.is_empty() && steps.iter().all(|step| !step.gate_unknown);
+    let spec = node.map_or_else(GateSpec::default, |node| {
+        if let Value::Map(entries) = &node.value {
+            for (label, entry) in entries {
+                for field in ["approver_ref", "scope"] {
+                    let path = format!("gate_spec.{}.{field}", label.text);
+                    entry.field(field).into_iter().for_each(|node| refuse_expression(node, &path, reader));
+                }
+            }
+        }
+        if gates_known && !reader.trusted {
+            let named = steps.iter().filter_map(|step| step.gate.map(|(label, _)| label));
+            let used: Vec<&str> = named.chain(OF_THE_RUN.iter().copied()).collect();
+            report_unused(node, "gate_spec", &used, &UNUSED, reader.problems);
+        }
+        gate_spec(node, "gate_spec", reader.problems)
+    });
+    // An entry that is at fault itself is there all the same.
+    let written: std::collections::HashSet<&str> = match node.map(|node| &node.value) {
+        Some(Value::Map(entries)) => entries.iter().map(|(label, _)| label.text.as_str()).collect(),
+        _ => std::collections::HashSet::new(),
+    };
+    for (seq, step) in steps.iter().enumerate() {
+        let Some((label, at)) = step.gate.filter(|(label, _)| !written.contains(label)) else { continue };
+        let advice = match reader.problems.guess(label, written.iter().copied()) {
+            Some(meant) => format!("did you mean {}?", quoted(meant)),
+            None => "add it, with who approves".to_owned(),
+        };
+        let message = format!("gate_spec has no entry {}; {advice}", quoted(label));
+        reader.problems.add(at, format!("steps[{seq}].gate"), ProblemCode::UnknownGate, message);
+    }
+    spec
+}

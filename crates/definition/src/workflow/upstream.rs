@@ -1,0 +1,103 @@
+//! The steps that expressions name: that each is there and upstream, and which outputs a run must keep at hand.
+
+use super::Reader;
+use super::expressions::StepUse;
+use super::graph::topological;
+use super::step::{Names, Step, no_such_step};
+use crate::problem::{ProblemCode, Problems, quoted};
+use countersign_kernel::plan::{CompensationSpec, Order, StepSeq};
+use std::collections::BTreeSet;
+
+/// How many steps' descendants are followed at once: the bits of a word.
+const AT_ONCE: usize = 64;
+
+/// The steps that something needs later on, ascending.
+pub(super) fn referenced(
+    order: Option<Order>,
+    steps: &[Step<'_>],
+    names: &Names<'_>,
+    edges: &[Vec<StepSeq>],
+    compensation: &[CompensationSpec],
+    reader: &mut Reader<'_>,
+) -> Vec<StepSeq> {
+    let uses = std::mem::take(&mut reader.expressions.uses);
+    let mut named: BTreeSet<StepSeq> = compensation.iter().map(|entry| entry.step).collect();
+    let mut distant = Vec::new();
+    for found in &uses {
+        let Some(target) = names.get(&found.name) else {
+            if names.complete {
+                let message = no_such_step(&found.name, steps, reader.problems);
+                reader.problems.add(found.at, found.path.clone(), ProblemCode::BadExpression, message);
+            }
+            continue;
+        };
+        named.insert(target);
+        let Some(from) = found.place.step() else { continue };
+        let upstream = match order {
+            Some(Order::Linear) => target < from,
+            Some(Order::Dag) if edges[from as usize].binary_search(&target).is_ok() => true,
+            Some(Order::Dag) if target != from => {
+                distant.push((found, from, target));
+                true
+            }
+            Some(Order::Dag) => false,
+            None => true,
+        };
+        if !upstream {
+            report_not_upstream(found, steps, from, reader.problems);
+        }
+    }
+    if !reader.trusted {
+        check_distant(&distant, steps, edges, reader.problems);
+    }
+    named.into_iter().collect()
+}
+
+fn report_not_upstream(found: &StepUse, steps: &[Step<'_>], from: StepSeq, problems: &mut Problems) {
+    let own = steps.get(from as usize).and_then(|step| step.name).unwrap_or_default();
+    let message = if own == found.name {
+        format!("{} cannot name itself before it has ended; its own yield is `output`", quoted(own))
+    } else {
+        format!("{} is not upstream of {}, and may not have ended by then", quoted(&found.name), quoted(own))
+    };
+    problems.add(found.at, found.path.clone(), ProblemCode::BadExpression, message);
+}
+
+/// Whether each named step is an ancestor of the step that names it: the descendants of as many steps as a word has
+/// bits are marked in one pass over the graph.
+fn check_distant(
+    distant: &[(&StepUse, StepSeq, StepSeq)],
+    steps: &[Step<'_>],
+    edges: &[Vec<StepSeq>],
+    problems: &mut Problems,
+) {
+    let order = topological(edges);
+    // With a cycle in it, up and down mean nothing, and the cycle is reported.
+    if distant.is_empty() || order.len() != edges.len() {
+        return;
+    }
+    let targets: Vec<StepSeq> =
+        distant.iter().map(|(_, _, target)| *target).collect::<BTreeSet<_>>().into_iter().collect();
+    let mut by_block: Vec<Vec<usize>> = vec![Vec::new(); targets.len().div_ceil(AT_ONCE)];
+    for (i, (_, _, target)) in distant.iter().enumerate() {
+        let place = targets.binary_search(target).unwrap_or_default();
+        by_block[place / AT_ONCE].push(i);
+    }
+    let mut marks = vec![0_u64; edges.len()];
+    for (block, members) in targets.chunks(AT_ONCE).zip(by_block) {
+        marks.fill(0);
+        for &step in &order {
+            marks[step as usize] = edges[step as usize].iter().fold(0, |marked, &dependency| {
+                let own = block.binary_search(&dependency).map_or(0, |bit| 1 << bit);
+                marked | own | marks[dependency as usize]
+            });
+        }
+        for i in members {
+            let (found, from, target) = distant[i];
+            let bit = block.binary_search(&target).unwrap_or_default();
+            if marks[from as usize] & (1 << bit) == 0 {
+                report_not_upstream(found, steps, from, problems);
+            }
+        }
+    }
+}
