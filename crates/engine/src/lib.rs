@@ -146,10 +146,13 @@ impl Engine {
         let opened = log::open(store.log()?, store.log()?, exclusive, &config, &wake).await?;
         let log::OpenLog { reader: log, writer: log_writer, sealer } = opened;
         let log_writer = tokio::sync::Mutex::new(log_writer);
-        let (writer, reader) = store.into_parts();
+        let (mut writer, reader) = store.into_parts();
         let registry = Arc::new(KnownRegistry::new(config.language.clone()));
         let (jobs, queue) = mpsc::channel(config.queue);
         let book = Arc::new(Book::default());
+        if exclusive {
+            run::clockwork::recall(&mut *writer, &book).await?;
+        }
         let committer = Committer::new(writer, exclusive, registry.clone(), config.clone(), wake, book.clone());
         let desk = Arc::new(Desk::new(committer));
         let shared = in_place.then(|| Arc::downgrade(&desk));
@@ -177,7 +180,7 @@ impl Engine {
             engine.record_own_keys().await?;
             engine.record_configuration().await?;
         }
-        engine.start_clockwork(exclusive).await?;
+        engine.start_clockwork();
         Ok(engine)
     }
 

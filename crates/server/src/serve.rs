@@ -181,6 +181,7 @@ async fn open(store: &str, config: &Config, clock: Option<Clock>, data_dir: &Pat
     let seed = log_key::find_or_make(&*log, data_dir).await?;
     let application_key = keys::load_or_make(&data_dir.join(APPLICATION_KEY_FILE))?;
     let mut engine = config.engine();
+    engine.language = Arc::new(countersign_definition::Cel::default());
     engine.clock = clock.unwrap_or(engine.clock);
     engine.application_key = Some(Signer::from_seed(&application_key));
     engine.server_key = seed.map(|seed| Signer::from_seed(&seed).public_key());

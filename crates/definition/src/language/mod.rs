@@ -13,6 +13,7 @@ pub(crate) mod template;
 use crate::workflow;
 use cache::Cache;
 use cel::{Context, Value};
+use countersign_kernel::Time;
 use countersign_kernel::plan::{Expression, ExpressionError, Language, Plan, Schema, Scope, Template};
 use expression::{Parsed, Unsound, Variable};
 use jsonschema::Validator;
@@ -148,6 +149,16 @@ impl Language for Cel {
         let mut out = String::new();
         self.fill_value(&value, scope, &mut out)?;
         Ok(out)
+    }
+
+    fn moment(&self, template: &Template, scope: &Scope<'_>) -> Result<Time, ExpressionError> {
+        let filled = self.fill(template, scope)?;
+        let text: String = serde_json::from_str(&filled)
+            .map_err(|_| failure(format!("{} is not a text such as \"2026-01-31T08:00:00Z\"", shortened(&filled))))?;
+        let moment: jiff::Timestamp = text
+            .parse()
+            .map_err(|_| failure(format!("`{}` is not a time such as 2026-01-31T08:00:00Z", shortened(&text))))?;
+        Ok(Time(moment.as_microsecond()))
     }
 
     fn conforms(&self, schema: &Schema, document: &str) -> Result<(), ExpressionError> {

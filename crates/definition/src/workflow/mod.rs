@@ -54,7 +54,7 @@ use crate::problem::{Position, ProblemCode, Problems, quoted};
 use crate::tree::{Node, Value};
 use crate::{Body, Definition, Kind, Resolver};
 use countersign_kernel::GateSpec;
-use countersign_kernel::plan::{FailurePolicy, Order, Plan, Schema, StepSeq, Template, Work};
+use countersign_kernel::plan::{FailurePolicy, Order, Plan, Schema, StepSeq, Template, Work, Graph};
 use expressions::{Expressions, Place};
 use retry::{Written, retry_policy};
 use step::{Defaults, Names, Step, read_step};
@@ -274,6 +274,7 @@ fn read_rest(fields: &Mapping<'_>, reader: &mut Reader<'_>) -> Plan {
     Plan {
         order: Order::Dag,
         steps: Vec::new(),
+        graph: Graph::default(),
         compensation: Vec::new(),
         failure_policy: FailurePolicy::Abort,
         timeout: fields

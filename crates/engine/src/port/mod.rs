@@ -396,8 +396,6 @@ pub trait Reader: Send + Sync {
         after: Option<InstanceId>,
         limit: usize,
     ) -> Result<Vec<InstanceId>, StoreError>;
-    /// As [`Writer::due`], without skipping anything.
-    async fn due(&self, from: Time, until: Time, limit: usize) -> Result<Vec<Due>, StoreError>;
     async fn runs(&self, query: &RunQuery, page: &Page) -> Result<Vec<RunView>, StoreError>;
     /// The steps of a run from this one on.
     async fn run_steps(

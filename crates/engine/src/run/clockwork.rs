@@ -3,7 +3,7 @@
 
 use super::agenda::{Book, Item};
 use crate::outcome::{Call, Command, Outcome, Proof, Target};
-use crate::port::{Reader, RunQuery, StoreError};
+use crate::port::{Reader, RunQuery, StoreError, Writer};
 use crate::{Engine, committer::Job};
 use countersign_kernel::lifecycle::RunState;
 use countersign_kernel::plan::StepSeq;
@@ -145,25 +145,18 @@ fn by_run(due: Vec<Item>) -> BTreeMap<InstanceId, (Vec<StepSeq>, bool)> {
     runs
 }
 
+/// Where nobody else will ever tell, everything that is on anybody's agenda is found when the store is opened.
+pub async fn recall(writer: &mut dyn Writer, book: &Book) -> Result<(), StoreError> {
+    const ALL: usize = i32::MAX as usize;
+    for due in writer.due(Time(0), Time(i64::MAX), ALL).await? {
+        book.remind((due.instance_id, due.step_seq), Some(due.due_at));
+    }
+    Ok(())
+}
+
 impl Engine {
-    /// Finds what was left to be done, and starts the clock.
-    pub(crate) async fn start_clockwork(&mut self, exclusive: bool) -> Result<(), StoreError> {
-        if exclusive {
-            // Nobody else will ever tell: everything that is on anybody's agenda is found now.
-            let mut from = Time(0);
-            loop {
-                let found = self.reader.due(from, Time(i64::MAX), BATCH).await?;
-                for due in &found {
-                    self.book.remind((due.instance_id, due.step_seq), Some(due.due_at));
-                }
-                match found.last() {
-                    Some(last) if found.len() == BATCH && last.due_at > from => from = last.due_at,
-                    _ => break,
-                }
-            }
-        }
+    pub(crate) fn start_clockwork(&mut self) {
         self.clockwork = Some(tokio::spawn(self.clockwork().run()));
-        Ok(())
     }
 
     fn clockwork(&self) -> Clockwork {

@@ -13,7 +13,8 @@ use countersign_definition::{Body, Definition, Kind, ProblemCode};
 use countersign_engine::retention::UNSET_POLICY;
 use countersign_engine::{Command, Engine, Outcome, store_failure};
 use countersign_kernel::refusal::{Code, Refusal};
-use countersign_kernel::registry::{self, Registry, scopes};
+use countersign_kernel::registry::{self, Registry, Workflow, scopes};
+use countersign_kernel::run::shell_declaration;
 use countersign_ledger::sha256;
 use std::sync::Arc;
 
@@ -33,8 +34,14 @@ pub async fn publish(State(app): State<App>, caller: Caller, posted: PostedBytes
     let engine = app.engine()?;
     let (bytes, checked) = checked(&engine, posted.bytes).await?;
     let definition = checked.map_err(invalid_definition)?;
-    let Body::Process { declaration, gate_spec } = definition.body else {
-        return Err(Problem::new(Code::InvalidDefinition, "workflows cannot be published yet").at("kind"));
+    let (declaration, gate_spec, workflow) = match definition.body {
+        Body::Process { declaration, gate_spec } => (declaration, gate_spec, None),
+        Body::Workflow { plan, document } => {
+            let (declaration, gate_spec) = shell_declaration(&plan);
+            let document_digest = sha256(&[&document]);
+            let workflow = Workflow { plan: Arc::new(plan), document: document.into(), document_digest };
+            (declaration, gate_spec, Some(workflow))
+        }
     };
     let source = String::from_utf8(bytes).map_err(|_| Problem::invalid_request("the body is not UTF-8"))?;
     let command = registry::Command::PublishDefinition(registry::PublishDefinition {
@@ -43,6 +50,7 @@ pub async fn publish(State(app): State<App>, caller: Caller, posted: PostedBytes
         source: source.into(),
         declaration: Arc::new(declaration),
         gate_spec: Arc::new(gate_spec),
+        workflow,
         retention: definition.retention,
     });
     match engine.execute(caller.call(Command::Registry(command), posted.sent)?).await? {
@@ -134,7 +142,7 @@ fn summary(definition: &registry::Definition) -> wire::DefinitionSummary {
     wire::DefinitionSummary {
         name: definition.name.clone(),
         version: definition.version,
-        kind: Kind::Process.as_str().to_owned(),
+        kind: if definition.workflow.is_some() { Kind::Workflow } else { Kind::Process }.as_str().to_owned(),
         digest: definition.digest.to_string(),
         published_at: time::format(definition.published_at),
         published_by: definition.published_by.clone(),
@@ -143,7 +151,13 @@ fn summary(definition: &registry::Definition) -> wire::DefinitionSummary {
 
 /// Whether the actor may see this definition; without a name, whether any at all.
 fn sees(registry: &Registry, actor_ref: &str, name: Option<&str>) -> bool {
-    let general = [scopes::WORKFLOWS_READ, scopes::WORKFLOWS_START, scopes::DEFINITIONS_PUBLISH];
+    let general = [
+        scopes::WORKFLOWS_READ,
+        scopes::WORKFLOWS_START,
+        scopes::RUNS_READ,
+        scopes::RUNS_START,
+        scopes::DEFINITIONS_PUBLISH,
+    ];
     let finer = |scope: &str| match name {
         Some(name) => registry.permitted(actor_ref, &format!("{scope}:{name}")),
         None => registry.grants().active_scopes(actor_ref, &format!("{scope}:")).next().is_some(),
@@ -151,6 +165,8 @@ fn sees(registry: &Registry, actor_ref: &str, name: Option<&str>) -> bool {
     general.iter().any(|scope| registry.permitted(actor_ref, scope))
         || finer(scopes::WORKFLOWS_READ)
         || finer(scopes::WORKFLOWS_START)
+        || finer(scopes::RUNS_READ)
+        || finer(scopes::RUNS_START)
 }
 
 async fn require_sight(engine: &Engine, caller: &Caller, name: Option<&str>) -> Result<(), Problem> {
@@ -178,7 +194,13 @@ async fn checked(engine: &Arc<Engine>, bytes: Vec<u8>) -> Result<(Vec<u8>, Check
 }
 
 fn check(engine: &Engine, bytes: &[u8]) -> Checked {
-    let definition = countersign_definition::parse(bytes).map_err(|problems| {
+    // A child's version is fixed now: what is published later does not change what this one runs.
+    let mut children = |name: &str, version: Option<u32>| {
+        let registry = engine.registry();
+        let child = registry.definition(name, version).filter(|child| child.workflow.is_some())?;
+        Some(child.version)
+    };
+    let definition = countersign_definition::parse_resolved(bytes, &mut children).map_err(|problems| {
         let to_wire = |problem: countersign_definition::Problem| wire::DefinitionProblem {
             path: problem.path,
             line: problem.line,

@@ -138,6 +138,9 @@ pub const fn status(code: Code) -> StatusCode {
         | Code::AlreadyReleased
         | Code::NotEligible
         | Code::UnderLegalHold
+        | Code::LeaseLost
+        | Code::AlreadyTerminal
+        | Code::TransitionRefusedByGuard
         | Code::NothingToSeal
         | Code::Conflict => StatusCode::CONFLICT,
         Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,

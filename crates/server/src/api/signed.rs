@@ -12,6 +12,7 @@ use countersign_kernel::Time;
 use countersign_kernel::process;
 use countersign_kernel::refusal::{Code, Refusal, require_text};
 use countersign_kernel::registry;
+use countersign_kernel::run;
 use countersign_ledger::sha256;
 use countersign_ledger::statement::{self, PublicKey, SignedOver, Statement};
 use std::sync::Arc;
