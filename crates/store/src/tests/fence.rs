@@ -132,3 +132,25 @@ async fn rows_that_another_node_changes_are_not_due() {
     transaction.rollback().await.unwrap();
     assert_eq!(writer.due(Time(0), Time(100), 10).await.unwrap().len(), 3);
 }
+
+/// Two nodes prolong a lease from the same beat at the same time: one of them does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_nodes_beat_at_once() {
+    let place = Place::postgres().await;
+    let ((mut one, _), (mut two, _)) = (place.open().await, place.open().await);
+    let id = run_id(1);
+    let begun = start(small_run(id), small_head(id, "executing"), [added(0, leased(0)), added(1, leased(0))]);
+    commit(&mut *one, vec![begun.clone()]).await;
+    for beats in 1..=50 {
+        let until = 10 + i64::try_from(beats).unwrap();
+        let (first, second) = tokio::join!(
+            verdicts(&mut *one, vec![heartbeat(&begun, beats, [changed(0, leased(until))])]),
+            verdicts(&mut *two, vec![heartbeat(&begun, beats, [changed(1, leased(until))])]),
+        );
+        let (loaded, run) = load(&mut *one, id).await;
+        assert_eq!(loaded.beats, beats);
+        let written = run.steps.iter().map(|(_, step)| step.locked_until == Some(Time(until)));
+        assert!(written.eq([&first, &second].map(|verdicts| verdicts[0] == Verdict::Won)));
+        assert_ne!(first, second);
+    }
+}
