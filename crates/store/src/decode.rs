@@ -345,8 +345,11 @@ pub fn definition_event(row: &dyn Columns) -> Numbered {
     ))
 }
 
-/// The document of a definition that is a workflow.
-pub fn workflow_document(row: &dyn Columns) -> Result<Option<(u64, Arc<[u8]>)>, StoreError> {
+/// The document of a workflow, and its place in the registry.
+type WorkflowDocument = (u64, Arc<[u8]>);
+
+/// Of a definition that is a workflow.
+pub fn workflow_document(row: &dyn Columns) -> Result<Option<WorkflowDocument>, StoreError> {
     match (row.optional_bytes(10)?, row.optional_bytes(11)?) {
         (Some(body), Some(_)) => Ok(Some((row.count(0)?, body.into()))),
         (None, None) => Ok(None),

@@ -10,6 +10,8 @@ pub mod raw;
 mod select;
 mod sqlite;
 mod statement;
+#[cfg(test)]
+mod tests;
 mod value;
 
 use countersign_engine::port::{Store, StoreError};

@@ -9,7 +9,7 @@ mod connect;
 mod load;
 mod log;
 mod lost;
-mod read;
+pub(crate) mod read;
 mod run;
 mod scrub;
 mod values;
@@ -43,7 +43,7 @@ const CLOCK_SLACK_US: i64 = 2000;
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
 /// The writer finds rows by key and by nothing else. A plan made while a table was small must not scan it
 /// when it has grown, and planning again for each batch would cost more than running it.
-const PLANS: &str = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_hashjoin = off; \
+pub(crate) const PLANS: &str = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_hashjoin = off; \
     SET enable_mergejoin = off; SET jit = off";
 
 pub struct PostgresStore {
@@ -62,16 +62,7 @@ impl PostgresStore {
 
 impl Store for PostgresStore {
     fn into_parts(self: Box<Self>) -> (Box<dyn Writer>, Arc<dyn Reader>) {
-        let writer = PostgresWriter {
-            settings: self.settings,
-            session: None,
-            declarations: HashMap::new(),
-            gate_specs: HashMap::new(),
-            run_documents: HashMap::new(),
-            known_documents: HashSet::new(),
-            scrubber: scrub::Scrubber::default(),
-        };
-        (Box::new(writer), Arc::new(self.reader))
+        (Box::new(PostgresWriter::new(self.settings)), Arc::new(self.reader))
     }
 
     fn log(&self) -> Result<LogParts, StoreError> {
@@ -297,6 +288,18 @@ fn row_sets<'a>(winners: &[&'a Unit], known: &HashSet<Digest>) -> (Vec<(Name, Ro
 }
 
 impl PostgresWriter {
+    fn new(settings: Settings) -> Self {
+        PostgresWriter {
+            settings,
+            session: None,
+            declarations: HashMap::new(),
+            gate_specs: HashMap::new(),
+            run_documents: HashMap::new(),
+            known_documents: HashSet::new(),
+            scrubber: scrub::Scrubber::default(),
+        }
+    }
+
     async fn session(&mut self) -> Result<&Session, StoreError> {
         if self.session.as_ref().is_none_or(|session| session.client.is_closed()) {
             self.session = None;

@@ -88,3 +88,37 @@ impl PostgresWriter {
         Ok(units.iter().filter(was_written).map(|unit| unit.instance_id.0).collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::place::{Place, commit};
+    use crate::tests::samples::*;
+    use countersign_engine::rows::StepState;
+    use countersign_kernel::Time;
+
+    fn leased(until: i64) -> StepState {
+        StepState { locked_until: Some(Time(until)), ..full_step() }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_heartbeat_is_found_by_what_it_wrote() {
+        let place = Place::postgres().await;
+        let (mut other, _) = place.open().await;
+        let mut writer = PostgresWriter::new(crate::postgres::Settings::parse(&place.url).unwrap());
+        let id = run_id(1);
+        let begun = start(small_run(id), small_head(id, "executing"), [added(0, leased(1)), added(1, leased(1))]);
+        let batch = |units: Vec<Unit>| Batch { registry_sequence: 0, changes_registry: false, units, checks: vec![] };
+        let beat = heartbeat(&begun, 1, [changed(0, leased(2))]);
+        assert_eq!(writer.was_committed(&batch(vec![begun.clone()])).await.unwrap(), [Verdict::Lost]);
+        commit(&mut *other, vec![begun.clone()]).await;
+        assert_eq!(writer.was_committed(&batch(vec![begun.clone()])).await.unwrap(), [Verdict::Won]);
+        assert_eq!(writer.was_committed(&batch(vec![beat.clone()])).await.unwrap(), [Verdict::Lost]);
+        commit(&mut *other, vec![beat.clone()]).await;
+        assert_eq!(writer.was_committed(&batch(vec![beat])).await.unwrap(), [Verdict::Won]);
+        // From the same beat another node prolonged another lease.
+        let elsewhere = heartbeat(&begun, 1, [changed(1, leased(2))]);
+        assert_eq!(writer.was_committed(&batch(vec![elsewhere])).await.unwrap(), [Verdict::Lost]);
+        assert_eq!(writer.find_out(&batch(vec![begun]), "lost").await.unwrap(), Committed::Done(vec![Verdict::Won]));
+    }
+}
