@@ -149,7 +149,7 @@ steps:
     assert_eq!(plan.referenced, [0]);
 }
 
-const EVERYTHING: &str = r##"
+pub const EVERYTHING: &str = r##"
 kind: workflow
 name: everything
 description: All that a definition may say.
