@@ -6,6 +6,7 @@
 mod budget;
 mod cache;
 pub(crate) mod expression;
+mod failure;
 mod json;
 pub(crate) mod schema;
 pub(crate) mod template;
@@ -56,9 +57,9 @@ impl Cel {
         let evaluated = catch_unwind(AssertUnwindSafe(|| Value::resolve(&program.ast, &context)));
         match evaluated {
             Ok(Ok(value)) => Ok(value),
-            // The interpreter's messages may repeat values, and a secret is never recorded.
+            // A message may name a key, and a secret is never recorded.
             Ok(Err(_)) if program.variables.contains(&Variable::Secrets) => Err(named("it has no value")),
-            Ok(Err(error)) => Err(named(&error.to_string())),
+            Ok(Err(error)) => Err(named(&failure::explain(&error))),
             Err(_) => Err(named("it cannot be evaluated")),
         }
     }

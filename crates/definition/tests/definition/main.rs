@@ -5,6 +5,7 @@
 
 mod documents;
 mod hostile;
+mod language;
 mod problems;
 mod rendering;
 mod schema;
