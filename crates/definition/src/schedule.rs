@@ -41,9 +41,10 @@ pub(crate) fn time_zone_names() -> Vec<String> {
     ZONES.available().map(|name| name.to_string()).collect()
 }
 
-/// Whether the pattern ever comes; 30 February does not.
+/// Whether the pattern ever comes; 30 February does not. A search ends with the year 5000, and each day of a leap
+/// year falls on each day of the week within the forty years before.
 pub(crate) fn ever_comes(cron: &Cron) -> bool {
-    cron.find_next_occurrence(&jiff::civil::datetime(2000, 1, 1, 0, 0, 0, 0), true).is_ok()
+    cron.find_next_occurrence(&jiff::civil::datetime(4960, 1, 1, 0, 0, 0, 0), true).is_ok()
 }
 
 fn next(cron: &Cron, zone: &TimeZone, after: Timestamp) -> Option<Timestamp> {
@@ -137,6 +138,15 @@ mod tests {
             times("0 12 * * *", "Pacific/Apia", "2011-12-29T12:00:00Z", 2),
             ["2011-12-29T22:00:00Z", "2011-12-30T22:00:00Z"]
         );
+    }
+
+    #[test]
+    fn what_comes_seldom_comes_all_the_same() {
+        for (pattern, comes) in
+            [("0 0 29 2 *", true), ("0 0 29 2 +MON", true), ("0 0 31 12 *", true), ("0 0 31 4 *", false)]
+        {
+            assert_eq!(ever_comes(&cron(pattern).unwrap()), comes, "{pattern}");
+        }
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! CEL has no limit on what an evaluation costs, and a few words can ask for more than there is: a list mapped onto
 //! itself a dozen times, a text doubled again and again. So every place where an evaluation repeats or grows gets a
-//! call that weighs what passes through it, and a total beyond [`BUDGET`] is an error.
+//! call that weighs what passes through it, and a total beyond [`BUDGET`] is an error. A second call puts the keys
+//! of a map in order, before a loop goes through them.
 
 use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue, operators};
-use cel::common::types::{CelBool, CelBytes, CelString, DYN_TYPE};
+use cel::common::types::{CelBool, CelBytes, CelList, CelString, DYN_TYPE, MAP_TYPE};
 use cel::common::value::{CowVal, Val};
 use cel::{Env, ExecutionError};
 use std::cell::Cell;
@@ -14,6 +15,9 @@ const BUDGET: u64 = 32 << 20;
 const TURN: u64 = 64;
 /// No expression can be written with an `@` in it.
 const WEIGH: &str = "@weigh";
+const EACH: &str = "@each";
+/// Stands for the expression itself, in the error of one that exceeds its budget.
+pub(super) const WHOLE: &str = "expression";
 
 thread_local! {
     /// What is left of the evaluation that this thread is in.
@@ -29,6 +33,29 @@ pub(super) fn declare(env: &mut Env) {
     // It is declared once, in an environment of its own; there is nothing it could collide with.
     let declared = env.add_overload(WEIGH, "weigh_dyn", vec![DYN_TYPE], weigh);
     debug_assert!(declared.is_ok());
+    let declared = env.add_overload(EACH, "each_dyn", vec![DYN_TYPE], each);
+    debug_assert!(declared.is_ok());
+}
+
+/// What a loop goes through: of a map its keys, in their order, for the map itself has none and the same question
+/// must have the same answer.
+fn each<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
+    let value = arguments.pop().ok_or_else(ExecutionError::missing_argument_or_target)?;
+    if value.get_type().name() != MAP_TYPE.name() {
+        return Ok(value);
+    }
+    let mut keys: Vec<Box<dyn Val + 'v>> = Vec::new();
+    if let Some(iterable) = value.as_iterable() {
+        let mut items = iterable.iter();
+        while let Some(key) = items.next() {
+            keys.push(key.clone_as_boxed());
+        }
+    }
+    keys.sort_by_cached_key(|key| match key.downcast_ref::<CelString<'_>>() {
+        Some(text) => (true, text.inner().to_owned()),
+        None => (false, format!("{key:?}")),
+    });
+    Ok(CowVal::owned(CelList::from(keys)))
 }
 
 fn weigh<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
@@ -38,7 +65,7 @@ fn weigh<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, E
     LEFT.set(left.unwrap_or(0));
     match left {
         Some(_) => Ok(value),
-        None => Err(ExecutionError::function_error("expression", "it takes too much time or memory")),
+        None => Err(ExecutionError::function_error(WHOLE, "it takes too much time or memory")),
     }
 }
 
@@ -55,7 +82,7 @@ fn subtract(value: &dyn Val, left: &mut Option<u64>) {
     *left = some.checked_sub(own as u64);
     let Some(iterable) = value.as_iterable() else { return };
     let indexer = value.as_indexer();
-    let is_map = value.get_type().name() == "map";
+    let is_map = value.get_type().name() == MAP_TYPE.name();
     let mut items = iterable.iter();
     while let (Some(_), Some(item)) = (*left, items.next()) {
         subtract(item, left);
@@ -102,6 +129,7 @@ fn visit(node: &mut IdedExpr, in_loop: bool) {
         }
         Expr::Comprehension(loops) => {
             visit(&mut loops.iter_range, in_loop);
+            call(EACH, &mut loops.iter_range);
             if !matches!(loops.loop_cond.expr, Expr::Literal(_)) {
                 let mut tick = literal_true(&loops.loop_cond);
                 wrap(&mut tick);
@@ -202,9 +230,14 @@ fn is_path(expr: &Expr) -> bool {
 }
 
 fn wrap(node: &mut IdedExpr) {
+    call(WEIGH, node);
+}
+
+/// Puts a call of `function` around a part.
+fn call(function: &str, node: &mut IdedExpr) {
     let inner = std::mem::take(node);
     let id = inner.id;
-    let call = CallExpr { func_name: WEIGH.to_owned(), target: None, args: vec![inner] };
+    let call = CallExpr { func_name: function.to_owned(), target: None, args: vec![inner] };
     *node = IdedExpr { id, expr: Expr::Call(call) };
 }
 

@@ -6,6 +6,7 @@
 mod budget;
 mod cache;
 pub(crate) mod expression;
+mod failure;
 mod json;
 pub(crate) mod schema;
 pub(crate) mod template;
@@ -57,9 +58,9 @@ impl Cel {
         let evaluated = catch_unwind(AssertUnwindSafe(|| Value::resolve(&program.ast, &context)));
         match evaluated {
             Ok(Ok(value)) => Ok(value),
-            // The interpreter's messages may repeat values, and a secret is never recorded.
+            // A message may name a key, and a secret is never recorded.
             Ok(Err(_)) if program.variables.contains(&Variable::Secrets) => Err(named("it has no value")),
-            Ok(Err(error)) => Err(named(&error.to_string())),
+            Ok(Err(error)) => Err(named(&failure::explain(&error))),
             Err(_) => Err(named("it cannot be evaluated")),
         }
     }
@@ -186,17 +187,19 @@ fn variable_value(variable: Variable, program: &Parsed, scope: &Scope<'_>) -> Re
     json::value(name, text.ok_or_else(|| format!("there is no `{name}` here"))?)
 }
 
-/// A step that is not at hand is absent, as a key that is not in a map.
+/// A step that is not at hand is absent, as a key that is not in a map; one that yielded nothing has the output null.
 fn steps_value(names: &[String], scope: &Scope<'_>) -> Result<Value, String> {
     let mut steps = Vec::new();
     for (name, state_code, output) in scope.steps {
         if names.binary_search_by(|wanted| wanted.as_str().cmp(name)).is_err() {
             continue;
         }
-        let mut fields = vec![("state_code".to_owned(), Value::String((*state_code).to_owned().into()))];
-        if let Some(output) = output {
-            fields.push(("output".to_owned(), json::value(&format!("steps.{name}.output"), output)?));
-        }
+        let output = match output {
+            Some(output) => json::value(&format!("steps.{name}.output"), output)?,
+            None => Value::Null,
+        };
+        let state_code = Value::String((*state_code).to_owned().into());
+        let fields = [("state_code".to_owned(), state_code), ("output".to_owned(), output)];
         steps.push(((*name).to_owned(), json::map(fields.into_iter())));
     }
     Ok(json::map(steps.into_iter()))

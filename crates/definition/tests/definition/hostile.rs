@@ -1,7 +1,8 @@
 //! Any bytes at all: an answer, never a crash, and never an answer that contradicts itself.
 
 use crate::{SHIPPED, problems_of, process};
-use countersign_definition::{Kind, parse, render};
+use countersign_definition::{Body, Cel, Kind, parse, render};
+use countersign_kernel::plan::Language;
 use proptest::prelude::*;
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,12 @@ fn check(text: &[u8]) {
                 let (declaration, gate_spec) = process(&definition);
                 declaration.validate().expect("a sound declaration");
                 gate_spec.validate_shape().expect("sound gates");
+            }
+            if let Body::Workflow { plan, document } = definition.body {
+                plan.gate_spec.validate_shape().expect("sound gates");
+                assert_eq!(Cel::new().plan(&document).as_ref(), Ok(&plan), "{}", String::from_utf8_lossy(&document));
+                let again = parse(&document).expect("the document of a definition is a definition");
+                assert_eq!(again.body, Body::Workflow { plan, document });
             }
         }
         Err(problems) => {
@@ -105,6 +112,20 @@ const PIECES: &[&str] = &[
     "quorum: ",
     "m: ",
     "rule: m-of-n",
+    "kind: workflow\n",
+    "steps:\n",
+    "- {name: a",
+    ", run: wait",
+    ", dependsOn: [a",
+    ", when: \"${",
+    "steps.a.output",
+    "}\"",
+    "order: linear\n",
+    "retryPolicy: {maxRetries: ",
+    "schedule: [{cron: \"* * * * *\"}]\n",
+    "compensation: ",
+    "failurePolicy: fail-closed\n",
+    "1h30m",
 ];
 
 fn mutation() -> impl Strategy<Value = Mutation> {
@@ -222,6 +243,21 @@ fn long(states: usize, transitions: usize, line: impl Fn(usize) -> String) -> St
     )
 }
 
+/// A workflow of `count` steps with a field made by `field`.
+fn workflow(count: usize, field: impl Fn(usize) -> String) -> String {
+    let steps: String = (0..count).map(|i| format!("- {{name: s{i}, {}}}\n", field(i))).collect();
+    format!("kind: workflow\nname: a\nsteps:\n{steps}")
+}
+
+/// Each step waits for the fifty before it, names one from far away, and one names what is below.
+fn tangled(count: usize) -> String {
+    workflow(count, |i| {
+        let before: Vec<String> = (i.saturating_sub(50)..i).map(|j| format!("s{j}")).collect();
+        let named = if i + 1 == count / 2 { count - 1 } else { i / 3 };
+        format!("dependsOn: [{}], input: \"${{steps.s{named}.output}}\"", before.join(", "))
+    })
+}
+
 /// A small text must not make for a long wait or a large answer.
 #[test]
 fn texts_that_are_made_to_cost_much_are_answered_in_good_time() {
@@ -242,6 +278,22 @@ fn texts_that_are_made_to_cost_much_are_answered_in_good_time() {
         ),
         ("a long text many times", format!("a: &a \"{word}\\n\"\nb: [{}]\n", "*a, ".repeat(50_000))),
         ("a long list", "- a\n".repeat(200_000)),
+        ("many steps that name each other", tangled(2000)),
+        ("one long cycle", workflow(30_000, |i| format!("dependsOn: [s{}]", (i + 1) % 30_000))),
+        ("many unknown dependencies", workflow(20_000, |i| format!("dependsOn: [t{i}]"))),
+        ("many broken expressions", workflow(20_000, |i| format!("when: \"${{{i} +}}\""))),
+        (
+            "many steps that are not upstream",
+            workflow(20_000, |i| format!("when: \"${{steps.s{}.output}}\"", (i * 7919) % 20_000)),
+        ),
+        (
+            "many schedules",
+            format!(
+                "kind: workflow\nname: a\nschedule:\n{}",
+                "- {cron: \"0 0 30 2 *\", timeZone: Europe/X}\n".repeat(2000)
+            ),
+        ),
+        ("many gates", workflow(20_000, |i| format!("gate: g{i}"))),
     ];
     for (what, text) in texts {
         let started = Instant::now();

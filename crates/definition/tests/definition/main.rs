@@ -5,6 +5,7 @@
 
 mod documents;
 mod hostile;
+mod language;
 mod problems;
 mod rendering;
 mod schema;
@@ -19,6 +20,9 @@ pub const SHIPPED: &[(&str, &str)] = &[
     ("batch-release", include_str!("../../../../definitions/batch-release.yaml")),
     ("change-request", include_str!("../../../../definitions/change-request.yaml")),
     ("journal-entry", include_str!("../../../../definitions/journal-entry.yaml")),
+    ("nightly-report", include_str!("../../../../definitions/nightly-report.yaml")),
+    ("order-process", include_str!("../../../../definitions/order-process.yaml")),
+    ("order-saga", include_str!("../../../../definitions/order-saga.yaml")),
     ("protocol-amendment", include_str!("../../../../definitions/protocol-amendment.yaml")),
     ("purchase-order", include_str!("../../../../definitions/purchase-order.yaml")),
 ];

@@ -4,6 +4,7 @@ use crate::{listed, parsed};
 use countersign_definition::{Body, Cel, Kind, parse, parse_resolved};
 use countersign_kernel::GateEntry;
 use countersign_kernel::plan::*;
+use proptest::prelude::*;
 
 const SECOND: Micros = 1_000_000;
 const MINUTE: Micros = 60 * SECOND;
@@ -149,7 +150,7 @@ steps:
     assert_eq!(plan.referenced, [0]);
 }
 
-const EVERYTHING: &str = r##"
+pub const EVERYTHING: &str = r##"
 kind: workflow
 name: everything
 description: All that a definition may say.
@@ -270,6 +271,44 @@ fn the_document_is_a_definition_that_says_the_same() {
     let again = parsed(&text);
     assert_eq!(again.kind, Kind::Workflow);
     assert_eq!(again.body, Body::Workflow { plan, document });
+}
+
+/// Fields that a sound step may have, by their `run`; values of every type that JSON has.
+const SNIPPETS: &[&str] = &[
+    "queue: q, idempotent: true",
+    "input: {n: 1, f: -0.5, e: 1.0e-7, t: true, z: null, l: [1, [], {}], 'a \u{85}\u{2028}\u{feff}é': '\u{1F600}\\ \"'}",
+    "when: \"${input.x == '}' && {'a': 1}.a > 0}\", onFailure: skip",
+    "run: shell, command: 'echo \"$HOME\" | wc', env: {A: \"${secrets.a} b\"}",
+    "run: http, url: 'https://x.example/${input.id}', body: [\"${input}\", 2.50]",
+    "run: wait, for: 5s",
+    "run: human",
+    "run: workflow, workflow: child",
+    "outputSchema: {type: [object, 'null'], minProperties: 1}, priority: 3",
+    "checks: {ok: \"${output.n >= 0}\"}, timeout: 1d2h",
+    "retryPolicy: {maxRetries: 0, jitter: true}, deadline: 250ms, tasks: [{name: t, pic: kim}]",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_plan_is_that_of_its_document(
+        steps in prop::collection::vec((prop::sample::select(SNIPPETS), any::<prop::sample::Index>(), any::<bool>()), 1..12),
+        linear in any::<bool>(),
+    ) {
+        let mut text = format!("kind: workflow\nname: p\norder: {}\nsteps:\n", if linear { "linear" } else { "dag" });
+        for (i, (snippet, before, depends)) in steps.iter().enumerate() {
+            let depends = match (i, linear, depends) {
+                (1.., false, true) => format!("dependsOn: [s-{}], ", before.index(i)),
+                _ => String::new(),
+            };
+            text += &format!("  - {{name: s-{i}, {depends}{snippet}}}\n");
+        }
+        let Body::Workflow { plan, document } = parsed(&text).body else { panic!("a workflow") };
+        prop_assert_eq!(Cel::new().plan(&document), Ok(plan.clone()));
+        let again = parse(&document).map_err(|problems| TestCaseError::fail(listed(&problems)))?;
+        prop_assert_eq!(again.body, Body::Workflow { plan, document });
+    }
 }
 
 #[test]
