@@ -57,6 +57,9 @@ impl Columns for Row<'_> {
     fn optional_bytes(&self, i: usize) -> Result<Option<Vec<u8>>, StoreError> {
         column(self, i)
     }
+    fn optional_bytes32(&self, i: usize) -> Result<Option<[u8; 32]>, StoreError> {
+        column(self, i)
+    }
     fn id(&self, i: usize) -> Result<Uuid, StoreError> {
         column(self, i).map(Uuid::from_bytes)
     }
