@@ -3,6 +3,7 @@
 //! process (the server locks its data directory), so nobody else can move an instance.
 
 mod connect;
+mod listing;
 mod log;
 mod read;
 mod scrub;
@@ -18,6 +19,7 @@ use countersign_engine::port::{
 };
 use countersign_engine::rows::{HoldRow, IdempotencyRow, RecordRow, StepRow, Write};
 use countersign_kernel::{Declaration, Digest, EventId, GateSpec, HoldId, InstanceId, StepId, Time};
+use listing::Unlisted;
 use read::{Pool, SqliteReader, document, registry_since, rows};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params_from_iter};
 use std::collections::{HashMap, HashSet};
@@ -68,6 +70,7 @@ impl Store for SqliteStore {
             gate_specs: HashMap::new(),
             known_documents: HashSet::new(),
             purged_lately: false,
+            unlisted: Unlisted::unknown(),
         };
         (Box::new(writer), Arc::new(SqliteReader { pool: self.readers }))
     }
@@ -103,6 +106,7 @@ struct SqliteWriter {
     known_documents: HashSet<Digest>,
     /// Since the last call of `scrub`.
     purged_lately: bool,
+    unlisted: Unlisted,
 }
 
 impl SqliteWriter {
@@ -185,9 +189,14 @@ impl SqliteWriter {
             });
         }
         let mut documents = Vec::new();
-        for (unit, _) in batch.units.iter().zip(&verdicts).filter(|(_, verdict)| **verdict == Verdict::Won) {
+        let won = || {
+            let won = batch.units.iter().zip(&verdicts).filter(|(_, verdict)| **verdict == Verdict::Won);
+            won.map(|(unit, _)| unit)
+        };
+        for unit in won() {
             write_unit(&transaction, &self.statements, &self.known_documents, unit, &mut documents)?;
         }
+        self.unlisted.wrote(&transaction, won())?;
         if purges(batch) {
             scrub::mark(&transaction)?;
         }
@@ -362,6 +371,7 @@ pub struct RawSqlite {
     connection: Connection,
     checkpointer: Checkpointer,
     statements: Vec<String>,
+    unlisted: Unlisted,
 }
 
 #[cfg(feature = "raw")]
@@ -369,7 +379,8 @@ impl RawSqlite {
     pub fn open(path: &str) -> Result<Self, StoreError> {
         let SqliteStore { writer: connection, checkpointer, .. } = SqliteStore::open(path)?;
         connection.execute_batch("CREATE TABLE bare (id INTEGER PRIMARY KEY, body BLOB NOT NULL)").map_err(failed)?;
-        Ok(RawSqlite { connection, checkpointer, statements: STATEMENTS.iter().map(Statement::sqlite).collect() })
+        let statements = STATEMENTS.iter().map(Statement::sqlite).collect();
+        Ok(RawSqlite { connection, checkpointer, statements, unlisted: Unlisted::unknown() })
     }
 
     pub fn write(&mut self, units: &[Unit]) -> Result<(), StoreError> {
@@ -379,6 +390,7 @@ impl RawSqlite {
         for unit in units {
             write_unit(&transaction, &self.statements, &known, unit, &mut vec![])?;
         }
+        self.unlisted.wrote(&transaction, units.iter())?;
         transaction.commit().map_err(failed)
     }
 

@@ -1,6 +1,7 @@
 //! Reads: rows as values, and a pool of connections that read in parallel with the writer.
 
 use super::connect::{Location, failed};
+use super::listing;
 use crate::decode::{self, InstanceRow};
 use crate::select::{self, ByInstance, Dialect, RegistrySince, Select};
 use crate::value::{Columns, Value};
@@ -233,7 +234,9 @@ impl Reader for SqliteReader {
     async fn records(&self, query: &RecordQuery, page: &Page) -> Result<Vec<RecordRow>, StoreError> {
         let (query, page) = (query.clone(), page.clone());
         self.read(move |connection| {
-            run(connection, &select::records(Dialect::Sqlite, &query, &page), decode::record_row)
+            let listed = listing::records(&query, &page);
+            let select = listed.unwrap_or_else(|| select::records(Dialect::Sqlite, &query, &page));
+            run(connection, &select, decode::record_row)
         })
         .await
     }
