@@ -69,6 +69,15 @@ pub struct Loaded {
     pub beats: u64,
 }
 
+impl Loaded {
+    pub fn instance_id(&self) -> InstanceId {
+        match &self.body {
+            LoadedBody::Process(process) => process.instance_id,
+            LoadedBody::Run(run) => run.row.instance_id,
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub enum LoadedBody {
     Process(Process),
