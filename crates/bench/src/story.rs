@@ -55,7 +55,8 @@ impl Story {
             digest: sha256(&[DEFINITION.as_bytes()]),
             source: DEFINITION.into(),
             declaration: Arc::new(declaration),
-            gate_spec: Arc::new(gate_spec), workflow: None,
+            gate_spec: Arc::new(gate_spec),
+            workflow: None,
             retention: None,
         };
         let admin = |command| Call {

@@ -4,7 +4,8 @@ use crate::report::quantile_ms;
 use crate::story::Story;
 use anyhow::{Context, anyhow};
 use async_trait::async_trait;
-use countersign_engine::port::{Due, Batch, Committed, Loaded, LogParts, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit, Writer,
+use countersign_engine::port::{
+    Batch, Committed, Due, Loaded, LogParts, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit, Writer,
 };
 use countersign_engine::rows::{HoldRow, IdempotencyRow, RecordRow, StepRow};
 use countersign_engine::{Config, Engine};

@@ -37,9 +37,9 @@ use countersign_kernel::registry::{self, ActorKey, Bootstrap, Configuration, Reg
 use countersign_kernel::{Digest, Time};
 use countersign_ledger::statement::{PublicKey, Signer};
 use known::KnownRegistry;
-use run::agenda::Book;
 use port::{LogReader, LogWriter, Reader, Store, StoreError};
 use retention::{Policies, UNSET_POLICY};
+use run::agenda::Book;
 use sealer::SealerHandle;
 use std::sync::{Arc, PoisonError, RwLockReadGuard, Weak};
 use tokio::sync::{Notify, mpsc, oneshot};

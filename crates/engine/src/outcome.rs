@@ -47,8 +47,14 @@ pub struct SignedRequest {
 
 #[derive(Clone, Debug)]
 pub enum Command {
-    Process { target: Target, command: process::Command },
-    Run { target: Target, command: run::Command },
+    Process {
+        target: Target,
+        command: process::Command,
+    },
+    Run {
+        target: Target,
+        command: run::Command,
+    },
     /// A worker asks for steps of a queue, whichever runs they belong to.
     Claim(ClaimCall),
     Registry(registry::Command),

@@ -1,7 +1,8 @@
 //! What actors may read: each read is a permission check and one query.
 
 use crate::port::{
-    AssignmentQuery, GateWithSteps, Page, ProcessQuery, ProcessView, RecordQuery, RunQuery, RunStepView, RunView, StepQuery,
+    AssignmentQuery, GateWithSteps, Page, ProcessQuery, ProcessView, RecordQuery, RunQuery, RunStepView, RunView,
+    StepQuery,
 };
 use crate::rows::{AssignmentRow, RecordRow, StepRow};
 use crate::{Engine, store_failure};

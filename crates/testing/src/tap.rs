@@ -1,7 +1,8 @@
 //! A store whose commits go through somebody's hands: to look at them, to fail them, to lose their answers.
 
 use async_trait::async_trait;
-use countersign_engine::port::{Due, Batch, Committed, Loaded, LogParts, Reader, RegistryDelta, StepsOf, Store, StoreError, Writer,
+use countersign_engine::port::{
+    Batch, Committed, Due, Loaded, LogParts, Reader, RegistryDelta, StepsOf, Store, StoreError, Writer,
 };
 use countersign_engine::rows::{HoldRow, IdempotencyRow, RecordRow, StepRow};
 use countersign_kernel::{EventId, HoldId, InstanceId, StepId, Time};

@@ -119,7 +119,12 @@ impl Committer {
         }
     }
 
-    fn try_run(&mut self, call: &Call, registry: &Registry, round: &mut Round) -> Result<(Outcome, Option<Confirm>), Refusal> {
+    fn try_run(
+        &mut self,
+        call: &Call,
+        registry: &Registry,
+        round: &mut Round,
+    ) -> Result<(Outcome, Option<Confirm>), Refusal> {
         let Command::Run { target, command } = &call.command else {
             return Err(Refusal::new(Code::InvalidRequest, "not a command on a run"));
         };
@@ -143,8 +148,11 @@ impl Committer {
         let accepted = self.run_command(call, *target, command, registry, round)?;
         let mut confirm = accepted.unit.map(Confirm::Unit);
         let mut answer = self.answer(command, &accepted);
-        if let (run::Command::Complete { task, claim_next: Some(next), .. }, Outcome::TaskDone { next: None, .. }, Some(unit)) =
-            (command, &answer, accepted.unit)
+        if let (
+            run::Command::Complete { task, claim_next: Some(next), .. },
+            Outcome::TaskDone { next: None, .. },
+            Some(unit),
+        ) = (command, &answer, accepted.unit)
             && let Some(worker_id) = worker_id
             && let Some((task, other)) =
                 self.claim_elsewhere(call, (accepted.run_id, task.step_seq), (worker_id, next.lease), registry, round)
@@ -163,7 +171,8 @@ impl Committer {
 
     /// Who holds the task that this command completes.
     fn claimant(&mut self, target: Target, command: &run::Command) -> Option<Arc<str>> {
-        let (run::Command::Complete { task, claim_next: Some(_), .. }, Target::Existing(run_id)) = (command, target) else {
+        let (run::Command::Complete { task, claim_next: Some(_), .. }, Target::Existing(run_id)) = (command, target)
+        else {
             return None;
         };
         let run = self.cache.get(&run_id)?.run.as_deref()?;
@@ -305,7 +314,8 @@ impl Committer {
         // Nothing can be refused any more: the cached run moves on.
         if let Some((process, run)) = begun {
             let policy_ref = base.policy_ref.clone();
-            let instance = Instance { process, run: Some(Box::new(run)), head: base.head.clone(), policy_ref, beats: 0 };
+            let instance =
+                Instance { process, run: Some(Box::new(run)), head: base.head.clone(), policy_ref, beats: 0 };
             self.cache.insert(base.run_id, instance);
         }
         let Some(instance) = self.cache.get_mut(&base.run_id) else { return Err(not_held()) };
@@ -401,7 +411,12 @@ impl Committer {
         .map(Some)
     }
 
-    fn run_base(&mut self, target: Target, begun: Option<&(Process, Run)>, registry: &Registry) -> Result<RunBase, Refusal> {
+    fn run_base(
+        &mut self,
+        target: Target,
+        begun: Option<&(Process, Run)>,
+        registry: &Registry,
+    ) -> Result<RunBase, Refusal> {
         if let Some((shell, run)) = begun {
             let definition = shell.definition.as_ref().and_then(|d| registry.definition(&d.name, Some(d.version)));
             return Ok(RunBase {
@@ -440,9 +455,8 @@ impl Committer {
             }
             run::Command::Receive { seen, .. } => Outcome::EventReceived {
                 duplicate: *seen,
-                woken: run.map_or(vec![], |run| {
-                    accepted.taken.iter().map(|seq| run.step_name(*seq).to_owned()).collect()
-                }),
+                woken: run
+                    .map_or(vec![], |run| accepted.taken.iter().map(|seq| run.step_name(*seq).to_owned()).collect()),
             },
             run::Command::Due { steps, .. } => Outcome::Looked {
                 children: run.map_or(vec![], |run| {

@@ -82,7 +82,11 @@ impl Clockwork {
         self.send(run_id, run::Command::Dispatch).await.is_some()
     }
 
-    async fn send(&self, run_id: InstanceId, command: run::Command) -> Option<oneshot::Receiver<crate::committer::Answer>> {
+    async fn send(
+        &self,
+        run_id: InstanceId,
+        command: run::Command,
+    ) -> Option<oneshot::Receiver<crate::committer::Answer>> {
         let (answer, answered) = oneshot::channel();
         let call = Call {
             actor_ref: self.application_actor_ref.clone(),
@@ -117,7 +121,11 @@ impl Clockwork {
 }
 
 /// Whether the child has completed, and its output or its last error; `None` while it lives.
-async fn child_end(reader: &dyn Reader, child: InstanceId, parent: &Parent) -> Result<Option<(bool, Arc<str>)>, StoreError> {
+async fn child_end(
+    reader: &dyn Reader,
+    child: InstanceId,
+    parent: &Parent,
+) -> Result<Option<(bool, Arc<str>)>, StoreError> {
     let query = RunQuery { instance_id: Some(child), ..RunQuery::default() };
     let page = crate::port::Page { after: None, limit: 1, descending: false };
     let Some(view) = reader.runs(&query, &page).await?.into_iter().next() else { return Ok(None) };

@@ -4,8 +4,8 @@ use super::flow::{By, Flow, SYSTEM, WORKER};
 use super::{Facet, Role, Waiting};
 use crate::lifecycle::{ActorClass, FailureCategory, Outcome, Response, RunState, StepCode};
 use crate::plan::{ErrorResponse, FailurePolicy, OnFailure, Order, StepSeq, StepSpec, WaitWork, Work};
-use crate::refusal::Refusal;
 use crate::process;
+use crate::refusal::Refusal;
 use std::sync::Arc;
 
 impl Flow<'_, '_, '_> {
@@ -206,12 +206,7 @@ impl Flow<'_, '_, '_> {
     }
 
     /// What the step yields, or why it does not hold.
-    fn judge(
-        &self,
-        spec: &StepSpec,
-        event: Option<&str>,
-        raw: Arc<str>,
-    ) -> Result<Arc<str>, (String, &'static str)> {
+    fn judge(&self, spec: &StepSpec, event: Option<&str>, raw: Arc<str>) -> Result<Arc<str>, (String, &'static str)> {
         let language = self.ctx.language;
         let mut output = raw;
         if let Some(template) = &spec.output {
@@ -221,7 +216,9 @@ impl Flow<'_, '_, '_> {
                 .into();
         }
         if let Some(schema) = &spec.output_schema {
-            language.conforms(schema, &output).map_err(|error| (format!("VALIDATION: output: {error}"), "validation"))?;
+            language
+                .conforms(schema, &output)
+                .map_err(|error| (format!("VALIDATION: output: {error}"), "validation"))?;
         }
         for (name, check) in &spec.checks {
             match self.with_scope(event, Some(&output), |scope| language.judge(check, scope)) {
@@ -312,7 +309,12 @@ impl Flow<'_, '_, '_> {
     }
 
     /// What a failure of this kind leads to, as the step or its class says.
-    pub fn response(&self, seq: StepSeq, category: Option<FailureCategory>, wants_retry: bool) -> (Response, Option<OnFailure>) {
+    pub fn response(
+        &self,
+        seq: StepSeq,
+        category: Option<FailureCategory>,
+        wants_retry: bool,
+    ) -> (Response, Option<OnFailure>) {
         let spec = self.spec(seq);
         if self.run.plan.failure_policy == FailurePolicy::FailClosed {
             return (Response::Fail, None);

@@ -12,7 +12,11 @@ use crate::registry::scopes;
 use std::sync::Arc;
 use uuid::Uuid;
 
-pub fn decide(target: Option<(&Process, &Run)>, command: &ClaimSteps, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
+pub fn decide(
+    target: Option<(&Process, &Run)>,
+    command: &ClaimSteps,
+    ctx: &mut Context<'_>,
+) -> Result<Vec<Event>, Refusal> {
     require_text("worker_id", &command.worker_id)?;
     check_lease(command.lease)?;
     let (shell, run) = permitted(target, scopes::TASKS_WORK, ctx)?;
@@ -29,7 +33,12 @@ pub fn decide(target: Option<(&Process, &Run)>, command: &ClaimSteps, ctx: &mut 
 }
 
 /// False where the step cannot be claimed now.
-pub fn claim_one(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, worker_id: &Arc<str>, lease: Micros) -> Result<bool, Refusal> {
+pub fn claim_one(
+    flow: &mut Flow<'_, '_, '_>,
+    seq: StepSeq,
+    worker_id: &Arc<str>,
+    lease: Micros,
+) -> Result<bool, Refusal> {
     let Some(cell) = flow.cell(seq) else { return Ok(false) };
     let (state, role, live) = (cell.state, cell.role, cell.details());
     let now = flow.now();
@@ -37,9 +46,8 @@ pub fn claim_one(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, worker_id: &Arc<str>
         Role::Step => matches!(flow.head.state, RunState::Executing | RunState::Blocked),
         Role::Compensation(_) => flow.head.state == RunState::Compensating,
     };
-    let ours = flow
-        .spec(seq)
-        .is_some_and(|spec| matches!(spec.work, Work::Wait(_) | Work::Approval(_) | Work::Human { .. }));
+    let ours =
+        flow.spec(seq).is_some_and(|spec| matches!(spec.work, Work::Wait(_) | Work::Approval(_) | Work::Human { .. }));
     let due = live.next_run_at.is_some_and(|at| at <= now);
     let timed_out = live.waiting.as_ref().and_then(|waiting| waiting.deadline_at).is_some_and(|at| at <= now);
     let (by, task_type) = match state {
@@ -72,7 +80,9 @@ pub fn claim_one(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, worker_id: &Arc<str>
     live.task_type = Some(task_type);
     let (attempt, event) = (live.attempts + 1, live.event.clone());
     let step: Arc<str> = match role {
-        Role::Compensation(undone) => flow.run.plan.step(undone).map_or_else(|| Arc::from(""), |spec| spec.name.clone()),
+        Role::Compensation(undone) => {
+            flow.run.plan.step(undone).map_or_else(|| Arc::from(""), |spec| spec.name.clone())
+        }
         Role::Step => flow.spec(seq).map_or_else(|| Arc::from(""), |spec| spec.name.clone()),
     };
     flow.claimed.push(Claimed {

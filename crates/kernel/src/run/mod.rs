@@ -104,29 +104,84 @@ pub enum Command {
     /// The dispatcher found a free slot, or the time of a delayed start has come.
     Dispatch,
     Claim(ClaimSteps),
-    Complete { task: TaskRef, output: Arc<str>, outbound: Vec<Outbound>, claim_next: Option<ClaimNext> },
-    Wait { task: TaskRef, event_type: Option<String>, timeout: Option<Micros>, facet: Option<Facet>, outbound: Vec<Outbound> },
-    Retry { task: TaskRef, error: String, backoff: Option<Micros>, category: Option<FailureCategory> },
-    Dead { task: TaskRef, error: String, category: Option<FailureCategory> },
-    Heartbeat { task: TaskRef, lease: Micros },
+    Complete {
+        task: TaskRef,
+        output: Arc<str>,
+        outbound: Vec<Outbound>,
+        claim_next: Option<ClaimNext>,
+    },
+    Wait {
+        task: TaskRef,
+        event_type: Option<String>,
+        timeout: Option<Micros>,
+        facet: Option<Facet>,
+        outbound: Vec<Outbound>,
+    },
+    Retry {
+        task: TaskRef,
+        error: String,
+        backoff: Option<Micros>,
+        category: Option<FailureCategory>,
+    },
+    Dead {
+        task: TaskRef,
+        error: String,
+        category: Option<FailureCategory>,
+    },
+    Heartbeat {
+        task: TaskRef,
+        lease: Micros,
+    },
     /// The engine's executor started the child; the step now waits for it without a lease.
-    ChildStarted { task: TaskRef, child: InstanceId },
+    ChildStarted {
+        task: TaskRef,
+        child: InstanceId,
+    },
     /// The child of this step has ended.
-    ChildEnded { step_seq: StepSeq, child: InstanceId, completed: bool, output: Arc<str> },
+    ChildEnded {
+        step_seq: StepSeq,
+        child: InstanceId,
+        completed: bool,
+        output: Arc<str>,
+    },
     /// Somebody sends an event; `seen` where this run had it before.
-    Receive { event: KeptEvent, seen: bool },
+    Receive {
+        event: KeptEvent,
+        seen: bool,
+    },
     /// The clock reached something: these steps, and perhaps the run's own limit.
-    Due { steps: Vec<StepSeq>, run: bool },
+    Due {
+        steps: Vec<StepSeq>,
+        run: bool,
+    },
     OpenGate(OpenGate),
     DecideGate(DecideGate),
-    Cancel { reason: Option<String> },
-    Pause { reason: Option<String> },
-    Resume { reason: Option<String> },
-    Stop { reason: Option<String> },
-    Void { reason: Option<String> },
-    Unblock { step: String, reason: Option<String> },
+    Cancel {
+        reason: Option<String>,
+    },
+    Pause {
+        reason: Option<String>,
+    },
+    Resume {
+        reason: Option<String>,
+    },
+    Stop {
+        reason: Option<String>,
+    },
+    Void {
+        reason: Option<String>,
+    },
+    Unblock {
+        step: String,
+        reason: Option<String>,
+    },
     /// An operator says what became of an attempt that left no verdict.
-    DeclareEffect { step: String, done: bool, output: Option<Arc<str>>, reason: String },
+    DeclareEffect {
+        step: String,
+        done: bool,
+        output: Option<Arc<str>>,
+        reason: String,
+    },
 }
 
 impl Command {

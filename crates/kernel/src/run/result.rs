@@ -22,9 +22,9 @@ const CHILD_CHECK: Micros = 30_000_000;
 
 /// The cell that the caller holds, or why it does not.
 fn held<'r>(run: &'r Run, task: &TaskRef, ctx: &Context<'_>) -> Result<&'r Cell, Refusal> {
-    let cell = run.cell(task.step_seq).ok_or_else(|| {
-        Refusal::new(Code::NotKnown, "there is no task with this task_id").at("task_id")
-    })?;
+    let cell = run
+        .cell(task.step_seq)
+        .ok_or_else(|| Refusal::new(Code::NotKnown, "there is no task with this task_id").at("task_id"))?;
     let mine = task.lease_token.is_some() && cell.token == task.lease_token;
     let lost = |detail: String| Err(Refusal::new(Code::LeaseLost, detail).at("lease_token"));
     if !mine {
@@ -153,7 +153,8 @@ pub fn fail(
     let seq = task.step_seq;
     let (response, on_failure) = flow.response(seq, category, retry.is_some());
     let by = By(WORKER, "executor_failure");
-    let category = category.unwrap_or(if retry.is_some() { FailureCategory::Transient } else { FailureCategory::AgentError });
+    let category =
+        category.unwrap_or(if retry.is_some() { FailureCategory::Transient } else { FailureCategory::AgentError });
     let action = match response {
         Response::Retry if attempts + 1 < flow.run.max_attempts(seq) => {
             schedule_retry(&mut flow, seq, error, retry.flatten(), category)?;
@@ -165,7 +166,8 @@ pub fn fail(
             let live = flow.edit(seq)?.live.get_or_insert_default();
             live.last_error = Some(error.into());
             live.category = Some(category);
-            flow.outbound.push(Outbound { event_type: "step.escalated".to_owned(), data: escalation(flow.run, seq, error) });
+            flow.outbound
+                .push(Outbound { event_type: "step.escalated".to_owned(), data: escalation(flow.run, seq, error) });
             Action::StepFailed
         }
         Response::Retry | Response::Skip | Response::Fail => {
@@ -217,7 +219,12 @@ fn escalation(run: &Run, seq: StepSeq, error: &str) -> Arc<str> {
     format!(r#"{{"run_id":"{}","step":{step},"error":{error}}}"#, run.run_id).into()
 }
 
-pub fn heartbeat(target: Target<'_>, task: &TaskRef, lease: Micros, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
+pub fn heartbeat(
+    target: Target<'_>,
+    task: &TaskRef,
+    lease: Micros,
+    ctx: &mut Context<'_>,
+) -> Result<Vec<Event>, Refusal> {
     check_lease(lease)?;
     let (shell, run) = permitted(target, scopes::TASKS_WORK, ctx)?;
     held(run, task, ctx)?;
@@ -238,7 +245,12 @@ pub fn check_lease(lease: Micros) -> Result<(), Refusal> {
 }
 
 /// The child run exists: from here on its end ends the step, not a lease.
-pub fn child_started(target: Target<'_>, task: &TaskRef, child: InstanceId, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
+pub fn child_started(
+    target: Target<'_>,
+    task: &TaskRef,
+    child: InstanceId,
+    ctx: &mut Context<'_>,
+) -> Result<Vec<Event>, Refusal> {
     let (shell, run) = permitted(target, scopes::TASKS_WORK, ctx)?;
     if run.cell(task.step_seq).and_then(|cell| cell.live.as_ref()).is_some_and(|live| live.child == Some(child)) {
         return Ok(vec![]);
@@ -263,9 +275,9 @@ pub fn child_ended(
     output: &Arc<str>,
     ctx: &mut Context<'_>,
 ) -> Result<Vec<Event>, Refusal> {
-    let waits = run.cell(seq).is_some_and(|cell| {
-        cell.is_held() && cell.live.as_ref().is_some_and(|live| live.child == Some(child))
-    });
+    let waits = run
+        .cell(seq)
+        .is_some_and(|cell| cell.is_held() && cell.live.as_ref().is_some_and(|live| live.child == Some(child)));
     if !waits {
         return Ok(vec![]);
     }

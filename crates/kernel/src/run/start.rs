@@ -100,8 +100,11 @@ fn key(
     let Some(template) = template else { return Ok(None) };
     let scope = Scope { input: Some(&command.input), ..Scope::default() };
     let filled = ctx.language.fill(template, &scope).map_err(|error| {
-        Refusal::new(Code::InvalidRequest, format!("the definition's {field} cannot be worked out from this input: {error}"))
-            .at("input")
+        Refusal::new(
+            Code::InvalidRequest,
+            format!("the definition's {field} cannot be worked out from this input: {error}"),
+        )
+        .at("input")
     })?;
     // A string is its own key; anything else is its JSON.
     let bare = filled.strip_prefix('"').and_then(|text| text.strip_suffix('"')).filter(|text| !text.contains('\\'));
@@ -121,7 +124,8 @@ pub fn dispatch((shell, run): (&Process, &Run), ctx: &mut Context<'_>) -> Result
 
 fn begin_executing(flow: &mut Flow<'_, '_, '_>) -> Result<(), Refusal> {
     flow.move_run(RunState::Executing, "slot_available")?;
-    let roots = (0..).zip(&flow.run.cells).filter(|(_, cell)| cell.open_deps == 0 && cell.state == StepCode::NotStarted);
+    let roots =
+        (0..).zip(&flow.run.cells).filter(|(_, cell)| cell.open_deps == 0 && cell.state == StepCode::NotStarted);
     flow.to_resolve = roots.map(|(seq, _)| seq).collect();
     flow.advance()
 }
@@ -147,7 +151,8 @@ fn take_over(command: &StartRun, plan: &Plan, run: &mut Run) -> Result<Vec<(Step
     for seq in &upstream {
         let Some(spec) = plan.step(*seq) else { continue };
         let Some((state, output)) = from.finished.get(&*spec.name) else {
-            let detail = format!("the step `{}` of the old run did not end: start from it, or from an earlier one", spec.name);
+            let detail =
+                format!("the step `{}` of the old run did not end: start from it, or from an earlier one", spec.name);
             return Err(Refusal::new(Code::InvalidRequest, detail).at("from_step.step"));
         };
         if let Some(cell) = run.cells.get_mut(*seq as usize) {

@@ -6,8 +6,7 @@ use super::{Bench, require_found};
 use crate::place::{Kind, Place};
 use anyhow::{Context, bail, ensure};
 use countersign_engine::port::{
-    LoadedBody,
-    AssignmentQuery, HoldQuery, Page, ProcessQuery, Range, Reader, RecordQuery, StepQuery, Writer,
+    AssignmentQuery, HoldQuery, LoadedBody, Page, ProcessQuery, Range, Reader, RecordQuery, StepQuery, Writer,
 };
 use countersign_engine::rows::Write;
 use countersign_kernel::machine::{AssignmentStatus, StepState};

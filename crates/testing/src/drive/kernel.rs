@@ -308,7 +308,8 @@ pub(super) fn publish_command(document: &str) -> Said<registry::PublishDefinitio
         digest: countersign_ledger::sha256(&[document.as_bytes()]),
         source: Arc::from(document),
         declaration: Arc::new(declaration),
-        gate_spec: Arc::new(gate_spec), workflow: None,
+        gate_spec: Arc::new(gate_spec),
+        workflow: None,
         retention: definition.retention,
     })
 }

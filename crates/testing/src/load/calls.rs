@@ -86,7 +86,8 @@ pub fn publish(design: &Design) -> Call {
         digest: sha256(&[design.name.as_bytes()]),
         source: design.name.as_str().into(),
         declaration: design.declaration.clone(),
-        gate_spec: design.gate_spec.clone(), workflow: None,
+        gate_spec: design.gate_spec.clone(),
+        workflow: None,
         retention: None,
     };
     by(ADMIN, Command::Registry(registry::Command::PublishDefinition(command)))

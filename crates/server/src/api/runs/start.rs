@@ -71,9 +71,8 @@ async fn finished(engine: &Engine, actor_ref: &str, from: wire::FromStep) -> Res
     let query = RunQuery { instance_id: Some(run_id), ..RunQuery::default() };
     let page = Page { after: None, limit: 1, descending: false };
     let view = engine.read_runs(actor_ref, query, &page).await?.into_iter().next();
-    let view = view.ok_or_else(|| {
-        Refusal::new(Code::NotKnown, "there is no run with this id").at("from_step.run_id")
-    })?;
+    let view =
+        view.ok_or_else(|| Refusal::new(Code::NotKnown, "there is no run with this id").at("from_step.run_id"))?;
     let mut finished = BTreeMap::new();
     let mut from_seq = 0;
     loop {
@@ -96,14 +95,19 @@ async fn finished(engine: &Engine, actor_ref: &str, from: wire::FromStep) -> Res
 /// Start a run of every definition whose `on` names this event. Needs `runs:start` for each.
 #[utoipa::path(post, path = "/v1/runs/trigger", tag = "runs", request_body = wire::TriggerRuns,
     responses((status = 202, body = wire::RunsTriggered), Refused))]
-pub async fn trigger(State(app): State<App>, caller: Caller, posted: Posted<wire::TriggerRuns>) -> Done<wire::RunsTriggered> {
+pub async fn trigger(
+    State(app): State<App>,
+    caller: Caller,
+    posted: Posted<wire::TriggerRuns>,
+) -> Done<wire::RunsTriggered> {
     let engine = app.engine()?;
     let wire::TriggerRuns { event_type, data } = posted.body;
     require_text("type", &event_type)?;
     let data = text(data);
     let matching: Vec<(String, u32, Option<countersign_kernel::plan::Template>)> = {
         let registry = engine.registry();
-        let newest = registry.definition_names().into_iter().filter_map(|name| registry.definition(name, None).cloned());
+        let newest =
+            registry.definition_names().into_iter().filter_map(|name| registry.definition(name, None).cloned());
         newest
             .filter_map(|definition| {
                 let plan = definition.workflow.as_ref()?.plan.clone();
@@ -139,10 +143,10 @@ pub async fn trigger(State(app): State<App>, caller: Caller, posted: Posted<wire
             parent: None,
         };
         // Each start has a key of its own, so that the same event sent again starts none twice.
-        let idempotency = call.idempotency.as_ref().map(|key| IdempotencyKey {
-            key: format!("{}/{name}", key.key),
-            request_digest: key.request_digest,
-        });
+        let idempotency = call
+            .idempotency
+            .as_ref()
+            .map(|key| IdempotencyKey { key: format!("{}/{name}", key.key), request_digest: key.request_digest });
         let start = Call { command: on(Target::New, Command::Start(Box::new(command))), idempotency, ..call.clone() };
         match engine.execute(start).await? {
             Outcome::RunStarted { run_id } => run_ids.push(run_id),
