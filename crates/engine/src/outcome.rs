@@ -206,6 +206,9 @@ pub struct Task {
     pub event: Option<Arc<str>>,
     pub lease_token: String,
     pub locked_until_us: i64,
+    /// For the engine's own executors; may hold secrets and leaves this process for nowhere.
+    #[serde(skip)]
+    pub job: Option<Box<run::Job>>,
 }
 
 impl Task {

@@ -22,6 +22,8 @@ use std::sync::Arc;
 
 /// A key for a step's transition is kept for ever.
 const FOR_EVER: Time = Time(i64::MAX);
+/// The key of a slot is kept until the run that took it ends; by this time it is found again.
+const SLOT: Time = crate::run::dispatcher::SLOT;
 
 /// What the events of a command on a run came to.
 struct Accepted {
@@ -163,7 +165,8 @@ impl Committer {
             }
         }
         if let (Some(idempotency), Some(unit)) = (&call.idempotency, accepted.unit) {
-            let row = round.keep(call, accepted.run_id, idempotency.request_digest, &answer, FOR_EVER);
+            let until = if matches!(command, run::Command::Dispatch { .. }) { SLOT } else { FOR_EVER };
+            let row = round.keep(call, accepted.run_id, idempotency.request_digest, &answer, until);
             round.batch.units[unit].idempotency.push(row);
         }
         Ok((answer, confirm))
@@ -270,6 +273,7 @@ impl Committer {
                 ids: IdSource::new(now, entropy),
             },
             language: &*language,
+            secrets: self.config.secrets.as_deref(),
         };
         let known = instance.and_then(|instance| Some((&instance.process, instance.run.as_deref()?)));
         let events = run::decide(known, command, &mut ctx)?;
@@ -494,6 +498,9 @@ impl Committer {
                 self.book.place(run.run_id, *seq, &run.agenda(*seq), now);
             }
             self.book.remind((run.run_id, None), run.due_at());
+            if run.head.concurrency_key.is_some() {
+                self.book.slots.notify_one();
+            }
             if let (true, Some(parent)) = (run.head.state.is_ended(), &run.head.parent) {
                 self.book.remind((parent.run_id, Some(parent.step_seq)), Some(now));
             }
@@ -573,6 +580,7 @@ fn to_task(run_id: InstanceId, claimed: &Claimed) -> Task {
         event: claimed.event.clone(),
         lease_token: claimed.lease_token.to_string(),
         locked_until_us: claimed.locked_until.0,
+        job: claimed.job.clone(),
     }
 }
 

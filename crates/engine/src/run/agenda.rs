@@ -17,6 +17,8 @@ pub struct Book {
     pages: Mutex<Pages>,
     /// Somebody put in something earlier than what the clock waits for.
     pub sooner: Notify,
+    /// A slot may have become free, or somebody waits for one.
+    pub slots: Notify,
 }
 
 #[derive(Default)]

@@ -79,7 +79,8 @@ impl Clockwork {
 
     /// A run whose delayed start has come; the dispatcher sees to those that also need a slot.
     async fn dispatch(&self, run_id: InstanceId) -> bool {
-        self.send(run_id, run::Command::Dispatch).await.is_some()
+        self.book.slots.notify_one();
+        self.send(run_id, run::Command::Dispatch { in_slot: false }).await.is_some()
     }
 
     async fn send(
@@ -163,11 +164,12 @@ pub async fn recall(writer: &mut dyn Writer, book: &Book) -> Result<(), StoreErr
 }
 
 impl Engine {
-    pub(crate) fn start_clockwork(&mut self) {
-        self.clockwork = Some(tokio::spawn(self.clockwork().run()));
+    pub(crate) fn start_clockwork(&mut self, exclusive: bool) {
+        self.background.push(tokio::spawn(self.clockwork().run()));
+        self.background.push(tokio::spawn(self.dispatcher(exclusive).run()));
     }
 
-    fn clockwork(&self) -> Clockwork {
+    pub(crate) fn clockwork(&self) -> Clockwork {
         Clockwork {
             book: self.book.clone(),
             jobs: self.jobs.downgrade(),
@@ -179,6 +181,8 @@ impl Engine {
 
     /// Has everything looked at that is due by the engine's clock: for tests, which move it.
     pub async fn tick(&self) {
+        self.clockwork().tick().await;
+        self.dispatcher(true).dispatch().await;
         self.clockwork().tick().await;
     }
 }

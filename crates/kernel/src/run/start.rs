@@ -21,7 +21,9 @@ pub fn decide(command: &StartRun, ctx: &mut Context<'_>) -> Result<Vec<Event>, R
     if command.priority.is_some_and(|priority| priority > MAX_PRIORITY) {
         return Err(Refusal::new(Code::InvalidRequest, "`priority` lies between 0 and 9; 9 goes first").at("priority"));
     }
-    ctx.base.require_scope(scopes::RUNS_START, Some(&command.definition))?;
+    if !ctx.is_application() {
+        ctx.base.require_scope(scopes::RUNS_START, Some(&command.definition))?;
+    }
     let registry = ctx.base.registry;
     let definition = registry.definition(&command.definition, command.version).ok_or_else(|| {
         let detail = format!("no workflow named `{}` is published in that version", command.definition);
@@ -112,8 +114,9 @@ fn key(
 }
 
 /// A slot is free, or the time has come.
-pub fn dispatch((shell, run): (&Process, &Run), ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
-    if run.head.state != RunState::Queued || run.head.start_at.is_some_and(|at| at > ctx.base.now) {
+pub fn dispatch((shell, run): (&Process, &Run), in_slot: bool, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
+    let early = run.head.start_at.is_some_and(|at| at > ctx.base.now);
+    if run.head.state != RunState::Queued || early || (run.head.concurrency_key.is_some() && !in_slot) {
         return Ok(vec![]);
     }
     let actor_ref = ctx.base.application_actor_ref.to_owned();

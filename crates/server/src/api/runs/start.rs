@@ -116,7 +116,7 @@ pub async fn trigger(
             })
             .collect()
     };
-    let call = caller.call(on(Target::New, Command::Dispatch), posted.sent)?;
+    let call = caller.call(on(Target::New, Command::Dispatch { in_slot: false }), posted.sent)?;
     let mut run_ids = Vec::new();
     for (name, version, template) in matching {
         let input = match template {
