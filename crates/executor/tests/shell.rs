@@ -1,7 +1,5 @@
 //! Real processes: what they are given, how they end, and that nothing of them stays behind.
 
-#![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test's helpers may fail the test")]
-
 use countersign_executor::Verdict;
 use countersign_executor::shell::{Command, ShellJob};
 use countersign_kernel::lifecycle::FailureCategory;

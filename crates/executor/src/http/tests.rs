@@ -138,7 +138,8 @@ async fn a_text_is_sent_as_text_where_that_is_declared() {
 #[tokio::test]
 async fn the_status_decides() {
     let (base, _) = serve(|path| {
-        let code: u16 = path.trim_start_matches('/').split('?').next().and_then(|code| code.parse().ok()).expect("a status");
+        let code: u16 =
+            path.trim_start_matches('/').split('?').next().and_then(|code| code.parse().ok()).expect("a status");
         let response = Response::builder().status(code).header("retry-after", "7");
         response.body(Body::from("why\n")).expect("a response")
     })
