@@ -415,6 +415,8 @@ fn a_job_is_made_of_a_step_with_its_templates_filled_in() {
         ("https://a.example", "b", Some("[1]"))
     );
     assert!(!job.allow_private && job.retry == work.retry);
+    let shown = format!("{job:?}");
+    assert!(shown.contains(r#"["A"]"#) && !shown.contains(r#""b""#) && !shown.contains("[1]"), "{shown}");
     assert!(HttpJob::filled(&work, "7", None, None).is_err());
     assert!(HttpJob::filled(&work, r#""https://a.example""#, Some(r#"{"A":1}"#), None).is_err());
 }
