@@ -72,6 +72,10 @@ impl Heartbeat {
         *self.inner.until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(super) fn is_lost(&self) -> bool {
+        *self.inner.lost.borrow()
+    }
+
     /// Prolongs the lease at a third of its length, for ever; returns when it is lost.
     pub(super) async fn keep(&self) -> LeaseLost {
         let mut lost = self.inner.lost.subscribe();

@@ -77,7 +77,8 @@ struct Desk {
 impl Worker {
     pub fn new(client: Client, queue: impl Into<String>) -> Self {
         let desk = Desk {
-            client,
+            // Under one key every claim would be answered like the first.
+            client: client.without_idempotency_key(),
             worker_id: default_worker_id(),
             lease: LEASE,
             steps: HashMap::new(),
@@ -266,7 +267,10 @@ async fn attempt(handler: Handler, context: TaskContext) -> Option<Result<Report
     let mut handling = JoinSet::new();
     handling.spawn(async move { handler(context).await });
     tokio::select! {
-        Some(ended) = handling.join_next() => Some(ended.unwrap_or_else(|error| Err(panicked(error)))),
+        // A handler may have learned of the loss by itself, and ended over it.
+        Some(ended) = handling.join_next() => {
+            (!lease.is_lost()).then(|| ended.unwrap_or_else(|error| Err(panicked(error))))
+        }
         LeaseLost = lease.keep() => {
             tracing::warn!(task_id, step, "the lease is lost: the handler is dropped and nothing is reported");
             None

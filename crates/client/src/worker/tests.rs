@@ -3,7 +3,7 @@
 use super::*;
 use axum::Router;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use serde_json::{Value, json};
@@ -62,7 +62,8 @@ impl Fake {
     }
 }
 
-async fn claim(State(fake): State<Arc<Fake>>, body: String) -> Response {
+async fn claim(State(fake): State<Arc<Fake>>, headers: HeaderMap, body: String) -> Response {
+    assert!(headers.get("idempotency-key").is_none() && headers["authorization"] == "Bearer tok", "{headers:?}");
     let body: Value = serde_json::from_str(&body).expect("JSON");
     let (max, wait) = (body["max"].as_u64().expect("max"), body["wait_ms"].as_u64().expect("wait_ms"));
     if let Some(instead) = fake.note("claim", body) {
@@ -127,10 +128,18 @@ impl Running {
             .route("/v1/tasks/{task_id}/{verb}", post(report))
             .with_state(fake.clone());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let server = format!("http://{}", listener.local_addr().expect("an address"));
-        tokio::spawn(async move { axum::serve(listener, router).await });
+        let address = listener.local_addr().expect("an address");
+        drop(listener);
+        // The worker is there first and finds nobody.
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(30)).await;
+            let listener = tokio::net::TcpListener::bind(address).await.expect("the same port");
+            axum::serve(listener, router).await
+        });
 
-        let client = Client::new(&server).and_then(|client| client.with_token("tok")).expect("a client");
+        let client = Client::new(&format!("http://{address}")).and_then(|client| client.with_token("tok"));
+        // A key would have every claim answered like the first: the worker does without it.
+        let client = client.and_then(|client| client.with_idempotency_key("k")).expect("a client");
         let worker = made(Worker::new(client, "orders").worker_id("w1").poll(Duration::from_millis(50)));
         let (stop, stopped) = oneshot::channel::<()>();
         let worker = tokio::spawn(worker.run(async { drop(stopped.await) }));
@@ -291,6 +300,24 @@ async fn a_lost_lease_drops_the_handler_and_nothing_is_reported() {
     for verb in ["retry", "dead", "wait"] {
         assert!(running.fake.told(verb).is_empty(), "{verb}");
     }
+    running.ended().await.expect("a clean end");
+}
+
+#[tokio::test]
+async fn a_handler_that_learns_of_the_loss_by_itself_is_not_reported_either() {
+    let instead = [("heartbeat", 409, "lease-lost")];
+    let running = Running::start_with(vec![task("t1", "careful"), task("t2", "next")], &instead, |worker| {
+        worker
+            .on("careful", |task| async move {
+                task.heartbeat().now().await?;
+                Ok(())
+            })
+            .on("next", |_| async { Ok(()) })
+    })
+    .await;
+    let completed = running.fake.heard("complete", 1).await;
+    assert_eq!(completed[0]["lease_token"], "lease of t2");
+    assert!(running.fake.told("retry").is_empty());
     running.ended().await.expect("a clean end");
 }
 

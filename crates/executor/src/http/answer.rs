@@ -80,7 +80,7 @@ impl Answer {
             Text(String),
         }
         let json = std::str::from_utf8(&self.body).ok().filter(|body| self.is_json() && json::check(body).is_ok());
-        let body = match json.map(|body| serde_json::from_str::<&RawValue>(body)) {
+        let body = match json.map(serde_json::from_str::<&RawValue>) {
             Some(Ok(raw)) => Body::Json(raw),
             _ => Body::Text(text::of(&self.body)),
         };

@@ -1,7 +1,7 @@
 //! A `run: http` step: one request, and what its answer means.
 //!
 //! **Architecture invariant:** a request goes nowhere but to addresses that were looked at. Names are resolved by our own
-//! [`guard`], hosts that are addresses are checked before each hop, redirects are followed by this module and not by the
+//! `guard`, hosts that are addresses are checked before each hop, redirects are followed by this module and not by the
 //! client, and no proxy is used.
 
 mod address;
@@ -16,6 +16,7 @@ use guard::{Forbidden, Guard, Lookup, check_literal, system_lookup};
 use reqwest::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Client, Method, StatusCode, Url};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -39,8 +40,8 @@ const RESERVED: &[&str] = &[
     "upgrade",
 ];
 
-/// A request with everything filled in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A request with everything filled in, secrets included.
+#[derive(Clone, PartialEq, Eq)]
 pub struct HttpJob {
     pub method: String,
     pub url: String,
@@ -77,6 +78,15 @@ impl HttpJob {
             idempotency_key: String::new(),
             allow_private: false,
         })
+    }
+}
+
+impl fmt::Debug for HttpJob {
+    /// Headers and body may hold secrets: only the headers' names are shown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&String> = self.headers.keys().collect();
+        let mut shown = f.debug_struct("HttpJob");
+        shown.field("method", &self.method).field("url", &self.url).field("headers", &names).finish_non_exhaustive()
     }
 }
 

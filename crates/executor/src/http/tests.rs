@@ -138,7 +138,8 @@ async fn a_text_is_sent_as_text_where_that_is_declared() {
 #[tokio::test]
 async fn the_status_decides() {
     let (base, _) = serve(|path| {
-        let code: u16 = path.trim_start_matches('/').split('?').next().and_then(|code| code.parse().ok()).expect("a status");
+        let code: u16 =
+            path.trim_start_matches('/').split('?').next().and_then(|code| code.parse().ok()).expect("a status");
         let response = Response::builder().status(code).header("retry-after", "7");
         response.body(Body::from("why\n")).expect("a response")
     })
@@ -414,6 +415,8 @@ fn a_job_is_made_of_a_step_with_its_templates_filled_in() {
         ("https://a.example", "b", Some("[1]"))
     );
     assert!(!job.allow_private && job.retry == work.retry);
+    let shown = format!("{job:?}");
+    assert!(shown.contains(r#"["A"]"#) && !shown.contains(r#""b""#) && !shown.contains("[1]"), "{shown}");
     assert!(HttpJob::filled(&work, "7", None, None).is_err());
     assert!(HttpJob::filled(&work, r#""https://a.example""#, Some(r#"{"A":1}"#), None).is_err());
 }

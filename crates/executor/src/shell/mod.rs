@@ -17,6 +17,7 @@ use countersign_kernel::plan::ShellWork;
 use group::{Group, Pipes};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::pin::pin;
@@ -38,8 +39,8 @@ const LANG: &str = "C.UTF-8";
 /// Names that begin so are the engine's to give.
 const OURS: &str = "COUNTERSIGN_";
 
-/// A command with everything filled in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A command with everything filled in, secrets included.
+#[derive(Clone, PartialEq, Eq)]
 pub struct ShellJob {
     pub command: Command,
     pub env: BTreeMap<String, String>,
@@ -189,6 +190,16 @@ impl ShellJob {
         } else {
             Verdict::dead(error, FailureCategory::AgentError)
         }
+    }
+}
+
+impl fmt::Debug for ShellJob {
+    /// The environment may hold secrets: only its names are shown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&String> = self.env.keys().collect();
+        let mut shown = f.debug_struct("ShellJob");
+        shown.field("command", &self.command).field("env", &names).field("run_id", &self.run_id);
+        shown.field("step", &self.step).field("attempt", &self.attempt).finish_non_exhaustive()
     }
 }
 
