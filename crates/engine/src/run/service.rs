@@ -56,6 +56,9 @@ impl Engine {
         let waiters = self.book.waiters(&claim.queue);
         loop {
             let notified = waiters.notified();
+            if self.book.is_closed() {
+                return Ok(vec![]);
+            }
             if self.book.has_ready(&claim.queue) {
                 let call = Call {
                     actor_ref: actor_ref.to_owned(),
@@ -113,6 +116,11 @@ impl Engine {
             }
         }
         Ok(sent)
+    }
+
+    /// Claims that wait for work are answered at once, and so are all that follow: the server is stopping.
+    pub fn stop_waiting(&self) {
+        self.book.close();
     }
 
     /// How many steps wait in each queue of this node.

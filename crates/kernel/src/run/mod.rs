@@ -235,6 +235,8 @@ pub struct StartRun {
     /// Starts behind the finished steps of another run.
     pub from_step: Option<FromStep>,
     pub parent: Option<Parent>,
+    /// In place of the definition's own: for runs that wait for each other.
+    pub concurrency_key: Option<Arc<str>>,
 }
 
 /// Where a new run takes over: the steps before it are taken from the old run, with their outputs.

@@ -54,7 +54,10 @@ pub fn decide(command: &StartRun, ctx: &mut Context<'_>) -> Result<Vec<Event>, R
         continues: command.from_step.as_ref().map(|from| from.run_id),
     };
     let concurrency = plan.concurrency.as_ref().map(|concurrency| concurrency.key.clone());
-    let concurrency_key = key(&concurrency, command, ctx, "concurrency.key")?;
+    let concurrency_key = match &command.concurrency_key {
+        Some(key) => Some(key.clone()),
+        None => key(&concurrency, command, ctx, "concurrency.key")?,
+    };
     let shell = shell_of(&started, ctx.base.actor_ref, ctx.base.now);
     let mut run = Run::begin(&started);
     run.head.priority = command.priority.unwrap_or(plan.priority);

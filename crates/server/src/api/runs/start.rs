@@ -49,6 +49,7 @@ pub async fn start(State(app): State<App>, caller: Caller, posted: Posted<wire::
         corrects,
         from_step,
         parent: None,
+        concurrency_key: None,
     };
     let call = caller.call(on(Target::New, Command::Start(Box::new(command))), posted.sent)?;
     match engine.execute(call).await? {
@@ -141,6 +142,7 @@ pub async fn trigger(
             corrects: None,
             from_step: None,
             parent: None,
+            concurrency_key: None,
         };
         // Each start has a key of its own, so that the same event sent again starts none twice.
         let idempotency = call
