@@ -240,6 +240,13 @@ impl Flow<'_, '_, '_> {
         Ok(())
     }
 
+    /// Somebody's lease is taken away: whoever still reports under it comes late.
+    pub fn revoke(&mut self, seq: StepSeq) -> Result<(), Refusal> {
+        self.clear_hold(seq)?;
+        self.edit(seq)?.token = None;
+        Ok(())
+    }
+
     /// The step has failed for good. Its `onFailure` says what follows.
     pub fn fail(&mut self, seq: StepSeq, error: &str, category: FailureCategory, by: By) -> Result<(), Refusal> {
         let on_failure = self.spec(seq).map_or(OnFailure::Abort, |spec| spec.on_failure);
@@ -302,7 +309,7 @@ impl Flow<'_, '_, '_> {
                 continue;
             }
             self.move_step(seq, StepCode::Cancelled, by)?;
-            self.clear_hold(seq)?;
+            self.revoke(seq)?;
         }
         self.moot_all_gates();
         Ok(())

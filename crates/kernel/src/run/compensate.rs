@@ -22,7 +22,7 @@ impl Flow<'_, '_, '_> {
                 matches!(cell.state, StepCode::Ready | StepCode::Waiting | StepCode::Blocked) || cell.retry_scheduled();
             if idle {
                 self.move_step(seq, StepCode::Cancelled, By(SYSTEM, "run_aborted"))?;
-                self.clear_hold(seq)?;
+                self.revoke(seq)?;
             }
         }
         self.moot_all_gates();
