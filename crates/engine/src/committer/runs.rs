@@ -8,7 +8,7 @@ use crate::outcome::{self, Call, ClaimCall, Command, Outcome, Target, Task};
 use crate::payload;
 use crate::port::{Head, StoreError, Unit};
 use crate::project::{self, Subject};
-use crate::rows::{RecordRow, Write};
+use crate::rows::{IdempotencyRow, RecordRow, Write};
 use crate::run::{payload::run_payload, project::run_writes};
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::process::{self, Process};
@@ -20,6 +20,8 @@ use countersign_ledger::ZERO_HASH;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+/// Steps of one run that one record says are claimed: more would not fit into it.
+const MAX_CLAIMED: usize = 256;
 /// A key for a step's transition is kept for ever.
 const FOR_EVER: Time = Time(i64::MAX);
 /// The key of a slot is kept until the run that took it ends; by this time it is found again.
@@ -147,6 +149,9 @@ impl Committer {
             }
         }
         let worker_id = self.claimant(*target, command);
+        // In a limited queue the next task has to be asked for: there may be no room for it.
+        let unclaimed = worker_id.is_none().then(|| without_next(command)).flatten();
+        let command = unclaimed.as_ref().unwrap_or(command);
         let accepted = self.run_command(call, *target, command, registry, round)?;
         let mut confirm = accepted.unit.map(Confirm::Unit);
         let mut answer = self.answer(command, &accepted);
@@ -179,6 +184,9 @@ impl Committer {
             return None;
         };
         let run = self.cache.get(&run_id)?.run.as_deref()?;
+        if !run.plan.queues.is_empty() {
+            return None;
+        }
         run.cell(task.step_seq)?.lease().map(|lease| lease.worker_id.clone())
     }
 
@@ -212,16 +220,21 @@ impl Committer {
         let mut tasks = Vec::with_capacity(offered.len());
         let mut units = Vec::with_capacity(offered.len());
         let mut refusal = vouch(&job.call, registry).err();
-        for group in offered.chunk_by(|a, b| a.0 == b.0) {
-            let (run_id, steps) = (group[0].0, group.iter().map(|(_, seq)| *seq).collect());
-            let (worker_id, lease) = (claim.worker_id.clone(), claim.lease);
-            let command = run::Command::Claim(run::ClaimSteps { steps, worker_id, lease });
+        for group in offered.chunk_by(|a, b| a.0 == b.0).flat_map(|group| group.chunks(MAX_CLAIMED)) {
+            let run_id = group[0].0;
             if refusal.is_some() || !self.cache.contains_key(&run_id) {
                 continue;
             }
+            let (steps, keys) = self.within_limits(run_id, group, round);
+            if steps.is_empty() {
+                continue;
+            }
+            let (worker_id, lease) = (claim.worker_id.clone(), claim.lease);
+            let command = run::Command::Claim(run::ClaimSteps { steps, worker_id, lease });
             match self.run_command(&job.call, Target::Existing(run_id), &command, registry, round) {
                 Ok(accepted) => {
                     if let Some(unit) = accepted.unit {
+                        round.batch.units[unit].idempotency.extend(keys);
                         units.extend(accepted.claimed.iter().map(|_| unit));
                         tasks.extend(accepted.claimed.iter().map(|claimed| to_task(run_id, claimed)));
                     }
@@ -240,6 +253,25 @@ impl Committer {
                 Decided { job, answer: Ok(Outcome::Claimed { tasks }), confirm }
             }
         }
+    }
+
+    /// The steps for which there is room in their queues, and the keys that they take there.
+    fn within_limits(
+        &mut self,
+        run_id: InstanceId,
+        offered: &[(InstanceId, StepSeq)],
+        round: &mut Round,
+    ) -> (Vec<StepSeq>, Vec<IdempotencyRow>) {
+        let (mut steps, mut keys) = (Vec::with_capacity(offered.len()), Vec::new());
+        for (_, seq) in offered {
+            let Some(taken) = self.take_keys(run_id, *seq, round) else { continue };
+            for row in &taken {
+                round.recalled.insert((row.actor_ref.clone(), row.key.clone()), row.clone());
+            }
+            keys.extend(taken);
+            steps.push(*seq);
+        }
+        (steps, keys)
     }
 
     /// Decides one command on one run and lays out what it writes.
@@ -556,6 +588,13 @@ struct RunBase {
     initiator_ref: String,
     /// Of a new run.
     document: Option<Digest>,
+}
+
+/// A completion that asks for nothing more.
+fn without_next(command: &run::Command) -> Option<run::Command> {
+    let run::Command::Complete { task, output, outbound, claim_next: Some(_) } = command else { return None };
+    let (task, output, outbound) = (task.clone(), output.clone(), outbound.clone());
+    Some(run::Command::Complete { task, output, outbound, claim_next: None })
 }
 
 fn not_held() -> Refusal {

@@ -302,7 +302,10 @@ impl Flow<'_, '_, '_> {
 
     /// Ends everything that is under way, gates included.
     pub fn revoke_all(&mut self, by: By) -> Result<(), Refusal> {
-        for seq in self.live() {
+        let mut live = self.live();
+        // Steps in the same state stand together in the record.
+        live.sort_by_key(|seq| self.state(*seq));
+        for seq in live {
             let dead = self.cell(seq).is_some_and(|cell| cell.state == StepCode::Failed && !cell.retry_scheduled());
             let declared = self.cell(seq).is_some_and(|cell| cell.state == StepCode::CannotComplete);
             if by.0 == SYSTEM && (dead || declared) {
