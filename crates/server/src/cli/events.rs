@@ -88,7 +88,7 @@ async fn send(context: &Context, args: SendArgs) -> anyhow::Result<()> {
         output::say(&format!("  woke {} of {}", tint(Tint::Strong, &woken.step), printable(&woken.run_id)))?;
     }
     if sent.woken.is_empty() && !sent.duplicate {
-        output::say("  nothing waits for it now; it is kept for the next wait of its type")?;
+        output::say("  nothing waits for it now; a live run that it concerns keeps it for its next wait")?;
     }
     Ok(())
 }

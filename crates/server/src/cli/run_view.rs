@@ -88,7 +88,8 @@ pub fn state_text(state: &str, outcome: Option<&str>) -> String {
 }
 
 fn header(run: &RunView, now: Timestamp) -> String {
-    let about = if run.subject_ref.is_empty() { &run.definition } else { &run.subject_ref };
+    // A run that was started without a subject is about itself.
+    let about = if run.subject_ref == format!("run:{}", run.run_id) { &run.definition } else { &run.subject_ref };
     let mut lines =
         vec![format!("{} is {}", tint(Tint::Strong, about), state_text(&run.state, run.outcome.as_deref()))];
     let mut line = |name: &str, value: String| {
@@ -240,11 +241,12 @@ pub fn details(run: &RunView, step: &StepView, now: Timestamp) -> String {
     if step.effect_unknown {
         parts.push(tint(Tint::Bad, "effect unknown"));
     }
-    if let Some(at) = step.next_run_at.as_deref().filter(|_| !step_ended(step)) {
+    if let Some(at) = step.next_run_at.as_deref().filter(|_| step.state_code == "failed") {
         parts.push(format!("again {}", when(at, now)));
     }
     if let Some(error) = step.last_error.as_deref().filter(|_| step.state_code != "completed") {
-        parts.push(tint(Tint::Bad, &shortened(error)));
+        let before = if step.state_code == "failed" { "" } else { "last error: " };
+        parts.push(tint(Tint::Bad, &format!("{before}{}", shortened(error))));
     }
     parts.join(", ")
 }

@@ -247,7 +247,8 @@ async fn retry(context: &Context, args: RetryArgs) -> anyhow::Result<()> {
     let request = StartRun {
         definition: old.definition,
         input: input.or(old.input),
-        subject_ref: Some(old.subject_ref).filter(|subject| !subject.is_empty()),
+        // One that was about itself alone would be about the old run.
+        subject_ref: Some(old.subject_ref).filter(|subject| *subject != format!("run:{}", old.run_id)),
         priority: Some(old.priority),
         from_step: Some(FromStep { run_id: old.run_id, step }),
         ..StartRun::default()

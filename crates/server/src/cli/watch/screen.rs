@@ -9,7 +9,8 @@ use std::io::Write;
 /// Long lines are cut off at the edge instead of going on in the next one, so that lines can be counted.
 const NO_WRAP: &str = "\u{1b}[?7l";
 const WRAP: &str = "\u{1b}[?7h";
-const ERASE_REST_OF_LINE: &str = "\u{1b}[K";
+/// Before a line is written: after one that was cut off, it would take the last character with it.
+const ERASE_LINE: &str = "\u{1b}[2K";
 const ERASE_BELOW: &str = "\u{1b}[J";
 /// Where nobody tells how tall the terminal is.
 const USUAL_HEIGHT: usize = 24;
@@ -41,7 +42,7 @@ impl Screen {
         for line in &lines {
             let painted = paint(line);
             let line = if colour { painted } else { anstream::adapter::strip_str(&painted).to_string() };
-            out.push_str(&format!("{line}{ERASE_REST_OF_LINE}\n"));
+            out.push_str(&format!("{ERASE_LINE}{line}\n"));
         }
         out.push_str(ERASE_BELOW);
         out.push_str(WRAP);
