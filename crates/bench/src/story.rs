@@ -56,6 +56,7 @@ impl Story {
             source: DEFINITION.into(),
             declaration: Arc::new(declaration),
             gate_spec: Arc::new(gate_spec),
+            workflow: None,
             retention: None,
         };
         let admin = |command| Call {

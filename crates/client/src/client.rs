@@ -90,6 +90,12 @@ impl Client {
         Ok(self)
     }
 
+    /// For whoever sends the same request again and means it.
+    pub(crate) fn without_idempotency_key(mut self) -> Self {
+        self.idempotency_key = None;
+        self
+    }
+
     /// Signs every request that changes something. With a key no token is needed for those.
     pub fn with_signing(mut self, signing: Signing) -> Self {
         self.signing = Some(signing);

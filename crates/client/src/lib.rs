@@ -11,6 +11,8 @@
 //! # Ok(()) }
 //! ```
 //!
+//! [`worker`] is the loop of somebody who works on the steps of a queue.
+//!
 //! The client never repeats a request by itself: whether to ask again is the caller's decision, with
 //! [`Client::with_idempotency_key`] to make it safe.
 
@@ -19,6 +21,7 @@ mod error;
 mod routes;
 mod sign;
 pub mod wire;
+pub mod worker;
 
 pub use client::{Answer, Client, DEFAULT_SERVER, Format};
 pub use error::Error;

@@ -2,9 +2,9 @@
 //! same one.
 
 use crate::port::{RegistryDelta, StoreError};
+use countersign_kernel::Time;
 use countersign_kernel::plan::Language;
 use countersign_kernel::registry::{EventBody, Registry, Workflow};
-use countersign_kernel::Time;
 use countersign_ledger::sha256;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};

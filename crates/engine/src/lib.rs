@@ -37,9 +37,9 @@ use countersign_kernel::registry::{self, ActorKey, Bootstrap, Configuration, Reg
 use countersign_kernel::{Digest, Time};
 use countersign_ledger::statement::{PublicKey, Signer};
 use known::KnownRegistry;
-use run::agenda::Book;
 use port::{LogReader, LogWriter, Reader, Store, StoreError};
 use retention::{Policies, UNSET_POLICY};
+use run::agenda::Book;
 use sealer::SealerHandle;
 use std::sync::{Arc, PoisonError, RwLockReadGuard, Weak};
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -64,6 +64,8 @@ pub struct Config {
     pub clock: Clock,
     /// Reads the documents of workflows and computes what they say.
     pub language: Arc<dyn Language>,
+    /// A JSON object, for `${secrets…}` in shell and http steps.
+    pub secrets: Option<Arc<str>>,
     /// How many instances are kept in memory; never fewer than a batch needs.
     pub cached_instances: usize,
     /// `None`: this node does not seal. It may still follow a log that others seal.
@@ -85,6 +87,7 @@ impl Default for Config {
             audit_failed_attempts: false,
             clock: system_clock(),
             language: Arc::new(language::NoLanguage),
+            secrets: None,
             cached_instances: 100_000,
             log: None,
             queue: 16_384,
@@ -117,7 +120,7 @@ pub struct Engine {
     jobs: mpsc::Sender<Job>,
     /// What is to be done with steps, and when.
     book: Arc<Book>,
-    clockwork: Option<tokio::task::JoinHandle<()>>,
+    background: Vec<tokio::task::JoinHandle<()>>,
     /// The thread's own, and gone with it; `None` where the store does not commit in place.
     desk: Option<Weak<Desk>>,
     registry: Arc<KnownRegistry>,
@@ -164,7 +167,7 @@ impl Engine {
         let mut engine = Engine {
             jobs,
             book,
-            clockwork: None,
+            background: vec![],
             desk: shared,
             registry,
             reader,
@@ -180,7 +183,7 @@ impl Engine {
             engine.record_own_keys().await?;
             engine.record_configuration().await?;
         }
-        engine.start_clockwork();
+        engine.start_clockwork(exclusive);
         Ok(engine)
     }
 
@@ -324,10 +327,8 @@ impl Engine {
 
     /// Takes no more calls, commits those that wait, seals what was committed, and returns when all has stopped.
     pub fn close(self) {
-        let Engine { jobs, committer, sealer, clockwork, .. } = self;
-        if let Some(clockwork) = clockwork {
-            clockwork.abort();
-        }
+        let Engine { jobs, committer, sealer, background, .. } = self;
+        background.iter().for_each(tokio::task::JoinHandle::abort);
         drop(jobs);
         let thread = committer.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = thread

@@ -47,8 +47,14 @@ pub struct SignedRequest {
 
 #[derive(Clone, Debug)]
 pub enum Command {
-    Process { target: Target, command: process::Command },
-    Run { target: Target, command: run::Command },
+    Process {
+        target: Target,
+        command: process::Command,
+    },
+    Run {
+        target: Target,
+        command: run::Command,
+    },
     /// A worker asks for steps of a queue, whichever runs they belong to.
     Claim(ClaimCall),
     Registry(registry::Command),
@@ -200,6 +206,9 @@ pub struct Task {
     pub event: Option<Arc<str>>,
     pub lease_token: String,
     pub locked_until_us: i64,
+    /// For the engine's own executors; may hold secrets and leaves this process for nowhere.
+    #[serde(skip)]
+    pub job: Option<Box<run::Job>>,
 }
 
 impl Task {

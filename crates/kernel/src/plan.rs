@@ -176,7 +176,10 @@ pub enum StatusClass {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitWork {
-    Event { event_type: String, timeout: Option<Micros> },
+    Event {
+        event_type: String,
+        timeout: Option<Micros>,
+    },
     For(Micros),
     /// A time in RFC 3339.
     Until(Template),

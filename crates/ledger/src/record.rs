@@ -1,5 +1,6 @@
 //! One record: header, payload, attestation, salt (`spec/record.md`, sections 1 to 5).
 
+use crate::header_scan::scan;
 use crate::{parse_hex_digest, sha256};
 use countersign_kernel::{Digest, EventId, InstanceId, Time};
 use serde::{Deserialize, Serialize};
@@ -206,6 +207,9 @@ pub struct RetentionView<'h> {
 
 impl<'h> HeaderView<'h> {
     pub fn parse(bytes: &'h [u8]) -> Result<HeaderView<'h>, RecordError> {
+        if let Some(header) = scan(bytes) {
+            return Ok(header);
+        }
         let header: HeaderView<'h> = serde_json::from_slice(bytes).map_err(|e| RecordError::Header(e.to_string()))?;
         if header.v == 1 { Ok(header) } else { Err(RecordError::Header(format!("version {} is not known", header.v))) }
     }

@@ -116,11 +116,18 @@ pub struct ShellSection {
     pub enabled: bool,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpSection {
     pub enabled: bool,
+    /// Whether steps may reach loopback, link-local and private addresses.
     pub allow_private: bool,
+}
+
+impl Default for HttpSection {
+    fn default() -> Self {
+        HttpSection { enabled: true, allow_private: false }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -170,9 +177,6 @@ impl Config {
     }
 
     fn validate(&self) -> anyhow::Result<()> {
-        for (name, enabled) in [("shell", self.executors.shell.enabled), ("http", self.executors.http.enabled)] {
-            ensure!(!enabled, "executors.{name}.enabled = true: this version has no {name} executor yet; leave it out");
-        }
         let own =
             [("application_actor_ref", &self.application_actor_ref), ("server_actor_ref", &self.server_actor_ref)];
         for (key, actor) in own {

@@ -5,6 +5,7 @@
 //! - [`serve`]: opening, listening, stopping.
 //! - [`log_key`]: the key that checkpoints are signed with.
 //! - [`api`]: the routes.
+//! - `executors`: shell, http and child steps; `schedule`: runs that start by the clock.
 //! - [`pages`]: what each refusal code means.
 //! - [`telemetry`]: log and metrics.
 
@@ -12,10 +13,12 @@ pub mod api;
 pub mod config;
 mod cosign;
 pub mod evidence;
+mod executors;
 mod keys;
 mod listen;
 mod log_key;
 pub mod pages;
+mod schedule;
 pub mod serve;
 pub mod telemetry;
 pub mod witness;

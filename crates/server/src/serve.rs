@@ -6,7 +6,7 @@ use crate::api;
 use crate::config::Config;
 use crate::log_key;
 use crate::telemetry::{self, LogFormat};
-use crate::{cosign, keys, listen};
+use crate::{cosign, executors, keys, listen, schedule};
 use anyhow::{Context, bail};
 use countersign_engine::Engine;
 use countersign_engine::clock::Clock;
@@ -121,6 +121,8 @@ pub async fn start(options: ServeOptions) -> anyhow::Result<Running> {
     let server = tokio::spawn(listen::serve(listener, router, signal));
     let mut upkeep = cosign::start(&engine, &witnesses);
     upkeep.push(tokio::spawn(telemetry::upkeep()));
+    upkeep.extend(executors::start(&engine, &config.executors));
+    upkeep.push(tokio::spawn(schedule::run(Arc::downgrade(&engine))));
     tracing::info!(%addr, store = engine.store_kind(), version = env!("CARGO_PKG_VERSION"), "serving");
     Ok(Running { addr, has_retention_policy, stop, server, upkeep, engine, _lock: lock })
 }
@@ -147,6 +149,7 @@ impl Running {
         let Running { stop, mut server, upkeep, engine, _lock, .. } = self;
         upkeep.iter().for_each(JoinHandle::abort);
         drop(stop);
+        engine.stop_waiting();
         match released(engine).await {
             Some(engine) => tokio::task::spawn_blocking(move || engine.close()).await?,
             None => tracing::warn!("some requests did not end within {} s; they are given up", GRACE.as_secs()),

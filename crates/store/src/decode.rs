@@ -136,11 +136,8 @@ pub fn assigned_step_row(row: &dyn Columns) -> Result<(StepRow, AssignmentRow), 
 
 pub fn record_row(row: &dyn Columns) -> Result<RecordRow, StoreError> {
     let header = row.bytes(6)?;
-    let content = match (row.optional_bytes(7)?, row.optional_bytes(8)?, row.optional_bytes(9)?) {
-        (Some(payload), Some(attestation), Some(salt)) => {
-            let salt = salt.try_into().map_err(|_| StoreError::Corrupt("a salt is not 32 bytes long".to_owned()))?;
-            Some(Content { payload, attestation, salt })
-        }
+    let content = match (row.optional_bytes(7)?, row.optional_bytes(8)?, row.optional_bytes32(9)?) {
+        (Some(payload), Some(attestation), Some(salt)) => Some(Content { payload, attestation, salt }),
         (None, None, None) => None,
         _ => return Err(StoreError::Corrupt("a record has lost a part of its content".to_owned())),
     };

@@ -127,15 +127,15 @@ pub struct Select<'q> {
     pub sql: String,
     pub values: Vec<Value<'q>>,
     dialect: Dialect,
-    conditions: Vec<String>,
+    pub conditions: Vec<String>,
 }
 
 impl<'q> Select<'q> {
-    fn new(dialect: Dialect, head: String) -> Self {
+    pub fn new(dialect: Dialect, head: String) -> Self {
         Select { sql: head, values: vec![], dialect, conditions: vec![] }
     }
 
-    fn compare(&mut self, column: &str, operator: &str, value: Value<'q>) {
+    pub fn compare(&mut self, column: &str, operator: &str, value: Value<'q>) {
         self.values.push(value);
         self.conditions.push(format!("{column} {operator} {}", self.dialect.hole(self.values.len())));
     }
@@ -158,7 +158,7 @@ impl<'q> Select<'q> {
     }
 
     /// A range of times of a table keyed by ids that were made at those times.
-    fn id_range(&mut self, column: &str, range: &Range) {
+    pub fn id_range(&mut self, column: &str, range: &Range) {
         if let Some(after) = range.after {
             self.compare(column, ">=", Value::Id(first_at(after)));
         }

@@ -3,6 +3,7 @@
 //! process (the server locks its data directory), so nobody else can move an instance.
 
 mod connect;
+mod listing;
 mod log;
 mod read;
 mod run;
@@ -20,6 +21,7 @@ use countersign_engine::port::{
 use countersign_engine::rows::{HoldRow, IdempotencyRow, RecordRow, StepRow, Write};
 use countersign_kernel::process::Gate;
 use countersign_kernel::{Declaration, Digest, EventId, GateSpec, HoldId, InstanceId, StepId, Time};
+use listing::Unlisted;
 use read::{Pool, SqliteReader, document, registry_since, rows};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params_from_iter};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -71,6 +73,7 @@ impl Store for SqliteStore {
             runs: run::Runs::new(),
             known_documents: HashSet::new(),
             purged_lately: false,
+            unlisted: Unlisted::unknown(),
         };
         (Box::new(writer), Arc::new(SqliteReader { pool: self.readers }))
     }
@@ -107,6 +110,7 @@ struct SqliteWriter {
     known_documents: HashSet<Digest>,
     /// Since the last call of `scrub`.
     purged_lately: bool,
+    unlisted: Unlisted,
 }
 
 impl SqliteWriter {
@@ -184,9 +188,14 @@ impl SqliteWriter {
             });
         }
         let mut documents = Vec::new();
-        for (unit, _) in batch.units.iter().zip(&verdicts).filter(|(_, verdict)| **verdict == Verdict::Won) {
+        let won = || {
+            let won = batch.units.iter().zip(&verdicts).filter(|(_, verdict)| **verdict == Verdict::Won);
+            won.map(|(unit, _)| unit)
+        };
+        for unit in won() {
             write_unit(&transaction, &self.statements, &self.known_documents, unit, &mut documents)?;
         }
+        self.unlisted.wrote(&transaction, won())?;
         if purges(batch) {
             scrub::mark(&transaction)?;
         }
@@ -387,6 +396,7 @@ pub struct RawSqlite {
     connection: Connection,
     checkpointer: Checkpointer,
     statements: Vec<String>,
+    unlisted: Unlisted,
 }
 
 #[cfg(feature = "raw")]
@@ -394,7 +404,8 @@ impl RawSqlite {
     pub fn open(path: &str) -> Result<Self, StoreError> {
         let SqliteStore { writer: connection, checkpointer, .. } = SqliteStore::open(path)?;
         connection.execute_batch("CREATE TABLE bare (id INTEGER PRIMARY KEY, body BLOB NOT NULL)").map_err(failed)?;
-        Ok(RawSqlite { connection, checkpointer, statements: STATEMENTS.iter().map(Statement::sqlite).collect() })
+        let statements = STATEMENTS.iter().map(Statement::sqlite).collect();
+        Ok(RawSqlite { connection, checkpointer, statements, unlisted: Unlisted::unknown() })
     }
 
     pub fn write(&mut self, units: &[Unit]) -> Result<(), StoreError> {
@@ -404,6 +415,7 @@ impl RawSqlite {
         for unit in units {
             write_unit(&transaction, &self.statements, &known, unit, &mut vec![])?;
         }
+        self.unlisted.wrote(&transaction, units.iter())?;
         transaction.commit().map_err(failed)
     }
 

@@ -66,6 +66,8 @@ pub trait Columns {
     fn optional_text(&self, i: usize) -> Result<Option<String>, StoreError>;
     fn bytes(&self, i: usize) -> Result<Vec<u8>, StoreError>;
     fn optional_bytes(&self, i: usize) -> Result<Option<Vec<u8>>, StoreError>;
+    /// A digest or a salt, without a copy on the heap: a log has millions of them.
+    fn optional_bytes32(&self, i: usize) -> Result<Option<[u8; 32]>, StoreError>;
     fn id(&self, i: usize) -> Result<Uuid, StoreError>;
     fn optional_id(&self, i: usize) -> Result<Option<Uuid>, StoreError>;
 
@@ -78,8 +80,8 @@ pub trait Columns {
     }
 
     fn digest(&self, i: usize) -> Result<Digest, StoreError> {
-        let bytes = self.bytes(i)?;
-        bytes.try_into().map(Digest).map_err(|_| StoreError::Corrupt(format!("column {i} is no digest")))
+        let digest = self.optional_bytes32(i)?.map(Digest);
+        digest.ok_or_else(|| StoreError::Corrupt(format!("column {i} is no digest")))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use countersign_engine::port::{
-    Batch, Committed, Loaded, LogParts, Reader, RegistryDelta, StepsOf, Store, StoreError, Writer,
+    Batch, Committed, Due, Loaded, LogParts, Reader, RegistryDelta, StepsOf, Store, StoreError, Writer,
 };
 use countersign_engine::rows::{HoldRow, IdempotencyRow, RecordRow, StepRow};
 use countersign_kernel::{EventId, HoldId, InstanceId, StepId, Time};
@@ -70,6 +70,14 @@ impl Writer for TappedWriter {
     async fn steps(&mut self, of: StepsOf) -> Result<Vec<StepRow>, StoreError> {
         self.inner.steps(of).await
     }
+    async fn received(&mut self, events: &[(InstanceId, Arc<str>)]) -> Result<Vec<bool>, StoreError> {
+        self.inner.received(events).await
+    }
+
+    async fn due(&mut self, from: Time, until: Time, limit: usize) -> Result<Vec<Due>, StoreError> {
+        self.inner.due(from, until, limit).await
+    }
+
     async fn scrub(&mut self) -> Result<bool, StoreError> {
         self.inner.scrub().await
     }

@@ -17,12 +17,14 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("engine", &["kernel", "ledger"]),
     ("store", &["kernel", "ledger", "engine"]),
     ("client", &[]),
-    ("server", &["kernel", "definition", "ledger", "engine", "store", "client"]),
+    // Carries out and knows nothing of what follows.
+    ("executor", &["kernel"]),
+    ("server", &["kernel", "definition", "ledger", "engine", "store", "client", "executor"]),
     // Written from the specification alone: a fault of ours must not hide itself in its own check.
     ("verifier", &[]),
     // For developers: they may see everything, and nothing sees them.
-    ("bench", &["kernel", "definition", "ledger", "engine", "store", "client", "server"]),
-    ("testing", &["kernel", "definition", "ledger", "engine", "store", "client", "server", "verifier"]),
+    ("bench", &["kernel", "definition", "ledger", "engine", "store", "client", "executor", "server"]),
+    ("testing", &["kernel", "definition", "ledger", "engine", "store", "client", "executor", "server", "verifier"]),
 ];
 
 /// Pure functions need nothing but ids.

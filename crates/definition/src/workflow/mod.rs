@@ -54,7 +54,7 @@ use crate::problem::{Position, ProblemCode, Problems, quoted};
 use crate::tree::{Node, Value};
 use crate::{Body, Definition, Kind, Resolver};
 use countersign_kernel::GateSpec;
-use countersign_kernel::plan::{FailurePolicy, Order, Plan, Schema, StepSeq, Template, Work, Graph};
+use countersign_kernel::plan::{FailurePolicy, Graph, Order, Plan, Schema, StepSeq, Template, Work};
 use expressions::{Expressions, Place};
 use retry::{Written, retry_policy};
 use step::{Defaults, Names, Step, read_step};

@@ -188,6 +188,36 @@ fn expressions_that_are_made_to_cost_much_are_answered_in_good_time() {
     assert_eq!(cel.judge(&Expression("size(input.map(x, x.id)) == 20000".into()), &scope), Ok(true));
 }
 
+/// As deep as an expression may be, on the small stack that a test's thread has.
+#[test]
+fn the_deepest_expressions_are_evaluated() {
+    let chain = vec!["1"; 180].join("+");
+    for (text, expected) in [
+        (format!("{}{chain}{}", "(".repeat(16), ")".repeat(16)), "180"),
+        (format!("size({}1{})", "[".repeat(15), "]".repeat(15)), "1"),
+        (format!("size({}1{})", "{1: ".repeat(15), "}".repeat(15)), "1"),
+        (format!("{}{}{} == []", "[1].map(x, ".repeat(15), &chain[..201], ")".repeat(15)), "false"),
+        (format!("[1]{} == [1]", ".map(x, x)".repeat(150)), "true"),
+        (format!("{}1", "true ? 1 : ".repeat(60)), "1"),
+        (vec!["true"; 90].join("&&"), "true"),
+    ] {
+        assert_eq!(fill(&format!("\"${{{text}}}\"")).as_deref(), Ok(expected), "{text:.60}");
+    }
+}
+
+/// The functions that may be named are there.
+#[test]
+fn every_function_of_the_language_is_there() {
+    for text in [
+        "size('abc') == 3 && 'abc'.size() == 3 && size([1]) == 1 && size({'a': 1}) == 1",
+        "'abc'.contains('b') && 'abc'.startsWith('a') && 'abc'.endsWith('c') && 'abc'.matches('a.c')",
+        "string(1) == '1' && int('2') == 2 && uint(3) == 3u && double('1.5') == 1.5 && bool('true')",
+        "bytes('a') == b'a' && type(1) == int && dyn(1) == 1 && matches('abc', 'a')",
+    ] {
+        assert_eq!(judge(text), Ok(true), "{text}");
+    }
+}
+
 #[test]
 fn many_threads_may_use_one() {
     let cel = Cel::new();

@@ -339,12 +339,8 @@ impl Committer {
         self.offer(jobs);
         self.doubt_leases(jobs);
         let offered = jobs.iter().flat_map(|job| job.offered.iter().map(|(run_id, _)| *run_id));
-        let mut missing: Vec<InstanceId> = jobs
-            .iter()
-            .filter_map(Job::instance_id)
-            .chain(offered)
-            .filter(|id| !self.cache.contains_key(id))
-            .collect();
+        let mut missing: Vec<InstanceId> =
+            jobs.iter().filter_map(Job::instance_id).chain(offered).filter(|id| !self.cache.contains_key(id)).collect();
         missing.sort_unstable();
         missing.dedup();
         if !missing.is_empty() {

@@ -23,7 +23,9 @@ impl Committer {
                             refused: answer.err(),
                             call: follow_up,
                             answer: job.answer,
-                            named_step: None, offered: vec![] }))
+                            named_step: None,
+                            offered: vec![],
+                        }))
                         .await;
                     }
                     return job.give(answer);

@@ -22,6 +22,8 @@ use std::sync::Arc;
 
 /// A key for a step's transition is kept for ever.
 const FOR_EVER: Time = Time(i64::MAX);
+/// The key of a slot is kept until the run that took it ends; by this time it is found again.
+const SLOT: Time = crate::run::dispatcher::SLOT;
 
 /// What the events of a command on a run came to.
 struct Accepted {
@@ -119,7 +121,12 @@ impl Committer {
         }
     }
 
-    fn try_run(&mut self, call: &Call, registry: &Registry, round: &mut Round) -> Result<(Outcome, Option<Confirm>), Refusal> {
+    fn try_run(
+        &mut self,
+        call: &Call,
+        registry: &Registry,
+        round: &mut Round,
+    ) -> Result<(Outcome, Option<Confirm>), Refusal> {
         let Command::Run { target, command } = &call.command else {
             return Err(Refusal::new(Code::InvalidRequest, "not a command on a run"));
         };
@@ -143,8 +150,11 @@ impl Committer {
         let accepted = self.run_command(call, *target, command, registry, round)?;
         let mut confirm = accepted.unit.map(Confirm::Unit);
         let mut answer = self.answer(command, &accepted);
-        if let (run::Command::Complete { task, claim_next: Some(next), .. }, Outcome::TaskDone { next: None, .. }, Some(unit)) =
-            (command, &answer, accepted.unit)
+        if let (
+            run::Command::Complete { task, claim_next: Some(next), .. },
+            Outcome::TaskDone { next: None, .. },
+            Some(unit),
+        ) = (command, &answer, accepted.unit)
             && let Some(worker_id) = worker_id
             && let Some((task, other)) =
                 self.claim_elsewhere(call, (accepted.run_id, task.step_seq), (worker_id, next.lease), registry, round)
@@ -155,7 +165,8 @@ impl Committer {
             }
         }
         if let (Some(idempotency), Some(unit)) = (&call.idempotency, accepted.unit) {
-            let row = round.keep(call, accepted.run_id, idempotency.request_digest, &answer, FOR_EVER);
+            let until = if matches!(command, run::Command::Dispatch { .. }) { SLOT } else { FOR_EVER };
+            let row = round.keep(call, accepted.run_id, idempotency.request_digest, &answer, until);
             round.batch.units[unit].idempotency.push(row);
         }
         Ok((answer, confirm))
@@ -163,7 +174,8 @@ impl Committer {
 
     /// Who holds the task that this command completes.
     fn claimant(&mut self, target: Target, command: &run::Command) -> Option<Arc<str>> {
-        let (run::Command::Complete { task, claim_next: Some(_), .. }, Target::Existing(run_id)) = (command, target) else {
+        let (run::Command::Complete { task, claim_next: Some(_), .. }, Target::Existing(run_id)) = (command, target)
+        else {
             return None;
         };
         let run = self.cache.get(&run_id)?.run.as_deref()?;
@@ -261,6 +273,7 @@ impl Committer {
                 ids: IdSource::new(now, entropy),
             },
             language: &*language,
+            secrets: self.config.secrets.as_deref(),
         };
         let known = instance.and_then(|instance| Some((&instance.process, instance.run.as_deref()?)));
         let events = run::decide(known, command, &mut ctx)?;
@@ -305,7 +318,8 @@ impl Committer {
         // Nothing can be refused any more: the cached run moves on.
         if let Some((process, run)) = begun {
             let policy_ref = base.policy_ref.clone();
-            let instance = Instance { process, run: Some(Box::new(run)), head: base.head.clone(), policy_ref, beats: 0 };
+            let instance =
+                Instance { process, run: Some(Box::new(run)), head: base.head.clone(), policy_ref, beats: 0 };
             self.cache.insert(base.run_id, instance);
         }
         let Some(instance) = self.cache.get_mut(&base.run_id) else { return Err(not_held()) };
@@ -401,7 +415,12 @@ impl Committer {
         .map(Some)
     }
 
-    fn run_base(&mut self, target: Target, begun: Option<&(Process, Run)>, registry: &Registry) -> Result<RunBase, Refusal> {
+    fn run_base(
+        &mut self,
+        target: Target,
+        begun: Option<&(Process, Run)>,
+        registry: &Registry,
+    ) -> Result<RunBase, Refusal> {
         if let Some((shell, run)) = begun {
             let definition = shell.definition.as_ref().and_then(|d| registry.definition(&d.name, Some(d.version)));
             return Ok(RunBase {
@@ -440,9 +459,8 @@ impl Committer {
             }
             run::Command::Receive { seen, .. } => Outcome::EventReceived {
                 duplicate: *seen,
-                woken: run.map_or(vec![], |run| {
-                    accepted.taken.iter().map(|seq| run.step_name(*seq).to_owned()).collect()
-                }),
+                woken: run
+                    .map_or(vec![], |run| accepted.taken.iter().map(|seq| run.step_name(*seq).to_owned()).collect()),
             },
             run::Command::Due { steps, .. } => Outcome::Looked {
                 children: run.map_or(vec![], |run| {
@@ -480,6 +498,9 @@ impl Committer {
                 self.book.place(run.run_id, *seq, &run.agenda(*seq), now);
             }
             self.book.remind((run.run_id, None), run.due_at());
+            if run.head.concurrency_key.is_some() {
+                self.book.slots.notify_one();
+            }
             if let (true, Some(parent)) = (run.head.state.is_ended(), &run.head.parent) {
                 self.book.remind((parent.run_id, Some(parent.step_seq)), Some(now));
             }
@@ -559,6 +580,7 @@ fn to_task(run_id: InstanceId, claimed: &Claimed) -> Task {
         event: claimed.event.clone(),
         lease_token: claimed.lease_token.to_string(),
         locked_until_us: claimed.locked_until.0,
+        job: claimed.job.clone(),
     }
 }
 

@@ -15,10 +15,11 @@ use countersign_kernel::{Digest, EventId, InstanceId, Time};
 use countersign_ledger::note::Verifier;
 use countersign_ledger::record::{Content, HeaderView};
 use countersign_ledger::tiles::Frontier;
-use countersign_ledger::{ZERO_HASH, merkle, parse_hex_digest, salted_digest};
+use countersign_ledger::{ZERO_HASH, is_hex_digest, merkle, salted_digest};
 use serde::Deserialize;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use uuid::Uuid;
 
 const PAGE: usize = 1024;
 /// Processes at a time, each with its whole past.
@@ -207,7 +208,7 @@ impl Engine {
         for row in &rows {
             walk.records += 1;
             if let Some(header) = walk.contents(row) {
-                walk.link(&mut place, row, &header);
+                walk.findings.link(&mut place, row, &header);
             }
         }
         Ok(place)
@@ -240,7 +241,7 @@ impl Engine {
             for (row, log_index) in rows.iter().zip(indices) {
                 walk.records += 1;
                 let Some(header) = walk.contents(row) else { continue };
-                walk.link(&mut place, row, &header);
+                walk.findings.link(&mut place, row, &header);
                 let Some(log_index) = log_index else { continue };
                 if last_index.is_some_and(|last| log_index <= last) {
                     walk.find("log-order", Some(row.event_id), "it stands in the log before its predecessor".into());
@@ -278,7 +279,7 @@ impl Engine {
 
     async fn instance_head(&self, instance_id: InstanceId) -> Result<Option<Head>, Refusal> {
         // The instance just before, in the order of ids.
-        let before = instance_id.0.as_u128().checked_sub(1).map(|id| InstanceId(uuid::Uuid::from_u128(id)));
+        let before = instance_id.0.as_u128().checked_sub(1).map(|id| InstanceId(Uuid::from_u128(id)));
         let found = self.log.heads(before, 1).await.map_err(failed)?;
         Ok(found.into_iter().find(|(id, _)| *id == instance_id).map(|(_, head)| head))
     }
@@ -333,14 +334,65 @@ struct Walk {
     /// The size from which checkpoints are still to be read.
     checkpoints_from: u64,
     heads: HashMap<InstanceId, Place>,
+    /// The sequence of the registry's last record so far.
+    registry_reached: u64,
     registry: Arc<KnownRegistry>,
     application: String,
     /// Records without content whose destruction no record has told yet.
     purged: HashMap<EventId, Digest>,
     records: u64,
     sealed: (u64, Digest),
-    findings: Vec<Finding>,
+    findings: Findings,
+}
+
+/// The first findings, and how many there were.
+#[derive(Default)]
+struct Findings {
+    kept: Vec<Finding>,
     found: u64,
+}
+
+impl Findings {
+    fn find(&mut self, code: &'static str, event_id: Option<EventId>, detail: String) {
+        self.found += 1;
+        if self.kept.len() < KEPT_FINDINGS {
+            self.kept.push(Finding { code, event_id, detail });
+        }
+    }
+
+    /// The record against its predecessor; moves `place` on.
+    fn link(&mut self, place: &mut Place, row: &RecordRow, header: &HeaderView<'_>) {
+        let id = Some(row.event_id);
+        if header.sequence != place.sequence + 1 {
+            let detail = format!("record {} of {} follows {}", header.sequence, header.instance_id, place.sequence);
+            self.find("sequence-gap", id, detail);
+        } else if !is_hex_digest(&header.prev, &place.record_hash) {
+            self.find("link-broken", id, "`prev` is not the hash of the record before".to_owned());
+        }
+        if header.recorded_at_us < place.at.0 {
+            self.find("time-order", id, "it was recorded before its predecessor".to_owned());
+        }
+        if row.instance_id == InstanceId::REGISTRY {
+            // Records of one command share their time and what they were decided under.
+            let same_command = header.recorded_at_us == place.at.0;
+            let expected = if same_command { place.registry_seq } else { header.sequence.saturating_sub(1) };
+            if header.registry_seq != expected {
+                let detail = format!("states registry_seq {}, not {expected}", header.registry_seq);
+                self.find("registry-order", id, detail);
+            }
+        }
+        *place = Place {
+            sequence: header.sequence,
+            record_hash: row.record.record_hash,
+            at: Time(header.recorded_at_us),
+            registry_seq: header.registry_seq,
+        };
+    }
+}
+
+/// Whether the text names this id. Says what comparing with `parse` would: an id has one way to be written.
+fn is_id(text: &str, id: Uuid) -> bool {
+    *id.hyphenated().encode_lower(&mut Uuid::encode_buffer()) == *text
 }
 
 impl Walk {
@@ -356,10 +408,10 @@ impl Walk {
             checkpoints: VecDeque::new(),
             checkpoints_from: 1,
             heads: HashMap::new(),
+            registry_reached: 0,
             records: 0,
             sealed: (0, merkle::empty_root()),
-            findings: vec![],
-            found: 0,
+            findings: Findings::default(),
         }
     }
 
@@ -368,15 +420,12 @@ impl Walk {
             let detail = "its content is gone, and no record tells of its destruction".to_owned();
             self.find("destruction-invalid", Some(event_id), detail);
         }
-        let Walk { records, sealed: (size, root), findings, found, .. } = self;
-        LogReport { records, size, root, findings, found }
+        let Walk { records, sealed: (size, root), findings: Findings { kept, found }, .. } = self;
+        LogReport { records, size, root, findings: kept, found }
     }
 
     fn find(&mut self, code: &'static str, event_id: Option<EventId>, detail: String) {
-        self.found += 1;
-        if self.findings.len() < KEPT_FINDINGS {
-            self.findings.push(Finding { code, event_id, detail });
-        }
+        self.findings.find(code, event_id, detail);
     }
 
     fn found_all(&mut self, findings: Vec<Finding>) {
@@ -432,16 +481,18 @@ impl Walk {
         }
         let Some(header) = self.contents(row) else { return };
         if row.instance_id != InstanceId::REGISTRY {
-            let reached = self.heads.get(&InstanceId::REGISTRY).map_or(0, |place| place.sequence);
+            let reached = self.registry_reached;
             if header.registry_seq != reached {
                 let detail =
                     format!("decided under registry record {}, but stands after {reached}", header.registry_seq);
                 self.find("registry-order", Some(row.event_id), detail);
             }
         }
-        let mut place = self.heads.remove(&row.instance_id).unwrap_or_else(Place::before_the_first);
-        self.link(&mut place, row, &header);
-        self.heads.insert(row.instance_id, place);
+        let place = self.heads.entry(row.instance_id).or_insert_with(Place::before_the_first);
+        self.findings.link(place, row, &header);
+        if row.instance_id == InstanceId::REGISTRY {
+            self.registry_reached = place.sequence;
+        }
     }
 
     /// What a record says of itself: header, columns, digests.
@@ -454,8 +505,8 @@ impl Walk {
                 return None;
             }
         };
-        let same = EventId::parse(&header.event_id) == id
-            && InstanceId::parse(&header.instance_id) == Some(row.instance_id)
+        let same = is_id(&header.event_id, row.event_id.0)
+            && is_id(&header.instance_id, row.instance_id.0)
             && header.sequence == row.sequence
             && header.action_ref == row.action_ref
             && header.actor_ref == row.actor_ref
@@ -473,15 +524,14 @@ impl Walk {
     fn content(&mut self, row: &RecordRow, header: &HeaderView<'_>, content: &Content) {
         let id = Some(row.event_id);
         let Content { payload, attestation, salt } = content;
-        if parse_hex_digest(&header.payload_digest) != Some(salted_digest(salt, payload)) {
+        if !is_hex_digest(&header.payload_digest, &salted_digest(salt, payload)) {
             self.find("payload-digest-mismatch", id, "the payload is not the one that was recorded".to_owned());
         }
-        if parse_hex_digest(&header.attestation_digest) != Some(salted_digest(salt, attestation)) {
+        if !is_hex_digest(&header.attestation_digest, &salted_digest(salt, attestation)) {
             let detail = "the attestation is not the one that was recorded".to_owned();
             return self.find("attestation-digest-mismatch", id, detail);
         }
-        let registry = self.registry.clone();
-        let checked = check_attestation(header.into(), attestation, payload, &registry.read(), &self.application);
+        let checked = check_attestation(header.into(), attestation, payload, &self.registry.read(), &self.application);
         if let Err(fault) = checked {
             let detail = format!("the attestation does not show that it was `{}`", header.actor_ref);
             self.find(fault.as_str(), id, detail);
@@ -495,35 +545,6 @@ impl Walk {
                 self.find("destruction-invalid", id, detail);
             }
         }
-    }
-
-    /// The record against its predecessor; moves `place` on.
-    fn link(&mut self, place: &mut Place, row: &RecordRow, header: &HeaderView<'_>) {
-        let id = Some(row.event_id);
-        if header.sequence != place.sequence + 1 {
-            let detail = format!("record {} of {} follows {}", header.sequence, header.instance_id, place.sequence);
-            self.find("sequence-gap", id, detail);
-        } else if parse_hex_digest(&header.prev) != Some(place.record_hash) {
-            self.find("link-broken", id, "`prev` is not the hash of the record before".to_owned());
-        }
-        if header.recorded_at_us < place.at.0 {
-            self.find("time-order", id, "it was recorded before its predecessor".to_owned());
-        }
-        if row.instance_id == InstanceId::REGISTRY {
-            // Records of one command share their time and what they were decided under.
-            let same_command = header.recorded_at_us == place.at.0;
-            let expected = if same_command { place.registry_seq } else { header.sequence.saturating_sub(1) };
-            if header.registry_seq != expected {
-                let detail = format!("states registry_seq {}, not {expected}", header.registry_seq);
-                self.find("registry-order", id, detail);
-            }
-        }
-        *place = Place {
-            sequence: header.sequence,
-            record_hash: row.record.record_hash,
-            at: Time(header.recorded_at_us),
-            registry_seq: header.registry_seq,
-        };
     }
 
     fn head(&mut self, instance_id: InstanceId, place: &Place, row: &Head) {

@@ -69,6 +69,15 @@ pub struct Loaded {
     pub beats: u64,
 }
 
+impl Loaded {
+    pub fn instance_id(&self) -> InstanceId {
+        match &self.body {
+            LoadedBody::Process(process) => process.instance_id,
+            LoadedBody::Run(run) => run.row.instance_id,
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub enum LoadedBody {
     Process(Process),
@@ -398,12 +407,7 @@ pub trait Reader: Send + Sync {
     ) -> Result<Vec<InstanceId>, StoreError>;
     async fn runs(&self, query: &RunQuery, page: &Page) -> Result<Vec<RunView>, StoreError>;
     /// The steps of a run from this one on.
-    async fn run_steps(
-        &self,
-        run_id: InstanceId,
-        from: StepSeq,
-        limit: usize,
-    ) -> Result<Vec<RunStepView>, StoreError>;
+    async fn run_steps(&self, run_id: InstanceId, from: StepSeq, limit: usize) -> Result<Vec<RunStepView>, StoreError>;
     /// How many steps of a run are in each state.
     async fn run_step_counts(&self, run_id: InstanceId) -> Result<Vec<(String, u64)>, StoreError>;
     /// Live runs that an event with this key may concern, oldest first.

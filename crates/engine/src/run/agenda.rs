@@ -6,6 +6,7 @@ use countersign_kernel::plan::StepSeq;
 use countersign_kernel::run::Agenda;
 use countersign_kernel::{InstanceId, Time};
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
@@ -17,6 +18,9 @@ pub struct Book {
     pages: Mutex<Pages>,
     /// Somebody put in something earlier than what the clock waits for.
     pub sooner: Notify,
+    closed: AtomicBool,
+    /// A slot may have become free, or somebody waits for one.
+    pub slots: Notify,
 }
 
 #[derive(Default)]
@@ -137,6 +141,18 @@ impl Book {
     /// How many steps may be claimed in each queue.
     pub fn depths(&self) -> Vec<(Arc<str>, usize)> {
         self.pages().queues.iter().map(|(name, queue)| (name.clone(), queue.ready.len())).collect()
+    }
+
+    /// Nobody is to wait any more.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        for queue in self.pages().queues.values() {
+            queue.waiters.notify_waiters();
+        }
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
     }
 
     /// Wakes when something comes into the queue.

@@ -45,7 +45,8 @@ pub fn assemble(loaded: LoadedRun, plan: Arc<Plan>) -> Result<(Process, Run), St
     let count = |which: fn(&Cell) -> bool| u32::try_from(cells.iter().filter(|cell| which(cell)).count()).unwrap_or(0);
     let of_plan = || (0..).zip(&cells).take(plan.steps.len());
     let open = of_plan().filter(|(seq, cell)| !has_ended(&plan, *seq, cell)).count();
-    let current = of_plan().find(|(seq, cell)| !has_ended(&plan, *seq, cell)).map_or(plan.steps.len(), |(seq, _)| seq as usize);
+    let current =
+        of_plan().find(|(seq, cell)| !has_ended(&plan, *seq, cell)).map_or(plan.steps.len(), |(seq, _)| seq as usize);
     let live: BTreeSet<StepSeq> = (0..)
         .zip(&cells)
         .filter(|(_, cell)| !cell.is_ended() && cell.state != StepCode::NotStarted)
@@ -55,7 +56,8 @@ pub fn assemble(loaded: LoadedRun, plan: Arc<Plan>) -> Result<(Process, Run), St
         run_id: row.instance_id,
         input: row.input,
         head: Head {
-            state: RunState::parse(&head.state).ok_or_else(|| StoreError::Corrupt(format!("run {}: its state is none", row.instance_id)))?,
+            state: RunState::parse(&head.state)
+                .ok_or_else(|| StoreError::Corrupt(format!("run {}: its state is none", row.instance_id)))?,
             outcome,
             last_error: head.last_error,
             priority: head.priority,

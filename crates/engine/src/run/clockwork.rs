@@ -79,10 +79,15 @@ impl Clockwork {
 
     /// A run whose delayed start has come; the dispatcher sees to those that also need a slot.
     async fn dispatch(&self, run_id: InstanceId) -> bool {
-        self.send(run_id, run::Command::Dispatch).await.is_some()
+        self.book.slots.notify_one();
+        self.send(run_id, run::Command::Dispatch { in_slot: false }).await.is_some()
     }
 
-    async fn send(&self, run_id: InstanceId, command: run::Command) -> Option<oneshot::Receiver<crate::committer::Answer>> {
+    async fn send(
+        &self,
+        run_id: InstanceId,
+        command: run::Command,
+    ) -> Option<oneshot::Receiver<crate::committer::Answer>> {
         let (answer, answered) = oneshot::channel();
         let call = Call {
             actor_ref: self.application_actor_ref.clone(),
@@ -117,7 +122,11 @@ impl Clockwork {
 }
 
 /// Whether the child has completed, and its output or its last error; `None` while it lives.
-async fn child_end(reader: &dyn Reader, child: InstanceId, parent: &Parent) -> Result<Option<(bool, Arc<str>)>, StoreError> {
+async fn child_end(
+    reader: &dyn Reader,
+    child: InstanceId,
+    parent: &Parent,
+) -> Result<Option<(bool, Arc<str>)>, StoreError> {
     let query = RunQuery { instance_id: Some(child), ..RunQuery::default() };
     let page = crate::port::Page { after: None, limit: 1, descending: false };
     let Some(view) = reader.runs(&query, &page).await?.into_iter().next() else { return Ok(None) };
@@ -155,11 +164,12 @@ pub async fn recall(writer: &mut dyn Writer, book: &Book) -> Result<(), StoreErr
 }
 
 impl Engine {
-    pub(crate) fn start_clockwork(&mut self) {
-        self.clockwork = Some(tokio::spawn(self.clockwork().run()));
+    pub(crate) fn start_clockwork(&mut self, exclusive: bool) {
+        self.background.push(tokio::spawn(self.clockwork().run()));
+        self.background.push(tokio::spawn(self.dispatcher(exclusive).run()));
     }
 
-    fn clockwork(&self) -> Clockwork {
+    pub(crate) fn clockwork(&self) -> Clockwork {
         Clockwork {
             book: self.book.clone(),
             jobs: self.jobs.downgrade(),
@@ -171,6 +181,8 @@ impl Engine {
 
     /// Has everything looked at that is due by the engine's clock: for tests, which move it.
     pub async fn tick(&self) {
+        self.clockwork().tick().await;
+        self.dispatcher(true).dispatch().await;
         self.clockwork().tick().await;
     }
 }

@@ -5,6 +5,7 @@
 pub mod agenda;
 pub mod assemble;
 pub mod clockwork;
+pub mod dispatcher;
 pub mod payload;
 pub mod project;
 pub mod service;

@@ -105,7 +105,8 @@ fn details(payload: &mut Object, run: &Run, event: &RunEvent) {
             let mut lease = Object::new();
             lease.int("step_seq", claimed.step_seq);
             lease.int("attempt", claimed.attempt);
-            let worker = event.cells.iter().find(|(seq, _)| *seq == claimed.step_seq).and_then(|(_, cell)| cell.lease());
+            let worker =
+                event.cells.iter().find(|(seq, _)| *seq == claimed.step_seq).and_then(|(_, cell)| cell.lease());
             lease.optional("worker_id", worker.map(|lease| &*lease.worker_id));
             lease.int("locked_until_us", claimed.locked_until.0);
             lease.end()

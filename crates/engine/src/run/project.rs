@@ -1,5 +1,6 @@
 //! From a run's event to its rows.
 
+use super::dispatcher::SLOT;
 use crate::port::Unit;
 use crate::rows::{NewStep, OutboxRow, RunEventRow, RunHeadRow, RunRow, StepState, StepWrite, Write};
 use countersign_kernel::lifecycle::RunState;
@@ -29,6 +30,9 @@ pub fn run_writes(run: &Run, event: &RunEvent, document: Option<Digest>, ids: &m
     }
     if event.started.is_some() || !event.run_moves.is_empty() {
         write_head(run, event.started.is_some(), unit);
+        if run.head.state.is_ended() && run.head.concurrency_key.is_some() {
+            unit.writes.push(Write::ForgetKeys { instance_id: run.run_id, expires_at: SLOT });
+        }
     }
     for (seq, cell) in &event.cells {
         let output = event.outputs.iter().rev().find(|(of, _)| of == seq).map(|(_, output)| output.clone());

@@ -32,14 +32,23 @@ pub enum Addressee {
 
 impl Engine {
     /// Steps of a queue for a worker, at once or as soon as there are any; none when `wait` is over.
-    pub async fn claim(&self, actor_ref: &str, proof: Proof, claim: ClaimCall, wait: Duration) -> Result<Vec<Task>, Refusal> {
+    pub async fn claim(
+        &self,
+        actor_ref: &str,
+        proof: Proof,
+        claim: ClaimCall,
+        wait: Duration,
+    ) -> Result<Vec<Task>, Refusal> {
         countersign_kernel::refusal::require_text("worker_id", &claim.worker_id)?;
         require_ref("queue", &claim.queue)?;
         if claim.max == 0 || claim.max > MAX_CLAIM {
-            return Err(Refusal::new(Code::InvalidRequest, format!("`max` must lie between 1 and {MAX_CLAIM}")).at("max"));
+            return Err(
+                Refusal::new(Code::InvalidRequest, format!("`max` must lie between 1 and {MAX_CLAIM}")).at("max")
+            );
         }
         run::check_lease(claim.lease)?;
-        if !self.registry().permitted(actor_ref, scopes::TASKS_WORK) {
+        let own = actor_ref == self.config.application_actor_ref;
+        if !own && !self.registry().permitted(actor_ref, scopes::TASKS_WORK) {
             let detail = format!("`{actor_ref}` holds no grant for `{}`", scopes::TASKS_WORK);
             return Err(Refusal::new(Code::PermissionDenied, detail));
         }
@@ -47,6 +56,9 @@ impl Engine {
         let waiters = self.book.waiters(&claim.queue);
         loop {
             let notified = waiters.notified();
+            if self.book.is_closed() {
+                return Ok(vec![]);
+            }
             if self.book.has_ready(&claim.queue) {
                 let call = Call {
                     actor_ref: actor_ref.to_owned(),
@@ -71,7 +83,13 @@ impl Engine {
     }
 
     /// Delivers an event to a run, or to every live run with a correlation key. The same id wakes once.
-    pub async fn send_event(&self, actor_ref: &str, proof: &Proof, to: &Addressee, event: &KeptEvent) -> Result<Sent, Refusal> {
+    pub async fn send_event(
+        &self,
+        actor_ref: &str,
+        proof: &Proof,
+        to: &Addressee,
+        event: &KeptEvent,
+    ) -> Result<Sent, Refusal> {
         require_ref("id", &event.id)?;
         require_ref("type", &event.event_type)?;
         let targets = match to {
@@ -90,12 +108,19 @@ impl Engine {
                 command: Command::Run { target, command: run::Command::Receive { event: event.clone(), seen: false } },
                 idempotency: None,
             };
-            if let (Outcome::EventReceived { duplicate, woken }, Target::Existing(run_id)) = (self.execute(call).await?, target) {
+            if let (Outcome::EventReceived { duplicate, woken }, Target::Existing(run_id)) =
+                (self.execute(call).await?, target)
+            {
                 sent.duplicate &= duplicate;
                 sent.woken.extend(woken.into_iter().map(|step| (run_id, step)));
             }
         }
         Ok(sent)
+    }
+
+    /// Claims that wait for work are answered at once, and so are all that follow: the server is stopping.
+    pub fn stop_waiting(&self) {
+        self.book.close();
     }
 
     /// How many steps wait in each queue of this node.

@@ -5,7 +5,7 @@ mod failure;
 mod run;
 mod step;
 
-pub use failure::{FailureClass, FailureCategory, Response};
+pub use failure::{FailureCategory, FailureClass, Response};
 pub use run::{Outcome, RUN_TRANSITIONS, RunState, RunTransition, fire_run};
 pub use step::{STEP_STATES, STEP_TRANSITIONS, SemanticClass, StateDef, StepCode, StepTransition, fire_step};
 

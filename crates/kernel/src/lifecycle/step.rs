@@ -52,7 +52,7 @@ const fn state(
 }
 
 use StepCode::{
-    Blocked, CannotComplete, Cancelled, Completed, Failed, InProgress, NotStarted, Overdue, Ready, Skipped, Waiting,
+    Blocked, Cancelled, CannotComplete, Completed, Failed, InProgress, NotStarted, Overdue, Ready, Skipped, Waiting,
 };
 
 /// In the order of the enum; the ordinal of a state is its place, counted from 1.
@@ -164,8 +164,7 @@ use TriggerKind::{ConditionResolved, Event, Rpc, Timer};
 const CLAIMANTS: &[ActorClass] = &[PicHuman, ExecutorWorker];
 /// Every edge that leaves in_progress also leaves overdue.
 const AT_WORK: &[StepCode] = &[InProgress, Overdue];
-const NOT_ENDED: &[StepCode] =
-    &[NotStarted, Ready, InProgress, Waiting, Blocked, Overdue, Failed, CannotComplete];
+const NOT_ENDED: &[StepCode] = &[NotStarted, Ready, InProgress, Waiting, Blocked, Overdue, Failed, CannotComplete];
 
 #[rustfmt::skip]
 pub const STEP_TRANSITIONS: &[StepTransition] = &[
@@ -227,7 +226,9 @@ mod tests {
     fn no_two_transitions_share_a_key() {
         let keys = |t: &'static StepTransition| {
             t.from.iter().flat_map(move |from| {
-                t.actors.iter().flat_map(move |actor| t.triggers.iter().map(move |trigger| (*from, t.to, *actor, *trigger)))
+                t.actors
+                    .iter()
+                    .flat_map(move |actor| t.triggers.iter().map(move |trigger| (*from, t.to, *actor, *trigger)))
             })
         };
         let mut seen = std::collections::HashSet::new();

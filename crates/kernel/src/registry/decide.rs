@@ -1,8 +1,8 @@
 //! What may be done to the registry, and by whom.
 
 use super::{
-    Actor, ActorKey, ActorKind, Configuration, Credential, Definition, Event, EventBody, RecordExport, Registry, Workflow, holds,
-    scopes,
+    Actor, ActorKey, ActorKind, Configuration, Credential, Definition, Event, EventBody, RecordExport, Registry,
+    Workflow, holds, scopes,
 };
 use crate::declaration::Declaration;
 use crate::gate_spec::GateSpec;

@@ -4,8 +4,8 @@ use super::flow::{By, Flow, SYSTEM, WORKER};
 use super::{Facet, Role, Waiting};
 use crate::lifecycle::{ActorClass, FailureCategory, Outcome, Response, RunState, StepCode};
 use crate::plan::{ErrorResponse, FailurePolicy, OnFailure, Order, StepSeq, StepSpec, WaitWork, Work};
-use crate::refusal::Refusal;
 use crate::process;
+use crate::refusal::Refusal;
 use std::sync::Arc;
 
 impl Flow<'_, '_, '_> {
@@ -206,12 +206,7 @@ impl Flow<'_, '_, '_> {
     }
 
     /// What the step yields, or why it does not hold.
-    fn judge(
-        &self,
-        spec: &StepSpec,
-        event: Option<&str>,
-        raw: Arc<str>,
-    ) -> Result<Arc<str>, (String, &'static str)> {
+    fn judge(&self, spec: &StepSpec, event: Option<&str>, raw: Arc<str>) -> Result<Arc<str>, (String, &'static str)> {
         let language = self.ctx.language;
         let mut output = raw;
         if let Some(template) = &spec.output {
@@ -221,7 +216,9 @@ impl Flow<'_, '_, '_> {
                 .into();
         }
         if let Some(schema) = &spec.output_schema {
-            language.conforms(schema, &output).map_err(|error| (format!("VALIDATION: output: {error}"), "validation"))?;
+            language
+                .conforms(schema, &output)
+                .map_err(|error| (format!("VALIDATION: output: {error}"), "validation"))?;
         }
         for (name, check) in &spec.checks {
             match self.with_scope(event, Some(&output), |scope| language.judge(check, scope)) {
@@ -240,6 +237,13 @@ impl Flow<'_, '_, '_> {
             live.waiting = None;
             live.next_run_at = None;
         }
+        Ok(())
+    }
+
+    /// Somebody's lease is taken away: whoever still reports under it comes late.
+    pub fn revoke(&mut self, seq: StepSeq) -> Result<(), Refusal> {
+        self.clear_hold(seq)?;
+        self.edit(seq)?.token = None;
         Ok(())
     }
 
@@ -305,14 +309,19 @@ impl Flow<'_, '_, '_> {
                 continue;
             }
             self.move_step(seq, StepCode::Cancelled, by)?;
-            self.clear_hold(seq)?;
+            self.revoke(seq)?;
         }
         self.moot_all_gates();
         Ok(())
     }
 
     /// What a failure of this kind leads to, as the step or its class says.
-    pub fn response(&self, seq: StepSeq, category: Option<FailureCategory>, wants_retry: bool) -> (Response, Option<OnFailure>) {
+    pub fn response(
+        &self,
+        seq: StepSeq,
+        category: Option<FailureCategory>,
+        wants_retry: bool,
+    ) -> (Response, Option<OnFailure>) {
         let spec = self.spec(seq);
         if self.run.plan.failure_policy == FailurePolicy::FailClosed {
             return (Response::Fail, None);

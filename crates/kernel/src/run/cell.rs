@@ -184,7 +184,8 @@ impl Run {
             return Agenda::default();
         }
         let spec = self.plan.step(seq);
-        let claims = spec.is_none_or(|spec| !matches!(spec.work, Work::Wait(_) | Work::Approval(_) | Work::Human { .. }));
+        let claims =
+            spec.is_none_or(|spec| !matches!(spec.work, Work::Wait(_) | Work::Approval(_) | Work::Human { .. }));
         let waiting = live.waiting.as_ref().and_then(|waiting| waiting.deadline_at);
         let claim_at = match cell.state {
             StepCode::Ready | StepCode::Failed => live.next_run_at,

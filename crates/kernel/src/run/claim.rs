@@ -3,16 +3,20 @@
 
 use super::flow::{By, Flow, SYSTEM, WORKER};
 use super::result::check_lease;
-use super::{Action, ClaimSteps, Claimed, Context, Event, Lease, Role, Run, TaskType, permitted};
+use super::{Action, ClaimSteps, Claimed, Context, Event, Job, Lease, Role, Run, TaskType, permitted};
 use crate::lifecycle::{FailureCategory, RunState, StepCode};
-use crate::plan::{Micros, StepSeq, Work};
+use crate::plan::{Micros, Scope, StepSeq, Template, Work};
 use crate::process::Process;
 use crate::refusal::{Refusal, require_text};
 use crate::registry::scopes;
 use std::sync::Arc;
 use uuid::Uuid;
 
-pub fn decide(target: Option<(&Process, &Run)>, command: &ClaimSteps, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
+pub fn decide(
+    target: Option<(&Process, &Run)>,
+    command: &ClaimSteps,
+    ctx: &mut Context<'_>,
+) -> Result<Vec<Event>, Refusal> {
     require_text("worker_id", &command.worker_id)?;
     check_lease(command.lease)?;
     let (shell, run) = permitted(target, scopes::TASKS_WORK, ctx)?;
@@ -29,7 +33,12 @@ pub fn decide(target: Option<(&Process, &Run)>, command: &ClaimSteps, ctx: &mut 
 }
 
 /// False where the step cannot be claimed now.
-pub fn claim_one(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, worker_id: &Arc<str>, lease: Micros) -> Result<bool, Refusal> {
+pub fn claim_one(
+    flow: &mut Flow<'_, '_, '_>,
+    seq: StepSeq,
+    worker_id: &Arc<str>,
+    lease: Micros,
+) -> Result<bool, Refusal> {
     let Some(cell) = flow.cell(seq) else { return Ok(false) };
     let (state, role, live) = (cell.state, cell.role, cell.details());
     let now = flow.now();
@@ -37,9 +46,8 @@ pub fn claim_one(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, worker_id: &Arc<str>
         Role::Step => matches!(flow.head.state, RunState::Executing | RunState::Blocked),
         Role::Compensation(_) => flow.head.state == RunState::Compensating,
     };
-    let ours = flow
-        .spec(seq)
-        .is_some_and(|spec| matches!(spec.work, Work::Wait(_) | Work::Approval(_) | Work::Human { .. }));
+    let ours =
+        flow.spec(seq).is_some_and(|spec| matches!(spec.work, Work::Wait(_) | Work::Approval(_) | Work::Human { .. }));
     let due = live.next_run_at.is_some_and(|at| at <= now);
     let timed_out = live.waiting.as_ref().and_then(|waiting| waiting.deadline_at).is_some_and(|at| at <= now);
     let (by, task_type) = match state {
@@ -59,6 +67,13 @@ pub fn claim_one(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, worker_id: &Arc<str>
             return Ok(false);
         }
     };
+    let job = match job_of(flow, seq, live.event.as_deref()) {
+        Ok(job) => job,
+        Err(error) => {
+            flow.fail(seq, &error, FailureCategory::Validation, By(SYSTEM, "expression_error"))?;
+            return Ok(false);
+        }
+    };
     flow.move_step(seq, StepCode::InProgress, by)?;
     let lease_token: Uuid = flow.ctx.base.ids.make();
     let locked_until = now.after(lease);
@@ -72,7 +87,9 @@ pub fn claim_one(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, worker_id: &Arc<str>
     live.task_type = Some(task_type);
     let (attempt, event) = (live.attempts + 1, live.event.clone());
     let step: Arc<str> = match role {
-        Role::Compensation(undone) => flow.run.plan.step(undone).map_or_else(|| Arc::from(""), |spec| spec.name.clone()),
+        Role::Compensation(undone) => {
+            flow.run.plan.step(undone).map_or_else(|| Arc::from(""), |spec| spec.name.clone())
+        }
         Role::Step => flow.spec(seq).map_or_else(|| Arc::from(""), |spec| spec.name.clone()),
     };
     flow.claimed.push(Claimed {
@@ -85,8 +102,32 @@ pub fn claim_one(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, worker_id: &Arc<str>
         event,
         lease_token,
         locked_until,
+        job,
     });
     Ok(true)
+}
+
+/// What an executor of ours is to do, or why it cannot be worked out.
+fn job_of(flow: &Flow<'_, '_, '_>, seq: StepSeq, event: Option<&str>) -> Result<Option<Box<Job>>, String> {
+    let Some(spec) = flow.spec(seq) else { return Ok(None) };
+    let templates = match &spec.work {
+        Work::Shell(work) => vec![("command", Some(&work.command)), ("env", work.env.as_ref())],
+        Work::Http(work) => vec![("url", Some(&work.url)), ("headers", work.headers.as_ref()), ("body", work.body.as_ref())],
+        Work::Workflow { .. } => vec![],
+        Work::Worker | Work::Approval(_) | Work::Wait(_) | Work::Human { .. } => return Ok(None),
+    };
+    let (language, secrets) = (flow.ctx.language, flow.ctx.secrets);
+    let fill = |(name, template): (&str, Option<&Template>)| match template {
+        None => Ok(None),
+        Some(template) => flow
+            .with_scope(event, None, |scope| language.fill(template, &Scope { secrets, ..*scope }))
+            .map(|text| Some(Arc::from(text)))
+            .map_err(|error| format!("EXPRESSION_ERROR: {name}: {error}")),
+    };
+    let filled = templates.into_iter().map(fill).collect::<Result<Vec<_>, _>>()?;
+    let started = flow.cell(seq).and_then(|cell| cell.live.as_ref()).and_then(|live| live.started_at);
+    let timeout_at = spec.timeout.map(|timeout| started.unwrap_or(flow.now()).after(timeout));
+    Ok(Some(Box::new(Job { work: spec.work.clone(), filled, timeout_at })))
 }
 
 /// What the step works on, or why it cannot be worked out.

@@ -18,10 +18,11 @@ impl Flow<'_, '_, '_> {
         self.move_run(RunState::Compensating, trigger)?;
         for seq in self.live() {
             let Some(cell) = self.cell(seq) else { continue };
-            let idle = matches!(cell.state, StepCode::Ready | StepCode::Waiting | StepCode::Blocked) || cell.retry_scheduled();
+            let idle =
+                matches!(cell.state, StepCode::Ready | StepCode::Waiting | StepCode::Blocked) || cell.retry_scheduled();
             if idle {
                 self.move_step(seq, StepCode::Cancelled, By(SYSTEM, "run_aborted"))?;
-                self.clear_hold(seq)?;
+                self.revoke(seq)?;
             }
         }
         self.moot_all_gates();
@@ -42,9 +43,9 @@ impl Flow<'_, '_, '_> {
         if !self.has_compensations() {
             self.plan_compensations();
         }
-        let next = (0..self.count()).skip(self.run.plan.steps.len()).find(|seq| {
-            self.cell(*seq).is_some_and(|cell| !cell.is_ended())
-        });
+        let next = (0..self.count())
+            .skip(self.run.plan.steps.len())
+            .find(|seq| self.cell(*seq).is_some_and(|cell| !cell.is_ended()));
         match next {
             Some(seq) if self.state(seq) == Some(StepCode::NotStarted) => {
                 self.move_step(seq, StepCode::Ready, By(ActorClass::MowOrchestrator, "precondition"))?;
@@ -85,9 +86,13 @@ impl Flow<'_, '_, '_> {
     /// A step that would have to be undone if only one knew that it happened.
     fn unknown_effect(&self) -> Option<StepSeq> {
         let entries = self.run.plan.compensation.iter().map(|entry| entry.step);
-        entries.filter(|seq| self.cell(*seq).is_some_and(|cell| {
-            cell.state != StepCode::Completed && cell.live.as_ref().is_some_and(|live| live.effect_unknown)
-        })).min()
+        entries
+            .filter(|seq| {
+                self.cell(*seq).is_some_and(|cell| {
+                    cell.state != StepCode::Completed && cell.live.as_ref().is_some_and(|live| live.effect_unknown)
+                })
+            })
+            .min()
     }
 
     /// It triggers nothing further.

@@ -84,7 +84,7 @@ pub fn stop(target: Target<'_>, reason: Option<&str>, ctx: &mut Context<'_>) -> 
     for seq in flow.live() {
         if flow.cell(seq).is_some_and(super::Cell::is_held) {
             flow.move_step(seq, StepCode::Ready, By(SYSTEM, "unclaimed"))?;
-            flow.clear_hold(seq)?;
+            flow.revoke(seq)?;
             flow.edit(seq)?.live.get_or_insert_default().next_run_at = Some(now);
         }
     }
@@ -102,7 +102,12 @@ pub fn void(target: Target<'_>, reason: Option<&str>, ctx: &mut Context<'_>) -> 
 }
 
 /// What blocked the step is cleared: it goes back to its queue.
-pub fn unblock(target: Target<'_>, step: &str, reason: Option<&str>, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
+pub fn unblock(
+    target: Target<'_>,
+    step: &str,
+    reason: Option<&str>,
+    ctx: &mut Context<'_>,
+) -> Result<Vec<Event>, Refusal> {
     let (shell, run) = begin(target, reason, ctx)?;
     alive(run)?;
     let seq = named(run, step)?;
@@ -122,7 +127,7 @@ pub fn unblock(target: Target<'_>, step: &str, reason: Option<&str>, ctx: &mut C
 
 /// The step of that name in the run's plan.
 pub fn named(run: &Run, step: &str) -> Result<crate::plan::StepSeq, Refusal> {
-    run.plan.step_named(step).ok_or_else(|| {
-        Refusal::new(Code::NotKnown, format!("the run has no step named `{step}`")).at("step")
-    })
+    run.plan
+        .step_named(step)
+        .ok_or_else(|| Refusal::new(Code::NotKnown, format!("the run has no step named `{step}`")).at("step"))
 }

@@ -1,6 +1,8 @@
 //! A command under way: the steps it has changed so far, laid over the run. Nothing is copied but what changes.
 
-use super::{Action, Cell, Claimed, Command, Context, Event, Head, KeptEvent, Move, Outbound, Role, Run, RunEvent, RunMove};
+use super::{
+    Action, Cell, Claimed, Command, Context, Event, Head, KeptEvent, Move, Outbound, Role, Run, RunEvent, RunMove,
+};
 use crate::Time;
 use crate::lifecycle::{ActorClass, RunState, StepCode, fire_run, fire_step};
 use crate::plan::{Scope, StepSeq, StepSpec};
@@ -166,7 +168,14 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
         };
         let steps: Vec<(&str, &str, Option<&str>)> = plan.referenced.iter().filter_map(at_hand).collect();
         let about = about(self.run, self.shell);
-        call(&Scope { input: Some(&self.run.input), steps: &steps, run: Some(&about), event, output, ..Scope::default() })
+        call(&Scope {
+            input: Some(&self.run.input),
+            steps: &steps,
+            run: Some(&about),
+            event,
+            output,
+            ..Scope::default()
+        })
     }
 
     /// The event of this command, by whoever calls.

@@ -54,7 +54,11 @@ pub fn shell_declaration(plan: &Plan) -> (Declaration, GateSpec) {
 }
 
 /// Opens a gate that does not open by itself: that of a cancellation.
-pub fn open(target: Option<(&Process, &Run)>, command: &OpenGate, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
+pub fn open(
+    target: Option<(&Process, &Run)>,
+    command: &OpenGate,
+    ctx: &mut Context<'_>,
+) -> Result<Vec<Event>, Refusal> {
     let (shell, run) = permitted(target, scopes::RUNS_CONTROL, ctx)?;
     if run.head.state.is_ended() {
         let detail = format!("the run has ended ({}); no gate can be opened any more", run.head.state);
@@ -71,15 +75,20 @@ pub fn open(target: Option<(&Process, &Run)>, command: &OpenGate, ctx: &mut Cont
 }
 
 /// The named approver decides; the step behind the gate follows in the same commit.
-pub fn decide(target: Option<(&Process, &Run)>, command: &DecideGate, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
+pub fn decide(
+    target: Option<(&Process, &Run)>,
+    command: &DecideGate,
+    ctx: &mut Context<'_>,
+) -> Result<Vec<Event>, Refusal> {
     let (shell, run) = known(target)?;
     let decided = process::decide(Some(shell), &process::Command::DecideGate(command.clone()), &mut ctx.base)?;
     let after = super::advance::shell_after(shell, &decided);
     let status = after.gate(SHELL_STATE, &command.action).map(process::Gate::status);
     let mut events: Vec<Event> = decided.into_iter().map(Event::Gate).collect();
-    let blocked = run.plan.step_named(&command.action).filter(|seq| {
-        alive(run).is_ok() && run.cell(*seq).is_some_and(|cell| cell.state == StepCode::Blocked)
-    });
+    let blocked = run
+        .plan
+        .step_named(&command.action)
+        .filter(|seq| alive(run).is_ok() && run.cell(*seq).is_some_and(|cell| cell.state == StepCode::Blocked));
     let (Some(seq), Some(status)) = (blocked, status) else { return Ok(events) };
     let actor_ref = ctx.base.application_actor_ref.to_owned();
     let mut flow = Flow::new(&after, run, ctx);
@@ -107,7 +116,8 @@ impl Flow<'_, '_, '_> {
         let shell = super::advance::shell_after(self.shell, &self.gate_events);
         let opened = process::open_any_gate(&shell, &command, &mut self.ctx.base)?;
         let application = self.ctx.base.application_actor_ref.to_owned();
-        self.gate_events.extend(opened.into_iter().map(|event| process::Event { actor_ref: application.clone(), ..event }));
+        self.gate_events
+            .extend(opened.into_iter().map(|event| process::Event { actor_ref: application.clone(), ..event }));
         Ok(())
     }
 

@@ -28,7 +28,7 @@ pub use result::check_lease;
 
 use crate::id::InstanceId;
 use crate::lifecycle::{FailureCategory, Outcome, RunState, RunTransition, StepCode, StepTransition};
-use crate::plan::{Language, Micros, Plan, StepSeq};
+use crate::plan::{Language, Micros, Plan, StepSeq, Work};
 use crate::process::{self, DecideGate, DefinitionRef, OpenGate, Process};
 use crate::refusal::{Code, Refusal};
 use crate::{Time, lifecycle::ActorClass};
@@ -96,44 +96,109 @@ pub struct KeptEvent {
 pub struct Context<'a> {
     pub base: process::Context<'a>,
     pub language: &'a dyn Language,
+    /// A JSON object for `${secrets…}`; what is filled in with it is handed to executors and never recorded.
+    pub secrets: Option<&'a str>,
+}
+
+impl Context<'_> {
+    /// The engine itself needs nobody's grant.
+    fn is_application(&self) -> bool {
+        self.base.actor_ref == self.base.application_actor_ref
+    }
 }
 
 #[derive(Clone, Debug)]
 pub enum Command {
     Start(Box<StartRun>),
-    /// The dispatcher found a free slot, or the time of a delayed start has come.
-    Dispatch,
+    /// The dispatcher found a free slot, or the time of a delayed start has come. A run with a concurrency key begins
+    /// only in a slot.
+    Dispatch { in_slot: bool },
     Claim(ClaimSteps),
-    Complete { task: TaskRef, output: Arc<str>, outbound: Vec<Outbound>, claim_next: Option<ClaimNext> },
-    Wait { task: TaskRef, event_type: Option<String>, timeout: Option<Micros>, facet: Option<Facet>, outbound: Vec<Outbound> },
-    Retry { task: TaskRef, error: String, backoff: Option<Micros>, category: Option<FailureCategory> },
-    Dead { task: TaskRef, error: String, category: Option<FailureCategory> },
-    Heartbeat { task: TaskRef, lease: Micros },
+    Complete {
+        task: TaskRef,
+        output: Arc<str>,
+        outbound: Vec<Outbound>,
+        claim_next: Option<ClaimNext>,
+    },
+    Wait {
+        task: TaskRef,
+        event_type: Option<String>,
+        timeout: Option<Micros>,
+        facet: Option<Facet>,
+        outbound: Vec<Outbound>,
+    },
+    Retry {
+        task: TaskRef,
+        error: String,
+        backoff: Option<Micros>,
+        category: Option<FailureCategory>,
+    },
+    Dead {
+        task: TaskRef,
+        error: String,
+        category: Option<FailureCategory>,
+    },
+    Heartbeat {
+        task: TaskRef,
+        lease: Micros,
+    },
     /// The engine's executor started the child; the step now waits for it without a lease.
-    ChildStarted { task: TaskRef, child: InstanceId },
+    ChildStarted {
+        task: TaskRef,
+        child: InstanceId,
+    },
     /// The child of this step has ended.
-    ChildEnded { step_seq: StepSeq, child: InstanceId, completed: bool, output: Arc<str> },
+    ChildEnded {
+        step_seq: StepSeq,
+        child: InstanceId,
+        completed: bool,
+        output: Arc<str>,
+    },
     /// Somebody sends an event; `seen` where this run had it before.
-    Receive { event: KeptEvent, seen: bool },
+    Receive {
+        event: KeptEvent,
+        seen: bool,
+    },
     /// The clock reached something: these steps, and perhaps the run's own limit.
-    Due { steps: Vec<StepSeq>, run: bool },
+    Due {
+        steps: Vec<StepSeq>,
+        run: bool,
+    },
     OpenGate(OpenGate),
     DecideGate(DecideGate),
-    Cancel { reason: Option<String> },
-    Pause { reason: Option<String> },
-    Resume { reason: Option<String> },
-    Stop { reason: Option<String> },
-    Void { reason: Option<String> },
-    Unblock { step: String, reason: Option<String> },
+    Cancel {
+        reason: Option<String>,
+    },
+    Pause {
+        reason: Option<String>,
+    },
+    Resume {
+        reason: Option<String>,
+    },
+    Stop {
+        reason: Option<String>,
+    },
+    Void {
+        reason: Option<String>,
+    },
+    Unblock {
+        step: String,
+        reason: Option<String>,
+    },
     /// An operator says what became of an attempt that left no verdict.
-    DeclareEffect { step: String, done: bool, output: Option<Arc<str>>, reason: String },
+    DeclareEffect {
+        step: String,
+        done: bool,
+        output: Option<Arc<str>>,
+        reason: String,
+    },
 }
 
 impl Command {
     pub const fn name(&self) -> &'static str {
         match self {
             Command::Start(_) => "start_run",
-            Command::Dispatch => "dispatch_run",
+            Command::Dispatch { .. } => "dispatch_run",
             Command::Claim(_) => "claim",
             Command::Complete { .. } => "complete",
             Command::Wait { .. } => "wait",
@@ -170,6 +235,8 @@ pub struct StartRun {
     /// Starts behind the finished steps of another run.
     pub from_step: Option<FromStep>,
     pub parent: Option<Parent>,
+    /// In place of the definition's own: for runs that wait for each other.
+    pub concurrency_key: Option<Arc<str>>,
 }
 
 /// Where a new run takes over: the steps before it are taken from the old run, with their outputs.
@@ -356,6 +423,17 @@ pub struct Claimed {
     pub event: Option<Arc<str>>,
     pub lease_token: Uuid,
     pub locked_until: Time,
+    /// For the engine's own executors.
+    pub job: Option<Box<Job>>,
+}
+
+/// Work of an executor, with every `${…}` filled in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    pub work: Work,
+    /// JSON texts: `command` and `env` of a shell step; `url`, `headers` and `body` of an http step.
+    pub filled: Vec<Option<Arc<str>>>,
+    pub timeout_at: Option<Time>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -394,7 +472,7 @@ pub fn decide(run: Option<(&Process, &Run)>, command: &Command, ctx: &mut Contex
     crate::refusal::require_ref("actor_ref", ctx.base.actor_ref)?;
     match command {
         Command::Start(command) => start::decide(command, ctx),
-        Command::Dispatch => start::dispatch(known(run)?, ctx),
+        Command::Dispatch { in_slot } => start::dispatch(known(run)?, *in_slot, ctx),
         Command::Claim(command) => claim::decide(run, command, ctx),
         Command::Complete { task, output, outbound, claim_next } => {
             result::complete(run, task, output, outbound, claim_next.as_ref(), ctx)
@@ -442,8 +520,10 @@ fn permitted<'r>(
     scope: &str,
     ctx: &Context<'_>,
 ) -> Result<(&'r Process, &'r Run), Refusal> {
-    let definition = run.and_then(|(shell, _)| shell.definition.as_ref()).map(|d| d.name.as_str());
-    ctx.base.require_scope(scope, definition)?;
+    if !ctx.is_application() {
+        let definition = run.and_then(|(shell, _)| shell.definition.as_ref()).map(|d| d.name.as_str());
+        ctx.base.require_scope(scope, definition)?;
+    }
     known(run)
 }
 

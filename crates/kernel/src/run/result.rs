@@ -22,9 +22,9 @@ const CHILD_CHECK: Micros = 30_000_000;
 
 /// The cell that the caller holds, or why it does not.
 fn held<'r>(run: &'r Run, task: &TaskRef, ctx: &Context<'_>) -> Result<&'r Cell, Refusal> {
-    let cell = run.cell(task.step_seq).ok_or_else(|| {
-        Refusal::new(Code::NotKnown, "there is no task with this task_id").at("task_id")
-    })?;
+    let cell = run
+        .cell(task.step_seq)
+        .ok_or_else(|| Refusal::new(Code::NotKnown, "there is no task with this task_id").at("task_id"))?;
     let mine = task.lease_token.is_some() && cell.token == task.lease_token;
     let lost = |detail: String| Err(Refusal::new(Code::LeaseLost, detail).at("lease_token"));
     if !mine {
@@ -53,7 +53,7 @@ pub fn complete(
     ctx: &mut Context<'_>,
 ) -> Result<Vec<Event>, Refusal> {
     let (shell, run) = permitted(target, scopes::TASKS_WORK, ctx)?;
-    if repeats(run, task, &[StepCode::Completed]) {
+    if repeats(run, task, &[StepCode::Completed, StepCode::Failed, StepCode::Skipped]) {
         return Ok(vec![]);
     }
     let worker_id = held(run, task, ctx)?.lease().map(|lease| lease.worker_id.clone());
@@ -144,7 +144,7 @@ pub fn fail(
         return Err(Refusal::new(Code::InvalidRequest, "`backoff_ms` must not be negative").at("backoff_ms"));
     }
     let (shell, run) = permitted(target, scopes::TASKS_WORK, ctx)?;
-    if repeats(run, task, &[StepCode::Failed, StepCode::Skipped]) {
+    if repeats(run, task, &[StepCode::Failed, StepCode::Skipped, StepCode::Blocked]) {
         return Ok(vec![]);
     }
     let attempts = held(run, task, ctx)?.live.as_ref().map_or(0, |live| live.attempts);
@@ -153,7 +153,8 @@ pub fn fail(
     let seq = task.step_seq;
     let (response, on_failure) = flow.response(seq, category, retry.is_some());
     let by = By(WORKER, "executor_failure");
-    let category = category.unwrap_or(if retry.is_some() { FailureCategory::Transient } else { FailureCategory::AgentError });
+    let category =
+        category.unwrap_or(if retry.is_some() { FailureCategory::Transient } else { FailureCategory::AgentError });
     let action = match response {
         Response::Retry if attempts + 1 < flow.run.max_attempts(seq) => {
             schedule_retry(&mut flow, seq, error, retry.flatten(), category)?;
@@ -165,7 +166,8 @@ pub fn fail(
             let live = flow.edit(seq)?.live.get_or_insert_default();
             live.last_error = Some(error.into());
             live.category = Some(category);
-            flow.outbound.push(Outbound { event_type: "step.escalated".to_owned(), data: escalation(flow.run, seq, error) });
+            flow.outbound
+                .push(Outbound { event_type: "step.escalated".to_owned(), data: escalation(flow.run, seq, error) });
             Action::StepFailed
         }
         Response::Retry | Response::Skip | Response::Fail => {
@@ -217,7 +219,12 @@ fn escalation(run: &Run, seq: StepSeq, error: &str) -> Arc<str> {
     format!(r#"{{"run_id":"{}","step":{step},"error":{error}}}"#, run.run_id).into()
 }
 
-pub fn heartbeat(target: Target<'_>, task: &TaskRef, lease: Micros, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
+pub fn heartbeat(
+    target: Target<'_>,
+    task: &TaskRef,
+    lease: Micros,
+    ctx: &mut Context<'_>,
+) -> Result<Vec<Event>, Refusal> {
     check_lease(lease)?;
     let (shell, run) = permitted(target, scopes::TASKS_WORK, ctx)?;
     held(run, task, ctx)?;
@@ -238,7 +245,12 @@ pub fn check_lease(lease: Micros) -> Result<(), Refusal> {
 }
 
 /// The child run exists: from here on its end ends the step, not a lease.
-pub fn child_started(target: Target<'_>, task: &TaskRef, child: InstanceId, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
+pub fn child_started(
+    target: Target<'_>,
+    task: &TaskRef,
+    child: InstanceId,
+    ctx: &mut Context<'_>,
+) -> Result<Vec<Event>, Refusal> {
     let (shell, run) = permitted(target, scopes::TASKS_WORK, ctx)?;
     if run.cell(task.step_seq).and_then(|cell| cell.live.as_ref()).is_some_and(|live| live.child == Some(child)) {
         return Ok(vec![]);
@@ -263,9 +275,9 @@ pub fn child_ended(
     output: &Arc<str>,
     ctx: &mut Context<'_>,
 ) -> Result<Vec<Event>, Refusal> {
-    let waits = run.cell(seq).is_some_and(|cell| {
-        cell.is_held() && cell.live.as_ref().is_some_and(|live| live.child == Some(child))
-    });
+    let waits = run
+        .cell(seq)
+        .is_some_and(|cell| cell.is_held() && cell.live.as_ref().is_some_and(|live| live.child == Some(child)));
     if !waits {
         return Ok(vec![]);
     }
@@ -288,7 +300,9 @@ pub fn lease_expired(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<(), Re
     let role = flow.cell(seq).map_or(Role::Step, |cell| cell.role);
     let max = flow.run.max_attempts(seq);
     let now = flow.now();
-    let live = flow.edit(seq)?.live.get_or_insert_default();
+    let cell = flow.edit(seq)?;
+    cell.token = None;
+    let live = cell.live.get_or_insert_default();
     live.attempts += 1;
     live.effect_unknown |= !repeatable && role == Role::Step;
     let exhausted = live.attempts >= max;

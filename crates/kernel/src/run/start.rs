@@ -21,7 +21,9 @@ pub fn decide(command: &StartRun, ctx: &mut Context<'_>) -> Result<Vec<Event>, R
     if command.priority.is_some_and(|priority| priority > MAX_PRIORITY) {
         return Err(Refusal::new(Code::InvalidRequest, "`priority` lies between 0 and 9; 9 goes first").at("priority"));
     }
-    ctx.base.require_scope(scopes::RUNS_START, Some(&command.definition))?;
+    if !ctx.is_application() {
+        ctx.base.require_scope(scopes::RUNS_START, Some(&command.definition))?;
+    }
     let registry = ctx.base.registry;
     let definition = registry.definition(&command.definition, command.version).ok_or_else(|| {
         let detail = format!("no workflow named `{}` is published in that version", command.definition);
@@ -52,7 +54,10 @@ pub fn decide(command: &StartRun, ctx: &mut Context<'_>) -> Result<Vec<Event>, R
         continues: command.from_step.as_ref().map(|from| from.run_id),
     };
     let concurrency = plan.concurrency.as_ref().map(|concurrency| concurrency.key.clone());
-    let concurrency_key = key(&concurrency, command, ctx, "concurrency.key")?;
+    let concurrency_key = match &command.concurrency_key {
+        Some(key) => Some(key.clone()),
+        None => key(&concurrency, command, ctx, "concurrency.key")?,
+    };
     let shell = shell_of(&started, ctx.base.actor_ref, ctx.base.now);
     let mut run = Run::begin(&started);
     run.head.priority = command.priority.unwrap_or(plan.priority);
@@ -100,8 +105,11 @@ fn key(
     let Some(template) = template else { return Ok(None) };
     let scope = Scope { input: Some(&command.input), ..Scope::default() };
     let filled = ctx.language.fill(template, &scope).map_err(|error| {
-        Refusal::new(Code::InvalidRequest, format!("the definition's {field} cannot be worked out from this input: {error}"))
-            .at("input")
+        Refusal::new(
+            Code::InvalidRequest,
+            format!("the definition's {field} cannot be worked out from this input: {error}"),
+        )
+        .at("input")
     })?;
     // A string is its own key; anything else is its JSON.
     let bare = filled.strip_prefix('"').and_then(|text| text.strip_suffix('"')).filter(|text| !text.contains('\\'));
@@ -109,8 +117,9 @@ fn key(
 }
 
 /// A slot is free, or the time has come.
-pub fn dispatch((shell, run): (&Process, &Run), ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
-    if run.head.state != RunState::Queued || run.head.start_at.is_some_and(|at| at > ctx.base.now) {
+pub fn dispatch((shell, run): (&Process, &Run), in_slot: bool, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
+    let early = run.head.start_at.is_some_and(|at| at > ctx.base.now);
+    if run.head.state != RunState::Queued || early || (run.head.concurrency_key.is_some() && !in_slot) {
         return Ok(vec![]);
     }
     let actor_ref = ctx.base.application_actor_ref.to_owned();
@@ -121,7 +130,8 @@ pub fn dispatch((shell, run): (&Process, &Run), ctx: &mut Context<'_>) -> Result
 
 fn begin_executing(flow: &mut Flow<'_, '_, '_>) -> Result<(), Refusal> {
     flow.move_run(RunState::Executing, "slot_available")?;
-    let roots = (0..).zip(&flow.run.cells).filter(|(_, cell)| cell.open_deps == 0 && cell.state == StepCode::NotStarted);
+    let roots =
+        (0..).zip(&flow.run.cells).filter(|(_, cell)| cell.open_deps == 0 && cell.state == StepCode::NotStarted);
     flow.to_resolve = roots.map(|(seq, _)| seq).collect();
     flow.advance()
 }
@@ -147,7 +157,8 @@ fn take_over(command: &StartRun, plan: &Plan, run: &mut Run) -> Result<Vec<(Step
     for seq in &upstream {
         let Some(spec) = plan.step(*seq) else { continue };
         let Some((state, output)) = from.finished.get(&*spec.name) else {
-            let detail = format!("the step `{}` of the old run did not end: start from it, or from an earlier one", spec.name);
+            let detail =
+                format!("the step `{}` of the old run did not end: start from it, or from an earlier one", spec.name);
             return Err(Refusal::new(Code::InvalidRequest, detail).at("from_step.step"));
         };
         if let Some(cell) = run.cells.get_mut(*seq as usize) {

@@ -35,6 +35,7 @@ pub fn decide(
 fn waits_for(run: &Run, seq: crate::plan::StepSeq, event_type: &Arc<str>) -> bool {
     run.cell(seq).is_some_and(|cell| {
         let waiting = cell.live.as_ref().and_then(|live| live.waiting.as_ref());
-        cell.state == StepCode::Waiting && waiting.is_some_and(|waiting| waiting.event_type.as_ref() == Some(event_type))
+        cell.state == StepCode::Waiting
+            && waiting.is_some_and(|waiting| waiting.event_type.as_ref() == Some(event_type))
     })
 }

@@ -139,7 +139,10 @@ impl VerifiedStatement {
             }
         );
         let unnamed = (named_by_record && instance_id.is_none())
-            || matches!(command, Command::Process { target: Target::Nowhere, .. } | Command::Run { target: Target::Nowhere, .. });
+            || matches!(
+                command,
+                Command::Process { target: Target::Nowhere, .. } | Command::Run { target: Target::Nowhere, .. }
+            );
         if *instance_id != target && !unnamed {
             return Err(refuse("the statement names another instance than the request", "instance_id"));
         }

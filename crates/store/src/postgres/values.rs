@@ -117,6 +117,11 @@ impl Columns for Row {
     fn optional_bytes(&self, i: usize) -> Result<Option<Vec<u8>>, StoreError> {
         column(self, i)
     }
+    fn optional_bytes32(&self, i: usize) -> Result<Option<[u8; 32]>, StoreError> {
+        let bytes: Option<&[u8]> = column(self, i)?;
+        let bytes = bytes.map(TryInto::try_into).transpose();
+        bytes.map_err(|_| StoreError::Corrupt(format!("column {i} is not 32 bytes long")))
+    }
     fn id(&self, i: usize) -> Result<Uuid, StoreError> {
         column(self, i)
     }

@@ -1,6 +1,7 @@
 //! Reads: rows as values, and a pool of connections that read in parallel with the writer.
 
 use super::connect::{Location, failed};
+use super::listing;
 use super::run::gates;
 use crate::decode::{self, InstanceRow};
 use crate::select::run::RunSql;
@@ -59,6 +60,9 @@ impl Columns for Row<'_> {
         column(self, i)
     }
     fn optional_bytes(&self, i: usize) -> Result<Option<Vec<u8>>, StoreError> {
+        column(self, i)
+    }
+    fn optional_bytes32(&self, i: usize) -> Result<Option<[u8; 32]>, StoreError> {
         column(self, i)
     }
     fn id(&self, i: usize) -> Result<Uuid, StoreError> {
@@ -234,7 +238,9 @@ impl Reader for SqliteReader {
     async fn records(&self, query: &RecordQuery, page: &Page) -> Result<Vec<RecordRow>, StoreError> {
         let (query, page) = (query.clone(), page.clone());
         self.read(move |connection| {
-            run(connection, &select::records(Dialect::Sqlite, &query, &page), decode::record_row)
+            let listed = listing::records(&query, &page);
+            let select = listed.unwrap_or_else(|| select::records(Dialect::Sqlite, &query, &page));
+            run(connection, &select, decode::record_row)
         })
         .await
     }

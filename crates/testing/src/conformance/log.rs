@@ -272,7 +272,10 @@ pub async fn an_older_store_is_sealed_in_order(place: &Place) -> anyhow::Result<
             .sql(
                 "DELETE FROM refinery_schema_history WHERE version >= 2; DROP TABLE log_entries; DROP TABLE log_nodes; \
                    DROP TABLE log_checkpoints; DROP TABLE log_state; DROP TABLE holds; DROP INDEX records_purgeable; \
-                   ALTER TABLE records DROP COLUMN purgeable_from_us; ALTER TABLE idempotency DROP COLUMN instance_id",
+                   ALTER TABLE records DROP COLUMN purgeable_from_us; ALTER TABLE idempotency DROP COLUMN instance_id; \
+                   DROP TABLE records_of_action; DROP TABLE records_of_actor; DROP TABLE records_listed; \
+                   CREATE INDEX records_by_action ON records (action_ref, event_id); \
+                   CREATE INDEX records_by_actor ON records (actor_ref, event_id)",
             )
             .await?;
     }

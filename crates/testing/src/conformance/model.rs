@@ -93,6 +93,15 @@ impl Model {
                     release.reason.clone_from(text);
                 }
             }),
+            // Runs have a suite of their own, in the store.
+            Write::Run(_)
+            | Write::NewRunHead(_)
+            | Write::RunHead(_)
+            | Write::RunEvent(_)
+            | Write::TakeRunEvent { .. }
+            | Write::Outbox(_)
+            | Write::RedactRunInput { .. }
+            | Write::RedactRunStep { .. } => {}
             // Keys are recalled, not read; the suite asks for them apart.
             Write::ForgetKeys { .. } => {}
             // The registry is read as events; the suite compares those.

@@ -309,6 +309,7 @@ pub(super) fn publish_command(document: &str) -> Said<registry::PublishDefinitio
         source: Arc::from(document),
         declaration: Arc::new(declaration),
         gate_spec: Arc::new(gate_spec),
+        workflow: None,
         retention: definition.retention,
     })
 }

@@ -87,6 +87,7 @@ pub fn publish(design: &Design) -> Call {
         source: design.name.as_str().into(),
         declaration: design.declaration.clone(),
         gate_spec: design.gate_spec.clone(),
+        workflow: None,
         retention: None,
     };
     by(ADMIN, Command::Registry(registry::Command::PublishDefinition(command)))

@@ -12,7 +12,13 @@ use countersign_client::wire;
 use countersign_engine::Outcome;
 use countersign_kernel::run::Command;
 
-async fn execute(app: &App, caller: Caller, address: &Address, sent: crate::api::body::Sent, command: Command) -> Done<wire::RunMoved> {
+async fn execute(
+    app: &App,
+    caller: Caller,
+    address: &Address,
+    sent: crate::api::body::Sent,
+    command: Command,
+) -> Done<wire::RunMoved> {
     let call = caller.call(on(target(address)?, command), sent)?;
     match app.engine()?.execute(call).await? {
         Outcome::RunMoved { state } => Ok((StatusCode::OK, Json(wire::RunMoved { state }))),
@@ -23,7 +29,12 @@ async fn execute(app: &App, caller: Caller, address: &Address, sent: crate::api:
 /// Cancel a run: what is under way is revoked. Needs `runs:control`, and a cleared gate where the definition names one.
 #[utoipa::path(post, path = "/v1/runs/{run_id}/cancel", tag = "runs", params(("run_id" = String, Path)),
     request_body = wire::ControlRun, responses((status = 200, body = wire::RunMoved), Refused))]
-pub async fn cancel(State(app): State<App>, caller: Caller, address: Address, posted: Posted<wire::ControlRun>) -> Done<wire::RunMoved> {
+pub async fn cancel(
+    State(app): State<App>,
+    caller: Caller,
+    address: Address,
+    posted: Posted<wire::ControlRun>,
+) -> Done<wire::RunMoved> {
     let command = Command::Cancel { reason: posted.body.reason };
     execute(&app, caller, &address, posted.sent, command).await
 }
@@ -31,7 +42,12 @@ pub async fn cancel(State(app): State<App>, caller: Caller, address: Address, po
 /// Pause a run: nothing new is claimed, work under way may finish. Needs `runs:control`.
 #[utoipa::path(post, path = "/v1/runs/{run_id}/pause", tag = "runs", params(("run_id" = String, Path)),
     request_body = wire::ControlRun, responses((status = 200, body = wire::RunMoved), Refused))]
-pub async fn pause(State(app): State<App>, caller: Caller, address: Address, posted: Posted<wire::ControlRun>) -> Done<wire::RunMoved> {
+pub async fn pause(
+    State(app): State<App>,
+    caller: Caller,
+    address: Address,
+    posted: Posted<wire::ControlRun>,
+) -> Done<wire::RunMoved> {
     let command = Command::Pause { reason: posted.body.reason };
     execute(&app, caller, &address, posted.sent, command).await
 }
@@ -39,7 +55,12 @@ pub async fn pause(State(app): State<App>, caller: Caller, address: Address, pos
 /// Go on with a paused or stopped run. Needs `runs:control`.
 #[utoipa::path(post, path = "/v1/runs/{run_id}/resume", tag = "runs", params(("run_id" = String, Path)),
     request_body = wire::ControlRun, responses((status = 200, body = wire::RunMoved), Refused))]
-pub async fn resume(State(app): State<App>, caller: Caller, address: Address, posted: Posted<wire::ControlRun>) -> Done<wire::RunMoved> {
+pub async fn resume(
+    State(app): State<App>,
+    caller: Caller,
+    address: Address,
+    posted: Posted<wire::ControlRun>,
+) -> Done<wire::RunMoved> {
     let command = Command::Resume { reason: posted.body.reason };
     execute(&app, caller, &address, posted.sent, command).await
 }
@@ -47,7 +68,12 @@ pub async fn resume(State(app): State<App>, caller: Caller, address: Address, po
 /// Stop a run: leases are revoked, steps go back to ready. Needs `runs:control`.
 #[utoipa::path(post, path = "/v1/runs/{run_id}/stop", tag = "runs", params(("run_id" = String, Path)),
     request_body = wire::ControlRun, responses((status = 200, body = wire::RunMoved), Refused))]
-pub async fn stop(State(app): State<App>, caller: Caller, address: Address, posted: Posted<wire::ControlRun>) -> Done<wire::RunMoved> {
+pub async fn stop(
+    State(app): State<App>,
+    caller: Caller,
+    address: Address,
+    posted: Posted<wire::ControlRun>,
+) -> Done<wire::RunMoved> {
     let command = Command::Stop { reason: posted.body.reason };
     execute(&app, caller, &address, posted.sent, command).await
 }
@@ -55,7 +81,12 @@ pub async fn stop(State(app): State<App>, caller: Caller, address: Address, post
 /// End a run as if it had never counted. Needs `runs:control`.
 #[utoipa::path(post, path = "/v1/runs/{run_id}/void", tag = "runs", params(("run_id" = String, Path)),
     request_body = wire::ControlRun, responses((status = 200, body = wire::RunMoved), Refused))]
-pub async fn void(State(app): State<App>, caller: Caller, address: Address, posted: Posted<wire::ControlRun>) -> Done<wire::RunMoved> {
+pub async fn void(
+    State(app): State<App>,
+    caller: Caller,
+    address: Address,
+    posted: Posted<wire::ControlRun>,
+) -> Done<wire::RunMoved> {
     let command = Command::Void { reason: posted.body.reason };
     execute(&app, caller, &address, posted.sent, command).await
 }
@@ -64,7 +95,12 @@ pub async fn void(State(app): State<App>, caller: Caller, address: Address, post
 #[utoipa::path(post, path = "/v1/runs/{run_id}/steps/{step}/unblock", tag = "runs",
     params(("run_id" = String, Path), ("step" = String, Path)),
     request_body = wire::ControlRun, responses((status = 200, body = wire::RunMoved), Refused))]
-pub async fn unblock(State(app): State<App>, caller: Caller, address: Address, posted: Posted<wire::ControlRun>) -> Done<wire::RunMoved> {
+pub async fn unblock(
+    State(app): State<App>,
+    caller: Caller,
+    address: Address,
+    posted: Posted<wire::ControlRun>,
+) -> Done<wire::RunMoved> {
     let command = Command::Unblock { step: address.get("step").to_owned(), reason: posted.body.reason };
     execute(&app, caller, &address, posted.sent, command).await
 }

@@ -29,10 +29,15 @@ pub async fn send(State(app): State<App>, caller: Caller, posted: Posted<wire::S
         }
         (None, Some(key)) => Addressee::Key(key),
         (Some(_), Some(_)) => {
-            return Err(Problem::invalid_request("give a `run_id` or a `correlation_key`, not both").at("correlation_key"));
+            return Err(
+                Problem::invalid_request("give a `run_id` or a `correlation_key`, not both").at("correlation_key")
+            );
         }
         (None, None) => {
-            return Err(Problem::invalid_request("whom it concerns is missing: give a `run_id` or a `correlation_key`").at("run_id"));
+            return Err(Problem::invalid_request(
+                "whom it concerns is missing: give a `run_id` or a `correlation_key`",
+            )
+            .at("run_id"));
         }
     };
     let event = KeptEvent { id: id.into(), event_type: event_type.into(), data: text(data) };

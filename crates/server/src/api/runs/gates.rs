@@ -16,7 +16,12 @@ use countersign_kernel::run::Command;
 /// Open a gate that does not open by itself, such as `cancel`. Needs `runs:control`.
 #[utoipa::path(post, path = "/v1/runs/{run_id}/gates", tag = "runs", params(("run_id" = String, Path)),
     request_body = wire::OpenGate, responses((status = 201, body = wire::GateOpened), Refused))]
-pub async fn open(State(app): State<App>, caller: Caller, address: Address, posted: Posted<wire::OpenGate>) -> Done<wire::GateOpened> {
+pub async fn open(
+    State(app): State<App>,
+    caller: Caller,
+    address: Address,
+    posted: Posted<wire::OpenGate>,
+) -> Done<wire::GateOpened> {
     let wire::OpenGate { action, reason } = posted.body;
     let command = on(target(&address)?, Command::OpenGate(OpenGate { action, reason }));
     let outcome = app.engine()?.execute(caller.call(command, posted.sent)?).await?;
@@ -27,7 +32,12 @@ pub async fn open(State(app): State<App>, caller: Caller, address: Address, post
 #[utoipa::path(post, path = "/v1/runs/{run_id}/gates/{action}/decision", tag = "runs",
     params(("run_id" = String, Path), ("action" = String, Path)), request_body = wire::DecideGate,
     responses((status = 200, body = wire::GateDecided), Refused))]
-pub async fn decide(State(app): State<App>, caller: Caller, address: Address, posted: Posted<wire::DecideGate>) -> Done<wire::GateDecided> {
+pub async fn decide(
+    State(app): State<App>,
+    caller: Caller,
+    address: Address,
+    posted: Posted<wire::DecideGate>,
+) -> Done<wire::GateDecided> {
     let command = decision(address.get("action"), posted.body)?;
     let command = on(target(&address)?, Command::DecideGate(command));
     let outcome = app.engine()?.execute(caller.call(command, posted.sent)?).await?;

@@ -49,6 +49,7 @@ pub async fn start(State(app): State<App>, caller: Caller, posted: Posted<wire::
         corrects,
         from_step,
         parent: None,
+        concurrency_key: None,
     };
     let call = caller.call(on(Target::New, Command::Start(Box::new(command))), posted.sent)?;
     match engine.execute(call).await? {
@@ -71,9 +72,8 @@ async fn finished(engine: &Engine, actor_ref: &str, from: wire::FromStep) -> Res
     let query = RunQuery { instance_id: Some(run_id), ..RunQuery::default() };
     let page = Page { after: None, limit: 1, descending: false };
     let view = engine.read_runs(actor_ref, query, &page).await?.into_iter().next();
-    let view = view.ok_or_else(|| {
-        Refusal::new(Code::NotKnown, "there is no run with this id").at("from_step.run_id")
-    })?;
+    let view =
+        view.ok_or_else(|| Refusal::new(Code::NotKnown, "there is no run with this id").at("from_step.run_id"))?;
     let mut finished = BTreeMap::new();
     let mut from_seq = 0;
     loop {
@@ -96,14 +96,19 @@ async fn finished(engine: &Engine, actor_ref: &str, from: wire::FromStep) -> Res
 /// Start a run of every definition whose `on` names this event. Needs `runs:start` for each.
 #[utoipa::path(post, path = "/v1/runs/trigger", tag = "runs", request_body = wire::TriggerRuns,
     responses((status = 202, body = wire::RunsTriggered), Refused))]
-pub async fn trigger(State(app): State<App>, caller: Caller, posted: Posted<wire::TriggerRuns>) -> Done<wire::RunsTriggered> {
+pub async fn trigger(
+    State(app): State<App>,
+    caller: Caller,
+    posted: Posted<wire::TriggerRuns>,
+) -> Done<wire::RunsTriggered> {
     let engine = app.engine()?;
     let wire::TriggerRuns { event_type, data } = posted.body;
     require_text("type", &event_type)?;
     let data = text(data);
     let matching: Vec<(String, u32, Option<countersign_kernel::plan::Template>)> = {
         let registry = engine.registry();
-        let newest = registry.definition_names().into_iter().filter_map(|name| registry.definition(name, None).cloned());
+        let newest =
+            registry.definition_names().into_iter().filter_map(|name| registry.definition(name, None).cloned());
         newest
             .filter_map(|definition| {
                 let plan = definition.workflow.as_ref()?.plan.clone();
@@ -112,7 +117,7 @@ pub async fn trigger(State(app): State<App>, caller: Caller, posted: Posted<wire
             })
             .collect()
     };
-    let call = caller.call(on(Target::New, Command::Dispatch), posted.sent)?;
+    let call = caller.call(on(Target::New, Command::Dispatch { in_slot: false }), posted.sent)?;
     let mut run_ids = Vec::new();
     for (name, version, template) in matching {
         let input = match template {
@@ -137,12 +142,13 @@ pub async fn trigger(State(app): State<App>, caller: Caller, posted: Posted<wire
             corrects: None,
             from_step: None,
             parent: None,
+            concurrency_key: None,
         };
         // Each start has a key of its own, so that the same event sent again starts none twice.
-        let idempotency = call.idempotency.as_ref().map(|key| IdempotencyKey {
-            key: format!("{}/{name}", key.key),
-            request_digest: key.request_digest,
-        });
+        let idempotency = call
+            .idempotency
+            .as_ref()
+            .map(|key| IdempotencyKey { key: format!("{}/{name}", key.key), request_digest: key.request_digest });
         let start = Call { command: on(Target::New, Command::Start(Box::new(command))), idempotency, ..call.clone() };
         match engine.execute(start).await? {
             Outcome::RunStarted { run_id } => run_ids.push(run_id),

@@ -10,16 +10,21 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use countersign_client::wire;
 use countersign_engine::{ClaimCall, Command, Outcome, Target, Task};
+use countersign_kernel::Time;
 use countersign_kernel::lifecycle::FailureCategory;
 use countersign_kernel::refusal::{Code, Refusal, require_text};
 use countersign_kernel::run::{self, ClaimNext, Facet, Outbound, TaskRef};
-use countersign_kernel::Time;
 use std::time::Duration;
 
 /// Claim steps of a queue, at once or as soon as there are any. Needs `tasks:work`.
 #[utoipa::path(post, path = "/v1/queues/{queue}/claim", tag = "tasks", params(("queue" = String, Path)),
     request_body = wire::ClaimTasks, responses((status = 200, body = wire::TasksClaimed), Refused))]
-pub async fn claim(State(app): State<App>, caller: Caller, address: Address, posted: Posted<wire::ClaimTasks>) -> Done<wire::TasksClaimed> {
+pub async fn claim(
+    State(app): State<App>,
+    caller: Caller,
+    address: Address,
+    posted: Posted<wire::ClaimTasks>,
+) -> Done<wire::TasksClaimed> {
     let wire::ClaimTasks { worker_id, max, lease_ms, wait_ms } = posted.body;
     let claim = ClaimCall {
         queue: address.get("queue").into(),
@@ -39,7 +44,12 @@ pub async fn claim(State(app): State<App>, caller: Caller, address: Address, pos
 /// Prolong a lease.
 #[utoipa::path(post, path = "/v1/tasks/{task_id}/heartbeat", tag = "tasks", params(("task_id" = String, Path)),
     request_body = wire::HeartbeatTask, responses((status = 200, body = wire::TaskReported), Refused))]
-pub async fn heartbeat(State(app): State<App>, caller: Caller, address: Address, posted: Posted<wire::HeartbeatTask>) -> Done<wire::TaskReported> {
+pub async fn heartbeat(
+    State(app): State<App>,
+    caller: Caller,
+    address: Address,
+    posted: Posted<wire::HeartbeatTask>,
+) -> Done<wire::TaskReported> {
     let wire::HeartbeatTask { lease_token, lease_ms } = posted.body;
     let lease = millis(lease_ms.unwrap_or(wire::DEFAULT_LEASE_MS), "lease_ms")?;
     let make = |task| run::Command::Heartbeat { task, lease };
@@ -49,7 +59,12 @@ pub async fn heartbeat(State(app): State<App>, caller: Caller, address: Address,
 /// The step is done. With `claim_next`, the answer holds the worker's next task.
 #[utoipa::path(post, path = "/v1/tasks/{task_id}/complete", tag = "tasks", params(("task_id" = String, Path)),
     request_body = wire::CompleteTask, responses((status = 200, body = wire::TaskReported), Refused))]
-pub async fn complete(State(app): State<App>, caller: Caller, address: Address, posted: Posted<wire::CompleteTask>) -> Done<wire::TaskReported> {
+pub async fn complete(
+    State(app): State<App>,
+    caller: Caller,
+    address: Address,
+    posted: Posted<wire::CompleteTask>,
+) -> Done<wire::TaskReported> {
     let wire::CompleteTask { lease_token, output, outbound_events, claim_next, lease_ms } = posted.body;
     let lease = millis(lease_ms.unwrap_or(wire::DEFAULT_LEASE_MS), "lease_ms")?;
     let outbound = outbound(outbound_events)?;
@@ -61,12 +76,19 @@ pub async fn complete(State(app): State<App>, caller: Caller, address: Address, 
 /// The step waits for an event, a time, or both.
 #[utoipa::path(post, path = "/v1/tasks/{task_id}/wait", tag = "tasks", params(("task_id" = String, Path)),
     request_body = wire::WaitTask, responses((status = 200, body = wire::TaskReported), Refused))]
-pub async fn wait(State(app): State<App>, caller: Caller, address: Address, posted: Posted<wire::WaitTask>) -> Done<wire::TaskReported> {
+pub async fn wait(
+    State(app): State<App>,
+    caller: Caller,
+    address: Address,
+    posted: Posted<wire::WaitTask>,
+) -> Done<wire::TaskReported> {
     let wire::WaitTask { lease_token, waiting_event_type, timeout_ms, waiting_facet, outbound_events } = posted.body;
     let timeout = timeout_ms.map(|ms| millis(ms, "timeout_ms")).transpose()?;
     let facet = match waiting_facet {
         None => None,
-        Some(text) => Some(Facet::parse(&text).ok_or_else(|| one_of("waiting_facet", &text, Facet::ALL.iter().map(|f| f.as_str())))?),
+        Some(text) => Some(
+            Facet::parse(&text).ok_or_else(|| one_of("waiting_facet", &text, Facet::ALL.iter().map(|f| f.as_str())))?,
+        ),
     };
     let outbound = outbound(outbound_events)?;
     let make = |task| run::Command::Wait { task, event_type: waiting_event_type, timeout, facet, outbound };
@@ -76,7 +98,12 @@ pub async fn wait(State(app): State<App>, caller: Caller, address: Address, post
 /// The step failed and should be tried again.
 #[utoipa::path(post, path = "/v1/tasks/{task_id}/retry", tag = "tasks", params(("task_id" = String, Path)),
     request_body = wire::RetryTask, responses((status = 200, body = wire::TaskReported), Refused))]
-pub async fn retry(State(app): State<App>, caller: Caller, address: Address, posted: Posted<wire::RetryTask>) -> Done<wire::TaskReported> {
+pub async fn retry(
+    State(app): State<App>,
+    caller: Caller,
+    address: Address,
+    posted: Posted<wire::RetryTask>,
+) -> Done<wire::TaskReported> {
     let wire::RetryTask { lease_token, last_error, backoff_ms, error_category } = posted.body;
     let backoff = backoff_ms.map(|ms| millis(ms, "backoff_ms")).transpose()?;
     let category = category(error_category)?;
@@ -87,7 +114,12 @@ pub async fn retry(State(app): State<App>, caller: Caller, address: Address, pos
 /// The step failed for good.
 #[utoipa::path(post, path = "/v1/tasks/{task_id}/dead", tag = "tasks", params(("task_id" = String, Path)),
     request_body = wire::DeadTask, responses((status = 200, body = wire::TaskReported), Refused))]
-pub async fn dead(State(app): State<App>, caller: Caller, address: Address, posted: Posted<wire::DeadTask>) -> Done<wire::TaskReported> {
+pub async fn dead(
+    State(app): State<App>,
+    caller: Caller,
+    address: Address,
+    posted: Posted<wire::DeadTask>,
+) -> Done<wire::TaskReported> {
     let wire::DeadTask { lease_token, last_error, error_category } = posted.body;
     let category = category(error_category)?;
     let make = |task| run::Command::Dead { task, error: last_error, category };

@@ -35,7 +35,16 @@ impl List for RunList {
 }
 
 const STATES: &[&str] = &[
-    "idle", "queued", "executing", "blocked", "paused", "stopped", "compensating", "completed", "failed", "cancelled",
+    "idle",
+    "queued",
+    "executing",
+    "blocked",
+    "paused",
+    "stopped",
+    "compensating",
+    "completed",
+    "failed",
+    "cancelled",
     "voided",
 ];
 
@@ -50,7 +59,11 @@ impl List for StepsOfRun {
 /// it names.
 #[utoipa::path(get, path = "/v1/runs", tag = "runs", params(Params<RunList>),
     responses((status = 200, body = wire::Page<wire::RunSummary>), Refused))]
-pub async fn list(State(app): State<App>, caller: Caller, params: Params<RunList>) -> Read<wire::Page<wire::RunSummary>> {
+pub async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    params: Params<RunList>,
+) -> Read<wire::Page<wire::RunSummary>> {
     let query = RunQuery {
         instance_id: None,
         state: params.text("state"),
@@ -82,7 +95,12 @@ fn summary(run: RunView) -> wire::RunSummary {
 /// One run with its steps. Needs `runs:read`.
 #[utoipa::path(get, path = "/v1/runs/{run_id}", tag = "runs", params(("run_id" = String, Path), Params<StepsOfRun>),
     responses((status = 200, body = wire::RunView), Refused))]
-pub async fn read(State(app): State<App>, caller: Caller, address: Address, params: Params<StepsOfRun>) -> Read<wire::RunView> {
+pub async fn read(
+    State(app): State<App>,
+    caller: Caller,
+    address: Address,
+    params: Params<StepsOfRun>,
+) -> Read<wire::RunView> {
     let engine = app.engine()?;
     let run_id = InstanceId::parse(address.get("run_id")).unwrap_or(InstanceId(uuid::Uuid::max()));
     let query = RunQuery { instance_id: Some(run_id), ..RunQuery::default() };
@@ -92,9 +110,9 @@ pub async fn read(State(app): State<App>, caller: Caller, address: Address, para
     let plan = engine.plan_of(&run).ok_or_else(Problem::internal)?;
     let from = match params.text("steps_cursor") {
         None => 0,
-        Some(text) => text.parse::<StepSeq>().map_err(|_| {
-            Problem::invalid_query("steps_cursor", "this is no `steps_next` of ours")
-        })?,
+        Some(text) => text
+            .parse::<StepSeq>()
+            .map_err(|_| Problem::invalid_query("steps_cursor", "this is no `steps_next` of ours"))?,
     };
     let mut tally = Tally::new(&plan);
     let (mut shown, mut next, mut seq) = (Vec::new(), None, 0);

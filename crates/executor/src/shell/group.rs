@@ -1,0 +1,91 @@
+//! A process and everything it starts, as one: killed together, reaped, and the working directory removed when nobody writes
+//! there any more.
+
+use process_wrap::tokio::{ChildWrapper, CommandWrap, ProcessGroup};
+use std::io;
+use std::process::ExitStatus;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
+
+/// How long killed processes are waited for. More is needed only by one that hangs in the kernel, or where nobody reaps
+/// orphans (a container without an init), and neither may hold us up.
+const PATIENCE: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+pub struct Group {
+    /// `None` only when everything is over.
+    inner: Option<Inner>,
+}
+
+struct Inner {
+    child: Box<dyn ChildWrapper>,
+    directory: TempDir,
+}
+
+pub type Pipes = (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>);
+
+impl Group {
+    pub fn spawn(command: Command, directory: TempDir) -> io::Result<Self> {
+        let child = CommandWrap::from(command).wrap(ProcessGroup::leader()).spawn()?;
+        Ok(Group { inner: Some(Inner { child, directory }) })
+    }
+
+    pub fn pipes(&mut self) -> Pipes {
+        let Some(inner) = &mut self.inner else { return (None, None, None) };
+        (inner.child.stdin().take(), inner.child.stdout().take(), inner.child.stderr().take())
+    }
+
+    /// The end of the process that was started; others of its group may still be there.
+    pub async fn wait(&mut self) -> io::Result<ExitStatus> {
+        match &mut self.inner {
+            Some(inner) => inner.child.wait().await,
+            None => Err(io::Error::other("the process has been waited for already")),
+        }
+    }
+
+    /// Asks every process of the group to end, without a choice.
+    pub fn kill(&mut self) {
+        if let Some(inner) = &mut self.inner {
+            // There is nobody left to be killed, or there will be nobody.
+            let _ = inner.child.start_kill();
+        }
+    }
+
+    /// Kills what is left, waits for it to be gone and removes the working directory.
+    pub async fn end(mut self) {
+        if let Some(inner) = self.inner.take() {
+            inner.end().await;
+        }
+    }
+}
+
+impl Inner {
+    async fn end(mut self) {
+        let _ = self.child.start_kill();
+        let _ = tokio::time::timeout(PATIENCE, self.child.wait()).await;
+        let gone = async {
+            // Killing is repeated: a process may have been forked while the group was being killed. That nobody could be
+            // killed means that nobody is left.
+            while self.child.start_kill().is_ok() {
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+        };
+        let _ = tokio::time::timeout(PATIENCE, gone).await;
+        let path = self.directory.path().to_owned();
+        let removed = tokio::task::spawn_blocking(move || self.directory.close()).await;
+        if let Ok(Err(error)) = removed {
+            tracing::warn!(path = %path.display(), %error, "the working directory of a step cannot be removed");
+        }
+    }
+}
+
+impl Drop for Group {
+    /// The job was cancelled: its future is gone, so somebody else has to do the waiting.
+    fn drop(&mut self) {
+        self.kill();
+        if let (Some(inner), Ok(runtime)) = (self.inner.take(), tokio::runtime::Handle::try_current()) {
+            runtime.spawn(inner.end());
+        }
+    }
+}

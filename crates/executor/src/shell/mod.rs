@@ -1,0 +1,233 @@
+//! A `run: shell` step: a process in a group of its own, with a clean environment, an empty working directory and the
+//! step's input on its standard input.
+//!
+//! What the engine itself knows (tokens, addresses of databases) is not in the process's environment. The process is not
+//! confined in any other way: it is the same user on the same machine, which is why publishing such a step needs a scope of its
+//! own.
+
+mod capture;
+mod group;
+mod outcome;
+
+use crate::text;
+use crate::verdict::Verdict;
+use capture::Tail;
+use countersign_kernel::lifecycle::FailureCategory;
+use countersign_kernel::plan::ShellWork;
+use group::{Group, Pipes};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::pin::pin;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+
+/// How much is kept of what the process writes; the rest is read and forgotten.
+pub const STDOUT_BYTES: usize = 1024 * 1024;
+pub const STDERR_BYTES: usize = 64 * 1024;
+/// How much of it an error tells.
+const ERROR_BYTES: usize = 4 * 1024;
+const ERROR_LINES: usize = 20;
+/// How long a pipe is read that somebody keeps open who has left the group.
+const LINGER: Duration = Duration::from_millis(500);
+
+const PATH: &str = "/usr/bin:/bin";
+const LANG: &str = "C.UTF-8";
+/// Names that begin so are the engine's to give.
+const OURS: &str = "COUNTERSIGN_";
+
+/// A command with everything filled in, secrets included.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ShellJob {
+    pub command: Command,
+    pub env: BTreeMap<String, String>,
+    pub input_json: String,
+    pub success: Vec<i32>,
+    pub retry: Vec<i32>,
+    /// What is left of the step's own timeout.
+    pub timeout: Option<Duration>,
+    pub idempotency_key: String,
+    pub run_id: String,
+    pub step: String,
+    pub attempt: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum Command {
+    /// For `sh -c`.
+    Text(String),
+    /// Run as it is: nothing in it is a shell's to interpret.
+    List(Vec<String>),
+}
+
+impl ShellJob {
+    /// A step's work with its templates filled in: `command` and `env` are JSON texts. The rest of the job is left empty.
+    pub fn filled(work: &ShellWork, command: &str, env: Option<&str>) -> Result<Self, Verdict> {
+        let command = serde_json::from_str(command)
+            .map_err(|_| Verdict::unusable("`command` is neither a text nor a list of texts once it is filled in"))?;
+        let env = match env {
+            Some(env) => serde_json::from_str(env)
+                .map_err(|_| Verdict::unusable("`env` is not an object of texts once it is filled in"))?,
+            None => BTreeMap::new(),
+        };
+        Ok(ShellJob {
+            command,
+            env,
+            input_json: "null".to_owned(),
+            success: work.success.clone(),
+            retry: work.retry.clone(),
+            timeout: None,
+            idempotency_key: String::new(),
+            run_id: String::new(),
+            step: String::new(),
+            attempt: 1,
+        })
+    }
+
+    /// Runs the process to its end. Dropping the future kills it and everything it has started.
+    pub async fn run(&self) -> Verdict {
+        if let Err(refused) = self.check() {
+            return refused;
+        }
+        let mut group = match self.spawn() {
+            Ok(group) => group,
+            Err(verdict) => return verdict,
+        };
+        let (mut stdout, mut stderr) = (Tail::new(STDOUT_BYTES), Tail::new(STDERR_BYTES));
+        let ended = {
+            let attended = attend(&mut group, self.input_json.as_bytes(), &mut stdout, &mut stderr);
+            match self.timeout {
+                Some(limit) => tokio::time::timeout(limit, attended).await.ok(),
+                None => Some(attended.await),
+            }
+        };
+        group.end().await;
+        match ended {
+            Some(Ok(status)) => self.judge(status, &stdout, &stderr),
+            Some(Err(error)) => Verdict::retry(format!("the process was lost: {error}"), FailureCategory::Transient),
+            None => {
+                let error = with_stderr("STEP_TIMEOUT: the process was killed".to_owned(), &stderr);
+                Verdict::dead(error, FailureCategory::Timeout)
+            }
+        }
+    }
+
+    fn check(&self) -> Result<(), Verdict> {
+        let blank = match &self.command {
+            Command::Text(text) => text.trim().is_empty(),
+            Command::List(list) => list.first().is_none_or(|program| program.trim().is_empty()),
+        };
+        if blank {
+            return Err(Verdict::unusable("`command` is blank"));
+        }
+        let bad = |name: &&String| name.is_empty() || name.contains(['=', '\0']) || name.starts_with(OURS);
+        if let Some(name) = self.env.keys().find(bad) {
+            let why = format!(
+                "`env` cannot set `{}`: names are not blank, hold no `=`, and {OURS}… is ours",
+                name.escape_debug()
+            );
+            return Err(Verdict::unusable(why));
+        }
+        Ok(())
+    }
+
+    fn spawn(&self) -> Result<Group, Verdict> {
+        let transient =
+            |what: &str, error: &io::Error| Verdict::retry(format!("{what}: {error}"), FailureCategory::Transient);
+        let directory = tempfile::Builder::new().prefix("countersign-step-").tempdir();
+        let directory = directory.map_err(|error| transient("no working directory can be made", &error))?;
+        let mut command = match &self.command {
+            Command::Text(text) => {
+                let mut command = tokio::process::Command::new("/bin/sh");
+                command.args(["-c", text]);
+                command
+            }
+            Command::List(list) => {
+                let mut list = list.iter();
+                let mut command = tokio::process::Command::new(list.next().map_or("", String::as_str));
+                command.args(list);
+                command
+            }
+        };
+        command
+            .env_clear()
+            .env("PATH", PATH)
+            .env("LANG", LANG)
+            .env("HOME", directory.path())
+            .envs(&self.env)
+            .env("COUNTERSIGN_IDEMPOTENCY_KEY", &self.idempotency_key)
+            .env("COUNTERSIGN_RUN_ID", &self.run_id)
+            .env("COUNTERSIGN_STEP", &self.step)
+            .env("COUNTERSIGN_ATTEMPT", self.attempt.to_string())
+            .current_dir(directory.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Group::spawn(command, directory).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound
+            | io::ErrorKind::PermissionDenied
+            | io::ErrorKind::InvalidInput
+            | io::ErrorKind::ArgumentListTooLong => {
+                Verdict::unusable(format!("the command cannot be started: {error}"))
+            }
+            _ => transient("the command cannot be started", &error),
+        })
+    }
+
+    fn judge(&self, status: ExitStatus, stdout: &Tail, stderr: &Tail) -> Verdict {
+        // As a shell counts: killed by signal 9 is 137.
+        let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+        if self.success.contains(&code) {
+            return outcome::of(stdout);
+        }
+        let error = with_stderr(format!("exit code {code}"), stderr);
+        if self.retry.contains(&code) {
+            Verdict::retry(error, FailureCategory::Transient)
+        } else {
+            Verdict::dead(error, FailureCategory::AgentError)
+        }
+    }
+}
+
+impl fmt::Debug for ShellJob {
+    /// The environment may hold secrets: only its names are shown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&String> = self.env.keys().collect();
+        let mut shown = f.debug_struct("ShellJob");
+        shown.field("command", &self.command).field("env", &names).field("run_id", &self.run_id);
+        shown.field("step", &self.step).field("attempt", &self.attempt).finish_non_exhaustive()
+    }
+}
+
+/// Feeds the process, reads what it writes, and sees it end. What it leaves running does not outlive it.
+async fn attend(group: &mut Group, input: &[u8], stdout: &mut Tail, stderr: &mut Tail) -> io::Result<ExitStatus> {
+    let (stdin, out, err): Pipes = group.pipes();
+    let fed = async {
+        if let Some(mut stdin) = stdin {
+            // A process that does not want its input closes the pipe. Dropping our end tells it that there is no more.
+            let _ = stdin.write_all(input).await;
+        }
+    };
+    let mut pipes = pin!(async { tokio::join!(fed, stdout.drain(out), stderr.drain(err)) });
+    let mut drained = false;
+    let status = loop {
+        tokio::select! {
+            status = group.wait() => break status,
+            _ = &mut pipes, if !drained => drained = true,
+        }
+    };
+    group.kill();
+    if !drained {
+        let _ = tokio::time::timeout(LINGER, pipes).await;
+    }
+    status
+}
+
+fn with_stderr(error: String, stderr: &Tail) -> String {
+    let told = text::last_lines(&text::of(stderr.bytes()), ERROR_LINES, ERROR_BYTES);
+    if told.is_empty() { error } else { format!("{error}: {told}") }
+}

@@ -1,0 +1,296 @@
+//! Real processes: what they are given, how they end, and that nothing of them stays behind.
+
+use countersign_executor::Verdict;
+use countersign_executor::shell::{Command, ShellJob};
+use countersign_kernel::lifecycle::FailureCategory;
+use countersign_kernel::plan::{ShellWork, Template};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+fn job(script: &str) -> ShellJob {
+    ShellJob {
+        command: Command::Text(script.to_owned()),
+        env: [("GREETING".to_owned(), "hello there".to_owned())].into(),
+        input_json: r#"{"order":7}"#.to_owned(),
+        success: vec![0],
+        retry: vec![75],
+        timeout: Some(Duration::from_secs(30)),
+        idempotency_key: "key-1".to_owned(),
+        run_id: "run-1".to_owned(),
+        step: "pack".to_owned(),
+        attempt: 2,
+    }
+}
+
+async fn output(job: &ShellJob) -> String {
+    match job.run().await {
+        Verdict::Completed { output_json, outbound } if outbound.is_empty() => output_json,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The error of a process that failed for good.
+async fn dead(job: &ShellJob, category: FailureCategory) -> String {
+    match job.run().await {
+        Verdict::Dead { last_error, category: Some(found) } if found == category => last_error,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Whether a process is at work; one that only waits to be reaped is not.
+fn is_alive(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+    stat.rsplit(')').next().and_then(|rest| rest.trim().chars().next()).is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}
+
+async fn eventually(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..500 {
+        if is_so() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{what}");
+}
+
+#[tokio::test]
+async fn the_last_line_is_the_output_if_it_is_json() {
+    for (script, expected) in [
+        ("echo working; echo '{\"n\": 1.50}'", r#"{"n": 1.50}"#),
+        ("echo 42; echo", "42"),
+        ("printf '[1]'", "[1]"),
+        ("echo '{\"a\":1}'; echo done", "null"),
+        ("true", "null"),
+        ("echo '{\"result\": \"fine\"}'", r#"{"result": "fine"}"#),
+        ("printf '\\377\\n'", "null"),
+        ("echo '\"x\"' >&2", "null"),
+    ] {
+        assert_eq!(output(&job(script)).await, expected, "{script}");
+    }
+}
+
+#[tokio::test]
+async fn the_input_comes_on_standard_input_and_ends() {
+    assert_eq!(output(&job("cat")).await, r#"{"order":7}"#);
+    // A process that never reads it, although it is more than a pipe holds, is not waited for.
+    let mut unread = job("exec 0<&-; echo 1");
+    unread.input_json = format!("\"{}\"", "x".repeat(1_000_000));
+    assert_eq!(output(&unread).await, "1");
+    unread.command = Command::Text("echo 2".to_owned());
+    assert_eq!(output(&unread).await, "2");
+    unread.command = Command::Text("wc -c".to_owned());
+    assert_eq!(output(&unread).await, "1000002");
+}
+
+#[tokio::test]
+async fn the_environment_holds_what_was_declared_and_nothing_of_ours() {
+    let verdict = job("env | sort >&2; exit 9");
+    let told = dead(&verdict, FailureCategory::AgentError).await;
+    let mut names: Vec<&str> =
+        told.trim_start_matches("exit code 9: ").lines().map(|l| l.split('=').next().unwrap()).collect();
+    names.retain(|name| !matches!(*name, "PWD" | "_" | "SHLVL" | "OLDPWD"));
+    let expected = [
+        "COUNTERSIGN_ATTEMPT",
+        "COUNTERSIGN_IDEMPOTENCY_KEY",
+        "COUNTERSIGN_RUN_ID",
+        "COUNTERSIGN_STEP",
+        "GREETING",
+        "HOME",
+        "LANG",
+        "PATH",
+    ];
+    assert_eq!(names, expected);
+    for line in [
+        "COUNTERSIGN_ATTEMPT=2",
+        "COUNTERSIGN_IDEMPOTENCY_KEY=key-1",
+        "COUNTERSIGN_RUN_ID=run-1",
+        "COUNTERSIGN_STEP=pack",
+        "GREETING=hello there",
+        "LANG=C.UTF-8",
+        "PATH=/usr/bin:/bin",
+    ] {
+        assert!(told.contains(line), "{line}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn names_that_are_ours_or_no_names_are_refused() {
+    for name in ["COUNTERSIGN_RUN_ID", "", "A=B", "A\0"] {
+        let mut job = job("true");
+        job.env.insert(name.to_owned(), "x".to_owned());
+        assert!(dead(&job, FailureCategory::Validation).await.contains("`env` cannot set"), "{name:?}");
+    }
+    let mut nul = job("true");
+    nul.env.insert("A".to_owned(), "b\0c".to_owned());
+    assert!(dead(&nul, FailureCategory::Validation).await.contains("cannot be started"));
+}
+
+#[tokio::test]
+async fn a_list_is_run_as_it_is() {
+    let mut list = job("");
+    list.command = Command::List(["printf", "\"%s\"", "$HOME; `id` && x"].map(str::to_owned).to_vec());
+    assert_eq!(output(&list).await, "\"$HOME; `id` && x\"");
+    list.command = Command::List(vec!["no-such-program-here".to_owned()]);
+    assert!(dead(&list, FailureCategory::Validation).await.starts_with("the command cannot be started"));
+    for blank in [Command::List(vec![]), Command::List(vec![" ".to_owned()]), Command::Text(" \n".to_owned())] {
+        list.command = blank;
+        assert_eq!(dead(&list, FailureCategory::Validation).await, "`command` is blank");
+    }
+}
+
+#[tokio::test]
+async fn the_working_directory_is_new_empty_and_removed() {
+    let script =
+        r#"test "$PWD" = "$HOME" && test -z "$(ls -A)" && mkdir -p a/b && echo x > a/b/c && printf '"%s"' "$PWD""#;
+    let path = output(&job(script)).await;
+    assert!(!Path::new(path.trim_matches('"')).exists(), "{path}");
+    assert_ne!(path, output(&job(script)).await);
+}
+
+#[tokio::test]
+async fn exit_codes_decide() {
+    let mut coded = job("echo '{\"a\":1}'; echo first >&2; echo last >&2; exit 3");
+    assert_eq!(dead(&coded, FailureCategory::AgentError).await, "exit code 3: first\nlast");
+    coded.retry = vec![3];
+    let retry = Verdict::Retry {
+        last_error: "exit code 3: first\nlast".to_owned(),
+        backoff: None,
+        category: Some(FailureCategory::Transient),
+    };
+    assert_eq!(coded.run().await, retry);
+    coded.success = vec![0, 3];
+    assert_eq!(output(&coded).await, r#"{"a":1}"#);
+    assert_eq!(dead(&job("exit 1"), FailureCategory::AgentError).await, "exit code 1");
+    assert_eq!(dead(&job("kill -9 $$"), FailureCategory::AgentError).await, "exit code 137");
+    assert!(dead(&job("no-such-command"), FailureCategory::AgentError).await.starts_with("exit code 127"));
+    coded.success = vec![1];
+    coded.command = Command::Text("true".to_owned());
+    assert_eq!(dead(&coded, FailureCategory::AgentError).await, "exit code 0");
+}
+
+#[tokio::test]
+async fn a_line_with_a_result_is_a_report() {
+    let line =
+        r#"{"result":"completed","output":{"n":1.50},"outbound_events":[{"type":"packed","data":[1]},{"type":"x"}]}"#;
+    let Verdict::Completed { output_json, outbound } = job(&format!("echo '{line}'")).run().await else {
+        panic!("completed")
+    };
+    assert_eq!(output_json, r#"{"n":1.50}"#);
+    let events: Vec<(&str, &str)> = outbound.iter().map(|event| (event.event_type.as_str(), &*event.data)).collect();
+    assert_eq!(events, [("packed", "[1]"), ("x", "null")]);
+
+    let line = r#"{"result":"waiting","waiting_event_type":"paid","timeout_ms":1500,"waiting_facet":"waiting_human"}"#;
+    match job(&format!("echo '{line}'")).run().await {
+        Verdict::Waiting { event_type, timeout, facet, outbound } => {
+            assert_eq!((event_type.as_deref(), timeout), (Some("paid"), Some(Duration::from_millis(1500))));
+            assert_eq!((facet.map(|facet| facet.as_str()), outbound.len()), (Some("waiting_human"), 0));
+        }
+        other => panic!("{other:?}"),
+    }
+
+    let line = r#"{"result":"retry","last_error":"busy","backoff_ms":250,"error_category":"external"}"#;
+    let retry = Verdict::Retry {
+        last_error: "busy".to_owned(),
+        backoff: Some(Duration::from_millis(250)),
+        category: Some(FailureCategory::External),
+    };
+    assert_eq!(job(&format!("echo '{line}'")).run().await, retry);
+
+    let line = r#"{"result":"dead","last_error":"no such order"}"#;
+    let verdict = Verdict::Dead { last_error: "no such order".to_owned(), category: None };
+    assert_eq!(job(&format!("echo '{line}'")).run().await, verdict);
+    assert_eq!(output(&job("echo '{\"result\":\"completed\"}'")).await, "null");
+}
+
+#[tokio::test]
+async fn a_report_with_a_mistake_is_told_and_not_passed_over() {
+    for (line, told) in [
+        (r#"{"result":"completed","rows":5}"#, "unknown field `rows`"),
+        (r#"{"result":"waiting"}"#, "a wait needs"),
+        (r#"{"result":"waiting","timeout_ms":-1}"#, "timeout_ms"),
+        (r#"{"result":"waiting","timeout_ms":1,"waiting_facet":"godot"}"#, "`godot` is no waiting_facet"),
+        (r#"{"result":"retry"}"#, "missing field `last_error`"),
+        (r#"{"result":"dead","last_error":" "}"#, "`last_error` is blank"),
+        (r#"{"result":"dead","last_error":"x","error_category":"cosmic"}"#, "`cosmic` is no error_category"),
+        (r#"{"a":1,"a":2}"#, "the key `a` stands twice"),
+        ("9007199254740993", "beyond"),
+    ] {
+        let error = dead(&job(&format!("echo '{line}'")), FailureCategory::Validation).await;
+        // serde names the tagged variant's own fault in its own words.
+        assert!(error.contains(told) || (line.contains("-1") && error.contains("no report")), "{line}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_flood_is_drained_and_only_its_end_is_kept() {
+    let flood = "yes | head -c 20000000; yes error | head -c 5000000 >&2";
+    assert_eq!(output(&job(&format!("{flood}; echo; echo 7"))).await, "7");
+    let told = dead(&job(&format!("{flood}; echo the end >&2; exit 4")), FailureCategory::AgentError).await;
+    assert!(told.starts_with("exit code 4: error\n") && told.ends_with("the end") && told.len() < 5000, "{told}");
+    let long = "printf '['; head -c 2000000 /dev/zero | tr '\\0' '1'; echo ']'";
+    assert!(dead(&job(long), FailureCategory::Validation).await.starts_with("OUTPUT_TOO_LARGE"));
+}
+
+#[tokio::test]
+async fn a_timeout_kills_the_whole_group() {
+    let shared = tempfile::tempdir().expect("a directory");
+    let pids = shared.path().join("pids");
+    let mut job = job(&format!(
+        "sleep 100 & echo $! > {0}; (sleep 100 & echo $! >> {0}; wait) & echo soon >&2; wait",
+        pids.display()
+    ));
+    job.timeout = Some(Duration::from_millis(700));
+    let begun = Instant::now();
+    let error = dead(&job, FailureCategory::Timeout).await;
+    assert_eq!(error, "STEP_TIMEOUT: the process was killed: soon");
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    let pids = std::fs::read_to_string(pids).expect("pids");
+    assert_eq!(pids.lines().count(), 2);
+    for pid in pids.lines() {
+        assert!(!is_alive(pid), "{pid} is still there");
+    }
+}
+
+#[tokio::test]
+async fn what_a_process_leaves_running_ends_with_it() {
+    let begun = Instant::now();
+    let pid = output(&job("sleep 100 & echo $!")).await;
+    assert!(begun.elapsed() < Duration::from_secs(10), "its child kept the pipe open");
+    assert!(!is_alive(&pid), "{pid} is still there");
+    // One that has left the group cannot be killed with it, but is not waited for either.
+    let begun = Instant::now();
+    let pid =
+        output(&job("setsid sh -c 'echo $$ > pid; exec sleep 20' & while ! test -s pid; do sleep 0.01; done; cat pid"))
+            .await;
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    std::process::Command::new("kill").arg(pid.trim()).status().expect("kill");
+}
+
+#[tokio::test]
+async fn a_cancelled_job_leaves_nothing_behind() {
+    let shared = tempfile::tempdir().expect("a directory");
+    let told = shared.path().join("told");
+    let script = format!("sleep 100 & echo $! > {0}.new; echo $PWD >> {0}.new; mv {0}.new {0}; wait", told.display());
+    let running = tokio::spawn(async move { job(&script).run().await });
+    eventually("it begins", || told.exists()).await;
+    running.abort();
+    assert!(running.await.is_err());
+    let told = std::fs::read_to_string(&told).expect("told");
+    let (pid, directory) = told.trim().split_once('\n').expect("two lines");
+    eventually("the child is killed", || !is_alive(pid)).await;
+    eventually("the directory is removed", || !Path::new(directory).exists()).await;
+}
+
+#[test]
+fn a_job_is_made_of_a_step_with_its_templates_filled_in() {
+    let template = |text: &str| Template(text.into());
+    let work = ShellWork { command: template("\"${x}\""), env: None, success: vec![0, 2], retry: vec![75] };
+    let job = ShellJob::filled(&work, r#"["ls","-l"]"#, Some(r#"{"A":"b"}"#)).expect("a job");
+    assert_eq!(job.command, Command::List(vec!["ls".to_owned(), "-l".to_owned()]));
+    let shown = format!("{job:?}");
+    assert!(shown.contains(r#"["A"]"#) && !shown.contains(r#""b""#), "{shown}");
+    assert_eq!((job.env["A"].as_str(), job.success, job.retry), ("b", vec![0, 2], vec![75]));
+    assert_eq!(ShellJob::filled(&work, "\"ls\"", None).expect("a job").command, Command::Text("ls".to_owned()));
+    assert!(ShellJob::filled(&work, "7", None).is_err());
+    assert!(ShellJob::filled(&work, "\"ls\"", Some(r#"{"A":1}"#)).is_err());
+}

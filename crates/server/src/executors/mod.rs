@@ -1,0 +1,195 @@
+//! The engine's own workers: they claim `shell`, `http` and `workflow` steps like any other worker, under a lease and
+//! with heartbeats, and report what became of them. They need no network and nobody's grant.
+
+mod child;
+
+use crate::config::ExecutorsSection;
+use countersign_engine::{Call, ClaimCall, Command, Engine, Outcome, Proof, Target, Task};
+use countersign_executor::Verdict;
+use countersign_executor::http::{HttpExecutor, HttpJob};
+use countersign_executor::shell::ShellJob;
+use countersign_kernel::lifecycle::FailureCategory;
+use countersign_kernel::plan::Work;
+use countersign_kernel::run::{self, Job, TaskRef};
+use countersign_kernel::{InstanceId, Time};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+const LEASE_US: i64 = 60_000_000;
+const HEARTBEAT: Duration = Duration::from_secs(20);
+const WAIT: Duration = Duration::from_secs(20);
+/// How many jobs of a kind run at a time.
+const SHELL_JOBS: usize = 8;
+const HTTP_JOBS: usize = 64;
+const CHILD_JOBS: usize = 16;
+/// After a failure of the engine itself.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What a job is carried out with.
+#[derive(Clone)]
+struct Tools {
+    http: Option<HttpExecutor>,
+    allow_private: bool,
+}
+
+/// Starts the executors that this deployment has.
+pub fn start(engine: &Arc<Engine>, config: &ExecutorsSection) -> Vec<JoinHandle<()>> {
+    let http = match HttpExecutor::new() {
+        Ok(http) => Some(http),
+        Err(error) => {
+            tracing::error!(%error, "http steps cannot be carried out");
+            None
+        }
+    };
+    let tools = Tools { http, allow_private: config.http.allow_private };
+    let mut queues = vec![("@workflow", CHILD_JOBS)];
+    if config.http.enabled && tools.http.is_some() {
+        queues.push(("@http", HTTP_JOBS));
+    }
+    if config.shell.enabled {
+        queues.push(("@shell", SHELL_JOBS));
+    }
+    let start = |(queue, jobs)| tokio::spawn(work(Arc::downgrade(engine), queue, jobs, tools.clone()));
+    queues.into_iter().map(start).collect()
+}
+
+/// Claims and carries out until the engine is gone.
+async fn work(engine: Weak<Engine>, queue: &'static str, jobs: usize, tools: Tools) {
+    let room = Arc::new(Semaphore::new(jobs));
+    let worker_id: Arc<str> = format!("countersign{queue}:{}", std::process::id()).into();
+    loop {
+        let Ok(permit) = room.clone().acquire_owned().await else { return };
+        let Some(held) = engine.upgrade() else { return };
+        let actor_ref = held.config().application_actor_ref.clone();
+        let claim = ClaimCall { queue: queue.into(), worker_id: worker_id.clone(), max: 1, lease: LEASE_US };
+        let claimed = held.claim(&actor_ref, Proof::InProcess, claim, WAIT).await;
+        drop(held);
+        match claimed {
+            Ok(tasks) => {
+                for task in tasks {
+                    let (engine, tools) = (engine.clone(), tools.clone());
+                    tokio::spawn(async move {
+                        carry_out(&engine, task, &tools).await;
+                        drop(permit);
+                    });
+                    break;
+                }
+            }
+            Err(refusal) => {
+                tracing::warn!(%refusal, queue, "nothing could be claimed");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Does the work of one task, keeps its lease meanwhile, and reports.
+async fn carry_out(engine: &Weak<Engine>, task: Task, tools: &Tools) {
+    let Some(job) = task.job.clone() else { return };
+    if let Work::Workflow { name, version } = &job.work {
+        return child::start(engine, &task, name, *version).await;
+    }
+    let verdict = {
+        let doing = perform(engine, &task, &job, tools);
+        tokio::pin!(doing);
+        loop {
+            tokio::select! {
+                verdict = &mut doing => break verdict,
+                () = tokio::time::sleep(HEARTBEAT) => {
+                    let command = |task| run::Command::Heartbeat { task, lease: LEASE_US };
+                    if !report(engine, &task, command).await {
+                        // Somebody else has the step now. What is dropped here is killed.
+                        return;
+                    }
+                }
+            }
+        }
+    };
+    report(engine, &task, |task| command(task, verdict)).await;
+}
+
+async fn perform(engine: &Weak<Engine>, task: &Task, job: &Job, tools: &Tools) -> Verdict {
+    let filled = |i: usize| job.filled.get(i).and_then(|text| text.as_deref());
+    let timeout = job.timeout_at.map(|at| remaining(engine, at));
+    match &job.work {
+        Work::Shell(work) => match ShellJob::filled(work, filled(0).unwrap_or("null"), filled(1)) {
+            Ok(shell) => {
+                let shell = ShellJob {
+                    input_json: task.input.to_string(),
+                    timeout,
+                    idempotency_key: task.task_id(),
+                    run_id: task.run_id.clone(),
+                    step: task.step.to_string(),
+                    attempt: task.attempt,
+                    ..shell
+                };
+                shell.run().await
+            }
+            Err(verdict) => verdict,
+        },
+        Work::Http(work) => match (&tools.http, HttpJob::filled(work, filled(0).unwrap_or("null"), filled(1), filled(2))) {
+            (Some(executor), Ok(http)) => {
+                let allow_private = tools.allow_private;
+                executor.run(&HttpJob { timeout, idempotency_key: task.task_id(), allow_private, ..http }).await
+            }
+            (_, Err(verdict)) => verdict,
+            (None, Ok(_)) => dead("no http executor"),
+        },
+        Work::Worker | Work::Approval(_) | Work::Wait(_) | Work::Workflow { .. } | Work::Human { .. } => {
+            dead("not the work of an executor")
+        }
+    }
+}
+
+fn dead(error: &str) -> Verdict {
+    Verdict::Dead { last_error: error.to_owned(), category: Some(FailureCategory::AgentError) }
+}
+
+fn remaining(engine: &Weak<Engine>, at: Time) -> Duration {
+    let now = engine.upgrade().map_or(at, |engine| engine.now());
+    Duration::from_micros(u64::try_from(at.0 - now.0).unwrap_or(0))
+}
+
+fn command(task: TaskRef, verdict: Verdict) -> run::Command {
+    let micros = |length: Duration| i64::try_from(length.as_micros()).unwrap_or(i64::MAX);
+    match verdict {
+        Verdict::Completed { output_json, outbound } => {
+            run::Command::Complete { task, output: output_json.into(), outbound, claim_next: None }
+        }
+        Verdict::Waiting { event_type, timeout, facet, outbound } => {
+            run::Command::Wait { task, event_type, timeout: timeout.map(micros), facet, outbound }
+        }
+        Verdict::Retry { last_error, backoff, category } => {
+            run::Command::Retry { task, error: last_error, backoff: backoff.map(micros), category }
+        }
+        Verdict::Dead { last_error, category } => run::Command::Dead { task, error: last_error, category },
+    }
+}
+
+/// False where the lease is lost, or the engine is gone.
+async fn report(engine: &Weak<Engine>, task: &Task, command: impl FnOnce(TaskRef) -> run::Command) -> bool {
+    let (Some(engine), Some(run_id)) = (engine.upgrade(), InstanceId::parse(&task.run_id)) else { return false };
+    let lease_token = Uuid::try_parse(&task.lease_token).ok();
+    let command = command(TaskRef { step_seq: task.step_seq, lease_token });
+    let call = own_call(&engine, Target::Existing(run_id), command);
+    match engine.execute(call).await {
+        Ok(Outcome::TaskDone { .. }) => true,
+        Ok(_) => false,
+        Err(refusal) => {
+            tracing::info!(%refusal, task_id = task.task_id(), "a report was refused");
+            false
+        }
+    }
+}
+
+fn own_call(engine: &Engine, target: Target, command: run::Command) -> Call {
+    Call {
+        actor_ref: engine.config().application_actor_ref.clone(),
+        proof: Proof::InProcess,
+        command: Command::Run { target, command },
+        idempotency: None,
+    }
+}

@@ -1,0 +1,91 @@
+//! Records by action and by actor. They are listed many at a time, so that a command need not write, and wait for, a page
+//! of each list: a commit writes every page that it touches whole, and that is most of what a single command costs.
+//!
+//! The commit that makes the tail long enough lists it, in its own transaction. So a list and how far it reaches are one
+//! state for every reader, there is no work in the background, and what a reader has to look through besides is short.
+
+use super::connect::failed;
+use crate::select::{Dialect, RECORD, Select};
+use crate::value::Value;
+use countersign_engine::port::{Page, RecordQuery, StoreError, Unit};
+use rusqlite::Connection;
+
+/// Listed at a time. Rarer than one commit in a hundred even where each brings one record, so that its price is none of
+/// the ninety-ninth percentile; and few enough to be looked through by the way.
+const AT_ONCE: usize = 128;
+
+/// How many records wait, as far as the writer knows. It only says when to list; what is listed says the store.
+pub struct Unlisted(usize);
+
+impl Unlisted {
+    /// Whoever opens a store does not know.
+    pub fn unknown() -> Self {
+        Unlisted(AT_ONCE)
+    }
+
+    /// In the transaction that has written the units.
+    pub fn wrote<'u>(
+        &mut self,
+        connection: &Connection,
+        units: impl Iterator<Item = &'u Unit>,
+    ) -> Result<(), StoreError> {
+        self.0 += units.map(|unit| unit.records.len()).sum::<usize>();
+        if self.0 >= AT_ONCE {
+            list(connection)?;
+            self.0 = 0;
+        }
+        Ok(())
+    }
+}
+
+fn list(connection: &Connection) -> Result<(), StoreError> {
+    // In the order of the lists: each page is visited once.
+    for (list, column) in [("records_of_action", "action_ref"), ("records_of_actor", "actor_ref")] {
+        let sql = format!(
+            "INSERT INTO {list} ({column}, event_id) SELECT {column}, event_id FROM records NOT INDEXED \
+             WHERE position > (SELECT through FROM records_listed) ORDER BY {column}, event_id"
+        );
+        connection.prepare_cached(&sql).and_then(|mut list| list.execute([])).map_err(failed)?;
+    }
+    let through = "UPDATE records_listed SET through = (SELECT MAX(position) FROM records)";
+    connection.prepare_cached(through).and_then(|mut through| through.execute([])).map(|_| ()).map_err(failed)
+}
+
+/// The query, where a list is the way to its records: one that names a record or an instance has a shorter one.
+pub fn records<'q>(query: &'q RecordQuery, page: &Page) -> Option<Select<'q>> {
+    if query.event_id.is_some() || query.instance_id.is_some() {
+        return None;
+    }
+    let (list, column, value, also) = match (query.actor_ref.as_deref(), query.action_ref.as_deref()) {
+        (Some(actor), action) => ("records_of_actor", "l.actor_ref", actor, action),
+        (None, Some(action)) => ("records_of_action", "l.action_ref", action, None),
+        (None, None) => return None,
+    };
+    let mut select = Select::new(Dialect::Sqlite, String::new());
+    select.compare(column, "=", Value::Text(value));
+    select.id_range("l.event_id", &query.recorded);
+    let (than, direction) = if page.descending { ("<", "DESC") } else { (">", "ASC") };
+    if let Some(after) = page.after {
+        select.compare("l.event_id", than, Value::Id(after));
+    }
+    let common = std::mem::take(&mut select.conditions).join(" AND ");
+    let (mut listed, mut waiting) = (String::new(), String::new());
+    if let Some(action) = also {
+        select.values.push(Value::Text(action));
+        let hole = Dialect::Sqlite.hole(select.values.len());
+        listed = format!(
+            " AND EXISTS (SELECT 1 FROM records_of_action a WHERE a.action_ref = {hole} AND a.event_id = l.event_id)"
+        );
+        waiting = format!(" AND l.action_ref = {hole}");
+    }
+    select.values.push(Value::count(page.limit as u64));
+    let end = format!("{direction} LIMIT {}", Dialect::Sqlite.hole(select.values.len()));
+    select.sql = format!(
+        "SELECT {RECORD} FROM (SELECT l.event_id AS listed FROM {list} l WHERE {common}{listed} ORDER BY l.event_id {end}) \
+         CROSS JOIN records ON event_id = listed \
+         UNION ALL SELECT {RECORD} FROM (SELECT * FROM records l NOT INDEXED \
+         WHERE l.position > (SELECT through FROM records_listed) AND {common}{waiting} ORDER BY l.event_id {end}) \
+         ORDER BY event_id {end}"
+    );
+    Some(select)
+}
