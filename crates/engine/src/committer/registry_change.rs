@@ -137,7 +137,9 @@ impl Committer {
                 _ => None,
             };
             let document = match &event.body {
-                registry::EventBody::DefinitionPublished(d) => d.workflow.as_ref().map(|workflow| workflow.document_digest),
+                registry::EventBody::DefinitionPublished(d) => {
+                    d.workflow.as_ref().map(|workflow| workflow.document_digest)
+                }
                 _ => None,
             };
             let digests =

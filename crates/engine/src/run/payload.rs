@@ -205,10 +205,12 @@ fn taken_over(event: &RunEvent) -> String {
         let cells = event.cells.iter().filter(|(seq, cell)| cell.state == state && !moved(*seq));
         ranges(cells.map(|(seq, _)| *seq))
     };
-    let lines: String =
-        event.outputs.iter().filter(|(seq, _)| !moved(*seq)).map(|(seq, output)| {
-            format!("{seq} {}\n", sha256(&[output.as_bytes()]))
-        }).collect();
+    let lines: String = event
+        .outputs
+        .iter()
+        .filter(|(seq, _)| !moved(*seq))
+        .map(|(seq, output)| format!("{seq} {}\n", sha256(&[output.as_bytes()])))
+        .collect();
     let mut taken = Object::new();
     taken.text("completed", &of(StepCode::Completed));
     taken.text("skipped", &of(StepCode::Skipped));
@@ -449,7 +451,9 @@ mod tests {
 
     #[test]
     fn what_readers_might_take_differently_goes_by_digest() {
-        for fine in ["null", "1.5e300", "[9007199254740991,-9007199254740991]", "\"12345678901234567890\\\"\"", "{\"a\":[0]}"] {
+        for fine in
+            ["null", "1.5e300", "[9007199254740991,-9007199254740991]", "\"12345678901234567890\\\"\"", "{\"a\":[0]}"]
+        {
             assert!(every_reader_agrees(fine), "{fine}");
         }
         let deep = format!("{}{}", "[".repeat(49), "]".repeat(49));

@@ -75,9 +75,9 @@ impl Flow<'_, '_, '_> {
             .filter_map(|entry| {
                 let cell = self.cell(entry.step).filter(|cell| cell.state == StepCode::Completed)?;
                 // An operator who declares a second effect finds the rest planned already.
-                let planned = (0..self.count()).skip(self.run.plan.steps.len()).any(|seq| {
-                    self.cell(seq).is_some_and(|cell| cell.role == Role::Compensation(entry.step))
-                });
+                let planned = (0..self.count())
+                    .skip(self.run.plan.steps.len())
+                    .any(|seq| self.cell(seq).is_some_and(|cell| cell.role == Role::Compensation(entry.step)));
                 Some((cell.completed_at.filter(|_| !planned)?, entry.step))
             })
             .collect();

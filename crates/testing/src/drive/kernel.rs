@@ -486,6 +486,7 @@ impl Driver for KernelDriver {
         let digests = Digests {
             declaration: declaration_document(&process.declaration).digest,
             gate_spec: gate_spec_document(&process.gate_spec).digest,
+            document: None,
         };
         let record = |(sequence, (event, registry_seq)): (u64, &(Event, u64))| {
             let payload = payload::process_payload(

@@ -5,13 +5,13 @@ use super::commands::{control_command, decide_gate, open_gate, report_command, s
 use super::kernel::{KernelDriver, opened};
 use super::kernel_retention::event_id;
 use super::runs::{
-    Addressed, ClaimWish, Control, Report, Reported, RunStart, Runs, SentEvent, TaskOf, TaskSeen, Woken, compact, current,
-    step_words, value, without_nulls,
+    Addressed, ClaimWish, Control, Report, Reported, RunStart, Runs, SentEvent, TaskOf, TaskSeen, Woken, compact,
+    current, step_words, value, without_nulls,
 };
 use super::{APPLICATION, Decided, InboxItem, On, Opened, Record, Said, broken};
 use async_trait::async_trait;
 use countersign_engine::payload;
-use countersign_engine::run::payload::run_payload;
+use countersign_engine::run::payload::{RunDocuments, run_payload};
 use countersign_kernel::lifecycle::StepCode;
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::process::{self, Decision, EventBody, Process};
@@ -22,6 +22,7 @@ use countersign_kernel::run::{
     check_lease,
 };
 use countersign_kernel::{Digest, InstanceId, Time};
+use countersign_ledger::document::{declaration_document, gate_spec_document};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -52,8 +53,12 @@ impl ToldRun {
                 (payload::process_action(&event.body), &event.actor_ref, event.at, bytes)
             }
             Event::Run(event) => {
-                let document = self.document.filter(|_| event.started.is_some());
-                let bytes = run_payload(&self.run, event, document.as_ref());
+                let documents = self.document.filter(|_| event.started.is_some()).map(|document| RunDocuments {
+                    document,
+                    declaration: declaration_document(&self.shell.declaration).digest,
+                    gate_spec: gate_spec_document(&self.shell.gate_spec).digest,
+                });
+                let bytes = run_payload(&self.run, event, documents.as_ref());
                 self.run.apply(event);
                 self.cells.extend(event.cells.iter().cloned());
                 self.outputs.extend(event.outputs.iter().cloned());
@@ -86,9 +91,8 @@ impl ToldRun {
         let ended = self.cells.iter().filter(|(_, cell)| {
             cell.role == Role::Step && matches!(cell.state, StepCode::Completed | StepCode::Skipped)
         });
-        let finished = ended.map(|(seq, cell)| {
-            (self.run.step_name(*seq).to_owned(), (cell.state, self.outputs.get(seq).cloned()))
-        });
+        let finished = ended
+            .map(|(seq, cell)| (self.run.step_name(*seq).to_owned(), (cell.state, self.outputs.get(seq).cloned())));
         FromStep { run_id: self.run.run_id, step: step.to_owned(), finished: finished.collect() }
     }
 
@@ -222,7 +226,7 @@ impl KernelDriver {
         let told = run_id.and_then(|id| self.runs.get(&id));
         let base =
             process::Context { actor_ref: by, now, registry: &self.registry, application_actor_ref: APPLICATION, ids };
-        let mut ctx = Context { base, language: &*self.language };
+        let mut ctx = Context { base, language: &*self.language, secrets: None };
         let events = run::decide(told.map(|told| (&told.shell, &told.run)), command, &mut ctx)?;
         let mut run_id = run_id;
         if let Some((shell, run)) = events.first().and_then(Run::begun_by) {
@@ -259,7 +263,8 @@ impl KernelDriver {
             for run_id in all {
                 let Some((steps, whole)) = self.runs.get(&run_id).map(|told| told.due(now)) else { continue };
                 if whole {
-                    moved |= !self.ask_run(APPLICATION, Some(run_id), &Command::Dispatch)?.1.is_empty();
+                    moved |=
+                        !self.ask_run(APPLICATION, Some(run_id), &Command::Dispatch { in_slot: true })?.1.is_empty();
                 }
                 if whole || !steps.is_empty() {
                     let looked = self.ask_run(APPLICATION, Some(run_id), &Command::Due { steps, run: whole });
@@ -343,8 +348,7 @@ impl Runs for KernelDriver {
         };
         let mut woken = Woken { duplicate: !concerned.is_empty(), steps: vec![] };
         for run_id in concerned {
-            let seen =
-                run_id.and_then(|id| self.runs.get(&id)).is_some_and(|told| told.received.contains(&kept.id));
+            let seen = run_id.and_then(|id| self.runs.get(&id)).is_some_and(|told| told.received.contains(&kept.id));
             let (run_id, events) = self.ask_run(by, run_id, &Command::Receive { event: kept.clone(), seen })?;
             woken.duplicate &= seen;
             let Some(told) = self.runs.get(&run_id) else { continue };

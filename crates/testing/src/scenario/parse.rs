@@ -3,8 +3,8 @@
 
 use super::words::{Word, split};
 use super::{
-    Act, Check, Expected, HistoryLine, Line, NOWHERE, REGISTRY, RecordName, Scenario, StepName, Target, What, retention,
-    runs,
+    Act, Check, Expected, HistoryLine, Line, NOWHERE, REGISTRY, RecordName, Scenario, StepName, Target, What,
+    retention, runs,
 };
 use crate::drive::{Source, Start};
 use countersign_kernel::gate_spec::{GateEntry, GateSpec, QuorumRule};
