@@ -70,6 +70,12 @@ impl Writer for TappedWriter {
     async fn steps(&mut self, of: StepsOf) -> Result<Vec<StepRow>, StoreError> {
         self.inner.steps(of).await
     }
+    async fn received(&mut self, events: &[(InstanceId, Arc<str>)]) -> Result<Vec<bool>, StoreError> {
+        self.inner.received(events).await
+    }
+    async fn due(&mut self, from: Time, until: Time, limit: usize) -> Result<Vec<Due>, StoreError> {
+        self.inner.due(from, until, limit).await
+    }
     async fn scrub(&mut self) -> Result<bool, StoreError> {
         self.inner.scrub().await
     }

@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// A key for a step's transition is kept for ever.
-const FOR_EVER: Time = Time(i64::MAX);
+pub(super) const FOR_EVER: Time = Time(i64::MAX);
 
 /// What the events of a command on a run came to.
 struct Accepted {

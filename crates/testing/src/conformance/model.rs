@@ -93,6 +93,20 @@ impl Model {
                     release.reason.clone_from(text);
                 }
             }),
+            // Runs have tests of their own.
+            Write::Run(_)
+            | Write::NewRunHead(_)
+            | Write::RunHead(_)
+            | Write::RunEvent(_)
+            | Write::Outbox(_)
+            | Write::TakeRunEvent { .. }
+            | Write::RedactRunInput { .. }
+            | Write::RedactRunKeys { .. }
+            | Write::RedactRunHeadKeys { .. }
+            | Write::RedactRunStep { .. }
+            | Write::RedactRunHead { .. }
+            | Write::RedactRunEvent { .. }
+            | Write::RedactOutbox { .. } => {}
             // Keys are recalled, not read; the suite asks for them apart.
             Write::ForgetKeys { .. } => {}
             // The registry is read as events; the suite compares those.

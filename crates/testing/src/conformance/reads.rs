@@ -56,7 +56,7 @@ pub async fn require_loads(writer: &mut dyn Writer, model: &Model) -> anyhow::Re
     let loaded = writer.load(&ids).await?;
     ensure!(loaded.len() == ids.len(), "{} of {} were loaded", loaded.len(), ids.len());
     for loaded in loaded {
-        let process = &loaded.process;
+        let LoadedBody::Process(process) = &loaded.body else { anyhow::bail!("a run among processes") };
         let unit = model.instances.get(&process.instance_id).context("loaded what nobody asked for")?;
         ensure!(loaded.head == unit.head, "{:?} is not {:?}", loaded.head, unit.head);
         ensure!(loaded.policy_ref == unit.policy_ref, "kept under {}", loaded.policy_ref);

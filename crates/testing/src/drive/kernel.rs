@@ -310,6 +310,7 @@ pub(super) fn publish_command(document: &str) -> Said<registry::PublishDefinitio
         declaration: Arc::new(declaration),
         gate_spec: Arc::new(gate_spec),
         retention: definition.retention,
+        workflow: None,
     })
 }
 
@@ -539,6 +540,7 @@ impl Driver for KernelDriver {
         let digests = Digests {
             declaration: declaration_document(&process.declaration).digest,
             gate_spec: gate_spec_document(&process.gate_spec).digest,
+            document: None,
         };
         let record = |(sequence, (event, registry_seq)): (u64, &(Event, u64))| {
             let payload = payload::process_payload(

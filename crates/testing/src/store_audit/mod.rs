@@ -136,7 +136,11 @@ impl Stored {
         let ids: Vec<InstanceId> = processes.iter().map(|view| view.row.instance_id).collect();
         let mut heads = HashMap::new();
         for ids in ids.chunks(PAGE) {
-            heads.extend(writer.load(ids).await?.into_iter().map(|loaded| (loaded.process.instance_id, loaded.head)));
+            let of = |loaded: Loaded| match loaded.body {
+                LoadedBody::Process(process) => (process.instance_id, loaded.head),
+                LoadedBody::Run(run) => (run.row.instance_id, loaded.head),
+            };
+            heads.extend(writer.load(ids).await?.into_iter().map(of));
         }
         let registry = reader.registry_since(0).await?;
         let everything = HoldQuery::default();
