@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use countersign_engine::port::{
-    Batch, Committed, Loaded, LogParts, Reader, RegistryDelta, StepsOf, Store, StoreError, Writer,
+    Batch, Committed, Due, Loaded, LogParts, Reader, RegistryDelta, StepsOf, Store, StoreError, Writer,
 };
 use countersign_engine::rows::{HoldRow, IdempotencyRow, RecordRow, StepRow};
 use countersign_kernel::{EventId, HoldId, InstanceId, StepId, Time};

@@ -5,7 +5,7 @@ use super::story::HARD;
 use super::{Bench, require_found};
 use crate::place::Place;
 use anyhow::{Context, ensure};
-use countersign_engine::port::{
+use countersign_engine::port::{ LoadedBody,
     AssignmentQuery, HoldQuery, Page, ProcessQuery, Range, Reader, RecordQuery, StepQuery, Writer,
 };
 use countersign_engine::rows::Write;

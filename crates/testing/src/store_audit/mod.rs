@@ -13,7 +13,7 @@ mod retention;
 mod rows;
 
 use anyhow::bail;
-use countersign_engine::port::{
+use countersign_engine::port::{ Loaded, LoadedBody,
     AssignmentQuery, Head, HoldQuery, Page, ProcessQuery, ProcessView, Reader, RecordQuery, RegistryDelta, StepQuery,
     Store, StoreError, Writer,
 };
