@@ -167,50 +167,62 @@ impl Engine {
         if let Some(view) = views.into_iter().next() {
             return Ok(View::Process(Box::new(view)));
         }
-        for _ in 0..ATTEMPTS {
-            let Some(view) = self.run_row(instance_id).await? else {
-                let detail = "there is no process and no run with this instance_id";
-                return Err(Refusal::new(Code::NotKnown, detail).at("instance_id"));
-            };
-            if let Some(run) = self.run_state(view).await? {
-                return Ok(View::Run(Box::new(run)));
+        let Some(view) = self.run_row(instance_id).await.map_err(|error| store_failure(&error))? else {
+            let detail = "there is no process and no run with this instance_id";
+            return Err(Refusal::new(Code::NotKnown, detail).at("instance_id"));
+        };
+        match self.run_now(view).await.map_err(|error| store_failure(&error))? {
+            Some(run) => Ok(View::Run(Box::new(run))),
+            None => {
+                let detail = "the run kept changing while it was read; try again in a quieter moment";
+                Err(Refusal::new(Code::Overloaded, detail))
             }
         }
-        let detail = "the run kept changing while it was read; try again in a quieter moment";
-        Err(Refusal::new(Code::Overloaded, detail))
     }
 
-    async fn run_row(&self, run_id: InstanceId) -> Result<Option<RunView>, Refusal> {
+    async fn run_row(&self, run_id: InstanceId) -> Result<Option<RunView>, StoreError> {
         let query = RunQuery { instance_id: Some(run_id), ..RunQuery::default() };
         let page = Page { after: None, limit: 1, descending: false };
-        let found = self.reader.runs(&query, &page).await.map_err(|error| store_failure(&error))?;
-        Ok(found.into_iter().next())
+        Ok(self.reader.runs(&query, &page).await?.into_iter().next())
+    }
+
+    /// A run as it stands at one moment; `None` where it never stood still, or is gone.
+    pub(crate) async fn run_now(&self, view: RunView) -> Result<Option<RunState>, StoreError> {
+        let run_id = view.row.instance_id;
+        let mut view = Some(view);
+        for _ in 0..ATTEMPTS {
+            let Some(seen) = view else { return Ok(None) };
+            if let Some(run) = self.run_state(seen).await? {
+                return Ok(Some(run));
+            }
+            view = self.run_row(run_id).await?;
+        }
+        Ok(None)
     }
 
     /// All that belongs to this view of a run; `None` where the run has moved on meanwhile.
-    pub(crate) async fn run_state(&self, view: RunView) -> Result<Option<RunState>, Refusal> {
-        let failed = |error: StoreError| store_failure(&error);
+    async fn run_state(&self, view: RunView) -> Result<Option<RunState>, StoreError> {
         let run_id = view.row.instance_id;
         let mut steps: Vec<RunStepView> = Vec::new();
         loop {
             let from = steps.last().map_or(0, |step| step.step_seq + 1);
-            let page = self.reader.run_steps(run_id, from, STEPS).await.map_err(failed)?;
+            let page = self.reader.run_steps(run_id, from, STEPS).await?;
             let count = page.len();
             steps.extend(page);
             if count < STEPS {
                 break;
             }
         }
-        let gates = self.reader.run_gates(run_id).await.map_err(failed)?;
-        let history = self.reader.run_history(run_id).await.map_err(failed)?;
-        let document = self.reader.document(view.row.document_digest).await.map_err(failed)?;
+        let gates = self.reader.run_gates(run_id).await?;
+        let history = self.reader.run_history(run_id).await?;
+        let document = self.reader.document(view.row.document_digest).await?;
         let (name, version) = (view.row.definition_name.as_str(), view.row.definition_version);
         let documents = self.registry().definition(name, Some(version)).map(|definition| {
             (declaration_document(&definition.declaration), gate_spec_document(&definition.gate_spec))
         });
         let Some((declaration, gate_spec)) = documents else {
             let detail = format!("run {run_id} names a definition that is not published: {name}@{version}");
-            return Err(store_failure(&StoreError::Corrupt(detail)));
+            return Err(StoreError::Corrupt(detail));
         };
         let still = self.run_row(run_id).await?.is_some_and(|now| now.chain == view.chain);
         Ok(still.then_some(RunState { view, history, gates, steps, document, declaration, gate_spec }))

@@ -293,6 +293,7 @@ impl Committer {
                     self.after_purges(&batch).await;
                     self.wake.notify_one();
                     let losers = self.settle(&batch, decided, &verdicts, &mut follow_ups);
+                    self.forget_runs(&batch);
                     jobs.extend(losers);
                 }
                 Ok(Committed::RegistryMoved) => {

@@ -314,6 +314,82 @@ impl Told {
     }
 }
 
+<<<<<<< HEAD
+=======
+/// A document as the command that publishes it.
+pub(super) fn publish_command(document: &str) -> Said<registry::PublishDefinition> {
+    let definition = countersign_definition::parse(document.as_bytes()).map_err(|problems| {
+        let first = problems.first().map(ToString::to_string).unwrap_or_default();
+        Failure::Refused(Refusal::new(Code::InvalidDefinition, first))
+    })?;
+    let countersign_definition::Body::Process { declaration, gate_spec } = definition.body else {
+        return Err(Failure::Refused(Refusal::new(Code::InvalidDefinition, "workflows cannot be published yet")));
+    };
+    Ok(registry::PublishDefinition {
+        name: definition.name,
+        digest: countersign_ledger::sha256(&[document.as_bytes()]),
+        source: Arc::from(document),
+        declaration: Arc::new(declaration),
+        gate_spec: Arc::new(gate_spec),
+        retention: definition.retention,
+        workflow: None,
+    })
+}
+
+/// A start as the command that asks for it.
+pub(super) fn start_command(start: &Start) -> Said<Command> {
+    let source = match &start.from {
+        Source::Declaration(declaration) => process::Source::Inline(declaration.clone()),
+        Source::Definition(text) => {
+            let (name, version) = match text.rsplit_once('@') {
+                None => (text.as_str(), None),
+                Some((name, version)) => (name, Some(version.parse().map_err(broken)?)),
+            };
+            process::Source::Definition { name: name.to_owned(), version }
+        }
+    };
+    Ok(Command::StartWorkflow(StartWorkflow {
+        source,
+        subject_ref: start.subject_ref.clone(),
+        gate_spec: start.gate_spec.clone(),
+        reason: start.reason.clone(),
+    }))
+}
+
+pub(super) fn open_command(on: On<'_>) -> Command {
+    Command::OpenGate(OpenGate { action: on.action.to_owned(), reason: owned(on.reason) })
+}
+
+pub(super) fn decide_command(on: On<'_>, decision: Decision, step: Option<StepChoice>) -> Command {
+    Command::DecideGate(DecideGate { action: on.action.to_owned(), decision, reason: owned(on.reason), step })
+}
+
+pub(super) fn fire_command(on: On<'_>) -> Command {
+    Command::FireTransition(FireTransition { action: on.action.to_owned(), reason: owned(on.reason) })
+}
+
+pub(super) fn register_command(actor_ref: &str) -> registry::Command {
+    registry::Command::RegisterActor(registry::RegisterActor {
+        actor_ref: actor_ref.to_owned(),
+        kind: registry::ActorKind::Human,
+        display_name: None,
+        key: None,
+        token_hash: countersign_ledger::sha256(&[actor_ref.as_bytes()]),
+    })
+}
+
+pub(super) fn grant_command(subject_ref: &str, scope: &str) -> registry::Command {
+    registry::Command::GrantScope(registry::GrantScope {
+        subject_ref: subject_ref.to_owned(),
+        action_scope: scope.to_owned(),
+    })
+}
+
+pub(super) fn revoke_command(grant_id: &str) -> registry::Command {
+    registry::Command::RevokeGrant(registry::RevokeGrant { grant_id: GrantId::parse(grant_id) })
+}
+
+>>>>>>> ev
 #[async_trait]
 impl Driver for KernelDriver {
     fn level(&self) -> Level {
