@@ -6,6 +6,7 @@ use super::{Action, Context, Event, KeptEvent, Run, known};
 use crate::lifecycle::StepCode;
 use crate::process::Process;
 use crate::refusal::{Refusal, require_ref};
+use crate::registry::scopes;
 use std::sync::Arc;
 
 pub fn decide(
@@ -16,6 +17,10 @@ pub fn decide(
 ) -> Result<Vec<Event>, Refusal> {
     require_ref("id", &event.id)?;
     require_ref("type", &event.event_type)?;
+    let definition = target.and_then(|(shell, _)| shell.definition.as_ref()).map(|d| d.name.as_str());
+    if !ctx.base.registry.permitted_on(ctx.base.actor_ref, scopes::RUNS_CONTROL, definition) {
+        ctx.base.require_scope(scopes::TASKS_WORK, definition)?;
+    }
     let (shell, run) = known(target)?;
     if seen || run.head.state.is_ended() {
         return Ok(vec![]);
