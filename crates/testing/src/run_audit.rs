@@ -50,7 +50,8 @@ pub fn examine(view: &Value, records: &[Record]) -> Result<(), String> {
             }
         }
         for line in list(&record.payload, "run_transitions") {
-            let (id, from, to, trigger) = (text(line, "id"), text(line, "from"), text(line, "to"), text(line, "trigger"));
+            let (id, from, to, trigger) =
+                (text(line, "id"), text(line, "from"), text(line, "to"), text(line, "trigger"));
             let declared = RUN_TRANSITIONS
                 .iter()
                 .any(|t| t.id == id && t.from.as_str() == from && t.to.as_str() == to && t.trigger == trigger);

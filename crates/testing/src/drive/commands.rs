@@ -4,7 +4,9 @@ use super::runs::{Control, Report, RunStart, compact};
 use super::{Failure, On, Said, Source, Start, broken};
 use countersign_definition::Body;
 use countersign_kernel::lifecycle::FailureCategory;
-use countersign_kernel::process::{self, Command, DecideGate, Decision, FireTransition, OpenGate, StartWorkflow, StepChoice};
+use countersign_kernel::process::{
+    self, Command, DecideGate, Decision, FireTransition, OpenGate, StartWorkflow, StepChoice,
+};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{self, Workflow};
 use countersign_kernel::run::{self, ClaimNext, Facet, FromStep, Outbound, StartRun, TaskRef, shell_declaration};
@@ -27,7 +29,11 @@ pub fn publish_command(document: &str) -> Said<registry::PublishDefinition> {
         Body::Workflow { plan, document } => {
             let (declaration, gate_spec) = shell_declaration(&plan);
             let document_digest = sha256(&[&document]);
-            (declaration, gate_spec, Some(Workflow { plan: Arc::new(plan), document: document.into(), document_digest }))
+            (
+                declaration,
+                gate_spec,
+                Some(Workflow { plan: Arc::new(plan), document: document.into(), document_digest }),
+            )
         }
     };
     Ok(registry::PublishDefinition {

@@ -3,8 +3,8 @@
 use super::commands::{control_command, decide_gate, open_gate, report_command, start_run_command};
 use super::engine::{ALL, EngineDriver, opened, unexpected};
 use super::runs::{
-    Addressed, ClaimWish, Control, Report, Reported, RunStart, Runs, SentEvent, TaskOf, TaskSeen, Woken, compact, current,
-    step_words, value, without_nulls,
+    Addressed, ClaimWish, Control, Report, Reported, RunStart, Runs, SentEvent, TaskOf, TaskSeen, Woken, compact,
+    current, step_words, value, without_nulls,
 };
 use super::{Decided, On, Opened, Said, broken};
 use async_trait::async_trait;

@@ -44,7 +44,8 @@ pub fn micros(text: &str) -> Option<i64> {
     let (hour, minute, second, fraction) = (number(11, 13)?, number(14, 16)?, number(17, 19)?, number(20, 26)?);
     // Days since 1970 in the civil calendar, years beginning with March.
     let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let day_of_era = y.rem_euclid(400) * 365 + y.rem_euclid(400) / 4 - y.rem_euclid(400) / 100 + (153 * m + 2) / 5 + day - 1;
+    let day_of_era =
+        y.rem_euclid(400) * 365 + y.rem_euclid(400) / 4 - y.rem_euclid(400) / 100 + (153 * m + 2) / 5 + day - 1;
     let days = y.div_euclid(400) * 146_097 + day_of_era - 719_468;
     Some((((days * 24 + hour) * 60 + minute) * 60 + second) * 1_000_000 + fraction)
 }
@@ -135,8 +136,7 @@ impl Runs for HttpDriver {
             }
             Report::Retry { error, backoff_us, category } => {
                 let backoff_ms = backoff_us.map(millis);
-                let request =
-                    wire::RetryTask { lease_token, last_error: error, backoff_ms, error_category: category };
+                let request = wire::RetryTask { lease_token, last_error: error, backoff_ms, error_category: category };
                 client.retry_task(&task_id, &request).await
             }
             Report::Dead { error, category } => {
@@ -172,9 +172,7 @@ impl Runs for HttpDriver {
         let client = self.client(by)?;
         let moved = match control.clone() {
             Control::Run { action, reason } => client.control_run(run_id, action, &wire::ControlRun { reason }).await,
-            Control::Unblock { step, reason } => {
-                client.unblock_step(run_id, &step, &wire::ControlRun { reason }).await
-            }
+            Control::Unblock { step, reason } => client.unblock_step(run_id, &step, &wire::ControlRun { reason }).await,
             Control::Declare { step, done, output, reason } => {
                 let result = if done { wire::DeclaredResult::Completed } else { wire::DeclaredResult::NotDone };
                 let request = wire::DeclareEffect { result, output: json(output.as_ref()), reason };

@@ -5,8 +5,8 @@ use super::commands::{control_command, decide_gate, open_gate, report_command, s
 use super::kernel::{KernelDriver, opened};
 use super::kernel_retention::event_id;
 use super::runs::{
-    Addressed, ClaimWish, Control, Report, Reported, RunStart, Runs, SentEvent, TaskOf, TaskSeen, Woken, compact, current,
-    step_words, value, without_nulls,
+    Addressed, ClaimWish, Control, Report, Reported, RunStart, Runs, SentEvent, TaskOf, TaskSeen, Woken, compact,
+    current, step_words, value, without_nulls,
 };
 use super::{APPLICATION, Decided, InboxItem, On, Opened, Record, Said, broken};
 use async_trait::async_trait;
@@ -15,7 +15,7 @@ use countersign_engine::run::payload::run_payload;
 use countersign_kernel::lifecycle::StepCode;
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::process::{self, Decision, EventBody, Process};
-use countersign_kernel::refusal::{Code, Refusal};
+use countersign_kernel::refusal::{Code, Refusal, require_ref};
 use countersign_kernel::registry::{Registry, scopes};
 use countersign_kernel::run::{
     self, Cell, ClaimSteps, Claimed, Command, Context, Event, FromStep, KeptEvent, Role, Run, RunEvent, Started,
@@ -86,9 +86,8 @@ impl ToldRun {
         let ended = self.cells.iter().filter(|(_, cell)| {
             cell.role == Role::Step && matches!(cell.state, StepCode::Completed | StepCode::Skipped)
         });
-        let finished = ended.map(|(seq, cell)| {
-            (self.run.step_name(*seq).to_owned(), (cell.state, self.outputs.get(seq).cloned()))
-        });
+        let finished = ended
+            .map(|(seq, cell)| (self.run.step_name(*seq).to_owned(), (cell.state, self.outputs.get(seq).cloned())));
         FromStep { run_id: self.run.run_id, step: step.to_owned(), finished: finished.collect() }
     }
 
@@ -335,6 +334,7 @@ impl Runs for KernelDriver {
         let concerned: Vec<Option<InstanceId>> = match &event.to {
             Addressed::Run(run_id) => vec![InstanceId::parse(run_id)],
             Addressed::Key(key) => {
+                require_ref("correlation_key", key)?;
                 let has_key = |told: &&ToldRun| {
                     told.started.correlation_key.as_deref() == Some(key) && !told.run.head.state.is_ended()
                 };
@@ -343,8 +343,7 @@ impl Runs for KernelDriver {
         };
         let mut woken = Woken { duplicate: !concerned.is_empty(), steps: vec![] };
         for run_id in concerned {
-            let seen =
-                run_id.and_then(|id| self.runs.get(&id)).is_some_and(|told| told.received.contains(&kept.id));
+            let seen = run_id.and_then(|id| self.runs.get(&id)).is_some_and(|told| told.received.contains(&kept.id));
             let (run_id, events) = self.ask_run(by, run_id, &Command::Receive { event: kept.clone(), seen })?;
             woken.duplicate &= seen;
             let Some(told) = self.runs.get(&run_id) else { continue };

@@ -16,9 +16,7 @@ pub use engine::EngineDriver;
 pub use http::HttpDriver;
 pub use http_runs::micros;
 pub use kernel::KernelDriver;
-pub use runs::{
-    Addressed, ClaimWish, Control, Report, Reported, RunStart, Runs, SentEvent, TaskOf, TaskSeen, Woken,
-};
+pub use runs::{Addressed, ClaimWish, Control, Report, Reported, RunStart, Runs, SentEvent, TaskOf, TaskSeen, Woken};
 
 use async_trait::async_trait;
 use countersign_engine::clock::{Clock, system_clock};

@@ -132,7 +132,9 @@ pub const TIMES: &[&str] =
 /// A view without the members that say nothing.
 pub fn without_nulls(object: Value) -> Value {
     match object {
-        Value::Object(members) => members.into_iter().filter(|(_, value)| !value.is_null()).collect::<Map<_, _>>().into(),
+        Value::Object(members) => {
+            members.into_iter().filter(|(_, value)| !value.is_null()).collect::<Map<_, _>>().into()
+        }
         other => other,
     }
 }

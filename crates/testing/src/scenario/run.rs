@@ -5,8 +5,8 @@
 use super::check::check;
 use super::run_play::{self, RunNames, show_task, tasks_fit};
 use super::{Act, Expected, Line, NOWHERE, REGISTRY, RecordName, Scenario, StepName, Target, What};
-use crate::{audit, run_audit};
 use crate::drive::{ADMIN, Driver, Failure, HoldOn, Level, On, Opened, Said};
+use crate::{audit, run_audit};
 use std::collections::HashMap;
 
 /// A well-formed id that nobody was ever given.
@@ -141,7 +141,11 @@ async fn carry_out(line: &Line, driver: &mut dyn Driver, names: &mut Names) -> R
             compare(&answer, expected)?;
             let after = counts(driver, names).await?;
             let refused = answer.is_err() && before != after;
-            if refused { Err(format!("refused, but the records of runs went from {before:?} to {after:?}")) } else { Ok(()) }
+            if refused {
+                Err(format!("refused, but the records of runs went from {before:?} to {after:?}"))
+            } else {
+                Ok(())
+            }
         }
         What::Act { who, act, expected } => {
             let answer = perform(driver, names, who, act).await;

@@ -40,12 +40,28 @@ pub struct TaskLine {
 
 #[derive(Clone, Debug)]
 pub enum RunCheck {
-    Run { run: String, state: String, members: Vec<(String, Wanted)> },
-    Step { run: String, step: String, state: String, members: Vec<(String, Wanted)> },
+    Run {
+        run: String,
+        state: String,
+        members: Vec<(String, Wanted)>,
+    },
+    Step {
+        run: String,
+        step: String,
+        state: String,
+        members: Vec<(String, Wanted)>,
+    },
     /// (name, state_code) of all, compensations as `undo:NAME`.
-    Steps { run: String, steps: Vec<(String, String)> },
+    Steps {
+        run: String,
+        steps: Vec<(String, String)>,
+    },
     /// The transitions of a record, `None` the last: those of steps, then those of the run.
-    Fires { run: String, number: Option<u64>, ids: Vec<String> },
+    Fires {
+        run: String,
+        number: Option<u64>,
+        ids: Vec<String>,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -173,11 +189,9 @@ fn lease(words: &mut Words) -> Result<i64, String> {
 fn report(verb: &str, words: &mut Words, run: Named<'_>) -> Result<RunAct, String> {
     let (run, step) = (run(words)?, words.text("the step")?);
     let mut report = match verb {
-        "completes" => Report::Complete {
-            output: words.optional("with")?,
-            sending: words.optional("sending")?,
-            claim_next: false,
-        },
+        "completes" => {
+            Report::Complete { output: words.optional("with")?, sending: words.optional("sending")?, claim_next: false }
+        }
         "waits" => {
             let event_type = if words.skip("for") {
                 words.expect("event")?;
