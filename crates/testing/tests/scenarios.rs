@@ -64,7 +64,24 @@ scenarios! {
     rejection_paths
     reopening
     revocation
+    run_again
+    run_approvals
+    run_compensation
+    run_control
+    run_dag
+    run_dead
+    run_effect_unknown
+    run_errors
+    run_leases
     run_linear
+    run_on_failure
+    run_priorities
+    run_refusals
+    run_retries
+    run_states
+    run_timeouts
+    run_values
+    run_waits
     self_approval
     settlement_application_actor
     settlement_commit_is_the_record
@@ -169,7 +186,7 @@ const ELSEWHERE: &[(Code, &str)] = &[
     (Code::TooLarge, "needs a body beyond the limit: tested with the server"),
 ];
 
-/// The rejections of seed 000's five actions, and of what is done to records. None of them may lose its scenario.
+/// The rejections of seed 000's five actions, of what is done to records, and of what is done with runs. None of them may lose its scenario.
 const OF_THE_ACTIONS: &[(&str, &[Code])] = &[
     ("starts", &[Code::PermissionDenied, Code::InvalidDeclaration, Code::InvalidRequest]),
     (
@@ -192,7 +209,55 @@ const OF_THE_ACTIONS: &[(&str, &[Code])] = &[
         "purges",
         &[Code::InvalidRequest, Code::PermissionDenied, Code::NotKnown, Code::NotEligible, Code::UnderLegalHold],
     ),
+    ("starts run", &[Code::InvalidRequest, Code::PermissionDenied, Code::NotKnown]),
+    ("reads run", &[Code::PermissionDenied, Code::NotKnown]),
+    ("claims", &[Code::InvalidRequest, Code::PermissionDenied]),
+    ("completes", &[Code::PermissionDenied, Code::NotKnown, Code::LeaseLost]),
+    ("waits", REPORT),
+    ("retries", REPORT),
+    ("dies", REPORT),
+    ("beats", REPORT),
+    ("sends", &[Code::InvalidRequest, Code::PermissionDenied, Code::NotKnown]),
+    ("pause", CONTROL),
+    ("pause", &[Code::TransitionRefusedByGuard]),
+    ("resume", CONTROL),
+    ("cancel", CONTROL),
+    ("cancel", &[Code::GateNotCleared]),
+    ("stop", CONTROL),
+    ("stop", &[Code::TransitionRefusedByGuard]),
+    ("void", CONTROL),
+    ("unblocks", CONTROL),
+    ("unblocks", &[Code::TransitionRefusedByGuard]),
+    (
+        "declares",
+        &[
+            Code::InvalidRequest,
+            Code::PermissionDenied,
+            Code::NotKnown,
+            Code::AlreadyTerminal,
+            Code::TransitionRefusedByGuard,
+        ],
+    ),
+    (
+        "opens run gate",
+        &[
+            Code::InvalidRequest,
+            Code::PermissionDenied,
+            Code::NotKnown,
+            Code::InvalidTransition,
+            Code::GateNotAvailable,
+            Code::AlreadyOpen,
+        ],
+    ),
+    (
+        "decides run gate",
+        &[Code::InvalidRequest, Code::NotKnown, Code::GateNotOpen, Code::NotPending, Code::Unauthorized],
+    ),
 ];
+
+const REPORT: &[Code] = &[Code::InvalidRequest, Code::PermissionDenied, Code::NotKnown, Code::LeaseLost];
+const CONTROL: &[Code] =
+    &[Code::InvalidRequest, Code::PermissionDenied, Code::NotKnown, Code::AlreadyTerminal, Code::InvalidTransition];
 
 #[test]
 fn every_code_has_a_scenario() {

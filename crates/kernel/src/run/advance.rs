@@ -48,6 +48,9 @@ impl Flow<'_, '_, '_> {
 
     /// Completed, blocked or executing.
     pub fn settle(&mut self) -> Result<(), Refusal> {
+        if self.head.outcome == Some(Outcome::EffectUnknown) {
+            return Ok(());
+        }
         if self.head.open == 0 {
             if self.head.state == RunState::Blocked {
                 self.move_run(RunState::Executing, "input_received")?;
@@ -56,9 +59,7 @@ impl Flow<'_, '_, '_> {
         }
         match (self.head.state, self.head.blocked > 0) {
             (RunState::Executing, true) => self.move_run(RunState::Blocked, "input_required"),
-            (RunState::Blocked, false) if self.head.outcome != Some(Outcome::EffectUnknown) => {
-                self.move_run(RunState::Executing, "input_received")
-            }
+            (RunState::Blocked, false) => self.move_run(RunState::Executing, "input_received"),
             _ => Ok(()),
         }
     }
@@ -240,9 +241,14 @@ impl Flow<'_, '_, '_> {
         Ok(())
     }
 
+<<<<<<< HEAD
     /// Somebody's lease is taken away: whoever still reports under it comes late.
     pub fn revoke(&mut self, seq: StepSeq) -> Result<(), Refusal> {
         self.clear_hold(seq)?;
+=======
+    /// Its lease is worth nothing any more, not even to repeat a result with.
+    pub fn take_away(&mut self, seq: StepSeq) -> Result<(), Refusal> {
+>>>>>>> scen
         self.edit(seq)?.token = None;
         Ok(())
     }
@@ -341,6 +347,8 @@ impl Flow<'_, '_, '_> {
             (None, None) => (if wants_retry { Response::Retry } else { Response::Fail }, None),
             (None, Some(category)) => match category.class().default_response {
                 Response::Retry if !wants_retry => (Response::Fail, None),
+                // While a run is undone nobody clears anything: it ends by itself.
+                Response::Block if self.head.state == RunState::Compensating => (Response::Fail, None),
                 response => (response, None),
             },
         }

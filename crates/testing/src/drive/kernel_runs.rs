@@ -15,7 +15,7 @@ use countersign_engine::run::payload::{RunDocuments, run_payload};
 use countersign_kernel::lifecycle::StepCode;
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::process::{self, Decision, EventBody, Process};
-use countersign_kernel::refusal::{Code, Refusal};
+use countersign_kernel::refusal::{Code, Refusal, require_ref};
 use countersign_kernel::registry::{Registry, scopes};
 use countersign_kernel::run::{
     self, Cell, ClaimSteps, Claimed, Command, Context, Event, FromStep, KeptEvent, Role, Run, RunEvent, Started,
@@ -340,6 +340,7 @@ impl Runs for KernelDriver {
         let concerned: Vec<Option<InstanceId>> = match &event.to {
             Addressed::Run(run_id) => vec![InstanceId::parse(run_id)],
             Addressed::Key(key) => {
+                require_ref("correlation_key", key)?;
                 let has_key = |told: &&ToldRun| {
                     told.started.correlation_key.as_deref() == Some(key) && !told.run.head.state.is_ended()
                 };

@@ -282,7 +282,9 @@ impl Parser<'_> {
             "posts" => Act::Post { path: words.text("the path")?, body: words.text("the body")? },
             verb => return Err(format!("nobody can `{verb}`")),
         };
-        let act = runs::of_process(act, |name| self.runs.contains(name))?;
+        // Where there are runs and no processes, what there is not is a run.
+        let only_runs = self.processes.is_empty() && !self.runs.is_empty();
+        let act = runs::of_process(act, |name| self.runs.contains(name) || (only_runs && name == NOWHERE))?;
         words.expect("->")?;
         let expected = match &act {
             Act::Run(act) => runs::expected(words, act)?,
