@@ -121,11 +121,9 @@ fn retry(policy: &RetryPolicy) -> String {
     };
     match policy.max_retries {
         0 => "no retry".to_owned(),
-        retries => format!(
-            "{retries} retries, {backoff} {}–{}",
-            duration(policy.initial_delay),
-            duration(policy.max_delay)
-        ),
+        retries => {
+            format!("{retries} retries, {backoff} {}–{}", duration(policy.initial_delay), duration(policy.max_delay))
+        }
     }
 }
 
@@ -218,7 +216,8 @@ mod tests {
     fn a_graph_is_a_table() {
         let text = include_str!("../../../../definitions/nightly-report.yaml");
         let drawn = plain(&drawn(&body(text)).expect("a workflow"));
-        for part in ["· · report", "sales, stock, returns", "when has(input.weekly) && input.weekly", "queue reports"] {
+        for part in ["· · report", "sales, stock, returns", "when has(input.weekly) && input.weekly", "queue reports"]
+        {
             assert!(drawn.contains(part), "{part:?} is not in\n{drawn}");
         }
     }

@@ -91,7 +91,10 @@ pub async fn told(
         // Watching is lines of JSON, and this is the first.
         if watches { output::say_verbatim(&answer.json.to_string())? } else { output::json(&answer.json)? }
     } else {
-        let at = request.start_at.as_deref().map_or_else(String::new, |at| format!(", not before {}", when(at, Timestamp::now())));
+        let at = request
+            .start_at
+            .as_deref()
+            .map_or_else(String::new, |at| format!(", not before {}", when(at, Timestamp::now())));
         output::say(&format!("started {}{at}", tint(Tint::Strong, run_id)))?;
     }
     if watches {

@@ -223,7 +223,12 @@ fn reported(context: &Context, task: &str, answer: &Answer<TaskReported>) -> any
         return output::json(&answer.json);
     }
     let TaskReported { state_code, run_state, next } = &answer.body;
-    output::say(&format!("{} is {}, the run {}", printable(task), tint(Tint::Strong, state_code), printable(run_state)))?;
+    output::say(&format!(
+        "{} is {}, the run {}",
+        printable(task),
+        tint(Tint::Strong, state_code),
+        printable(run_state)
+    ))?;
     match next {
         Some(next) => output::say(&drawn(next, Timestamp::now())),
         None => Ok(()),

@@ -53,7 +53,8 @@ fn parse_ahead_at(text: &str, now: Timestamp) -> Result<Instant, String> {
         let ahead = SignedDuration::from_micros(micros);
         return now.checked_add(ahead).map(Instant).map_err(|_| "that is too far ahead".to_owned());
     }
-    let help = "write a time like 2026-11-15T19:47:28Z, a day like 2026-11-15 (UTC), or how long from now: in 5m, in 2h";
+    let help =
+        "write a time like 2026-11-15T19:47:28Z, a day like 2026-11-15 (UTC), or how long from now: in 5m, in 2h";
     match span {
         None => parse_absolute(text).ok_or_else(|| help.to_owned()),
         Some(_) => Err(help.to_owned()),

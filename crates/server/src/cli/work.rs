@@ -82,8 +82,7 @@ pub async fn run(context: &Context, args: WorkArgs) -> anyhow::Result<()> {
     }
     let mut hands = JoinSet::new();
     for number in 1..=args.parallel {
-        let name =
-            if args.parallel == 1 { worker.name.clone() } else { format!("{}-{number}", worker.name) };
+        let name = if args.parallel == 1 { worker.name.clone() } else { format!("{}-{number}", worker.name) };
         hands.spawn(worker.clone().work(name));
     }
     let mut result = Ok(());

@@ -45,11 +45,21 @@ fn the_picture_says_who_holds_what_and_what_waits() {
         "executing",
         vec![
             step(0, "VALIDATE", "completed", json!({"attempts": 1})),
-            step(1, "PAYMENT", "waiting", json!({"run": "wait", "waiting_event_type": "payment.captured",
-                "waiting_facet": "waiting_external", "deadline_at": "2026-11-15T21:47:28Z"})),
+            step(
+                1,
+                "PAYMENT",
+                "waiting",
+                json!({"run": "wait", "waiting_event_type": "payment.captured",
+                "waiting_facet": "waiting_external", "deadline_at": "2026-11-15T21:47:28Z"}),
+            ),
             step(2, "PACK", "in_progress", json!({"locked_by": "w-1", "locked_until": "2026-11-15T19:47:58Z"})),
-            step(3, "LABEL", "failed", json!({"attempts": 2, "next_run_at": "2026-11-15T19:47:38Z",
-                "last_error": "no paper\u{1b}[2J"})),
+            step(
+                3,
+                "LABEL",
+                "failed",
+                json!({"attempts": 2, "next_run_at": "2026-11-15T19:47:38Z",
+                "last_error": "no paper\u{1b}[2J"}),
+            ),
             step(4, "SHIP", "not_started", json!({})),
         ],
     );

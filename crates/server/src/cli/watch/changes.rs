@@ -63,7 +63,8 @@ impl Change<'_> {
         let at = now.strftime("%H:%M:%SZ");
         match self {
             Change::Run => {
-                let error = run.last_error.as_deref().map_or_else(String::new, |error| format!(": {}", printable(error)));
+                let error =
+                    run.last_error.as_deref().map_or_else(String::new, |error| format!(": {}", printable(error)));
                 format!("{at}  run is {}{error}", state_text(&run.state, run.outcome.as_deref()))
             }
             Change::Step(step, _) => {
