@@ -127,10 +127,15 @@ async fn a_failed_step_is_undone_or_tried_again_in_a_new_run() {
 
     let id = started(&server, &["order-process", "--input", r#"{"order_id": "o-2"}"#]).await;
     countersign(&server, &["work", "orders", "--drain"]).await.says(0, &["VALIDATE"]);
-    countersign(&server, &["events", "send", "payment.captured", "--run", &id]).await.says(0, &["woke PAYMENT"]);
+    let paid = ["events", "send", "payment.captured", "--run", &id, "--data", "amount:=1"];
+    countersign(&server, &paid).await.says(0, &["woke PAYMENT"]);
     countersign(&server, &["work", "orders", "--drain", "--exec", "exit 3"]).await.says(0, &["exited with 3"]);
     countersign(&server, &["watch", &id]).await.says(1, &["run is failed"]);
-    countersign(&server, &["runs", "show", &id]).await.says(0, &[&format!("countersign runs retry {id} --from ")]);
+    countersign(&server, &["runs", "show", &id]).await.says(0, &[&format!("countersign runs retry {id} --from SHIP")]);
+    let again = countersign(&server, &["runs", "retry", &id, "--from", "SHIP", "--json"]).await.json();
+    let again = again["run_id"].as_str().expect("an id");
+    countersign(&server, &["work", "orders", "--drain"]).await.says(0, &["SHIP", "run completed"]);
+    countersign(&server, &["runs", "show", again]).await.says(0, &["is completed", "continues", &id]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
