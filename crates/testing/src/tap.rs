@@ -73,17 +73,11 @@ impl Writer for TappedWriter {
     async fn received(&mut self, events: &[(InstanceId, Arc<str>)]) -> Result<Vec<bool>, StoreError> {
         self.inner.received(events).await
     }
-<<<<<<< HEAD
 
     async fn due(&mut self, from: Time, until: Time, limit: usize) -> Result<Vec<Due>, StoreError> {
         self.inner.due(from, until, limit).await
     }
 
-=======
-    async fn due(&mut self, from: Time, until: Time, limit: usize) -> Result<Vec<Due>, StoreError> {
-        self.inner.due(from, until, limit).await
-    }
->>>>>>> ev
     async fn scrub(&mut self) -> Result<bool, StoreError> {
         self.inner.scrub().await
     }

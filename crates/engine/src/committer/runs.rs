@@ -25,13 +25,9 @@ use std::sync::Arc;
 /// Steps of one run that one record says are claimed: more would not fit into it.
 const MAX_CLAIMED: usize = 256;
 /// A key for a step's transition is kept for ever.
-<<<<<<< HEAD
-const FOR_EVER: Time = Time(i64::MAX);
+pub(super) const FOR_EVER: Time = Time(i64::MAX);
 /// The key of a slot is kept until the run that took it ends; by this time it is found again.
 const SLOT: Time = crate::run::dispatcher::SLOT;
-=======
-pub(super) const FOR_EVER: Time = Time(i64::MAX);
->>>>>>> ev
 
 /// What the events of a command on a run came to.
 struct Accepted {

@@ -137,7 +137,9 @@ impl Engine {
                 }
                 views => views.map_err(failed)?,
             };
-            let (Some(first), Some(last)) = (views.first(), views.last()) else { return self.verify_runs(walk, None).await };
+            let (Some(first), Some(last)) = (views.first(), views.last()) else {
+                return self.verify_runs(walk, None).await;
+            };
             let (first, last) = (first.row.instance_id, last.row.instance_id);
             page.after = Some(last.0);
             let records = self.reader.chains(first, last).await.map_err(failed)?;

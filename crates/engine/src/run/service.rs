@@ -119,18 +119,17 @@ impl Engine {
         Ok(sent)
     }
 
-<<<<<<< HEAD
     /// Claims that wait for work are answered at once, and so are all that follow: the server is stopping.
     pub fn stop_waiting(&self) {
         self.book.close();
-=======
+    }
+
     /// Whether there is such a run.
     pub async fn has_run(&self, run_id: InstanceId) -> Result<bool, Refusal> {
         let query = RunQuery { instance_id: Some(run_id), ..RunQuery::default() };
         let page = Page { after: None, limit: 1, descending: false };
         let found = self.reader.runs(&query, &page).await.map_err(|error| store_failure(&error))?;
         Ok(!found.is_empty())
->>>>>>> scen
     }
 
     /// How many steps wait in each queue of this node.

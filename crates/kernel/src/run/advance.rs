@@ -241,14 +241,14 @@ impl Flow<'_, '_, '_> {
         Ok(())
     }
 
-<<<<<<< HEAD
     /// Somebody's lease is taken away: whoever still reports under it comes late.
     pub fn revoke(&mut self, seq: StepSeq) -> Result<(), Refusal> {
         self.clear_hold(seq)?;
-=======
+        self.take_away(seq)
+    }
+
     /// Its lease is worth nothing any more, not even to repeat a result with.
     pub fn take_away(&mut self, seq: StepSeq) -> Result<(), Refusal> {
->>>>>>> scen
         self.edit(seq)?.token = None;
         Ok(())
     }

@@ -16,19 +16,7 @@ impl Flow<'_, '_, '_> {
     pub fn begin_compensation(&mut self, error: &str, trigger: &'static str) -> Result<(), Refusal> {
         self.head.last_error = Some(error.into());
         self.move_run(RunState::Compensating, trigger)?;
-<<<<<<< HEAD
-        for seq in self.live() {
-            let Some(cell) = self.cell(seq) else { continue };
-            let idle =
-                matches!(cell.state, StepCode::Ready | StepCode::Waiting | StepCode::Blocked) || cell.retry_scheduled();
-            if idle {
-                self.move_step(seq, StepCode::Cancelled, By(SYSTEM, "run_aborted"))?;
-                self.revoke(seq)?;
-            }
-        }
-=======
         self.end_idle_steps()?;
->>>>>>> scen
         self.moot_all_gates();
         Ok(())
     }
@@ -50,7 +38,7 @@ impl Flow<'_, '_, '_> {
                 }
                 _ => continue,
             }
-            self.clear_hold(seq)?;
+            self.revoke(seq)?;
         }
         Ok(())
     }
@@ -100,17 +88,8 @@ impl Flow<'_, '_, '_> {
             .compensation
             .iter()
             .filter_map(|entry| {
-<<<<<<< HEAD
-                let cell = self.cell(entry.step).filter(|cell| cell.state == StepCode::Completed)?;
-                // An operator who declares a second effect finds the rest planned already.
-                let planned = (0..self.count())
-                    .skip(self.run.plan.steps.len())
-                    .any(|seq| self.cell(seq).is_some_and(|cell| cell.role == Role::Compensation(entry.step)));
-                Some((cell.completed_at.filter(|_| !planned)?, entry.step))
-=======
                 let cell = self.cell(entry.step)?;
                 Some((cell.completed_at?, entry.step))
->>>>>>> scen
             })
             .collect();
         undo.sort_unstable_by(|a, b| b.cmp(a));

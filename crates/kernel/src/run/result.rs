@@ -61,11 +61,7 @@ pub fn complete(
     ctx: &mut Context<'_>,
 ) -> Result<Vec<Event>, Refusal> {
     let (shell, run) = permitted(target, scopes::TASKS_WORK, ctx)?;
-<<<<<<< HEAD
-    if repeats(run, task, &[StepCode::Completed, StepCode::Failed, StepCode::Skipped]) {
-=======
     if repeats(run, task, &[StepCode::Completed]) || (repeats(run, task, &[StepCode::Failed]) && judged(run, task)) {
->>>>>>> scen
         return Ok(vec![]);
     }
     let worker_id = held(run, task, ctx)?.lease().map(|lease| lease.worker_id.clone());
@@ -312,14 +308,8 @@ pub fn lease_expired(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<(), Re
     let role = flow.cell(seq).map_or(Role::Step, |cell| cell.role);
     let max = flow.run.max_attempts(seq);
     let now = flow.now();
-<<<<<<< HEAD
-    let cell = flow.edit(seq)?;
-    cell.token = None;
-    let live = cell.live.get_or_insert_default();
-=======
     flow.take_away(seq)?;
     let live = flow.edit(seq)?.live.get_or_insert_default();
->>>>>>> scen
     live.attempts += 1;
     live.effect_unknown |= !repeatable && role == Role::Step;
     let exhausted = live.attempts >= max;

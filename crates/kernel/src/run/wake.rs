@@ -5,11 +5,7 @@ use super::flow::Flow;
 use super::{Action, Context, Event, KeptEvent, Run, permitted};
 use crate::lifecycle::StepCode;
 use crate::process::Process;
-<<<<<<< HEAD
 use crate::refusal::{Code, Refusal, require_ref};
-=======
-use crate::refusal::{Refusal, require_ref};
->>>>>>> scen
 use crate::registry::scopes;
 use std::sync::Arc;
 
@@ -21,18 +17,10 @@ pub fn decide(
 ) -> Result<Vec<Event>, Refusal> {
     require_ref("id", &event.id)?;
     require_ref("type", &event.event_type)?;
-<<<<<<< HEAD
     let (shell, run) = match permitted(target, scopes::RUNS_CONTROL, ctx) {
         Err(refusal) if refusal.code == Code::PermissionDenied => permitted(target, scopes::TASKS_WORK, ctx)?,
         known => known?,
     };
-=======
-    let definition = target.and_then(|(shell, _)| shell.definition.as_ref()).map(|d| d.name.as_str());
-    if !ctx.base.registry.permitted_on(ctx.base.actor_ref, scopes::RUNS_CONTROL, definition) {
-        ctx.base.require_scope(scopes::TASKS_WORK, definition)?;
-    }
-    let (shell, run) = known(target)?;
->>>>>>> scen
     if seen || run.head.state.is_ended() {
         return Ok(vec![]);
     }

@@ -139,7 +139,11 @@ impl Teller<'_> {
             stage.play(beat).await?;
         }
         stage.curtain().await?;
-        evidence::hand_over(stage.admin(), stage.run_id(), &self.witness.verifier.to_string(), self.to).await
+        let witness = self.witness.verifier.to_string();
+        match evidence::hand_over(stage.admin(), stage.run_id(), &witness, self.to).await {
+            Ok(()) => Ok(()),
+            Err(error) => say(&format!("  {}", tint(Tint::Wait, &format!("not yet for a run: {error:#}")))),
+        }
     }
 
     fn wait(&self) -> anyhow::Result<()> {

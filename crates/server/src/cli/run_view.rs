@@ -233,7 +233,12 @@ pub fn details(run: &RunView, step: &StepView, now: Timestamp) -> String {
         parts.push(format!("for the approval of {}", tint(Tint::Strong, &gate.approver_ref)));
     }
     if step.state_code == "ready" {
-        parts.push(format!("in queue {}", printable(&step.queue)));
+        // No worker can claim from a queue of the server's own executors.
+        let executor = step.queue.strip_prefix('@');
+        parts.push(executor.map_or_else(
+            || format!("in queue {}", printable(&step.queue)),
+            |executor| format!("for the server's executor of {}", printable(executor)),
+        ));
     }
     if let Some(child) = &step.child_run_id {
         parts.push(format!("run {}", printable(child)));

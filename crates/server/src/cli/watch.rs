@@ -103,7 +103,7 @@ impl Shown {
         match self {
             // Drawn again even where nothing moved: "in 12 s" becomes "in 11 s".
             Shown::Picture(screen, changes) => {
-                screen.draw(answer.body.steps.len(), |rows| render(&answer.body, rows, now))?;
+                screen.draw(|rows| render(&answer.body, rows, now))?;
                 Ok(changes.take(answer).next().is_some())
             }
             Shown::Lines { changes, json } => {

@@ -93,21 +93,11 @@ impl Model {
                     release.reason.clone_from(text);
                 }
             }),
-<<<<<<< HEAD
             // Runs have a suite of their own, in the store.
-=======
-            // Runs have tests of their own.
->>>>>>> ev
             Write::Run(_)
             | Write::NewRunHead(_)
             | Write::RunHead(_)
             | Write::RunEvent(_)
-<<<<<<< HEAD
-            | Write::TakeRunEvent { .. }
-            | Write::Outbox(_)
-            | Write::RedactRunInput { .. }
-            | Write::RedactRunStep { .. } => {}
-=======
             | Write::Outbox(_)
             | Write::TakeRunEvent { .. }
             | Write::RedactRunInput { .. }
@@ -117,7 +107,6 @@ impl Model {
             | Write::RedactRunHead { .. }
             | Write::RedactRunEvent { .. }
             | Write::RedactOutbox { .. } => {}
->>>>>>> ev
             // Keys are recalled, not read; the suite asks for them apart.
             Write::ForgetKeys { .. } => {}
             // The registry is read as events; the suite compares those.

@@ -3,17 +3,10 @@
 use super::model::Model;
 use super::story::HARD;
 use super::{Bench, require_found};
-<<<<<<< HEAD
 use crate::place::{Kind, Place};
 use anyhow::{Context, bail, ensure};
 use countersign_engine::port::{
     AssignmentQuery, HoldQuery, LoadedBody, Page, ProcessQuery, Range, Reader, RecordQuery, StepQuery, Writer,
-=======
-use crate::place::Place;
-use anyhow::{Context, ensure};
-use countersign_engine::port::{ LoadedBody,
-    AssignmentQuery, HoldQuery, Page, ProcessQuery, Range, Reader, RecordQuery, StepQuery, Writer,
->>>>>>> ev
 };
 use countersign_engine::rows::Write;
 use countersign_kernel::machine::{AssignmentStatus, StepState};
@@ -63,11 +56,7 @@ pub async fn require_loads(writer: &mut dyn Writer, model: &Model) -> anyhow::Re
     let loaded = writer.load(&ids).await?;
     ensure!(loaded.len() == ids.len(), "{} of {} were loaded", loaded.len(), ids.len());
     for loaded in loaded {
-<<<<<<< HEAD
         let LoadedBody::Process(process) = &loaded.body else { bail!("a process was loaded as a run") };
-=======
-        let LoadedBody::Process(process) = &loaded.body else { anyhow::bail!("a run among processes") };
->>>>>>> ev
         let unit = model.instances.get(&process.instance_id).context("loaded what nobody asked for")?;
         ensure!(loaded.head == unit.head, "{:?} is not {:?}", loaded.head, unit.head);
         ensure!(loaded.policy_ref == unit.policy_ref, "kept under {}", loaded.policy_ref);

@@ -89,7 +89,6 @@ pub fn publish(design: &Design) -> Call {
         gate_spec: design.gate_spec.clone(),
         workflow: None,
         retention: None,
-        workflow: None,
     };
     by(ADMIN, Command::Registry(registry::Command::PublishDefinition(command)))
 }

@@ -13,7 +13,7 @@ mod retention;
 mod rows;
 
 use anyhow::bail;
-use countersign_engine::port::{ Loaded, LoadedBody,
+use countersign_engine::port::{
     AssignmentQuery, Head, HoldQuery, Page, ProcessQuery, ProcessView, Reader, RecordQuery, RegistryDelta, StepQuery,
     Store, StoreError, Writer,
 };
@@ -136,15 +136,7 @@ impl Stored {
         let ids: Vec<InstanceId> = processes.iter().map(|view| view.row.instance_id).collect();
         let mut heads = HashMap::new();
         for ids in ids.chunks(PAGE) {
-<<<<<<< HEAD
             heads.extend(writer.load(ids).await?.into_iter().map(|loaded| (loaded.instance_id(), loaded.head)));
-=======
-            let of = |loaded: Loaded| match loaded.body {
-                LoadedBody::Process(process) => (process.instance_id, loaded.head),
-                LoadedBody::Run(run) => (run.row.instance_id, loaded.head),
-            };
-            heads.extend(writer.load(ids).await?.into_iter().map(of));
->>>>>>> ev
         }
         let registry = reader.registry_since(0).await?;
         let everything = HoldQuery::default();

@@ -110,7 +110,6 @@ pub const ORDER_PROCESS: RunStory = RunStory {
             Retry("stock system: 503", 500),
             Accepted,
         ),
-        beat("What was given back cannot be reported on any more.", "warehouse", Complete("{}"), Refused("lease-lost")),
         beat(
             "The second attempt: the claim waits until it is due.",
             "warehouse",

@@ -12,6 +12,8 @@ const WRAP: &str = "\u{1b}[?7h";
 /// Before a line is written: after one that was cut off, it would take the last character with it.
 const ERASE_LINE: &str = "\u{1b}[2K";
 const ERASE_BELOW: &str = "\u{1b}[J";
+/// The names of the columns, and the line under them.
+const TABLE_HEAD: usize = 2;
 /// Where nobody tells how tall the terminal is.
 const USUAL_HEIGHT: usize = 24;
 
@@ -22,15 +24,14 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Draws what `picture` makes of this many steps in the rows there is room for.
-    pub fn draw(&mut self, steps: usize, picture: impl Fn(usize) -> String) -> anyhow::Result<()> {
+    /// Draws what `picture` makes of the rows that there is room for.
+    pub fn draw(&mut self, picture: impl Fn(usize) -> String) -> anyhow::Result<()> {
         let height = height();
         let mut text = picture(MAX_ROWS);
         // The steps are what can be folded; the rest of the picture is as it is.
-        let too_tall = (text.lines().count() + 1).saturating_sub(height);
-        if too_tall > 0 {
-            // What is folded is counted in a line of its own.
-            text = picture(steps.min(MAX_ROWS).saturating_sub(too_tall + 1));
+        if text.lines().count() >= height {
+            let rest = picture(0).lines().count() + TABLE_HEAD;
+            text = picture(height.saturating_sub(rest + 1));
         }
         let lines: Vec<&str> = text.lines().take(height.saturating_sub(1).max(1)).collect();
         let mut stdout = std::io::stdout().lock();
