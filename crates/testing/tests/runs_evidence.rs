@@ -99,6 +99,7 @@ async fn start(engine: &Engine, definition: &str, input: &str) -> anyhow::Result
         corrects: None,
         from_step: None,
         parent: None,
+        concurrency_key: None,
     };
     let command = Command::Run { target: Target::New, command: run::Command::Start(Box::new(command)) };
     match engine.execute(call(command)).await? {
