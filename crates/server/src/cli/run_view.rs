@@ -128,7 +128,7 @@ fn progress(run: &RunView) -> String {
     let (steps, undone): (Vec<_>, Vec<_>) = run.steps.iter().partition(|step| step.role != "compensation");
     let count = |steps: &[&StepView]| (steps.iter().filter(|step| step_ended(step)).count(), steps.len());
     let ((ended, total), colour) = (count(&steps), rollup_tint(&run.rollup.state_code));
-    let filled = if total == 0 { 0 } else { ended * BAR / total };
+    let filled = (ended * BAR).checked_div(total).unwrap_or(0);
     let mut text = format!(
         "{}{} {ended}/{total}, {}",
         tint(colour, &"█".repeat(filled)),
