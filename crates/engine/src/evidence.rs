@@ -6,7 +6,8 @@ use crate::log::tree;
 use crate::outcome::{Call, Command, IdempotencyKey, Outcome, Proof};
 use crate::port::log::CheckpointRow;
 use crate::port::{
-    GateWithSteps, Head, Page, ProcessQuery, ProcessView, Range, RecordQuery, RunQuery, RunStepView, RunView, StoreError,
+    GateWithSteps, Head, Page, ProcessQuery, ProcessView, Range, RecordQuery, RunQuery, RunStepView, RunView,
+    StoreError,
 };
 use crate::rows::{RecordRow, TransitionRow};
 use crate::{Engine, store_failure};

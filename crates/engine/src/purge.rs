@@ -9,8 +9,8 @@ use crate::rows::{HeadText, RecordRow, StepRow, StepText, Write};
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::retention::{RUN_START, RecordFacts, START, purged_text};
 use countersign_kernel::{HoldId, StepId, Time};
-use countersign_ledger::{parse_hex_digest, sha256};
 use countersign_ledger::record::Header;
+use countersign_ledger::{parse_hex_digest, sha256};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -123,7 +123,12 @@ impl<'r> Purge<'r> {
         let text = purged_text(event_id);
         let mut writes = vec![Write::ForgetKeys { instance_id, expires_at: keys_expire_at }];
         let mut redact = |step_seq: Option<StepSeq>, what: StepText| {
-            writes.extend(step_seq.map(|step_seq| Write::RedactRunStep { instance_id, step_seq, what, text: text.clone() }));
+            writes.extend(step_seq.map(|step_seq| Write::RedactRunStep {
+                instance_id,
+                step_seq,
+                what,
+                text: text.clone(),
+            }));
         };
         self.entries("outputs").for_each(|entry| redact(seq(entry), StepText::Output));
         self.entries("errors").for_each(|entry| redact(seq(entry), StepText::Error));

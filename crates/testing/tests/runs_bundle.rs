@@ -49,7 +49,8 @@ impl Works {
         .await?;
         let token = std::fs::read_to_string(data.join(ADMIN_TOKEN_FILE))?.trim().to_owned();
         let admin = Client::new(&server.url())?.with_token(&token)?;
-        let ines = person(&admin, &server.url(), "ines", &["runs:start", "runs:control", "runs:read", "tasks:work"]).await?;
+        let ines =
+            person(&admin, &server.url(), "ines", &["runs:start", "runs:control", "runs:read", "tasks:work"]).await?;
         let qp = person(&admin, &server.url(), "qp", &[]).await?;
         Ok(Works { directory, server, admin, ines, qp })
     }
@@ -348,7 +349,8 @@ async fn runs_are_proven(kind: Kind) -> anyhow::Result<()> {
             eprintln!("SKIPPED: no Python with the signature package (scripts/vectors.sh makes it)");
             continue;
         };
-        let out = Command::new(python).arg(workspace().join("spec/verify.py")).arg(bundle).args(["--key", &key]).output()?;
+        let out =
+            Command::new(python).arg(workspace().join("spec/verify.py")).arg(bundle).args(["--key", &key]).output()?;
         let told = format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
         ensure!(out.status.success(), "{}: {told}", bundle.display());
     }

@@ -217,17 +217,37 @@ async fn honest_runs_verify_and_edits_are_found(kind: Kind) -> anyhow::Result<()
             "row-missing",
         ),
     ] {
-        edited(&place, what, &format!("run_steps SET {there} WHERE {first}"), &format!("run_steps SET {back} WHERE {first}"), code).await?;
+        edited(
+            &place,
+            what,
+            &format!("run_steps SET {there} WHERE {first}"),
+            &format!("run_steps SET {back} WHERE {first}"),
+            code,
+        )
+        .await?;
     }
     for (what, table, there, back, code) in [
         ("state of the run", "run_heads", "state = 'failed'", "state = 'completed'", "replay-mismatch"),
         ("outcome", "run_heads", "outcome = 'partial'", "outcome = NULL", "row-missing"),
         ("the run's output", "run_heads", "output = '1'", "output = '{\"paid\":12.5}'", "row-missing"),
-        ("end", "run_heads", "completed_at_us = completed_at_us + 1", "completed_at_us = completed_at_us - 1", "row-missing"),
+        (
+            "end",
+            "run_heads",
+            "completed_at_us = completed_at_us + 1",
+            "completed_at_us = completed_at_us - 1",
+            "row-missing",
+        ),
         ("subject", "runs", "subject_ref = 'other'", "subject_ref = 'subject-of-order'", "row-missing"),
         ("key", "runs", "correlation_key = 'other'", "correlation_key = 'secret-order'", "row-missing"),
     ] {
-        edited(&place, what, &format!("{table} SET {there} WHERE {id}"), &format!("{table} SET {back} WHERE {id}"), code).await?;
+        edited(
+            &place,
+            what,
+            &format!("{table} SET {there} WHERE {id}"),
+            &format!("{table} SET {back} WHERE {id}"),
+            code,
+        )
+        .await?;
     }
     place.remove().await
 }

@@ -316,7 +316,11 @@ fn run_summary(action: Action, payload: &Value) -> String {
     let list = |name: &str| payload.get(name).and_then(Value::as_list).unwrap_or_default();
     let mut parts: Vec<String> = Vec::new();
     if action == Action::RunStarted {
-        parts.push(format!("run of {} started for {}", text_of(payload, "definition"), text_of(payload, "subject_ref")));
+        parts.push(format!(
+            "run of {} started for {}",
+            text_of(payload, "definition"),
+            text_of(payload, "subject_ref")
+        ));
     }
     if let Some(event) = payload.get("event") {
         parts.push(format!("event {}", text_of(event, "type")));

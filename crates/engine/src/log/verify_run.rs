@@ -121,7 +121,8 @@ impl Replay {
             self.start = payload.clone();
             let count = payload.get("steps").and_then(Value::as_u64).and_then(|count| usize::try_from(count).ok());
             if count != Some(self.steps.len()) {
-                self.findings.push(("row-missing", "the stores hold another number of steps than were started".to_owned()));
+                self.findings
+                    .push(("row-missing", "the stores hold another number of steps than were started".to_owned()));
             }
             for state in ["completed", "skipped"] {
                 let seqs = payload.get("taken_over").and_then(|taken| text(taken, state)).unwrap_or_default();
@@ -171,9 +172,9 @@ impl Replay {
     fn move_steps(&mut self, step_move: &Value, at: Time) {
         let (id, from, to) = (text(step_move, "id"), text(step_move, "from"), text(step_move, "to"));
         let (id, from, to) = (id.unwrap_or_default(), from.unwrap_or_default(), to.unwrap_or_default());
-        let declared = STEP_TRANSITIONS.iter().any(|row| {
-            row.id == id && row.to.as_str() == to && row.from.iter().any(|state| state.as_str() == from)
-        });
+        let declared = STEP_TRANSITIONS
+            .iter()
+            .any(|row| row.id == id && row.to.as_str() == to && row.from.iter().any(|state| state.as_str() == from));
         let limit = self.steps.len();
         let seqs = match text(step_move, "step_seqs") {
             Some(seqs) => ranges(&seqs, limit),

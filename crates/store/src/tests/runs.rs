@@ -4,7 +4,9 @@ use super::on_both;
 use super::place::{Place, commit, load};
 use super::samples::*;
 use countersign_engine::port::{LoadedBody, StoredRunHead, Unit};
-use countersign_engine::rows::{HeadText, StepText, AssignmentRow, GateRow, HoldRow, OutboxRow, RunEventRow, RunHeadRow, StepRow, StepState, Write,};
+use countersign_engine::rows::{
+    AssignmentRow, GateRow, HeadText, HoldRow, OutboxRow, RunEventRow, RunHeadRow, StepRow, StepState, StepText, Write,
+};
 use countersign_kernel::lifecycle::StepCode;
 use countersign_kernel::machine::{AssignmentStatus, StepState as ApprovalState};
 use countersign_kernel::process::Fate;
@@ -269,7 +271,9 @@ async fn redactions(place: &Place) {
         Write::RedactRunEvent { instance_id: id, event_id: "nobody".to_owned(), text: text.clone() },
         Write::RedactOutbox { instance_id: id, created_at: Time(1), text: text.clone() },
     ];
-    for (step_seq, what) in (0..3).flat_map(|seq| [StepText::Output, StepText::Error, StepText::Event].map(|what| (seq, what))) {
+    for (step_seq, what) in
+        (0..3).flat_map(|seq| [StepText::Output, StepText::Error, StepText::Event].map(|what| (seq, what)))
+    {
         writes.push(Write::RedactRunStep { instance_id: id, step_seq, what, text: text.clone() });
     }
     let mut purge = unit(id, 1, writes);

@@ -5,8 +5,8 @@ use super::story::HARD;
 use super::{Bench, require_found};
 use crate::place::Place;
 use anyhow::{Context, ensure};
-use countersign_engine::port::{ LoadedBody,
-    AssignmentQuery, HoldQuery, Page, ProcessQuery, Range, Reader, RecordQuery, StepQuery, Writer,
+use countersign_engine::port::{
+    AssignmentQuery, HoldQuery, LoadedBody, Page, ProcessQuery, Range, Reader, RecordQuery, StepQuery, Writer,
 };
 use countersign_engine::rows::Write;
 use countersign_kernel::machine::{AssignmentStatus, StepState};

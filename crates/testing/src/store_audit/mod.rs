@@ -13,9 +13,9 @@ mod retention;
 mod rows;
 
 use anyhow::bail;
-use countersign_engine::port::{ Loaded, LoadedBody,
-    AssignmentQuery, Head, HoldQuery, Page, ProcessQuery, ProcessView, Reader, RecordQuery, RegistryDelta, StepQuery,
-    Store, StoreError, Writer,
+use countersign_engine::port::{
+    AssignmentQuery, Head, HoldQuery, Loaded, LoadedBody, Page, ProcessQuery, ProcessView, Reader, RecordQuery,
+    RegistryDelta, StepQuery, Store, StoreError, Writer,
 };
 use countersign_engine::rows::{AssignmentRow, HoldRow, RecordRow, StepRow};
 use countersign_kernel::{InstanceId, StepId};

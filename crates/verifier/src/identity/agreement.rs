@@ -66,7 +66,9 @@ fn same_digest(header: &Header, content: &Content, signed: &Signed) -> Agreement
 fn same_place(header: &Header, signed: &Signed, command_first: u64) -> Agreement {
     let statement = &signed.statement;
     let expected = match header.action {
-        Action::WorkflowStarted | Action::RunStarted | Action::StepsClaimed if signed.signed_over == SignedOver::Body => {
+        Action::WorkflowStarted | Action::RunStarted | Action::StepsClaimed
+            if signed.signed_over == SignedOver::Body =>
+        {
             None
         }
         Action::EventReceived if statement.instance_id.is_none() => None,

@@ -194,17 +194,16 @@ impl Identity {
 
 /// Some records only the engine itself may write.
 fn check_author(header: &Header, context: &Context<'_>, findings: &mut Findings) {
-    let alone =
-        matches!(
-            header.action,
-            Action::MootGateRecalled
-                | Action::ChainResolved
-                | Action::ConfigurationRecorded
-                | Action::RunDispatched
-                | Action::ChildEnded
-                | Action::TimePassed
-                | Action::GateFollowed
-        );
+    let alone = matches!(
+        header.action,
+        Action::MootGateRecalled
+            | Action::ChainResolved
+            | Action::ConfigurationRecorded
+            | Action::RunDispatched
+            | Action::ChildEnded
+            | Action::TimePassed
+            | Action::GateFollowed
+    );
     // A configuration may name a new application actor; the one before it says so.
     let at = if header.action == Action::ConfigurationRecorded { header.registry_seq } else { context.at };
     let bootstrap = context.registry.is_bootstrap(header);

@@ -132,7 +132,9 @@ fn run(run: &RunSummary) -> String {
     let error = run.last_error.as_ref().map(|error| format!(": {}", escape(error))).unwrap_or_default();
     let mut out = format!("<h2>Steps</h2>\n<p>The run is {}{ended}{error}</p>\n", badge(class(run.state), run.state));
     if run.lost {
-        out.push_str("<p class=\"soft\">From some record on it could not be followed; what is shown is what came before.</p>\n");
+        out.push_str(
+            "<p class=\"soft\">From some record on it could not be followed; what is shown is what came before.</p>\n",
+        );
     }
     out.push_str(&table("steps", &["step", "state", "records by", "when", "attempts"], run.steps.iter().map(row)));
     if run.left_out > 0 {

@@ -185,7 +185,8 @@ impl Run {
     }
 
     fn outputs(&mut self, header: &Header, moves: &Moves<'_>, made: &[Made], ctx: &mut Context<'_>) {
-        let mut completed: Vec<usize> = made.iter().filter(|made| made.to == "completed").map(|made| made.seq).collect();
+        let mut completed: Vec<usize> =
+            made.iter().filter(|made| made.to == "completed").map(|made| made.seq).collect();
         let done = moves.effect.filter(|(_, done)| *done).map(|(seq, _)| seq);
         for (seq, output) in &moves.outputs {
             let due = completed.iter().position(|of| of == seq);
@@ -229,7 +230,9 @@ impl Run {
             .filter_map(|seq| {
                 // What completes in this very record is not there yet.
                 let now = moves.steps.iter().any(|m| {
-                    m.to == "completed" && m.seqs.last().is_some_and(|last| last < self.steps.len()) && m.seqs.iter().any(|s| s == *seq)
+                    m.to == "completed"
+                        && m.seqs.last().is_some_and(|last| last < self.steps.len())
+                        && m.seqs.iter().any(|s| s == *seq)
                 });
                 let at = if now { Some(header.recorded_at_us) } else { self.steps.get(*seq)?.completed_at_us };
                 Some((at?, *seq))
@@ -252,7 +255,8 @@ impl Run {
     fn move_run(&mut self, header: &Header, moves: &Moves<'_>, ctx: &mut Context<'_>) {
         for run_move in &moves.run {
             let Some((to, trigger)) = run_row(run_move.id, run_move.from, run_move.to, run_move.trigger) else {
-                let shown = format!("{} from {} to {} by {}", run_move.id, run_move.from, run_move.to, run_move.trigger);
+                let shown =
+                    format!("{} from {} to {} by {}", run_move.id, run_move.from, run_move.to, run_move.trigger);
                 let detail = format!("no such transition of a run is declared: {}", crate::json::shortened(&shown));
                 ctx.findings.find(Code::UndeclaredTransition, header, detail);
                 self.lost = true;

@@ -55,7 +55,11 @@ impl Run {
         let name = |seq: &usize| self.steps.get(*seq).map_or("", |step| step.name.as_str());
         let mut found: Vec<(Code, Header, String)> = Vec::new();
         for seq in command.blocked.iter().filter(|seq| !command.opened.iter().any(|action| action == name(seq))) {
-            found.push((Code::BindingInvalid, last.clone(), format!("step {seq} waits for a gate that was not opened")));
+            found.push((
+                Code::BindingInvalid,
+                last.clone(),
+                format!("step {seq} waits for a gate that was not opened"),
+            ));
         }
         for action in &command.opened {
             if !command.blocked.iter().any(|seq| name(seq) == action) {
@@ -66,8 +70,11 @@ impl Run {
         for seq in &command.cleared {
             ctx.findings.checked(Claim::ApprovalGated);
             let (approved, fired) = (&command.approved, &command.fired);
-            if !(approved.iter().any(|action| action == name(seq)) && fired.iter().any(|(action, _)| action == name(seq))) {
-                let detail = format!("step {seq} (`{}`) went on without an approval of its gate in this command", name(seq));
+            if !(approved.iter().any(|action| action == name(seq))
+                && fired.iter().any(|(action, _)| action == name(seq)))
+            {
+                let detail =
+                    format!("step {seq} (`{}`) went on without an approval of its gate in this command", name(seq));
                 found.push((Code::GateNotApproved, last.clone(), detail));
             }
         }

@@ -158,7 +158,8 @@ impl Run {
         if header.action == Action::TransitionFired
             && !ctx.registry.is_application_actor(&header.actor_ref, header.registry_seq)
         {
-            let detail = format!("a gate of a run is consumed by the application actor, this is by `{}`", header.actor_ref);
+            let detail =
+                format!("a gate of a run is consumed by the application actor, this is by `{}`", header.actor_ref);
             ctx.findings.find(Code::StatementMismatch, header, detail);
         }
         let Some(payload) = record.payload() else {

@@ -183,4 +183,3 @@ fn same_value(row: &mut Row<'_>, value: &Value, name: &str, told: Option<&Told>)
         }
     }
 }
-

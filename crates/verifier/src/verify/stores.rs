@@ -25,7 +25,7 @@ impl<'a, R: Read + Seek> Stores<'a, R> {
             Some(line) => {
                 let run = instance.run.as_ref();
                 state::compare(&line, &instance.process, run, instance.chain.sequence, findings);
-            },
+            }
             None => {
                 let detail = "its records are here, and the stores do not hold it";
                 findings.find(Code::RowMissing, Place::instance(instance.id), detail);
