@@ -14,11 +14,10 @@ use crate::run::project::run_writes;
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::process::{self, Process};
 use countersign_kernel::refusal::{Code, Refusal};
-use countersign_kernel::registry::{Definition, Registry};
+use countersign_kernel::registry::Registry;
 use countersign_kernel::run::{self, Claimed, Event, Run};
 use countersign_kernel::{ChainId, EventId, IdSource, InstanceId, Time};
 use countersign_ledger::ZERO_HASH;
-use countersign_ledger::document::{declaration_document, gate_spec_document};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -470,7 +469,7 @@ impl Committer {
                 policy_ref: self.policy_for(shell, registry),
                 subject_ref: shell.subject_ref.clone(),
                 initiator_ref: shell.initiator_ref.clone(),
-                documents: definition.and_then(|definition| documents_of(definition)),
+                documents: definition.and_then(|definition| RunDocuments::of(definition)),
             });
         }
         let Target::Existing(run_id) = target else { return Err(not_held()) };
@@ -597,16 +596,6 @@ struct RunBase {
     initiator_ref: String,
     /// Of a new run.
     documents: Option<RunDocuments>,
-}
-
-/// What a run of this definition is started under.
-fn documents_of(definition: &Definition) -> Option<RunDocuments> {
-    let workflow = definition.workflow.as_ref()?;
-    Some(RunDocuments {
-        document: workflow.document_digest,
-        declaration: declaration_document(&definition.declaration).digest,
-        gate_spec: gate_spec_document(&definition.gate_spec).digest,
-    })
 }
 
 /// Chains that are withdrawn because nobody needs their outcome any more.

@@ -2,9 +2,11 @@
 
 use countersign_kernel::lifecycle::StepCode;
 use countersign_kernel::plan::StepSeq;
+use countersign_kernel::registry::Definition;
 use countersign_kernel::run::{Action, Cell, Move, Role, Run, RunEvent, Started};
 use countersign_kernel::text::json_string;
 use countersign_kernel::{Digest, Time};
+use countersign_ledger::document::{declaration_document, gate_spec_document};
 use countersign_ledger::sha256;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -26,6 +28,18 @@ pub struct RunDocuments {
     /// Its gates, as a process's.
     pub declaration: Digest,
     pub gate_spec: Digest,
+}
+
+impl RunDocuments {
+    /// What a run of this definition is started under.
+    pub fn of(definition: &Definition) -> Option<RunDocuments> {
+        let workflow = definition.workflow.as_ref()?;
+        Some(RunDocuments {
+            document: workflow.document_digest,
+            declaration: declaration_document(&definition.declaration).digest,
+            gate_spec: gate_spec_document(&definition.gate_spec).digest,
+        })
+    }
 }
 
 /// An object under construction: members in the order they are given, values as they are.
