@@ -17,6 +17,8 @@ pub struct Book {
     pages: Mutex<Pages>,
     /// Somebody put in something earlier than what the clock waits for.
     pub sooner: Notify,
+    /// Held by whoever looks at what is due: when the next one has it, all that was taken off the clock has been looked at.
+    pub looking: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
