@@ -9,6 +9,7 @@
 
 mod decide;
 mod desk;
+pub mod limits;
 mod registry_change;
 mod retention;
 mod round;
@@ -292,6 +293,7 @@ impl Committer {
                     self.after_purges(&batch).await;
                     self.wake.notify_one();
                     let losers = self.settle(&batch, decided, &verdicts, &mut follow_ups);
+                    self.forget_runs(&batch);
                     jobs.extend(losers);
                 }
                 Ok(Committed::RegistryMoved) => {
@@ -350,9 +352,11 @@ impl Committer {
                 Err(error) => return Err(error),
             }
         }
+        let limits = self.limit_keys(jobs);
         let keys: Vec<(String, String)> = jobs
             .iter()
             .filter_map(|job| job.call.idempotency.as_ref().map(|i| (job.call.actor_ref.clone(), i.key.clone())))
+            .chain(limits)
             .collect();
         let recalled = if keys.is_empty() { vec![] } else { self.writer.recall(&keys, self.now()).await? };
         for job in jobs.iter_mut() {

@@ -3,11 +3,11 @@
 
 use super::attestation::check_attestation;
 use super::verify_record::is_signed;
-use super::{failed, tree, verify_rows};
+use super::{failed, tree, verify_rows, verify_run};
 use crate::Engine;
 use crate::known::KnownRegistry;
 use crate::port::log::{CheckpointRow, EntryRow, LogReader, Span};
-use crate::port::{Head, Page, ProcessQuery, RecordQuery, StoreError};
+use crate::port::{Head, Page, ProcessQuery, RecordQuery, RunQuery, StoreError};
 use crate::rows::RecordRow;
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::scopes;
@@ -133,11 +133,13 @@ impl Engine {
                 // Rows that cannot even be read are not what was recorded. They stop nobody from hearing of it.
                 Err(StoreError::Corrupt(what)) => {
                     walk.find("row-missing", None, what);
-                    return Ok(());
+                    return self.verify_runs(walk, None).await;
                 }
                 views => views.map_err(failed)?,
             };
-            let (Some(first), Some(last)) = (views.first(), views.last()) else { return Ok(()) };
+            let (Some(first), Some(last)) = (views.first(), views.last()) else {
+                return self.verify_runs(walk, None).await;
+            };
             let (first, last) = (first.row.instance_id, last.row.instance_id);
             page.after = Some(last.0);
             let records = self.reader.chains(first, last).await.map_err(failed)?;
@@ -149,6 +151,36 @@ impl Engine {
                 let chain = chains.get(&view.row.instance_id).copied().unwrap_or_default();
                 let end = chain.partition_point(|row| row.sequence <= view.head.sequence);
                 walk.found_all(verify_rows::process(view, &chain[..end]));
+            }
+        }
+    }
+
+    /// What the stores say of every run, or of one, against its records.
+    async fn verify_runs(&self, walk: &mut Walk, run_id: Option<InstanceId>) -> Result<(), Refusal> {
+        let query = RunQuery { instance_id: run_id, ..RunQuery::default() };
+        let mut page = Page { after: None, limit: STORES_PAGE, descending: false };
+        loop {
+            let views = match self.reader.runs(&query, &page).await {
+                Err(StoreError::Corrupt(what)) => {
+                    walk.find("row-missing", None, what);
+                    return Ok(());
+                }
+                views => views.map_err(failed)?,
+            };
+            let Some(last) = views.last() else { return Ok(()) };
+            page.after = Some(last.row.instance_id.0);
+            for view in views {
+                let run_id = view.row.instance_id;
+                match self.run_now(view).await {
+                    Err(StoreError::Corrupt(what)) => walk.find("row-missing", None, what),
+                    Err(error) => return Err(failed(error)),
+                    // It never stood still; its records were verified all the same.
+                    Ok(None) => {}
+                    Ok(Some(state)) => {
+                        let records = self.chain(run_id, state.view.chain.sequence).await?;
+                        walk.found_all(verify_run::run(&state, &records));
+                    }
+                }
             }
         }
     }
@@ -268,6 +300,7 @@ impl Engine {
                 let records = self.chain(instance_id, view.head.sequence).await?;
                 walk.found_all(verify_rows::process(&view, &records));
             }
+            self.verify_runs(&mut walk, Some(instance_id)).await?;
         }
         // Records that came meanwhile are ahead of the row that was read before.
         if place.sequence <= head.sequence {

@@ -48,6 +48,9 @@ impl Flow<'_, '_, '_> {
 
     /// Completed, blocked or executing.
     pub fn settle(&mut self) -> Result<(), Refusal> {
+        if self.head.outcome == Some(Outcome::EffectUnknown) {
+            return Ok(());
+        }
         if self.head.open == 0 {
             if self.head.state == RunState::Blocked {
                 self.move_run(RunState::Executing, "input_received")?;
@@ -56,9 +59,7 @@ impl Flow<'_, '_, '_> {
         }
         match (self.head.state, self.head.blocked > 0) {
             (RunState::Executing, true) => self.move_run(RunState::Blocked, "input_required"),
-            (RunState::Blocked, false) if self.head.outcome != Some(Outcome::EffectUnknown) => {
-                self.move_run(RunState::Executing, "input_received")
-            }
+            (RunState::Blocked, false) => self.move_run(RunState::Executing, "input_received"),
             _ => Ok(()),
         }
     }
@@ -243,6 +244,11 @@ impl Flow<'_, '_, '_> {
     /// Somebody's lease is taken away: whoever still reports under it comes late.
     pub fn revoke(&mut self, seq: StepSeq) -> Result<(), Refusal> {
         self.clear_hold(seq)?;
+        self.take_away(seq)
+    }
+
+    /// Its lease is worth nothing any more, not even to repeat a result with.
+    pub fn take_away(&mut self, seq: StepSeq) -> Result<(), Refusal> {
         self.edit(seq)?.token = None;
         Ok(())
     }
@@ -302,7 +308,10 @@ impl Flow<'_, '_, '_> {
 
     /// Ends everything that is under way, gates included.
     pub fn revoke_all(&mut self, by: By) -> Result<(), Refusal> {
-        for seq in self.live() {
+        let mut live = self.live();
+        // Steps in the same state stand together in the record.
+        live.sort_by_key(|seq| self.state(*seq));
+        for seq in live {
             let dead = self.cell(seq).is_some_and(|cell| cell.state == StepCode::Failed && !cell.retry_scheduled());
             let declared = self.cell(seq).is_some_and(|cell| cell.state == StepCode::CannotComplete);
             if by.0 == SYSTEM && (dead || declared) {
@@ -338,6 +347,8 @@ impl Flow<'_, '_, '_> {
             (None, None) => (if wants_retry { Response::Retry } else { Response::Fail }, None),
             (None, Some(category)) => match category.class().default_response {
                 Response::Retry if !wants_retry => (Response::Fail, None),
+                // While a run is undone nobody clears anything: it ends by itself.
+                Response::Block if self.head.state == RunState::Compensating => (Response::Fail, None),
                 response => (response, None),
             },
         }

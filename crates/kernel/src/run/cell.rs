@@ -3,7 +3,7 @@
 use super::{Run, TaskType};
 use crate::Time;
 use crate::id::InstanceId;
-use crate::lifecycle::{FailureCategory, RunState, StepCode};
+use crate::lifecycle::{FailureCategory, Outcome, RunState, StepCode};
 use crate::plan::{Micros, StepSeq, WaitWork, Work};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -227,6 +227,8 @@ impl Run {
     /// When the run itself has to be looked at: a delayed start, or its time limit.
     pub fn due_at(&self) -> Option<Time> {
         match self.head.state {
+            // It has failed already, and only waits to be told what became of an attempt.
+            _ if self.head.outcome == Some(Outcome::EffectUnknown) => None,
             RunState::Queued => self.head.start_at,
             RunState::Executing | RunState::Blocked | RunState::Paused => {
                 Some(self.head.executing_since?.after(self.plan.timeout?))

@@ -112,7 +112,9 @@ pub enum Command {
     Start(Box<StartRun>),
     /// The dispatcher found a free slot, or the time of a delayed start has come. A run with a concurrency key begins
     /// only in a slot.
-    Dispatch { in_slot: bool },
+    Dispatch {
+        in_slot: bool,
+    },
     Claim(ClaimSteps),
     Complete {
         task: TaskRef,
@@ -276,6 +278,7 @@ pub struct Outbound {
 }
 
 /// What happened: one record of the run's chain, or one of its gates' records.
+#[expect(clippy::large_enum_variant, reason = "a gate's event is what processes hold by value; there are few")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     Gate(process::Event),
