@@ -1,3 +1,5 @@
+//! A run as a person sees it, as plain text.
+
 use super::super::output::plain;
 use super::*;
 use serde_json::json;
