@@ -73,8 +73,8 @@ impl Auditor {
 
     /// A dependency that holds nobody up any more.
     fn has_ended(&self, seq: StepSeq) -> bool {
-        let passed_over = self.steps[seq as usize] == StepCode::Failed
-            && self.plan.steps[seq as usize].on_failure == OnFailure::Skip;
+        let passed_over =
+            self.steps[seq as usize] == StepCode::Failed && self.plan.steps[seq as usize].on_failure == OnFailure::Skip;
         self.steps[seq as usize].is_terminal() || passed_over
     }
 
@@ -207,6 +207,9 @@ impl Auditor {
         let begun = undone.iter().take_while(|(_, state)| *state == StepCode::Completed).count();
         assert!(undone.iter().skip(begun + 1).all(|(_, state)| *state == StepCode::NotStarted), "one at a time");
         let unknown = |seq: &StepSeq| run.cells[*seq as usize].details().effect_unknown;
-        assert!(!self.plan.compensation.iter().map(|entry| entry.step).any(|seq| unknown(&seq)), "over an unknown effect");
+        assert!(
+            !self.plan.compensation.iter().map(|entry| entry.step).any(|seq| unknown(&seq)),
+            "over an unknown effect"
+        );
     }
 }
