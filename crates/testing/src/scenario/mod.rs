@@ -39,6 +39,7 @@ pub struct Line {
     pub what: What,
 }
 
+#[expect(clippy::large_enum_variant, reason = "a scenario has a few hundred lines")]
 #[derive(Clone, Debug)]
 pub enum What {
     /// Register an actor and give it these scopes.
