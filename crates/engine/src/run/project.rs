@@ -124,7 +124,7 @@ fn write_step(run: &Run, seq: StepSeq, cell: &Cell, output: Option<Arc<str>>, un
         task_type: live.and_then(|live| live.task_type).map(|task_type| task_type.as_str()),
         output,
         output_needed,
-        due_at: run.agenda(seq).due_at(),
+        due_at: run.step_due_at(seq),
     };
     match unit.steps.get_mut(&seq) {
         Some(write) => write.state = state,

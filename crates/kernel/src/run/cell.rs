@@ -178,6 +178,17 @@ impl Run {
 
     /// What the clock or a worker will do with this step next.
     pub fn agenda(&self, seq: StepSeq) -> Agenda {
+        let hands_out = self.cell(seq).is_some_and(|cell| self.hands_out(cell.role));
+        self.agenda_where(seq, hands_out)
+    }
+
+    /// When somebody has to look at this step, even if the run hands out nothing at present: it may be resumed without the
+    /// step being touched.
+    pub fn step_due_at(&self, seq: StepSeq) -> Option<Time> {
+        self.agenda_where(seq, true).due_at()
+    }
+
+    fn agenda_where(&self, seq: StepSeq, hands_out: bool) -> Agenda {
         let Some(cell) = self.cell(seq) else { return Agenda::default() };
         let Some(live) = cell.live.as_deref() else { return Agenda::default() };
         if self.head.state.is_ended() {
@@ -204,7 +215,7 @@ impl Run {
             _ => None,
         };
         let timer = [lease, own, limit].into_iter().flatten().min();
-        let claim = claim_at.filter(|_| claims && self.hands_out(cell.role)).map(|at| Claim {
+        let claim = claim_at.filter(|_| claims && hands_out).map(|at| Claim {
             at,
             queue: self.queue(seq, cell.role),
             priority: spec.and_then(|spec| spec.priority).unwrap_or(self.head.priority),

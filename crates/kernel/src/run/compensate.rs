@@ -104,7 +104,7 @@ impl Flow<'_, '_, '_> {
         entries
             .filter(|seq| {
                 self.cell(*seq).is_some_and(|cell| {
-                    cell.state != StepCode::Completed && cell.live.as_ref().is_some_and(|live| live.effect_unknown)
+                    !cell.is_ended() && cell.live.as_ref().is_some_and(|live| live.effect_unknown)
                 })
             })
             .min()
