@@ -103,9 +103,8 @@ impl Flow<'_, '_, '_> {
         let entries = self.run.plan.compensation.iter().map(|entry| entry.step);
         entries
             .filter(|seq| {
-                self.cell(*seq).is_some_and(|cell| {
-                    !cell.is_ended() && cell.live.as_ref().is_some_and(|live| live.effect_unknown)
-                })
+                self.cell(*seq)
+                    .is_some_and(|cell| !cell.is_ended() && cell.live.as_ref().is_some_and(|live| live.effect_unknown))
             })
             .min()
     }

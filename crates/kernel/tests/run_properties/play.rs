@@ -239,8 +239,7 @@ impl World {
     fn claim(&mut self, max: usize) {
         let ready = |seq: &StepSeq| self.run.agenda(*seq).claim.is_some_and(|claim| claim.at.0 <= self.now);
         let mut steps: Vec<StepSeq> = self.run.live.iter().copied().filter(ready).take(max).collect();
-        let hands_out =
-            matches!(self.run.head.state, RunState::Executing | RunState::Blocked | RunState::Compensating);
+        let hands_out = matches!(self.run.head.state, RunState::Executing | RunState::Blocked | RunState::Compensating);
         if steps.is_empty() {
             // Whoever offers what is not to be had gets nothing.
             steps = (0..self.run.cells.len() as StepSeq).collect();

@@ -208,7 +208,9 @@ fn fit(view: &Value, members: &[(String, Wanted)], newest: i64, names: &Names) -
             (Some(found), Wanted::Json(wanted)) => found == wanted,
             (Some(found), Wanted::After(us)) => found.as_i64() == Some(newest + us),
             (Some(Value::String(found)), Wanted::Text(wanted)) => *found == names.substitute(wanted),
-            (Some(found), Wanted::Text(wanted)) => found.to_string() == *wanted,
+            (Some(found), Wanted::Text(wanted)) => {
+                serde_json::from_str::<Value>(wanted).is_ok_and(|wanted| *found == wanted)
+            }
         };
         if !fits {
             let since = found.and_then(Value::as_i64).filter(|_| matches!(wanted, Wanted::After(_)));
