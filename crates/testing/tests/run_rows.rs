@@ -125,7 +125,7 @@ proptest! {
         let mut world = World::start(plan);
         for (i, op) in ops.iter().enumerate() {
             world.give(op);
-            if i % 7 == 0 || i + 1 == ops.len() {
+            if i.is_multiple_of(7) || i + 1 == ops.len() {
                 compare(&world);
             }
         }
