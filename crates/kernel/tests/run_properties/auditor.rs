@@ -15,12 +15,14 @@ pub struct Auditor {
     undoing: bool,
     /// Steps that completed, or were declared done, in that order.
     done: Vec<StepSeq>,
+    /// Failed steps that will be tried again.
+    scheduled: BTreeSet<StepSeq>,
 }
 
 impl Auditor {
     pub fn new(plan: Arc<Plan>) -> Auditor {
         let steps = vec![StepCode::NotStarted; plan.steps.len()];
-        Auditor { plan, steps, run: RunState::Idle, undoing: false, done: vec![] }
+        Auditor { plan, steps, run: RunState::Idle, undoing: false, done: vec![], scheduled: BTreeSet::new() }
     }
 
     pub fn declared_done(&mut self, seq: StepSeq) {
@@ -57,6 +59,7 @@ impl Auditor {
                 }
             }
             self.steps[seq] = m.to;
+            self.scheduled.remove(&m.step_seq);
         }
         for m in &event.run_moves {
             let t = m.transition;
@@ -68,6 +71,8 @@ impl Auditor {
             assert!(!(self.undoing && forward), "cannot resume after compensation starts: {t:?}");
             self.run = t.to;
         }
+        let cells = (0..).zip(&after.cells);
+        self.scheduled = cells.filter(|(_, cell)| cell.retry_scheduled()).map(|(seq, _)| seq).collect();
         self.retries(event, after);
     }
 
@@ -75,7 +80,7 @@ impl Auditor {
     fn has_ended(&self, seq: StepSeq) -> bool {
         let passed_over =
             self.steps[seq as usize] == StepCode::Failed && self.plan.steps[seq as usize].on_failure == OnFailure::Skip;
-        self.steps[seq as usize].is_terminal() || passed_over
+        self.steps[seq as usize].is_terminal() || (passed_over && !self.scheduled.contains(&seq))
     }
 
     /// A step begins when all dependencies ended and, in a DAG, one completed; where all were skipped, so is it.
@@ -126,7 +131,7 @@ impl Auditor {
         assert_eq!(run.live, live, "live");
         // It says when a run has completed; one that is undone does not.
         if !head.state.is_ended() && !self.undoing {
-            let open = (0..self.plan.steps.len() as StepSeq).filter(|seq| !self.open_ended(run, *seq)).count();
+            let open = (0..self.plan.steps.len() as StepSeq).filter(|seq| !self.has_ended(*seq)).count();
             assert_eq!(head.open as usize, open, "open");
         }
         for (seq, cell) in (0..).zip(&run.cells) {
@@ -134,11 +139,6 @@ impl Auditor {
         }
         self.look_at_whole(run);
         self.look_at_compensations(run);
-    }
-
-    /// Failed steps whose retry is scheduled have not ended.
-    fn open_ended(&self, run: &Run, seq: StepSeq) -> bool {
-        self.has_ended(seq) && !run.cells[seq as usize].retry_scheduled()
     }
 
     fn look_at(&self, run: &Run, seq: StepSeq, cell: &Cell) {

@@ -167,7 +167,7 @@ fn step(i: usize, draft: &Draft, linear: bool) -> StepSpec {
         when: match draft.when {
             0 | 1 => Some(Expression("false".into())),
             2 => Some(Expression("true".into())),
-            3 => Some(Expression(if i % 4 == 0 { "error".into() } else { "true".into() })),
+            3 => Some(Expression(if i.is_multiple_of(4) { "error".into() } else { "true".into() })),
             _ => None,
         },
         input: None,
@@ -190,7 +190,7 @@ fn step(i: usize, draft: &Draft, linear: bool) -> StepSpec {
             _ => OnFailure::Hold,
         },
         optional: draft.optional,
-        read_only: draft.repeatable && i % 2 == 0,
+        read_only: draft.repeatable && i.is_multiple_of(2),
         idempotent: draft.repeatable && i % 2 == 1,
         checks: vec![],
         pins: vec![],

@@ -345,7 +345,7 @@ impl World {
                         self.give(&Op::Decide(seq, true));
                         self.give(&Op::Unblock(seq));
                     }
-                    Some((StepCode::Failed, true)) => self.declare(seq, seq % 2 == 0),
+                    Some((StepCode::Failed, true)) => self.declare(seq, seq.is_multiple_of(2)),
                     _ => {}
                 }
             }

@@ -209,8 +209,7 @@ fn fit(view: &Value, members: &[(String, Wanted)], newest: i64, names: &Names) -
             (Some(found), Wanted::After(us)) => found.as_i64() == Some(newest + us),
             (Some(Value::String(found)), Wanted::Text(wanted)) => *found == names.substitute(wanted),
             (Some(found), Wanted::Text(wanted)) => {
-                let found = found.to_string();
-                found == *wanted
+                serde_json::from_str::<Value>(wanted).is_ok_and(|wanted| *found == wanted)
             }
         };
         if !fits {
