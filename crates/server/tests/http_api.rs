@@ -33,3 +33,5 @@ mod signed;
 mod story;
 #[path = "http_api/support.rs"]
 mod support;
+#[path = "http_api/webhooks.rs"]
+mod webhooks;
