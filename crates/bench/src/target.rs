@@ -5,7 +5,7 @@ use crate::story::Story;
 use anyhow::{Context, anyhow};
 use async_trait::async_trait;
 use countersign_engine::port::{
-    Batch, Committed, Due, Loaded, LogParts, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit, Writer,
+    Batch, Committed, Due, Loaded, LogParts, Outbox, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit, Writer,
 };
 use countersign_engine::rows::{HoldRow, IdempotencyRow, RecordRow, StepRow};
 use countersign_engine::{Config, Engine};
@@ -212,6 +212,10 @@ impl Store for CapturingStore {
 
     fn log(&self) -> Result<LogParts, StoreError> {
         self.inner.log()
+    }
+
+    fn outbox(&self) -> Result<Box<dyn Outbox>, StoreError> {
+        self.inner.outbox()
     }
 
     fn is_exclusive(&self) -> bool {

@@ -277,6 +277,19 @@ impl Client {
     }
 }
 
+/// What is sent to webhooks.
+impl Client {
+    /// `GET /v1/outbox`
+    pub async fn outbox(&self, query: &OutboxQuery) -> Reply<Page<OutboxEvent>> {
+        self.get(&["v1", "outbox"], query).await
+    }
+
+    /// `POST /v1/outbox/{outbox_id}/replay`
+    pub async fn replay_outbox(&self, outbox_id: &str) -> Reply<OutboxReplayed> {
+        self.post(&["v1", "outbox", outbox_id, "replay"], Body::json(&Empty {})?).await
+    }
+}
+
 /// The worker protocol.
 impl Client {
     /// `POST /v1/queues/{queue}/claim`

@@ -5,6 +5,7 @@
 //! - [`committer`]: the one writer; group commit and the version fence.
 //! - [`payload`], [`project`]: from events to record payloads and rows; [`purge`]: what a purge destroys besides.
 //! - [`sealer`]: gives every record its place in the log and signs checkpoints; [`log`]: proofs of that.
+//! - [`outbox`]: what leaves for webhooks, and what became of it.
 //! - [`reads`]: what actors may read. [`run`]: rows, records and the agenda of runs.
 
 pub mod clock;
@@ -14,6 +15,7 @@ mod holds;
 mod known;
 pub mod language;
 pub mod log;
+mod outbox;
 pub mod outcome;
 pub mod payload;
 pub mod port;
@@ -30,13 +32,14 @@ pub use run::service::{Addressee, Sent};
 pub use sealer::LogConfig;
 
 use clock::{Clock, system_clock};
-use committer::{Committer, Desk, Job};
+use committer::{Committer, Desk, Job, Wakes};
 use countersign_kernel::plan::Language;
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{self, ActorKey, Bootstrap, Configuration, RegisterKey, Registry};
 use countersign_kernel::{Digest, Time};
 use countersign_ledger::statement::{PublicKey, Signer};
 use known::KnownRegistry;
+use outbox::OutboxDesk;
 use port::{LogReader, LogWriter, Reader, Store, StoreError};
 use retention::{Policies, UNSET_POLICY};
 use run::agenda::Book;
@@ -129,6 +132,7 @@ pub struct Engine {
     log: Arc<dyn LogReader>,
     /// For cosignatures, which come rarely.
     log_writer: tokio::sync::Mutex<Box<dyn LogWriter>>,
+    outbox: OutboxDesk,
     sealer: Option<SealerHandle>,
     committer: std::sync::Mutex<Option<std::thread::JoinHandle<()>>>,
     store_kind: &'static str,
@@ -149,6 +153,8 @@ impl Engine {
         let opened = log::open(store.log()?, store.log()?, exclusive, &config, &wake).await?;
         let log::OpenLog { reader: log, writer: log_writer, sealer } = opened;
         let log_writer = tokio::sync::Mutex::new(log_writer);
+        let outbox_wake = Arc::new(Notify::new());
+        let outbox = OutboxDesk::new(store.outbox()?, outbox_wake.clone());
         let (mut writer, reader) = store.into_parts();
         let registry = Arc::new(KnownRegistry::new(config.language.clone()));
         let (jobs, queue) = mpsc::channel(config.queue);
@@ -156,7 +162,8 @@ impl Engine {
         if exclusive {
             run::clockwork::recall(&mut *writer, &book).await?;
         }
-        let committer = Committer::new(writer, exclusive, registry.clone(), config.clone(), wake, book.clone());
+        let wakes = Wakes { sealer: wake, outbox: outbox_wake };
+        let committer = Committer::new(writer, exclusive, registry.clone(), config.clone(), wakes, book.clone());
         let desk = Arc::new(Desk::new(committer));
         let shared = in_place.then(|| Arc::downgrade(&desk));
         let thread = std::thread::Builder::new()
@@ -174,6 +181,7 @@ impl Engine {
             config,
             log,
             log_writer,
+            outbox,
             sealer,
             committer,
             store_kind,

@@ -2,6 +2,10 @@
 //! two underscores where a key is nested). A key that nobody knows is an error: a misspelt retention
 //! policy must never pass for a configured one. A key that this version cannot honour is an error too.
 
+mod webhooks;
+
+pub use webhooks::{Secret, Webhook, WebhookSection};
+
 use anyhow::{Context, bail, ensure};
 use countersign_engine::retention::{Policies, Policy, UNSET_POLICY};
 use countersign_kernel::text::{is_blank, is_invisible};
@@ -43,6 +47,8 @@ pub struct Config {
     pub executors: ExecutorsSection,
     pub limits: LimitsSection,
     pub audit: AuditSection,
+    /// Where events for the world outside are sent.
+    pub webhooks: Vec<WebhookSection>,
 }
 
 impl Default for Config {
@@ -58,6 +64,7 @@ impl Default for Config {
             executors: ExecutorsSection::default(),
             limits: LimitsSection::default(),
             audit: AuditSection::default(),
+            webhooks: vec![],
         }
     }
 }
@@ -165,7 +172,9 @@ impl Config {
         if let Some(file) = file {
             let text = std::fs::read_to_string(file)
                 .with_context(|| format!("the configuration file {} cannot be read", file.display()))?;
-            let parsed: Dict = Toml::from_str(&text).map_err(|error| anyhow::anyhow!("{}: {error}", file.display()))?;
+            let parsed: Dict = Toml::from_str(&text).map_err(|error| {
+                anyhow::anyhow!("{}: {}", file.display(), webhooks::unrevealing(&error.to_string()))
+            })?;
             figment = figment.merge(Source { name: file.display().to_string(), dict: parsed });
         }
         for (key, dict) in environment(variables)? {
@@ -173,6 +182,7 @@ impl Config {
         }
         let config: Config = figment.extract().map_err(|errors| explained(&figment, errors))?;
         config.validate()?;
+        config.webhooks()?;
         Ok(config)
     }
 
@@ -234,6 +244,11 @@ impl Config {
             policies.insert(name, policy);
         }
         policies
+    }
+
+    /// Where events go, with their secrets.
+    pub fn webhooks(&self) -> anyhow::Result<Vec<Webhook>> {
+        webhooks::resolve(&self.webhooks, self.executors.http.allow_private)
     }
 
     /// What the sealer is told, with the key of this node.

@@ -6,6 +6,7 @@
 //! - [`log_key`]: the key that checkpoints are signed with.
 //! - [`api`]: the routes.
 //! - `executors`: shell, http and child steps; `schedule`: runs that start by the clock.
+//! - [`outbox`]: events on their way to webhooks.
 //! - [`pages`]: what each refusal code means.
 //! - [`telemetry`]: log and metrics.
 
@@ -17,6 +18,7 @@ mod executors;
 mod keys;
 mod listen;
 mod log_key;
+pub mod outbox;
 pub mod pages;
 mod schedule;
 pub mod serve;

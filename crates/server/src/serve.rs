@@ -5,6 +5,7 @@
 use crate::api;
 use crate::config::Config;
 use crate::log_key;
+use crate::outbox::{self, Deliveries, Pace};
 use crate::telemetry::{self, LogFormat};
 use crate::{cosign, executors, keys, listen, schedule};
 use anyhow::{Context, bail};
@@ -54,6 +55,8 @@ pub struct ServeOptions {
     pub witnesses: Vec<String>,
     /// For tests: a time that they can move. The system's clock where none is given.
     pub clock: Option<Clock>,
+    /// For tests: another pace of deliveries to webhooks than the usual one.
+    pub pace: Pace,
     /// For [`run`]: text on a terminal and JSON elsewhere, unless said.
     pub log: Option<LogFormat>,
 }
@@ -68,6 +71,7 @@ impl ServeOptions {
             config: None,
             witnesses: vec![],
             clock: None,
+            pace: Pace::default(),
             log: None,
         }
     }
@@ -93,6 +97,7 @@ pub async fn run(options: ServeOptions) -> anyhow::Result<()> {
 /// Starts a server in this process. It serves when this returns.
 pub async fn start(options: ServeOptions) -> anyhow::Result<Running> {
     let config = Config::load(options.config.as_deref())?;
+    let webhooks = config.webhooks()?;
     telemetry::metrics();
     make_data_dir(&options.data_dir)?;
     let store = options.store.unwrap_or_else(|| format!("sqlite:{}", options.data_dir.join(SQLITE_FILE).display()));
@@ -123,8 +128,9 @@ pub async fn start(options: ServeOptions) -> anyhow::Result<Running> {
     upkeep.push(tokio::spawn(telemetry::upkeep()));
     upkeep.extend(executors::start(&engine, &config.executors));
     upkeep.push(tokio::spawn(schedule::run(Arc::downgrade(&engine))));
+    let deliveries = outbox::start(&engine, webhooks, options.pace)?;
     tracing::info!(%addr, store = engine.store_kind(), version = env!("CARGO_PKG_VERSION"), "serving");
-    Ok(Running { addr, has_retention_policy, stop, server, upkeep, engine, _lock: lock })
+    Ok(Running { addr, has_retention_policy, stop, server, upkeep, deliveries, engine, _lock: lock })
 }
 
 /// A server in this process. Dropping it stops it without waiting; [`Running::shutdown`] waits.
@@ -134,6 +140,7 @@ pub struct Running {
     stop: watch::Sender<()>,
     server: JoinHandle<std::io::Result<()>>,
     upkeep: Vec<JoinHandle<()>>,
+    deliveries: Deliveries,
     engine: Arc<Engine>,
     /// Held for as long as the store is ours.
     _lock: Option<File>,
@@ -151,10 +158,11 @@ impl Running {
 
     /// Takes no more requests, answers those under way, and returns when everything is committed.
     pub async fn shutdown(self) -> anyhow::Result<()> {
-        let Running { stop, mut server, upkeep, engine, _lock, .. } = self;
+        let Running { stop, mut server, upkeep, deliveries, engine, _lock, .. } = self;
         upkeep.iter().for_each(JoinHandle::abort);
         drop(stop);
         engine.stop_waiting();
+        deliveries.finish().await;
         match released(engine).await {
             Some(engine) => tokio::task::spawn_blocking(move || engine.close()).await?,
             None => tracing::warn!("some requests did not end within {} s; they are given up", GRACE.as_secs()),

@@ -77,6 +77,7 @@ fn describe() {
     metrics::describe_counter!("countersign_commands_total", "Commands by name and answer");
     metrics::describe_counter!("countersign_refused_authorisations_total", "Commands refused for want of authority");
     metrics::describe_histogram!("countersign_batch_commands", "Commands per transaction");
+    crate::outbox::describe_metrics();
 }
 
 /// Keeps the memory of unfetched samples bounded, for as long as it runs.

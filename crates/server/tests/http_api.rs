@@ -35,3 +35,5 @@ mod signed;
 mod story;
 #[path = "http_api/support.rs"]
 mod support;
+#[path = "http_api/webhooks.rs"]
+mod webhooks;

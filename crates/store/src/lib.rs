@@ -4,6 +4,7 @@
 
 mod decode;
 mod log;
+mod outbox;
 mod postgres;
 #[cfg(feature = "raw")]
 pub mod raw;
@@ -30,7 +31,7 @@ pub async fn open(url: &str) -> Result<Box<dyn Store>, StoreError> {
 }
 
 /// The newest schema that this build knows; both stores number alike.
-pub const SCHEMA_VERSION: u32 = 5;
+pub const SCHEMA_VERSION: u32 = 6;
 
 fn newer_schema(found: u32) -> StoreError {
     StoreError::Unusable(format!(

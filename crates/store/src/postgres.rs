@@ -9,6 +9,7 @@ mod connect;
 mod load;
 mod log;
 mod lost;
+mod outbox;
 pub(crate) mod read;
 mod run;
 mod scrub;
@@ -21,7 +22,8 @@ use crate::value::{Columns, Value};
 use async_trait::async_trait;
 use connect::{Settings, failed};
 use countersign_engine::port::{
-    Batch, Committed, Due, Loaded, LogParts, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit, Verdict, Writer,
+    Batch, Committed, Due, Loaded, LogParts, Outbox, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit, Verdict,
+    Writer,
 };
 use countersign_engine::rows::{HoldRow, IdempotencyRow, RecordRow, StepRow};
 use countersign_kernel::{Declaration, Digest, EventId, GateSpec, HoldId, InstanceId, StepId, Time};
@@ -68,6 +70,10 @@ impl Store for PostgresStore {
     fn log(&self) -> Result<LogParts, StoreError> {
         let writer = log::PostgresLogWriter::new(self.settings.clone());
         Ok((Box::new(writer), Arc::new(log::PostgresLogReader::new(&self.settings)?)))
+    }
+
+    fn outbox(&self) -> Result<Box<dyn Outbox>, StoreError> {
+        Ok(Box::new(outbox::PostgresOutbox::new(self.settings.clone())))
     }
 
     fn is_exclusive(&self) -> bool {

@@ -25,7 +25,7 @@ impl Dialect {
     }
 
     /// "`column` is one of the ids in parameter 1": an array on PostgreSQL, one id at a time on SQLite.
-    fn among(self, column: &str) -> String {
+    pub fn among(self, column: &str) -> String {
         match self {
             Dialect::Sqlite => format!("{column} = ?1"),
             Dialect::Postgres => format!("{column} = ANY($1)"),
@@ -140,7 +140,7 @@ impl<'q> Select<'q> {
         self.conditions.push(format!("{column} {operator} {}", self.dialect.hole(self.values.len())));
     }
 
-    fn equal(&mut self, column: &str, value: Option<Value<'q>>) {
+    pub fn equal(&mut self, column: &str, value: Option<Value<'q>>) {
         if let Some(value) = value {
             self.compare(column, "=", value);
         }
@@ -176,7 +176,7 @@ impl<'q> Select<'q> {
         }
     }
 
-    fn paged(mut self, key: &str, page: &Page) -> Self {
+    pub fn paged(mut self, key: &str, page: &Page) -> Self {
         if let Some(after) = page.after {
             self.compare(key, if page.descending { "<" } else { ">" }, Value::Id(after));
         }

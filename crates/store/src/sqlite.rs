@@ -5,6 +5,7 @@
 mod connect;
 mod listing;
 mod log;
+mod outbox;
 mod read;
 mod run;
 mod scrub;
@@ -16,7 +17,8 @@ use crate::value::Value;
 use async_trait::async_trait;
 use connect::{Checkpointer, Location, failed, migrate};
 use countersign_engine::port::{
-    Batch, Committed, Due, Loaded, LogParts, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit, Verdict, Writer,
+    Batch, Committed, Due, Loaded, LogParts, Outbox, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit, Verdict,
+    Writer,
 };
 use countersign_engine::rows::{HoldRow, IdempotencyRow, RecordRow, StepRow, Write};
 use countersign_kernel::process::Gate;
@@ -81,6 +83,10 @@ impl Store for SqliteStore {
     fn log(&self) -> Result<LogParts, StoreError> {
         let writer = log::SqliteLogWriter::new(self.location.clone(), self.turn.clone(), self.lease.clone());
         Ok((Box::new(writer), Arc::new(log::SqliteLogReader::new(self.readers.clone()))))
+    }
+
+    fn outbox(&self) -> Result<Box<dyn Outbox>, StoreError> {
+        Ok(Box::new(outbox::SqliteOutbox::new(self.location.clone(), self.turn.clone())))
     }
 
     fn is_exclusive(&self) -> bool {

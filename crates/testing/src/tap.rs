@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use countersign_engine::port::{
-    Batch, Committed, Due, Loaded, LogParts, Reader, RegistryDelta, StepsOf, Store, StoreError, Writer,
+    Batch, Committed, Due, Loaded, LogParts, Outbox, Reader, RegistryDelta, StepsOf, Store, StoreError, Writer,
 };
 use countersign_engine::rows::{HoldRow, IdempotencyRow, RecordRow, StepRow};
 use countersign_kernel::{EventId, HoldId, InstanceId, StepId, Time};
@@ -28,6 +28,10 @@ impl Store for Tapped {
 
     fn log(&self) -> Result<LogParts, StoreError> {
         self.inner.log()
+    }
+
+    fn outbox(&self) -> Result<Box<dyn Outbox>, StoreError> {
+        self.inner.outbox()
     }
 
     fn is_exclusive(&self) -> bool {

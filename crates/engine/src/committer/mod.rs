@@ -20,6 +20,7 @@ use runs::{drop_next, keep_tasks};
 
 use crate::clock::Entropy;
 use crate::known::KnownRegistry;
+use crate::outbox::sends;
 use crate::outcome::{Call, Command, Outcome, Target};
 use crate::port::{Batch, Committed, Head, Loaded, LoadedBody, StoreError, Verdict, Writer};
 use crate::rows::{IdempotencyRow, Write};
@@ -111,6 +112,22 @@ struct Instance {
     beats: u64,
 }
 
+/// Who is told that something was committed.
+pub struct Wakes {
+    pub sealer: Arc<Notify>,
+    /// Of events for the world outside only.
+    pub outbox: Arc<Notify>,
+}
+
+impl Wakes {
+    fn committed(&self, batch: &Batch) {
+        self.sealer.notify_one();
+        if batch.units.iter().any(|unit| sends(&unit.writes)) {
+            self.outbox.notify_one();
+        }
+    }
+}
+
 pub struct Committer {
     writer: Box<dyn Writer>,
     /// No other process writes to the store: the cache is always current.
@@ -126,8 +143,7 @@ pub struct Committer {
     copies: HashMap<EventId, Vec<Write>>,
     /// Something was purged that may still stand in the store's own files.
     scrub_due: bool,
-    /// Tells the sealer that something was committed.
-    wake: Arc<Notify>,
+    wakes: Wakes,
     /// What is to be done with steps, and when.
     book: Arc<Book>,
     /// Up to when everything that was due has been seen.
@@ -161,7 +177,7 @@ impl Committer {
         exclusive: bool,
         registry: Arc<KnownRegistry>,
         config: Arc<Config>,
-        wake: Arc<Notify>,
+        wakes: Wakes,
         book: Arc<Book>,
     ) -> Self {
         Committer {
@@ -176,7 +192,7 @@ impl Committer {
             copies: HashMap::new(),
             // Before a crash there may have been purges. Where others share the store, it cleans up by itself.
             scrub_due: exclusive,
-            wake,
+            wakes,
             book,
             low_water: Time(0),
             ticks: 0,
@@ -291,7 +307,7 @@ impl Committer {
             match self.writer.commit(&batch).await {
                 Ok(Committed::Done(verdicts)) => {
                     self.after_purges(&batch).await;
-                    self.wake.notify_one();
+                    self.wakes.committed(&batch);
                     let losers = self.settle(&batch, decided, &verdicts, &mut follow_ups);
                     self.forget_runs(&batch);
                     jobs.extend(losers);

@@ -83,7 +83,7 @@ impl Committer {
                 };
                 match committed {
                     Committed::Done(verdicts) if verdicts == [Verdict::Won] => {
-                        self.wake.notify_one();
+                        self.wakes.sealer.notify_one();
                         let events = (first..).zip(events).collect();
                         let head = batch.units[0].head.clone();
                         self.registry.absorb(RegistryDelta { events, workflows: vec![], head })?;

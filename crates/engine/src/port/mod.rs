@@ -11,8 +11,10 @@
 //!   [`StoreError::Unknown`].
 
 pub mod log;
+pub mod outbox;
 
 pub use log::{LogReader, LogWriter};
+pub use outbox::Outbox;
 
 use crate::rows::{
     AssignmentRow, GateRow, HoldRow, IdempotencyRow, NewStep, ProcessRow, RecordRow, RunEventRow, RunRow, StepRow,
@@ -437,6 +439,8 @@ pub trait Store: Send {
     fn into_parts(self: Box<Self>) -> (Box<dyn Writer>, Arc<dyn Reader>);
     /// The log of this store. Each writer has a connection of its own and makes it when it is first needed.
     fn log(&self) -> Result<LogParts, StoreError>;
+    /// The outbox of this store, with a connection of its own, made when it is first needed.
+    fn outbox(&self) -> Result<Box<dyn Outbox>, StoreError>;
     /// True where no other process can write to it: then a cached instance is always current.
     fn is_exclusive(&self) -> bool;
     /// True where the writer waits for nothing but its own system calls: then a caller may commit on its own thread.

@@ -111,6 +111,8 @@ pub struct OutboxRow {
     pub outbox_id: Uuid,
     pub instance_id: InstanceId,
     pub event_type: String,
+    /// The step that sent it.
+    pub step: Option<Arc<str>>,
     /// JSON text.
     pub data: Arc<str>,
     pub created_at: Time,

@@ -42,11 +42,14 @@ pub fn run_writes(run: &Run, event: &RunEvent, document: Option<Digest>, ids: &m
         let output = event.outputs.iter().rev().find(|(of, _)| of == seq).map(|(_, output)| output.clone());
         write_step(run, *seq, cell, output, unit, event.adds(*seq));
     }
+    // Whoever sends events reports on a step, and that step moves first.
+    let sender = event.moves.first().map(|m| m.step_seq);
     for outbound in &event.outbound {
         unit.writes.push(Write::Outbox(OutboxRow {
             outbox_id: ids.make(),
             instance_id: run.run_id,
             event_type: outbound.event_type.clone(),
+            step: sender.map(|seq| run.step_name(seq).into()),
             data: outbound.data.clone(),
             created_at: event.at,
         }));

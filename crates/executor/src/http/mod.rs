@@ -7,6 +7,9 @@
 mod address;
 mod answer;
 mod guard;
+mod message;
+
+pub use message::{Answered, Destination};
 
 use crate::verdict::Verdict;
 use answer::{Answer, BODY_BYTES, names};
@@ -306,18 +309,22 @@ fn unanswered(job: &HttpJob, hop: &Hop, error: &reqwest::Error) -> Verdict {
     if let Some(forbidden) = Forbidden::within(error) {
         return Verdict::unusable(format!("FORBIDDEN_TARGET: {forbidden}"));
     }
-    // The innermost cause is what people understand; the address would show the query.
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    let why = if error.is_timeout() { "no answer in time".to_owned() } else { cause.to_string() };
+    let why = if error.is_timeout() { "no answer in time".to_owned() } else { innermost(error) };
     let told = format!("{} was not answered: {why}", hop.shown());
     if job.retry.contains(&StatusClass::Network) {
         Verdict::retry(told, FailureCategory::External)
     } else {
         Verdict::dead(told, FailureCategory::External)
     }
+}
+
+/// The innermost cause is what people understand; the address would show the query.
+fn innermost(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
 }
 
 /// TLS needs a crypto provider per program. A program that has installed its own keeps it.

@@ -112,7 +112,7 @@ fn decide(
 ) -> Result<Vec<Event>, Refusal> {
     let ids = IdSource::new(Time(now), 1);
     let base = process::Context { actor_ref: WHO, now: Time(now), registry, application_actor_ref: "countersign", ids };
-    run::decide(target, command, &mut Context { base, language: &Words })
+    run::decide(target, command, &mut Context { base, language: &Words, secrets: None })
 }
 
 impl World {
@@ -128,6 +128,7 @@ impl World {
             corrects: None,
             from_step: None,
             parent: None,
+            concurrency_key: None,
         };
         let now = 1_000 * SECOND;
         let events = decide(&registry, None, now, &Command::Start(Box::new(start)))

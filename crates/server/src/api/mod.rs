@@ -19,6 +19,7 @@ mod json;
 mod ledger;
 mod openapi;
 mod ops;
+mod outbox;
 mod problem;
 mod process_view;
 mod processes;
@@ -30,6 +31,7 @@ mod start;
 mod time;
 
 pub use problem::Problem;
+pub use time::format as format_time;
 
 use axum::Json;
 use axum::extract::{Request, State};
@@ -122,6 +124,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(runs::gates::open))
         .routes(routes!(runs::gates::decide))
         .routes(routes!(runs::events::send))
+        .routes(routes!(outbox::list))
+        .routes(routes!(outbox::replay))
         .routes(routes!(runs::tasks::claim))
         .routes(routes!(runs::tasks::heartbeat))
         .routes(routes!(runs::tasks::complete))

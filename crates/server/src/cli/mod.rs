@@ -24,6 +24,7 @@ mod instance;
 mod key;
 mod list;
 mod next;
+mod outbox;
 mod output;
 mod page;
 mod profile;
@@ -114,6 +115,8 @@ enum Command {
     #[command(subcommand)]
     Audit(audit::AuditCommand),
     #[command(subcommand)]
+    Outbox(outbox::OutboxCommand),
+    #[command(subcommand)]
     Definition(definition::DefinitionCommand),
     #[command(subcommand)]
     Actor(actor::ActorCommand),
@@ -174,6 +177,7 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::List(args) => list::run(context, args).await,
         Command::Records(args) => records::run(context, args).await,
         Command::Audit(command) => audit::run(context, command).await,
+        Command::Outbox(command) => outbox::run(context, command).await,
         Command::Definition(command) => definition::run(context, command).await,
         Command::Actor(command) => actor::run(context, command).await,
         Command::Grant(args) => grant::grant(context, args).await,
@@ -240,6 +244,10 @@ mod tests {
             ("audit hold place some-event --reason r --case c", true),
             ("audit hold place some-event", false),
             ("audit hold list --state active", true),
+            ("outbox list --state dead --json", true),
+            ("outbox list --state lost", false),
+            ("outbox replay some-event", true),
+            ("outbox replay", false),
         ] {
             let parsed = Cli::try_parse_from(std::iter::once("countersign").chain(line.split(' ')));
             assert_eq!(parsed.is_ok(), fits, "{line}");

@@ -40,5 +40,5 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
         LogFormat::Text => telemetry::LogFormat::Text,
     });
     let ServeArgs { data_dir, listen, store, config, witnesses, log: _ } = args;
-    serve::run(ServeOptions { data_dir, listen, store, config, witnesses, clock: None, log }).await
+    serve::run(ServeOptions { listen, store, config, witnesses, log, ..ServeOptions::new(data_dir) }).await
 }

@@ -3,6 +3,7 @@
 use countersign_engine::clock::system_clock;
 use countersign_kernel::Time;
 use countersign_kernel::refusal::Code;
+use countersign_server::outbox::Pace;
 use countersign_server::serve::{self, ADMIN_TOKEN_FILE, Running, ServeOptions};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
@@ -19,7 +20,10 @@ pub struct Server {
     pub directory: TempDir,
     running: Option<Running>,
     http: reqwest::Client,
-    config: Option<&'static str>,
+    config: Option<String>,
+    /// `None`: an SQLite file in the directory.
+    store: Option<String>,
+    pace: Pace,
     /// How far the server's clock is ahead.
     ahead_us: Arc<AtomicI64>,
 }
@@ -31,6 +35,10 @@ impl Server {
 
     /// With this TOML as its configuration.
     pub async fn with_config(config: Option<&'static str>) -> Server {
+        Server::with(config.map(str::to_owned), None, Pace::default()).await
+    }
+
+    pub async fn with(config: Option<String>, store: Option<String>, pace: Pace) -> Server {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder().no_proxy().build().expect("a client");
         let mut server = Server {
@@ -38,6 +46,8 @@ impl Server {
             running: None,
             http,
             config,
+            store,
+            pace,
             ahead_us: Arc::default(),
         };
         server.resume().await;
@@ -46,7 +56,9 @@ impl Server {
 
     async fn resume(&mut self) {
         let mut options = options(self.directory.path());
-        if let Some(toml) = self.config {
+        options.store.clone_from(&self.store);
+        options.pace = self.pace;
+        if let Some(toml) = &self.config {
             let file = self.directory.path().join("countersign.toml");
             std::fs::write(&file, toml).expect("a configuration");
             options.config = Some(file);

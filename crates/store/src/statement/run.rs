@@ -132,6 +132,7 @@ pub fn outbox_values(row: &OutboxRow) -> Vec<Value<'_>> {
         Value::Text(&row.data),
         Value::time(row.created_at),
         Value::time(row.created_at),
+        Value::text(row.step.as_deref()),
     ]
 }
 

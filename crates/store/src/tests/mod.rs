@@ -2,6 +2,7 @@
 
 mod fence;
 mod lists;
+mod outbox;
 pub mod place;
 mod plans;
 mod runs;

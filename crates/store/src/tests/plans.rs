@@ -2,12 +2,14 @@
 
 use super::place::Place;
 use super::samples::run_id;
+use crate::outbox::{self, OutboxSql};
 use crate::postgres::PLANS;
 use crate::postgres::read::parameters;
 use crate::select::run::{RECEIVED_POSTGRES, RECEIVED_SQLITE, RunSql, runs};
 use crate::select::{Dialect, Select};
 use crate::statement::{Name, STATEMENTS};
 use crate::value::Value;
+use countersign_engine::port::outbox::DeliveryState;
 use countersign_engine::port::{Page, Range, RunQuery};
 use countersign_kernel::Time;
 use tokio_postgres::{Client, NoTls};
@@ -73,6 +75,30 @@ fn reads(sql: &RunSql) -> Vec<(&str, Vec<Value<'static>>)> {
     ]
 }
 
+/// What the outbox asks and writes.
+fn of_outbox(dialect: Dialect) -> Vec<String> {
+    let sql = OutboxSql::new(dialect);
+    let mut all = vec![
+        sql.unspread,
+        sql.spread,
+        sql.unwanted,
+        sql.due,
+        sql.lease,
+        sql.lock,
+        sql.delivered,
+        sql.postponed,
+        sql.dead,
+        sql.conclude,
+        sql.revive,
+        sql.replayed,
+        sql.state,
+        sql.deliveries,
+    ];
+    let states = [DeliveryState::Pending, DeliveryState::Delivered, DeliveryState::Dead];
+    all.extend(states.map(|state| outbox::list(dialect, Some(state), &page()).sql));
+    all
+}
+
 #[test]
 fn sqlite_searches_and_never_scans() {
     let place = Place::sqlite();
@@ -90,6 +116,7 @@ fn sqlite_searches_and_never_scans() {
     all.push(RECEIVED_SQLITE.to_owned());
     all.extend(reads(&sql).into_iter().map(|(sql, _)| sql.to_owned()));
     all.extend(OF_RUNS.map(|name| STATEMENTS[name as usize].sqlite()));
+    all.extend(of_outbox(Dialect::Sqlite));
     all.extend(queries().iter().map(|query| runs(Dialect::Sqlite, query, &page()).sql));
     for sql in all {
         let plan = plan(&sql);
@@ -118,6 +145,7 @@ async fn postgres_with_many_ended_runs() -> (Place, Client) {
                  NULL, NULL, false, CASE WHEN state = 'executing' AND s = 0 THEN n END, NULL, NULL, '{{}}' FROM made, generate_series(0, 5) AS s;
              INSERT INTO run_events SELECT id, 'e' || s, 'paid', 1, true, '{{}}' FROM made, generate_series(0, 2) AS s;
              INSERT INTO outbox SELECT gen_random_uuid(), id, 'x', 1, 'delivered', 1, 1, NULL, '{{}}' FROM made;
+             INSERT INTO deliveries SELECT outbox_id, 'w' || substr(outbox_id::text, 1, 1), 'delivered', 1, 1, 1, NULL FROM outbox;
              ANALYZE"
         ))
         .await
@@ -159,6 +187,7 @@ async fn writes_by_key(client: &Client) {
     let sql = RunSql::new(Dialect::Postgres);
     let mut all = vec![sql.runs, sql.steps, sql.kept, sql.due, RECEIVED_POSTGRES.to_owned()];
     all.extend(OF_RUNS.map(|name| STATEMENTS[name as usize].postgres()));
+    all.extend(of_outbox(Dialect::Postgres));
     for sql in all {
         // The plan is the same whatever the parameters are.
         let count = (1..).take_while(|n| sql.contains(&format!("${n}"))).count();

@@ -303,6 +303,7 @@ async fn an_outbox_row_waits_for_delivery(place: &Place) {
         outbox_id: Uuid::from_u128(1),
         instance_id: id,
         event_type: "shipped".to_owned(),
+        step: None,
         data: Arc::from("{}"),
         created_at: Time(77),
     };

@@ -1,0 +1,91 @@
+//! The outbox as the server uses it: what is due for a webhook, what became of it, and what operators may see and do.
+
+use crate::port::Page;
+use crate::port::outbox::{Delivery, DeliveryState, OutboxView, Settled, Wanted};
+use crate::port::{Outbox, StoreError};
+use crate::rows::Write;
+use crate::{Engine, store_failure};
+use countersign_kernel::refusal::{Code, Refusal};
+use countersign_kernel::registry::scopes;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Mutex, MutexGuard, Notify};
+use uuid::Uuid;
+
+/// The engine's outbox.
+pub(crate) struct OutboxDesk {
+    outbox: Mutex<Box<dyn Outbox>>,
+    wake: Arc<Notify>,
+}
+
+impl OutboxDesk {
+    pub fn new(outbox: Box<dyn Outbox>, wake: Arc<Notify>) -> Self {
+        OutboxDesk { outbox: Mutex::new(outbox), wake }
+    }
+
+    async fn open(&self) -> MutexGuard<'_, Box<dyn Outbox>> {
+        self.outbox.lock().await
+    }
+}
+
+/// Whether these rows hold an event for the world outside.
+pub(crate) fn sends(writes: &[Write]) -> bool {
+    writes.iter().any(|write| matches!(write, Write::Outbox(_)))
+}
+
+/// For the server itself, which needs no grant.
+impl Engine {
+    /// Tells that this node has committed an event. Those of other nodes are found by looking.
+    pub fn outbox_wake(&self) -> Arc<Notify> {
+        self.outbox.wake.clone()
+    }
+
+    pub async fn spread_outbox(&self, wanted: Wanted<'_>, limit: usize) -> Result<usize, StoreError> {
+        self.outbox.open().await.spread(wanted, limit).await
+    }
+
+    pub async fn take_deliveries(
+        &self,
+        webhook: &str,
+        lease: Duration,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        self.outbox.open().await.take(webhook, lease, limit).await
+    }
+
+    pub async fn settle_delivery(&self, delivery: &Delivery, settled: &Settled) -> Result<bool, StoreError> {
+        self.outbox.open().await.settle(delivery, settled).await
+    }
+}
+
+impl Engine {
+    /// Events for the world outside and their deliveries. Needs `runs:read`.
+    pub async fn read_outbox(
+        &self,
+        actor_ref: &str,
+        state: Option<DeliveryState>,
+        page: &Page,
+    ) -> Result<Vec<OutboxView>, Refusal> {
+        self.require_scope(actor_ref, scopes::RUNS_READ).await?;
+        self.outbox.open().await.list(state, page).await.map_err(|error| store_failure(&error))
+    }
+
+    /// Has the deliveries of an event that were given up tried again. Needs `governance:act`. Asked again, it finds nothing
+    /// more to do.
+    pub async fn replay_outbox(
+        &self,
+        actor_ref: &str,
+        outbox_id: Option<Uuid>,
+    ) -> Result<(u64, DeliveryState), Refusal> {
+        self.require_scope(actor_ref, scopes::GOVERNANCE_ACT).await?;
+        let unknown = || Refusal::new(Code::NotKnown, "there is no event with this outbox_id").at("outbox_id");
+        let outbox_id = outbox_id.ok_or_else(unknown)?;
+        let replayed = self.outbox.open().await.replay(outbox_id, actor_ref, self.now()).await;
+        let (count, state) = replayed.map_err(|error| store_failure(&error))?.ok_or_else(unknown)?;
+        if count > 0 {
+            tracing::info!(%outbox_id, actor_ref, count, "deliveries that were given up are tried again");
+            self.outbox.wake.notify_one();
+        }
+        Ok((count, state))
+    }
+}

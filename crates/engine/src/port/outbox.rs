@@ -1,0 +1,118 @@
+//! The outbox: events for the world outside, which a step committed with its result, on their way to webhooks.
+//!
+//! Each event becomes one delivery per webhook that wants it, so that a webhook that is slow or gone is nobody else's
+//! trouble. A delivery is taken under a lease: for as long as it lasts, nobody else takes it. If whoever took it never
+//! says what became of it, the lease ends and it is taken again. So an event may arrive twice, and is never lost.
+//!
+//! Leases and pauses are lengths of time, measured by the database's own clock.
+
+use super::{Page, StoreError};
+use async_trait::async_trait;
+use countersign_kernel::{InstanceId, Time};
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// Which webhooks want an event of this type.
+pub type Wanted<'a> = &'a (dyn Fn(&str) -> Vec<Arc<str>> + Send + Sync);
+
+/// How an event, or its delivery to one webhook, stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeliveryState {
+    /// On its way.
+    Pending,
+    Delivered,
+    /// Given up.
+    Dead,
+}
+
+impl DeliveryState {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            DeliveryState::Pending => "pending",
+            DeliveryState::Delivered => "delivered",
+            DeliveryState::Dead => "dead",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Pending, Self::Delivered, Self::Dead].into_iter().find(|state| state.as_str() == text)
+    }
+}
+
+/// An event to be sent to one webhook, now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    pub outbox_id: Uuid,
+    pub webhook: Arc<str>,
+    pub instance_id: InstanceId,
+    pub event_type: String,
+    pub step: Option<String>,
+    pub created_at: Time,
+    /// JSON text.
+    pub data: String,
+    /// How often it has been taken, this time included.
+    pub attempt: u64,
+}
+
+/// What became of a delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Settled {
+    Delivered,
+    /// To be tried again after a pause.
+    Postponed {
+        error: String,
+        pause: Duration,
+    },
+    /// Not to be tried again.
+    Dead {
+        error: String,
+    },
+}
+
+/// An event with all its deliveries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutboxView {
+    pub outbox_id: Uuid,
+    pub instance_id: InstanceId,
+    pub event_type: String,
+    pub step: Option<String>,
+    pub created_at: Time,
+    /// `Dead` where nothing is on its way any more and a webhook did not get it.
+    pub state: DeliveryState,
+    /// Who last had what was given up tried again, and when.
+    pub replayed: Option<(String, Time)>,
+    pub deliveries: Vec<DeliveryView>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeliveryView {
+    pub webhook: String,
+    pub state: DeliveryState,
+    pub attempts: u64,
+    /// While it is pending.
+    pub next_attempt_at: Option<Time>,
+    /// When it was delivered or given up.
+    pub settled_at: Option<Time>,
+    pub last_error: Option<String>,
+}
+
+/// What waits for delivery, and what became of it.
+#[async_trait]
+pub trait Outbox: Send {
+    /// Makes the deliveries of events that have none yet, at most `limit` events; returns how many events these were.
+    /// An event that no webhook wants is delivered.
+    async fn spread(&mut self, wanted: Wanted<'_>, limit: usize) -> Result<usize, StoreError>;
+    /// Deliveries to this webhook that are due, the longest due first, at most `limit`. They are due again when `lease` is
+    /// over. On PostgreSQL rows that another node is taking just now are skipped.
+    async fn take(&mut self, webhook: &str, lease: Duration, limit: usize) -> Result<Vec<Delivery>, StoreError>;
+    /// `false`: it is settled already, or somebody else has taken it since (who then says what becomes of it; a delivery
+    /// that was made counts all the same). An event that is delivered to all leaves its data: the record has it.
+    async fn settle(&mut self, delivery: &Delivery, settled: &Settled) -> Result<bool, StoreError>;
+    /// Events in the order of their ids.
+    async fn list(&mut self, state: Option<DeliveryState>, page: &Page) -> Result<Vec<OutboxView>, StoreError>;
+    /// Has what was given up tried again from the start, in the name of this actor. Returns how many deliveries that
+    /// are, and how the event stands; `None`: there is no such event.
+    async fn replay(&mut self, outbox_id: Uuid, by: &str, at: Time)
+    -> Result<Option<(u64, DeliveryState)>, StoreError>;
+}

@@ -1,0 +1,106 @@
+//! `countersign outbox`: what was sent to webhooks, and what did not arrive.
+
+use super::Keyed;
+use super::connection::Context;
+use super::output::{self, printable};
+use super::page::{PageArgs, collect};
+use super::table::{Table, Tint, tint};
+use super::time::when;
+use clap::{Args, Subcommand, ValueEnum};
+use countersign_client::wire::{OutboxEvent, OutboxQuery, OutboxState};
+use jiff::Timestamp;
+
+/// See what is sent to webhooks, and try again what was given up
+#[derive(Subcommand)]
+pub enum OutboxCommand {
+    /// List events and their deliveries
+    List(ListArgs),
+    /// Try again to deliver an event where that was given up
+    Replay(ReplayArgs),
+}
+
+#[derive(Args)]
+pub struct ListArgs {
+    /// Only those that stand like this
+    #[arg(long, value_enum, ignore_case = true)]
+    state: Option<StateArg>,
+    #[command(flatten)]
+    page: PageArgs,
+}
+
+#[derive(Args)]
+pub struct ReplayArgs {
+    /// The event, as `countersign outbox list` shows it
+    outbox_id: String,
+    #[command(flatten)]
+    keyed: Keyed,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum StateArg {
+    Pending,
+    Delivered,
+    Dead,
+}
+
+pub async fn run(context: &Context, command: OutboxCommand) -> anyhow::Result<()> {
+    match command {
+        OutboxCommand::List(args) => list(context, args).await,
+        OutboxCommand::Replay(args) => replay(context, args).await,
+    }
+}
+
+async fn list(context: &Context, args: ListArgs) -> anyhow::Result<()> {
+    let client = context.client()?;
+    let state = args.state.map(|state| match state {
+        StateArg::Pending => OutboxState::Pending,
+        StateArg::Delivered => OutboxState::Delivered,
+        StateArg::Dead => OutboxState::Dead,
+    });
+    let fetch = async |limit, cursor| client.outbox(&OutboxQuery { state, limit, cursor }).await;
+    collect(&args.page, fetch).await?.print(context.json(), table, "No events.")
+}
+
+async fn replay(context: &Context, args: ReplayArgs) -> anyhow::Result<()> {
+    let answer = context.client_keyed(&args.keyed)?.replay_outbox(&args.outbox_id).await?;
+    if context.json() {
+        return output::json(&answer.json);
+    }
+    let told = match answer.body.deliveries {
+        0 => format!("{}: nothing had been given up", args.outbox_id),
+        1 => format!("{}: one delivery is tried again", args.outbox_id),
+        many => format!("{}: {many} deliveries are tried again", args.outbox_id),
+    };
+    output::say(&printable(&told))
+}
+
+fn state(state: OutboxState) -> String {
+    match state {
+        OutboxState::Pending => tint(Tint::Wait, "pending"),
+        OutboxState::Delivered => tint(Tint::Dim, "delivered"),
+        OutboxState::Dead => tint(Tint::Strong, "dead"),
+    }
+}
+
+fn table(events: &[OutboxEvent]) -> Table {
+    let now = Timestamp::now();
+    let mut table = Table::new(["event", "type", "state", "sent", "webhook", "attempts", "last error"]);
+    for event in events {
+        let head = |state: String| {
+            [printable(&event.outbox_id), printable(&event.event_type), state, when(&event.created_at, now)]
+        };
+        let row = |table: &mut Table, state: String, rest: [String; 3]| {
+            let ([a, b, c, d], [e, f, g]) = (head(state), rest);
+            table.row([a, b, c, d, e, f, g]);
+        };
+        if event.deliveries.is_empty() {
+            row(&mut table, state(event.state), [String::new(), String::new(), String::new()]);
+        }
+        for delivery in &event.deliveries {
+            let error = delivery.last_error.as_deref().unwrap_or_default();
+            let rest = [printable(&delivery.webhook), delivery.attempts.to_string(), printable(error)];
+            row(&mut table, state(delivery.state), rest);
+        }
+    }
+    table
+}

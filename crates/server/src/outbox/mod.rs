@@ -1,0 +1,217 @@
+//! Sends committed events to webhooks, at least once (`spec/webhooks.md`). One task gives each event its deliveries; each
+//! webhook has a task of its own, so that a slow one keeps nobody else waiting. Without webhooks nothing runs, and events
+//! wait.
+//!
+//! What is taken is sent at once. Between the answer and its being noted lies the only moment at which a crash makes an
+//! event arrive twice.
+
+mod backoff;
+mod message;
+
+pub use backoff::Pace;
+
+use crate::config::Webhook;
+use anyhow::Context;
+use countersign_engine::Engine;
+use countersign_engine::port::outbox::{Delivery, Settled};
+use countersign_executor::http::HttpExecutor;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::{Notify, watch};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::Instant;
+
+/// Messages on their way to one webhook at a time.
+const IN_FLIGHT: usize = 16;
+/// Events that are given their deliveries in one transaction.
+const SPREAD: usize = 256;
+/// How long messages under way may take once we are asked to stop.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// How often, and how far apart, it is tried to note what became of a delivery.
+const NOTES: u32 = 5;
+const NOTE_AGAIN: Duration = Duration::from_millis(500);
+
+const DELIVERIES: &str = "countersign_outbox_deliveries_total";
+
+pub fn describe_metrics() {
+    metrics::describe_counter!(DELIVERIES, "Messages to webhooks by webhook and result (delivered, postponed, dead)");
+}
+
+/// The tasks that deliver. Dropping it ends them at once; [`Deliveries::finish`] lets them end what they began.
+pub struct Deliveries {
+    stop: watch::Sender<bool>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Deliveries {
+    pub async fn finish(mut self) {
+        self.stop.send_replace(true);
+        let until = Instant::now() + FAREWELL;
+        for task in std::mem::take(&mut self.tasks) {
+            let abort = task.abort_handle();
+            if tokio::time::timeout_at(until, task).await.is_err() {
+                abort.abort();
+            }
+        }
+    }
+}
+
+impl Drop for Deliveries {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// Starts delivering, where there is anywhere to deliver to.
+pub fn start(engine: &Arc<Engine>, webhooks: Vec<Webhook>, pace: Pace) -> anyhow::Result<Deliveries> {
+    let (stop, stopped) = watch::channel(false);
+    let mut tasks = Vec::new();
+    if webhooks.is_empty() {
+        return Ok(Deliveries { stop, tasks });
+    }
+    let http = HttpExecutor::new().map_err(anyhow::Error::msg).context("nothing can be sent to webhooks")?;
+    let mut mailmen = Vec::new();
+    for webhook in &webhooks {
+        tracing::info!(webhook = %webhook.name, to = webhook.to.shown(), "events are sent to this webhook");
+        if !webhook.to.is_encrypted() {
+            tracing::warn!(webhook = %webhook.name, "this webhook is reached without encryption");
+        }
+        let route =
+            Arc::new(Route { webhook: webhook.clone(), http: http.clone(), engine: Arc::downgrade(engine), pace });
+        let wake = Arc::new(Notify::new());
+        tasks.push(tokio::spawn(deliver(route, wake.clone(), stopped.clone())));
+        mailmen.push(wake);
+    }
+    let wake = engine.outbox_wake();
+    tasks.push(tokio::spawn(spread(Arc::downgrade(engine), webhooks, wake, mailmen, pace, stopped)));
+    Ok(Deliveries { stop, tasks })
+}
+
+/// Gives events their deliveries as they are committed, and wakes whoever makes these.
+async fn spread(
+    engine: Weak<Engine>,
+    webhooks: Vec<Webhook>,
+    wake: Arc<Notify>,
+    mailmen: Vec<Arc<Notify>>,
+    pace: Pace,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let wanted = |event_type: &str| -> Vec<Arc<str>> {
+        webhooks.iter().filter(|webhook| webhook.wants(event_type)).map(|webhook| webhook.name.clone()).collect()
+    };
+    while !*stopped.borrow() {
+        let Some(held) = engine.upgrade() else { return };
+        let spread = held.spread_outbox(&wanted, SPREAD).await;
+        drop(held);
+        match spread {
+            Ok(0) => {}
+            Ok(count) => {
+                mailmen.iter().for_each(|mailman| mailman.notify_one());
+                if count == SPREAD {
+                    continue;
+                }
+            }
+            Err(error) => tracing::warn!(%error, "the outbox cannot be read; it is tried again"),
+        }
+        tokio::select! {
+            _ = stopped.changed() => return,
+            // A replay makes no new deliveries, but old ones are due again.
+            () = wake.notified() => mailmen.iter().for_each(|mailman| mailman.notify_one()),
+            () = tokio::time::sleep(pace.look) => {}
+        }
+    }
+}
+
+/// One webhook and the way there.
+struct Route {
+    webhook: Webhook,
+    http: HttpExecutor,
+    engine: Weak<Engine>,
+    pace: Pace,
+}
+
+/// Takes what is due and sends it, for as long as the engine lives.
+async fn deliver(route: Arc<Route>, wake: Arc<Notify>, mut stopped: watch::Receiver<bool>) {
+    let mut sending = JoinSet::new();
+    // Whether something may be due; and when it is looked for at the latest.
+    let (mut hungry, mut look_at) = (true, Instant::now());
+    while !*stopped.borrow() {
+        let room = IN_FLIGHT - sending.len();
+        if hungry && room > 0 {
+            let Some(taken) = route.take(room).await else { return };
+            hungry = taken.len() == room;
+            look_at = Instant::now() + route.pace.look;
+            for delivery in taken {
+                let route = route.clone();
+                sending.spawn(async move { route.send(&delivery).await });
+            }
+        }
+        tokio::select! {
+            _ = stopped.changed() => {}
+            Some(_) = sending.join_next() => {}
+            () = wake.notified(), if !hungry => hungry = true,
+            () = tokio::time::sleep_until(look_at), if !hungry => hungry = true,
+        }
+    }
+    // What was taken is sent; whoever stops us says how long that may take.
+    while sending.join_next().await.is_some() {}
+}
+
+impl Route {
+    /// `None`: the engine is gone.
+    async fn take(&self, room: usize) -> Option<Vec<Delivery>> {
+        let lease = self.webhook.to.timeout + self.pace.margin;
+        match self.engine.upgrade()?.take_deliveries(&self.webhook.name, lease, room).await {
+            Ok(taken) => Some(taken),
+            Err(error) => {
+                tracing::warn!(%error, "the outbox cannot be read; it is tried again");
+                Some(vec![])
+            }
+        }
+    }
+
+    async fn send(&self, delivery: &Delivery) {
+        let body = message::body(delivery);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let headers = [
+            ("content-type", message::MEDIA_TYPE.to_owned()),
+            (message::SIGNATURE, message::signature(&self.webhook.secret, now, &body)),
+            ("idempotency-key", delivery.outbox_id.to_string()),
+        ];
+        let answered = self.http.post(&self.webhook.to, &headers, body.into_bytes()).await;
+        let settled = self.pace.judge(&answered, delivery.attempt, self.webhook.max_attempts);
+        let (webhook, outbox_id, attempt) = (&self.webhook.name, delivery.outbox_id, delivery.attempt);
+        let result = match &settled {
+            Settled::Delivered => {
+                tracing::debug!(%webhook, %outbox_id, attempt, "delivered");
+                "delivered"
+            }
+            Settled::Postponed { error, pause } => {
+                tracing::info!(%webhook, %outbox_id, attempt, error, ?pause, "not delivered; it is tried again");
+                "postponed"
+            }
+            Settled::Dead { error } => {
+                tracing::warn!(%webhook, %outbox_id, attempt, error, "not delivered, and not tried again");
+                "dead"
+            }
+        };
+        metrics::counter!(DELIVERIES, "webhook" => webhook.to_string(), "result" => result).increment(1);
+        self.note(delivery, &settled).await;
+    }
+
+    /// What cannot be noted is sent again when its lease is over.
+    async fn note(&self, delivery: &Delivery, settled: &Settled) {
+        for _ in 0..NOTES {
+            let Some(engine) = self.engine.upgrade() else { return };
+            match engine.settle_delivery(delivery, settled).await {
+                Ok(_) => return,
+                Err(error) => {
+                    let outbox_id = delivery.outbox_id;
+                    tracing::warn!(%error, %outbox_id, "what became of a delivery could not be noted");
+                }
+            }
+            drop(engine);
+            tokio::time::sleep(NOTE_AGAIN).await;
+        }
+    }
+}

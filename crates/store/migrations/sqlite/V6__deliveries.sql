@@ -1,0 +1,21 @@
+-- Events for the world outside on their way to webhooks.
+
+-- The step that sent it; and who last had what was given up tried again.
+ALTER TABLE outbox ADD COLUMN step TEXT;
+ALTER TABLE outbox ADD COLUMN replayed_by TEXT;
+ALTER TABLE outbox ADD COLUMN replayed_at_us INTEGER;
+CREATE INDEX outbox_by_state ON outbox (state, outbox_id);
+
+-- One row per event and webhook. From when they are there, the event itself is due at the end of time (2^63 - 1): it is
+-- pending while one of them is, then delivered if all of them are, else dead.
+CREATE TABLE deliveries (
+    outbox_id          BLOB    NOT NULL,
+    webhook            TEXT    NOT NULL,
+    state              TEXT    NOT NULL,
+    attempts           INTEGER NOT NULL,
+    next_attempt_at_us INTEGER NOT NULL,
+    settled_at_us      INTEGER,
+    last_error         TEXT,
+    PRIMARY KEY (outbox_id, webhook)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX deliveries_pending ON deliveries (webhook, next_attempt_at_us, outbox_id) WHERE state = 'pending';

@@ -1,0 +1,212 @@
+//! The outbox's statements, which both databases share, and how its rows are read. What differs is how rows are locked and
+//! how many are changed at once.
+
+use crate::select::{Dialect, Select};
+use crate::statement::{Kind, Statement};
+use crate::value::{Columns, Type, Value, token};
+use countersign_engine::port::outbox::{Delivery, DeliveryState, DeliveryView, OutboxView, Settled};
+use countersign_engine::port::{Page, StoreError};
+use countersign_kernel::{InstanceId, Time};
+use std::time::Duration;
+use uuid::Uuid;
+
+pub const DELIVERY: Statement = Statement {
+    table: "deliveries",
+    columns: &[
+        ("outbox_id", Type::Id),
+        ("webhook", Type::Text),
+        ("state", Type::Text),
+        ("attempts", Type::Int),
+        ("next_attempt_at_us", Type::Int),
+    ],
+    kind: Kind::Insert,
+    keys: 2,
+};
+
+/// A delivery that is due at once.
+pub fn delivery_values(outbox_id: Uuid, webhook: &str) -> Vec<Value<'_>> {
+    vec![Value::Id(outbox_id), Value::Text(webhook), Value::Text("pending"), Value::Int(0), Value::Int(0)]
+}
+
+/// "1 is one of these ids" takes an array on PostgreSQL and one id at a time on SQLite.
+pub struct OutboxSql {
+    /// Events without deliveries. Parameter: limit.
+    pub unspread: String,
+    /// Parameter: events.
+    pub spread: String,
+    /// Events that nobody wants. Parameter: events.
+    pub unwanted: String,
+    /// Parameters: webhook, limit.
+    pub due: String,
+    /// Parameters: events, webhook, lease.
+    pub lease: String,
+    /// Locks an event, so that two of its deliveries are settled one after the other. Parameter: event.
+    pub lock: String,
+    pub delivered: String,
+    pub postponed: String,
+    pub dead: String,
+    /// Ends an event none of whose deliveries is pending. Parameter: event.
+    pub conclude: String,
+    /// Parameter: event.
+    pub revive: String,
+    /// Parameters: event, who, when.
+    pub replayed: String,
+    pub state: String,
+    /// Parameter: events.
+    pub deliveries: String,
+}
+
+impl OutboxSql {
+    pub fn new(dialect: Dialect) -> Self {
+        let (a, b, c, d) = (dialect.hole(1), dialect.hole(2), dialect.hole(3), dialect.hole(4));
+        // Not the clock's time of the moment, which no index could be searched with.
+        let (now, skip, skip_d, lock) = match dialect {
+            Dialect::Sqlite => ("CAST(unixepoch('now', 'subsec') * 1000000 AS INTEGER)", "", "", ""),
+            Dialect::Postgres => (
+                "(EXTRACT(EPOCH FROM now()) * 1000000)::int8",
+                " FOR UPDATE SKIP LOCKED",
+                " FOR UPDATE OF d SKIP LOCKED",
+                " FOR UPDATE",
+            ),
+        };
+        let spread = i64::MAX;
+        let among = dialect.among("outbox_id");
+        let one = format!("outbox_id = {a} AND webhook = {b} AND state = 'pending'");
+        let with =
+            |state: &str| format!("EXISTS (SELECT 1 FROM deliveries WHERE outbox_id = {a} AND state = '{state}')");
+        let (pending, dead) = (with("pending"), with("dead"));
+        OutboxSql {
+            unspread: format!(
+                "SELECT outbox_id, event_type FROM outbox WHERE state = 'pending' AND next_attempt_at_us < {spread} \
+                 ORDER BY next_attempt_at_us, outbox_id LIMIT {a}{skip}"
+            ),
+            spread: format!("UPDATE outbox SET next_attempt_at_us = {spread} WHERE {among}"),
+            unwanted: format!("UPDATE outbox SET state = 'delivered', data = 'null' WHERE {among}"),
+            due: format!(
+                "SELECT d.outbox_id, d.webhook, o.instance_id, o.event_type, o.step, o.created_at_us, o.data, d.attempts \
+                 FROM deliveries d JOIN outbox o ON o.outbox_id = d.outbox_id \
+                 WHERE d.webhook = {a} AND d.state = 'pending' AND d.next_attempt_at_us <= {now} \
+                 ORDER BY d.next_attempt_at_us, d.outbox_id LIMIT {b}{skip_d}"
+            ),
+            lease: format!(
+                "UPDATE deliveries SET attempts = attempts + 1, next_attempt_at_us = {now} + {c} WHERE {among} AND webhook = {b}"
+            ),
+            lock: format!("SELECT state FROM outbox WHERE outbox_id = {a}{lock}"),
+            delivered: format!(
+                "UPDATE deliveries SET state = 'delivered', settled_at_us = {now}, last_error = NULL WHERE {one}"
+            ),
+            postponed: format!(
+                "UPDATE deliveries SET last_error = {d}, next_attempt_at_us = {now} + {} WHERE {one} AND attempts = {c}",
+                dialect.hole(5)
+            ),
+            dead: format!(
+                "UPDATE deliveries SET state = 'dead', settled_at_us = {now}, last_error = {d} WHERE {one} AND attempts = {c}"
+            ),
+            conclude: format!(
+                "UPDATE outbox SET state = CASE WHEN {dead} THEN 'dead' ELSE 'delivered' END, \
+                 data = CASE WHEN {dead} THEN data ELSE 'null' END WHERE outbox_id = {a} AND state = 'pending' AND NOT {pending}"
+            ),
+            revive: format!(
+                "UPDATE deliveries SET state = 'pending', attempts = 0, next_attempt_at_us = 0, settled_at_us = NULL \
+                 WHERE outbox_id = {a} AND state = 'dead'"
+            ),
+            replayed: format!(
+                "UPDATE outbox SET state = 'pending', replayed_by = {b}, replayed_at_us = {c} WHERE outbox_id = {a}"
+            ),
+            state: format!("SELECT state FROM outbox WHERE outbox_id = {a}"),
+            deliveries: format!(
+                "SELECT outbox_id, webhook, state, attempts, next_attempt_at_us, settled_at_us, last_error FROM deliveries \
+                 WHERE {among} ORDER BY outbox_id, webhook"
+            ),
+        }
+    }
+
+    /// What a settlement writes, its parameters, and whether the event may have ended with it.
+    pub fn settle<'v>(&self, delivery: &'v Delivery, settled: &'v Settled) -> (&str, Vec<Value<'v>>, bool) {
+        let mut values = vec![Value::Id(delivery.outbox_id), Value::Text(&delivery.webhook)];
+        match settled {
+            Settled::Delivered => (&self.delivered, values, true),
+            Settled::Postponed { error, pause } => {
+                values.extend([Value::count(delivery.attempt), Value::Text(error), micros(*pause)]);
+                (&self.postponed, values, false)
+            }
+            Settled::Dead { error } => {
+                values.extend([Value::count(delivery.attempt), Value::Text(error)]);
+                (&self.dead, values, true)
+            }
+        }
+    }
+}
+
+pub fn list<'q>(dialect: Dialect, state: Option<DeliveryState>, page: &Page) -> Select<'q> {
+    let columns = "outbox_id, instance_id, event_type, step, created_at_us, state, replayed_by, replayed_at_us";
+    let mut select = Select::new(dialect, format!("SELECT {columns} FROM outbox"));
+    select.equal("state", state.map(|state| Value::Text(state.as_str())));
+    select.paged("outbox_id", page)
+}
+
+pub fn micros(length: Duration) -> Value<'static> {
+    Value::Int(i64::try_from(length.as_micros()).unwrap_or(i64::MAX / 4).min(i64::MAX / 4))
+}
+
+pub fn unspread_row(row: &dyn Columns) -> Result<(Uuid, String), StoreError> {
+    Ok((row.id(0)?, row.text(1)?))
+}
+
+/// As it is after it was taken.
+pub fn due_row(row: &dyn Columns) -> Result<Delivery, StoreError> {
+    Ok(Delivery {
+        outbox_id: row.id(0)?,
+        webhook: row.text(1)?.into(),
+        instance_id: InstanceId(row.id(2)?),
+        event_type: row.text(3)?,
+        step: row.optional_text(4)?,
+        created_at: row.time(5)?,
+        data: row.text(6)?,
+        attempt: row.count(7)? + 1,
+    })
+}
+
+pub fn state_row(row: &dyn Columns) -> Result<DeliveryState, StoreError> {
+    token(&row.text(0)?, DeliveryState::parse)
+}
+
+/// Its deliveries are still to be found.
+pub fn view_row(row: &dyn Columns) -> Result<OutboxView, StoreError> {
+    let replayed_at = row.optional_int(7)?.map(Time);
+    Ok(OutboxView {
+        outbox_id: row.id(0)?,
+        instance_id: InstanceId(row.id(1)?),
+        event_type: row.text(2)?,
+        step: row.optional_text(3)?,
+        created_at: row.time(4)?,
+        state: token(&row.text(5)?, DeliveryState::parse)?,
+        replayed: row.optional_text(6)?.zip(replayed_at),
+        deliveries: vec![],
+    })
+}
+
+pub fn delivery_row(row: &dyn Columns) -> Result<(Uuid, DeliveryView), StoreError> {
+    let state = token(&row.text(2)?, DeliveryState::parse)?;
+    let next_attempt_at = row.time(4)?;
+    let view = DeliveryView {
+        webhook: row.text(1)?,
+        state,
+        attempts: row.count(3)?,
+        // 0: at once.
+        next_attempt_at: (state == DeliveryState::Pending && next_attempt_at.0 > 0).then_some(next_attempt_at),
+        settled_at: row.optional_int(5)?.map(Time),
+        last_error: row.optional_text(6)?,
+    };
+    Ok((row.id(0)?, view))
+}
+
+/// Gives each event its deliveries.
+pub fn joined(mut events: Vec<OutboxView>, deliveries: Vec<(Uuid, DeliveryView)>) -> Vec<OutboxView> {
+    for (outbox_id, delivery) in deliveries {
+        if let Some(event) = events.iter_mut().find(|event| event.outbox_id == outbox_id) {
+            event.deliveries.push(delivery);
+        }
+    }
+    events
+}

@@ -1,0 +1,173 @@
+//! The outbox on PostgreSQL, on a connection of its own. Several nodes work on it: each skips what another has locked, and
+//! what was taken is due again only when its lease is over. Two deliveries of one event are settled one after the other,
+//! by a lock on the event.
+
+use super::PLANS;
+use super::connect::{Settings, failed};
+use super::read::parameters;
+use super::values::{Column, RowSet};
+use crate::outbox::{self, DELIVERY, OutboxSql};
+use crate::select::Dialect;
+use async_trait::async_trait;
+use countersign_engine::port::outbox::{Delivery, DeliveryState, DeliveryView, Outbox, OutboxView, Settled, Wanted};
+use countersign_engine::port::{Page, StoreError};
+use countersign_kernel::Time;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, IsolationLevel, Row, Statement as Prepared, Transaction};
+use uuid::Uuid;
+
+pub struct PostgresOutbox {
+    settings: Settings,
+    session: Option<Session>,
+    sql: OutboxSql,
+    delivery: String,
+}
+
+struct Session {
+    client: Client,
+    /// By their text.
+    prepared: HashMap<String, Prepared>,
+}
+
+/// A transaction, and what is prepared on its connection.
+struct Work<'s> {
+    transaction: Transaction<'s>,
+    prepared: &'s mut HashMap<String, Prepared>,
+}
+
+impl Work<'_> {
+    async fn prepared(&mut self, sql: &str) -> Result<Prepared, StoreError> {
+        if let Some(prepared) = self.prepared.get(sql) {
+            return Ok(prepared.clone());
+        }
+        let prepared = self.transaction.prepare(sql).await.map_err(failed)?;
+        self.prepared.insert(sql.to_owned(), prepared.clone());
+        Ok(prepared)
+    }
+
+    async fn query(&mut self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, StoreError> {
+        let prepared = self.prepared(sql).await?;
+        self.transaction.query(&prepared, values).await.map_err(failed)
+    }
+
+    async fn execute(&mut self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<u64, StoreError> {
+        let prepared = self.prepared(sql).await?;
+        self.transaction.execute(&prepared, values).await.map_err(failed)
+    }
+
+    async fn commit(self) -> Result<(), StoreError> {
+        self.transaction.commit().await.map_err(failed)
+    }
+}
+
+impl PostgresOutbox {
+    pub fn new(settings: Settings) -> Self {
+        let (sql, delivery) = (OutboxSql::new(Dialect::Postgres), DELIVERY.postgres());
+        PostgresOutbox { settings, session: None, sql, delivery }
+    }
+
+    /// A new transaction; dropping it undoes it.
+    async fn begin(&mut self) -> Result<(Work<'_>, &OutboxSql, &str), StoreError> {
+        if self.session.as_ref().is_none_or(|session| session.client.is_closed()) {
+            self.session = None;
+            let client = self.settings.connect().await?;
+            client.batch_execute(PLANS).await.map_err(failed)?;
+            client.batch_execute("SET idle_in_transaction_session_timeout = '10s'").await.map_err(failed)?;
+            self.session = Some(Session { client, prepared: HashMap::new() });
+        }
+        let session = self.session.as_mut().ok_or_else(|| StoreError::Transient("no connection".to_owned()))?;
+        let begin = session.client.build_transaction().isolation_level(IsolationLevel::ReadCommitted).read_only(false);
+        let transaction = begin.start().await.map_err(failed)?;
+        Ok((Work { transaction, prepared: &mut session.prepared }, &self.sql, &self.delivery))
+    }
+}
+
+fn limit(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+#[async_trait]
+impl Outbox for PostgresOutbox {
+    async fn spread(&mut self, wanted: Wanted<'_>, most: usize) -> Result<usize, StoreError> {
+        let (mut work, sql, delivery) = self.begin().await?;
+        let found = work.query(&sql.unspread, &[&limit(most)]).await?;
+        let found: Vec<(Uuid, Vec<Arc<str>>)> = found
+            .iter()
+            .map(|row| outbox::unspread_row(row).map(|(id, event_type)| (id, wanted(&event_type))))
+            .collect::<Result<_, _>>()?;
+        if found.is_empty() {
+            return Ok(0);
+        }
+        let ids = |spread: bool| -> Vec<Uuid> {
+            found.iter().filter(|(_, webhooks)| webhooks.is_empty() != spread).map(|(id, _)| *id).collect()
+        };
+        let rows = found.iter().flat_map(|(id, webhooks)| webhooks.iter().map(|w| outbox::delivery_values(*id, w)));
+        let set = RowSet::of(&DELIVERY, rows.collect());
+        let columns = set.columns();
+        let params: Vec<&(dyn ToSql + Sync)> = columns.iter().map(Column::as_sql).collect();
+        work.execute(delivery, &params).await?;
+        work.execute(&sql.spread, &[&ids(true)]).await?;
+        work.execute(&sql.unwanted, &[&ids(false)]).await?;
+        work.commit().await?;
+        Ok(found.len())
+    }
+
+    async fn take(&mut self, webhook: &str, lease: Duration, most: usize) -> Result<Vec<Delivery>, StoreError> {
+        let (mut work, sql, _) = self.begin().await?;
+        let due = work.query(&sql.due, &[&webhook, &limit(most)]).await?;
+        let due: Vec<Delivery> = due.iter().map(|row| outbox::due_row(row)).collect::<Result<_, _>>()?;
+        if !due.is_empty() {
+            let ids: Vec<Uuid> = due.iter().map(|delivery| delivery.outbox_id).collect();
+            work.execute(&sql.lease, &[&ids, &webhook, &outbox::micros(lease)]).await?;
+            work.commit().await?;
+        }
+        Ok(due)
+    }
+
+    async fn settle(&mut self, delivery: &Delivery, settled: &Settled) -> Result<bool, StoreError> {
+        let (mut work, sql, _) = self.begin().await?;
+        let (update, values, ends) = sql.settle(delivery, settled);
+        if ends {
+            work.query(&sql.lock, &[&delivery.outbox_id]).await?;
+        }
+        let changed = work.execute(update, &parameters(&values)).await? > 0;
+        if changed && ends {
+            work.execute(&sql.conclude, &[&delivery.outbox_id]).await?;
+        }
+        work.commit().await?;
+        Ok(changed)
+    }
+
+    async fn list(&mut self, state: Option<DeliveryState>, page: &Page) -> Result<Vec<OutboxView>, StoreError> {
+        let (mut work, sql, _) = self.begin().await?;
+        let select = outbox::list(Dialect::Postgres, state, page);
+        let events = work.query(&select.sql, &parameters(&select.values)).await?;
+        let events: Vec<OutboxView> = events.iter().map(|row| outbox::view_row(row)).collect::<Result<_, _>>()?;
+        let ids: Vec<Uuid> = events.iter().map(|event| event.outbox_id).collect();
+        let deliveries = work.query(&sql.deliveries, &[&ids]).await?;
+        let deliveries: Vec<(Uuid, DeliveryView)> =
+            deliveries.iter().map(|row| outbox::delivery_row(row)).collect::<Result<_, _>>()?;
+        Ok(outbox::joined(events, deliveries))
+    }
+
+    async fn replay(
+        &mut self,
+        outbox_id: Uuid,
+        by: &str,
+        at: Time,
+    ) -> Result<Option<(u64, DeliveryState)>, StoreError> {
+        let (mut work, sql, _) = self.begin().await?;
+        work.query(&sql.lock, &[&outbox_id]).await?;
+        let revived = work.execute(&sql.revive, &[&outbox_id]).await?;
+        if revived > 0 {
+            work.execute(&sql.replayed, &[&outbox_id, &by, &at.0]).await?;
+        }
+        let state = work.query(&sql.state, &[&outbox_id]).await?;
+        let state = state.first().map(|row| outbox::state_row(row)).transpose()?;
+        work.commit().await?;
+        Ok(state.map(|state| (revived, state)))
+    }
+}

@@ -1,0 +1,197 @@
+//! The outbox on SQLite, on a connection of its own, in turn with the committer.
+//!
+//! What became of a delivery is written without waiting for the disk: the next commit of anybody flushes it, and if the
+//! power fails before that, it is delivered once more. A replay waits.
+
+use super::Turn;
+use super::connect::{Location, failed};
+use super::read::rows;
+use crate::outbox::{self, DELIVERY, OutboxSql};
+use crate::select::Dialect;
+use crate::value::Value;
+use async_trait::async_trait;
+use countersign_engine::port::outbox::{Delivery, DeliveryState, Outbox, OutboxView, Settled, Wanted};
+use countersign_engine::port::{Page, StoreError};
+use countersign_kernel::Time;
+use rusqlite::{Connection, Transaction, TransactionBehavior, params_from_iter};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use uuid::Uuid;
+
+pub struct SqliteOutbox {
+    desk: Arc<Desk>,
+}
+
+/// Used on threads where it may wait.
+struct Desk {
+    location: Location,
+    connection: Mutex<Option<Connection>>,
+    turn: Turn,
+    sql: OutboxSql,
+    delivery: String,
+}
+
+impl SqliteOutbox {
+    pub fn new(location: Location, turn: Turn) -> Self {
+        let (sql, delivery) = (OutboxSql::new(Dialect::Sqlite), DELIVERY.sqlite());
+        SqliteOutbox { desk: Arc::new(Desk { location, connection: Mutex::default(), turn, sql, delivery }) }
+    }
+
+    async fn on_its_thread<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Desk, &mut Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let desk = self.desk.clone();
+        let done = tokio::task::spawn_blocking(move || desk.with(|connection| work(&desk, connection)));
+        done.await.unwrap_or_else(|e| Err(StoreError::Transient(format!("the outbox was interrupted: {e}"))))
+    }
+}
+
+impl Desk {
+    fn with<T>(&self, work: impl FnOnce(&mut Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let mut held = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let connection = match &mut *held {
+            Some(connection) => connection,
+            none => {
+                let connection = self.location.connect(false)?;
+                connection.pragma_update(None, "synchronous", "NORMAL").map_err(failed)?;
+                none.insert(connection)
+            }
+        };
+        work(connection)
+    }
+
+    fn write<T>(
+        &self,
+        connection: &mut Connection,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+        let result = work(&transaction)?;
+        transaction.commit().map_err(failed)?;
+        Ok(result)
+    }
+
+    /// Waits until what was committed is on the disk: in the log, or in the database where the log was moved to.
+    fn flush(&self) -> Result<(), StoreError> {
+        let Some(wal) = self.location.wal() else { return Ok(()) };
+        let synced = std::fs::File::open(wal).and_then(|file| file.sync_data());
+        synced.map_err(|error| StoreError::Transient(format!("the write-ahead log cannot be flushed: {error}")))
+    }
+
+    fn unspread(&self, connection: &Connection, limit: usize) -> Result<Vec<(Uuid, String)>, StoreError> {
+        rows(connection, &self.sql.unspread, &[Value::count(limit as u64)], outbox::unspread_row)
+    }
+
+    /// Nobody else makes deliveries here, so what was found stays as it is until it is written.
+    fn spread(&self, connection: &mut Connection, found: &[(Uuid, Vec<Arc<str>>)]) -> Result<(), StoreError> {
+        self.write(connection, |transaction| {
+            for (outbox_id, webhooks) in found {
+                let sql = if webhooks.is_empty() { &self.sql.unwanted } else { &self.sql.spread };
+                execute(transaction, sql, &[Value::Id(*outbox_id)])?;
+                for webhook in webhooks {
+                    execute(transaction, &self.delivery, &outbox::delivery_values(*outbox_id, webhook))?;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+fn execute(connection: &Connection, sql: &str, values: &[Value<'_>]) -> Result<usize, StoreError> {
+    connection.prepare_cached(sql).map_err(failed)?.execute(params_from_iter(values)).map_err(failed)
+}
+
+#[async_trait]
+impl Outbox for SqliteOutbox {
+    async fn spread(&mut self, wanted: Wanted<'_>, limit: usize) -> Result<usize, StoreError> {
+        let found = self.on_its_thread(move |desk, connection| desk.unspread(connection, limit)).await?;
+        if found.is_empty() {
+            return Ok(0);
+        }
+        let found: Vec<_> = found.into_iter().map(|(id, event_type)| (id, wanted(&event_type))).collect();
+        self.on_its_thread(move |desk, connection| {
+            desk.spread(connection, &found)?;
+            Ok(found.len())
+        })
+        .await
+    }
+
+    async fn take(&mut self, webhook: &str, lease: Duration, limit: usize) -> Result<Vec<Delivery>, StoreError> {
+        let webhook = webhook.to_owned();
+        self.on_its_thread(move |desk, connection| {
+            let due = |connection: &Connection| {
+                let values = [Value::Text(&webhook), Value::count(limit as u64)];
+                rows(connection, &desk.sql.due, &values, outbox::due_row)
+            };
+            // Nobody has to wait for somebody who finds nothing.
+            if due(connection)?.is_empty() {
+                return Ok(vec![]);
+            }
+            desk.write(connection, |transaction| {
+                let due = due(transaction)?;
+                for delivery in &due {
+                    let values = [Value::Id(delivery.outbox_id), Value::Text(&webhook), outbox::micros(lease)];
+                    execute(transaction, &desk.sql.lease, &values)?;
+                }
+                Ok(due)
+            })
+        })
+        .await
+    }
+
+    async fn settle(&mut self, delivery: &Delivery, settled: &Settled) -> Result<bool, StoreError> {
+        let (delivery, settled) = (delivery.clone(), settled.clone());
+        self.on_its_thread(move |desk, connection| {
+            desk.write(connection, |transaction| {
+                let (sql, values, ends) = desk.sql.settle(&delivery, &settled);
+                let changed = execute(transaction, sql, &values)? > 0;
+                if changed && ends {
+                    execute(transaction, &desk.sql.conclude, &[Value::Id(delivery.outbox_id)])?;
+                }
+                Ok(changed)
+            })
+        })
+        .await
+    }
+
+    async fn list(&mut self, state: Option<DeliveryState>, page: &Page) -> Result<Vec<OutboxView>, StoreError> {
+        let page = page.clone();
+        self.on_its_thread(move |desk, connection| {
+            let snapshot = connection.transaction().map_err(failed)?;
+            let select = outbox::list(Dialect::Sqlite, state, &page);
+            let events = rows(&snapshot, &select.sql, &select.values, outbox::view_row)?;
+            let mut deliveries = Vec::new();
+            for event in &events {
+                let id = [Value::Id(event.outbox_id)];
+                deliveries.extend(rows(&snapshot, &desk.sql.deliveries, &id, outbox::delivery_row)?);
+            }
+            Ok(outbox::joined(events, deliveries))
+        })
+        .await
+    }
+
+    async fn replay(
+        &mut self,
+        outbox_id: Uuid,
+        by: &str,
+        at: Time,
+    ) -> Result<Option<(u64, DeliveryState)>, StoreError> {
+        let by = by.to_owned();
+        self.on_its_thread(move |desk, connection| {
+            let id = Value::Id(outbox_id);
+            let replayed = desk.write(connection, |transaction| {
+                let revived = execute(transaction, &desk.sql.revive, std::slice::from_ref(&id))?;
+                if revived > 0 {
+                    execute(transaction, &desk.sql.replayed, &[id.clone(), Value::Text(&by), Value::time(at)])?;
+                }
+                let state = rows(transaction, &desk.sql.state, &[id], outbox::state_row)?.pop();
+                Ok(state.map(|state| (revived as u64, state)))
+            })?;
+            desk.flush()?;
+            Ok(replayed)
+        })
+        .await
+    }
+}
