@@ -124,6 +124,8 @@ fn write_head(run: &Run, new: bool, unit: &mut Unit) {
 
 fn write_step(run: &Run, seq: StepSeq, cell: &Cell, output: Option<Arc<str>>, unit: &mut Unit, new: bool) {
     let live = cell.live.as_deref();
+    // The row is written whole: what it said of an output that is still needed, it says again.
+    let output = output.or_else(|| run.outputs.get(&seq).cloned());
     let output_needed = output.is_some() && run.plan.is_referenced(seq);
     let state = StepState {
         state: cell.state,

@@ -183,13 +183,15 @@ impl World {
             match self.ask(&Command::Due { steps, run: whole }) {
                 Ok(0) => return,
                 Ok(_) => {}
-                // A stopped run cannot fail: what is due waits for the resume.
-                Err(refusal) => {
-                    assert_eq!((refusal.code, self.run.head.state), (Code::InvalidTransition, RunState::Stopped));
-                    return;
-                }
+                Err(refusal) => return self.only_when_stopped(&refusal),
             }
         }
+    }
+
+    /// A stopped run cannot fail: whatever would fail it is refused, or waits for the resume.
+    fn only_when_stopped(&self, refusal: &Refusal) {
+        let found = (refusal.code, self.run.head.state);
+        assert_eq!(found, (Code::InvalidTransition, RunState::Stopped), "{refusal}");
     }
 
     pub fn give(&mut self, op: &Op) {
@@ -202,7 +204,9 @@ impl World {
                 self.sent += 1;
                 let id: Arc<str> = format!("e{}", self.sent).into();
                 let event = KeptEvent { id, event_type: EVENTS[*which].into(), data: "null".into() };
-                self.ask(&Command::Receive { event, seen: false }).unwrap_or_else(|refusal| panic!("{refusal}"));
+                if let Err(refusal) = self.ask(&Command::Receive { event, seen: false }) {
+                    self.only_when_stopped(&refusal);
+                }
             }
             Op::Pass(us) => {
                 self.now += us;
