@@ -70,6 +70,8 @@ impl OutboxSql {
             ),
         };
         let spread = i64::MAX;
+        // SQLite would take the index by state, which holds what is settled too, and sort.
+        let by_due = if dialect == Dialect::Sqlite { " INDEXED BY outbox_pending" } else { "" };
         let among = dialect.among("outbox_id");
         let one = format!("outbox_id = {a} AND webhook = {b} AND state = 'pending'");
         let with =
@@ -77,7 +79,7 @@ impl OutboxSql {
         let (pending, dead) = (with("pending"), with("dead"));
         OutboxSql {
             unspread: format!(
-                "SELECT outbox_id, event_type FROM outbox WHERE state = 'pending' AND next_attempt_at_us < {spread} \
+                "SELECT outbox_id, event_type FROM outbox{by_due} WHERE state = 'pending' AND next_attempt_at_us < {spread} \
                  ORDER BY next_attempt_at_us, outbox_id LIMIT {a}{skip}"
             ),
             spread: format!("UPDATE outbox SET next_attempt_at_us = {spread} WHERE {among}"),
