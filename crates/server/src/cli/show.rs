@@ -31,13 +31,13 @@ pub struct ShowArgs {
 }
 
 enum Found {
-    Process(Answer<WorkflowView>),
+    Process(Box<Answer<WorkflowView>>),
     Run(Box<Answer<RunView>>),
 }
 
 pub async fn run(context: &Context, args: ShowArgs) -> anyhow::Result<()> {
     let client = context.client()?;
-    let of_process = async { client.process(&args.instance).await.map(Found::Process) };
+    let of_process = async { client.process(&args.instance).await.map(|found| Found::Process(Box::new(found))) };
     let of_run = async { whole(&client, &args.instance).await.map(|run| Found::Run(Box::new(run))) };
     match process_or_run(of_process, of_run).await? {
         Found::Process(process) if !args.watch => return print(context, &process, ""),

@@ -197,7 +197,6 @@ pub fn unrevealing(told: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::config::Config;
 
     const HIDDEN: &str = "hunter2hunter2";
