@@ -44,7 +44,14 @@ pub async fn measure(store: &str, sizes: &Sizes, http: bool, report: &mut Report
     eprintln!("{store}: wake-up …");
     let samples = place.wake_up(300).await?;
     let total: u64 = samples.iter().map(|us| u64::from(*us)).sum();
-    report.add(Row::new("ready step to waiting worker", store, "in process", 1, &samples, Duration::from_micros(total)));
+    report.add(Row::new(
+        "ready step to waiting worker",
+        store,
+        "in process",
+        1,
+        &samples,
+        Duration::from_micros(total),
+    ));
     eprintln!("{store}: chains of 500 …");
     let (few, long) = (sizes.runs.div_ceil(50), 500);
     let elapsed = place.w1(few, workers, long).await?;
@@ -276,13 +283,20 @@ async fn over_http(store: &str, sizes: &Sizes, report: &mut Report) -> anyhow::R
     while let Some(done) = tasks.join_next().await {
         done??;
     }
-    report.add(Row::rate("W1 runs of 10 steps", store, "leased, http", sizes.workers.min(64), rate(runs, begin.elapsed())));
+    report.add(Row::rate(
+        "W1 runs of 10 steps",
+        store,
+        "leased, http",
+        sizes.workers.min(64),
+        rate(runs, begin.elapsed()),
+    ));
     drop(client);
     target.close().await
 }
 
 async fn work_over_http(client: &Client, n: usize, left: &AtomicI64) -> anyhow::Result<()> {
-    let request = wire::ClaimTasks { worker_id: format!("worker-{n}"), max: Some(1), lease_ms: None, wait_ms: Some(200) };
+    let request =
+        wire::ClaimTasks { worker_id: format!("worker-{n}"), max: Some(1), lease_ms: None, wait_ms: Some(200) };
     while left.load(Ordering::Relaxed) > 0 {
         for task in client.claim_tasks(QUEUE, &request).await?.body.tasks {
             let mut next = Some(task);

@@ -172,8 +172,9 @@ impl Config {
         if let Some(file) = file {
             let text = std::fs::read_to_string(file)
                 .with_context(|| format!("the configuration file {} cannot be read", file.display()))?;
-            let parsed: Dict = Toml::from_str(&text)
-                .map_err(|error| anyhow::anyhow!("{}: {}", file.display(), webhooks::unrevealing(&error.to_string())))?;
+            let parsed: Dict = Toml::from_str(&text).map_err(|error| {
+                anyhow::anyhow!("{}: {}", file.display(), webhooks::unrevealing(&error.to_string()))
+            })?;
             figment = figment.merge(Source { name: file.display().to_string(), dict: parsed });
         }
         for (key, dict) in environment(variables)? {

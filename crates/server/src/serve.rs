@@ -5,8 +5,8 @@
 use crate::api;
 use crate::config::Config;
 use crate::log_key;
-use crate::telemetry::{self, LogFormat};
 use crate::outbox::{self, Deliveries, Pace};
+use crate::telemetry::{self, LogFormat};
 use crate::{cosign, executors, keys, listen, schedule};
 use anyhow::{Context, bail};
 use countersign_engine::Engine;

@@ -72,7 +72,8 @@ impl OutboxSql {
         let spread = i64::MAX;
         let among = dialect.among("outbox_id");
         let one = format!("outbox_id = {a} AND webhook = {b} AND state = 'pending'");
-        let with = |state: &str| format!("EXISTS (SELECT 1 FROM deliveries WHERE outbox_id = {a} AND state = '{state}')");
+        let with =
+            |state: &str| format!("EXISTS (SELECT 1 FROM deliveries WHERE outbox_id = {a} AND state = '{state}')");
         let (pending, dead) = (with("pending"), with("dead"));
         OutboxSql {
             unspread: format!(

@@ -22,7 +22,8 @@ use crate::value::{Columns, Value};
 use async_trait::async_trait;
 use connect::{Settings, failed};
 use countersign_engine::port::{
-    Batch, Committed, Due, Loaded, LogParts, Outbox, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit, Verdict, Writer,
+    Batch, Committed, Due, Loaded, LogParts, Outbox, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit, Verdict,
+    Writer,
 };
 use countersign_engine::rows::{HoldRow, IdempotencyRow, RecordRow, StepRow};
 use countersign_kernel::{Declaration, Digest, EventId, GateSpec, HoldId, InstanceId, StepId, Time};

@@ -17,7 +17,8 @@ use crate::value::Value;
 use async_trait::async_trait;
 use connect::{Checkpointer, Location, failed, migrate};
 use countersign_engine::port::{
-    Batch, Committed, Due, Loaded, LogParts, Outbox, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit, Verdict, Writer,
+    Batch, Committed, Due, Loaded, LogParts, Outbox, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit, Verdict,
+    Writer,
 };
 use countersign_engine::rows::{HoldRow, IdempotencyRow, RecordRow, StepRow, Write};
 use countersign_kernel::process::Gate;

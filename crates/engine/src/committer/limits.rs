@@ -59,13 +59,20 @@ impl Committer {
     }
 
     /// The keys that a claim of this step takes; `None` where there is no room, and the step is put off.
-    pub(super) fn take_keys(&mut self, run_id: InstanceId, step_seq: StepSeq, round: &Round) -> Option<Vec<IdempotencyRow>> {
+    pub(super) fn take_keys(
+        &mut self,
+        run_id: InstanceId,
+        step_seq: StepSeq,
+        round: &Round,
+    ) -> Option<Vec<IdempotencyRow>> {
         let Some((definition, queue, limit)) = self.limited(run_id, step_seq) else { return Some(vec![]) };
         let now = self.now();
         let mut taken = Vec::new();
         let slots = limit.limit.map(|n| (keys("lease", &definition, &queue, n), slot_of(step_seq)));
         let found = slots.map(|(keys, until)| self.free(keys, until, run_id, round));
-        let rate = limit.rate.map(|rate| (keys("rate", &definition, &queue, rate.count), Time(now.0.saturating_add(rate.per))));
+        let rate = limit
+            .rate
+            .map(|rate| (keys("rate", &definition, &queue, rate.count), Time(now.0.saturating_add(rate.per))));
         let token = rate.map(|(keys, until)| self.free(keys, until, run_id, round));
         for key in [found, token].into_iter().flatten() {
             match key {
@@ -79,7 +86,13 @@ impl Committer {
         Some(taken)
     }
 
-    fn free(&self, mut keys: impl Iterator<Item = String>, until: Time, run_id: InstanceId, round: &Round) -> Option<IdempotencyRow> {
+    fn free(
+        &self,
+        mut keys: impl Iterator<Item = String>,
+        until: Time,
+        run_id: InstanceId,
+        round: &Round,
+    ) -> Option<IdempotencyRow> {
         let key = keys.find(|key| !round.recalled.contains_key(&(HOLDER.to_owned(), key.clone())))?;
         Some(IdempotencyRow {
             actor_ref: HOLDER.to_owned(),

@@ -60,9 +60,14 @@ pub struct Delivery {
 pub enum Settled {
     Delivered,
     /// To be tried again after a pause.
-    Postponed { error: String, pause: Duration },
+    Postponed {
+        error: String,
+        pause: Duration,
+    },
     /// Not to be tried again.
-    Dead { error: String },
+    Dead {
+        error: String,
+    },
 }
 
 /// An event with all its deliveries.
@@ -108,5 +113,6 @@ pub trait Outbox: Send {
     async fn list(&mut self, state: Option<DeliveryState>, page: &Page) -> Result<Vec<OutboxView>, StoreError>;
     /// Has what was given up tried again from the start, in the name of this actor. Returns how many deliveries that
     /// are, and how the event stands; `None`: there is no such event.
-    async fn replay(&mut self, outbox_id: Uuid, by: &str, at: Time) -> Result<Option<(u64, DeliveryState)>, StoreError>;
+    async fn replay(&mut self, outbox_id: Uuid, by: &str, at: Time)
+    -> Result<Option<(u64, DeliveryState)>, StoreError>;
 }

@@ -44,19 +44,17 @@ impl fmt::Debug for Destination {
 /// How a message was answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answered {
-    Status { status: u16, retry_after: Option<Duration> },
+    Status {
+        status: u16,
+        retry_after: Option<Duration>,
+    },
     /// Not at all, and why.
     Not(String),
 }
 
 impl HttpExecutor {
     /// Posts a message. Dropping the future closes the connection.
-    pub async fn post(
-        &self,
-        to: &Destination,
-        headers: &[(&'static str, String)],
-        body: Vec<u8>,
-    ) -> Answered {
+    pub async fn post(&self, to: &Destination, headers: &[(&'static str, String)], body: Vec<u8>) -> Answered {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             let Ok(mut value) = HeaderValue::from_str(value) else {

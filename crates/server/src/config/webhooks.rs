@@ -4,8 +4,8 @@
 use super::Duration;
 use anyhow::{Context, bail, ensure};
 use countersign_executor::http::Destination;
-use serde::de::{Deserializer, Error, Visitor};
 use serde::Deserialize;
+use serde::de::{Deserializer, Error, Visitor};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
@@ -197,7 +197,6 @@ pub fn unrevealing(told: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::config::Config;
 
     const HIDDEN: &str = "hunter2hunter2";
@@ -232,7 +231,8 @@ mod tests {
     #[test]
     fn private_addresses_follow_the_http_executor_unless_said() {
         let one = "[[webhooks]]\nurl = \"http://127.0.0.1:1/\"\nsecret = \"s\"\n";
-        let private = |toml: String| load(&toml).expect("a configuration").webhooks().expect("webhooks")[0].to.allow_private;
+        let private =
+            |toml: String| load(&toml).expect("a configuration").webhooks().expect("webhooks")[0].to.allow_private;
         assert!(private(format!("{one}[executors.http]\nallow_private = true")));
         assert!(!private(format!("{one}allow_private = false\n[executors.http]\nallow_private = true")));
     }

@@ -76,7 +76,8 @@ pub fn start(engine: &Arc<Engine>, webhooks: Vec<Webhook>, pace: Pace) -> anyhow
         if !webhook.to.is_encrypted() {
             tracing::warn!(webhook = %webhook.name, "this webhook is reached without encryption");
         }
-        let route = Arc::new(Route { webhook: webhook.clone(), http: http.clone(), engine: Arc::downgrade(engine), pace });
+        let route =
+            Arc::new(Route { webhook: webhook.clone(), http: http.clone(), engine: Arc::downgrade(engine), pace });
         let wake = Arc::new(Notify::new());
         tasks.push(tokio::spawn(deliver(route, wake.clone(), stopped.clone())));
         mailmen.push(wake);

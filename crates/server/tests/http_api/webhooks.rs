@@ -15,7 +15,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const SECRET: &str = "s3cr3t-of-the-webhook";
-const WORKFLOW: &str = "kind: workflow\nname: order\norder: linear\nqueue: orders\nsteps:\n  - {name: PAY, timeout: 10m}\n";
+const WORKFLOW: &str =
+    "kind: workflow\nname: order\norder: linear\nqueue: orders\nsteps:\n  - {name: PAY, timeout: 10m}\n";
 const PACE: Pace = Pace {
     first: Duration::from_millis(50),
     longest: Duration::from_millis(100),
@@ -117,7 +118,10 @@ impl Receiver {
     }
 
     fn webhook(&self, name: &str, keys: &str) -> String {
-        format!("[[webhooks]]\nname = \"{name}\"\nurl = \"http://{}/in?key=k\"\nsecret = \"{SECRET}\"\n{keys}\n", self.addr)
+        format!(
+            "[[webhooks]]\nname = \"{name}\"\nurl = \"http://{}/in?key=k\"\nsecret = \"{SECRET}\"\n{keys}\n",
+            self.addr
+        )
     }
 }
 
@@ -179,7 +183,10 @@ async fn committed_events_arrive_once_and_signed(store: Option<String>) {
         assert_eq!((&event["specversion"], &event["subject"]), (&json!("1.0"), &json!("PAY")));
         assert_eq!(event["source"], format!("/runs/{}", listed["run_id"].as_str().expect("an id")));
         assert_eq!((&event["type"], &event["time"]), (&listed["type"], &listed["created_at"]));
-        assert_eq!((&event["datacontenttype"], &event["data"]), (&json!("application/json"), &json!({"b": 1, "a": "ü"})));
+        assert_eq!(
+            (&event["datacontenttype"], &event["data"]),
+            (&json!("application/json"), &json!({"b": 1, "a": "ü"}))
+        );
         assert_eq!(headers["content-type"], "application/cloudevents+json");
         assert_eq!(headers["idempotency-key"], event["id"].as_str().expect("an id"));
         check_signature(headers["countersign-signature"].to_str().expect("text"), &body);
@@ -199,7 +206,8 @@ fn check_signature(header: &str, body: &str) {
     let spec = include_str!("../../../../spec/webhooks.md");
     let (_, program) = spec.split_once("```python\n").expect("a program");
     let (program, _) = program.split_once("```").expect("its end");
-    let program = format!("{program}\nimport sys\nsys.exit(0 if verify(b'{SECRET}', sys.argv[1], sys.argv[2].encode()) else 1)");
+    let program =
+        format!("{program}\nimport sys\nsys.exit(0 if verify(b'{SECRET}', sys.argv[1], sys.argv[2].encode()) else 1)");
     let verdict = |body: &str| {
         let python = Command::new("python3").args(["-c", &program, header, body]).stderr(Stdio::inherit()).status();
         python.expect("python3").success()
@@ -236,7 +244,10 @@ async fn a_refusal_is_final_and_can_be_tried_again(store: Option<String>) {
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(receiver.got().len(), 1);
     let dead = outbox(&admin, "dead").await.remove(0);
-    assert_eq!((&dead["deliveries"][0]["last_error"], &dead["deliveries"][0]["webhook"]), (&json!("answered 410"), &json!("in")));
+    assert_eq!(
+        (&dead["deliveries"][0]["last_error"], &dead["deliveries"][0]["webhook"]),
+        (&json!("answered 410"), &json!("in"))
+    );
     receiver.answer(200);
     let path = format!("/v1/outbox/{}/replay", dead["outbox_id"].as_str().expect("an id"));
     let reader = server.actor("reader", &["runs:read"]).await;
@@ -307,7 +318,8 @@ async fn a_report_under_a_lost_lease_sends_nothing(store: Option<String>) {
     let (_server, admin) = server(allowed(&receiver.webhook("in", "")), store).await;
     let task = claimed(&admin).await;
     let path = format!("/v1/tasks/{}/complete", task["task_id"].as_str().expect("an id"));
-    let body = json!({"lease_token": "00000000-0000-7000-8000-000000000000", "outbound_events": [{"type": "order.paid"}]});
+    let body =
+        json!({"lease_token": "00000000-0000-7000-8000-000000000000", "outbound_events": [{"type": "order.paid"}]});
     admin.post(&path, body).await.refused(409, "lease-lost");
     // An event of its own shows that the way is open.
     let body = json!({"lease_token": task["lease_token"], "outbound_events": [{"type": "order.true"}]});

@@ -8,7 +8,6 @@ use super::read::parameters;
 use super::values::{Column, RowSet};
 use crate::outbox::{self, DELIVERY, OutboxSql};
 use crate::select::Dialect;
-use crate::value::{Columns, Value};
 use async_trait::async_trait;
 use countersign_engine::port::outbox::{Delivery, DeliveryState, DeliveryView, Outbox, OutboxView, Settled, Wanted};
 use countersign_engine::port::{Page, StoreError};
