@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A second verifier for evidence bundles, written from record.md, checkpoint.md and bundle.md alone.
+"""A second verifier for evidence bundles, written from record.md, checkpoint.md, bundle.md and (verify_run.py) run.md alone.
 
     python3 spec/verify.py evidence.zip --key VKEY [--policy FILE] [--json]
 
@@ -23,6 +23,7 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any, Iterable, Optional
 
+import verify_run
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -40,8 +41,8 @@ CODES = {"integrity": ["bundle-form", "duplicate-key", "number-out-of-range", "h
          "identity": ["attestation-invalid", "attestation-actor-unknown-in-registry", "attestation-proof-invalid", "key-revoked",
                       "statement-mismatch", "nonce-reused", "assurance-too-low"],
          "1": ["gate-not-approved", "wrong-approver", "approval-reused", "unguarded-firing"],
-         "2": ["document-mismatch", "undeclared-transition", "replay-mismatch"],
-         "3": ["record-missing", "row-missing", "binding-invalid"],
+         "2": ["document-mismatch", "undeclared-transition", "replay-mismatch", "compensation-order"],
+         "3": ["record-missing", "row-missing", "binding-invalid", "output-missing"],
          "4": ["assignment-coverage", "moot-invalid"],
          "5": ["permission-not-held"],
          "retention": ["destruction-invalid"]}
@@ -230,7 +231,7 @@ MANIFEST = ("v:one kind:text scope:object origin:text tree_size:int registry_seq
 RECORD_LINE = "log_index:int header:text payload:text? attestation:text? salt:hex? proof:texts"
 GRANT_LINE = "grant_id:text subject_ref:text action_scope:text granted_at_us:int granted_seq:int revoked_at_us:int? revoked_seq:int?"
 STATE_LINE = ("instance_id:text subject_ref:text initiator_ref:text definition:text? declaration_digest:hex gate_spec_digest:hex "
-              "started_at_us:int current_state:text sequence:int transitions:list gates:list approval_steps:list assignments:list")
+              "started_at_us:int current_state:text sequence:int transitions:list gates:list approval_steps:list assignments:list run?:object")
 ROWS = {  # list of the state line: (member that orders it, form)
     "transitions": ("sequence_number", "transition_id:text sequence_number:int from_state:text action:text to_state:text fired_at_us:int actor_ref:text "
                                        "guard_satisfied:bool step_id:text? chain_id:text? event_id:text"),
@@ -331,6 +332,10 @@ def read_bundle(path: str, report: Report) -> Bundle:
                     check_form(row, form, "bundle-form", f"state.jsonl, {line['instance_id']}, {rows}")
                 if not ascending([row[order] for row in line[rows]]):
                     report.find("bundle-form", f"state.jsonl: {rows} are not ordered by {order}", instance_id=line["instance_id"])
+            if line.get("run") is not None:
+                check_form(line["run"], verify_run.STATE, "bundle-form", f"state.jsonl, {line['instance_id']}, run")
+                for row in line["run"]["steps"]:
+                    check_form(row, verify_run.STATE_STEP, "bundle-form", f"state.jsonl, {line['instance_id']}, steps of the run")
         except Fault as f:
             report.find(f.code, f.detail, instance_id=line["instance_id"])
             continue
@@ -367,6 +372,7 @@ _STEP = "instance_id:text chain_id:text step_id:text action:text decided_by:text
 _KEY_OR_TOKEN = "actor_ref:text credential_id:text"
 _GRANT = "grant_id:text subject_ref:text action_scope:text"
 PAYLOADS = {
+    **verify_run.PAYLOADS,
     "workflow_started": "instance_id:text subject_ref:text initial_state:text definition?:text declaration_digest:hex gate_spec_digest:hex gate_spec_labels:texts reason?:text",
     "gate_opened": "instance_id:text action:text from_state:text guard:text step_id?:text assignment_id?:text approver_ref?:text chain_id?:text steps?:steps "
                    "scope:text submitter_ref:text supersedes?:text reason?:text",
@@ -387,12 +393,13 @@ PAYLOADS = {
     "credential_issued": _KEY_OR_TOKEN, "credential_revoked": _KEY_OR_TOKEN,
     "key_registered": "actor_ref:text key_id:text public_key:text", "key_revoked": "actor_ref:text key_id:text reason?:text",
     "grant_made": _GRANT, "grant_revoked": _GRANT,
-    "definition_published": "name:text version:any digest:hex declaration_digest:hex gate_spec_digest:hex retention?:any",
+    "definition_published": "name:text version:any digest:hex declaration_digest:hex gate_spec_digest:hex document_digest?:hex retention?:any",
     "configuration_recorded": "audit_trail_retention_policy:text? regulated:bool application_actor_ref:text server_actor_ref:text"}
 WINDOW_EXPORT = "after_us:int? before_us:int? instances:int heads_digest:hex"
 REGISTRY_ONLY = set(list(PAYLOADS)[list(PAYLOADS).index("actor_registered"):])
 EITHER = {"hold_placed", "hold_released", "attempt_refused", "evidence_exported"}
-APPLICATION_ONLY = {"moot_gate_recalled", "chain_resolved", "configuration_recorded"}
+APPLICATION_ONLY = {"moot_gate_recalled", "chain_resolved", "configuration_recorded"} | verify_run.APPLICATION_ONLY
+DECIDED = ("step_approved", "step_rejected", "step_withdrawn")
 
 
 def read_record(line: dict[str, Json], report: Report) -> Optional[Record]:
@@ -792,6 +799,7 @@ class Identity:
         self.nonces: dict[tuple[str, str], bytes] = {}
         self.used_in: dict[bytes, tuple[str, int]] = {}                 # statement -> command
         self.of_command: dict[tuple[str, int, str], bytes] = {}         # command and signer -> statement
+        self.shared: dict[bytes, dict[str, tuple[str, int]]] = {}       # statement -> its command in each instance
         self.first_of: dict[tuple[str, int], int] = {}                  # command -> first sequence
         for r in sorted(b.records, key=lambda r: r.sequence):
             self.first_of.setdefault((r.instance, r.at), r.sequence)
@@ -812,7 +820,7 @@ class Identity:
         anonymous = r.instance == REGISTRY and r.action == "attempt_refused" and a.get("credential_id") is None and r.head["assurance"] == "server_attested"
         if self.registry.actors.get(r.actor, MAX_INT) > seq and not anonymous:
             self.report.find("attestation-actor-unknown-in-registry", f"{r.actor} was not registered at {seq}", r)
-        decision = r.action == "gate_decided" or r.action.startswith("step_")
+        decision = r.action == "gate_decided" or r.action in DECIDED
         if decision and r.head["assurance"] == "server_attested" and self.registry.configuration(seq).get("regulated") is True:
             self.report.find("assurance-too-low", "a decision under regulated configuration is server_attested", r)
         try:
@@ -865,11 +873,14 @@ class Identity:
 
     def check_nonce(self, r: Record, s: dict[str, Json], raw: bytes, application: bool) -> None:
         command = (r.instance, r.at)
+        shared = self.shared.setdefault(raw, {})
+        if s["action"] in verify_run.SHARED and shared.setdefault(r.instance, command) == command:
+            command = self.used_in.setdefault(raw, command)     # one request may move several runs, once each
         if self.nonces.setdefault((r.actor, s["nonce"]), raw) != raw:
             self.report.find("nonce-reused", "a nonce in two statements", r)
         if self.used_in.setdefault(raw, command) != command:
             self.report.find("nonce-reused", "a statement in records of two commands", r)
-        if not application and self.of_command.setdefault((*command, r.actor), raw) != raw:
+        if not application and self.of_command.setdefault((r.instance, r.at, r.actor), raw) != raw:
             self.report.find("statement-mismatch", "records of one command carry different statements of one signer", r)
 
     def compare(self, r: Record, a: dict[str, Json], s: dict[str, Json], body: Optional[bytes], application: bool) -> Iterable[str]:
@@ -879,8 +890,9 @@ class Identity:
             yield "actor_ref or key_id of the statement is not the record's"
         if not NONCE.match(s["nonce"]):
             yield "the nonce has not the form"
-        null_instance = r.instance == REGISTRY or r.action == "workflow_started"
-        if s["instance_id"] != (None if null_instance else r.instance):
+        null_instance = r.instance == REGISTRY or r.action == "workflow_started" or r.action in ("run_started", "steps_claimed") and not application
+        may_be_null = r.action == "event_received" and s["instance_id"] is None
+        if s["instance_id"] != (None if null_instance else r.instance) and not may_be_null:
             yield "instance_id of the statement is not the record's"
         if s["expected_sequence"] is not None and s["expected_sequence"] + 1 != self.first_of[r.instance, r.at]:
             yield f"expected_sequence {s['expected_sequence']}, and the command began at {self.first_of[r.instance, r.at]}"
@@ -900,15 +912,19 @@ class Identity:
             if body is not None and s["body_digest"] != sha256(body).hex():
                 yield "body_digest is not that of the body"
             return
-        if r.action not in ROUTES:
+        run = r.action in verify_run.PAYLOADS
+        if r.action not in ROUTES and not run or r.action in verify_run.APPLICATION_ONLY:
             yield f"{r.action} is the application actor's alone"
             return
-        action, path, members = ROUTES[r.action]
+        action, path, members = (s["action"], "", "") if run else ROUTES[r.action]
+        if self.b.chains[r.instance][0].action == "run_started":
+            path = path.replace("/v1/processes", "/v1/runs")
         if s["action"] != action:
             yield f"action {s['action']!r} does not lead to {r.action}"
         if s["action"] == "decide_gate" and not (s["meaning"] or "").strip():
             yield "a decision without a meaning"
-        yield from self.compare_path(s["request"], "GET" if action == "export_evidence" else "POST", path, {**p, "instance_id": r.instance})
+        if not run:
+            yield from self.compare_path(s["request"], "GET" if action == "export_evidence" else "POST", path, {**p, "instance_id": r.instance})
         if action == "publish_definition":
             if a["signed_over"] != "document" or body is not None or s["body_digest"] != p["digest"]:
                 yield "the document signed is not the one published"
@@ -928,6 +944,8 @@ class Identity:
                 self.report.find(f.code, f"body: {f.detail}", r)
             yield f"the body: {f.detail}"
             return
+        if run:
+            yield from verify_run.compare_request(r, p, s, said)
         for member in members.split():
             if not same(said.get(member), p.get(member)):
                 yield f"{member} of the body is not the payload's"
@@ -1033,7 +1051,8 @@ class Replay:
         self.b, self.registry, self.instance, self.fired_with, self.report = b, registry, instance, fired_with, report
         self.chain = b.chains[instance]
         self.purged = {r.id for r in self.chain if r.purged}
-        self.lost_reasons = {r.id for r in self.chain if r.purged and (r.action == "gate_decided" or r.action.startswith("step_") or r.action == "chain_withdrawn")}
+        self.lost_reasons = {r.id for r in self.chain if r.purged and (r.action in ("gate_decided", "chain_withdrawn") or r.action in DECIDED)}
+        self.of_run = verify_run.Run(self) if self.chain[0].action == "run_started" else None
         self.lost_reasons |= {""} if self.lost_reasons else set()       # or it is null
         self.start: Optional[Record] = None
         self.declaration: dict[str, Json] = {}
@@ -1088,9 +1107,10 @@ class Replay:
         assert r is not None and r.payload is not None
         p = r.payload
         self.declaration, self.gate_spec = self.document("declaration"), self.document("gate_spec")
-        if self.declaration and p["initial_state"] != self.declaration["initial_state"]:
+        initial = "run" if self.of_run is not None else p["initial_state"]
+        if self.declaration and initial != self.declaration["initial_state"]:
             self.report.find("undeclared-transition", "initial_state is not the declared one", r)
-        if self.gate_spec and sorted(p["gate_spec_labels"]) != sorted(self.gate_spec):
+        if self.of_run is None and self.gate_spec and sorted(p["gate_spec_labels"]) != sorted(self.gate_spec):
             self.report.find("document-mismatch", "gate_spec_labels are not those of the gate_spec", r)
         if p.get("definition") is not None:
             published = [d.payload or {} for d in self.registry.definitions.get(p["definition"], []) if d.sequence <= r.registry_seq]
@@ -1098,7 +1118,9 @@ class Replay:
                 self.report.find("document-mismatch", f"definition {p['definition']} was not published", r)
             if any(d["declaration_digest"] != p["declaration_digest"] for d in published):
                 self.report.find("document-mismatch", f"declaration is not that of {p['definition']}", r)
-        self.state = p["initial_state"]
+            if self.of_run is not None and any((d.get("document_digest"), d["gate_spec_digest"]) != (p["document_digest"], p["gate_spec_digest"]) for d in published):
+                self.report.find("document-mismatch", f"definition or gate_spec is not that of {p['definition']}", r)
+        self.state = initial
 
     def transition(self, action: str) -> Optional[dict[str, Json]]:
         for t in self.declaration.get("transitions", []):
@@ -1111,33 +1133,46 @@ class Replay:
         first = self.chain[0]
         if self.instance not in self.b.state:
             self.report.find("row-missing", "no line in state.jsonl", first)
-        if first.action == "workflow_started" and first.payload is None:
+        if first.action in ("workflow_started", "run_started") and first.payload is None:
             self.report.note("partially-purged-coverage", "the start of the process was purged: claims 1 to 4 cannot be checked for it", first, "1234")
             return
-        if first.action != "workflow_started":
+        if first.action not in ("workflow_started", "run_started"):
             self.report.find("record-missing", "the chain does not begin with workflow_started", first)
             return
         self.start = first
         self.check_start()
         before = first
+        if self.of_run is not None:
+            self.of_run.take(first, parse_json)
         for r in self.chain[1:]:
+            if self.of_run is not None:
+                self.of_run.before(r)
             if r.at != before.at:
                 self.end_command(before)
             before = r
             self.application = self.registry.application_actor(r)
-            if r.action not in PROCESS:
-                continue
-            if r.payload is None:
-                self.lose(r)
-                continue
-            if r.action == "workflow_started":
-                self.report.find("record-missing", "a second workflow_started", r)
-                continue
-            handler = "on_step" if r.action.startswith("step_") else "on_" + r.action
-            getattr(self, handler)(r, r.payload)
+            self.take(r)
+            if self.of_run is not None:
+                self.of_run.take(r, parse_json)
+        if self.of_run is not None:
+            self.of_run.end_command()
         self.end_command(before)
         if self.instance in self.b.state:
             Rows(self, self.b.state[self.instance]).check()
+
+    def take(self, r: Record) -> None:
+        if r.action not in PROCESS:
+            if r.action in verify_run.PAYLOADS and self.of_run is None:
+                self.report.find("record-missing", f"a {r.action} among the records of a process", r)
+            return
+        if r.payload is None:
+            self.lose(r)
+            return
+        if r.action == "workflow_started":
+            self.report.find("record-missing", "a second workflow_started", r)
+            return
+        handler = "on_step" if r.action in DECIDED else "on_" + r.action
+        getattr(self, handler)(r, r.payload)
 
     def lose(self, r: Record) -> None:
         """A purged record: what it may have changed is not known any more."""
@@ -1253,7 +1288,7 @@ class Replay:
             self.report.find("wrong-approver", "decided_by is not who decided, or the initiator where the engine withdrew", r)
         if r.actor == self.application:
             resolved = gate.state != "Pending" or gate.id in self.moot
-            if r.action != "step_withdrawn" or gate.sure and (self.left != gate.from_state or not resolved):
+            if r.action != "step_withdrawn" or gate.sure and (self.of_run is None and self.left != gate.from_state or not resolved):
                 self.report.find("wrong-approver", "the application actor withdraws steps of a left state only", r)
             if step.state == "Pending" or not gate.sure:
                 step.end("Withdrawn", r, gate.submitter, p.get("reason"), own=True)
@@ -1311,8 +1346,9 @@ class Replay:
             self.unresolved = None
             rest = sorted(s.id for s in gate.steps.values() if s.state == "Pending" or gate.chain_state == "Withdrawn" and s.ended is not None
                           and s.ended.at == r.at and not s.own)
-        elif self.moot.get(gate.id) == "pending-withdrawn" and p["outcome"] == "Withdrawn" and gate.state == "Pending":
+        elif (self.of_run is not None or self.moot.get(gate.id) == "pending-withdrawn") and p["outcome"] == "Withdrawn" and gate.state == "Pending":
             rest = sorted(s.id for s in gate.pending())
+            self.moot[gate.id] = "pending-withdrawn"        # its moot_gate_recalled is due
             gate.chain_state = "Withdrawn"
             for step in gate.pending():
                 step.end("Withdrawn", r, gate.submitter, MOOT)
@@ -1415,6 +1451,8 @@ class Replay:
         if gate is None:
             return
         kind = self.moot.pop(gate.id, None)
+        if self.of_run is not None and kind is None and gate.fate == "unspent" and gate.current is not False:
+            kind = {"Pending": "pending-withdrawn" if gate.rule is None else None, "Approved": "approved-unconsumed"}.get(gate.state)
         if not gate.sure and (self.left_unknown or self.left == gate.from_state and gate.fate == "unspent"):
             kind = p["moot_kind"]
         if kind is None or kind != p["moot_kind"] or p["from_state"] != gate.from_state:
@@ -1469,6 +1507,10 @@ class Rows:
         self.check_transitions()
         self.check_gates()
         self.check_steps()
+        if (r.of_run is not None) != (row.get("run") is not None):
+            self.find("row-missing" if r.of_run is not None else "record-missing", "records and stores do not agree whether it is a run")
+        elif r.of_run is not None:
+            r.of_run.compare(row["run"], self.find, parse_json)
 
     def check_transitions(self) -> None:
         fired = {f.payload["transition_id"]: f for f in self.r.firings if f.payload is not None}
@@ -1552,8 +1594,8 @@ def check_instances(b: Bundle, registry: Registry, report: Report) -> dict[str, 
         replays[instance] = Replay(b, registry, instance, fired_with, report)
         replays[instance].run()
         first, row = b.chains[instance][0], b.state.get(instance, {})
-        for source in (first.payload if first.action == "workflow_started" else None) or {}, row:
-            needed |= {source.get("declaration_digest", ""), source.get("gate_spec_digest", "")}
+        for source in (first.payload if first.action in ("workflow_started", "run_started") else None) or {}, row, row.get("run") or {}:
+            needed |= {source.get("declaration_digest", ""), source.get("gate_spec_digest", ""), source.get("document_digest", "")}
     for instance in sorted(set(b.state) - set(b.chains)):
         report.find("record-missing", "a line in state.jsonl without records", instance_id=instance)
     for digest in sorted(set(b.documents) - needed):
@@ -1563,7 +1605,7 @@ def check_instances(b: Bundle, registry: Registry, report: Report) -> dict[str, 
 
 
 # ================================================================================================ permission: claim 5 (record.md 5.5)
-SCOPES = {"workflow_started": "workflows:start", "gate_opened": "workflows:open-gate", "chain_initiated": "workflows:open-gate", "transition_fired": "workflows:fire",
+SCOPES = {**verify_run.SCOPES, "workflow_started": "workflows:start", "gate_opened": "workflows:open-gate", "chain_initiated": "workflows:open-gate", "transition_fired": "workflows:fire",
           "evidence_exported": "audit:read", "hold_placed": "audit:hold", "hold_released": "audit:hold", "record_purged": "audit:purge",
           "actor_registered": "actors:manage", "credential_issued": "actors:manage", "credential_revoked": "actors:manage", "key_registered": "actors:manage",
           "key_revoked": "actors:manage", "grant_made": "permissions:manage", "grant_revoked": "permissions:manage", "definition_published": "definitions:publish"}
@@ -1572,6 +1614,8 @@ SCOPES = {"workflow_started": "workflows:start", "gate_opened": "workflows:open-
 def check_permission(b: Bundle, registry: Registry, report: Report) -> None:
     for r in b.records:
         scope = SCOPES.get(r.action)
+        if b.chains[r.instance][0].action == "run_started" and r.action in ("gate_opened", "chain_initiated", "transition_fired"):
+            scope = None if r.action == "transition_fired" or r.actor == registry.application_actor(r) else "runs:control"
         if scope is None or r in registry.first and r.actor == registry.founder:
             continue
         report.checked["5"] += 1
@@ -1583,11 +1627,11 @@ def check_permission(b: Bundle, registry: Registry, report: Report) -> None:
                 continue
         scopes = [scope]
         start = b.chains[r.instance][0]
-        if scope.startswith("workflows:") and start.payload is not None and start.payload.get("definition"):
+        if scope.startswith(("workflows:", "runs:", "tasks:")) and start.payload is not None and start.payload.get("definition"):
             scopes.append(f"{scope}:{start.payload['definition'].rpartition('@')[0]}")
         if registry.holds(r.actor, scopes, r.registry_seq):
             continue
-        if scope.startswith("workflows:") and start.purged:
+        if scope.startswith(("workflows:", "runs:", "tasks:")) and start.purged:
             report.note("partially-purged-coverage", f"{scope} was not held; whether a definition's own scope was cannot be checked", r, ["5"])
         else:
             report.find("permission-not-held", f"{r.actor} did not hold {scope} at {r.registry_seq}", r)

@@ -13,6 +13,7 @@ The classes here are a small honest server: `World` is the log with its registry
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import json
 import pathlib
@@ -572,7 +573,7 @@ class World:
                 twin.log_index, twin.proof = i, [h.hex() for h in tree.inclusion(i)]
                 b.records.append(twin)
         b.records.sort(key=file_order)
-        digests = sorted({d for p in processes for d in (p.declaration_digest, p.gate_spec_digest)})
+        digests = sorted({d for p in processes for d in (p.declaration_digest, p.gate_spec_digest, *getattr(p, "more_digests", ()))})
         b.documents = [{"digest": d, "body": self.documents[d]} for d in digests]
         b.state = [json.loads(dump(p.row())) for p in sorted(processes, key=lambda p: p.id)]
         keys = ["grant_id", "subject_ref", "action_scope", "granted_at_us", "granted_seq", "revoked_at_us", "revoked_seq"]
@@ -968,8 +969,14 @@ def scenario_window() -> tuple[World, Bundle]:
     return w, w.export_window(a["audit"], after, until, 70)
 
 
+def scenario_of_run(name: str) -> tuple[World, Bundle]:
+    import runs
+    return runs.SCENARIOS["run-" + name]()
+
+
 SCENARIOS: dict[str, Callable[[], tuple[World, Bundle]]] = {
     "release": scenario_release, "quorum": scenario_quorum, "loop": scenario_loop, "purge": scenario_purge, "window": scenario_window}
+SCENARIOS |= {f"run-{name}": functools.partial(scenario_of_run, name) for name in ("linear", "dag", "saga", "gate", "cancelled", "window")}
 
 
 RANDOM = ({"states": ["a", "b", "c", "end"],

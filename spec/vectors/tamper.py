@@ -324,7 +324,8 @@ _header("header-members-in-another-order", lambda h: "{" + h[len('{"v":1,'):-1] 
 _header("header-member-twice", lambda h: h.replace('"v":1,', '"v":1,"v":1,'), "duplicate-key", "header-invalid")
 _header("header-number-beyond-2-53", lambda h: h.replace('"recorded_at_us":', f'"recorded_at_us":{BIG},"x":'), "number-out-of-range", "header-invalid")
 _header("header-number-with-exponent", lambda h: h.replace('"v":1,', '"v":1e0,'), "number-out-of-range", "header-invalid")
-_header("header-unknown-action", lambda h: h.replace('"action_ref":"workflow_started"', '"action_ref":"workflow_begun"'), "header-invalid")
+_header("header-unknown-action", lambda h: h.replace('"action_ref":"workflow_started"', '"action_ref":"workflow_begun"').replace(
+    '"action_ref":"run_started"', '"action_ref":"run_begun"'), "header-invalid")
 
 
 @mutation("number-beyond-2-53", "naive", "integrity", "number-out-of-range")
@@ -449,7 +450,7 @@ def _(t: Tamper) -> None:
     for firing in t.all("transition_fired"):
         if firing.body["guarded"]:
             before = t.neighbours(firing)[0]
-            if before is not None and t.decision_of(firing) in t.command(before):
+            if before is not None and t.decision_of(firing) in t.command(before) and before not in t.command(firing):
                 t.swap_commands(t.command(before), t.command(firing))
                 return
     raise Skip("no firing right behind its decision")
@@ -1051,6 +1052,8 @@ def _(t: Tamper) -> None:
 @mutation("fired-with-pending-gate", "insider", "1", "gate-not-approved")
 def _(t: Tamper) -> None:
     decided = t.decision_of(t.guarded())
+    if any(r.head["action_ref"] == "transition_fired" for r in t.command(decided)):
+        raise Skip("decided and fired in one command")
     for r in t.command(decided):
         t.delete(r)
     row = t.state(decided.head["instance_id"])
@@ -1099,7 +1102,8 @@ def _(t: Tamper) -> None:
 @mutation("declaration-swapped", "naive", "2", "document-mismatch")
 def _(t: Tamper) -> None:
     doc = _document(t, "declaration_digest")
-    doc["body"] = dump({**json.loads(doc["body"]), "terminal_states": []})
+    body = json.loads(doc["body"])
+    doc["body"] = dump({**body, "terminal_states": []} if body["terminal_states"] else {**body, "states": [*body["states"], "another"]})
 
 
 @mutation("declaration-swapped", "insider", "2", "document-mismatch", "statement-mismatch")
@@ -1111,6 +1115,8 @@ def _(t: Tamper) -> None:
 @mutation("gate-spec-swapped", "naive", "2", "document-mismatch")
 def _(t: Tamper) -> None:
     doc = _document(t, "gate_spec_digest")
+    if doc["body"] == "{}":
+        raise Skip("no gates")
     doc["body"] = dump(_other_approvers(json.loads(doc["body"])))
 
 
@@ -1555,6 +1561,11 @@ def _(t: Tamper) -> None:
 def _(t: Tamper) -> None:
     purge = t.one("record_purged")
     t.edit(purge, attestation_digest=det("other").hex())
+
+
+import tamper_runs  # noqa: E402
+
+tamper_runs.register(sys.modules[__name__])
 
 
 # ---------------------------------------------------------------------------------------------- command

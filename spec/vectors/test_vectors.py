@@ -32,6 +32,7 @@ import make  # noqa: E402
 import tamper  # noqa: E402
 
 VERIFY = HERE.parent / "verify.py"
+sys.path.insert(0, str(HERE.parent))     # verify_run.py
 _spec = importlib.util.spec_from_file_location("verify", VERIFY)
 assert _spec is not None and _spec.loader is not None
 verify = importlib.util.module_from_spec(_spec)
@@ -58,7 +59,14 @@ COMMITTED = {
         destroyed-before-its-time.insider destroyed-under-hold.insider""",
     "quorum": "quorum-vote-deleted.insider quorum-lowered.insider chain-resolved-too-early.insider moot-deleted.insider",
     "purge": "hold-release-deleted.insider destruction-record-deleted.insider",
-    "window": "instance-left-out-of-window.naive"}
+    "window": "instance-left-out-of-window.naive",
+    "run-linear": """run-transition-skipped.insider run-transition-from-elsewhere.insider run-transition-with-unknown-id.insider
+        run-step-completed-again.insider run-record-after-the-end.insider run-output-left-out.insider run-begun-before-its-turn.insider
+        run-steps-miscounted.insider run-definition-swapped.insider run-store-step-state.naive run-store-output.naive""",
+    "run-saga": "run-compensations-swapped.insider run-compensation-left-out.insider",
+    "run-gate": """run-unblocked-without-approval.insider run-unblocked-though-only-fired.insider run-gate-passed-without-being-consumed.insider
+        run-ready-without-its-gate.insider run-engine-record-by-a-worker.insider""",
+    "run-cancelled": "run-cancelled-without-its-gate.insider run-gate-left-open.insider run-gate-mooted-too-early.insider run-reason-edited.insider"}
 
 
 class Failures:

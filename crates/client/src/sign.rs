@@ -146,6 +146,11 @@ fn now_us() -> u64 {
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
+/// The run that a task belongs to.
+fn run_of(task_id: &str) -> Option<&str> {
+    task_id.rsplit_once('.').map(|(run_id, _)| run_id)
+}
+
 /// What a route asks for, and of which instance.
 fn operation<'a>(method: &str, path: &[&'a str]) -> Option<(&'static str, Option<&'a str>)> {
     let found = match (method, path.strip_prefix(&["v1"])?) {
@@ -153,6 +158,24 @@ fn operation<'a>(method: &str, path: &[&'a str]) -> Option<(&'static str, Option
         ("POST", ["processes", id, "gates"]) => ("open_gate", Some(*id)),
         ("POST", ["processes", id, "gates", _, "decision"]) => ("decide_gate", Some(*id)),
         ("POST", ["processes", id, "transitions"]) => ("fire_transition", Some(*id)),
+        ("POST", ["runs"]) => ("start_run", None),
+        ("POST", ["runs", "trigger"]) => ("dispatch_run", None),
+        ("POST", ["runs", id, "gates"]) => ("open_gate", Some(*id)),
+        ("POST", ["runs", id, "gates", _, "decision"]) => ("decide_gate", Some(*id)),
+        ("POST", ["runs", id, "cancel"]) => ("cancel_run", Some(*id)),
+        ("POST", ["runs", id, "pause"]) => ("pause_run", Some(*id)),
+        ("POST", ["runs", id, "resume"]) => ("resume_run", Some(*id)),
+        ("POST", ["runs", id, "stop"]) => ("stop_run", Some(*id)),
+        ("POST", ["runs", id, "void"]) => ("void_run", Some(*id)),
+        ("POST", ["runs", id, "steps", _, "unblock"]) => ("unblock_step", Some(*id)),
+        ("POST", ["runs", id, "steps", _, "declare-effect"]) => ("declare_effect", Some(*id)),
+        ("POST", ["events"]) => ("receive_event", None),
+        ("POST", ["queues", _, "claim"]) => ("claim", None),
+        ("POST", ["tasks", id, "complete"]) => ("complete", run_of(id)),
+        ("POST", ["tasks", id, "wait"]) => ("wait", run_of(id)),
+        ("POST", ["tasks", id, "retry"]) => ("retry", run_of(id)),
+        ("POST", ["tasks", id, "dead"]) => ("dead", run_of(id)),
+        ("POST", ["tasks", id, "heartbeat"]) => ("heartbeat", run_of(id)),
         ("POST", ["actors"]) => ("register_actor", None),
         ("POST", ["actors", _, "keys"]) => ("register_key", None),
         ("POST", ["actors", _, "keys", _, "revoke"]) => ("revoke_key", None),

@@ -52,6 +52,7 @@ pub struct Definition {
 }
 
 /// What a definition of each kind comes to.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, and it is taken apart at once")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     Process {

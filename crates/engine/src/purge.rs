@@ -1,14 +1,16 @@
 //! What a purge destroys. The record's own content goes as a whole; what it said may stand elsewhere too: a reason in the
-//! row of an approval step or of a hold, the subject in the process and its steps, an answer kept under an idempotency key.
+//! row of an approval step or of a hold, the subject in the process and its steps, an answer kept under an idempotency key;
+//! of a run its input, outputs and errors, and the data of events (`spec/run.md`, section 8).
 //! All of it goes in the one transaction that records the purge. What stays is what the header keeps (who, what kind of
 //! act, when) and what the process needs to go on: states, gates, names of approvers.
 
-use crate::port::{StepsOf, StoreError};
-use crate::rows::{RecordRow, StepRow, Write};
-use countersign_kernel::retention::{RecordFacts, START, purged_text};
+use crate::port::{LoadedRun, StepsOf, StoreError};
+use crate::rows::{HeadText, RecordRow, StepRow, StepText, Write};
+use countersign_kernel::plan::StepSeq;
+use countersign_kernel::retention::{RUN_START, RecordFacts, START, purged_text};
 use countersign_kernel::{HoldId, StepId, Time};
-use countersign_ledger::parse_hex_digest;
 use countersign_ledger::record::Header;
+use countersign_ledger::{parse_hex_digest, sha256};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -55,7 +57,7 @@ impl<'r> Purge<'r> {
     /// The steps that must be known to say what is repeated.
     pub fn steps(&self) -> Option<StepsOf> {
         match self.row.action_ref.as_str() {
-            START => Some(StepsOf::Instance(self.row.instance_id)),
+            START | RUN_START => Some(StepsOf::Instance(self.row.instance_id)),
             // A whole chain was withdrawn for one reason.
             "gate_decided" | "chain_withdrawn" if !self.payload.contains_key("step_id") => {
                 self.id("chain_id").map(StepsOf::Gate)
@@ -87,6 +89,15 @@ impl<'r> Purge<'r> {
                     by_chain.chain(named).map(|step_id| Write::RedactStepReason { step_id, text: text.clone() }),
                 );
             }
+            RUN_START => {
+                writes.extend(steps.iter().map(|step| Write::RedactStepSubject {
+                    step_id: step.step_id,
+                    text: format!("{text}:{}", step.action),
+                }));
+                writes.push(Write::RedactRunInput { instance_id, text: text.clone() });
+                writes.push(Write::RedactRunKeys { instance_id, text: text.clone() });
+                writes.push(Write::RedactRunHeadKeys { instance_id, text });
+            }
             "hold_placed" => {
                 writes.extend(self.id("hold_id").map(|id| Write::RedactHold { hold_id: HoldId(id), text }));
             }
@@ -98,7 +109,81 @@ impl<'r> Purge<'r> {
         writes
     }
 
+    /// Whether it can be a record of a run that is repeated in the run's own rows.
+    pub fn is_of_run(&self) -> bool {
+        self.row.action_ref == RUN_START
+            || ["transitions", "run_transitions", "outputs", "errors", "event", "outbound_events", "effect"]
+                .iter()
+                .any(|member| self.payload.contains_key(*member))
+    }
+
+    /// What goes of a run besides. `keys_expire_at` is that of the answers to its workers, which hold what they were given.
+    pub fn run_writes(&self, run: &LoadedRun, keys_expire_at: Time) -> Vec<Write> {
+        let RecordRow { event_id, instance_id, recorded_at, .. } = *self.row;
+        let text = purged_text(event_id);
+        let mut writes = vec![Write::ForgetKeys { instance_id, expires_at: keys_expire_at }];
+        let mut redact = |step_seq: Option<StepSeq>, what: StepText| {
+            writes.extend(step_seq.map(|step_seq| Write::RedactRunStep {
+                instance_id,
+                step_seq,
+                what,
+                text: text.clone(),
+            }));
+        };
+        self.entries("outputs").for_each(|entry| redact(seq(entry), StepText::Output));
+        self.entries("errors").for_each(|entry| redact(seq(entry), StepText::Error));
+        if let Some(event) = self.payload.get("event") {
+            // Steps that hold what the event brought, whether it woke them now or later.
+            let woken = |data: &str| told(event, "data").is_some_and(|told| told.is(data));
+            let held = (0..).zip(&run.steps).filter(|(_, (_, state))| state.event_data.as_deref().is_some_and(woken));
+            held.for_each(|(step_seq, _)| redact(Some(step_seq), StepText::Event));
+            if let Some(event_id) = event.get("id").and_then(Value::as_str) {
+                let event_id = event_id.to_owned();
+                writes.push(Write::RedactRunEvent { instance_id, event_id, text: text.clone() });
+            }
+        }
+        if self.payload.contains_key("outbound_events") {
+            writes.push(Write::RedactOutbox { instance_id, created_at: recorded_at, text: text.clone() });
+        }
+        if ["output", "output_digest"].iter().any(|member| self.payload.contains_key(*member)) {
+            writes.push(Write::RedactRunHead { instance_id, what: HeadText::Output, text: text.clone() });
+        }
+        if self.payload.contains_key("last_error") {
+            writes.push(Write::RedactRunHead { instance_id, what: HeadText::Error, text });
+        }
+        writes
+    }
+
+    fn entries(&self, member: &str) -> impl Iterator<Item = &Value> {
+        self.payload.get(member).and_then(Value::as_array).into_iter().flatten()
+    }
+
     fn id(&self, member: &str) -> Option<Uuid> {
         self.payload.get(member).and_then(Value::as_str).and_then(|text| Uuid::try_parse(text).ok())
+    }
+}
+
+fn seq(entry: &Value) -> Option<StepSeq> {
+    entry.get("step_seq").and_then(Value::as_u64).and_then(|seq| StepSeq::try_from(seq).ok())
+}
+
+/// A value as a record of a run tells it: in full, or by digest.
+pub enum Told<'v> {
+    Value(&'v Value),
+    Digest(&'v str),
+}
+
+pub fn told<'v>(holder: &'v Value, name: &str) -> Option<Told<'v>> {
+    let digest = || holder.get(format!("{name}_digest")).and_then(Value::as_str);
+    holder.get(name).map(Told::Value).or_else(|| digest().map(Told::Digest))
+}
+
+impl Told<'_> {
+    /// Whether the stored text is what was told.
+    pub fn is(&self, text: &str) -> bool {
+        match self {
+            Told::Value(value) => serde_json::from_str::<Value>(text).is_ok_and(|stored| stored == **value),
+            Told::Digest(digest) => sha256(&[text.as_bytes()]).to_string() == **digest,
+        }
     }
 }

@@ -7,6 +7,8 @@ use crate::{Digest, Time};
 
 /// The record that begins a process: its subject is repeated elsewhere.
 pub const START: &str = "workflow_started";
+/// The record that begins a run: its subject and its input are repeated elsewhere.
+pub const RUN_START: &str = "run_started";
 /// The record of a destruction. It stays for ever: it is what tells a lawful purge from a loss.
 pub const DESTRUCTION: &str = "record_purged";
 

@@ -529,8 +529,6 @@ mod tests {
     fn what_this_version_cannot_honour_is_refused() {
         for (toml, told) in [
             ("server_actor_ref = \"countersign\"", "two different"),
-            ("[executors.shell]\nenabled = true", "no shell executor"),
-            ("[executors.http]\nenabled = true", "no http executor"),
             ("audit_trail_retention_policy = \"sox\"", "sox_7_year"),
             ("audit_trail_retention_policy = \"unset\"", "no such policy"),
             ("[retention.policies.unset]\nduration = \"1d\"", "choose another name"),

@@ -27,6 +27,8 @@ mod log;
 mod quorum;
 #[path = "http_api/retention.rs"]
 mod retention;
+#[path = "http_api/run_commands.rs"]
+mod run_commands;
 #[path = "http_api/signed.rs"]
 mod signed;
 #[path = "http_api/story.rs"]

@@ -123,7 +123,15 @@ statements! {
     RedactHold: Update "holds" ("hold_id" Id, "reason" Text, "case_ref" Text);
     RedactRelease: Update "holds" ("hold_id" Id, "release_reason" Text);
     RedactRunInput: Update "runs" ("instance_id" Id, "subject_ref" Text, "input" Text);
-    RedactRunStep: Redact [2] "run_steps" ("instance_id" Id, "step_seq" Int, "output" Text, "event_data" Text, "last_error" Text);
+    RedactRunKeys: Redact "runs" ("instance_id" Id, "correlation_key" Text, "concurrency_key" Text);
+    RedactRunHeadKeys: Redact "run_heads" ("instance_id" Id, "correlation_key" Text, "concurrency_key" Text);
+    RedactRunStepOutput: Redact [2] "run_steps" ("instance_id" Id, "step_seq" Int, "output" Text);
+    RedactRunStepError: Redact [2] "run_steps" ("instance_id" Id, "step_seq" Int, "last_error" Text);
+    RedactRunStepEvent: Redact [2] "run_steps" ("instance_id" Id, "step_seq" Int, "event_data" Text);
+    RedactRunOutput: Redact "run_heads" ("instance_id" Id, "output" Text);
+    RedactRunError: Redact "run_heads" ("instance_id" Id, "last_error" Text);
+    RedactRunEvent: Redact [2] "run_events" ("instance_id" Id, "event_id" Text, "data" Text);
+    RedactOutbox: Redact [2] "outbox" ("instance_id" Id, "created_at_us" Int, "data" Text);
     ForgetKeys: Delete "idempotency" ("expires_at_us" Int, "instance_id" Id);
 }
 
@@ -433,8 +441,21 @@ pub fn write_values<'a>(unit: &'a Unit, write: &'a Write) -> (Name, Vec<Value<'a
         Write::RedactRunInput { instance_id, text } => {
             (Name::RedactRunInput, vec![Value::Id(instance_id.0), Value::Text(text), Value::json(text)])
         }
-        Write::RedactRunStep { instance_id, step_seq, text } => {
-            (Name::RedactRunStep, run::redacted_step_values(*instance_id, *step_seq, text))
+        Write::RedactRunKeys { instance_id, text } => {
+            (Name::RedactRunKeys, vec![Value::Id(instance_id.0), Value::Text(text), Value::Text(text)])
+        }
+        Write::RedactRunHeadKeys { instance_id, text } => {
+            (Name::RedactRunHeadKeys, vec![Value::Id(instance_id.0), Value::Text(text), Value::Text(text)])
+        }
+        Write::RedactRunStep { instance_id, step_seq, what, text } => {
+            run::redacted_step(*instance_id, *step_seq, *what, text)
+        }
+        Write::RedactRunHead { instance_id, what, text } => run::redacted_head(*instance_id, *what, text),
+        Write::RedactRunEvent { instance_id, event_id, text } => {
+            (Name::RedactRunEvent, vec![Value::Id(instance_id.0), Value::Text(event_id), Value::json(text)])
+        }
+        Write::RedactOutbox { instance_id, created_at, text } => {
+            (Name::RedactOutbox, vec![Value::Id(instance_id.0), Value::time(*created_at), Value::json(text)])
         }
         Write::SupersedeGate { gate_id } => (Name::SupersedeGate, vec![Value::Id(*gate_id), Value::Bool(false)]),
         Write::SpendGate { gate_id, fate } => {

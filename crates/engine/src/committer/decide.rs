@@ -106,6 +106,8 @@ impl Committer {
             Target::Existing(instance_id) => self.cache.get(instance_id),
             Target::New | Target::Nowhere => None,
         };
+        // A run has commands of its own: decided as a process's, a gate would be approved and its run never told.
+        let instance = instance.filter(|instance| instance.run.is_none() || !moves_a_process(command));
         if let Some(instance) = instance {
             expect_sequence(call, instance.head.sequence)?;
         }
@@ -227,7 +229,7 @@ impl Committer {
         written: &mut Written,
     ) -> Result<(), Refusal> {
         let Base { instance_id, subject_ref, initiator_ref, policy_ref, .. } = base;
-        let digests = documents.map(|(d, g)| Digests { declaration: d.digest, gate_spec: g.digest });
+        let digests = documents.map(|(d, g)| Digests { declaration: d.digest, gate_spec: g.digest, document: None });
         let sequence = written.head.sequence + 1;
         let record = self.record(RecordDraft {
             event_id,
@@ -392,6 +394,14 @@ struct Written {
     records: Vec<RecordRow>,
     event_ids: Vec<EventId>,
     head: Head,
+}
+
+/// Whether only a process knows this command. Holds, purges and exports concern the records of any instance.
+const fn moves_a_process(command: &process::Command) -> bool {
+    matches!(
+        command,
+        process::Command::OpenGate(_) | process::Command::DecideGate(_) | process::Command::FireTransition(_)
+    )
 }
 
 /// The declaration and gate_spec of a start.

@@ -309,6 +309,7 @@ impl Committer {
                     self.after_purges(&batch).await;
                     self.wakes.committed(&batch);
                     let losers = self.settle(&batch, decided, &verdicts, &mut follow_ups);
+                    self.forget_runs(&batch);
                     jobs.extend(losers);
                 }
                 Ok(Committed::RegistryMoved) => {

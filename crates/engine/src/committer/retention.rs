@@ -4,13 +4,13 @@
 use super::round::Round;
 use super::{Committer, IDEMPOTENCY_WINDOW_US, Job};
 use crate::outcome::{Call, Command};
-use crate::port::{Batch, StoreError};
+use crate::port::{Batch, LoadedBody, StoreError};
 use crate::purge::{self, Purge};
 use crate::rows::Write;
 use crate::store_failure;
 use countersign_kernel::process::{self, EventBody};
 use countersign_kernel::refusal::{Code, Refusal};
-use countersign_kernel::retention::{HoldFacts, RecordFacts, START};
+use countersign_kernel::retention::{HoldFacts, RUN_START, RecordFacts, START};
 use countersign_kernel::{EventId, HoldId, Time, registry};
 use std::collections::VecDeque;
 
@@ -85,7 +85,15 @@ impl Committer {
                 Some(of) => self.writer.steps(of).await?,
             };
             let keys_expire_at = Time(row.recorded_at.0.saturating_add(IDEMPOTENCY_WINDOW_US));
-            self.copies.insert(event_id, purge.writes(&steps, keys_expire_at));
+            let mut writes = purge.writes(&steps, keys_expire_at);
+            if purge.is_of_run() {
+                for loaded in self.writer.load(&[row.instance_id]).await? {
+                    if let LoadedBody::Run(run) = &loaded.body {
+                        writes.extend(purge.run_writes(run, super::runs::FOR_EVER));
+                    }
+                }
+            }
+            self.copies.insert(event_id, writes);
         }
         purge::facts(&row).map(Some)
     }
@@ -98,6 +106,16 @@ impl Committer {
         })?;
         writes.extend(copies.iter().cloned());
         Ok(())
+    }
+
+    /// A run that holds what was purged is read again.
+    pub(super) fn forget_runs(&mut self, batch: &Batch) {
+        let purges = |write: &Write| matches!(write, Write::PurgeRecord { .. });
+        for unit in batch.units.iter().filter(|unit| unit.writes.iter().any(purges)) {
+            if self.cache.get(&unit.instance_id).is_some_and(|instance| instance.run.is_some()) {
+                self.cache.remove(&unit.instance_id);
+            }
+        }
     }
 
     /// What was purged must not linger in the store's own files. Where it cannot be overwritten at once, housekeeping
@@ -134,5 +152,5 @@ pub(super) fn bring_up_to_date(call: &mut Call, round: &Round) -> bool {
     };
     let Some(record) = &mut command.record else { return true };
     record.purged |= round.purged.contains(&record.event_id);
-    record.action_ref != START || !round.opened.contains(&record.instance_id)
+    !matches!(record.action_ref.as_str(), START | RUN_START) || !round.opened.contains(&record.instance_id)
 }

@@ -9,13 +9,14 @@ use crate::payload;
 use crate::port::{Head, StoreError, Unit};
 use crate::project::{self, Subject};
 use crate::rows::{IdempotencyRow, RecordRow, Write};
-use crate::run::{payload::run_payload, project::run_writes};
+use crate::run::payload::{RunDocuments, run_payload};
+use crate::run::project::run_writes;
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::process::{self, Process};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::Registry;
 use countersign_kernel::run::{self, Claimed, Event, Run};
-use countersign_kernel::{Digest, EventId, IdSource, InstanceId, Time};
+use countersign_kernel::{ChainId, EventId, IdSource, InstanceId, Time};
 use countersign_ledger::ZERO_HASH;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 /// Steps of one run that one record says are claimed: more would not fit into it.
 const MAX_CLAIMED: usize = 256;
 /// A key for a step's transition is kept for ever.
-const FOR_EVER: Time = Time(i64::MAX);
+pub(super) const FOR_EVER: Time = Time(i64::MAX);
 /// The key of a slot is kept until the run that took it ends; by this time it is found again.
 const SLOT: Time = crate::run::dispatcher::SLOT;
 
@@ -161,6 +162,8 @@ impl Committer {
             Some(unit),
         ) = (command, &answer, accepted.unit)
             && let Some(worker_id) = worker_id
+            // A statement is signed for one instance.
+            && !call.proof.is_signed()
             && let Some((task, other)) =
                 self.claim_elsewhere(call, (accepted.run_id, task.step_seq), (worker_id, next.lease), registry, round)
         {
@@ -358,14 +361,19 @@ impl Committer {
         let Some(run) = instance.run.as_deref_mut() else { return Err(not_held()) };
         let index = round.unit(base.run_id, base.head.sequence, instance.beats);
         let unit = &mut round.batch.units[index];
+        let moot = moot_chains(&events);
         for (event, event_id) in events.into_iter().zip(event_ids) {
             match event {
                 Event::Gate(event) => {
+                    let resolves = match &event.body {
+                        process::EventBody::ChainResolved { chain_id, .. } => Some(*chain_id),
+                        _ => None,
+                    };
                     let subject = Subject {
                         instance_id: base.run_id,
                         subject_ref: &base.subject_ref,
                         initiator_ref: &base.initiator_ref,
-                        fires: false,
+                        fires: resolves.is_some_and(|chain_id| moot.contains(&chain_id)),
                     };
                     project::process_writes(&subject, &event, event_id, None, &mut unit.writes);
                     if matches!(event.body, process::EventBody::GateOpened { .. }) {
@@ -377,7 +385,7 @@ impl Committer {
                 }
                 Event::Run(event) => {
                     run.apply(&event);
-                    run_writes(run, &event, base.document, &mut ids, unit);
+                    run_writes(run, &event, base.documents.map(|documents| documents.document), &mut ids, unit);
                     if !event.action.is_recorded() {
                         instance.beats += 1;
                     }
@@ -428,7 +436,7 @@ impl Committer {
                     Some((_, run)) => run,
                     None => self.cache.get(&base.run_id).and_then(|i| i.run.as_deref()).ok_or_else(not_held)?,
                 };
-                let bytes = run_payload(run, event, base.document.as_ref());
+                let bytes = run_payload(run, event, base.documents.as_ref());
                 (event.action.as_str(), event.actor_ref.as_str(), event.at, bytes)
             }
         };
@@ -461,7 +469,7 @@ impl Committer {
                 policy_ref: self.policy_for(shell, registry),
                 subject_ref: shell.subject_ref.clone(),
                 initiator_ref: shell.initiator_ref.clone(),
-                document: definition.and_then(|d| d.workflow.as_ref()).map(|workflow| workflow.document_digest),
+                documents: definition.and_then(|definition| RunDocuments::of(definition)),
             });
         }
         let Target::Existing(run_id) = target else { return Err(not_held()) };
@@ -472,7 +480,7 @@ impl Committer {
             policy_ref: instance.policy_ref.clone(),
             subject_ref: instance.process.subject_ref.clone(),
             initiator_ref: instance.process.initiator_ref.clone(),
-            document: None,
+            documents: None,
         })
     }
 
@@ -587,7 +595,16 @@ struct RunBase {
     subject_ref: String,
     initiator_ref: String,
     /// Of a new run.
-    document: Option<Digest>,
+    documents: Option<RunDocuments>,
+}
+
+/// Chains that are withdrawn because nobody needs their outcome any more.
+fn moot_chains(events: &[Event]) -> Vec<ChainId> {
+    let moot = |event: &Event| match event {
+        Event::Gate(process::Event { body: process::EventBody::MootGateRecalled { gate, .. }, .. }) => gate.chain_id(),
+        Event::Gate(_) | Event::Run(_) => None,
+    };
+    events.iter().filter_map(moot).collect()
 }
 
 /// A completion that asks for nothing more.

@@ -5,6 +5,8 @@ pub mod tree;
 mod verify_log;
 mod verify_record;
 mod verify_rows;
+mod verify_run;
+mod verify_stores;
 
 pub use attestation::{AttestationFault, Attested, check_attestation};
 pub use verify_log::{Finding, LogReport};

@@ -3,11 +3,11 @@
 
 use super::attestation::check_attestation;
 use super::verify_record::is_signed;
-use super::{failed, tree, verify_rows};
+use super::{failed, tree};
 use crate::Engine;
 use crate::known::KnownRegistry;
 use crate::port::log::{CheckpointRow, EntryRow, LogReader, Span};
-use crate::port::{Head, Page, ProcessQuery, RecordQuery, StoreError};
+use crate::port::{Head, Page, RecordQuery, StoreError};
 use crate::rows::RecordRow;
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::scopes;
@@ -21,9 +21,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use uuid::Uuid;
 
-const PAGE: usize = 1024;
-/// Processes at a time, each with its whole past.
-const STORES_PAGE: usize = 64;
+pub(super) const PAGE: usize = 1024;
 /// Findings beyond this are counted, not kept.
 const KEPT_FINDINGS: usize = 1000;
 
@@ -114,56 +112,6 @@ impl Engine {
         }
         self.verify_heads(&mut walk).await?;
         Ok(walk)
-    }
-
-    /// What the stores say of every process and of the registry, against the records.
-    async fn verify_stores(&self, walk: &mut Walk) -> Result<(), Refusal> {
-        // Rows first: records that come meanwhile have none there yet, and are left out.
-        match self.reader.registry_since(0).await {
-            Err(StoreError::Corrupt(what)) => walk.find("row-missing", None, what),
-            stored => {
-                let stored = stored.map_err(failed)?;
-                let records = self.chain(InstanceId::REGISTRY, stored.head.sequence).await?;
-                walk.found_all(verify_rows::registry(&stored, &records));
-            }
-        }
-        let mut page = Page { after: None, limit: STORES_PAGE, descending: false };
-        loop {
-            let views = match self.reader.processes(&ProcessQuery::default(), &page).await {
-                // Rows that cannot even be read are not what was recorded. They stop nobody from hearing of it.
-                Err(StoreError::Corrupt(what)) => {
-                    walk.find("row-missing", None, what);
-                    return Ok(());
-                }
-                views => views.map_err(failed)?,
-            };
-            let (Some(first), Some(last)) = (views.first(), views.last()) else { return Ok(()) };
-            let (first, last) = (first.row.instance_id, last.row.instance_id);
-            page.after = Some(last.0);
-            let records = self.reader.chains(first, last).await.map_err(failed)?;
-            let chains: HashMap<InstanceId, &[RecordRow]> = records
-                .chunk_by(|a, b| a.instance_id == b.instance_id)
-                .filter_map(|chain| Some((chain.first()?.instance_id, chain)))
-                .collect();
-            for view in &views {
-                let chain = chains.get(&view.row.instance_id).copied().unwrap_or_default();
-                let end = chain.partition_point(|row| row.sequence <= view.head.sequence);
-                walk.found_all(verify_rows::process(view, &chain[..end]));
-            }
-        }
-    }
-
-    /// The records of one chain up to this sequence.
-    async fn chain(&self, instance_id: InstanceId, through: u64) -> Result<Vec<RecordRow>, Refusal> {
-        let query = RecordQuery { instance_id: Some(instance_id), ..RecordQuery::default() };
-        let (mut all, mut after) = (Vec::new(), None);
-        loop {
-            let rows = self.reader.records(&query, &Page { after, limit: PAGE, descending: false }).await;
-            let rows = rows.map_err(failed)?;
-            let Some(last) = rows.last() else { return Ok(all) };
-            after = Some(last.event_id.0);
-            all.extend(rows.into_iter().filter(|row| row.sequence <= through));
-        }
     }
 
     /// Where each instance's row says it stands, against the last record that was read; and the tail that is not
@@ -257,18 +205,7 @@ impl Engine {
         if let Some(seal) = &seal {
             walk.signature(seal);
         }
-        if instance_id == InstanceId::REGISTRY {
-            let stored = self.reader.registry_since(0).await.map_err(failed)?;
-            let records = self.chain(instance_id, stored.head.sequence).await?;
-            walk.found_all(verify_rows::registry(&stored, &records));
-        } else {
-            let query = ProcessQuery { instance_id: Some(instance_id), ..ProcessQuery::default() };
-            let page = Page { after: None, limit: 1, descending: false };
-            for view in self.reader.processes(&query, &page).await.map_err(failed)? {
-                let records = self.chain(instance_id, view.head.sequence).await?;
-                walk.found_all(verify_rows::process(&view, &records));
-            }
-        }
+        self.verify_stores_of(&mut walk, instance_id).await?;
         // Records that came meanwhile are ahead of the row that was read before.
         if place.sequence <= head.sequence {
             walk.head(instance_id, &place, &head);
@@ -323,7 +260,7 @@ impl Place {
 }
 
 /// What is known on the way through the log.
-struct Walk {
+pub(super) struct Walk {
     key: Option<Verifier>,
     next_index: u64,
     /// The tree over what the entries say; `None` once an entry is missing.
@@ -424,11 +361,11 @@ impl Walk {
         LogReport { records, size, root, findings: kept, found }
     }
 
-    fn find(&mut self, code: &'static str, event_id: Option<EventId>, detail: String) {
+    pub(super) fn find(&mut self, code: &'static str, event_id: Option<EventId>, detail: String) {
         self.findings.find(code, event_id, detail);
     }
 
-    fn found_all(&mut self, findings: Vec<Finding>) {
+    pub(super) fn found_all(&mut self, findings: Vec<Finding>) {
         for Finding { code, event_id, detail } in findings {
             self.find(code, event_id, detail);
         }

@@ -14,7 +14,7 @@ use countersign_kernel::{AssignmentId, EventId, StepId, Time, TransitionId};
 use countersign_ledger::document::{declaration_document, gate_spec_document, parse_rule};
 use countersign_ledger::{parse_hex_digest, sha256};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use uuid::Uuid;
 
 fn find(code: &'static str, event_id: Option<EventId>, detail: String) -> Finding {
@@ -64,18 +64,18 @@ struct Told {
     assignments: BTreeMap<Uuid, AssignmentRow>,
     /// Rules of chains that were initiated and whose gate is about to be opened.
     rules: BTreeMap<Uuid, (String, Option<u32>)>,
-    /// The time of the last firing: what its command withdraws is moot.
-    fired_at: Option<Time>,
+    /// Chains that are recalled as moot, and when.
+    moot: HashSet<(Uuid, Time)>,
 }
 
 impl Told {
     fn follow(&mut self, said: &Said<'_>) {
         let (at, by) = (said.row.recorded_at, said.row.actor_ref.as_str());
         match said.row.action_ref.as_str() {
-            "workflow_started" => {
+            "workflow_started" | "run_started" => {
                 self.subject_ref = said.owned("subject_ref");
                 self.initiator_ref = by.to_owned();
-                self.state = said.owned("initial_state");
+                self.state = said.text("initial_state").unwrap_or("run").to_owned();
                 let definition = said.text("definition").map(str::to_owned);
                 self.started = Some((definition, said.owned("declaration_digest"), said.owned("gate_spec_digest"), at));
             }
@@ -100,7 +100,7 @@ impl Told {
             }
             "chain_resolved" => {
                 let outcome = said.text("outcome").and_then(ChainState::parse).unwrap_or(ChainState::Pending);
-                let moot = self.fired_at == Some(at);
+                let moot = said.id("chain_id").is_some_and(|chain| self.moot.contains(&(chain, at)));
                 let reason = if moot { MOOT_WITHDRAWAL_REASON } else { QUORUM_WITHDRAWAL_REASON };
                 let initiator = self.initiator_ref.clone();
                 self.end_chain(said, outcome, &initiator, reason, at);
@@ -218,7 +218,6 @@ impl Told {
 
     fn fired(&mut self, said: &Said<'_>) {
         let gate_id = said.gate();
-        self.fired_at = Some(said.row.recorded_at);
         self.state = said.owned("new_state");
         self.transitions.push(TransitionRow {
             instance_id: said.row.instance_id,
@@ -251,12 +250,16 @@ fn ended_state(decision: &str) -> StepState {
 /// The rows of one process against its records, in order. Where content was purged, what depends on it cannot be told.
 pub fn process(view: &ProcessView, records: &[RecordRow]) -> Vec<Finding> {
     let mut told = Told::default();
+    let mut said = Vec::with_capacity(records.len());
     for row in records {
         let Some(payload) = row.record.payload() else { return vec![] };
         // A payload that cannot be read was found before.
         let Ok(payload) = serde_json::from_slice(payload) else { return vec![] };
-        told.follow(&Said { row, payload });
+        said.push(Said { row, payload });
     }
+    let moot = said.iter().filter(|said| said.row.action_ref == "moot_gate_recalled");
+    told.moot = moot.filter_map(|said| Some((said.id("chain_id")?, said.row.recorded_at))).collect();
+    said.iter().for_each(|said| told.follow(said));
     let mut findings = vec![];
     let id = view.row.instance_id;
     let mut require = |holds: bool, code, detail: String| {
@@ -334,6 +337,7 @@ pub fn registry(stored: &RegistryDelta, records: &[RecordRow]) -> Vec<Finding> {
             EventBody::DefinitionPublished(definition) => Some(Digests {
                 declaration: declaration_document(&definition.declaration).digest,
                 gate_spec: gate_spec_document(&definition.gate_spec).digest,
+                document: stored.workflows.iter().find(|(at, _)| *at == row.sequence).map(|(_, body)| sha256(&[body])),
             }),
             _ => None,
         };

@@ -3,7 +3,7 @@
 
 mod run;
 
-pub use run::{NewStep, OutboxRow, RunEventRow, RunHeadRow, RunRow, StepState, StepWrite};
+pub use run::{HeadText, NewStep, OutboxRow, RunEventRow, RunHeadRow, RunRow, StepState, StepText, StepWrite};
 
 use countersign_kernel::machine::{AssignmentStatus, ChainState, StepState as ApprovalState};
 use countersign_kernel::process::Fate;
@@ -274,14 +274,43 @@ pub enum Write {
         hold_id: HoldId,
         text: String,
     },
+    /// Subject and input of a run.
     RedactRunInput {
         instance_id: InstanceId,
         text: String,
     },
-    /// Destroys the output of these steps' rows and of what they were woken by.
+    /// The keys that were made of its input, in the row of the run and in that of its head.
+    RedactRunKeys {
+        instance_id: InstanceId,
+        text: String,
+    },
+    RedactRunHeadKeys {
+        instance_id: InstanceId,
+        text: String,
+    },
+    /// What one of its steps yielded, failed with, or was woken by.
     RedactRunStep {
         instance_id: InstanceId,
         step_seq: u32,
+        what: StepText,
+        text: String,
+    },
+    /// What the run as a whole yielded, or failed with.
+    RedactRunHead {
+        instance_id: InstanceId,
+        what: HeadText,
+        text: String,
+    },
+    /// The data of an event that it received.
+    RedactRunEvent {
+        instance_id: InstanceId,
+        event_id: String,
+        text: String,
+    },
+    /// The data of the events that its command of that time sent.
+    RedactOutbox {
+        instance_id: InstanceId,
+        created_at: Time,
         text: String,
     },
     /// Forgets the answers that this instance's command of that time gave under idempotency keys.

@@ -117,3 +117,18 @@ pub struct OutboxRow {
     pub data: Arc<str>,
     pub created_at: Time,
 }
+
+/// A text of a step's row that a record gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepText {
+    Output,
+    Error,
+    Event,
+}
+
+/// A text of a run's head that a record gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadText {
+    Output,
+    Error,
+}

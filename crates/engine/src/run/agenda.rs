@@ -21,6 +21,8 @@ pub struct Book {
     closed: AtomicBool,
     /// A slot may have become free, or somebody waits for one.
     pub slots: Notify,
+    /// Held by whoever looks at what is due: when the next one has it, all that was taken off the clock has been looked at.
+    pub looking: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]

@@ -51,6 +51,7 @@ impl Clockwork {
 
     /// Has everything that is due looked at. False once the engine is gone.
     pub async fn tick(&self) -> bool {
+        let _alone = self.book.looking.lock().await;
         loop {
             let due = self.book.due((self.now)(), BATCH);
             if due.is_empty() {

@@ -124,6 +124,8 @@ fn write_head(run: &Run, new: bool, unit: &mut Unit) {
 
 fn write_step(run: &Run, seq: StepSeq, cell: &Cell, output: Option<Arc<str>>, unit: &mut Unit, new: bool) {
     let live = cell.live.as_deref();
+    // The row is written whole: what it said of an output that is still needed, it says again.
+    let output = output.or_else(|| run.outputs.get(&seq).cloned());
     let output_needed = output.is_some() && run.plan.is_referenced(seq);
     let state = StepState {
         state: cell.state,
@@ -145,7 +147,7 @@ fn write_step(run: &Run, seq: StepSeq, cell: &Cell, output: Option<Arc<str>>, un
         task_type: live.and_then(|live| live.task_type).map(|task_type| task_type.as_str()),
         output,
         output_needed,
-        due_at: run.agenda(seq).due_at(),
+        due_at: run.step_due_at(seq),
     };
     match unit.steps.get_mut(&seq) {
         Some(write) => write.state = state,

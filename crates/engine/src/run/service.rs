@@ -1,6 +1,7 @@
 //! What the engine offers about runs besides [`Engine::execute`]: claims that wait for work, and events by key.
 
 use crate::outcome::{Call, ClaimCall, Command, Outcome, Proof, Target, Task};
+use crate::port::{Page, RunQuery};
 use crate::{Engine, store_failure};
 use countersign_kernel::InstanceId;
 use countersign_kernel::refusal::{Code, Refusal, require_ref};
@@ -121,6 +122,14 @@ impl Engine {
     /// Claims that wait for work are answered at once, and so are all that follow: the server is stopping.
     pub fn stop_waiting(&self) {
         self.book.close();
+    }
+
+    /// Whether there is such a run.
+    pub async fn has_run(&self, run_id: InstanceId) -> Result<bool, Refusal> {
+        let query = RunQuery { instance_id: Some(run_id), ..RunQuery::default() };
+        let page = Page { after: None, limit: 1, descending: false };
+        let found = self.reader.runs(&query, &page).await.map_err(|error| store_failure(&error))?;
+        Ok(!found.is_empty())
     }
 
     /// How many steps wait in each queue of this node.

@@ -45,7 +45,7 @@ impl Process {
             }
             // What the purged record said must not live on in memory.
             EventBody::RecordPurged { record } => {
-                if record.action_ref == retention::START {
+                if matches!(record.action_ref.as_str(), retention::START | retention::RUN_START) {
                     self.subject_ref = retention::purged_text(record.event_id);
                 }
             }

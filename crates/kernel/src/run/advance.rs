@@ -48,6 +48,9 @@ impl Flow<'_, '_, '_> {
 
     /// Completed, blocked or executing.
     pub fn settle(&mut self) -> Result<(), Refusal> {
+        if self.head.outcome == Some(Outcome::EffectUnknown) {
+            return Ok(());
+        }
         if self.head.open == 0 {
             if self.head.state == RunState::Blocked {
                 self.move_run(RunState::Executing, "input_received")?;
@@ -56,9 +59,7 @@ impl Flow<'_, '_, '_> {
         }
         match (self.head.state, self.head.blocked > 0) {
             (RunState::Executing, true) => self.move_run(RunState::Blocked, "input_required"),
-            (RunState::Blocked, false) if self.head.outcome != Some(Outcome::EffectUnknown) => {
-                self.move_run(RunState::Executing, "input_received")
-            }
+            (RunState::Blocked, false) => self.move_run(RunState::Executing, "input_received"),
             _ => Ok(()),
         }
     }
@@ -243,6 +244,11 @@ impl Flow<'_, '_, '_> {
     /// Somebody's lease is taken away: whoever still reports under it comes late.
     pub fn revoke(&mut self, seq: StepSeq) -> Result<(), Refusal> {
         self.clear_hold(seq)?;
+        self.take_away(seq)
+    }
+
+    /// Its lease is worth nothing any more, not even to repeat a result with.
+    pub fn take_away(&mut self, seq: StepSeq) -> Result<(), Refusal> {
         self.edit(seq)?.token = None;
         Ok(())
     }
@@ -266,8 +272,12 @@ impl Flow<'_, '_, '_> {
         let live = self.edit(seq)?.live.get_or_insert_default();
         live.last_error = Some(error.into());
         live.category = Some(category);
+        let unknown = live.effect_unknown;
         let held = matches!(state, StepCode::InProgress | StepCode::Overdue);
-        if role == Role::Step && on_failure == OnFailure::Skip && held {
+        // Were it skipped, nobody would ask any more what became of it when the rest is undone.
+        let to_be_declared = unknown && self.run.plan.compensation_of(seq).is_some();
+        let passed_over = to_be_declared && self.spec(seq).is_some_and(|spec| spec.on_failure == OnFailure::Skip);
+        if role == Role::Step && on_failure == OnFailure::Skip && held && !passed_over {
             self.move_step(seq, StepCode::Skipped, By(SYSTEM, "on_failure_skip"))?;
             self.clear_hold(seq)?;
             return self.ended(seq, false);
@@ -284,7 +294,7 @@ impl Flow<'_, '_, '_> {
         match on_failure {
             OnFailure::Abort => self.fail_run(error, "step_failed"),
             OnFailure::Compensate => self.begin_compensation(error, "step_failed"),
-            // It failed before anybody held it; those behind it go on as behind a skipped one.
+            // It failed before anybody held it, or its effect is unknown; those behind it go on as behind a skipped one.
             OnFailure::Skip => {
                 self.head.open = self.head.open.saturating_sub(1);
                 self.ended(seq, false)
@@ -341,6 +351,8 @@ impl Flow<'_, '_, '_> {
             (None, None) => (if wants_retry { Response::Retry } else { Response::Fail }, None),
             (None, Some(category)) => match category.class().default_response {
                 Response::Retry if !wants_retry => (Response::Fail, None),
+                // While a run is undone nobody clears anything: it ends by itself.
+                Response::Block if self.head.state == RunState::Compensating => (Response::Fail, None),
                 response => (response, None),
             },
         }

@@ -3,7 +3,7 @@
 use super::{Run, TaskType};
 use crate::Time;
 use crate::id::InstanceId;
-use crate::lifecycle::{FailureCategory, RunState, StepCode};
+use crate::lifecycle::{FailureCategory, Outcome, RunState, StepCode};
 use crate::plan::{Micros, StepSeq, WaitWork, Work};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -178,6 +178,17 @@ impl Run {
 
     /// What the clock or a worker will do with this step next.
     pub fn agenda(&self, seq: StepSeq) -> Agenda {
+        let hands_out = self.cell(seq).is_some_and(|cell| self.hands_out(cell.role));
+        self.agenda_where(seq, hands_out)
+    }
+
+    /// When somebody has to look at this step, even if the run hands out nothing at present: it may be resumed without the
+    /// step being touched.
+    pub fn step_due_at(&self, seq: StepSeq) -> Option<Time> {
+        self.agenda_where(seq, true).due_at()
+    }
+
+    fn agenda_where(&self, seq: StepSeq, hands_out: bool) -> Agenda {
         let Some(cell) = self.cell(seq) else { return Agenda::default() };
         let Some(live) = cell.live.as_deref() else { return Agenda::default() };
         if self.head.state.is_ended() {
@@ -204,7 +215,7 @@ impl Run {
             _ => None,
         };
         let timer = [lease, own, limit].into_iter().flatten().min();
-        let claim = claim_at.filter(|_| claims && self.hands_out(cell.role)).map(|at| Claim {
+        let claim = claim_at.filter(|_| claims && hands_out).map(|at| Claim {
             at,
             queue: self.queue(seq, cell.role),
             priority: spec.and_then(|spec| spec.priority).unwrap_or(self.head.priority),
@@ -227,6 +238,8 @@ impl Run {
     /// When the run itself has to be looked at: a delayed start, or its time limit.
     pub fn due_at(&self) -> Option<Time> {
         match self.head.state {
+            // It has failed already, and only waits to be told what became of an attempt.
+            _ if self.head.outcome == Some(Outcome::EffectUnknown) => None,
             RunState::Queued => self.head.start_at,
             RunState::Executing | RunState::Blocked | RunState::Paused => {
                 Some(self.head.executing_since?.after(self.plan.timeout?))

@@ -16,21 +16,36 @@ impl Flow<'_, '_, '_> {
     pub fn begin_compensation(&mut self, error: &str, trigger: &'static str) -> Result<(), Refusal> {
         self.head.last_error = Some(error.into());
         self.move_run(RunState::Compensating, trigger)?;
-        for seq in self.live() {
-            let Some(cell) = self.cell(seq) else { continue };
-            let idle =
-                matches!(cell.state, StepCode::Ready | StepCode::Waiting | StepCode::Blocked) || cell.retry_scheduled();
-            if idle {
-                self.move_step(seq, StepCode::Cancelled, By(SYSTEM, "run_aborted"))?;
-                self.revoke(seq)?;
-            }
-        }
+        self.end_idle_steps()?;
         self.moot_all_gates();
+        Ok(())
+    }
+
+    /// Steps that nobody is at work on end here. One of which an earlier attempt left no verdict has failed: it must still be
+    /// declared what became of it.
+    fn end_idle_steps(&mut self) -> Result<(), Refusal> {
+        for seq in self.live() {
+            let Some(cell) = self.cell(seq).filter(|cell| cell.role == Role::Step) else { continue };
+            let unknown = cell.live.as_ref().is_some_and(|live| live.effect_unknown);
+            match cell.state {
+                StepCode::Failed if !cell.retry_scheduled() => continue,
+                StepCode::Failed if unknown => {}
+                StepCode::Ready | StepCode::Waiting | StepCode::Blocked if unknown => {
+                    self.move_step(seq, StepCode::Failed, By(SYSTEM, "lease_exhausted"))?;
+                }
+                StepCode::Ready | StepCode::Waiting | StepCode::Blocked | StepCode::Failed => {
+                    self.move_step(seq, StepCode::Cancelled, By(SYSTEM, "run_aborted"))?;
+                }
+                _ => continue,
+            }
+            self.revoke(seq)?;
+        }
         Ok(())
     }
 
     /// The next thing to undo, or the end of it.
     pub fn compensate(&mut self) -> Result<(), Refusal> {
+        self.end_idle_steps()?;
         if self.head.held > 0 {
             return Ok(());
         }
@@ -65,7 +80,7 @@ impl Flow<'_, '_, '_> {
         self.count() as usize > self.run.plan.steps.len()
     }
 
-    /// The last one completed is undone first; steps without an entry are passed over.
+    /// The last one completed is undone first, and before it what was declared done; steps without an entry are passed over.
     fn plan_compensations(&mut self) {
         let mut undo: Vec<(crate::Time, StepSeq)> = self
             .run
@@ -73,7 +88,7 @@ impl Flow<'_, '_, '_> {
             .compensation
             .iter()
             .filter_map(|entry| {
-                let cell = self.cell(entry.step).filter(|cell| cell.state == StepCode::Completed)?;
+                let cell = self.cell(entry.step)?;
                 Some((cell.completed_at?, entry.step))
             })
             .collect();
@@ -88,9 +103,8 @@ impl Flow<'_, '_, '_> {
         let entries = self.run.plan.compensation.iter().map(|entry| entry.step);
         entries
             .filter(|seq| {
-                self.cell(*seq).is_some_and(|cell| {
-                    cell.state != StepCode::Completed && cell.live.as_ref().is_some_and(|live| live.effect_unknown)
-                })
+                self.cell(*seq)
+                    .is_some_and(|cell| !cell.is_ended() && cell.live.as_ref().is_some_and(|live| live.effect_unknown))
             })
             .min()
     }
@@ -132,20 +146,8 @@ pub fn declare_effect(
         cell.completed_at = Some(now);
         flow.outputs.push((seq, output.cloned().unwrap_or_else(|| Arc::from("null"))));
     }
-    let undo = done.then_some(seq);
     flow.head.outcome = None;
     flow.move_run(RunState::Compensating, "effect_declared")?;
-    if let Some(seq) = undo {
-        flow.undo_first(seq);
-    }
     flow.compensate()?;
     Ok(flow.finish(Action::EffectDeclared, &actor_ref, Some(reason)))
-}
-
-impl Flow<'_, '_, '_> {
-    /// What an operator declared done is undone before what completed earlier.
-    fn undo_first(&mut self, seq: StepSeq) {
-        self.add(Cell { role: Role::Compensation(seq), live: Some(Box::new(Live::default())), ..Cell::new(0) });
-        self.plan_compensations();
-    }
 }

@@ -14,6 +14,16 @@ fn begin<'r>(target: Target<'r>, reason: Option<&str>, ctx: &Context<'_>) -> Res
     permitted(target, scopes::RUNS_CONTROL, ctx)
 }
 
+/// A run that began to undo its work, and waits to be told what became of an attempt, never executes again: there is nothing
+/// that a resume could go back to.
+fn effects_known(run: &Run) -> Result<(), Refusal> {
+    if run.head.outcome == Some(Outcome::EffectUnknown) {
+        let detail = "the run is undoing its work and waits to be told what became of an attempt: declare its effect";
+        return Err(Refusal::new(Code::TransitionRefusedByGuard, detail));
+    }
+    Ok(())
+}
+
 pub fn cancel(target: Target<'_>, reason: Option<&str>, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
     let (shell, run) = begin(target, reason, ctx)?;
     if run.head.state == RunState::Cancelled {
@@ -38,6 +48,7 @@ pub fn pause(target: Target<'_>, reason: Option<&str>, ctx: &mut Context<'_>) ->
     if run.head.state == RunState::Paused {
         return Ok(vec![]);
     }
+    effects_known(run)?;
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
     flow.move_run(RunState::Paused, "workflow_pause")?;
@@ -76,6 +87,7 @@ pub fn stop(target: Target<'_>, reason: Option<&str>, ctx: &mut Context<'_>) -> 
     if run.head.state == RunState::Stopped {
         return Ok(vec![]);
     }
+    effects_known(run)?;
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
     flow.move_run(RunState::Stopped, "workflow_stop")?;

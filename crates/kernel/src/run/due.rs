@@ -68,6 +68,7 @@ fn step_due(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<(), Refusal> {
         if unverdicted && spec.as_ref().is_some_and(|spec| !spec.is_repeatable()) {
             flow.edit(seq)?.live.get_or_insert_default().effect_unknown = true;
         }
+        flow.take_away(seq)?;
         let trigger = if state == StepCode::Blocked { "blocked_timeout" } else { "step_timeout" };
         flow.edit(seq)?.token = None;
         return flow.fail(seq, "STEP_TIMEOUT", FailureCategory::Timeout, By(SYSTEM, trigger));

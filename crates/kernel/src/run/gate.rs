@@ -7,7 +7,7 @@ use crate::gate_spec::GateSpec;
 use crate::lifecycle::{FailureCategory, StepCode};
 use crate::plan::{Plan, StepSeq, StepSpec, Work};
 use crate::process::{self, DecideGate, EventBody, GateStatus, OpenGate, Process};
-use crate::refusal::{Code, Refusal};
+use crate::refusal::{Code, Refusal, require_optional_text, require_ref};
 use crate::registry::scopes;
 
 /// The only state of a shell.
@@ -59,6 +59,8 @@ pub fn open(
     command: &OpenGate,
     ctx: &mut Context<'_>,
 ) -> Result<Vec<Event>, Refusal> {
+    require_ref("action", &command.action)?;
+    require_optional_text("reason", command.reason.as_deref())?;
     let (shell, run) = permitted(target, scopes::RUNS_CONTROL, ctx)?;
     if run.head.state.is_ended() {
         let detail = format!("the run has ended ({}); no gate can be opened any more", run.head.state);

@@ -278,6 +278,7 @@ pub struct Outbound {
 }
 
 /// What happened: one record of the run's chain, or one of its gates' records.
+#[expect(clippy::large_enum_variant, reason = "a gate's event is what processes hold by value; there are few")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     Gate(process::Event),

@@ -37,11 +37,19 @@ fn held<'r>(run: &'r Run, task: &TaskRef, ctx: &Context<'_>) -> Result<&'r Cell,
     }
 }
 
-/// The same result again under the lease that gave it: answered as before, and nothing more.
+/// The same result again under the lease that gave it: answered as before, and nothing more. Whoever's lease was taken
+/// away has no token here any more ([`Flow::take_away`]).
 fn repeats(run: &Run, task: &TaskRef, states: &[StepCode]) -> bool {
     run.cell(task.step_seq).is_some_and(|cell| {
         task.lease_token.is_some() && cell.token == task.lease_token && !cell.is_held() && states.contains(&cell.state)
     })
+}
+
+/// Whether the step failed by what its worker completed it with.
+fn judged(run: &Run, task: &TaskRef) -> bool {
+    let live = run.cell(task.step_seq).and_then(|cell| cell.live.as_ref());
+    let error = live.and_then(|live| live.last_error.as_deref()).unwrap_or_default();
+    ["CHECK_FAILED:", "VALIDATION: output:", "EXPRESSION_ERROR: output:"].iter().any(|why| error.starts_with(why))
 }
 
 pub fn complete(
@@ -53,7 +61,7 @@ pub fn complete(
     ctx: &mut Context<'_>,
 ) -> Result<Vec<Event>, Refusal> {
     let (shell, run) = permitted(target, scopes::TASKS_WORK, ctx)?;
-    if repeats(run, task, &[StepCode::Completed, StepCode::Failed, StepCode::Skipped]) {
+    if repeats(run, task, &[StepCode::Completed]) || (repeats(run, task, &[StepCode::Failed]) && judged(run, task)) {
         return Ok(vec![]);
     }
     let worker_id = held(run, task, ctx)?.lease().map(|lease| lease.worker_id.clone());
@@ -300,9 +308,8 @@ pub fn lease_expired(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<(), Re
     let role = flow.cell(seq).map_or(Role::Step, |cell| cell.role);
     let max = flow.run.max_attempts(seq);
     let now = flow.now();
-    let cell = flow.edit(seq)?;
-    cell.token = None;
-    let live = cell.live.get_or_insert_default();
+    flow.take_away(seq)?;
+    let live = flow.edit(seq)?.live.get_or_insert_default();
     live.attempts += 1;
     live.effect_unknown |= !repeatable && role == Role::Step;
     let exhausted = live.attempts >= max;

@@ -69,14 +69,13 @@ async fn work(engine: Weak<Engine>, queue: &'static str, jobs: usize, tools: Too
         drop(held);
         match claimed {
             Ok(tasks) => {
-                for task in tasks {
-                    let (engine, tools) = (engine.clone(), tools.clone());
-                    tokio::spawn(async move {
-                        carry_out(&engine, task, &tools).await;
-                        drop(permit);
-                    });
-                    break;
-                }
+                // One at a time was asked for.
+                let Some(task) = tasks.into_iter().next() else { continue };
+                let (engine, tools) = (engine.clone(), tools.clone());
+                tokio::spawn(async move {
+                    carry_out(&engine, task, &tools).await;
+                    drop(permit);
+                });
             }
             Err(refusal) => {
                 tracing::warn!(%refusal, queue, "nothing could be claimed");

@@ -112,3 +112,5 @@ CREATE TABLE outbox (
     data               TEXT    NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX outbox_pending ON outbox (next_attempt_at_us, outbox_id) WHERE state = 'pending';
+-- A purge finds what a record sent by its run and time.
+CREATE INDEX outbox_by_run ON outbox (instance_id, created_at_us);

@@ -3,7 +3,7 @@
 use super::Name;
 use crate::value::Value;
 use countersign_engine::port::Unit;
-use countersign_engine::rows::{OutboxRow, RunEventRow, RunHeadRow, RunRow, StepWrite, Write};
+use countersign_engine::rows::{HeadText, OutboxRow, RunEventRow, RunHeadRow, RunRow, StepText, StepWrite, Write};
 use countersign_kernel::InstanceId;
 use countersign_kernel::plan::StepSeq;
 
@@ -137,12 +137,19 @@ pub fn outbox_values(row: &OutboxRow) -> Vec<Value<'_>> {
 }
 
 /// Outputs and what came with events are JSON; an error is not.
-pub fn redacted_step_values(instance_id: InstanceId, step_seq: StepSeq, text: &str) -> Vec<Value<'_>> {
-    vec![
-        Value::Id(instance_id.0),
-        Value::Int(i64::from(step_seq)),
-        Value::json(text),
-        Value::json(text),
-        Value::Text(text),
-    ]
+pub fn redacted_step(instance_id: InstanceId, step_seq: StepSeq, what: StepText, text: &str) -> (Name, Vec<Value<'_>>) {
+    let (name, value) = match what {
+        StepText::Output => (Name::RedactRunStepOutput, Value::json(text)),
+        StepText::Error => (Name::RedactRunStepError, Value::Text(text)),
+        StepText::Event => (Name::RedactRunStepEvent, Value::json(text)),
+    };
+    (name, vec![Value::Id(instance_id.0), Value::Int(i64::from(step_seq)), value])
+}
+
+pub fn redacted_head(instance_id: InstanceId, what: HeadText, text: &str) -> (Name, Vec<Value<'_>>) {
+    let (name, value) = match what {
+        HeadText::Output => (Name::RedactRunOutput, Value::json(text)),
+        HeadText::Error => (Name::RedactRunError, Value::Text(text)),
+    };
+    (name, vec![Value::Id(instance_id.0), value])
 }

@@ -14,7 +14,7 @@ use countersign_engine::port::{Page, Range, RunQuery};
 use countersign_kernel::Time;
 use tokio_postgres::{Client, NoTls};
 
-const OF_RUNS: [Name; 11] = [
+const OF_RUNS: [Name; 19] = [
     Name::MoveInstance,
     Name::Run,
     Name::NewRunHead,
@@ -25,7 +25,15 @@ const OF_RUNS: [Name; 11] = [
     Name::RunStep,
     Name::TakeRunEvent,
     Name::RedactRunInput,
-    Name::RedactRunStep,
+    Name::RedactRunKeys,
+    Name::RedactRunHeadKeys,
+    Name::RedactRunStepOutput,
+    Name::RedactRunStepError,
+    Name::RedactRunStepEvent,
+    Name::RedactRunOutput,
+    Name::RedactRunError,
+    Name::RedactRunEvent,
+    Name::RedactOutbox,
 ];
 
 /// What may be scanned on SQLite: what was found before, and an index that holds only what is queued, in its order.

@@ -5,7 +5,7 @@ use super::place::{Place, commit, load};
 use super::samples::*;
 use countersign_engine::port::{LoadedBody, StoredRunHead, Unit};
 use countersign_engine::rows::{
-    AssignmentRow, GateRow, HoldRow, OutboxRow, RunEventRow, RunHeadRow, StepRow, StepState, Write,
+    AssignmentRow, GateRow, HeadText, HoldRow, OutboxRow, RunEventRow, RunHeadRow, StepRow, StepState, StepText, Write,
 };
 use countersign_kernel::lifecycle::StepCode;
 use countersign_kernel::machine::{AssignmentStatus, StepState as ApprovalState};
@@ -261,14 +261,21 @@ async fn redactions(place: &Place) {
     let steps = [added(0, full_step()), added(1, without_error.clone()), added(2, full_step())];
     commit(&mut *writer, vec![start(full_run(id), full_head(id, "completed"), steps)]).await;
     let text = "purged: \"record\" 1".to_owned();
-    let redact = |step_seq| Write::RedactRunStep { instance_id: id, step_seq, text: text.clone() };
-    let writes = vec![
+    let mut writes = vec![
         Write::PurgeRecord { event_id: record(id, 1).event_id },
         Write::RedactRunInput { instance_id: id, text: text.clone() },
-        redact(0),
-        redact(1),
-        redact(2),
+        Write::RedactRunKeys { instance_id: id, text: text.clone() },
+        Write::RedactRunHeadKeys { instance_id: id, text: text.clone() },
+        Write::RedactRunHead { instance_id: id, what: HeadText::Output, text: text.clone() },
+        Write::RedactRunHead { instance_id: id, what: HeadText::Error, text: text.clone() },
+        Write::RedactRunEvent { instance_id: id, event_id: "nobody".to_owned(), text: text.clone() },
+        Write::RedactOutbox { instance_id: id, created_at: Time(1), text: text.clone() },
     ];
+    for (step_seq, what) in
+        (0..3).flat_map(|seq| [StepText::Output, StepText::Error, StepText::Event].map(|what| (seq, what)))
+    {
+        writes.push(Write::RedactRunStep { instance_id: id, step_seq, what, text: text.clone() });
+    }
     let mut purge = unit(id, 1, writes);
     // A redaction wins over what the same unit writes to the step.
     purge.steps.extend([changed(2, StepState { attempts: 7, ..full_step() })]);

@@ -98,10 +98,15 @@ impl Model {
             | Write::NewRunHead(_)
             | Write::RunHead(_)
             | Write::RunEvent(_)
-            | Write::TakeRunEvent { .. }
             | Write::Outbox(_)
+            | Write::TakeRunEvent { .. }
             | Write::RedactRunInput { .. }
-            | Write::RedactRunStep { .. } => {}
+            | Write::RedactRunKeys { .. }
+            | Write::RedactRunHeadKeys { .. }
+            | Write::RedactRunStep { .. }
+            | Write::RedactRunHead { .. }
+            | Write::RedactRunEvent { .. }
+            | Write::RedactOutbox { .. } => {}
             // Keys are recalled, not read; the suite asks for them apart.
             Write::ForgetKeys { .. } => {}
             // The registry is read as events; the suite compares those.

@@ -108,6 +108,12 @@ const NAIVE: &[(Code, &str, Attack)] = &[
 
 /// The attacker has the database, the log's key and the application actor's.
 const SEALED: &[(Code, &str, Attack)] = &[
+    (Code::CompensationOrder, "run-saga", |b| {
+        b.record("step_failed", 0).payload["compensations"] = json!([[4, 0], [5, 2]])
+    }),
+    (Code::OutputMissing, "run-saga", |b| b.record("step_completed", 0).payload["outputs"] = json!([])),
+    (Code::UndeclaredTransition, "run-saga", |b| b.record("steps_claimed", 0).payload["transitions"] = json!([])),
+    (Code::GateNotApproved, "run-gate", |b| b.record("gate_decided", 0).payload["decision"] = json!("reject")),
     (Code::HeaderInvalid, "release", |b| b.record("gate_decided", 0).head["v"] = json!(2)),
     (Code::NumberOutOfRange, "release", |b| b.record("transition_fired", 0).payload["sequence_number"] = json!(1.5)),
     (Code::BundleForm, "release", |b| {

@@ -15,6 +15,7 @@ use countersign_kernel::InstanceId;
 use countersign_kernel::lifecycle::StepCode;
 use countersign_kernel::plan::Scope;
 use countersign_kernel::refusal::{Code, Refusal, require_text};
+use countersign_kernel::registry::scopes;
 use countersign_kernel::run::{Command, FromStep, StartRun};
 use std::collections::BTreeMap;
 
@@ -35,6 +36,13 @@ pub async fn start(State(app): State<App>, caller: Caller, posted: Posted<wire::
         })?),
     };
     let corrects = corrects.map(|run_id| known_run(&run_id, "corrects")).transpose()?;
+    // Whoever may not start it learns nothing about what exists.
+    let may_start = engine.registry().permitted_on(&caller.actor_ref, scopes::RUNS_START, Some(&name));
+    if let Some(run_id) = corrects.filter(|_| may_start)
+        && !engine.has_run(run_id).await?
+    {
+        return Err(unknown_run("corrects").into());
+    }
     let from_step = match from_step {
         None => None,
         Some(from) => Some(finished(&engine, &caller.actor_ref, from).await?),
@@ -62,8 +70,12 @@ fn known_run(run_id: &str, field: &str) -> Result<InstanceId, Refusal> {
     require_text(field, run_id)?;
     match target_of(run_id) {
         Target::Existing(run_id) => Ok(run_id),
-        _ => Err(Refusal::new(Code::NotKnown, "there is no run with this id").at(field)),
+        _ => Err(unknown_run(field)),
     }
+}
+
+fn unknown_run(field: &str) -> Refusal {
+    Refusal::new(Code::NotKnown, "there is no run with this id").at(field)
 }
 
 /// What the old run has finished, by name.

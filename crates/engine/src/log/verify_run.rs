@@ -1,0 +1,304 @@
+//! The rows of a run against its records: where every step stands, how often it was tried, what it yielded, and how the run
+//! ended. Whoever edits a run beside the ledger is found here. Its gates are compared as those of a process.
+
+use super::verify_log::Finding;
+use super::verify_rows;
+use crate::evidence::RunState;
+use crate::port::ProcessView;
+use crate::purge::told;
+use crate::rows::{ProcessRow, RecordRow};
+use countersign_kernel::Time;
+use countersign_kernel::lifecycle::{RUN_TRANSITIONS, STEP_TRANSITIONS};
+use countersign_ledger::sha256;
+use serde_json::Value;
+
+/// The rows of one run against its records, in order. Where content was purged, what depends on it cannot be told.
+pub fn run(state: &RunState, records: &[RecordRow]) -> Vec<Finding> {
+    let mut payloads = Vec::with_capacity(records.len());
+    for row in records {
+        // A payload that is purged, or that cannot be read and was found before.
+        let Some(Ok(payload)) = row.record.payload().map(serde_json::from_slice::<Value>) else { return vec![] };
+        payloads.push((row, payload));
+    }
+    let mut findings = verify_rows::process(&shell(state), records);
+    let mut replay = Replay::new(state);
+    for (row, payload) in &payloads {
+        replay.follow(row, payload);
+    }
+    replay.compare(state);
+    let run_id = state.view.row.instance_id;
+    findings.extend(replay.findings.into_iter().map(|(code, detail)| Finding {
+        code,
+        event_id: None,
+        detail: format!("{run_id}: {detail}"),
+    }));
+    findings
+}
+
+/// Its gates, as a process has them.
+fn shell(state: &RunState) -> ProcessView {
+    let row = &state.view.row;
+    ProcessView {
+        row: ProcessRow {
+            instance_id: row.instance_id,
+            definition: Some((row.definition_name.clone(), row.definition_version)),
+            subject_ref: row.subject_ref.clone(),
+            initiator_ref: row.initiator_ref.clone(),
+            declaration_digest: state.declaration.digest,
+            gate_spec_digest: state.gate_spec.digest,
+            started_at: row.started_at,
+        },
+        head: state.view.chain.clone(),
+        current_state: "run".to_owned(),
+        declaration: state.declaration.bytes.as_slice().into(),
+        gate_spec: state.gate_spec.bytes.as_slice().into(),
+        history: state.history.clone(),
+        gates: state.gates.clone(),
+    }
+}
+
+#[derive(Clone, Default)]
+struct Step {
+    state: String,
+    compensates: Option<u64>,
+    attempts: u64,
+    last_error: Option<String>,
+    category: Option<String>,
+    effect_unknown: bool,
+    child: Option<String>,
+    started_at: Option<Time>,
+    completed_at: Option<Time>,
+    /// What the record says of the output, member and all.
+    output: Option<Value>,
+    taken_over: bool,
+}
+
+#[derive(Default)]
+struct Replay {
+    steps: Vec<Step>,
+    start: Value,
+    state: String,
+    outcome: Option<String>,
+    last_error: Option<String>,
+    output: Option<Value>,
+    executing_since: Option<Time>,
+    completed_at: Option<Time>,
+    failed_at: Option<Time>,
+    findings: Vec<(&'static str, String)>,
+}
+
+fn text(value: &Value, name: &str) -> Option<String> {
+    value.get(name).and_then(Value::as_str).map(str::to_owned)
+}
+
+fn items<'v>(value: &'v Value, name: &str) -> impl Iterator<Item = &'v Value> {
+    value.get(name).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn place(value: &Value) -> Option<usize> {
+    value.get("step_seq").and_then(Value::as_u64).and_then(|seq| usize::try_from(seq).ok())
+}
+
+/// `0-3,7`, below a limit.
+fn ranges(text: &str, limit: usize) -> Vec<usize> {
+    let span = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse::<usize>().ok()?..=last.parse::<usize>().ok()?.min(limit.saturating_sub(1)))
+    };
+    text.split(',').filter_map(span).flatten().collect()
+}
+
+impl Replay {
+    fn new(state: &RunState) -> Replay {
+        let planned = state.steps.iter().filter(|step| step.new.compensates.is_none()).count();
+        let first = Step { state: "not_started".to_owned(), ..Step::default() };
+        Replay { steps: vec![first; planned], state: "idle".to_owned(), ..Replay::default() }
+    }
+
+    fn follow(&mut self, row: &RecordRow, payload: &Value) {
+        let at = row.recorded_at;
+        if row.action_ref == "run_started" {
+            self.start = payload.clone();
+            let count = payload.get("steps").and_then(Value::as_u64).and_then(|count| usize::try_from(count).ok());
+            if count != Some(self.steps.len()) {
+                self.findings
+                    .push(("row-missing", "the stores hold another number of steps than were started".to_owned()));
+            }
+            for state in ["completed", "skipped"] {
+                let seqs = payload.get("taken_over").and_then(|taken| text(taken, state)).unwrap_or_default();
+                for seq in ranges(&seqs, self.steps.len()) {
+                    if let Some(step) = self.steps.get_mut(seq) {
+                        *step = Step { state: state.to_owned(), taken_over: true, ..Step::default() };
+                    }
+                }
+            }
+        }
+        for pair in items(payload, "compensations") {
+            let compensates = pair.get(1).and_then(Value::as_u64);
+            self.steps.push(Step { state: "not_started".to_owned(), compensates, ..Step::default() });
+        }
+        if let Some(effect) = payload.get("effect")
+            && let Some(step) = place(effect).and_then(|seq| self.steps.get_mut(seq))
+        {
+            step.effect_unknown = false;
+            if effect.get("done") == Some(&Value::Bool(true)) {
+                step.completed_at = Some(at);
+            }
+        }
+        for step_move in items(payload, "transitions") {
+            self.move_steps(step_move, at);
+        }
+        for entry in items(payload, "outputs") {
+            if let Some(step) = place(entry).and_then(|seq| self.steps.get_mut(seq)) {
+                step.output = Some(entry.clone());
+            }
+        }
+        for entry in items(payload, "errors") {
+            if let Some(step) = place(entry).and_then(|seq| self.steps.get_mut(seq)) {
+                step.attempts = entry.get("attempts").and_then(Value::as_u64).unwrap_or_default();
+                step.last_error = text(entry, "last_error");
+                step.category = text(entry, "error_category");
+                step.effect_unknown = entry.get("effect_unknown") == Some(&Value::Bool(true));
+            }
+        }
+        for entry in items(payload, "children") {
+            if let Some(step) = place(entry).and_then(|seq| self.steps.get_mut(seq)) {
+                step.child = text(entry, "run_id");
+            }
+        }
+        self.move_run(payload, at);
+    }
+
+    fn move_steps(&mut self, step_move: &Value, at: Time) {
+        let (id, from, to) = (text(step_move, "id"), text(step_move, "from"), text(step_move, "to"));
+        let (id, from, to) = (id.unwrap_or_default(), from.unwrap_or_default(), to.unwrap_or_default());
+        let declared = STEP_TRANSITIONS
+            .iter()
+            .any(|row| row.id == id && row.to.as_str() == to && row.from.iter().any(|state| state.as_str() == from));
+        let limit = self.steps.len();
+        let seqs = match text(step_move, "step_seqs") {
+            Some(seqs) => ranges(&seqs, limit),
+            None => place(step_move).into_iter().collect(),
+        };
+        for seq in seqs {
+            let Some(step) = self.steps.get_mut(seq) else { continue };
+            if !declared || step.state != from {
+                let detail = format!("{id} of step {seq} from {from} to {to}, but it was {}", step.state);
+                self.findings.push(("undeclared-transition", detail));
+            }
+            step.state.clone_from(&to);
+            if matches!(to.as_str(), "in_progress" | "overdue" | "blocked") {
+                step.started_at.get_or_insert(at);
+            }
+            if to == "completed" {
+                step.completed_at = Some(at);
+                step.effect_unknown = false;
+            }
+        }
+    }
+
+    fn move_run(&mut self, payload: &Value, at: Time) {
+        for run_move in items(payload, "run_transitions") {
+            let (id, from, to) = (text(run_move, "id"), text(run_move, "from"), text(run_move, "to"));
+            let declared = RUN_TRANSITIONS.iter().any(|row| {
+                (Some(row.id), Some(row.from.as_str()), Some(row.to.as_str()))
+                    == (id.as_deref(), from.as_deref(), to.as_deref())
+            });
+            if !declared || from.as_deref() != Some(&self.state) {
+                let detail = format!("the run goes from {from:?} to {to:?}, but it was {}", self.state);
+                self.findings.push(("undeclared-transition", detail));
+            }
+            self.state = to.unwrap_or_default();
+            match self.state.as_str() {
+                "executing" => drop(self.executing_since.get_or_insert(at)),
+                "completed" => self.completed_at = Some(at),
+                "failed" | "cancelled" | "voided" => self.failed_at = Some(at),
+                _ => {}
+            }
+        }
+        if payload.get("output").is_some() || payload.get("output_digest").is_some() {
+            self.output = Some(payload.clone());
+        }
+        self.last_error = text(payload, "last_error").or(self.last_error.take());
+        // Only a record of the run itself says how it stands.
+        if payload.get("run_transitions").is_some() || payload.get("outcome").is_some() {
+            self.outcome = text(payload, "outcome");
+        }
+    }
+
+    fn require(&mut self, holds: bool, code: &'static str, detail: impl FnOnce() -> String) {
+        if !holds {
+            self.findings.push((code, detail()));
+        }
+    }
+
+    fn compare(&mut self, stored: &RunState) {
+        let (row, head) = (&stored.view.row, &stored.view.head);
+        let start = std::mem::take(&mut self.start);
+        let said = |name: &str| text(&start, name);
+        let id = |id: Option<countersign_kernel::InstanceId>| id.map(|id| id.to_string());
+        let same = said("document_digest") == Some(row.document_digest.to_string())
+            && told(&start, "input").is_some_and(|input| input.is(&row.input))
+            && said("correlation_key").as_deref() == row.correlation_key.as_deref()
+            && said("concurrency_key").as_deref() == row.concurrency_key.as_deref()
+            && said("corrects") == id(row.corrects)
+            && said("continues") == id(row.continues)
+            && said("parent_run_id") == id(row.parent.map(|(run_id, _)| run_id))
+            && start.get("parent_step_seq").and_then(Value::as_u64) == row.parent.map(|(_, seq)| u64::from(seq))
+            && start.get("priority").and_then(Value::as_u64) == Some(u64::from(head.priority))
+            && start.get("start_at_us").and_then(Value::as_i64).map(Time) == head.start_at;
+        self.require(same, "row-missing", || "the run's row is not what was recorded at its start".to_owned());
+        let whole = sha256(&[&stored.document]) == row.document_digest;
+        self.require(whole, "document-mismatch", || "its definition is another document".to_owned());
+
+        let state = self.state.clone();
+        self.require(state == head.state, "replay-mismatch", || {
+            format!("the row says `{}`, the records lead to `{state}`", head.state)
+        });
+        let output = same_value(self.output.as_ref(), head.output.as_deref());
+        let same = self.outcome == head.outcome
+            && self.last_error.as_deref() == head.last_error.as_deref()
+            && (self.executing_since, self.completed_at, self.failed_at)
+                == (head.executing_since, head.completed_at, head.failed_at)
+            && output;
+        self.require(same, "row-missing", || "how the run stands is not as it was recorded".to_owned());
+        self.compare_steps(stored, &start);
+    }
+
+    fn compare_steps(&mut self, stored: &RunState, start: &Value) {
+        let (rows, told) = (stored.steps.len(), self.steps.len());
+        self.require(rows == told, "row-missing", || format!("{rows} steps in the stores, {told} by the records"));
+        let mut lines = String::new();
+        for (step, view) in self.steps.clone().into_iter().zip(&stored.steps) {
+            let (seq, row) = (view.step_seq, &view.state);
+            self.require(step.state == row.state.as_str(), "replay-mismatch", || {
+                format!("step {seq} is {} in the stores, {} by the records", row.state, step.state)
+            });
+            if step.taken_over {
+                lines.extend(row.output.as_ref().map(|output| format!("{seq} {}\n", sha256(&[output.as_bytes()]))));
+            }
+            let same = step.compensates == view.new.compensates.map(u64::from)
+                && step.attempts == u64::from(row.attempts)
+                && step.last_error.as_deref() == row.last_error.as_deref()
+                && step.category.as_deref() == row.error_category
+                && step.effect_unknown == row.effect_unknown
+                && step.child == row.child_run_id.map(|id| id.to_string())
+                && (step.started_at, step.completed_at) == (row.started_at, row.completed_at)
+                && (step.taken_over || same_value(step.output.as_ref(), row.output.as_deref()));
+            self.require(same, "row-missing", || format!("step {seq} (`{}`) is not as it was recorded", view.new.name));
+        }
+        if let Some(taken) = start.get("taken_over") {
+            let same = text(taken, "outputs_digest") == Some(sha256(&[lines.as_bytes()]).to_string());
+            self.require(same, "row-missing", || "the outputs that were taken over are others".to_owned());
+        }
+    }
+}
+
+/// Whether the stored text is what the record says, in full or by digest.
+fn same_value(said: Option<&Value>, stored: Option<&str>) -> bool {
+    match (said.and_then(|said| told(said, "output")), stored) {
+        (None, None) => true,
+        (Some(told), Some(text)) => told.is(text),
+        _ => false,
+    }
+}

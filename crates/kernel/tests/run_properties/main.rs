@@ -1,0 +1,43 @@
+//! Random plans and random histories of their runs. After every command an auditor, written from the requirement, goes over
+//! what happened and over what the run holds now.
+
+mod auditor;
+mod generate;
+mod play;
+
+use generate::{Op, ops, plan};
+use play::World;
+use proptest::prelude::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn a_run_does_only_what_it_may((plan, ops) in (plan(), ops())) {
+        let mut world = World::start(plan);
+        for op in &ops {
+            world.give(op);
+        }
+        world.replay();
+    }
+
+    /// Whoever works on and on, and decides whatever is asked, brings every run to an end.
+    #[test]
+    fn a_run_that_is_worked_on_ends((plan, ops) in (plan(), ops())) {
+        let mut world = World::start(plan);
+        for op in &ops {
+            world.give(op);
+        }
+        world.finish();
+    }
+}
+
+#[test]
+fn the_shortest_run() {
+    let mut world = World::start(generate::chain(2));
+    for _ in 0..2 {
+        world.give(&Op::Claim(1));
+        world.give(&Op::Report { of: 0, kind: play::Kind::Complete });
+    }
+    assert!(world.run.head.state.is_ended());
+}

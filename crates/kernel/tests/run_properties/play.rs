@@ -1,0 +1,366 @@
+//! Gives a run its commands, as the engine would, and has the auditor look at every answer.
+
+use crate::auditor::Auditor;
+use crate::generate::{EVENTS, Op, SECOND};
+use countersign_kernel::lifecycle::{FailureCategory, Outcome, RunState, StepCode};
+use countersign_kernel::plan::*;
+use countersign_kernel::process::{self, DecideGate, Decision, Process};
+use countersign_kernel::refusal::{Code, Refusal};
+use countersign_kernel::registry::{self, Definition, Registry, Workflow};
+use countersign_kernel::run::{self, ClaimSteps, Command, Context, Event, KeptEvent, Run, StartRun, TaskRef};
+use countersign_kernel::{Digest, IdSource, Time};
+use std::sync::Arc;
+use uuid::Uuid;
+
+const LEASE: Micros = 40 * SECOND;
+const WHO: &str = "ann";
+
+/// What a worker says; the category of a retry by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Complete,
+    Retry(Option<usize>),
+    Dead,
+    Wait(usize),
+    Beat,
+}
+
+/// A lease that was given, and what was said under it.
+#[derive(Clone, Debug)]
+pub struct Given {
+    pub step_seq: StepSeq,
+    pub token: Uuid,
+    pub said: Option<Kind>,
+}
+
+pub struct World {
+    registry: Registry,
+    pub shell: Process,
+    pub run: Run,
+    pub events: Vec<Event>,
+    leases: Vec<Given>,
+    auditor: Auditor,
+    now: i64,
+    sent: usize,
+}
+
+/// Expressions are the words true, false and error; templates stand for themselves.
+struct Words;
+
+impl Language for Words {
+    fn judge(&self, expression: &Expression, _: &Scope<'_>) -> Result<bool, ExpressionError> {
+        match &*expression.0 {
+            "true" => Ok(true),
+            "false" => Ok(false),
+            other => Err(ExpressionError(other.to_owned())),
+        }
+    }
+
+    fn fill(&self, template: &Template, _: &Scope<'_>) -> Result<String, ExpressionError> {
+        Ok(template.0.to_string())
+    }
+
+    fn moment(&self, template: &Template, _: &Scope<'_>) -> Result<Time, ExpressionError> {
+        Err(ExpressionError(template.0.to_string()))
+    }
+
+    fn conforms(&self, _: &Schema, _: &str) -> Result<(), ExpressionError> {
+        Ok(())
+    }
+
+    fn plan(&self, _: &[u8]) -> Result<Plan, ExpressionError> {
+        Err(ExpressionError("not here".to_owned()))
+    }
+}
+
+fn registry_of(plan: &Arc<Plan>) -> Registry {
+    let mut registry = Registry::default();
+    let mut ids = IdSource::new(Time(1), 1);
+    let (declaration, gate_spec) = run::shell_declaration(plan);
+    let workflow = Workflow { plan: plan.clone(), document: Arc::from(&b""[..]), document_digest: Digest([0; 32]) };
+    let mut bodies: Vec<registry::EventBody> = ["runs:start", "runs:control", "tasks:work"]
+        .iter()
+        .map(|scope| registry::EventBody::GrantMade {
+            grant_id: ids.make(),
+            subject_ref: WHO.to_owned(),
+            action_scope: (*scope).to_owned(),
+        })
+        .collect();
+    bodies.push(registry::EventBody::DefinitionPublished(Definition {
+        name: "wf".to_owned(),
+        version: 1,
+        digest: Digest([0; 32]),
+        source: Arc::from(""),
+        declaration: Arc::new(declaration),
+        gate_spec: Arc::new(gate_spec),
+        workflow: Some(workflow),
+        retention: None,
+        published_at: Time(1),
+        published_by: WHO.to_owned(),
+    }));
+    for (sequence, body) in (1..).zip(bodies) {
+        registry.apply(sequence, &registry::Event { actor_ref: WHO.to_owned(), at: Time(1), body });
+    }
+    registry
+}
+
+fn decide(
+    registry: &Registry,
+    target: Option<(&Process, &Run)>,
+    now: i64,
+    command: &Command,
+) -> Result<Vec<Event>, Refusal> {
+    let ids = IdSource::new(Time(now), 1);
+    let base = process::Context { actor_ref: WHO, now: Time(now), registry, application_actor_ref: "countersign", ids };
+    run::decide(target, command, &mut Context { base, language: &Words, secrets: None })
+}
+
+impl World {
+    pub fn start(plan: Plan) -> World {
+        let registry = registry_of(&Arc::new(plan));
+        let start = StartRun {
+            definition: "wf".to_owned(),
+            version: None,
+            input: Arc::from("{}"),
+            subject_ref: None,
+            priority: None,
+            start_at: None,
+            corrects: None,
+            from_step: None,
+            parent: None,
+            concurrency_key: None,
+        };
+        let now = 1_000 * SECOND;
+        let events = decide(&registry, None, now, &Command::Start(Box::new(start)))
+            .unwrap_or_else(|refusal| panic!("the start: {refusal}"));
+        let (shell, run) = Run::begun_by(&events[0]).unwrap_or_else(|| panic!("no start: {events:?}"));
+        let auditor = Auditor::new(run.plan.clone());
+        let mut world = World { registry, shell, run, events: vec![], leases: vec![], auditor, now, sent: 0 };
+        world.accept(events);
+        world
+    }
+
+    fn ask(&mut self, command: &Command) -> Result<usize, Refusal> {
+        self.now += 1;
+        let events = decide(&self.registry, Some((&self.shell, &self.run)), self.now, command)?;
+        let count = events.len();
+        self.accept(events);
+        Ok(count)
+    }
+
+    fn accept(&mut self, events: Vec<Event>) {
+        let before = self.run.clone();
+        for event in &events {
+            match event {
+                Event::Gate(event) => self.shell.apply(event),
+                Event::Run(event) => {
+                    self.run.apply(event);
+                    self.leases.extend(event.claimed.iter().map(|claimed| Given {
+                        step_seq: claimed.step_seq,
+                        token: claimed.lease_token,
+                        said: None,
+                    }));
+                    self.auditor.hear(&before, event, &self.run);
+                }
+            }
+        }
+        self.events.extend(events);
+        if !self.run.cells.is_empty() {
+            self.auditor.look(&self.run);
+        }
+    }
+
+    /// What is due, as the engine's clockwork would find it.
+    fn look(&mut self) {
+        for round in 0.. {
+            assert!(round < 200, "the clock never gets done with {:?}", self.run.head);
+            let due = |seq: &StepSeq| self.run.agenda(*seq).timer.is_some_and(|at| at.0 <= self.now);
+            let steps: Vec<StepSeq> = self.run.live.iter().copied().filter(due).collect();
+            let whole = self.run.due_at().is_some_and(|at| at.0 <= self.now);
+            if steps.is_empty() && !whole {
+                return;
+            }
+            match self.ask(&Command::Due { steps, run: whole }) {
+                Ok(0) => return,
+                Ok(_) => {}
+                Err(refusal) => return self.only_when_stopped(&refusal),
+            }
+        }
+    }
+
+    /// A stopped run cannot fail: whatever would fail it is refused, or waits for the resume.
+    fn only_when_stopped(&self, refusal: &Refusal) {
+        let found = (refusal.code, self.run.head.state);
+        assert_eq!(found, (Code::InvalidTransition, RunState::Stopped), "{refusal}");
+    }
+
+    pub fn give(&mut self, op: &Op) {
+        let ended = self.run.head.state.is_ended();
+        let (run_before, events_before) = (self.run.clone(), self.events.len());
+        match op {
+            Op::Claim(max) => self.claim(*max),
+            Op::Report { of, kind } => self.report(*of, *kind),
+            Op::Event(which) => {
+                self.sent += 1;
+                let id: Arc<str> = format!("e{}", self.sent).into();
+                let event = KeptEvent { id, event_type: EVENTS[*which].into(), data: "null".into() };
+                if let Err(refusal) = self.ask(&Command::Receive { event, seen: false }) {
+                    self.only_when_stopped(&refusal);
+                }
+            }
+            Op::Pass(us) => {
+                self.now += us;
+                self.look();
+            }
+            Op::Pause => drop(self.ask(&Command::Pause { reason: None })),
+            Op::Resume => {
+                drop(self.ask(&Command::Resume { reason: None }));
+                self.look();
+            }
+            Op::Cancel => drop(self.ask(&Command::Cancel { reason: None })),
+            Op::Stop => drop(self.ask(&Command::Stop { reason: None })),
+            Op::Void => drop(self.ask(&Command::Void { reason: None })),
+            Op::Unblock(seq) => {
+                drop(self.ask(&Command::Unblock { step: self.name(*seq), reason: None }));
+            }
+            Op::Declare(seq, done) => self.declare(*seq, *done),
+            Op::Decide(seq, yes) => {
+                let decision = if *yes { Decision::Approve } else { Decision::Reject };
+                let reason = (!yes).then(|| "no".to_owned());
+                let command = DecideGate { action: self.name(*seq), decision, reason, step: None };
+                drop(self.ask(&Command::DecideGate(command)));
+            }
+        }
+        if ended {
+            assert_eq!(run_before, self.run, "an ended run stays ended");
+            assert_eq!(events_before, self.events.len(), "{op:?} on an ended run");
+        }
+    }
+
+    fn name(&self, seq: usize) -> String {
+        format!("s{}", seq % self.run.plan.steps.len())
+    }
+
+    fn claim(&mut self, max: usize) {
+        let ready = |seq: &StepSeq| self.run.agenda(*seq).claim.is_some_and(|claim| claim.at.0 <= self.now);
+        let mut steps: Vec<StepSeq> = self.run.live.iter().copied().filter(ready).take(max).collect();
+        let hands_out = matches!(self.run.head.state, RunState::Executing | RunState::Blocked | RunState::Compensating);
+        if steps.is_empty() {
+            // Whoever offers what is not to be had gets nothing.
+            steps = (0..self.run.cells.len() as StepSeq).collect();
+        }
+        let had = self.leases.len();
+        self.ask(&Command::Claim(ClaimSteps { steps, worker_id: "w".into(), lease: LEASE }))
+            .unwrap_or_else(|refusal| panic!("a claim: {refusal}"));
+        assert!(hands_out || self.leases.len() == had, "handed out while the run is not at work");
+    }
+
+    fn report(&mut self, of: usize, kind: Kind) {
+        let Some(place) = self.leases.len().checked_sub(of + 1) else { return };
+        let Given { step_seq, token, said } = self.leases[place].clone();
+        let task = TaskRef { step_seq, lease_token: Some(token) };
+        let holds = self.run.cell(step_seq).is_some_and(|cell| {
+            cell.is_held() && cell.token == Some(token) && cell.lease().is_some_and(|lease| lease.until.0 > self.now)
+        });
+        let error = "e".to_owned();
+        let command = match kind {
+            Kind::Complete => Command::Complete { task, output: "1".into(), outbound: vec![], claim_next: None },
+            Kind::Retry(category) => {
+                let category = category.map(|i| FailureCategory::REGISTRY[i].category);
+                Command::Retry { task, error, backoff: None, category }
+            }
+            Kind::Dead => Command::Dead { task, error, category: None },
+            Kind::Wait(which) => Command::Wait {
+                task,
+                event_type: Some(EVENTS[which].to_owned()),
+                timeout: Some(60 * SECOND),
+                facet: None,
+                outbound: vec![],
+            },
+            Kind::Beat => Command::Heartbeat { task, lease: LEASE },
+        };
+        match self.ask(&command) {
+            Ok(written) if holds => {
+                assert!(said.is_none() && written > 0, "{kind:?} after {said:?} wrote {written}");
+                if kind != Kind::Beat {
+                    self.leases[place].said = Some(kind);
+                }
+            }
+            // Only what was said before may be said again, and to no effect.
+            Ok(written) => assert!(said.is_some() && written == 0, "{kind:?} after {said:?} was accepted: {written}"),
+            Err(refusal) => {
+                assert!(!holds, "{kind:?} under a good lease: {refusal}");
+                assert_eq!(refusal.code, Code::LeaseLost);
+            }
+        }
+    }
+
+    fn declare(&mut self, seq: usize, done: bool) {
+        let step = self.name(seq);
+        let seq = (seq % self.run.plan.steps.len()) as StepSeq;
+        let unknown = |run: &Run| {
+            run.head.outcome == Some(Outcome::EffectUnknown)
+                && run.cell(seq).and_then(|cell| cell.live.as_ref()).is_some_and(|live| live.effect_unknown)
+        };
+        let asked = unknown(&self.run);
+        if asked && done {
+            self.auditor.declared_done(seq);
+        }
+        let output = done.then(|| Arc::from("2"));
+        match self.ask(&Command::DeclareEffect { step, done, output, reason: "seen".to_owned() }) {
+            Ok(_) => assert!(asked && !unknown(&self.run)),
+            Err(_) => assert!(!asked),
+        }
+    }
+
+    /// What was recorded is enough to build it again.
+    pub fn replay(&self) {
+        let begun = Run::begun_by(&self.events[0]);
+        let (mut shell, mut run) = begun.unwrap_or_else(|| panic!("no start"));
+        for event in &self.events {
+            match event {
+                Event::Gate(event) => shell.apply(event),
+                Event::Run(event) => run.apply(event),
+            }
+        }
+        assert_eq!((&shell, &run), (&self.shell, &self.run));
+    }
+
+    /// Somebody does whatever there is to do.
+    pub fn finish(&mut self) {
+        let _ = self.ask(&Command::Resume { reason: None });
+        self.look();
+        for _ in 0..200 {
+            if self.run.head.state.is_ended() {
+                return;
+            }
+            let had = self.leases.len();
+            self.claim(100);
+            while self.leases.len() > had && self.leases.last().is_some_and(|given| given.said.is_none()) {
+                let open = self.leases.iter().rev().position(|given| given.said.is_none());
+                let Some(of) = open.filter(|of| self.leases.len() - of > had) else { break };
+                self.report(of, Kind::Complete);
+                let place = self.leases.len() - 1 - of;
+                self.leases[place].said.get_or_insert(Kind::Complete);
+            }
+            for seq in 0..self.run.plan.steps.len() {
+                let cell = self.run.cell(seq as StepSeq);
+                match cell.map(|cell| (cell.state, cell.live.as_ref().is_some_and(|live| live.effect_unknown))) {
+                    Some((StepCode::Blocked, _)) => {
+                        self.give(&Op::Decide(seq, true));
+                        self.give(&Op::Unblock(seq));
+                    }
+                    Some((StepCode::Failed, true)) => self.declare(seq, seq.is_multiple_of(2)),
+                    _ => {}
+                }
+            }
+            self.give(&Op::Event(0));
+            self.give(&Op::Event(1));
+            self.give(&Op::Pass(200 * SECOND));
+        }
+        // Only what is on hold keeps a run from its end.
+        let on_hold = |seq: StepSeq| self.run.plan.step(seq).is_some_and(|spec| spec.on_failure == OnFailure::Hold);
+        let held_up = (0..).zip(&self.run.cells).any(|(seq, cell)| cell.state == StepCode::Failed && on_hold(seq));
+        assert!(held_up, "never ends: {:#?}\n{:#?}", self.run.head, self.run.cells);
+    }
+}

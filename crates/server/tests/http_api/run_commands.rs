@@ -1,0 +1,213 @@
+//! The commands for runs, as somebody types them: `run`, `watch`, `runs`, `events`, `task`, `work`, and `gate` on a run.
+
+use crate::support::{Answer, Server};
+use serde_json::{Value, json};
+use std::process::Command;
+
+const ORDER: &str = include_str!("../../../../definitions/order-process.yaml");
+const SAGA: &str = include_str!("../../../../definitions/order-saga.yaml");
+const RELEASE: &str = r#"
+kind: workflow
+name: release
+order: linear
+queue: release
+gate_spec:
+  go: {approver_ref: boss, scope: "release:go"}
+  cancel: {approver_ref: boss, scope: "release:cancel"}
+steps:
+  - {name: build}
+  - {name: deploy, gate: go}
+"#;
+
+#[derive(Debug)]
+struct Said {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl Said {
+    #[track_caller]
+    fn says(&self, code: i32, texts: &[&str]) {
+        assert_eq!(self.code, code, "{}{}", self.out, self.err);
+        for text in texts {
+            assert!(self.out.contains(text) || self.err.contains(text), "{text:?} is not in\n{}{}", self.out, self.err);
+        }
+    }
+
+    #[track_caller]
+    fn json(&self) -> Value {
+        assert_eq!(self.code, 0, "{}{}", self.out, self.err);
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}", self.out))
+    }
+
+    /// One JSON value per line.
+    #[track_caller]
+    fn lines(&self) -> Vec<Value> {
+        self.out.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+    }
+}
+
+/// `countersign` with this token.
+async fn as_actor(server: &Server, token: &str, arguments: &[&str]) -> Said {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
+    command.args(arguments).env_remove("COUNTERSIGN_PROFILE");
+    command.env("COUNTERSIGN_SERVER", server.url()).env("COUNTERSIGN_TOKEN", token);
+    command.env("COUNTERSIGN_PROFILES", server.directory.path().join("profiles.toml"));
+    let output = tokio::task::spawn_blocking(move || command.output()).await.expect("a thread").expect("it runs");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    Said { code: output.status.code().expect("a code"), out: text(output.stdout), err: text(output.stderr) }
+}
+
+/// `countersign` as the administrator.
+async fn countersign(server: &Server, arguments: &[&str]) -> Said {
+    let token = std::fs::read_to_string(server.directory.path().join("admin.token")).expect("a token");
+    as_actor(server, token.trim(), arguments).await
+}
+
+async fn with(definitions: &[&'static str]) -> Server {
+    let server = Server::start().await;
+    for definition in definitions {
+        let published: Answer = server.admin().post_bytes("/v1/definitions", *definition).await;
+        published.created();
+    }
+    server
+}
+
+async fn started(server: &Server, arguments: &[&str]) -> String {
+    let said = countersign(server, &[&["run", "--json"], arguments].concat()).await;
+    said.json()["run_id"].as_str().expect("an id").to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_from_the_first_claim_to_the_end() {
+    let server = with(&[ORDER]).await;
+    let said = countersign(&server, &["run", "order-process", "--input", "order_id=o-1", "--subject", "order 1"]).await;
+    said.says(0, &["started ", "countersign watch ", "countersign work orders"]);
+    let id = said.out.split_whitespace().nth(1).expect("an id").to_owned();
+
+    let claimed = countersign(&server, &["task", "claim", "orders", "--worker", "w-1", "--json"]).await.json();
+    let task = &claimed["tasks"][0];
+    assert_eq!((task["step"].as_str(), &task["input"]), (Some("VALIDATE"), &json!({"order_id": "o-1"})));
+    let (task, lease) = (task["task_id"].as_str().expect("a task"), task["lease_token"].as_str().expect("a token"));
+    countersign(&server, &["runs", "show", &id]).await.says(0, &["order 1 is executing", "held by w-1", "1/5"]);
+    countersign(&server, &["task", "heartbeat", task, "--lease-token", lease]).await.says(0, &["in_progress"]);
+    let retry = ["task", "retry", task, "--lease-token", lease, "--error", "no answer", "--backoff", "0s"];
+    countersign(&server, &retry).await.says(0, &["is failed, the run executing"]);
+
+    let worked = countersign(&server, &["work", "orders", "--drain", "--exec", "cat", "--json"]).await;
+    assert_eq!(worked.lines().iter().map(|line| line["reported"].as_str()).collect::<Vec<_>>(), [Some("completed")]);
+    countersign(&server, &["show", &id]).await.says(0, &["✓", "2/5", "for payment.captured", "events send"]);
+
+    let sent = ["events", "send", "payment.captured", "--key", "o-1", "--id", "e-1", "--data", "amount:=42"];
+    countersign(&server, &sent).await.says(0, &["sent payment.captured e-1", "woke PAYMENT of "]);
+    countersign(&server, &sent).await.says(0, &["known already"]);
+    countersign(&server, &["work", "orders", "--drain", "--exec", "cat"]).await.says(0, &["SHIP", "run completed"]);
+
+    countersign(&server, &["watch", &id]).await.says(0, &["SHIP ✓ Completed", "run is completed"]);
+    let watched = countersign(&server, &["watch", &id, "--json"]).await;
+    let last = watched.lines().pop().expect("a line");
+    assert_eq!((last["change"].as_str(), last["state"].as_str()), (Some("run"), Some("completed")));
+    assert_eq!(last["output"], json!({"shipped": {"order_id": "o-1", "paid": 42}, "paid": 42}));
+    let listed = countersign(&server, &["runs", "list", "--state", "completed", "--json"]).await.json();
+    assert_eq!(listed["items"][0]["run_id"], id.as_str());
+    countersign(&server, &["runs", "list", "--state", "failed"]).await.says(0, &["No runs."]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_step_is_undone_or_tried_again_in_a_new_run() {
+    let server = with(&[SAGA, ORDER]).await;
+    let id = started(&server, &["order-saga", "--input", "{}"]).await;
+    let fails = "if [ $COUNTERSIGN_STEP = setup-analytics ]; then echo discontinued >&2; exit 1; fi; cat";
+    countersign(&server, &["work", "default", "--drain", "--exec", fails]).await.says(0, &["dead", "discontinued"]);
+    countersign(&server, &["work", "product-analyst", "--drain"]).await.says(0, &["↩ undo provision-workspace"]);
+    countersign(&server, &["work", "growth-optimizer", "--drain"]).await.says(0, &["↩ undo create-account"]);
+    let undone = countersign(&server, &["watch", &id]).await;
+    undone.says(1, &["run is completed (rolled_back)"]);
+
+    let id = started(&server, &["order-process", "--input", r#"{"order_id": "o-2"}"#]).await;
+    countersign(&server, &["work", "orders", "--drain"]).await.says(0, &["VALIDATE"]);
+    let paid = ["events", "send", "payment.captured", "--run", &id, "--data", "amount:=1"];
+    countersign(&server, &paid).await.says(0, &["woke PAYMENT"]);
+    countersign(&server, &["work", "orders", "--drain", "--exec", "exit 3"]).await.says(0, &["exited with 3"]);
+    countersign(&server, &["watch", &id]).await.says(1, &["run is failed"]);
+    countersign(&server, &["runs", "show", &id]).await.says(0, &[&format!("countersign runs retry {id} --from SHIP")]);
+    let again = countersign(&server, &["runs", "retry", &id, "--from", "SHIP", "--json"]).await.json();
+    let again = again["run_id"].as_str().expect("an id");
+    countersign(&server, &["work", "orders", "--drain"]).await.says(0, &["SHIP", "run completed"]);
+    countersign(&server, &["runs", "show", again]).await.says(0, &["is completed", "continues", &id]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gates_of_a_run_are_decided_like_those_of_a_process() {
+    let server = with(&[RELEASE]).await;
+    let made = countersign(&server, &["actor", "add", "boss", "--json"]).await.json();
+    let boss = made["token"].as_str().expect("a token").to_owned();
+    let id = started(&server, &["release"]).await;
+    countersign(&server, &["work", "release", "--drain"]).await.says(0, &["build", "run blocked"]);
+    as_actor(&server, &boss, &["inbox"]).await.says(0, &[&format!("countersign gate decide {id} deploy approve")]);
+    countersign(&server, &["gate", "list", &id]).await.says(0, &["deploy", "Pending"]);
+    // As a process it does not exist: there its gate would be approved and the run never told.
+    let path = format!("/v1/processes/{id}/gates/deploy/decision");
+    server.with_token(&boss).post(&path, json!({"decision": "approve"})).await.refused(404, "not-known");
+    as_actor(&server, &boss, &["gate", "decide", &id, "deploy", "approve"]).await.says(0, &["deploy: Approved"]);
+    countersign(&server, &["work", "release", "--drain"]).await.says(0, &["deploy", "run completed"]);
+
+    let id = started(&server, &["release"]).await;
+    countersign(&server, &["runs", "cancel", &id]).await.says(1, &["gate-not-cleared"]);
+    countersign(&server, &["gate", "open", &id, "cancel"]).await.says(0, &["opened the gate of cancel"]);
+    as_actor(&server, &boss, &["gate", "decide", &id, "cancel", "approve"]).await.says(0, &["cancel: Approved"]);
+    countersign(&server, &["runs", "cancel", &id, "--reason", "r"]).await.says(0, &["is cancelled"]);
+    countersign(&server, &["watch", &id]).await.says(1, &["run is cancelled"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_are_steered() {
+    let server = with(&[ORDER]).await;
+    let id = started(&server, &["order-process", "--input", "order_id=o-3"]).await;
+    countersign(&server, &["runs", "pause", &id, "--reason", "stock-taking"]).await.says(0, &["is paused"]);
+    countersign(&server, &["task", "claim", "orders"]).await.says(0, &["Nothing to do in orders."]);
+    countersign(&server, &["runs", "show", &id]).await.says(0, &["countersign runs resume"]);
+    assert_eq!(countersign(&server, &["runs", "resume", &id, "--json"]).await.json()["state"], "executing");
+    countersign(&server, &["runs", "stop", &id]).await.says(0, &["is stopped"]);
+    countersign(&server, &["runs", "void", &id, "--reason", "a test"]).await.says(0, &["is voided"]);
+    countersign(&server, &["runs", "retry", &id]).await.says(0, &["started "]);
+    let later = started(&server, &["order-process", "--input", "order_id=o-4", "--at", "in 2h"]).await;
+    countersign(&server, &["runs", "show", &later]).await.says(0, &["is queued", "not before in 1 h"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mistakes_are_told() {
+    let server = with(&[ORDER]).await;
+    for (line, code, told) in [
+        ("run nothing", 1, "not-known"),
+        ("run order-process", 1, "inputSchema"),
+        ("run order-process --input order_id", 2, "this has to be JSON"),
+        ("run order-process --input-file nowhere.json", 2, "nowhere.json cannot be read"),
+        ("run order-process --at yesterday", 2, "how long from now"),
+        ("runs show nothing", 1, "not-known"),
+        ("watch nothing", 1, "not-known"),
+        ("runs pause nothing", 1, "not-known"),
+        ("gate decide nothing a approve", 1, "no process with this instance_id"),
+        ("events send paid", 2, "--run"),
+        ("events send paid --run nothing", 1, "not-known"),
+        ("task complete nothing --lease-token t", 1, "not-known"),
+        ("task claim @shell", 1, "invalid-request"),
+        ("work @shell", 1, "invalid-request"),
+    ] {
+        let said = countersign(&server, &line.split(' ').collect::<Vec<_>>()).await;
+        assert!(said.err.contains(told) && said.code == code, "{line}: {said:?}");
+    }
+    let refused = countersign(&server, &["run", "nothing", "--json"]).await;
+    let problem: Value = serde_json::from_str(&refused.err).expect("JSON");
+    assert_eq!((problem["code"].as_str(), problem["field"].as_str()), (Some("not-known"), Some("definition")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workflow_is_drawn() {
+    let server = with(&[SAGA]).await;
+    let saga = countersign(&server, &["definition", "show", "order-saga"]).await;
+    saga.says(0, &["undone by growth-optimizer", "send-welcome (optional)", "kind: workflow"]);
+    let mermaid = countersign(&server, &["definition", "show", "order-saga", "--mermaid"]).await;
+    mermaid.says(0, &["flowchart TD", "s0 --> s1"]);
+}

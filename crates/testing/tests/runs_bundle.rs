@@ -1,0 +1,365 @@
+//! Runs over HTTP, exported, and verified by two auditors who share no code with the server: every way a run can go leaves
+//! records that `spec/run.md` explains.
+
+use anyhow::{Context, bail, ensure};
+use countersign_client::{ActorKey, Client, Format, Signing, wire};
+use countersign_server::serve::{self, ADMIN_TOKEN_FILE, Running, ServeOptions};
+use countersign_testing::place::{Kind, Place};
+use countersign_testing::workspace;
+use countersign_verifier::{Detail, Trust, VerifierKey, report, verify};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+struct Works {
+    directory: TempDir,
+    server: Running,
+    admin: Client,
+    /// Signs what they do.
+    ines: Client,
+    qp: Client,
+}
+
+async fn person(admin: &Client, url: &str, who: &str, scopes: &[&str]) -> anyhow::Result<Client> {
+    let key = ActorKey::generate()?;
+    let request = wire::RegisterActor {
+        actor_ref: who.to_owned(),
+        kind: wire::ActorKind::Human,
+        display_name: None,
+        public_key: Some(key.public_key()),
+    };
+    let token = admin.register_actor(&request).await?.body.token.context("a token")?;
+    for scope in scopes {
+        admin.grant(&wire::GrantScope { subject_ref: who.to_owned(), action_scope: (*scope).to_owned() }).await?;
+    }
+    let signing = Signing { actor_ref: who.to_owned(), key, meaning: None, expected_sequence: None };
+    Ok(Client::new(url)?.with_token(&token)?.with_signing(signing))
+}
+
+impl Works {
+    async fn open(place: &Place) -> anyhow::Result<Works> {
+        let directory = tempfile::tempdir()?;
+        let data = directory.path().join("data");
+        let server = serve::start(ServeOptions {
+            listen: "127.0.0.1:0".into(),
+            store: Some(place.url.clone()),
+            ..ServeOptions::new(&data)
+        })
+        .await?;
+        let token = std::fs::read_to_string(data.join(ADMIN_TOKEN_FILE))?.trim().to_owned();
+        let admin = Client::new(&server.url())?.with_token(&token)?;
+        let ines =
+            person(&admin, &server.url(), "ines", &["runs:start", "runs:control", "runs:read", "tasks:work"]).await?;
+        let qp = person(&admin, &server.url(), "qp", &[]).await?;
+        Ok(Works { directory, server, admin, ines, qp })
+    }
+
+    async fn publish(&self, text: &str) -> anyhow::Result<()> {
+        self.admin.publish_definition(Format::Yaml, text.as_bytes()).await?;
+        Ok(())
+    }
+
+    async fn start(&self, definition: &str, input: Value) -> anyhow::Result<String> {
+        let request = wire::StartRun { definition: definition.to_owned(), input: Some(input), ..Default::default() };
+        Ok(self.ines.start_run(&request).await?.body.run_id)
+    }
+
+    async fn claim(&self, queue: &str) -> anyhow::Result<wire::Task> {
+        self.claim_for(queue, 60_000).await
+    }
+
+    async fn claim_for(&self, queue: &str, lease_ms: i64) -> anyhow::Result<wire::Task> {
+        let request = wire::ClaimTasks {
+            worker_id: "w-1".to_owned(),
+            max: Some(1),
+            lease_ms: Some(lease_ms),
+            wait_ms: Some(20_000),
+        };
+        let tasks = self.admin.claim_tasks(queue, &request).await?.body.tasks;
+        tasks.into_iter().next().with_context(|| format!("no task came in {queue}"))
+    }
+
+    async fn complete(&self, task: &wire::Task, output: Value) -> anyhow::Result<wire::TaskReported> {
+        let request = wire::CompleteTask {
+            lease_token: task.lease_token.clone(),
+            output: Some(output),
+            claim_next: Some(true),
+            ..Default::default()
+        };
+        Ok(self.admin.complete_task(&task.task_id, &request).await?.body)
+    }
+
+    async fn dead(&self, task: &wire::Task, category: Option<&str>) -> anyhow::Result<()> {
+        let request = wire::DeadTask {
+            lease_token: task.lease_token.clone(),
+            last_error: "it cannot be done".to_owned(),
+            error_category: category.map(str::to_owned),
+        };
+        self.admin.dead_task(&task.task_id, &request).await?;
+        Ok(())
+    }
+
+    async fn control(&self, run_id: &str, action: &str) -> anyhow::Result<()> {
+        let request = wire::ControlRun { reason: Some(format!("to {action} it")) };
+        self.ines.control_run(run_id, action, &request).await?;
+        Ok(())
+    }
+
+    async fn decide(&self, run_id: &str, action: &str, decision: wire::Decision) -> anyhow::Result<()> {
+        let request = wire::DecideGate { decision, reason: Some("looked at".to_owned()), step_id: None };
+        self.qp.clone().with_meaning("I have reviewed it")?.decide_run_gate(run_id, action, &request).await?;
+        Ok(())
+    }
+
+    async fn state(&self, run_id: &str, wanted: &str) -> anyhow::Result<()> {
+        for _ in 0..400 {
+            let state = self.admin.run(run_id).await?.body.state;
+            if state == wanted {
+                return Ok(());
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(25)).await;
+        }
+        bail!("{run_id} did not become {wanted}: {:?}", self.admin.run(run_id).await?.body)
+    }
+
+    async fn export(&self, instance_id: Option<&str>, name: &str) -> anyhow::Result<PathBuf> {
+        let mut bundle = Vec::new();
+        let take = |piece: &[u8], _| {
+            bundle.extend_from_slice(piece);
+            Ok(())
+        };
+        let query = wire::ExportQuery { instance_id: instance_id.map(str::to_owned), ..Default::default() };
+        self.admin.export(&query, take).await?;
+        let path = self.directory.path().join(name);
+        std::fs::write(&path, bundle)?;
+        Ok(path)
+    }
+}
+
+const CHAIN: &str = "
+kind: workflow
+name: order
+order: linear
+output: {big: '${9007199254740993 + 1}'}
+steps:
+  - {name: VALIDATE, retryPolicy: {maxRetries: 4, initialDelay: 1ms}}
+  - {name: PAYMENT, run: wait, event: payment.captured}
+  - {name: PAUSE, run: wait, for: 1ms}
+  - {name: SHIP}
+";
+const GRAPH: &str = "
+kind: workflow
+name: screening
+steps:
+  - {name: a}
+  - {name: b, dependsOn: [a]}
+  - {name: c, dependsOn: [a], when: '${input.thorough}'}
+  - {name: d, dependsOn: [c]}
+  - {name: e, dependsOn: [b, c], onFailure: skip}
+  - {name: f, dependsOn: [e]}
+  - {name: g, dependsOn: [b]}
+";
+const SAGA: &str = "
+kind: workflow
+name: travel
+order: linear
+failurePolicy: compensate
+steps:
+  - {name: hotel, onFailure: compensate}
+  - {name: flight, onFailure: compensate}
+  - {name: car, onFailure: compensate, timeout: 700ms, retryPolicy: {maxRetries: 0}}
+compensation:
+  - {step: hotel, action: cancel-hotel, agent: undo}
+  - {step: flight, action: cancel-flight, agent: undo}
+  - {step: car, action: cancel-car, agent: undo}
+";
+const GATED: &str = "
+kind: workflow
+name: change
+steps:
+  - {name: board, run: approval, approvers: [qp, ines, admin], quorum: {rule: m-of-n, m: 2}, scope: 'change:board'}
+  - {name: build}
+  - {name: deploy, dependsOn: [build], gate: cab}
+gate_spec:
+  cab: {approver_ref: qp, scope: 'change:cab'}
+  cancel: {approver_ref: qp, scope: 'change:cancel'}
+";
+
+/// Tried twice, woken by an event and by the clock, put down and taken up again.
+async fn chain(works: &Works) -> anyhow::Result<String> {
+    works.publish(CHAIN).await?;
+    let run_id = works.start("order", json!({"order": 7, "weight": 1.5})).await?;
+    let task = works.claim("default").await?;
+    let retry = wire::RetryTask {
+        lease_token: task.lease_token.clone(),
+        last_error: "not yet".to_owned(),
+        ..Default::default()
+    };
+    works.admin.retry_task(&task.task_id, &retry).await?;
+    works.complete(&works.claim("default").await?, json!({"score": 0.25})).await?;
+    let event = wire::SendEvent {
+        id: "evt-1".to_owned(),
+        event_type: "payment.captured".to_owned(),
+        run_id: Some(run_id.clone()),
+        correlation_key: None,
+        data: Some(json!({"amount": 12.5, "note": "x".repeat(20_000)})),
+    };
+    works.ines.send_event(&event).await?;
+    let task = works.claim("default").await?;
+    let wait = wire::WaitTask { lease_token: task.lease_token, timeout_ms: Some(1), ..Default::default() };
+    works.admin.wait_task(&task.task_id, &wait).await?;
+    works.complete(&works.claim("default").await?, json!("shipped")).await?;
+    works.state(&run_id, "completed").await?;
+    Ok(run_id)
+}
+
+/// One branch is skipped, one step is skipped for its failure; paused, stopped and resumed on the way.
+async fn graph(works: &Works) -> anyhow::Result<String> {
+    works.publish(GRAPH).await?;
+    let run_id = works.start("screening", json!({"thorough": false})).await?;
+    works.control(&run_id, "pause").await?;
+    works.control(&run_id, "resume").await?;
+    let task = works.claim("default").await?;
+    works.control(&run_id, "stop").await?;
+    works.control(&run_id, "resume").await?;
+    let again = works.claim("default").await?;
+    ensure!(again.step_seq == task.step_seq, "another step came");
+    let mut next = works.complete(&again, json!([1, 2.5, null])).await?.next;
+    while let Some(task) = next {
+        next = match task.step.as_str() {
+            "e" => {
+                works.dead(&task, None).await?;
+                None
+            }
+            "g" => {
+                // Blocked, and cleared by an operator.
+                works.dead(&task, Some("governance")).await?;
+                let request = wire::ControlRun { reason: Some("it may".to_owned()) };
+                works.ines.unblock_step(&run_id, "g", &request).await?;
+                Some(works.claim("default").await?)
+            }
+            _ => works.complete(&task, json!({"by": task.step})).await?.next,
+        };
+        if next.is_none() && works.admin.run(&run_id).await?.body.state == "executing" {
+            next = Some(works.claim("default").await?);
+            if next.as_ref().is_some_and(|task| task.step == "g") {
+                works.complete(next.as_ref().context("a task")?, json!(true)).await?;
+                next = None;
+            }
+        }
+    }
+    works.state(&run_id, "completed").await?;
+    Ok(run_id)
+}
+
+/// The last step times out, nobody knows whether it happened, somebody says that it did; all is undone.
+async fn saga(works: &Works) -> anyhow::Result<String> {
+    works.publish(SAGA).await?;
+    let run_id = works.start("travel", json!({})).await?;
+    let first = works.claim("default").await?;
+    let second = works.complete(&first, json!({"room": 1})).await?.next.context("the next step")?;
+    works.complete(&second, json!({"seat": 2})).await?;
+    works.state(&run_id, "blocked").await?;
+    let declared = wire::DeclareEffect {
+        result: wire::DeclaredResult::Completed,
+        output: Some(json!({"car": "red"})),
+        reason: "the agency confirms it".to_owned(),
+    };
+    works.ines.declare_effect(&run_id, "car", &declared).await?;
+    for _ in 0..3 {
+        let task = works.claim("undo").await?;
+        let request = wire::CompleteTask { lease_token: task.lease_token.clone(), ..Default::default() };
+        works.admin.complete_task(&task.task_id, &request).await?;
+    }
+    works.state(&run_id, "completed").await?;
+    // Another one begins behind what this one finished.
+    let from = wire::FromStep { run_id: run_id.clone(), step: "flight".to_owned() };
+    let request = wire::StartRun {
+        definition: "travel".to_owned(),
+        corrects: Some(run_id.clone()),
+        from_step: Some(from),
+        ..Default::default()
+    };
+    let second = works.ines.start_run(&request).await?.body.run_id;
+    works.control(&second, "cancel").await?;
+    Ok(run_id)
+}
+
+/// A quorum, a gate, and a cancellation that needs one while another is open.
+async fn gates(works: &Works) -> anyhow::Result<(String, String)> {
+    works.publish(GATED).await?;
+    let approved = works.start("change", json!({"tag": "v3"})).await?;
+    works.decide(&approved, "board", wire::Decision::Approve).await?;
+    let request = wire::DecideGate { decision: wire::Decision::Approve, reason: None, step_id: None };
+    works.ines.clone().with_meaning("I agree")?.decide_run_gate(&approved, "board", &request).await?;
+    works.complete(&works.claim("default").await?, json!({"image": "…"})).await?;
+    works.decide(&approved, "deploy", wire::Decision::Approve).await?;
+    works.complete(&works.claim("default").await?, json!({"deployed": true})).await?;
+    works.state(&approved, "completed").await?;
+
+    let cancelled = works.start("change", json!({"tag": "v4"})).await?;
+    works.complete(&works.claim("default").await?, json!({"image": "…"})).await?;
+    works.decide(&cancelled, "board", wire::Decision::Approve).await?;
+    works.ines.open_run_gate(&cancelled, &wire::OpenGate { action: "cancel".to_owned(), reason: None }).await?;
+    works.decide(&cancelled, "cancel", wire::Decision::Approve).await?;
+    works.control(&cancelled, "cancel").await?;
+
+    let rejected = works.start("change", json!({"tag": "v5"})).await?;
+    works.complete(&works.claim("default").await?, json!({"image": "…"})).await?;
+    works.decide(&rejected, "deploy", wire::Decision::Reject).await?;
+    works.state(&rejected, "failed").await?;
+    Ok((approved, cancelled))
+}
+
+fn judged(path: &Path, trust: &Trust) -> anyhow::Result<()> {
+    let file = std::fs::File::open(path)?;
+    let verdict = verify(std::io::BufReader::new(file), trust, Detail::Report)
+        .map_err(|unreadable| anyhow::anyhow!("{}: {}", path.display(), unreadable.0))?;
+    let circumstances = report::Circumstances { bundle: "the bundle", trust, command: "" };
+    ensure!(verdict.passed(), "{}: {}", path.display(), report::text(&verdict, &circumstances, false));
+    let page = report::html(&verdict, &circumstances);
+    ensure!(page.contains("evidence") || page.contains("Evidence"), "no page");
+    Ok(())
+}
+
+fn python() -> Option<PathBuf> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from);
+    Some(target.join("vectors/venv/bin/python")).filter(|python| python.exists())
+}
+
+async fn runs_are_proven(kind: Kind) -> anyhow::Result<()> {
+    let place = Place::new(kind).await?;
+    let works = Works::open(&place).await?;
+    let one = chain(&works).await?;
+    let graph = graph(&works).await?;
+    let undone = saga(&works).await?;
+    let (approved, cancelled) = gates(&works).await?;
+    let key = works.admin.log_key().await?.trim().to_owned();
+    let mut trust = Trust::default();
+    trust.log_keys.push(VerifierKey::parse(&key).map_err(|problem| anyhow::anyhow!(problem))?);
+    let mut bundles = vec![];
+    for (i, run_id) in [&one, &graph, &undone, &approved, &cancelled].into_iter().enumerate() {
+        bundles.push(works.export(Some(run_id), &format!("{i}.zip")).await?);
+    }
+    bundles.push(works.export(None, "window.zip").await?);
+    for bundle in &bundles {
+        judged(bundle, &trust)?;
+        let Some(python) = python() else {
+            eprintln!("SKIPPED: no Python with the signature package (scripts/vectors.sh makes it)");
+            continue;
+        };
+        let out =
+            Command::new(python).arg(workspace().join("spec/verify.py")).arg(bundle).args(["--key", &key]).output()?;
+        let told = format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+        ensure!(out.status.success(), "{}: {told}", bundle.display());
+    }
+    let report = works.admin.verify_log(&wire::VerifyLog::default(), |_| ()).await?.body;
+    ensure!(report.findings.is_empty(), "{:?}", report.findings);
+    works.server.shutdown().await?;
+    place.remove().await
+}
+
+countersign_testing::on_both! {
+    runs_are_proven,
+}

@@ -1,0 +1,419 @@
+"""Evidence bundles of runs, from run.md and what make.py has: an honest engine in miniature, and one scenario for each way a run can go."""
+from __future__ import annotations
+
+import json
+import pathlib
+import sys
+from typing import Any, Optional
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from make import MOOT, REGISTRY, Actor, Bundle, Record, World, Write, dump, sha  # noqa: E402
+from verify_run import ENDED, RUN_TABLE, STEP_TABLE  # noqa: E402
+
+ROOM = 16_384
+
+
+def put(holder: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
+    """A value, in full or by digest."""
+    text = dump(value)
+    if len(text.encode()) <= ROOM:
+        return {**holder, name: value}
+    return {**holder, name + "_digest": sha(text.encode()).hex(), name + "_bytes": len(text.encode())}
+
+
+def publish(w: World, by: Actor, document: dict[str, Any]) -> str:
+    """A workflow, version 1."""
+    spec = document.get("gate_spec", {})
+    guards = [(s["name"], s["gate"]) for s in document["steps"] if "gate" in s] + ([("cancel", "cancel")] if "cancel" in spec else [])
+    declaration = {"states": ["run"], "transitions": [{"from": "run", "action": a, "to": "run", "guard": g} for a, g in guards], "initial_state": "run", "terminal_states": []}
+    gate_spec = dict(sorted(spec.items(), key=lambda kv: kv[0].encode()))
+    digests = {"declaration_digest": w.store(declaration), "gate_spec_digest": w.store(gate_spec), "document_digest": w.store(document)}
+    name = f"{document['name']}@1"
+    w.definitions[name] = {"document": document, "declaration": declaration, "gate_spec": gate_spec, **digests}
+    source = dump(document).encode()
+    w.command(REGISTRY, [("definition_published", by, {"name": document["name"], "version": 1, "digest": sha(source).hex(), **digests})], "publish_definition",
+              path="/v1/definitions", body=source, document=True)
+    return name
+
+
+class Run:
+    """Writes the records of a run and keeps its rows. `record` is given what a command does; who does what stands in the scenarios."""
+
+    def __init__(self, w: World, by: Actor, definition: str, subject: str, value: Any, moves: list[tuple[int, str]], run: str = "R1 R2", opens: str = ""):
+        entry = w.definitions[definition]
+        self.w, self.definition, self.document, self.subject, self.initiator = w, definition, entry["document"], subject, by.ref
+        self.declaration, self.gate_spec = entry["declaration"], entry["gate_spec"]
+        self.declaration_digest, self.gate_spec_digest, self.document_digest = entry["declaration_digest"], entry["gate_spec_digest"], entry["document_digest"]
+        self.more_digests = [self.document_digest]
+        self.id = w.new_id()
+        self.transitions: list[dict[str, Any]] = []
+        self.gates: dict[str, dict[str, Any]] = {}
+        self.approvals: dict[str, dict[str, Any]] = {}
+        self.assignments: dict[str, dict[str, Any]] = {}
+        self.bound: dict[str, str] = {}
+        self.rows = [self.step_row(i, s["name"], None) for i, s in enumerate(self.document["steps"])]
+        self.input = dump(value)
+        self.run_row: dict[str, Any] = {"document_digest": self.document_digest, "state": "idle", "outcome": None, "priority": 5, "start_at_us": None, "executing_since_us": None,
+                                        "completed_at_us": None, "failed_at_us": None, "last_error": None, "input": None, "input_digest": None, "output": None, "output_digest": None,
+                                        "correlation_key": None, "concurrency_key": None, "corrects": None, "continues": None, "parent_run_id": None, "parent_step_seq": None}
+        self.store_value(self.run_row, "input", self.input)
+        self.started = 0
+        w.processes[self.id] = self     # type: ignore[assignment]
+        members = put({"definition": definition, "document_digest": self.document_digest, "declaration_digest": self.declaration_digest, "gate_spec_digest": self.gate_spec_digest,
+                       "subject_ref": subject, "steps": len(self.rows), "priority": 5}, "input", value)
+        body = dump({"definition": definition, "input": value, "subject_ref": subject}).encode()
+        after = self.open(None, opens) if opens else []
+        self.command("run_started", by, moves, run, [], after, "start_run", "/v1/runs", body, True, first=members)
+        self.started = self.last_at
+
+    @staticmethod
+    def step_row(seq: int, name: str, compensates: Optional[int]) -> dict[str, Any]:
+        return {"step_seq": seq, "name": name, "compensates": compensates, "state": "not_started", "attempts": 0, "started_at_us": None, "completed_at_us": None, "last_error": None,
+                "error_category": None, "effect_unknown": False, "child_run_id": None, "output": None, "output_digest": None}
+
+    @staticmethod
+    def store_value(row: dict[str, Any], name: str, text: str) -> None:
+        row[name] = text if len(text.encode()) <= ROOM else None
+        row[name + "_digest"] = sha(text.encode()).hex()
+
+    # -- what a command does to steps and run
+    def moves(self, wanted: list[tuple[int, str]], action: str) -> list[dict[str, Any]]:
+        lines: list[dict[str, Any]] = []
+        for seq, words in wanted:
+            tid, _, trigger = words.partition(" ")
+            sources, to, classes, triggers = STEP_TABLE[tid]
+            row = self.rows[seq]
+            assert row["state"] in sources, (seq, tid, row["state"])
+            line = {"id": tid, "step": row["name"], "step_seq": seq, "from": row["state"], "to": to, "actor_class": classes[-1], "trigger": trigger or triggers[0]}
+            if tid == "T4r":
+                line["actor_class"] = "system"
+            lines.append(line)
+            row["state"] = to
+            if to in ("in_progress", "overdue", "blocked") and row["started_at_us"] is None:
+                row["started_at_us"] = "now"
+            if to == "completed":
+                row.update(completed_at_us="now", effect_unknown=False)
+        grouped: list[dict[str, Any]] = []
+        for line in lines:      # several steps that made the same move stand in one line
+            key = {k: v for k, v in line.items() if k not in ("step", "step_seq")}
+            like = next((g for g in grouped if g["key"] == key and line["step_seq"] not in g["seqs"]), None) if len({x["step_seq"] for x in lines}) == len(lines) else None
+            if like is not None:
+                like["seqs"].append(line["step_seq"])
+            else:
+                grouped.append({"key": key, "seqs": [line["step_seq"]], "line": line})
+        out = []
+        for g in grouped:
+            if len(g["seqs"]) == 1:
+                out.append(g["line"])
+            else:
+                k = g["key"]
+                out.append({"id": k["id"], "step_seqs": spans(sorted(g["seqs"])), **{x: k[x] for x in ("from", "to", "actor_class", "trigger")}})
+        return out
+
+    def command(self, action: str, by: Optional[Actor], moves: list[tuple[int, str]], run: str, before: list[Write], after: list[Write], asked: str = "", path: str = "",
+                body: bytes = b"", null: bool = False, first: Optional[dict[str, Any]] = None, meaning: Optional[str] = None, decides: bool = False,
+                outputs: Optional[dict[int, Any]] = None, errors: Optional[list[dict[str, Any]]] = None, compensations: Optional[list[list[int]]] = None, **more: Any) -> Record:
+        for seq, undone in compensations or []:
+            self.rows.append(self.step_row(seq, self.rows[undone]["name"], undone))
+        payload: dict[str, Any] = {"instance_id": self.id, **(first or {})}
+        lines = self.moves(moves, action)
+        if lines:
+            payload["transitions"] = lines
+        if run:
+            payload["run_transitions"] = []
+            for tid in run.split():
+                source, to, trigger = RUN_TABLE[tid]
+                assert self.run_row["state"] == source, (tid, self.run_row["state"])
+                payload["run_transitions"].append({"id": tid, "from": source, "to": to, "trigger": trigger})
+                self.run_row["state"] = to
+                if to == "executing" and self.run_row["executing_since_us"] is None:
+                    self.run_row["executing_since_us"] = "now"
+                elif to in ENDED:
+                    self.run_row["completed_at_us" if to == "completed" else "failed_at_us"] = "now"
+        if compensations:
+            payload["compensations"] = compensations
+        for k in ("leases", "waits"):
+            if k in more:
+                payload[k] = more.pop(k)
+        if outputs:
+            payload["outputs"] = [put({"step_seq": seq}, "output", value) for seq, value in outputs.items()]
+            for seq, value in outputs.items():
+                self.store_value(self.rows[seq], "output", dump(value))
+        for e in errors or []:
+            row = self.rows[e["step_seq"]]
+            row.update(attempts=e["attempts"], last_error=e.get("last_error"), error_category=e.get("error_category"), effect_unknown=e.get("effect_unknown", False))
+        if errors:
+            payload["errors"] = errors
+        if "output" in more:
+            self.store_value(self.run_row, "output", dump(more["output"]))
+        if "last_error" in more:
+            self.run_row["last_error"] = more["last_error"]
+        self.run_row["outcome"] = more.get("outcome")
+        payload.update(more)
+        own: Write = (action, by, payload)
+        records = self.w.command(self.id, [*before, own, *after], asked, path=path, body=body, instance_null=null, meaning=meaning)
+        record = next(r for r in records if r.head["action_ref"] == action)
+        self.last_at = at = record.head["recorded_at_us"]
+        for row in (*self.rows, self.run_row, *self.gates.values(), *self.approvals.values(), *self.assignments.values(), *self.transitions):
+            for k, v in row.items():
+                if v == "now":
+                    row[k] = at
+        for r in records:
+            if r.head["action_ref"] == "transition_fired":
+                next(t for t in self.transitions if t["transition_id"] == r.body["transition_id"])["event_id"] = r.head["event_id"]
+        return record
+
+    # -- gates
+    def open(self, by: Optional[Actor], action: str) -> list[Write]:
+        guard = next(t["guard"] for t in self.declaration["transitions"] if t["action"] == action)
+        spec = self.gate_spec[guard]
+        step, assignment = self.w.new_id(), self.w.new_id()
+        self.bound[action] = step
+        self.gates[step] = {"gate_id": step, "from_state": "run", "action": action, "guard": guard, "scope": spec["scope"], "opened_at_us": "now",
+                            "opened_by": by.ref if by else self.w.APP, "rule": None, "m": None, "chain_state": None, "fate": "unspent", "current": True}
+        self.approvals[step] = {"step_id": step, "gate_id": step, "action": action, "subject_ref": f"{self.subject}:{action}", "approver_ref": spec["approver_ref"],
+                                "submitter_ref": self.initiator, "scope": spec["scope"], "submitted_at_us": "now", "state": "Pending", "ended_by": None, "ended_at_us": None, "ended_reason": None}
+        self.assignments[assignment] = {"assignment_id": assignment, "task_ref": step, "assignee_ref": spec["approver_ref"], "assigned_at_us": "now", "status": "Active", "ended_at_us": None}
+        return [("gate_opened", by, {"instance_id": self.id, "action": action, "from_state": "run", "guard": guard, "step_id": step, "assignment_id": assignment,
+                                     "approver_ref": spec["approver_ref"], "scope": spec["scope"], "submitter_ref": self.initiator})]
+
+    def open_alone(self, by: Actor, action: str) -> None:
+        writes = self.open(by, action)
+        records = self.w.command(self.id, writes, "open_gate", path=f"/v1/runs/{self.id}/gates", body=dump({"action": action}).encode())
+        self.settle_times(records[0].head["recorded_at_us"])
+
+    def settle_times(self, at: int) -> None:
+        for row in (*self.gates.values(), *self.approvals.values(), *self.assignments.values()):
+            for k, v in row.items():
+                if v == "now":
+                    row[k] = at
+
+    def end_approval(self, action: str, state: str, by: str, reason: Optional[str]) -> None:
+        step = self.bound[action]
+        self.approvals[step].update(state=state, ended_by=by, ended_at_us="now", ended_reason=reason)
+        next(a for a in self.assignments.values() if a["task_ref"] == step).update(status="Recalled", ended_at_us="now")
+
+    def decided(self, by: Actor, action: str, decision: str, reason: Optional[str]) -> list[Write]:
+        self.end_approval(action, {"approve": "Approved", "reject": "Rejected"}[decision], by.ref, reason)
+        return [("gate_decided", by, {"instance_id": self.id, "action": action, "step_id": self.bound[action], "decision": decision, "reason": reason})]
+
+    def consume(self, action: str) -> list[Write]:
+        gate, number = self.bound[action], len(self.transitions) + 1
+        self.gates[gate]["fate"] = "consumed"
+        tid = self.w.new_id()
+        self.transitions.append({"transition_id": tid, "sequence_number": number, "from_state": "run", "action": action, "to_state": "run", "fired_at_us": "now",
+                                 "actor_ref": self.w.APP, "guard_satisfied": True, "step_id": gate, "chain_id": None, "event_id": ""})
+        return [("transition_fired", None, {"instance_id": self.id, "action": action, "from_state": "run", "new_state": "run", "transition_id": tid, "sequence_number": number,
+                                            "guarded": True, "step_id": gate})]
+
+    def moot(self, action: str) -> list[Write]:
+        gate = self.bound[action]
+        self.gates[gate]["fate"] = "mooted"
+        self.end_approval(action, "Withdrawn", self.initiator, MOOT)
+        return [("moot_gate_recalled", None, {"instance_id": self.id, "moot_action": action, "from_state": "run", "step_id": gate, "moot_kind": "pending-withdrawn",
+                                              "reason": "the gate can no longer matter"})]
+
+    def decide(self, by: Actor, action: str, decision: str, reason: str, moves: list[tuple[int, str]], run: str, **more: Any) -> Record:
+        body = dump({"decision": decision, "reason": reason}).encode()
+        before = self.decided(by, action, decision, reason) + (self.consume(action) if decision == "approve" else [])
+        return self.command("gate_followed", None, moves, run, before, [], "decide_gate", f"/v1/runs/{self.id}/gates/{action}/decision", body,
+                            meaning="I have looked at the change and take this decision", **more)
+
+    def decide_alone(self, by: Actor, action: str, decision: str, reason: str) -> None:
+        writes = self.decided(by, action, decision, reason)
+        records = self.w.command(self.id, writes, "decide_gate", path=f"/v1/runs/{self.id}/gates/{action}/decision", body=dump({"decision": decision, "reason": reason}).encode(),
+                                 meaning="I have looked at it and take this decision")
+        self.settle_times(records[0].head["recorded_at_us"])
+
+    # -- workers and operators
+    def claim(self, by: Actor, seq: int, tid: str = "T2", run: str = "") -> Record:
+        lease = {"step_seq": seq, "attempt": self.rows[seq]["attempts"] + 1, "worker_id": "w-1", "locked_until_us": self.w.now + 60_000_000}
+        return self.command("steps_claimed", by, [(seq, tid)], run, [], [], "claim", "/v1/queues/default/claim", dump({"worker_id": "w-1"}).encode(), True, leases=[lease])
+
+    def complete(self, by: Actor, seq: int, value: Any, moves: list[tuple[int, str]] = [], run: str = "", before: list[Write] = [], outputs: dict[int, Any] = {}, **more: Any) -> Record:
+        return self.command("step_completed", by, [(seq, "T8"), *moves], run, before, [], "complete", f"/v1/tasks/{self.id}.{seq}/complete",
+                            dump({"output": value}).encode(), outputs={seq: value, **outputs}, **more)
+
+    def fail(self, by: Actor, seq: int, error: str, again: bool, category: str, moves: list[tuple[int, str]] = [], run: str = "", **more: Any) -> Record:
+        entry = {"step_seq": seq, "attempts": self.rows[seq]["attempts"] + 1, "last_error": error, "error_category": category}
+        if again:
+            entry["next_run_at_us"] = self.w.now + 5_000_000
+        return self.command("step_retried" if again else "step_failed", by, [(seq, "T9"), *moves], run, [], [], "retry" if again else "dead",
+                            f"/v1/tasks/{self.id}.{seq}/{'retry' if again else 'dead'}", dump({"last_error": error}).encode(), errors=[entry], **more)
+
+    def forget(self, record: Record) -> None:
+        """The texts of a purged record leave the stores too (run.md 8)."""
+        body, text = record.body, dump("purged:" + record.head["event_id"])
+        if record.head["action_ref"] == "run_started":
+            self.subject = json.loads(text)
+            self.store_value(self.run_row, "input", text)
+            for a in self.approvals.values():
+                a["subject_ref"] = f"{self.subject}:{a['action']}"
+        for o in body.get("outputs", []):
+            self.store_value(self.rows[o["step_seq"]], "output", text)
+        for e in body.get("errors", []):
+            self.rows[e["step_seq"]]["last_error"] = json.loads(text)
+        if "last_error" in body:
+            self.run_row["last_error"] = json.loads(text)
+        if "output" in body:
+            self.store_value(self.run_row, "output", text)
+
+    def row(self) -> dict[str, Any]:
+        return {"instance_id": self.id, "subject_ref": self.subject, "initiator_ref": self.initiator, "definition": self.definition, "declaration_digest": self.declaration_digest,
+                "gate_spec_digest": self.gate_spec_digest, "started_at_us": self.started, "current_state": "run", "sequence": len(self.w.chains[self.id]), "transitions": self.transitions,
+                "gates": [self.gates[k] for k in sorted(self.gates)], "approval_steps": [self.approvals[k] for k in sorted(self.approvals)],
+                "assignments": [self.assignments[k] for k in sorted(self.assignments)], "run": {**self.run_row, "steps": self.rows}}
+
+
+def spans(seqs: list[int]) -> str:
+    out: list[list[int]] = []
+    for s in seqs:
+        if out and s == out[-1][1] + 1:
+            out[-1][1] = s
+        else:
+            out.append([s, s])
+    return ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in out)
+
+
+# ---------------------------------------------------------------------------------------------- scenarios
+def crew(w: World) -> dict[str, Actor]:
+    """ines starts and steers with her key, a worker works with a bearer token, the qualified person decides with a key."""
+    w.admin = w.add_key(w.admin, w.admin, "admin/1")
+    a = {"ines": w.register(w.admin, "ines", name="Inês Sá"), "qp": w.register(w.admin, "qp_santos", name="Dr. Santos"), "audit": w.register(w.admin, "auditor"),
+         "worker": w.register(w.admin, "worker", key=False, token=True, kind="software"), "robot": w.register(w.admin, "robot", kind="software")}
+    w.grant(w.admin, a["ines"], "runs:start", "runs:control")
+    w.grant(w.admin, a["worker"], "tasks:work")
+    w.grant(w.admin, a["audit"], "audit:read", "audit:purge", "audit:hold")
+    return a
+
+
+LINEAR = {"kind": "workflow", "name": "order", "order": "linear", "steps": [
+    {"name": "VALIDATE", "retryPolicy": {"maxRetries": 4}}, {"name": "PAYMENT", "run": "wait", "event": "payment.captured"}, {"name": "SHIP"}]}
+
+
+def order(w: World, a: dict[str, Actor], subject: str) -> Run:
+    """Tried twice, waits for a payment, puts the parcel down for a while, and ships."""
+    r = Run(w, a["ines"], "order@1", subject, {"order": 7, "weight": 1.5}, [(0, "T1")])
+    r.claim(a["worker"], 0)
+    r.fail(a["worker"], 0, "the warehouse does not answer", True, "transient")
+    r.claim(a["worker"], 0, "T10")
+    r.complete(a["worker"], 0, {"valid": True, "score": 0.25}, [(1, "T1"), (1, "T2"), (1, "T3")], waits=[{"step_seq": 1, "facet": "waiting_external", "event_type": "payment.captured"}])
+    w.noise()
+    paid = {"amount": 12.5, "note": "x" * 20_000}
+    body = {"id": "evt-1", "type": "payment.captured", "run_id": r.id, "data": paid}
+    r.command("event_received", a["ines"], [(1, "T3r"), (1, "T8"), (2, "T1")], "", [], [], "receive_event", "/v1/events", dump(body).encode(), True, outputs={1: paid},
+              event=put({"id": "evt-1", "type": "payment.captured"}, "data", paid), events_taken=["evt-1"])
+    r.claim(a["worker"], 2)
+    r.command("step_waiting", a["worker"], [(2, "T3")], "", [], [], waits=[{"step_seq": 2, "facet": "waiting_time_gate", "deadline_at_us": w.now + 1_000_000}])
+    r.claim(a["worker"], 2, "X3")
+    r.complete(a["worker"], 2, "shipped", run="R4", output={"done": True}, outbound_events=[{"type": "order.shipped", "data": {"order": 7}}])
+    return r
+
+
+def linear() -> tuple[World, Bundle]:
+    w = World("run-linear")
+    a = crew(w)
+    publish(w, w.admin, LINEAR)
+    return w, w.export(a["audit"], order(w, a, "order/7"), 53)     # type: ignore[arg-type]
+
+
+def dag() -> tuple[World, Bundle]:
+    """Two branches at once; one is not for this case, and what hangs on it alone is skipped with it."""
+    w = World("run-dag", regulated=False)
+    a = crew(w)
+    publish(w, w.admin, {"kind": "workflow", "name": "screening", "steps": [
+        {"name": "collect"}, {"name": "fast", "dependsOn": ["collect"]}, {"name": "slow", "dependsOn": ["collect"], "when": "input.thorough"},
+        {"name": "appeal", "dependsOn": ["slow"]}, {"name": "close", "dependsOn": ["fast", "slow"]}, {"name": "left"}, {"name": "right"}]})
+    r = Run(w, a["ines"], "screening@1", "case/1", {"thorough": False}, [(0, "T1"), (5, "T1"), (6, "T1")])
+    for seq in (5, 6):
+        r.claim(a["worker"], seq)
+        r.complete(a["worker"], seq, seq)
+    r.claim(a["worker"], 0)
+    r.complete(a["worker"], 0, [1, 2.5, None], [(1, "T1"), (2, "X4 when_false"), (3, "X4 upstream_skipped")])
+    r.claim(a["worker"], 1)
+    # The worker is lost; its lease runs out, and another one takes over.
+    r.command("time_passed", None, [(1, "X2")], "", [], [], errors=[{"step_seq": 1, "attempts": 1, "last_error": "LEASE_EXPIRED", "effect_unknown": True}])
+    r.claim(a["worker"], 1)
+    lease = {"step_seq": 4, "attempt": 1, "worker_id": "w-1", "locked_until_us": w.now + 60_000_000}
+    r.complete(a["worker"], 1, "low", [(4, "T1"), (4, "T2")], leases=[lease])
+    r.complete(a["worker"], 4, None, run="R4")
+    return w, w.export(a["audit"], r, 61)     # type: ignore[arg-type]
+
+
+SAGA = {"kind": "workflow", "name": "travel", "order": "linear", "failurePolicy": "compensate", "steps": [{"name": "hotel"}, {"name": "look"}, {"name": "flight"}, {"name": "car"}],
+        "compensation": [{"step": "hotel", "action": "cancel-hotel", "agent": "undo"}, {"step": "flight", "action": "cancel-flight", "agent": "undo"}]}
+
+
+def trip(w: World, a: dict[str, Actor], subject: str) -> Run:
+    r = Run(w, a["ines"], "travel@1", subject, {}, [(0, "T1")])
+    for seq in range(3):
+        r.claim(a["worker"], seq)
+        r.complete(a["worker"], seq, {"booked": seq}, [(seq + 1, "T1")])
+    r.claim(a["worker"], 3)
+    r.fail(a["worker"], 3, "no car is left", False, "agent_error", [(4, "T1")], "R6", compensations=[[4, 2], [5, 0]], last_error="no car is left")
+    r.claim(a["worker"], 4)
+    r.complete(a["worker"], 4, None, [(5, "T1")])
+    r.claim(a["worker"], 5)
+    r.complete(a["worker"], 5, None, run="R10", outcome="rolled_back")
+    return r
+
+
+def saga() -> tuple[World, Bundle]:
+    """The last of four steps fails; what was done is undone, the last first."""
+    w = World("run-saga")
+    a = crew(w)
+    publish(w, w.admin, SAGA)
+    return w, w.export(a["audit"], trip(w, a, "trip/9"), 64)     # type: ignore[arg-type]
+
+
+CHANGE = {"kind": "workflow", "name": "change", "steps": [{"name": "build"}, {"name": "deploy", "dependsOn": ["build"], "gate": "cab"}],
+          "gate_spec": {"cab": {"approver_ref": "qp_santos", "scope": "change:cab"}, "cancel": {"approver_ref": "qp_santos", "scope": "change:cancel"}}}
+
+
+def gate() -> tuple[World, Bundle]:
+    """Nothing is deployed before it was approved."""
+    w = World("run-gate")
+    a = crew(w)
+    publish(w, w.admin, CHANGE)
+    r = Run(w, a["ines"], "change@1", "change/3", {"tag": "v3"}, [(0, "T1")])
+    r.claim(a["worker"], 0)
+    r.complete(a["worker"], 0, {"image": "sha256:…"}, [(1, "X8")], "R3", before=r.open(None, "deploy"))
+    w.noise(3)
+    r.decide(a["qp"], "deploy", "approve", "tested on the copy", [(1, "X8r")], "R7")
+    r.claim(a["worker"], 1)
+    r.complete(a["worker"], 1, {"deployed": True}, run="R4")
+    return w, w.export(a["audit"], r, 50)     # type: ignore[arg-type]
+
+
+def cancelled() -> tuple[World, Bundle]:
+    """Cancelled while a gate is open: that takes an approval of its own, and withdraws the other."""
+    w = World("run-cancelled")
+    a = crew(w)
+    publish(w, w.admin, CHANGE)
+    r = Run(w, a["ines"], "change@1", "change/4", {"tag": "v4"}, [(0, "T1")])
+    r.claim(a["worker"], 0)
+    r.complete(a["worker"], 0, {"image": "sha256:…"}, [(1, "X8")], "R3", before=r.open(None, "deploy"))
+    r.open_alone(a["ines"], "cancel")
+    r.decide_alone(a["qp"], "cancel", "approve", "the change is not wanted any more")
+    before = r.consume("cancel") + r.moot("deploy")
+    r.command("run_cancelled", a["ines"], [(1, "X6")], "C4", before, [], "cancel_run", f"/v1/runs/{r.id}/cancel", dump({"reason": "superseded"}).encode(), reason="superseded")
+    return w, w.export(a["audit"], r, 50)     # type: ignore[arg-type]
+
+
+def window() -> tuple[World, Bundle]:
+    """Runs of two workflows in one window; of one, records were purged when their time had come."""
+    w = World("run-window", retention_days=1)
+    a = crew(w)
+    publish(w, w.admin, LINEAR)
+    publish(w, w.admin, SAGA)
+    first = order(w, a, "order/8")
+    trip(w, a, "trip/10")
+    w.now += 3 * 86_400_000_000
+    for action in ("step_retried", "event_received"):
+        w.purge(a["audit"], next(r for r in w.chains[first.id] if r.head["action_ref"] == action))
+    return w, w.export_window(a["audit"], None, None, 90)
+
+
+SCENARIOS = {"run-linear": linear, "run-dag": dag, "run-saga": saga, "run-gate": gate, "run-cancelled": cancelled, "run-window": window}

@@ -1,0 +1,598 @@
+"""The part of verify.py that follows runs, written from run.md alone. It knows nothing of the rest but what it is handed."""
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import urllib.parse
+from typing import Any, Iterable, Optional
+
+Json = Any
+AT_WORK = ["in_progress", "overdue"]
+OPEN = ["not_started", "ready", "in_progress", "waiting", "blocked", "overdue", "failed", "cannot_complete"]
+HANDS = ["pic_human", "executor_worker"]
+STEP_TABLE = {  # id: (from, to, actor classes, triggers)
+    "T1": (["not_started"], "ready", ["mow_orchestrator"], ["precondition"]),
+    "T2": (["ready"], "in_progress", HANDS, ["step_claim"]),
+    "T2r": (AT_WORK, "ready", ["pic_human"], ["step_release"]),
+    "T3": (AT_WORK, "waiting", HANDS, ["step_wait"]),
+    "T3r": (["waiting"], "in_progress", ["system"], ["facet_resolved"]),
+    "T4": (AT_WORK, "blocked", HANDS, ["step_block"]),
+    "T4r": (["blocked"], "in_progress", ["system", "pic_human"], ["blocker_resolved"]),
+    "T5": (["in_progress"], "overdue", ["system"], ["deadline_passed"]),
+    "T6": (["overdue"], "in_progress", ["system"], ["deadline_extended"]),
+    "T7": (["overdue"], "completed", HANDS, ["step_complete"]),
+    "T8": (["in_progress"], "completed", HANDS, ["step_complete"]),
+    "T8r": (["completed"], "in_progress", ["reviewer"], ["step_reopen_for_correction"]),
+    "T9": (AT_WORK + ["waiting", "blocked"], "failed", ["executor_worker"], ["executor_failure"]),
+    "T10": (["failed"], "in_progress", ["executor_worker"], ["retry_attempt"]),
+    "T11": (["failed"], "cannot_complete", ["escalation_handler"], ["escalate"]),
+    "T12": (AT_WORK + ["blocked", "waiting"], "cannot_complete", HANDS, ["declare_cannot_complete"]),
+    "T12r": (["cannot_complete"], "in_progress", ["reviewer"], ["step_reopen_for_correction"]),
+    "X1": (["waiting"], "ready", ["system"], ["wake_up"]),
+    "X2": (AT_WORK, "ready", ["system"], ["lease_expired"]),
+    "X3": (["waiting"], "in_progress", ["executor_worker"], ["waiting_timeout"]),
+    "X4": (["not_started", "ready"], "skipped", ["system"], ["upstream_skipped", "when_false"]),
+    "X5": (AT_WORK, "skipped", ["system"], ["on_failure_skip"]),
+    "X6": (OPEN, "cancelled", ["reviewer"], ["workflow_cancel"]),
+    "X7": (["blocked"], "failed", ["system"], ["blocked_timeout"]),
+    "X8": (["not_started"], "blocked", ["system"], ["gate_opened"]),
+    "X8r": (["blocked"], "ready", ["system"], ["gate_cleared"]),
+    "X9": (["ready", *AT_WORK, "waiting", "blocked", "failed"], "cancelled", ["system"], ["run_aborted"]),
+    "X10": (OPEN, "failed", ["system"], ["step_timeout", "waiting_timeout", "gate_rejected", "lease_exhausted", "expression_error", "validation"]),
+    "X11": (AT_WORK, "ready", ["system"], ["unclaimed"])}
+RUN_TABLE = {line.split()[0]: tuple(line.split()[1:]) for line in """
+R1 idle queued started
+R2 queued executing slot_available
+R3 executing blocked input_required
+R4 executing completed all_steps_ended
+R5 executing failed step_failed
+R5t executing failed workflow_timeout
+R6 executing compensating step_failed
+R6t executing compensating workflow_timeout
+R7 blocked executing input_received
+R8 blocked failed step_failed
+R8t blocked failed workflow_timeout
+R9 blocked compensating step_failed
+R9t blocked compensating workflow_timeout
+R9e blocked compensating effect_declared
+R10 compensating completed all_compensated
+R11 compensating failed compensation_failed
+R12 compensating blocked effect_unknown
+P1 executing paused workflow_pause
+P2 blocked paused workflow_pause
+P3 paused executing workflow_resume
+P4 paused blocked workflow_resume
+P5 queued paused workflow_pause
+P6 paused queued workflow_resume
+P7 paused failed step_failed
+P7t paused failed workflow_timeout
+P8 paused compensating step_failed
+P8t paused compensating workflow_timeout
+C1 idle cancelled workflow_cancel
+C2 queued cancelled workflow_cancel
+C3 executing cancelled workflow_cancel
+C4 blocked cancelled workflow_cancel
+C5 paused cancelled workflow_cancel
+C6 stopped cancelled workflow_cancel
+S1 executing stopped workflow_stop
+S2 blocked stopped workflow_stop
+S3 paused stopped workflow_stop
+S4 stopped executing workflow_resume
+S5 stopped blocked workflow_resume
+V1 stopped voided workflow_void
+V2 executing voided workflow_void
+V3 blocked voided workflow_void
+V4 paused voided workflow_void""".strip().split("\n")}
+ENDED = ("completed", "failed", "cancelled", "voided")
+PAST = ("completed", "skipped", "cancelled", "failed")
+OWN_TRIGGERS = {"workflow_cancel": "run_cancelled", "workflow_pause": "run_paused", "workflow_resume": "run_resumed", "workflow_stop": "run_stopped",
+                "workflow_void": "run_voided", "effect_declared": "effect_declared", "started": "run_started"}
+RECORD_OF = {"T9": ("step_retried", "step_failed", "child_ended"), "T4": ("step_failed",), "T4r": ("step_unblocked",), "X6": ("run_cancelled", "run_voided")}
+
+_ANY = "instance_id:text reason?:text"
+PAYLOADS = {
+    "run_started": "instance_id:text definition:text document_digest:hex declaration_digest:hex gate_spec_digest:hex subject_ref:text steps:int priority:int run_transitions:list",
+    **{a: _ANY for a in ("run_dispatched", "steps_claimed", "step_completed", "step_waiting", "step_retried", "step_failed", "child_started", "child_ended", "time_passed",
+                         "gate_followed", "run_cancelled", "run_paused", "run_resumed", "run_stopped", "run_voided", "step_unblocked")},
+    "event_received": "instance_id:text event:object", "effect_declared": "instance_id:text effect:object reason:text"}
+APPLICATION_ONLY = {"run_dispatched", "child_ended", "time_passed", "gate_followed"}
+SCOPES = {"run_started": "runs:start", **{a: "tasks:work" for a in ("steps_claimed", "step_completed", "step_waiting", "step_retried", "step_failed", "child_started")},
+          **{a: "runs:control" for a in ("run_cancelled", "run_paused", "run_resumed", "run_stopped", "run_voided", "step_unblocked", "effect_declared")}}
+SHARED = ("dispatch_run", "claim", "receive_event")
+STATE = ("document_digest:hex state:text outcome:text? priority:int start_at_us:int? executing_since_us:int? completed_at_us:int? failed_at_us:int? last_error:text? input:text? "
+         "input_digest:hex output:text? output_digest:hex? correlation_key:text? concurrency_key:text? corrects:text? continues:text? parent_run_id:text? parent_step_seq:int? steps:list")
+STATE_STEP = ("step_seq:int name:text compensates:int? state:text attempts:int started_at_us:int? completed_at_us:int? last_error:text? error_category:text? effect_unknown:bool "
+              "child_run_id:text? output:text? output_digest:hex?")
+
+
+class Malformed(Exception):
+    """The payload is not that of a run's record."""
+
+
+def sha(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def same(a: Json, b: Json) -> bool:
+    return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
+
+
+def need(value: Json, kind: type, what: str) -> Any:
+    if type(value) is not kind:
+        raise Malformed(f"{what} is not {kind.__name__}")
+    return value
+
+
+def ranges(text: Json, limit: int) -> list[int]:
+    """`0-3,7`: ascending, apart, and below `limit`."""
+    out: list[int] = []
+    for part in need(text, str, "a range").split(",") if text else []:
+        if not re.fullmatch(r"(0|[1-9][0-9]{0,9})(-(0|[1-9][0-9]{0,9}))?", part):
+            raise Malformed(f"{text[:40]!r} are no ranges")
+        first, _, last = part.partition("-")
+        a, b = int(first), int(last or first)
+        if a > b or out and a <= out[-1]:
+            raise Malformed(f"{text[:40]!r} are not ascending")
+        if b >= limit:
+            raise IndexError(b)
+        out.extend(range(a, b + 1))
+    return out
+
+
+def told(holder: dict[str, Json], name: str) -> Optional[tuple[str, Json]]:
+    """("value", it) or ("digest", hex), or None."""
+    inline, digest = name in holder, name + "_digest" in holder
+    if inline and digest:
+        raise Malformed(f"{name} stands there twice")
+    if digest:
+        need(holder.get(name + "_bytes"), int, name + "_bytes")
+        if not re.fullmatch(r"[0-9a-f]{64}", need(holder[name + "_digest"], str, name)):
+            raise Malformed(f"{name}_digest is none")
+        return "digest", holder[name + "_digest"]
+    return ("value", holder[name]) if inline else None
+
+
+def items(p: dict[str, Json], name: str) -> list[Json]:
+    return need(p.get(name, []), list, name)
+
+
+class Step:
+    def __init__(self, name: str, compensates: Optional[int] = None):
+        self.name, self.compensates, self.state, self.gated, self.taken_over = name, compensates, "not_started", False, False
+        self.attempts, self.last_error, self.category, self.effect_unknown = 0, None, None, False
+        self.child: Optional[str] = None
+        self.started_at: Optional[int] = None
+        self.completed_at: Optional[int] = None
+        self.output: Optional[tuple[str, Json]] = None
+
+
+class Run:
+    """Follows the records of one run. `replay` is what follows its gates."""
+
+    def __init__(self, replay: Any):
+        self.replay, self.report = replay, replay.report
+        self.steps: list[Step] = []
+        self.depends: list[list[int]] = []
+        self.undoable: set[int] = set()
+        self.start: dict[str, Json] = {}
+        self.state, self.outcome, self.last_error = "idle", None, None
+        self.output: Optional[tuple[str, Json]] = None
+        self.executing_since = self.completed_at = self.failed_at = None
+        self.lost = self.ended = False
+        self.last: Any = None
+        self.fresh()
+
+    def fresh(self) -> None:
+        self.opened: list[str] = []
+        self.approved: list[str] = []
+        self.fired: list[tuple[str, Any]] = []
+        self.mooted: list[tuple[str, Any]] = []
+        self.blocked: list[int] = []
+        self.cleared: list[int] = []
+        self.dropped: list[int] = []
+        self.over = False
+
+    def find(self, code: str, detail: str, r: Any) -> None:
+        self.report.find(code, detail, r)
+
+    # ---- documents
+    def read_document(self, r: Any, text: Optional[str], parse: Any) -> None:
+        p = r.payload
+        self.report.checked["2"] += 1
+        try:
+            if text is None or sha(text) != p["document_digest"]:
+                raise ValueError("is missing or not the one with that digest")
+            d = parse(text)
+            names = [s["name"] for s in d["steps"]]
+            place = {n: i for i, n in enumerate(names)}
+            if len(place) != len(names) or d.get("order", "dag") not in ("dag", "linear"):
+                raise ValueError("has two steps of one name, or an unknown order")
+            linear = d.get("order") == "linear"
+            self.depends = [([i - 1] if i else []) if linear else [place[n] for n in s.get("dependsOn") or []] for i, s in enumerate(d["steps"])]
+            self.undoable = {place[c["step"]] for c in d.get("compensation") or []}
+            self.steps = [Step(n) for n in names]
+            if p["steps"] != len(names):
+                self.find("document-mismatch", f"started with {p['steps']} steps; the definition has {len(names)}", r)
+        except Exception as e:  # whatever is wrong with it, it is no definition
+            self.find("document-mismatch", f"the definition {p['document_digest']}: {e}", r)
+            self.lost = True
+
+    # ---- records
+    def before(self, r: Any) -> None:
+        if self.last is not None and self.last.at != r.at:
+            self.end_command()
+
+    def take(self, r: Any, parse: Any) -> None:
+        self.last = r
+        if r.action in ("evidence_exported", "hold_placed", "hold_released", "record_purged", "attempt_refused"):
+            return
+        if self.ended and not self.lost:
+            self.find("undeclared-transition", f"the run had ended ({self.state}), and this follows", r)
+        if r.action == "transition_fired" and r.actor != self.replay.registry.application_actor(r):
+            self.find("statement-mismatch", "a gate of a run is consumed by the application actor alone", r)
+        p = r.payload
+        if p is None:
+            if r.action in PAYLOADS and r.purged:
+                self.report.note("partially-purged-coverage", f"a purged {r.action}: what the run's steps did cannot be checked from here on", r, "1234")
+            self.lost = True
+            return
+        if r.action not in PAYLOADS:
+            self.note_gate(r, p)
+            return
+        self.report.checked["2"] += 1
+        if r.action == "run_started" and r.sequence != 1:
+            self.find("record-missing", "a second run_started", r)
+            return
+        try:
+            if r.action == "run_started":
+                self.begin(r, p, parse)
+            if not self.lost:
+                self.follow(r, p)
+        except Malformed as e:
+            self.find("bundle-form", f"{r.action}: {e}", r)
+            self.lost = True
+
+    def begin(self, r: Any, p: dict[str, Json], parse: Any) -> None:
+        self.start = p
+        if told(p, "input") is None:
+            raise Malformed("no input")
+        for name in ("correlation_key", "concurrency_key", "corrects", "continues", "parent_run_id"):
+            if p.get(name) is not None:
+                need(p[name], str, name)
+        self.read_document(r, self.replay.b.documents.get(p["document_digest"]), parse)
+        taken = p.get("taken_over")
+        if taken is not None and not self.lost:
+            need(taken, dict, "taken_over")
+            for state in ("completed", "skipped"):
+                try:
+                    for seq in ranges(taken.get(state), len(self.steps)):
+                        self.steps[seq].state, self.steps[seq].taken_over = state, True
+                except IndexError:
+                    raise Malformed("takes over a step that there is not") from None
+            need(taken.get("outputs_digest"), str, "outputs_digest")
+
+    def note_gate(self, r: Any, p: dict[str, Json]) -> None:
+        if r.action == "gate_opened" and r.actor == self.replay.registry.application_actor(r):
+            self.opened.append(p["action"])
+        elif r.action == "gate_decided" and p["decision"] == "approve":
+            self.approved.append(p["action"])
+        elif r.action == "transition_fired":
+            self.fired.append((p["action"], r))
+        elif r.action == "moot_gate_recalled":
+            self.mooted.append((p["moot_action"], r))
+
+    def follow(self, r: Any, p: dict[str, Json]) -> None:
+        moves = []      # (ids, seqs, name, from, to, class, trigger)
+        for t in items(p, "transitions"):
+            need(t, dict, "a transition")
+            texts = [need(t.get(k), str, k) for k in ("id", "from", "to", "actor_class", "trigger")]
+            name = None
+            if "step_seqs" not in t:
+                name = need(t.get("step"), str, "step")
+                need(t.get("step_seq"), int, "step_seq")
+            moves.append((t, name, *texts))
+        run_moves = [tuple(need(need(t, dict, "a transition").get(k), str, k) for k in ("id", "from", "to", "trigger")) for t in items(p, "run_transitions")]
+        outputs = [(need(need(o, dict, "an output").get("step_seq"), int, "step_seq"), told(o, "output")) for o in items(p, "outputs")]
+        if any(o[1] is None for o in outputs):
+            raise Malformed("an output without one")
+        leases = [need(need(x, dict, "a lease").get("step_seq"), int, "step_seq") for x in items(p, "leases")]
+        errors = [(need(need(e, dict, "an error").get("step_seq"), int, "step_seq"), need(e.get("attempts"), int, "attempts"), e) for e in items(p, "errors")]
+        effect = p.get("effect")
+        if effect is not None:
+            need(effect.get("step_seq"), int, "step_seq")
+            need(effect.get("done"), bool, "done")
+        self.add_compensations(r, p, moves, effect)
+        made: list[tuple[int, str, str]] = []
+        for t, name, tid, source, to, cls, trigger in moves:
+            row = STEP_TABLE.get(tid)
+            if row is None or source not in row[0] or to != row[1] or cls not in row[2] or trigger not in row[3]:
+                self.find("undeclared-transition", f"no such transition of a step: {tid} from {source} to {to} by {cls} {trigger}", r)
+                self.lost = True
+                return
+            try:
+                seqs = ranges(t["step_seqs"], len(self.steps)) if name is None else [t["step_seq"]]
+                if any(s < 0 for s in seqs):
+                    raise IndexError
+                _ = [self.steps[s] for s in seqs]
+            except IndexError:
+                self.find("undeclared-transition", f"{tid} of a step that the run does not have", r)
+                self.lost = True
+                return
+            for seq in seqs:
+                if not self.make(r, seq, name, tid, source, to):
+                    self.lost = True
+                    return
+                made.append((seq, tid, to))
+        self.judge(r, made, leases)
+        self.check_outputs(r, made, outputs, effect)
+        for child in items(p, "children"):
+            if need(child, dict, "a child").get("step_seq") in range(len(self.steps)):
+                self.steps[child["step_seq"]].child = need(child.get("run_id"), str, "run_id")
+        for seq, attempts, e in errors:
+            if 0 <= seq < len(self.steps):
+                s = self.steps[seq]
+                s.attempts, s.last_error, s.category, s.effect_unknown = attempts, e.get("last_error"), e.get("error_category"), e.get("effect_unknown", False)
+        self.move_run(r, run_moves)
+        if self.state != "compensating" and not self.lost and any(tid == "T1" and seq >= len(self.depends) for seq, tid, _ in made):
+            self.find("compensation-order", f"a compensation began while the run was {self.state}", r)
+        self.output = told(p, "output") or self.output
+        self.last_error = p.get("last_error", self.last_error)
+        self.outcome = p.get("outcome")
+
+    def make(self, r: Any, seq: int, name: Optional[str], tid: str, source: str, to: str) -> bool:
+        s = self.steps[seq]
+        if name is not None and name != s.name:
+            self.find("undeclared-transition", f"step {seq} is {s.name!r}, the record says {name!r}", r)
+        if s.state != source:
+            self.find("undeclared-transition", f"{tid} of step {seq} from {source}, but it was {s.state}", r)
+            return False
+        if source == "not_started" and tid in ("T1", "X4", "X8"):
+            if s.compensates is None and any(self.steps[d].state not in PAST for d in self.depends[seq]):
+                self.find("undeclared-transition", f"{tid} of step {seq} before everything it depends on had ended", r)
+            if s.compensates is not None and any(b.state != "completed" for b in self.steps[len(self.depends):seq]):
+                self.find("compensation-order", f"the compensation {seq} began out of its turn", r)
+        if tid == "T1" and s.compensates is None and self.guard(s.name) is not None:
+            self.find("binding-invalid", f"step {seq} has a gate, and became ready without it", r)
+        if s.gated and to in ("ready", "in_progress") and tid != "X8r":
+            self.find("gate-not-approved", f"step {seq} was blocked by its gate, and left it by {tid}", r)
+        if tid == "X8":
+            self.blocked.append(seq)
+        elif tid == "X8r":
+            self.cleared.append(seq)
+        elif source == "blocked" and to in ("failed", "cancelled"):
+            self.dropped.append(seq)
+        s.state, s.gated = to, tid == "X8" or s.gated and to == "blocked"
+        if to in ("in_progress", "overdue", "blocked") and s.started_at is None:
+            s.started_at = r.at
+        if to == "completed":
+            s.completed_at, s.effect_unknown = r.at, False
+        return True
+
+    def guard(self, action: str) -> Optional[str]:
+        return next((t.get("guard") for t in self.replay.declaration.get("transitions", []) if t["from"] == "run" and t["action"] == action), None)
+
+    def judge(self, r: Any, made: list[tuple[int, str, str]], leases: list[int]) -> None:
+        claimed: set[int] = set()
+        resumed: set[int] = set()
+        reported = 0
+        for i, (seq, tid, _) in enumerate(made):
+            fault = False
+            if tid in ("T2", "T10", "X3"):
+                if seq in leases:
+                    fault = r.action not in ("steps_claimed", "step_completed")
+                else:
+                    claimed.add(seq)
+                    fault = all(later[0] != seq for later in made[i + 1:])
+            elif tid == "T3r":
+                resumed.add(seq)
+            elif tid in ("T7", "T8") and seq not in claimed | resumed:
+                reported += 1
+                fault = r.action not in ("step_completed", "child_ended")
+            elif tid == "T3" and seq not in claimed:
+                reported += 1
+                fault = r.action != "step_waiting"
+            elif tid in RECORD_OF:
+                fault = r.action not in RECORD_OF[tid]
+            if fault:
+                self.find("undeclared-transition", f"{tid} of step {seq} does not belong into a {r.action}", r)
+        if reported > 1:
+            self.find("undeclared-transition", f"one record reports on one step, this one on {reported}", r)
+
+    def check_outputs(self, r: Any, made: list[tuple[int, str, str]], outputs: list[tuple[int, Any]], effect: Optional[dict[str, Json]]) -> None:
+        due = [seq for seq, _, to in made if to == "completed"]
+        for seq, output in outputs:
+            if seq in due:
+                due.remove(seq)
+            elif not (effect is not None and effect["done"] and effect["step_seq"] == seq):
+                self.find("output-missing", f"an output of step {seq}, which does not complete here", r)
+            if 0 <= seq < len(self.steps):
+                self.steps[seq].output = output
+        for seq in due:
+            self.find("output-missing", f"step {seq} is completed without an output in the record", r)
+
+    def add_compensations(self, r: Any, p: dict[str, Json], moves: list[Any], effect: Optional[dict[str, Json]]) -> None:
+        if effect is not None and 0 <= effect["step_seq"] < len(self.steps):
+            s = self.steps[effect["step_seq"]]
+            s.effect_unknown = False
+            if effect["done"]:
+                s.completed_at = r.at
+        said = items(p, "compensations")
+        if any(type(c) is not list or len(c) != 2 or any(type(n) is not int for n in c) for c in said):
+            raise Malformed("compensations are not pairs")
+        if not said:
+            return
+        now: set[int] = set()
+        for t, name, _, _, to, _, _ in moves:
+            if to == "completed":
+                try:
+                    now.update(ranges(t["step_seqs"], len(self.steps)) if name is None else [t["step_seq"]])
+                except IndexError:
+                    pass
+        planned = {s.compensates for s in self.steps}
+        due = []
+        for seq in self.undoable - planned:
+            at = r.at if seq in now else self.steps[seq].completed_at
+            if at is not None:
+                due.append((at, seq))
+        expected = [[len(self.steps) + i, seq] for i, (_, seq) in enumerate(sorted(due, reverse=True))]
+        if said != expected:
+            self.find("compensation-order", f"compensations {said[:20]}; due are {expected[:20]}", r)
+        for seq, undone in said:
+            if seq == len(self.steps):
+                self.steps.append(Step(self.steps[undone].name if 0 <= undone < len(self.steps) else "", undone))
+
+    def move_run(self, r: Any, moves: list[Any]) -> None:
+        planned = len(self.depends)
+        for tid, source, to, trigger in moves:
+            if RUN_TABLE.get(tid) != (source, to, trigger):
+                self.find("undeclared-transition", f"no such transition of a run: {tid} from {source} to {to} by {trigger}", r)
+                self.lost = True
+                return
+            if self.state != source:
+                self.find("undeclared-transition", f"the run goes from {source} to {to}, but it was {self.state}", r)
+                self.lost = True
+                return
+            if OWN_TRIGGERS.get(trigger, r.action) != r.action:
+                self.find("undeclared-transition", f"{trigger} of the run in a {r.action}", r)
+            if tid == "R4" and any(s.state not in PAST for s in self.steps[:planned]) or tid == "R10" and any(s.state != "completed" for s in self.steps[planned:]):
+                self.find("undeclared-transition", f"the run is {to} before all that belongs to it has ended", r)
+            self.state = to
+            self.over = self.over or to in ENDED or to == "compensating"
+            if to == "executing" and self.executing_since is None:
+                self.executing_since = r.at
+            elif to == "completed":
+                self.completed_at = r.at
+            elif to in ENDED:
+                self.failed_at = r.at
+
+    # ---- after a command
+    def end_command(self) -> None:
+        last, over = self.last, self.state in ENDED
+        if last is None:
+            return
+        if not self.lost:
+            self.check_command(last, over)
+        self.ended = self.ended or over
+        self.fresh()
+
+    def check_command(self, last: Any, over: bool) -> None:
+        names = lambda seqs: [self.steps[s].name for s in seqs]     # noqa: E731
+        for action in set(names(self.blocked)) ^ set(self.opened):
+            self.find("binding-invalid", f"{action!r}: a step waits for a gate that was not opened, or the other way round", last)
+        for name in names(self.cleared):
+            self.report.checked["1"] += 1
+            if name not in self.approved or name not in [a for a, _ in self.fired]:
+                self.find("gate-not-approved", f"step {name!r} went on without an approval of its gate in this command", last)
+        for action, r in self.fired:
+            if action not in names(self.cleared) and not (action == "cancel" and self.state == "cancelled" and not self.ended):
+                self.find("gate-not-approved", f"the gate of {action!r} was consumed, and nothing followed it", r)
+        if last.action == "run_cancelled" and self.guard("cancel") is not None and "cancel" not in [a for a, _ in self.fired]:
+            self.find("gate-not-approved", "cancelled without the approval that the definition asks for", last)
+        for action, r in self.mooted:
+            if action not in names(self.dropped) and not self.over:
+                self.find("moot-invalid", f"what waits behind the gate of {action!r} has not ended in this command", r)
+        state = {s.name: s.state for s in self.steps[:len(self.depends)]}
+        for gate in self.replay.gates.values():
+            if gate.current is not False and gate.fate == "unspent" and gate.sure and gate.state in ("Pending", "Approved"):
+                if over or gate.action != "cancel" and state.get(gate.action) != "blocked":
+                    self.find("assignment-coverage", f"gate {gate.id} of {gate.action!r} is open, and nothing waits behind it", last)
+
+    # ---- stores (run.md 7)
+    def compare(self, row: dict[str, Json], find: Any, parse: Any) -> None:
+        for holder in (row, *row["steps"]):
+            for name in ("input", "output"):
+                if holder.get(name) is not None and sha(holder[name]) != holder.get(name + "_digest"):
+                    find("row-missing", f"{name}_digest is not that of {name}")
+        if self.lost:
+            self.report.unverifiable.update("23")
+            return
+
+        def equal(what: str, holder: dict[str, Json], **expected: Json) -> None:
+            self.report.checked["3"] += 1
+            for name, value in expected.items():
+                if not same(holder[name], value):
+                    find("row-missing", f"{what}: {name} is {holder[name]!r}; the records say {value!r}")
+
+        def value(what: str, holder: dict[str, Json], name: str, said: Optional[tuple[str, Json]]) -> None:
+            if said is None or said[0] == "digest":
+                equal(what, holder, **{name + "_digest": said[1] if said else None})
+                return
+            try:
+                found = parse(holder[name])
+            except Exception:
+                found = object
+            if found is object or not same(found, said[1]):
+                find("row-missing", f"{what}: {name} is not the value that was recorded")
+
+        p = self.start
+        equal("the run", row, document_digest=p["document_digest"], priority=p["priority"], outcome=self.outcome, last_error=self.last_error,
+              executing_since_us=self.executing_since, completed_at_us=self.completed_at, failed_at_us=self.failed_at,
+              **{k: p.get(k) for k in ("start_at_us", "correlation_key", "concurrency_key", "corrects", "continues", "parent_run_id", "parent_step_seq")})
+        value("the run", row, "input", told(p, "input"))
+        value("the run", row, "output", self.output)
+        if row["state"] != self.state:
+            find("replay-mismatch", f"the stores say {row['state']!r}, the records lead to {self.state!r}")
+        if len(row["steps"]) != len(self.steps):
+            find("row-missing" if len(row["steps"]) < len(self.steps) else "record-missing", f"{len(row['steps'])} steps in the stores, {len(self.steps)} by the records")
+        lines = ""
+        for seq, (s, found) in enumerate(zip(self.steps, row["steps"])):
+            if found["state"] != s.state:
+                find("replay-mismatch", f"step {seq} is {found['state']} in the stores, {s.state} by the records")
+            equal(f"step {seq}", found, step_seq=seq, name=s.name, compensates=s.compensates, attempts=s.attempts, started_at_us=s.started_at, completed_at_us=s.completed_at,
+                  last_error=s.last_error, error_category=s.category, effect_unknown=s.effect_unknown, child_run_id=s.child)
+            if s.taken_over:
+                lines += f"{seq} {found['output_digest']}\n" if found["output_digest"] is not None else ""
+            else:
+                value(f"step {seq}", found, "output", s.output)
+        if p.get("taken_over") is not None and sha(lines) != p["taken_over"]["outputs_digest"]:
+            find("row-missing", "the outputs that were taken over are not those that the start recorded")
+
+
+# ---- statements (run.md 6)
+def compare_request(r: Any, p: dict[str, Json], s: dict[str, Json], said: dict[str, Json]) -> Iterable[str]:
+    """What is wrong with the statement `s` and the body `said` that led to this record."""
+    method, _, path = (s["request"] or "").partition(" ")
+    segments = [urllib.parse.unquote(w) for w in path.split("/")]
+    control = {"run_cancelled": "cancel", "run_paused": "pause", "run_resumed": "resume", "run_stopped": "stop", "run_voided": "void"}
+    tasks = {"step_completed": ["complete"], "step_waiting": ["wait"], "step_retried": ["retry", "dead"], "step_failed": ["retry", "dead"]}
+    wanted: Optional[list[Optional[str]]] = None
+    if r.action == "run_started" and s["action"] == "dispatch_run":
+        wanted = ["", "v1", "runs", "trigger"]
+    elif r.action == "run_started" and s["action"] == "start_run":
+        wanted = ["", "v1", "runs"]
+        named = said.get("definition")
+        if named not in (p["definition"], p["definition"].rpartition("@")[0]):
+            yield "definition of the body is not the payload's"
+        if any(said.get(k) is not None and not same(said[k], p.get(k)) for k in ("subject_ref", "priority", "corrects")) or "input" in p and not same(p["input"], said.get("input")):
+            yield "the body is not what was recorded"
+    elif r.action == "steps_claimed" and s["action"] == "claim":
+        wanted = ["", "v1", "queues", None, "claim"]
+        if any(x.get("worker_id") != said.get("worker_id") for x in p.get("leases", [])):
+            yield "the worker_id of a lease is not the body's"
+    elif r.action in tasks and s["action"] in tasks[r.action]:
+        wanted = ["", "v1", "tasks", None, s["action"]]
+        moved = [f"{r.instance}.{t['step_seq']}" for t in p.get("transitions", []) if "step_seq" in t]
+        if len(segments) != 5 or segments[3] not in moved:
+            yield "reports on a step that the record does not move"
+        if "retry" in tasks[r.action] and said.get("last_error") not in [e.get("last_error") for e in p.get("errors", [])]:
+            yield "the last_error that was reported is not recorded"
+    elif r.action == "event_received" and s["action"] == "receive_event":
+        wanted = ["", "v1", "events"]
+        event = p["event"]
+        if said.get("id") != event.get("id") or said.get("type") != event.get("type") or "data" in event and not same(event["data"], said.get("data")):
+            yield "the event of the body is not the payload's"
+    elif r.action in control and s["action"] == control[r.action] + "_run":
+        wanted = ["", "v1", "runs", r.instance, control[r.action]]
+    elif r.action == "step_unblocked" and s["action"] == "unblock_step":
+        wanted = ["", "v1", "runs", r.instance, "steps", None, "unblock"]
+    elif r.action == "effect_declared" and s["action"] == "declare_effect":
+        wanted = ["", "v1", "runs", r.instance, "steps", None, "declare-effect"]
+    if wanted is None:
+        yield f"action {s['action']!r} does not lead to {r.action}"
+        return
+    if method != "POST" or len(segments) != len(wanted) or any(w is not None and w != g for w, g in zip(wanted, segments)):
+        yield f"the request {s['request']!r} is not the one that leads here"
+    if r.action in control or r.action in ("step_unblocked", "effect_declared"):
+        if not same(said.get("reason"), p.get("reason")):
+            yield "reason of the body is not the payload's"
