@@ -69,9 +69,12 @@ impl OutboxSql {
                 " FOR UPDATE",
             ),
         };
+        // Otherwise SQLite, which knows no numbers, might read all that is pending and sort it.
+        let by_time = match dialect {
+            Dialect::Sqlite => " INDEXED BY outbox_pending",
+            Dialect::Postgres => "",
+        };
         let spread = i64::MAX;
-        // SQLite would take the index by state, which holds what is settled too, and sort.
-        let by_due = if dialect == Dialect::Sqlite { " INDEXED BY outbox_pending" } else { "" };
         let among = dialect.among("outbox_id");
         let one = format!("outbox_id = {a} AND webhook = {b} AND state = 'pending'");
         let with =
@@ -79,7 +82,7 @@ impl OutboxSql {
         let (pending, dead) = (with("pending"), with("dead"));
         OutboxSql {
             unspread: format!(
-                "SELECT outbox_id, event_type FROM outbox{by_due} WHERE state = 'pending' AND next_attempt_at_us < {spread} \
+                "SELECT outbox_id, event_type FROM outbox{by_time} WHERE state = 'pending' AND next_attempt_at_us < {spread} \
                  ORDER BY next_attempt_at_us, outbox_id LIMIT {a}{skip}"
             ),
             spread: format!("UPDATE outbox SET next_attempt_at_us = {spread} WHERE {among}"),
@@ -143,7 +146,8 @@ impl OutboxSql {
 pub fn list<'q>(dialect: Dialect, state: Option<DeliveryState>, page: &Page) -> Select<'q> {
     let columns = "outbox_id, instance_id, event_type, step, created_at_us, state, replayed_by, replayed_at_us";
     let mut select = Select::new(dialect, format!("SELECT {columns} FROM outbox"));
-    select.equal("state", state.map(|state| Value::Text(state.as_str())));
+    // Spelt out, so that the state's own index serves it.
+    select.conditions.extend(state.map(|state| format!("state = '{}'", state.as_str())));
     select.paged("outbox_id", page)
 }
 

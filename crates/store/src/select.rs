@@ -140,7 +140,7 @@ impl<'q> Select<'q> {
         self.conditions.push(format!("{column} {operator} {}", self.dialect.hole(self.values.len())));
     }
 
-    pub fn equal(&mut self, column: &str, value: Option<Value<'q>>) {
+    fn equal(&mut self, column: &str, value: Option<Value<'q>>) {
         if let Some(value) = value {
             self.compare(column, "=", value);
         }

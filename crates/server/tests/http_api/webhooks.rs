@@ -340,6 +340,40 @@ async fn private_addresses_are_not_reached_unless_allowed(store: Option<String>)
     assert!(receiver.got().is_empty());
 }
 
+/// Everything that is logged on this thread, whatever its level.
+#[derive(Clone, Default)]
+struct Logged(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Logged {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("no panic").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn no_secret_is_logged() {
+    let logged = Logged::default();
+    let writer = logged.clone();
+    let log = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || writer.clone());
+    let _guard = tracing::subscriber::set_default(log.finish());
+    let receiver = Receiver::start().await;
+    let (_server, admin) = server(allowed(&receiver.webhook("in", "")), None).await;
+    send(&admin, &["order.paid"]).await;
+    until("it is delivered", async || outbox(&admin, "delivered").await.len() == 1).await;
+    receiver.answer(400);
+    send(&admin, &["order.paid"]).await;
+    until("it is given up", async || outbox(&admin, "dead").await.len() == 1).await;
+    let told = String::from_utf8_lossy(&logged.0.lock().expect("no panic")).into_owned();
+    assert!(told.contains("not delivered, and not tried again") && told.contains("TRACE"), "{told}");
+    let signature = receiver.got()[0].0["countersign-signature"].to_str().expect("text").to_owned();
+    assert!(!told.contains(SECRET) && !told.contains(&signature) && !told.contains("key=k"), "{told}");
+}
+
 /// Two nodes share a database; each event is sent once.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_nodes_do_not_send_the_same() {

@@ -4,7 +4,10 @@
 ALTER TABLE outbox ADD COLUMN step TEXT;
 ALTER TABLE outbox ADD COLUMN replayed_by TEXT;
 ALTER TABLE outbox ADD COLUMN replayed_at_us INTEGER;
-CREATE INDEX outbox_by_state ON outbox (state, outbox_id);
+-- For lists. Each event stands in one of them.
+CREATE INDEX outbox_open ON outbox (outbox_id) WHERE state = 'pending';
+CREATE INDEX outbox_delivered ON outbox (outbox_id) WHERE state = 'delivered';
+CREATE INDEX outbox_dead ON outbox (outbox_id) WHERE state = 'dead';
 
 -- One row per event and webhook. From when they are there, the event itself is due at the end of time (2^63 - 1): it is
 -- pending while one of them is, then delivered if all of them are, else dead.

@@ -144,8 +144,8 @@ async fn postgres_with_many_ended_runs() -> (Place, Client) {
              INSERT INTO run_steps SELECT id, s, 'step', NULL, 'default', 3, 'completed', 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, false,
                  NULL, NULL, false, CASE WHEN state = 'executing' AND s = 0 THEN n END, NULL, NULL, '{{}}' FROM made, generate_series(0, 5) AS s;
              INSERT INTO run_events SELECT id, 'e' || s, 'paid', 1, true, '{{}}' FROM made, generate_series(0, 2) AS s;
-             INSERT INTO outbox SELECT gen_random_uuid(), id, 'x', 1, 'delivered', 1, 1, NULL, '{{}}' FROM made;
-             INSERT INTO deliveries SELECT outbox_id, 'w' || substr(outbox_id::text, 1, 1), 'delivered', 1, 1, 1, NULL FROM outbox;
+             INSERT INTO outbox SELECT gen_random_uuid(), id, 'x', 1, CASE WHEN n % 3 = 0 THEN 'pending' ELSE 'delivered' END, 1, 9223372036854775807, NULL, '{{}}' FROM made;
+             INSERT INTO deliveries SELECT outbox_id, 'w' || substr(outbox_id::text, 1, 1), state, 1, 9000000000000000, 1, NULL FROM outbox;
              ANALYZE"
         ))
         .await
@@ -168,6 +168,26 @@ async fn postgres_reads_by_index() {
         let rows = client.query(&format!("EXPLAIN (COSTS OFF) {sql}"), &parameters(&values)).await.unwrap();
         let plan: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
         assert!(!plan.iter().any(|line| line.contains("Seq Scan")), "{sql}\n{plan:#?}");
+    }
+}
+
+/// Whoever looks for what is due reads nothing that is pending and not due.
+#[tokio::test]
+async fn postgres_finds_what_is_to_be_delivered_by_its_time() {
+    let (_place, client) = postgres_with_many_ended_runs().await;
+    client.batch_execute(PLANS).await.unwrap();
+    let OutboxSql { unspread, due, .. } = OutboxSql::new(Dialect::Postgres);
+    for (sql, values, index, condition) in [
+        (unspread, "1", "outbox_pending", "next_attempt_at_us < "),
+        (due, "'w1', 1", "deliveries_pending", "next_attempt_at_us <= "),
+    ] {
+        client.batch_execute(&format!("PREPARE asked AS {sql}")).await.unwrap();
+        let rows = client.query(&format!("EXPLAIN (COSTS OFF) EXECUTE asked({values})"), &[]).await.unwrap();
+        client.batch_execute("DEALLOCATE asked").await.unwrap();
+        let plan: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+        let at = plan.iter().position(|line| line.contains(index)).unwrap_or_else(|| panic!("{sql}\n{plan:#?}"));
+        assert!(plan[at + 1].contains("Index Cond") && plan[at + 1].contains(condition), "{sql}\n{plan:#?}");
+        assert!(!plan.iter().any(|line| line.contains("Sort")), "{sql}\n{plan:#?}");
     }
 }
 
