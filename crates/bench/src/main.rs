@@ -6,6 +6,7 @@ mod log;
 mod report;
 mod story;
 mod target;
+mod workflows;
 
 use anyhow::Context;
 use clap::Parser;
@@ -34,6 +35,15 @@ struct Args {
     /// Leave out the measurements over HTTP.
     #[arg(long)]
     no_http: bool,
+    /// Measure nothing but workflows.
+    #[arg(long, conflicts_with = "log_only")]
+    workflows_only: bool,
+    /// Runs of W1.
+    #[arg(long, default_value_t = 3000)]
+    runs: usize,
+    /// Workers of W1 and W3.
+    #[arg(long, default_value_t = 128)]
+    workers: usize,
     /// Measure nothing but the log.
     #[arg(long)]
     log_only: bool,
@@ -65,6 +75,13 @@ async fn run(args: Args) -> anyhow::Result<()> {
 
 async fn measure_store(store: &str, time: Duration, args: &Args, report: &mut Report) -> anyhow::Result<()> {
     let most = args.clients.iter().copied().max().unwrap_or(64);
+    if !args.log_only {
+        let sizes = workflows::Sizes { runs: args.runs, workers: args.workers };
+        workflows::measure(store, &sizes, !args.no_http, report).await?;
+    }
+    if args.workflows_only {
+        return Ok(());
+    }
     if !args.no_log {
         log::measure(store, most, time, args.log_entries, report).await?;
     }

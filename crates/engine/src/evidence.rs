@@ -5,17 +5,24 @@
 use crate::log::tree;
 use crate::outcome::{Call, Command, IdempotencyKey, Outcome, Proof};
 use crate::port::log::CheckpointRow;
-use crate::port::{Page, ProcessQuery, ProcessView, Range, RecordQuery, StoreError};
-use crate::rows::RecordRow;
+use crate::port::{
+    GateWithSteps, Head, Page, ProcessQuery, ProcessView, Range, RecordQuery, RunQuery, RunStepView, RunView,
+    StoreError,
+};
+use crate::rows::{RecordRow, TransitionRow};
 use crate::{Engine, store_failure};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{self, Grant, RecordExport, scopes};
 use countersign_kernel::{Digest, EventId, InstanceId};
+use countersign_ledger::document::{Document, declaration_document, gate_spec_document};
 use countersign_ledger::{merkle, sha256};
+use std::sync::Arc;
 
 /// How often an instance may move on while its evidence is taken, before the caller is told to try again.
 const ATTEMPTS: usize = 20;
 const PAGE: usize = 256;
+/// Steps of a run at a time.
+const STEPS: usize = 1000;
 
 /// What is to be exported.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +49,42 @@ pub struct Included {
     pub record_hash: Digest,
 }
 
+/// An instance as the stores knew it at one moment.
+#[derive(Clone, Debug)]
+pub enum View {
+    Process(Box<ProcessView>),
+    Run(Box<RunState>),
+}
+
+impl View {
+    pub fn head(&self) -> &Head {
+        match self {
+            View::Process(view) => &view.head,
+            View::Run(run) => &run.view.chain,
+        }
+    }
+
+    pub fn instance_id(&self) -> InstanceId {
+        match self {
+            View::Process(view) => view.row.instance_id,
+            View::Run(run) => run.view.row.instance_id,
+        }
+    }
+}
+
+/// A run with everything that was stored of it, and the documents that it was started under.
+#[derive(Clone, Debug)]
+pub struct RunState {
+    pub view: RunView,
+    pub history: Vec<TransitionRow>,
+    pub gates: Vec<GateWithSteps>,
+    pub steps: Vec<RunStepView>,
+    /// The normalised definition.
+    pub document: Arc<[u8]>,
+    pub declaration: Document,
+    pub gate_spec: Document,
+}
+
 /// A record with its place in the log.
 #[derive(Clone, Debug)]
 pub struct Placed {
@@ -66,13 +109,13 @@ impl Engine {
         &self,
         exporter: &Exporter,
         instance_id: InstanceId,
-    ) -> Result<(ProcessView, EventId), Refusal> {
+    ) -> Result<(View, EventId), Refusal> {
         // A statement is signed for one record, so its export is not tried again by itself.
         let attempts = if exporter.proof.is_signed() { 1 } else { ATTEMPTS };
         for _ in 0..attempts {
             let (event_id, sequence) = self.record_export(exporter, self.export_evidence(instance_id)).await?;
             let view = self.export_view(instance_id).await?;
-            if view.head.sequence == sequence {
+            if view.head().sequence == sequence {
                 return Ok((view, event_id));
             }
         }
@@ -117,12 +160,60 @@ impl Engine {
     }
 
     /// The state of one instance, with the head of its chain.
-    pub async fn export_view(&self, instance_id: InstanceId) -> Result<ProcessView, Refusal> {
+    pub async fn export_view(&self, instance_id: InstanceId) -> Result<View, Refusal> {
         let query = ProcessQuery { instance_id: Some(instance_id), ..ProcessQuery::default() };
         let page = Page { after: None, limit: 1, descending: false };
         let views = self.reader.processes(&query, &page).await.map_err(|error| store_failure(&error))?;
-        let view = views.into_iter().next();
-        view.ok_or_else(|| Refusal::new(Code::NotKnown, "there is no process with this instance_id").at("instance_id"))
+        if let Some(view) = views.into_iter().next() {
+            return Ok(View::Process(Box::new(view)));
+        }
+        for _ in 0..ATTEMPTS {
+            let Some(view) = self.run_row(instance_id).await? else {
+                let detail = "there is no process and no run with this instance_id";
+                return Err(Refusal::new(Code::NotKnown, detail).at("instance_id"));
+            };
+            if let Some(run) = self.run_state(view).await? {
+                return Ok(View::Run(Box::new(run)));
+            }
+        }
+        let detail = "the run kept changing while it was read; try again in a quieter moment";
+        Err(Refusal::new(Code::Overloaded, detail))
+    }
+
+    async fn run_row(&self, run_id: InstanceId) -> Result<Option<RunView>, Refusal> {
+        let query = RunQuery { instance_id: Some(run_id), ..RunQuery::default() };
+        let page = Page { after: None, limit: 1, descending: false };
+        let found = self.reader.runs(&query, &page).await.map_err(|error| store_failure(&error))?;
+        Ok(found.into_iter().next())
+    }
+
+    /// All that belongs to this view of a run; `None` where the run has moved on meanwhile.
+    pub(crate) async fn run_state(&self, view: RunView) -> Result<Option<RunState>, Refusal> {
+        let failed = |error: StoreError| store_failure(&error);
+        let run_id = view.row.instance_id;
+        let mut steps: Vec<RunStepView> = Vec::new();
+        loop {
+            let from = steps.last().map_or(0, |step| step.step_seq + 1);
+            let page = self.reader.run_steps(run_id, from, STEPS).await.map_err(failed)?;
+            let count = page.len();
+            steps.extend(page);
+            if count < STEPS {
+                break;
+            }
+        }
+        let gates = self.reader.run_gates(run_id).await.map_err(failed)?;
+        let history = self.reader.run_history(run_id).await.map_err(failed)?;
+        let document = self.reader.document(view.row.document_digest).await.map_err(failed)?;
+        let (name, version) = (view.row.definition_name.as_str(), view.row.definition_version);
+        let documents = self.registry().definition(name, Some(version)).map(|definition| {
+            (declaration_document(&definition.declaration), gate_spec_document(&definition.gate_spec))
+        });
+        let Some((declaration, gate_spec)) = documents else {
+            let detail = format!("run {run_id} names a definition that is not published: {name}@{version}");
+            return Err(store_failure(&StoreError::Corrupt(detail)));
+        };
+        let still = self.run_row(run_id).await?.is_some_and(|now| now.chain == view.chain);
+        Ok(still.then_some(RunState { view, history, gates, steps, document, declaration, gate_spec }))
     }
 
     /// Instances with a record in the window, strictly after `after`, in the order of ids.

@@ -5,7 +5,7 @@
 //! - [`committer`]: the one writer; group commit and the version fence.
 //! - [`payload`], [`project`]: from events to record payloads and rows; [`purge`]: what a purge destroys besides.
 //! - [`sealer`]: gives every record its place in the log and signs checkpoints; [`log`]: proofs of that.
-//! - [`reads`]: what actors may read.
+//! - [`reads`]: what actors may read. [`run`]: rows, records and the agenda of runs.
 
 pub mod clock;
 mod committer;
@@ -22,7 +22,7 @@ pub mod purge;
 pub mod reads;
 pub mod retention;
 pub mod rows;
-mod run;
+pub mod run;
 mod sealer;
 
 pub use outcome::{Call, ClaimCall, Command, IdempotencyKey, OpenedStep, Outcome, Proof, SignedRequest, Target, Task};

@@ -51,6 +51,8 @@ impl Payload {
 pub struct Digests {
     pub declaration: Digest,
     pub gate_spec: Digest,
+    /// Of a workflow: its normalised document.
+    pub document: Option<Digest>,
 }
 
 pub fn process_action(body: &EventBody) -> &'static str {
@@ -282,6 +284,7 @@ pub fn registry_payload(event: &registry::Event, digests: Option<&Digests>) -> V
             .id("digest", definition.digest)
             .optional("declaration_digest", digests.map(|d| d.declaration.to_string()))
             .optional("gate_spec_digest", digests.map(|d| d.gate_spec.to_string()))
+            .optional("document_digest", digests.and_then(|d| d.document).map(|digest| digest.to_string()))
             .optional("retention", definition.retention.as_deref()),
         registry::EventBody::ConfigurationRecorded(configuration) => payload
             .set("audit_trail_retention_policy", configuration.audit_trail_retention_policy.clone())

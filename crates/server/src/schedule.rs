@@ -61,7 +61,12 @@ fn following(schedule: &Schedule, after: Time) -> Time {
     next_after(schedule, after.0).map_or(Time(i64::MAX), Time)
 }
 
-async fn tick(engine: &Arc<Engine>, (name, version, index): &Pattern, schedule: &Schedule, due: Time) -> Result<(), Refusal> {
+async fn tick(
+    engine: &Arc<Engine>,
+    (name, version, index): &Pattern,
+    schedule: &Schedule,
+    due: Time,
+) -> Result<(), Refusal> {
     if schedule.overlap == Overlap::Skip && is_under_way(engine, name).await? {
         tracing::info!(definition = name, "a scheduled run is skipped: the one before it is under way");
         return Ok(());

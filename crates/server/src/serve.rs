@@ -144,6 +144,11 @@ impl Running {
         format!("http://{}", self.addr)
     }
 
+    /// Has everything looked at that is due by the server's clock: for tests, which move it.
+    pub async fn tick(&self) {
+        self.engine.tick().await;
+    }
+
     /// Takes no more requests, answers those under way, and returns when everything is committed.
     pub async fn shutdown(self) -> anyhow::Result<()> {
         let Running { stop, mut server, upkeep, engine, _lock, .. } = self;

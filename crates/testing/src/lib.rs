@@ -3,6 +3,7 @@
 //! - [`scenario`]: text tables that an auditor can read, their parser and their runner.
 //! - [`drive`]: the same actions at four levels: kernel, SQLite, PostgreSQL, HTTP.
 //! - [`audit`]: seed 000's acceptance checks, done from the records alone at the end of every scenario.
+//! - [`run_audit`]: the same for runs: only declared transitions, each from where the last one led.
 //! - [`postgres`]: a database of its own for each test.
 //! - [`place`]: a fresh store for a test, and engines on it; [`load`]: seeded work to give them.
 //! - [`store_audit`]: everything in a store, read back and checked against its own records.
@@ -21,6 +22,7 @@ pub mod place;
 pub mod postgres;
 pub mod races;
 pub mod recording_failure;
+pub mod run_audit;
 pub mod scenario;
 pub mod store_audit;
 pub mod tap;

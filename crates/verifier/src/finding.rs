@@ -132,11 +132,13 @@ codes! {
         DocumentMismatch = "document-mismatch",
         UndeclaredTransition = "undeclared-transition",
         ReplayMismatch = "replay-mismatch",
+        CompensationOrder = "compensation-order",
     }
     Completeness {
         RecordMissing = "record-missing",
         RowMissing = "row-missing",
         BindingInvalid = "binding-invalid",
+        OutputMissing = "output-missing",
     }
     Coverage {
         AssignmentCoverage = "assignment-coverage",

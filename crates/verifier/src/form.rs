@@ -43,7 +43,7 @@ pub const fn or_null(name: &'static str, kind: Kind) -> Member {
     Member { name, kind, need: Need::OrNull }
 }
 
-const fn maybe(name: &'static str, kind: Kind) -> Member {
+pub const fn maybe(name: &'static str, kind: Kind) -> Member {
     Member { name, kind, need: Need::Maybe }
 }
 
@@ -230,6 +230,26 @@ pub fn payload(header: &Header) -> Form {
                 ]
             }
         }
+        Action::RunStarted => {
+            const {
+                &[
+                    text("instance_id"),
+                    text("definition"),
+                    must("document_digest", Kind::Hex),
+                    must("declaration_digest", Kind::Hex),
+                    must("gate_spec_digest", Kind::Hex),
+                    text("subject_ref"),
+                    must("steps", Kind::Int),
+                    must("priority", Kind::Int),
+                    maybe("transitions", Kind::List),
+                    must("run_transitions", Kind::List),
+                ]
+            }
+        }
+        Action::EventReceived => const { &[text("instance_id"), must("event", Kind::Any)] },
+        Action::EffectDeclared => {
+            const { &[text("instance_id"), must("effect", Kind::Any), must("reason", Kind::Text)] }
+        }
         Action::AttemptRefused => {
             const { &[maybe("instance_id", Kind::Text), text("attempted"), text("code"), text("detail")] }
         }
@@ -295,6 +315,7 @@ pub fn payload(header: &Header) -> Form {
                     must("digest", Kind::Hex),
                     must("declaration_digest", Kind::Hex),
                     must("gate_spec_digest", Kind::Hex),
+                    maybe("document_digest", Kind::Hex),
                     maybe("retention", Kind::Any),
                 ]
             }
@@ -309,5 +330,7 @@ pub fn payload(header: &Header) -> Form {
                 ]
             }
         }
+        // What else a run's records hold is read where they are followed.
+        _ => const { &[text("instance_id"), maybe("reason", Kind::Text)] },
     }
 }

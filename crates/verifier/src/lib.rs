@@ -21,6 +21,7 @@ mod record;
 mod registry;
 pub mod report;
 mod retention;
+mod run;
 mod state;
 mod story;
 mod time;

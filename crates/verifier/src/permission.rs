@@ -19,6 +19,20 @@ fn needed(action: Action) -> Option<(&'static str, bool)> {
         Action::WorkflowStarted => ("workflows:start", true),
         Action::GateOpened | Action::ChainInitiated => ("workflows:open-gate", true),
         Action::TransitionFired => ("workflows:fire", true),
+        Action::RunStarted => ("runs:start", true),
+        Action::StepsClaimed
+        | Action::StepCompleted
+        | Action::StepWaiting
+        | Action::StepRetried
+        | Action::StepFailed
+        | Action::ChildStarted => ("tasks:work", true),
+        Action::RunCancelled
+        | Action::RunPaused
+        | Action::RunResumed
+        | Action::RunStopped
+        | Action::RunVoided
+        | Action::StepUnblocked
+        | Action::EffectDeclared => ("runs:control", true),
         Action::EvidenceExported => ("audit:read", false),
         Action::HoldPlaced | Action::HoldReleased => ("audit:hold", false),
         Action::RecordPurged => ("audit:purge", false),
@@ -29,7 +43,12 @@ fn needed(action: Action) -> Option<(&'static str, bool)> {
         | Action::KeyRevoked => ("actors:manage", false),
         Action::GrantMade | Action::GrantRevoked => ("permissions:manage", false),
         Action::DefinitionPublished => ("definitions:publish", false),
-        Action::GateDecided
+        Action::RunDispatched
+        | Action::ChildEnded
+        | Action::EventReceived
+        | Action::TimePassed
+        | Action::GateFollowed
+        | Action::GateDecided
         | Action::MootGateRecalled
         | Action::StepApproved
         | Action::StepRejected
@@ -41,9 +60,16 @@ fn needed(action: Action) -> Option<(&'static str, bool)> {
     })
 }
 
-pub fn check(record: &Record, origin: Origin<'_>, registry: &Registry, findings: &mut Findings) {
+pub fn check(record: &Record, origin: Origin<'_>, is_run: bool, registry: &Registry, findings: &mut Findings) {
     let header = &record.header;
-    let Some((scope, by_definition)) = needed(header.action) else { return };
+    let engine = registry.is_application_actor(&header.actor_ref, header.registry_seq);
+    let needed = match header.action {
+        // Gates of a run open and are passed by themselves, but for those that an operator opens.
+        Action::GateOpened | Action::ChainInitiated if is_run => (!engine).then_some(("runs:control", true)),
+        Action::TransitionFired if is_run => None,
+        action => needed(action),
+    };
+    let Some((scope, by_definition)) = needed else { return };
     if needs_none(record, registry) {
         return;
     }

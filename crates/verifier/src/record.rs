@@ -47,6 +47,25 @@ actions! {
     StepWithdrawn = "step_withdrawn" in Process,
     ChainResolved = "chain_resolved" in Process,
     ChainWithdrawn = "chain_withdrawn" in Process,
+    RunStarted = "run_started" in Process,
+    RunDispatched = "run_dispatched" in Process,
+    StepsClaimed = "steps_claimed" in Process,
+    StepCompleted = "step_completed" in Process,
+    StepWaiting = "step_waiting" in Process,
+    StepRetried = "step_retried" in Process,
+    StepFailed = "step_failed" in Process,
+    ChildStarted = "child_started" in Process,
+    ChildEnded = "child_ended" in Process,
+    EventReceived = "event_received" in Process,
+    TimePassed = "time_passed" in Process,
+    GateFollowed = "gate_followed" in Process,
+    RunCancelled = "run_cancelled" in Process,
+    RunPaused = "run_paused" in Process,
+    RunResumed = "run_resumed" in Process,
+    RunStopped = "run_stopped" in Process,
+    RunVoided = "run_voided" in Process,
+    StepUnblocked = "step_unblocked" in Process,
+    EffectDeclared = "effect_declared" in Process,
     AttemptRefused = "attempt_refused" in Either,
     EvidenceExported = "evidence_exported" in Either,
     HoldPlaced = "hold_placed" in Either,
@@ -64,6 +83,32 @@ actions! {
 }
 
 impl Action {
+    /// A record of a run itself (`spec/run.md`, section 2); those of its gates are a process's too.
+    pub const fn is_run(self) -> bool {
+        matches!(
+            self,
+            Action::RunStarted
+                | Action::RunDispatched
+                | Action::StepsClaimed
+                | Action::StepCompleted
+                | Action::StepWaiting
+                | Action::StepRetried
+                | Action::StepFailed
+                | Action::ChildStarted
+                | Action::ChildEnded
+                | Action::EventReceived
+                | Action::TimePassed
+                | Action::GateFollowed
+                | Action::RunCancelled
+                | Action::RunPaused
+                | Action::RunResumed
+                | Action::RunStopped
+                | Action::RunVoided
+                | Action::StepUnblocked
+                | Action::EffectDeclared
+        )
+    }
+
     pub fn parse(text: &str) -> Option<Action> {
         Action::ALL.iter().copied().find(|action| action.as_str() == text)
     }
@@ -206,7 +251,13 @@ fn read_content(raw: &RawContent, header: &Header, findings: &mut Findings) -> C
             findings.find(code, header, detail);
         }
     }
-    let mut object = |name: &str, text: &str, syntax: Code| match json::parse_integers(text.as_bytes()) {
+    // Values that workers and events bring may hold any number.
+    let integers = !header.action.is_run();
+    let mut object = |name: &str, text: &str, syntax: Code| match if integers || name != "payload" {
+        json::parse_integers(text.as_bytes())
+    } else {
+        json::parse(text.as_bytes())
+    } {
         Ok(value @ Value::Object(_)) => Some(value),
         Ok(other) => {
             findings.find(syntax, header, format!("the {name} is {}, not an object", other.kind()));

@@ -66,6 +66,8 @@ pub struct Definition {
     pub published: u64,
     pub declaration_digest: Digest,
     pub gate_spec_digest: Digest,
+    /// Of a workflow.
+    pub document_digest: Option<Digest>,
 }
 
 #[derive(Clone, Debug)]
@@ -244,6 +246,7 @@ impl Registry {
             published: header.sequence,
             declaration_digest: digest("declaration_digest")?,
             gate_spec_digest: digest("gate_spec_digest")?,
+            document_digest: digest("document_digest"),
         };
         digest("digest")?;
         if self.definitions.contains_key(&name) {

@@ -9,6 +9,7 @@ use crate::process::Process;
 use crate::process::document::{Declaration, GateSpec};
 use crate::record::{Action, Record};
 use crate::registry::{Actor, Registry};
+use crate::run::Run;
 use crate::time::utc;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,7 @@ use std::rc::Rc;
 const MOST_ENTRIES: usize = 5_000;
 const MOST_DECISIONS: usize = 1_000;
 const MOST_DOCUMENTS: usize = 100;
+const MOST_STEPS: usize = 2_000;
 
 #[derive(Clone, Debug)]
 pub struct Entry {
@@ -113,6 +115,53 @@ pub struct Question {
     pub facts: Vec<Fact>,
 }
 
+/// A run, for the table of a report.
+#[derive(Clone, Debug)]
+pub struct RunSummary {
+    pub state: &'static str,
+    pub outcome: Option<String>,
+    pub last_error: Option<String>,
+    pub steps: Vec<RunStep>,
+    pub left_out: usize,
+    /// From some record on it could not be followed.
+    pub lost: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct RunStep {
+    pub name: String,
+    pub undoes: bool,
+    pub state: &'static str,
+    pub failed_attempts: i64,
+    pub by: Vec<String>,
+    pub started_at_us: Option<i64>,
+    pub completed_at_us: Option<i64>,
+    pub last_error: Option<String>,
+}
+
+impl RunSummary {
+    fn of(run: &Run) -> RunSummary {
+        let step = |step: &crate::run::Step| RunStep {
+            name: step.name.clone(),
+            undoes: step.compensates.is_some(),
+            state: step.state,
+            failed_attempts: step.attempts,
+            by: step.by.iter().map(ToString::to_string).collect(),
+            started_at_us: step.started_at_us,
+            completed_at_us: step.completed_at_us,
+            last_error: step.last_error.clone(),
+        };
+        RunSummary {
+            state: run.state,
+            outcome: run.outcome.clone(),
+            last_error: run.last_error.clone(),
+            steps: run.steps.iter().take(MOST_STEPS).map(step).collect(),
+            left_out: run.steps.len().saturating_sub(MOST_STEPS),
+            lost: run.lost,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub struct Story {
     /// Whether a report will show the timeline and the gates.
@@ -124,6 +173,8 @@ pub struct Story {
     pub timeline: Vec<Entry>,
     pub left_out: u64,
     pub gates: Vec<GateSummary>,
+    /// What the steps did, where the bundle is of a run.
+    pub run: Option<RunSummary>,
     pub machines: BTreeMap<String, Machine>,
     specs: BTreeMap<String, Spec>,
     decisions: Vec<Decision>,
@@ -177,9 +228,13 @@ impl Story {
     }
 
     /// After a process was replayed.
-    pub fn process(&mut self, process: &Process, chain: &ChainHead, registry: &Registry) {
+    pub fn process(&mut self, process: &Process, run: Option<&Run>, chain: &ChainHead, registry: &Registry) {
         if self.told && self.processes.len() < MOST_ENTRIES {
-            self.processes.push(process_summary(process, chain));
+            let mut summary = process_summary(process, chain);
+            if let Some(run) = run {
+                summary.state = (!run.lost).then(|| run.state.to_owned());
+            }
+            self.processes.push(summary);
         } else {
             self.processes_left_out += 1;
         }
@@ -203,6 +258,9 @@ impl Story {
             let as_published = published.map(|published| published.gate_spec_digest == started.gate_spec_digest);
             let spec = Spec { digest: digest.clone(), definition, as_published, gate_spec: gate_spec.clone() };
             self.specs.entry(digest).or_insert(spec);
+        }
+        if let Some(run) = run.filter(|_| self.told && self.whole) {
+            self.run = Some(RunSummary::of(run));
         }
         if self.told && self.whole {
             let room = MOST_ENTRIES.saturating_sub(self.gates.len());
@@ -253,9 +311,44 @@ impl Story {
     }
 }
 
+/// What a run's record says: where the run goes, and what its steps did.
+fn run_summary(action: Action, payload: &Value) -> String {
+    let list = |name: &str| payload.get(name).and_then(Value::as_list).unwrap_or_default();
+    let mut parts: Vec<String> = Vec::new();
+    if action == Action::RunStarted {
+        parts.push(format!(
+            "run of {} started for {}",
+            text_of(payload, "definition"),
+            text_of(payload, "subject_ref")
+        ));
+    }
+    if let Some(event) = payload.get("event") {
+        parts.push(format!("event {}", text_of(event, "type")));
+    }
+    for step_move in list("transitions").iter().take(6) {
+        let which = step_move.text("step").map_or_else(
+            || format!("steps {}", crate::json::shortened(&text_of(step_move, "step_seqs"))),
+            str::to_owned,
+        );
+        parts.push(format!("{which} → {}", text_of(step_move, "to")));
+    }
+    if list("transitions").len() > 6 {
+        parts.push("…".to_owned());
+    }
+    parts.extend(list("run_transitions").iter().map(|run_move| format!("run → {}", text_of(run_move, "to"))));
+    if parts.is_empty() { action.as_str().replace('_', " ") } else { parts.join("; ") }
+}
+
+fn text_of(value: &Value, name: &str) -> String {
+    value.text(name).unwrap_or("?").to_owned()
+}
+
 /// What a record says, in a few words.
 fn summary(action: Action, payload: &Value) -> String {
     let text = |name: &str| payload.text(name).unwrap_or("?").to_owned();
+    if action.is_run() {
+        return run_summary(action, payload);
+    }
     match action {
         Action::WorkflowStarted => {
             let definition = payload.text("definition").unwrap_or("an inline declaration");

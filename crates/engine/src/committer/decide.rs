@@ -227,7 +227,7 @@ impl Committer {
         written: &mut Written,
     ) -> Result<(), Refusal> {
         let Base { instance_id, subject_ref, initiator_ref, policy_ref, .. } = base;
-        let digests = documents.map(|(d, g)| Digests { declaration: d.digest, gate_spec: g.digest });
+        let digests = documents.map(|(d, g)| Digests { declaration: d.digest, gate_spec: g.digest, document: None });
         let sequence = written.head.sequence + 1;
         let record = self.record(RecordDraft {
             event_id,

@@ -9,6 +9,7 @@
 
 mod decide;
 mod desk;
+pub mod limits;
 mod registry_change;
 mod retention;
 mod round;
@@ -350,9 +351,11 @@ impl Committer {
                 Err(error) => return Err(error),
             }
         }
+        let limits = self.limit_keys(jobs);
         let keys: Vec<(String, String)> = jobs
             .iter()
             .filter_map(|job| job.call.idempotency.as_ref().map(|i| (job.call.actor_ref.clone(), i.key.clone())))
+            .chain(limits)
             .collect();
         let recalled = if keys.is_empty() { vec![] } else { self.writer.recall(&keys, self.now()).await? };
         for job in jobs.iter_mut() {

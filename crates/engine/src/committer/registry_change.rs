@@ -136,7 +136,14 @@ impl Committer {
                 }
                 _ => None,
             };
-            let digests = documents.as_ref().map(|(d, g)| Digests { declaration: d.digest, gate_spec: g.digest });
+            let document = match &event.body {
+                registry::EventBody::DefinitionPublished(d) => {
+                    d.workflow.as_ref().map(|workflow| workflow.document_digest)
+                }
+                _ => None,
+            };
+            let digests =
+                documents.as_ref().map(|(d, g)| Digests { declaration: d.digest, gate_spec: g.digest, document });
             let policy_ref = unit.policy_ref.clone();
             let record = self.record(RecordDraft {
                 event_id: ids.make(),

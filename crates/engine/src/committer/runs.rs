@@ -8,18 +8,22 @@ use crate::outcome::{self, Call, ClaimCall, Command, Outcome, Target, Task};
 use crate::payload;
 use crate::port::{Head, StoreError, Unit};
 use crate::project::{self, Subject};
-use crate::rows::{RecordRow, Write};
-use crate::run::{payload::run_payload, project::run_writes};
+use crate::rows::{IdempotencyRow, RecordRow, Write};
+use crate::run::payload::{RunDocuments, run_payload};
+use crate::run::project::run_writes;
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::process::{self, Process};
 use countersign_kernel::refusal::{Code, Refusal};
-use countersign_kernel::registry::Registry;
+use countersign_kernel::registry::{Definition, Registry};
 use countersign_kernel::run::{self, Claimed, Event, Run};
-use countersign_kernel::{Digest, EventId, IdSource, InstanceId, Time};
+use countersign_kernel::{ChainId, EventId, IdSource, InstanceId, Time};
 use countersign_ledger::ZERO_HASH;
+use countersign_ledger::document::{declaration_document, gate_spec_document};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+/// Steps of one run that one record says are claimed: more would not fit into it.
+const MAX_CLAIMED: usize = 256;
 /// A key for a step's transition is kept for ever.
 const FOR_EVER: Time = Time(i64::MAX);
 /// The key of a slot is kept until the run that took it ends; by this time it is found again.
@@ -147,6 +151,9 @@ impl Committer {
             }
         }
         let worker_id = self.claimant(*target, command);
+        // In a limited queue the next task has to be asked for: there may be no room for it.
+        let unclaimed = worker_id.is_none().then(|| without_next(command)).flatten();
+        let command = unclaimed.as_ref().unwrap_or(command);
         let accepted = self.run_command(call, *target, command, registry, round)?;
         let mut confirm = accepted.unit.map(Confirm::Unit);
         let mut answer = self.answer(command, &accepted);
@@ -156,6 +163,8 @@ impl Committer {
             Some(unit),
         ) = (command, &answer, accepted.unit)
             && let Some(worker_id) = worker_id
+            // A statement is signed for one instance.
+            && !call.proof.is_signed()
             && let Some((task, other)) =
                 self.claim_elsewhere(call, (accepted.run_id, task.step_seq), (worker_id, next.lease), registry, round)
         {
@@ -179,6 +188,9 @@ impl Committer {
             return None;
         };
         let run = self.cache.get(&run_id)?.run.as_deref()?;
+        if !run.plan.queues.is_empty() {
+            return None;
+        }
         run.cell(task.step_seq)?.lease().map(|lease| lease.worker_id.clone())
     }
 
@@ -212,16 +224,21 @@ impl Committer {
         let mut tasks = Vec::with_capacity(offered.len());
         let mut units = Vec::with_capacity(offered.len());
         let mut refusal = vouch(&job.call, registry).err();
-        for group in offered.chunk_by(|a, b| a.0 == b.0) {
-            let (run_id, steps) = (group[0].0, group.iter().map(|(_, seq)| *seq).collect());
-            let (worker_id, lease) = (claim.worker_id.clone(), claim.lease);
-            let command = run::Command::Claim(run::ClaimSteps { steps, worker_id, lease });
+        for group in offered.chunk_by(|a, b| a.0 == b.0).flat_map(|group| group.chunks(MAX_CLAIMED)) {
+            let run_id = group[0].0;
             if refusal.is_some() || !self.cache.contains_key(&run_id) {
                 continue;
             }
+            let (steps, keys) = self.within_limits(run_id, group, round);
+            if steps.is_empty() {
+                continue;
+            }
+            let (worker_id, lease) = (claim.worker_id.clone(), claim.lease);
+            let command = run::Command::Claim(run::ClaimSteps { steps, worker_id, lease });
             match self.run_command(&job.call, Target::Existing(run_id), &command, registry, round) {
                 Ok(accepted) => {
                     if let Some(unit) = accepted.unit {
+                        round.batch.units[unit].idempotency.extend(keys);
                         units.extend(accepted.claimed.iter().map(|_| unit));
                         tasks.extend(accepted.claimed.iter().map(|claimed| to_task(run_id, claimed)));
                     }
@@ -240,6 +257,25 @@ impl Committer {
                 Decided { job, answer: Ok(Outcome::Claimed { tasks }), confirm }
             }
         }
+    }
+
+    /// The steps for which there is room in their queues, and the keys that they take there.
+    fn within_limits(
+        &mut self,
+        run_id: InstanceId,
+        offered: &[(InstanceId, StepSeq)],
+        round: &mut Round,
+    ) -> (Vec<StepSeq>, Vec<IdempotencyRow>) {
+        let (mut steps, mut keys) = (Vec::with_capacity(offered.len()), Vec::new());
+        for (_, seq) in offered {
+            let Some(taken) = self.take_keys(run_id, *seq, round) else { continue };
+            for row in &taken {
+                round.recalled.insert((row.actor_ref.clone(), row.key.clone()), row.clone());
+            }
+            keys.extend(taken);
+            steps.push(*seq);
+        }
+        (steps, keys)
     }
 
     /// Decides one command on one run and lays out what it writes.
@@ -326,14 +362,19 @@ impl Committer {
         let Some(run) = instance.run.as_deref_mut() else { return Err(not_held()) };
         let index = round.unit(base.run_id, base.head.sequence, instance.beats);
         let unit = &mut round.batch.units[index];
+        let moot = moot_chains(&events);
         for (event, event_id) in events.into_iter().zip(event_ids) {
             match event {
                 Event::Gate(event) => {
+                    let resolves = match &event.body {
+                        process::EventBody::ChainResolved { chain_id, .. } => Some(*chain_id),
+                        _ => None,
+                    };
                     let subject = Subject {
                         instance_id: base.run_id,
                         subject_ref: &base.subject_ref,
                         initiator_ref: &base.initiator_ref,
-                        fires: false,
+                        fires: resolves.is_some_and(|chain_id| moot.contains(&chain_id)),
                     };
                     project::process_writes(&subject, &event, event_id, None, &mut unit.writes);
                     if matches!(event.body, process::EventBody::GateOpened { .. }) {
@@ -345,7 +386,7 @@ impl Committer {
                 }
                 Event::Run(event) => {
                     run.apply(&event);
-                    run_writes(run, &event, base.document, &mut ids, unit);
+                    run_writes(run, &event, base.documents.map(|documents| documents.document), &mut ids, unit);
                     if !event.action.is_recorded() {
                         instance.beats += 1;
                     }
@@ -396,7 +437,7 @@ impl Committer {
                     Some((_, run)) => run,
                     None => self.cache.get(&base.run_id).and_then(|i| i.run.as_deref()).ok_or_else(not_held)?,
                 };
-                let bytes = run_payload(run, event, base.document.as_ref());
+                let bytes = run_payload(run, event, base.documents.as_ref());
                 (event.action.as_str(), event.actor_ref.as_str(), event.at, bytes)
             }
         };
@@ -429,7 +470,7 @@ impl Committer {
                 policy_ref: self.policy_for(shell, registry),
                 subject_ref: shell.subject_ref.clone(),
                 initiator_ref: shell.initiator_ref.clone(),
-                document: definition.and_then(|d| d.workflow.as_ref()).map(|workflow| workflow.document_digest),
+                documents: definition.and_then(|definition| documents_of(definition)),
             });
         }
         let Target::Existing(run_id) = target else { return Err(not_held()) };
@@ -440,7 +481,7 @@ impl Committer {
             policy_ref: instance.policy_ref.clone(),
             subject_ref: instance.process.subject_ref.clone(),
             initiator_ref: instance.process.initiator_ref.clone(),
-            document: None,
+            documents: None,
         })
     }
 
@@ -555,7 +596,33 @@ struct RunBase {
     subject_ref: String,
     initiator_ref: String,
     /// Of a new run.
-    document: Option<Digest>,
+    documents: Option<RunDocuments>,
+}
+
+/// What a run of this definition is started under.
+fn documents_of(definition: &Definition) -> Option<RunDocuments> {
+    let workflow = definition.workflow.as_ref()?;
+    Some(RunDocuments {
+        document: workflow.document_digest,
+        declaration: declaration_document(&definition.declaration).digest,
+        gate_spec: gate_spec_document(&definition.gate_spec).digest,
+    })
+}
+
+/// Chains that are withdrawn because nobody needs their outcome any more.
+fn moot_chains(events: &[Event]) -> Vec<ChainId> {
+    let moot = |event: &Event| match event {
+        Event::Gate(process::Event { body: process::EventBody::MootGateRecalled { gate, .. }, .. }) => gate.chain_id(),
+        Event::Gate(_) | Event::Run(_) => None,
+    };
+    events.iter().filter_map(moot).collect()
+}
+
+/// A completion that asks for nothing more.
+fn without_next(command: &run::Command) -> Option<run::Command> {
+    let run::Command::Complete { task, output, outbound, claim_next: Some(_) } = command else { return None };
+    let (task, output, outbound) = (task.clone(), output.clone(), outbound.clone());
+    Some(run::Command::Complete { task, output, outbound, claim_next: None })
 }
 
 fn not_held() -> Refusal {

@@ -334,6 +334,7 @@ pub fn registry(stored: &RegistryDelta, records: &[RecordRow]) -> Vec<Finding> {
             EventBody::DefinitionPublished(definition) => Some(Digests {
                 declaration: declaration_document(&definition.declaration).digest,
                 gate_spec: gate_spec_document(&definition.gate_spec).digest,
+                document: stored.workflows.iter().find(|(at, _)| *at == row.sequence).map(|(_, body)| sha256(&[body])),
             }),
             _ => None,
         };

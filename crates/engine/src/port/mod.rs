@@ -417,6 +417,10 @@ pub trait Reader: Send + Sync {
     async fn queued_runs(&self, now: Time, limit: usize) -> Result<Vec<QueuedRun>, StoreError>;
     /// The gates of a run, ended ones included, with their steps.
     async fn run_gates(&self, run_id: InstanceId) -> Result<Vec<GateWithSteps>, StoreError>;
+    /// The gates that a run has passed: what its shell fired, in order.
+    async fn run_history(&self, run_id: InstanceId) -> Result<Vec<TransitionRow>, StoreError>;
+    /// A document by its digest.
+    async fn document(&self, digest: Digest) -> Result<Arc<[u8]>, StoreError>;
     async fn holds(&self, query: &HoldQuery, page: &Page) -> Result<Vec<HoldRow>, StoreError>;
     /// Each with the holds that keep it for now.
     async fn purgeable(&self, query: &PurgeableQuery) -> Result<Vec<(RecordRow, Vec<HoldRow>)>, StoreError>;

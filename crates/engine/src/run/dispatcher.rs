@@ -75,7 +75,8 @@ impl Dispatcher {
         let limit = {
             let registry = self.registry.read();
             let definition = registry.definition(&waiting.definition_name, None);
-            let plan = definition.and_then(|definition| definition.workflow.as_ref()).map(|workflow| workflow.plan.clone());
+            let plan =
+                definition.and_then(|definition| definition.workflow.as_ref()).map(|workflow| workflow.plan.clone());
             plan.and_then(|plan| plan.concurrency.as_ref().map(|concurrency| concurrency.limit)).unwrap_or(1)
         };
         for slot in 1..=limit {

@@ -1,14 +1,32 @@
 //! What a run's record says (`spec/run.md`): the transitions that one command caused, and what came with them.
 
-use countersign_kernel::Digest;
+use countersign_kernel::lifecycle::StepCode;
 use countersign_kernel::plan::StepSeq;
-use countersign_kernel::run::{Move, Run, RunEvent};
+use countersign_kernel::run::{Action, Cell, Move, Role, Run, RunEvent, Started};
 use countersign_kernel::text::json_string;
+use countersign_kernel::{Digest, Time};
 use countersign_ledger::sha256;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 
 /// A JSON value up to this size stands in the record itself; of a larger one only its digest does.
 pub const MAX_INLINE: usize = 16 * 1024;
+/// What all the values of one record may take together.
+const ROOM: usize = 40 * 1024;
+/// The largest whole number that every reader of JSON takes for the same.
+const MAX_INTEGER: u64 = (1 << 53) - 1;
+/// Nested deeper than this, a value is told by its digest.
+const MAX_DEPTH: usize = 48;
+
+/// The documents that a run is started under.
+#[derive(Clone, Copy, Debug)]
+pub struct RunDocuments {
+    /// The normalised definition.
+    pub document: Digest,
+    /// Its gates, as a process's.
+    pub declaration: Digest,
+    pub gate_spec: Digest,
+}
 
 /// An object under construction: members in the order they are given, values as they are.
 struct Object(String);
@@ -40,9 +58,16 @@ impl Object {
         self.raw(name, &value.to_string());
     }
 
+    fn optional_time(&mut self, name: &str, time: Option<Time>) {
+        if let Some(Time(us)) = time {
+            self.int(name, us);
+        }
+    }
+
     /// A value of the caller's: in full, or by digest.
-    fn value(&mut self, name: &str, json: &str) {
-        if json.len() <= MAX_INLINE {
+    fn value(&mut self, name: &str, json: &str, room: &mut usize) {
+        if json.len() <= MAX_INLINE.min(*room) && every_reader_agrees(json) {
+            *room -= json.len();
             self.raw(name, json);
         } else {
             self.text(&format!("{name}_digest"), &sha256(&[json.as_bytes()]).to_string());
@@ -56,23 +81,55 @@ impl Object {
     }
 }
 
-/// The payload of a run's record. `run` is the run before the event; `document` the digest of its definition.
-pub fn run_payload(run: &Run, event: &RunEvent, document: Option<&Digest>) -> Vec<u8> {
+fn list(items: &[String]) -> String {
+    format!("[{}]", items.join(","))
+}
+
+/// No whole number beyond ±(2^53 − 1), which expressions can make, and no nesting that a strict reader refuses.
+fn every_reader_agrees(json: &str) -> bool {
+    let bytes = json.as_bytes();
+    let (mut i, mut depth) = (0, 0_usize);
+    while let Some(byte) = bytes.get(i) {
+        match byte {
+            b'"' => {
+                i += 1;
+                while let Some(byte) = bytes.get(i).filter(|byte| **byte != b'"') {
+                    i += if *byte == b'\\' { 2 } else { 1 };
+                }
+            }
+            b'{' | b'[' => {
+                depth += 1;
+                if depth > MAX_DEPTH {
+                    return false;
+                }
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b'0'..=b'9' => {
+                let start = i;
+                while bytes.get(i + 1).is_some_and(|b| matches!(b, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-')) {
+                    i += 1;
+                }
+                let number = bytes.get(start..=i).unwrap_or_default();
+                let whole = number.iter().all(u8::is_ascii_digit);
+                let text = std::str::from_utf8(number).unwrap_or_default();
+                if whole && number.len() > 15 && text.parse::<u64>().map_or(true, |n| n > MAX_INTEGER) {
+                    return false;
+                }
+            }
+            _ => {}
+        }
+        i += 1;
+    }
+    true
+}
+
+/// The payload of a run's record. `run` is the run before the event; `documents` are those of a start.
+pub fn run_payload(run: &Run, event: &RunEvent, documents: Option<&RunDocuments>) -> Vec<u8> {
     let mut payload = Object::new();
+    let mut room = ROOM;
     payload.text("instance_id", &run.run_id.to_string());
     if let Some(started) = &event.started {
-        payload.text("definition", &format!("{}@{}", started.definition.name, started.definition.version));
-        payload.optional("document_digest", document.map(Digest::to_string).as_deref());
-        payload.text("subject_ref", &started.subject_ref);
-        payload.int("steps", started.plan.steps.len());
-        payload.value("input", &started.input);
-        payload.optional("correlation_key", started.correlation_key.as_deref());
-        payload.optional("corrects", started.corrects.map(|id| id.to_string()).as_deref());
-        payload.optional("continues", started.continues.map(|id| id.to_string()).as_deref());
-        if let Some(parent) = &event.head.parent {
-            payload.text("parent_run_id", &parent.run_id.to_string());
-            payload.int("parent_step_seq", parent.step_seq);
-        }
+        start(&mut payload, started, event, documents, &mut room);
     }
     if !event.moves.is_empty() {
         payload.raw("transitions", &transitions(run, event));
@@ -80,49 +137,144 @@ pub fn run_payload(run: &Run, event: &RunEvent, document: Option<&Digest>) -> Ve
     if !event.run_moves.is_empty() {
         payload.raw("run_transitions", &run_transitions(event));
     }
+    let undone = |cell: &Cell| match cell.role {
+        Role::Compensation(step) => Some(step),
+        Role::Step => None,
+    };
     let compensations: Vec<String> = event
         .cells
         .iter()
         .filter(|(seq, _)| event.started.is_none() && event.adds(*seq))
-        .map(|(seq, cell)| match cell.role {
-            countersign_kernel::run::Role::Compensation(step) => format!("[{seq},{step}]"),
-            countersign_kernel::run::Role::Step => format!("[{seq},{seq}]"),
-        })
+        .filter_map(|(seq, cell)| Some(format!("[{seq},{}]", undone(cell)?)))
         .collect();
     if !compensations.is_empty() {
-        payload.raw("compensations", &format!("[{}]", compensations.join(",")));
+        payload.raw("compensations", &list(&compensations));
     }
-    details(&mut payload, run, event);
+    work(&mut payload, event, &mut room);
+    failures(&mut payload, run, event);
+    events(&mut payload, event, &mut room);
+    children(&mut payload, run, event);
+    if event.head.output != run.head.output
+        && let Some(output) = &event.head.output
+    {
+        payload.value("output", output, &mut room);
+    }
+    if event.head.last_error != run.head.last_error {
+        payload.optional("last_error", event.head.last_error.as_deref());
+    }
     payload.optional("outcome", event.head.outcome.map(|outcome| outcome.as_str()));
     payload.optional("reason", event.reason.as_deref());
     payload.end().into_bytes()
 }
 
-/// What came with the transitions: leases, outputs, errors, events.
-fn details(payload: &mut Object, run: &Run, event: &RunEvent) {
-    if !event.claimed.is_empty() {
-        let leases = event.claimed.iter().map(|claimed| {
+fn start(
+    payload: &mut Object,
+    started: &Started,
+    event: &RunEvent,
+    documents: Option<&RunDocuments>,
+    room: &mut usize,
+) {
+    payload.text("definition", &format!("{}@{}", started.definition.name, started.definition.version));
+    if let Some(documents) = documents {
+        payload.text("document_digest", &documents.document.to_string());
+        payload.text("declaration_digest", &documents.declaration.to_string());
+        payload.text("gate_spec_digest", &documents.gate_spec.to_string());
+    }
+    payload.text("subject_ref", &started.subject_ref);
+    payload.int("steps", started.plan.steps.len());
+    payload.int("priority", event.head.priority);
+    payload.optional_time("start_at_us", event.head.start_at);
+    payload.value("input", &started.input, room);
+    payload.optional("correlation_key", started.correlation_key.as_deref());
+    payload.optional("concurrency_key", event.head.concurrency_key.as_deref());
+    payload.optional("corrects", started.corrects.map(|id| id.to_string()).as_deref());
+    payload.optional("continues", started.continues.map(|id| id.to_string()).as_deref());
+    if started.continues.is_some() {
+        payload.raw("taken_over", &taken_over(event));
+    }
+    if let Some(parent) = &event.head.parent {
+        payload.text("parent_run_id", &parent.run_id.to_string());
+        payload.int("parent_step_seq", parent.step_seq);
+    }
+}
+
+/// The steps that begin as they ended in the run before; their outputs as one digest.
+fn taken_over(event: &RunEvent) -> String {
+    let moved = |seq: StepSeq| event.moves.iter().any(|m| m.step_seq == seq);
+    let of = |state: StepCode| {
+        let cells = event.cells.iter().filter(|(seq, cell)| cell.state == state && !moved(*seq));
+        ranges(cells.map(|(seq, _)| *seq))
+    };
+    let lines: String = event
+        .outputs
+        .iter()
+        .filter(|(seq, _)| !moved(*seq))
+        .map(|(seq, output)| format!("{seq} {}\n", sha256(&[output.as_bytes()])))
+        .collect();
+    let mut taken = Object::new();
+    taken.text("completed", &of(StepCode::Completed));
+    taken.text("skipped", &of(StepCode::Skipped));
+    taken.text("outputs_digest", &sha256(&[lines.as_bytes()]).to_string());
+    taken.end()
+}
+
+/// Who took what, what waits for what, and what came of it.
+fn work(payload: &mut Object, event: &RunEvent, room: &mut usize) {
+    let cell = |seq: StepSeq| event.cells.iter().find(|(of, _)| *of == seq).map(|(_, cell)| cell);
+    let leases: Vec<String> = event
+        .claimed
+        .iter()
+        .map(|claimed| {
             let mut lease = Object::new();
             lease.int("step_seq", claimed.step_seq);
             lease.int("attempt", claimed.attempt);
-            let worker =
-                event.cells.iter().find(|(seq, _)| *seq == claimed.step_seq).and_then(|(_, cell)| cell.lease());
+            let worker = cell(claimed.step_seq).and_then(Cell::lease);
             lease.optional("worker_id", worker.map(|lease| &*lease.worker_id));
             lease.int("locked_until_us", claimed.locked_until.0);
             lease.end()
-        });
-        payload.raw("leases", &format!("[{}]", leases.collect::<Vec<_>>().join(",")));
+        })
+        .collect();
+    if !leases.is_empty() {
+        payload.raw("leases", &list(&leases));
     }
-    if event.started.is_none() && !event.outputs.is_empty() {
-        let outputs = event.outputs.iter().map(|(seq, output)| {
+    let waits: Vec<String> = event
+        .moves
+        .iter()
+        .filter(|m| m.to == StepCode::Waiting)
+        .filter_map(|m| {
+            let waiting = cell(m.step_seq)?.live.as_ref()?.waiting.as_ref()?;
+            let mut wait = Object::new();
+            wait.int("step_seq", m.step_seq);
+            wait.text("facet", waiting.facet.as_str());
+            wait.optional("event_type", waiting.event_type.as_deref());
+            wait.optional_time("deadline_at_us", waiting.deadline_at);
+            Some(wait.end())
+        })
+        .collect();
+    if !waits.is_empty() {
+        payload.raw("waits", &list(&waits));
+    }
+    // What was taken over from another run is told by `taken_over`.
+    let earned = |seq: StepSeq| event.started.is_none() || event.moves.iter().any(|m| m.step_seq == seq);
+    let outputs: Vec<String> = event
+        .outputs
+        .iter()
+        .filter(|(seq, _)| earned(*seq))
+        .map(|(seq, output)| {
             let mut one = Object::new();
             one.int("step_seq", seq);
-            one.value("output", output);
+            one.value("output", output, room);
             one.end()
-        });
-        payload.raw("outputs", &format!("[{}]", outputs.collect::<Vec<_>>().join(",")));
+        })
+        .collect();
+    if !outputs.is_empty() {
+        payload.raw("outputs", &list(&outputs));
     }
-    let failed = |m: &&Move| matches!(m.transition.id, "T9" | "X2" | "X5" | "X7" | "X10");
+}
+
+/// What went wrong, and what somebody said of an attempt that left no verdict.
+fn failures(payload: &mut Object, run: &Run, event: &RunEvent) {
+    let failed = |m: &&Move| matches!(m.transition.id, "T4" | "T9" | "X2" | "X5" | "X7" | "X10");
     let errors: Vec<String> = event
         .moves
         .iter()
@@ -134,9 +286,7 @@ fn details(payload: &mut Object, run: &Run, event: &RunEvent) {
             error.int("attempts", live.attempts);
             error.optional("last_error", live.last_error.as_deref());
             error.optional("error_category", live.category.map(|category| category.as_str()));
-            if let Some(at) = live.next_run_at {
-                error.int("next_run_at_us", at.0);
-            }
+            error.optional_time("next_run_at_us", live.next_run_at);
             if live.effect_unknown {
                 error.raw("effect_unknown", "true");
             }
@@ -144,78 +294,117 @@ fn details(payload: &mut Object, run: &Run, event: &RunEvent) {
         })
         .collect();
     if !errors.is_empty() {
-        payload.raw("errors", &format!("[{}]", errors.join(",")));
+        payload.raw("errors", &list(&errors));
     }
+    if event.action == Action::EffectDeclared {
+        let unknown = |cell: &Cell| cell.live.as_ref().is_some_and(|live| live.effect_unknown);
+        let declared = event.cells.iter().find(|(seq, cell)| run.cell(*seq).is_some_and(unknown) && !unknown(cell));
+        if let Some((seq, _)) = declared {
+            let done = event.outputs.iter().any(|(of, _)| of == seq);
+            payload.raw("effect", &format!("{{\"step_seq\":{seq},\"done\":{done}}}"));
+        }
+    }
+}
+
+fn events(payload: &mut Object, event: &RunEvent, room: &mut usize) {
     if let Some(kept) = &event.kept {
         let mut received = Object::new();
         received.text("id", &kept.id);
         received.text("type", &kept.event_type);
-        received.value("data", &kept.data);
+        received.value("data", &kept.data, room);
         payload.raw("event", &received.end());
     }
     if !event.taken.is_empty() {
         let taken: Vec<String> = event.taken.iter().map(|id| json_string(id)).collect();
-        payload.raw("events_taken", &format!("[{}]", taken.join(",")));
+        payload.raw("events_taken", &list(&taken));
     }
     if !event.outbound.is_empty() {
-        let sent = event.outbound.iter().map(|outbound| {
+        let mut sent = Vec::with_capacity(event.outbound.len());
+        for outbound in &event.outbound {
             let mut one = Object::new();
             one.text("type", &outbound.event_type);
-            one.value("data", &outbound.data);
-            one.end()
-        });
-        payload.raw("outbound_events", &format!("[{}]", sent.collect::<Vec<_>>().join(",")));
-    }
-    let children = event.cells.iter().filter_map(|(seq, cell)| {
-        let child = cell.live.as_ref()?.child?;
-        let new = run.cell(*seq).and_then(|cell| cell.live.as_ref()).is_none_or(|live| live.child.is_none());
-        new.then(|| format!("{{\"step_seq\":{seq},\"run_id\":\"{child}\"}}"))
-    });
-    let children: Vec<String> = children.collect();
-    if !children.is_empty() {
-        payload.raw("children", &format!("[{}]", children.join(",")));
-    }
-    if event.run_moves.last().is_some_and(|m| m.transition.to.is_ended()) {
-        if let Some(output) = &event.head.output {
-            payload.value("output", output);
+            one.value("data", &outbound.data, room);
+            sent.push(one.end());
         }
-        payload.optional("last_error", event.head.last_error.as_deref());
+        payload.raw("outbound_events", &list(&sent));
     }
 }
 
-/// Steps that made the same move stand together, as ranges: ten thousand of them are one line.
+fn children(payload: &mut Object, run: &Run, event: &RunEvent) {
+    let child_of = |cell: &Cell| cell.live.as_ref().and_then(|live| live.child);
+    let children: Vec<String> = event
+        .cells
+        .iter()
+        .filter_map(|(seq, cell)| {
+            let child = child_of(cell)?;
+            let new = run.cell(*seq).and_then(child_of) != Some(child);
+            new.then(|| format!("{{\"step_seq\":{seq},\"run_id\":\"{child}\"}}"))
+        })
+        .collect();
+    if !children.is_empty() {
+        payload.raw("children", &list(&children));
+    }
+}
+
+/// Moves of one kind.
+struct Group<'e> {
+    first: &'e Move,
+    seqs: BTreeSet<StepSeq>,
+}
+
+/// Steps that made the same move stand together, as ranges: ten thousand of them are one line. The moves of any one step
+/// keep their order; between steps there is none.
 fn transitions(run: &Run, event: &RunEvent) -> String {
-    let mut lines: Vec<String> = Vec::new();
-    let mut from = 0;
-    while from < event.moves.len() {
-        let first = &event.moves[from];
-        let same = |m: &&Move| {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    let mut last: HashMap<StepSeq, usize> = HashMap::new();
+    for m in &event.moves {
+        let same = |group: &Group<'_>| {
+            let first = group.first;
             (m.transition.id, m.from, m.to, m.actor, m.trigger)
                 == (first.transition.id, first.from, first.to, first.actor, first.trigger)
         };
-        let count = event.moves[from..].iter().take_while(same).count();
-        let group = &event.moves[from..from + count];
-        let mut line = Object::new();
-        line.text("id", first.transition.id);
-        match group {
-            [one] => {
-                line.text("step", run.step_name(one.step_seq));
-                line.int("step_seq", one.step_seq);
-            }
-            many => line.text("step_seqs", &ranges(many)),
+        let from = last.get(&m.step_seq).map_or(0, |last| last + 1);
+        let at = groups.iter().skip(from).position(same).map_or(groups.len(), |at| at + from);
+        match groups.get_mut(at) {
+            Some(group) => drop(group.seqs.insert(m.step_seq)),
+            None => groups.push(Group { first: m, seqs: BTreeSet::from([m.step_seq]) }),
         }
-        line.text("from", first.from.as_str());
-        line.text("to", first.to.as_str());
-        line.text("actor_class", first.actor.as_str());
-        line.text("trigger", first.trigger);
-        lines.push(line.end());
-        from += count;
+        if event.moves.len() > 1 {
+            last.insert(m.step_seq, at);
+        }
     }
-    format!("[{}]", lines.join(","))
+    let lines: Vec<String> = groups
+        .iter()
+        .map(|Group { first, seqs }| {
+            let mut line = Object::new();
+            line.text("id", first.transition.id);
+            if seqs.len() == 1 {
+                line.text("step", name_of(run, event, first.step_seq));
+                line.int("step_seq", first.step_seq);
+            } else {
+                line.text("step_seqs", &ranges(seqs.iter().copied()));
+            }
+            line.text("from", first.from.as_str());
+            line.text("to", first.to.as_str());
+            line.text("actor_class", first.actor.as_str());
+            line.text("trigger", first.trigger);
+            line.end()
+        })
+        .collect();
+    list(&lines)
 }
 
-/// `0-3,7,9-12`
-fn ranges(moves: &[Move]) -> String {
+/// The step's name; for a compensation, which may be new, that of the step it undoes.
+fn name_of<'r>(run: &'r Run, event: &RunEvent, seq: StepSeq) -> &'r str {
+    let role = event.cells.iter().find(|(of, _)| *of == seq).map(|(_, cell)| cell.role);
+    match role {
+        Some(Role::Compensation(step)) => run.step_name(step),
+        _ => run.step_name(seq),
+    }
+}
+
+/// Ascending numbers as `0-3,7,9-12`.
+fn ranges(seqs: impl Iterator<Item = StepSeq>) -> String {
     let mut text = String::new();
     let mut open: Option<(StepSeq, StepSeq)> = None;
     let mut close = |range: (StepSeq, StepSeq)| {
@@ -224,14 +413,14 @@ fn ranges(moves: &[Move]) -> String {
         }
         let _ = if range.0 == range.1 { write!(text, "{}", range.0) } else { write!(text, "{}-{}", range.0, range.1) };
     };
-    for m in moves {
+    for seq in seqs {
         open = match open {
-            Some((first, last)) if m.step_seq == last + 1 => Some((first, m.step_seq)),
+            Some((first, last)) if seq == last + 1 => Some((first, seq)),
             Some(range) => {
                 close(range);
-                Some((m.step_seq, m.step_seq))
+                Some((seq, seq))
             }
-            None => Some((m.step_seq, m.step_seq)),
+            None => Some((seq, seq)),
         };
     }
     if let Some(range) = open {
@@ -241,13 +430,41 @@ fn ranges(moves: &[Move]) -> String {
 }
 
 fn run_transitions(event: &RunEvent) -> String {
-    let lines = event.run_moves.iter().map(|m| {
-        let mut line = Object::new();
-        line.text("id", m.transition.id);
-        line.text("from", m.transition.from.as_str());
-        line.text("to", m.transition.to.as_str());
-        line.text("trigger", m.transition.trigger);
-        line.end()
-    });
-    format!("[{}]", lines.collect::<Vec<_>>().join(","))
+    let lines: Vec<String> = event
+        .run_moves
+        .iter()
+        .map(|m| {
+            let mut line = Object::new();
+            line.text("id", m.transition.id);
+            line.text("from", m.transition.from.as_str());
+            line.text("to", m.transition.to.as_str());
+            line.text("trigger", m.transition.trigger);
+            line.end()
+        })
+        .collect();
+    list(&lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_readers_might_take_differently_goes_by_digest() {
+        for fine in
+            ["null", "1.5e300", "[9007199254740991,-9007199254740991]", "\"12345678901234567890\\\"\"", "{\"a\":[0]}"]
+        {
+            assert!(every_reader_agrees(fine), "{fine}");
+        }
+        let deep = format!("{}{}", "[".repeat(49), "]".repeat(49));
+        for risky in ["9007199254740992", "{\"a\":[-18446744073709551615]}", deep.as_str()] {
+            assert!(!every_reader_agrees(risky), "{risky}");
+        }
+    }
+
+    #[test]
+    fn runs_of_numbers_are_ranges() {
+        assert_eq!(ranges([0, 1, 2, 5, 7, 8].into_iter()), "0-2,5,7-8");
+        assert_eq!(ranges([].into_iter()), "");
+    }
 }

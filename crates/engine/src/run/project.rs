@@ -1,9 +1,10 @@
 //! From a run's event to its rows.
 
 use super::dispatcher::SLOT;
+use crate::committer::limits::{limit_of, slot_of};
 use crate::port::Unit;
 use crate::rows::{NewStep, OutboxRow, RunEventRow, RunHeadRow, RunRow, StepState, StepWrite, Write};
-use countersign_kernel::lifecycle::RunState;
+use countersign_kernel::lifecycle::{RunState, StepCode};
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::run::{Cell, Role, Run, RunEvent};
 use countersign_kernel::{Digest, IdSource};
@@ -34,6 +35,9 @@ pub fn run_writes(run: &Run, event: &RunEvent, document: Option<Digest>, ids: &m
             unit.writes.push(Write::ForgetKeys { instance_id: run.run_id, expires_at: SLOT });
         }
     }
+    if !run.plan.queues.is_empty() {
+        give_slots_back(run, event, unit);
+    }
     for (seq, cell) in &event.cells {
         let output = event.outputs.iter().rev().find(|(of, _)| of == seq).map(|(_, output)| output.clone());
         write_step(run, *seq, cell, output, unit, event.adds(*seq));
@@ -60,6 +64,16 @@ pub fn run_writes(run: &Run, event: &RunEvent, document: Option<Digest>, ids: &m
     let own = |id: &&Arc<str>| event.kept.as_ref().is_none_or(|kept| kept.id != **id);
     for event_id in event.taken.iter().filter(own) {
         take_event(run, event_id, unit);
+    }
+}
+
+/// A step that was somebody's and is nobody's any more leaves its slot.
+fn give_slots_back(run: &Run, event: &RunEvent, unit: &mut Unit) {
+    let held = |code: StepCode| matches!(code, StepCode::InProgress | StepCode::Overdue);
+    for m in event.moves.iter().filter(|m| held(m.from) && !held(m.to)) {
+        if limit_of(run, m.step_seq).is_some_and(|limit| limit.limit.is_some()) {
+            unit.writes.push(Write::ForgetKeys { instance_id: run.run_id, expires_at: slot_of(m.step_seq) });
+        }
     }
 }
 

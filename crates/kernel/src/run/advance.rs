@@ -240,6 +240,13 @@ impl Flow<'_, '_, '_> {
         Ok(())
     }
 
+    /// Somebody's lease is taken away: whoever still reports under it comes late.
+    pub fn revoke(&mut self, seq: StepSeq) -> Result<(), Refusal> {
+        self.clear_hold(seq)?;
+        self.edit(seq)?.token = None;
+        Ok(())
+    }
+
     /// The step has failed for good. Its `onFailure` says what follows.
     pub fn fail(&mut self, seq: StepSeq, error: &str, category: FailureCategory, by: By) -> Result<(), Refusal> {
         let on_failure = self.spec(seq).map_or(OnFailure::Abort, |spec| spec.on_failure);
@@ -295,14 +302,17 @@ impl Flow<'_, '_, '_> {
 
     /// Ends everything that is under way, gates included.
     pub fn revoke_all(&mut self, by: By) -> Result<(), Refusal> {
-        for seq in self.live() {
+        let mut live = self.live();
+        // Steps in the same state stand together in the record.
+        live.sort_by_key(|seq| self.state(*seq));
+        for seq in live {
             let dead = self.cell(seq).is_some_and(|cell| cell.state == StepCode::Failed && !cell.retry_scheduled());
             let declared = self.cell(seq).is_some_and(|cell| cell.state == StepCode::CannotComplete);
             if by.0 == SYSTEM && (dead || declared) {
                 continue;
             }
             self.move_step(seq, StepCode::Cancelled, by)?;
-            self.clear_hold(seq)?;
+            self.revoke(seq)?;
         }
         self.moot_all_gates();
         Ok(())

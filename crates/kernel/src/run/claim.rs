@@ -112,7 +112,9 @@ fn job_of(flow: &Flow<'_, '_, '_>, seq: StepSeq, event: Option<&str>) -> Result<
     let Some(spec) = flow.spec(seq) else { return Ok(None) };
     let templates = match &spec.work {
         Work::Shell(work) => vec![("command", Some(&work.command)), ("env", work.env.as_ref())],
-        Work::Http(work) => vec![("url", Some(&work.url)), ("headers", work.headers.as_ref()), ("body", work.body.as_ref())],
+        Work::Http(work) => {
+            vec![("url", Some(&work.url)), ("headers", work.headers.as_ref()), ("body", work.body.as_ref())]
+        }
         Work::Workflow { .. } => vec![],
         Work::Worker | Work::Approval(_) | Work::Wait(_) | Work::Human { .. } => return Ok(None),
     };

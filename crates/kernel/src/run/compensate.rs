@@ -22,7 +22,7 @@ impl Flow<'_, '_, '_> {
                 matches!(cell.state, StepCode::Ready | StepCode::Waiting | StepCode::Blocked) || cell.retry_scheduled();
             if idle {
                 self.move_step(seq, StepCode::Cancelled, By(SYSTEM, "run_aborted"))?;
-                self.clear_hold(seq)?;
+                self.revoke(seq)?;
             }
         }
         self.moot_all_gates();
@@ -74,7 +74,11 @@ impl Flow<'_, '_, '_> {
             .iter()
             .filter_map(|entry| {
                 let cell = self.cell(entry.step).filter(|cell| cell.state == StepCode::Completed)?;
-                Some((cell.completed_at?, entry.step))
+                // An operator who declares a second effect finds the rest planned already.
+                let planned = (0..self.count())
+                    .skip(self.run.plan.steps.len())
+                    .any(|seq| self.cell(seq).is_some_and(|cell| cell.role == Role::Compensation(entry.step)));
+                Some((cell.completed_at.filter(|_| !planned)?, entry.step))
             })
             .collect();
         undo.sort_unstable_by(|a, b| b.cmp(a));

@@ -84,7 +84,7 @@ pub fn stop(target: Target<'_>, reason: Option<&str>, ctx: &mut Context<'_>) -> 
     for seq in flow.live() {
         if flow.cell(seq).is_some_and(super::Cell::is_held) {
             flow.move_step(seq, StepCode::Ready, By(SYSTEM, "unclaimed"))?;
-            flow.clear_hold(seq)?;
+            flow.revoke(seq)?;
             flow.edit(seq)?.live.get_or_insert_default().next_run_at = Some(now);
         }
     }

@@ -69,6 +69,7 @@ fn step_due(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<(), Refusal> {
             flow.edit(seq)?.live.get_or_insert_default().effect_unknown = true;
         }
         let trigger = if state == StepCode::Blocked { "blocked_timeout" } else { "step_timeout" };
+        flow.edit(seq)?.token = None;
         return flow.fail(seq, "STEP_TIMEOUT", FailureCategory::Timeout, By(SYSTEM, trigger));
     }
     if matches!(state, StepCode::InProgress | StepCode::Overdue)

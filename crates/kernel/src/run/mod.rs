@@ -112,7 +112,9 @@ pub enum Command {
     Start(Box<StartRun>),
     /// The dispatcher found a free slot, or the time of a delayed start has come. A run with a concurrency key begins
     /// only in a slot.
-    Dispatch { in_slot: bool },
+    Dispatch {
+        in_slot: bool,
+    },
     Claim(ClaimSteps),
     Complete {
         task: TaskRef,

@@ -53,7 +53,7 @@ pub fn complete(
     ctx: &mut Context<'_>,
 ) -> Result<Vec<Event>, Refusal> {
     let (shell, run) = permitted(target, scopes::TASKS_WORK, ctx)?;
-    if repeats(run, task, &[StepCode::Completed]) {
+    if repeats(run, task, &[StepCode::Completed, StepCode::Failed, StepCode::Skipped]) {
         return Ok(vec![]);
     }
     let worker_id = held(run, task, ctx)?.lease().map(|lease| lease.worker_id.clone());
@@ -144,7 +144,7 @@ pub fn fail(
         return Err(Refusal::new(Code::InvalidRequest, "`backoff_ms` must not be negative").at("backoff_ms"));
     }
     let (shell, run) = permitted(target, scopes::TASKS_WORK, ctx)?;
-    if repeats(run, task, &[StepCode::Failed, StepCode::Skipped]) {
+    if repeats(run, task, &[StepCode::Failed, StepCode::Skipped, StepCode::Blocked]) {
         return Ok(vec![]);
     }
     let attempts = held(run, task, ctx)?.live.as_ref().map_or(0, |live| live.attempts);
@@ -300,7 +300,9 @@ pub fn lease_expired(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<(), Re
     let role = flow.cell(seq).map_or(Role::Step, |cell| cell.role);
     let max = flow.run.max_attempts(seq);
     let now = flow.now();
-    let live = flow.edit(seq)?.live.get_or_insert_default();
+    let cell = flow.edit(seq)?;
+    cell.token = None;
+    let live = cell.live.get_or_insert_default();
     live.attempts += 1;
     live.effect_unknown |= !repeatable && role == Role::Step;
     let exhausted = live.attempts >= max;

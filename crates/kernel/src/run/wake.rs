@@ -2,10 +2,11 @@
 //! wait of its type.
 
 use super::flow::Flow;
-use super::{Action, Context, Event, KeptEvent, Run, known};
+use super::{Action, Context, Event, KeptEvent, Run, permitted};
 use crate::lifecycle::StepCode;
 use crate::process::Process;
-use crate::refusal::{Refusal, require_ref};
+use crate::refusal::{Code, Refusal, require_ref};
+use crate::registry::scopes;
 use std::sync::Arc;
 
 pub fn decide(
@@ -16,7 +17,10 @@ pub fn decide(
 ) -> Result<Vec<Event>, Refusal> {
     require_ref("id", &event.id)?;
     require_ref("type", &event.event_type)?;
-    let (shell, run) = known(target)?;
+    let (shell, run) = match permitted(target, scopes::RUNS_CONTROL, ctx) {
+        Err(refusal) if refusal.code == Code::PermissionDenied => permitted(target, scopes::TASKS_WORK, ctx)?,
+        known => known?,
+    };
     if seen || run.head.state.is_ended() {
         return Ok(vec![]);
     }

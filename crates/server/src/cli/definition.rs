@@ -2,6 +2,7 @@
 
 use super::connection::Context;
 use super::failure::{Failure, usage};
+use super::graph::{drawn, mermaid};
 use super::input::Document;
 use super::output::{self, printable, printable_lines};
 use super::page::{PageArgs, collect};
@@ -22,12 +23,8 @@ pub enum DefinitionCommand {
     Apply(FilesArgs),
     /// List the newest version of every definition
     List(PageArgs),
-    /// Show a definition and its document
-    Show {
-        /// NAME for the newest version, NAME@2 for that one
-        #[arg(value_name = "NAME[@VERSION]")]
-        definition: String,
-    },
+    /// Show a definition: its steps and its document
+    Show(ShowArgs),
 }
 
 #[derive(Args)]
@@ -37,12 +34,22 @@ pub struct FilesArgs {
     files: Vec<String>,
 }
 
+#[derive(Args)]
+pub struct ShowArgs {
+    /// NAME for the newest version, NAME@2 for that one
+    #[arg(value_name = "NAME[@VERSION]")]
+    definition: String,
+    /// Print a Mermaid diagram instead
+    #[arg(long, conflicts_with = "json")]
+    mermaid: bool,
+}
+
 pub async fn run(context: &Context, command: DefinitionCommand) -> anyhow::Result<()> {
     match command {
         DefinitionCommand::Validate(args) => validate(context, &args),
         DefinitionCommand::Apply(args) => apply(context, args).await,
         DefinitionCommand::List(page) => list(context, page).await,
-        DefinitionCommand::Show { definition } => show(context, &definition).await,
+        DefinitionCommand::Show(args) => show(context, &args).await,
     }
 }
 
@@ -128,16 +135,25 @@ async fn list(context: &Context, page: PageArgs) -> anyhow::Result<()> {
     )
 }
 
-async fn show(context: &Context, definition: &str) -> anyhow::Result<()> {
+async fn show(context: &Context, args: &ShowArgs) -> anyhow::Result<()> {
     let client = context.client()?;
-    let answer = match definition.split_once('@') {
-        None => client.definition(definition).await?,
+    let answer = match args.definition.split_once('@') {
+        None => client.definition(&args.definition).await?,
         Some((name, version)) => {
             let version = version.parse().map_err(|_| usage(format!("`{version}` is no version: write NAME@2")))?;
             client.definition_version(name, version).await?
         }
     };
-    if context.json() { output::json(&answer.json) } else { output::say(&view(&answer.body)) }
+    if context.json() {
+        return output::json(&answer.json);
+    }
+    // A newer server may have published what this version cannot read.
+    let parsed = countersign_definition::parse(answer.body.document.as_bytes()).ok();
+    match parsed.as_ref().filter(|_| args.mermaid) {
+        Some(definition) => output::say_verbatim(&mermaid(&definition.body)),
+        None if args.mermaid => Err(usage("this version of countersign cannot read the document")),
+        None => output::say(&view(&answer.body, parsed.and_then(|definition| drawn(&definition.body)))),
+    }
 }
 
 fn table(definitions: &[DefinitionSummary]) -> Table {
@@ -156,15 +172,16 @@ fn table(definitions: &[DefinitionSummary]) -> Table {
     table
 }
 
-fn view(definition: &DefinitionView) -> String {
+fn view(definition: &DefinitionView, drawn: Option<String>) -> String {
     let heading = format!("{}@{}", definition.name, definition.version);
     let published = when(&definition.published_at, Timestamp::now());
-    [
+    let mut parts = vec![
         format!("{} {}", tint(Tint::Strong, &heading), printable(&definition.kind)),
         format!("  {} {published} by {}", tint(Tint::Dim, "published"), printable(&definition.published_by)),
         format!("  {} {}", tint(Tint::Dim, "digest   "), printable(&definition.digest)),
         String::new(),
-        printable_lines(&definition.document),
-    ]
-    .join("\n")
+    ];
+    parts.extend(drawn.into_iter().flat_map(|drawn| [drawn, String::new()]));
+    parts.push(printable_lines(&definition.document));
+    parts.join("\n")
 }

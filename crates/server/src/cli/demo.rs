@@ -4,6 +4,8 @@
 //! happen, so the tour is also a test.
 
 mod evidence;
+mod run_stage;
+mod run_story;
 mod stage;
 mod story;
 
@@ -11,6 +13,8 @@ use clap::{Args, ValueEnum};
 use countersign_client::Client;
 use countersign_server::serve::{self, Running, ServeOptions};
 use countersign_server::witness::{self, RunningWitness, WitnessOptions};
+use run_stage::RunStage;
+use run_story::RunStory;
 use stage::Stage;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -41,52 +45,106 @@ enum Name {
     BatchRelease,
     JournalEntry,
     PurchaseOrder,
+    OrderProcess,
+    OrderSaga,
+    NightlyReport,
+}
+
+/// A process that people move, or a run that workers carry out.
+enum Tale {
+    Process(Story),
+    Run(RunStory),
 }
 
 impl Name {
-    fn story(self) -> Story {
+    fn tale(self) -> Tale {
         match self {
-            Name::BatchRelease => story::BATCH_RELEASE,
-            Name::JournalEntry => story::JOURNAL_ENTRY,
-            Name::PurchaseOrder => story::PURCHASE_ORDER,
+            Name::BatchRelease => Tale::Process(story::BATCH_RELEASE),
+            Name::JournalEntry => Tale::Process(story::JOURNAL_ENTRY),
+            Name::PurchaseOrder => Tale::Process(story::PURCHASE_ORDER),
+            Name::OrderProcess => Tale::Run(run_story::ORDER_PROCESS),
+            Name::OrderSaga => Tale::Run(run_story::ORDER_SAGA),
+            Name::NightlyReport => Tale::Run(run_story::NIGHTLY_REPORT),
+        }
+    }
+}
+
+impl Tale {
+    fn retention(&self) -> &'static str {
+        match self {
+            Tale::Process(story) => story.retention,
+            Tale::Run(story) => story.retention,
         }
     }
 }
 
 pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
-    let story = args.story.story();
+    let tale = args.story.tale();
     let place = Place::new(args.data_dir)?;
     let config = place.path().join("countersign.toml");
-    let settings = format!("audit_trail_retention_policy = \"{}\"\nregulated = true\n", story.retention);
+    let settings = format!("audit_trail_retention_policy = \"{}\"\nregulated = true\n", tale.retention());
     std::fs::write(&config, settings)?;
     let (running, witness) = start(place.path(), &config).await?;
     let url = running.url();
     let token = std::fs::read_to_string(place.path().join(serve::ADMIN_TOKEN_FILE))?;
     let waits = !args.no_wait && std::io::stdin().is_terminal();
 
-    let told = async {
-        let mut stage = Stage::set(&url, token.trim(), &story, place.path()).await?;
-        for beat in story.beats {
-            if waits {
-                pause("  Enter to go on ")?;
-            }
-            stage.play(beat).await?;
-        }
-        stage.curtain().await?;
-        let to = args.evidence.clone().unwrap_or_else(|| place.path().join("evidence"));
-        evidence::hand_over(stage.admin(), stage.instance_id(), &witness.verifier.to_string(), &to).await
-    }
-    .await;
+    let to = args.evidence.clone().unwrap_or_else(|| place.path().join("evidence"));
+    let teller = Teller { url: &url, token: token.trim(), data_dir: place.path(), waits, to: &to, witness: &witness };
+    let told = match &tale {
+        Tale::Process(story) => teller.process(story).await,
+        Tale::Run(story) => teller.run(story).await,
+    };
     if told.is_ok() && waits {
         say(&format!("\nThe server still runs at {}. In another terminal:", tint(Tint::Strong, &url)))?;
         let file = place.path().join(serve::ADMIN_TOKEN_FILE);
         say(&format!("  export COUNTERSIGN_SERVER={url} COUNTERSIGN_TOKEN=$(cat {})", file.display()))?;
-        say("  countersign list")?;
+        say(match tale {
+            Tale::Process(_) => "  countersign list",
+            Tale::Run(_) => "  countersign runs list",
+        })?;
         pause("\nEnter to stop it ")?;
     }
     running.shutdown().await?;
     witness.shutdown().await?;
     told
+}
+
+/// Where the story is told, and what it ends with.
+struct Teller<'t> {
+    url: &'t str,
+    token: &'t str,
+    data_dir: &'t Path,
+    /// For Enter, before every step.
+    waits: bool,
+    to: &'t Path,
+    witness: &'t RunningWitness,
+}
+
+impl Teller<'_> {
+    async fn process(&self, story: &Story) -> anyhow::Result<()> {
+        let mut stage = Stage::set(self.url, self.token, story, self.data_dir).await?;
+        for beat in story.beats {
+            self.wait()?;
+            stage.play(beat).await?;
+        }
+        stage.curtain().await?;
+        evidence::hand_over(stage.admin(), stage.instance_id(), &self.witness.verifier.to_string(), self.to).await
+    }
+
+    async fn run(&self, story: &RunStory) -> anyhow::Result<()> {
+        let mut stage = RunStage::set(self.url, self.token, story, self.data_dir).await?;
+        for beat in story.beats {
+            self.wait()?;
+            stage.play(beat).await?;
+        }
+        stage.curtain().await?;
+        evidence::hand_over(stage.admin(), stage.run_id(), &self.witness.verifier.to_string(), self.to).await
+    }
+
+    fn wait(&self) -> anyhow::Result<()> {
+        if self.waits { pause("  Enter to go on ") } else { Ok(()) }
+    }
 }
 
 /// A server whose log somebody else watches. The witness must know the log's key before it sees the log, so the server

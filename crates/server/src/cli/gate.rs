@@ -2,6 +2,7 @@
 
 use super::Keyed;
 use super::connection::Context;
+use super::instance::process_or_run;
 use super::output::{self, printable, shell_word};
 use super::page::{PageArgs, collect};
 use super::table::{Table, Tint, tint};
@@ -14,22 +15,22 @@ use countersign_client::wire::{
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// Open, decide and list the gates of processes
+/// Open, decide and list the gates of processes and runs
 #[derive(Subcommand)]
 pub enum GateCommand {
-    /// Ask for the approval that a guarded transition needs
+    /// Ask for an approval: the one that a guarded transition needs, or `cancel` of a run
     Open(OpenArgs),
     /// Approve, reject or withdraw an open gate
     Decide(DecideArgs),
-    /// List the gates of one process, or approval steps of all
+    /// List the gates of one process or run, or approval steps of all
     List(ListArgs),
 }
 
 #[derive(Args)]
 pub struct OpenArgs {
-    /// The process
+    /// The process or the run
     instance: String,
-    /// The transition's action
+    /// The transition's action; in a run the step's name, or cancel
     action: String,
     /// Why, for the record
     #[arg(long)]
@@ -40,9 +41,9 @@ pub struct OpenArgs {
 
 #[derive(Args)]
 pub struct DecideArgs {
-    /// The process
+    /// The process or the run
     instance: String,
-    /// The transition's action
+    /// The transition's action; in a run the step's name, or cancel
     action: String,
     #[arg(value_enum)]
     decision: DecisionArg,
@@ -61,7 +62,7 @@ pub struct DecideArgs {
 
 #[derive(Args)]
 pub struct ListArgs {
-    /// The gates of this process only
+    /// The gates of this process or run only
     #[arg(conflicts_with_all = ["state", "approver", "limit", "all", "cursor"])]
     instance: Option<String>,
     /// Only approval steps in this state
@@ -94,7 +95,7 @@ pub async fn run(context: &Context, command: GateCommand) -> anyhow::Result<()> 
         GateCommand::Open(args) => open(context, args).await,
         GateCommand::Decide(args) => decide(context, args).await,
         GateCommand::List(args) => match &args.instance {
-            Some(instance) => list_of_process(context, instance).await,
+            Some(instance) => list_of_one(context, instance).await,
             None => list(context, args).await,
         },
     }
@@ -102,7 +103,9 @@ pub async fn run(context: &Context, command: GateCommand) -> anyhow::Result<()> 
 
 async fn open(context: &Context, args: OpenArgs) -> anyhow::Result<()> {
     let request = OpenGate { action: args.action, reason: args.reason };
-    let answer = context.client_keyed(&args.keyed)?.open_gate(&args.instance, &request).await?;
+    let client = context.client_keyed(&args.keyed)?;
+    let of_run = client.open_run_gate(&args.instance, &request);
+    let answer = process_or_run(client.open_gate(&args.instance, &request), of_run).await?;
     if context.json() {
         return output::json(&answer.json);
     }
@@ -128,7 +131,8 @@ async fn decide(context: &Context, args: DecideArgs) -> anyhow::Result<()> {
     if let Some(meaning) = &args.meaning {
         client = client.with_meaning(meaning)?;
     }
-    let answer = client.decide_gate(&args.instance, &args.action, &request).await?;
+    let of_run = client.decide_run_gate(&args.instance, &args.action, &request);
+    let answer = process_or_run(client.decide_gate(&args.instance, &args.action, &request), of_run).await?;
     if context.json() {
         return output::json(&answer.json);
     }
@@ -142,16 +146,19 @@ async fn decide(context: &Context, args: DecideArgs) -> anyhow::Result<()> {
     output::say(&format!("{}: {outcome}{chain}", tint(Tint::Strong, &args.action)))
 }
 
-async fn list_of_process(context: &Context, instance: &str) -> anyhow::Result<()> {
-    let mut answer = context.client()?.process(instance).await?;
+async fn list_of_one(context: &Context, instance: &str) -> anyhow::Result<()> {
+    let client = context.client()?;
+    let of_process = async { client.process(instance).await.map(|answer| (answer.body.gates, answer.json)) };
+    let of_run = async { client.run(instance).await.map(|answer| (answer.body.gates, answer.json)) };
+    let (gates, mut json) = process_or_run(of_process, of_run).await?;
     if context.json() {
-        let gates = answer.json.get_mut("gates").map_or(json!([]), Value::take);
+        let gates = json.get_mut("gates").map_or(json!([]), Value::take);
         return output::json(&json!({"items": gates, "next": null}));
     }
-    if answer.body.gates.is_empty() {
-        return output::say("No gate of this process has been opened.");
+    if gates.is_empty() {
+        return output::say("No gate of it has been opened.");
     }
-    output::say(&gates_table(&answer.body, Timestamp::now()).to_string())
+    output::say(&gates_table(&gates, Timestamp::now()).to_string())
 }
 
 async fn list(context: &Context, args: ListArgs) -> anyhow::Result<()> {
@@ -170,7 +177,7 @@ async fn list(context: &Context, args: ListArgs) -> anyhow::Result<()> {
 
 fn table(steps: &[ApprovalStep]) -> Table {
     let now = Timestamp::now();
-    let mut table = Table::new(["subject", "approver", "state", "when", "scope", "process", "step"]);
+    let mut table = Table::new(["subject", "approver", "state", "when", "scope", "process or run", "step"]);
     for step in steps {
         let at = step.decided_at.as_ref().or(step.withdrawn_at.as_ref()).unwrap_or(&step.submitted_at);
         table.row([

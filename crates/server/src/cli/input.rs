@@ -3,6 +3,7 @@
 use super::failure::usage;
 use countersign_client::Format;
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use std::io::Read;
 
 /// A file's name, as the user gave it, and its bytes.
@@ -42,6 +43,48 @@ pub fn json_or_file<T: DeserializeOwned>(argument: &str) -> anyhow::Result<T> {
     Document::read(argument)?.json()
 }
 
+/// A JSON value given whole, or field by field: `name=text`, `name:=json`. None when nothing was given.
+pub fn value(arguments: &[String]) -> anyhow::Result<Option<Value>> {
+    match arguments {
+        [] => Ok(None),
+        [whole] if field(whole).is_none() => parse_json(whole.as_bytes()).map(Some).map_err(usage),
+        fields => {
+            let mut object = Map::new();
+            for argument in fields {
+                let Some((name, value)) = field(argument) else {
+                    let told = format!("`{argument}` is no field: write NAME=TEXT, NAME:=JSON, or one JSON value");
+                    return Err(usage(told));
+                };
+                let value = match value {
+                    Field::Text(text) => Value::String(text.to_owned()),
+                    Field::Json(json) => {
+                        parse_json(json.as_bytes()).map_err(|told| usage(format!("{name}: {told}")))?
+                    }
+                };
+                if object.insert(name.to_owned(), value).is_some() {
+                    return Err(usage(format!("`{name}` is given twice")));
+                }
+            }
+            Ok(Some(Value::Object(object)))
+        }
+    }
+}
+
+enum Field<'a> {
+    Text(&'a str),
+    Json(&'a str),
+}
+
+fn field(argument: &str) -> Option<(&str, Field<'_>)> {
+    let (name, value) = argument.split_once('=')?;
+    let (name, value) = match name.strip_suffix(':') {
+        Some(name) => (name, Field::Json(value)),
+        None => (name, Field::Text(value)),
+    };
+    let plain = |c: char| c.is_alphanumeric() || "_-.".contains(c);
+    (!name.is_empty() && name.chars().all(plain)).then_some((name, value))
+}
+
 fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     let mut parser = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut parser).map_err(|error| {
@@ -58,6 +101,32 @@ fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
 mod tests {
     use super::*;
     use countersign_client::wire::GateSpec;
+
+    #[test]
+    fn a_value_is_given_whole_or_field_by_field() {
+        let given = |arguments: &[&str]| {
+            let arguments: Vec<String> = arguments.iter().map(|text| (*text).to_owned()).collect();
+            value(&arguments).map(|value| value.unwrap_or_default().to_string()).map_err(|error| error.to_string())
+        };
+        for (arguments, expected) in [
+            (&[][..], "null"),
+            (&[r#"{"a": 1}"#], r#"{"a":1}"#),
+            (&["[1]"], "[1]"),
+            (&["order=1001", "paid:=42", "note=a=b"], r#"{"order":"1001","paid":42,"note":"a=b"}"#),
+        ] {
+            let expected: serde_json::Value = serde_json::from_str(expected).expect("JSON");
+            assert_eq!(given(arguments), Ok(expected.to_string()), "{arguments:?}");
+        }
+        for (arguments, told) in [
+            (&["order"][..], "this has to be JSON"),
+            (&["a=1", "{}"], "`{}` is no field"),
+            (&["a=1", "a=2"], "`a` is given twice"),
+            (&["a:=x"], "a: expected value"),
+        ] {
+            let error = given(arguments).expect_err("a mistake");
+            assert!(error.contains(told), "{error}");
+        }
+    }
 
     #[test]
     fn a_mistake_in_json_is_told_with_its_path() {

@@ -11,13 +11,16 @@ mod completions;
 mod connection;
 mod definition;
 mod demo;
+mod events;
 mod explain;
 mod failure;
 mod fire;
 mod gate;
 mod grant;
+mod graph;
 mod inbox;
 mod input;
+mod instance;
 mod key;
 mod list;
 mod next;
@@ -26,13 +29,19 @@ mod page;
 mod profile;
 mod profiles;
 mod records;
+mod run;
+mod run_view;
+mod runs;
 mod serve;
 mod show;
 mod start;
 mod table;
+mod task;
 mod time;
 mod view;
+mod watch;
 mod witness;
+mod work;
 
 use clap::{Args, Parser, Subcommand};
 use connection::Context;
@@ -90,6 +99,15 @@ enum Command {
     #[command(subcommand)]
     Gate(gate::GateCommand),
     Inbox(inbox::InboxArgs),
+    Run(run::RunArgs),
+    Watch(watch::WatchArgs),
+    #[command(subcommand)]
+    Runs(runs::RunsCommand),
+    #[command(subcommand)]
+    Events(events::EventsCommand),
+    #[command(subcommand)]
+    Task(task::TaskCommand),
+    Work(work::WorkArgs),
     Show(show::ShowArgs),
     List(list::ListArgs),
     Records(records::RecordsArgs),
@@ -146,6 +164,12 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Fire(args) => fire::run(context, args).await,
         Command::Gate(command) => gate::run(context, command).await,
         Command::Inbox(args) => inbox::run(context, args).await,
+        Command::Run(args) => run::run(context, args).await,
+        Command::Watch(args) => watch::run(context, args).await,
+        Command::Runs(command) => runs::run(context, command).await,
+        Command::Events(command) => events::run(context, command).await,
+        Command::Task(command) => task::run(context, command).await,
+        Command::Work(args) => work::run(context, args).await,
         Command::Show(args) => show::run(context, args).await,
         Command::List(args) => list::run(context, args).await,
         Command::Records(args) => records::run(context, args).await,
@@ -185,6 +209,24 @@ mod tests {
             ("list --all --limit 3", false),
             ("records --after 2h --before 2026-11-15T00:00:00Z", true),
             ("records some-event --actor a", false),
+            ("run order-process --input order_id=1 --input n:=2 --at in2h", false),
+            ("run order-process --input order_id=1 --input n:=2 --at 2h --priority 9 --watch", true),
+            ("run order-process --input {} --input-file f.json", false),
+            ("run order-process --priority 10", false),
+            ("runs list --state failed --json", true),
+            ("runs list --state broken", false),
+            ("runs declare-effect r s completed", false),
+            ("runs declare-effect r s not-done --reason seen", true),
+            ("events send paid --run r --key k", false),
+            ("events send paid", false),
+            ("events send paid --key k --id e-1 --data n:=1", true),
+            ("task claim orders --lease 30s --wait 10s --max 5", true),
+            ("task complete t", false),
+            ("task complete t --lease-token l --output {}", true),
+            ("task wait t --lease-token l --event paid --timeout 2h", true),
+            ("task retry t --lease-token l", false),
+            ("work orders --exec cat --drain --parallel 4", true),
+            ("work", false),
             ("audit verify", true),
             ("audit verify --record e --instance i", false),
             ("audit prove e -o f.json", true),

@@ -1,11 +1,15 @@
-//! `countersign show`: one process, once or as it moves.
+//! `countersign show`: one process or run, once or as it moves.
 
 use super::connection::Context;
+use super::instance::process_or_run;
 use super::next::is_terminal;
 use super::output;
+use super::run_view::{MAX_ROWS, whole};
+use super::runs;
 use super::view::render;
+use super::watch::follow;
 use clap::Args;
-use countersign_client::wire::WorkflowView;
+use countersign_client::wire::{RunView, WorkflowView};
 use countersign_client::{Answer, Client, Error};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -16,20 +20,30 @@ const POLL_EVERY: Duration = Duration::from_secs(1);
 /// Erases the screen and goes to its top.
 const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 
-/// Show a process: its state, its path so far, its gates and what can be done next
+/// Show a process or a run: its state, its path so far, its gates and what can be done next
 #[derive(Args)]
 pub struct ShowArgs {
-    /// The process
+    /// The process or the run
     instance: String,
     /// Show it again whenever it has changed, until it ends or Ctrl-C
     #[arg(long)]
     watch: bool,
 }
 
+enum Found {
+    Process(Answer<WorkflowView>),
+    Run(Answer<RunView>),
+}
+
 pub async fn run(context: &Context, args: ShowArgs) -> anyhow::Result<()> {
     let client = context.client()?;
-    if !args.watch {
-        return print(context, &client.process(&args.instance).await?, "");
+    let of_process = async { client.process(&args.instance).await.map(Found::Process) };
+    let of_run = async { whole(&client, &args.instance).await.map(Found::Run) };
+    match process_or_run(of_process, of_run).await? {
+        Found::Process(process) if !args.watch => return print(context, &process, ""),
+        Found::Process(_) => {}
+        Found::Run(run) if !args.watch => return runs::print(context, &run, MAX_ROWS),
+        Found::Run(_) => return follow(context, &client, &args.instance).await,
     }
     tokio::select! {
         watched = watch(context, &client, &args.instance) => watched,

@@ -22,13 +22,8 @@ pub fn parse(text: &str) -> Result<Instant, String> {
 }
 
 fn parse_at(text: &str, now: Timestamp) -> Result<Instant, String> {
-    if let Ok(timestamp) = text.parse::<Timestamp>() {
-        return Ok(Instant(timestamp));
-    }
-    // A day and nothing else: jiff would ignore a time of day behind it.
-    if let Some(date) = text.parse::<Date>().ok().filter(|date| date.to_string() == text) {
-        let midnight = date.to_zoned(TimeZone::UTC).map_err(|error| error.to_string())?;
-        return Ok(Instant(midnight.timestamp()));
+    if let Some(instant) = parse_absolute(text) {
+        return Ok(instant);
     }
     let help = "write a time like 2026-11-15T19:47:28Z, a day like 2026-11-15 (UTC), or how long ago: 30s, 2h, 7d";
     let span: Span = text.parse().map_err(|_| help.to_owned())?;
@@ -36,6 +31,40 @@ fn parse_at(text: &str, now: Timestamp) -> Result<Instant, String> {
     let ago =
         ago.map_err(|_| "months and years differ in length: count the time ago in days, hours or less".to_owned())?;
     now.checked_sub(ago).map(Instant).map_err(|_| "that is too long ago".to_owned())
+}
+
+fn parse_absolute(text: &str) -> Option<Instant> {
+    if let Ok(timestamp) = text.parse::<Timestamp>() {
+        return Some(Instant(timestamp));
+    }
+    // A day and nothing else: jiff would ignore a time of day behind it.
+    let date = text.parse::<Date>().ok().filter(|date| date.to_string() == text)?;
+    date.to_zoned(TimeZone::UTC).ok().map(|midnight| Instant(midnight.timestamp()))
+}
+
+/// For clap: an absolute time, or how long from now: `in 5m`.
+pub fn parse_ahead(text: &str) -> Result<Instant, String> {
+    parse_ahead_at(text, Timestamp::now())
+}
+
+fn parse_ahead_at(text: &str, now: Timestamp) -> Result<Instant, String> {
+    let span = text.trim().strip_prefix("in ").map(str::trim);
+    if let Some(micros) = countersign_definition::parse_duration(span.unwrap_or(text)) {
+        let ahead = SignedDuration::from_micros(micros);
+        return now.checked_add(ahead).map(Instant).map_err(|_| "that is too far ahead".to_owned());
+    }
+    let help =
+        "write a time like 2026-11-15T19:47:28Z, a day like 2026-11-15 (UTC), or how long from now: in 5m, in 2h";
+    match span {
+        None => parse_absolute(text).ok_or_else(|| help.to_owned()),
+        Some(_) => Err(help.to_owned()),
+    }
+}
+
+/// For clap: a length of time, like `30s` or `1h30m`, in milliseconds.
+pub fn parse_millis(text: &str) -> Result<i64, String> {
+    let micros = countersign_definition::parse_duration(text);
+    micros.map(|micros| micros / 1000).ok_or_else(|| "write a length of time like 250ms, 30s, 5m or 1h30m".to_owned())
 }
 
 /// `3 min ago · 2026-11-15 19:47:28Z`; a time that cannot be read is shown as it came.
@@ -88,6 +117,22 @@ mod tests {
 
     fn now() -> Timestamp {
         "2026-11-15T19:50:28.5Z".parse().expect("a time")
+    }
+
+    #[test]
+    fn times_ahead_are_absolute_or_from_now() {
+        for (text, wire) in [
+            ("2026-11-15T19:47:28Z", "2026-11-15T19:47:28.000000Z"),
+            ("2026-11-16", "2026-11-16T00:00:00.000000Z"),
+            ("in 5m", "2026-11-15T19:55:28.500000Z"),
+            ("1h30m", "2026-11-15T21:20:28.500000Z"),
+        ] {
+            assert_eq!(parse_ahead_at(text, now()).map(Instant::to_wire), Ok(wire.to_owned()), "{text}");
+        }
+        for text in ["tomorrow", "in", "in 2026-11-16", "5", "-5m"] {
+            assert!(parse_ahead_at(text, now()).is_err(), "{text}");
+        }
+        assert_eq!((parse_millis("1m"), parse_millis("soon").is_err()), (Ok(60_000), true));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 pub fn render(view: &WorkflowView, now: Timestamp) -> String {
     let mut sections = vec![header(view, now), path(view, now)];
     if !view.gates.is_empty() {
-        sections.push(format!("{}\n{}", tint(Tint::Strong, "Gates"), gates_table(view, now)));
+        sections.push(format!("{}\n{}", tint(Tint::Strong, "Gates"), gates_table(&view.gates, now)));
     }
     sections.push(next(view, now));
     sections.join("\n\n")
@@ -62,10 +62,10 @@ fn path(view: &WorkflowView, now: Timestamp) -> String {
     format!("{title}\n{table}")
 }
 
-/// Every approval step of the process, one row each.
-pub fn gates_table(view: &WorkflowView, now: Timestamp) -> Table {
+/// Every approval step of a process or a run, one row each.
+pub fn gates_table(gates: &[Gate], now: Timestamp) -> Table {
     let mut table = Table::new(["action", "guard", "approver", "state", "when", "reason", "step"]);
-    for gate in &view.gates {
+    for gate in gates {
         let (at, reason) = match gate.state {
             ApprovalState::Pending => (None, None),
             ApprovalState::Approved | ApprovalState::Rejected => {
@@ -77,7 +77,7 @@ pub fn gates_table(view: &WorkflowView, now: Timestamp) -> Table {
             printable(&gate.action),
             printable(&gate.guard),
             printable(&gate.approver_ref),
-            state(view, gate),
+            state(gates, gate),
             when(at.unwrap_or(&gate.submitted_at), now),
             printable(reason.map_or("", String::as_str)),
             printable(&gate.step_id),
@@ -87,7 +87,7 @@ pub fn gates_table(view: &WorkflowView, now: Timestamp) -> Table {
 }
 
 /// `Approved, used`, and for a step of a quorum where the whole stands.
-fn state(view: &WorkflowView, gate: &Gate) -> String {
+fn state(gates: &[Gate], gate: &Gate) -> String {
     let mut text = approval(gate.state);
     if gate.binding == Binding::Superseded {
         text.push_str(&tint(Tint::Dim, ", superseded"));
@@ -99,7 +99,7 @@ fn state(view: &WorkflowView, gate: &Gate) -> String {
         });
     }
     if let Some(chain) = &gate.chain {
-        let approvers = view.gates.iter().filter_map(|gate| gate.chain.as_ref());
+        let approvers = gates.iter().filter_map(|gate| gate.chain.as_ref());
         let approvers = approvers.filter(|other| other.chain_id == chain.chain_id).count();
         text.push_str(&format!("\n{} of {approvers}: {}", needed(chain, approvers), approval(chain.state)));
     }

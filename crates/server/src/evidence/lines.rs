@@ -10,15 +10,15 @@ use countersign_kernel::{Digest, Time};
 use serde_json::{Map, Value, json};
 
 /// An object with its members in this order.
-fn object<const N: usize>(members: [(&str, Value); N]) -> Value {
+pub(super) fn object<const N: usize>(members: [(&str, Value); N]) -> Value {
     Value::Object(members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>())
 }
 
-fn line(value: &Value) -> String {
+pub(super) fn line(value: &Value) -> String {
     format!("{value}\n")
 }
 
-fn us(time: Option<Time>) -> Value {
+pub(super) fn us(time: Option<Time>) -> Value {
     time.map_or(Value::Null, |Time(us)| us.into())
 }
 
@@ -92,6 +92,11 @@ pub fn manifest(scope: &Scope, sealed: &Sealed, made: &Made<'_>) -> String {
 
 /// What the stores say of an instance.
 pub fn state(view: &ProcessView) -> String {
+    line(&members(view))
+}
+
+/// What the stores say of a process, or of the gates of a run.
+pub(super) fn members(view: &ProcessView) -> Value {
     let row = &view.row;
     let definition = row.definition.as_ref().map(|(name, version)| format!("{name}@{version}"));
     let mut gates: Vec<&GateRow> = view.gates.iter().map(|(gate, _)| gate).collect();
@@ -101,7 +106,7 @@ pub fn state(view: &ProcessView) -> String {
     let mut assignments: Vec<&AssignmentRow> =
         view.gates.iter().flat_map(|(_, steps)| steps).map(|(_, assignment)| assignment).collect();
     assignments.sort_by_key(|assignment| assignment.assignment_id.0);
-    line(&object([
+    object([
         ("instance_id", row.instance_id.to_string().into()),
         ("subject_ref", row.subject_ref.as_str().into()),
         ("initiator_ref", row.initiator_ref.as_str().into()),
@@ -115,7 +120,7 @@ pub fn state(view: &ProcessView) -> String {
         ("gates", gates.into_iter().map(gate).collect()),
         ("approval_steps", steps.into_iter().map(step).collect()),
         ("assignments", assignments.into_iter().map(assignment).collect()),
-    ]))
+    ])
 }
 
 fn transition(row: &TransitionRow) -> Value {

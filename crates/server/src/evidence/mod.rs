@@ -1,11 +1,12 @@
 //! Evidence bundles: `spec/bundle.md` in code. The engine reads what belongs into one; here it becomes a ZIP file.
 
 mod lines;
+mod run_lines;
 
 use anyhow::Context;
 use countersign_engine::Engine;
-use countersign_engine::evidence::{Exporter, Included, Scope, Sealed};
-use countersign_engine::port::{ProcessView, Range};
+use countersign_engine::evidence::{Exporter, Included, Scope, Sealed, View};
+use countersign_engine::port::Range;
 use countersign_kernel::refusal::Refusal;
 use countersign_kernel::{Digest, EventId, InstanceId};
 use std::collections::BTreeMap;
@@ -63,12 +64,24 @@ pub async fn export(
 }
 
 /// The state of an instance, put aside until its place in the bundle comes.
-fn take_state(view: &ProcessView, state: &mut File, documents: &mut Documents) -> anyhow::Result<Included> {
-    let line = lines::state(view);
+fn take_state(view: &View, state: &mut File, documents: &mut Documents) -> anyhow::Result<Included> {
+    let line = match view {
+        View::Process(view) => {
+            documents.insert(view.row.declaration_digest, view.declaration.clone());
+            documents.insert(view.row.gate_spec_digest, view.gate_spec.clone());
+            lines::state(view)
+        }
+        View::Run(run) => {
+            documents.insert(run.view.row.document_digest, run.document.clone());
+            for document in [&run.declaration, &run.gate_spec] {
+                documents.insert(document.digest, document.bytes.as_slice().into());
+            }
+            run_lines::state(run)?
+        }
+    };
     state.write_all(line.as_bytes()).context("the temporary file cannot be written")?;
-    documents.insert(view.row.declaration_digest, view.declaration.clone());
-    documents.insert(view.row.gate_spec_digest, view.gate_spec.clone());
-    Ok(Included { instance_id: view.row.instance_id, sequence: view.head.sequence, record_hash: view.head.record_hash })
+    let head = view.head();
+    Ok(Included { instance_id: view.instance_id(), sequence: head.sequence, record_hash: head.record_hash })
 }
 
 async fn take_window(

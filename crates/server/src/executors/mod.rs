@@ -130,14 +130,16 @@ async fn perform(engine: &Weak<Engine>, task: &Task, job: &Job, tools: &Tools) -
             }
             Err(verdict) => verdict,
         },
-        Work::Http(work) => match (&tools.http, HttpJob::filled(work, filled(0).unwrap_or("null"), filled(1), filled(2))) {
-            (Some(executor), Ok(http)) => {
-                let allow_private = tools.allow_private;
-                executor.run(&HttpJob { timeout, idempotency_key: task.task_id(), allow_private, ..http }).await
+        Work::Http(work) => {
+            match (&tools.http, HttpJob::filled(work, filled(0).unwrap_or("null"), filled(1), filled(2))) {
+                (Some(executor), Ok(http)) => {
+                    let allow_private = tools.allow_private;
+                    executor.run(&HttpJob { timeout, idempotency_key: task.task_id(), allow_private, ..http }).await
+                }
+                (_, Err(verdict)) => verdict,
+                (None, Ok(_)) => dead("no http executor"),
             }
-            (_, Err(verdict)) => verdict,
-            (None, Ok(_)) => dead("no http executor"),
-        },
+        }
         Work::Worker | Work::Approval(_) | Work::Wait(_) | Work::Workflow { .. } | Work::Human { .. } => {
             dead("not the work of an executor")
         }

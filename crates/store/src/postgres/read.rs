@@ -282,6 +282,17 @@ impl Reader for PostgresReader {
         Ok(gates)
     }
 
+    async fn run_history(&self, run_id: InstanceId) -> Result<Vec<TransitionRow>, StoreError> {
+        let client = self.connection().await?;
+        let rows = client.query(self.by_instance.history.as_str(), &[&vec![run_id.0]]).await.map_err(failed)?;
+        rows.iter().map(|row| decode::transition_row(row)).collect()
+    }
+
+    async fn document(&self, digest: Digest) -> Result<Arc<[u8]>, StoreError> {
+        let client = self.connection().await?;
+        document(&**client, self.by_instance.document, &digest).await.map(Arc::from)
+    }
+
     async fn holds(&self, query: &HoldQuery, page: &Page) -> Result<Vec<HoldRow>, StoreError> {
         self.run(&select::holds(Dialect::Postgres, query, page), decode::hold_row).await
     }

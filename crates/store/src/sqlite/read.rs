@@ -12,7 +12,7 @@ use countersign_engine::port::{
     AssignmentQuery, GateWithSteps, HoldQuery, Page, ProcessQuery, ProcessView, PurgeableQuery, QueuedRun, Reader,
     RecordQuery, RegistryDelta, RunQuery, RunStepView, RunView, StepQuery, StoreError,
 };
-use countersign_engine::rows::{AssignmentRow, HoldRow, RecordRow, StepRow};
+use countersign_engine::rows::{AssignmentRow, HoldRow, RecordRow, StepRow, TransitionRow};
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::{Digest, InstanceId, Time};
 use rusqlite::types::{ToSqlOutput, ValueRef};
@@ -307,6 +307,21 @@ impl Reader for SqliteReader {
 
     async fn run_gates(&self, run_id: InstanceId) -> Result<Vec<GateWithSteps>, StoreError> {
         self.read(move |connection| gates(connection, &ByInstance::new(Dialect::Sqlite), run_id)).await
+    }
+
+    async fn run_history(&self, run_id: InstanceId) -> Result<Vec<TransitionRow>, StoreError> {
+        self.read(move |connection| {
+            let sql = ByInstance::new(Dialect::Sqlite);
+            rows(connection, &sql.history, &[Value::Id(run_id.0)], decode::transition_row)
+        })
+        .await
+    }
+
+    async fn document(&self, digest: Digest) -> Result<Arc<[u8]>, StoreError> {
+        self.read(move |connection| {
+            document(connection, ByInstance::new(Dialect::Sqlite).document, &digest).map(Arc::from)
+        })
+        .await
     }
 
     async fn holds(&self, query: &HoldQuery, page: &Page) -> Result<Vec<HoldRow>, StoreError> {

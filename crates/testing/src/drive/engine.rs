@@ -1,6 +1,6 @@
 //! The engine over a real store, called from inside the process.
 
-use super::kernel::{
+use super::commands::{
     decide_command, fire_command, grant_command, open_command, publish_command, register_command, revoke_command,
     start_command,
 };
@@ -20,9 +20,10 @@ use countersign_ledger::check_link;
 use countersign_ledger::document::{parse_declaration, parse_gate_spec};
 use countersign_ledger::record::Header;
 use serde_json::Value;
+use std::sync::Arc;
 
 /// More than any scenario makes.
-const ALL: Page = Page { after: None, limit: 10_000, descending: false };
+pub(super) const ALL: Page = Page { after: None, limit: 10_000, descending: false };
 
 pub struct EngineDriver {
     level: Level,
@@ -45,11 +46,11 @@ impl EngineDriver {
         close(self.engine.take()).await
     }
 
-    fn engine(&self) -> Said<&Engine> {
+    pub(super) fn engine(&self) -> Said<&Engine> {
         self.engine.as_ref().ok_or_else(|| broken("the engine is closed"))
     }
 
-    async fn execute(&self, by: &str, command: Command) -> Said<Outcome> {
+    pub(super) async fn execute(&self, by: &str, command: Command) -> Said<Outcome> {
         let call = Call { actor_ref: by.to_owned(), proof: Proof::InProcess, command, idempotency: None };
         Ok(self.engine()?.execute(call).await?)
     }
@@ -78,6 +79,7 @@ async fn open(url: &str, time: &Shifted, policy: Option<&str>) -> Said<Engine> {
         application_actor_ref: APPLICATION.to_owned(),
         audit_trail_retention_policy: policy.map(str::to_owned),
         clock: time.clock(),
+        language: Arc::new(countersign_definition::Cel::default()),
         ..Config::default()
     };
     Engine::open(store, config).await.map_err(broken)
@@ -90,8 +92,24 @@ async fn close(engine: Option<Engine>) -> Said<()> {
     }
 }
 
-fn unexpected<T>(outcome: Outcome) -> Said<T> {
+pub(super) fn unexpected<T>(outcome: Outcome) -> Said<T> {
     Err(broken(format!("unexpected answer {outcome:?}")))
+}
+
+pub(super) fn opened(outcome: Outcome) -> Said<Opened> {
+    match outcome {
+        Outcome::GateOpened { step_id, .. } => {
+            Ok(Opened { chain_id: None, steps: vec![OpenedStep { step_id, approver_ref: String::new() }] })
+        }
+        Outcome::ChainOpened { chain_id, steps } => {
+            let step = |step: countersign_engine::OpenedStep| OpenedStep {
+                step_id: step.step_id,
+                approver_ref: step.approver_ref,
+            };
+            Ok(Opened { chain_id: Some(chain_id), steps: steps.into_iter().map(step).collect() })
+        }
+        other => unexpected(other),
+    }
 }
 
 #[async_trait]
@@ -129,19 +147,7 @@ impl Driver for EngineDriver {
     }
 
     async fn open_gate(&mut self, by: &str, on: On<'_>) -> Said<Opened> {
-        match self.ask(by, on.instance_id, open_command(on)).await? {
-            Outcome::GateOpened { step_id, .. } => {
-                Ok(Opened { chain_id: None, steps: vec![OpenedStep { step_id, approver_ref: String::new() }] })
-            }
-            Outcome::ChainOpened { chain_id, steps } => {
-                let step = |step: countersign_engine::OpenedStep| OpenedStep {
-                    step_id: step.step_id,
-                    approver_ref: step.approver_ref,
-                };
-                Ok(Opened { chain_id: Some(chain_id), steps: steps.into_iter().map(step).collect() })
-            }
-            other => unexpected(other),
-        }
+        opened(self.ask(by, on.instance_id, open_command(on)).await?)
     }
 
     async fn decide_gate(&mut self, by: &str, on: On<'_>, decision: Decision, step: Option<&str>) -> Said<Decided> {
@@ -241,7 +247,9 @@ impl Driver for EngineDriver {
 
     async fn restart(&mut self) -> Said<()> {
         close(self.engine.take()).await?;
-        self.engine = Some(open(&self.url, &self.time, self.policy.as_deref()).await?);
+        let engine = open(&self.url, &self.time, self.policy.as_deref()).await?;
+        engine.tick().await;
+        self.engine = Some(engine);
         Ok(())
     }
 
@@ -252,6 +260,7 @@ impl Driver for EngineDriver {
 
     async fn pass(&mut self, us: i64) -> Said<()> {
         self.time.pass(us);
+        self.engine()?.tick().await;
         Ok(())
     }
 

@@ -26,7 +26,7 @@ pub struct HttpDriver {
     server: Option<Running>,
     url: String,
     tokens: HashMap<String, String>,
-    time: Shifted,
+    pub(super) time: Shifted,
 }
 
 impl HttpDriver {
@@ -59,7 +59,7 @@ impl HttpDriver {
         Ok((bundle, key.trim().to_owned()))
     }
 
-    fn client(&self, by: &str) -> Said<Client> {
+    pub(super) fn client(&self, by: &str) -> Said<Client> {
         let token = self.tokens.get(by).map_or(FORGED, String::as_str);
         Client::new(&self.url).and_then(|client| client.with_token(token)).map_err(broken)
     }
@@ -78,7 +78,7 @@ async fn serve(data_dir: &Path, time: &Shifted) -> Said<(Running, String)> {
     Ok((server, url))
 }
 
-fn refused(error: Error) -> Failure {
+pub(super) fn refused(error: Error) -> Failure {
     match error {
         Error::Refused(problem) => match Code::parse(&problem.code) {
             Some(code) => Refusal { code, detail: problem.detail, field: problem.field }.into(),
@@ -86,6 +86,13 @@ fn refused(error: Error) -> Failure {
         },
         other => broken(format!("{other:?}")),
     }
+}
+
+pub(super) fn opened(opened: wire::GateOpened) -> Opened {
+    let chain = opened.steps.unwrap_or_default();
+    let single = opened.step_id.map(|step_id| OpenedStep { step_id, approver_ref: String::new() });
+    let of_chain = chain.into_iter().map(|s| OpenedStep { step_id: s.step_id, approver_ref: s.approver_ref });
+    Opened { chain_id: opened.chain_id, steps: single.into_iter().chain(of_chain).collect() }
 }
 
 #[async_trait]
@@ -139,10 +146,7 @@ impl Driver for HttpDriver {
     async fn open_gate(&mut self, by: &str, on: On<'_>) -> Said<Opened> {
         let request = wire::OpenGate { action: on.action.to_owned(), reason: on.reason.map(str::to_owned) };
         let opened = self.client(by)?.open_gate(on.instance_id, &request).await.map_err(refused)?.body;
-        let chain = opened.steps.unwrap_or_default();
-        let single = opened.step_id.map(|step_id| OpenedStep { step_id, approver_ref: String::new() });
-        let of_chain = chain.into_iter().map(|s| OpenedStep { step_id: s.step_id, approver_ref: s.approver_ref });
-        Ok(Opened { chain_id: opened.chain_id, steps: single.into_iter().chain(of_chain).collect() })
+        Ok(self::opened(opened))
     }
 
     async fn decide_gate(&mut self, by: &str, on: On<'_>, decision: Decision, step: Option<&str>) -> Said<Decided> {
@@ -278,6 +282,7 @@ impl Driver for HttpDriver {
             server.shutdown().await.map_err(broken)?;
         }
         let (server, url) = serve(&self.data_dir, &self.time).await?;
+        server.tick().await;
         self.server = Some(server);
         self.url = url;
         Ok(())
@@ -291,6 +296,9 @@ impl Driver for HttpDriver {
 
     async fn pass(&mut self, us: i64) -> Said<()> {
         self.time.pass(us);
+        if let Some(server) = &self.server {
+            server.tick().await;
+        }
         Ok(())
     }
 
@@ -337,7 +345,7 @@ impl Driver for HttpDriver {
 }
 
 /// The text that a word of the wire has.
-fn word(value: impl serde::Serialize) -> Said<String> {
+pub(super) fn word(value: impl serde::Serialize) -> Said<String> {
     match serde_json::to_value(value).map_err(broken)? {
         Value::String(text) => Ok(text),
         other => Err(broken(format!("not a word: {other}"))),

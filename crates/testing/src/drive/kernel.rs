@@ -3,30 +3,39 @@
 
 use super::{
     ADMIN, APPLICATION, Assignment, Chain, Decided, Driver, Failure, Firing, GateStep, HoldOn, InboxItem, Level, On,
-    Opened, OpenedStep, Record, Said, Source, Start, Step, View, broken,
+    Opened, OpenedStep, Record, Said, Start, Step, View, broken,
 };
 use async_trait::async_trait;
+use countersign_definition::Cel;
 use countersign_engine::payload::{self, Digests};
 use countersign_kernel::machine::{AssignmentStatus, ChainState, StepState};
+use countersign_kernel::plan::Language;
 use countersign_kernel::process::{
-    self, Command, Context, DecideGate, Decision, Event, EventBody, Fate, FireTransition, GateKind, GateRef,
-    MOOT_WITHDRAWAL_REASON, OpenGate, Process, Settled, StartWorkflow, StepChoice,
+    self, Command, Context, Decision, Event, EventBody, Fate, GateKind, GateRef, MOOT_WITHDRAWAL_REASON, Process,
+    Settled, StepChoice,
 };
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{self, Bootstrap, Registry, scopes};
 use countersign_kernel::retention::{PlaceHold, PurgeRecord, RecordFacts, ReleaseHold, purged_text};
-use countersign_kernel::{Digest, GrantId, IdSource, InstanceId, StepId, Time};
+use countersign_kernel::{Digest, IdSource, InstanceId, StepId, Time};
 use countersign_ledger::document::{declaration_document, gate_spec_document};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::commands::{
+    decide_command, fire_command, grant_command, open_command, publish_command, register_command, revoke_command,
+    start_command,
+};
 use super::kernel_retention::{Kept, event_id};
+use super::kernel_runs::ToldRun;
 
 pub struct KernelDriver {
-    registry: Registry,
+    pub(super) registry: Registry,
     processes: BTreeMap<InstanceId, Told>,
-    clock: i64,
+    pub(super) runs: BTreeMap<InstanceId, ToldRun>,
+    pub(super) language: Arc<dyn Language>,
+    pub(super) clock: i64,
     /// What a store would know besides.
     kept: Kept,
 }
@@ -45,6 +54,8 @@ impl KernelDriver {
         let mut driver = KernelDriver {
             registry: Registry::default(),
             processes: BTreeMap::new(),
+            runs: BTreeMap::new(),
+            language: Arc::new(Cel::default()),
             clock: 1_000_000,
             kept: Kept::default(),
         };
@@ -59,7 +70,7 @@ impl KernelDriver {
         Ok(driver)
     }
 
-    fn tick(&mut self) -> (Time, IdSource) {
+    pub(super) fn tick(&mut self) -> (Time, IdSource) {
         self.clock += 1;
         (Time(self.clock), IdSource::new(Time(self.clock), 1))
     }
@@ -145,6 +156,15 @@ fn gate_id(gate: GateRef) -> String {
         GateRef::Step(id) => id.to_string(),
         GateRef::Chain(id) => id.to_string(),
     }
+}
+
+pub(super) fn opened(gate: &process::Gate) -> Opened {
+    let step = |step: &process::Step| OpenedStep {
+        step_id: step.step_id.to_string(),
+        approver_ref: step.approver_ref.clone(),
+    };
+    let chain_id = gate.gate_ref().chain_id().map(|id| id.to_string());
+    Opened { chain_id, steps: gate.steps.iter().map(step).collect() }
 }
 
 fn owned(text: Option<&str>) -> Option<String> {
@@ -294,79 +314,6 @@ impl Told {
     }
 }
 
-/// A document as the command that publishes it.
-pub(super) fn publish_command(document: &str) -> Said<registry::PublishDefinition> {
-    let definition = countersign_definition::parse(document.as_bytes()).map_err(|problems| {
-        let first = problems.first().map(ToString::to_string).unwrap_or_default();
-        Failure::Refused(Refusal::new(Code::InvalidDefinition, first))
-    })?;
-    let countersign_definition::Body::Process { declaration, gate_spec } = definition.body else {
-        return Err(Failure::Refused(Refusal::new(Code::InvalidDefinition, "workflows cannot be published yet")));
-    };
-    Ok(registry::PublishDefinition {
-        name: definition.name,
-        digest: countersign_ledger::sha256(&[document.as_bytes()]),
-        source: Arc::from(document),
-        declaration: Arc::new(declaration),
-        gate_spec: Arc::new(gate_spec),
-        workflow: None,
-        retention: definition.retention,
-    })
-}
-
-/// A start as the command that asks for it.
-pub(super) fn start_command(start: &Start) -> Said<Command> {
-    let source = match &start.from {
-        Source::Declaration(declaration) => process::Source::Inline(declaration.clone()),
-        Source::Definition(text) => {
-            let (name, version) = match text.rsplit_once('@') {
-                None => (text.as_str(), None),
-                Some((name, version)) => (name, Some(version.parse().map_err(broken)?)),
-            };
-            process::Source::Definition { name: name.to_owned(), version }
-        }
-    };
-    Ok(Command::StartWorkflow(StartWorkflow {
-        source,
-        subject_ref: start.subject_ref.clone(),
-        gate_spec: start.gate_spec.clone(),
-        reason: start.reason.clone(),
-    }))
-}
-
-pub(super) fn open_command(on: On<'_>) -> Command {
-    Command::OpenGate(OpenGate { action: on.action.to_owned(), reason: owned(on.reason) })
-}
-
-pub(super) fn decide_command(on: On<'_>, decision: Decision, step: Option<StepChoice>) -> Command {
-    Command::DecideGate(DecideGate { action: on.action.to_owned(), decision, reason: owned(on.reason), step })
-}
-
-pub(super) fn fire_command(on: On<'_>) -> Command {
-    Command::FireTransition(FireTransition { action: on.action.to_owned(), reason: owned(on.reason) })
-}
-
-pub(super) fn register_command(actor_ref: &str) -> registry::Command {
-    registry::Command::RegisterActor(registry::RegisterActor {
-        actor_ref: actor_ref.to_owned(),
-        kind: registry::ActorKind::Human,
-        display_name: None,
-        key: None,
-        token_hash: countersign_ledger::sha256(&[actor_ref.as_bytes()]),
-    })
-}
-
-pub(super) fn grant_command(subject_ref: &str, scope: &str) -> registry::Command {
-    registry::Command::GrantScope(registry::GrantScope {
-        subject_ref: subject_ref.to_owned(),
-        action_scope: scope.to_owned(),
-    })
-}
-
-pub(super) fn revoke_command(grant_id: &str) -> registry::Command {
-    registry::Command::RevokeGrant(registry::RevokeGrant { grant_id: GrantId::parse(grant_id) })
-}
-
 #[async_trait]
 impl Driver for KernelDriver {
     fn level(&self) -> Level {
@@ -406,13 +353,7 @@ impl Driver for KernelDriver {
             EventBody::GateOpened { gate, .. } => Some(gate),
             _ => None,
         });
-        let gate = gate.ok_or_else(|| broken("an opening without a gate"))?;
-        let step = |step: &process::Step| OpenedStep {
-            step_id: step.step_id.to_string(),
-            approver_ref: step.approver_ref.clone(),
-        };
-        let chain_id = gate.gate_ref().chain_id().map(|id| id.to_string());
-        Ok(Opened { chain_id, steps: gate.steps.iter().map(step).collect() })
+        gate.map(opened).ok_or_else(|| broken("an opening without a gate"))
     }
 
     async fn decide_gate(&mut self, by: &str, on: On<'_>, decision: Decision, step: Option<&str>) -> Said<Decided> {
@@ -513,6 +454,8 @@ impl Driver for KernelDriver {
                 }));
             }
         }
+        waiting.extend(self.runs.values().flat_map(|told| told.inbox(by)));
+        waiting.sort_by(|a, b| a.step_id.cmp(&b.step_id));
         Ok(waiting)
     }
 
@@ -535,11 +478,15 @@ impl Driver for KernelDriver {
         if InstanceId::parse(instance_id) == Some(InstanceId::REGISTRY) {
             return self.kept.registry_records();
         }
+        if let Some(told) = self.told_run(instance_id) {
+            return Ok(told.records());
+        }
         let told = self.told(instance_id)?;
         let process = &told.process;
         let digests = Digests {
             declaration: declaration_document(&process.declaration).digest,
             gate_spec: gate_spec_document(&process.gate_spec).digest,
+            document: None,
         };
         let record = |(sequence, (event, registry_seq)): (u64, &(Event, u64))| {
             let payload = payload::process_payload(
@@ -580,11 +527,14 @@ impl Driver for KernelDriver {
 
     async fn pass(&mut self, us: i64) -> Said<()> {
         self.clock += us;
-        Ok(())
+        self.look()
     }
 
     /// What was recorded is enough to build the process again.
     async fn verify(&mut self, instance_id: &str) -> Said<()> {
+        if let Some(told) = self.told_run(instance_id) {
+            return told.verify();
+        }
         let told = self.told(instance_id)?;
         let mut events = told.events.iter().map(|(event, _)| event);
         let again = events.next().and_then(Process::begin).map(|process| events.fold(process, Process::evolve));

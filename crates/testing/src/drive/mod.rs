@@ -1,15 +1,22 @@
-//! The five actions of seed 000 and the reads, as a scenario asks for them, over whatever carries them
-//! out. A driver translates and remembers tokens; it decides nothing, so that what a scenario observes
+//! The five actions of seed 000, what is done with runs, and the reads, as a scenario asks for them, over whatever
+//! carries them out. A driver translates and remembers tokens; it decides nothing, so that what a scenario observes
 //! is what that level really does.
 
+mod commands;
 mod engine;
+mod engine_runs;
 mod http;
+mod http_runs;
 mod kernel;
 mod kernel_retention;
+mod kernel_runs;
+mod runs;
 
 pub use engine::EngineDriver;
 pub use http::HttpDriver;
+pub use http_runs::micros;
 pub use kernel::KernelDriver;
+pub use runs::{Addressed, ClaimWish, Control, Report, Reported, RunStart, Runs, SentEvent, TaskOf, TaskSeen, Woken};
 
 use async_trait::async_trait;
 use countersign_engine::clock::{Clock, system_clock};
@@ -24,6 +31,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 pub const ADMIN: &str = "admin";
 /// In whose name the engine itself acts.
 pub const APPLICATION: &str = "countersign";
+/// A lease whose length nobody names.
+pub const LEASE_US: i64 = 30_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Level {
@@ -210,7 +219,7 @@ pub struct InboxItem {
 
 /// Reads for the scenario's own checks are made as [`ADMIN`].
 #[async_trait]
-pub trait Driver: Send {
+pub trait Driver: Runs + Send {
     fn level(&self) -> Level;
 
     async fn register(&mut self, actor_ref: &str) -> Said<()>;
@@ -241,7 +250,7 @@ pub trait Driver: Send {
     async fn restart(&mut self) -> Said<()>;
     /// From now on records are kept under this policy; what is stored serves under it.
     async fn keep_under(&mut self, policy: &str) -> Said<()>;
-    /// Lets time pass.
+    /// Lets time pass, and has everything looked at that is due then.
     async fn pass(&mut self, us: i64) -> Said<()>;
     /// What can be checked of the stored evidence at this level and no other.
     async fn verify(&mut self, instance_id: &str) -> Said<()>;
@@ -249,9 +258,16 @@ pub trait Driver: Send {
     async fn request(&mut self, by: &str, path: &str, body: Option<&str>) -> Said<Value>;
 }
 
-/// The system's time and as much as was let pass.
-#[derive(Clone, Default)]
+/// A clock that begins with the system's time, goes on by a microsecond with every look at it, and otherwise only when it
+/// is told to: however slow the machine, no lease expires by itself.
+#[derive(Clone)]
 struct Shifted(Arc<AtomicI64>);
+
+impl Default for Shifted {
+    fn default() -> Self {
+        Shifted(Arc::new(AtomicI64::new(system_clock()().0)))
+    }
+}
 
 impl Shifted {
     fn pass(&self, us: i64) {
@@ -259,8 +275,8 @@ impl Shifted {
     }
 
     fn clock(&self) -> Clock {
-        let (system, shift) = (system_clock(), self.0.clone());
-        Arc::new(move || Time(system().0 + shift.load(Ordering::SeqCst)))
+        let now = self.0.clone();
+        Arc::new(move || Time(now.fetch_add(1, Ordering::SeqCst)))
     }
 }
 

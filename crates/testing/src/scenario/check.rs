@@ -7,6 +7,7 @@ use serde_json::Value;
 
 pub async fn check(check: &Check, driver: &mut dyn Driver, names: &Names) -> Result<(), String> {
     match check {
+        Check::Run(check) => super::run_play::check(check, driver, names).await,
         Check::State { process, state } => {
             let view = view(driver, names, process).await?;
             same(&view.current_state, state)

@@ -5,11 +5,14 @@ mod check;
 mod parse;
 mod retention;
 mod run;
+mod run_play;
+mod runs;
 mod words;
 
 pub use parse::parse;
 pub use retention::RecordName;
 pub use run::{Pace, run};
+pub use runs::{RunAct, RunCheck, TaskLine};
 
 use crate::drive::Start;
 use countersign_kernel::process::Decision;
@@ -78,6 +81,7 @@ pub enum Act {
     Purge { record: RecordName },
     Get { path: String },
     Post { path: String, body: String },
+    Run(Box<RunAct>),
 }
 
 #[derive(Clone, Debug)]
@@ -94,7 +98,7 @@ pub struct StepName {
     pub approver: Option<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Expected {
     Ok,
     /// A decision's outcome, and where the quorum stands after it.
@@ -102,7 +106,20 @@ pub enum Expected {
         outcome: String,
         chain_state: Option<String>,
     },
+    /// Of a process or a run.
     NewState(String),
+    /// What a worker was given.
+    Tasks(Vec<TaskLine>),
+    /// The state of a step after its worker's report, and what the worker goes on with.
+    Reported {
+        state: String,
+        next: Option<TaskLine>,
+    },
+    /// The steps that an event woke.
+    Woke {
+        duplicate: bool,
+        steps: Vec<String>,
+    },
     Refused {
         code: Code,
         at: Option<String>,
@@ -111,6 +128,7 @@ pub enum Expected {
 
 #[derive(Clone, Debug)]
 pub enum Check {
+    Run(RunCheck),
     State {
         process: String,
         state: String,

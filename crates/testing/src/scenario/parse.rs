@@ -3,7 +3,8 @@
 
 use super::words::{Word, split};
 use super::{
-    Act, Check, Expected, HistoryLine, Line, NOWHERE, REGISTRY, RecordName, Scenario, StepName, Target, What, retention,
+    Act, Check, Expected, HistoryLine, Line, NOWHERE, REGISTRY, RecordName, Scenario, StepName, Target, What,
+    retention, runs,
 };
 use crate::drive::{Source, Start};
 use countersign_kernel::gate_spec::{GateEntry, GateSpec, QuorumRule};
@@ -77,6 +78,7 @@ struct Parser<'p> {
     declarations: HashMap<String, Arc<Declaration>>,
     gate_specs: HashMap<String, GateSpec>,
     processes: BTreeSet<String>,
+    runs: BTreeSet<String>,
     gates: BTreeSet<String>,
     holds: BTreeSet<String>,
 }
@@ -88,6 +90,7 @@ impl Default for Parser<'_> {
             declarations: HashMap::new(),
             gate_specs: HashMap::new(),
             processes: BTreeSet::new(),
+            runs: BTreeSet::new(),
             gates: BTreeSet::new(),
             holds: BTreeSet::new(),
         }
@@ -197,7 +200,10 @@ impl Parser<'_> {
                 words.end()?;
                 return Ok(Some(What::Restart));
             }
-            Some("state" | "records" | "history" | "inbox" | "gate" | "step" | "assignment" | "record" | "last") => {
+            Some(
+                "state" | "records" | "history" | "inbox" | "gate" | "step" | "assignment" | "record" | "last" | "run"
+                | "steps",
+            ) => {
                 let check = self.check(&mut words, has_block.then_some(block))?;
                 words.end()?;
                 return Ok(Some(What::Check(check)));
@@ -211,10 +217,14 @@ impl Parser<'_> {
 
     fn process(&self, words: &mut Words) -> Result<String, String> {
         let word = words.take("the process")?;
-        if word.quoted || word.text == NOWHERE || word.text == REGISTRY || self.processes.contains(&word.text) {
+        if word.quoted || word.text == NOWHERE || word.text == REGISTRY || self.is_known(&word.text) {
             return Ok(word.text);
         }
         Err(format!("no process `{}` was started; `{NOWHERE}` is one that there is not", word.text))
+    }
+
+    fn is_known(&self, name: &str) -> bool {
+        self.processes.contains(name) || self.runs.contains(name)
     }
 
     fn target(&self, words: &mut Words) -> Result<Target, String> {
@@ -236,7 +246,9 @@ impl Parser<'_> {
     fn act(&mut self, words: &mut Words) -> Result<What, String> {
         let who = words.text("who acts")?;
         let verb = words.text("what they do")?;
+        let of_run = runs::act(&verb, words, &|words| self.process(words))?;
         let act = match verb.as_str() {
+            _ if of_run.is_some() => of_run.ok_or("which run?")?,
             "starts" => self.start(words)?,
             "opens" => {
                 let mut on = self.target(words)?;
@@ -270,13 +282,22 @@ impl Parser<'_> {
             "posts" => Act::Post { path: words.text("the path")?, body: words.text("the body")? },
             verb => return Err(format!("nobody can `{verb}`")),
         };
+        let act = runs::of_process(act, |name| self.runs.contains(name))?;
         words.expect("->")?;
-        let expected = expected(words, &act)?;
+        let expected = match &act {
+            Act::Run(act) => runs::expected(words, act)?,
+            act => expected(words, act)?,
+        };
         if !matches!(expected, Expected::Refused { .. }) {
             match &act {
                 Act::Start { name, .. } => drop(self.processes.insert(name.clone())),
                 Act::Open { name: Some(name), .. } => drop(self.gates.insert(name.clone())),
                 Act::Hold { name: Some(name), .. } => drop(self.holds.insert(name.clone())),
+                Act::Run(act) => match &**act {
+                    runs::RunAct::Start { name, .. } => drop(self.runs.insert(name.clone())),
+                    runs::RunAct::Open { name: Some(name), .. } => drop(self.gates.insert(name.clone())),
+                    _ => {}
+                },
                 _ => {}
             }
         }
@@ -344,7 +365,7 @@ impl Parser<'_> {
                 if !words.skip("empty") {
                     while let Some(word) = words.peek() {
                         let (process, action) = word.split_once('/').ok_or("an item is PROCESS/ACTION")?;
-                        if !self.processes.contains(process) {
+                        if !self.is_known(process) {
                             return Err(format!("no process `{process}` was started"));
                         }
                         items.push((process.to_owned(), action.to_owned()));
@@ -359,6 +380,10 @@ impl Parser<'_> {
                 let state = words.text("its state")?;
                 let fate = if words.peek().is_some() { Some(words.text("its fate")?) } else { None };
                 Ok(Check::Gate { process, action, state, fate })
+            }
+            "run" | "steps" => runs::check(&subject, words, &|words| self.process(words)).map(Check::Run),
+            "step" if words.peek().is_some_and(|name| self.runs.contains(name)) => {
+                runs::check(&subject, words, &|words| self.process(words)).map(Check::Run)
             }
             "step" => {
                 let step = self.step(words)?;
@@ -384,6 +409,9 @@ impl Parser<'_> {
                 if let (Some(number), true) = (number, words.skip("is")) {
                     let record = RecordName::Of { process, number };
                     return Ok(Check::Purged { record, purged: retention::purged(words)? });
+                }
+                if words.skip("fires") {
+                    return runs::fires(words, process, number).map(Check::Run);
                 }
                 let value_follows = words.skip("says");
                 if !value_follows {

@@ -59,9 +59,11 @@ pub(super) fn length(text: &str) -> Result<i64, String> {
     let unit = match unit {
         "d" => 86_400_000_000,
         "h" => 3_600_000_000,
+        "m" => 60_000_000,
         "s" => 1_000_000,
+        "ms" => 1000,
         "us" => 1,
-        _ => return Err(format!("`{text}` is no length of time: units are d, h, s and us")),
+        _ => return Err(format!("`{text}` is no length of time: units are d, h, m, s, ms and us")),
     };
     number
         .parse::<i64>()

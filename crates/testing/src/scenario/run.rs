@@ -3,13 +3,14 @@
 //! an auditor goes over each process.
 
 use super::check::check;
+use super::run_play::{self, RunNames, show_task, tasks_fit};
 use super::{Act, Expected, Line, NOWHERE, REGISTRY, RecordName, Scenario, StepName, Target, What};
-use crate::audit;
 use crate::drive::{ADMIN, Driver, Failure, HoldOn, Level, On, Opened, Said};
+use crate::{audit, run_audit};
 use std::collections::HashMap;
 
 /// A well-formed id that nobody was ever given.
-const NOBODYS_ID: &str = "019a8000-0000-7000-8000-00000000dead";
+pub const NOBODYS_ID: &str = "019a8000-0000-7000-8000-00000000dead";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
@@ -21,6 +22,7 @@ pub enum Pace {
 /// The names that a scenario has given so far.
 #[derive(Default)]
 pub struct Names {
+    pub runs: RunNames,
     processes: HashMap<String, String>,
     gates: HashMap<String, Opened>,
     /// (subject, scope, grant_id) of the grants that stand, oldest first.
@@ -34,12 +36,16 @@ pub struct Names {
 impl Names {
     /// The id of a process; a name that stands for none is sent as it is.
     pub fn process(&self, name: &str) -> String {
-        match self.processes.get(name) {
+        match self.processes.get(name).or_else(|| self.runs.ids.get(name)) {
             Some(id) => id.clone(),
             None if name == NOWHERE => NOBODYS_ID.to_owned(),
             None if name == REGISTRY => uuid::Uuid::nil().to_string(),
             None => name.to_owned(),
         }
+    }
+
+    pub fn opened(&mut self, name: Option<&str>, opened: Opened) {
+        self.gates.extend(name.map(|name| (name.to_owned(), opened)));
     }
 
     pub fn instances(&self) -> Vec<String> {
@@ -78,7 +84,8 @@ impl Names {
 
     /// `$B` is the id of process B, `$first` that of the gate `first`.
     pub fn substitute(&self, text: &str) -> String {
-        let mut names: Vec<(&String, String)> = self.processes.iter().map(|(name, id)| (name, id.clone())).collect();
+        let instances = self.processes.iter().chain(&self.runs.ids);
+        let mut names: Vec<(&String, String)> = instances.map(|(name, id)| (name, id.clone())).collect();
         names.extend(self.gates.keys().filter_map(|name| self.gate(name).map(|id| (name, id))));
         // The longest first, so that `$B2` is not taken for `$B`.
         names.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
@@ -106,6 +113,10 @@ pub async fn run(scenario: &Scenario, driver: &mut dyn Driver, pace: Pace) -> Re
             .await
             .map_err(|finding| format!("{}: process {name}: {finding}", scenario.file))?;
     }
+    for (name, run_id) in &names.runs.ids {
+        let audited = run_audit::audit(driver, run_id).await;
+        audited.map_err(|finding| format!("{}: run {name}: {finding}", scenario.file))?;
+    }
     Ok(())
 }
 
@@ -124,6 +135,18 @@ async fn carry_out(line: &Line, driver: &mut dyn Driver, names: &mut Names) -> R
         What::Restart => driver.restart().await.map_err(works),
         What::Policy { name } => driver.keep_under(name).await.map_err(works),
         What::Pass { us } => driver.pass(*us).await.map_err(works),
+        What::Act { who, act: Act::Run(act), expected } => {
+            let before = counts(driver, names).await?;
+            let answer = run_play::perform(driver, names, who, act).await;
+            compare(&answer, expected)?;
+            let after = counts(driver, names).await?;
+            let refused = answer.is_err() && before != after;
+            if refused {
+                Err(format!("refused, but the records of runs went from {before:?} to {after:?}"))
+            } else {
+                Ok(())
+            }
+        }
         What::Act { who, act, expected } => {
             let answer = perform(driver, names, who, act).await;
             compare(&answer, expected)?;
@@ -131,6 +154,16 @@ async fn carry_out(line: &Line, driver: &mut dyn Driver, names: &mut Names) -> R
         }
         What::Check(expected) => check(expected, driver, names).await,
     }
+}
+
+/// How many records each run has.
+async fn counts(driver: &mut dyn Driver, names: &Names) -> Result<Vec<(String, usize)>, String> {
+    let mut counts = vec![];
+    for (name, run_id) in &names.runs.ids {
+        let records = driver.records(run_id).await.map_err(|failure| failure.to_string())?;
+        counts.push((name.clone(), records.len()));
+    }
+    Ok(counts)
 }
 
 async fn perform(driver: &mut dyn Driver, names: &mut Names, who: &str, act: &Act) -> Said<Expected> {
@@ -202,6 +235,7 @@ async fn perform(driver: &mut dyn Driver, names: &mut Names, who: &str, act: &Ac
             let (path, body) = (names.substitute(path), names.substitute(body));
             driver.request(who, &path, Some(&body)).await.map(|_| Expected::Ok)
         }
+        Act::Run(act) => run_play::perform(driver, names, who, act).await,
     }
 }
 
@@ -218,6 +252,10 @@ fn compare(answer: &Said<Expected>, expected: &Expected) -> Result<(), String> {
             Ok(Expected::Decided { outcome, chain_state }),
             Expected::Decided { outcome: expected, chain_state: expected_state },
         ) => outcome == expected && (expected_state.is_none() || chain_state == expected_state),
+        (Ok(Expected::Tasks(found)), Expected::Tasks(expected)) => tasks_fit(found, expected),
+        (Ok(Expected::Reported { state, next }), Expected::Reported { state: expected, next: expected_next }) => {
+            state == expected && tasks_fit(next.as_slice(), expected_next.as_slice())
+        }
         (Ok(answer), expected) => answer == expected,
         (Err(_), _) => false,
     };
@@ -241,6 +279,13 @@ fn show(expected: &Expected) -> String {
         Expected::NewState(state) => format!("the state `{state}`"),
         Expected::Decided { outcome, chain_state: None } => outcome.clone(),
         Expected::Decided { outcome, chain_state: Some(state) } => format!("{outcome}, chain {state}"),
+        Expected::Tasks(tasks) if tasks.is_empty() => "nothing".to_owned(),
+        Expected::Tasks(tasks) => tasks.iter().map(show_task).collect::<Vec<_>>().join(", "),
+        Expected::Reported { state, next: None } => state.clone(),
+        Expected::Reported { state, next: Some(next) } => format!("{state} then {}", show_task(next)),
+        Expected::Woke { duplicate: true, .. } => "duplicate".to_owned(),
+        Expected::Woke { steps, .. } if steps.is_empty() => "nothing".to_owned(),
+        Expected::Woke { steps, .. } => format!("woke {}", steps.join(" ")),
         Expected::Refused { code, at: None } => code.to_string(),
         Expected::Refused { code, at: Some(at) } => format!("{code} at {at}"),
     }
@@ -266,7 +311,7 @@ async fn recorded(driver: &mut dyn Driver, names: &mut Names, act: &Act, accepte
             }
             return Ok(());
         }
-        Act::Grant { .. } | Act::Revoke { .. } | Act::Get { .. } | Act::Post { .. } => return Ok(()),
+        Act::Grant { .. } | Act::Revoke { .. } | Act::Get { .. } | Act::Post { .. } | Act::Run(_) => return Ok(()),
     };
     let Some(instance_id) = names.processes.get(process) else { return Ok(()) };
     let now = driver.records(instance_id).await.map_err(|failure| failure.to_string())?.len();

@@ -8,7 +8,7 @@ use crate::json::{self, FaultKind, Value};
 use crate::process::document::{Declaration, GateSpec};
 use crate::record::{Action, Content, Header};
 
-type Agreement = Result<(), String>;
+pub(super) type Agreement = Result<(), String>;
 
 pub fn check(
     header: &Header,
@@ -66,7 +66,12 @@ fn same_digest(header: &Header, content: &Content, signed: &Signed) -> Agreement
 fn same_place(header: &Header, signed: &Signed, command_first: u64) -> Agreement {
     let statement = &signed.statement;
     let expected = match header.action {
-        Action::WorkflowStarted if signed.signed_over == SignedOver::Body => None,
+        Action::WorkflowStarted | Action::RunStarted | Action::StepsClaimed
+            if signed.signed_over == SignedOver::Body =>
+        {
+            None
+        }
+        Action::EventReceived if statement.instance_id.is_none() => None,
         Action::AttemptRefused if header.is_registry() || statement.instance_id.is_none() => statement.instance_id,
         // These name the record or the instance in their request.
         Action::EvidenceExported | Action::HoldPlaced | Action::HoldReleased | Action::RecordPurged
@@ -131,14 +136,16 @@ fn same_request(header: &Header, payload: &Value, body: &Value, signed: &Signed,
     let instance = header.instance_id.to_string();
     let members = |names: &[&str]| same_members(payload, body, names);
     let asks = |action: &str, segments: &[&str]| same_route(signed, "POST", action, segments);
+    let kind = if context.is_run { "runs" } else { "processes" };
     match header.action {
+        action if action.is_run() => super::run::same_request(header, payload, body, signed),
         Action::WorkflowStarted => {
             asks("start_workflow", &["v1", "processes"])?;
             members(&["subject_ref", "reason"])?;
             same_start(payload, body, context)
         }
         Action::GateOpened | Action::ChainInitiated => {
-            asks("open_gate", &["v1", "processes", &instance, "gates"])?;
+            asks("open_gate", &["v1", kind, &instance, "gates"])?;
             members(if header.action == Action::GateOpened { &["action", "reason"] } else { &["action"] })
         }
         Action::GateDecided
@@ -146,7 +153,7 @@ fn same_request(header: &Header, payload: &Value, body: &Value, signed: &Signed,
         | Action::StepRejected
         | Action::StepWithdrawn
         | Action::ChainWithdrawn => {
-            asks("decide_gate", &["v1", "processes", &instance, "gates", text("action"), "decision"])?;
+            asks("decide_gate", &["v1", kind, &instance, "gates", text("action"), "decision"])?;
             same_decision(header.action, payload, body, signed)
         }
         Action::TransitionFired => {
@@ -198,7 +205,7 @@ fn same_registry_request(action: Action, payload: &Value, body: &Value, signed: 
     }
 }
 
-fn same_route(signed: &Signed, method: &str, action: &str, segments: &[&str]) -> Agreement {
+pub(super) fn same_route(signed: &Signed, method: &str, action: &str, segments: &[&str]) -> Agreement {
     equal("the statement's action", Some(signed.statement.action.as_str()), Some(action))?;
     let request = signed.statement.request.as_deref();
     if request.is_some_and(|request| path::fits(request, method, segments)) {
@@ -269,7 +276,7 @@ fn same_gate_spec(payload: &Value, body: &Value, recorded: Option<&str>, context
     Err("the gate_spec that was asked for is not the document".to_owned())
 }
 
-fn same_members(payload: &Value, body: &Value, names: &[&str]) -> Agreement {
+pub(super) fn same_members(payload: &Value, body: &Value, names: &[&str]) -> Agreement {
     for name in names {
         let (recorded, asked) = (payload.given(name), body.given(name));
         if recorded != asked {

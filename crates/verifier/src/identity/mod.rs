@@ -3,6 +3,7 @@
 
 mod agreement;
 mod path;
+mod run;
 mod statement;
 
 use crate::bytes::{Digest, Id, sha256};
@@ -24,6 +25,8 @@ pub struct Context<'a> {
     /// The first sequence of the command that wrote it.
     pub command_first: u64,
     pub documents: &'a Documents,
+    /// It stands in the chain of a run.
+    pub is_run: bool,
 }
 
 /// What a person put under their signature.
@@ -37,6 +40,8 @@ pub struct Signing {
 #[derive(Debug, Default)]
 pub struct Identity {
     used: HashSet<[u8; 16]>,
+    /// Statements that several instances may share, and where each was found.
+    shared: HashSet<[u8; 16]>,
     /// The command whose records are arriving: instance and time.
     command: Option<(Id, i64)>,
     /// What was signed in this command.
@@ -121,11 +126,16 @@ impl Identity {
             self.uses.clear();
         }
         let nonce = sha256(&[header.actor_ref.as_bytes(), b"\0", said.nonce.as_bytes()]).short();
-        let same_nonce = self.uses.iter().find(|earlier| earlier.nonce == nonce);
-        if same_nonce.is_some_and(|earlier| earlier.statement == statement) {
+        let same_nonce = self.uses.iter().find(|earlier| earlier.nonce == nonce).map(|earlier| earlier.statement);
+        if same_nonce == Some(statement) {
             return;
         }
-        if same_nonce.is_some() || !self.used.insert(nonce) {
+        let fresh = self.used.insert(nonce);
+        let again = !fresh && !self.is_shared(header, said, statement);
+        if fresh {
+            self.is_shared(header, said, statement);
+        }
+        if same_nonce.is_some() || again {
             let detail =
                 format!("`{}` used the nonce {} in another statement or command before", header.actor_ref, said.nonce);
             findings.find(Code::NonceReused, header, detail);
@@ -135,6 +145,16 @@ impl Identity {
             findings.find(Code::StatementMismatch, header, detail);
         }
         self.uses.push(Use { actor: header.actor_ref.clone(), nonce, statement });
+    }
+
+    /// One request may move several runs: its statement then stands once in each of them.
+    fn is_shared(&mut self, header: &Header, said: &Statement, statement: Digest) -> bool {
+        if !matches!(said.action.as_str(), "dispatch_run" | "claim" | "receive_event") {
+            return false;
+        }
+        let known = !self.shared.insert(statement.short());
+        let place = sha256(&[&statement.0, header.instance_id.to_string().as_bytes()]).short();
+        self.shared.insert(place) && known
     }
 
     fn check_key(
@@ -174,8 +194,16 @@ impl Identity {
 
 /// Some records only the engine itself may write.
 fn check_author(header: &Header, context: &Context<'_>, findings: &mut Findings) {
-    let alone =
-        matches!(header.action, Action::MootGateRecalled | Action::ChainResolved | Action::ConfigurationRecorded);
+    let alone = matches!(
+        header.action,
+        Action::MootGateRecalled
+            | Action::ChainResolved
+            | Action::ConfigurationRecorded
+            | Action::RunDispatched
+            | Action::ChildEnded
+            | Action::TimePassed
+            | Action::GateFollowed
+    );
     // A configuration may name a new application actor; the one before it says so.
     let at = if header.action == Action::ConfigurationRecorded { header.registry_seq } else { context.at };
     let bootstrap = context.registry.is_bootstrap(header);

@@ -9,7 +9,7 @@ pub fn fits(request: &str, method: &str, segments: &[&str]) -> bool {
     found == method && given.is_some_and(|given| given.iter().map(String::as_str).eq(segments.iter().copied()))
 }
 
-fn decode(segment: &str) -> Option<String> {
+pub fn decode(segment: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(segment.len());
     let mut rest = segment.bytes();
     while let Some(byte) = rest.next() {

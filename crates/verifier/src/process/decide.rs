@@ -123,7 +123,7 @@ impl Process {
         }
         let by_engine = ctx.registry.is_application_actor(&header.actor_ref, header.registry_seq);
         let left = match chain {
-            Some(gate) => self.command.leaves(&gate.from_state),
+            Some(gate) => self.is_run || self.command.leaves(&gate.from_state),
             None => self.purged.meets(Kinds::OPENED),
         };
         if by_engine && state == State::Withdrawn && left {
@@ -205,7 +205,7 @@ impl Process {
             self.find(Code::BindingInvalid, header, Kinds::OPENED, detail, ctx);
             return Some(());
         };
-        let moot = due.is_none() && self.command.leaves(&gate.from_state);
+        let moot = due.is_none() && (self.is_run || self.command.leaves(&gate.from_state));
         let expected = if moot { Some((chain_id, State::Withdrawn)) } else { due };
         if &*gate.action != action || gate.chain_state != State::Pending || expected != Some((chain_id, outcome)) {
             let unearned = outcome == State::Approved && !gate.rule_met();

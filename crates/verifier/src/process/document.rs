@@ -5,6 +5,7 @@ use crate::bytes::{Digest, sha256};
 use crate::finding::{Code, Findings, Place};
 use crate::json::{self, Value};
 use crate::record::{require_members, require_text};
+use crate::run::definition::Workflow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
@@ -133,6 +134,7 @@ pub struct Documents {
 struct Document {
     declaration: Option<Rc<Declaration>>,
     gate_spec: Option<Rc<GateSpec>>,
+    workflow: Option<Rc<Workflow>>,
 }
 
 impl Documents {
@@ -161,6 +163,7 @@ impl Documents {
                 let document = Document {
                     declaration: Declaration::read(&value).ok().map(Rc::new),
                     gate_spec: GateSpec::read(&value).ok().map(Rc::new),
+                    workflow: Workflow::read(&value).ok().map(Rc::new),
                 };
                 if self.known.insert(digest, document).is_some() {
                     let detail = format!("the document {digest} appears twice");
@@ -174,6 +177,10 @@ impl Documents {
 
     pub fn declaration(&self, digest: Option<Digest>) -> Option<Rc<Declaration>> {
         self.known.get(&digest?)?.declaration.clone()
+    }
+
+    pub fn workflow(&self, digest: Digest) -> Option<Rc<Workflow>> {
+        self.known.get(&digest)?.workflow.clone()
     }
 
     pub fn gate_spec(&self, digest: Option<Digest>) -> Option<Rc<GateSpec>> {

@@ -153,7 +153,7 @@ impl Process {
         kind: &str,
         resolved: bool,
     ) -> Option<(Kinds, String)> {
-        if self.command.left.as_deref() != Some(from_state) {
+        if !self.is_run && self.command.left.as_deref() != Some(from_state) {
             return Some((Kinds::FIRED, format!("no firing of this command left `{from_state}`")));
         }
         let Some(gate) = self.gates.get(gate_id) else {

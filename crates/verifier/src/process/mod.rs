@@ -59,6 +59,8 @@ impl Kinds {
     pub const DECIDED: Kinds = Kinds(4);
     pub const FIRED: Kinds = Kinds(8);
     pub const MOOTED: Kinds = Kinds(16);
+    /// What a run's steps did.
+    pub const RAN: Kinds = Kinds(32);
 
     pub const fn and(self, other: Kinds) -> Kinds {
         Kinds(self.0 | other.0)
@@ -70,7 +72,7 @@ impl Kinds {
 
     fn of(action: Action) -> Kinds {
         match action {
-            Action::WorkflowStarted => Kinds::STARTED,
+            Action::WorkflowStarted | Action::RunStarted => Kinds::STARTED,
             Action::GateOpened | Action::ChainInitiated => Kinds::OPENED,
             Action::GateDecided
             | Action::StepApproved
@@ -80,6 +82,7 @@ impl Kinds {
             | Action::ChainWithdrawn => Kinds::DECIDED,
             Action::TransitionFired => Kinds::FIRED,
             Action::MootGateRecalled => Kinds::MOOTED,
+            action if action.is_run() => Kinds::RAN,
             _ => Kinds::NONE,
         }
     }
@@ -88,7 +91,7 @@ impl Kinds {
     fn claims(self) -> &'static [Claim] {
         use Claim::{ApprovalGated, Completeness, Coverage, DeclaredPath};
         match self {
-            Kinds::STARTED | Kinds::FIRED => &[ApprovalGated, DeclaredPath, Completeness, Coverage],
+            Kinds::STARTED | Kinds::FIRED | Kinds::RAN => &[ApprovalGated, DeclaredPath, Completeness, Coverage],
             Kinds::OPENED | Kinds::DECIDED => &[ApprovalGated, Completeness, Coverage],
             Kinds::MOOTED => &[Completeness, Coverage],
             _ => &[],
@@ -183,6 +186,8 @@ pub struct Process {
     pub purged: Kinds,
     /// Records without content, by id, and of what kind.
     pub purged_events: HashMap<Id, Kinds>,
+    /// It is the shell of a run: its only state is never left, and its gates belong to steps.
+    pub is_run: bool,
 }
 
 impl Process {
@@ -203,6 +208,7 @@ impl Process {
             purged_decisions: vec![],
             purged: Kinds::NONE,
             purged_events: HashMap::new(),
+            is_run: false,
         }
     }
 
@@ -222,7 +228,8 @@ impl Process {
         if self.last.as_ref().is_some_and(|last| last.recorded_at_us != header.recorded_at_us) {
             self.end_command(ctx);
         }
-        if header.sequence == 1 && header.action == Action::WorkflowStarted {
+        if header.sequence == 1 && matches!(header.action, Action::WorkflowStarted | Action::RunStarted) {
+            self.is_run = header.action == Action::RunStarted;
             let (event_id, initiator) = (header.event_id, header.actor_ref.clone());
             self.begun = Some(Begun { event_id, initiator, at_us: header.recorded_at_us });
         }
@@ -244,11 +251,16 @@ impl Process {
         if (needed || stated.is_some()) && stated.and_then(Value::as_text) != Some(&header.instance_id.to_string()) {
             ctx.findings.find(Code::BundleForm, header, "the payload's instance_id is not the header's");
         }
-        if header.sequence == 1 && header.action != Action::WorkflowStarted {
-            ctx.findings.find(Code::RecordMissing, header, "the chain does not begin with its `workflow_started`");
+        if header.sequence == 1 && !matches!(header.action, Action::WorkflowStarted | Action::RunStarted) {
+            ctx.findings.find(Code::RecordMissing, header, "the chain does not begin with its start");
+        }
+        if header.action.is_run() && !self.is_run {
+            let detail = format!("a `{}` among the records of a process", header.action.as_str());
+            ctx.findings.find(Code::RecordMissing, header, detail);
         }
         let taken = match header.action {
             Action::WorkflowStarted => self.start(header, payload, ctx),
+            Action::RunStarted => self.start_run(header, payload, ctx),
             Action::ChainInitiated => self.initiate_chain(header, payload, ctx),
             Action::GateOpened => self.open_gate(header, payload, ctx),
             Action::GateDecided => self.decide_gate(header, payload, ctx),

@@ -39,7 +39,7 @@ impl Process {
         }
         // A quorum's `gate_decided` adds nothing to the record of the chain before it.
         let repeats = header.action == Action::GateDecided && self.command.decision.take().is_some();
-        if kind != Kinds::NONE && kind != Kinds::STARTED && !repeats {
+        if !matches!(kind, Kinds::NONE | Kinds::STARTED | Kinds::RAN) && !repeats {
             self.gates.doubt(kind == Kinds::FIRED);
         }
         if kind == Kinds::FIRED {

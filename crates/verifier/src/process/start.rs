@@ -43,6 +43,32 @@ impl Process {
         Some(())
     }
 
+    /// A run's shell: its gates, under the definition's own declaration and gate_spec.
+    pub(super) fn start_run(&mut self, header: &Header, payload: &Value, ctx: &mut Context<'_>) -> Option<()> {
+        if header.sequence != 1 {
+            return Some(());
+        }
+        let started = Started {
+            subject_ref: ctx.names.get(payload.text("subject_ref")?),
+            definition: Some(ctx.names.get(payload.text("definition")?)),
+            declaration_digest: Digest::parse(payload.text("declaration_digest")?)?,
+            gate_spec_digest: Digest::parse(payload.text("gate_spec_digest")?)?,
+        };
+        self.state = Some(ctx.names.get("run"));
+        self.read_documents(header, &started, ctx);
+        self.check_definition(header, &started, ctx);
+        let published = started.definition.as_ref().and_then(|name| ctx.registry.definition(name, header.registry_seq));
+        if let Some(published) = published {
+            let document = payload.text("document_digest").and_then(Digest::parse);
+            if published.document_digest != document || published.gate_spec_digest != started.gate_spec_digest {
+                let detail = "the run was started under another document or gate_spec than was published";
+                ctx.findings.find(Code::DocumentMismatch, header, detail);
+            }
+        }
+        self.started = Some(started);
+        Some(())
+    }
+
     fn read_documents(&mut self, header: &Header, started: &Started, ctx: &mut Context<'_>) {
         self.declaration = ctx.documents.declaration(Some(started.declaration_digest));
         self.gate_spec = ctx.documents.gate_spec(Some(started.gate_spec_digest));

@@ -2,11 +2,19 @@
 
 use super::html::escape;
 use super::svg;
-use crate::story::{Entry, GateSummary, Machine, ProcessSummary, StepSummary, Story};
+use crate::story::{Entry, GateSummary, Machine, ProcessSummary, RunStep, RunSummary, StepSummary, Story};
 use crate::time::{day, time_of_day, utc};
 
 pub fn write(story: &Story) -> String {
-    let mut out = if story.whole { timeline(story) + &gates(&story.gates) } else { processes(story) };
+    let mut out = if story.whole {
+        timeline(story) + &story.run.as_ref().map(run).unwrap_or_default() + &gates(&story.gates)
+    } else {
+        processes(story)
+    };
+    if story.run.is_some() {
+        // Its machine is that of every run; what it declares are gates, which stand above.
+        return out;
+    }
     if !story.machines.is_empty() {
         out.push_str(if story.machines.len() == 1 {
             "<h2>Declared machine</h2>\n"
@@ -65,10 +73,10 @@ fn timeline(story: &Story) -> String {
 
 fn event(entry: &Entry) -> String {
     let class = match (entry.action, entry.what.as_str()) {
-        ("transition_fired", _) => "move",
+        ("transition_fired" | "step_completed", _) => "move",
         ("gate_decided", what) if what.ends_with("approve") => "decide",
-        ("gate_decided", _) => "refuse",
-        ("workflow_started" | "gate_opened", _) => "",
+        ("gate_decided" | "step_failed" | "run_cancelled" | "run_voided", _) => "refuse",
+        ("workflow_started" | "run_started" | "gate_opened", _) => "",
         _ => "engine",
     };
     let assurance = match entry.assurance {
@@ -92,6 +100,47 @@ fn event(entry: &Entry) -> String {
         quote("signed as", &entry.meaning),
         quote("reason", &entry.reason),
     )
+}
+
+/// What became of each step.
+fn run(run: &RunSummary) -> String {
+    let class = |state: &str| match state {
+        "completed" => "ok",
+        "failed" | "cannot_complete" | "cancelled" | "voided" => "bad",
+        "skipped" | "not_started" => "plain",
+        _ => "open",
+    };
+    let row = |step: &RunStep| {
+        let undoes = if step.undoes { "<br><span class=\"small soft\">compensation</span>" } else { "" };
+        let time = |label: &str, at: Option<i64>| at.map(|at| format!("{label} {}", escape(&utc(at))));
+        let times: Vec<String> =
+            [time("begun", step.started_at_us), time("done", step.completed_at_us)].into_iter().flatten().collect();
+        let failures = match step.failed_attempts {
+            0 => String::new(),
+            count => format!("{count} without success"),
+        };
+        let error = step.last_error.as_ref().map(|error| format!("<br>{}", escape(error))).unwrap_or_default();
+        vec![
+            format!("<b>{}</b>{undoes}", escape(&step.name)),
+            badge(class(step.state), step.state),
+            escape(&step.by.join(", ")),
+            format!("<span class=\"small\">{}</span>", times.join("<br>")),
+            format!("{}<span class=\"small soft\">{error}</span>", escape(&failures)),
+        ]
+    };
+    let ended = run.outcome.as_ref().map(|outcome| format!(" ({})", escape(outcome))).unwrap_or_default();
+    let error = run.last_error.as_ref().map(|error| format!(": {}", escape(error))).unwrap_or_default();
+    let mut out = format!("<h2>Steps</h2>\n<p>The run is {}{ended}{error}</p>\n", badge(class(run.state), run.state));
+    if run.lost {
+        out.push_str(
+            "<p class=\"soft\">From some record on it could not be followed; what is shown is what came before.</p>\n",
+        );
+    }
+    out.push_str(&table("steps", &["step", "state", "records by", "when", "attempts"], run.steps.iter().map(row)));
+    if run.left_out > 0 {
+        out.push_str(&format!("<p>{} more steps are verified and not listed.</p>\n", run.left_out));
+    }
+    out
 }
 
 fn gates(gates: &[GateSummary]) -> String {

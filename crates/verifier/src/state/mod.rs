@@ -4,16 +4,18 @@
 mod gates;
 mod grants;
 mod rows;
+mod run;
 
 pub use grants::{Seen as GrantsSeen, compare as compare_grants, finish as finish_grants};
 
 use crate::bytes::Id;
 use crate::finding::{Claim, Code, Findings, PARTIALLY_PURGED, Place};
-use crate::form::Kind::{Bool, Hex, Int, List, Text};
-use crate::form::{self, Form, must, or_null};
+use crate::form::Kind::{Any, Bool, Hex, Int, List, Text};
+use crate::form::{self, Form, maybe, must, or_null};
 use crate::json::{self, Fault, Value};
 use crate::process::{Fired, Kinds, Process};
 use crate::record::require_text;
+use crate::run::Run;
 use rows::Row;
 use std::collections::{HashMap, HashSet};
 
@@ -31,6 +33,7 @@ const LINE: Form = &[
     must("gates", List),
     must("approval_steps", List),
     must("assignments", List),
+    maybe("run", Any),
 ];
 
 const TRANSITION: Form = &[
@@ -69,6 +72,13 @@ pub fn parse(line: &[u8]) -> Result<StateLine, Fault> {
         for row in rows {
             let within = |fault: Fault| Fault { detail: format!("{instance_id}, {name}: {fault}"), ..fault };
             form::check_exactly(row, members).map_err(within)?;
+        }
+    }
+    if let Some(run) = value.get("run") {
+        let within = |fault: Fault| Fault { detail: format!("{instance_id}, run: {fault}"), ..fault };
+        form::check_exactly(run, run::RUN).map_err(within)?;
+        for step in run.get("steps").and_then(Value::as_list).unwrap_or_default() {
+            form::check_exactly(step, run::STEP).map_err(within)?;
         }
     }
     Ok(StateLine { instance_id, value })
@@ -111,12 +121,13 @@ impl Compare<'_> {
 }
 
 /// Compares what the stores said of a process with what its records tell.
-pub fn compare(line: &StateLine, process: &Process, head: u64, findings: &mut Findings) {
+pub fn compare(line: &StateLine, process: &Process, run: Option<&Run>, head: u64, findings: &mut Findings) {
     let mut compare = Compare { process, findings };
     compare.orders(line);
     compare.process_row(line, head);
     compare.transitions(line.rows("transitions"));
     compare.gates(line);
+    compare.run(line, run);
 }
 
 impl Compare<'_> {

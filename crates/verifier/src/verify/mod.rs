@@ -19,6 +19,7 @@ use crate::process::{self, Names, Process};
 use crate::record::{self, Action, Record};
 use crate::registry::Registry;
 use crate::retention::Retention;
+use crate::run;
 use crate::state;
 use crate::story::Story;
 use crate::tree;
@@ -114,6 +115,8 @@ struct Instance {
     id: Id,
     chain: ChainHead,
     process: Process,
+    /// Where it is a run: what its steps did.
+    run: Option<run::Run>,
     retention: Retention,
     in_window: bool,
     export: Option<Export>,
@@ -277,6 +280,7 @@ impl<'t> Run<'t> {
             id,
             chain: ChainHead::new(id),
             process: Process::new(id),
+            run: (record.header.action == Action::RunStarted).then(run::Run::new),
             retention: Retention::default(),
             in_window: false,
             export: None,
@@ -294,10 +298,13 @@ impl<'t> Run<'t> {
             names: &mut self.names,
             findings: &mut self.findings,
         };
+        if let Some(run) = &mut instance.run {
+            run.finish(&instance.process, &mut ctx);
+        }
         instance.process.finish(&mut ctx);
         self.names.forget();
         stores.compare(&instance, &mut self.findings);
-        self.story.process(&instance.process, &instance.chain, &self.registry);
+        self.story.process(&instance.process, instance.run.as_ref(), &instance.chain, &self.registry);
         self.heads.add(instance.id, &instance.chain);
         self.instances += 1;
         self.last_id = Some(instance.id);
@@ -324,7 +331,7 @@ impl<'t> Run<'t> {
         }
         self.end_bootstrap();
         let signing = self.check_identity(&record, record.header.registry_seq, self.registry_chain.command_first);
-        permission::check(&record, Origin::None, &self.registry, &mut self.findings);
+        permission::check(&record, Origin::None, false, &self.registry, &mut self.findings);
         self.story.record(&record, &signing);
     }
 
@@ -335,7 +342,9 @@ impl<'t> Run<'t> {
     }
 
     fn check_identity(&mut self, record: &Record, at: u64, command_first: u64) -> Signing {
-        let context = identity::Context { registry: &self.registry, at, command_first, documents: &self.documents };
+        let is_run = self.current.as_ref().is_some_and(|current| current.run.is_some());
+        let context =
+            identity::Context { registry: &self.registry, at, command_first, documents: &self.documents, is_run };
         self.identity.check(record, &context, &mut self.findings)
     }
 
@@ -360,13 +369,20 @@ impl<'t> Run<'t> {
             names: &mut self.names,
             findings: &mut self.findings,
         };
+        if let Some(run) = &mut instance.run {
+            run.before(&record.header, &instance.process, &mut ctx);
+        }
         instance.process.take(record, &mut ctx);
+        if let Some(run) = &mut instance.run {
+            run.take(record, &instance.process, &mut ctx);
+        }
         let origin = match instance.process.definition_name() {
             Some(name) => Origin::Definition(name),
             None if instance.process.is_start_purged() => Origin::Purged,
             None => Origin::None,
         };
-        permission::check(record, origin, &self.registry, &mut self.findings);
+        let is_run = instance.run.is_some();
+        permission::check(record, origin, is_run, &self.registry, &mut self.findings);
         let first = instance.chain.command_first;
         let signing = self.check_identity(record, record.header.registry_seq, first);
         self.story.record(record, &signing);

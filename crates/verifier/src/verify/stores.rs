@@ -22,7 +22,10 @@ impl<'a, R: Read + Seek> Stores<'a, R> {
     /// The stores' line of a process whose records were read, against them.
     pub fn compare(&mut self, instance: &Instance, findings: &mut Findings) {
         match self.take(instance.id, findings) {
-            Some(line) => state::compare(&line, &instance.process, instance.chain.sequence, findings),
+            Some(line) => {
+                let run = instance.run.as_ref();
+                state::compare(&line, &instance.process, run, instance.chain.sequence, findings);
+            }
             None => {
                 let detail = "its records are here, and the stores do not hold it";
                 findings.find(Code::RowMissing, Place::instance(instance.id), detail);

@@ -153,8 +153,8 @@ fn whole(
         views: wire::RunViews { linear: state.linear().to_owned() },
         state: run.head.state,
         outcome: run.head.outcome,
-        current_step_seq: tally.current.map(|(seq, _)| seq),
-        current_step_type: tally.current.map(|(_, name)| name.to_owned()),
+        current_step_seq: tally.current().map(|(seq, _)| seq),
+        current_step_type: tally.current().map(|(_, name)| name.to_owned()),
         priority: run.head.priority,
         started_at: time::format(run.row.started_at),
         start_at: run.head.start_at.map(time::format),
@@ -273,6 +273,15 @@ impl<'p> Tally<'p> {
         if self.decisive.as_ref().is_none_or(|(known, _)| rank > *known) {
             self.decisive = Some((rank, step.new.name.to_string()));
         }
+    }
+
+    /// Where a chain stands: the first step that has not ended, or its last one.
+    fn current(&self) -> Option<(StepSeq, &'p str)> {
+        let last = || {
+            let last = self.plan.steps.last().filter(|_| self.plan.order == Order::Linear)?;
+            Some((StepSeq::try_from(self.plan.steps.len() - 1).ok()?, &*last.name))
+        };
+        self.current.or_else(last)
     }
 
     fn rollup(&self) -> wire::Rollup {

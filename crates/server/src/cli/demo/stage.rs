@@ -164,22 +164,7 @@ impl<'s> Stage<'s> {
         let process = self.admin.process(&self.instance_id).await?.body;
         say(&format!("\n{}\n", view::render(&process, Timestamp::now())))?;
         let records = self.records().await?;
-        let mut prev = "0".repeat(64);
-        say(&tint(Tint::Strong, "Records (each names the hash of the one before)"))?;
-        for record in &records {
-            if record.prev != prev {
-                bail!("record {} does not name its predecessor", record.sequence);
-            }
-            let until = record.retention.retention_until.as_deref().map_or_else(|| "without end".to_owned(), time::at);
-            say(&format!(
-                "  {:>2}  {:<18} {:<20} {}…  kept until {until}",
-                record.sequence,
-                record.action_ref,
-                printable(&record.actor_ref),
-                &record.record_hash[..16],
-            ))?;
-            prev.clone_from(&record.record_hash);
-        }
+        show_chain(&records)?;
         for entry in &process.transition_history {
             let fired =
                 records.iter().filter(|r| r.action_ref == "transition_fired" && r.event_id == entry.event_id).count();
@@ -198,7 +183,28 @@ impl<'s> Stage<'s> {
     }
 }
 
-async fn register(url: &str, admin: &Client, role: &Role) -> anyhow::Result<Client> {
+/// The records, each of which must name the one before.
+pub fn show_chain(records: &[LedgerRecord]) -> anyhow::Result<()> {
+    let mut prev = "0".repeat(64);
+    say(&tint(Tint::Strong, "Records (each names the hash of the one before)"))?;
+    for record in records {
+        if record.prev != prev {
+            bail!("record {} does not name its predecessor", record.sequence);
+        }
+        let until = record.retention.retention_until.as_deref().map_or_else(|| "without end".to_owned(), time::at);
+        say(&format!(
+            "  {:>2}  {:<18} {:<20} {}…  kept until {until}",
+            record.sequence,
+            record.action_ref,
+            printable(&record.actor_ref),
+            &record.record_hash[..16],
+        ))?;
+        prev.clone_from(&record.record_hash);
+    }
+    Ok(())
+}
+
+pub async fn register(url: &str, admin: &Client, role: &Role) -> anyhow::Result<Client> {
     let key = ActorKey::generate()?;
     let request = RegisterActor {
         actor_ref: role.actor.to_owned(),
@@ -217,10 +223,10 @@ async fn register(url: &str, admin: &Client, role: &Role) -> anyhow::Result<Clie
     Ok(Client::new(url)?.with_token(&token)?.with_signing(signing))
 }
 
-fn show_call(actor: &str, call: &str, body: &impl Serialize) -> anyhow::Result<()> {
+pub fn show_call(actor: &str, call: &str, body: &impl Serialize) -> anyhow::Result<()> {
     say(&format!("    {} {} {}", tint(Tint::Wait, actor), call, compact(&serde_json::to_value(body)?)))
 }
 
-fn compact(value: &Value) -> String {
+pub fn compact(value: &Value) -> String {
     printable(&value.to_string())
 }

@@ -1,0 +1,264 @@
+//! Plays the story of a workflow: starts a run, plays the workers and the world outside, shows each call with its answer
+//! and its records.
+
+use super::run_story::{RunAct, RunBeat, RunStory};
+use super::stage::{compact, register, show_call, show_chain};
+use super::story::Expect;
+use crate::cli::output::{printable, say};
+use crate::cli::run_view::{MAX_ROWS, render};
+use crate::cli::table::{Tint, tint};
+use anyhow::{anyhow, bail, ensure};
+use countersign_client::wire::{
+    ClaimTasks, CompleteTask, DeadTask, LedgerRecord, Problem, RecordQuery, RetryTask, SendEvent, StartRun, Task,
+};
+use countersign_client::{Client, Error, Format};
+use jiff::Timestamp;
+use serde_json::Value;
+use std::collections::HashMap;
+use std::path::Path;
+
+const LEASE_MS: i64 = 30_000;
+/// How long a claim waits for a step that is expected.
+const WAIT_MS: u64 = 20_000;
+
+pub struct RunStage<'s> {
+    story: &'s RunStory,
+    admin: Client,
+    cast: HashMap<&'static str, Client>,
+    run_id: String,
+    /// What each worker has claimed last.
+    claimed: HashMap<&'static str, Task>,
+    /// How many records of the run have been shown.
+    shown: u64,
+    beats: usize,
+}
+
+type Answered = Result<Value, Error>;
+
+impl<'s> RunStage<'s> {
+    pub async fn set(url: &str, admin_token: &str, story: &'s RunStory, data_dir: &Path) -> anyhow::Result<Self> {
+        let admin = Client::new(url)?.with_token(admin_token)?;
+        say(&format!("\n{}", tint(Tint::Strong, story.title)))?;
+        say(&format!("{}\n", story.setting))?;
+        say(&format!("A server runs at {url} on an SQLite store in {}.", data_dir.display()))?;
+        let published = admin.publish_definition(Format::Yaml, story.document.as_bytes()).await?.body;
+        say(&format!("Published {}@{} (SHA-256 {}…).", published.name, published.version, &published.digest[..16]))?;
+        say(&format!("Records are kept under {}; a witness cosigns the log.", tint(Tint::Strong, story.retention)))?;
+        let mut cast = HashMap::new();
+        for role in story.cast {
+            cast.insert(role.actor, register(url, &admin, role).await?);
+        }
+        let claimed = HashMap::new();
+        Ok(RunStage { story, admin, cast, run_id: String::new(), claimed, shown: 0, beats: 0 })
+    }
+
+    pub fn admin(&self) -> &Client {
+        &self.admin
+    }
+
+    pub fn run_id(&self) -> &str {
+        &self.run_id
+    }
+
+    pub async fn play(&mut self, beat: &RunBeat) -> anyhow::Result<()> {
+        self.beats += 1;
+        say(&format!("\n{} {}", tint(Tint::Strong, &format!("{:>2}.", self.beats)), beat.say))?;
+        let client = self.cast.get(beat.actor).ok_or_else(|| anyhow!("{} is not in the cast", beat.actor))?.clone();
+        if let RunAct::Look = beat.act {
+            return self.look(&client).await;
+        }
+        match (refusal_of(self.act(&client, beat).await)?, beat.expect) {
+            (Ok(answer), Expect::Accepted | Expect::Entries(_)) => {
+                say(&format!("    {} {}", tint(Tint::Good, "→"), compact(&answer)))?;
+                self.check(&beat.act, &answer)?;
+                self.show_new_records().await
+            }
+            (Err(problem), Expect::Refused(code)) if problem.code == code => {
+                let refused = tint(Tint::Bad, &format!("refused {}: {}", problem.status, problem.code));
+                say(&format!("    {} {refused}", tint(Tint::Bad, "→")))?;
+                say(&format!("      {}", tint(Tint::Dim, &problem.detail)))
+            }
+            (Ok(answer), Expect::Refused(code)) => {
+                bail!("the story expects {code}, but it was accepted: {}", compact(&answer))
+            }
+            (Err(problem), _) => {
+                bail!("the story expects otherwise, but was refused {}: {}", problem.code, problem.detail)
+            }
+        }
+    }
+
+    async fn look(&self, client: &Client) -> anyhow::Result<()> {
+        let run = client.run(&self.run_id).await?.body;
+        for line in render(&run, MAX_ROWS, Timestamp::now()).lines() {
+            say(&format!("    {line}"))?;
+        }
+        Ok(())
+    }
+
+    async fn act(&mut self, client: &Client, beat: &RunBeat) -> anyhow::Result<Answered> {
+        match &beat.act {
+            RunAct::Start => {
+                let request = StartRun {
+                    definition: self.story.definition.to_owned(),
+                    input: Some(serde_json::from_str(self.story.input)?),
+                    subject_ref: Some(self.story.subject.to_owned()),
+                    ..StartRun::default()
+                };
+                show_call(beat.actor, "POST /v1/runs", &request)?;
+                let answer = client.start_run(&request).await;
+                if let Ok(answer) = &answer {
+                    self.run_id.clone_from(&answer.body.run_id);
+                }
+                Ok(answer.map(|answer| answer.json))
+            }
+            RunAct::Claim(queue, _) => self.claim(client, beat, queue, LEASE_MS, WAIT_MS).await,
+            RunAct::ClaimBriefly(queue, _, lease_ms) => self.claim(client, beat, queue, *lease_ms, WAIT_MS).await,
+            RunAct::FindNothing(queue) => self.claim(client, beat, queue, LEASE_MS, 0).await,
+            RunAct::Complete(output) => {
+                let (task_id, lease_token) = self.task_of(beat)?;
+                let output = Some(serde_json::from_str(output)?);
+                let request = CompleteTask { lease_token, output, ..CompleteTask::default() };
+                show_call(beat.actor, &format!("POST /v1/tasks/{task_id}/complete"), &request)?;
+                Ok(client.complete_task(&task_id, &request).await.map(|answer| answer.json))
+            }
+            RunAct::Retry(error, backoff_ms) => {
+                let (task_id, lease_token) = self.task_of(beat)?;
+                let last_error = (*error).to_owned();
+                let request =
+                    RetryTask { lease_token, last_error, backoff_ms: Some(*backoff_ms), ..RetryTask::default() };
+                show_call(beat.actor, &format!("POST /v1/tasks/{task_id}/retry"), &request)?;
+                Ok(client.retry_task(&task_id, &request).await.map(|answer| answer.json))
+            }
+            RunAct::Dead(error) => {
+                let (task_id, lease_token) = self.task_of(beat)?;
+                let request = DeadTask { lease_token, last_error: (*error).to_owned(), ..DeadTask::default() };
+                show_call(beat.actor, &format!("POST /v1/tasks/{task_id}/dead"), &request)?;
+                Ok(client.dead_task(&task_id, &request).await.map(|answer| answer.json))
+            }
+            RunAct::Event { id, event_type, key, data, .. } => {
+                let request = SendEvent {
+                    id: (*id).to_owned(),
+                    event_type: (*event_type).to_owned(),
+                    run_id: None,
+                    correlation_key: Some((*key).to_owned()),
+                    data: Some(serde_json::from_str(data)?),
+                };
+                show_call(beat.actor, "POST /v1/events", &request)?;
+                Ok(client.send_event(&request).await.map(|answer| answer.json))
+            }
+            RunAct::Look => Ok(Ok(Value::Null)),
+        }
+    }
+
+    async fn claim(
+        &mut self,
+        client: &Client,
+        beat: &RunBeat,
+        queue: &str,
+        lease_ms: i64,
+        wait_ms: u64,
+    ) -> anyhow::Result<Answered> {
+        let request = ClaimTasks {
+            worker_id: beat.actor.to_owned(),
+            max: Some(1),
+            lease_ms: Some(lease_ms),
+            wait_ms: Some(wait_ms),
+        };
+        show_call(beat.actor, &format!("POST /v1/queues/{queue}/claim"), &request)?;
+        let answer = client.claim_tasks(queue, &request).await;
+        if let Ok(task) = answer.as_ref().map(|answer| answer.body.tasks.first())
+            && let Some(task) = task
+        {
+            self.claimed.insert(beat.actor, task.clone());
+        }
+        Ok(answer.map(|answer| answer.json))
+    }
+
+    fn task_of(&self, beat: &RunBeat) -> anyhow::Result<(String, String)> {
+        let task = self.claimed.get(beat.actor).ok_or_else(|| anyhow!("{} has claimed nothing", beat.actor))?;
+        Ok((task.task_id.clone(), task.lease_token.clone()))
+    }
+
+    /// Whether the answer is the one that the story tells of.
+    fn check(&self, act: &RunAct, answer: &Value) -> anyhow::Result<()> {
+        match act {
+            RunAct::Claim(_, step) | RunAct::ClaimBriefly(_, step, _) => {
+                let given = answer["tasks"][0]["step"].as_str();
+                ensure!(given == Some(step), "the story expects {step}, but {given:?} was given");
+            }
+            RunAct::FindNothing(queue) => {
+                let none = answer["tasks"].as_array().is_some_and(Vec::is_empty);
+                ensure!(none, "the story expects nothing in {queue}");
+            }
+            RunAct::Event { wakes, duplicate, .. } => {
+                let woken = answer["woken"].as_array().map(Vec::len);
+                ensure!(woken == Some(*wakes), "the story expects that it wakes {wakes}");
+                ensure!(answer["duplicate"] == *duplicate, "the story expects duplicate: {duplicate}");
+            }
+            RunAct::Start | RunAct::Complete(_) | RunAct::Retry(..) | RunAct::Dead(_) | RunAct::Look => {}
+        }
+        Ok(())
+    }
+
+    async fn records(&self) -> anyhow::Result<Vec<LedgerRecord>> {
+        let query = RecordQuery { instance_id: Some(self.run_id.clone()), limit: Some(500), ..RecordQuery::default() };
+        Ok(self.admin.records(&query).await?.body.items)
+    }
+
+    async fn show_new_records(&mut self) -> anyhow::Result<()> {
+        let shown = self.shown;
+        for record in self.records().await?.into_iter().filter(|record| record.sequence > shown) {
+            self.shown = record.sequence;
+            say(&format!(
+                "    {} record {} {} by {}  {}",
+                tint(Tint::Dim, "✎"),
+                record.sequence,
+                tint(Tint::Strong, &record.action_ref),
+                printable(&record.actor_ref),
+                tint(Tint::Dim, &record.event_id)
+            ))?;
+        }
+        Ok(())
+    }
+
+    /// The run as anybody may read it afterwards, and the chain of its records.
+    pub async fn curtain(&self) -> anyhow::Result<()> {
+        let run = self.admin.run(&self.run_id).await?.body;
+        say(&format!("\n{}\n", render(&run, MAX_ROWS, Timestamp::now())))?;
+        let records = self.records().await?;
+        show_chain(&records)?;
+        let (state, outcome) = self.story.ends;
+        ensure!(run.state == state, "the story ends {state}, but the run is {}", run.state);
+        if let Some(outcome) = outcome {
+            ensure!(run.outcome.as_deref() == Some(outcome), "the story ends {outcome}, not {:?}", run.outcome);
+        }
+        let ended: Vec<(String, &str)> = run
+            .steps
+            .iter()
+            .map(|step| {
+                let name = step.compensates.as_ref().map_or_else(|| step.name.clone(), |undone| format!("↩ {undone}"));
+                (name, step.state_code.as_str())
+            })
+            .collect();
+        let ended: Vec<(&str, &str)> = ended.iter().map(|(name, state)| (name.as_str(), *state)).collect();
+        ensure!(ended == self.story.steps, "the story ends with other steps: {ended:?}");
+        let outcome = outcome.map_or_else(String::new, |outcome| format!(" ({outcome})"));
+        say(&format!(
+            "\n{} {} ended {}: {} steps, {} records, every change with its record.",
+            tint(Tint::Good, "✓"),
+            self.story.subject,
+            tint(Tint::Strong, &format!("{state}{outcome}")),
+            run.steps.len(),
+            records.len()
+        ))
+    }
+}
+
+/// A refusal is an answer like any other; anything else that goes wrong ends the tour.
+fn refusal_of(result: anyhow::Result<Answered>) -> anyhow::Result<Result<Value, Problem>> {
+    match result? {
+        Ok(answer) => Ok(Ok(answer)),
+        Err(Error::Refused(problem)) => Ok(Err(*problem)),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,116 @@
+//! `countersign events`: tell runs what happened outside, and start the runs that an event starts.
+
+use super::Keyed;
+use super::connection::Context;
+use super::input;
+use super::output::{self, printable, shell_word};
+use super::table::{Tint, tint};
+use clap::{Args, Subcommand};
+use countersign_client::wire::{SendEvent, TriggerRuns};
+use serde_json::{Value, json};
+
+/// Send events to runs, or start runs with them
+#[derive(Subcommand)]
+pub enum EventsCommand {
+    /// Tell a run, or all live runs with a correlation key, that something happened
+    Send(SendArgs),
+    /// Start a run of every definition whose `on` names this event
+    Trigger(TriggerArgs),
+}
+
+#[derive(Args)]
+pub struct SendArgs {
+    /// The event's type, e.g. payment.captured
+    #[arg(value_name = "TYPE")]
+    event_type: String,
+    /// The run that it concerns
+    #[arg(long, value_name = "RUN", required_unless_present = "key", conflicts_with = "key")]
+    run: Option<String>,
+    /// The correlation key of the runs that it concerns
+    #[arg(long)]
+    key: Option<String>,
+    /// The event's own id: the same id twice wakes once [default: a new one]
+    #[arg(long, value_name = "ID")]
+    id: Option<String>,
+    #[command(flatten)]
+    data: DataArgs,
+}
+
+#[derive(Args)]
+pub struct TriggerArgs {
+    /// The event's type, e.g. order.created
+    #[arg(value_name = "TYPE")]
+    event_type: String,
+    #[command(flatten)]
+    data: DataArgs,
+    #[command(flatten)]
+    keyed: Keyed,
+}
+
+#[derive(Args)]
+pub struct DataArgs {
+    /// What it says: one JSON value, or a field: NAME=TEXT, NAME:=JSON (may be repeated)
+    #[arg(long, value_name = "JSON|NAME=TEXT")]
+    data: Vec<String>,
+}
+
+pub async fn run(context: &Context, command: EventsCommand) -> anyhow::Result<()> {
+    match command {
+        EventsCommand::Send(args) => send(context, args).await,
+        EventsCommand::Trigger(args) => trigger(context, args).await,
+    }
+}
+
+async fn send(context: &Context, args: SendArgs) -> anyhow::Result<()> {
+    let id = match args.id {
+        Some(id) => id,
+        None => fresh_id()?,
+    };
+    let request = SendEvent {
+        id,
+        event_type: args.event_type,
+        run_id: args.run,
+        correlation_key: args.key,
+        data: input::value(&args.data.data)?,
+    };
+    let mut answer = context.client()?.send_event(&request).await?;
+    if context.json() {
+        // The id may be ours: whoever has to send the event again needs it.
+        if let Value::Object(fields) = &mut answer.json {
+            fields.insert("id".to_owned(), json!(request.id));
+        }
+        return output::json(&answer.json);
+    }
+    let sent = answer.body;
+    let what = if sent.duplicate { tint(Tint::Dim, "known already") } else { tint(Tint::Good, "sent") };
+    output::say(&format!("{what} {} {}", tint(Tint::Strong, &request.event_type), printable(&request.id)))?;
+    for woken in &sent.woken {
+        output::say(&format!("  woke {} of {}", tint(Tint::Strong, &woken.step), printable(&woken.run_id)))?;
+    }
+    if sent.woken.is_empty() && !sent.duplicate {
+        output::say("  nothing waits for it now; a live run that it concerns keeps it for its next wait")?;
+    }
+    Ok(())
+}
+
+async fn trigger(context: &Context, args: TriggerArgs) -> anyhow::Result<()> {
+    let request = TriggerRuns { event_type: args.event_type, data: input::value(&args.data.data)? };
+    let answer = context.client_keyed(&args.keyed)?.trigger_runs(&request).await?;
+    if context.json() {
+        return output::json(&answer.json);
+    }
+    if answer.body.run_ids.is_empty() {
+        return output::say("No definition starts with this event.");
+    }
+    for run_id in &answer.body.run_ids {
+        output::say(&format!("started {}", tint(Tint::Strong, run_id)))?;
+        output::say(&tint(Tint::Dim, &format!("countersign watch {}", shell_word(run_id))))?;
+    }
+    Ok(())
+}
+
+fn fresh_id() -> anyhow::Result<String> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("no id can be made: {error}"))?;
+    Ok(uuid::Builder::from_random_bytes(bytes).into_uuid().to_string())
+}

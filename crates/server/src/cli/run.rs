@@ -1,0 +1,113 @@
+//! `countersign run`: starts a run of a published workflow.
+
+use super::Keyed;
+use super::connection::Context;
+use super::failure::usage;
+use super::input::{self, Document};
+use super::output::{self, shell_word};
+use super::run_view::next;
+use super::table::{Tint, tint};
+use super::time::{self, Instant, when};
+use super::watch;
+use clap::Args;
+use countersign_client::wire::{RunStarted, StartRun};
+use countersign_client::{Answer, Client};
+use jiff::Timestamp;
+use serde_json::Value;
+
+/// Start a run of a published workflow
+#[derive(Args)]
+pub struct RunArgs {
+    /// A published workflow: NAME for the newest version, NAME@2 for that one
+    definition: String,
+    #[command(flatten)]
+    input: InputArgs,
+    /// What the run is about: an order, a customer, a document
+    #[arg(long, value_name = "REF")]
+    subject: Option<String>,
+    /// 0 to 9; 9 goes first
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=9))]
+    priority: Option<u8>,
+    /// Not before this time: RFC 3339, a day, or from now, like "in 5m"
+    #[arg(long, value_name = "TIME", value_parser = time::parse_ahead)]
+    at: Option<Instant>,
+    /// The run that this one corrects
+    #[arg(long, value_name = "RUN")]
+    corrects: Option<String>,
+    /// Watch it until it ends
+    #[arg(long)]
+    watch: bool,
+    #[command(flatten)]
+    keyed: Keyed,
+}
+
+/// What a run works on.
+#[derive(Args)]
+pub struct InputArgs {
+    /// What it works on: one JSON value, or a field: NAME=TEXT, NAME:=JSON (may be repeated)
+    #[arg(long, value_name = "JSON|NAME=TEXT", conflicts_with = "input_file")]
+    input: Vec<String>,
+    /// What it works on, from a JSON file; - is stdin
+    #[arg(long, value_name = "FILE")]
+    input_file: Option<String>,
+}
+
+impl InputArgs {
+    pub fn value(&self) -> anyhow::Result<Option<Value>> {
+        match &self.input_file {
+            Some(file) => Document::read(file)?.json().map(Some),
+            None => input::value(&self.input),
+        }
+    }
+}
+
+pub async fn run(context: &Context, args: RunArgs) -> anyhow::Result<()> {
+    if args.definition.trim().is_empty() {
+        return Err(usage("which workflow? `countersign definition list` shows what is published"));
+    }
+    let request = StartRun {
+        definition: args.definition,
+        input: args.input.value()?,
+        subject_ref: args.subject,
+        priority: args.priority,
+        start_at: args.at.map(Instant::to_wire),
+        corrects: args.corrects,
+        from_step: None,
+    };
+    let answer = context.client_keyed(&args.keyed)?.start_run(&request).await?;
+    told(context, &context.client()?, &request, &answer, args.watch).await
+}
+
+/// Says what was started and what to do next, or goes on to watch it.
+pub async fn told(
+    context: &Context,
+    client: &Client,
+    request: &StartRun,
+    answer: &Answer<RunStarted>,
+    watches: bool,
+) -> anyhow::Result<()> {
+    let run_id = &answer.body.run_id;
+    if context.json() {
+        // Watching is lines of JSON, and this is the first.
+        if watches { output::say_verbatim(&answer.json.to_string())? } else { output::json(&answer.json)? }
+    } else {
+        let at = request
+            .start_at
+            .as_deref()
+            .map_or_else(String::new, |at| format!(", not before {}", when(at, Timestamp::now())));
+        output::say(&format!("started {}{at}", tint(Tint::Strong, run_id)))?;
+    }
+    if watches {
+        return watch::follow(context, client, run_id).await;
+    }
+    if context.json() {
+        return Ok(());
+    }
+    output::say(&tint(Tint::Dim, &format!("countersign watch {}", shell_word(run_id))))?;
+    // Who may start runs may not be allowed to read them: then this much has to do.
+    let view = client.run(run_id).await;
+    for (_, command) in view.iter().flat_map(|answer| next(&answer.body)) {
+        output::say(&tint(Tint::Dim, &command))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,274 @@
+//! `countersign runs`: list, show and steer runs.
+
+use super::Keyed;
+use super::connection::Context;
+use super::failure::usage;
+use super::input;
+use super::output::{self, printable};
+use super::page::{PageArgs, collect};
+use super::run::{InputArgs, told};
+use super::run_view::{MAX_ROWS, render, state_text, whole};
+use super::table::{Table, Tint, tint};
+use super::time::{self, Instant, when};
+use clap::{Args, Subcommand, ValueEnum};
+use countersign_client::wire::{
+    ControlRun, DeclareEffect, DeclaredResult, FromStep, RunMoved, RunQuery, RunSummary, RunView, StartRun,
+};
+use countersign_client::{Answer, Client};
+use jiff::Timestamp;
+
+/// List, show and steer runs
+#[derive(Subcommand)]
+pub enum RunsCommand {
+    /// List runs, the newest first
+    List(ListArgs),
+    /// Show a run: its state, its steps, its gates and what can be done next
+    Show(ShowArgs),
+    /// Cancel a run: what is under way is revoked
+    Cancel(ControlArgs),
+    /// Pause a run: nothing new is claimed, work under way may finish
+    Pause(ControlArgs),
+    /// Go on with a paused or stopped run
+    Resume(ControlArgs),
+    /// Stop a run: leases are revoked, steps go back to ready
+    Stop(ControlArgs),
+    /// End a run as if it had never counted
+    Void(ControlArgs),
+    /// Start a new run behind the finished steps of this one
+    Retry(RetryArgs),
+    /// Clear what blocked a step: it goes back to its queue
+    Unblock(UnblockArgs),
+    /// Say what became of an attempt that left no verdict
+    DeclareEffect(DeclareArgs),
+}
+
+#[derive(Args)]
+pub struct ListArgs {
+    /// Only those in this state
+    #[arg(long, value_enum)]
+    state: Option<StateArg>,
+    /// Only those of this definition
+    #[arg(long, value_name = "NAME")]
+    definition: Option<String>,
+    /// Only those about this subject
+    #[arg(long, value_name = "REF")]
+    subject: Option<String>,
+    /// Only those started at or after this time: RFC 3339, a day, or how long ago (2h, 7d)
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    after: Option<Instant>,
+    /// Only those started at or before this time
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    before: Option<Instant>,
+    /// The oldest first
+    #[arg(long)]
+    oldest_first: bool,
+    #[command(flatten)]
+    page: PageArgs,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum StateArg {
+    Idle,
+    Queued,
+    Executing,
+    Blocked,
+    Paused,
+    Stopped,
+    Compensating,
+    Completed,
+    Failed,
+    Cancelled,
+    Voided,
+}
+
+#[derive(Args)]
+pub struct ShowArgs {
+    /// The run
+    run: String,
+    /// Show every step, however many there are
+    #[arg(long)]
+    all_steps: bool,
+}
+
+#[derive(Args)]
+pub struct ControlArgs {
+    /// The run
+    run: String,
+    /// Why, for the record
+    #[arg(long)]
+    reason: Option<String>,
+    #[command(flatten)]
+    keyed: Keyed,
+}
+
+#[derive(Args)]
+pub struct RetryArgs {
+    /// The run to start from
+    run: String,
+    /// The first step that is carried out anew [default: the first that did not complete]
+    #[arg(long, value_name = "STEP")]
+    from: Option<String>,
+    #[command(flatten)]
+    input: InputArgs,
+    /// Watch the new run until it ends
+    #[arg(long)]
+    watch: bool,
+    #[command(flatten)]
+    keyed: Keyed,
+}
+
+#[derive(Args)]
+pub struct UnblockArgs {
+    /// The run
+    run: String,
+    /// The step's name
+    step: String,
+    /// Why, for the record
+    #[arg(long)]
+    reason: Option<String>,
+    #[command(flatten)]
+    keyed: Keyed,
+}
+
+#[derive(Args)]
+pub struct DeclareArgs {
+    /// The run
+    run: String,
+    /// The step's name
+    step: String,
+    #[arg(value_enum)]
+    result: ResultArg,
+    /// How you know, for the record
+    #[arg(long)]
+    reason: String,
+    /// What the step would have yielded: JSON, or NAME=TEXT, NAME:=JSON (may be repeated)
+    #[arg(long, value_name = "JSON|NAME=TEXT")]
+    output: Vec<String>,
+    #[command(flatten)]
+    keyed: Keyed,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ResultArg {
+    /// It happened: it is undone with the rest
+    Completed,
+    /// It did not happen: there is nothing to undo
+    NotDone,
+}
+
+pub async fn run(context: &Context, command: RunsCommand) -> anyhow::Result<()> {
+    match command {
+        RunsCommand::List(args) => list(context, args).await,
+        RunsCommand::Show(args) => show(context, &args).await,
+        RunsCommand::Cancel(args) => control(context, "cancel", args).await,
+        RunsCommand::Pause(args) => control(context, "pause", args).await,
+        RunsCommand::Resume(args) => control(context, "resume", args).await,
+        RunsCommand::Stop(args) => control(context, "stop", args).await,
+        RunsCommand::Void(args) => control(context, "void", args).await,
+        RunsCommand::Retry(args) => retry(context, args).await,
+        RunsCommand::Unblock(args) => {
+            let request = ControlRun { reason: args.reason };
+            let client = context.client_keyed(&args.keyed)?;
+            moved(context, &args.run, &client.unblock_step(&args.run, &args.step, &request).await?)
+        }
+        RunsCommand::DeclareEffect(args) => declare_effect(context, args).await,
+    }
+}
+
+async fn list(context: &Context, args: ListArgs) -> anyhow::Result<()> {
+    let client = context.client()?;
+    let state = args.state.and_then(|state| state.to_possible_value().map(|value| value.get_name().to_owned()));
+    let query = RunQuery {
+        state,
+        definition: args.definition,
+        subject_ref: args.subject,
+        started_after: args.after.map(Instant::to_wire),
+        started_before: args.before.map(Instant::to_wire),
+        order: (!args.oldest_first).then(|| "desc".to_owned()),
+        ..RunQuery::default()
+    };
+    let fetch = async |limit, cursor| client.runs(&RunQuery { limit, cursor, ..query.clone() }).await;
+    collect(&args.page, fetch).await?.print(context.json(), table, "No runs. `countersign run NAME` starts one.")
+}
+
+fn table(runs: &[RunSummary]) -> Table {
+    let now = Timestamp::now();
+    let mut table = Table::new(["run", "subject", "state", "definition", "initiator", "started", "ended"]);
+    for run in runs {
+        let ended = run.completed_at.as_deref().or(run.failed_at.as_deref());
+        table.row([
+            printable(&run.run_id),
+            tint(Tint::Strong, &run.subject_ref),
+            state_text(&run.state, run.outcome.as_deref()),
+            printable(&run.definition),
+            printable(&run.initiator_ref),
+            when(&run.started_at, now),
+            ended.map_or_else(String::new, |at| when(at, now)),
+        ]);
+    }
+    table
+}
+
+async fn show(context: &Context, args: &ShowArgs) -> anyhow::Result<()> {
+    let answer = whole(&context.client()?, &args.run).await?;
+    print(context, &answer, if args.all_steps { usize::MAX } else { MAX_ROWS })
+}
+
+pub fn print(context: &Context, answer: &Answer<RunView>, rows: usize) -> anyhow::Result<()> {
+    if context.json() {
+        return output::json(&answer.json);
+    }
+    output::say(&render(&answer.body, rows, Timestamp::now()))
+}
+
+async fn control(context: &Context, action: &str, args: ControlArgs) -> anyhow::Result<()> {
+    let request = ControlRun { reason: args.reason };
+    moved(context, &args.run, &context.client_keyed(&args.keyed)?.control_run(&args.run, action, &request).await?)
+}
+
+fn moved(context: &Context, run_id: &str, answer: &Answer<RunMoved>) -> anyhow::Result<()> {
+    if context.json() {
+        return output::json(&answer.json);
+    }
+    output::say(&format!("{} is {}", tint(Tint::Strong, run_id), state_text(&answer.body.state, None)))
+}
+
+/// The same definition in the same version, the same subject and, unless another is given, the same input.
+async fn retry(context: &Context, args: RetryArgs) -> anyhow::Result<()> {
+    let client: Client = context.client()?;
+    let old = whole(&client, &args.run).await?.body;
+    let step = match args.from {
+        Some(step) => step,
+        None => first_undone(&old)
+            .ok_or_else(|| usage("every step of this run completed: name one with --from"))?
+            .to_owned(),
+    };
+    let input = args.input.value()?;
+    let request = StartRun {
+        definition: old.definition,
+        input: input.or(old.input),
+        // One that was about itself alone would be about the old run.
+        subject_ref: Some(old.subject_ref).filter(|subject| *subject != format!("run:{}", old.run_id)),
+        priority: Some(old.priority),
+        from_step: Some(FromStep { run_id: old.run_id, step }),
+        ..StartRun::default()
+    };
+    let answer = context.client_keyed(&args.keyed)?.start_run(&request).await?;
+    told(context, &client, &request, &answer, args.watch).await
+}
+
+fn first_undone(run: &RunView) -> Option<&str> {
+    let done = |state: &str| matches!(state, "completed" | "skipped");
+    let undone = run.steps.iter().find(|step| step.role == "step" && !done(&step.state_code))?;
+    Some(&undone.name)
+}
+
+async fn declare_effect(context: &Context, args: DeclareArgs) -> anyhow::Result<()> {
+    let result = match args.result {
+        ResultArg::Completed => DeclaredResult::Completed,
+        ResultArg::NotDone => DeclaredResult::NotDone,
+    };
+    let request = DeclareEffect { result, output: input::value(&args.output)?, reason: args.reason };
+    let client = context.client_keyed(&args.keyed)?;
+    moved(context, &args.run, &client.declare_effect(&args.run, &args.step, &request).await?)
+}

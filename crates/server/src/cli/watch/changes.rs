@@ -1,0 +1,91 @@
+//! What has changed in a run since it was last looked at.
+
+use crate::cli::output::printable;
+use crate::cli::run_view::{attempts, details, named, state_text, step_tint};
+use crate::cli::table::tint;
+use countersign_client::Answer;
+use countersign_client::wire::{RunView, StepView};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+
+/// What was seen last.
+#[derive(Default)]
+pub struct Changes {
+    run: Option<(String, Option<String>)>,
+    steps: HashMap<u32, Value>,
+}
+
+pub enum Change<'a> {
+    Run,
+    Step(&'a StepView, &'a Value),
+}
+
+impl Changes {
+    /// Everything that is new in this answer. A step that has not begun is no news.
+    pub fn take<'a>(&mut self, answer: &'a Answer<RunView>) -> impl Iterator<Item = Change<'a>> + use<'a> {
+        let mut changes = vec![];
+        let run = (answer.body.state.clone(), answer.body.outcome.clone());
+        let run_changed = self.run.as_ref() != Some(&run);
+        let ended = crate::cli::run_view::is_ended(&run.0);
+        if run_changed {
+            self.run = Some(run);
+        }
+        let raw = answer.json.get("steps").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        for (step, raw) in answer.body.steps.iter().zip(raw) {
+            let essence = essence(raw);
+            let known = self.steps.insert(step.step_seq, essence.clone());
+            let news = known.map_or(step.state_code != "not_started", |known| known != essence);
+            if news {
+                changes.push(Change::Step(step, raw));
+            }
+        }
+        // The end of the run is the last thing to say, any other state the first.
+        if run_changed {
+            changes.insert(if ended { changes.len() } else { 0 }, Change::Run);
+        }
+        changes.into_iter()
+    }
+}
+
+/// The step without what changes by itself: a heartbeat moves `locked_until` and nothing else.
+fn essence(step: &Value) -> Value {
+    let mut step = step.clone();
+    if let Some(fields) = step.as_object_mut() {
+        fields.remove("locked_until");
+    }
+    step
+}
+
+impl Change<'_> {
+    /// One line, with tints.
+    pub fn line(&self, run: &RunView, now: Timestamp) -> String {
+        let at = now.strftime("%H:%M:%SZ");
+        match self {
+            Change::Run => {
+                let error =
+                    run.last_error.as_deref().map_or_else(String::new, |error| format!(": {}", printable(error)));
+                format!("{at}  run is {}{error}", state_text(&run.state, run.outcome.as_deref()))
+            }
+            Change::Step(step, _) => {
+                let state = tint(step_tint(step), &format!("{} {}", step.appearance.icon, step.appearance.label));
+                let attempt = attempts(step);
+                let attempt = if attempt.is_empty() { attempt } else { format!(" (attempt {attempt})") };
+                let details = details(run, step, now);
+                let details = if details.is_empty() { details } else { format!(", {details}") };
+                format!("{at}  {} {state}{attempt}{details}", named(step))
+            }
+        }
+    }
+
+    pub fn json(&self, run: &RunView, now: Timestamp) -> Value {
+        let at = format!("{now:.6}");
+        match self {
+            Change::Run => json!({
+                "at": at, "change": "run", "run_id": run.run_id, "state": run.state, "outcome": run.outcome,
+                "rollup": run.rollup, "last_error": run.last_error, "output": run.output,
+            }),
+            Change::Step(_, raw) => json!({"at": at, "change": "step", "run_id": run.run_id, "step": raw}),
+        }
+    }
+}

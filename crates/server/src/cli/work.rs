@@ -1,0 +1,253 @@
+//! `countersign work`: a small worker. It claims the steps of a queue, runs a command of yours for each, prolongs the lease
+//! while the command runs, and reports what came of it.
+
+mod command;
+
+use super::connection::Context;
+use super::output::{self, printable};
+use super::table::{Tint, tint};
+use super::time::parse_millis;
+use clap::Args;
+use command::{Ended, Running};
+use countersign_client::wire::{
+    ClaimTasks, CompleteTask, DEFAULT_LEASE_MS, DeadTask, HeartbeatTask, RetryTask, Task, TaskReported,
+};
+use countersign_client::{Answer, Client, Error};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+/// How long a claim waits at the server. Ctrl-C takes no longer than this where nothing is under way.
+const WAIT_MS: u64 = 2000;
+const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// A report that nobody answers is repeated this often.
+const REPORTS: usize = 10;
+/// A lease is prolonged this often while it runs.
+const BEATS: i64 = 3;
+
+/// Work on a queue: run a command for every step
+///
+/// The step's input is JSON on the command's stdin; COUNTERSIGN_RUN_ID, _TASK_ID, _STEP, _TASK_TYPE, _ATTEMPT and
+/// _IDEMPOTENCY_KEY are in its environment. Where it exits with 0 and its last line is JSON, that is the step's output.
+/// With 75 the step is tried again, as its policy says; with any other code it failed for good, and the last line on
+/// stderr says why. Ctrl-C lets what is under way finish.
+#[derive(Args)]
+pub struct WorkArgs {
+    /// The queue
+    queue: String,
+    /// The command, for `sh -c`; without one every step completes with its input, to try a definition out
+    #[arg(long, value_name = "COMMAND")]
+    exec: Option<String>,
+    /// Who works: a readable name, unique among the workers [default: of this process]
+    #[arg(long, value_name = "NAME")]
+    worker: Option<String>,
+    /// How many steps at a time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    parallel: u16,
+    /// How long a step is claimed for, and prolonged for while the command runs
+    #[arg(long, value_name = "DURATION", value_parser = parse_millis)]
+    lease: Option<i64>,
+    /// Stop when there is nothing more to do
+    #[arg(long)]
+    drain: bool,
+}
+
+struct Worker {
+    client: Client,
+    queue: String,
+    exec: Option<String>,
+    name: String,
+    lease_ms: i64,
+    drain: bool,
+    json: bool,
+    stopped: AtomicBool,
+}
+
+pub async fn run(context: &Context, args: WorkArgs) -> anyhow::Result<()> {
+    let worker = Arc::new(Worker {
+        client: context.client()?,
+        queue: args.queue,
+        exec: args.exec,
+        name: args.worker.unwrap_or_else(|| format!("countersign-work-{}", std::process::id())),
+        lease_ms: args.lease.unwrap_or(DEFAULT_LEASE_MS),
+        drain: args.drain,
+        json: context.json(),
+        stopped: AtomicBool::new(false),
+    });
+    if !context.json() {
+        let told = format!("{} works on {}; Ctrl-C stops it", worker.name, worker.queue);
+        output::complain(&tint(Tint::Dim, &told));
+    }
+    let mut hands = JoinSet::new();
+    for number in 1..=args.parallel {
+        let name = if args.parallel == 1 { worker.name.clone() } else { format!("{}-{number}", worker.name) };
+        hands.spawn(worker.clone().work(name));
+    }
+    let mut result = Ok(());
+    loop {
+        tokio::select! {
+            hand = hands.join_next() => match hand {
+                None => return result,
+                Some(Ok(Ok(()))) => {}
+                Some(failed) => {
+                    worker.stopped.store(true, Ordering::Relaxed);
+                    result = failed.map_err(anyhow::Error::from).and_then(|done| done);
+                }
+            },
+            pressed = tokio::signal::ctrl_c() => {
+                pressed?;
+                if worker.stopped.swap(true, Ordering::Relaxed) {
+                    return result;
+                }
+                output::complain("finishing what is under way; once more to leave it");
+            }
+        }
+    }
+}
+
+impl Worker {
+    /// Claims and carries out one step after the other.
+    async fn work(self: Arc<Self>, name: String) -> anyhow::Result<()> {
+        let request = ClaimTasks {
+            worker_id: name,
+            max: Some(1),
+            lease_ms: Some(self.lease_ms),
+            wait_ms: Some(if self.drain { 0 } else { WAIT_MS }),
+        };
+        let mut lost = false;
+        while !self.stopped.load(Ordering::Relaxed) {
+            match self.client.claim_tasks(&self.queue, &request).await {
+                Ok(answer) => {
+                    lost = false;
+                    if answer.body.tasks.is_empty() && self.drain {
+                        return Ok(());
+                    }
+                    for task in &answer.body.tasks {
+                        self.carry_out(task).await?;
+                    }
+                }
+                Err(error @ (Error::Unreachable { .. } | Error::NoAnswer { .. })) => {
+                    if !lost {
+                        output::complain(&format!("{error}; still trying"));
+                    }
+                    lost = true;
+                    tokio::time::sleep(TRY_AGAIN_AFTER).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    async fn carry_out(&self, task: &Task) -> anyhow::Result<()> {
+        let began = Instant::now();
+        let ended = match &self.exec {
+            None => Some(Ended::Completed(task.input.clone())),
+            Some(command) => self.execute(command, task).await?,
+        };
+        let Some(ended) = ended else {
+            return self.tell(task, "lease-lost", None, "the command was stopped", began);
+        };
+        let (what, detail) = match &ended {
+            Ended::Completed(output) => ("completed", output.to_string()),
+            Ended::Retry(error) => ("retry", error.clone()),
+            Ended::Dead(error) => ("dead", error.clone()),
+        };
+        match self.report(task, ended).await {
+            Ok(answer) => self.tell(task, what, Some(&answer.body), &detail, began),
+            // The step went on without us: somebody else has it, or its run has ended.
+            Err(Error::Refused(problem)) => self.tell(task, &problem.code, None, &problem.detail, began),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Runs the command and prolongs the lease meanwhile; nothing where the lease was lost, and the command stopped.
+    async fn execute(&self, command: &str, task: &Task) -> anyhow::Result<Option<Ended>> {
+        let mut running = Running::start(command, task)?;
+        let every = Duration::from_millis(u64::try_from(self.lease_ms / BEATS).unwrap_or(1).max(1));
+        loop {
+            tokio::select! {
+                ended = running.wait() => return ended.map(Some),
+                () = tokio::time::sleep(every) => {
+                    let request = HeartbeatTask {
+                        lease_token: task.lease_token.clone(),
+                        lease_ms: Some(self.lease_ms),
+                    };
+                    // A server that does not answer may be back before the lease ends.
+                    if let Err(Error::Refused(_)) = self.client.heartbeat_task(&task.task_id, &request).await {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Says what came of it, again if nobody answers: the key makes sure that it counts once.
+    async fn report(&self, task: &Task, ended: Ended) -> Result<Answer<TaskReported>, Error> {
+        let client = self.client.clone().with_idempotency_key(&task.lease_token)?;
+        let lease_token = task.lease_token.clone();
+        let mut left = REPORTS;
+        loop {
+            let lease_token = lease_token.clone();
+            let answer = match &ended {
+                Ended::Completed(output) => {
+                    let output = Some(output.clone());
+                    let request = CompleteTask { lease_token, output, ..CompleteTask::default() };
+                    client.complete_task(&task.task_id, &request).await
+                }
+                Ended::Retry(error) => {
+                    let request = RetryTask { lease_token, last_error: error.clone(), ..RetryTask::default() };
+                    client.retry_task(&task.task_id, &request).await
+                }
+                Ended::Dead(error) => {
+                    let request = DeadTask { lease_token, last_error: error.clone(), ..DeadTask::default() };
+                    client.dead_task(&task.task_id, &request).await
+                }
+            };
+            left -= 1;
+            match answer {
+                Err(Error::Unreachable { .. } | Error::NoAnswer { .. }) if left > 0 => {
+                    tokio::time::sleep(TRY_AGAIN_AFTER).await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// One line per step.
+    fn tell(
+        &self,
+        task: &Task,
+        what: &str,
+        reported: Option<&TaskReported>,
+        detail: &str,
+        began: Instant,
+    ) -> anyhow::Result<()> {
+        let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        if self.json {
+            let line = json!({
+                "task_id": task.task_id, "run_id": task.run_id, "step": task.step, "task_type": task.task_type,
+                "attempt": task.attempt, "reported": what, "detail": detail, "ms": ms,
+                "state_code": reported.map(|reported| &reported.state_code),
+                "run_state": reported.map(|reported| &reported.run_state),
+            });
+            return output::say_verbatim(&Value::to_string(&line));
+        }
+        let colour = match what {
+            "completed" => Tint::Good,
+            "retry" => Tint::Wait,
+            _ => Tint::Bad,
+        };
+        let undo = if task.task_type == "COMPENSATION" { "↩ undo " } else { "" };
+        let run = reported.map_or_else(String::new, |reported| format!(", run {}", printable(&reported.run_state)));
+        output::say(&format!(
+            "{} {undo}{} {} {ms} ms{run}  {}",
+            tint(Tint::Dim, &task.run_id),
+            tint(Tint::Strong, &task.step),
+            tint(colour, what),
+            tint(Tint::Dim, detail)
+        ))
+    }
+}

@@ -1,0 +1,172 @@
+//! The command of one step: what goes in, what comes out, and what its exit code means.
+
+use anyhow::Context as _;
+use countersign_client::wire::Task;
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use tokio::task::JoinHandle;
+
+/// `EX_TEMPFAIL`: try again later.
+const RETRY: i32 = 75;
+/// Of what a command prints, this much of the end is kept.
+const KEPT: usize = 256 * 1024;
+const LONGEST_ERROR: usize = 1000;
+
+pub enum Ended {
+    Completed(Value),
+    Retry(String),
+    Dead(String),
+}
+
+pub struct Running {
+    /// The process and all that it starts.
+    group: Option<Pid>,
+    /// Nothing once it has been waited for.
+    ended: Option<JoinHandle<std::io::Result<Ended>>>,
+}
+
+impl Running {
+    pub fn start(command: &str, task: &Task) -> anyhow::Result<Self> {
+        let child = Command::new("sh")
+            .args(["-c", command])
+            .env("COUNTERSIGN_RUN_ID", &task.run_id)
+            .env("COUNTERSIGN_TASK_ID", &task.task_id)
+            .env("COUNTERSIGN_STEP", &task.step)
+            .env("COUNTERSIGN_TASK_TYPE", &task.task_type)
+            .env("COUNTERSIGN_ATTEMPT", task.attempt.to_string())
+            .env("COUNTERSIGN_IDEMPOTENCY_KEY", &task.idempotency_key)
+            // The token is ours, not the command's.
+            .env_remove("COUNTERSIGN_TOKEN")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // Ctrl-C is for the worker, which lets the command finish.
+            .process_group(0)
+            .spawn()
+            .context("the command cannot be started")?;
+        let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let input = task.input.to_string();
+        Ok(Running { group, ended: Some(tokio::task::spawn_blocking(move || finish(child, &input))) })
+    }
+
+    /// May be dropped and asked again, until it has answered.
+    pub async fn wait(&mut self) -> anyhow::Result<Ended> {
+        let running = self.ended.as_mut().context("the command has ended already")?;
+        let ended = running.await;
+        self.ended = None;
+        ended?.context("the command cannot be waited for")
+    }
+}
+
+impl Drop for Running {
+    /// Ends the command and everything that it started, where it has not ended by itself.
+    fn drop(&mut self) {
+        if let (Some(group), Some(_)) = (self.group, &self.ended) {
+            // It may be ending this very moment.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+/// Hands the input over, and takes what comes out on both ways at once, so that nobody waits for anybody.
+fn finish(mut child: Child, input: &str) -> std::io::Result<Ended> {
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (stdout, stderr) = std::thread::scope(|scope| {
+        // A command that reads no input may end before it has it all: that is its own affair.
+        scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(input.as_bytes())));
+        let stderr = scope.spawn(move || stderr.map(tail));
+        (stdout.map(tail), stderr.join().ok().flatten())
+    });
+    let text = |bytes: Option<Vec<u8>>| String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned();
+    Ok(judged(child.wait()?, &text(stdout), &text(stderr)))
+}
+
+/// Everything is read; the end of it is kept.
+fn tail(mut pipe: impl Read) -> Vec<u8> {
+    let (mut kept, mut piece) = (Vec::new(), vec![0; 16 * 1024]);
+    while let Ok(count @ 1..) = pipe.read(&mut piece) {
+        kept.extend_from_slice(&piece[..count]);
+        if kept.len() > 2 * KEPT {
+            kept.drain(..kept.len() - KEPT);
+        }
+    }
+    kept
+}
+
+fn judged(status: ExitStatus, stdout: &str, stderr: &str) -> Ended {
+    if status.success() {
+        let output = last_line(stdout).and_then(|line| serde_json::from_str(line).ok());
+        return Ended::Completed(output.unwrap_or(Value::Null));
+    }
+    let error = last_line(stderr).or_else(|| last_line(stdout)).map(|line| line.chars().take(LONGEST_ERROR).collect());
+    let error = error.unwrap_or_else(|| match status.code() {
+        Some(code) => format!("the command exited with {code}"),
+        None => format!("the command ended: {status}"),
+    });
+    if status.code() == Some(RETRY) { Ended::Retry(error) } else { Ended::Dead(error) }
+}
+
+fn last_line(text: &str) -> Option<&str> {
+    text.lines().rev().map(str::trim).find(|line| !line.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(input: Value) -> Task {
+        Task {
+            task_id: "r.0".into(),
+            run_id: "r".into(),
+            step: "SHIP".into(),
+            step_seq: 0,
+            attempt: 2,
+            max_attempts: 3,
+            task_type: "READY_STEP".into(),
+            input,
+            event: None,
+            idempotency_key: "r.0".into(),
+            lease_token: "l".into(),
+            locked_until: String::new(),
+        }
+    }
+
+    async fn ended(command: &str) -> String {
+        let mut running = Running::start(command, &task(serde_json::json!({"n": 1}))).expect("it starts");
+        match running.wait().await.expect("it ends") {
+            Ended::Completed(output) => format!("completed {output}"),
+            Ended::Retry(error) => format!("retry {error}"),
+            Ended::Dead(error) => format!("dead {error}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn an_exit_code_says_what_became_of_the_step() {
+        for (command, expected) in [
+            ("cat", r#"completed {"n":1}"#),
+            ("echo working; echo '[1, 2]'; echo", "completed [1,2]"),
+            ("echo done", "completed null"),
+            ("true", "completed null"),
+            ("echo \"\\\"$COUNTERSIGN_STEP-$COUNTERSIGN_ATTEMPT\\\"\"", r#"completed "SHIP-2""#),
+            ("echo no >&2; echo 'no stock' >&2; exit 75", "retry no stock"),
+            ("echo 'no such order' >&2; exit 1", "dead no such order"),
+            ("exit 3", "dead the command exited with 3"),
+            ("yes | head -c 3000000; echo 7", "completed 7"),
+        ] {
+            assert_eq!(ended(command).await, expected, "{command}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stopped_command_takes_its_children_along() {
+        let mut running = Running::start("sleep 600 & sleep 600", &task(Value::Null)).expect("it starts");
+        let ended = running.ended.take().expect("it runs");
+        running.ended = Some(tokio::spawn(async { Ok(Ended::Dead(String::new())) }));
+        drop(running);
+        // The pipes end when the last process that holds them has.
+        assert!(matches!(ended.await.expect("a thread"), Ok(Ended::Dead(_))));
+    }
+}

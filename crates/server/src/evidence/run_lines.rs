@@ -1,0 +1,91 @@
+//! The line of a run in `state.jsonl` (`spec/run.md`, section 7): its gates as those of a process, and beside them `run`.
+
+use super::lines::{line, members, object, us};
+use anyhow::Context;
+use countersign_engine::evidence::RunState;
+use countersign_engine::port::{ProcessView, RunStepView};
+use countersign_engine::rows::ProcessRow;
+use countersign_ledger::sha256;
+use serde_json::Value;
+
+/// A value up to this size stands in the line; of a larger one only its digest does.
+const MAX_INLINE: usize = 16 * 1024;
+
+pub fn state(run: &RunState) -> anyhow::Result<String> {
+    let row = &run.view.row;
+    let shell = ProcessView {
+        row: ProcessRow {
+            instance_id: row.instance_id,
+            definition: Some((row.definition_name.clone(), row.definition_version)),
+            subject_ref: row.subject_ref.clone(),
+            initiator_ref: row.initiator_ref.clone(),
+            declaration_digest: run.declaration.digest,
+            gate_spec_digest: run.gate_spec.digest,
+            started_at: row.started_at,
+        },
+        head: run.view.chain.clone(),
+        current_state: "run".to_owned(),
+        declaration: run.declaration.bytes.as_slice().into(),
+        gate_spec: run.gate_spec.bytes.as_slice().into(),
+        history: run.history.clone(),
+        gates: run.gates.clone(),
+    };
+    let mut whole = members(&shell);
+    whole.as_object_mut().context("a line is an object")?.insert("run".to_owned(), of_run(run));
+    Ok(line(&whole))
+}
+
+/// The exact text of a value, where it is short.
+fn text(json: Option<&str>) -> Value {
+    json.filter(|json| json.len() <= MAX_INLINE).into()
+}
+
+fn digest(json: Option<&str>) -> Value {
+    json.map(|json| sha256(&[json.as_bytes()]).to_string()).into()
+}
+
+fn of_run(run: &RunState) -> Value {
+    let (row, head) = (&run.view.row, &run.view.head);
+    let id = |id: Option<countersign_kernel::InstanceId>| Value::from(id.map(|id| id.to_string()));
+    object([
+        ("document_digest", row.document_digest.to_string().into()),
+        ("state", head.state.as_str().into()),
+        ("outcome", head.outcome.as_deref().into()),
+        ("priority", head.priority.into()),
+        ("start_at_us", us(head.start_at)),
+        ("executing_since_us", us(head.executing_since)),
+        ("completed_at_us", us(head.completed_at)),
+        ("failed_at_us", us(head.failed_at)),
+        ("last_error", head.last_error.as_deref().into()),
+        ("input", text(Some(&row.input))),
+        ("input_digest", digest(Some(&row.input))),
+        ("output", text(head.output.as_deref())),
+        ("output_digest", digest(head.output.as_deref())),
+        ("correlation_key", row.correlation_key.as_deref().into()),
+        ("concurrency_key", row.concurrency_key.as_deref().into()),
+        ("corrects", id(row.corrects)),
+        ("continues", id(row.continues)),
+        ("parent_run_id", id(row.parent.map(|(run_id, _)| run_id))),
+        ("parent_step_seq", row.parent.map(|(_, step_seq)| step_seq).into()),
+        ("steps", run.steps.iter().map(of_step).collect()),
+    ])
+}
+
+fn of_step(step: &RunStepView) -> Value {
+    let state = &step.state;
+    object([
+        ("step_seq", step.step_seq.into()),
+        ("name", (*step.new.name).into()),
+        ("compensates", step.new.compensates.into()),
+        ("state", state.state.as_str().into()),
+        ("attempts", state.attempts.into()),
+        ("started_at_us", us(state.started_at)),
+        ("completed_at_us", us(state.completed_at)),
+        ("last_error", state.last_error.as_deref().into()),
+        ("error_category", state.error_category.into()),
+        ("effect_unknown", state.effect_unknown.into()),
+        ("child_run_id", state.child_run_id.map(|id| id.to_string()).into()),
+        ("output", text(state.output.as_deref())),
+        ("output_digest", digest(state.output.as_deref())),
+    ])
+}

@@ -1,0 +1,187 @@
+//! What a scenario asks for, as the kernel's commands.
+
+use super::runs::{Control, Report, RunStart, compact};
+use super::{Failure, On, Said, Source, Start, broken};
+use countersign_definition::Body;
+use countersign_kernel::lifecycle::FailureCategory;
+use countersign_kernel::process::{
+    self, Command, DecideGate, Decision, FireTransition, OpenGate, StartWorkflow, StepChoice,
+};
+use countersign_kernel::refusal::{Code, Refusal};
+use countersign_kernel::registry::{self, Workflow};
+use countersign_kernel::run::{self, ClaimNext, Facet, FromStep, Outbound, StartRun, TaskRef, shell_declaration};
+use countersign_kernel::{GrantId, InstanceId, Time};
+use countersign_ledger::sha256;
+use std::sync::Arc;
+
+fn owned(text: Option<&str>) -> Option<String> {
+    text.map(str::to_owned)
+}
+
+/// A document as the command that publishes it.
+pub fn publish_command(document: &str) -> Said<registry::PublishDefinition> {
+    let definition = countersign_definition::parse(document.as_bytes()).map_err(|problems| {
+        let first = problems.first().map(ToString::to_string).unwrap_or_default();
+        Failure::Refused(Refusal::new(Code::InvalidDefinition, first))
+    })?;
+    let (declaration, gate_spec, workflow) = match definition.body {
+        Body::Process { declaration, gate_spec } => (declaration, gate_spec, None),
+        Body::Workflow { plan, document } => {
+            let (declaration, gate_spec) = shell_declaration(&plan);
+            let document_digest = sha256(&[&document]);
+            (
+                declaration,
+                gate_spec,
+                Some(Workflow { plan: Arc::new(plan), document: document.into(), document_digest }),
+            )
+        }
+    };
+    Ok(registry::PublishDefinition {
+        name: definition.name,
+        digest: sha256(&[document.as_bytes()]),
+        source: Arc::from(document),
+        declaration: Arc::new(declaration),
+        gate_spec: Arc::new(gate_spec),
+        workflow,
+        retention: definition.retention,
+    })
+}
+
+fn named(text: &str) -> Said<(String, Option<u32>)> {
+    match text.rsplit_once('@') {
+        None => Ok((text.to_owned(), None)),
+        Some((name, version)) => Ok((name.to_owned(), Some(version.parse().map_err(broken)?))),
+    }
+}
+
+/// A start as the command that asks for it.
+pub fn start_command(start: &Start) -> Said<Command> {
+    let source = match &start.from {
+        Source::Declaration(declaration) => process::Source::Inline(declaration.clone()),
+        Source::Definition(text) => {
+            let (name, version) = named(text)?;
+            process::Source::Definition { name, version }
+        }
+    };
+    Ok(Command::StartWorkflow(StartWorkflow {
+        source,
+        subject_ref: start.subject_ref.clone(),
+        gate_spec: start.gate_spec.clone(),
+        reason: start.reason.clone(),
+    }))
+}
+
+pub fn open_gate(on: On<'_>) -> OpenGate {
+    OpenGate { action: on.action.to_owned(), reason: owned(on.reason) }
+}
+
+pub fn open_command(on: On<'_>) -> Command {
+    Command::OpenGate(open_gate(on))
+}
+
+pub fn decide_gate(on: On<'_>, decision: Decision, step: Option<StepChoice>) -> DecideGate {
+    DecideGate { action: on.action.to_owned(), decision, reason: owned(on.reason), step }
+}
+
+pub fn decide_command(on: On<'_>, decision: Decision, step: Option<StepChoice>) -> Command {
+    Command::DecideGate(decide_gate(on, decision, step))
+}
+
+pub fn fire_command(on: On<'_>) -> Command {
+    Command::FireTransition(FireTransition { action: on.action.to_owned(), reason: owned(on.reason) })
+}
+
+pub fn register_command(actor_ref: &str) -> registry::Command {
+    registry::Command::RegisterActor(registry::RegisterActor {
+        actor_ref: actor_ref.to_owned(),
+        kind: registry::ActorKind::Human,
+        display_name: None,
+        key: None,
+        token_hash: sha256(&[actor_ref.as_bytes()]),
+    })
+}
+
+pub fn grant_command(subject_ref: &str, scope: &str) -> registry::Command {
+    registry::Command::GrantScope(registry::GrantScope {
+        subject_ref: subject_ref.to_owned(),
+        action_scope: scope.to_owned(),
+    })
+}
+
+pub fn revoke_command(grant_id: &str) -> registry::Command {
+    registry::Command::RevokeGrant(registry::RevokeGrant { grant_id: GrantId::parse(grant_id) })
+}
+
+/// `now` is the level's own; `from_step` holds what its store knows of the old run.
+pub fn start_run_command(start: &RunStart, now: Time, from_step: Option<FromStep>) -> Said<run::Command> {
+    let (definition, version) = named(&start.definition)?;
+    Ok(run::Command::Start(Box::new(StartRun {
+        definition,
+        version,
+        input: compact(start.input.as_deref()),
+        subject_ref: start.subject_ref.clone(),
+        priority: start.priority,
+        start_at: start.start_in_us.map(|us| now.after(us)),
+        corrects: start.corrects.as_deref().and_then(InstanceId::parse),
+        from_step,
+        parent: None,
+        concurrency_key: None,
+    })))
+}
+
+pub fn report_command(step_seq: u32, lease_token: &str, report: &Report) -> Said<run::Command> {
+    let task = TaskRef { step_seq, lease_token: uuid::Uuid::try_parse(lease_token).ok() };
+    let category = |text: &Option<String>| match text {
+        None => Ok(None),
+        Some(text) => FailureCategory::parse(text).map(Some).ok_or_else(|| broken(format!("no category `{text}`"))),
+    };
+    let outbound = |event_type: &Option<String>| {
+        let sent = event_type.iter().map(|event_type| Outbound { event_type: event_type.clone(), data: "null".into() });
+        sent.collect::<Vec<_>>()
+    };
+    Ok(match report {
+        Report::Complete { output, sending, claim_next } => run::Command::Complete {
+            task,
+            output: compact(output.as_deref()),
+            outbound: outbound(sending),
+            claim_next: claim_next.then_some(ClaimNext { lease: super::LEASE_US }),
+        },
+        Report::Wait { event_type, timeout_us, facet, sending } => run::Command::Wait {
+            task,
+            event_type: event_type.clone(),
+            timeout: *timeout_us,
+            facet: facet.as_deref().and_then(Facet::parse),
+            outbound: outbound(sending),
+        },
+        Report::Retry { error, backoff_us, category: text } => {
+            run::Command::Retry { task, error: error.clone(), backoff: *backoff_us, category: category(text)? }
+        }
+        Report::Dead { error, category: text } => {
+            run::Command::Dead { task, error: error.clone(), category: category(text)? }
+        }
+        Report::Beat { lease_us } => run::Command::Heartbeat { task, lease: *lease_us },
+    })
+}
+
+pub fn control_command(control: &Control) -> Said<run::Command> {
+    Ok(match control {
+        Control::Run { action, reason } => {
+            let reason = reason.clone();
+            match *action {
+                "cancel" => run::Command::Cancel { reason },
+                "pause" => run::Command::Pause { reason },
+                "resume" => run::Command::Resume { reason },
+                "stop" => run::Command::Stop { reason },
+                "void" => run::Command::Void { reason },
+                other => return Err(broken(format!("nobody can {other} a run"))),
+            }
+        }
+        Control::Unblock { step, reason } => run::Command::Unblock { step: step.clone(), reason: reason.clone() },
+        Control::Declare { step, done, output, reason } => run::Command::DeclareEffect {
+            step: step.clone(),
+            done: *done,
+            output: output.as_deref().map(|output| compact(Some(output))),
+            reason: reason.clone(),
+        },
+    })
+}

@@ -1,0 +1,192 @@
+//! Runs at the engine.
+
+use super::commands::{control_command, decide_gate, open_gate, report_command, start_run_command};
+use super::engine::{ALL, EngineDriver, opened, unexpected};
+use super::runs::{
+    Addressed, ClaimWish, Control, Report, Reported, RunStart, Runs, SentEvent, TaskOf, TaskSeen, Woken, compact,
+    current, step_words, value, without_nulls,
+};
+use super::{Decided, On, Opened, Said, broken};
+use async_trait::async_trait;
+use countersign_engine::port::{RunQuery, RunStepView, RunView};
+use countersign_engine::{Addressee, ClaimCall, Command, Outcome, Proof, Target, Task};
+use countersign_kernel::lifecycle::{RunState, StepCode};
+use countersign_kernel::plan::Plan;
+use countersign_kernel::process::Decision;
+use countersign_kernel::refusal::{Code, Refusal};
+use countersign_kernel::run::{self, FromStep, KeptEvent};
+use countersign_kernel::{InstanceId, Time};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+impl EngineDriver {
+    async fn ask_run(&self, by: &str, run_id: &str, command: run::Command) -> Said<Outcome> {
+        let target = InstanceId::parse(run_id).map_or(Target::Nowhere, Target::Existing);
+        self.execute(by, Command::Run { target, command }).await
+    }
+
+    async fn run(&self, by: &str, run_id: &str) -> Said<(RunView, Vec<RunStepView>)> {
+        let instance_id = InstanceId::parse(run_id).or(Some(InstanceId(uuid::Uuid::max())));
+        let query = RunQuery { instance_id, ..RunQuery::default() };
+        let view = self.engine()?.read_runs(by, query, &ALL).await?.into_iter().next();
+        let view = view.ok_or_else(|| Refusal::new(Code::NotKnown, "there is no run with this run_id"))?;
+        let steps = self.engine()?.read_run_steps(&view, 0, ALL.limit).await?;
+        Ok((view, steps))
+    }
+
+    /// As the server makes it of what it reads.
+    async fn finished(&self, by: &str, run_id: &str, step: &str) -> Said<FromStep> {
+        let (view, steps) = self.run(by, run_id).await?;
+        let ended = steps.into_iter().filter(|step| {
+            matches!(step.state.state, StepCode::Completed | StepCode::Skipped) && step.new.compensates.is_none()
+        });
+        let finished = ended.map(|step| (step.new.name.to_string(), (step.state.state, step.state.output)));
+        Ok(FromStep { run_id: view.row.instance_id, step: step.to_owned(), finished: finished.collect() })
+    }
+}
+
+fn seen(task: &Task) -> TaskSeen {
+    TaskSeen {
+        run_id: task.run_id.clone(),
+        step: task.step.to_string(),
+        step_seq: task.step_seq,
+        attempt: task.attempt,
+        max_attempts: task.max_attempts,
+        task_type: task.task_type.clone(),
+        input: value(&task.input),
+        event: task.event.as_deref().map(value),
+        lease_token: task.lease_token.clone(),
+    }
+}
+
+#[async_trait]
+impl Runs for EngineDriver {
+    async fn start_run(&mut self, by: &str, start: &RunStart) -> Said<String> {
+        let from = match &start.from_step {
+            None => None,
+            Some((run_id, step)) => Some(self.finished(by, run_id, step).await?),
+        };
+        let now = self.engine()?.now();
+        let command = Command::Run { target: Target::New, command: start_run_command(start, now, from)? };
+        match self.execute(by, command).await? {
+            Outcome::RunStarted { run_id } => Ok(run_id),
+            other => unexpected(other),
+        }
+    }
+
+    async fn claim(&mut self, by: &str, wish: &ClaimWish) -> Said<Vec<TaskSeen>> {
+        let claim = ClaimCall {
+            queue: wish.queue.as_str().into(),
+            worker_id: wish.worker_id.as_str().into(),
+            max: wish.max as usize,
+            lease: wish.lease_us,
+        };
+        let tasks = self.engine()?.claim(by, Proof::InProcess, claim, Duration::ZERO).await?;
+        Ok(tasks.iter().map(seen).collect())
+    }
+
+    async fn report(&mut self, by: &str, of: TaskOf<'_>, report: &Report) -> Said<Reported> {
+        let command = report_command(of.step_seq, of.lease_token, report)?;
+        match self.ask_run(by, of.run_id, command).await? {
+            Outcome::TaskDone { state_code, next, .. } => Ok(Reported { state_code, next: next.as_ref().map(seen) }),
+            other => unexpected(other),
+        }
+    }
+
+    async fn send_event(&mut self, by: &str, event: &SentEvent) -> Said<Woken> {
+        let to = match &event.to {
+            Addressed::Run(run_id) => Addressee::Run(InstanceId::parse(run_id)),
+            Addressed::Key(key) => Addressee::Key(key.clone()),
+        };
+        let kept = KeptEvent {
+            id: event.id.as_str().into(),
+            event_type: event.event_type.as_str().into(),
+            data: compact(event.data.as_deref()),
+        };
+        let sent = self.engine()?.send_event(by, &Proof::InProcess, &to, &kept).await?;
+        Ok(Woken { duplicate: sent.duplicate, steps: sent.woken.into_iter().map(|(_, step)| step).collect() })
+    }
+
+    async fn control_run(&mut self, by: &str, run_id: &str, control: &Control) -> Said<String> {
+        match self.ask_run(by, run_id, control_command(control)?).await? {
+            Outcome::RunMoved { state } => Ok(state),
+            other => unexpected(other),
+        }
+    }
+
+    async fn open_run_gate(&mut self, by: &str, on: On<'_>) -> Said<Opened> {
+        opened(self.ask_run(by, on.instance_id, run::Command::OpenGate(open_gate(on))).await?)
+    }
+
+    async fn decide_run_gate(&mut self, by: &str, on: On<'_>, decision: Decision) -> Said<Decided> {
+        let command = run::Command::DecideGate(decide_gate(on, decision, None));
+        match self.ask_run(by, on.instance_id, command).await? {
+            Outcome::Decided { outcome, chain_state } => Ok(Decided { outcome, chain_state }),
+            other => unexpected(other),
+        }
+    }
+
+    async fn read_run(&mut self, by: &str, run_id: &str) -> Said<Value> {
+        let (view, steps) = self.run(by, run_id).await?;
+        let plan = self.engine()?.plan_of(&view).ok_or_else(|| broken("a run without its plan"))?;
+        Ok(to_view(&view, &steps, &plan))
+    }
+}
+
+fn to_view(view: &RunView, steps: &[RunStepView], plan: &Plan) -> Value {
+    let (row, head) = (&view.row, &view.head);
+    let state = RunState::parse(&head.state).unwrap_or(RunState::Idle);
+    let codes: Vec<StepCode> = steps.iter().map(|step| step.state.state).collect();
+    let current = current(plan, &codes);
+    let text = |text: &Option<Arc<str>>| text.as_ref().map(ToString::to_string);
+    let time = |time: Option<Time>| time.map(|time| time.0);
+    let id = |id: Option<InstanceId>| id.map(|id| id.to_string());
+    without_nulls(json!({
+        "state": head.state,
+        "outcome": head.outcome,
+        "views": {"linear": state.linear()},
+        "current_step_seq": current.as_ref().map(|(seq, _)| seq),
+        "current_step_type": current.as_ref().map(|(_, name)| name),
+        "priority": head.priority,
+        "start_at": time(head.start_at),
+        "completed_at": time(head.completed_at),
+        "failed_at": time(head.failed_at),
+        "last_error": text(&head.last_error),
+        "output": head.output.as_deref().map(value),
+        "correlation_key": text(&row.correlation_key),
+        "corrects": id(row.corrects),
+        "continues": id(row.continues),
+        "steps": steps.iter().map(|step| to_step(step, plan, state)).collect::<Vec<_>>(),
+    }))
+}
+
+fn to_step(step: &RunStepView, plan: &Plan, run: RunState) -> Value {
+    let RunStepView { step_seq, new, state } = step;
+    let text = |text: &Option<Arc<str>>| text.as_ref().map(ToString::to_string);
+    let time = |time: Option<Time>| time.map(|time| time.0);
+    let retry = state.state == StepCode::Failed && state.next_run_at.is_some();
+    let compensates = new.compensates.and_then(|seq| plan.step(seq)).map(|spec| spec.name.to_string());
+    without_nulls(json!({
+        "name": &*new.name,
+        "step_seq": step_seq,
+        "role": if compensates.is_some() { "compensation" } else { "step" },
+        "compensates": compensates,
+        "queue": &*new.queue,
+        "state_code": state.state.as_str(),
+        "waiting_facet": state.waiting_facet,
+        "waiting_event_type": text(&state.waiting_event_type),
+        "attempts": state.attempts,
+        "max_attempts": new.max_attempts,
+        "next_run_at": time(state.next_run_at),
+        "locked_by": text(&state.locked_by),
+        "locked_until": time(state.locked_until),
+        "deadline_at": time(state.deadline_at),
+        "completed_at": time(state.completed_at),
+        "last_error": text(&state.last_error),
+        "error_category": state.error_category,
+        "effect_unknown": state.effect_unknown.then_some(true),
+        "output": state.output.as_deref().map(value),
+        "views": step_words(state.state, retry, run),
+    }))
+}

@@ -1,0 +1,219 @@
+//! Runs over HTTP.
+
+use super::http::{HttpDriver, opened, refused, word};
+use super::runs::{
+    Addressed, ClaimWish, Control, Report, Reported, RunStart, Runs, SentEvent, TIMES, TaskOf, TaskSeen, Woken, value,
+};
+use super::{Decided, LEASE_US, On, Opened, Said, broken};
+use async_trait::async_trait;
+use countersign_client::wire;
+use countersign_kernel::process::Decision;
+use serde_json::Value;
+
+fn json(text: Option<&String>) -> Option<Value> {
+    text.map(|text| value(text))
+}
+
+/// Only whole milliseconds can be sent.
+fn millis(us: i64) -> i64 {
+    us / 1000
+}
+
+fn seen(task: wire::Task) -> TaskSeen {
+    TaskSeen {
+        run_id: task.run_id,
+        step: task.step,
+        step_seq: task.step_seq,
+        attempt: task.attempt,
+        max_attempts: task.max_attempts,
+        task_type: task.task_type,
+        input: task.input,
+        event: task.event,
+        lease_token: task.lease_token,
+    }
+}
+
+fn outbound(event_type: Option<&String>) -> Option<Vec<wire::OutboundEvent>> {
+    event_type.map(|event_type| vec![wire::OutboundEvent { event_type: event_type.clone(), data: None }])
+}
+
+/// `2026-11-15T19:47:28.123456Z` in microseconds since 1970.
+pub fn micros(text: &str) -> Option<i64> {
+    let number = |from: usize, to: usize| text.get(from..to)?.parse::<i64>().ok();
+    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
+    let (hour, minute, second, fraction) = (number(11, 13)?, number(14, 16)?, number(17, 19)?, number(20, 26)?);
+    // Days since 1970 in the civil calendar, years beginning with March.
+    let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let day_of_era =
+        y.rem_euclid(400) * 365 + y.rem_euclid(400) / 4 - y.rem_euclid(400) / 100 + (153 * m + 2) / 5 + day - 1;
+    let days = y.div_euclid(400) * 146_097 + day_of_era - 719_468;
+    Some((((days * 24 + hour) * 60 + minute) * 60 + second) * 1_000_000 + fraction)
+}
+
+/// And back.
+fn rfc3339(us: i64) -> String {
+    let (days, rest) = (us.div_euclid(86_400_000_000), us.rem_euclid(86_400_000_000));
+    let z = days + 719_468;
+    let (era, doe) = (z.div_euclid(146_097), z.rem_euclid(146_097));
+    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
+    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+    let mp = (5 * doy + 2) / 153;
+    let (day, month) = (doy - (153 * mp + 2) / 5 + 1, if mp < 10 { mp + 3 } else { mp - 9 });
+    let year = yoe + era * 400 + i64::from(month <= 2);
+    let (seconds, fraction) = (rest / 1_000_000, rest % 1_000_000);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction:06}Z")
+}
+
+/// Times as numbers, as the other levels have them.
+fn numbered(view: Value) -> Value {
+    match view {
+        Value::Object(members) => {
+            let member = |(name, value): (String, Value)| {
+                let time = value.as_str().filter(|_| TIMES.contains(&name.as_str())).and_then(micros);
+                (name, time.map_or_else(|| numbered(value), Value::from))
+            };
+            members.into_iter().map(member).collect()
+        }
+        Value::Array(items) => items.into_iter().map(numbered).collect(),
+        other => other,
+    }
+}
+
+#[async_trait]
+impl Runs for HttpDriver {
+    async fn start_run(&mut self, by: &str, start: &RunStart) -> Said<String> {
+        let request = wire::StartRun {
+            definition: start.definition.clone(),
+            input: json(start.input.as_ref()),
+            subject_ref: start.subject_ref.clone(),
+            priority: start.priority,
+            start_at: start.start_in_us.map(|us| rfc3339(self.time.clock()().0 + us)),
+            corrects: start.corrects.clone(),
+            from_step: start
+                .from_step
+                .as_ref()
+                .map(|(run_id, step)| wire::FromStep { run_id: run_id.clone(), step: step.clone() }),
+        };
+        Ok(self.client(by)?.start_run(&request).await.map_err(refused)?.body.run_id)
+    }
+
+    async fn claim(&mut self, by: &str, wish: &ClaimWish) -> Said<Vec<TaskSeen>> {
+        let request = wire::ClaimTasks {
+            worker_id: wish.worker_id.clone(),
+            max: Some(wish.max),
+            lease_ms: Some(millis(wish.lease_us)),
+            wait_ms: None,
+        };
+        let claimed = self.client(by)?.claim_tasks(&wish.queue, &request).await.map_err(refused)?.body;
+        Ok(claimed.tasks.into_iter().map(seen).collect())
+    }
+
+    async fn report(&mut self, by: &str, of: TaskOf<'_>, report: &Report) -> Said<Reported> {
+        let client = self.client(by)?;
+        let task_id = format!("{}.{}", of.run_id, of.step_seq);
+        let lease_token = of.lease_token.to_owned();
+        let reported = match report.clone() {
+            Report::Complete { output, sending, claim_next } => {
+                let request = wire::CompleteTask {
+                    lease_token,
+                    output: json(output.as_ref()),
+                    outbound_events: outbound(sending.as_ref()),
+                    claim_next: claim_next.then_some(true),
+                    lease_ms: claim_next.then_some(millis(LEASE_US)),
+                };
+                client.complete_task(&task_id, &request).await
+            }
+            Report::Wait { event_type, timeout_us, facet, sending } => {
+                let request = wire::WaitTask {
+                    lease_token,
+                    waiting_event_type: event_type,
+                    timeout_ms: timeout_us.map(millis),
+                    waiting_facet: facet,
+                    outbound_events: outbound(sending.as_ref()),
+                };
+                client.wait_task(&task_id, &request).await
+            }
+            Report::Retry { error, backoff_us, category } => {
+                let backoff_ms = backoff_us.map(millis);
+                let request = wire::RetryTask { lease_token, last_error: error, backoff_ms, error_category: category };
+                client.retry_task(&task_id, &request).await
+            }
+            Report::Dead { error, category } => {
+                let request = wire::DeadTask { lease_token, last_error: error, error_category: category };
+                client.dead_task(&task_id, &request).await
+            }
+            Report::Beat { lease_us } => {
+                let request = wire::HeartbeatTask { lease_token, lease_ms: Some(millis(lease_us)) };
+                client.heartbeat_task(&task_id, &request).await
+            }
+        };
+        let reported = reported.map_err(refused)?.body;
+        Ok(Reported { state_code: reported.state_code, next: reported.next.map(seen) })
+    }
+
+    async fn send_event(&mut self, by: &str, event: &SentEvent) -> Said<Woken> {
+        let (run_id, correlation_key) = match event.to.clone() {
+            Addressed::Run(run_id) => (Some(run_id), None),
+            Addressed::Key(key) => (None, Some(key)),
+        };
+        let request = wire::SendEvent {
+            id: event.id.clone(),
+            event_type: event.event_type.clone(),
+            run_id,
+            correlation_key,
+            data: json(event.data.as_ref()),
+        };
+        let sent = self.client(by)?.send_event(&request).await.map_err(refused)?.body;
+        Ok(Woken { duplicate: sent.duplicate, steps: sent.woken.into_iter().map(|woken| woken.step).collect() })
+    }
+
+    async fn control_run(&mut self, by: &str, run_id: &str, control: &Control) -> Said<String> {
+        let client = self.client(by)?;
+        let moved = match control.clone() {
+            Control::Run { action, reason } => client.control_run(run_id, action, &wire::ControlRun { reason }).await,
+            Control::Unblock { step, reason } => client.unblock_step(run_id, &step, &wire::ControlRun { reason }).await,
+            Control::Declare { step, done, output, reason } => {
+                let result = if done { wire::DeclaredResult::Completed } else { wire::DeclaredResult::NotDone };
+                let request = wire::DeclareEffect { result, output: json(output.as_ref()), reason };
+                client.declare_effect(run_id, &step, &request).await
+            }
+        };
+        Ok(moved.map_err(refused)?.body.state)
+    }
+
+    async fn open_run_gate(&mut self, by: &str, on: On<'_>) -> Said<Opened> {
+        let request = wire::OpenGate { action: on.action.to_owned(), reason: on.reason.map(str::to_owned) };
+        Ok(opened(self.client(by)?.open_run_gate(on.instance_id, &request).await.map_err(refused)?.body))
+    }
+
+    async fn decide_run_gate(&mut self, by: &str, on: On<'_>, decision: Decision) -> Said<Decided> {
+        let decision = match decision {
+            Decision::Approve => wire::Decision::Approve,
+            Decision::Reject => wire::Decision::Reject,
+            Decision::Withdraw => wire::Decision::Withdraw,
+        };
+        let request = wire::DecideGate { decision, reason: on.reason.map(str::to_owned), step_id: None };
+        let client = self.client(by)?;
+        let decided = client.decide_run_gate(on.instance_id, on.action, &request).await.map_err(refused)?.body;
+        Ok(Decided { outcome: word(decided.outcome)?, chain_state: decided.chain_state.map(word).transpose()? })
+    }
+
+    async fn read_run(&mut self, by: &str, run_id: &str) -> Said<Value> {
+        let view = self.client(by)?.run(run_id).await.map_err(refused)?.body;
+        serde_json::to_value(view).map(numbered).map_err(broken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_come_back_as_they_went() {
+        for us in [0, 951_782_400_000_000, 1_763_236_048_123_456, 1_709_164_800_000_001] {
+            assert_eq!(micros(&rfc3339(us)), Some(us));
+        }
+        assert_eq!(rfc3339(951_782_400_000_000), "2000-02-29T00:00:00.000000Z");
+    }
+}

@@ -1,0 +1,395 @@
+//! Runs in the kernel alone: what is due and what a queue holds is read off each run's agenda, and what a store would
+//! keep besides (ended steps, outputs, received events, records) is folded from the events.
+
+use super::commands::{control_command, decide_gate, open_gate, report_command, start_run_command};
+use super::kernel::{KernelDriver, opened};
+use super::kernel_retention::event_id;
+use super::runs::{
+    Addressed, ClaimWish, Control, Report, Reported, RunStart, Runs, SentEvent, TaskOf, TaskSeen, Woken, compact,
+    current, step_words, value, without_nulls,
+};
+use super::{APPLICATION, Decided, InboxItem, On, Opened, Record, Said, broken};
+use async_trait::async_trait;
+use countersign_engine::payload;
+use countersign_engine::run::payload::{RunDocuments, run_payload};
+use countersign_kernel::lifecycle::StepCode;
+use countersign_kernel::plan::StepSeq;
+use countersign_kernel::process::{self, Decision, EventBody, Process};
+use countersign_kernel::refusal::{Code, Refusal};
+use countersign_kernel::registry::{Registry, scopes};
+use countersign_kernel::run::{
+    self, Cell, ClaimSteps, Claimed, Command, Context, Event, FromStep, KeptEvent, Role, Run, RunEvent, Started,
+    check_lease,
+};
+use countersign_kernel::{Digest, InstanceId, Time};
+use countersign_ledger::document::{declaration_document, gate_spec_document};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A run and everything that was recorded of it.
+pub struct ToldRun {
+    pub shell: Process,
+    run: Run,
+    started: Started,
+    events: Vec<Event>,
+    records: Vec<Record>,
+    document: Option<Digest>,
+    /// The steps as they were last told, ended ones in full.
+    cells: BTreeMap<StepSeq, Cell>,
+    outputs: BTreeMap<StepSeq, Arc<str>>,
+    received: BTreeSet<Arc<str>>,
+}
+
+impl ToldRun {
+    fn tell(&mut self, event: &Event, registry_seq: u64) -> Said<()> {
+        let (sequence, run_id) = (self.records.len() as u64 + 1, self.run.run_id);
+        let (subject, initiator) = (self.shell.subject_ref.clone(), self.shell.initiator_ref.clone());
+        self.events.push(event.clone());
+        let (action_ref, actor_ref, at, payload) = match event {
+            Event::Gate(event) => {
+                let bytes = payload::process_payload(run_id, sequence, &subject, &initiator, event, None);
+                self.shell.apply(event);
+                (payload::process_action(&event.body), &event.actor_ref, event.at, bytes)
+            }
+            Event::Run(event) => {
+                let documents = self.document.filter(|_| event.started.is_some()).map(|document| RunDocuments {
+                    document,
+                    declaration: declaration_document(&self.shell.declaration).digest,
+                    gate_spec: gate_spec_document(&self.shell.gate_spec).digest,
+                });
+                let bytes = run_payload(&self.run, event, documents.as_ref());
+                self.run.apply(event);
+                self.cells.extend(event.cells.iter().cloned());
+                self.outputs.extend(event.outputs.iter().cloned());
+                self.received.extend(event.kept.iter().map(|kept| kept.id.clone()));
+                if !event.action.is_recorded() {
+                    return Ok(());
+                }
+                (event.action.as_str(), &event.actor_ref, event.at, bytes)
+            }
+        };
+        self.records.push(Record {
+            event_id: event_id(at, sequence).to_string(),
+            sequence,
+            action_ref: action_ref.to_owned(),
+            actor_ref: actor_ref.clone(),
+            payload: serde_json::from_slice(&payload).map_err(broken)?,
+            registry_seq,
+            recorded_at: at.0.to_string(),
+        });
+        Ok(())
+    }
+
+    /// Steps that the clock has to look at now.
+    fn due(&self, now: Time) -> (Vec<StepSeq>, bool) {
+        let is_due = |seq: &StepSeq| self.run.agenda(*seq).timer.is_some_and(|at| at <= now);
+        (self.run.live.iter().copied().filter(is_due).collect(), self.run.due_at().is_some_and(|at| at <= now))
+    }
+
+    fn finished(&self, step: &str) -> FromStep {
+        let ended = self.cells.iter().filter(|(_, cell)| {
+            cell.role == Role::Step && matches!(cell.state, StepCode::Completed | StepCode::Skipped)
+        });
+        let finished = ended
+            .map(|(seq, cell)| (self.run.step_name(*seq).to_owned(), (cell.state, self.outputs.get(seq).cloned())));
+        FromStep { run_id: self.run.run_id, step: step.to_owned(), finished: finished.collect() }
+    }
+
+    fn view(&self) -> Value {
+        let (run, head) = (&self.run, &self.run.head);
+        let codes: Vec<StepCode> = self.cells.values().map(|cell| cell.state).collect();
+        let current = current(&run.plan, &codes);
+        let text = |text: &Option<Arc<str>>| text.as_ref().map(ToString::to_string);
+        let time = |time: Option<Time>| time.map(|time| time.0);
+        let id = |id: Option<InstanceId>| id.map(|id| id.to_string());
+        without_nulls(json!({
+            "state": head.state.as_str(),
+            "outcome": head.outcome.map(|outcome| outcome.as_str()),
+            "views": {"linear": head.state.linear()},
+            "current_step_seq": current.as_ref().map(|(seq, _)| seq),
+            "current_step_type": current.as_ref().map(|(_, name)| name),
+            "priority": head.priority,
+            "start_at": time(head.start_at),
+            "completed_at": time(head.completed_at),
+            "failed_at": time(head.failed_at),
+            "last_error": text(&head.last_error),
+            "output": head.output.as_deref().map(value),
+            "correlation_key": text(&self.started.correlation_key),
+            "corrects": id(self.started.corrects),
+            "continues": id(self.started.continues),
+            "steps": self.cells.iter().map(|(seq, cell)| self.step(*seq, cell)).collect::<Vec<_>>(),
+        }))
+    }
+
+    fn step(&self, seq: StepSeq, cell: &Cell) -> Value {
+        let (run, live) = (&self.run, cell.details());
+        let text = |text: &Option<Arc<str>>| text.as_ref().map(ToString::to_string);
+        let waiting = live.waiting.as_ref();
+        let compensates = match cell.role {
+            Role::Step => None,
+            Role::Compensation(step) => Some(run.step_name(step)),
+        };
+        without_nulls(json!({
+            "name": run.step_name(seq),
+            "step_seq": seq,
+            "role": if compensates.is_some() { "compensation" } else { "step" },
+            "compensates": compensates,
+            "queue": &*run.queue(seq, cell.role),
+            "state_code": cell.state.as_str(),
+            "waiting_facet": waiting.map(|waiting| waiting.facet.as_str()),
+            "waiting_event_type": waiting.and_then(|waiting| text(&waiting.event_type)),
+            "attempts": live.attempts,
+            "max_attempts": run.max_attempts(seq),
+            "next_run_at": live.next_run_at.map(|at| at.0),
+            "locked_by": live.lease.as_ref().map(|lease| lease.worker_id.to_string()),
+            "locked_until": live.lease.as_ref().map(|lease| lease.until.0),
+            "deadline_at": waiting.and_then(|waiting| waiting.deadline_at).map(|at| at.0),
+            "completed_at": cell.completed_at.map(|at| at.0),
+            "last_error": text(&live.last_error),
+            "error_category": live.category.map(|category| category.as_str()),
+            "effect_unknown": live.effect_unknown.then_some(true),
+            "output": self.outputs.get(&seq).map(|output| value(output)),
+            "views": step_words(cell.state, cell.retry_scheduled(), run.head.state),
+        }))
+    }
+
+    pub fn records(&self) -> Vec<Record> {
+        self.records.clone()
+    }
+
+    pub fn inbox(&self, of: &str) -> Vec<InboxItem> {
+        let mut waiting = vec![];
+        for gate in &self.shell.gates {
+            let own = gate.steps.iter().filter(|step| step.approver_ref == of && step.assignment.is_some());
+            waiting.extend(own.map(|step| InboxItem {
+                instance_id: self.run.run_id.to_string(),
+                action: gate.action.clone(),
+                step_id: step.step_id.to_string(),
+            }));
+        }
+        waiting
+    }
+
+    /// What was recorded is enough to build the run again.
+    pub fn verify(&self) -> Said<()> {
+        let begun = self.events.first().and_then(Run::begun_by);
+        let (mut shell, mut run) = begun.ok_or_else(|| broken("a run that did not begin"))?;
+        for event in &self.events {
+            match event {
+                Event::Gate(event) => shell.apply(event),
+                Event::Run(event) => run.apply(event),
+            }
+        }
+        if run == self.run && shell == self.shell { Ok(()) } else { Err(broken(format!("replayed to {run:?}"))) }
+    }
+}
+
+fn not_known() -> super::Failure {
+    Refusal::new(Code::NotKnown, "there is no run with this run_id").into()
+}
+
+fn task(run_id: InstanceId, claimed: &Claimed) -> TaskSeen {
+    TaskSeen {
+        run_id: run_id.to_string(),
+        step: claimed.step.to_string(),
+        step_seq: claimed.step_seq,
+        attempt: claimed.attempt,
+        max_attempts: claimed.max_attempts,
+        task_type: claimed.task_type.as_str().to_owned(),
+        input: value(&claimed.input),
+        event: claimed.event.as_deref().map(value),
+        lease_token: claimed.lease_token.to_string(),
+    }
+}
+
+fn run_events(events: &[Event]) -> impl Iterator<Item = &RunEvent> {
+    events.iter().filter_map(|event| match event {
+        Event::Run(event) => Some(&**event),
+        Event::Gate(_) => None,
+    })
+}
+
+impl KernelDriver {
+    pub(super) fn told_run(&self, run_id: &str) -> Option<&ToldRun> {
+        InstanceId::parse(run_id).and_then(|id| self.runs.get(&id))
+    }
+
+    fn document(registry: &Registry, started: &Started) -> Option<Digest> {
+        let definition = registry.definition(&started.definition.name, Some(started.definition.version))?;
+        definition.workflow.as_ref().map(|workflow| workflow.document_digest)
+    }
+
+    /// Has the kernel decide, and applies what follows.
+    fn ask_run(&mut self, by: &str, run_id: Option<InstanceId>, command: &Command) -> Said<(InstanceId, Vec<Event>)> {
+        let (now, ids) = self.tick();
+        let told = run_id.and_then(|id| self.runs.get(&id));
+        let base =
+            process::Context { actor_ref: by, now, registry: &self.registry, application_actor_ref: APPLICATION, ids };
+        let mut ctx = Context { base, language: &*self.language, secrets: None };
+        let events = run::decide(told.map(|told| (&told.shell, &told.run)), command, &mut ctx)?;
+        let mut run_id = run_id;
+        if let Some((shell, run)) = events.first().and_then(Run::begun_by) {
+            let started = run_events(&events).find_map(|event| event.started.as_deref().cloned());
+            let started = started.ok_or_else(|| broken("a run without a start"))?;
+            run_id = Some(run.run_id);
+            let told = ToldRun {
+                document: Self::document(&self.registry, &started),
+                shell,
+                run,
+                started,
+                events: vec![],
+                records: vec![],
+                cells: BTreeMap::new(),
+                outputs: BTreeMap::new(),
+                received: BTreeSet::new(),
+            };
+            self.runs.insert(told.run.run_id, told);
+        }
+        let run_id = run_id.ok_or_else(|| broken("events of no run"))?;
+        let under = self.registry.sequence();
+        if let Some(told) = self.runs.get_mut(&run_id) {
+            events.iter().try_for_each(|event| told.tell(event, under))?;
+        }
+        Ok((run_id, events))
+    }
+
+    /// Has everything looked at that is due.
+    pub(super) fn look(&mut self) -> Said<()> {
+        loop {
+            let now = Time(self.clock);
+            let all: Vec<InstanceId> = self.runs.keys().copied().collect();
+            let mut moved = false;
+            for run_id in all {
+                let Some((steps, whole)) = self.runs.get(&run_id).map(|told| told.due(now)) else { continue };
+                if whole {
+                    moved |=
+                        !self.ask_run(APPLICATION, Some(run_id), &Command::Dispatch { in_slot: true })?.1.is_empty();
+                }
+                if whole || !steps.is_empty() {
+                    let looked = self.ask_run(APPLICATION, Some(run_id), &Command::Due { steps, run: whole });
+                    // Whatever cannot be done now is looked at again when the run moves on.
+                    moved |= looked.is_ok_and(|(_, events)| !events.is_empty());
+                }
+            }
+            if !moved {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The state of the step after a report, for its worker.
+    fn state_of(&self, run_id: InstanceId, seq: StepSeq) -> String {
+        let cell = self.runs.get(&run_id).and_then(|told| told.run.cell(seq));
+        cell.map_or(String::new(), |cell| cell.state.as_str().to_owned())
+    }
+}
+
+#[async_trait]
+impl Runs for KernelDriver {
+    async fn start_run(&mut self, by: &str, start: &RunStart) -> Said<String> {
+        let from = match &start.from_step {
+            None => None,
+            Some((run_id, step)) => Some(self.told_run(run_id).ok_or_else(not_known)?.finished(step)),
+        };
+        let command = start_run_command(start, Time(self.clock), from)?;
+        self.ask_run(by, None, &command).map(|(run_id, _)| run_id.to_string())
+    }
+
+    /// The kernel has no queues: what its runs would hand out, in the order of the engine's book.
+    async fn claim(&mut self, by: &str, wish: &ClaimWish) -> Said<Vec<TaskSeen>> {
+        check_lease(wish.lease_us)?;
+        let now = Time(self.clock);
+        let mut ready: Vec<(u8, Time, InstanceId, StepSeq)> = vec![];
+        for (run_id, told) in &self.runs {
+            for seq in &told.run.live {
+                let claim = told.run.agenda(*seq).claim.filter(|claim| claim.at <= now && *claim.queue == *wish.queue);
+                ready.extend(claim.map(|claim| (u8::MAX - claim.priority, claim.at, *run_id, *seq)));
+            }
+        }
+        if ready.is_empty() && !self.registry.permitted(by, scopes::TASKS_WORK) {
+            return Err(Refusal::new(Code::PermissionDenied, "no grant for tasks:work").into());
+        }
+        ready.sort_unstable();
+        ready.truncate(wish.max as usize);
+        ready.sort_unstable_by_key(|(_, _, run_id, seq)| (*run_id, *seq));
+        let mut tasks = vec![];
+        for group in ready.chunk_by(|a, b| a.2 == b.2) {
+            let steps = group.iter().map(|(.., seq)| *seq).collect();
+            let command =
+                Command::Claim(ClaimSteps { steps, worker_id: wish.worker_id.as_str().into(), lease: wish.lease_us });
+            let (run_id, events) = self.ask_run(by, Some(group[0].2), &command)?;
+            tasks.extend(run_events(&events).flat_map(|event| &event.claimed).map(|claimed| task(run_id, claimed)));
+        }
+        Ok(tasks)
+    }
+
+    async fn report(&mut self, by: &str, of: TaskOf<'_>, report: &Report) -> Said<Reported> {
+        let command = report_command(of.step_seq, of.lease_token, report)?;
+        let (run_id, events) = self.ask_run(by, InstanceId::parse(of.run_id), &command)?;
+        let next = run_events(&events).flat_map(|event| &event.claimed).next().map(|claimed| task(run_id, claimed));
+        Ok(Reported { state_code: self.state_of(run_id, of.step_seq), next })
+    }
+
+    async fn send_event(&mut self, by: &str, event: &SentEvent) -> Said<Woken> {
+        let kept = KeptEvent {
+            id: event.id.as_str().into(),
+            event_type: event.event_type.as_str().into(),
+            data: compact(event.data.as_deref()),
+        };
+        let concerned: Vec<Option<InstanceId>> = match &event.to {
+            Addressed::Run(run_id) => vec![InstanceId::parse(run_id)],
+            Addressed::Key(key) => {
+                let has_key = |told: &&ToldRun| {
+                    told.started.correlation_key.as_deref() == Some(key) && !told.run.head.state.is_ended()
+                };
+                self.runs.values().filter(has_key).map(|told| Some(told.run.run_id)).collect()
+            }
+        };
+        let mut woken = Woken { duplicate: !concerned.is_empty(), steps: vec![] };
+        for run_id in concerned {
+            let seen = run_id.and_then(|id| self.runs.get(&id)).is_some_and(|told| told.received.contains(&kept.id));
+            let (run_id, events) = self.ask_run(by, run_id, &Command::Receive { event: kept.clone(), seen })?;
+            woken.duplicate &= seen;
+            let Some(told) = self.runs.get(&run_id) else { continue };
+            let moves = run_events(&events).flat_map(|event| &event.moves);
+            let by_event = moves.filter(|m| matches!(m.transition.id, "X1" | "T3r"));
+            woken.steps.extend(by_event.map(|m| told.run.step_name(m.step_seq).to_owned()));
+        }
+        Ok(woken)
+    }
+
+    async fn control_run(&mut self, by: &str, run_id: &str, control: &Control) -> Said<String> {
+        let (run_id, _) = self.ask_run(by, InstanceId::parse(run_id), &control_command(control)?)?;
+        Ok(self.runs.get(&run_id).map_or(String::new(), |told| told.run.head.state.to_string()))
+    }
+
+    async fn open_run_gate(&mut self, by: &str, on: On<'_>) -> Said<Opened> {
+        let (_, events) = self.ask_run(by, InstanceId::parse(on.instance_id), &Command::OpenGate(open_gate(on)))?;
+        let gate = events.iter().find_map(|event| match event {
+            Event::Gate(process::Event { body: EventBody::GateOpened { gate, .. }, .. }) => Some(gate),
+            _ => None,
+        });
+        gate.map(opened).ok_or_else(|| broken("an opening without a gate"))
+    }
+
+    async fn decide_run_gate(&mut self, by: &str, on: On<'_>, decision: Decision) -> Said<Decided> {
+        let command = Command::DecideGate(decide_gate(on, decision, None));
+        self.ask_run(by, InstanceId::parse(on.instance_id), &command)?;
+        let outcome = match decision {
+            Decision::Approve => "approved",
+            Decision::Reject => "rejected_outcome",
+            Decision::Withdraw => "withdrawn",
+        };
+        Ok(Decided { outcome: outcome.to_owned(), chain_state: None })
+    }
+
+    async fn read_run(&mut self, by: &str, run_id: &str) -> Said<Value> {
+        let told = self.told_run(run_id);
+        let definition = told.map(|told| told.started.definition.name.as_str());
+        if !self.registry.permitted_on(by, scopes::RUNS_READ, definition) {
+            return Err(Refusal::new(Code::PermissionDenied, "not to be read by this actor").into());
+        }
+        told.map(ToldRun::view).ok_or_else(not_known)
+    }
+}

@@ -1,0 +1,163 @@
+//! What is done with runs: starting and steering them, claiming and reporting as a worker does, sending events, reading.
+//! What a run looks like is a JSON object with the fields of the wire, whichever level it comes from; only times are
+//! numbers of microseconds.
+
+use super::{Decided, On, Opened, Said};
+use async_trait::async_trait;
+use countersign_kernel::lifecycle::{RunState, StepCode};
+use countersign_kernel::plan::{Order, Plan, StepSeq};
+use countersign_kernel::process::Decision;
+use serde_json::{Map, Value, json};
+
+#[derive(Clone, Debug, Default)]
+pub struct RunStart {
+    /// `name` or `name@version`.
+    pub definition: String,
+    /// JSON text.
+    pub input: Option<String>,
+    pub subject_ref: Option<String>,
+    pub priority: Option<u8>,
+    /// So long from now.
+    pub start_in_us: Option<i64>,
+    /// Ids of runs.
+    pub corrects: Option<String>,
+    pub from_step: Option<(String, String)>,
+}
+
+#[derive(Clone, Debug)]
+pub struct ClaimWish {
+    pub queue: String,
+    pub worker_id: String,
+    pub max: u32,
+    pub lease_us: i64,
+}
+
+/// A step that a worker was given.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskSeen {
+    pub run_id: String,
+    pub step: String,
+    pub step_seq: u32,
+    pub attempt: u32,
+    pub max_attempts: u32,
+    pub task_type: String,
+    pub input: Value,
+    pub event: Option<Value>,
+    pub lease_token: String,
+}
+
+/// A task as its worker names it.
+#[derive(Clone, Copy, Debug)]
+pub struct TaskOf<'a> {
+    pub run_id: &'a str,
+    pub step_seq: u32,
+    pub lease_token: &'a str,
+}
+
+/// What a worker says became of its task. Values are JSON texts.
+#[derive(Clone, Debug)]
+pub enum Report {
+    Complete { output: Option<String>, sending: Option<String>, claim_next: bool },
+    Wait { event_type: Option<String>, timeout_us: Option<i64>, facet: Option<String>, sending: Option<String> },
+    Retry { error: String, backoff_us: Option<i64>, category: Option<String> },
+    Dead { error: String, category: Option<String> },
+    Beat { lease_us: i64 },
+}
+
+#[derive(Clone, Debug)]
+pub struct Reported {
+    pub state_code: String,
+    pub next: Option<TaskSeen>,
+}
+
+#[derive(Clone, Debug)]
+pub struct SentEvent {
+    pub id: String,
+    pub event_type: String,
+    pub to: Addressed,
+    /// JSON text.
+    pub data: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Addressed {
+    Run(String),
+    Key(String),
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Woken {
+    pub duplicate: bool,
+    /// The steps' names.
+    pub steps: Vec<String>,
+}
+
+/// What operators do to a run.
+#[derive(Clone, Debug)]
+pub enum Control {
+    /// cancel, pause, resume, stop or void.
+    Run {
+        action: &'static str,
+        reason: Option<String>,
+    },
+    Unblock {
+        step: String,
+        reason: Option<String>,
+    },
+    Declare {
+        step: String,
+        done: bool,
+        output: Option<String>,
+        reason: String,
+    },
+}
+
+#[async_trait]
+pub trait Runs: Send {
+    async fn start_run(&mut self, by: &str, start: &RunStart) -> Said<String>;
+    async fn claim(&mut self, by: &str, wish: &ClaimWish) -> Said<Vec<TaskSeen>>;
+    async fn report(&mut self, by: &str, task: TaskOf<'_>, report: &Report) -> Said<Reported>;
+    async fn send_event(&mut self, by: &str, event: &SentEvent) -> Said<Woken>;
+    /// The state of the run afterwards.
+    async fn control_run(&mut self, by: &str, run_id: &str, control: &Control) -> Said<String>;
+    async fn open_run_gate(&mut self, by: &str, on: On<'_>) -> Said<Opened>;
+    async fn decide_run_gate(&mut self, by: &str, on: On<'_>, decision: Decision) -> Said<Decided>;
+    async fn read_run(&mut self, by: &str, run_id: &str) -> Said<Value>;
+}
+
+/// The members of a view that are times.
+pub const TIMES: &[&str] =
+    &["started_at", "start_at", "completed_at", "failed_at", "next_run_at", "locked_until", "deadline_at"];
+
+/// A view without the members that say nothing.
+pub fn without_nulls(object: Value) -> Value {
+    match object {
+        Value::Object(members) => {
+            members.into_iter().filter(|(_, value)| !value.is_null()).collect::<Map<_, _>>().into()
+        }
+        other => other,
+    }
+}
+
+/// What both vocabularies call a step, and where a chain stands: a level that has no view of its own shows it so.
+pub fn step_words(code: StepCode, retry_scheduled: bool, run: RunState) -> Value {
+    json!({"linear": code.linear(retry_scheduled, !run.is_ended()), "dag": code.dag(retry_scheduled)})
+}
+
+/// A chain's first step that has not ended.
+pub fn current(plan: &Plan, codes: &[StepCode]) -> Option<(StepSeq, String)> {
+    if plan.order != Order::Linear {
+        return None;
+    }
+    let steps = (0..).zip(&plan.steps).zip(codes);
+    steps.filter(|(_, code)| !code.is_terminal()).map(|((seq, spec), _)| (seq, spec.name.to_string())).next()
+}
+
+pub fn value(json: &str) -> Value {
+    serde_json::from_str(json).unwrap_or_else(|_| Value::String(json.to_owned()))
+}
+
+/// A value as the server keeps it.
+pub fn compact(json: Option<&str>) -> std::sync::Arc<str> {
+    json.map_or_else(|| "null".into(), |json| value(json).to_string().into())
+}

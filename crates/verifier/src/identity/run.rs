@@ -1,0 +1,108 @@
+//! A signed request and the run's record that it led to (`spec/run.md`, section 6).
+
+use super::agreement::{Agreement, same_members, same_route};
+use super::statement::Signed;
+use crate::json::Value;
+use crate::record::{Action, Header};
+
+pub fn same_request(header: &Header, payload: &Value, body: &Value, signed: &Signed) -> Agreement {
+    let instance = header.instance_id.to_string();
+    let control = |action: &str, verb: &str| {
+        same_route(signed, "POST", action, &["v1", "runs", &instance, verb])?;
+        same_members(payload, body, &["reason"])
+    };
+    match header.action {
+        Action::RunStarted if signed.statement.action == "dispatch_run" => {
+            same_route(signed, "POST", "dispatch_run", &["v1", "runs", "trigger"])
+        }
+        Action::RunStarted => {
+            same_route(signed, "POST", "start_run", &["v1", "runs"])?;
+            same_start(payload, body)
+        }
+        Action::StepsClaimed => {
+            let queue = segment(signed, 3)?;
+            same_route(signed, "POST", "claim", &["v1", "queues", &queue, "claim"])?;
+            let same = |lease: &Value| lease.text("worker_id") == body.text("worker_id");
+            let leases = payload.get("leases").and_then(Value::as_list).unwrap_or_default();
+            if leases.iter().all(same) { Ok(()) } else { Err("the worker_id of a lease is not the body's".to_owned()) }
+        }
+        Action::StepCompleted => task(header, payload, signed, &["complete"]).map(|_| ()),
+        Action::StepWaiting => task(header, payload, signed, &["wait"]).map(|_| ()),
+        Action::StepRetried | Action::StepFailed => {
+            task(header, payload, signed, &["retry", "dead"])?;
+            let said = body.text("last_error");
+            let entries = payload.get("errors").and_then(Value::as_list).unwrap_or_default();
+            if entries.iter().any(|entry| entry.text("last_error") == said) {
+                return Ok(());
+            }
+            Err("the last_error that was reported is not recorded".to_owned())
+        }
+        Action::EventReceived => {
+            same_route(signed, "POST", "receive_event", &["v1", "events"])?;
+            let event = payload.get("event").unwrap_or(&Value::Null);
+            same_members(event, body, &["id", "type"])?;
+            same_value(event, body, "data")
+        }
+        Action::RunCancelled => control("cancel_run", "cancel"),
+        Action::RunPaused => control("pause_run", "pause"),
+        Action::RunResumed => control("resume_run", "resume"),
+        Action::RunStopped => control("stop_run", "stop"),
+        Action::RunVoided => control("void_run", "void"),
+        Action::StepUnblocked | Action::EffectDeclared => {
+            let (action, verb) = match header.action {
+                Action::StepUnblocked => ("unblock_step", "unblock"),
+                _ => ("declare_effect", "declare-effect"),
+            };
+            let step = segment(signed, 5)?;
+            same_route(signed, "POST", action, &["v1", "runs", &instance, "steps", &step, verb])?;
+            same_members(payload, body, &["reason"])
+        }
+        _ => Err(format!("`{}` is not what a request leads to", header.action.as_str())),
+    }
+}
+
+/// A segment of the request's path that the record does not say; decoded.
+fn segment(signed: &Signed, at: usize) -> Result<String, String> {
+    let request = signed.statement.request.as_deref().unwrap_or_default();
+    let path = request.split_once(' ').map_or("", |(_, path)| path);
+    let found = path.split('/').nth(at).filter(|segment| !segment.is_empty());
+    let found = found.ok_or_else(|| "the statement's request has too few segments".to_owned())?;
+    super::path::decode(found).ok_or_else(|| "the statement's request cannot be read".to_owned())
+}
+
+/// A report on one of the steps that the record moves.
+fn task(header: &Header, payload: &Value, signed: &Signed, verbs: &[&'static str]) -> Agreement {
+    let verb = verbs.iter().find(|verb| signed.statement.action == **verb);
+    let verb = verb.ok_or_else(|| format!("the statement's action does not lead to `{}`", header.action.as_str()))?;
+    let task = segment(signed, 3)?;
+    same_route(signed, "POST", verb, &["v1", "tasks", &task, verb])?;
+    let seq = task.strip_prefix(&format!("{}.", header.instance_id)).and_then(|seq| seq.parse::<i64>().ok());
+    let moves = payload.get("transitions").and_then(Value::as_list).unwrap_or_default();
+    if seq.is_some() && moves.iter().any(|step_move| step_move.int("step_seq") == seq) {
+        return Ok(());
+    }
+    Err("the statement reports on a step that the record does not move".to_owned())
+}
+
+fn same_start(payload: &Value, body: &Value) -> Agreement {
+    let (asked, recorded) = (body.text("definition"), payload.text("definition"));
+    let same_name = |recorded: &str, asked: &str| {
+        recorded == asked || recorded.rsplit_once('@').is_some_and(|(name, _)| name == asked)
+    };
+    if !asked.zip(recorded).is_some_and(|(asked, recorded)| same_name(recorded, asked)) {
+        return Err("asked for another definition than was recorded".to_owned());
+    }
+    let given: Vec<&str> =
+        ["subject_ref", "priority", "corrects"].into_iter().filter(|name| body.given(name).is_some()).collect();
+    same_members(payload, body, &given)?;
+    same_value(payload, body, "input")
+}
+
+/// Equal, where the record has the value in full. What a body leaves out is null.
+fn same_value(object: &Value, body: &Value, name: &str) -> Agreement {
+    let recorded = object.get(name);
+    if recorded.is_none_or(|recorded| recorded == body.get(name).unwrap_or(&Value::Null)) {
+        return Ok(());
+    }
+    Err(format!("`{name}` of the body is not what was recorded"))
+}

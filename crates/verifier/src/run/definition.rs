@@ -1,0 +1,57 @@
+//! A workflow's definition, as far as a verifier reads it (`spec/run.md`, section 1).
+
+use crate::json::Value;
+use std::collections::{HashMap, HashSet};
+
+#[derive(Debug)]
+pub struct Workflow {
+    pub steps: Vec<StepSpec>,
+    /// Steps that can be undone.
+    pub compensated: HashSet<usize>,
+}
+
+#[derive(Debug)]
+pub struct StepSpec {
+    pub name: String,
+    pub depends_on: Vec<usize>,
+}
+
+impl Workflow {
+    pub fn read(value: &Value) -> Result<Workflow, String> {
+        let listed = value.get("steps").and_then(Value::as_list).ok_or("`steps` is not a list")?;
+        let linear = match value.get("order").map(|order| order.as_text()) {
+            None | Some(Some("dag")) => false,
+            Some(Some("linear")) => true,
+            _ => return Err("`order` is none".to_owned()),
+        };
+        let mut places: HashMap<&str, usize> = HashMap::new();
+        for (seq, step) in listed.iter().enumerate() {
+            let name = step.text("name").ok_or("a step has no name")?;
+            if places.insert(name, seq).is_some() {
+                return Err(format!("two steps are named `{}`", crate::json::shortened(name)));
+            }
+        }
+        let place = |name: &str| {
+            places.get(name).copied().ok_or_else(|| format!("there is no step `{}`", crate::json::shortened(name)))
+        };
+        let mut steps = Vec::with_capacity(listed.len());
+        for (seq, step) in listed.iter().enumerate() {
+            let depends_on = match (linear, step.given("dependsOn")) {
+                (true, _) => seq.checked_sub(1).into_iter().collect(),
+                (false, None) => vec![],
+                (false, Some(_)) => {
+                    let names = step.texts("dependsOn").ok_or("`dependsOn` is not a list of names")?;
+                    names.into_iter().map(place).collect::<Result<_, _>>()?
+                }
+            };
+            steps.push(StepSpec { name: step.text("name").unwrap_or_default().to_owned(), depends_on });
+        }
+        let entries = match value.given("compensation") {
+            None => &[][..],
+            Some(list) => list.as_list().ok_or("`compensation` is not a list")?,
+        };
+        let undone = |entry: &Value| place(entry.text("step").ok_or("a compensation names no step")?);
+        let compensated = entries.iter().map(undone).collect::<Result<_, String>>()?;
+        Ok(Workflow { steps, compensated })
+    }
+}

@@ -1,0 +1,322 @@
+//! One record of a run: its transitions against the tables, against what came before, and against its own members.
+
+use super::machine::{is_ended, is_past, run_row, step_row};
+use super::read::{Moves, StepMove};
+use super::{Run, Step};
+use crate::finding::Code;
+use crate::process::{Context, Process};
+use crate::record::{Action, Header};
+
+/// What one step did within the record.
+#[derive(Clone, Copy, Debug, Default)]
+struct Within {
+    claimed: bool,
+    resumed: bool,
+}
+
+/// One transition of one step, known to be declared.
+#[derive(Clone, Copy)]
+struct Made {
+    seq: usize,
+    id: &'static str,
+    to: &'static str,
+}
+
+impl Run {
+    pub(super) fn follow(&mut self, header: &Header, moves: &Moves<'_>, process: &Process, ctx: &mut Context<'_>) {
+        self.add_compensations(header, moves, ctx);
+        let mut made: Vec<Made> = Vec::new();
+        for step_move in &moves.steps {
+            if !self.make(header, step_move, &mut made, process, ctx) {
+                self.lost = true;
+                return;
+            }
+        }
+        self.judge(header, moves, &made, ctx);
+        self.outputs(header, moves, &made, ctx);
+        for (seq, child) in &moves.children {
+            if let Some(step) = self.steps.get_mut(*seq) {
+                step.child = Some(*child);
+            }
+        }
+        for failure in &moves.errors {
+            if let Some(step) = self.steps.get_mut(failure.seq) {
+                step.attempts = failure.attempts;
+                step.last_error = failure.last_error.map(str::to_owned);
+                step.category = failure.category.map(str::to_owned);
+                step.effect_unknown = failure.effect_unknown;
+            }
+        }
+        self.move_run(header, moves, ctx);
+        let undoes = made.iter().any(|made| made.id == "T1" && made.seq >= self.planned());
+        if undoes && self.state != "compensating" {
+            let detail = format!("a compensation began while the run was {}", self.state);
+            ctx.findings.find(Code::CompensationOrder, header, detail);
+        }
+        if moves.output.is_some() {
+            self.output.clone_from(&moves.output);
+        }
+        if let Some(error) = moves.last_error {
+            self.last_error = Some(error.to_owned());
+        }
+        self.outcome = moves.outcome.map(str::to_owned);
+    }
+
+    /// One line of `transitions`. False where the rest cannot be followed.
+    fn make(
+        &mut self,
+        header: &Header,
+        step_move: &StepMove<'_>,
+        made: &mut Vec<Made>,
+        process: &Process,
+        ctx: &mut Context<'_>,
+    ) -> bool {
+        let StepMove { id, seqs, name, from, to, class, trigger } = step_move;
+        let Some((id, to)) = step_row(id, from, to, class, trigger) else {
+            let shown = format!("{id} from {from} to {to} by {class} {trigger}");
+            let detail = format!("no such transition of a step is declared: {}", crate::json::shortened(&shown));
+            ctx.findings.find(Code::UndeclaredTransition, header, detail);
+            return false;
+        };
+        if seqs.last().is_some_and(|last| last >= self.steps.len()) {
+            let detail = format!("{id} of a step that the run does not have; it has {}", self.steps.len());
+            ctx.findings.find(Code::UndeclaredTransition, header, detail);
+            return false;
+        }
+        for seq in seqs.iter() {
+            let early = from == &"not_started" && matches!(id, "T1" | "X4" | "X8") && !self.may_begin(seq);
+            let gated = process.declaration.as_ref().is_some_and(|declaration| {
+                seq < self.planned()
+                    && self.steps.get(seq).is_some_and(|step| declaration.transition("run", &step.name).is_some())
+            });
+            let Some(step) = self.steps.get_mut(seq) else { return false };
+            if name.is_some_and(|name| name != step.name) {
+                let detail = format!("step {seq} is `{}`, the record names another", step.name);
+                ctx.findings.find(Code::UndeclaredTransition, header, detail);
+            }
+            if step.state != *from {
+                let detail = format!("{id} of step {seq} from {from}, but it was {}", step.state);
+                ctx.findings.find(Code::UndeclaredTransition, header, detail);
+                return false;
+            }
+            if early && step.compensates.is_none() {
+                let detail = format!("{id} of step {seq} before everything it depends on had ended");
+                ctx.findings.find(Code::UndeclaredTransition, header, detail);
+            }
+            if early && step.compensates.is_some() {
+                let detail = format!("the compensation {seq} began out of its turn");
+                ctx.findings.find(Code::CompensationOrder, header, detail);
+            }
+            if id == "T1" && gated {
+                let detail = format!("step {seq} (`{}`) has a gate, and became ready without it", step.name);
+                ctx.findings.find(Code::BindingInvalid, header, detail);
+            }
+            if step.gated && matches!(to, "ready" | "in_progress") && id != "X8r" {
+                let detail = format!("step {seq} was blocked by its gate, and left it by {id}");
+                ctx.findings.find(Code::GateNotApproved, header, detail);
+            }
+            enter(step, header, id, to);
+            made.push(Made { seq, id, to });
+        }
+        self.note_moves(id, to, from, seqs);
+        true
+    }
+
+    /// All it depends on has ended; a compensation, and every one before it is done.
+    fn may_begin(&self, seq: usize) -> bool {
+        let state = |seq: &usize| self.steps.get(*seq).map_or("", |step| step.state);
+        match self.workflow.as_ref().and_then(|workflow| workflow.steps.get(seq)) {
+            Some(spec) => spec.depends_on.iter().all(|before| is_past(state(before))),
+            None => {
+                // The run's own move to compensating stands in the same record at the earliest.
+                (self.planned()..seq).all(|before| state(&before) == "completed")
+            }
+        }
+    }
+
+    /// Which transitions belong into which record, and which are the engine's own.
+    fn judge(&self, header: &Header, moves: &Moves<'_>, made: &[Made], ctx: &mut Context<'_>) {
+        let action = header.action;
+        let mut within: std::collections::HashMap<usize, Within> = std::collections::HashMap::new();
+        let mut reported = 0;
+        let mut wrong: Vec<(usize, &str, &str)> = Vec::new();
+        for (at, Made { seq, id, .. }) in made.iter().enumerate() {
+            let before = within.entry(*seq).or_default();
+            let fault = match *id {
+                "T2" | "T10" | "X3" if moves.leases.contains(seq) => {
+                    (!matches!(action, Action::StepsClaimed | Action::StepCompleted)).then_some("is no claim")
+                }
+                "T2" | "T10" | "X3" => {
+                    let leaves = made.iter().skip(at + 1).any(|later| later.seq == *seq);
+                    before.claimed = true;
+                    (!leaves).then_some("has no lease")
+                }
+                "T3r" => {
+                    before.resumed = true;
+                    None
+                }
+                "T7" | "T8" if before.claimed || before.resumed => None,
+                "T3" if before.claimed => None,
+                "T7" | "T8" => {
+                    reported += 1;
+                    (!matches!(action, Action::StepCompleted | Action::ChildEnded)).then_some("reports no completion")
+                }
+                "T3" => {
+                    reported += 1;
+                    (action != Action::StepWaiting).then_some("puts no step down")
+                }
+                "T9" => (!matches!(action, Action::StepRetried | Action::StepFailed | Action::ChildEnded))
+                    .then_some("reports no failure"),
+                "T4" => (action != Action::StepFailed).then_some("reports no failure"),
+                "T4r" => (action != Action::StepUnblocked).then_some("clears no block"),
+                "X6" => (!matches!(action, Action::RunCancelled | Action::RunVoided)).then_some("cancels nothing"),
+                _ => None,
+            };
+            wrong.extend(fault.map(|fault| (*seq, *id, fault)));
+        }
+        for (seq, id, fault) in wrong {
+            let detail = format!("{id} of step {seq}, but this `{}` {fault}", action.as_str());
+            ctx.findings.find(Code::UndeclaredTransition, header, detail);
+        }
+        if reported > 1 {
+            let detail = format!("one record reports on one step, this one on {reported}");
+            ctx.findings.find(Code::UndeclaredTransition, header, detail);
+        }
+    }
+
+    fn outputs(&mut self, header: &Header, moves: &Moves<'_>, made: &[Made], ctx: &mut Context<'_>) {
+        let mut completed: Vec<usize> =
+            made.iter().filter(|made| made.to == "completed").map(|made| made.seq).collect();
+        let done = moves.effect.filter(|(_, done)| *done).map(|(seq, _)| seq);
+        for (seq, output) in &moves.outputs {
+            let due = completed.iter().position(|of| of == seq);
+            let declared = done == Some(*seq);
+            if due.is_none() && !declared {
+                let detail = format!("an output of step {seq}, which does not complete here");
+                ctx.findings.find(Code::OutputMissing, header, detail);
+            }
+            if let Some(at) = due {
+                completed.swap_remove(at);
+            }
+            if let Some(step) = self.steps.get_mut(*seq) {
+                step.output = Some(output.clone());
+            }
+        }
+        for seq in completed {
+            let detail = format!("step {seq} is completed, and its output is not in the record");
+            ctx.findings.find(Code::OutputMissing, header, detail);
+        }
+    }
+
+    /// Everything that can be undone, the last one completed first.
+    fn add_compensations(&mut self, header: &Header, moves: &Moves<'_>, ctx: &mut Context<'_>) {
+        if let Some((seq, done)) = moves.effect
+            && let Some(step) = self.steps.get_mut(seq)
+        {
+            step.effect_unknown = false;
+            if done {
+                step.completed_at_us = Some(header.recorded_at_us);
+            }
+        }
+        if moves.compensations.is_empty() {
+            return;
+        }
+        let Some(workflow) = self.workflow.clone() else { return };
+        let planned = |seq: &usize| self.steps.iter().any(|step| step.compensates == Some(*seq));
+        let mut due: Vec<(i64, usize)> = workflow
+            .compensated
+            .iter()
+            .filter(|seq| !planned(seq))
+            .filter_map(|seq| {
+                // What completes in this very record is not there yet.
+                let now = moves.steps.iter().any(|m| {
+                    m.to == "completed"
+                        && m.seqs.last().is_some_and(|last| last < self.steps.len())
+                        && m.seqs.iter().any(|s| s == *seq)
+                });
+                let at = if now { Some(header.recorded_at_us) } else { self.steps.get(*seq)?.completed_at_us };
+                Some((at?, *seq))
+            })
+            .collect();
+        due.sort_unstable_by(|a, b| b.cmp(a));
+        let expected: Vec<(usize, usize)> = (self.steps.len()..).zip(due.into_iter().map(|(_, seq)| seq)).collect();
+        if moves.compensations != expected {
+            let detail = format!("compensations {:?}, due are {expected:?}", moves.compensations);
+            ctx.findings.find(Code::CompensationOrder, header, crate::json::shortened(&detail));
+        }
+        for (seq, undone) in &moves.compensations {
+            let name = self.steps.get(*undone).map_or_else(String::new, |step| step.name.clone());
+            if *seq == self.steps.len() {
+                self.steps.push(Step::new(name, Some(*undone)));
+            }
+        }
+    }
+
+    fn move_run(&mut self, header: &Header, moves: &Moves<'_>, ctx: &mut Context<'_>) {
+        for run_move in &moves.run {
+            let Some((to, trigger)) = run_row(run_move.id, run_move.from, run_move.to, run_move.trigger) else {
+                let shown =
+                    format!("{} from {} to {} by {}", run_move.id, run_move.from, run_move.to, run_move.trigger);
+                let detail = format!("no such transition of a run is declared: {}", crate::json::shortened(&shown));
+                ctx.findings.find(Code::UndeclaredTransition, header, detail);
+                self.lost = true;
+                return;
+            };
+            if self.state != run_move.from {
+                let detail = format!("the run goes from {} to {to}, but it was {}", run_move.from, self.state);
+                ctx.findings.find(Code::UndeclaredTransition, header, detail);
+                self.lost = true;
+                return;
+            }
+            let own = match trigger {
+                "workflow_cancel" => Some(Action::RunCancelled),
+                "workflow_pause" => Some(Action::RunPaused),
+                "workflow_resume" => Some(Action::RunResumed),
+                "workflow_stop" => Some(Action::RunStopped),
+                "workflow_void" => Some(Action::RunVoided),
+                "effect_declared" => Some(Action::EffectDeclared),
+                "started" => Some(Action::RunStarted),
+                _ => None,
+            };
+            if own.is_some_and(|own| own != header.action) {
+                let detail = format!("`{trigger}` of the run in a `{}`", header.action.as_str());
+                ctx.findings.find(Code::UndeclaredTransition, header, detail);
+            }
+            let open = match run_move.id {
+                "R4" => self.steps.iter().take(self.planned()).position(|step| !is_past(step.state)),
+                "R10" => self.steps.iter().skip(self.planned()).position(|step| step.state != "completed"),
+                _ => None,
+            };
+            if let Some(seq) = open {
+                let detail = format!("the run is {to}, and step {seq} of what it asks for has not ended");
+                ctx.findings.find(Code::UndeclaredTransition, header, detail);
+            }
+            self.state = to;
+            self.command.over |= is_ended(to) || to == "compensating";
+            let at = Some(header.recorded_at_us);
+            match to {
+                "executing" => self.executing_since_us = self.executing_since_us.or(at),
+                "completed" => self.completed_at_us = at,
+                "failed" | "cancelled" | "voided" => self.failed_at_us = at,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The step is there now.
+fn enter(step: &mut Step, header: &Header, id: &str, to: &'static str) {
+    step.state = to;
+    step.gated = id == "X8" || (step.gated && to == "blocked");
+    let at = header.recorded_at_us;
+    if matches!(to, "in_progress" | "overdue" | "blocked") {
+        step.started_at_us.get_or_insert(at);
+    }
+    if to == "completed" {
+        step.completed_at_us = Some(at);
+        step.effect_unknown = false;
+    }
+    if step.by.last() != Some(&header.actor_ref) && step.by.len() < 8 {
+        step.by.push(header.actor_ref.clone());
+    }
+}

@@ -1,0 +1,116 @@
+//! A run and its gates: a step that has one is blocked until it was approved, and no gate outlives what waits behind it.
+
+use super::Run;
+use super::machine::is_ended;
+use super::read::Ranges;
+use crate::finding::{Claim, Code};
+use crate::json::Value;
+use crate::process::gate::Fate;
+use crate::process::quorum::State;
+use crate::process::{Context, Process};
+use crate::record::{Action, Header};
+
+/// The gate that a cancellation needs, where it is declared.
+const CANCEL: &str = "cancel";
+
+impl Run {
+    /// A record of one of its gates.
+    pub(super) fn note_gate(&mut self, header: &Header, payload: &Value, ctx: &Context<'_>) {
+        let action = |name: &str| payload.text(name).unwrap_or_default().to_owned();
+        match header.action {
+            Action::GateOpened if ctx.registry.is_application_actor(&header.actor_ref, header.registry_seq) => {
+                self.command.opened.push(action("action"));
+            }
+            Action::GateDecided if payload.text("decision") == Some("approve") => {
+                self.command.approved.push(action("action"));
+            }
+            Action::TransitionFired => self.command.fired.push((action("action"), header.clone())),
+            Action::MootGateRecalled => self.command.mooted.push((action("moot_action"), header.clone())),
+            _ => {}
+        }
+    }
+
+    pub(super) fn note_moves(&mut self, id: &str, to: &str, from: &str, seqs: &Ranges) {
+        match (id, from, to) {
+            ("X8", ..) => self.command.blocked.extend(seqs.iter()),
+            ("X8r", ..) => self.command.cleared.extend(seqs.iter()),
+            (_, "blocked", "failed" | "cancelled") => self.command.dropped.extend(seqs.iter()),
+            _ => {}
+        }
+    }
+
+    fn named(&self, action: &str) -> Option<usize> {
+        self.steps.iter().take(self.planned()).position(|step| step.name == action)
+    }
+
+    /// What can be judged only when all records of a command are there.
+    pub(super) fn end_command(&mut self, process: &Process, ctx: &mut Context<'_>) {
+        let command = std::mem::take(&mut self.command);
+        let Some(last) = self.last.clone() else { return };
+        let over = is_ended(self.state);
+        if self.lost {
+            self.ended |= over;
+            return;
+        }
+        let name = |seq: &usize| self.steps.get(*seq).map_or("", |step| step.name.as_str());
+        let mut found: Vec<(Code, Header, String)> = Vec::new();
+        for seq in command.blocked.iter().filter(|seq| !command.opened.iter().any(|action| action == name(seq))) {
+            found.push((
+                Code::BindingInvalid,
+                last.clone(),
+                format!("step {seq} waits for a gate that was not opened"),
+            ));
+        }
+        for action in &command.opened {
+            if !command.blocked.iter().any(|seq| name(seq) == action) {
+                let detail = format!("the gate of `{action}` was opened, and no step waits for it");
+                found.push((Code::BindingInvalid, last.clone(), detail));
+            }
+        }
+        for seq in &command.cleared {
+            ctx.findings.checked(Claim::ApprovalGated);
+            let (approved, fired) = (&command.approved, &command.fired);
+            if !(approved.iter().any(|action| action == name(seq))
+                && fired.iter().any(|(action, _)| action == name(seq)))
+            {
+                let detail =
+                    format!("step {seq} (`{}`) went on without an approval of its gate in this command", name(seq));
+                found.push((Code::GateNotApproved, last.clone(), detail));
+            }
+        }
+        for (action, header) in &command.fired {
+            let cleared = command.cleared.iter().any(|seq| name(seq) == action);
+            let cancels = action == CANCEL && self.state == "cancelled" && !self.ended;
+            if !cleared && !cancels {
+                let detail = format!("the gate of `{action}` was consumed, and nothing followed it");
+                found.push((Code::GateNotApproved, header.clone(), detail));
+            }
+        }
+        let guarded = process.declaration.as_ref().is_some_and(|d| d.transition("run", CANCEL).is_some());
+        let cancelled = last.action == Action::RunCancelled;
+        if guarded && cancelled && !command.fired.iter().any(|(action, _)| action == CANCEL) {
+            let detail = "the definition lets nobody cancel a run without an approval, and this has none";
+            found.push((Code::GateNotApproved, last.clone(), detail.to_owned()));
+        }
+        for (action, header) in &command.mooted {
+            let dropped = command.dropped.iter().any(|seq| name(seq) == action);
+            if !dropped && !command.over {
+                let detail = format!("what waits behind the gate of `{action}` has not ended in this command");
+                found.push((Code::MootInvalid, header.clone(), detail));
+            }
+        }
+        for gate in process.gates.iter().filter(|gate| gate.current && gate.fate == Fate::Unspent && gate.sure) {
+            let waits = matches!(gate.status(), State::Pending | State::Approved);
+            let behind = self.named(&gate.action).and_then(|seq| self.steps.get(seq));
+            let fits = !over && (&*gate.action == CANCEL || behind.is_some_and(|step| step.state == "blocked"));
+            if waits && !fits {
+                let detail = format!("the gate {} of `{}` is open, and nothing waits behind it", gate.id, gate.action);
+                found.push((Code::AssignmentCoverage, last.clone(), detail));
+            }
+        }
+        for (code, header, detail) in found {
+            ctx.findings.find(code, &header, detail);
+        }
+        self.ended |= over;
+    }
+}

@@ -1,0 +1,269 @@
+//! A run, replayed from its records (`spec/run.md`): every transition of a step and of the run is declared and follows the
+//! one before, what completes has an output, what is undone is undone in order, and no gate is passed without an approval.
+//! The gates themselves are those of a process, and are judged there.
+
+pub mod definition;
+mod follow;
+mod gates;
+mod machine;
+pub mod read;
+
+use crate::bytes::{Digest, Id};
+use crate::finding::{Claim, Code};
+use crate::process::{Context, Process};
+use crate::record::{Action, Header, Record};
+use definition::Workflow;
+use read::{Ranges, Told, told};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// A step, or a compensation.
+#[derive(Debug)]
+pub struct Step {
+    pub name: String,
+    pub compensates: Option<usize>,
+    pub state: &'static str,
+    /// It is blocked by its gate, not by somebody.
+    gated: bool,
+    pub taken_over: bool,
+    pub attempts: i64,
+    pub last_error: Option<String>,
+    pub category: Option<String>,
+    pub effect_unknown: bool,
+    pub child: Option<Id>,
+    pub started_at_us: Option<i64>,
+    pub completed_at_us: Option<i64>,
+    pub output: Option<Told>,
+    /// Who reported on it, in order, each once in a row.
+    pub by: Vec<Rc<str>>,
+}
+
+impl Step {
+    fn new(name: String, compensates: Option<usize>) -> Step {
+        Step {
+            name,
+            compensates,
+            state: "not_started",
+            gated: false,
+            taken_over: false,
+            attempts: 0,
+            last_error: None,
+            category: None,
+            effect_unknown: false,
+            child: None,
+            started_at_us: None,
+            completed_at_us: None,
+            output: None,
+            by: vec![],
+        }
+    }
+}
+
+/// What the run was started with, besides what a process has.
+#[derive(Debug)]
+pub struct Begin {
+    pub document_digest: Digest,
+    pub priority: i64,
+    pub start_at_us: Option<i64>,
+    pub input: Told,
+    /// Texts and ids as they stand there, by member.
+    pub texts: HashMap<&'static str, String>,
+    pub parent_step_seq: Option<i64>,
+    /// Over the outputs of the steps that were taken over.
+    pub outputs_digest: Option<Digest>,
+}
+
+/// What the command whose records are arriving did, for what can be judged only at its end.
+#[derive(Debug, Default)]
+struct Command {
+    opened: Vec<String>,
+    approved: Vec<String>,
+    fired: Vec<(String, Header)>,
+    mooted: Vec<(String, Header)>,
+    /// Steps that X8 blocked, that X8r cleared, and that left `blocked` for failed or cancelled.
+    blocked: Vec<usize>,
+    cleared: Vec<usize>,
+    dropped: Vec<usize>,
+    /// The run ended, or began to compensate.
+    over: bool,
+}
+
+#[derive(Debug)]
+pub struct Run {
+    workflow: Option<Rc<Workflow>>,
+    pub begin: Option<Begin>,
+    pub steps: Vec<Step>,
+    pub state: &'static str,
+    pub outcome: Option<String>,
+    pub last_error: Option<String>,
+    pub output: Option<Told>,
+    pub executing_since_us: Option<i64>,
+    pub completed_at_us: Option<i64>,
+    pub failed_at_us: Option<i64>,
+    /// What it did cannot be told from here on: a record was purged, or could not be read.
+    pub lost: bool,
+    command: Command,
+    last: Option<Header>,
+    ended: bool,
+}
+
+const STARTED_TEXTS: [&str; 5] = ["correlation_key", "concurrency_key", "corrects", "continues", "parent_run_id"];
+
+impl Run {
+    pub fn new() -> Run {
+        Run {
+            workflow: None,
+            begin: None,
+            steps: vec![],
+            state: "idle",
+            outcome: None,
+            last_error: None,
+            output: None,
+            executing_since_us: None,
+            completed_at_us: None,
+            failed_at_us: None,
+            lost: false,
+            command: Command::default(),
+            last: None,
+            ended: false,
+        }
+    }
+
+    /// Before the process beside it takes the next record of the chain.
+    pub fn before(&mut self, header: &Header, process: &Process, ctx: &mut Context<'_>) {
+        if self.last.as_ref().is_some_and(|last| last.recorded_at_us != header.recorded_at_us) {
+            self.end_command(process, ctx);
+        }
+    }
+
+    /// Takes that record, after the process beside it.
+    pub fn take(&mut self, record: &Record, process: &Process, ctx: &mut Context<'_>) {
+        let header = &record.header;
+        self.last = Some(header.clone());
+        let aside = matches!(
+            header.action,
+            Action::EvidenceExported
+                | Action::HoldPlaced
+                | Action::HoldReleased
+                | Action::RecordPurged
+                | Action::AttemptRefused
+        );
+        if aside {
+            return;
+        }
+        if self.ended && !self.lost {
+            let detail = format!("the run had ended ({}), and this follows", self.state);
+            ctx.findings.find(Code::UndeclaredTransition, header, detail);
+        }
+        if header.action == Action::TransitionFired
+            && !ctx.registry.is_application_actor(&header.actor_ref, header.registry_seq)
+        {
+            let detail =
+                format!("a gate of a run is consumed by the application actor, this is by `{}`", header.actor_ref);
+            ctx.findings.find(Code::StatementMismatch, header, detail);
+        }
+        let Some(payload) = record.payload() else {
+            self.lost = true;
+            return;
+        };
+        if !header.action.is_run() {
+            return self.note_gate(header, payload, ctx);
+        }
+        ctx.findings.checked(Claim::DeclaredPath);
+        if header.action == Action::RunStarted && header.sequence == 1 && self.start(header, payload, ctx).is_none() {
+            let detail = "the payload is not that of a `run_started`";
+            ctx.findings.find(Code::BundleForm, header, detail);
+            self.lost = true;
+        }
+        if header.action == Action::RunStarted && header.sequence != 1 {
+            ctx.findings.find(Code::RecordMissing, header, "a second start: the run was started before");
+            return;
+        }
+        match read::read(payload) {
+            Some(moves) if !self.lost => self.follow(header, &moves, process, ctx),
+            Some(_) => {}
+            None => {
+                let detail = format!("the payload is not that of a `{}`", header.action.as_str());
+                ctx.findings.find(Code::BundleForm, header, detail);
+                self.lost = true;
+            }
+        }
+    }
+
+    fn start(&mut self, header: &Header, payload: &crate::json::Value, ctx: &mut Context<'_>) -> Option<()> {
+        let document_digest = Digest::parse(payload.text("document_digest")?)?;
+        let mut texts = HashMap::new();
+        for name in STARTED_TEXTS {
+            if let Some(value) = payload.given(name) {
+                texts.insert(name, value.as_text()?.to_owned());
+            }
+        }
+        let optional = |name: &str| match payload.given(name) {
+            None => Some(None),
+            Some(value) => value.as_int().map(Some),
+        };
+        let taken = payload.given("taken_over");
+        let mut begin = Begin {
+            document_digest,
+            priority: payload.int("priority")?,
+            start_at_us: optional("start_at_us")?,
+            input: told(payload, "input")??,
+            texts,
+            parent_step_seq: optional("parent_step_seq")?,
+            outputs_digest: None,
+        };
+        let count = payload.int("steps")?;
+        self.check_document(header, document_digest, count, ctx);
+        if let Some(taken) = taken {
+            for state in ["completed", "skipped"] {
+                self.take_over(&Ranges::parse(taken.text(state)?)?, state)?;
+            }
+            begin.outputs_digest = Some(Digest::parse(taken.text("outputs_digest")?)?);
+        }
+        self.begin = Some(begin);
+        Some(())
+    }
+
+    fn take_over(&mut self, seqs: &Ranges, state: &'static str) -> Option<()> {
+        if seqs.last().is_some_and(|last| last >= self.steps.len()) {
+            return if self.lost { Some(()) } else { None };
+        }
+        for seq in seqs.iter() {
+            let step = self.steps.get_mut(seq)?;
+            step.state = state;
+            step.taken_over = true;
+        }
+        Some(())
+    }
+
+    /// The definition is there, is the published one, and has as many steps as the record says.
+    fn check_document(&mut self, header: &Header, digest: Digest, count: i64, ctx: &mut Context<'_>) {
+        ctx.findings.checked(Claim::DeclaredPath);
+        self.workflow = ctx.documents.workflow(digest);
+        match &self.workflow {
+            None => {
+                let detail = format!("no definition of a workflow with the digest {digest} is in the bundle");
+                ctx.findings.find(Code::DocumentMismatch, header, detail);
+                self.lost = true;
+            }
+            Some(workflow) => {
+                let known = workflow.steps.len();
+                if usize::try_from(count).ok() != Some(known) {
+                    let detail = format!("started with {count} steps, the definition has {known}");
+                    ctx.findings.find(Code::DocumentMismatch, header, detail);
+                }
+                self.steps = workflow.steps.iter().map(|step| Step::new(step.name.clone(), None)).collect();
+            }
+        }
+    }
+
+    /// How many steps the definition has; compensations stand behind them.
+    fn planned(&self) -> usize {
+        self.workflow.as_ref().map_or(0, |workflow| workflow.steps.len())
+    }
+
+    /// After the last record.
+    pub fn finish(&mut self, process: &Process, ctx: &mut Context<'_>) {
+        self.end_command(process, ctx);
+    }
+}

@@ -1,0 +1,212 @@
+//! What a run's record says, member by member (`spec/run.md`, section 3).
+
+use crate::bytes::{Digest, Id};
+use crate::json::Value;
+
+/// A value of somebody's, in full or by digest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    Value(Value),
+    Digest(Digest),
+}
+
+pub struct Moves<'v> {
+    pub steps: Vec<StepMove<'v>>,
+    pub run: Vec<RunMove<'v>>,
+    pub compensations: Vec<(usize, usize)>,
+    pub leases: Vec<usize>,
+    pub outputs: Vec<(usize, Told)>,
+    pub errors: Vec<Failure<'v>>,
+    pub effect: Option<(usize, bool)>,
+    pub children: Vec<(usize, Id)>,
+    pub outcome: Option<&'v str>,
+    pub last_error: Option<&'v str>,
+    pub output: Option<Told>,
+}
+
+pub struct StepMove<'v> {
+    pub id: &'v str,
+    pub seqs: Ranges,
+    /// Where one step made it.
+    pub name: Option<&'v str>,
+    pub from: &'v str,
+    pub to: &'v str,
+    pub class: &'v str,
+    pub trigger: &'v str,
+}
+
+pub struct RunMove<'v> {
+    pub id: &'v str,
+    pub from: &'v str,
+    pub to: &'v str,
+    pub trigger: &'v str,
+}
+
+pub struct Failure<'v> {
+    pub seq: usize,
+    pub attempts: i64,
+    pub last_error: Option<&'v str>,
+    pub category: Option<&'v str>,
+    pub effect_unknown: bool,
+}
+
+/// Spans, first and last included, ascending and apart.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Ranges(Vec<(usize, usize)>);
+
+impl Ranges {
+    pub fn parse(text: &str) -> Option<Ranges> {
+        let mut spans: Vec<(usize, usize)> = Vec::new();
+        for part in text.split(',').filter(|_| !text.is_empty()) {
+            let (first, last) = match part.split_once('-') {
+                None => (number(part)?, number(part)?),
+                Some((first, last)) => (number(first)?, number(last)?),
+            };
+            if first > last || spans.last().is_some_and(|(_, before)| *before >= first) {
+                return None;
+            }
+            spans.push((first, last));
+        }
+        Some(Ranges(spans))
+    }
+
+    /// The largest number: nothing is unfolded before it is known to be small.
+    pub fn last(&self) -> Option<usize> {
+        self.0.last().map(|(_, last)| *last)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        self.0.iter().flat_map(|(first, last)| *first..=*last)
+    }
+}
+
+fn number(text: &str) -> Option<usize> {
+    let number: usize = text.parse().ok()?;
+    (number.to_string() == text).then_some(number)
+}
+
+/// The value of that name, in full or by digest. The outer `None` is a fault.
+pub fn told(object: &Value, name: &str) -> Option<Option<Told>> {
+    match (object.get(name), object.get(&format!("{name}_digest"))) {
+        (Some(value), None) => Some(Some(Told::Value(value.clone()))),
+        (None, Some(digest)) => {
+            object.int(&format!("{name}_bytes"))?;
+            Some(Some(Told::Digest(Digest::parse(digest.as_text()?)?)))
+        }
+        (None, None) => Some(None),
+        (Some(_), Some(_)) => None,
+    }
+}
+
+fn natural(object: &Value, name: &str) -> Option<usize> {
+    usize::try_from(object.int(name)?).ok()
+}
+
+fn items<'v>(payload: &'v Value, name: &str) -> Option<&'v [Value]> {
+    match payload.get(name) {
+        None => Some(&[]),
+        Some(value) => value.as_list(),
+    }
+}
+
+fn optional<'v>(object: &'v Value, name: &str) -> Option<Option<&'v str>> {
+    match object.get(name) {
+        None => Some(None),
+        Some(value) => value.as_text().map(Some),
+    }
+}
+
+/// `None`: the payload is not that of a run's record.
+pub fn read(payload: &Value) -> Option<Moves<'_>> {
+    let effect = match payload.get("effect") {
+        None => None,
+        Some(effect) => Some((natural(effect, "step_seq")?, effect.get("done")?.as_bool()?)),
+    };
+    let output = told(payload, "output")?;
+    Some(Moves {
+        steps: items(payload, "transitions")?.iter().map(step_move).collect::<Option<_>>()?,
+        run: items(payload, "run_transitions")?.iter().map(run_move).collect::<Option<_>>()?,
+        compensations: items(payload, "compensations")?.iter().map(pair).collect::<Option<_>>()?,
+        leases: items(payload, "leases")?.iter().map(lease).collect::<Option<_>>()?,
+        outputs: items(payload, "outputs")?
+            .iter()
+            .map(|entry| Some((natural(entry, "step_seq")?, told(entry, "output")??)))
+            .collect::<Option<_>>()?,
+        errors: items(payload, "errors")?.iter().map(failure).collect::<Option<_>>()?,
+        effect,
+        children: items(payload, "children")?
+            .iter()
+            .map(|entry| Some((natural(entry, "step_seq")?, Id::parse(entry.text("run_id")?)?)))
+            .collect::<Option<_>>()?,
+        outcome: optional(payload, "outcome")?,
+        last_error: optional(payload, "last_error")?,
+        output,
+    })
+}
+
+fn step_move(value: &Value) -> Option<StepMove<'_>> {
+    let (name, seqs) = match value.get("step_seqs") {
+        Some(seqs) => (None, Ranges::parse(seqs.as_text()?)?),
+        None => {
+            let seq = natural(value, "step_seq")?;
+            (Some(value.text("step")?), Ranges(vec![(seq, seq)]))
+        }
+    };
+    Some(StepMove {
+        id: value.text("id")?,
+        seqs,
+        name,
+        from: value.text("from")?,
+        to: value.text("to")?,
+        class: value.text("actor_class")?,
+        trigger: value.text("trigger")?,
+    })
+}
+
+fn run_move(value: &Value) -> Option<RunMove<'_>> {
+    let text = |name| value.text(name);
+    Some(RunMove { id: text("id")?, from: text("from")?, to: text("to")?, trigger: text("trigger")? })
+}
+
+fn pair(value: &Value) -> Option<(usize, usize)> {
+    match value.as_list()? {
+        [seq, undone] => Some((usize::try_from(seq.as_int()?).ok()?, usize::try_from(undone.as_int()?).ok()?)),
+        _ => None,
+    }
+}
+
+fn lease(value: &Value) -> Option<usize> {
+    value.int("attempt")?;
+    value.int("locked_until_us")?;
+    optional(value, "worker_id")?;
+    natural(value, "step_seq")
+}
+
+fn failure(value: &Value) -> Option<Failure<'_>> {
+    let effect_unknown = match value.get("effect_unknown") {
+        None => false,
+        Some(flag) => flag.as_bool()?,
+    };
+    Some(Failure {
+        seq: natural(value, "step_seq")?,
+        attempts: value.int("attempts")?,
+        last_error: optional(value, "last_error")?,
+        category: optional(value, "error_category")?,
+        effect_unknown,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_read_strictly() {
+        let read = |text: &str| Ranges::parse(text).map(|ranges| ranges.iter().collect::<Vec<_>>());
+        assert_eq!(read("0-2,7"), Some(vec![0, 1, 2, 7]));
+        assert_eq!(read(""), Some(vec![]));
+        for bad in ["2-1", "1,1", "3,2", "01", "-1", "1-", "a", "1,,2", "0-2,2-3", "+1"] {
+            assert_eq!(read(bad), None, "{bad}");
+        }
+    }
+}
