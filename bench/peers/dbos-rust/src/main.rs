@@ -7,9 +7,9 @@ use std::time::Instant;
 use tokio::io::{AsyncBufReadExt, BufReader, stdin};
 
 const STEPS: usize = 10;
-/// Workflows in flight, and connections.
+/// Workflows in flight, and connections: the best of what was tried.
 const CONCURRENCY: usize = 64;
-const CONNECTIONS: u32 = 32;
+const CONNECTIONS: u32 = 64;
 
 type Chain = WorkflowRef<(), ()>;
 
