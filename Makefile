@@ -26,10 +26,10 @@ tla: ## Check the TLA+ specification of the seal protocol, and that its faulty t
 demo: build ## Play a story: STORY=batch-release|journal-entry|purchase-order|order-process|order-saga|nightly-report; CI=1 does not wait for keys
 	$(RELEASE)/countersign demo --story $(STORY) --evidence target/demo $(if $(strip $(CI)),--no-wait)
 
-bench: build ## Measure throughput on SQLite and PostgreSQL, flushed to disk (BENCH_ARGS=...)
+bench: build ## Measure throughput on SQLite and PostgreSQL, flushed to disk (BENCH_ARGS=...); PEERS=1 measures other engines beside
 	@scripts/setup.sh postgres
 	$(CARGO_BUILD) -p countersign-bench
-	scripts/with-postgres.sh $(RELEASE)/countersign-bench $(BENCH_ARGS)
+	scripts/with-postgres.sh $(if $(PEERS),env PEERS="$(PEERS)" bench/peers/beside.sh) $(RELEASE)/countersign-bench $(BENCH_ARGS)
 
 torture: build ## Crash the server again and again and check that nothing was lost (TORTURE_ARGS=...)
 	@scripts/setup.sh postgres

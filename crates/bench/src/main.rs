@@ -3,6 +3,7 @@
 //! mean anything: machines differ, and so do their neighbours.
 
 mod log;
+mod peers;
 mod report;
 mod story;
 mod target;
@@ -53,6 +54,9 @@ struct Args {
     /// Entries of the log that proofs are made in; 10000000 takes a few minutes to fill.
     #[arg(long, default_value_t = 1_000_000)]
     log_entries: u64,
+    /// Results of peers in the same run, as bench/peers/run.sh prints them: to stand beside ours.
+    #[arg(long)]
+    peers: Option<std::path::PathBuf>,
     /// Where the results go.
     #[arg(long, default_value = "target/bench/latest.json")]
     output: std::path::PathBuf,
@@ -68,6 +72,9 @@ async fn run(args: Args) -> anyhow::Result<()> {
     let time = Duration::from_secs_f64(args.seconds);
     for store in &args.stores {
         measure_store(store, time, &args, &mut report).await.with_context(|| format!("measuring {store}"))?;
+    }
+    if let Some(path) = &args.peers {
+        peers::stand_beside(path, &mut report)?;
     }
     report.print();
     report.write(&args.output)

@@ -20,8 +20,18 @@ pub struct Row {
     pub p99_ms: f64,
     /// Of the raw limit measured in this run; for one client, bare transaction p50 ÷ command p50; for growth rows, of the first size.
     pub ratio_to_limit: Option<f64>,
+    pub written: Option<Written>,
     pub peer: Option<String>,
+    /// How many times as fast as the peer: its time ÷ ours for W2, our rate ÷ its rate otherwise.
     pub ratio_to_peer: Option<f64>,
+}
+
+/// What one of these costs PostgreSQL; noise does not change it.
+#[derive(Clone, Copy, Serialize)]
+pub struct Written {
+    pub wal_syncs: f64,
+    pub wal_kib: f64,
+    pub commits: f64,
 }
 
 /// The q-quantile of sorted samples, in milliseconds.
@@ -63,6 +73,7 @@ impl Row {
             p50_ms: 0.0,
             p99_ms: 0.0,
             ratio_to_limit: None,
+            written: None,
             peer: None,
             ratio_to_peer: None,
         }
@@ -75,25 +86,50 @@ impl Report {
         self.rows.push(row);
     }
 
+    pub fn rows_mut(&mut self) -> &mut Vec<Row> {
+        &mut self.rows
+    }
+
     pub fn print(&self) {
         let mut table = comfy_table::Table::new();
-        table.set_header(["work", "store", "mode", "clients", "per second", "p50 ms", "p99 ms", "of limit"]);
+        table.set_header([
+            "work",
+            "store",
+            "mode",
+            "clients",
+            "per second",
+            "p50 ms",
+            "p99 ms",
+            "of limit",
+            "syncs",
+            "WAL KiB",
+            "commits",
+            "peer",
+            "× peer",
+        ]);
         for row in &self.rows {
+            let written = |field: fn(&Written) -> f64| number(row.written.as_ref().map(field), 2);
             table.add_row([
                 row.work.clone(),
                 row.store.clone(),
                 row.mode.clone(),
-                row.clients.to_string(),
+                if row.clients == 0 { String::new() } else { row.clients.to_string() },
                 format!("{:.0}", row.ops_per_s),
                 format!("{:.3}", row.p50_ms),
                 format!("{:.3}", row.p99_ms),
-                row.ratio_to_limit.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+                number(row.ratio_to_limit, 2),
+                written(|written| written.wal_syncs),
+                written(|written| written.wal_kib),
+                written(|written| written.commits),
+                row.peer.clone().unwrap_or_default(),
+                number(row.ratio_to_peer, 1),
             ]);
         }
         println!("{table}");
         println!(
             "of limit: rows/s against the raw rows/s of the same store and schema; one client: bare transaction p50 ÷ command p50; stored: against the first size"
         );
+        println!("syncs, WAL KiB, commits: of PostgreSQL, for one run. × peer: how many times as fast as that peer");
     }
 
     pub fn write(&self, path: &Path) -> anyhow::Result<()> {
@@ -104,4 +140,8 @@ impl Report {
         println!("written to {}", path.display());
         Ok(())
     }
+}
+
+fn number(value: Option<f64>, digits: usize) -> String {
+    value.map_or_else(String::new, |value| format!("{value:.digits$}"))
 }

@@ -1,6 +1,6 @@
 //! What is measured: an engine or a server on a fresh store, and the bare limits of that store.
 
-use crate::report::quantile_ms;
+use crate::report::{Written, quantile_ms};
 use crate::story::Story;
 use anyhow::{Context, anyhow};
 use async_trait::async_trait;
@@ -110,6 +110,14 @@ impl Target {
         Ok(std::fs::read_to_string(self.place.directory.path().join("admin.token"))?.trim().to_owned())
     }
 
+    /// What PostgreSQL has written up to now; nothing for other stores.
+    pub async fn written(&self) -> anyhow::Result<Option<Counters>> {
+        match &self.place.database {
+            Some((server, name)) => Ok(Some(Counters::read(server, name).await?)),
+            None => Ok(None),
+        }
+    }
+
     pub async fn close(self) -> anyhow::Result<()> {
         if let Some(server) = self.server {
             server.shutdown().await?;
@@ -118,6 +126,46 @@ impl Target {
             tokio::task::spawn_blocking(|| engine.close()).await?;
         }
         self.place.remove().await
+    }
+}
+
+/// A backend of PostgreSQL reports what it counted at the latest when it has been idle for ten seconds.
+const REPORTED: Duration = Duration::from_secs(11);
+
+/// Counters of PostgreSQL: WAL of the whole server, commits of one database.
+pub struct Counters {
+    wal_syncs: i64,
+    wal_bytes: i64,
+    commits: i64,
+}
+
+impl Counters {
+    async fn read(server: &str, database: &str) -> anyhow::Result<Counters> {
+        tokio::time::sleep(REPORTED).await;
+        let (client, connection) = tokio_postgres::connect(server, tokio_postgres::NoTls).await?;
+        tokio::spawn(connection);
+        let version: i32 =
+            client.query_one("SELECT current_setting('server_version_num')::int", &[]).await?.try_get(0)?;
+        let syncs = match version {
+            ..180_000 => "wal_sync",
+            _ => "(SELECT sum(fsyncs)::bigint FROM pg_stat_io WHERE object = 'wal')",
+        };
+        let sql = format!(
+            "SELECT {syncs}, wal_bytes::bigint, xact_commit FROM pg_stat_wal, pg_stat_database WHERE datname = $1"
+        );
+        let row = client.query_one(&sql, &[&database]).await?;
+        Ok(Counters { wal_syncs: row.try_get(0)?, wal_bytes: row.try_get(1)?, commits: row.try_get(2)? })
+    }
+
+    /// Of each of `count`, since `earlier`.
+    pub fn since(&self, earlier: &Counters, count: usize) -> Written {
+        #[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
+        let each = |now: i64, then: i64| (now - then) as f64 / count as f64;
+        Written {
+            wal_syncs: each(self.wal_syncs, earlier.wal_syncs),
+            wal_kib: each(self.wal_bytes, earlier.wal_bytes) / 1024.0,
+            commits: each(self.commits, earlier.commits),
+        }
     }
 }
 

@@ -31,8 +31,12 @@ pub async fn measure(store: &str, sizes: &Sizes, http: bool, report: &mut Report
     eprintln!("{store}: W1, {} runs of {STEPS} steps in process …", sizes.runs);
     let place = Place::in_process(store).await?;
     place.w1(sizes.runs.min(200), workers, STEPS).await?;
+    let before = place.target.written().await?;
     let elapsed = place.w1(sizes.runs, workers, STEPS).await?;
-    report.add(Row::rate("W1 runs of 10 steps", store, "in process", workers, rate(sizes.runs, elapsed)));
+    let after = place.target.written().await?;
+    let mut row = Row::rate("W1 runs of 10 steps", store, "in process", workers, rate(sizes.runs, elapsed));
+    row.written = before.zip(after).map(|(before, after)| after.since(&before, sizes.runs));
+    report.add(row);
     eprintln!("{store}: W2 …");
     let samples = place.w2(200).await?;
     let total: u64 = samples.iter().map(|us| u64::from(*us)).sum();
