@@ -330,6 +330,14 @@ impl Work {
         }
     }
 
+    /// Whether workers, or the engine's own executors, claim it; the rest goes on by itself or by a person.
+    pub const fn is_claimed(&self) -> bool {
+        match self {
+            Work::Worker | Work::Shell(_) | Work::Http(_) | Work::Workflow { .. } => true,
+            Work::Approval(_) | Work::Wait(_) | Work::Human { .. } => false,
+        }
+    }
+
     /// The queue of the engine's own executor for this work. No definition can name it: a name has no `@`.
     pub const fn queue(&self) -> Option<&'static str> {
         match self {

@@ -94,10 +94,8 @@ impl Committer {
             return Err(Refusal::new(Code::InvalidRequest, "a registry call among process calls"));
         };
         vouch(call, registry)?;
-        if self.config.regulated && matches!(command, process::Command::DecideGate(_)) && !call.proof.is_signed() {
-            let detail = "this server is regulated: a gate is decided with a signature (Countersign-Statement and \
-                          Countersign-Signature), not with a bearer token alone";
-            return Err(Refusal::new(Code::InvalidCredential, detail));
+        if matches!(command, process::Command::DecideGate(_)) {
+            self.require_signature(call)?;
         }
         let entropy = u64::from_le_bytes(self.random()?);
         let clock = self.now();
@@ -123,6 +121,16 @@ impl Committer {
         let events = process::decide(instance.map(|instance| &instance.process), command, &mut ctx)?;
         let ids = ctx.ids;
         self.accept(call, &events, ids, registry, round)
+    }
+
+    /// On a regulated server a gate is decided with a signature.
+    pub(super) fn require_signature(&self, call: &Call) -> Result<(), Refusal> {
+        if !self.config.regulated || call.proof.is_signed() {
+            return Ok(());
+        }
+        let detail = "this server is regulated: a gate is decided with a signature (Countersign-Statement and \
+                      Countersign-Signature), not with a bearer token alone";
+        Err(Refusal::new(Code::InvalidCredential, detail))
     }
 
     /// Turns accepted events into records and rows of the batch, and moves the cached instance on.

@@ -134,10 +134,8 @@ impl Committer {
             return Err(Refusal::new(Code::InvalidRequest, "not a command on a run"));
         };
         vouch(call, registry)?;
-        if self.config.regulated && matches!(command, run::Command::DecideGate(_)) && !call.proof.is_signed() {
-            let detail = "this server is regulated: a gate is decided with a signature (Countersign-Statement and \
-                          Countersign-Signature), not with a bearer token alone";
-            return Err(Refusal::new(Code::InvalidCredential, detail));
+        if matches!(command, run::Command::DecideGate(_)) {
+            self.require_signature(call)?;
         }
         // The same event twice in one batch: the second one is a repetition.
         if let (run::Command::Receive { event, .. }, Target::Existing(run_id)) = (command, target) {
@@ -340,13 +338,13 @@ impl Committer {
             return Ok(accepted);
         }
         let mut head = base.head.clone();
-        let mut written = Unit::new(base.run_id, base.head.sequence);
+        let mut records = Vec::with_capacity(events.len());
         let mut event_ids = Vec::with_capacity(events.len());
         for event in &events {
             let event_id: EventId = ids.make();
             event_ids.push(event_id);
             if let Some(record) = self.run_record(call, &base, event, event_id, begun.as_ref(), registry, &mut head)? {
-                written.records.push(record);
+                records.push(record);
             }
         }
 
@@ -400,7 +398,7 @@ impl Committer {
         unit.moves = instance.process.next_sequence_number - 1;
         unit.policy_ref = base.policy_ref;
         unit.beats = instance.beats;
-        unit.records.append(&mut written.records);
+        unit.records.append(&mut records);
         accepted.unit = Some(index);
         Ok(accepted)
     }

@@ -11,12 +11,14 @@ use std::sync::Arc;
 impl Flow<'_, '_, '_> {
     /// A step has ended: those that waited for it come nearer.
     pub fn ended(&mut self, seq: StepSeq, completed: bool) -> Result<(), Refusal> {
-        let plan = self.run.plan.clone();
-        let followers: Vec<StepSeq> = match plan.order {
-            Order::Linear => Some(seq + 1).filter(|next| (*next as usize) < plan.steps.len()).into_iter().collect(),
-            Order::Dag => plan.dependents(seq).to_vec(),
+        let plan = &self.run.plan;
+        let next = [seq + 1];
+        let followers = match plan.order {
+            Order::Linear if (next[0] as usize) < plan.steps.len() => &next[..],
+            Order::Linear => &[],
+            Order::Dag => plan.dependents(seq),
         };
-        for follower in followers {
+        for follower in followers.iter().copied() {
             let cell = self.edit(follower)?;
             cell.open_deps = cell.open_deps.saturating_sub(1);
             cell.fed |= completed;
@@ -76,7 +78,7 @@ impl Flow<'_, '_, '_> {
 
     /// All dependencies of this step have ended: skip it, open its gate, or make it ready.
     fn resolve(&mut self, seq: StepSeq) -> Result<(), Refusal> {
-        let Some(spec) = self.run.plan.clone().step(seq).cloned() else { return Ok(()) };
+        let Some(spec) = self.run.plan.step(seq) else { return Ok(()) };
         let fed = self.cell(seq).is_some_and(|cell| cell.fed) || spec.depends_on.is_empty();
         if self.run.plan.order == Order::Dag && !fed {
             return self.skip(seq, "upstream_skipped");
@@ -93,9 +95,9 @@ impl Flow<'_, '_, '_> {
         }
         if spec.gate.is_some() || matches!(spec.work, Work::Approval(_)) {
             self.move_step(seq, StepCode::Blocked, By(SYSTEM, "gate_opened"))?;
-            return self.open_step_gate(&spec);
+            return self.open_step_gate(spec);
         }
-        self.make_ready(seq, &spec, By(ActorClass::MowOrchestrator, "precondition"))
+        self.make_ready(seq, spec, By(ActorClass::MowOrchestrator, "precondition"))
     }
 
     fn skip(&mut self, seq: StepSeq, trigger: &'static str) -> Result<(), Refusal> {
@@ -109,7 +111,7 @@ impl Flow<'_, '_, '_> {
         let now = self.now();
         self.edit(seq)?.live.get_or_insert_default().next_run_at = Some(now);
         match &spec.work {
-            Work::Wait(wait) => self.begin_wait(seq, &wait.clone()),
+            Work::Wait(wait) => self.begin_wait(seq, wait),
             Work::Approval(_) => {
                 self.move_step(seq, StepCode::InProgress, By(WORKER, "step_claim"))?;
                 self.completed(seq, Arc::from(r#"{"approved":true}"#))
@@ -183,9 +185,9 @@ impl Flow<'_, '_, '_> {
 
     /// T8, with the step's own `output`, checks and schema; a worker's output that misses them fails the step.
     pub fn completed(&mut self, seq: StepSeq, output: Arc<str>) -> Result<(), Refusal> {
-        let spec = self.spec(seq).cloned();
+        let spec = self.spec(seq);
         let event = self.cell(seq).and_then(|cell| cell.live.as_ref()).and_then(|live| live.event.clone());
-        let output = match spec.as_ref().map_or(Ok(output.clone()), |spec| self.judge(spec, event.as_deref(), output)) {
+        let output = match spec.map_or(Ok(output.clone()), |spec| self.judge(spec, event.as_deref(), output)) {
             Ok(output) => output,
             Err((error, trigger)) => {
                 return self.fail(seq, &error, FailureCategory::Validation, By(SYSTEM, trigger));

@@ -1,10 +1,10 @@
 //! One step of a run. A step that has not begun, or has ended, is a few bytes; what is under way carries its details.
 
-use super::{Run, TaskType};
+use super::{Head, Run, TaskType};
 use crate::Time;
 use crate::id::InstanceId;
 use crate::lifecycle::{FailureCategory, Outcome, RunState, StepCode};
-use crate::plan::{Micros, StepSeq, WaitWork, Work};
+use crate::plan::{Micros, StepSeq, WaitWork};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -150,6 +150,16 @@ impl Cell {
     }
 }
 
+impl Head {
+    /// Whether steps of this kind may be claimed now.
+    pub fn hands_out(&self, role: Role) -> bool {
+        match role {
+            Role::Step => matches!(self.state, RunState::Executing | RunState::Blocked),
+            Role::Compensation(_) => self.state == RunState::Compensating,
+        }
+    }
+}
+
 impl Run {
     pub fn cell(&self, seq: StepSeq) -> Option<&Cell> {
         self.cells.get(seq as usize)
@@ -168,17 +178,9 @@ impl Run {
         self.plan.step(seq).map_or(crate::plan::RetryPolicy::DEFAULT, |step| step.retry).max_attempts()
     }
 
-    /// Whether its steps may be claimed now.
-    pub fn hands_out(&self, role: Role) -> bool {
-        match role {
-            Role::Step => matches!(self.head.state, RunState::Executing | RunState::Blocked),
-            Role::Compensation(_) => self.head.state == RunState::Compensating,
-        }
-    }
-
     /// What the clock or a worker will do with this step next.
     pub fn agenda(&self, seq: StepSeq) -> Agenda {
-        let hands_out = self.cell(seq).is_some_and(|cell| self.hands_out(cell.role));
+        let hands_out = self.cell(seq).is_some_and(|cell| self.head.hands_out(cell.role));
         self.agenda_where(seq, hands_out)
     }
 
@@ -195,8 +197,7 @@ impl Run {
             return Agenda::default();
         }
         let spec = self.plan.step(seq);
-        let claims =
-            spec.is_none_or(|spec| !matches!(spec.work, Work::Wait(_) | Work::Approval(_) | Work::Human { .. }));
+        let claims = spec.is_none_or(|spec| spec.work.is_claimed());
         let waiting = live.waiting.as_ref().and_then(|waiting| waiting.deadline_at);
         let claim_at = match cell.state {
             StepCode::Ready | StepCode::Failed => live.next_run_at,

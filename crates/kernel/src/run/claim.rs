@@ -4,7 +4,7 @@
 use super::flow::{By, Flow, SYSTEM, WORKER};
 use super::result::check_lease;
 use super::{Action, ClaimSteps, Claimed, Context, Event, Job, Lease, Role, Run, TaskType, permitted};
-use crate::lifecycle::{FailureCategory, RunState, StepCode};
+use crate::lifecycle::{FailureCategory, StepCode};
 use crate::plan::{Micros, Scope, StepSeq, Template, Work};
 use crate::process::Process;
 use crate::refusal::{Refusal, require_text};
@@ -42,12 +42,7 @@ pub fn claim_one(
     let Some(cell) = flow.cell(seq) else { return Ok(false) };
     let (state, role, live) = (cell.state, cell.role, cell.details());
     let now = flow.now();
-    let hands_out = match role {
-        Role::Step => matches!(flow.head.state, RunState::Executing | RunState::Blocked),
-        Role::Compensation(_) => flow.head.state == RunState::Compensating,
-    };
-    let ours =
-        flow.spec(seq).is_some_and(|spec| matches!(spec.work, Work::Wait(_) | Work::Approval(_) | Work::Human { .. }));
+    let claimed = flow.spec(seq).is_none_or(|spec| spec.work.is_claimed());
     let due = live.next_run_at.is_some_and(|at| at <= now);
     let timed_out = live.waiting.as_ref().and_then(|waiting| waiting.deadline_at).is_some_and(|at| at <= now);
     let (by, task_type) = match state {
@@ -56,7 +51,7 @@ pub fn claim_one(
         StepCode::Waiting if timed_out => (By(WORKER, "waiting_timeout"), TaskType::WaitingTimeout),
         _ => return Ok(false),
     };
-    if !hands_out || ours {
+    if !claimed || !flow.head.hands_out(role) {
         return Ok(false);
     }
     let task_type = if matches!(role, Role::Compensation(_)) { TaskType::Compensation } else { task_type };
