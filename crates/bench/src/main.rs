@@ -107,6 +107,7 @@ async fn measure_store(store: &str, time: Duration, args: &Args, report: &mut Re
         let target = Target::in_process(store).await?;
         let story = Story::in_process(&target).await?;
         let run = story.run(*clients, time).await?;
+        eprintln!("  each: {}", run.by_command());
         let mut row = Row::new("gated process", store, "in process", *clients, &run.samples, run.elapsed);
         let rows_per_s = row.ops_per_s * raw.rows_per_command;
         row.ratio_to_limit = Some(if *clients == 1 { bare.p50_ms() / row.p50_ms } else { rows_per_s / raw.rows_per_s });

@@ -1,5 +1,6 @@
 //! The work: one gated process after the other, each four commands (start, open, approve, fire).
 
+use crate::report::quantile_ms;
 use crate::target::Target;
 use anyhow::anyhow;
 use async_trait::async_trait;
@@ -41,6 +42,21 @@ pub struct Run {
     pub samples: Vec<u32>,
     pub elapsed: Duration,
 }
+
+impl Run {
+    /// The middle of each of the four commands, of a run of whole processes.
+    pub fn by_command(&self) -> String {
+        let middle = |(n, name): (usize, &str)| {
+            let mut samples: Vec<u32> = self.samples.iter().skip(n).step_by(COMMANDS.len()).copied().collect();
+            samples.sort_unstable();
+            format!("{name} {:.3} ms", quantile_ms(&samples, 0.5))
+        };
+        COMMANDS.into_iter().enumerate().map(middle).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// In the order of their samples.
+const COMMANDS: [&str; 4] = ["start", "open", "approve", "fire"];
 
 impl Story {
     pub async fn in_process(target: &Target) -> anyhow::Result<Story> {

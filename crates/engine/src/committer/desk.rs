@@ -5,6 +5,7 @@ use super::{Committer, Job};
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -45,6 +46,9 @@ impl Desk {
 
     /// Serves a job on the caller's thread if nobody else is at work; else gives it back. A runtime with one thread
     /// is left alone: blocked, it could not bring the other calls of a batch.
+    ///
+    /// The runtime is not told (`block_in_place`) that this thread is busy: handing its other tasks to another thread
+    /// takes a third as long as the whole call, and a call alone has few of them beside it.
     pub fn serve_here(&self, job: Job) -> Option<Job> {
         if !self.alone.load(Ordering::Relaxed) {
             return Some(job);
@@ -54,15 +58,22 @@ impl Desk {
             _ => return Some(job),
         };
         let Ok(mut place) = self.committer.try_lock() else { return Some(job) };
-        tokio::task::block_in_place(|| {
-            let Some(committer) = place.take() else { return Some(job) };
-            let mut taken = Taken { committer, place };
-            let work = || runtime.block_on(taken.committer.serve(VecDeque::from([job])));
-            match std::panic::catch_unwind(AssertUnwindSafe(work)) {
-                Ok(()) => taken.put_back(),
-                Err(_) => tracing::error!("the committer panicked on a caller's thread"),
+        let Some(mut committer) = place.take() else { return Some(job) };
+        let mut work = Box::pin(async move {
+            committer.serve(VecDeque::from([job])).await;
+            committer
+        });
+        let served = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            // A store that commits in place has nothing to wait for.
+            match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(committer) => committer,
+                Poll::Pending => tokio::task::block_in_place(|| runtime.block_on(work)),
             }
-            None
-        })
+        }));
+        match served {
+            Ok(committer) => *place = Some(committer),
+            Err(_) => tracing::error!("the committer panicked on a caller's thread"),
+        }
+        None
     }
 }
