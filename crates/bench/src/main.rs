@@ -2,6 +2,8 @@
 //! both stores, beside what the same store can do at all for the same rows in the same run. Only ratios
 //! mean anything: machines differ, and so do their neighbours.
 
+mod endurance;
+mod limits;
 mod log;
 mod peers;
 mod report;
@@ -45,6 +47,15 @@ struct Args {
     /// Workers of W1 and W3.
     #[arg(long, default_value_t = 128)]
     workers: usize,
+    /// Runs that have ended before W1 is measured again; 1000000 takes minutes. 0 leaves it out.
+    #[arg(long, default_value_t = 20_000)]
+    finished: usize,
+    /// Seconds of W1 while an old snapshot is held on PostgreSQL. 0 leaves it out.
+    #[arg(long, default_value_t = 20)]
+    pinned: u64,
+    /// Measure nothing but workflows in the long run (--finished, --pinned, an idle server).
+    #[arg(long, conflicts_with_all = ["log_only", "workflows_only"])]
+    endurance_only: bool,
     /// Measure nothing but the log.
     #[arg(long)]
     log_only: bool,
@@ -83,10 +94,15 @@ async fn run(args: Args) -> anyhow::Result<()> {
 async fn measure_store(store: &str, time: Duration, args: &Args, report: &mut Report) -> anyhow::Result<()> {
     let most = args.clients.iter().copied().max().unwrap_or(64);
     if !args.log_only {
-        let sizes = workflows::Sizes { runs: args.runs, workers: args.workers };
-        workflows::measure(store, &sizes, !args.no_http, report).await?;
+        if !args.endurance_only {
+            let sizes = workflows::Sizes { runs: args.runs, workers: args.workers };
+            workflows::measure(store, &sizes, !args.no_http, report).await?;
+        }
+        let pinned = Duration::from_secs(args.pinned);
+        let sizes = endurance::Sizes { runs: args.runs, workers: args.workers, finished: args.finished, pinned };
+        endurance::measure(store, &sizes, report).await?;
     }
-    if args.workflows_only {
+    if args.workflows_only || args.endurance_only {
         return Ok(());
     }
     if !args.no_log {
@@ -96,7 +112,7 @@ async fn measure_store(store: &str, time: Duration, args: &Args, report: &mut Re
         return Ok(());
     }
     eprintln!("{store}: bare transactions and raw rows …");
-    let (bare, raw) = target::raw_limits(store, most, time).await?;
+    let (bare, raw) = limits::raw_limits(store, most, time).await?;
     report.add(Row::new("bare transaction", store, "raw", 1, &bare.samples, bare.elapsed));
     let one = &raw.one_command;
     report.add(Row::new("one command's rows, one transaction", store, "raw", 1, &one.samples, one.elapsed));

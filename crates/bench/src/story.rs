@@ -60,7 +60,10 @@ const COMMANDS: [&str; 4] = ["start", "open", "approve", "fire"];
 
 impl Story {
     pub async fn in_process(target: &Target) -> anyhow::Result<Story> {
-        let engine = target.engine.clone().ok_or_else(|| anyhow!("no engine"))?;
+        Story::of(target.engine.clone().ok_or_else(|| anyhow!("no engine"))?).await
+    }
+
+    pub async fn of(engine: Arc<Engine>) -> anyhow::Result<Story> {
         engine.bootstrap("admin", sha256(&[b"bench"])).await?;
         let definition = countersign_definition::parse(DEFINITION.as_bytes()).map_err(|p| anyhow!("{p:?}"))?;
         let countersign_definition::Body::Process { declaration, gate_spec } = definition.body else {

@@ -2,6 +2,7 @@
 //! work), in process and leased over HTTP, beside the raw limit for the rows they write. Also: how long a step takes to
 //! reach a worker that waits, and what a step of a long chain costs beside one of a short chain.
 
+use crate::limits;
 use crate::report::{Report, Row};
 use crate::target::Target;
 use anyhow::{Context, anyhow};
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-const STEPS: usize = 10;
+pub const STEPS: usize = 10;
 const QUEUE: &str = "bench";
 const LEASE_US: i64 = 60_000_000;
 
@@ -29,12 +30,21 @@ pub struct Sizes {
 pub async fn measure(store: &str, sizes: &Sizes, http: bool, report: &mut Report) -> anyhow::Result<()> {
     let workers = sizes.workers;
     eprintln!("{store}: W1, {} runs of {STEPS} steps in process …", sizes.runs);
-    let place = Place::in_process(store).await?;
+    let target = Target::in_process_with(store, config()).await?;
+    let place = Place::of(target.engine.clone().context("no engine")?).await?;
     place.w1(sizes.runs.min(200), workers, STEPS).await?;
-    let before = place.target.written().await?;
+    let before = target.written().await?;
     let elapsed = place.w1(sizes.runs, workers, STEPS).await?;
-    let after = place.target.written().await?;
+    let after = target.written().await?;
+    let (limit, rows_per_run) = limits::limit_of(store, config(), async |engine, captured| {
+        let place = Place::of(engine).await?;
+        captured.forget();
+        place.w1(sizes.runs, workers, STEPS).await?;
+        Ok(sizes.runs)
+    })
+    .await?;
     let mut row = Row::rate("W1 runs of 10 steps", store, "in process", workers, rate(sizes.runs, elapsed));
+    row.ratio_to_limit = Some(row.ops_per_s * rows_per_run / limit);
     row.written = before.zip(after).map(|(before, after)| after.since(&before, sizes.runs));
     report.add(row);
     eprintln!("{store}: W2 …");
@@ -63,14 +73,15 @@ pub async fn measure(store: &str, sizes: &Sizes, http: bool, report: &mut Report
     let elapsed = place.w1(few * long / STEPS, workers, STEPS).await?;
     row.ratio_to_limit = Some(row.ops_per_s / rate(few * long, elapsed));
     report.add(row);
-    place.target.close().await?;
+    drop(place);
+    target.close().await?;
     if http {
         over_http(store, sizes, report).await?;
     }
     Ok(())
 }
 
-fn rate(count: usize, elapsed: Duration) -> f64 {
+pub fn rate(count: usize, elapsed: Duration) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
     let count = count as f64;
     count / elapsed.as_secs_f64()
@@ -84,25 +95,25 @@ fn definition(steps: usize) -> String {
     text
 }
 
-struct Place {
-    target: Target,
+pub fn config() -> Config {
+    Config { language: Arc::new(countersign_definition::Cel::default()), ..Config::default() }
+}
+
+pub struct Place {
     engine: Arc<Engine>,
 }
 
 impl Place {
-    async fn in_process(store: &str) -> anyhow::Result<Place> {
-        let language = Arc::new(countersign_definition::Cel::default());
-        let target = Target::in_process_with(store, Config { language, ..Config::default() }).await?;
-        let engine = target.engine.clone().context("no engine")?;
+    pub async fn of(engine: Arc<Engine>) -> anyhow::Result<Place> {
         engine.bootstrap("admin", sha256(&[b"bench"])).await?;
         for steps in [1, STEPS, 500] {
             publish(&engine, &definition(steps)).await?;
         }
-        Ok(Place { target, engine })
+        Ok(Place { engine })
     }
 
     /// Starts all runs and works until all have ended.
-    async fn w1(&self, runs: usize, workers: usize, steps: usize) -> anyhow::Result<Duration> {
+    pub async fn w1(&self, runs: usize, workers: usize, steps: usize) -> anyhow::Result<Duration> {
         let left = Arc::new(AtomicI64::new(i64::try_from(runs * steps)?));
         let next = Arc::new(AtomicUsize::new(0));
         let begin = Instant::now();
@@ -138,7 +149,7 @@ impl Place {
     }
 
     /// Eight producers while workers work.
-    async fn w3(&self, jobs: usize, workers: usize) -> anyhow::Result<Duration> {
+    pub async fn w3(&self, jobs: usize, workers: usize) -> anyhow::Result<Duration> {
         let left = Arc::new(AtomicI64::new(i64::try_from(jobs)?));
         let next = Arc::new(AtomicUsize::new(0));
         let begin = Instant::now();

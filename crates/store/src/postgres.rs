@@ -1,10 +1,11 @@
 //! PostgreSQL: many nodes share one database. The writer owns one connection on the committer's thread and
-//! writes a batch in two round trips: fence, then rows and COMMIT.
+//! writes a batch in one statement where it can ([`at_once`]), else in two round trips: fence, then rows and COMMIT.
 //!
 //! The registry lock is an advisory lock: batches hold it shared, a registry change holds it alone, so no
 //! action commits on a grant whose revocation came first. Instance rows are locked in the order of their
 //! ids, so two nodes cannot wait for each other.
 
+mod at_once;
 mod connect;
 mod load;
 mod log;
@@ -20,6 +21,7 @@ use crate::select::{ByInstance, Dialect, RegistrySince};
 use crate::statement::{self, Name, STATEMENTS, Statement};
 use crate::value::{Columns, Value};
 use async_trait::async_trait;
+use at_once::{AtOnce, Shapes};
 use connect::{Settings, failed};
 use countersign_engine::port::{
     Batch, Committed, Due, Loaded, LogParts, Outbox, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit, Verdict,
@@ -109,6 +111,16 @@ struct Session {
     by_instance: ByInstance,
     runs: run::RunStatements,
     registry_since: RegistrySince,
+    shapes: Shapes,
+    /// Who works for this connection in the database.
+    backend: Backend,
+}
+
+/// A process of the database server, and when it began, in microseconds: numbers of processes come again.
+#[derive(Clone, Copy, Debug)]
+struct Backend {
+    pid: i32,
+    since: i64,
 }
 
 /// An instance's sequence and beats: what the fence compares.
@@ -122,6 +134,10 @@ impl Session {
         client.batch_execute("SET default_transaction_isolation = 'read committed'").await.map_err(failed)?;
         // A node that vanishes in the middle of a transaction must not hold its locks for long.
         client.batch_execute("SET idle_in_transaction_session_timeout = '10s'").await.map_err(failed)?;
+        let sql = "SELECT pid, (EXTRACT(EPOCH FROM backend_start) * 1000000)::int8 FROM pg_stat_activity \
+                   WHERE pid = pg_backend_pid()";
+        let row = client.query_one(sql, &[]).await.map_err(failed)?;
+        let backend = Backend { pid: row.try_get(0).map_err(failed)?, since: row.int(1)? };
         let prepare = async |sql: &str| client.prepare(sql).await.map_err(failed);
         let mut statements = Vec::with_capacity(STATEMENTS.len());
         for statement in STATEMENTS {
@@ -153,6 +169,8 @@ impl Session {
             by_instance: ByInstance::new(Dialect::Postgres),
             runs: run::RunStatements::prepare(&client).await?,
             registry_since: RegistrySince::new(Dialect::Postgres),
+            shapes: Shapes::default(),
+            backend,
             client,
         })
     }
@@ -341,9 +359,13 @@ impl PostgresWriter {
     async fn try_commit(&mut self, batch: &Batch) -> Result<Committed, CommitError> {
         let refused = CommitError::NotWritten;
         self.session().await.map_err(refused)?;
-        let Some(session) = &self.session else {
+        let Some(session) = &mut self.session else {
             return Err(refused(StoreError::Transient("no connection".to_owned())));
         };
+        if let AtOnce::Committed(documents) = session.commit_at_once(batch, &self.known_documents).await? {
+            self.now_known(documents);
+            return Ok(Committed::Done(vec![Verdict::Won; batch.units.len()]));
+        }
         let (registry, current) = session.fence(batch).await.map_err(refused)?;
         if registry != batch.registry_sequence {
             session.client.batch_execute("ROLLBACK").await.map_err(|e| refused(failed(e)))?;
@@ -381,11 +403,15 @@ impl PostgresWriter {
         // Steps before the redactions among the other rows.
         let sets: Vec<_> = steps.at_last().chain(rows).collect();
         session.write_and_commit(&sets).await?;
+        self.now_known(documents);
+        Ok(Committed::Done(verdicts))
+    }
+
+    fn now_known(&mut self, documents: Vec<Digest>) {
         if self.known_documents.len() > CACHED_DOCUMENTS {
             self.known_documents.clear();
         }
         self.known_documents.extend(documents);
-        Ok(Committed::Done(verdicts))
     }
 }
 

@@ -165,14 +165,17 @@ impl Statement {
 
     /// All rows at once, one array parameter per column.
     pub fn postgres(&self) -> String {
+        self.postgres_with(1, &[])
+    }
+
+    /// With parameters from this number on, and with columns besides that are compared and not written.
+    pub fn postgres_with(&self, first: usize, besides: &[(&str, Type)]) -> String {
         let names: Vec<&str> = self.columns.iter().map(|(name, _)| *name).collect();
-        let arrays: Vec<String> = self
-            .columns
-            .iter()
-            .enumerate()
-            .map(|(i, (_, r#type))| format!("${}::{}[]", i + 1, postgres_type(*r#type)))
-            .collect();
-        let (table, list, arrays) = (self.table, names.join(", "), arrays.join(", "));
+        let all = || self.columns.iter().chain(besides);
+        let arrays: Vec<String> =
+            all().enumerate().map(|(i, (_, r#type))| format!("${}::{}[]", first + i, postgres_type(*r#type))).collect();
+        let (table, arrays) = (self.table, arrays.join(", "));
+        let list = all().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
         match self.kind {
             Kind::Insert => format!("INSERT INTO {table} ({list}) SELECT * FROM UNNEST({arrays})"),
             Kind::InsertIfAbsent => {

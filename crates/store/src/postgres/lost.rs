@@ -1,7 +1,7 @@
 //! When the answer to a COMMIT was lost: finding out what became of it.
 
 use super::connect::failed;
-use super::{BEGIN, PostgresWriter, REGISTRY_LOCK};
+use super::{BEGIN, Backend, PostgresWriter, REGISTRY_LOCK};
 use crate::value::Columns;
 use countersign_engine::port::{Batch, Committed, StoreError, Unit, Verdict};
 use countersign_kernel::EventId;
@@ -10,14 +10,16 @@ use std::collections::{HashMap, HashSet};
 use uuid::Uuid;
 
 impl PostgresWriter {
-    /// Waits for the old transaction to end, then looks for what it would have left.
+    /// Ends the connection whose answer was lost, on the server's side too, then looks for what it has left: a statement
+    /// that the server has not read yet would still be carried out.
     pub(super) async fn find_out(&mut self, batch: &Batch, cause: &str) -> Result<Committed, StoreError> {
         let first: Option<EventId> = batch.units.iter().flat_map(|unit| &unit.records).map(|row| row.event_id).next();
         let mut last_error = cause.to_owned();
+        let backend = self.session.as_ref().map(|session| session.backend);
         for attempt in 0..20u32 {
             tokio::time::sleep(std::time::Duration::from_millis(u64::from(attempt.min(10)) * 100)).await;
             self.session = None;
-            match self.was_committed(batch).await {
+            match self.was_committed(batch, backend).await {
                 Ok(verdicts) => {
                     tracing::warn!(?first, "the answer to a commit was lost and has been found out");
                     return Ok(Committed::Done(verdicts));
@@ -28,8 +30,16 @@ impl PostgresWriter {
         Err(StoreError::Unknown(last_error))
     }
 
-    async fn was_committed(&mut self, batch: &Batch) -> Result<Vec<Verdict>, StoreError> {
+    async fn was_committed(&mut self, batch: &Batch, by: Option<Backend>) -> Result<Vec<Verdict>, StoreError> {
         let session = self.session().await?;
+        if let Some(Backend { pid, since }) = by {
+            let sql = "SELECT pg_terminate_backend(pid, 2000) FROM pg_stat_activity WHERE pid = $1 \
+                       AND (EXTRACT(EPOCH FROM backend_start) * 1000000)::int8 = $2";
+            let found = session.client.query_opt(sql, &[&pid, &since]).await.map_err(failed)?;
+            if found.map(|row| row.bool(0)).transpose()? == Some(false) {
+                return Err(StoreError::Transient("the lost connection's work has not ended".to_owned()));
+            }
+        }
         session.client.batch_execute(BEGIN).await.map_err(failed)?;
         // The old transaction holds this lock shared until it ends.
         session.client.query(&session.lock_alone, &[&REGISTRY_LOCK]).await.map_err(failed)?;
@@ -110,15 +120,15 @@ mod tests {
         let begun = start(small_run(id), small_head(id, "executing"), [added(0, leased(1)), added(1, leased(1))]);
         let batch = |units: Vec<Unit>| Batch { registry_sequence: 0, changes_registry: false, units, checks: vec![] };
         let beat = heartbeat(&begun, 1, [changed(0, leased(2))]);
-        assert_eq!(writer.was_committed(&batch(vec![begun.clone()])).await.unwrap(), [Verdict::Lost]);
+        assert_eq!(writer.was_committed(&batch(vec![begun.clone()]), None).await.unwrap(), [Verdict::Lost]);
         commit(&mut *other, vec![begun.clone()]).await;
-        assert_eq!(writer.was_committed(&batch(vec![begun.clone()])).await.unwrap(), [Verdict::Won]);
-        assert_eq!(writer.was_committed(&batch(vec![beat.clone()])).await.unwrap(), [Verdict::Lost]);
+        assert_eq!(writer.was_committed(&batch(vec![begun.clone()]), None).await.unwrap(), [Verdict::Won]);
+        assert_eq!(writer.was_committed(&batch(vec![beat.clone()]), None).await.unwrap(), [Verdict::Lost]);
         commit(&mut *other, vec![beat.clone()]).await;
-        assert_eq!(writer.was_committed(&batch(vec![beat])).await.unwrap(), [Verdict::Won]);
+        assert_eq!(writer.was_committed(&batch(vec![beat]), None).await.unwrap(), [Verdict::Won]);
         // From the same beat another node prolonged another lease.
         let elsewhere = heartbeat(&begun, 1, [changed(1, leased(2))]);
-        assert_eq!(writer.was_committed(&batch(vec![elsewhere])).await.unwrap(), [Verdict::Lost]);
+        assert_eq!(writer.was_committed(&batch(vec![elsewhere]), None).await.unwrap(), [Verdict::Lost]);
         assert_eq!(writer.find_out(&batch(vec![begun]), "lost").await.unwrap(), Committed::Done(vec![Verdict::Won]));
     }
 }

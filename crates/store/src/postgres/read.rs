@@ -13,7 +13,7 @@ use countersign_engine::port::{
 use countersign_engine::rows::{AssignmentRow, GateRow, HoldRow, RecordRow, StepRow, TransitionRow};
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::{Digest, InstanceId, Time};
-use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod};
+use deadpool_postgres::{ClientWrapper, Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod};
 use std::collections::HashMap;
 use std::sync::Arc;
 use tokio_postgres::types::ToSql;
@@ -36,8 +36,13 @@ impl PostgresReader {
             None => Manager::from_config(settings.config.clone(), NoTls, recycling),
             Some(tls) => Manager::from_config(settings.config.clone(), tls.clone(), recycling),
         };
+        // Whatever is asked for has an index; statistics that are out of date must not make anybody read a whole table.
+        let plans = Hook::async_fn(|client: &mut ClientWrapper, _| {
+            Box::pin(async move { client.batch_execute(super::PLANS).await.map_err(HookError::Backend) })
+        });
         let pool = Pool::builder(manager)
             .max_size(CONNECTIONS)
+            .post_create(plans)
             .build()
             .map_err(|e| StoreError::Unusable(format!("the connection pool could not be built: {e}")))?;
         Ok(PostgresReader {

@@ -1,18 +1,23 @@
-//! Records by action and by actor. They are listed many at a time, so that a command need not write, and wait for, a page
-//! of each list: a commit writes every page that it touches whole, and that is most of what a single command costs.
+//! Records by action and by actor, processes by initiator and by definition. They are listed many at a time, so that a
+//! command need not write, and wait for, a page of each list: a commit writes every page that it touches whole, and that is
+//! most of what a single command costs.
 //!
 //! The commit that makes the tail long enough lists it, in its own transaction. So a list and how far it reaches are one
 //! state for every reader, there is no work in the background, and what a reader has to look through besides is short.
 
 use super::connect::failed;
-use crate::select::{Dialect, RECORD, Select};
+use crate::select::{Dialect, PROCESS, RECORD, Select};
 use crate::value::Value;
-use countersign_engine::port::{Page, RecordQuery, StoreError, Unit};
+use countersign_engine::port::{Page, ProcessQuery, RecordQuery, StoreError, Unit};
 use rusqlite::Connection;
 
 /// Listed at a time. Rarer than one commit in a hundred even where each brings one record, so that its price is none of
 /// the ninety-ninth percentile; and few enough to be looked through by the way.
 const AT_ONCE: usize = 128;
+/// Lists that one query merges. Whoever may see more definitions than this sees most of the processes.
+const MERGED: usize = 64;
+/// Records that are not listed yet.
+const WAITING: &str = "records r NOT INDEXED WHERE r.position > (SELECT through FROM records_listed)";
 
 /// How many records wait, as far as the writer knows. It only says when to list; what is listed says the store.
 pub struct Unlisted(usize);
@@ -40,12 +45,18 @@ impl Unlisted {
 
 fn list(connection: &Connection) -> Result<(), StoreError> {
     // In the order of the lists: each page is visited once.
-    for (list, column) in [("records_of_action", "action_ref"), ("records_of_actor", "actor_ref")] {
-        let sql = format!(
-            "INSERT INTO {list} ({column}, event_id) SELECT {column}, event_id FROM records NOT INDEXED \
-             WHERE position > (SELECT through FROM records_listed) ORDER BY {column}, event_id"
-        );
-        connection.prepare_cached(&sql).and_then(|mut list| list.execute([])).map_err(failed)?;
+    let records = [("records_of_action", "action_ref"), ("records_of_actor", "actor_ref")].map(|(list, column)| {
+        format!("INSERT INTO {list} SELECT {column}, event_id FROM {WAITING} ORDER BY {column}, event_id")
+    });
+    let processes = [("processes_of_initiator", "initiator_ref"), ("processes_of_definition", "definition_name")];
+    let processes = processes.map(|(list, column)| {
+        format!(
+            "INSERT INTO {list} SELECT {column}, instance_id FROM processes WHERE {column} IS NOT NULL AND instance_id IN \
+             (SELECT instance_id FROM {WAITING} AND r.sequence = 1) ORDER BY {column}, instance_id"
+        )
+    });
+    for sql in records.iter().chain(&processes) {
+        connection.prepare_cached(sql).and_then(|mut list| list.execute([])).map_err(failed)?;
     }
     let through = "UPDATE records_listed SET through = (SELECT MAX(position) FROM records)";
     connection.prepare_cached(through).and_then(|mut through| through.execute([])).map(|_| ()).map_err(failed)
@@ -86,6 +97,62 @@ pub fn records<'q>(query: &'q RecordQuery, page: &Page) -> Option<Select<'q>> {
          UNION ALL SELECT {RECORD} FROM (SELECT * FROM records l NOT INDEXED \
          WHERE l.position > (SELECT through FROM records_listed) AND {common}{waiting} ORDER BY l.event_id {end}) \
          ORDER BY event_id {end}"
+    );
+    Some(select)
+}
+
+/// The query, where lists are the way to its processes.
+pub fn processes<'q>(query: &'q ProcessQuery, page: &Page) -> Option<Select<'q>> {
+    if query.instance_id.is_some() || query.subject_ref.is_some() {
+        return None;
+    }
+    let mut select = Select::new(Dialect::Sqlite, String::new());
+    let mut hole = |value| {
+        select.values.push(value);
+        Dialect::Sqlite.hole(select.values.len())
+    };
+    let names: Option<Vec<String>> =
+        query.definitions.as_ref().map(|names| names.iter().map(|name| hole(Value::Text(name))).collect());
+    let mut of_process: String =
+        names.iter().map(|names| format!(" AND p.definition_name IN ({})", names.join(", "))).collect();
+    let lists = match (query.initiator_ref.as_deref(), &names) {
+        (Some(initiator), _) => {
+            let initiator = hole(Value::Text(initiator));
+            let list = format!(
+                "processes_of_initiator l CROSS JOIN processes p USING (instance_id) WHERE l.initiator_ref = {initiator}{of_process}"
+            );
+            of_process += &format!(" AND p.initiator_ref = {initiator}");
+            vec![list]
+        }
+        (None, Some(names)) if (1..=MERGED).contains(&names.len()) => {
+            names.iter().map(|name| format!("processes_of_definition l WHERE l.definition_name = {name}")).collect()
+        }
+        (None, _) => return None,
+    };
+    select.id_range("p.instance_id", &query.started);
+    let (than, direction) = if page.descending { ("<", "DESC") } else { (">", "ASC") };
+    if let Some(after) = page.after {
+        select.compare("p.instance_id", than, Value::Id(after));
+    }
+    let range: String =
+        std::mem::take(&mut select.conditions).iter().map(|condition| format!(" AND {condition}")).collect();
+    select.values.push(Value::count(page.limit as u64));
+    let end = format!("{direction} LIMIT {}", Dialect::Sqlite.hole(select.values.len()));
+    let mut found: Vec<String> = lists
+        .iter()
+        .map(|list| {
+            let range = range.replace("p.instance_id", "l.instance_id");
+            format!("SELECT * FROM (SELECT l.instance_id FROM {list}{range} ORDER BY l.instance_id {end})")
+        })
+        .collect();
+    found.push(format!(
+        "SELECT p.instance_id FROM processes p WHERE p.instance_id IN (SELECT r.instance_id FROM {WAITING} AND r.sequence = 1)\
+         {of_process}{range}"
+    ));
+    select.sql = format!(
+        "SELECT {PROCESS} FROM ({}) f CROSS JOIN processes p ON p.instance_id = f.instance_id \
+         CROSS JOIN instances i ON i.instance_id = p.instance_id ORDER BY p.instance_id {end}",
+        found.join(" UNION ALL ")
     );
     Some(select)
 }

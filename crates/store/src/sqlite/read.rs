@@ -207,7 +207,9 @@ impl Reader for SqliteReader {
         let (query, page) = (query.clone(), page.clone());
         self.read(move |connection| {
             let sql = ByInstance::new(Dialect::Sqlite);
-            let found = run(connection, &select::processes(Dialect::Sqlite, &query, &page), decode::instance_row)?;
+            let listed = listing::processes(&query, &page);
+            let select = listed.unwrap_or_else(|| select::processes(Dialect::Sqlite, &query, &page));
+            let found = run(connection, &select, decode::instance_row)?;
             found.into_iter().map(|row| process_view(connection, &sql, row)).collect()
         })
         .await

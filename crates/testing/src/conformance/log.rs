@@ -274,6 +274,7 @@ pub async fn an_older_store_is_sealed_in_order(place: &Place) -> anyhow::Result<
                    DROP TABLE log_entries, log_nodes, log_checkpoints, log_state, log_lease, log_backlog, holds; \
                    DROP TABLE deliveries, outbox, run_events, run_steps, run_heads, runs; \
                    ALTER TABLE instances DROP COLUMN beats; ALTER TABLE definitions DROP COLUMN document_digest; \
+                   CREATE UNIQUE INDEX assignments_one_active ON assignments (task_ref) WHERE status = 'Active'; \
                    ALTER TABLE records DROP COLUMN purgeable_from_us; ALTER TABLE idempotency DROP COLUMN instance_id",
             )
             .await?;
@@ -286,6 +287,10 @@ pub async fn an_older_store_is_sealed_in_order(place: &Place) -> anyhow::Result<
                    DROP TABLE deliveries; DROP TABLE outbox; DROP TABLE run_events; DROP TABLE run_steps; \
                    DROP TABLE run_heads; DROP TABLE runs; ALTER TABLE instances DROP COLUMN beats; \
                    ALTER TABLE definitions DROP COLUMN document_digest; DROP TABLE records_of_action; DROP TABLE records_of_actor; DROP TABLE records_listed; \
+                   DROP TABLE processes_of_initiator; DROP TABLE processes_of_definition; \
+                   CREATE INDEX processes_by_initiator ON processes (initiator_ref, instance_id); \
+                   CREATE INDEX processes_by_definition ON processes (definition_name, instance_id); \
+                   CREATE UNIQUE INDEX assignments_one_active ON assignments (task_ref) WHERE status = 'Active'; \
                    CREATE INDEX records_by_action ON records (action_ref, event_id); \
                    CREATE INDEX records_by_actor ON records (actor_ref, event_id)",
             )

@@ -254,14 +254,27 @@ pub async fn processes_are_found_by_every_axis(place: &Place) -> anyhow::Result<
         let text = Some(text.to_owned());
         queries.push(ProcessQuery { subject_ref: text.clone(), ..any() });
         queries.push(ProcessQuery { initiator_ref: text.clone(), ..any() });
+        queries.push(ProcessQuery {
+            initiator_ref: text.clone(),
+            definitions: Some(vec!["gated".to_owned(), HARD[3].to_owned()]),
+            ..any()
+        });
         queries.push(ProcessQuery { initiator_ref: text, subject_ref: Some("subject".to_owned()), ..any() });
     }
     for started in ranges(bench.model.processes.values().map(|row| row.started_at)) {
         queries.push(ProcessQuery { started: started.clone(), ..any() });
+        queries.push(ProcessQuery { started: started.clone(), initiator_ref: Some("ines".to_owned()), ..any() });
+        queries.push(ProcessQuery { started: started.clone(), definitions: Some(vec!["gated".to_owned()]), ..any() });
         queries.push(ProcessQuery { started, subject_ref: Some("subject".to_owned()), ..any() });
     }
-    for query in queries {
-        require_processes(&*bench.reader, &bench.model, &query).await?;
+    for query in &queries {
+        require_processes(&*bench.reader, &bench.model, query).await?;
+    }
+    for lists in lists_that_end_anywhere(place, &bench) {
+        place.sql(&lists).await?;
+        for query in &queries {
+            require_processes(&*bench.reader, &bench.model, query).await?;
+        }
     }
     Ok(())
 }
@@ -355,17 +368,20 @@ pub async fn records_are_found_by_every_axis(place: &Place) -> anyhow::Result<()
     for query in &queries {
         require_records(&*bench.reader, &bench.model, query).await?;
     }
-    if place.kind == Kind::Sqlite {
-        // Records are listed behind their commits: wherever the lists end, the answers are the same.
-        let count = bench.model.records.len();
-        for through in [0, 1, count / 3, count - 1, count] {
-            place.sql(&listed_through(through)).await?;
-            for query in &queries {
-                require_records(&*bench.reader, &bench.model, query).await?;
-            }
+    for lists in lists_that_end_anywhere(place, &bench) {
+        place.sql(&lists).await?;
+        for query in &queries {
+            require_records(&*bench.reader, &bench.model, query).await?;
         }
     }
     Ok(())
+}
+
+/// SQLite lists records and processes behind their commits: wherever the lists end, the answers are the same.
+fn lists_that_end_anywhere(place: &Place, bench: &Bench) -> Vec<String> {
+    let count = bench.model.records.len();
+    let ends = if place.kind == Kind::Sqlite { vec![0, 1, count / 3, count - 1, count] } else { vec![] };
+    ends.into_iter().map(listed_through).collect()
 }
 
 fn listed_through(position: usize) -> String {
@@ -374,6 +390,16 @@ fn listed_through(position: usize) -> String {
             "DELETE FROM {list}; INSERT INTO {list} SELECT {column}, event_id FROM records WHERE position <= {position};"
         )
     };
+    let processes = |list: &str, column: &str| {
+        format!(
+            "DELETE FROM {list}; INSERT INTO {list} SELECT {column}, instance_id FROM processes WHERE {column} IS NOT NULL AND \
+             instance_id IN (SELECT instance_id FROM records WHERE sequence = 1 AND position <= {position});"
+        )
+    };
     let (actions, actors) = (list("records_of_action", "action_ref"), list("records_of_actor", "actor_ref"));
-    format!("BEGIN; {actions} {actors} UPDATE records_listed SET through = {position}; COMMIT")
+    let initiators = processes("processes_of_initiator", "initiator_ref");
+    let definitions = processes("processes_of_definition", "definition_name");
+    format!(
+        "BEGIN; {actions} {actors} {initiators} {definitions} UPDATE records_listed SET through = {position}; COMMIT"
+    )
 }
