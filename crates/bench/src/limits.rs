@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 const CAPTURED_COMMANDS: usize = 60_000;
 const SINGLE_COMMANDS: usize = 4_000;
 
+/// Durable transactions one after the other.
+#[derive(Default)]
 pub struct Bare {
     pub samples: Vec<u32>,
     pub elapsed: Duration,
@@ -33,6 +35,31 @@ impl Bare {
     }
 }
 
+/// A store to write single rows to, each in a transaction of its own.
+pub struct BareStore {
+    place: Place,
+    raw: Raw,
+    body: Vec<u8>,
+}
+
+impl BareStore {
+    pub async fn run(&mut self, time: Duration, into: &mut Bare) -> anyhow::Result<()> {
+        let start = Instant::now();
+        while start.elapsed() < time {
+            let before = Instant::now();
+            self.raw.bare_transaction(&self.body).await?;
+            into.samples.push(u32::try_from(before.elapsed().as_micros())?);
+        }
+        into.elapsed += start.elapsed();
+        Ok(())
+    }
+
+    pub async fn remove(self) -> anyhow::Result<()> {
+        drop(self.raw);
+        self.place.remove().await
+    }
+}
+
 pub struct RawRows {
     /// One durable transaction with the rows of one command, as a single client causes them.
     pub one_command: Bare,
@@ -40,8 +67,8 @@ pub struct RawRows {
     pub rows_per_command: f64,
 }
 
-/// Bare transactions one after the other; then the batches of `clients` clients, and those of one.
-pub async fn raw_limits(store: &str, clients: usize, time: Duration) -> anyhow::Result<(Bare, RawRows)> {
+/// The batches of `clients` clients, and those of one, written again; and a store for bare transactions.
+pub async fn raw_limits(store: &str, clients: usize) -> anyhow::Result<(BareStore, RawRows)> {
     let commands = async |clients: usize, count: usize| {
         capture(store, Config::default(), async |engine, captured| {
             let story = Story::of(engine).await?;
@@ -51,17 +78,8 @@ pub async fn raw_limits(store: &str, clients: usize, time: Duration) -> anyhow::
         .await
     };
     let (batches, count) = commands(clients, CAPTURED_COMMANDS).await?;
-    let body = batches.iter().flatten().flat_map(|unit| &unit.records).map(|row| row.record.header.clone()).next();
-    let body = body.unwrap_or_default();
     let place = Place::new(store).await?;
     let mut raw = Raw::open(&place.url).await?;
-    let (start, mut samples) = (Instant::now(), Vec::new());
-    while start.elapsed() < time / 2 {
-        let before = Instant::now();
-        raw.bare_transaction(&body).await?;
-        samples.push(u32::try_from(before.elapsed().as_micros())?);
-    }
-    let bare = Bare { samples, elapsed: start.elapsed() };
     let (rows_per_s, rows) = write(&mut raw, &batches).await?;
     let (singles, _) = commands(1, SINGLE_COMMANDS).await?;
     let (start, mut samples) = (Instant::now(), Vec::new());
@@ -71,9 +89,9 @@ pub async fn raw_limits(store: &str, clients: usize, time: Duration) -> anyhow::
         samples.push(u32::try_from(before.elapsed().as_micros())?);
     }
     let one_command = Bare { samples, elapsed: start.elapsed() };
-    drop(raw);
-    place.remove().await?;
-    Ok((bare, RawRows { one_command, rows_per_s, rows_per_command: each(rows, count) }))
+    let body = batches.iter().flatten().flat_map(|unit| &unit.records).map(|row| row.record.header.clone()).next();
+    let limits = RawRows { one_command, rows_per_s, rows_per_command: each(rows, count) };
+    Ok((BareStore { place, raw, body: body.unwrap_or_default() }, limits))
 }
 
 /// Rows a second at the most for batches such as `drive` causes, and rows for each piece of work that it says it did.

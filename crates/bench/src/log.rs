@@ -5,12 +5,14 @@ use crate::report::{Report, Row};
 use crate::story::{Run, Story};
 use crate::target::Target;
 use anyhow::{Context, anyhow};
+use countersign_engine::evidence::{Exporter, Scope};
 use countersign_engine::port::log::{Append, CheckpointRow, Node, Unsealed, Written};
-use countersign_engine::port::{LogParts, Page, RecordQuery};
-use countersign_engine::{Config, Engine, LogConfig};
+use countersign_engine::port::{LogParts, Page, Range, RecordQuery};
+use countersign_engine::{Config, Engine, LogConfig, Proof};
 use countersign_kernel::{EventId, Time};
 use countersign_ledger::sha256;
 use countersign_ledger::tiles::Frontier;
+use countersign_server::evidence;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,6 +32,7 @@ pub async fn measure(
     clients: usize,
     time: Duration,
     entries: u64,
+    exported: u64,
     report: &mut Report,
 ) -> anyhow::Result<()> {
     eprintln!("{store}: with and without sealing …");
@@ -44,7 +47,58 @@ pub async fn measure(
     report.add(without);
     report.add(with);
     sealed_store(store, clients, time, report).await?;
+    for instances in [exported / 10, exported] {
+        if instances > 0 {
+            export(store, instances, report).await?;
+        }
+    }
     large_log(store, entries, report).await
+}
+
+/// A bundle of everything: how many instances a second, and how much memory it takes besides what the engine holds.
+async fn export(store: &str, instances: u64, report: &mut Report) -> anyhow::Result<()> {
+    eprintln!("{store}: an export of {instances} instances …");
+    let target = Target::in_process_with(store, sealing()).await?;
+    let engine = target.engine.clone().ok_or_else(|| anyhow!("no engine"))?;
+    Story::in_process(&target).await?.fill(instances).await?;
+    let _ = engine.seal_now().await;
+    let exporter = Exporter { actor_ref: ADMIN.to_owned(), proof: Proof::InProcess, idempotency: None };
+    let before = memory::now()?;
+    memory::forget_peak()?;
+    let start = Instant::now();
+    let (_, summary) = evidence::export(&engine, &exporter, &Scope::Window(Range::default()), 0).await?;
+    let (elapsed, peak) = (start.elapsed(), memory::peak()?);
+    anyhow::ensure!(summary.instances >= instances, "{summary:?}");
+    #[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
+    let per_s = summary.instances as f64 / elapsed.as_secs_f64();
+    let work = format!("export of {instances} instances, {} MiB more at the most", peak.saturating_sub(before) >> 20);
+    report.add(Row::rate(&work, store, "in process", 1, per_s));
+    drop(engine);
+    target.close().await
+}
+
+/// What this process holds in memory, as Linux tells it.
+mod memory {
+    use anyhow::Context;
+
+    pub fn now() -> anyhow::Result<u64> {
+        bytes("VmRSS:")
+    }
+
+    pub fn peak() -> anyhow::Result<u64> {
+        bytes("VmHWM:")
+    }
+
+    pub fn forget_peak() -> anyhow::Result<()> {
+        Ok(std::fs::write("/proc/self/clear_refs", "5")?)
+    }
+
+    fn bytes(name: &str) -> anyhow::Result<u64> {
+        let status = std::fs::read_to_string("/proc/self/status")?;
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).context("no such line")?;
+        let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
+        Ok(kib * 1024)
+    }
 }
 
 fn row(work: &str, store: &str, clients: usize, runs: Vec<Run>) -> Row {

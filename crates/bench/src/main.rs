@@ -18,6 +18,8 @@ use std::time::Duration;
 use story::Story;
 use target::Target;
 
+const TURNS: u32 = 6;
+
 #[derive(Parser)]
 struct Args {
     /// Seconds for each measurement.
@@ -65,6 +67,9 @@ struct Args {
     /// Entries of the log that proofs are made in; 10000000 takes a few minutes to fill.
     #[arg(long, default_value_t = 1_000_000)]
     log_entries: u64,
+    /// Instances of an export, made once with a tenth of them and once with all; 1000000 takes minutes. 0 leaves it out.
+    #[arg(long, default_value_t = 20_000)]
+    exported: u64,
     /// Results of peers in the same run, as bench/peers/run.sh prints them: to stand beside ours.
     #[arg(long)]
     peers: Option<std::path::PathBuf>,
@@ -106,14 +111,13 @@ async fn measure_store(store: &str, time: Duration, args: &Args, report: &mut Re
         return Ok(());
     }
     if !args.no_log {
-        log::measure(store, most, time, args.log_entries, report).await?;
+        log::measure(store, most, time, args.log_entries, args.exported, report).await?;
     }
     if args.log_only {
         return Ok(());
     }
     eprintln!("{store}: bare transactions and raw rows …");
-    let (bare, raw) = limits::raw_limits(store, most, time).await?;
-    report.add(Row::new("bare transaction", store, "raw", 1, &bare.samples, bare.elapsed));
+    let (mut bare_store, raw) = limits::raw_limits(store, most).await?;
     let one = &raw.one_command;
     report.add(Row::new("one command's rows, one transaction", store, "raw", 1, &one.samples, one.elapsed));
     report.add(Row::rate("rows of these commands", store, "raw", 1, raw.rows_per_s));
@@ -122,14 +126,27 @@ async fn measure_store(store: &str, time: Duration, args: &Args, report: &mut Re
         eprintln!("{store}: {clients} in process …");
         let target = Target::in_process(store).await?;
         let story = Story::in_process(&target).await?;
-        let run = story.run(*clients, time).await?;
-        eprintln!("  each: {}", run.by_command());
+        let (mut run, mut bare) = (story::Run::default(), limits::Bare::default());
+        // Bare transactions in turns with them: a neighbour that wakes up in between disturbs both.
+        for _ in 0..TURNS {
+            if *clients == 1 {
+                bare_store.run(time / TURNS / 2, &mut bare).await?;
+            }
+            run.add(story.run(*clients, time / TURNS).await?);
+        }
         let mut row = Row::new("gated process", store, "in process", *clients, &run.samples, run.elapsed);
-        let rows_per_s = row.ops_per_s * raw.rows_per_command;
-        row.ratio_to_limit = Some(if *clients == 1 { bare.p50_ms() / row.p50_ms } else { rows_per_s / raw.rows_per_s });
+        row.ratio_to_limit = Some(match clients {
+            1 => bare.p50_ms() / row.p50_ms,
+            _ => row.ops_per_s * raw.rows_per_command / raw.rows_per_s,
+        });
+        if *clients == 1 {
+            report.add(Row::new("bare transaction", store, "raw", 1, &bare.samples, bare.elapsed));
+        }
         report.add(row);
+        eprintln!("       {}", run.by_command());
         target.close().await?;
     }
+    bare_store.remove().await?;
     if !args.no_http {
         for clients in &args.clients {
             eprintln!("{store}: {clients} over HTTP …");

@@ -38,12 +38,18 @@ pub struct Story {
     pub caller: Arc<dyn Caller>,
 }
 
+#[derive(Default)]
 pub struct Run {
     pub samples: Vec<u32>,
     pub elapsed: Duration,
 }
 
 impl Run {
+    pub fn add(&mut self, more: Run) {
+        self.samples.extend(more.samples);
+        self.elapsed += more.elapsed;
+    }
+
     /// The middle of each of the four commands, of a run of whole processes.
     pub fn by_command(&self) -> String {
         let middle = |(n, name): (usize, &str)| {

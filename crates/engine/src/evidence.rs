@@ -1,6 +1,6 @@
 //! Evidence to take away: what a bundle (`spec/bundle.md`) is made of, read so that it holds together. The state of an
 //! instance and its chain are those of one moment; everything is under one checkpoint. Nothing grows with the size of
-//! the export but the list of instances.
+//! the export.
 
 use crate::log::tree;
 use crate::outcome::{Call, Command, IdempotencyKey, Outcome, Proof};
@@ -15,7 +15,7 @@ use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{self, Grant, RecordExport, scopes};
 use countersign_kernel::{Digest, EventId, InstanceId};
 use countersign_ledger::document::{Document, declaration_document, gate_spec_document};
-use countersign_ledger::{merkle, sha256};
+use countersign_ledger::{Hashing, merkle};
 use std::sync::Arc;
 
 /// How often an instance may move on while its evidence is taken, before the caller is told to try again.
@@ -39,14 +39,6 @@ pub struct Exporter {
     pub proof: Proof,
     /// A signed request is good for one record.
     pub idempotency: Option<IdempotencyKey>,
-}
-
-/// An instance in the bundle, and where its chain ends there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Included {
-    pub instance_id: InstanceId,
-    pub sequence: u64,
-    pub record_hash: Digest,
 }
 
 /// An instance as the stores knew it at one moment.
@@ -123,18 +115,13 @@ impl Engine {
         Err(Refusal::new(Code::Overloaded, detail))
     }
 
-    /// Records that the evidence of a window is taken; `included` is what it holds, in the order of ids.
-    pub async fn export_window(
-        &self,
-        exporter: &Exporter,
-        window: &Range,
-        included: &[Included],
-    ) -> Result<EventId, Refusal> {
+    /// Records that the evidence of a window is taken; `heads` are those of all that it holds, in the order of ids.
+    pub async fn export_window(&self, exporter: &Exporter, window: &Range, heads: Heads) -> Result<EventId, Refusal> {
         let export = RecordExport {
             after: window.after,
             before: window.before,
-            instances: included.len() as u64,
-            heads_digest: heads_digest(included),
+            instances: heads.count,
+            heads_digest: heads.digest.digest(),
         };
         let command = Command::Registry(registry::Command::RecordExport(export));
         self.record_export(exporter, command).await.map(|(event_id, _)| event_id)
@@ -308,12 +295,19 @@ impl Engine {
     }
 }
 
-/// Where each chain ends, as one digest.
-pub fn heads_digest(included: &[Included]) -> Digest {
-    let line = |included: &Included| {
-        format!("{} {} {}\n", included.instance_id, included.sequence, included.record_hash).into_bytes()
-    };
-    let lines: Vec<Vec<u8>> = included.iter().map(line).collect();
-    let parts: Vec<&[u8]> = lines.iter().map(Vec::as_slice).collect();
-    sha256(&parts)
+/// Where each chain ends, as one digest: SHA-256 of their lines.
+#[derive(Clone, Default)]
+pub struct Heads {
+    pub count: u64,
+    digest: Hashing,
+}
+
+impl Heads {
+    /// One more, as the line that says so.
+    pub fn add(&mut self, instance_id: InstanceId, head: &Head) -> String {
+        let line = format!("{instance_id} {} {}\n", head.sequence, head.record_hash);
+        self.digest.add(line.as_bytes());
+        self.count += 1;
+        line
+    }
 }

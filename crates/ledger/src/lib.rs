@@ -25,6 +25,20 @@ pub fn sha256(parts: &[&[u8]]) -> Digest {
     Digest(hasher.finalize().into())
 }
 
+/// SHA-256 of what comes piece by piece.
+#[derive(Clone, Default)]
+pub struct Hashing(Sha256);
+
+impl Hashing {
+    pub fn add(&mut self, part: &[u8]) {
+        self.0.update(part);
+    }
+
+    pub fn digest(self) -> Digest {
+        Digest(self.0.finalize().into())
+    }
+}
+
 /// Whether the text is this digest, in 64 lower-case hex digits. Says what comparing with [`parse_hex_digest`] would, and
 /// is much faster: a digest that is known has one way to be written.
 pub fn is_hex_digest(text: &str, digest: &Digest) -> bool {

@@ -66,7 +66,7 @@ pub fn grant(grant: &Grant) -> String {
 pub struct Made<'a> {
     pub by: &'a str,
     pub at: Time,
-    pub instances: usize,
+    pub instances: u64,
     pub records: u64,
 }
 

@@ -5,13 +5,13 @@ mod run_lines;
 
 use anyhow::Context;
 use countersign_engine::Engine;
-use countersign_engine::evidence::{Exporter, Included, Scope, Sealed, View};
+use countersign_engine::evidence::{Exporter, Heads, Scope, Sealed, View};
 use countersign_engine::port::Range;
 use countersign_kernel::refusal::Refusal;
 use countersign_kernel::{Digest, EventId, InstanceId};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Seek, Write};
+use std::io::{BufRead, BufReader, BufWriter, Read, Seek, Write};
 use std::time::Duration;
 use zip::write::{SimpleFileOptions, ZipWriter};
 
@@ -45,63 +45,86 @@ pub async fn export(
     cosignatures: usize,
 ) -> Result<(File, Summary), ExportError> {
     engine.require_export(&exporter.actor_ref).await?;
-    let mut state = tempfile::tempfile().context("there is no room for a temporary file")?;
-    let mut documents = Documents::new();
-    let (included, event_id) = match scope {
+    let mut taken = Taken::new()?;
+    let event_id = match scope {
         Scope::Instance(instance_id) => {
             let (view, event_id) = engine.export_instance(exporter, *instance_id).await?;
-            let included = vec![take_state(&view, &mut state, &mut documents)?];
-            (included, event_id)
+            taken.take(&view)?;
+            event_id
         }
         Scope::Window(window) => {
-            let included = take_window(engine, window, &mut state, &mut documents).await?;
-            let event_id = engine.export_window(exporter, window, &included).await?;
-            (included, event_id)
+            taken.take_window(engine, window).await?;
+            engine.export_window(exporter, window, taken.heads.clone()).await?
         }
     };
     let sealed = cosigned(engine, event_id, cosignatures).await?;
-    write_bundle(engine, exporter, scope, &included, &documents, state, &sealed).await
+    write_bundle(engine, exporter, scope, taken, &sealed).await
 }
 
-/// The state of an instance, put aside until its place in the bundle comes.
-fn take_state(view: &View, state: &mut File, documents: &mut Documents) -> anyhow::Result<Included> {
-    let line = match view {
-        View::Process(view) => {
-            documents.insert(view.row.declaration_digest, view.declaration.clone());
-            documents.insert(view.row.gate_spec_digest, view.gate_spec.clone());
-            lines::state(view)
-        }
-        View::Run(run) => {
-            documents.insert(run.view.row.document_digest, run.document.clone());
-            for document in [&run.declaration, &run.gate_spec] {
-                documents.insert(document.digest, document.bytes.as_slice().into());
+/// What is put aside until its place in the bundle comes: on disk, for there may be many instances.
+struct Taken {
+    state: BufWriter<File>,
+    /// Where each chain ends, a line each.
+    ends: BufWriter<File>,
+    heads: Heads,
+    documents: Documents,
+}
+
+fn temporary() -> anyhow::Result<File> {
+    tempfile::tempfile().context("there is no room for a temporary file")
+}
+
+fn from_the_beginning(written: BufWriter<File>) -> anyhow::Result<BufReader<File>> {
+    let mut file = written.into_inner().context("the temporary file cannot be written")?;
+    file.rewind().context("the temporary file cannot be read")?;
+    Ok(BufReader::new(file))
+}
+
+impl Taken {
+    fn new() -> anyhow::Result<Taken> {
+        let (state, ends) = (BufWriter::new(temporary()?), BufWriter::new(temporary()?));
+        Ok(Taken { state, ends, heads: Heads::default(), documents: Documents::new() })
+    }
+
+    /// The state of an instance.
+    fn take(&mut self, view: &View) -> anyhow::Result<()> {
+        let documents = &mut self.documents;
+        let line = match view {
+            View::Process(view) => {
+                documents.insert(view.row.declaration_digest, view.declaration.clone());
+                documents.insert(view.row.gate_spec_digest, view.gate_spec.clone());
+                lines::state(view)
             }
-            run_lines::state(run)?
-        }
-    };
-    state.write_all(line.as_bytes()).context("the temporary file cannot be written")?;
-    let head = view.head();
-    Ok(Included { instance_id: view.instance_id(), sequence: head.sequence, record_hash: head.record_hash })
-}
+            View::Run(run) => {
+                documents.insert(run.view.row.document_digest, run.document.clone());
+                for document in [&run.declaration, &run.gate_spec] {
+                    documents.insert(document.digest, document.bytes.as_slice().into());
+                }
+                run_lines::state(run)?
+            }
+        };
+        let end = self.heads.add(view.instance_id(), view.head());
+        self.state.write_all(line.as_bytes()).context("the temporary file cannot be written")?;
+        self.ends.write_all(end.as_bytes()).context("the temporary file cannot be written")
+    }
 
-async fn take_window(
-    engine: &Engine,
-    window: &Range,
-    state: &mut File,
-    documents: &mut Documents,
-) -> Result<Vec<Included>, ExportError> {
-    let mut included: Vec<Included> = Vec::new();
-    loop {
-        let after = included.last().map(|included| included.instance_id);
-        let found = engine.instances_in(window, after).await?;
-        if found.is_empty() {
-            return Ok(included);
-        }
-        for instance_id in found {
-            let view = engine.export_view(instance_id).await?;
-            included.push(take_state(&view, state, documents)?);
+    async fn take_window(&mut self, engine: &Engine, window: &Range) -> Result<(), ExportError> {
+        let mut after = None;
+        loop {
+            let found = engine.instances_in(window, after).await?;
+            let Some(last) = found.last() else { return Ok(()) };
+            after = Some(*last);
+            for instance_id in found {
+                self.take(&engine.export_view(instance_id).await?)?;
+            }
         }
     }
+}
+
+/// An instance, and the sequence at which its chain ends here.
+fn end_of_chain(line: &str) -> Option<(InstanceId, u64)> {
+    let mut words = line.split(' ');
+    Some((InstanceId::parse(words.next()?)?, words.next()?.parse().ok()?))
 }
 
 /// The seal over this record, with as many cosignatures as come in time.
@@ -122,24 +145,23 @@ async fn write_bundle(
     engine: &Engine,
     exporter: &Exporter,
     scope: &Scope,
-    included: &[Included],
-    documents: &Documents,
-    mut state: File,
+    taken: Taken,
     sealed: &Sealed,
 ) -> Result<(File, Summary), ExportError> {
-    let file = tempfile::tempfile().context("there is no room for a temporary file")?;
-    let mut bundle = Bundle { zip: ZipWriter::new(BufWriter::new(file)) };
+    let Taken { state, ends, heads, documents } = taken;
+    let mut bundle = Bundle { zip: ZipWriter::new(BufWriter::new(temporary()?)) };
 
     bundle.begin("records.jsonl")?;
     let mut records = bundle.chain(engine, InstanceId::REGISTRY, sealed.registry_sequence, sealed).await?;
-    for instance in included {
-        records += bundle.chain(engine, instance.instance_id, instance.sequence, sealed).await?;
+    for line in from_the_beginning(ends)?.lines() {
+        let line = line.context("the temporary file cannot be read")?;
+        let (instance_id, sequence) = end_of_chain(&line).context("the temporary file has changed")?;
+        records += bundle.chain(engine, instance_id, sequence, sealed).await?;
     }
     bundle.begin("state.jsonl")?;
-    state.rewind().context("the temporary file cannot be read")?;
-    bundle.copy(BufReader::new(state))?;
+    bundle.copy(from_the_beginning(state)?)?;
     bundle.begin("documents.jsonl")?;
-    for (digest, body) in documents {
+    for (digest, body) in &documents {
         bundle.line(&lines::document(digest, body))?;
     }
     bundle.begin("grants.jsonl")?;
@@ -151,14 +173,14 @@ async fn write_bundle(
     bundle.begin("log.vkey")?;
     bundle.line(&format!("{}\n", sealed.verifier_key))?;
     bundle.begin("bundle.json")?;
-    let made = lines::Made { by: &exporter.actor_ref, at: engine.now(), instances: included.len(), records };
+    let made = lines::Made { by: &exporter.actor_ref, at: engine.now(), instances: heads.count, records };
     bundle.line(&lines::manifest(scope, sealed, &made))?;
 
     let mut file = bundle.finish()?;
     file.rewind().context("the temporary file cannot be read")?;
     let summary = Summary {
         evidence_id: format!("{}@{}", sealed.origin, sealed.checkpoint.size),
-        instances: included.len() as u64,
+        instances: heads.count,
         records,
     };
     Ok((file, summary))
