@@ -44,7 +44,7 @@ use port::{LogReader, LogWriter, Reader, Store, StoreError};
 use retention::{Policies, UNSET_POLICY};
 use run::agenda::Book;
 use sealer::SealerHandle;
-use std::sync::{Arc, PoisonError, RwLockReadGuard, Weak};
+use std::sync::{Arc, RwLockReadGuard, Weak};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 /// What a deployment decides about its engine.
@@ -134,7 +134,7 @@ pub struct Engine {
     log_writer: tokio::sync::Mutex<Box<dyn LogWriter>>,
     outbox: OutboxDesk,
     sealer: Option<SealerHandle>,
-    committer: std::sync::Mutex<Option<std::thread::JoinHandle<()>>>,
+    committer: committer::Place,
     store_kind: &'static str,
 }
 
@@ -166,11 +166,7 @@ impl Engine {
         let committer = Committer::new(writer, exclusive, registry.clone(), config.clone(), wakes, book.clone());
         let desk = Arc::new(Desk::new(committer));
         let shared = in_place.then(|| Arc::downgrade(&desk));
-        let thread = std::thread::Builder::new()
-            .name("committer".to_owned())
-            .spawn(move || Committer::run(&desk, queue))
-            .map_err(OpenError::Thread)?;
-        let committer = std::sync::Mutex::new(Some(thread));
+        let committer = committer::Place::of(desk, queue, in_place).map_err(OpenError::Thread)?;
         let mut engine = Engine {
             jobs,
             book,
@@ -338,12 +334,7 @@ impl Engine {
         let Engine { jobs, committer, sealer, background, .. } = self;
         background.iter().for_each(tokio::task::JoinHandle::abort);
         drop(jobs);
-        let thread = committer.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if let Some(thread) = thread
-            && thread.join().is_err()
-        {
-            tracing::error!("the committer thread panicked");
-        }
+        committer.wait();
         if let Some(sealer) = sealer {
             sealer.close();
         }

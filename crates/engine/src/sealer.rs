@@ -33,14 +33,15 @@ pub struct LogConfig {
 
 impl LogConfig {
     pub fn new(seed: [u8; 32]) -> Self {
-        LogConfig { origin: None, seed, every: Duration::from_secs(1), records: 1000, lease: Duration::from_secs(5) }
+        LogConfig { origin: None, seed, every: Duration::from_secs(1), records: 1000, lease: Duration::from_secs(10) }
     }
 }
 
 /// Records are indexed at most this often, in batches.
 const INDEX_EVERY: Duration = Duration::from_millis(40);
-/// How often a shared store is asked for records of other nodes.
+/// How often a shared store is asked for records of other nodes: at first, and when nothing has come for a while.
 const POLL: Duration = Duration::from_millis(500);
+const IDLE_POLL: Duration = Duration::from_secs(3);
 /// For this long after a commit it is asked often: an older transaction may still hold the new record back.
 const POLL_OFTEN_FOR: Duration = Duration::from_millis(500);
 /// Entries per transaction. Short enough that the committer of an SQLite store hardly notices.
@@ -122,6 +123,8 @@ struct Work {
     /// Somebody waits for a checkpoint.
     urgent: bool,
     last_wake: Option<Instant>,
+    /// Passes since there was anything to do.
+    idle: u32,
     last_count: Option<Instant>,
     signed: watch::Sender<u64>,
 }
@@ -137,6 +140,7 @@ impl Sealer {
             last_signed: None,
             urgent: false,
             last_wake: None,
+            idle: 0,
             last_count: None,
             signed,
         };
@@ -202,9 +206,13 @@ impl Work {
         }
         metrics::gauge!("countersign_seal_leader").set(1.0);
         self.load_edge().await?;
+        self.idle += 1;
         loop {
             let found = self.sealer.writer.unsealed(BATCH).await?;
             let more = found.len() == BATCH;
+            if !found.is_empty() {
+                self.idle = 0;
+            }
             if !found.is_empty() && !self.index(found).await? {
                 return Ok(Duration::ZERO);
             }
@@ -373,7 +381,8 @@ impl Work {
     async fn measure(&mut self) -> Result<(), Fault> {
         let Some(edge) = &self.edge else { return Ok(()) };
         // Counting asks the database; once in a while is enough.
-        if self.last_count.is_some_and(|at| at.elapsed() < Duration::from_secs(1)) {
+        let every = if self.idle > 1 { IDLE_POLL * 5 } else { Duration::from_secs(1) };
+        if self.last_count.is_some_and(|at| at.elapsed() < every) {
             return Ok(());
         }
         self.last_count = Some(Instant::now());
@@ -393,7 +402,8 @@ impl Work {
         let mut pause = self.sealer.config.lease / 3;
         if !self.sealer.exclusive {
             let often = self.last_wake.is_some_and(|at| at.elapsed() < POLL_OFTEN_FOR);
-            pause = pause.min(if often { INDEX_EVERY } else { POLL });
+            let patient = POLL * 2u32.pow(self.idle.min(8));
+            pause = pause.min(if often { INDEX_EVERY } else { patient.min(IDLE_POLL) });
         }
         if self.edge.as_ref().is_some_and(|edge| edge.frontier.size() > edge.signed) {
             pause = pause.min(self.until_due().max(Duration::from_millis(1)));

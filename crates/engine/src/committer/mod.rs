@@ -10,12 +10,14 @@
 mod decide;
 mod desk;
 pub mod limits;
+mod place;
 mod registry_change;
 mod retention;
 mod round;
 mod runs;
 
 pub use desk::Desk;
+pub use place::Place;
 use runs::{drop_next, keep_tasks};
 
 use crate::clock::Entropy;
@@ -200,42 +202,34 @@ impl Committer {
     }
 
     /// Runs until every sender is gone and the queue is empty.
-    pub fn run(desk: &Desk, mut queue: mpsc::Receiver<Job>) {
-        let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-            Ok(runtime) => runtime,
-            Err(error) => {
-                tracing::error!(%error, "the committer could not start");
-                return;
-            }
-        };
-        runtime.block_on(async {
-            let mut jobs = Vec::with_capacity(MAX_BATCH);
-            let mut housekeeping = tokio::time::interval(HOUSEKEEPING);
-            housekeeping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-            loop {
-                tokio::select! {
-                    biased;
-                    count = queue.recv_many(&mut jobs, MAX_BATCH) => {
-                        if count == 0 {
-                            break;
-                        }
-                        let Some(mut taken) = desk.take().await else { break };
-                        // Those who came while somebody else was at work share this flush.
-                        while jobs.len() < MAX_BATCH && let Ok(job) = queue.try_recv() {
-                            jobs.push(job);
-                        }
-                        desk.saw(jobs.len());
-                        taken.committer.serve(jobs.drain(..).collect()).await;
-                        taken.put_back();
+    /// Serves until nobody can send any more.
+    pub async fn run(desk: &Desk, mut queue: mpsc::Receiver<Job>) {
+        let mut jobs = Vec::with_capacity(MAX_BATCH);
+        let mut housekeeping = tokio::time::interval(HOUSEKEEPING);
+        housekeeping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                count = queue.recv_many(&mut jobs, MAX_BATCH) => {
+                    if count == 0 {
+                        break;
                     }
-                    _ = housekeeping.tick() => {
-                        let Some(mut taken) = desk.take().await else { break };
-                        taken.committer.housekeep().await;
-                        taken.put_back();
+                    let Some(mut taken) = desk.take().await else { break };
+                    // Those who came while somebody else was at work share this flush.
+                    while jobs.len() < MAX_BATCH && let Ok(job) = queue.try_recv() {
+                        jobs.push(job);
                     }
+                    desk.saw(jobs.len());
+                    taken.committer.serve(jobs.drain(..).collect()).await;
+                    taken.put_back();
+                }
+                _ = housekeeping.tick() => {
+                    let Some(mut taken) = desk.take().await else { break };
+                    taken.committer.housekeep().await;
+                    taken.put_back();
                 }
             }
-        });
+        }
     }
 
     async fn housekeep(&mut self) {

@@ -23,7 +23,7 @@ use countersign_kernel::{Digest, EventId, InstanceId};
 use std::collections::HashMap;
 use std::time::Duration;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, GenericClient, Row};
+use tokio_postgres::{Client, GenericClient, Row, Statement as Prepared};
 use uuid::Uuid;
 
 const NOW_US: &str = "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::int8";
@@ -36,8 +36,12 @@ const AFTER: &str =
 
 type Cursor = (String, Uuid, i64);
 
-async fn cursor(client: &impl GenericClient) -> Result<Cursor, StoreError> {
-    let Some(row) = client.query_opt(CURSOR, &[]).await.map_err(failed)? else {
+/// `sql`: [`CURSOR`], as text or prepared.
+async fn cursor<C: GenericClient>(
+    client: &C,
+    sql: &(impl tokio_postgres::ToStatement + Sync + Send + ?Sized),
+) -> Result<Cursor, StoreError> {
+    let Some(row) = client.query_opt(sql, &[]).await.map_err(failed)? else {
         return Ok(("0".to_owned(), Uuid::nil(), 0));
     };
     let xact = row.optional_text(0)?.ok_or_else(log::record_of_last_entry_is_missing)?;
@@ -70,14 +74,40 @@ pub async fn adopt(client: &mut Client) -> Result<(), StoreError> {
 pub struct PostgresLogWriter {
     settings: Settings,
     client: Option<Client>,
+    /// What is asked all the time, prepared on the connection.
+    asked: Option<Asked>,
     sql: LogSql,
     /// The backlog is filled when a store is opened, and at no other time.
     backlog_is_empty: bool,
 }
 
+struct Asked {
+    cursor: Prepared,
+    unsealed: Prepared,
+}
+
+impl Asked {
+    async fn prepare(client: &Client) -> Result<Asked, StoreError> {
+        let unsealed = format!(
+            "SELECT event_id, header, recorded_at_us FROM records WHERE {AFTER} \
+             AND xact < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY xact, instance_id, sequence LIMIT $4"
+        );
+        Ok(Asked {
+            cursor: client.prepare(CURSOR).await.map_err(failed)?,
+            unsealed: client.prepare(&unsealed).await.map_err(failed)?,
+        })
+    }
+}
+
 impl PostgresLogWriter {
     pub fn new(settings: Settings) -> Self {
-        PostgresLogWriter { settings, client: None, sql: LogSql::new(Dialect::Postgres), backlog_is_empty: false }
+        PostgresLogWriter {
+            settings,
+            client: None,
+            asked: None,
+            sql: LogSql::new(Dialect::Postgres),
+            backlog_is_empty: false,
+        }
     }
 
     async fn client(&mut self) -> Result<&mut Client, StoreError> {
@@ -86,6 +116,7 @@ impl PostgresLogWriter {
             let client = self.settings.connect().await?;
             client.batch_execute(PLANS).await.map_err(failed)?;
             client.batch_execute("SET idle_in_transaction_session_timeout = '10s'").await.map_err(failed)?;
+            self.asked = Some(Asked::prepare(&client).await?);
             self.client = Some(client);
         }
         self.client.as_mut().ok_or_else(|| StoreError::Transient("no connection".to_owned()))
@@ -209,13 +240,12 @@ impl LogWriter for PostgresLogWriter {
         if !waiting.is_empty() {
             return Ok(waiting);
         }
-        let client = self.client().await?;
-        let (xact, instance_id, sequence) = cursor(client).await?;
-        let sql = format!(
-            "SELECT event_id, header, recorded_at_us FROM records WHERE {AFTER} \
-             AND xact < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY xact, instance_id, sequence LIMIT $4"
-        );
-        let rows = client.query(&sql, &[&xact, &instance_id, &sequence, &limit]).await.map_err(failed)?;
+        self.client().await?;
+        let (Some(client), Some(asked)) = (&self.client, &self.asked) else {
+            return Err(StoreError::Transient("no connection".to_owned()));
+        };
+        let (xact, instance_id, sequence) = cursor(client, &asked.cursor).await?;
+        let rows = client.query(&asked.unsealed, &[&xact, &instance_id, &sequence, &limit]).await.map_err(failed)?;
         rows.iter().map(|row| log::unsealed_row(row)).collect()
     }
 
@@ -291,7 +321,7 @@ impl LogReader for PostgresLogReader {
 
     async fn count_unsealed(&self, limit: u64) -> Result<u64, StoreError> {
         let client = self.reader.connection().await?;
-        let (xact, instance_id, sequence) = cursor(&**client).await?;
+        let (xact, instance_id, sequence) = cursor(&**client, CURSOR).await?;
         let sql = format!(
             "SELECT COUNT(*) FROM (SELECT 1 FROM log_backlog UNION ALL SELECT 1 FROM records WHERE {AFTER} LIMIT $4) AS waiting"
         );
@@ -333,7 +363,8 @@ impl LogReader for PostgresLogReader {
         let ids: Vec<Uuid> = entries.iter().map(|entry| entry.event_id.0).collect();
         let client = self.reader.connection().await?;
         let sql = format!("SELECT {RECORD} FROM records WHERE event_id = ANY($1)");
-        let rows = client.query(&sql, &[&ids]).await.map_err(failed)?;
+        let of_entries = client.prepare_cached(&sql).await.map_err(failed)?;
+        let rows = client.query(&of_entries, &[&ids]).await.map_err(failed)?;
         let mut records = HashMap::with_capacity(rows.len());
         for row in &rows {
             if let Some(record) = log::record_row(row)? {
@@ -348,7 +379,7 @@ impl LogReader for PostgresLogReader {
 
     async fn skipped(&self, limit: usize) -> Result<Vec<EventId>, StoreError> {
         let client = self.reader.connection().await?;
-        let (xact, instance_id, sequence) = cursor(&**client).await?;
+        let (xact, instance_id, sequence) = cursor(&**client, CURSOR).await?;
         let sql = "SELECT r.event_id FROM records r WHERE NOT EXISTS (SELECT 1 FROM log_entries e WHERE e.event_id = r.event_id) \
                    AND NOT EXISTS (SELECT 1 FROM log_backlog b WHERE b.event_id = r.event_id) \
                    AND (r.xact, r.instance_id, r.sequence) <= ($1::text::xid8, $2, $3) ORDER BY r.event_id LIMIT $4";
