@@ -10,7 +10,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from make import MOOT, REGISTRY, Actor, Bundle, Record, World, Write, dump, sha  # noqa: E402
-from verify_run import ENDED, RUN_TABLE, STEP_TABLE  # noqa: E402
+from verify_run import RUN_TABLE, STEP_TABLE  # noqa: E402
 
 ROOM = 16_384
 
@@ -130,8 +130,8 @@ class Run:
                 self.run_row["state"] = to
                 if to == "executing" and self.run_row["executing_since_us"] is None:
                     self.run_row["executing_since_us"] = "now"
-                elif to in ENDED:
-                    self.run_row["completed_at_us" if to == "completed" else "failed_at_us"] = "now"
+                elif to in ("completed", "failed"):
+                    self.run_row[f"{to}_at_us"] = "now"
         if compensations:
             payload["compensations"] = compensations
         for k in ("leases", "waits"):

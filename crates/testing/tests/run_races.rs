@@ -10,6 +10,7 @@ use countersign_kernel::refusal::Code;
 use countersign_kernel::registry::{self, PublishDefinition, Workflow};
 use countersign_kernel::run::{self, ClaimNext, StartRun, TaskRef, shell_declaration};
 use countersign_ledger::sha256;
+use countersign_testing::drive::commands::{grant_command, register_command};
 use countersign_testing::place::{ADMIN, Kind, Place};
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -45,6 +46,10 @@ races! {
     a_long_chain_comes_to_its_end,
     a_queue_never_holds_more_leases_than_its_limit,
     runs_with_one_key_go_one_after_the_other,
+    who_goes_on_with_another_run_keeps_to_its_limits,
+    a_step_that_may_not_be_taken_is_there_for_others,
+    a_lost_answer_is_given_again_with_its_next_task,
+    a_waiting_run_keeps_to_the_limit_it_was_started_under,
 }
 
 struct Stage {
@@ -139,6 +144,13 @@ async fn claim(engine: &Engine, worker: &str, max: usize, lease_us: i64, wait: D
 }
 
 async fn complete(engine: &Engine, task: &Task, next: bool) -> Result<Option<Task>, countersign_kernel::Refusal> {
+    match engine.execute(call(complete_command(task, next))).await? {
+        Outcome::TaskDone { next, .. } => Ok(next),
+        _ => Ok(None),
+    }
+}
+
+fn complete_command(task: &Task, next: bool) -> Command {
     let run_id = InstanceId::parse(&task.run_id).unwrap_or(InstanceId::REGISTRY);
     let lease_token = uuid::Uuid::parse_str(&task.lease_token).ok();
     let command = run::Command::Complete {
@@ -147,11 +159,7 @@ async fn complete(engine: &Engine, task: &Task, next: bool) -> Result<Option<Tas
         outbound: vec![],
         claim_next: next.then_some(ClaimNext { lease: 60_000_000 }),
     };
-    let outcome = engine.execute(call(Command::Run { target: Target::Existing(run_id), command })).await?;
-    match outcome {
-        Outcome::TaskDone { next, .. } => Ok(next),
-        _ => Ok(None),
-    }
+    Command::Run { target: Target::Existing(run_id), command }
 }
 
 fn parallel(name: &str, steps: usize, head: &str) -> String {
@@ -280,6 +288,108 @@ async fn runs_with_one_key_go_one_after_the_other(stage: &Stage) -> anyhow::Resu
     }
     for run_id in runs {
         ensure!(stage.state(run_id).await? == "completed");
+    }
+    Ok(())
+}
+
+const ONE_STEP: &str = "steps:\n  - {name: s}\n";
+
+/// The limit of a queue is that of the definition whose step is taken, whatever the worker did before.
+async fn who_goes_on_with_another_run_keeps_to_its_limits(stage: &Stage) -> anyhow::Result<()> {
+    let head = "kind: workflow\nqueue: q\n";
+    stage.publish(&format!("{head}name: free\n{ONE_STEP}")).await?;
+    stage.publish(&format!("{head}name: narrow\nqueues: {{q: {{limit: 1}}}}\n{ONE_STEP}")).await?;
+    let engine = stage.engine(0);
+    let mut narrow = Vec::new();
+    for _ in 0..2 {
+        narrow.push(stage.start(0, "narrow").await?.to_string());
+    }
+    let held = claim(engine, "w1", 1, 60_000_000, Duration::from_secs(10)).await?;
+    ensure!(held.len() == 1 && held[0].run_id == narrow[0], "{held:?}");
+    // The second one is put off before the free one is there, and found again behind it.
+    ensure!(claim(engine, "w1", 1, 60_000_000, Duration::ZERO).await?.is_empty());
+    let free = stage.start(0, "free").await?.to_string();
+    let task = claim(engine, "w2", 1, 60_000_000, Duration::from_secs(10)).await?.remove(0);
+    ensure!(task.run_id == free, "{task:?}");
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    let next = complete(engine, &task, true).await?;
+    ensure!(next.is_none(), "two leases in a queue of one: {next:?}");
+    complete(engine, &held[0], false).await?;
+    let freed = claim(engine, "w2", 1, 60_000_000, Duration::from_secs(10)).await?;
+    ensure!(freed.len() == 1 && freed[0].run_id == narrow[1], "{freed:?}");
+    complete(engine, &freed[0], false).await?;
+    Ok(())
+}
+
+/// A worker that may work for one definition alone finishes its step and asks for the next: the step of the other
+/// definition that stands first in the queue is not its, and must not be lost.
+async fn a_step_that_may_not_be_taken_is_there_for_others(stage: &Stage) -> anyhow::Result<()> {
+    stage.publish(&format!("kind: workflow\nqueue: q\nname: mine\n{ONE_STEP}")).await?;
+    stage.publish(&format!("kind: workflow\nqueue: q\nname: theirs\n{ONE_STEP}")).await?;
+    let engine = stage.engine(0);
+    for command in [register_command("narrow"), grant_command("narrow", "tasks:work:mine")] {
+        engine.execute(call(Command::Registry(command))).await?;
+    }
+    stage.start(0, "mine").await?;
+    let task = claim(engine, "w", 1, 60_000_000, Duration::from_secs(10)).await?.remove(0);
+    let theirs = stage.start(0, "theirs").await?.to_string();
+    let command = complete_command(&task, true);
+    let outcome = engine.execute(Call { actor_ref: "narrow".to_owned(), ..call(command) }).await?;
+    ensure!(matches!(outcome, Outcome::TaskDone { next: None, .. }), "{outcome:?}");
+    let found = claim(engine, "anybody", 1, 60_000_000, Duration::from_secs(10)).await?;
+    ensure!(found.len() == 1 && found[0].run_id == theirs, "{found:?}");
+    complete(engine, &found[0], false).await?;
+    Ok(())
+}
+
+/// The next task may be one of another run, and whoever asks again may ask another server.
+async fn a_lost_answer_is_given_again_with_its_next_task(stage: &Stage) -> anyhow::Result<()> {
+    stage.publish(&format!("kind: workflow\nqueue: q\nname: one\n{ONE_STEP}")).await?;
+    let first = stage.start(0, "one").await?;
+    let task = claim(stage.engine(0), "w", 1, 60_000_000, Duration::from_secs(10)).await?.remove(0);
+    let second = stage.start(0, "one").await?;
+    let next = complete(stage.engine(0), &task, true).await?.context("nothing came with the answer")?;
+    ensure!(next.run_id == second.to_string(), "{next:?}");
+    for n in 0..3 {
+        let again = complete(stage.engine(n), &task, true).await?;
+        ensure!(again.as_ref() == Some(&next), "{again:?} in place of {next:?}");
+        ensure!(complete(stage.engine(n), &task, false).await?.is_none(), "nobody asked for more");
+    }
+    complete(stage.engine(1), &next, false).await?;
+    ensure!(complete(stage.engine(1), &task, true).await?.is_none(), "that task is done");
+    for run_id in [first, second] {
+        ensure!(stage.state(run_id).await? == "completed");
+    }
+    Ok(())
+}
+
+/// A run carries its own copy of the definition: a newer version with another limit is not its.
+async fn a_waiting_run_keeps_to_the_limit_it_was_started_under(stage: &Stage) -> anyhow::Result<()> {
+    let keyed = |limit: u32| {
+        format!(
+            "kind: workflow\nname: k\nqueue: q\nconcurrency: {{key: \"${{input.key}}\", limit: {limit}}}\n{ONE_STEP}"
+        )
+    };
+    stage.publish(&keyed(1)).await?;
+    let mut runs = Vec::new();
+    for _ in 0..3 {
+        runs.push(stage.start(0, "k").await?);
+    }
+    let held = claim(stage.engine(0), "w", 10, 60_000_000, Duration::from_secs(20)).await?;
+    ensure!(held.len() == 1, "{held:?}");
+    stage.publish(&keyed(5)).await?;
+    // Whatever has the dispatcher look again.
+    let newer = stage.start(0, "k").await?;
+    let more = claim(stage.engine(0), "w", 10, 60_000_000, Duration::from_secs(20)).await?;
+    ensure!(more.iter().all(|task| task.run_id == newer.to_string()) && more.len() == 1, "{more:?}");
+    ensure!(claim(stage.engine(0), "w", 10, 60_000_000, Duration::from_millis(500)).await?.is_empty());
+    for task in held.iter().chain(&more) {
+        complete(stage.engine(0), task, false).await?;
+    }
+    for _ in 0..2 {
+        let tasks = claim(stage.engine(0), "w", 10, 60_000_000, Duration::from_secs(20)).await?;
+        ensure!(tasks.len() == 1, "{tasks:?}");
+        complete(stage.engine(0), &tasks[0], false).await?;
     }
     Ok(())
 }

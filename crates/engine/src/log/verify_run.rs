@@ -212,7 +212,7 @@ impl Replay {
             match self.state.as_str() {
                 "executing" => drop(self.executing_since.get_or_insert(at)),
                 "completed" => self.completed_at = Some(at),
-                "failed" | "cancelled" | "voided" => self.failed_at = Some(at),
+                "failed" => self.failed_at = Some(at),
                 _ => {}
             }
         }

@@ -152,6 +152,7 @@ pub struct RunView {
 pub struct QueuedRun {
     pub instance_id: InstanceId,
     pub definition_name: String,
+    pub definition_version: u32,
     pub concurrency_key: Option<Arc<str>>,
     /// Runs of the same definition and key that have begun and not ended.
     pub under_way: u64,

@@ -6,7 +6,7 @@ use crate::port::Unit;
 use crate::rows::{NewStep, OutboxRow, RunEventRow, RunHeadRow, RunRow, StepState, StepWrite, Write};
 use countersign_kernel::lifecycle::{RunState, StepCode};
 use countersign_kernel::plan::StepSeq;
-use countersign_kernel::run::{Cell, Role, Run, RunEvent};
+use countersign_kernel::run::{Cell, Handed, Role, Run, RunEvent};
 use countersign_kernel::{Digest, IdSource};
 use std::sync::Arc;
 
@@ -122,6 +122,11 @@ fn write_head(run: &Run, new: bool, unit: &mut Unit) {
     unit.writes.push(if new { Write::NewRunHead(row) } else { Write::RunHead(row) });
 }
 
+/// `<run_id>.<step_seq>.<lease_token>`
+pub fn handed_text(handed: &Handed) -> Arc<str> {
+    format!("{}.{}.{}", handed.run_id, handed.step_seq, handed.lease_token).into()
+}
+
 fn write_step(run: &Run, seq: StepSeq, cell: &Cell, output: Option<Arc<str>>, unit: &mut Unit, new: bool) {
     let live = cell.live.as_deref();
     // The row is written whole: what it said of an output that is still needed, it says again.
@@ -148,6 +153,7 @@ fn write_step(run: &Run, seq: StepSeq, cell: &Cell, output: Option<Arc<str>>, un
         output,
         output_needed,
         due_at: run.step_due_at(seq),
+        handed: cell.handed.as_deref().map(handed_text),
     };
     match unit.steps.get_mut(&seq) {
         Some(write) => write.state = state,

@@ -138,7 +138,7 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
         match to {
             RunState::Executing => drop(self.head.executing_since.get_or_insert(self.ctx.base.now)),
             RunState::Completed => self.head.completed_at = Some(self.ctx.base.now),
-            RunState::Failed | RunState::Cancelled | RunState::Voided => self.head.failed_at = Some(self.ctx.base.now),
+            RunState::Failed => self.head.failed_at = Some(self.ctx.base.now),
             _ => {}
         }
         Ok(())

@@ -22,7 +22,8 @@ mod result;
 mod start;
 mod wake;
 
-pub use cell::{Agenda, Cell, Claim, Facet, Lease, Live, Role, Waiting};
+pub use cell::{Agenda, Cell, Claim, Facet, Handed, Lease, Live, Role, Waiting};
+pub use claim::handed_out;
 pub use gate::shell_declaration;
 pub use result::check_lease;
 
