@@ -81,6 +81,8 @@ S2 blocked stopped workflow_stop
 S3 paused stopped workflow_stop
 S4 stopped executing workflow_resume
 S5 stopped blocked workflow_resume
+S6 stopped failed step_failed
+S7 stopped compensating step_failed
 V1 stopped voided workflow_void
 V2 executing voided workflow_void
 V3 blocked voided workflow_void

@@ -135,6 +135,10 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
         })?;
         self.run_moves.push(RunMove { transition });
         self.head.state = to;
+        // Why it stood still says nothing about how it ended.
+        if from == RunState::Stopped && matches!(to, RunState::Failed | RunState::Compensating) {
+            self.head.outcome = None;
+        }
         match to {
             RunState::Executing => drop(self.head.executing_since.get_or_insert(self.ctx.base.now)),
             RunState::Completed => self.head.completed_at = Some(self.ctx.base.now),

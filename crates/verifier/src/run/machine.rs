@@ -98,6 +98,8 @@ const RUNS: &[(&str, &str, &str, &str)] = &[
     ("S3", "paused", "stopped", "workflow_stop"),
     ("S4", "stopped", "executing", "workflow_resume"),
     ("S5", "stopped", "blocked", "workflow_resume"),
+    ("S6", "stopped", "failed", "step_failed"),
+    ("S7", "stopped", "compensating", "step_failed"),
     ("V1", "stopped", "voided", "workflow_void"),
     ("V2", "executing", "voided", "workflow_void"),
     ("V3", "blocked", "voided", "workflow_void"),
