@@ -96,18 +96,7 @@ impl Stage {
     }
 
     async fn start(&self, n: usize, definition: &str) -> anyhow::Result<InstanceId> {
-        let command = StartRun {
-            definition: definition.to_owned(),
-            version: None,
-            input: "{\"key\": \"k\"}".into(),
-            subject_ref: None,
-            priority: None,
-            start_at: None,
-            corrects: None,
-            from_step: None,
-            parent: None,
-            concurrency_key: None,
-        };
+        let command = StartRun::new(definition, "{\"key\": \"k\"}");
         let command = Command::Run { target: Target::New, command: run::Command::Start(Box::new(command)) };
         match self.engine(n).execute(call(command)).await? {
             Outcome::RunStarted { run_id } => InstanceId::parse(&run_id).context("an id"),

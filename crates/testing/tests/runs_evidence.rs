@@ -89,18 +89,8 @@ async fn publish(engine: &Engine, text: &str) -> anyhow::Result<()> {
 }
 
 async fn start(engine: &Engine, definition: &str, input: &str) -> anyhow::Result<InstanceId> {
-    let command = StartRun {
-        definition: definition.to_owned(),
-        version: None,
-        input: input.into(),
-        subject_ref: Some(format!("subject-of-{definition}")),
-        priority: None,
-        start_at: None,
-        corrects: None,
-        from_step: None,
-        parent: None,
-        concurrency_key: None,
-    };
+    let command =
+        StartRun { subject_ref: Some(format!("subject-of-{definition}")), ..StartRun::new(definition, input) };
     let command = Command::Run { target: Target::New, command: run::Command::Start(Box::new(command)) };
     match engine.execute(call(command)).await? {
         Outcome::RunStarted { run_id } => InstanceId::parse(&run_id).context("an id"),

@@ -242,6 +242,24 @@ pub struct StartRun {
     pub concurrency_key: Option<Arc<str>>,
 }
 
+impl StartRun {
+    /// A run of the newest version, with nothing said but what it works on.
+    pub fn new(definition: impl Into<String>, input: impl Into<Arc<str>>) -> Self {
+        StartRun {
+            definition: definition.into(),
+            version: None,
+            input: input.into(),
+            subject_ref: None,
+            priority: None,
+            start_at: None,
+            corrects: None,
+            from_step: None,
+            parent: None,
+            concurrency_key: None,
+        }
+    }
+}
+
 /// Where a new run takes over: the steps before it are taken from the old run, with their outputs.
 #[derive(Clone, Debug)]
 pub struct FromStep {

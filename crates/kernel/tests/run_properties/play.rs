@@ -118,18 +118,7 @@ fn decide(
 impl World {
     pub fn start(plan: Plan) -> World {
         let registry = registry_of(&Arc::new(plan));
-        let start = StartRun {
-            definition: "wf".to_owned(),
-            version: None,
-            input: Arc::from("{}"),
-            subject_ref: None,
-            priority: None,
-            start_at: None,
-            corrects: None,
-            from_step: None,
-            parent: None,
-            concurrency_key: None,
-        };
+        let start = StartRun::new("wf", "{}");
         let now = 1_000 * SECOND;
         let events = decide(&registry, None, now, &Command::Start(Box::new(start)))
             .unwrap_or_else(|refusal| panic!("the start: {refusal}"));
