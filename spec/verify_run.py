@@ -160,6 +160,24 @@ def items(p: dict[str, Json], name: str) -> list[Json]:
     return need(p.get(name, []), list, name)
 
 
+def shared(p: dict[str, Json], name: str, limit: int) -> list[tuple[int, dict[str, Json]]]:
+    """The entries of a list, one for each step of it: those that share one have `step_seqs`."""
+    out: list[tuple[int, dict[str, Json]]] = []
+    for entry in items(p, name):
+        need(entry, dict, name)
+        if "step_seqs" not in entry:
+            out.append((need(entry.get("step_seq"), int, "step_seq"), entry))
+            continue
+        try:
+            seqs = ranges(entry["step_seqs"], limit)
+        except IndexError as e:
+            raise Malformed(f"{name} of a step that the run does not have") from e
+        if not seqs:
+            raise Malformed(f"{name} of no step")
+        out.extend((seq, entry) for seq in seqs)
+    return out
+
+
 class Step:
     def __init__(self, name: str, compensates: Optional[int] = None):
         self.name, self.compensates, self.state, self.gated, self.taken_over = name, compensates, "not_started", False, False
@@ -296,11 +314,12 @@ class Run:
                 need(t.get("step_seq"), int, "step_seq")
             moves.append((t, name, *texts))
         run_moves = [tuple(need(need(t, dict, "a transition").get(k), str, k) for k in ("id", "from", "to", "trigger")) for t in items(p, "run_transitions")]
-        outputs = [(need(need(o, dict, "an output").get("step_seq"), int, "step_seq"), told(o, "output")) for o in items(p, "outputs")]
+        limit = len(self.steps) + len(items(p, "compensations"))
+        outputs = [(seq, told(o, "output")) for seq, o in shared(p, "outputs", limit)]
         if any(o[1] is None for o in outputs):
             raise Malformed("an output without one")
-        leases = [need(need(x, dict, "a lease").get("step_seq"), int, "step_seq") for x in items(p, "leases")]
-        errors = [(need(need(e, dict, "an error").get("step_seq"), int, "step_seq"), need(e.get("attempts"), int, "attempts"), e) for e in items(p, "errors")]
+        leases = {seq for seq, _ in shared(p, "leases", limit)}
+        errors = [(seq, need(e.get("attempts"), int, "attempts"), e) for seq, e in shared(p, "errors", limit)]
         effect = p.get("effect")
         if effect is not None:
             need(effect.get("step_seq"), int, "step_seq")
@@ -375,7 +394,7 @@ class Run:
     def guard(self, action: str) -> Optional[str]:
         return next((t.get("guard") for t in self.replay.declaration.get("transitions", []) if t["from"] == "run" and t["action"] == action), None)
 
-    def judge(self, r: Any, made: list[tuple[int, str, str]], leases: list[int]) -> None:
+    def judge(self, r: Any, made: list[tuple[int, str, str]], leases: set[int]) -> None:
         claimed: set[int] = set()
         resumed: set[int] = set()
         reported = 0

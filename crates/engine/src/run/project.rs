@@ -8,6 +8,7 @@ use countersign_kernel::lifecycle::{RunState, StepCode};
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::run::{Cell, Handed, Role, Run, RunEvent};
 use countersign_kernel::{Digest, IdSource};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Lays out what `event` writes; `run` is the run after it.
@@ -38,8 +39,9 @@ pub fn run_writes(run: &Run, event: &RunEvent, document: Option<Digest>, ids: &m
     if !run.plan.queues.is_empty() {
         give_slots_back(run, event, unit);
     }
+    let outputs: HashMap<StepSeq, &Arc<str>> = event.outputs.iter().map(|(seq, output)| (*seq, output)).collect();
     for (seq, cell) in &event.cells {
-        let output = event.outputs.iter().rev().find(|(of, _)| of == seq).map(|(_, output)| output.clone());
+        let output = outputs.get(seq).copied().cloned();
         write_step(run, *seq, cell, output, unit, event.adds(*seq));
     }
     // Whoever sends events reports on a step, and that step moves first.

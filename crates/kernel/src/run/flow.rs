@@ -5,7 +5,7 @@ use super::{
 };
 use crate::Time;
 use crate::lifecycle::{ActorClass, RunState, StepCode, fire_run, fire_step};
-use crate::plan::{Scope, StepSeq, StepSpec};
+use crate::plan::{Scope, StepSeq, StepSpec, Steps};
 use crate::process::{self, Process};
 use crate::refusal::{Code, Refusal};
 use std::collections::{BTreeMap, VecDeque};
@@ -165,16 +165,10 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
 
     /// Calls with what expressions of this run may see.
     pub fn with_scope<T>(&self, event: Option<&str>, output: Option<&str>, call: impl FnOnce(&Scope<'_>) -> T) -> T {
-        let plan = &self.run.plan;
-        let at_hand = |seq: &StepSeq| {
-            let spec = plan.step(*seq)?;
-            Some((&*spec.name, self.state(*seq)?.as_str(), self.output(*seq).map(|output| &**output)))
-        };
-        let steps: Vec<(&str, &str, Option<&str>)> = plan.referenced.iter().filter_map(at_hand).collect();
         let about = about(self.run, self.shell);
         call(&Scope {
             input: Some(&self.run.input),
-            steps: &steps,
+            steps: Some(self),
             run: Some(&about),
             event,
             output,
@@ -210,6 +204,13 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
             })));
         }
         events
+    }
+}
+
+impl Steps for Flow<'_, '_, '_> {
+    fn step(&self, name: &str) -> Option<(&str, Option<&str>)> {
+        let seq = self.run.plan.step_named(name).filter(|seq| self.run.plan.is_referenced(*seq))?;
+        Some((self.state(seq)?.as_str(), self.output(seq).map(|output| &**output)))
     }
 }
 

@@ -39,8 +39,8 @@ impl Run {
                 step.child = Some(*child);
             }
         }
-        for failure in &moves.errors {
-            if let Some(step) = self.steps.get_mut(failure.seq) {
+        for (seq, failure) in &moves.errors {
+            if let Some(step) = self.steps.get_mut(*seq) {
                 step.attempts = failure.attempts;
                 step.last_error = failure.last_error.map(str::to_owned);
                 step.category = failure.category.map(str::to_owned);
