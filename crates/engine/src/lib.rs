@@ -155,6 +155,7 @@ impl Engine {
         let log_writer = tokio::sync::Mutex::new(log_writer);
         let outbox_wake = Arc::new(Notify::new());
         let outbox = OutboxDesk::new(store.outbox()?, outbox_wake.clone());
+        let bell = store.bell();
         let (mut writer, reader) = store.into_parts();
         let registry = Arc::new(KnownRegistry::new(config.language.clone()));
         let (jobs, queue) = mpsc::channel(config.queue);
@@ -168,7 +169,10 @@ impl Engine {
         let shared = in_place.then(|| Arc::downgrade(&desk));
         let thread = std::thread::Builder::new()
             .name("committer".to_owned())
-            .spawn(move || Committer::run(&desk, queue))
+            .spawn({
+                let book = book.clone();
+                move || Committer::run(&desk, queue, &book)
+            })
             .map_err(OpenError::Thread)?;
         let committer = std::sync::Mutex::new(Some(thread));
         let mut engine = Engine {
@@ -192,6 +196,10 @@ impl Engine {
             engine.record_configuration().await?;
         }
         engine.start_clockwork(exclusive);
+        if let (Some(bell), Ok(id)) = (bell, clock::Entropy::default().take()) {
+            let ringer = run::bell::Ringer::new(bell, engine.book.clone(), uuid::Uuid::from_bytes(id));
+            engine.background.push(tokio::spawn(ringer.run()));
+        }
         Ok(engine)
     }
 

@@ -5,6 +5,7 @@
 //! action commits on a grant whose revocation came first. Instance rows are locked in the order of their
 //! ids, so two nodes cannot wait for each other.
 
+mod bell;
 mod connect;
 mod load;
 mod log;
@@ -22,8 +23,8 @@ use crate::value::{Columns, Value};
 use async_trait::async_trait;
 use connect::{Settings, failed};
 use countersign_engine::port::{
-    Batch, Committed, Due, Loaded, LogParts, Outbox, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit, Verdict,
-    Writer,
+    Batch, Bell, Committed, Due, Loaded, LogParts, Outbox, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit,
+    Verdict, Writer,
 };
 use countersign_engine::rows::{HoldRow, IdempotencyRow, RecordRow, StepRow};
 use countersign_kernel::{Declaration, Digest, EventId, GateSpec, HoldId, InstanceId, StepId, Time};
@@ -74,6 +75,10 @@ impl Store for PostgresStore {
 
     fn outbox(&self) -> Result<Box<dyn Outbox>, StoreError> {
         Ok(Box::new(outbox::PostgresOutbox::new(self.settings.clone())))
+    }
+
+    fn bell(&self) -> Option<Box<dyn Bell>> {
+        Some(Box::new(bell::PostgresBell::new(self.settings.clone())))
     }
 
     fn is_exclusive(&self) -> bool {

@@ -201,7 +201,7 @@ impl Committer {
     }
 
     /// Runs until every sender is gone and the queue is empty.
-    pub fn run(desk: &Desk, mut queue: mpsc::Receiver<Job>) {
+    pub fn run(desk: &Desk, mut queue: mpsc::Receiver<Job>, book: &Book) {
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,
             Err(error) => {
@@ -227,6 +227,11 @@ impl Committer {
                         }
                         desk.saw(jobs.len());
                         taken.committer.serve(jobs.drain(..).collect()).await;
+                        taken.put_back();
+                    }
+                    () = book.look.notified() => {
+                        let Some(mut taken) = desk.take().await else { break };
+                        taken.committer.look_for_due().await;
                         taken.put_back();
                     }
                     _ = housekeeping.tick() => {

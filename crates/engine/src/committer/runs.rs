@@ -456,10 +456,12 @@ impl Committer {
     pub(super) async fn look_for_due(&mut self) {
         const LIMIT: usize = 2000;
         const SLACK_US: i64 = 10_000_000;
+        /// By so much another node's clock may be ahead.
+        const AHEAD_US: i64 = 50_000;
         let now = self.now();
         // Everything older has been seen, but for clocks that differ; now and then all of it is looked at again.
         let from = if self.ticks % 60 == 1 { Time(0) } else { self.low_water };
-        match self.writer.due(from, now, LIMIT).await {
+        match self.writer.due(from, Time(now.0 + AHEAD_US), LIMIT).await {
             Ok(found) => {
                 let full = found.len() == LIMIT;
                 self.low_water = match (full, found.last()) {
