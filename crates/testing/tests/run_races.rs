@@ -2,15 +2,14 @@
 //! late changes nothing, limits hold, and every run ends.
 
 use anyhow::{Context, bail, ensure};
-use countersign_definition::{Body, Cel, parse};
+use countersign_definition::Cel;
 use countersign_engine::port::{Page, RunQuery};
 use countersign_engine::{Call, ClaimCall, Command, Config, Engine, LogConfig, Outcome, Proof, Target, Task};
 use countersign_kernel::InstanceId;
 use countersign_kernel::refusal::Code;
-use countersign_kernel::registry::{self, PublishDefinition, Workflow};
-use countersign_kernel::run::{self, ClaimNext, StartRun, TaskRef, shell_declaration};
-use countersign_ledger::sha256;
-use countersign_testing::drive::commands::{grant_command, register_command};
+use countersign_kernel::registry;
+use countersign_kernel::run::{self, ClaimNext, StartRun, TaskRef};
+use countersign_testing::drive::commands::{grant_command, publish_command, register_command};
 use countersign_testing::place::{ADMIN, Kind, Place};
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -27,7 +26,7 @@ macro_rules! races {
             races!(@ (super::Kind::Postgres, 1) $($name,)*);
         }
         mod two_engines {
-            races!(@ (super::Kind::Postgres, 2) $($name,)*);
+            races!(@ (super::Kind::Postgres, 2) $($name,)* a_step_reaches_a_worker_at_the_other_engine_at_once,);
         }
     };
     (@ ($kind:expr, $engines:expr) $($name:ident,)*) => {
@@ -50,6 +49,7 @@ races! {
     a_step_that_may_not_be_taken_is_there_for_others,
     a_lost_answer_is_given_again_with_its_next_task,
     a_waiting_run_keeps_to_the_limit_it_was_started_under,
+    many_steps_move_at_once,
 }
 
 struct Stage {
@@ -74,19 +74,7 @@ impl Stage {
     }
 
     async fn publish(&self, text: &str) -> anyhow::Result<()> {
-        let definition = parse(text.as_bytes()).map_err(|problems| anyhow::anyhow!("{problems:?}"))?;
-        let Body::Workflow { plan, document } = definition.body else { bail!("a process") };
-        let (declaration, gate_spec) = shell_declaration(&plan);
-        let document_digest = sha256(&[&document]);
-        let command = PublishDefinition {
-            name: definition.name,
-            digest: sha256(&[text.as_bytes()]),
-            source: text.into(),
-            declaration: Arc::new(declaration),
-            gate_spec: Arc::new(gate_spec),
-            retention: None,
-            workflow: Some(Workflow { plan: Arc::new(plan), document: document.into(), document_digest }),
-        };
+        let command = publish_command(text).map_err(|failure| anyhow::anyhow!("{failure}"))?;
         let publish = Command::Registry(registry::Command::PublishDefinition(command));
         self.engine(0).execute(call(publish)).await?;
         for engine in &self.engines {
@@ -380,5 +368,57 @@ async fn a_waiting_run_keeps_to_the_limit_it_was_started_under(stage: &Stage) ->
         ensure!(tasks.len() == 1, "{tasks:?}");
         complete(stage.engine(0), &tasks[0], false).await?;
     }
+    Ok(())
+}
+
+/// Nodes tell each other; without it the other one would look once a second.
+async fn a_step_reaches_a_worker_at_the_other_engine_at_once(stage: &Stage) -> anyhow::Result<()> {
+    stage.publish(&format!("kind: workflow\nqueue: q\nname: one\n{ONE_STEP}")).await?;
+    let mut took = Vec::new();
+    for n in 0..15 {
+        let waiting = {
+            let engine = stage.engine(n + 1).clone();
+            tokio::spawn(async move { claim(&engine, "w", 1, 60_000_000, Duration::from_secs(20)).await })
+        };
+        // At any time between two looks.
+        tokio::time::sleep(Duration::from_millis(50 + 67 * n as u64 % 500)).await;
+        let before = std::time::Instant::now();
+        stage.start(n, "one").await?;
+        let tasks = waiting.await??;
+        took.push(before.elapsed());
+        complete(stage.engine(n + 1), tasks.first().context("nothing came")?, false).await?;
+    }
+    took.sort_unstable();
+    ensure!(took[took.len() / 2] < Duration::from_millis(200), "{took:?}");
+    Ok(())
+}
+
+/// However many steps do the same at once, their records have room for it: they begin to wait, are claimed, lose their leases
+/// together, and are cancelled.
+async fn many_steps_move_at_once(stage: &Stage) -> anyhow::Result<()> {
+    const STEPS: usize = 1500;
+    let mut text = String::from("kind: workflow\nname: many\nqueue: q\nsteps:\n");
+    for n in 0..STEPS {
+        let _ = writeln!(text, "  - {{name: w{n}, run: wait, event: never, timeout: 1h}}\n  - {{name: s{n}}}");
+    }
+    stage.publish(&text).await?;
+    let run_id = stage.start(0, "many").await?;
+    let worker = "w".repeat(200);
+    let mut claimed = HashSet::new();
+    while claimed.len() < STEPS {
+        let tasks = claim(stage.engine(0), &worker, 1000, 5_000_000, Duration::from_secs(10)).await?;
+        ensure!(!tasks.is_empty(), "{} were claimed", claimed.len());
+        claimed.extend(tasks.iter().map(|task| task.step_seq));
+    }
+    let mut again = HashSet::new();
+    while again.len() < STEPS {
+        let tasks = claim(stage.engine(1), &worker, 1000, 60_000_000, Duration::from_secs(30)).await?;
+        ensure!(!tasks.is_empty(), "{} came back", again.len());
+        ensure!(tasks.iter().all(|task| task.attempt == 2), "not the second attempt");
+        again.extend(tasks.iter().map(|task| task.step_seq));
+    }
+    let cancel = run::Command::Cancel { reason: None };
+    stage.engine(0).execute(call(Command::Run { target: Target::Existing(run_id), command: cancel })).await?;
+    ensure!(stage.state(run_id).await? == "cancelled");
     Ok(())
 }

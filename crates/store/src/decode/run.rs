@@ -153,10 +153,6 @@ pub fn step_view(row: &dyn Columns) -> Result<RunStepView, StoreError> {
     Ok(RunStepView { step_seq, new, state })
 }
 
-pub fn step_count(row: &dyn Columns) -> Result<(String, u64), StoreError> {
-    Ok((row.text(0)?, row.count(1)?))
-}
-
 pub fn event_row(row: &dyn Columns) -> Result<RunEventRow, StoreError> {
     Ok(RunEventRow {
         instance_id: InstanceId(row.id(0)?),

@@ -31,7 +31,6 @@ pub struct RunSql {
     pub due: String,
     /// Parameters: run, from, limit.
     pub step_page: String,
-    pub step_counts: String,
     /// Parameters: key, limit.
     pub by_correlation: String,
     /// Parameters: now, limit.
@@ -72,9 +71,6 @@ impl RunSql {
             step_page: format!(
                 "SELECT {STEP_STATE}, output, name, queue, max_attempts FROM run_steps WHERE instance_id = {a} AND step_seq >= {b} \
                  ORDER BY step_seq LIMIT {c}"
-            ),
-            step_counts: format!(
-                "SELECT state, COUNT(*) FROM run_steps WHERE instance_id = {a} GROUP BY state ORDER BY state"
             ),
             by_correlation: format!(
                 "SELECT instance_id FROM run_heads WHERE correlation_key = {a} AND is_live ORDER BY instance_id LIMIT {b}"
