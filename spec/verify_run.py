@@ -9,6 +9,7 @@ from typing import Any, Iterable, Optional
 
 Json = Any
 AT_WORK = ["in_progress", "overdue"]
+PASSED_OVER = ["not_started", "ready", *AT_WORK, "waiting", "blocked", "failed"]
 OPEN = ["not_started", "ready", "in_progress", "waiting", "blocked", "overdue", "failed", "cannot_complete"]
 HANDS = ["pic_human", "executor_worker"]
 STEP_TABLE = {  # id: (from, to, actor classes, triggers)
@@ -33,7 +34,7 @@ STEP_TABLE = {  # id: (from, to, actor classes, triggers)
     "X2": (AT_WORK, "ready", ["system"], ["lease_expired"]),
     "X3": (["waiting"], "in_progress", ["executor_worker"], ["waiting_timeout"]),
     "X4": (["not_started", "ready"], "skipped", ["system"], ["upstream_skipped", "when_false"]),
-    "X5": (AT_WORK, "skipped", ["system"], ["on_failure_skip"]),
+    "X5": (PASSED_OVER, "skipped", ["system"], ["on_failure_skip"]),
     "X6": (OPEN, "cancelled", ["reviewer"], ["workflow_cancel"]),
     "X7": (["blocked"], "failed", ["system"], ["blocked_timeout"]),
     "X8": (["not_started"], "blocked", ["system"], ["gate_opened"]),
@@ -80,6 +81,8 @@ S2 blocked stopped workflow_stop
 S3 paused stopped workflow_stop
 S4 stopped executing workflow_resume
 S5 stopped blocked workflow_resume
+S6 stopped failed step_failed
+S7 stopped compensating step_failed
 V1 stopped voided workflow_void
 V2 executing voided workflow_void
 V3 blocked voided workflow_void
@@ -155,6 +158,24 @@ def told(holder: dict[str, Json], name: str) -> Optional[tuple[str, Json]]:
 
 def items(p: dict[str, Json], name: str) -> list[Json]:
     return need(p.get(name, []), list, name)
+
+
+def shared(p: dict[str, Json], name: str, limit: int) -> list[tuple[int, dict[str, Json]]]:
+    """The entries of a list, one for each step of it: those that share one have `step_seqs`."""
+    out: list[tuple[int, dict[str, Json]]] = []
+    for entry in items(p, name):
+        need(entry, dict, name)
+        if "step_seqs" not in entry:
+            out.append((need(entry.get("step_seq"), int, "step_seq"), entry))
+            continue
+        try:
+            seqs = ranges(entry["step_seqs"], limit)
+        except IndexError as e:
+            raise Malformed(f"{name} of a step that the run does not have") from e
+        if not seqs:
+            raise Malformed(f"{name} of no step")
+        out.extend((seq, entry) for seq in seqs)
+    return out
 
 
 class Step:
@@ -293,11 +314,12 @@ class Run:
                 need(t.get("step_seq"), int, "step_seq")
             moves.append((t, name, *texts))
         run_moves = [tuple(need(need(t, dict, "a transition").get(k), str, k) for k in ("id", "from", "to", "trigger")) for t in items(p, "run_transitions")]
-        outputs = [(need(need(o, dict, "an output").get("step_seq"), int, "step_seq"), told(o, "output")) for o in items(p, "outputs")]
+        limit = len(self.steps) + len(items(p, "compensations"))
+        outputs = [(seq, told(o, "output")) for seq, o in shared(p, "outputs", limit)]
         if any(o[1] is None for o in outputs):
             raise Malformed("an output without one")
-        leases = [need(need(x, dict, "a lease").get("step_seq"), int, "step_seq") for x in items(p, "leases")]
-        errors = [(need(need(e, dict, "an error").get("step_seq"), int, "step_seq"), need(e.get("attempts"), int, "attempts"), e) for e in items(p, "errors")]
+        leases = {seq for seq, _ in shared(p, "leases", limit)}
+        errors = [(seq, need(e.get("attempts"), int, "attempts"), e) for seq, e in shared(p, "errors", limit)]
         effect = p.get("effect")
         if effect is not None:
             need(effect.get("step_seq"), int, "step_seq")
@@ -347,7 +369,7 @@ class Run:
         if s.state != source:
             self.find("undeclared-transition", f"{tid} of step {seq} from {source}, but it was {s.state}", r)
             return False
-        if source == "not_started" and tid in ("T1", "X4", "X8"):
+        if source == "not_started" and tid in ("T1", "X4", "X5", "X8"):
             if s.compensates is None and any(self.steps[d].state not in PAST for d in self.depends[seq]):
                 self.find("undeclared-transition", f"{tid} of step {seq} before everything it depends on had ended", r)
             if s.compensates is not None and any(b.state != "completed" for b in self.steps[len(self.depends):seq]):
@@ -360,7 +382,7 @@ class Run:
             self.blocked.append(seq)
         elif tid == "X8r":
             self.cleared.append(seq)
-        elif source == "blocked" and to in ("failed", "cancelled"):
+        elif source == "blocked" and to in ("failed", "skipped", "cancelled"):
             self.dropped.append(seq)
         s.state, s.gated = to, tid == "X8" or s.gated and to == "blocked"
         if to in ("in_progress", "overdue", "blocked") and s.started_at is None:
@@ -372,7 +394,7 @@ class Run:
     def guard(self, action: str) -> Optional[str]:
         return next((t.get("guard") for t in self.replay.declaration.get("transitions", []) if t["from"] == "run" and t["action"] == action), None)
 
-    def judge(self, r: Any, made: list[tuple[int, str, str]], leases: list[int]) -> None:
+    def judge(self, r: Any, made: list[tuple[int, str, str]], leases: set[int]) -> None:
         claimed: set[int] = set()
         resumed: set[int] = set()
         reported = 0
@@ -463,7 +485,7 @@ class Run:
                 self.executing_since = r.at
             elif to == "completed":
                 self.completed_at = r.at
-            elif to in ENDED:
+            elif to == "failed":
                 self.failed_at = r.at
 
     # ---- after a command

@@ -10,7 +10,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from make import MOOT, REGISTRY, Actor, Bundle, Record, World, Write, dump, sha  # noqa: E402
-from verify_run import ENDED, RUN_TABLE, STEP_TABLE  # noqa: E402
+from verify_run import RUN_TABLE, STEP_TABLE  # noqa: E402
 
 ROOM = 16_384
 
@@ -36,6 +36,19 @@ def publish(w: World, by: Actor, document: dict[str, Any]) -> str:
     w.command(REGISTRY, [("definition_published", by, {"name": document["name"], "version": 1, "digest": sha(source).hex(), **digests})], "publish_definition",
               path="/v1/definitions", body=source, document=True)
     return name
+
+
+def shared(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Steps that have the same entry share it."""
+    out: list[tuple[list[int], dict[str, Any]]] = []
+    for entry in entries:
+        rest = {k: v for k, v in entry.items() if k != "step_seq"}
+        like = next((seqs for seqs, known in out if dump(known) == dump(rest)), None)
+        if like is None:
+            out.append(([entry["step_seq"]], rest))
+        else:
+            like.append(entry["step_seq"])
+    return [{"step_seq": seqs[0], **rest} if len(seqs) == 1 else {"step_seqs": spans(sorted(seqs)), **rest} for seqs, rest in out]
 
 
 class Run:
@@ -130,8 +143,8 @@ class Run:
                 self.run_row["state"] = to
                 if to == "executing" and self.run_row["executing_since_us"] is None:
                     self.run_row["executing_since_us"] = "now"
-                elif to in ENDED:
-                    self.run_row["completed_at_us" if to == "completed" else "failed_at_us"] = "now"
+                elif to in ("completed", "failed"):
+                    self.run_row[f"{to}_at_us"] = "now"
         if compensations:
             payload["compensations"] = compensations
         for k in ("leases", "waits"):
@@ -152,6 +165,9 @@ class Run:
             self.run_row["last_error"] = more["last_error"]
         self.run_row["outcome"] = more.get("outcome")
         payload.update(more)
+        for k in ("leases", "waits", "outputs", "errors"):
+            if k in payload:
+                payload[k] = shared(payload[k])
         own: Write = (action, by, payload)
         records = self.w.command(self.id, [*before, own, *after], asked, path=path, body=body, instance_null=null, meaning=meaning)
         record = next(r for r in records if r.head["action_ref"] == action)
@@ -342,6 +358,26 @@ def dag() -> tuple[World, Bundle]:
     return w, w.export(a["audit"], r, 61)     # type: ignore[arg-type]
 
 
+def together() -> tuple[World, Bundle]:
+    """Steps that are claimed, lost and finished together share their entries; one lets its failure pass before anybody held it."""
+    w = World("run-together", regulated=False)
+    a = crew(w)
+    publish(w, w.admin, {"kind": "workflow", "name": "fan", "steps": [{"name": f"s{i}"} for i in range(4)] + [{"name": "nap", "run": "wait"}, {"name": "doze", "run": "wait"}, {"name": "odd"}]})
+    r = Run(w, a["ines"], "fan@1", "fan/1", {}, [(i, "T1") for i in range(4)] + [(6, "T1")])
+    r.command("time_passed", None, [(6, "X5")], "", [], [], errors=[{"step_seq": 6, "attempts": 0, "last_error": "STEP_TIMEOUT", "error_category": "timeout"}])
+    for attempt in (1, 2):
+        leases = [{"step_seq": i, "attempt": attempt, "worker_id": "w-1", "locked_until_us": w.now + 60_000_000} for i in range(4)]
+        r.command("steps_claimed", a["worker"], [(i, "T2") for i in range(4)], "", [], [], "claim", "/v1/queues/default/claim", dump({"worker_id": "w-1"}).encode(), True, leases=leases)
+        if attempt == 1:
+            r.command("time_passed", None, [(i, "X2") for i in range(4)], "", [], [], errors=[{"step_seq": i, "attempts": 1, "last_error": "LEASE_EXPIRED"} for i in range(4)])
+    naps = [{"step_seq": i, "facet": "waiting_time_gate", "deadline_at_us": w.now + 1_000_000} for i in (4, 5)]
+    r.complete(a["worker"], 0, 0, [(i, t) for i in (4, 5) for t in ("T1", "T2", "T3")], waits=naps)
+    r.command("time_passed", None, [(i, t) for i in (4, 5) for t in ("T3r", "T8")], "", [], [], outputs={4: None, 5: None})
+    for i in (1, 2, 3):
+        r.complete(a["worker"], i, i, run="R4" if i == 3 else "")
+    return w, w.export(a["audit"], r, 65)     # type: ignore[arg-type]
+
+
 SAGA = {"kind": "workflow", "name": "travel", "order": "linear", "failurePolicy": "compensate", "steps": [{"name": "hotel"}, {"name": "look"}, {"name": "flight"}, {"name": "car"}],
         "compensation": [{"step": "hotel", "action": "cancel-hotel", "agent": "undo"}, {"step": "flight", "action": "cancel-flight", "agent": "undo"}]}
 
@@ -416,4 +452,4 @@ def window() -> tuple[World, Bundle]:
     return w, w.export_window(a["audit"], None, None, 90)
 
 
-SCENARIOS = {"run-linear": linear, "run-dag": dag, "run-saga": saga, "run-gate": gate, "run-cancelled": cancelled, "run-window": window}
+SCENARIOS = {"run-linear": linear, "run-dag": dag, "run-together": together, "run-saga": saga, "run-gate": gate, "run-cancelled": cancelled, "run-window": window}

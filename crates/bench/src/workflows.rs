@@ -8,9 +8,9 @@ use crate::target::Target;
 use anyhow::{Context, anyhow};
 use countersign_client::{Client, Format, wire};
 use countersign_engine::{Call, ClaimCall, Command, Config, Engine, Outcome, Proof, Task};
+use countersign_kernel::InstanceId;
 use countersign_kernel::registry::{self, PublishDefinition, Workflow};
 use countersign_kernel::run::{self, ClaimNext, StartRun, TaskRef, shell_declaration};
-use countersign_kernel::{InstanceId, Time};
 use countersign_ledger::sha256;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -220,18 +220,7 @@ fn call(command: Command) -> Call {
 }
 
 async fn start(engine: &Engine, steps: usize) -> anyhow::Result<()> {
-    let command = run::Command::Start(Box::new(StartRun {
-        definition: format!("chain-{steps}"),
-        version: None,
-        input: Arc::from("null"),
-        subject_ref: None,
-        priority: None,
-        start_at: None::<Time>,
-        corrects: None,
-        from_step: None,
-        parent: None,
-        concurrency_key: None,
-    }));
+    let command = run::Command::Start(Box::new(StartRun::new(format!("chain-{steps}"), "null")));
     engine.execute(call(Command::Run { target: countersign_engine::Target::New, command })).await?;
     Ok(())
 }

@@ -155,6 +155,7 @@ impl Engine {
         let log_writer = tokio::sync::Mutex::new(log_writer);
         let outbox_wake = Arc::new(Notify::new());
         let outbox = OutboxDesk::new(store.outbox()?, outbox_wake.clone());
+        let bell = store.bell();
         let (mut writer, reader) = store.into_parts();
         let registry = Arc::new(KnownRegistry::new(config.language.clone()));
         let (jobs, queue) = mpsc::channel(config.queue);
@@ -166,7 +167,7 @@ impl Engine {
         let committer = Committer::new(writer, exclusive, registry.clone(), config.clone(), wakes, book.clone());
         let desk = Arc::new(Desk::new(committer));
         let shared = in_place.then(|| Arc::downgrade(&desk));
-        let committer = committer::Place::of(desk, queue, in_place).map_err(OpenError::Thread)?;
+        let committer = committer::Place::of(desk, queue, book.clone(), in_place).map_err(OpenError::Thread)?;
         let mut engine = Engine {
             jobs,
             book,
@@ -188,6 +189,10 @@ impl Engine {
             engine.record_configuration().await?;
         }
         engine.start_clockwork(exclusive);
+        if let (Some(bell), Ok(id)) = (bell, clock::Entropy::default().take()) {
+            let ringer = run::bell::Ringer::new(bell, engine.book.clone(), uuid::Uuid::from_bytes(id));
+            engine.background.push(tokio::spawn(ringer.run()));
+        }
         Ok(engine)
     }
 

@@ -130,8 +130,10 @@ impl<'r> Purge<'r> {
                 text: text.clone(),
             }));
         };
-        self.entries("outputs").for_each(|entry| redact(seq(entry), StepText::Output));
-        self.entries("errors").for_each(|entry| redact(seq(entry), StepText::Error));
+        for (member, what) in [("outputs", StepText::Output), ("errors", StepText::Error)] {
+            let seqs = self.entries(member).flat_map(|entry| places(entry, run.steps.len()));
+            seqs.for_each(|(seq, _)| redact(StepSeq::try_from(seq).ok(), what));
+        }
         if let Some(event) = self.payload.get("event") {
             // Steps that hold what the event brought, whether it woke them now or later.
             let woken = |data: &str| told(event, "data").is_some_and(|told| told.is(data));
@@ -163,8 +165,26 @@ impl<'r> Purge<'r> {
     }
 }
 
-fn seq(entry: &Value) -> Option<StepSeq> {
-    entry.get("step_seq").and_then(Value::as_u64).and_then(|seq| StepSeq::try_from(seq).ok())
+pub fn place(value: &Value) -> Option<usize> {
+    value.get("step_seq").and_then(Value::as_u64).and_then(|seq| usize::try_from(seq).ok())
+}
+
+/// The steps that share an entry, or the one whose it is.
+pub fn places(entry: &Value, limit: usize) -> impl Iterator<Item = (usize, &Value)> {
+    let seqs = match entry.get("step_seqs").and_then(Value::as_str) {
+        Some(seqs) => ranges(seqs, limit),
+        None => place(entry).into_iter().collect(),
+    };
+    seqs.into_iter().map(move |seq| (seq, entry))
+}
+
+/// `0-3,7`, below a limit.
+pub fn ranges(text: &str, limit: usize) -> Vec<usize> {
+    let span = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse::<usize>().ok()?..=last.parse::<usize>().ok()?.min(limit.saturating_sub(1)))
+    };
+    text.split(',').filter_map(span).flatten().collect()
 }
 
 /// A value as a record of a run tells it: in full, or by digest.

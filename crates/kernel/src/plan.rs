@@ -6,7 +6,7 @@
 
 use crate::Time;
 use crate::gate_spec::{GateEntry, GateSpec};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -58,9 +58,12 @@ pub struct Plan {
     pub graph: Graph,
 }
 
-/// Who follows whom, worked out from `depends_on` when it is first asked for.
+/// Who follows whom and who bears which name, worked out from the steps when it is first asked for.
 #[derive(Clone, Debug, Default)]
-pub struct Graph(OnceLock<Vec<Vec<StepSeq>>>);
+pub struct Graph {
+    followers: OnceLock<Vec<Vec<StepSeq>>>,
+    names: OnceLock<HashMap<Arc<str>, StepSeq>>,
+}
 
 impl PartialEq for Graph {
     /// It says nothing that the steps do not say.
@@ -366,7 +369,9 @@ impl Plan {
     }
 
     pub fn step_named(&self, name: &str) -> Option<StepSeq> {
-        (0..).zip(&self.steps).find(|(_, step)| &*step.name == name).map(|(seq, _)| seq)
+        let names =
+            self.graph.names.get_or_init(|| (0..).zip(&self.steps).map(|(seq, s)| (s.name.clone(), seq)).collect());
+        names.get(name).copied()
     }
 
     pub fn compensation_of(&self, seq: StepSeq) -> Option<&CompensationSpec> {
@@ -375,7 +380,7 @@ impl Plan {
 
     /// The steps that wait for this one, ascending.
     pub fn dependents(&self, seq: StepSeq) -> &[StepSeq] {
-        let followers = self.graph.0.get_or_init(|| {
+        let followers = self.graph.followers.get_or_init(|| {
             let mut followers = vec![Vec::new(); self.steps.len()];
             for (later, step) in (0..).zip(&self.steps) {
                 for earlier in &step.depends_on {
@@ -394,12 +399,23 @@ impl Plan {
     }
 }
 
+/// The steps that are at hand. An expression names few of many: they are looked up, not listed.
+pub trait Steps {
+    /// state_code and output.
+    fn step(&self, name: &str) -> Option<(&str, Option<&str>)>;
+}
+
+impl fmt::Debug for dyn Steps + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("steps")
+    }
+}
+
 /// What an expression may see. All values are JSON texts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scope<'a> {
     pub input: Option<&'a str>,
-    /// (name, state_code, output) of the steps that are at hand.
-    pub steps: &'a [(&'a str, &'a str, Option<&'a str>)],
+    pub steps: Option<&'a dyn Steps>,
     /// A JSON object about the run itself: run_id, definition, subject_ref, started_at.
     pub run: Option<&'a str>,
     pub pins: Option<&'a str>,

@@ -121,19 +121,23 @@ pub struct ExecutorsSection {
 #[serde(deny_unknown_fields, default)]
 pub struct ShellSection {
     pub enabled: bool,
+    /// Another server on this store carries shell steps out: they are left to it.
+    pub elsewhere: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpSection {
     pub enabled: bool,
+    /// Another server on this store carries http steps out: they are left to it.
+    pub elsewhere: bool,
     /// Whether steps may reach loopback, link-local and private addresses.
     pub allow_private: bool,
 }
 
 impl Default for HttpSection {
     fn default() -> Self {
-        HttpSection { enabled: true, allow_private: false }
+        HttpSection { enabled: true, elsewhere: false, allow_private: false }
     }
 }
 

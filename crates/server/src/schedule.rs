@@ -84,16 +84,9 @@ async fn tick(
     let key = format!("schedule/{name}@{version}/{index}/{}", due.0);
     let queued = (schedule.overlap == Overlap::Queue).then(|| Arc::from(format!("@schedule/{index}")));
     let command = run::Command::Start(Box::new(StartRun {
-        definition: name.clone(),
         version: Some(*version),
-        input,
-        subject_ref: None,
-        priority: None,
-        start_at: None,
-        corrects: None,
-        from_step: None,
-        parent: None,
         concurrency_key: queued,
+        ..StartRun::new(name.clone(), input)
     }));
     let call = Call {
         actor_ref: engine.config().application_actor_ref.clone(),

@@ -6,6 +6,7 @@
 //! ids, so two nodes cannot wait for each other.
 
 mod at_once;
+mod bell;
 mod connect;
 mod load;
 mod log;
@@ -24,8 +25,8 @@ use async_trait::async_trait;
 use at_once::{AtOnce, Shapes};
 use connect::{Settings, failed};
 use countersign_engine::port::{
-    Batch, Committed, Due, Loaded, LogParts, Outbox, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit, Verdict,
-    Writer,
+    Batch, Bell, Committed, Due, Loaded, LogParts, Outbox, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit,
+    Verdict, Writer,
 };
 use countersign_engine::rows::{HoldRow, IdempotencyRow, RecordRow, StepRow};
 use countersign_kernel::{Declaration, Digest, EventId, GateSpec, HoldId, InstanceId, StepId, Time};
@@ -76,6 +77,10 @@ impl Store for PostgresStore {
 
     fn outbox(&self) -> Result<Box<dyn Outbox>, StoreError> {
         Ok(Box::new(outbox::PostgresOutbox::new(self.settings.clone())))
+    }
+
+    fn bell(&self) -> Option<Box<dyn Bell>> {
+        Some(Box::new(bell::PostgresBell::new(self.settings.clone())))
     }
 
     fn is_exclusive(&self) -> bool {

@@ -17,6 +17,7 @@ pub mod conformance;
 pub mod crash;
 pub mod differential;
 pub mod drive;
+pub mod large;
 pub mod load;
 pub mod place;
 pub mod postgres;

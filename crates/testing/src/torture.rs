@@ -1,6 +1,7 @@
 //! The long form of everything that is random: the parts of a round, each repeatable from its seed. What the
 //! tests run briefly, this runs with large numbers.
 
+use crate::large::{self, Shape};
 use crate::load::Rng;
 use crate::place::{Kind, Place};
 use crate::races::{self, Arena};
@@ -18,6 +19,9 @@ pub enum Part {
     Silence,
     Crash { kind: Kind, nodes: usize },
     Stop(Kind),
+    CrashRuns { kind: Kind, nodes: usize },
+    Parallel(Kind),
+    Sequential(Kind),
 }
 
 pub const PARTS: &[Part] = &[
@@ -35,6 +39,13 @@ pub const PARTS: &[Part] = &[
     Part::Crash { kind: Kind::Postgres, nodes: 2 },
     Part::Stop(Kind::Sqlite),
     Part::Stop(Kind::Postgres),
+    Part::CrashRuns { kind: Kind::Sqlite, nodes: 1 },
+    Part::CrashRuns { kind: Kind::Postgres, nodes: 1 },
+    Part::CrashRuns { kind: Kind::Postgres, nodes: 2 },
+    Part::Parallel(Kind::Sqlite),
+    Part::Parallel(Kind::Postgres),
+    Part::Sequential(Kind::Sqlite),
+    Part::Sequential(Kind::Postgres),
 ];
 
 impl Part {
@@ -48,6 +59,9 @@ impl Part {
             Part::Silence => "silent-nodes".to_owned(),
             Part::Crash { kind, nodes } => format!("crash-{kind}-{nodes}"),
             Part::Stop(kind) => format!("stop-{kind}"),
+            Part::CrashRuns { kind, nodes } => format!("crash-runs-{kind}-{nodes}"),
+            Part::Parallel(kind) => format!("parallel-steps-{kind}"),
+            Part::Sequential(kind) => format!("sequential-steps-{kind}"),
         }
     }
 
@@ -58,6 +72,7 @@ impl Part {
             Part::Races { kind, .. } | Part::BothForms(kind) | Part::Crash { kind, .. } | Part::Stop(kind) => {
                 stores.contains(&kind)
             }
+            Part::CrashRuns { kind, .. } | Part::Parallel(kind) | Part::Sequential(kind) => stores.contains(&kind),
             Part::Cuts | Part::Kills | Part::Silence => stores.contains(&Kind::Postgres),
         }
     }
@@ -80,6 +95,12 @@ impl Part {
             Part::Silence => Ok(format!("{:?}", recording_failure::a_silent_node_holds_nobody_up(seed, 5).await?)),
             Part::Crash { kind, nodes } => Ok(crash::killed(kind, nodes, seed, 20).await?.to_string()),
             Part::Stop(kind) => Ok(crash::terminated(kind, seed, 10).await?.to_string()),
+            Part::CrashRuns { kind, nodes } => {
+                let own = std::env::current_exe()?;
+                Ok(crash::killed_with_runs(&own, kind, nodes, seed, 50).await?.to_string())
+            }
+            Part::Parallel(kind) => Ok(large::run(kind, Shape::Parallel, 10_000).await?.to_string()),
+            Part::Sequential(kind) => Ok(large::run(kind, Shape::Sequential, 100_000).await?.to_string()),
         }
     }
 }

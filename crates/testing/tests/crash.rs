@@ -57,3 +57,29 @@ async fn a_purge_is_whole_or_not_at_all_on_postgres() -> anyhow::Result<()> {
     println!("{summary}");
     Ok(())
 }
+
+/// Of servers and of workers, on one store each.
+const RUN_KILLS: usize = 6;
+
+async fn no_result_is_lost(kind: Kind, nodes: usize) -> anyhow::Result<()> {
+    let worker = std::path::Path::new(env!("CARGO_BIN_EXE_countersign-torture"));
+    let report = crash::killed_with_runs(worker, kind, nodes, 1, RUN_KILLS).await?;
+    println!("{report}");
+    assert!(report.servers_killed > 0 && report.workers_killed > 0 && report.acknowledged > RUN_KILLS, "{report}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_result_of_a_step_is_lost_on_sqlite() -> anyhow::Result<()> {
+    no_result_is_lost(Kind::Sqlite, 1).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_result_of_a_step_is_lost_on_postgres() -> anyhow::Result<()> {
+    no_result_is_lost(Kind::Postgres, 1).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_result_of_a_step_is_lost_on_two_nodes() -> anyhow::Result<()> {
+    no_result_is_lost(Kind::Postgres, 2).await
+}

@@ -2,14 +2,14 @@
 //! late changes nothing, limits hold, and every run ends.
 
 use anyhow::{Context, bail, ensure};
-use countersign_definition::{Body, Cel, parse};
+use countersign_definition::Cel;
 use countersign_engine::port::{Page, RunQuery};
 use countersign_engine::{Call, ClaimCall, Command, Config, Engine, LogConfig, Outcome, Proof, Target, Task};
 use countersign_kernel::InstanceId;
 use countersign_kernel::refusal::Code;
-use countersign_kernel::registry::{self, PublishDefinition, Workflow};
-use countersign_kernel::run::{self, ClaimNext, StartRun, TaskRef, shell_declaration};
-use countersign_ledger::sha256;
+use countersign_kernel::registry;
+use countersign_kernel::run::{self, ClaimNext, StartRun, TaskRef};
+use countersign_testing::drive::commands::{grant_command, publish_command, register_command};
 use countersign_testing::place::{ADMIN, Kind, Place};
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -26,7 +26,7 @@ macro_rules! races {
             races!(@ (super::Kind::Postgres, 1) $($name,)*);
         }
         mod two_engines {
-            races!(@ (super::Kind::Postgres, 2) $($name,)*);
+            races!(@ (super::Kind::Postgres, 2) $($name,)* a_step_reaches_a_worker_at_the_other_engine_at_once,);
         }
     };
     (@ ($kind:expr, $engines:expr) $($name:ident,)*) => {
@@ -45,6 +45,11 @@ races! {
     a_long_chain_comes_to_its_end,
     a_queue_never_holds_more_leases_than_its_limit,
     runs_with_one_key_go_one_after_the_other,
+    who_goes_on_with_another_run_keeps_to_its_limits,
+    a_step_that_may_not_be_taken_is_there_for_others,
+    a_lost_answer_is_given_again_with_its_next_task,
+    a_waiting_run_keeps_to_the_limit_it_was_started_under,
+    many_steps_move_at_once,
 }
 
 struct Stage {
@@ -69,19 +74,7 @@ impl Stage {
     }
 
     async fn publish(&self, text: &str) -> anyhow::Result<()> {
-        let definition = parse(text.as_bytes()).map_err(|problems| anyhow::anyhow!("{problems:?}"))?;
-        let Body::Workflow { plan, document } = definition.body else { bail!("a process") };
-        let (declaration, gate_spec) = shell_declaration(&plan);
-        let document_digest = sha256(&[&document]);
-        let command = PublishDefinition {
-            name: definition.name,
-            digest: sha256(&[text.as_bytes()]),
-            source: text.into(),
-            declaration: Arc::new(declaration),
-            gate_spec: Arc::new(gate_spec),
-            retention: None,
-            workflow: Some(Workflow { plan: Arc::new(plan), document: document.into(), document_digest }),
-        };
+        let command = publish_command(text).map_err(|failure| anyhow::anyhow!("{failure}"))?;
         let publish = Command::Registry(registry::Command::PublishDefinition(command));
         self.engine(0).execute(call(publish)).await?;
         for engine in &self.engines {
@@ -91,18 +84,7 @@ impl Stage {
     }
 
     async fn start(&self, n: usize, definition: &str) -> anyhow::Result<InstanceId> {
-        let command = StartRun {
-            definition: definition.to_owned(),
-            version: None,
-            input: "{\"key\": \"k\"}".into(),
-            subject_ref: None,
-            priority: None,
-            start_at: None,
-            corrects: None,
-            from_step: None,
-            parent: None,
-            concurrency_key: None,
-        };
+        let command = StartRun::new(definition, "{\"key\": \"k\"}");
         let command = Command::Run { target: Target::New, command: run::Command::Start(Box::new(command)) };
         match self.engine(n).execute(call(command)).await? {
             Outcome::RunStarted { run_id } => InstanceId::parse(&run_id).context("an id"),
@@ -139,6 +121,13 @@ async fn claim(engine: &Engine, worker: &str, max: usize, lease_us: i64, wait: D
 }
 
 async fn complete(engine: &Engine, task: &Task, next: bool) -> Result<Option<Task>, countersign_kernel::Refusal> {
+    match engine.execute(call(complete_command(task, next))).await? {
+        Outcome::TaskDone { next, .. } => Ok(next),
+        _ => Ok(None),
+    }
+}
+
+fn complete_command(task: &Task, next: bool) -> Command {
     let run_id = InstanceId::parse(&task.run_id).unwrap_or(InstanceId::REGISTRY);
     let lease_token = uuid::Uuid::parse_str(&task.lease_token).ok();
     let command = run::Command::Complete {
@@ -147,11 +136,7 @@ async fn complete(engine: &Engine, task: &Task, next: bool) -> Result<Option<Tas
         outbound: vec![],
         claim_next: next.then_some(ClaimNext { lease: 60_000_000 }),
     };
-    let outcome = engine.execute(call(Command::Run { target: Target::Existing(run_id), command })).await?;
-    match outcome {
-        Outcome::TaskDone { next, .. } => Ok(next),
-        _ => Ok(None),
-    }
+    Command::Run { target: Target::Existing(run_id), command }
 }
 
 fn parallel(name: &str, steps: usize, head: &str) -> String {
@@ -281,5 +266,159 @@ async fn runs_with_one_key_go_one_after_the_other(stage: &Stage) -> anyhow::Resu
     for run_id in runs {
         ensure!(stage.state(run_id).await? == "completed");
     }
+    Ok(())
+}
+
+const ONE_STEP: &str = "steps:\n  - {name: s}\n";
+
+/// The limit of a queue is that of the definition whose step is taken, whatever the worker did before.
+async fn who_goes_on_with_another_run_keeps_to_its_limits(stage: &Stage) -> anyhow::Result<()> {
+    let head = "kind: workflow\nqueue: q\n";
+    stage.publish(&format!("{head}name: free\n{ONE_STEP}")).await?;
+    stage.publish(&format!("{head}name: narrow\nqueues: {{q: {{limit: 1}}}}\n{ONE_STEP}")).await?;
+    let engine = stage.engine(0);
+    let mut narrow = Vec::new();
+    for _ in 0..2 {
+        narrow.push(stage.start(0, "narrow").await?.to_string());
+    }
+    let held = claim(engine, "w1", 1, 60_000_000, Duration::from_secs(10)).await?;
+    ensure!(held.len() == 1 && held[0].run_id == narrow[0], "{held:?}");
+    // The second one is put off before the free one is there, and found again behind it.
+    ensure!(claim(engine, "w1", 1, 60_000_000, Duration::ZERO).await?.is_empty());
+    let free = stage.start(0, "free").await?.to_string();
+    let task = claim(engine, "w2", 1, 60_000_000, Duration::from_secs(10)).await?.remove(0);
+    ensure!(task.run_id == free, "{task:?}");
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    let next = complete(engine, &task, true).await?;
+    ensure!(next.is_none(), "two leases in a queue of one: {next:?}");
+    complete(engine, &held[0], false).await?;
+    let freed = claim(engine, "w2", 1, 60_000_000, Duration::from_secs(10)).await?;
+    ensure!(freed.len() == 1 && freed[0].run_id == narrow[1], "{freed:?}");
+    complete(engine, &freed[0], false).await?;
+    Ok(())
+}
+
+/// A worker that may work for one definition alone finishes its step and asks for the next: the step of the other
+/// definition that stands first in the queue is not its, and must not be lost.
+async fn a_step_that_may_not_be_taken_is_there_for_others(stage: &Stage) -> anyhow::Result<()> {
+    stage.publish(&format!("kind: workflow\nqueue: q\nname: mine\n{ONE_STEP}")).await?;
+    stage.publish(&format!("kind: workflow\nqueue: q\nname: theirs\n{ONE_STEP}")).await?;
+    let engine = stage.engine(0);
+    for command in [register_command("narrow"), grant_command("narrow", "tasks:work:mine")] {
+        engine.execute(call(Command::Registry(command))).await?;
+    }
+    stage.start(0, "mine").await?;
+    let task = claim(engine, "w", 1, 60_000_000, Duration::from_secs(10)).await?.remove(0);
+    let theirs = stage.start(0, "theirs").await?.to_string();
+    let command = complete_command(&task, true);
+    let outcome = engine.execute(Call { actor_ref: "narrow".to_owned(), ..call(command) }).await?;
+    ensure!(matches!(outcome, Outcome::TaskDone { next: None, .. }), "{outcome:?}");
+    let found = claim(engine, "anybody", 1, 60_000_000, Duration::from_secs(10)).await?;
+    ensure!(found.len() == 1 && found[0].run_id == theirs, "{found:?}");
+    complete(engine, &found[0], false).await?;
+    Ok(())
+}
+
+/// The next task may be one of another run, and whoever asks again may ask another server.
+async fn a_lost_answer_is_given_again_with_its_next_task(stage: &Stage) -> anyhow::Result<()> {
+    stage.publish(&format!("kind: workflow\nqueue: q\nname: one\n{ONE_STEP}")).await?;
+    let first = stage.start(0, "one").await?;
+    let task = claim(stage.engine(0), "w", 1, 60_000_000, Duration::from_secs(10)).await?.remove(0);
+    let second = stage.start(0, "one").await?;
+    let next = complete(stage.engine(0), &task, true).await?.context("nothing came with the answer")?;
+    ensure!(next.run_id == second.to_string(), "{next:?}");
+    for n in 0..3 {
+        let again = complete(stage.engine(n), &task, true).await?;
+        ensure!(again.as_ref() == Some(&next), "{again:?} in place of {next:?}");
+        ensure!(complete(stage.engine(n), &task, false).await?.is_none(), "nobody asked for more");
+    }
+    complete(stage.engine(1), &next, false).await?;
+    ensure!(complete(stage.engine(1), &task, true).await?.is_none(), "that task is done");
+    for run_id in [first, second] {
+        ensure!(stage.state(run_id).await? == "completed");
+    }
+    Ok(())
+}
+
+/// A run carries its own copy of the definition: a newer version with another limit is not its.
+async fn a_waiting_run_keeps_to_the_limit_it_was_started_under(stage: &Stage) -> anyhow::Result<()> {
+    let keyed = |limit: u32| {
+        format!(
+            "kind: workflow\nname: k\nqueue: q\nconcurrency: {{key: \"${{input.key}}\", limit: {limit}}}\n{ONE_STEP}"
+        )
+    };
+    stage.publish(&keyed(1)).await?;
+    let mut runs = Vec::new();
+    for _ in 0..3 {
+        runs.push(stage.start(0, "k").await?);
+    }
+    let held = claim(stage.engine(0), "w", 10, 60_000_000, Duration::from_secs(20)).await?;
+    ensure!(held.len() == 1, "{held:?}");
+    stage.publish(&keyed(5)).await?;
+    // Whatever has the dispatcher look again.
+    let newer = stage.start(0, "k").await?;
+    let more = claim(stage.engine(0), "w", 10, 60_000_000, Duration::from_secs(20)).await?;
+    ensure!(more.iter().all(|task| task.run_id == newer.to_string()) && more.len() == 1, "{more:?}");
+    ensure!(claim(stage.engine(0), "w", 10, 60_000_000, Duration::from_millis(500)).await?.is_empty());
+    for task in held.iter().chain(&more) {
+        complete(stage.engine(0), task, false).await?;
+    }
+    for _ in 0..2 {
+        let tasks = claim(stage.engine(0), "w", 10, 60_000_000, Duration::from_secs(20)).await?;
+        ensure!(tasks.len() == 1, "{tasks:?}");
+        complete(stage.engine(0), &tasks[0], false).await?;
+    }
+    Ok(())
+}
+
+/// Nodes tell each other; without it the other one would look once a second.
+async fn a_step_reaches_a_worker_at_the_other_engine_at_once(stage: &Stage) -> anyhow::Result<()> {
+    stage.publish(&format!("kind: workflow\nqueue: q\nname: one\n{ONE_STEP}")).await?;
+    let mut took = Vec::new();
+    for n in 0..15 {
+        let waiting = {
+            let engine = stage.engine(n + 1).clone();
+            tokio::spawn(async move { claim(&engine, "w", 1, 60_000_000, Duration::from_secs(20)).await })
+        };
+        // At any time between two looks.
+        tokio::time::sleep(Duration::from_millis(50 + 67 * n as u64 % 500)).await;
+        let before = std::time::Instant::now();
+        stage.start(n, "one").await?;
+        let tasks = waiting.await??;
+        took.push(before.elapsed());
+        complete(stage.engine(n + 1), tasks.first().context("nothing came")?, false).await?;
+    }
+    took.sort_unstable();
+    ensure!(took[took.len() / 2] < Duration::from_millis(200), "{took:?}");
+    Ok(())
+}
+
+/// However many steps do the same at once, their records have room for it: they begin to wait, are claimed, lose their leases
+/// together, and are cancelled.
+async fn many_steps_move_at_once(stage: &Stage) -> anyhow::Result<()> {
+    const STEPS: usize = 1500;
+    let mut text = String::from("kind: workflow\nname: many\nqueue: q\nsteps:\n");
+    for n in 0..STEPS {
+        let _ = writeln!(text, "  - {{name: w{n}, run: wait, event: never, timeout: 1h}}\n  - {{name: s{n}}}");
+    }
+    stage.publish(&text).await?;
+    let run_id = stage.start(0, "many").await?;
+    let worker = "w".repeat(200);
+    let mut claimed = HashSet::new();
+    while claimed.len() < STEPS {
+        let tasks = claim(stage.engine(0), &worker, 1000, 5_000_000, Duration::from_secs(10)).await?;
+        ensure!(!tasks.is_empty(), "{} were claimed", claimed.len());
+        claimed.extend(tasks.iter().map(|task| task.step_seq));
+    }
+    let mut again = HashSet::new();
+    while again.len() < STEPS {
+        let tasks = claim(stage.engine(1), &worker, 1000, 60_000_000, Duration::from_secs(30)).await?;
+        ensure!(!tasks.is_empty(), "{} came back", again.len());
+        ensure!(tasks.iter().all(|task| task.attempt == 2), "not the second attempt");
+        again.extend(tasks.iter().map(|task| task.step_seq));
+    }
+    let cancel = run::Command::Cancel { reason: None };
+    stage.engine(0).execute(call(Command::Run { target: Target::Existing(run_id), command: cancel })).await?;
+    ensure!(stage.state(run_id).await? == "cancelled");
     Ok(())
 }

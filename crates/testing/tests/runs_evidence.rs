@@ -2,18 +2,18 @@
 //! of what it destroys while everything still verifies.
 
 use anyhow::{Context, ensure};
-use countersign_definition::{Body, Cel, parse};
+use countersign_definition::Cel;
 use countersign_engine::log::LogReport;
 use countersign_engine::port::{Page, RecordQuery};
 use countersign_engine::retention::Policy;
 use countersign_engine::rows::RecordRow;
 use countersign_engine::{Call, ClaimCall, Command, Config, Engine, LogConfig, Outcome, Proof, Target, Task};
 use countersign_kernel::process::{DecideGate, Decision};
-use countersign_kernel::registry::{self, PublishDefinition, Workflow};
+use countersign_kernel::registry;
 use countersign_kernel::retention::PurgeRecord;
-use countersign_kernel::run::{self, KeptEvent, Outbound, StartRun, TaskRef, shell_declaration};
+use countersign_kernel::run::{self, KeptEvent, Outbound, StartRun, TaskRef};
 use countersign_kernel::{InstanceId, process};
-use countersign_ledger::sha256;
+use countersign_testing::drive::commands::publish_command;
 use countersign_testing::place::{self, ADMIN, Kind, Place};
 use std::sync::Arc;
 
@@ -71,36 +71,14 @@ fn on(run_id: InstanceId, command: run::Command) -> Call {
 }
 
 async fn publish(engine: &Engine, text: &str) -> anyhow::Result<()> {
-    let definition = parse(text.as_bytes()).map_err(|problems| anyhow::anyhow!("{problems:?}"))?;
-    let Body::Workflow { plan, document } = definition.body else { anyhow::bail!("a process") };
-    let (declaration, gate_spec) = shell_declaration(&plan);
-    let document_digest = sha256(&[&document]);
-    let command = PublishDefinition {
-        name: definition.name,
-        digest: sha256(&[text.as_bytes()]),
-        source: text.into(),
-        declaration: Arc::new(declaration),
-        gate_spec: Arc::new(gate_spec),
-        retention: None,
-        workflow: Some(Workflow { plan: Arc::new(plan), document: document.into(), document_digest }),
-    };
+    let command = publish_command(text).map_err(|failure| anyhow::anyhow!("{failure}"))?;
     engine.execute(call(Command::Registry(registry::Command::PublishDefinition(command)))).await?;
     Ok(())
 }
 
 async fn start(engine: &Engine, definition: &str, input: &str) -> anyhow::Result<InstanceId> {
-    let command = StartRun {
-        definition: definition.to_owned(),
-        version: None,
-        input: input.into(),
-        subject_ref: Some(format!("subject-of-{definition}")),
-        priority: None,
-        start_at: None,
-        corrects: None,
-        from_step: None,
-        parent: None,
-        concurrency_key: None,
-    };
+    let command =
+        StartRun { subject_ref: Some(format!("subject-of-{definition}")), ..StartRun::new(definition, input) };
     let command = Command::Run { target: Target::New, command: run::Command::Start(Box::new(command)) };
     match engine.execute(call(command)).await? {
         Outcome::RunStarted { run_id } => InstanceId::parse(&run_id).context("an id"),

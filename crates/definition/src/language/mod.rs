@@ -190,17 +190,15 @@ fn variable_value(variable: Variable, program: &Parsed, scope: &Scope<'_>) -> Re
 /// A step that is not at hand is absent, as a key that is not in a map; one that yielded nothing has the output null.
 fn steps_value(names: &[String], scope: &Scope<'_>) -> Result<Value, String> {
     let mut steps = Vec::new();
-    for (name, state_code, output) in scope.steps {
-        if names.binary_search_by(|wanted| wanted.as_str().cmp(name)).is_err() {
-            continue;
-        }
+    for name in names {
+        let Some((state_code, output)) = scope.steps.and_then(|steps| steps.step(name)) else { continue };
         let output = match output {
             Some(output) => json::value(&format!("steps.{name}.output"), output)?,
             None => Value::Null,
         };
-        let state_code = Value::String((*state_code).to_owned().into());
+        let state_code = Value::String(state_code.to_owned().into());
         let fields = [("state_code".to_owned(), state_code), ("output".to_owned(), output)];
-        steps.push(((*name).to_owned(), json::map(fields.into_iter())));
+        steps.push((name.clone(), json::map(fields.into_iter())));
     }
     Ok(json::map(steps.into_iter()))
 }

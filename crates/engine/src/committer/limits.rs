@@ -50,7 +50,7 @@ impl Committer {
         wanted.into_iter().map(|key| (HOLDER.to_owned(), key)).collect()
     }
 
-    fn limited(&mut self, run_id: InstanceId, step_seq: StepSeq) -> Option<(String, String, QueueLimit)> {
+    pub(super) fn limited(&mut self, run_id: InstanceId, step_seq: StepSeq) -> Option<(String, String, QueueLimit)> {
         let instance = self.cache.get(&run_id)?;
         let run = instance.run.as_deref()?;
         let limit = limit_of(run, step_seq)?;

@@ -7,6 +7,7 @@
 //! other nodes share the store, refusals are confirmed in the same way before they are given: nobody is
 //! refused on a stale cache.
 
+mod claims;
 mod decide;
 mod desk;
 pub mod limits;
@@ -16,9 +17,9 @@ mod retention;
 mod round;
 mod runs;
 
+use claims::{drop_next, keep_tasks};
 pub use desk::Desk;
 pub use place::Place;
-use runs::{drop_next, keep_tasks};
 
 use crate::clock::Entropy;
 use crate::known::KnownRegistry;
@@ -202,8 +203,7 @@ impl Committer {
     }
 
     /// Runs until every sender is gone and the queue is empty.
-    /// Serves until nobody can send any more.
-    pub async fn run(desk: &Desk, mut queue: mpsc::Receiver<Job>) {
+    pub async fn run(desk: &Desk, mut queue: mpsc::Receiver<Job>, book: &Book) {
         let mut jobs = Vec::with_capacity(MAX_BATCH);
         let mut housekeeping = tokio::time::interval(HOUSEKEEPING);
         housekeeping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -221,6 +221,11 @@ impl Committer {
                     }
                     desk.saw(jobs.len());
                     taken.committer.serve(jobs.drain(..).collect()).await;
+                    taken.put_back();
+                }
+                () = book.look.notified() => {
+                    let Some(mut taken) = desk.take().await else { break };
+                    taken.committer.look_for_due().await;
                     taken.put_back();
                 }
                 _ = housekeeping.tick() => {
@@ -353,15 +358,9 @@ impl Committer {
         let offered = jobs.iter().flat_map(|job| job.offered.iter().map(|(run_id, _)| *run_id));
         let mut missing: Vec<InstanceId> =
             jobs.iter().filter_map(Job::instance_id).chain(offered).filter(|id| !self.cache.contains_key(id)).collect();
-        missing.sort_unstable();
-        missing.dedup();
-        if !missing.is_empty() {
-            match self.writer.load(&missing).await {
-                Ok(loaded) => loaded.into_iter().try_for_each(|loaded| self.remember(loaded))?,
-                Err(StoreError::Corrupt(_)) => self.load_one_by_one(&missing, jobs).await?,
-                Err(error) => return Err(error),
-            }
-        }
+        self.load(&mut missing, jobs).await?;
+        let mut handed = self.handed_elsewhere(jobs);
+        self.load(&mut handed, jobs).await?;
         let limits = self.limit_keys(jobs);
         let keys: Vec<(String, String)> = jobs
             .iter()
@@ -375,6 +374,19 @@ impl Committer {
         self.resolve_records(jobs).await?;
         self.resolve_events(jobs).await?;
         Ok(recalled.into_iter().map(|row| ((row.actor_ref.clone(), row.key.clone()), row)).collect())
+    }
+
+    async fn load(&mut self, missing: &mut Vec<InstanceId>, jobs: &mut VecDeque<Job>) -> Result<(), StoreError> {
+        if missing.is_empty() {
+            return Ok(());
+        }
+        missing.sort_unstable();
+        missing.dedup();
+        match self.writer.load(missing).await {
+            Ok(loaded) => loaded.into_iter().try_for_each(|loaded| self.remember(loaded)),
+            Err(StoreError::Corrupt(_)) => self.load_one_by_one(missing, jobs).await,
+            Err(error) => Err(error),
+        }
     }
 
     /// One damaged instance must not stop its neighbours: its calls are refused, the others go on.
@@ -481,6 +493,7 @@ impl Committer {
                 Some(Confirm::UnitAndNext(unit, next)) => {
                     if !won(*next) {
                         drop_next(&mut decided.answer);
+                        self.give_back(&mut decided.job);
                     }
                     won(*unit)
                 }

@@ -2,6 +2,7 @@
 //! is served among the callers, who then need not wait for another thread to wake up, twice for every call.
 
 use super::{Committer, Desk, Job};
+use crate::run::agenda::Book;
 use std::sync::{Arc, Mutex, PoisonError, mpsc as threads};
 use tokio::runtime::{Builder, Handle, RuntimeFlavor};
 use tokio::sync::mpsc;
@@ -13,21 +14,21 @@ pub enum Place {
 }
 
 impl Place {
-    pub fn of(desk: Arc<Desk>, queue: mpsc::Receiver<Job>, blocks: bool) -> std::io::Result<Place> {
+    pub fn of(desk: Arc<Desk>, queue: mpsc::Receiver<Job>, book: Arc<Book>, blocks: bool) -> std::io::Result<Place> {
         let shared =
             Handle::try_current().ok().filter(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
         match shared {
             Some(runtime) if !blocks => {
                 let (ended, end) = threads::channel();
                 runtime.spawn(async move {
-                    Committer::run(&desk, queue).await;
+                    Committer::run(&desk, queue, &book).await;
                     drop(ended);
                 });
                 Ok(Place::Task(Mutex::new(end)))
             }
             _ => {
                 let runtime = Builder::new_current_thread().enable_all().build()?;
-                let work = move || runtime.block_on(Committer::run(&desk, queue));
+                let work = move || runtime.block_on(Committer::run(&desk, queue, &book));
                 Ok(Place::Thread(std::thread::Builder::new().name("committer".to_owned()).spawn(work)?))
             }
         }

@@ -1,17 +1,18 @@
 //! Runs on their way through the committer: claims take steps out of the agenda, the kernel judges each, and what was
 //! committed goes back into the agenda.
 
+use super::claims::{to_task, without_next};
 use super::decide::{RecordDraft, expect_sequence, vouch};
 use super::round::Round;
-use super::{Answer, Committer, Confirm, Decided, Instance, Job};
-use crate::outcome::{self, Call, ClaimCall, Command, Outcome, Target, Task};
+use super::{Committer, Confirm, Decided, Instance, Job};
+use crate::outcome::{self, Call, Command, Outcome, Target};
 use crate::payload;
 use crate::port::{Head, StoreError, Unit};
 use crate::project::{self, Subject};
-use crate::rows::{IdempotencyRow, RecordRow, Write};
+use crate::rows::{RecordRow, Write};
 use crate::run::payload::{RunDocuments, run_payload};
 use crate::run::project::run_writes;
-use countersign_kernel::plan::StepSeq;
+use countersign_kernel::plan::{Language, StepSeq};
 use countersign_kernel::process::{self, Process};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::Registry;
@@ -21,18 +22,16 @@ use countersign_ledger::ZERO_HASH;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Steps of one run that one record says are claimed: more would not fit into it.
-const MAX_CLAIMED: usize = 256;
 /// A key for a step's transition is kept for ever.
 pub(super) const FOR_EVER: Time = Time(i64::MAX);
 /// The key of a slot is kept until the run that took it ends; by this time it is found again.
 const SLOT: Time = crate::run::dispatcher::SLOT;
 
 /// What the events of a command on a run came to.
-struct Accepted {
-    unit: Option<usize>,
+pub(super) struct Accepted {
+    pub unit: Option<usize>,
     run_id: InstanceId,
-    claimed: Vec<Claimed>,
+    pub claimed: Vec<Claimed>,
     gates: Vec<process::Event>,
     gate_ids: Vec<EventId>,
     first_sequence: u64,
@@ -40,31 +39,6 @@ struct Accepted {
 }
 
 impl Committer {
-    /// Takes steps for every claim that waits.
-    pub(super) fn offer(&self, jobs: &mut VecDeque<Job>) {
-        for job in jobs {
-            if let Command::Claim(claim) = &job.call.command
-                && job.offered.is_empty()
-            {
-                job.offered = self.book.take(&claim.queue, claim.max);
-            }
-        }
-    }
-
-    /// What a job took and did not claim is looked at again soon.
-    pub(super) fn give_back(&self, job: &mut Job) {
-        let now = self.now();
-        for (run_id, step_seq) in job.offered.drain(..) {
-            self.book.remind((run_id, Some(step_seq)), Some(now));
-        }
-    }
-
-    pub(super) fn taken_back(&self, decided: Vec<Decided>) -> Vec<Job> {
-        let mut jobs: Vec<Job> = decided.into_iter().map(|decided| decided.job).collect();
-        jobs.iter_mut().for_each(|job| self.give_back(job));
-        jobs
-    }
-
     /// Another node may have prolonged a lease that looks expired here: such a run is read again.
     pub(super) fn doubt_leases(&mut self, jobs: &VecDeque<Job>) {
         if self.exclusive {
@@ -107,12 +81,13 @@ impl Committer {
         Ok(())
     }
 
-    pub(super) fn decide_run_job(&mut self, job: Job, registry: &Registry, round: &mut Round) -> Decided {
+    pub(super) fn decide_run_job(&mut self, mut job: Job, registry: &Registry, round: &mut Round) -> Decided {
         if let Command::Claim(claim) = &job.call.command {
             let claim = claim.clone();
             return self.decide_claim(job, &claim, registry, round);
         }
-        match self.try_run(&job.call, registry, round) {
+        let Job { call, offered, .. } = &mut job;
+        match self.try_run(call, offered, registry, round) {
             Ok((answer, confirm)) => {
                 let confirm = confirm.or_else(|| self.confirm_refusal(&job, round));
                 Decided { job, answer: Ok(answer), confirm }
@@ -124,9 +99,11 @@ impl Committer {
         }
     }
 
+    /// What it takes out of the agenda for a next task stands in `offered` until it is known to be claimed.
     fn try_run(
         &mut self,
         call: &Call,
+        offered: &mut Vec<(InstanceId, StepSeq)>,
         registry: &Registry,
         round: &mut Round,
     ) -> Result<(Outcome, Option<Confirm>), Refusal> {
@@ -147,29 +124,28 @@ impl Committer {
                 return Ok((answer, Some(Confirm::Unit(*unit))));
             }
         }
-        let worker_id = self.claimant(*target, command);
-        // In a limited queue the next task has to be asked for: there may be no room for it.
-        let unclaimed = worker_id.is_none().then(|| without_next(command)).flatten();
-        let command = unclaimed.as_ref().unwrap_or(command);
-        let accepted = self.run_command(call, *target, command, registry, round)?;
+        let asked = self.asked(*target, command);
+        let unclaimed = asked.is_none().then(|| without_next(command)).flatten();
+        let decided = unclaimed.as_ref().unwrap_or(command);
+        let accepted = self.run_command(call, *target, decided, registry, round)?;
         let mut confirm = accepted.unit.map(Confirm::Unit);
-        let mut answer = self.answer(command, &accepted);
-        if let (
-            run::Command::Complete { task, claim_next: Some(next), .. },
-            Outcome::TaskDone { next: None, .. },
-            Some(unit),
-        ) = (command, &answer, accepted.unit)
-            && let Some(worker_id) = worker_id
-            // A statement is signed for one instance.
-            && !call.proof.is_signed()
-            && let Some((task, other)) =
-                self.claim_elsewhere(call, (accepted.run_id, task.step_seq), (worker_id, next.lease), registry, round)
-        {
-            confirm = Some(Confirm::UnitAndNext(unit, other));
-            if let Outcome::TaskDone { next, .. } = &mut answer {
-                *next = Some(task);
+        let mut answer = self.answer(decided, &accepted);
+        if let Outcome::TaskDone { next: next @ None, .. } = &mut answer {
+            match accepted.unit {
+                None => *next = self.hand_again(call, (*target, command), registry),
+                // A statement is signed for one instance.
+                Some(unit) if !call.proof.is_signed() => {
+                    let found = asked.and_then(|asked| self.claim_elsewhere(call, &asked, unit, registry, round));
+                    if let Some((task, other, taken)) = found {
+                        *next = Some(task);
+                        confirm = Some(Confirm::UnitAndNext(unit, other));
+                        offered.push(taken);
+                    }
+                }
+                Some(_) => {}
             }
         }
+        let command = decided;
         if let (Some(idempotency), Some(unit)) = (&call.idempotency, accepted.unit) {
             let until = if matches!(command, run::Command::Dispatch { .. }) { SLOT } else { FOR_EVER };
             let row = round.keep(call, accepted.run_id, idempotency.request_digest, &answer, until);
@@ -178,105 +154,8 @@ impl Committer {
         Ok((answer, confirm))
     }
 
-    /// Who holds the task that this command completes.
-    fn claimant(&mut self, target: Target, command: &run::Command) -> Option<Arc<str>> {
-        let (run::Command::Complete { task, claim_next: Some(_), .. }, Target::Existing(run_id)) = (command, target)
-        else {
-            return None;
-        };
-        let run = self.cache.get(&run_id)?.run.as_deref()?;
-        if !run.plan.queues.is_empty() {
-            return None;
-        }
-        run.cell(task.step_seq)?.lease().map(|lease| lease.worker_id.clone())
-    }
-
-    /// A worker that finished the last step of its queue here goes on with another run's.
-    fn claim_elsewhere(
-        &mut self,
-        call: &Call,
-        (run_id, done): (InstanceId, StepSeq),
-        (worker_id, lease): (Arc<str>, i64),
-        registry: &Registry,
-        round: &mut Round,
-    ) -> Option<(Task, usize)> {
-        let queue = {
-            let run = self.cache.get(&run_id)?.run.as_deref()?;
-            run.queue(done, run.cell(done)?.role)
-        };
-        let (other, step_seq) = self.book.take(&queue, 1).into_iter().next()?;
-        if !self.cache.contains_key(&other) {
-            self.book.remind((other, Some(step_seq)), Some(self.now()));
-            return None;
-        }
-        let command = run::Command::Claim(run::ClaimSteps { steps: vec![step_seq], worker_id, lease });
-        let accepted = self.run_command(call, Target::Existing(other), &command, registry, round).ok()?;
-        let claimed = accepted.claimed.first()?;
-        Some((to_task(other, claimed), accepted.unit?))
-    }
-
-    fn decide_claim(&mut self, job: Job, claim: &ClaimCall, registry: &Registry, round: &mut Round) -> Decided {
-        let mut offered = job.offered.clone();
-        offered.sort_unstable();
-        let mut tasks = Vec::with_capacity(offered.len());
-        let mut units = Vec::with_capacity(offered.len());
-        let mut refusal = vouch(&job.call, registry).err();
-        for group in offered.chunk_by(|a, b| a.0 == b.0).flat_map(|group| group.chunks(MAX_CLAIMED)) {
-            let run_id = group[0].0;
-            if refusal.is_some() || !self.cache.contains_key(&run_id) {
-                continue;
-            }
-            let (steps, keys) = self.within_limits(run_id, group, round);
-            if steps.is_empty() {
-                continue;
-            }
-            let (worker_id, lease) = (claim.worker_id.clone(), claim.lease);
-            let command = run::Command::Claim(run::ClaimSteps { steps, worker_id, lease });
-            match self.run_command(&job.call, Target::Existing(run_id), &command, registry, round) {
-                Ok(accepted) => {
-                    if let Some(unit) = accepted.unit {
-                        round.batch.units[unit].idempotency.extend(keys);
-                        units.extend(accepted.claimed.iter().map(|_| unit));
-                        tasks.extend(accepted.claimed.iter().map(|claimed| to_task(run_id, claimed)));
-                    }
-                }
-                Err(refused) => refusal = Some(refused),
-            }
-        }
-        match refusal {
-            Some(refusal) if tasks.is_empty() => {
-                let mut job = job;
-                self.give_back(&mut job);
-                Decided { job, answer: Err(refusal), confirm: None }
-            }
-            _ => {
-                let confirm = (!tasks.is_empty()).then_some(Confirm::Tasks(units));
-                Decided { job, answer: Ok(Outcome::Claimed { tasks }), confirm }
-            }
-        }
-    }
-
-    /// The steps for which there is room in their queues, and the keys that they take there.
-    fn within_limits(
-        &mut self,
-        run_id: InstanceId,
-        offered: &[(InstanceId, StepSeq)],
-        round: &mut Round,
-    ) -> (Vec<StepSeq>, Vec<IdempotencyRow>) {
-        let (mut steps, mut keys) = (Vec::with_capacity(offered.len()), Vec::new());
-        for (_, seq) in offered {
-            let Some(taken) = self.take_keys(run_id, *seq, round) else { continue };
-            for row in &taken {
-                round.recalled.insert((row.actor_ref.clone(), row.key.clone()), row.clone());
-            }
-            keys.extend(taken);
-            steps.push(*seq);
-        }
-        (steps, keys)
-    }
-
     /// Decides one command on one run and lays out what it writes.
-    fn run_command(
+    pub(super) fn run_command(
         &mut self,
         call: &Call,
         target: Target,
@@ -288,30 +167,44 @@ impl Committer {
         let clock = self.now();
         let registry_time = self.registry.newest();
         let language = self.config.language.clone();
-        let instance = match target {
-            Target::Existing(run_id) => self.cache.get(&run_id),
+        let existing = match target {
+            Target::Existing(run_id) => Some(run_id),
             Target::New | Target::Nowhere => None,
         };
-        if let Some(instance) = &instance {
+        let mut earliest = Time(0);
+        if let Some(instance) = existing.and_then(|run_id| self.cache.get(&run_id)) {
             expect_sequence(call, instance.head.sequence)?;
+            earliest = Time(instance.head.last_time.0 + 1);
         }
-        let earliest = instance.as_ref().map_or(Time(0), |instance| Time(instance.head.last_time.0 + 1));
         let now = clock.max(earliest).max(registry_time);
-        let mut ctx = run::Context {
-            base: process::Context {
-                actor_ref: &call.actor_ref,
-                now,
-                registry,
-                application_actor_ref: &self.config.application_actor_ref,
-                ids: IdSource::new(now, entropy),
-            },
-            language: &*language,
-            secrets: self.config.secrets.as_deref(),
-        };
+        let mut ctx = self.run_context(call, registry, &*language, IdSource::new(now, entropy));
+        ctx.base.now = now;
+        let instance = existing.and_then(|run_id| self.cache.peek(&run_id));
         let known = instance.and_then(|instance| Some((&instance.process, instance.run.as_deref()?)));
         let events = run::decide(known, command, &mut ctx)?;
         let ids = ctx.base.ids;
         self.accept_run(call, target, events, ids, registry, round)
+    }
+
+    pub(super) fn run_context<'x>(
+        &'x self,
+        call: &'x Call,
+        registry: &'x Registry,
+        language: &'x dyn Language,
+        ids: IdSource,
+    ) -> run::Context<'x> {
+        let application_actor_ref = &self.config.application_actor_ref;
+        run::Context {
+            base: process::Context {
+                actor_ref: &call.actor_ref,
+                now: self.now(),
+                registry,
+                application_actor_ref,
+                ids,
+            },
+            language,
+            secrets: self.config.secrets.as_deref(),
+        }
     }
 
     fn accept_run(
@@ -563,10 +456,12 @@ impl Committer {
     pub(super) async fn look_for_due(&mut self) {
         const LIMIT: usize = 2000;
         const SLACK_US: i64 = 10_000_000;
+        /// By so much another node's clock may be ahead.
+        const AHEAD_US: i64 = 50_000;
         let now = self.now();
         // Everything older has been seen, but for clocks that differ; now and then all of it is looked at again.
         let from = if self.ticks % 60 == 1 { Time(0) } else { self.low_water };
-        match self.writer.due(from, now, LIMIT).await {
+        match self.writer.due(from, Time(now.0 + AHEAD_US), LIMIT).await {
             Ok(found) => {
                 let full = found.len() == LIMIT;
                 self.low_water = match (full, found.last()) {
@@ -605,13 +500,6 @@ fn moot_chains(events: &[Event]) -> Vec<ChainId> {
     events.iter().filter_map(moot).collect()
 }
 
-/// A completion that asks for nothing more.
-fn without_next(command: &run::Command) -> Option<run::Command> {
-    let run::Command::Complete { task, output, outbound, claim_next: Some(_) } = command else { return None };
-    let (task, output, outbound) = (task.clone(), output.clone(), outbound.clone());
-    Some(run::Command::Complete { task, output, outbound, claim_next: None })
-}
-
 fn not_held() -> Refusal {
     Refusal::new(Code::RecordingFailure, "events for a run that is not held")
 }
@@ -620,34 +508,4 @@ fn not_held() -> Refusal {
 fn woken(event: &run::RunEvent) -> Vec<StepSeq> {
     let by_event = |m: &&run::Move| matches!(m.transition.id, "X1" | "T3r");
     event.moves.iter().filter(by_event).map(|m| m.step_seq).collect()
-}
-
-fn to_task(run_id: InstanceId, claimed: &Claimed) -> Task {
-    Task {
-        run_id: run_id.to_string(),
-        step: claimed.step.clone(),
-        step_seq: claimed.step_seq,
-        attempt: claimed.attempt,
-        max_attempts: claimed.max_attempts,
-        task_type: claimed.task_type.as_str().to_owned(),
-        input: claimed.input.clone(),
-        event: claimed.event.clone(),
-        lease_token: claimed.lease_token.to_string(),
-        locked_until_us: claimed.locked_until.0,
-        job: claimed.job.clone(),
-    }
-}
-
-/// Leaves out the tasks whose unit lost. False where none is left of those that were hoped for.
-pub(super) fn keep_tasks(answer: &mut Answer, units: &[usize], won: impl Fn(usize) -> bool) -> bool {
-    let Ok(Outcome::Claimed { tasks }) = answer else { return true };
-    let mut units = units.iter();
-    tasks.retain(|_| units.next().is_some_and(|unit| won(*unit)));
-    !tasks.is_empty()
-}
-
-pub(super) fn drop_next(answer: &mut Answer) {
-    if let Ok(Outcome::TaskDone { next, .. }) = answer {
-        *next = None;
-    }
 }

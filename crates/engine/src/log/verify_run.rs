@@ -5,7 +5,7 @@ use super::verify_log::Finding;
 use super::verify_rows;
 use crate::evidence::RunState;
 use crate::port::ProcessView;
-use crate::purge::told;
+use crate::purge::{place, places, ranges, told};
 use crate::rows::{ProcessRow, RecordRow};
 use countersign_kernel::Time;
 use countersign_kernel::lifecycle::{RUN_TRANSITIONS, STEP_TRANSITIONS};
@@ -95,19 +95,6 @@ fn items<'v>(value: &'v Value, name: &str) -> impl Iterator<Item = &'v Value> {
     value.get(name).and_then(Value::as_array).into_iter().flatten()
 }
 
-fn place(value: &Value) -> Option<usize> {
-    value.get("step_seq").and_then(Value::as_u64).and_then(|seq| usize::try_from(seq).ok())
-}
-
-/// `0-3,7`, below a limit.
-fn ranges(text: &str, limit: usize) -> Vec<usize> {
-    let span = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.parse::<usize>().ok()?..=last.parse::<usize>().ok()?.min(limit.saturating_sub(1)))
-    };
-    text.split(',').filter_map(span).flatten().collect()
-}
-
 impl Replay {
     fn new(state: &RunState) -> Replay {
         let planned = state.steps.iter().filter(|step| step.new.compensates.is_none()).count();
@@ -148,13 +135,14 @@ impl Replay {
         for step_move in items(payload, "transitions") {
             self.move_steps(step_move, at);
         }
-        for entry in items(payload, "outputs") {
-            if let Some(step) = place(entry).and_then(|seq| self.steps.get_mut(seq)) {
+        let limit = self.steps.len();
+        for (seq, entry) in items(payload, "outputs").flat_map(|entry| places(entry, limit)) {
+            if let Some(step) = self.steps.get_mut(seq) {
                 step.output = Some(entry.clone());
             }
         }
-        for entry in items(payload, "errors") {
-            if let Some(step) = place(entry).and_then(|seq| self.steps.get_mut(seq)) {
+        for (seq, entry) in items(payload, "errors").flat_map(|entry| places(entry, limit)) {
+            if let Some(step) = self.steps.get_mut(seq) {
                 step.attempts = entry.get("attempts").and_then(Value::as_u64).unwrap_or_default();
                 step.last_error = text(entry, "last_error");
                 step.category = text(entry, "error_category");
@@ -175,12 +163,7 @@ impl Replay {
         let declared = STEP_TRANSITIONS
             .iter()
             .any(|row| row.id == id && row.to.as_str() == to && row.from.iter().any(|state| state.as_str() == from));
-        let limit = self.steps.len();
-        let seqs = match text(step_move, "step_seqs") {
-            Some(seqs) => ranges(&seqs, limit),
-            None => place(step_move).into_iter().collect(),
-        };
-        for seq in seqs {
+        for (seq, _) in places(step_move, self.steps.len()) {
             let Some(step) = self.steps.get_mut(seq) else { continue };
             if !declared || step.state != from {
                 let detail = format!("{id} of step {seq} from {from} to {to}, but it was {}", step.state);
@@ -212,7 +195,7 @@ impl Replay {
             match self.state.as_str() {
                 "executing" => drop(self.executing_since.get_or_insert(at)),
                 "completed" => self.completed_at = Some(at),
-                "failed" | "cancelled" | "voided" => self.failed_at = Some(at),
+                "failed" => self.failed_at = Some(at),
                 _ => {}
             }
         }

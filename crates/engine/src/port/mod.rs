@@ -152,6 +152,7 @@ pub struct RunView {
 pub struct QueuedRun {
     pub instance_id: InstanceId,
     pub definition_name: String,
+    pub definition_version: u32,
     pub concurrency_key: Option<Arc<str>>,
     /// Runs of the same definition and key that have begun and not ended.
     pub under_way: u64,
@@ -410,8 +411,6 @@ pub trait Reader: Send + Sync {
     async fn runs(&self, query: &RunQuery, page: &Page) -> Result<Vec<RunView>, StoreError>;
     /// The steps of a run from this one on.
     async fn run_steps(&self, run_id: InstanceId, from: StepSeq, limit: usize) -> Result<Vec<RunStepView>, StoreError>;
-    /// How many steps of a run are in each state.
-    async fn run_step_counts(&self, run_id: InstanceId) -> Result<Vec<(String, u64)>, StoreError>;
     /// Live runs that an event with this key may concern, oldest first.
     async fn runs_by_correlation(&self, key: &str, limit: usize) -> Result<Vec<InstanceId>, StoreError>;
     /// Queued runs (not delayed beyond `now`), best priority then oldest first; and how many runs with each of their
@@ -434,6 +433,15 @@ pub trait Reader: Send + Sync {
 /// A writer and a reader of one log.
 pub type LogParts = (Box<dyn LogWriter>, Arc<dyn LogReader>);
 
+/// How nodes on one store tell each other something at once. What is said may be lost.
+#[async_trait]
+pub trait Bell: Send {
+    /// Says this to every node that listens, to this one too.
+    async fn ring(&mut self, words: &[String]) -> Result<(), StoreError>;
+    /// The next thing that somebody said. Nothing is lost where the caller stops waiting.
+    async fn hear(&mut self) -> Result<String, StoreError>;
+}
+
 /// A store, opened and migrated.
 pub trait Store: Send {
     fn into_parts(self: Box<Self>) -> (Box<dyn Writer>, Arc<dyn Reader>);
@@ -441,6 +449,10 @@ pub trait Store: Send {
     fn log(&self) -> Result<LogParts, StoreError>;
     /// The outbox of this store, with a connection of its own, made when it is first needed.
     fn outbox(&self) -> Result<Box<dyn Outbox>, StoreError>;
+    /// `None` where no other node can be there, or nothing can be said.
+    fn bell(&self) -> Option<Box<dyn Bell>> {
+        None
+    }
     /// True where no other process can write to it: then a cached instance is always current.
     fn is_exclusive(&self) -> bool;
     /// True where the writer waits for nothing but its own system calls: then a caller may commit on its own thread.

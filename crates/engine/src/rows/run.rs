@@ -84,6 +84,8 @@ pub struct StepState {
     pub output_needed: bool,
     /// When it may be claimed, or the clock has to look at it.
     pub due_at: Option<Time>,
+    /// What was handed out with the answer to its completion: run, step and lease token.
+    pub handed: Option<Arc<str>>,
 }
 
 /// A step that a batch adds (`new`) or changes.

@@ -21,6 +21,11 @@ pub struct Book {
     closed: AtomicBool,
     /// A slot may have become free, or somebody waits for one.
     pub slots: Notify,
+    /// The store holds what this node has not heard of.
+    pub look: Notify,
+    /// There are steps for which nobody here waits, and other nodes to tell; see [`Book::take_unattended`].
+    pub unattended: Notify,
+    has_peers: AtomicBool,
     /// Held by whoever looks at what is due: when the next one has it, all that was taken off the clock has been looked at.
     pub looking: tokio::sync::Mutex<()>,
 }
@@ -31,11 +36,15 @@ struct Pages {
     /// What the clock has to look at, soonest first.
     timers: BTreeSet<(Time, Item)>,
     placed: HashMap<Item, Placed>,
+    /// Queues with more steps than there are workers waiting here.
+    unattended: BTreeSet<Arc<str>>,
 }
 
 #[derive(Default)]
 struct Queue {
     ready: BTreeSet<Ready>,
+    /// Claims that wait for work, or are being served.
+    waiting: usize,
     waiters: Arc<Notify>,
 }
 
@@ -66,13 +75,17 @@ impl Book {
         pages.remove(&item);
         let mut timer = agenda.timer;
         let mut placed = Placed::default();
-        let mut waiters = None;
+        let (mut waiters, mut unattended) = (None, false);
         if let Some(claim) = &agenda.claim {
             if claim.at <= now {
                 let ready = Ready { behind: u8::MAX - claim.priority, since: claim.at, run_id, step_seq };
                 let queue = pages.queues.entry(claim.queue.clone()).or_default();
                 queue.ready.insert(ready);
                 waiters = Some(queue.waiters.clone());
+                unattended = queue.ready.len() > queue.waiting && self.has_peers.load(Ordering::Relaxed);
+                if unattended {
+                    pages.unattended.insert(claim.queue.clone());
+                }
                 placed.ready = Some((claim.queue.clone(), ready));
             } else {
                 timer = Some(timer.map_or(claim.at, |timer| timer.min(claim.at)));
@@ -86,9 +99,31 @@ impl Book {
         if let Some(waiters) = waiters {
             waiters.notify_one();
         }
+        if unattended {
+            self.unattended.notify_one();
+        }
         if sooner {
             self.sooner.notify_one();
         }
+    }
+
+    pub fn take_unattended(&self) -> BTreeSet<Arc<str>> {
+        std::mem::take(&mut self.pages().unattended)
+    }
+
+    /// Whether there are other nodes who may have workers for what nobody here claims.
+    pub fn set_peers(&self, has_peers: bool) {
+        self.has_peers.store(has_peers, Ordering::Relaxed);
+    }
+
+    /// Counts as waiting in this queue until what is returned is dropped.
+    pub fn wait_in(&self, queue: &Arc<str>) -> InQueue<'_> {
+        self.pages().queues.entry(queue.clone()).or_default().waiting += 1;
+        InQueue { book: self, queue: queue.clone() }
+    }
+
+    pub fn is_waited_for(&self, queue: &str) -> bool {
+        self.pages().queues.get(queue).is_some_and(|queue| queue.waiting > 0)
     }
 
     /// Has the clock look at it at this time; for what the store says is due.
@@ -189,6 +224,20 @@ impl Book {
 
     pub fn next_due(&self) -> Option<Time> {
         self.pages().timers.first().map(|(at, _)| *at)
+    }
+}
+
+/// A claim that waits for work.
+pub struct InQueue<'b> {
+    book: &'b Book,
+    queue: Arc<str>,
+}
+
+impl Drop for InQueue<'_> {
+    fn drop(&mut self) {
+        if let Some(queue) = self.book.pages().queues.get_mut(&self.queue) {
+            queue.waiting = queue.waiting.saturating_sub(1);
+        }
     }
 }
 

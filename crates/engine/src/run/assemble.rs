@@ -2,10 +2,13 @@
 
 use crate::port::{LoadedRun, StoreError};
 use crate::rows::StepState;
+use countersign_kernel::InstanceId;
 use countersign_kernel::lifecycle::{FailureCategory, Outcome, RunState, StepCode};
 use countersign_kernel::plan::{OnFailure, Plan, StepSeq};
 use countersign_kernel::process::{DefinitionRef, Process};
-use countersign_kernel::run::{Cell, Facet, Head, KeptEvent, Lease, Live, Parent, Role, Run, TaskType, Waiting};
+use countersign_kernel::run::{
+    Cell, Facet, Handed, Head, KeptEvent, Lease, Live, Parent, Role, Run, TaskType, Waiting,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -114,9 +117,19 @@ fn cell(seq: StepSeq, compensates: Option<StepSeq>, state: StepState, plan: &Pla
         token: state.lease_token,
         role: compensates.map_or(Role::Step, Role::Compensation),
         completed_at: state.completed_at,
+        handed: state.handed.as_deref().and_then(handed).map(Box::new),
         live: (begun && !state.state.is_terminal()).then(|| Box::new(live)),
         ..Cell::new(plan.step(seq).map_or(0, |step| step.depends_on.len()))
     }
+}
+
+fn handed(text: &str) -> Option<Handed> {
+    let mut parts = text.split('.');
+    Some(Handed {
+        run_id: InstanceId::parse(parts.next()?)?,
+        step_seq: parts.next()?.parse().ok()?,
+        lease_token: uuid::Uuid::try_parse(parts.next()?).ok()?,
+    })
 }
 
 /// Ended, or failed where the plan goes on as behind a skipped step.

@@ -16,6 +16,8 @@ use tokio::sync::{mpsc, oneshot};
 
 /// How many things are looked at in one go.
 const BATCH: usize = 10_000;
+/// Steps that one command looks at.
+const PORTION: usize = 200;
 /// The longest sleep: clocks are set, and reminders may be lost with a node.
 const LONGEST: Duration = Duration::from_secs(30);
 /// How often a step that waits for a child asks after it, should its end have gone unnoticed.
@@ -62,10 +64,12 @@ impl Clockwork {
                 if whole && !self.dispatch(run_id).await {
                     return false;
                 }
-                let command = run::Command::Due { steps, run: whole };
-                match self.send(run_id, command).await {
-                    Some(answer) => answers.push((run_id, answer)),
-                    None => return false,
+                for (steps, whole) in portions(steps, whole) {
+                    let command = run::Command::Due { steps, run: whole };
+                    match self.send(run_id, command).await {
+                        Some(answer) => answers.push((run_id, answer)),
+                        None => return false,
+                    }
                 }
             }
             for (run_id, answer) in answers {
@@ -153,6 +157,13 @@ fn by_run(due: Vec<Item>) -> BTreeMap<InstanceId, (Vec<StepSeq>, bool)> {
         }
     }
     runs
+}
+
+/// As many steps at a time as one record has room for; the run itself comes first.
+fn portions(steps: Vec<StepSeq>, whole: bool) -> Vec<(Vec<StepSeq>, bool)> {
+    let own = (whole && steps.is_empty()).then(|| (vec![], true));
+    let portions = steps.chunks(PORTION).enumerate().map(|(n, steps)| (steps.to_vec(), whole && n == 0));
+    own.into_iter().chain(portions).collect()
 }
 
 /// Where nobody else will ever tell, everything that is on anybody's agenda is found when the store is opened.

@@ -54,14 +54,14 @@ impl Dispatcher {
                 return true;
             }
         };
-        let mut full: Vec<(String, Arc<str>)> = Vec::new();
+        let mut full: Vec<(String, u32, Arc<str>)> = Vec::new();
         for waiting in queued {
             let Some(key) = waiting.concurrency_key.clone() else { continue };
-            let place = (waiting.definition_name.clone(), key);
+            let place = (waiting.definition_name.clone(), waiting.definition_version, key);
             if full.contains(&place) {
                 continue;
             }
-            match self.find_slot(&waiting, &place.1).await {
+            match self.find_slot(&waiting, &place.2).await {
                 Some(true) => {}
                 Some(false) => full.push(place),
                 None => return false,
@@ -74,7 +74,8 @@ impl Dispatcher {
     async fn find_slot(&self, waiting: &QueuedRun, key: &str) -> Option<bool> {
         let limit = {
             let registry = self.registry.read();
-            let definition = registry.definition(&waiting.definition_name, None);
+            // A run keeps to the version that it was started under.
+            let definition = registry.definition(&waiting.definition_name, Some(waiting.definition_version));
             let plan =
                 definition.and_then(|definition| definition.workflow.as_ref()).map(|workflow| workflow.plan.clone());
             plan.and_then(|plan| plan.concurrency.as_ref().map(|concurrency| concurrency.limit)).unwrap_or(1)

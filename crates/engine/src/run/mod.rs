@@ -4,6 +4,7 @@
 
 pub mod agenda;
 pub mod assemble;
+pub mod bell;
 pub mod clockwork;
 pub mod dispatcher;
 pub mod payload;

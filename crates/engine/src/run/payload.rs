@@ -8,7 +8,7 @@ use countersign_kernel::text::json_string;
 use countersign_kernel::{Digest, Time};
 use countersign_ledger::document::{declaration_document, gate_spec_document};
 use countersign_ledger::sha256;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt::Write as _;
 
 /// A JSON value up to this size stands in the record itself; of a larger one only its digest does.
@@ -86,6 +86,39 @@ impl Object {
         } else {
             self.text(&format!("{name}_digest"), &sha256(&[json.as_bytes()]).to_string());
             self.int(&format!("{name}_bytes"), json.len());
+        }
+    }
+
+    /// A list of what steps have. Those that have the same share an entry: ten thousand that wait for one event are one line.
+    fn shared(&mut self, name: &str, entries: Vec<(StepSeq, Object)>) {
+        let mut places: HashMap<String, usize> = HashMap::new();
+        let mut groups: Vec<(BTreeSet<StepSeq>, String)> = Vec::new();
+        for (seq, Object(members)) in entries {
+            let known = places.get(&members).copied();
+            // A step with two of them has two entries.
+            match known.and_then(|at| groups.get_mut(at)).filter(|(seqs, _)| !seqs.contains(&seq)) {
+                Some((seqs, _)) => drop(seqs.insert(seq)),
+                None => {
+                    places.insert(members.clone(), groups.len());
+                    groups.push((BTreeSet::from([seq]), members));
+                }
+            }
+        }
+        let entry = |(seqs, members): &(BTreeSet<StepSeq>, String)| {
+            let mut entry = Object::new();
+            match seqs.first() {
+                Some(seq) if seqs.len() == 1 => entry.int("step_seq", seq),
+                _ => entry.text("step_seqs", &ranges(seqs.iter().copied())),
+            }
+            let members = members.trim_start_matches('{');
+            if !members.is_empty() {
+                entry.0.push(',');
+                entry.0.push_str(members);
+            }
+            entry.end()
+        };
+        if !groups.is_empty() {
+            self.raw(name, &list(&groups.iter().map(entry).collect::<Vec<_>>()));
         }
     }
 
@@ -214,7 +247,8 @@ fn start(
 
 /// The steps that begin as they ended in the run before; their outputs as one digest.
 fn taken_over(event: &RunEvent) -> String {
-    let moved = |seq: StepSeq| event.moves.iter().any(|m| m.step_seq == seq);
+    let moves: HashSet<StepSeq> = event.moves.iter().map(|m| m.step_seq).collect();
+    let moved = |seq: StepSeq| moves.contains(&seq);
     let of = |state: StepCode| {
         let cells = event.cells.iter().filter(|(seq, cell)| cell.state == state && !moved(*seq));
         ranges(cells.map(|(seq, _)| *seq))
@@ -232,71 +266,66 @@ fn taken_over(event: &RunEvent) -> String {
     taken.end()
 }
 
+/// The step as the event leaves it.
+fn cell_of(event: &RunEvent, seq: StepSeq) -> Option<&Cell> {
+    let at = event.cells.binary_search_by_key(&seq, |(of, _)| *of).ok()?;
+    event.cells.get(at).map(|(_, cell)| cell)
+}
+
 /// Who took what, what waits for what, and what came of it.
 fn work(payload: &mut Object, event: &RunEvent, room: &mut usize) {
-    let cell = |seq: StepSeq| event.cells.iter().find(|(of, _)| *of == seq).map(|(_, cell)| cell);
-    let leases: Vec<String> = event
+    let leases = event
         .claimed
         .iter()
         .map(|claimed| {
             let mut lease = Object::new();
-            lease.int("step_seq", claimed.step_seq);
             lease.int("attempt", claimed.attempt);
-            let worker = cell(claimed.step_seq).and_then(Cell::lease);
+            let worker = cell_of(event, claimed.step_seq).and_then(Cell::lease);
             lease.optional("worker_id", worker.map(|lease| &*lease.worker_id));
             lease.int("locked_until_us", claimed.locked_until.0);
-            lease.end()
+            (claimed.step_seq, lease)
         })
         .collect();
-    if !leases.is_empty() {
-        payload.raw("leases", &list(&leases));
-    }
-    let waits: Vec<String> = event
+    payload.shared("leases", leases);
+    let waits = event
         .moves
         .iter()
         .filter(|m| m.to == StepCode::Waiting)
         .filter_map(|m| {
-            let waiting = cell(m.step_seq)?.live.as_ref()?.waiting.as_ref()?;
+            let waiting = cell_of(event, m.step_seq)?.live.as_ref()?.waiting.as_ref()?;
             let mut wait = Object::new();
-            wait.int("step_seq", m.step_seq);
             wait.text("facet", waiting.facet.as_str());
             wait.optional("event_type", waiting.event_type.as_deref());
             wait.optional_time("deadline_at_us", waiting.deadline_at);
-            Some(wait.end())
+            Some((m.step_seq, wait))
         })
         .collect();
-    if !waits.is_empty() {
-        payload.raw("waits", &list(&waits));
-    }
+    payload.shared("waits", waits);
     // What was taken over from another run is told by `taken_over`.
     let earned = |seq: StepSeq| event.started.is_none() || event.moves.iter().any(|m| m.step_seq == seq);
-    let outputs: Vec<String> = event
+    let outputs = event
         .outputs
         .iter()
         .filter(|(seq, _)| earned(*seq))
         .map(|(seq, output)| {
             let mut one = Object::new();
-            one.int("step_seq", seq);
             one.value("output", output, room);
-            one.end()
+            (*seq, one)
         })
         .collect();
-    if !outputs.is_empty() {
-        payload.raw("outputs", &list(&outputs));
-    }
+    payload.shared("outputs", outputs);
 }
 
 /// What went wrong, and what somebody said of an attempt that left no verdict.
 fn failures(payload: &mut Object, run: &Run, event: &RunEvent) {
     let failed = |m: &&Move| matches!(m.transition.id, "T4" | "T9" | "X2" | "X5" | "X7" | "X10");
-    let errors: Vec<String> = event
+    let errors = event
         .moves
         .iter()
         .filter(failed)
         .filter_map(|m| {
-            let live = event.cells.iter().find(|(seq, _)| *seq == m.step_seq)?.1.live.as_deref()?;
+            let live = cell_of(event, m.step_seq)?.live.as_deref()?;
             let mut error = Object::new();
-            error.int("step_seq", m.step_seq);
             error.int("attempts", live.attempts);
             error.optional("last_error", live.last_error.as_deref());
             error.optional("error_category", live.category.map(|category| category.as_str()));
@@ -304,12 +333,10 @@ fn failures(payload: &mut Object, run: &Run, event: &RunEvent) {
             if live.effect_unknown {
                 error.raw("effect_unknown", "true");
             }
-            Some(error.end())
+            Some((m.step_seq, error))
         })
         .collect();
-    if !errors.is_empty() {
-        payload.raw("errors", &list(&errors));
-    }
+    payload.shared("errors", errors);
     if event.action == Action::EffectDeclared {
         let unknown = |cell: &Cell| cell.live.as_ref().is_some_and(|live| live.effect_unknown);
         let declared = event.cells.iter().find(|(seq, cell)| run.cell(*seq).is_some_and(unknown) && !unknown(cell));
@@ -410,7 +437,7 @@ fn transitions(run: &Run, event: &RunEvent) -> String {
 
 /// The step's name; for a compensation, which may be new, that of the step it undoes.
 fn name_of<'r>(run: &'r Run, event: &RunEvent, seq: StepSeq) -> &'r str {
-    let role = event.cells.iter().find(|(of, _)| *of == seq).map(|(_, cell)| cell.role);
+    let role = cell_of(event, seq).map(|cell| cell.role);
     match role {
         Some(Role::Compensation(step)) => run.step_name(step),
         _ => run.step_name(seq),

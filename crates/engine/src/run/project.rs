@@ -6,8 +6,9 @@ use crate::port::Unit;
 use crate::rows::{NewStep, OutboxRow, RunEventRow, RunHeadRow, RunRow, StepState, StepWrite, Write};
 use countersign_kernel::lifecycle::{RunState, StepCode};
 use countersign_kernel::plan::StepSeq;
-use countersign_kernel::run::{Cell, Role, Run, RunEvent};
+use countersign_kernel::run::{Cell, Handed, Role, Run, RunEvent};
 use countersign_kernel::{Digest, IdSource};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Lays out what `event` writes; `run` is the run after it.
@@ -38,8 +39,9 @@ pub fn run_writes(run: &Run, event: &RunEvent, document: Option<Digest>, ids: &m
     if !run.plan.queues.is_empty() {
         give_slots_back(run, event, unit);
     }
+    let outputs: HashMap<StepSeq, &Arc<str>> = event.outputs.iter().map(|(seq, output)| (*seq, output)).collect();
     for (seq, cell) in &event.cells {
-        let output = event.outputs.iter().rev().find(|(of, _)| of == seq).map(|(_, output)| output.clone());
+        let output = outputs.get(seq).copied().cloned();
         write_step(run, *seq, cell, output, unit, event.adds(*seq));
     }
     // Whoever sends events reports on a step, and that step moves first.
@@ -122,6 +124,11 @@ fn write_head(run: &Run, new: bool, unit: &mut Unit) {
     unit.writes.push(if new { Write::NewRunHead(row) } else { Write::RunHead(row) });
 }
 
+/// `<run_id>.<step_seq>.<lease_token>`
+pub fn handed_text(handed: &Handed) -> Arc<str> {
+    format!("{}.{}.{}", handed.run_id, handed.step_seq, handed.lease_token).into()
+}
+
 fn write_step(run: &Run, seq: StepSeq, cell: &Cell, output: Option<Arc<str>>, unit: &mut Unit, new: bool) {
     let live = cell.live.as_deref();
     // The row is written whole: what it said of an output that is still needed, it says again.
@@ -148,6 +155,7 @@ fn write_step(run: &Run, seq: StepSeq, cell: &Cell, output: Option<Arc<str>>, un
         output,
         output_needed,
         due_at: run.step_due_at(seq),
+        handed: cell.handed.as_deref().map(handed_text),
     };
     match unit.steps.get_mut(&seq) {
         Some(write) => write.state = state,

@@ -55,6 +55,7 @@ impl Engine {
         }
         let deadline = Instant::now() + wait.min(MAX_WAIT);
         let waiters = self.book.waiters(&claim.queue);
+        let _waiting = self.book.wait_in(&claim.queue);
         loop {
             let notified = waiters.notified();
             if self.book.is_closed() {

@@ -132,6 +132,8 @@ pub const RUN_TRANSITIONS: &[RunTransition] = &[
     row("S3", Paused, Stopped, "workflow_stop"),
     row("S4", Stopped, Executing, "workflow_resume"),
     row("S5", Stopped, Blocked, "workflow_resume"),
+    row("S6", Stopped, Failed, "step_failed"),
+    row("S7", Stopped, Compensating, "step_failed"),
     row("V1", Stopped, Voided, "workflow_void"),
     row("V2", Executing, Voided, "workflow_void"),
     row("V3", Blocked, Voided, "workflow_void"),

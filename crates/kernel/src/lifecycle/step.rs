@@ -165,6 +165,8 @@ use TriggerKind::{ConditionResolved, Event, Rpc, Timer};
 const CLAIMANTS: &[ActorClass] = &[PicHuman, ExecutorWorker];
 /// Every edge that leaves in_progress also leaves overdue.
 const AT_WORK: &[StepCode] = &[InProgress, Overdue];
+/// Where a failure may find a step, held or not.
+const PASSED_OVER: &[StepCode] = &[NotStarted, Ready, InProgress, Waiting, Blocked, Overdue, Failed];
 const NOT_ENDED: &[StepCode] = &[NotStarted, Ready, InProgress, Waiting, Blocked, Overdue, Failed, CannotComplete];
 
 #[rustfmt::skip]
@@ -190,7 +192,7 @@ pub const STEP_TRANSITIONS: &[StepTransition] = &[
     edge("X2", AT_WORK, Ready, &[System], Timer, &["lease_expired"], "step.lease_expired", false),
     edge("X3", &[Waiting], InProgress, &[ExecutorWorker], Timer, &["waiting_timeout"], "step.started", true),
     edge("X4", &[NotStarted, Ready], Skipped, &[System], ConditionResolved, &["upstream_skipped", "when_false"], "step.skipped", false),
-    edge("X5", AT_WORK, Skipped, &[System], ConditionResolved, &["on_failure_skip"], "step.skipped", false),
+    edge("X5", PASSED_OVER, Skipped, &[System], ConditionResolved, &["on_failure_skip"], "step.skipped", false),
     edge("X6", NOT_ENDED, Cancelled, &[Reviewer], Rpc, &["workflow_cancel"], "step.cancelled", true),
     edge("X7", &[Blocked], Failed, &[System], Timer, &["blocked_timeout"], "step.failed", true),
     edge("X8", &[NotStarted], Blocked, &[System], Event, &["gate_opened"], "step.blocked", true),

@@ -269,17 +269,16 @@ impl Flow<'_, '_, '_> {
         by: By,
         on_failure: OnFailure,
     ) -> Result<(), Refusal> {
-        let (state, role) = self.cell(seq).map_or((StepCode::NotStarted, Role::Step), |cell| (cell.state, cell.role));
+        let role = self.cell(seq).map_or(Role::Step, |cell| cell.role);
         self.moot_step_gate(seq)?;
         let live = self.edit(seq)?.live.get_or_insert_default();
         live.last_error = Some(error.into());
         live.category = Some(category);
         let unknown = live.effect_unknown;
-        let held = matches!(state, StepCode::InProgress | StepCode::Overdue);
         // Were it skipped, nobody would ask any more what became of it when the rest is undone.
         let to_be_declared = unknown && self.run.plan.compensation_of(seq).is_some();
         let passed_over = to_be_declared && self.spec(seq).is_some_and(|spec| spec.on_failure == OnFailure::Skip);
-        if role == Role::Step && on_failure == OnFailure::Skip && held && !passed_over {
+        if role == Role::Step && on_failure == OnFailure::Skip && !passed_over {
             self.move_step(seq, StepCode::Skipped, By(SYSTEM, "on_failure_skip"))?;
             self.clear_hold(seq)?;
             return self.ended(seq, false);
@@ -296,7 +295,7 @@ impl Flow<'_, '_, '_> {
         match on_failure {
             OnFailure::Abort => self.fail_run(error, "step_failed"),
             OnFailure::Compensate => self.begin_compensation(error, "step_failed"),
-            // It failed before anybody held it, or its effect is unknown; those behind it go on as behind a skipped one.
+            // Its effect is unknown; those behind it go on as behind a skipped one.
             OnFailure::Skip => {
                 self.head.open = self.head.open.saturating_sub(1);
                 self.ended(seq, false)

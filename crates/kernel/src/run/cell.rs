@@ -19,7 +19,17 @@ pub struct Cell {
     pub token: Option<Uuid>,
     pub role: Role,
     pub completed_at: Option<Time>,
+    /// What its worker was handed with the answer: who repeats the completion is handed it again.
+    pub handed: Option<Box<Handed>>,
     pub live: Option<Box<Live>>,
+}
+
+/// A task that was handed out with the answer to a completion, of this run or of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handed {
+    pub run_id: InstanceId,
+    pub step_seq: StepSeq,
+    pub lease_token: Uuid,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +131,7 @@ impl Cell {
             token: None,
             role: Role::Step,
             completed_at: None,
+            handed: None,
             live: None,
         }
     }

@@ -3,7 +3,7 @@
 
 use super::flow::{By, Flow, SYSTEM, WORKER};
 use super::result::check_lease;
-use super::{Action, ClaimSteps, Claimed, Context, Event, Job, Lease, Role, Run, TaskType, permitted};
+use super::{Action, ClaimSteps, Claimed, Context, Event, Handed, Job, Lease, Role, Run, TaskType, permitted};
 use crate::lifecycle::{FailureCategory, StepCode};
 use crate::plan::{Micros, Scope, StepSeq, Template, Work};
 use crate::process::Process;
@@ -71,35 +71,53 @@ pub fn claim_one(
     };
     flow.move_step(seq, StepCode::InProgress, by)?;
     let lease_token: Uuid = flow.ctx.base.ids.make();
-    let locked_until = now.after(lease);
-    let max_attempts = flow.run.max_attempts(seq);
     let cell = flow.edit(seq)?;
     cell.token = Some(lease_token);
     let live = cell.live.get_or_insert_default();
-    live.lease = Some(Lease { worker_id: worker_id.clone(), until: locked_until });
+    live.lease = Some(Lease { worker_id: worker_id.clone(), until: now.after(lease) });
     live.next_run_at = None;
     live.waiting = None;
     live.task_type = Some(task_type);
-    let (attempt, event) = (live.attempts + 1, live.event.clone());
-    let step: Arc<str> = match role {
-        Role::Compensation(undone) => {
-            flow.run.plan.step(undone).map_or_else(|| Arc::from(""), |spec| spec.name.clone())
-        }
-        Role::Step => flow.spec(seq).map_or_else(|| Arc::from(""), |spec| spec.name.clone()),
-    };
-    flow.claimed.push(Claimed {
-        step_seq: seq,
-        step,
-        task_type,
-        attempt,
-        max_attempts,
-        input,
-        event,
-        lease_token,
-        locked_until,
-        job,
-    });
+    let claimed = describe(flow, seq, input, job);
+    flow.claimed.extend(claimed);
     Ok(true)
+}
+
+/// The task under the lease that the step is held by.
+fn describe(flow: &Flow<'_, '_, '_>, seq: StepSeq, input: Arc<str>, job: Option<Box<Job>>) -> Option<Claimed> {
+    let cell = flow.cell(seq)?;
+    let live = cell.live.as_deref()?;
+    let named = match cell.role {
+        Role::Compensation(undone) => undone,
+        Role::Step => seq,
+    };
+    Some(Claimed {
+        step_seq: seq,
+        step: flow.run.plan.step(named).map_or_else(|| Arc::from(""), |spec| spec.name.clone()),
+        task_type: live.task_type?,
+        attempt: live.attempts + 1,
+        max_attempts: flow.run.max_attempts(seq),
+        input,
+        event: live.event.clone(),
+        lease_token: cell.token?,
+        locked_until: live.lease.as_ref()?.until,
+        job,
+    })
+}
+
+/// What was handed out with a completion, for whoever lost the answer: while that lease stands, and to nobody else.
+pub fn handed_out(target: (&Process, &Run), handed: &Handed, ctx: &mut Context<'_>) -> Option<Claimed> {
+    let (shell, run) = permitted(Some(target), scopes::TASKS_WORK, ctx).ok()?;
+    let cell = run.cell(handed.step_seq)?;
+    let stands = cell.is_held() && cell.lease().is_some_and(|lease| lease.until >= ctx.base.now);
+    if !stands || cell.token != Some(handed.lease_token) {
+        return None;
+    }
+    let (role, event) = (cell.role, cell.live.as_ref().and_then(|live| live.event.clone()));
+    let flow = Flow::new(shell, run, ctx);
+    let input = input_of(&flow, handed.step_seq, role, event.as_deref()).ok()?;
+    let job = job_of(&flow, handed.step_seq, event.as_deref()).ok()?;
+    describe(&flow, handed.step_seq, input, job)
 }
 
 /// What an executor of ours is to do, or why it cannot be worked out.

@@ -5,7 +5,7 @@ use super::{
 };
 use crate::Time;
 use crate::lifecycle::{ActorClass, RunState, StepCode, fire_run, fire_step};
-use crate::plan::{Scope, StepSeq, StepSpec};
+use crate::plan::{Scope, StepSeq, StepSpec, Steps};
 use crate::process::{self, Process};
 use crate::refusal::{Code, Refusal};
 use std::collections::{BTreeMap, VecDeque};
@@ -135,10 +135,14 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
         })?;
         self.run_moves.push(RunMove { transition });
         self.head.state = to;
+        // Why it stood still says nothing about how it ended.
+        if from == RunState::Stopped && matches!(to, RunState::Failed | RunState::Compensating) {
+            self.head.outcome = None;
+        }
         match to {
             RunState::Executing => drop(self.head.executing_since.get_or_insert(self.ctx.base.now)),
             RunState::Completed => self.head.completed_at = Some(self.ctx.base.now),
-            RunState::Failed | RunState::Cancelled | RunState::Voided => self.head.failed_at = Some(self.ctx.base.now),
+            RunState::Failed => self.head.failed_at = Some(self.ctx.base.now),
             _ => {}
         }
         Ok(())
@@ -161,16 +165,10 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
 
     /// Calls with what expressions of this run may see.
     pub fn with_scope<T>(&self, event: Option<&str>, output: Option<&str>, call: impl FnOnce(&Scope<'_>) -> T) -> T {
-        let plan = &self.run.plan;
-        let at_hand = |seq: &StepSeq| {
-            let spec = plan.step(*seq)?;
-            Some((&*spec.name, self.state(*seq)?.as_str(), self.output(*seq).map(|output| &**output)))
-        };
-        let steps: Vec<(&str, &str, Option<&str>)> = plan.referenced.iter().filter_map(at_hand).collect();
         let about = about(self.run, self.shell);
         call(&Scope {
             input: Some(&self.run.input),
-            steps: &steps,
+            steps: Some(self),
             run: Some(&about),
             event,
             output,
@@ -206,6 +204,13 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
             })));
         }
         events
+    }
+}
+
+impl Steps for Flow<'_, '_, '_> {
+    fn step(&self, name: &str) -> Option<(&str, Option<&str>)> {
+        let seq = self.run.plan.step_named(name).filter(|seq| self.run.plan.is_referenced(*seq))?;
+        Some((self.state(seq)?.as_str(), self.output(seq).map(|output| &**output)))
     }
 }
 

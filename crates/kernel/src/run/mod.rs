@@ -22,7 +22,8 @@ mod result;
 mod start;
 mod wake;
 
-pub use cell::{Agenda, Cell, Claim, Facet, Lease, Live, Role, Waiting};
+pub use cell::{Agenda, Cell, Claim, Facet, Handed, Lease, Live, Role, Waiting};
+pub use claim::handed_out;
 pub use gate::shell_declaration;
 pub use result::check_lease;
 
@@ -239,6 +240,24 @@ pub struct StartRun {
     pub parent: Option<Parent>,
     /// In place of the definition's own: for runs that wait for each other.
     pub concurrency_key: Option<Arc<str>>,
+}
+
+impl StartRun {
+    /// A run of the newest version, with nothing said but what it works on.
+    pub fn new(definition: impl Into<String>, input: impl Into<Arc<str>>) -> Self {
+        StartRun {
+            definition: definition.into(),
+            version: None,
+            input: input.into(),
+            subject_ref: None,
+            priority: None,
+            start_at: None,
+            corrects: None,
+            from_step: None,
+            parent: None,
+            concurrency_key: None,
+        }
+    }
 }
 
 /// Where a new run takes over: the steps before it are taken from the old run, with their outputs.

@@ -3,7 +3,7 @@
 
 use super::claim::claim_one;
 use super::flow::{By, Flow, SYSTEM, WORKER};
-use super::{Action, Cell, ClaimNext, Context, Event, Facet, Outbound, Role, Run, TaskRef, Waiting, permitted};
+use super::{Action, Cell, ClaimNext, Context, Event, Facet, Handed, Outbound, Role, Run, TaskRef, Waiting, permitted};
 use crate::id::InstanceId;
 use crate::lifecycle::{FailureCategory, Response, StepCode};
 use crate::plan::{Micros, RetryPolicy, StepSeq};
@@ -61,7 +61,9 @@ pub fn complete(
     ctx: &mut Context<'_>,
 ) -> Result<Vec<Event>, Refusal> {
     let (shell, run) = permitted(target, scopes::TASKS_WORK, ctx)?;
-    if repeats(run, task, &[StepCode::Completed]) || (repeats(run, task, &[StepCode::Failed]) && judged(run, task)) {
+    // Skipped under its own lease: what it was completed with did not hold.
+    let ended = [StepCode::Completed, StepCode::Skipped];
+    if repeats(run, task, &ended) || (repeats(run, task, &[StepCode::Failed]) && judged(run, task)) {
         return Ok(vec![]);
     }
     let worker_id = held(run, task, ctx)?.lease().map(|lease| lease.worker_id.clone());
@@ -89,6 +91,9 @@ fn claim_follower(
     for seq in fresh {
         let role = flow.cell(seq).map_or(Role::Step, |cell| cell.role);
         if flow.run.queue(seq, role) == queue && claim_one(flow, seq, worker_id, next.lease)? {
+            let lease_token = flow.cell(seq).and_then(|cell| cell.token);
+            let handed = lease_token.map(|lease_token| Handed { run_id: flow.run.run_id, step_seq: seq, lease_token });
+            flow.edit(task.step_seq)?.handed = handed.map(Box::new);
             return Ok(());
         }
     }

@@ -172,7 +172,12 @@ fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 async fn read(mut body: Body, headers: &HeaderMap, limit: usize) -> Result<Vec<u8>, Problem> {
-    let too_large = || Problem::new(Code::TooLarge, format!("the body is larger than {limit} bytes"));
+    let too_large = || {
+        let detail = format!(
+            "the body is larger than {limit} bytes; `limits.body_bytes` in the server's configuration says how much is read"
+        );
+        Problem::new(Code::TooLarge, detail)
+    };
     let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|length| length > limit) {
         // Who asks first has not begun to send.

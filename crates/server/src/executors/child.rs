@@ -12,16 +12,9 @@ use std::sync::Weak;
 pub async fn start(engine: &Weak<Engine>, task: &Task, name: &str, version: Option<u32>) {
     let (Some(held), Some(run_id)) = (engine.upgrade(), InstanceId::parse(&task.run_id)) else { return };
     let command = run::Command::Start(Box::new(StartRun {
-        definition: name.to_owned(),
         version,
-        input: task.input.clone(),
-        subject_ref: None,
-        priority: None,
-        start_at: None,
-        corrects: None,
-        from_step: None,
         parent: Some(Parent { run_id, step_seq: task.step_seq }),
-        concurrency_key: None,
+        ..StartRun::new(name, task.input.clone())
     }));
     let key = format!("child/{}/{}", task.task_id(), task.attempt);
     let request_digest = sha256(&[key.as_bytes()]);

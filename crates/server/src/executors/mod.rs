@@ -1,5 +1,6 @@
 //! The engine's own workers: they claim `shell`, `http` and `workflow` steps like any other worker, under a lease and
-//! with heartbeats, and report what became of them. They need no network and nobody's grant.
+//! with heartbeats, and report what became of them. They need no network and nobody's grant. What this deployment does not
+//! carry out they claim too, and block it: a step must not wait for somebody who never comes.
 
 mod child;
 
@@ -31,25 +32,25 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// What a job is carried out with.
 #[derive(Clone)]
 struct Tools {
+    /// Absent where http steps are not carried out.
     http: Option<HttpExecutor>,
     allow_private: bool,
+    shell: bool,
 }
 
 /// Starts the executors that this deployment has.
 pub fn start(engine: &Arc<Engine>, config: &ExecutorsSection) -> Vec<JoinHandle<()>> {
-    let http = match HttpExecutor::new() {
-        Ok(http) => Some(http),
-        Err(error) => {
-            tracing::error!(%error, "http steps cannot be carried out");
-            None
-        }
-    };
-    let tools = Tools { http, allow_private: config.http.allow_private };
+    let made = config.http.enabled.then(HttpExecutor::new).transpose();
+    let http = made.unwrap_or_else(|error| {
+        tracing::error!(%error, "http steps cannot be carried out");
+        None
+    });
+    let tools = Tools { http, allow_private: config.http.allow_private, shell: config.shell.enabled };
     let mut queues = vec![("@workflow", CHILD_JOBS)];
-    if config.http.enabled && tools.http.is_some() {
+    if config.http.enabled || !config.http.elsewhere {
         queues.push(("@http", HTTP_JOBS));
     }
-    if config.shell.enabled {
+    if config.shell.enabled || !config.shell.elsewhere {
         queues.push(("@shell", SHELL_JOBS));
     }
     let start = |(queue, jobs)| tokio::spawn(work(Arc::downgrade(engine), queue, jobs, tools.clone()));
@@ -114,6 +115,8 @@ async fn perform(engine: &Weak<Engine>, task: &Task, job: &Job, tools: &Tools) -
     let filled = |i: usize| job.filled.get(i).and_then(|text| text.as_deref());
     let timeout = job.timeout_at.map(|at| remaining(engine, at));
     match &job.work {
+        Work::Shell(_) if !tools.shell => disabled("shell", task),
+        Work::Http(_) if tools.http.is_none() => disabled("http", task),
         Work::Shell(work) => match ShellJob::filled(work, filled(0).unwrap_or("null"), filled(1)) {
             Ok(shell) => {
                 let shell = ShellJob {
@@ -143,6 +146,18 @@ async fn perform(engine: &Weak<Engine>, task: &Task, job: &Job, tools: &Tools) -
             dead("not the work of an executor")
         }
     }
+}
+
+/// A failure of governance blocks the step: somebody has to decide.
+fn disabled(kind: &str, task: &Task) -> Verdict {
+    let last_error = format!(
+        "{}_DISABLED: this server carries out no {kind} steps. Set `executors.{kind}.enabled = true` in its configuration and \
+         start it again, then `countersign runs unblock {} {}`",
+        kind.to_uppercase(),
+        task.run_id,
+        task.step
+    );
+    Verdict::Dead { last_error, category: Some(FailureCategory::Governance) }
 }
 
 fn dead(error: &str) -> Verdict {

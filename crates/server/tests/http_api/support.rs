@@ -79,6 +79,12 @@ impl Server {
         self.resume().await;
     }
 
+    /// Stops, and starts again with this configuration.
+    pub async fn configure(&mut self, config: &str) {
+        self.config = Some(config.to_owned());
+        self.restart().await;
+    }
+
     /// Starts again after [`Server::stop`].
     pub async fn resumed(mut self) -> Server {
         self.resume().await;
@@ -226,6 +232,12 @@ impl Answer {
     #[track_caller]
     pub fn ok(self) -> Value {
         assert_eq!(self.status, 200, "{}", self.text);
+        self.body
+    }
+
+    #[track_caller]
+    pub fn accepted(self) -> Value {
+        assert_eq!(self.status, 202, "{}", self.text);
         self.body
     }
 

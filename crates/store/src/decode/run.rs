@@ -123,6 +123,7 @@ pub fn stored_step(row: &dyn Columns) -> Result<StoredStep, StoreError> {
             task_type: task.map(TaskType::as_str),
             output_needed: row.bool(20)?,
             due_at: optional_time(row, 21)?,
+            handed: optional_str(row, 22)?,
             output: optional_str(row, STEP_STATE_COLUMNS)?,
         },
     })
@@ -152,10 +153,6 @@ pub fn step_view(row: &dyn Columns) -> Result<RunStepView, StoreError> {
     Ok(RunStepView { step_seq, new, state })
 }
 
-pub fn step_count(row: &dyn Columns) -> Result<(String, u64), StoreError> {
-    Ok((row.text(0)?, row.count(1)?))
-}
-
 pub fn event_row(row: &dyn Columns) -> Result<RunEventRow, StoreError> {
     Ok(RunEventRow {
         instance_id: InstanceId(row.id(0)?),
@@ -180,7 +177,8 @@ pub fn queued(row: &dyn Columns) -> Result<QueuedRun, StoreError> {
     Ok(QueuedRun {
         instance_id: InstanceId(row.id(0)?),
         definition_name: row.text(1)?,
-        concurrency_key: optional_str(row, 2)?,
-        under_way: row.count(3)?,
+        definition_version: small(row.int(2)?, "definition version")?,
+        concurrency_key: optional_str(row, 3)?,
+        under_way: row.count(4)?,
     })
 }

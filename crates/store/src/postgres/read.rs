@@ -265,10 +265,6 @@ impl Reader for PostgresReader {
         self.rows(&self.runs.step_page, &values, decode::run::step_view).await
     }
 
-    async fn run_step_counts(&self, run_id: InstanceId) -> Result<Vec<(String, u64)>, StoreError> {
-        self.rows(&self.runs.step_counts, &[Value::Id(run_id.0)], decode::run::step_count).await
-    }
-
     async fn runs_by_correlation(&self, key: &str, limit: usize) -> Result<Vec<InstanceId>, StoreError> {
         let values = [Value::Text(key), Value::count(limit as u64)];
         self.rows(&self.runs.by_correlation, &values, |row| row.id(0).map(InstanceId)).await

@@ -16,9 +16,9 @@ const FROM_RUNS: &str =
 /// A step without its output and without what only readers want.
 const STEP_STATE: &str = "instance_id, step_seq, compensates, state, attempts, next_run_at_us, locked_by, locked_until_us, lease_token, \
     waiting_event_type, waiting_facet, deadline_at_us, last_error, error_category, event_data, started_at_us, completed_at_us, \
-    effect_unknown, child_run_id, task_type, output_needed, due_at_us";
+    effect_unknown, child_run_id, task_type, output_needed, due_at_us, handed";
 /// Where the columns that follow [`STEP_STATE`] begin: the output, then for readers name, queue and max_attempts.
-pub const STEP_STATE_COLUMNS: usize = 22;
+pub const STEP_STATE_COLUMNS: usize = 23;
 
 /// Queries of runs, for loading and for views. The first three take what [`Dialect::among`] takes.
 pub struct RunSql {
@@ -31,7 +31,6 @@ pub struct RunSql {
     pub due: String,
     /// Parameters: run, from, limit.
     pub step_page: String,
-    pub step_counts: String,
     /// Parameters: key, limit.
     pub by_correlation: String,
     /// Parameters: now, limit.
@@ -73,9 +72,6 @@ impl RunSql {
                 "SELECT {STEP_STATE}, output, name, queue, max_attempts FROM run_steps WHERE instance_id = {a} AND step_seq >= {b} \
                  ORDER BY step_seq LIMIT {c}"
             ),
-            step_counts: format!(
-                "SELECT state, COUNT(*) FROM run_steps WHERE instance_id = {a} GROUP BY state ORDER BY state"
-            ),
             by_correlation: format!(
                 "SELECT instance_id FROM run_heads WHERE correlation_key = {a} AND is_live ORDER BY instance_id LIMIT {b}"
             ),
@@ -86,8 +82,8 @@ impl RunSql {
                  k AS (SELECT d.definition_name, d.concurrency_key, (SELECT COUNT(*) FROM run_heads u WHERE \
                  u.definition_name = d.definition_name AND u.concurrency_key = d.concurrency_key AND u.{UNDER_WAY}) AS under_way \
                  FROM (SELECT DISTINCT definition_name, concurrency_key FROM q WHERE concurrency_key IS NOT NULL) AS d) \
-                 SELECT q.instance_id, q.definition_name, q.concurrency_key, COALESCE(k.under_way, 0) FROM q LEFT JOIN k \
-                 ON k.definition_name = q.definition_name AND k.concurrency_key = q.concurrency_key \
+                 SELECT q.instance_id, q.definition_name, r.definition_version, q.concurrency_key, COALESCE(k.under_way, 0) \
+                 FROM q JOIN runs r ON r.instance_id = q.instance_id LEFT JOIN k ON k.definition_name = q.definition_name AND k.concurrency_key = q.concurrency_key \
                  ORDER BY q.priority DESC, q.instance_id"
             ),
         }

@@ -282,14 +282,6 @@ impl Reader for SqliteReader {
         .await
     }
 
-    async fn run_step_counts(&self, run_id: InstanceId) -> Result<Vec<(String, u64)>, StoreError> {
-        self.read(move |connection| {
-            let sql = RunSql::new(Dialect::Sqlite).step_counts;
-            rows(connection, &sql, &[Value::Id(run_id.0)], decode::run::step_count)
-        })
-        .await
-    }
-
     async fn runs_by_correlation(&self, key: &str, limit: usize) -> Result<Vec<InstanceId>, StoreError> {
         let key = key.to_owned();
         self.read(move |connection| {

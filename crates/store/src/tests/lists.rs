@@ -97,6 +97,7 @@ async fn queued_runs_with_what_is_under_way(place: &Place) {
     assert_eq!(found(101, 2).await, [(delayed, 0), (b, 1)]);
     let first = reader.queued_runs(Time(100), 1).await.unwrap().remove(0);
     assert_eq!((first.definition_name.as_str(), first.concurrency_key.as_deref()), ("b", Some("eu")));
+    assert_eq!(first.definition_version, small_run(run_id(1)).definition_version);
 }
 
 async fn an_event_finds_live_runs(place: &Place) {

@@ -78,7 +78,7 @@ async fn every_column_comes_back(place: &Place) {
 }
 
 async fn steps_change_and_are_added(place: &Place) {
-    let (mut writer, reader) = place.open().await;
+    let (mut writer, _reader) = place.open().await;
     let id = run_id(1);
     let steps = [added(0, full_step()), added(1, small_step()), added(2, small_step())];
     commit(&mut *writer, vec![start(small_run(id), small_head(id, "executing"), steps)]).await;
@@ -92,9 +92,6 @@ async fn steps_change_and_are_added(place: &Place) {
     assert_eq!(loaded.head.sequence, 2);
     assert_eq!(run.head, stored(&head));
     assert_eq!(run.steps, [(None, done), (None, full_step()), (None, small_step()), (None, full_step())]);
-    let counts = reader.run_step_counts(id).await.unwrap();
-    let expected = [("completed", 1), ("in_progress", 2), ("not_started", 1)];
-    assert_eq!(counts, expected.map(|(state, count)| (state.to_owned(), count)));
 }
 
 async fn outputs_that_nobody_needs_stay_on_disk(place: &Place) {
@@ -249,8 +246,7 @@ async fn a_hundred_thousand_steps(place: &Place) {
     next.steps.extend((0..MANY).map(|seq| changed(seq, small_step())));
     next.steps.extend((MANY..2 * MANY).map(|seq| added(seq, small_step())));
     commit(&mut *writer, vec![next]).await;
-    let counts = reader.run_step_counts(id).await.unwrap();
-    assert_eq!(counts, [("not_started".to_owned(), u64::from(2 * MANY))]);
+    assert_eq!(reader.run_steps(id, 0, 10 * MANY as usize).await.unwrap().len(), 2 * MANY as usize);
     assert_eq!(load(&mut *writer, id).await.1.steps.len(), 2 * MANY as usize);
 }
 

@@ -110,6 +110,7 @@ pub fn small_step() -> StepState {
         output: None,
         output_needed: false,
         due_at: None,
+        handed: None,
     }
 }
 
@@ -135,6 +136,7 @@ pub fn full_step() -> StepState {
         output: text("{\"out\":1}"),
         output_needed: true,
         due_at: Some(Time(27)),
+        handed: text("run.1.token"),
     }
 }
 

@@ -4,6 +4,7 @@
 use clap::Parser;
 use countersign_testing::place::Kind;
 use countersign_testing::torture::{PARTS, Part, seed_of};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -25,11 +26,25 @@ struct Args {
     /// Only this round
     #[arg(long)]
     round: Option<u64>,
+    /// Be a worker that is to be killed, in this directory
+    #[arg(long, hide = true, requires = "id")]
+    worker: Option<PathBuf>,
+    #[arg(long, hide = true)]
+    id: Option<usize>,
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let args = Args::parse();
+    if let (Some(directory), Some(id)) = (&args.worker, args.id) {
+        return match countersign_testing::crash::worker::work(directory, id, args.seed.unwrap_or(0)).await {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("worker {id}: {error:#}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let stores: &[Kind] = match args.store.as_str() {
         "both" => &Kind::ALL,
         "sqlite" => &[Kind::Sqlite],

@@ -3,12 +3,17 @@
 //! the end everything that was acknowledged must be there, everything that was refused must not, and the whole
 //! store must be sound. The same with SIGTERM, where in addition nothing may be done and not answered.
 
-mod binary;
+pub(crate) mod binary;
 mod http;
 mod purges;
+mod runs;
 mod server;
+pub mod worker;
 
 pub use purges::killed_while_purging;
+pub(crate) use runs::require_proven;
+pub use runs::{RunsReport, killed_with_runs};
+pub(crate) use server::Server;
 
 use crate::load::Rng;
 use crate::load::steady::{Account, Witness, work};
@@ -17,7 +22,7 @@ use crate::store_audit::{self, Summary};
 use anyhow::{Context, ensure};
 use countersign_engine::Config;
 use http::{HttpCaller, Tokens};
-use server::{Nodes, Server};
+use server::Nodes;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -180,7 +185,8 @@ impl Stage {
 
 /// The servers sealed until they were killed: what they left is a log that verifies, and it goes on.
 async fn require_log(place: &Place) -> anyhow::Result<()> {
-    let engine = place.engine(Config::default()).await?;
+    let language = Arc::new(countersign_definition::Cel::default());
+    let engine = place.engine(Config { language, ..Config::default() }).await?;
     let report = engine.verify_log(ADMIN, None, &mut |_, _| {}).await?;
     ensure!(report.found == 0, "the log does not verify: {:#?}", report.findings);
     ensure!(report.size > 0, "nothing was sealed");

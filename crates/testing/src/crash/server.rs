@@ -72,6 +72,14 @@ impl Server {
         }
     }
 
+    /// The most memory that it has had so far.
+    pub fn peak_rss_bytes(&self) -> anyhow::Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("the kernel does not say")?;
+        let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
+        Ok(kib * 1024)
+    }
+
     /// SIGKILL: nothing is flushed, nothing is said.
     pub fn kill(&mut self) -> anyhow::Result<()> {
         self.child.kill()?;

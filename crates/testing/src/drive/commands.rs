@@ -116,16 +116,13 @@ pub fn revoke_command(grant_id: &str) -> registry::Command {
 pub fn start_run_command(start: &RunStart, now: Time, from_step: Option<FromStep>) -> Said<run::Command> {
     let (definition, version) = named(&start.definition)?;
     Ok(run::Command::Start(Box::new(StartRun {
-        definition,
         version,
-        input: compact(start.input.as_deref()),
         subject_ref: start.subject_ref.clone(),
         priority: start.priority,
         start_at: start.start_in_us.map(|us| now.after(us)),
         corrects: start.corrects.as_deref().and_then(InstanceId::parse),
         from_step,
-        parent: None,
-        concurrency_key: None,
+        ..StartRun::new(definition, compact(start.input.as_deref()))
     })))
 }
 

@@ -254,6 +254,18 @@ impl KernelDriver {
         Ok((run_id, events))
     }
 
+    /// What a repeated completion is answered with, besides the step's state.
+    fn handed_again(&mut self, by: &str, run_id: InstanceId, seq: StepSeq) -> Option<TaskSeen> {
+        let (now, ids) = self.tick();
+        let told = self.runs.get(&run_id)?;
+        let handed = told.run.cell(seq)?.handed.as_deref()?;
+        let base =
+            process::Context { actor_ref: by, now, registry: &self.registry, application_actor_ref: APPLICATION, ids };
+        let mut ctx = Context { base, language: &*self.language, secrets: None };
+        let claimed = run::handed_out((&told.shell, &told.run), handed, &mut ctx)?;
+        Some(task(run_id, &claimed))
+    }
+
     /// Has everything looked at that is due.
     pub(super) fn look(&mut self) -> Said<()> {
         loop {
@@ -327,7 +339,10 @@ impl Runs for KernelDriver {
     async fn report(&mut self, by: &str, of: TaskOf<'_>, report: &Report) -> Said<Reported> {
         let command = report_command(of.step_seq, of.lease_token, report)?;
         let (run_id, events) = self.ask_run(by, InstanceId::parse(of.run_id), &command)?;
-        let next = run_events(&events).flat_map(|event| &event.claimed).next().map(|claimed| task(run_id, claimed));
+        let mut next = run_events(&events).flat_map(|event| &event.claimed).next().map(|claimed| task(run_id, claimed));
+        if events.is_empty() && matches!(command, Command::Complete { claim_next: Some(_), .. }) {
+            next = self.handed_again(by, run_id, of.step_seq);
+        }
         Ok(Reported { state_code: self.state_of(run_id, of.step_seq), next })
     }
 

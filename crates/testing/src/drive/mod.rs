@@ -2,7 +2,7 @@
 //! carries them out. A driver translates and remembers tokens; it decides nothing, so that what a scenario observes
 //! is what that level really does.
 
-mod commands;
+pub mod commands;
 mod engine;
 mod engine_runs;
 mod http;

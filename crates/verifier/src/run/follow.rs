@@ -39,8 +39,8 @@ impl Run {
                 step.child = Some(*child);
             }
         }
-        for failure in &moves.errors {
-            if let Some(step) = self.steps.get_mut(failure.seq) {
+        for (seq, failure) in &moves.errors {
+            if let Some(step) = self.steps.get_mut(*seq) {
                 step.attempts = failure.attempts;
                 step.last_error = failure.last_error.map(str::to_owned);
                 step.category = failure.category.map(str::to_owned);
@@ -84,7 +84,7 @@ impl Run {
             return false;
         }
         for seq in seqs.iter() {
-            let early = from == &"not_started" && matches!(id, "T1" | "X4" | "X8") && !self.may_begin(seq);
+            let early = from == &"not_started" && matches!(id, "T1" | "X4" | "X5" | "X8") && !self.may_begin(seq);
             let gated = process.declaration.as_ref().is_some_and(|declaration| {
                 seq < self.planned()
                     && self.steps.get(seq).is_some_and(|step| declaration.transition("run", &step.name).is_some())
@@ -297,7 +297,7 @@ impl Run {
             match to {
                 "executing" => self.executing_since_us = self.executing_since_us.or(at),
                 "completed" => self.completed_at_us = at,
-                "failed" | "cancelled" | "voided" => self.failed_at_us = at,
+                "failed" => self.failed_at_us = at,
                 _ => {}
             }
         }

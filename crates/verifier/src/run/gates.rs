@@ -34,7 +34,7 @@ impl Run {
         match (id, from, to) {
             ("X8", ..) => self.command.blocked.extend(seqs.iter()),
             ("X8r", ..) => self.command.cleared.extend(seqs.iter()),
-            (_, "blocked", "failed" | "cancelled") => self.command.dropped.extend(seqs.iter()),
+            (_, "blocked", "failed" | "skipped" | "cancelled") => self.command.dropped.extend(seqs.iter()),
             _ => {}
         }
     }

@@ -19,6 +19,7 @@ const fn step(
 }
 
 const AT_WORK: &[&str] = &["in_progress", "overdue"];
+const PASSED_OVER: &[&str] = &["not_started", "ready", "in_progress", "overdue", "waiting", "blocked", "failed"];
 const OPEN: &[&str] =
     &["not_started", "ready", "in_progress", "waiting", "blocked", "overdue", "failed", "cannot_complete"];
 const HANDS: &[&str] = &["pic_human", "executor_worker"];
@@ -47,7 +48,7 @@ const STEPS: &[StepRow] = &[
     step("X2", AT_WORK, "ready", &["system"], &["lease_expired"]),
     step("X3", &["waiting"], "in_progress", &["executor_worker"], &["waiting_timeout"]),
     step("X4", &["not_started", "ready"], "skipped", &["system"], &["upstream_skipped", "when_false"]),
-    step("X5", AT_WORK, "skipped", &["system"], &["on_failure_skip"]),
+    step("X5", PASSED_OVER, "skipped", &["system"], &["on_failure_skip"]),
     step("X6", OPEN, "cancelled", &["reviewer"], &["workflow_cancel"]),
     step("X7", &["blocked"], "failed", &["system"], &["blocked_timeout"]),
     step("X8", &["not_started"], "blocked", &["system"], &["gate_opened"]),
@@ -97,6 +98,8 @@ const RUNS: &[(&str, &str, &str, &str)] = &[
     ("S3", "paused", "stopped", "workflow_stop"),
     ("S4", "stopped", "executing", "workflow_resume"),
     ("S5", "stopped", "blocked", "workflow_resume"),
+    ("S6", "stopped", "failed", "step_failed"),
+    ("S7", "stopped", "compensating", "step_failed"),
     ("V1", "stopped", "voided", "workflow_void"),
     ("V2", "executing", "voided", "workflow_void"),
     ("V3", "blocked", "voided", "workflow_void"),

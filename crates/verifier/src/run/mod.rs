@@ -179,7 +179,8 @@ impl Run {
             ctx.findings.find(Code::RecordMissing, header, "a second start: the run was started before");
             return;
         }
-        match read::read(payload) {
+        let steps = (!self.lost).then_some(self.steps.len());
+        match read::read(payload, steps) {
             Some(moves) if !self.lost => self.follow(header, &moves, process, ctx),
             Some(_) => {}
             None => {

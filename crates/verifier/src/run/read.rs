@@ -2,6 +2,7 @@
 
 use crate::bytes::{Digest, Id};
 use crate::json::Value;
+use std::collections::BTreeSet;
 
 /// A value of somebody's, in full or by digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,9 +15,9 @@ pub struct Moves<'v> {
     pub steps: Vec<StepMove<'v>>,
     pub run: Vec<RunMove<'v>>,
     pub compensations: Vec<(usize, usize)>,
-    pub leases: Vec<usize>,
+    pub leases: BTreeSet<usize>,
     pub outputs: Vec<(usize, Told)>,
-    pub errors: Vec<Failure<'v>>,
+    pub errors: Vec<(usize, Failure<'v>)>,
     pub effect: Option<(usize, bool)>,
     pub children: Vec<(usize, Id)>,
     pub outcome: Option<&'v str>,
@@ -42,8 +43,8 @@ pub struct RunMove<'v> {
     pub trigger: &'v str,
 }
 
+#[derive(Clone)]
 pub struct Failure<'v> {
-    pub seq: usize,
     pub attempts: i64,
     pub last_error: Option<&'v str>,
     pub category: Option<&'v str>,
@@ -116,8 +117,40 @@ fn optional<'v>(object: &'v Value, name: &str) -> Option<Option<&'v str>> {
     }
 }
 
-/// `None`: the payload is not that of a run's record.
-pub fn read(payload: &Value) -> Option<Moves<'_>> {
+/// The steps of an entry of a list, each below `limit`: one, or several that share it. Without a limit they are not unfolded.
+fn seqs(entry: &Value, limit: Option<usize>) -> Option<Vec<usize>> {
+    match entry.get("step_seqs") {
+        None => Some(vec![natural(entry, "step_seq")?]),
+        Some(text) => {
+            let ranges = Ranges::parse(text.as_text()?)?;
+            match limit {
+                None => Some(vec![]),
+                Some(limit) => (ranges.last()? < limit).then(|| ranges.iter().collect()),
+            }
+        }
+    }
+}
+
+/// What each step of a list of entries has.
+fn shared<'v, T: Clone>(
+    payload: &'v Value,
+    name: &str,
+    limit: Option<usize>,
+    read: impl Fn(&'v Value) -> Option<T>,
+) -> Option<Vec<(usize, T)>> {
+    let mut all = Vec::new();
+    for entry in items(payload, name)? {
+        let one = read(entry)?;
+        all.extend(seqs(entry, limit)?.into_iter().map(|seq| (seq, one.clone())));
+    }
+    Some(all)
+}
+
+/// `None`: the payload is not that of a record of a run that has so many steps (where that is known).
+pub fn read(payload: &Value, steps: Option<usize>) -> Option<Moves<'_>> {
+    let compensations: Vec<(usize, usize)> =
+        items(payload, "compensations")?.iter().map(pair).collect::<Option<_>>()?;
+    let limit = steps.map(|steps| steps + compensations.len());
     let effect = match payload.get("effect") {
         None => None,
         Some(effect) => Some((natural(effect, "step_seq")?, effect.get("done")?.as_bool()?)),
@@ -126,13 +159,10 @@ pub fn read(payload: &Value) -> Option<Moves<'_>> {
     Some(Moves {
         steps: items(payload, "transitions")?.iter().map(step_move).collect::<Option<_>>()?,
         run: items(payload, "run_transitions")?.iter().map(run_move).collect::<Option<_>>()?,
-        compensations: items(payload, "compensations")?.iter().map(pair).collect::<Option<_>>()?,
-        leases: items(payload, "leases")?.iter().map(lease).collect::<Option<_>>()?,
-        outputs: items(payload, "outputs")?
-            .iter()
-            .map(|entry| Some((natural(entry, "step_seq")?, told(entry, "output")??)))
-            .collect::<Option<_>>()?,
-        errors: items(payload, "errors")?.iter().map(failure).collect::<Option<_>>()?,
+        compensations,
+        leases: shared(payload, "leases", limit, lease)?.into_iter().map(|(seq, ())| seq).collect(),
+        outputs: shared(payload, "outputs", limit, |entry| told(entry, "output")?)?,
+        errors: shared(payload, "errors", limit, failure)?,
         effect,
         children: items(payload, "children")?
             .iter()
@@ -175,11 +205,10 @@ fn pair(value: &Value) -> Option<(usize, usize)> {
     }
 }
 
-fn lease(value: &Value) -> Option<usize> {
+fn lease(value: &Value) -> Option<()> {
     value.int("attempt")?;
     value.int("locked_until_us")?;
-    optional(value, "worker_id")?;
-    natural(value, "step_seq")
+    optional(value, "worker_id").map(|_| ())
 }
 
 fn failure(value: &Value) -> Option<Failure<'_>> {
@@ -188,7 +217,6 @@ fn failure(value: &Value) -> Option<Failure<'_>> {
         Some(flag) => flag.as_bool()?,
     };
     Some(Failure {
-        seq: natural(value, "step_seq")?,
         attempts: value.int("attempts")?,
         last_error: optional(value, "last_error")?,
         category: optional(value, "error_category")?,
@@ -199,6 +227,21 @@ fn failure(value: &Value) -> Option<Failure<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn steps_that_share_an_entry_are_told_apart_below_the_limit() {
+        let leases = |text: &str| {
+            let entry = format!(r#"{{"leases":[{{{text},"attempt":1,"locked_until_us":9}}]}}"#);
+            crate::json::parse(entry.as_bytes())
+                .ok()
+                .and_then(|payload| read(&payload, Some(8)).map(|moves| moves.leases.into_iter().collect::<Vec<_>>()))
+        };
+        assert_eq!(leases(r#""step_seq":3"#), Some(vec![3]));
+        assert_eq!(leases(r#""step_seqs":"0-2,7""#), Some(vec![0, 1, 2, 7]));
+        for bad in [r#""step_seqs":"0-8""#, r#""step_seqs":"0-99999999999""#, r#""step_seqs":"""#, r#""step":1"#] {
+            assert_eq!(leases(bad), None, "{bad}");
+        }
+    }
 
     #[test]
     fn ranges_are_read_strictly() {

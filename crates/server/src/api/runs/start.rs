@@ -13,11 +13,12 @@ use countersign_engine::port::{Page, RunQuery};
 use countersign_engine::{Call, Engine, IdempotencyKey, Outcome, Target};
 use countersign_kernel::InstanceId;
 use countersign_kernel::lifecycle::StepCode;
-use countersign_kernel::plan::Scope;
+use countersign_kernel::plan::{Plan, Scope};
 use countersign_kernel::refusal::{Code, Refusal, require_text};
 use countersign_kernel::registry::scopes;
 use countersign_kernel::run::{Command, FromStep, StartRun};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// How many steps are read at a time.
 const PAGE: usize = 1000;
@@ -47,18 +48,8 @@ pub async fn start(State(app): State<App>, caller: Caller, posted: Posted<wire::
         None => None,
         Some(from) => Some(finished(&engine, &caller.actor_ref, from).await?),
     };
-    let command = StartRun {
-        definition: name,
-        version,
-        input: text(input),
-        subject_ref,
-        priority,
-        start_at,
-        corrects,
-        from_step,
-        parent: None,
-        concurrency_key: None,
-    };
+    let wished = StartRun::new(name, text(input));
+    let command = StartRun { version, subject_ref, priority, start_at, corrects, from_step, ..wished };
     let call = caller.call(on(Target::New, Command::Start(Box::new(command))), posted.sent)?;
     match engine.execute(call).await? {
         Outcome::RunStarted { run_id } => Ok((StatusCode::CREATED, Json(wire::RunStarted { run_id }))),
@@ -117,46 +108,47 @@ pub async fn trigger(
     let wire::TriggerRuns { event_type, data } = posted.body;
     require_text("type", &event_type)?;
     let data = text(data);
-    let matching: Vec<(String, u32, Option<countersign_kernel::plan::Template>)> = {
+    let matching: Vec<(String, u32, Arc<Plan>)> = {
         let registry = engine.registry();
         let newest =
             registry.definition_names().into_iter().filter_map(|name| registry.definition(name, None).cloned());
         newest
             .filter_map(|definition| {
                 let plan = definition.workflow.as_ref()?.plan.clone();
-                let trigger = plan.on.iter().find(|trigger| trigger.event_type == event_type)?;
-                Some((definition.name.clone(), definition.version, trigger.input.clone()))
+                plan.on.iter().any(|trigger| trigger.event_type == event_type).then_some(())?;
+                Some((definition.name.clone(), definition.version, plan))
             })
             .collect()
     };
     let call = caller.call(on(Target::New, Command::Dispatch { in_slot: false }), posted.sent)?;
-    let mut run_ids = Vec::new();
-    for (name, version, template) in matching {
+    // What can be refused is refused before anything is started.
+    let mut starts = Vec::with_capacity(matching.len());
+    for (name, version, plan) in matching {
+        if !engine.registry().permitted_on(&call.actor_ref, scopes::RUNS_START, Some(&name)) {
+            let detail = format!("`{}` holds no grant for `{}:{name}`", call.actor_ref, scopes::RUNS_START);
+            return Err(Refusal::new(Code::PermissionDenied, detail).into());
+        }
+        let because = |error| {
+            let detail = format!("`{name}` cannot make its input of this event: {error}");
+            Problem::invalid_request(detail).at("data")
+        };
+        let language = &engine.config().language;
+        let template = plan.on.iter().find(|trigger| trigger.event_type == event_type).and_then(|on| on.input.as_ref());
         let input = match template {
             None => data.clone(),
             Some(template) => {
                 let scope = Scope { event: Some(&data), ..Scope::default() };
-                let filled = engine.config().language.fill(&template, &scope);
-                let because = |error| {
-                    let detail = format!("`{name}` cannot make its input of this event: {error}");
-                    Problem::invalid_request(detail).at("data")
-                };
-                filled.map_err(because)?.into()
+                language.fill(template, &scope).map_err(because)?.into()
             }
         };
-        let command = StartRun {
-            definition: name.clone(),
-            version: Some(version),
-            input,
-            subject_ref: None,
-            priority: None,
-            start_at: None,
-            corrects: None,
-            from_step: None,
-            parent: None,
-            concurrency_key: None,
-        };
-        // Each start has a key of its own, so that the same event sent again starts none twice.
+        if let Some(schema) = &plan.input_schema {
+            language.conforms(schema, &input).map_err(because)?;
+        }
+        starts.push((name.clone(), StartRun { version: Some(version), ..StartRun::new(name, input) }));
+    }
+    let mut run_ids = Vec::with_capacity(starts.len());
+    for (name, command) in starts {
+        // Each start has a key of its own, so that the same event sent again starts none twice and those that are missing.
         let idempotency = call
             .idempotency
             .as_ref()

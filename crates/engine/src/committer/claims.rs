@@ -1,0 +1,271 @@
+//! Claims on their way through the committer: steps are taken out of the agenda, the kernel judges each, and what was taken
+//! and is not claimed in the end goes back, whichever way that end comes.
+
+use super::decide::vouch;
+use super::round::Round;
+use super::{Answer, Committer, Confirm, Decided, Job};
+use crate::outcome::{Call, ClaimCall, Command, Outcome, Target, Task};
+use crate::rows::IdempotencyRow;
+use crate::run::project::handed_text;
+use countersign_kernel::plan::StepSeq;
+use countersign_kernel::registry::Registry;
+use countersign_kernel::run::{self, Claimed, Handed};
+use countersign_kernel::{IdSource, InstanceId};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Steps of one run that one record says are claimed: more would not fit into it.
+const MAX_CLAIMED: usize = 256;
+
+/// A completion that asks for a next task.
+#[derive(Clone)]
+pub(super) struct Asked {
+    pub run_id: InstanceId,
+    pub done: StepSeq,
+    pub worker_id: Arc<str>,
+    pub lease: i64,
+}
+
+impl Committer {
+    /// Takes steps for every claim that waits.
+    pub(super) fn offer(&self, jobs: &mut VecDeque<Job>) {
+        for job in jobs {
+            if let Command::Claim(claim) = &job.call.command
+                && job.offered.is_empty()
+            {
+                job.offered = self.book.take(&claim.queue, claim.max);
+            }
+        }
+    }
+
+    /// What a job took and did not claim is looked at again soon.
+    pub(super) fn give_back(&self, job: &mut Job) {
+        for (run_id, step_seq) in job.offered.drain(..) {
+            self.look_again(run_id, step_seq);
+        }
+    }
+
+    fn look_again(&self, run_id: InstanceId, step_seq: StepSeq) {
+        self.book.remind((run_id, Some(step_seq)), Some(self.now()));
+    }
+
+    pub(super) fn taken_back(&self, decided: Vec<Decided>) -> Vec<Job> {
+        let mut jobs: Vec<Job> = decided.into_iter().map(|decided| decided.job).collect();
+        jobs.iter_mut().for_each(|job| self.give_back(job));
+        jobs
+    }
+
+    pub(super) fn decide_claim(
+        &mut self,
+        mut job: Job,
+        claim: &ClaimCall,
+        registry: &Registry,
+        round: &mut Round,
+    ) -> Decided {
+        let mut offered = job.offered.clone();
+        offered.sort_unstable();
+        let mut tasks = Vec::with_capacity(offered.len());
+        let mut units = Vec::with_capacity(offered.len());
+        let mut refusal = vouch(&job.call, registry).err();
+        for group in offered.chunk_by(|a, b| a.0 == b.0).flat_map(|group| group.chunks(MAX_CLAIMED)) {
+            let run_id = group[0].0;
+            if refusal.is_some() || !self.cache.contains_key(&run_id) {
+                group.iter().for_each(|(_, step_seq)| self.look_again(run_id, *step_seq));
+                continue;
+            }
+            let (steps, keys) = self.within_limits(run_id, group, round);
+            if steps.is_empty() {
+                continue;
+            }
+            let (worker_id, lease) = (claim.worker_id.clone(), claim.lease);
+            let command = run::Command::Claim(run::ClaimSteps { steps: steps.clone(), worker_id, lease });
+            let mut claimed = Vec::new();
+            match self.run_command(&job.call, Target::Existing(run_id), &command, registry, round) {
+                Ok(accepted) => {
+                    if let Some(unit) = accepted.unit {
+                        round.batch.units[unit].idempotency.extend(keys);
+                        claimed = accepted.claimed;
+                        units.extend(claimed.iter().map(|_| unit));
+                        tasks.extend(claimed.iter().map(|claimed| to_task(run_id, claimed)));
+                    }
+                }
+                Err(refused) => refusal = Some(refused),
+            }
+            for step_seq in steps {
+                if !claimed.iter().any(|claimed| claimed.step_seq == step_seq) {
+                    self.look_again(run_id, step_seq);
+                }
+            }
+        }
+        match refusal {
+            Some(refusal) if tasks.is_empty() => {
+                self.give_back(&mut job);
+                Decided { job, answer: Err(refusal), confirm: None }
+            }
+            _ => {
+                let confirm = (!tasks.is_empty()).then_some(Confirm::Tasks(units));
+                Decided { job, answer: Ok(Outcome::Claimed { tasks }), confirm }
+            }
+        }
+    }
+
+    /// The steps for which there is room in their queues, and the keys that they take there.
+    fn within_limits(
+        &mut self,
+        run_id: InstanceId,
+        offered: &[(InstanceId, StepSeq)],
+        round: &mut Round,
+    ) -> (Vec<StepSeq>, Vec<IdempotencyRow>) {
+        let (mut steps, mut keys) = (Vec::with_capacity(offered.len()), Vec::new());
+        for (_, seq) in offered {
+            let Some(taken) = self.take_keys(run_id, *seq, round) else { continue };
+            for row in &taken {
+                round.recalled.insert((row.actor_ref.clone(), row.key.clone()), row.clone());
+            }
+            keys.extend(taken);
+            steps.push(*seq);
+        }
+        (steps, keys)
+    }
+
+    /// Who completes a task and asks for the next, if it may be handed one: in a limited queue it has to be claimed, because
+    /// there may be no room for it.
+    pub(super) fn asked(&mut self, target: Target, command: &run::Command) -> Option<Asked> {
+        let (run::Command::Complete { task, claim_next: Some(next), .. }, Target::Existing(run_id)) = (command, target)
+        else {
+            return None;
+        };
+        let run = self.cache.get(&run_id)?.run.as_deref()?;
+        if !run.plan.queues.is_empty() {
+            return None;
+        }
+        let worker_id = run.cell(task.step_seq)?.lease()?.worker_id.clone();
+        Some(Asked { run_id, done: task.step_seq, worker_id, lease: next.lease })
+    }
+
+    /// A worker that finished the last step of its queue here goes on with another run's. Returns the task, its unit, and
+    /// what was taken out of the agenda for it.
+    pub(super) fn claim_elsewhere(
+        &mut self,
+        call: &Call,
+        asked: &Asked,
+        unit: usize,
+        registry: &Registry,
+        round: &mut Round,
+    ) -> Option<(Task, usize, (InstanceId, StepSeq))> {
+        let queue = {
+            let run = self.cache.get(&asked.run_id)?.run.as_deref()?;
+            run.queue(asked.done, run.cell(asked.done)?.role)
+        };
+        let (other, step_seq) = self.book.take(&queue, 1).into_iter().next()?;
+        let Some((claimed, theirs)) = self.claim_there(call, asked, (other, step_seq), registry, round) else {
+            self.look_again(other, step_seq);
+            return None;
+        };
+        self.note_handed(asked, unit, Handed { run_id: other, step_seq, lease_token: claimed.lease_token }, round);
+        Some((to_task(other, &claimed), theirs, (other, step_seq)))
+    }
+
+    fn claim_there(
+        &mut self,
+        call: &Call,
+        asked: &Asked,
+        (other, step_seq): (InstanceId, StepSeq),
+        registry: &Registry,
+        round: &mut Round,
+    ) -> Option<(Claimed, usize)> {
+        // Who holds the keys of a limited queue was not asked of the store.
+        if !self.cache.contains_key(&other) || self.limited(other, step_seq).is_some() {
+            return None;
+        }
+        let (worker_id, lease) = (asked.worker_id.clone(), asked.lease);
+        let command = run::Command::Claim(run::ClaimSteps { steps: vec![step_seq], worker_id, lease });
+        let accepted = self.run_command(call, Target::Existing(other), &command, registry, round).ok()?;
+        Some((accepted.claimed.into_iter().next()?, accepted.unit?))
+    }
+
+    /// The completed step says what its worker was handed, in memory and in its row.
+    fn note_handed(&mut self, asked: &Asked, unit: usize, handed: Handed, round: &mut Round) {
+        let run = self.cache.get_mut(&asked.run_id).and_then(|instance| instance.run.as_deref_mut());
+        if let Some(cell) = run.and_then(|run| run.cells.get_mut(asked.done as usize)) {
+            cell.handed = Some(Box::new(handed));
+        }
+        if let Some(write) = round.batch.units[unit].steps.get_mut(&asked.done) {
+            write.state.handed = Some(handed_text(&handed));
+        }
+    }
+
+    /// What was handed out with this completion when it was first made.
+    fn handed(&mut self, target: Target, command: &run::Command) -> Option<Handed> {
+        let (run::Command::Complete { task, claim_next: Some(_), .. }, Target::Existing(run_id)) = (command, target)
+        else {
+            return None;
+        };
+        let cell = self.cache.get(&run_id)?.run.as_deref()?.cell(task.step_seq)?;
+        cell.handed.as_deref().copied().filter(|_| !cell.is_held() && cell.token == task.lease_token)
+    }
+
+    /// Runs of which somebody may be handed a task again.
+    pub(super) fn handed_elsewhere(&mut self, jobs: &VecDeque<Job>) -> Vec<InstanceId> {
+        let mut runs = Vec::new();
+        for job in jobs {
+            let Command::Run { target, command } = &job.call.command else { continue };
+            let handed = self.handed(*target, command).map(|handed| handed.run_id);
+            runs.extend(handed.filter(|run_id| !self.cache.contains_key(run_id)));
+        }
+        runs
+    }
+
+    /// Whoever repeats a completion because its answer was lost is handed the same task, while its lease stands.
+    pub(super) fn hand_again(
+        &mut self,
+        call: &Call,
+        (target, command): (Target, &run::Command),
+        registry: &Registry,
+    ) -> Option<Task> {
+        let handed = self.handed(target, command)?;
+        let language = self.config.language.clone();
+        // No id is made: nothing happens.
+        let mut ctx = self.run_context(call, registry, &*language, IdSource::new(self.now(), 0));
+        let instance = self.cache.peek(&handed.run_id)?;
+        let claimed = run::handed_out((&instance.process, instance.run.as_deref()?), &handed, &mut ctx)?;
+        Some(to_task(handed.run_id, &claimed))
+    }
+}
+
+/// A completion that asks for nothing more.
+pub(super) fn without_next(command: &run::Command) -> Option<run::Command> {
+    let run::Command::Complete { task, output, outbound, claim_next: Some(_) } = command else { return None };
+    let (task, output, outbound) = (task.clone(), output.clone(), outbound.clone());
+    Some(run::Command::Complete { task, output, outbound, claim_next: None })
+}
+
+pub(super) fn to_task(run_id: InstanceId, claimed: &Claimed) -> Task {
+    Task {
+        run_id: run_id.to_string(),
+        step: claimed.step.clone(),
+        step_seq: claimed.step_seq,
+        attempt: claimed.attempt,
+        max_attempts: claimed.max_attempts,
+        task_type: claimed.task_type.as_str().to_owned(),
+        input: claimed.input.clone(),
+        event: claimed.event.clone(),
+        lease_token: claimed.lease_token.to_string(),
+        locked_until_us: claimed.locked_until.0,
+        job: claimed.job.clone(),
+    }
+}
+
+/// Leaves out the tasks whose unit lost. False where none is left of those that were hoped for.
+pub(super) fn keep_tasks(answer: &mut Answer, units: &[usize], won: impl Fn(usize) -> bool) -> bool {
+    let Ok(Outcome::Claimed { tasks }) = answer else { return true };
+    let mut units = units.iter();
+    tasks.retain(|_| units.next().is_some_and(|unit| won(*unit)));
+    !tasks.is_empty()
+}
+
+pub(super) fn drop_next(answer: &mut Answer) {
+    if let Ok(Outcome::TaskDone { next, .. }) = answer {
+        *next = None;
+    }
+}

@@ -1,0 +1,116 @@
+//! Starts by an event, and steps that this server does not carry out.
+
+use crate::support::{Actor, Server};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+fn on_order(name: &str, rest: &str) -> String {
+    format!("kind: workflow\nname: {name}\non: [{{event: order.created{rest}}}]\nqueue: q\nsteps:\n  - {{name: A}}\n")
+}
+
+fn run_ids(answer: &Value) -> Vec<String> {
+    let ids = answer["run_ids"].as_array().expect("a list");
+    ids.iter().map(|id| id.as_str().expect("an id").to_owned()).collect()
+}
+
+async fn all_runs(actor: &Actor) -> usize {
+    actor.get("/v1/runs").await.ok()["items"].as_array().map_or(0, Vec::len)
+}
+
+/// What a crash between two starts leaves: one of them is there. The same call again starts the other one, and no second
+/// one of the first.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_sent_again_starts_what_is_missing_and_nothing_twice() {
+    let mut server = Server::start().await;
+    let admin = server.admin();
+    let event = json!({"type": "order.created", "data": {"n": 1}});
+    admin.post_bytes("/v1/definitions", on_order("billing", "")).await.created();
+    let first = run_ids(&admin.post_keyed("/v1/runs/trigger", "e-1", event.clone()).await.accepted());
+    assert_eq!(first.len(), 1);
+    admin.post_bytes("/v1/definitions", on_order("shipping", "")).await.created();
+
+    server.restart().await;
+    let admin = server.admin();
+    let both = run_ids(&admin.post_keyed("/v1/runs/trigger", "e-1", event.clone()).await.accepted());
+    assert_eq!((both.len(), both.contains(&first[0])), (2, true));
+    let again = run_ids(&admin.post_keyed("/v1/runs/trigger", "e-1", event.clone()).await.accepted());
+    assert_eq!((again, all_runs(&admin).await), (both, 2));
+    // Another event is another pair.
+    assert_eq!(run_ids(&admin.post_keyed("/v1/runs/trigger", "e-2", event).await.accepted()).len(), 2);
+    assert_eq!(all_runs(&admin).await, 4);
+}
+
+/// Where one of the definitions cannot be started, none is.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_starts_all_or_nothing() {
+    let server = Server::start().await;
+    let admin = server.admin();
+    admin.post_bytes("/v1/definitions", on_order("a-first", "")).await.created();
+    admin.post_bytes("/v1/definitions", on_order("b-second", ", input: {n: \"${event.deep.er}\"}")).await.created();
+    let event = json!({"type": "order.created", "data": {"n": 1}});
+    admin.post("/v1/runs/trigger", event.clone()).await.refused_at(400, "invalid-request", "data");
+    let schema = on_order("b-second", "") + "inputSchema: {type: object, required: [missing]}\n";
+    admin.post_bytes("/v1/definitions", schema).await.created();
+    admin.post("/v1/runs/trigger", event.clone()).await.refused_at(400, "invalid-request", "data");
+    let clerk = server.actor("clerk", &["runs:start:a-first"]).await;
+    admin.post_bytes("/v1/definitions", on_order("b-second", "")).await.created();
+    clerk.post("/v1/runs/trigger", event.clone()).await.refused(403, "permission-denied");
+    assert_eq!(all_runs(&admin).await, 0);
+    admin.post("/v1/runs/trigger", event).await.accepted();
+    assert_eq!(all_runs(&admin).await, 2);
+}
+
+const SHELL: &str = "kind: workflow\nname: build\nsteps:\n  - {name: MAKE, run: shell, command: \"true\"}\n";
+
+async fn until_state(admin: &Actor, run_id: &str, state: &str) -> Value {
+    for _ in 0..400 {
+        let run = admin.get(&format!("/v1/runs/{run_id}")).await.ok();
+        if run["state"] == state {
+            return run;
+        }
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+    panic!("{run_id} did not become {state}: {}", admin.get(&format!("/v1/runs/{run_id}")).await.ok());
+}
+
+/// A shell step on a server that carries out none: the run is blocked, and says what to do.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_that_nobody_carries_out_says_so() {
+    let mut server = Server::start().await;
+    let admin = server.admin();
+    admin.post_bytes("/v1/definitions", SHELL).await.created();
+    let started = admin.post("/v1/runs", json!({"definition": "build"})).await.created();
+    let run_id = started["run_id"].as_str().expect("an id").to_owned();
+    let run = until_state(&admin, &run_id, "blocked").await;
+    let error = run["steps"][0]["last_error"].as_str().expect("an error");
+    assert!(error.starts_with("SHELL_DISABLED: ") && error.contains("executors.shell.enabled = true"), "{error}");
+    assert_eq!(run["steps"][0]["state_code"], "blocked");
+
+    // It says how to go on, and so it does.
+    server.configure("[executors.shell]\nenabled = true\n").await;
+    let admin = server.admin();
+    admin.post(&format!("/v1/runs/{run_id}/steps/MAKE/unblock"), json!({})).await.ok();
+    until_state(&admin, &run_id, "completed").await;
+}
+
+/// Where another server on the store carries them out, they are left to it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_that_is_carried_out_elsewhere_waits_for_it() {
+    let config = "[executors.shell]\nelsewhere = true\n[executors.http]\nenabled = false\n";
+    let mut server = Server::with_config(Some(config)).await;
+    let admin = server.admin();
+    admin.post_bytes("/v1/definitions", SHELL).await.created();
+    let http =
+        "kind: workflow\nname: call\nsteps:\n  - {name: GET, run: http, method: GET, url: \"https://example.org\"}\n";
+    admin.post_bytes("/v1/definitions", http).await.created();
+    let start = async |definition: &str| {
+        let started = admin.post("/v1/runs", json!({"definition": definition})).await.created();
+        started["run_id"].as_str().expect("an id").to_owned()
+    };
+    let (shell, http) = (start("build").await, start("call").await);
+    let blocked = until_state(&admin, &http, "blocked").await;
+    assert!(blocked["steps"][0]["last_error"].as_str().is_some_and(|error| error.starts_with("HTTP_DISABLED")));
+    // By then the shell step would have been blocked too.
+    assert_eq!(admin.get(&format!("/v1/runs/{shell}")).await.ok()["steps"][0]["state_code"], "ready");
+    server.stop().await;
+}

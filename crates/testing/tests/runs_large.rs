@@ -1,0 +1,14 @@
+//! Large runs on both stores; their full size is part of `make torture`.
+
+use countersign_testing::large::{Shape, run};
+use countersign_testing::place::Kind;
+
+async fn both_shapes(kind: Kind) -> anyhow::Result<()> {
+    println!("{}", run(kind, Shape::Parallel, 1000).await?);
+    println!("{}", run(kind, Shape::Sequential, 5000).await?);
+    Ok(())
+}
+
+countersign_testing::on_both! {
+    both_shapes,
+}
