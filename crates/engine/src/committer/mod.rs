@@ -152,6 +152,8 @@ pub struct Committer {
     /// Up to when everything that was due has been seen.
     low_water: Time,
     ticks: u64,
+    /// There may be more expired idempotency keys.
+    keys_left: bool,
 }
 
 /// What became of one job in a round, before its batch is committed.
@@ -199,6 +201,7 @@ impl Committer {
             book,
             low_water: Time(0),
             ticks: 0,
+            keys_left: false,
         }
     }
 
@@ -237,27 +240,33 @@ impl Committer {
         }
     }
 
+    /// An idle server asks for little: less than two queries a second, all of its parts together.
     async fn housekeep(&mut self) {
+        let now_and_then = |every: u64| self.ticks.is_multiple_of(every);
+        let (due, registry, rest) = (now_and_then(3), now_and_then(5), now_and_then(30));
         self.ticks += 1;
-        if !self.exclusive {
+        if !self.exclusive && due {
+            // What is due on this node it knows; this finds what a node that is gone has left.
             self.look_for_due().await;
         }
-        // An idle server asks for little: what can wait a little is asked for now and then.
-        if self.ticks % 5 != 1 {
-            return;
+        if !self.exclusive
+            && registry
+            && let Err(error) = self.refresh_registry().await
+        {
+            tracing::warn!(%error, "the registry could not be refreshed");
         }
-        if !self.exclusive {
+        self.scrub().await;
+        if rest || self.keys_left {
+            match self.writer.forget_expired(self.now()).await {
+                Ok(gone) => self.keys_left = gone > 0,
+                Err(error) => tracing::warn!(%error, "expired idempotency keys could not be removed"),
+            }
+        }
+        if !self.exclusive && rest {
             match self.writer.clock_offset_us().await {
                 Ok(offset) => self.clock_offset_us = offset,
                 Err(error) => tracing::warn!(%error, "the store's clock could not be read"),
             }
-            if let Err(error) = self.refresh_registry().await {
-                tracing::warn!(%error, "the registry could not be refreshed");
-            }
-        }
-        self.scrub().await;
-        if let Err(error) = self.writer.forget_expired(self.now()).await {
-            tracing::warn!(%error, "expired idempotency keys could not be removed");
         }
     }
 

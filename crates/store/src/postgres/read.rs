@@ -72,7 +72,9 @@ impl PostgresReader {
         values: &[Value<'_>],
         decode: impl Fn(&dyn Columns) -> Result<T, StoreError>,
     ) -> Result<Vec<T>, StoreError> {
-        let rows = self.connection().await?.query(sql, &parameters(values)).await.map_err(failed)?;
+        let client = self.connection().await?;
+        let statement = client.prepare_cached(sql).await.map_err(failed)?;
+        let rows = client.query(&statement, &parameters(values)).await.map_err(failed)?;
         rows.iter().map(|row| decode(row)).collect()
     }
 }
