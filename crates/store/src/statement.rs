@@ -63,7 +63,7 @@ macro_rules! statements {
 }
 
 statements! {
-    Instance: Insert "instances" ("instance_id" Id, "sequence" Int, "head" Bytes, "last_time_us" Int, "state" Text, "moves" Int, "policy_ref" Text, "beats" Int);
+    Instance: Insert "instances" ("instance_id" Id, "sequence" Int, "head" Bytes, "last_time_us" Int, "state" Text, "moves" Int, "policy_ref" Text, "beats" Int, "rollup" Text);
     Document: InsertIfAbsent "documents" ("digest" Bytes, "body" Bytes);
     Process: Insert "processes" ("instance_id" Id, "definition_name" Text, "definition_version" Int, "subject_ref" Text, "initiator_ref" Text,
         "declaration_digest" Bytes, "gate_spec_digest" Bytes, "started_at_us" Int);
@@ -94,12 +94,13 @@ statements! {
     NewRunStep: Insert "run_steps" ("instance_id" Id, "step_seq" Int, "state" Text, "attempts" Int, "next_run_at_us" Int, "locked_by" Text,
         "locked_until_us" Int, "lease_token" Id, "waiting_event_type" Text, "waiting_facet" Text, "deadline_at_us" Int, "last_error" Text,
         "error_category" Text, "event_data" Text, "started_at_us" Int, "completed_at_us" Int, "effect_unknown" Bool, "child_run_id" Id,
-        "task_type" Text, "output" Text, "output_needed" Bool, "due_at_us" Int,
+        "task_type" Text, "output" Text, "output_needed" Bool, "due_at_us" Int, "blocked_since_us" Int, "blocked_cause" Text,
+        "child_colour" Text,
         "name" Text, "compensates" Int, "queue" Text, "max_attempts" Int);
     RunEvent: Insert "run_events" ("instance_id" Id, "event_id" Text, "event_type" Text, "data" Text, "received_at_us" Int, "taken" Bool);
     Outbox: Insert "outbox" ("outbox_id" Id, "instance_id" Id, "event_type" Text, "data" Text, "created_at_us" Int, "next_attempt_at_us" Int, "step" Text);
 
-    MoveInstance: Update "instances" ("instance_id" Id, "sequence" Int, "head" Bytes, "last_time_us" Int, "state" Text, "moves" Int, "policy_ref" Text, "beats" Int);
+    MoveInstance: Update "instances" ("instance_id" Id, "sequence" Int, "head" Bytes, "last_time_us" Int, "state" Text, "moves" Int, "policy_ref" Text, "beats" Int, "rollup" Text);
     SupersedeGate: Update "gates" ("gate_id" Id, "is_current" Bool);
     SpendGate: Update "gates" ("gate_id" Id, "fate" Text);
     EndChain: Update "gates" ("gate_id" Id, "chain_state" Text, "chain_terminal_at_us" Int);
@@ -114,7 +115,8 @@ statements! {
     RunStep: Update [2] "run_steps" ("instance_id" Id, "step_seq" Int, "state" Text, "attempts" Int, "next_run_at_us" Int, "locked_by" Text,
         "locked_until_us" Int, "lease_token" Id, "waiting_event_type" Text, "waiting_facet" Text, "deadline_at_us" Int, "last_error" Text,
         "error_category" Text, "event_data" Text, "started_at_us" Int, "completed_at_us" Int, "effect_unknown" Bool, "child_run_id" Id,
-        "task_type" Text, "output" Text, "output_needed" Bool, "due_at_us" Int);
+        "task_type" Text, "output" Text, "output_needed" Bool, "due_at_us" Int, "blocked_since_us" Int, "blocked_cause" Text,
+        "child_colour" Text);
     TakeRunEvent: Update [2] "run_events" ("instance_id" Id, "event_id" Text, "taken" Bool);
     PurgeRecord: Update "records" ("event_id" Id, "payload" Bytes, "attestation" Bytes, "salt" Bytes, "purgeable_from_us" Int);
     RedactSubject: Update "processes" ("instance_id" Id, "subject_ref" Text);
@@ -226,6 +228,7 @@ pub fn instance_values(unit: &Unit) -> (Name, Vec<Value<'_>>) {
         Value::count(unit.moves),
         Value::Text(&unit.policy_ref),
         Value::count(unit.beats),
+        Value::text(unit.rollup.as_deref()),
     ];
     (name, values)
 }

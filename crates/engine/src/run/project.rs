@@ -6,7 +6,8 @@ use crate::port::Unit;
 use crate::rows::{NewStep, OutboxRow, RunEventRow, RunHeadRow, RunRow, StepState, StepWrite, Write};
 use countersign_kernel::lifecycle::{RunState, StepCode};
 use countersign_kernel::plan::StepSeq;
-use countersign_kernel::run::{Cell, Role, Run, RunEvent};
+use countersign_kernel::rollup::Colour;
+use countersign_kernel::run::{Cause, Cell, Role, Run, RunEvent};
 use countersign_kernel::{Digest, IdSource};
 use std::sync::Arc;
 
@@ -124,6 +125,7 @@ fn write_head(run: &Run, new: bool, unit: &mut Unit) {
 
 fn write_step(run: &Run, seq: StepSeq, cell: &Cell, output: Option<Arc<str>>, unit: &mut Unit, new: bool) {
     let live = cell.live.as_deref();
+    let block = live.and_then(|live| live.block.as_ref());
     // The row is written whole: what it said of an output that is still needed, it says again.
     let output = output.or_else(|| run.outputs.get(&seq).cloned());
     let output_needed = output.is_some() && run.plan.is_referenced(seq);
@@ -144,6 +146,9 @@ fn write_step(run: &Run, seq: StepSeq, cell: &Cell, output: Option<Arc<str>>, un
         completed_at: cell.completed_at,
         effect_unknown: live.is_some_and(|live| live.effect_unknown),
         child_run_id: live.and_then(|live| live.child),
+        child_colour: live.and_then(|live| live.child_colour).map(Colour::as_str),
+        blocked_since: block.map(|block| block.since),
+        blocked_cause: live.and_then(|live| live.severity.cause()).map(Cause::as_str),
         task_type: live.and_then(|live| live.task_type).map(|task_type| task_type.as_str()),
         output,
         output_needed,

@@ -7,7 +7,8 @@ use countersign_engine::port::{Due, Head, QueuedRun, RunStepView, RunView, Store
 use countersign_engine::rows::{NewStep, RunEventRow, RunRow, StepState};
 use countersign_kernel::lifecycle::{FailureCategory, StepCode};
 use countersign_kernel::plan::StepSeq;
-use countersign_kernel::run::{Facet, TaskType};
+use countersign_kernel::rollup::Colour;
+use countersign_kernel::run::{Cause, Facet, TaskType};
 use countersign_kernel::{InstanceId, Time};
 use std::sync::Arc;
 
@@ -71,6 +72,7 @@ pub fn run_instance(row: &dyn Columns) -> Result<RunInstance, StoreError> {
             completed_at: optional_time(row, 20)?,
             failed_at: optional_time(row, 21)?,
             output: optional_str(row, 22)?,
+            rollup: optional_str(row, 29)?,
         },
         chain: head_row_at(row, 23)?,
         moves: row.count(26)?,
@@ -98,6 +100,8 @@ fn task_type(text: &str) -> Option<TaskType> {
 pub fn stored_step(row: &dyn Columns) -> Result<StoredStep, StoreError> {
     let facet = row.optional_text(10)?.map(|text| token(&text, Facet::parse)).transpose()?;
     let category = row.optional_text(13)?.map(|text| token(&text, FailureCategory::parse)).transpose()?;
+    let cause = row.optional_text(23)?.map(|text| token(&text, Cause::parse)).transpose()?;
+    let colour = row.optional_text(24)?.map(|text| token(&text, Colour::parse)).transpose()?;
     let task = row.optional_text(19)?.map(|text| token(&text, task_type)).transpose()?;
     Ok(StoredStep {
         instance_id: InstanceId(row.id(0)?),
@@ -123,6 +127,9 @@ pub fn stored_step(row: &dyn Columns) -> Result<StoredStep, StoreError> {
             task_type: task.map(TaskType::as_str),
             output_needed: row.bool(20)?,
             due_at: optional_time(row, 21)?,
+            blocked_since: optional_time(row, 22)?,
+            blocked_cause: cause.map(Cause::as_str),
+            child_colour: colour.map(Colour::as_str),
             output: optional_str(row, STEP_STATE_COLUMNS)?,
         },
     })

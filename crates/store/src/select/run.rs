@@ -10,15 +10,15 @@ use countersign_kernel::lifecycle::RunState;
 const RUN: &str = "r.instance_id, r.definition_name, r.definition_version, r.document_digest, r.subject_ref, r.initiator_ref, r.input, \
     r.correlation_key, r.concurrency_key, r.corrects, r.continues, r.parent_id, r.parent_step_seq, r.started_at_us, \
     h.state, h.outcome, h.last_error, h.priority, h.start_at_us, h.executing_since_us, h.completed_at_us, h.failed_at_us, h.output, \
-    i.sequence, i.head, i.last_time_us, i.moves, i.policy_ref, i.beats";
+    i.sequence, i.head, i.last_time_us, i.moves, i.policy_ref, i.beats, i.rollup";
 const FROM_RUNS: &str =
     "FROM runs r JOIN run_heads h ON h.instance_id = r.instance_id JOIN instances i ON i.instance_id = r.instance_id";
 /// A step without its output and without what only readers want.
 const STEP_STATE: &str = "instance_id, step_seq, compensates, state, attempts, next_run_at_us, locked_by, locked_until_us, lease_token, \
     waiting_event_type, waiting_facet, deadline_at_us, last_error, error_category, event_data, started_at_us, completed_at_us, \
-    effect_unknown, child_run_id, task_type, output_needed, due_at_us";
+    effect_unknown, child_run_id, task_type, output_needed, due_at_us, blocked_since_us, blocked_cause, child_colour";
 /// Where the columns that follow [`STEP_STATE`] begin: the output, then for readers name, queue and max_attempts.
-pub const STEP_STATE_COLUMNS: usize = 22;
+pub const STEP_STATE_COLUMNS: usize = 25;
 
 /// Queries of runs, for loading and for views. The first three take what [`Dialect::among`] takes.
 pub struct RunSql {

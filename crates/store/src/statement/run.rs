@@ -77,7 +77,7 @@ pub fn new_head_values<'a>(unit: &'a Unit, row: &'a RunHeadRow) -> Vec<Value<'a>
 /// A step that is added, with all that never changes, or a step that has changed.
 pub fn step_values(instance_id: InstanceId, step_seq: StepSeq, step: &StepWrite) -> (Name, Vec<Value<'_>>) {
     let StepWrite { new, state } = step;
-    let mut values = Vec::with_capacity(26);
+    let mut values = Vec::with_capacity(29);
     values.extend([
         Value::Id(instance_id.0),
         Value::Int(i64::from(step_seq)),
@@ -101,6 +101,9 @@ pub fn step_values(instance_id: InstanceId, step_seq: StepSeq, step: &StepWrite)
         Value::text(state.output.as_deref()),
         Value::Bool(state.output_needed),
         Value::optional_time(state.due_at),
+        Value::optional_time(state.blocked_since),
+        Value::text(state.blocked_cause),
+        Value::text(state.child_colour),
     ]);
     let Some(new) = new else { return (Name::RunStep, values) };
     values.extend([
