@@ -277,6 +277,19 @@ impl Client {
     }
 }
 
+/// The machines that everything moves by.
+impl Client {
+    /// `GET /v1/registry`
+    pub async fn registry(&self) -> Reply<Registry> {
+        self.get(&["v1", "registry"], &()).await
+    }
+
+    /// `GET /v1/registry/{machine}`
+    pub async fn machine(&self, machine: &str) -> Reply<Machine> {
+        self.get(&["v1", "registry", machine], &()).await
+    }
+}
+
 /// What is sent to webhooks.
 impl Client {
     /// `GET /v1/outbox`

@@ -13,6 +13,7 @@ mod holds;
 mod ledger;
 mod outbox;
 mod processes;
+mod registry;
 mod runs;
 mod tasks;
 
@@ -24,6 +25,7 @@ pub use holds::*;
 pub use ledger::*;
 pub use outbox::*;
 pub use processes::*;
+pub use registry::*;
 pub use runs::*;
 pub use tasks::*;
 

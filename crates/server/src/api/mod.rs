@@ -25,6 +25,7 @@ mod process_view;
 mod processes;
 mod purge;
 mod query;
+mod registry;
 mod runs;
 mod signed;
 mod start;
@@ -132,6 +133,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(runs::tasks::wait))
         .routes(routes!(runs::tasks::retry))
         .routes(routes!(runs::tasks::dead))
+        .routes(routes!(registry::read))
+        .routes(routes!(registry::one))
         .routes(routes!(inbox::list))
         .routes(routes!(approval_steps::list))
         .routes(routes!(assignments::list))

@@ -30,6 +30,7 @@ mod page;
 mod profile;
 mod profiles;
 mod records;
+mod registry;
 mod run;
 mod run_view;
 mod runs;
@@ -119,6 +120,8 @@ enum Command {
     #[command(subcommand)]
     Definition(definition::DefinitionCommand),
     #[command(subcommand)]
+    Registry(registry::RegistryCommand),
+    #[command(subcommand)]
     Actor(actor::ActorCommand),
     Grant(grant::GrantArgs),
     Revoke(grant::RevokeArgs),
@@ -179,6 +182,7 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Audit(command) => audit::run(context, command).await,
         Command::Outbox(command) => outbox::run(context, command).await,
         Command::Definition(command) => definition::run(context, command).await,
+        Command::Registry(command) => registry::run(context, command).await,
         Command::Actor(command) => actor::run(context, command).await,
         Command::Grant(args) => grant::grant(context, args).await,
         Command::Revoke(args) => grant::revoke(context, args).await,
@@ -248,6 +252,10 @@ mod tests {
             ("outbox list --state lost", false),
             ("outbox replay some-event", true),
             ("outbox replay", false),
+            ("registry show step", true),
+            ("registry show step --events", false),
+            ("registry export workflow_run --format mermaid", true),
+            ("registry diff step", false),
         ] {
             let parsed = Cli::try_parse_from(std::iter::once("countersign").chain(line.split(' ')));
             assert_eq!(parsed.is_ok(), fits, "{line}");
