@@ -385,6 +385,7 @@ impl Committer {
                 Event::Run(event) => {
                     run.apply(&event);
                     run_writes(run, &event, base.documents.map(|documents| documents.document), &mut ids, unit);
+                    self.config.emitter.emit(run, &event, event_id, &*self.config.language, &mut ids, unit);
                     if !event.action.is_recorded() {
                         instance.beats += 1;
                     }

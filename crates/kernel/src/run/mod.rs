@@ -45,6 +45,9 @@ pub struct Run {
     pub run_id: InstanceId,
     pub plan: Arc<Plan>,
     pub input: Arc<str>,
+    /// The trace of whoever started it, where it was told one. See [`Run::trace`].
+    pub trace_id: Option<Arc<str>>,
+    pub correlation_key: Option<Arc<str>>,
     pub head: Head,
     /// The plan's steps, then compensations in the order in which they run.
     pub cells: Vec<Cell>,
@@ -247,6 +250,8 @@ pub struct StartRun {
     pub parent: Option<Parent>,
     /// In place of the definition's own: for runs that wait for each other.
     pub concurrency_key: Option<Arc<str>>,
+    /// The trace that it belongs to (W3C: 32 hexadecimal digits); without one it begins its own.
+    pub trace_id: Option<Arc<str>>,
 }
 
 /// Where a new run takes over: the steps before it are taken from the old run, with their outputs.
@@ -476,6 +481,7 @@ pub struct Started {
     pub corrects: Option<InstanceId>,
     /// The run whose finished steps it took over.
     pub continues: Option<InstanceId>,
+    pub trace_id: Option<Arc<str>>,
 }
 
 /// Decides a command on a run, or on no run yet. An empty list is a success that changes nothing.
@@ -545,6 +551,30 @@ fn alive(run: &Run) -> Result<(), Refusal> {
         return Err(Refusal::new(Code::AlreadyTerminal, detail));
     }
     Ok(())
+}
+
+/// The id of a trace as W3C has it: 32 hexadecimal digits, not all of them zero.
+pub fn is_trace_id(text: &str) -> bool {
+    text.len() == 32
+        && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        && text.bytes().any(|byte| byte != b'0')
+}
+
+impl Run {
+    /// The trace that everything of this run belongs to: the one it was started in, or its own.
+    pub fn trace(&self) -> Arc<str> {
+        self.trace_id.clone().unwrap_or_else(|| own_trace(self.run_id))
+    }
+
+    /// What relates this run to others of the same matter.
+    pub fn correlation(&self) -> Arc<str> {
+        self.correlation_key.clone().unwrap_or_else(|| self.run_id.to_string().into())
+    }
+}
+
+/// The trace of a run that was started in none: its own id.
+pub fn own_trace(run_id: InstanceId) -> Arc<str> {
+    run_id.0.simple().to_string().into()
 }
 
 /// The id under which the effects of a step are carried out: the same for every attempt.

@@ -60,6 +60,7 @@ pub fn complete(
     claim_next: Option<&ClaimNext>,
     ctx: &mut Context<'_>,
 ) -> Result<Vec<Event>, Refusal> {
+    check_outbound(outbound)?;
     let (shell, run) = permitted(target, scopes::TASKS_WORK, ctx)?;
     if repeats(run, task, &[StepCode::Completed]) || (repeats(run, task, &[StepCode::Failed]) && judged(run, task)) {
         return Ok(vec![]);
@@ -119,6 +120,7 @@ pub fn wait(
     if wish.timeout.is_some_and(|timeout| timeout < 0) {
         return Err(Refusal::new(Code::InvalidRequest, "`timeout_ms` must not be negative").at("timeout_ms"));
     }
+    check_outbound(outbound)?;
     let (shell, run) = permitted(target, scopes::TASKS_WORK, ctx)?;
     if repeats(run, task, &[StepCode::Waiting, StepCode::Ready]) {
         return Ok(vec![]);
@@ -174,8 +176,6 @@ pub fn fail(
             let live = flow.edit(seq)?.live.get_or_insert_default();
             live.last_error = Some(error.into());
             live.category = Some(category);
-            flow.outbound
-                .push(Outbound { event_type: "step.escalated".to_owned(), data: escalation(flow.run, seq, error) });
             Action::StepFailed
         }
         Response::Retry | Response::Skip | Response::Fail => {
@@ -222,9 +222,17 @@ fn jittered(policy: &RetryPolicy, delay: Micros, roll: u128) -> Micros {
     half + Micros::try_from(roll % u128::from(half.unsigned_abs().max(1))).unwrap_or(0)
 }
 
-fn escalation(run: &Run, seq: StepSeq, error: &str) -> Arc<str> {
-    let (step, error) = (crate::text::json_string(run.step_name(seq)), crate::text::json_string(error));
-    format!(r#"{{"run_id":"{}","step":{step},"error":{error}}}"#, run.run_id).into()
+/// What the engine emits by its own transitions nobody else sends: its readers rely on what it carries.
+pub fn check_outbound(outbound: &[Outbound]) -> Result<(), Refusal> {
+    let own = |event_type: &str| ["step.", "task.", "run."].iter().any(|prefix| event_type.starts_with(prefix));
+    match outbound.iter().position(|event| own(&event.event_type)) {
+        None => Ok(()),
+        Some(place) => {
+            let detail =
+                "events whose type begins with `step.`, `task.` or `run.` are those of the engine's own transitions";
+            Err(Refusal::new(Code::InvalidRequest, detail).at(format!("outbound_events[{place}].type")))
+        }
+    }
 }
 
 pub fn heartbeat(
