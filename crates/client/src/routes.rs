@@ -277,8 +277,13 @@ impl Client {
     }
 }
 
-/// The machines that everything moves by.
+/// What happened, and the machines that everything moves by.
 impl Client {
+    /// `GET /v1/timeline`
+    pub async fn timeline(&self, query: &TimelineQuery) -> Reply<Page<TimelineEntry>> {
+        self.get(&["v1", "timeline"], query).await
+    }
+
     /// `GET /v1/registry`
     pub async fn registry(&self) -> Reply<Registry> {
         self.get(&["v1", "registry"], &()).await

@@ -16,6 +16,7 @@ mod processes;
 mod registry;
 mod runs;
 mod tasks;
+mod timeline;
 
 pub use actors::*;
 pub use approvals::*;
@@ -28,6 +29,7 @@ pub use processes::*;
 pub use registry::*;
 pub use runs::*;
 pub use tasks::*;
+pub use timeline::*;
 
 use serde::{Deserialize, Serialize};
 

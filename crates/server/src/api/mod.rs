@@ -30,6 +30,7 @@ mod runs;
 mod signed;
 mod start;
 mod time;
+mod timeline;
 
 pub use problem::Problem;
 pub use time::format as format_time;
@@ -133,6 +134,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(runs::tasks::wait))
         .routes(routes!(runs::tasks::retry))
         .routes(routes!(runs::tasks::dead))
+        .routes(routes!(timeline::list))
         .routes(routes!(registry::read))
         .routes(routes!(registry::one))
         .routes(routes!(inbox::list))

@@ -40,6 +40,7 @@ mod start;
 mod table;
 mod task;
 mod time;
+mod timeline;
 mod view;
 mod watch;
 mod witness;
@@ -113,6 +114,7 @@ enum Command {
     Show(show::ShowArgs),
     List(list::ListArgs),
     Records(records::RecordsArgs),
+    Timeline(timeline::TimelineArgs),
     #[command(subcommand)]
     Audit(audit::AuditCommand),
     #[command(subcommand)]
@@ -179,6 +181,7 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Show(args) => show::run(context, args).await,
         Command::List(args) => list::run(context, args).await,
         Command::Records(args) => records::run(context, args).await,
+        Command::Timeline(args) => timeline::run(context, args).await,
         Command::Audit(command) => audit::run(context, command).await,
         Command::Outbox(command) => outbox::run(context, command).await,
         Command::Definition(command) => definition::run(context, command).await,
@@ -252,6 +255,10 @@ mod tests {
             ("outbox list --state lost", false),
             ("outbox replay some-event", true),
             ("outbox replay", false),
+            ("timeline some-run --all", true),
+            ("timeline --trace t --json", true),
+            ("timeline", false),
+            ("timeline some-run --trace t", false),
             ("registry show step", true),
             ("registry show step --events", false),
             ("registry export workflow_run --format mermaid", true),
