@@ -13,6 +13,11 @@ impl Run {
         Some((shell_of(started, &event.actor_ref, event.at), Run::begin(started)))
     }
 
+    /// Whether its output is kept at hand: something needs it, or a correction is to be held against it.
+    pub fn keeps_output(&self, seq: crate::plan::StepSeq) -> bool {
+        self.plan.is_referenced(seq) || self.cell(seq).is_some_and(|cell| cell.cycle() > 0)
+    }
+
     pub fn apply(&mut self, event: &RunEvent) {
         self.head = event.head.clone();
         for (seq, cell) in &event.cells {
@@ -31,8 +36,13 @@ impl Run {
                 None => self.cells.push(cell),
             }
         }
+        // What was yielded before a correction stays until the correction yields something else.
+        let reopened = event.acted.as_deref().and_then(|acted| Some((acted.step_seq, acted.correction.as_ref()?)));
+        if let Some((seq, correction)) = reopened {
+            self.outputs.extend(correction.prior.output.clone().map(|output| (seq, output)));
+        }
         for (seq, output) in &event.outputs {
-            if self.plan.is_referenced(*seq) {
+            if self.keeps_output(*seq) {
                 self.outputs.insert(*seq, output.clone());
             }
         }

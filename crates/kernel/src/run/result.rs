@@ -131,9 +131,10 @@ pub fn wait(
     let waiting = Waiting {
         event_type: wish.event_type.map(Arc::from),
         facet: wish.facet.unwrap_or(by_clock),
+        secondary: vec![],
         deadline_at: wish.timeout.map(|timeout| flow.now().after(timeout)),
     };
-    flow.put_down(task.step_seq, waiting)?;
+    flow.put_down(task.step_seq, waiting, WORKER)?;
     flow.advance()?;
     Ok(flow.finish(Action::StepWaiting, &actor_ref, None))
 }
