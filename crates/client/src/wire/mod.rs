@@ -14,6 +14,7 @@ mod ledger;
 mod outbox;
 mod processes;
 mod runs;
+mod steps;
 mod tasks;
 
 pub use actors::*;
@@ -25,6 +26,7 @@ pub use ledger::*;
 pub use outbox::*;
 pub use processes::*;
 pub use runs::*;
+pub use steps::*;
 pub use tasks::*;
 
 use serde::{Deserialize, Serialize};

@@ -237,7 +237,12 @@ impl Flow<'_, '_, '_> {
     }
 
     /// What the step yields, or why it does not hold.
-    pub fn judge(&self, spec: &StepSpec, event: Option<&str>, raw: Arc<str>) -> Result<Arc<str>, (String, &'static str)> {
+    pub fn judge(
+        &self,
+        spec: &StepSpec,
+        event: Option<&str>,
+        raw: Arc<str>,
+    ) -> Result<Arc<str>, (String, &'static str)> {
         let language = self.ctx.language;
         let mut output = raw;
         if let Some(template) = &spec.output {

@@ -254,8 +254,8 @@ impl Run {
 
     /// Ended, or failed where the plan goes on as behind a skipped step.
     pub fn is_passed(&self, seq: StepSeq, cell: &Cell) -> bool {
-        let passed_over = is_dead(cell)
-            && self.plan.step(seq).is_some_and(|step| step.on_failure == crate::plan::OnFailure::Skip);
+        let passed_over =
+            is_dead(cell) && self.plan.step(seq).is_some_and(|step| step.on_failure == crate::plan::OnFailure::Skip);
         cell.is_ended() || passed_over
     }
 

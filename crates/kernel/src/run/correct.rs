@@ -140,7 +140,8 @@ fn prior_of(flow: &Flow<'_, '_, '_>, seq: StepSeq, prior: Option<&Prior>) -> Res
         _ => cell.docket.as_ref().and_then(|docket| docket.declared_at),
     });
     prior.filter(|prior| Some(prior.at) == closed_at).cloned().ok_or_else(|| {
-        let detail = "the record that closed the step is not at hand: it was closed in another run, or has just been closed";
+        let detail =
+            "the record that closed the step is not at hand: it was closed in another run, or has just been closed";
         Refusal::by_guard("prior_audit", detail).at("step")
     })
 }

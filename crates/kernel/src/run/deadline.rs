@@ -59,12 +59,7 @@ impl Flow<'_, '_, '_> {
 }
 
 /// A later deadline; a step that was overdue is not so any more (T6).
-pub fn extend(
-    flow: &mut Flow<'_, '_, '_>,
-    command: &StepAct,
-    seq: StepSeq,
-    deadline: Time,
-) -> Result<Action, Refusal> {
+pub fn extend(flow: &mut Flow<'_, '_, '_>, command: &StepAct, seq: StepSeq, deadline: Time) -> Result<Action, Refusal> {
     let cell = flow.cell(seq).filter(|cell| !cell.is_ended() && cell.deadline().is_some());
     let Some((state, old)) = cell.and_then(|cell| Some((cell.state, cell.deadline()?))) else {
         let detail = format!("`{}` has no deadline that could be put off now", command.step);

@@ -1,7 +1,7 @@
 //! Gates of a run: the same approval steps, quorums and records as a process has, on the run's shell.
 
-use super::flow::{By, Flow, SYSTEM, broken};
 use super::correct::REOPEN;
+use super::flow::{By, Flow, SYSTEM, broken};
 use super::operator::ESCALATE;
 use super::{Action, Context, Event, Run, alive, known, permitted};
 use crate::declaration::{Declaration, Transition};
@@ -194,13 +194,13 @@ impl Flow<'_, '_, '_> {
     /// The guard `approval_present`: the gate's own approval, named by its id, is there and unspent; and is spent here.
     pub fn spend_approval(&mut self, action: &str, approval_id: Option<&str>) -> Result<StepId, Refusal> {
         let named = approval_id.and_then(StepId::parse);
-        let approved = self
-            .shell
-            .gate(SHELL_STATE, action)
-            .filter(|gate| gate.is_cleared())
-            .and_then(|gate| gate.steps.iter().find(|s| Some(s.step_id) == named && s.state == StepState::Approved));
+        let approved =
+            self.shell.gate(SHELL_STATE, action).filter(|gate| gate.is_cleared()).and_then(|gate| {
+                gate.steps.iter().find(|s| Some(s.step_id) == named && s.state == StepState::Approved)
+            });
         let Some(step_id) = approved.map(|step| step.step_id) else {
-            let detail = format!("`approval_id` names no unspent approval of the gate `{action}`: open it and have it decided");
+            let detail =
+                format!("`approval_id` names no unspent approval of the gate `{action}`: open it and have it decided");
             return Err(Refusal::by_guard("approval_present", detail).at("approval_id"));
         };
         self.consume(action)?;

@@ -242,17 +242,38 @@ pub struct StepAct {
 pub enum Act {
     Claim,
     Release,
-    Wait { event_type: Option<String>, timeout: Option<Micros>, facets: Vec<String> },
-    Block { block_reason: Option<String> },
-    Unblock { evidence_ref: Option<String> },
-    Complete { output: Arc<str>, outbound: Vec<Outbound> },
-    CannotComplete { evidence_ref: Option<String> },
+    Wait {
+        event_type: Option<String>,
+        timeout: Option<Micros>,
+        facets: Vec<String>,
+    },
+    Block {
+        block_reason: Option<String>,
+    },
+    Unblock {
+        evidence_ref: Option<String>,
+    },
+    Complete {
+        output: Arc<str>,
+        outbound: Vec<Outbound>,
+    },
+    CannotComplete {
+        evidence_ref: Option<String>,
+    },
     Escalate,
     /// Another attempt at a step that failed and is held.
     Retry,
-    BlockEscalate { approval_id: Option<String> },
-    Reopen { approval_id: Option<String>, correction_reason: Option<String>, prior: Option<Box<Prior>> },
-    ExtendDeadline { deadline: Time },
+    BlockEscalate {
+        approval_id: Option<String>,
+    },
+    Reopen {
+        approval_id: Option<String>,
+        correction_reason: Option<String>,
+        prior: Option<Box<Prior>>,
+    },
+    ExtendDeadline {
+        deadline: Time,
+    },
 }
 
 impl Act {

@@ -70,7 +70,10 @@ pub fn block_escalate(
     }
     let now = flow.now();
     if now > block.since.after(flow.run.plan.blocked_escalation.after) {
-        flow.spend_approval(&format!("{ESCALATE}:{}", command.step), approval_id)?;
+        let approval_id = flow.spend_approval(&format!("{ESCALATE}:{}", command.step), approval_id)?;
+        if let Some(acted) = &mut flow.acted {
+            acted.approval_id = Some(approval_id);
+        }
     }
     if let Some(block) = &mut flow.edit(seq)?.live.get_or_insert_default().block {
         block.escalated_at = Some(now);

@@ -288,8 +288,7 @@ fn complete(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, output: &Arc<str>) -> Res
     let event = flow.cell(seq).and_then(|cell| cell.live.as_ref()).and_then(|live| live.event.clone());
     let output = match flow.spec(seq) {
         Some(spec) => flow.judge(spec, event.as_deref(), output.clone()).map_err(|(error, _)| {
-            let guard =
-                if error.starts_with("CHECK_FAILED:") { "postcondition_config" } else { "output_contract_met" };
+            let guard = if error.starts_with("CHECK_FAILED:") { "postcondition_config" } else { "output_contract_met" };
             Refusal::by_guard(guard, error).at("output")
         })?,
         None => output.clone(),

@@ -10,10 +10,12 @@ use axum::Json;
 use axum::extract::State;
 use countersign_client::wire;
 use countersign_engine::port::{GateWithSteps, Page, RunQuery, RunStepView, RunView};
+use countersign_engine::rows::CorrectionRow;
 use countersign_kernel::InstanceId;
 use countersign_kernel::lifecycle::{RunState, SemanticClass, StepCode};
 use countersign_kernel::plan::{Order, Plan, StepSeq};
 use countersign_kernel::refusal::{Code, Refusal};
+use countersign_kernel::text::length;
 use std::sync::Arc;
 
 /// Steps in one answer.
@@ -114,6 +116,7 @@ pub async fn read(
             .parse::<StepSeq>()
             .map_err(|_| Problem::invalid_query("steps_cursor", "this is no `steps_next` of ours"))?,
     };
+    let corrections = engine.read_corrections(&run).await?;
     let mut tally = Tally::new(&plan);
     let (mut shown, mut next, mut seq) = (Vec::new(), None, 0);
     loop {
@@ -123,7 +126,8 @@ pub async fn read(
             seq = step.step_seq + 1;
             tally.add(&step);
             if step.step_seq >= from && shown.len() < STEPS {
-                shown.push(to_wire(step, &plan, &run));
+                let of_step = corrections.iter().filter(|row| row.step_seq == step.step_seq).map(correction).collect();
+                shown.push(wire::StepView { corrections: of_step, ..to_wire(step, &plan, &run) });
             } else if step.step_seq >= from && next.is_none() {
                 next = Some(step.step_seq.to_string());
             }
@@ -185,6 +189,7 @@ fn to_wire(step: RunStepView, plan: &Arc<Plan>, run: &RunView) -> wire::StepView
     let retry = state.state == StepCode::Failed && state.next_run_at.is_some();
     let lives = !RunState::parse(&run.head.state).is_some_and(RunState::is_ended);
     let def = state.state.def();
+    let charge = state.charge;
     let text = |text: Option<Arc<str>>| text.map(|text| text.to_string());
     wire::StepView {
         name: new.name.to_string(),
@@ -195,7 +200,17 @@ fn to_wire(step: RunStepView, plan: &Arc<Plan>, run: &RunView) -> wire::StepView
         queue: new.queue.to_string(),
         state_code: state.state.as_str().to_owned(),
         waiting_facet: state.waiting_facet.map(str::to_owned),
+        secondary_facets: charge.secondary_facets.iter().flat_map(|list| list.split(',')).map(str::to_owned).collect(),
         waiting_event_type: text(state.waiting_event_type),
+        pic: text(charge.pic),
+        deadline: charge.deadline.map(time::format),
+        overdue_first_at: charge.overdue_first_at.map(time::format),
+        completed_after_deadline: charge.sla_breach.map(|_| true),
+        sla_breach_duration: charge.sla_breach.map(length),
+        blocked_since: charge.blocked_since.map(time::format),
+        block_reason: charge.block_reason.map(str::to_owned),
+        escalated_at: charge.escalated_at.map(time::format),
+        corrections: vec![],
         attempts: state.attempts,
         max_attempts: new.max_attempts,
         next_run_at: state.next_run_at.map(time::format),
@@ -222,6 +237,22 @@ fn to_wire(step: RunStepView, plan: &Arc<Plan>, run: &RunView) -> wire::StepView
             linear: state.state.linear(retry, lives).to_owned(),
             dag: state.state.dag(retry).to_owned(),
         },
+    }
+}
+
+fn correction(row: &CorrectionRow) -> wire::StepCorrection {
+    wire::StepCorrection {
+        cycle: row.cycle,
+        prior_state_code: row.from_state.as_str().to_owned(),
+        prior_event_id: row.prior_event_id.to_string(),
+        prior_actor_ref: row.prior_actor_ref.clone(),
+        prior_at: time::format(row.prior_at),
+        original_output: row.output.as_deref().map(value),
+        correction_reason: row.correction_reason.to_owned(),
+        approval_id: row.approval_id.to_string(),
+        reopened_by: row.reopened_by.clone(),
+        reopened_at: time::format(row.reopened_at),
+        event_id: row.event_id.to_string(),
     }
 }
 
