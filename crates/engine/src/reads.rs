@@ -5,7 +5,8 @@ use crate::port::{
     RunView, StepQuery,
 };
 use crate::rows::{AssignmentRow, CorrectionRow, RecordRow, StepRow};
-use crate::{Engine, store_failure};
+use crate::run::rollup::Basis;
+use crate::{Engine, StoreError, store_failure};
 use countersign_kernel::InstanceId;
 use countersign_kernel::plan::{Plan, StepSeq};
 use countersign_kernel::refusal::{Code, Refusal};
@@ -101,6 +102,26 @@ impl Engine {
         let registry = self.registry();
         let definition = registry.definition(&run.row.definition_name, Some(run.row.definition_version))?;
         definition.workflow.as_ref().map(|workflow| workflow.plan.clone())
+    }
+
+    /// The colour of a run, as its row says; for a run that an older version stored, counted from its steps.
+    pub async fn rollup_of(&self, run: &RunView, plan: &Plan) -> Result<Basis, Refusal> {
+        if let Some(text) = &run.head.rollup {
+            return Basis::parse(text).ok_or_else(|| {
+                store_failure(&StoreError::Corrupt(format!("run {}: its roll-up is none", run.row.instance_id)))
+            });
+        }
+        const BATCH: usize = 5000;
+        let (mut steps, mut from) = (Vec::new(), 0);
+        loop {
+            let some = self.read_run_steps(run, from, BATCH).await?;
+            let count = some.len();
+            from += StepSeq::try_from(count).unwrap_or(StepSeq::MAX);
+            steps.extend(some);
+            if count < BATCH {
+                return Ok(Basis::counted(plan, &steps, run.chain.last_time));
+            }
+        }
     }
 
     pub async fn read_approval_steps(

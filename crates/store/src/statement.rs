@@ -63,7 +63,7 @@ macro_rules! statements {
 }
 
 statements! {
-    Instance: Insert "instances" ("instance_id" Id, "sequence" Int, "head" Bytes, "last_time_us" Int, "state" Text, "moves" Int, "policy_ref" Text, "beats" Int);
+    Instance: Insert "instances" ("instance_id" Id, "sequence" Int, "head" Bytes, "last_time_us" Int, "state" Text, "moves" Int, "policy_ref" Text, "beats" Int, "rollup" Text);
     Document: InsertIfAbsent "documents" ("digest" Bytes, "body" Bytes);
     Process: Insert "processes" ("instance_id" Id, "definition_name" Text, "definition_version" Int, "subject_ref" Text, "initiator_ref" Text,
         "declaration_digest" Bytes, "gate_spec_digest" Bytes, "started_at_us" Int);
@@ -94,9 +94,9 @@ statements! {
     NewRunStep: Insert "run_steps" ("instance_id" Id, "step_seq" Int, "state" Text, "attempts" Int, "next_run_at_us" Int, "locked_by" Text,
         "locked_until_us" Int, "lease_token" Id, "waiting_event_type" Text, "waiting_facet" Text, "deadline_at_us" Int, "last_error" Text,
         "error_category" Text, "event_data" Text, "started_at_us" Int, "completed_at_us" Int, "effect_unknown" Bool, "child_run_id" Id,
-        "task_type" Text, "output" Text, "output_needed" Bool, "due_at_us" Int,
-        "pic" Text, "deadline_us" Int, "overdue_first_at_us" Int, "sla_breach_us" Int, "cycle" Int, "declared_at_us" Int,
-        "secondary_facets" Text, "blocked_since_us" Int, "block_reason" Text, "escalated_at_us" Int,
+        "task_type" Text, "output" Text, "output_needed" Bool, "due_at_us" Int, "blocked_since_us" Int, "blocked_cause" Text,
+        "child_colour" Text, "pic" Text, "deadline_us" Int, "overdue_first_at_us" Int, "sla_breach_us" Int, "cycle" Int, "declared_at_us" Int,
+        "secondary_facets" Text, "block_reason" Text, "escalated_at_us" Int,
         "name" Text, "compensates" Int, "queue" Text, "max_attempts" Int);
     RunEvent: Insert "run_events" ("instance_id" Id, "event_id" Text, "event_type" Text, "data" Text, "received_at_us" Int, "taken" Bool);
     Correction: Insert "step_corrections" ("instance_id" Id, "step_seq" Int, "cycle" Int, "from_state" Text, "prior_event_id" Id, "prior_actor_ref" Text,
@@ -104,7 +104,7 @@ statements! {
         "reopened_by" Text, "reopened_at_us" Int, "event_id" Id);
     Outbox: Insert "outbox" ("outbox_id" Id, "instance_id" Id, "event_type" Text, "data" Text, "created_at_us" Int, "next_attempt_at_us" Int, "step" Text);
 
-    MoveInstance: Update "instances" ("instance_id" Id, "sequence" Int, "head" Bytes, "last_time_us" Int, "state" Text, "moves" Int, "policy_ref" Text, "beats" Int);
+    MoveInstance: Update "instances" ("instance_id" Id, "sequence" Int, "head" Bytes, "last_time_us" Int, "state" Text, "moves" Int, "policy_ref" Text, "beats" Int, "rollup" Text);
     SupersedeGate: Update "gates" ("gate_id" Id, "is_current" Bool);
     SpendGate: Update "gates" ("gate_id" Id, "fate" Text);
     EndChain: Update "gates" ("gate_id" Id, "chain_state" Text, "chain_terminal_at_us" Int);
@@ -119,9 +119,9 @@ statements! {
     RunStep: Update [2] "run_steps" ("instance_id" Id, "step_seq" Int, "state" Text, "attempts" Int, "next_run_at_us" Int, "locked_by" Text,
         "locked_until_us" Int, "lease_token" Id, "waiting_event_type" Text, "waiting_facet" Text, "deadline_at_us" Int, "last_error" Text,
         "error_category" Text, "event_data" Text, "started_at_us" Int, "completed_at_us" Int, "effect_unknown" Bool, "child_run_id" Id,
-        "task_type" Text, "output" Text, "output_needed" Bool, "due_at_us" Int,
-        "pic" Text, "deadline_us" Int, "overdue_first_at_us" Int, "sla_breach_us" Int, "cycle" Int, "declared_at_us" Int,
-        "secondary_facets" Text, "blocked_since_us" Int, "block_reason" Text, "escalated_at_us" Int);
+        "task_type" Text, "output" Text, "output_needed" Bool, "due_at_us" Int, "blocked_since_us" Int, "blocked_cause" Text,
+        "child_colour" Text, "pic" Text, "deadline_us" Int, "overdue_first_at_us" Int, "sla_breach_us" Int, "cycle" Int, "declared_at_us" Int,
+        "secondary_facets" Text, "block_reason" Text, "escalated_at_us" Int);
     TakeRunEvent: Update [2] "run_events" ("instance_id" Id, "event_id" Text, "taken" Bool);
     PurgeRecord: Update "records" ("event_id" Id, "payload" Bytes, "attestation" Bytes, "salt" Bytes, "purgeable_from_us" Int);
     RedactSubject: Update "processes" ("instance_id" Id, "subject_ref" Text);
@@ -234,6 +234,7 @@ pub fn instance_values(unit: &Unit) -> (Name, Vec<Value<'_>>) {
         Value::count(unit.moves),
         Value::Text(&unit.policy_ref),
         Value::count(unit.beats),
+        Value::text(unit.rollup.as_deref()),
     ];
     (name, values)
 }

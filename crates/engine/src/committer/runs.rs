@@ -11,6 +11,7 @@ use crate::project::{self, Subject};
 use crate::rows::{IdempotencyRow, RecordRow, Write};
 use crate::run::payload::{RunDocuments, run_payload};
 use crate::run::project::run_writes;
+use crate::run::rollup::Basis;
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::process::{self, Process};
 use countersign_kernel::refusal::{Code, Refusal};
@@ -577,6 +578,14 @@ impl Committer {
                 },
                 _ => Outcome::RunMoved { state },
             },
+        }
+    }
+
+    /// What colour each run of the batch has, once all of it is decided.
+    pub(super) fn colour(&mut self, units: &mut [Unit]) {
+        for unit in units {
+            let run = self.cache.get(&unit.instance_id).and_then(|instance| instance.run.as_deref());
+            unit.rollup = run.map(|run| Basis::of(run).to_json().into());
         }
     }
 

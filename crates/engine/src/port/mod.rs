@@ -117,6 +117,8 @@ pub struct StoredRunHead {
     pub completed_at: Option<Time>,
     pub failed_at: Option<Time>,
     pub output: Option<Arc<str>>,
+    /// Its colour, see [`crate::run::rollup::Basis`]; it stands on the instance's row.
+    pub rollup: Option<Arc<str>>,
 }
 
 /// Something of a run that is due: a step, or (`None`) the run itself.
@@ -193,6 +195,8 @@ pub struct Unit {
     /// What the fence compares besides the sequence, and what it says afterwards: prolonging a lease leaves no record.
     pub expected_beats: u64,
     pub beats: u64,
+    /// A run's colour with its basis.
+    pub rollup: Option<Arc<str>>,
     pub writes: Vec<Write>,
     /// Steps of a run, each at most once.
     pub steps: BTreeMap<StepSeq, StepWrite>,
@@ -212,6 +216,7 @@ impl Unit {
             policy_ref: String::new(),
             expected_beats: 0,
             beats: 0,
+            rollup: None,
             writes: vec![],
             steps: BTreeMap::new(),
             records: vec![],

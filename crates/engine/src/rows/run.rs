@@ -77,6 +77,11 @@ pub struct StepState {
     pub completed_at: Option<Time>,
     pub effect_unknown: bool,
     pub child_run_id: Option<InstanceId>,
+    /// The colour of that run when it was last heard of.
+    pub child_colour: Option<&'static str>,
+    pub blocked_since: Option<Time>,
+    /// Why the block is red; `None`: it is not.
+    pub blocked_cause: Option<&'static str>,
     pub task_type: Option<&'static str>,
     /// JSON text.
     pub output: Option<Arc<str>>,
@@ -98,7 +103,6 @@ pub struct ChargeRow {
     pub declared_at: Option<Time>,
     /// What a waiting step waits for besides its facet, with commas between.
     pub secondary_facets: Option<Arc<str>>,
-    pub blocked_since: Option<Time>,
     pub block_reason: Option<&'static str>,
     pub escalated_at: Option<Time>,
 }

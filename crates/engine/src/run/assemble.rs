@@ -2,11 +2,14 @@
 
 use crate::port::{LoadedRun, StoreError};
 use crate::rows::StepState;
+use crate::run::rollup::Basis;
 use countersign_kernel::lifecycle::{FailureCategory, Outcome, RunState, StepCode};
 use countersign_kernel::plan::{OnFailure, Plan, StepSeq};
 use countersign_kernel::process::{DefinitionRef, Process};
+use countersign_kernel::rollup::{Colour, Rollup, Tally};
 use countersign_kernel::run::{
-    Block, BlockReason, Cell, Docket, Facet, Head, KeptEvent, Lease, Live, Parent, Role, Run, TaskType, Waiting,
+    Block, BlockReason, Cause, Cell, Docket, Facet, Head, KeptEvent, Lease, Live, Parent, Role, Run, Severity,
+    TaskType, Waiting,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,6 +20,7 @@ pub fn assemble(loaded: LoadedRun, plan: Arc<Plan>) -> Result<(Process, Run), St
     if steps.len() < plan.steps.len() {
         return Err(damaged("it has fewer steps than its plan"));
     }
+    let started_at = row.started_at;
     let (declaration, gate_spec) = countersign_kernel::run::shell_declaration(&plan);
     let shell = Process {
         instance_id: row.instance_id,
@@ -54,7 +58,7 @@ pub fn assemble(loaded: LoadedRun, plan: Arc<Plan>) -> Result<(Process, Run), St
         .filter(|(_, cell)| !cell.is_ended() && cell.state != StepCode::NotStarted)
         .map(|(seq, _)| seq)
         .collect();
-    let run = Run {
+    let mut run = Run {
         run_id: row.instance_id,
         input: row.input,
         head: Head {
@@ -71,6 +75,8 @@ pub fn assemble(loaded: LoadedRun, plan: Arc<Plan>) -> Result<(Process, Run), St
             blocked: count(|cell| cell.state == StepCode::Blocked),
             held: count(Cell::is_held),
             current: u32::try_from(current).unwrap_or(u32::MAX),
+            critical: Run::first_unfinished(&plan, |seq| cells.get(seq as usize).is_some_and(Cell::is_ended)),
+            rollup: Rollup::default(),
             output: head.output,
             concurrency_key: row.concurrency_key,
             parent: row.parent.map(|(run_id, step_seq)| Parent { run_id, step_seq }),
@@ -78,11 +84,18 @@ pub fn assemble(loaded: LoadedRun, plan: Arc<Plan>) -> Result<(Process, Run), St
         plan,
         cells,
         live,
+        tally: Tally::default(),
         outputs,
         kept: kept
             .into_iter()
             .map(|kept| KeptEvent { id: kept.event_id, event_type: kept.event_type, data: kept.data })
             .collect(),
+    };
+    run.count_all();
+    run.head.rollup = match head.rollup.as_deref().map(Basis::parse) {
+        Some(Some(basis)) => basis.rollup,
+        Some(None) => return Err(StoreError::Corrupt(format!("run {}: its roll-up is none", run.run_id))),
+        None => run.counted(started_at),
     };
     Ok((shell, run))
 }
@@ -100,6 +113,14 @@ fn cell(seq: StepSeq, compensates: Option<StepSeq>, state: StepState, plan: &Pla
     let task_type = state.task_type.and_then(|text| {
         [TaskType::ReadyStep, TaskType::WaitingTimeout, TaskType::Compensation].into_iter().find(|t| t.as_str() == text)
     });
+    let severity = state.blocked_cause.and_then(Cause::parse).map_or(Severity::YellowDark, Severity::Red);
+    // A row of an older version does not say since when.
+    let since = state.blocked_since.or(state.started_at).filter(|_| state.state == StepCode::Blocked);
+    let block = since.map(|since| Block {
+        since,
+        reason: charge.block_reason.and_then(BlockReason::parse),
+        escalated_at: charge.escalated_at,
+    });
     let live = Live {
         attempts: state.attempts,
         next_run_at: state.next_run_at,
@@ -111,12 +132,10 @@ fn cell(seq: StepSeq, compensates: Option<StepSeq>, state: StepState, plan: &Pla
         started_at: state.started_at,
         effect_unknown: state.effect_unknown,
         child: state.child_run_id,
+        child_colour: state.child_colour.and_then(Colour::parse),
+        severity,
+        block,
         task_type,
-        block: charge.blocked_since.map(|since| Block {
-            since,
-            reason: charge.block_reason.and_then(BlockReason::parse),
-            escalated_at: charge.escalated_at,
-        }),
     };
     let docket = Docket {
         pic: charge.pic,

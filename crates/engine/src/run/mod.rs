@@ -8,4 +8,5 @@ pub mod clockwork;
 pub mod dispatcher;
 pub mod payload;
 pub mod project;
+pub mod rollup;
 pub mod service;

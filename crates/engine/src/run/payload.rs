@@ -3,7 +3,7 @@
 use countersign_kernel::lifecycle::StepCode;
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::registry::Definition;
-use countersign_kernel::run::{Action, Cell, Move, Role, Run, RunEvent, Started};
+use countersign_kernel::run::{Action, Cause, Cell, Move, Role, Run, RunEvent, Started};
 use countersign_kernel::text::json_string;
 use countersign_kernel::{Digest, Time};
 use countersign_ledger::document::{declaration_document, gate_spec_document};
@@ -168,6 +168,7 @@ pub fn run_payload(run: &Run, event: &RunEvent, documents: Option<&RunDocuments>
     charges(&mut payload, run, event);
     acted(&mut payload, event, &mut room);
     failures(&mut payload, run, event);
+    severities(&mut payload, run, event);
     events(&mut payload, event, &mut room);
     children(&mut payload, run, event);
     if event.head.output != run.head.output
@@ -388,6 +389,29 @@ fn failures(payload: &mut Object, run: &Run, event: &RunEvent) {
             let done = event.outputs.iter().any(|(of, _)| of == seq);
             payload.raw("effect", &format!("{{\"step_seq\":{seq},\"done\":{done}}}"));
         }
+    }
+}
+
+/// Blocks that became red, and those that are no longer.
+fn severities(payload: &mut Object, run: &Run, event: &RunEvent) {
+    let changed: Vec<String> = event
+        .cells
+        .iter()
+        .filter_map(|(seq, cell)| {
+            let now = cell.severity()?;
+            let before = run.cell(*seq).and_then(Cell::severity).unwrap_or_default();
+            if now == before {
+                return None;
+            }
+            let mut one = Object::new();
+            one.int("step_seq", seq);
+            one.text("severity", now.as_str());
+            one.optional("cause", now.cause().map(Cause::as_str));
+            Some(one.end())
+        })
+        .collect();
+    if !changed.is_empty() {
+        payload.raw("severities", &list(&changed));
     }
 }
 

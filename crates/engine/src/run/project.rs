@@ -8,7 +8,8 @@ use crate::rows::{
 };
 use countersign_kernel::lifecycle::{RunState, StepCode};
 use countersign_kernel::plan::StepSeq;
-use countersign_kernel::run::{Cell, Role, Run, RunEvent};
+use countersign_kernel::rollup::Colour;
+use countersign_kernel::run::{Cause, Cell, Role, Run, RunEvent};
 use countersign_kernel::{Digest, EventId, IdSource};
 use std::sync::Arc;
 
@@ -154,6 +155,7 @@ fn write_head(run: &Run, new: bool, unit: &mut Unit) {
 
 fn write_step(run: &Run, seq: StepSeq, cell: &Cell, output: Option<Arc<str>>, unit: &mut Unit, new: bool) {
     let live = cell.live.as_deref();
+    let block = live.and_then(|live| live.block.as_ref());
     // The row is written whole: what it said of an output that is still needed, it says again.
     let output = output.or_else(|| run.outputs.get(&seq).cloned());
     let output_needed = output.is_some() && run.keeps_output(seq);
@@ -174,6 +176,9 @@ fn write_step(run: &Run, seq: StepSeq, cell: &Cell, output: Option<Arc<str>>, un
         completed_at: cell.completed_at,
         effect_unknown: live.is_some_and(|live| live.effect_unknown),
         child_run_id: live.and_then(|live| live.child),
+        child_colour: live.and_then(|live| live.child_colour).map(Colour::as_str),
+        blocked_since: block.map(|block| block.since),
+        blocked_cause: live.and_then(|live| live.severity.cause()).map(Cause::as_str),
         task_type: live.and_then(|live| live.task_type).map(|task_type| task_type.as_str()),
         output,
         output_needed,
@@ -211,7 +216,6 @@ fn charge(cell: &Cell) -> ChargeRow {
         cycle: docket.cycle,
         declared_at: docket.declared_at,
         secondary_facets: (!facets.is_empty()).then(|| facets.join(",").into()),
-        blocked_since: block.map(|block| block.since),
         block_reason: block.and_then(|block| block.reason).map(|reason| reason.as_str()),
         escalated_at: block.and_then(|block| block.escalated_at),
     }

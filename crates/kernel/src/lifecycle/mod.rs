@@ -2,10 +2,12 @@
 //! table, which knows who may do what from where, and names the transition.
 
 mod failure;
+mod policy;
 mod run;
 mod step;
 
 pub use failure::{FailureCategory, FailureClass, Response};
+pub use policy::{ROLLUP_POLICIES, ROLLUP_POLICY, RollupPolicy};
 pub use run::{Outcome, RUN_TRANSITIONS, RunState, RunTransition, fire_run};
 pub use step::{STEP_STATES, STEP_TRANSITIONS, SemanticClass, StateDef, StepCode, StepTransition, fire_step};
 

@@ -1,10 +1,12 @@
 //! One step of a run. A step that has not begun, or has ended, is a few bytes; what is under way carries its details.
 
+use super::severity::{Severity, turns_red_at};
 use super::{Head, Run, TaskType};
 use crate::Time;
 use crate::id::InstanceId;
 use crate::lifecycle::{FailureCategory, Outcome, RunState, StepCode};
 use crate::plan::{Micros, StepSeq, WaitWork};
+use crate::rollup::Colour;
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -64,6 +66,10 @@ pub struct Live {
     /// An attempt ended without a verdict, and its effect may have happened.
     pub effect_unknown: bool,
     pub child: Option<InstanceId>,
+    /// The roll-up of that run when it was last heard of.
+    pub child_colour: Option<Colour>,
+    /// How badly it is blocked, where it is.
+    pub severity: Severity,
     /// How it was claimed.
     pub task_type: Option<TaskType>,
     pub block: Option<Block>,
@@ -302,7 +308,8 @@ impl Run {
             (Some(timeout), Some(started)) if !cell.is_ended() && !is_dead(cell) => Some(started.after(timeout)),
             _ => None,
         };
-        let timer = [lease, own, limit, late].into_iter().flatten().min();
+        let worse = turns_red_at(&self.plan, cell);
+        let timer = [lease, own, limit, late, worse].into_iter().flatten().min();
         let claim = claim_at.filter(|_| claims && hands_out).map(|at| Claim {
             at,
             queue: self.queue(seq, cell.role),

@@ -30,7 +30,8 @@ pub fn decide(
         }
         step_due(&mut flow, *seq)?;
     }
-    if flow.moves.is_empty() && flow.run_moves.is_empty() {
+    flow.weigh(steps.to_vec());
+    if !flow.changes() {
         return Ok(vec![]);
     }
     flow.advance()?;

@@ -2,8 +2,12 @@
 
 use super::flow::is_under_way;
 use super::start::shell_of;
-use super::{Event, Run, RunEvent};
+use super::{Cell, Event, Role, Run, RunEvent};
+use crate::Time;
+use crate::lifecycle::{ROLLUP_POLICY, RunState};
+use crate::plan::{Plan, StepSeq};
 use crate::process::Process;
+use crate::rollup::{Facts, Rollup, Share, Tally};
 
 impl Run {
     /// The shell and the run that a `run_started` event begins, before the event is applied.
@@ -28,9 +32,12 @@ impl Run {
             } else {
                 self.live.remove(seq);
             }
+            let new = share(&self.plan, *seq, &cell);
             if cell.is_ended() {
                 cell.live = None;
             }
+            let old = self.cell(*seq).map_or(Share::Nothing, |old| share(&self.plan, *seq, old));
+            self.tally.replace(*seq, old, new);
             match self.cells.get_mut(*seq as usize) {
                 Some(place) => *place = cell,
                 None => self.cells.push(cell),
@@ -48,5 +55,37 @@ impl Run {
         }
         self.kept.extend(event.kept.clone());
         self.kept.retain(|kept| !event.taken.contains(&kept.id));
+        if event.action.is_recorded() {
+            self.roll_up(event.at);
+        }
     }
+
+    fn roll_up(&mut self, at: Time) {
+        let state_of = |seq: StepSeq| self.cell(seq).map(|cell| cell.state);
+        self.head.rollup = self.head.rollup.after(&self.tally, state_of, self.head.state, at);
+    }
+
+    /// The roll-up as the cells have it, for a run that was stored without one.
+    pub fn counted(&self, at: Time) -> Rollup {
+        let state_of = |seq: StepSeq| self.cell(seq).map(|cell| cell.state);
+        let counted = Rollup::default().after(&self.tally, state_of, RunState::Executing, at);
+        Rollup { frozen_at: (self.head.state == RunState::Paused).then_some(at), ..counted }
+    }
+
+    /// What every step counts as, worked out from nothing.
+    pub fn count_all(&mut self) {
+        self.tally = Tally::of((0..).zip(&self.cells).map(|(seq, cell)| share(&self.plan, seq, cell)));
+    }
+}
+
+/// What the step counts as in the roll-up of its run.
+fn share(plan: &Plan, seq: StepSeq, cell: &Cell) -> Share {
+    let optional = cell.role == Role::Step && plan.step(seq).is_some_and(|step| step.optional);
+    let facts = Facts {
+        state: cell.state,
+        optional,
+        severe: cell.severity().is_some_and(super::Severity::is_red),
+        child: cell.live.as_ref().and_then(|live| live.child_colour),
+    };
+    Share::of(&facts, &ROLLUP_POLICY)
 }

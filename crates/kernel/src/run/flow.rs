@@ -2,7 +2,7 @@
 
 use super::{
     Acted, Action, Block, Cell, Claimed, Command, Context, Event, Head, KeptEvent, Move, Outbound, Role, Run, RunEvent,
-    RunMove,
+    RunMove, Severity,
 };
 use crate::Time;
 use crate::lifecycle::{ActorClass, RunState, StepCode, StepTransition, fire_run, fire_step};
@@ -129,8 +129,9 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
             cell.completed_at = Some(now);
         }
         if to == StepCode::Blocked || from == StepCode::Blocked {
-            let block = (to == StepCode::Blocked).then_some(Block { since: now, reason: None, escalated_at: None });
-            cell.live.get_or_insert_default().block = block;
+            let live = cell.live.get_or_insert_default();
+            live.block = (to == StepCode::Blocked).then_some(Block { since: now, reason: None, escalated_at: None });
+            live.severity = Severity::default();
         }
         self.head.held = self.head.held + u32::from(at_work(to)) - u32::from(at_work(from)).min(self.head.held);
         let blocked = |code| u32::from(code == StepCode::Blocked);
@@ -159,6 +160,20 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// The steps that this command has changed, and that are such now.
+    pub fn changed_where(&self, which: impl Fn(&Cell) -> bool) -> Vec<StepSeq> {
+        self.cells.iter().filter(|(_, cell)| which(cell)).map(|(seq, _)| *seq).collect()
+    }
+
+    /// Whether this command changes anything at all.
+    pub fn changes(&self) -> bool {
+        !self.moves.is_empty()
+            || !self.run_moves.is_empty()
+            || !self.cells.is_empty()
+            || self.kept.is_some()
+            || !self.outbound.is_empty()
     }
 
     /// Steps that are under way, as they stand now.
@@ -196,12 +211,9 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
     }
 
     /// The event of this command, by whoever calls.
-    pub fn finish(self, action: Action, actor_ref: &str, reason: Option<&str>) -> Vec<Event> {
-        let changes = !self.moves.is_empty()
-            || !self.run_moves.is_empty()
-            || !self.cells.is_empty()
-            || self.kept.is_some()
-            || !self.outbound.is_empty();
+    pub fn finish(mut self, action: Action, actor_ref: &str, reason: Option<&str>) -> Vec<Event> {
+        self.weigh_blocks();
+        let changes = self.changes();
         let mut events: Vec<Event> = self.gate_events.into_iter().map(Event::Gate).collect();
         if changes {
             events.push(Event::Run(Box::new(RunEvent {

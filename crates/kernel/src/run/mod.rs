@@ -23,6 +23,7 @@ mod gate;
 mod operator;
 mod person;
 mod result;
+mod severity;
 mod start;
 mod wake;
 
@@ -30,12 +31,14 @@ pub use cell::{Agenda, Block, BlockReason, Cell, Claim, Docket, Facet, Lease, Li
 pub use correct::{Correction, CorrectionReason, Prior};
 pub use gate::shell_declaration;
 pub use result::check_lease;
+pub use severity::{Cause, Severity, severity_of};
 
 use crate::id::{InstanceId, StepId};
 use crate::lifecycle::{FailureCategory, Outcome, RunState, RunTransition, StepCode, StepTransition};
 use crate::plan::{Language, Micros, Plan, StepSeq, Work};
 use crate::process::{self, DecideGate, DefinitionRef, OpenGate, Process};
 use crate::refusal::{Code, Refusal};
+use crate::rollup::{Rollup, Tally};
 use crate::{Time, lifecycle::ActorClass};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -52,6 +55,8 @@ pub struct Run {
     pub cells: Vec<Cell>,
     /// Steps that are under way: begun and not ended.
     pub live: BTreeSet<StepSeq>,
+    /// What every step counts as in the roll-up, kept in step with the cells.
+    pub tally: Tally,
     /// Outputs that are still needed.
     pub outputs: BTreeMap<StepSeq, Arc<str>>,
     /// Events that arrived and that no step has waited for yet, oldest first.
@@ -78,6 +83,9 @@ pub struct Head {
     pub held: u32,
     /// Where a chain stands: the first step that has not ended.
     pub current: StepSeq,
+    /// Where the critical path of a DAG leads: the rank of the earliest mandatory step that has not ended.
+    pub critical: StepSeq,
+    pub rollup: Rollup,
     /// The run's own output.
     pub output: Option<Arc<str>>,
     pub concurrency_key: Option<Arc<str>>,

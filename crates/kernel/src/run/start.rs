@@ -8,6 +8,7 @@ use crate::plan::{Plan, Scope, StepSeq};
 use crate::process::{DefinitionRef, Process};
 use crate::refusal::{Code, Refusal, require_ref};
 use crate::registry::scopes;
+use crate::rollup::{Rollup, Tally};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -175,6 +176,8 @@ fn take_over(command: &StartRun, plan: &Plan, run: &mut Run) -> Result<Vec<(Step
         outputs.extend(output.clone().map(|output| (*seq, output)));
     }
     run.head.current = (0..).zip(&run.cells).find(|(_, cell)| !cell.is_ended()).map_or(0, |(seq, _)| seq);
+    run.head.critical =
+        Run::first_unfinished(plan, |seq| run.cells.get(seq as usize).is_some_and(|cell| cell.is_ended()));
     run.outputs.extend(outputs.iter().filter(|(seq, _)| plan.is_referenced(*seq)).cloned());
     Ok(outputs)
 }
@@ -202,7 +205,7 @@ impl Run {
     pub fn begin(started: &Started) -> Run {
         let plan = started.plan.clone();
         let cells: Vec<Cell> = plan.steps.iter().map(|step| Cell::new(step.depends_on.len())).collect();
-        Run {
+        let mut run = Run {
             run_id: started.run_id,
             input: started.input.clone(),
             head: Head {
@@ -218,6 +221,8 @@ impl Run {
                 blocked: 0,
                 held: 0,
                 current: 0,
+                critical: Run::first_unfinished(&plan, |_| false),
+                rollup: Rollup::default(),
                 output: None,
                 concurrency_key: None,
                 parent: None,
@@ -225,8 +230,11 @@ impl Run {
             plan,
             cells,
             live: BTreeSet::new(),
+            tally: Tally::default(),
             outputs: BTreeMap::new(),
             kept: vec![],
-        }
+        };
+        run.count_all();
+        run
     }
 }

@@ -1,6 +1,7 @@
 //! Gives a run its commands, as the engine would, and has the auditor look at every answer.
 
 use crate::auditor::Auditor;
+use crate::colour::Colours;
 use crate::generate::{EVENTS, Op, SECOND};
 use countersign_kernel::lifecycle::{FailureCategory, Outcome, RunState, StepCode};
 use countersign_kernel::plan::*;
@@ -40,6 +41,7 @@ pub struct World {
     pub events: Vec<Event>,
     leases: Vec<Given>,
     auditor: Auditor,
+    colours: Colours,
     now: i64,
     sent: usize,
 }
@@ -135,7 +137,17 @@ impl World {
             .unwrap_or_else(|refusal| panic!("the start: {refusal}"));
         let (shell, run) = Run::begun_by(&events[0]).unwrap_or_else(|| panic!("no start: {events:?}"));
         let auditor = Auditor::new(run.plan.clone());
-        let mut world = World { registry, shell, run, events: vec![], leases: vec![], auditor, now, sent: 0 };
+        let mut world = World {
+            registry,
+            shell,
+            run,
+            events: vec![],
+            leases: vec![],
+            auditor,
+            colours: Colours::default(),
+            now,
+            sent: 0,
+        };
         world.accept(events);
         world
     }
@@ -161,6 +173,7 @@ impl World {
                         said: None,
                     }));
                     self.auditor.hear(&before, event, &self.run);
+                    self.colours.look(&self.run, event);
                 }
             }
         }

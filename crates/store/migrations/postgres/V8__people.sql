@@ -6,7 +6,6 @@ ALTER TABLE run_steps ADD COLUMN sla_breach_us BIGINT;
 ALTER TABLE run_steps ADD COLUMN cycle BIGINT;
 ALTER TABLE run_steps ADD COLUMN declared_at_us BIGINT;
 ALTER TABLE run_steps ADD COLUMN secondary_facets TEXT;
-ALTER TABLE run_steps ADD COLUMN blocked_since_us BIGINT;
 ALTER TABLE run_steps ADD COLUMN block_reason TEXT;
 ALTER TABLE run_steps ADD COLUMN escalated_at_us BIGINT;
 -- What a person has to do.

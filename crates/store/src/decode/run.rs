@@ -7,7 +7,8 @@ use countersign_engine::port::{ChargedStep, Due, Head, QueuedRun, RunStepView, R
 use countersign_engine::rows::{ChargeRow, CorrectionRow, NewStep, RunEventRow, RunRow, StepState};
 use countersign_kernel::lifecycle::{FailureCategory, StepCode};
 use countersign_kernel::plan::StepSeq;
-use countersign_kernel::run::{BlockReason, CorrectionReason, Facet, TaskType};
+use countersign_kernel::rollup::Colour;
+use countersign_kernel::run::{BlockReason, Cause, CorrectionReason, Facet, TaskType};
 use countersign_kernel::{EventId, InstanceId, StepId, Time};
 use std::sync::Arc;
 
@@ -71,6 +72,7 @@ pub fn run_instance(row: &dyn Columns) -> Result<RunInstance, StoreError> {
             completed_at: optional_time(row, 20)?,
             failed_at: optional_time(row, 21)?,
             output: optional_str(row, 22)?,
+            rollup: optional_str(row, 29)?,
         },
         chain: head_row_at(row, 23)?,
         moves: row.count(26)?,
@@ -98,6 +100,8 @@ fn task_type(text: &str) -> Option<TaskType> {
 pub fn stored_step(row: &dyn Columns) -> Result<StoredStep, StoreError> {
     let facet = row.optional_text(10)?.map(|text| token(&text, Facet::parse)).transpose()?;
     let category = row.optional_text(13)?.map(|text| token(&text, FailureCategory::parse)).transpose()?;
+    let cause = row.optional_text(23)?.map(|text| token(&text, Cause::parse)).transpose()?;
+    let colour = row.optional_text(24)?.map(|text| token(&text, Colour::parse)).transpose()?;
     let task = row.optional_text(19)?.map(|text| token(&text, task_type)).transpose()?;
     Ok(StoredStep {
         instance_id: InstanceId(row.id(0)?),
@@ -123,6 +127,9 @@ pub fn stored_step(row: &dyn Columns) -> Result<StoredStep, StoreError> {
             task_type: task.map(TaskType::as_str),
             output_needed: row.bool(20)?,
             due_at: optional_time(row, 21)?,
+            blocked_since: optional_time(row, 22)?,
+            blocked_cause: cause.map(Cause::as_str),
+            child_colour: colour.map(Colour::as_str),
             charge: charge(row)?,
             output: optional_str(row, STEP_STATE_COLUMNS)?,
         },
@@ -130,18 +137,17 @@ pub fn stored_step(row: &dyn Columns) -> Result<StoredStep, StoreError> {
 }
 
 fn charge(row: &dyn Columns) -> Result<ChargeRow, StoreError> {
-    let block_reason = row.optional_text(30)?.map(|text| token(&text, BlockReason::parse)).transpose()?;
+    let block_reason = row.optional_text(32)?.map(|text| token(&text, BlockReason::parse)).transpose()?;
     Ok(ChargeRow {
-        pic: optional_str(row, 22)?,
-        deadline: optional_time(row, 23)?,
-        overdue_first_at: optional_time(row, 24)?,
-        sla_breach: row.optional_int(25)?,
-        cycle: row.optional_int(26)?.map_or(Ok(0), |cycle| small(cycle, "cycle"))?,
-        declared_at: optional_time(row, 27)?,
-        secondary_facets: optional_str(row, 28)?,
-        blocked_since: optional_time(row, 29)?,
+        pic: optional_str(row, 25)?,
+        deadline: optional_time(row, 26)?,
+        overdue_first_at: optional_time(row, 27)?,
+        sla_breach: row.optional_int(28)?,
+        cycle: row.optional_int(29)?.map_or(Ok(0), |cycle| small(cycle, "cycle"))?,
+        declared_at: optional_time(row, 30)?,
+        secondary_facets: optional_str(row, 31)?,
         block_reason: block_reason.map(BlockReason::as_str),
-        escalated_at: optional_time(row, 31)?,
+        escalated_at: optional_time(row, 33)?,
     })
 }
 

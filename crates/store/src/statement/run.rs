@@ -79,7 +79,7 @@ pub fn new_head_values<'a>(unit: &'a Unit, row: &'a RunHeadRow) -> Vec<Value<'a>
 /// A step that is added, with all that never changes, or a step that has changed.
 pub fn step_values(instance_id: InstanceId, step_seq: StepSeq, step: &StepWrite) -> (Name, Vec<Value<'_>>) {
     let StepWrite { new, state } = step;
-    let mut values = Vec::with_capacity(36);
+    let mut values = Vec::with_capacity(38);
     values.extend([
         Value::Id(instance_id.0),
         Value::Int(i64::from(step_seq)),
@@ -103,6 +103,9 @@ pub fn step_values(instance_id: InstanceId, step_seq: StepSeq, step: &StepWrite)
         Value::text(state.output.as_deref()),
         Value::Bool(state.output_needed),
         Value::optional_time(state.due_at),
+        Value::optional_time(state.blocked_since),
+        Value::text(state.blocked_cause),
+        Value::text(state.child_colour),
     ]);
     let charge = &state.charge;
     values.extend([
@@ -113,7 +116,6 @@ pub fn step_values(instance_id: InstanceId, step_seq: StepSeq, step: &StepWrite)
         optional_int((charge.cycle > 0).then_some(charge.cycle)),
         Value::optional_time(charge.declared_at),
         Value::text(charge.secondary_facets.as_deref()),
-        Value::optional_time(charge.blocked_since),
         Value::text(charge.block_reason),
         Value::optional_time(charge.escalated_at),
     ]);

@@ -1,8 +1,8 @@
 //! Runs, steps and records with every column set, or with none that need not be.
 
 use countersign_engine::port::{Head, Unit};
-use countersign_engine::rows::{ChargeRow, 
-    IdempotencyRow, NewStep, RecordRow, RunEventRow, RunHeadRow, RunRow, StepState, StepWrite, Write,
+use countersign_engine::rows::{
+    ChargeRow, IdempotencyRow, NewStep, RecordRow, RunEventRow, RunHeadRow, RunRow, StepState, StepWrite, Write,
 };
 use countersign_kernel::id::first_at;
 use countersign_kernel::lifecycle::StepCode;
@@ -106,6 +106,9 @@ pub fn small_step() -> StepState {
         completed_at: None,
         effect_unknown: false,
         child_run_id: None,
+        child_colour: None,
+        blocked_since: None,
+        blocked_cause: None,
         task_type: None,
         output: None,
         output_needed: false,
@@ -132,6 +135,9 @@ pub fn full_step() -> StepState {
         completed_at: Some(Time(26)),
         effect_unknown: true,
         child_run_id: Some(run_id(9_000_004)),
+        child_colour: Some("yellow"),
+        blocked_since: Some(Time(28)),
+        blocked_cause: Some("deadline"),
         task_type: Some("READY_STEP"),
         output: text("{\"out\":1}"),
         output_needed: true,
@@ -144,7 +150,6 @@ pub fn full_step() -> StepState {
             cycle: 2,
             declared_at: Some(Time(31)),
             secondary_facets: text("waiting_time_gate"),
-            blocked_since: Some(Time(32)),
             block_reason: Some("config_error"),
             escalated_at: Some(Time(33)),
         },

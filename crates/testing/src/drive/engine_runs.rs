@@ -197,7 +197,7 @@ fn to_step(step: &RunStepView, plan: &Plan, run: RunState) -> Value {
         "overdue_first_at": time(charge.overdue_first_at),
         "completed_after_deadline": charge.sla_breach.map(|_| true),
         "sla_breach_duration": charge.sla_breach.map(length),
-        "blocked_since": time(charge.blocked_since),
+        "blocked_since": time(state.blocked_since),
         "block_reason": charge.block_reason,
         "escalated_at": time(charge.escalated_at),
         "attempts": state.attempts,
