@@ -261,9 +261,32 @@ impl Client {
         self.post(&["v1", "runs", run_id, "gates", action, "decision"], Body::json(request)?).await
     }
 
-    /// `POST /v1/runs/{run_id}/steps/{step}/unblock`
-    pub async fn unblock_step(&self, run_id: &str, step: &str, request: &ControlRun) -> Reply<RunMoved> {
-        self.post(&["v1", "runs", run_id, "steps", step, "unblock"], Body::json(request)?).await
+    /// `POST /v1/runs/{run_id}/steps/{step}/{claim|release|wait|…}`
+    pub async fn act_on_step(
+        &self,
+        run_id: &str,
+        step: &str,
+        act: &str,
+        request: &impl serde::Serialize,
+    ) -> Reply<StepActed> {
+        self.post(&["v1", "runs", run_id, "steps", step, act], Body::json(request)?).await
+    }
+
+    /// The same with `?preview=true`: what would happen.
+    pub async fn preview_step(
+        &self,
+        run_id: &str,
+        step: &str,
+        act: &str,
+        request: &impl serde::Serialize,
+    ) -> Reply<StepPreview> {
+        let path = ["v1", "runs", run_id, "steps", step, act];
+        self.post_query(&path, &[("preview", "true")], Body::json(request)?).await
+    }
+
+    /// `GET /v1/worklist`
+    pub async fn worklist(&self, query: &InboxQuery) -> Reply<Page<WorklistItem>> {
+        self.get(&["v1", "worklist"], query).await
     }
 
     /// `POST /v1/runs/{run_id}/steps/{step}/declare-effect`

@@ -130,7 +130,9 @@ impl<'r> Purge<'r> {
                 text: text.clone(),
             }));
         };
-        self.entries("outputs").for_each(|entry| redact(seq(entry), StepText::Output));
+        // A step that was corrected since shows what the correction yielded.
+        let shown = |seq: &StepSeq| run.steps.get(*seq as usize).is_some_and(|s| s.1.completed_at == Some(recorded_at));
+        self.entries("outputs").for_each(|entry| redact(seq(entry).filter(shown), StepText::Output));
         self.entries("errors").for_each(|entry| redact(seq(entry), StepText::Error));
         if let Some(event) = self.payload.get("event") {
             // Steps that hold what the event brought, whether it woke them now or later.
@@ -141,6 +143,9 @@ impl<'r> Purge<'r> {
                 let event_id = event_id.to_owned();
                 writes.push(Write::RedactRunEvent { instance_id, event_id, text: text.clone() });
             }
+        }
+        if self.payload.contains_key("outputs") {
+            writes.push(Write::RedactCorrection { instance_id, prior_event_id: event_id, text: text.clone() });
         }
         if self.payload.contains_key("outbound_events") {
             writes.push(Write::RedactOutbox { instance_id, created_at: recorded_at, text: text.clone() });

@@ -1,10 +1,10 @@
 //! What actors may read: each read is a permission check and one query.
 
 use crate::port::{
-    AssignmentQuery, GateWithSteps, Page, ProcessQuery, ProcessView, RecordQuery, RunQuery, RunStepView, RunView,
-    StepQuery,
+    AssignmentQuery, ChargedStep, GateWithSteps, Page, ProcessQuery, ProcessView, RecordQuery, RunQuery, RunStepView,
+    RunView, StepQuery,
 };
-use crate::rows::{AssignmentRow, RecordRow, StepRow};
+use crate::rows::{AssignmentRow, CorrectionRow, RecordRow, StepRow};
 use crate::run::rollup::Basis;
 use crate::{Engine, StoreError, store_failure};
 use countersign_kernel::InstanceId;
@@ -78,6 +78,20 @@ impl Engine {
     /// Steps of a run that the caller was shown.
     pub async fn read_run_steps(&self, run: &RunView, from: u32, limit: usize) -> Result<Vec<RunStepView>, Refusal> {
         self.reader.run_steps(run.row.instance_id, from, limit).await.map_err(|error| store_failure(&error))
+    }
+
+    pub async fn read_corrections(&self, run: &RunView) -> Result<Vec<CorrectionRow>, Refusal> {
+        self.reader.corrections(run.row.instance_id).await.map_err(|error| store_failure(&error))
+    }
+
+    /// What this actor is in charge of and has to do. Everybody may see their own.
+    pub async fn worklist(
+        &self,
+        actor_ref: &str,
+        after: Option<(InstanceId, StepSeq)>,
+        limit: usize,
+    ) -> Result<Vec<ChargedStep>, Refusal> {
+        self.reader.charged(actor_ref, after, limit).await.map_err(|error| store_failure(&error))
     }
 
     pub async fn read_run_gates(&self, run: &RunView) -> Result<Vec<GateWithSteps>, Refusal> {

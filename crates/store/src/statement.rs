@@ -95,9 +95,13 @@ statements! {
         "locked_until_us" Int, "lease_token" Id, "waiting_event_type" Text, "waiting_facet" Text, "deadline_at_us" Int, "last_error" Text,
         "error_category" Text, "event_data" Text, "started_at_us" Int, "completed_at_us" Int, "effect_unknown" Bool, "child_run_id" Id,
         "task_type" Text, "output" Text, "output_needed" Bool, "due_at_us" Int, "blocked_since_us" Int, "blocked_cause" Text,
-        "child_colour" Text,
+        "child_colour" Text, "pic" Text, "deadline_us" Int, "overdue_first_at_us" Int, "sla_breach_us" Int, "cycle" Int, "declared_at_us" Int,
+        "secondary_facets" Text, "block_reason" Text, "escalated_at_us" Int,
         "name" Text, "compensates" Int, "queue" Text, "max_attempts" Int);
     RunEvent: Insert "run_events" ("instance_id" Id, "event_id" Text, "event_type" Text, "data" Text, "received_at_us" Int, "taken" Bool);
+    Correction: Insert "step_corrections" ("instance_id" Id, "step_seq" Int, "cycle" Int, "from_state" Text, "prior_event_id" Id, "prior_actor_ref" Text,
+        "prior_at_us" Int, "output" Text, "overdue_first_at_us" Int, "sla_breach_us" Int, "approval_id" Id, "correction_reason" Text,
+        "reopened_by" Text, "reopened_at_us" Int, "event_id" Id);
     Outbox: Insert "outbox" ("outbox_id" Id, "instance_id" Id, "event_type" Text, "data" Text, "created_at_us" Int, "next_attempt_at_us" Int, "step" Text);
 
     MoveInstance: Update "instances" ("instance_id" Id, "sequence" Int, "head" Bytes, "last_time_us" Int, "state" Text, "moves" Int, "policy_ref" Text, "beats" Int, "rollup" Text);
@@ -116,7 +120,8 @@ statements! {
         "locked_until_us" Int, "lease_token" Id, "waiting_event_type" Text, "waiting_facet" Text, "deadline_at_us" Int, "last_error" Text,
         "error_category" Text, "event_data" Text, "started_at_us" Int, "completed_at_us" Int, "effect_unknown" Bool, "child_run_id" Id,
         "task_type" Text, "output" Text, "output_needed" Bool, "due_at_us" Int, "blocked_since_us" Int, "blocked_cause" Text,
-        "child_colour" Text);
+        "child_colour" Text, "pic" Text, "deadline_us" Int, "overdue_first_at_us" Int, "sla_breach_us" Int, "cycle" Int, "declared_at_us" Int,
+        "secondary_facets" Text, "block_reason" Text, "escalated_at_us" Int);
     TakeRunEvent: Update [2] "run_events" ("instance_id" Id, "event_id" Text, "taken" Bool);
     PurgeRecord: Update "records" ("event_id" Id, "payload" Bytes, "attestation" Bytes, "salt" Bytes, "purgeable_from_us" Int);
     RedactSubject: Update "processes" ("instance_id" Id, "subject_ref" Text);
@@ -128,6 +133,7 @@ statements! {
     RedactRunKeys: Redact "runs" ("instance_id" Id, "correlation_key" Text, "concurrency_key" Text);
     RedactRunHeadKeys: Redact "run_heads" ("instance_id" Id, "correlation_key" Text, "concurrency_key" Text);
     RedactRunStepOutput: Redact [2] "run_steps" ("instance_id" Id, "step_seq" Int, "output" Text);
+    RedactCorrection: Redact [2] "step_corrections" ("instance_id" Id, "prior_event_id" Id, "output" Text);
     RedactRunStepError: Redact [2] "run_steps" ("instance_id" Id, "step_seq" Int, "last_error" Text);
     RedactRunStepEvent: Redact [2] "run_steps" ("instance_id" Id, "step_seq" Int, "event_data" Text);
     RedactRunOutput: Redact "run_heads" ("instance_id" Id, "output" Text);
@@ -438,6 +444,10 @@ pub fn write_values<'a>(unit: &'a Unit, write: &'a Write) -> (Name, Vec<Value<'a
         Write::RunHead(row) => (Name::RunHead, run::head_values(row)),
         Write::RunEvent(row) => (Name::RunEvent, run::event_values(row)),
         Write::Outbox(row) => (Name::Outbox, run::outbox_values(row)),
+        Write::Correction(row) => (Name::Correction, run::correction_values(row)),
+        Write::RedactCorrection { instance_id, prior_event_id, text } => {
+            (Name::RedactCorrection, vec![Value::Id(instance_id.0), Value::Id(prior_event_id.0), Value::json(text)])
+        }
         Write::TakeRunEvent { instance_id, event_id } => {
             (Name::TakeRunEvent, vec![Value::Id(instance_id.0), Value::Text(event_id), Value::Bool(true)])
         }

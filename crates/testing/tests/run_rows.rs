@@ -92,7 +92,8 @@ fn rows(world: &World) -> Rows {
         let Event::Run(event) = event else { continue };
         run.apply(event);
         let mut unit = Unit::new(run.run_id, 0);
-        run_writes(&run, event, Some(Digest([0; 32])), &mut ids, &mut unit);
+        let event_id = ids.make();
+        run_writes(&run, event, event_id, Some(Digest([0; 32])), &mut ids, &mut unit);
         rows.take(unit);
     }
     rows

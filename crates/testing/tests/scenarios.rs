@@ -53,6 +53,10 @@ scenarios! {
     one_approval_one_firing
     open_gate
     opened_by_another
+    people
+    deadlines
+    corrections
+    step_operators
     quorum_all_of_n
     quorum_leaving
     quorum_m_of_n

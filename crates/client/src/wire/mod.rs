@@ -15,6 +15,7 @@ mod outbox;
 mod processes;
 mod registry;
 mod runs;
+mod steps;
 mod tasks;
 mod timeline;
 
@@ -28,6 +29,7 @@ pub use outbox::*;
 pub use processes::*;
 pub use registry::*;
 pub use runs::*;
+pub use steps::*;
 pub use tasks::*;
 pub use timeline::*;
 

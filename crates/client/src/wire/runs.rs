@@ -168,8 +168,33 @@ pub struct StepView {
     pub state_code: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_facet: Option<String>,
+    /// What it waits for besides.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secondary_facets: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_event_type: Option<String>,
+    /// The person in charge.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pic: Option<String>,
+    /// By when it is to be done; beyond it the step is overdue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<String>,
+    /// Stays for ever, like the two that follow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overdue_first_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed_after_deadline: Option<bool>,
+    /// How late it was completed, such as `1h30m`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sla_breach_duration: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_reason: Option<String>,
+    /// When an operator made the block urgent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub escalated_at: Option<String>,
+    /// What was reopened, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub corrections: Vec<super::StepCorrection>,
     pub attempts: u32,
     pub max_attempts: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -17,8 +17,8 @@ pub use log::{LogReader, LogWriter};
 pub use outbox::Outbox;
 
 use crate::rows::{
-    AssignmentRow, GateRow, HoldRow, IdempotencyRow, NewStep, ProcessRow, RecordRow, RunEventRow, RunRow, StepRow,
-    StepState, StepWrite, TransitionRow, Write,
+    AssignmentRow, CorrectionRow, GateRow, HoldRow, IdempotencyRow, NewStep, ProcessRow, RecordRow, RunEventRow,
+    RunRow, StepRow, StepState, StepWrite, TransitionRow, Write,
 };
 use async_trait::async_trait;
 use countersign_kernel::plan::StepSeq;
@@ -379,6 +379,17 @@ pub struct PurgeableQuery {
     pub descending: bool,
 }
 
+/// A step that is somebody's to do, with its run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChargedStep {
+    pub run_id: InstanceId,
+    pub definition_name: String,
+    pub definition_version: u32,
+    pub subject_ref: String,
+    pub run_state: String,
+    pub step: RunStepView,
+}
+
 /// A process with its whole past: what `read_workflow` shows.
 #[derive(Clone, Debug)]
 pub struct ProcessView {
@@ -424,6 +435,15 @@ pub trait Reader: Send + Sync {
     /// Queued runs (not delayed beyond `now`), best priority then oldest first; and how many runs with each of their
     /// concurrency keys have begun and not ended, per definition.
     async fn queued_runs(&self, now: Time, limit: usize) -> Result<Vec<QueuedRun>, StoreError>;
+    /// What was reopened in a run, by step and cycle.
+    async fn corrections(&self, run_id: InstanceId) -> Result<Vec<CorrectionRow>, StoreError>;
+    /// The steps that a person is in charge of and that are to be done, in live runs, behind this one.
+    async fn charged(
+        &self,
+        pic: &str,
+        after: Option<(InstanceId, StepSeq)>,
+        limit: usize,
+    ) -> Result<Vec<ChargedStep>, StoreError>;
     /// The gates of a run, ended ones included, with their steps.
     async fn run_gates(&self, run_id: InstanceId) -> Result<Vec<GateWithSteps>, StoreError>;
     /// The gates that a run has passed: what its shell fired, in order.

@@ -1,8 +1,8 @@
 //! The rows of runs. A step's row is written whole whenever the step changes: what it says is what the engine holds.
 
 use countersign_kernel::lifecycle::StepCode;
-use countersign_kernel::plan::StepSeq;
-use countersign_kernel::{Digest, InstanceId, Time};
+use countersign_kernel::plan::{Micros, StepSeq};
+use countersign_kernel::{Digest, EventId, InstanceId, StepId, Time};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -91,6 +91,44 @@ pub struct StepState {
     pub output_needed: bool,
     /// When it may be claimed, or the clock has to look at it.
     pub due_at: Option<Time>,
+    pub charge: ChargeRow,
+}
+
+/// Who is in charge of a step, what was promised, what was missed, and why it is blocked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChargeRow {
+    pub pic: Option<Arc<str>>,
+    pub deadline: Option<Time>,
+    pub overdue_first_at: Option<Time>,
+    pub sla_breach: Option<Micros>,
+    pub cycle: u32,
+    pub declared_at: Option<Time>,
+    /// What a waiting step waits for besides its facet, with commas between.
+    pub secondary_facets: Option<Arc<str>>,
+    pub block_reason: Option<&'static str>,
+    pub escalated_at: Option<Time>,
+}
+
+/// A step that was reopened, with what closed it. Written once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CorrectionRow {
+    pub instance_id: InstanceId,
+    pub step_seq: StepSeq,
+    pub cycle: u32,
+    pub from_state: StepCode,
+    pub prior_event_id: EventId,
+    pub prior_actor_ref: String,
+    pub prior_at: Time,
+    /// JSON text: what the step had yielded.
+    pub output: Option<Arc<str>>,
+    pub overdue_first_at: Option<Time>,
+    pub sla_breach: Option<Micros>,
+    pub approval_id: StepId,
+    pub correction_reason: &'static str,
+    pub reopened_by: String,
+    pub reopened_at: Time,
+    /// The record of the reopening.
+    pub event_id: EventId,
 }
 
 /// A step that a batch adds (`new`) or changes.

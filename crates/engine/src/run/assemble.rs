@@ -8,7 +8,8 @@ use countersign_kernel::plan::{OnFailure, Plan, StepSeq};
 use countersign_kernel::process::{DefinitionRef, Process};
 use countersign_kernel::rollup::{Colour, Rollup, Tally};
 use countersign_kernel::run::{
-    Block, Cause, Cell, Facet, Head, KeptEvent, Lease, Live, Parent, Role, Run, Severity, TaskType, Waiting,
+    Block, BlockReason, Cause, Cell, Docket, Facet, Head, KeptEvent, Lease, Live, Parent, Role, Run, Severity,
+    TaskType, Waiting,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -102,10 +103,12 @@ pub fn assemble(loaded: LoadedRun, plan: Arc<Plan>) -> Result<(Process, Run), St
 }
 
 fn cell(seq: StepSeq, compensates: Option<StepSeq>, state: StepState, plan: &Plan) -> Cell {
+    let charge = state.charge;
     let begun = state.state != StepCode::NotStarted || compensates.is_some();
     let waiting = state.waiting_facet.and_then(Facet::parse).map(|facet| Waiting {
         event_type: state.waiting_event_type.clone(),
         facet,
+        secondary: charge.secondary_facets.iter().flat_map(|list| list.split(',')).filter_map(Facet::parse).collect(),
         deadline_at: state.deadline_at,
     });
     let lease = state.locked_by.clone().zip(state.locked_until).map(|(worker_id, until)| Lease { worker_id, until });
@@ -115,7 +118,11 @@ fn cell(seq: StepSeq, compensates: Option<StepSeq>, state: StepState, plan: &Pla
     let severity = state.blocked_cause.and_then(Cause::parse).map_or(Severity::YellowDark, Severity::Red);
     // A row of an older version does not say since when.
     let since = state.blocked_since.or(state.started_at).filter(|_| state.state == StepCode::Blocked);
-    let block = since.map(|since| Block { since, escalated_at: None });
+    let block = since.map(|since| Block {
+        since,
+        reason: charge.block_reason.and_then(BlockReason::parse),
+        escalated_at: charge.escalated_at,
+    });
     let live = Live {
         attempts: state.attempts,
         next_run_at: state.next_run_at,
@@ -132,12 +139,21 @@ fn cell(seq: StepSeq, compensates: Option<StepSeq>, state: StepState, plan: &Pla
         block,
         task_type,
     };
+    let docket = Docket {
+        pic: charge.pic,
+        deadline: charge.deadline,
+        overdue_first_at: charge.overdue_first_at,
+        sla_breach: charge.sla_breach,
+        cycle: charge.cycle,
+        declared_at: charge.declared_at,
+    };
     Cell {
         state: state.state,
         token: state.lease_token,
         role: compensates.map_or(Role::Step, Role::Compensation),
         completed_at: state.completed_at,
         live: (begun && !state.state.is_terminal()).then(|| Box::new(live)),
+        docket: (docket != Docket::default()).then(|| Box::new(docket)),
         ..Cell::new(plan.step(seq).map_or(0, |step| step.depends_on.len()))
     }
 }
@@ -150,14 +166,20 @@ fn has_ended(plan: &Plan, seq: StepSeq, cell: &Cell) -> bool {
     cell.is_ended() || passed_over
 }
 
+/// Completed, or completed before it was reopened.
+fn has_fed(cell: &Cell) -> bool {
+    cell.state == StepCode::Completed || (cell.cycle() > 0 && cell.completed_at.is_some())
+}
+
 fn resolve_dependencies(plan: &Plan, cells: &mut [Cell]) {
-    let ended: Vec<(bool, bool)> = (0..)
-        .zip(cells.iter())
-        .map(|(seq, cell)| (has_ended(plan, seq, cell), cell.state == StepCode::Completed))
-        .collect();
+    let ended: Vec<(bool, bool)> =
+        (0..).zip(cells.iter()).map(|(seq, cell)| (has_ended(plan, seq, cell), has_fed(cell))).collect();
     for (spec, cell) in plan.steps.iter().zip(cells) {
         let of = |seq: &StepSeq| ended.get(*seq as usize).copied().unwrap_or((false, false));
-        cell.open_deps = u32::try_from(spec.depends_on.iter().filter(|seq| !of(seq).0).count()).unwrap_or(u32::MAX);
+        // One that has begun waits for nothing any more, even where a step before it was reopened.
+        let waits = cell.state == StepCode::NotStarted;
+        let open = spec.depends_on.iter().filter(|seq| waits && !of(seq).0).count();
+        cell.open_deps = u32::try_from(open).unwrap_or(u32::MAX);
         cell.fed = spec.depends_on.iter().any(|seq| of(seq).1);
     }
 }

@@ -8,7 +8,7 @@ use countersign_kernel::text::json_string;
 use countersign_kernel::{Digest, Time};
 use countersign_ledger::document::{declaration_document, gate_spec_document};
 use countersign_ledger::sha256;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 
 /// A JSON value up to this size stands in the record itself; of a larger one only its digest does.
@@ -165,6 +165,8 @@ pub fn run_payload(run: &Run, event: &RunEvent, documents: Option<&RunDocuments>
         payload.raw("compensations", &list(&compensations));
     }
     work(&mut payload, event, &mut room);
+    charges(&mut payload, run, event);
+    acted(&mut payload, event, &mut room);
     failures(&mut payload, run, event);
     severities(&mut payload, run, event);
     events(&mut payload, event, &mut room);
@@ -263,6 +265,10 @@ fn work(payload: &mut Object, event: &RunEvent, room: &mut usize) {
             let mut wait = Object::new();
             wait.int("step_seq", m.step_seq);
             wait.text("facet", waiting.facet.as_str());
+            if !waiting.secondary.is_empty() {
+                let others: Vec<String> = waiting.secondary.iter().map(|facet| json_string(facet.as_str())).collect();
+                wait.raw("secondary_facets", &list(&others));
+            }
             wait.optional("event_type", waiting.event_type.as_deref());
             wait.optional_time("deadline_at_us", waiting.deadline_at);
             Some(wait.end())
@@ -286,6 +292,71 @@ fn work(payload: &mut Object, event: &RunEvent, room: &mut usize) {
         .collect();
     if !outputs.is_empty() {
         payload.raw("outputs", &list(&outputs));
+    }
+}
+
+/// Who is in charge of which steps, and by when, where this record says it; and what was completed late.
+fn charges(payload: &mut Object, run: &Run, event: &RunEvent) {
+    let mut groups: BTreeMap<(Option<&str>, Option<Time>), Vec<StepSeq>> = BTreeMap::new();
+    for (seq, cell) in &event.cells {
+        let now = (cell.pic().map(|pic| &**pic), cell.deadline());
+        let before = run.cell(*seq).map_or((None, None), |cell| (cell.pic().map(|pic| &**pic), cell.deadline()));
+        if now != before {
+            groups.entry(now).or_default().push(*seq);
+        }
+    }
+    let lines: Vec<String> = groups
+        .into_iter()
+        .map(|((pic, deadline), seqs)| {
+            let mut line = Object::new();
+            line.text("step_seqs", &ranges(seqs.into_iter()));
+            line.optional("pic", pic);
+            line.optional_time("deadline_us", deadline);
+            line.end()
+        })
+        .collect();
+    if !lines.is_empty() {
+        payload.raw("charges", &list(&lines));
+    }
+    let late: Vec<String> = event
+        .moves
+        .iter()
+        .filter(|m| m.transition.id == "T7")
+        .filter_map(|m| {
+            let docket = event.cells.iter().find(|(seq, _)| *seq == m.step_seq)?.1.docket.as_deref()?;
+            let mut line = Object::new();
+            line.int("step_seq", m.step_seq);
+            line.raw("completed_after_deadline", "true");
+            line.optional_time("overdue_first_at_us", docket.overdue_first_at);
+            line.int("sla_breach_us", docket.sla_breach?);
+            Some(line.end())
+        })
+        .collect();
+    if !late.is_empty() {
+        payload.raw("sla", &list(&late));
+    }
+}
+
+/// What somebody who acted on one step gave with it.
+fn acted(payload: &mut Object, event: &RunEvent, room: &mut usize) {
+    let Some(acted) = event.acted.as_deref() else { return };
+    payload.int("step_seq", acted.step_seq);
+    payload.optional("evidence_ref", acted.evidence_ref.as_deref());
+    let cell = event.cells.iter().find(|(seq, _)| *seq == acted.step_seq).map(|(_, cell)| cell);
+    let block = cell.and_then(|cell| cell.live.as_ref()).and_then(|live| live.block);
+    if event.action == Action::StepBlocked {
+        payload.optional("block_reason", block.and_then(|block| block.reason).map(|reason| reason.as_str()));
+    }
+    payload.optional("approval_id", acted.approval_id.map(|id| id.to_string()).as_deref());
+    if let Some(correction) = &acted.correction {
+        let mut line = Object::new();
+        line.int("cycle", correction.cycle);
+        line.text("correction_reason", correction.reason.as_str());
+        line.text("prior_event_id", &correction.prior.event_id.to_string());
+        if let Some(output) = &correction.prior.output {
+            line.value("output", output, room);
+        }
+        payload.raw("correction", &line.end());
     }
 }
 

@@ -3,16 +3,25 @@
 use super::dispatcher::SLOT;
 use crate::committer::limits::{limit_of, slot_of};
 use crate::port::Unit;
-use crate::rows::{NewStep, OutboxRow, RunEventRow, RunHeadRow, RunRow, StepState, StepWrite, Write};
+use crate::rows::{
+    ChargeRow, CorrectionRow, NewStep, OutboxRow, RunEventRow, RunHeadRow, RunRow, StepState, StepWrite, Write,
+};
 use countersign_kernel::lifecycle::{RunState, StepCode};
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::rollup::Colour;
 use countersign_kernel::run::{Cause, Cell, Role, Run, RunEvent};
-use countersign_kernel::{Digest, IdSource};
+use countersign_kernel::{Digest, EventId, IdSource};
 use std::sync::Arc;
 
 /// Lays out what `event` writes; `run` is the run after it.
-pub fn run_writes(run: &Run, event: &RunEvent, document: Option<Digest>, ids: &mut IdSource, unit: &mut Unit) {
+pub fn run_writes(
+    run: &Run,
+    event: &RunEvent,
+    event_id: EventId,
+    document: Option<Digest>,
+    ids: &mut IdSource,
+    unit: &mut Unit,
+) {
     if let (Some(started), Some(document_digest)) = (&event.started, document) {
         unit.writes.push(Write::Run(RunRow {
             instance_id: run.run_id,
@@ -43,6 +52,27 @@ pub fn run_writes(run: &Run, event: &RunEvent, document: Option<Digest>, ids: &m
     for (seq, cell) in &event.cells {
         let output = event.outputs.iter().rev().find(|(of, _)| of == seq).map(|(_, output)| output.clone());
         write_step(run, *seq, cell, output, unit, event.adds(*seq));
+    }
+    if let Some(acted) = event.acted.as_deref()
+        && let Some(correction) = &acted.correction
+    {
+        unit.writes.push(Write::Correction(CorrectionRow {
+            instance_id: run.run_id,
+            step_seq: acted.step_seq,
+            cycle: correction.cycle,
+            from_state: correction.from,
+            prior_event_id: correction.prior.event_id,
+            prior_actor_ref: correction.prior.actor_ref.clone(),
+            prior_at: correction.prior.at,
+            output: correction.prior.output.clone(),
+            overdue_first_at: correction.overdue_first_at,
+            sla_breach: correction.sla_breach,
+            approval_id: correction.approval_id,
+            correction_reason: correction.reason.as_str(),
+            reopened_by: event.actor_ref.clone(),
+            reopened_at: event.at,
+            event_id,
+        }));
     }
     // Whoever sends events reports on a step, and that step moves first.
     let sender = event.moves.first().map(|m| m.step_seq);
@@ -129,7 +159,7 @@ fn write_step(run: &Run, seq: StepSeq, cell: &Cell, output: Option<Arc<str>>, un
     let block = live.and_then(|live| live.block.as_ref());
     // The row is written whole: what it said of an output that is still needed, it says again.
     let output = output.or_else(|| run.outputs.get(&seq).cloned());
-    let output_needed = output.is_some() && run.plan.is_referenced(seq);
+    let output_needed = output.is_some() && run.keeps_output(seq);
     let state = StepState {
         state: cell.state,
         attempts: live.map_or(0, |live| live.attempts),
@@ -154,6 +184,7 @@ fn write_step(run: &Run, seq: StepSeq, cell: &Cell, output: Option<Arc<str>>, un
         output,
         output_needed,
         due_at: run.step_due_at(seq),
+        charge: charge(cell),
     };
     match unit.steps.get_mut(&seq) {
         Some(write) => write.state = state,
@@ -169,5 +200,24 @@ fn write_step(run: &Run, seq: StepSeq, cell: &Cell, output: Option<Arc<str>>, un
             });
             unit.steps.insert(seq, StepWrite { new, state });
         }
+    }
+}
+
+fn charge(cell: &Cell) -> ChargeRow {
+    let docket = cell.docket.as_deref().cloned().unwrap_or_default();
+    let live = cell.live.as_deref();
+    let block = live.and_then(|live| live.block);
+    let secondary = live.and_then(|live| live.waiting.as_ref()).map_or(&[][..], |waiting| &waiting.secondary);
+    let facets: Vec<&str> = secondary.iter().map(|facet| facet.as_str()).collect();
+    ChargeRow {
+        pic: docket.pic,
+        deadline: docket.deadline,
+        overdue_first_at: docket.overdue_first_at,
+        sla_breach: docket.sla_breach,
+        cycle: docket.cycle,
+        declared_at: docket.declared_at,
+        secondary_facets: (!facets.is_empty()).then(|| facets.join(",").into()),
+        block_reason: block.and_then(|block| block.reason).map(|reason| reason.as_str()),
+        escalated_at: block.and_then(|block| block.escalated_at),
     }
 }

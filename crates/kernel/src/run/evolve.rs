@@ -2,7 +2,7 @@
 
 use super::flow::is_under_way;
 use super::start::shell_of;
-use super::{Cell, Event, Role, Run, RunEvent};
+use super::{Action, Cell, Event, Role, Run, RunEvent};
 use crate::Time;
 use crate::lifecycle::{ROLLUP_POLICY, RunState};
 use crate::plan::{Plan, StepSeq};
@@ -15,6 +15,11 @@ impl Run {
         let Event::Run(event) = event else { return None };
         let started = event.started.as_deref()?;
         Some((shell_of(started, &event.actor_ref, event.at), Run::begin(started)))
+    }
+
+    /// Whether its output is kept at hand: something needs it, or a correction is to be held against it.
+    pub fn keeps_output(&self, seq: crate::plan::StepSeq) -> bool {
+        self.plan.is_referenced(seq) || self.cell(seq).is_some_and(|cell| cell.cycle() > 0)
     }
 
     pub fn apply(&mut self, event: &RunEvent) {
@@ -38,14 +43,19 @@ impl Run {
                 None => self.cells.push(cell),
             }
         }
+        // What was yielded before a correction stays until the correction yields something else.
+        let reopened = event.acted.as_deref().and_then(|acted| Some((acted.step_seq, acted.correction.as_ref()?)));
+        if let Some((seq, correction)) = reopened {
+            self.outputs.extend(correction.prior.output.clone().map(|output| (seq, output)));
+        }
         for (seq, output) in &event.outputs {
-            if self.plan.is_referenced(*seq) {
+            if self.keeps_output(*seq) {
                 self.outputs.insert(*seq, output.clone());
             }
         }
         self.kept.extend(event.kept.clone());
         self.kept.retain(|kept| !event.taken.contains(&kept.id));
-        if event.action.is_recorded() {
+        if event.action != Action::StepProlonged {
             self.roll_up(event.at);
         }
     }

@@ -1,11 +1,11 @@
 //! A command under way: the steps it has changed so far, laid over the run. Nothing is copied but what changes.
 
 use super::{
-    Action, Block, Cell, Claimed, Command, Context, Event, Head, KeptEvent, Move, Outbound, Role, Run, RunEvent,
+    Acted, Action, Block, Cell, Claimed, Command, Context, Event, Head, KeptEvent, Move, Outbound, Role, Run, RunEvent,
     RunMove, Severity,
 };
 use crate::Time;
-use crate::lifecycle::{ActorClass, RunState, StepCode, fire_run, fire_step};
+use crate::lifecycle::{ActorClass, RunState, StepCode, StepTransition, fire_run, fire_step};
 use crate::plan::{Scope, StepSeq, StepSpec};
 use crate::process::{self, Process};
 use crate::refusal::{Code, Refusal};
@@ -27,6 +27,7 @@ pub struct Flow<'r, 'c, 'x> {
     pub kept: Option<KeptEvent>,
     pub taken: Vec<Arc<str>>,
     pub gate_events: Vec<process::Event>,
+    pub acted: Option<Box<Acted>>,
     /// Steps whose dependencies have all ended, to be looked at.
     pub to_resolve: VecDeque<StepSeq>,
 }
@@ -51,6 +52,7 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
             kept: None,
             taken: vec![],
             gate_events: vec![],
+            acted: None,
             to_resolve: VecDeque::new(),
         }
     }
@@ -95,18 +97,25 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
         seq
     }
 
-    /// The one way in which a step changes its state.
-    pub fn move_step(&mut self, seq: StepSeq, to: StepCode, by: By) -> Result<(), Refusal> {
+    /// The declared transition that would take the step there.
+    pub fn declared(&self, seq: StepSeq, to: StepCode, by: By) -> Result<&'static StepTransition, Refusal> {
         let from = self.state(seq).ok_or_else(broken)?;
         let By(actor, trigger) = by;
-        let transition = fire_step(from, to, actor, trigger).ok_or_else(|| {
+        fire_step(from, to, actor, trigger).ok_or_else(|| {
             let detail = format!(
                 "`{}` cannot go from {from} to {to} by {} {trigger}: no such transition is declared",
                 self.run.step_name(seq),
                 actor.as_str()
             );
             Refusal::new(Code::InvalidTransition, detail)
-        })?;
+        })
+    }
+
+    /// The one way in which a step changes its state.
+    pub fn move_step(&mut self, seq: StepSeq, to: StepCode, by: By) -> Result<(), Refusal> {
+        let transition = self.declared(seq, to, by)?;
+        let from = self.state(seq).ok_or_else(broken)?;
+        let By(actor, trigger) = by;
         self.moves.push(Move { step_seq: seq, transition, from, to, actor, trigger });
         let now = self.now();
         let is_step = self.cell(seq).is_some_and(|cell| cell.role == Role::Step);
@@ -121,7 +130,7 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
         }
         if to == StepCode::Blocked || from == StepCode::Blocked {
             let live = cell.live.get_or_insert_default();
-            live.block = (to == StepCode::Blocked).then_some(Block { since: now, escalated_at: None });
+            live.block = (to == StepCode::Blocked).then_some(Block { since: now, reason: None, escalated_at: None });
             live.severity = Severity::default();
         }
         self.head.held = self.head.held + u32::from(at_work(to)) - u32::from(at_work(from)).min(self.head.held);
@@ -129,6 +138,9 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
         self.head.blocked = self.head.blocked + blocked(to) - blocked(from).min(self.head.blocked);
         if is_step && to.is_terminal() && !from.is_terminal() {
             self.head.open = self.head.open.saturating_sub(1);
+        }
+        if is_step && from.is_terminal() && !to.is_terminal() {
+            self.head.open += 1;
         }
         Ok(())
     }
@@ -218,6 +230,7 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
                 kept: self.kept,
                 taken: self.taken,
                 reason: reason.map(str::to_owned),
+                acted: self.acted,
                 started: None,
                 known_cells: StepSeq::try_from(self.run.cells.len()).unwrap_or(StepSeq::MAX),
             })));

@@ -10,6 +10,7 @@ use crate::plan::{Micros, RetryPolicy, StepSeq};
 use crate::process::Process;
 use crate::refusal::{Code, Refusal, require_text};
 use crate::registry::scopes;
+use crate::rollup::Colour;
 use std::sync::Arc;
 
 type Target<'r> = Option<(&'r Process, &'r Run)>;
@@ -133,9 +134,10 @@ pub fn wait(
     let waiting = Waiting {
         event_type: wish.event_type.map(Arc::from),
         facet: wish.facet.unwrap_or(by_clock),
+        secondary: vec![],
         deadline_at: wish.timeout.map(|timeout| flow.now().after(timeout)),
     };
-    flow.put_down(task.step_seq, waiting)?;
+    flow.put_down(task.step_seq, waiting, WORKER)?;
     flow.advance()?;
     Ok(flow.finish(Action::StepWaiting, &actor_ref, None))
 }
@@ -280,6 +282,24 @@ pub fn child_started(
     live.lease = None;
     live.next_run_at = Some(again);
     Ok(flow.finish(Action::ChildStarted, &actor_ref, None))
+}
+
+/// The child goes on, and its colour has changed: it drives that of the step (seed 003 §5.3).
+pub fn child_coloured(
+    (shell, run): (&Process, &Run),
+    seq: StepSeq,
+    child: InstanceId,
+    colour: Colour,
+    ctx: &mut Context<'_>,
+) -> Result<Vec<Event>, Refusal> {
+    let known = run.cell(seq).filter(|cell| cell.is_held()).and_then(|cell| cell.live.as_ref());
+    if known.is_none_or(|live| live.child != Some(child) || live.child_colour == Some(colour)) {
+        return Ok(vec![]);
+    }
+    let actor_ref = ctx.base.application_actor_ref.to_owned();
+    let mut flow = Flow::new(shell, run, ctx);
+    flow.edit(seq)?.live.get_or_insert_default().child_colour = Some(colour);
+    Ok(flow.finish(Action::ChildColoured, &actor_ref, None))
 }
 
 /// The child has ended: so has the step that waits for it.

@@ -235,7 +235,8 @@ impl World {
             Op::Stop => drop(self.ask(&Command::Stop { reason: None })),
             Op::Void => drop(self.ask(&Command::Void { reason: None })),
             Op::Unblock(seq) => {
-                drop(self.ask(&Command::Unblock { step: self.name(*seq), reason: None }));
+                let (step, act) = (self.name(*seq), run::Act::Unblock { evidence_ref: None });
+                drop(self.ask(&Command::Act(run::StepAct { step, act, reason: None, preview: false })));
             }
             Op::Declare(seq, done) => self.declare(*seq, *done),
             Op::Decide(seq, yes) => {

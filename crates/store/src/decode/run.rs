@@ -3,13 +3,13 @@
 use super::{head_row_at, small};
 use crate::select::run::STEP_STATE_COLUMNS;
 use crate::value::{Columns, token};
-use countersign_engine::port::{Due, Head, QueuedRun, RunStepView, RunView, StoreError, StoredRunHead};
-use countersign_engine::rows::{NewStep, RunEventRow, RunRow, StepState};
+use countersign_engine::port::{ChargedStep, Due, Head, QueuedRun, RunStepView, RunView, StoreError, StoredRunHead};
+use countersign_engine::rows::{ChargeRow, CorrectionRow, NewStep, RunEventRow, RunRow, StepState};
 use countersign_kernel::lifecycle::{FailureCategory, StepCode};
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::rollup::Colour;
-use countersign_kernel::run::{Cause, Facet, TaskType};
-use countersign_kernel::{InstanceId, Time};
+use countersign_kernel::run::{BlockReason, Cause, CorrectionReason, Facet, TaskType};
+use countersign_kernel::{EventId, InstanceId, StepId, Time};
 use std::sync::Arc;
 
 /// A run row joined with its head and its instance row.
@@ -131,8 +131,57 @@ pub fn stored_step(row: &dyn Columns) -> Result<StoredStep, StoreError> {
             blocked_since: optional_time(row, 22)?,
             blocked_cause: cause.map(Cause::as_str),
             child_colour: colour.map(Colour::as_str),
+            charge: charge(row)?,
             output: optional_str(row, STEP_STATE_COLUMNS)?,
         },
+    })
+}
+
+fn charge(row: &dyn Columns) -> Result<ChargeRow, StoreError> {
+    let block_reason = row.optional_text(32)?.map(|text| token(&text, BlockReason::parse)).transpose()?;
+    Ok(ChargeRow {
+        pic: optional_str(row, 25)?,
+        deadline: optional_time(row, 26)?,
+        overdue_first_at: optional_time(row, 27)?,
+        sla_breach: row.optional_int(28)?,
+        cycle: row.optional_int(29)?.map_or(Ok(0), |cycle| small(cycle, "cycle"))?,
+        declared_at: optional_time(row, 30)?,
+        secondary_facets: optional_str(row, 31)?,
+        block_reason: block_reason.map(BlockReason::as_str),
+        escalated_at: optional_time(row, 33)?,
+    })
+}
+
+pub fn correction(row: &dyn Columns) -> Result<CorrectionRow, StoreError> {
+    Ok(CorrectionRow {
+        instance_id: InstanceId(row.id(0)?),
+        step_seq: step_seq(row.int(1)?)?,
+        cycle: small(row.int(2)?, "cycle")?,
+        from_state: token(&row.text(3)?, StepCode::parse)?,
+        prior_event_id: EventId(row.id(4)?),
+        prior_actor_ref: row.text(5)?,
+        prior_at: row.time(6)?,
+        output: optional_str(row, 7)?,
+        overdue_first_at: optional_time(row, 8)?,
+        sla_breach: row.optional_int(9)?,
+        approval_id: StepId(row.id(10)?),
+        correction_reason: token(&row.text(11)?, CorrectionReason::parse)?.as_str(),
+        reopened_by: row.text(12)?,
+        reopened_at: row.time(13)?,
+        event_id: EventId(row.id(14)?),
+    })
+}
+
+/// A step that is somebody's to do, with its run.
+pub fn charged(row: &dyn Columns) -> Result<ChargedStep, StoreError> {
+    let at = STEP_STATE_COLUMNS + 4;
+    Ok(ChargedStep {
+        step: step_view(row)?,
+        run_id: InstanceId(row.id(0)?),
+        definition_name: row.text(at)?,
+        definition_version: small(row.int(at + 1)?, "definition version")?,
+        subject_ref: row.text(at + 2)?,
+        run_state: row.text(at + 3)?,
     })
 }
 

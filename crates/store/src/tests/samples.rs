@@ -2,7 +2,7 @@
 
 use countersign_engine::port::{Head, Unit};
 use countersign_engine::rows::{
-    IdempotencyRow, NewStep, RecordRow, RunEventRow, RunHeadRow, RunRow, StepState, StepWrite, Write,
+    ChargeRow, IdempotencyRow, NewStep, RecordRow, RunEventRow, RunHeadRow, RunRow, StepState, StepWrite, Write,
 };
 use countersign_kernel::id::first_at;
 use countersign_kernel::lifecycle::StepCode;
@@ -115,6 +115,7 @@ pub fn small_step() -> StepState {
         output: None,
         output_needed: false,
         due_at: None,
+        charge: ChargeRow::default(),
     }
 }
 
@@ -143,6 +144,17 @@ pub fn full_step() -> StepState {
         output: text("{\"out\":1}"),
         output_needed: true,
         due_at: Some(Time(27)),
+        charge: ChargeRow {
+            pic: text("kim"),
+            deadline: Some(Time(28)),
+            overdue_first_at: Some(Time(29)),
+            sla_breach: Some(30),
+            cycle: 2,
+            declared_at: Some(Time(31)),
+            secondary_facets: text("waiting_time_gate"),
+            block_reason: Some("config_error"),
+            escalated_at: Some(Time(33)),
+        },
     }
 }
 

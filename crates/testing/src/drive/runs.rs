@@ -112,8 +112,33 @@ pub enum Control {
     },
 }
 
+/// What somebody does to one step: the last word of the route, and the request's body.
+#[derive(Clone, Debug)]
+pub struct Acting {
+    pub act: String,
+    pub step: String,
+    pub body: Map<String, Value>,
+    /// A new deadline, so long from now.
+    pub deadline_in_us: Option<i64>,
+    pub preview: bool,
+}
+
+/// What a preview says, in one line: the transition, or `refused` and the guard or code.
+pub fn previewed(transition_id: Option<&str>, problems: &[String]) -> String {
+    match problems.first() {
+        None => transition_id.unwrap_or("nothing").to_owned(),
+        Some(problem) => {
+            let guard = problem.split_once("the guard `").and_then(|(_, rest)| rest.split('`').next());
+            let code = || problem.split(':').next().unwrap_or_default();
+            format!("refused {}", guard.unwrap_or_else(code))
+        }
+    }
+}
+
 #[async_trait]
 pub trait Runs: Send {
+    /// The state of the step afterwards; for a preview, what [`previewed`] says.
+    async fn act_on_step(&mut self, by: &str, run_id: &str, acting: &Acting) -> Said<String>;
     async fn start_run(&mut self, by: &str, start: &RunStart) -> Said<String>;
     async fn claim(&mut self, by: &str, wish: &ClaimWish) -> Said<Vec<TaskSeen>>;
     async fn report(&mut self, by: &str, task: TaskOf<'_>, report: &Report) -> Said<Reported>;
@@ -126,8 +151,19 @@ pub trait Runs: Send {
 }
 
 /// The members of a view that are times.
-pub const TIMES: &[&str] =
-    &["started_at", "start_at", "completed_at", "failed_at", "next_run_at", "locked_until", "deadline_at"];
+pub const TIMES: &[&str] = &[
+    "started_at",
+    "start_at",
+    "completed_at",
+    "failed_at",
+    "next_run_at",
+    "locked_until",
+    "deadline_at",
+    "deadline",
+    "overdue_first_at",
+    "blocked_since",
+    "escalated_at",
+];
 
 /// A view without the members that say nothing.
 pub fn without_nulls(object: Value) -> Value {

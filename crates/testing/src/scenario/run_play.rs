@@ -4,7 +4,8 @@ use super::Expected;
 use super::run::{NOBODYS_ID, Names};
 use super::runs::{LeaseName, RunAct, RunCheck, TaskLine, Wanted};
 use crate::drive::{
-    ADMIN, Addressed, ClaimWish, Driver, Failure, On, RunStart, Said, SentEvent, TaskOf, TaskSeen, micros,
+    ADMIN, Acting, Addressed, ClaimWish, Driver, Failure, On, RunStart, Said, SentEvent, TaskOf, TaskSeen, broken,
+    micros,
 };
 use serde_json::Value;
 use std::collections::HashMap;
@@ -79,6 +80,12 @@ pub async fn perform(driver: &mut dyn Driver, names: &mut Names, who: &str, act:
         }
         RunAct::Control { run, control } => {
             driver.control_run(who, &names.process(run), control).await.map(Expected::NewState)
+        }
+        RunAct::OnStep { run, acting } => {
+            let body = names.substitute(&Value::Object(acting.body.clone()).to_string());
+            let body = serde_json::from_str(&body).map_err(|error| broken(error))?;
+            let acting = Acting { body, ..acting.clone() };
+            driver.act_on_step(who, &names.process(run), &acting).await.map(Expected::NewState)
         }
         RunAct::Open { on, name } => {
             let id = names.process(&on.process);

@@ -10,13 +10,14 @@ use axum::Json;
 use axum::extract::State;
 use countersign_client::wire;
 use countersign_engine::port::{GateWithSteps, Page, RunQuery, RunStepView, RunView};
-use countersign_engine::rows::StepState;
+use countersign_engine::rows::{CorrectionRow, StepState};
 use countersign_engine::run::rollup::Basis;
 use countersign_kernel::InstanceId;
 use countersign_kernel::lifecycle::{RunState, StepCode};
 use countersign_kernel::plan::{Plan, StepSeq};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::rollup::Rollup;
+use countersign_kernel::text::length;
 use std::sync::Arc;
 
 /// Steps in one answer.
@@ -124,10 +125,15 @@ pub async fn read(
             .map_err(|_| Problem::invalid_query("steps_cursor", "this is no `steps_next` of ours"))?,
     };
     let basis = engine.rollup_of(&run, &plan).await?;
+    let corrections = engine.read_corrections(&run).await?;
     let mut steps = engine.read_run_steps(&run, from, STEPS + 1).await?;
     let next = steps.get(STEPS).map(|step| step.step_seq.to_string());
     steps.truncate(STEPS);
-    let shown = steps.into_iter().map(|step| to_wire(step, &plan, &run)).collect();
+    let of = |seq: StepSeq| corrections.iter().filter(|row| row.step_seq == seq).map(correction).collect();
+    let shown = steps
+        .into_iter()
+        .map(|step| wire::StepView { corrections: of(step.step_seq), ..to_wire(step, &plan, &run) })
+        .collect();
     let gates = engine.read_run_gates(&run).await?;
     Ok(Json(whole(run, &basis, &plan, shown, next, gates)))
 }
@@ -199,6 +205,7 @@ fn to_wire(step: RunStepView, plan: &Arc<Plan>, run: &RunView) -> wire::StepView
     let def = state.state.def();
     let severity = (state.state == StepCode::Blocked).then(|| severity_text(state.blocked_cause));
     let color_token = color_token(&state, severity);
+    let charge = state.charge;
     let text = |text: Option<Arc<str>>| text.map(|text| text.to_string());
     wire::StepView {
         name: new.name.to_string(),
@@ -209,7 +216,16 @@ fn to_wire(step: RunStepView, plan: &Arc<Plan>, run: &RunView) -> wire::StepView
         queue: new.queue.to_string(),
         state_code: state.state.as_str().to_owned(),
         waiting_facet: state.waiting_facet.map(str::to_owned),
+        secondary_facets: charge.secondary_facets.iter().flat_map(|list| list.split(',')).map(str::to_owned).collect(),
         waiting_event_type: text(state.waiting_event_type),
+        pic: text(charge.pic),
+        deadline: charge.deadline.map(time::format),
+        overdue_first_at: charge.overdue_first_at.map(time::format),
+        completed_after_deadline: charge.sla_breach.map(|_| true),
+        sla_breach_duration: charge.sla_breach.map(length),
+        block_reason: charge.block_reason.map(str::to_owned),
+        escalated_at: charge.escalated_at.map(time::format),
+        corrections: vec![],
         attempts: state.attempts,
         max_attempts: new.max_attempts,
         next_run_at: state.next_run_at.map(time::format),
@@ -240,6 +256,22 @@ fn to_wire(step: RunStepView, plan: &Arc<Plan>, run: &RunView) -> wire::StepView
             linear: state.state.linear(retry, lives).to_owned(),
             dag: state.state.dag(retry).to_owned(),
         },
+    }
+}
+
+fn correction(row: &CorrectionRow) -> wire::StepCorrection {
+    wire::StepCorrection {
+        cycle: row.cycle,
+        prior_state_code: row.from_state.as_str().to_owned(),
+        prior_event_id: row.prior_event_id.to_string(),
+        prior_actor_ref: row.prior_actor_ref.clone(),
+        prior_at: time::format(row.prior_at),
+        original_output: row.output.as_deref().map(value),
+        correction_reason: row.correction_reason.to_owned(),
+        approval_id: row.approval_id.to_string(),
+        reopened_by: row.reopened_by.clone(),
+        reopened_at: time::format(row.reopened_at),
+        event_id: row.event_id.to_string(),
     }
 }
 
