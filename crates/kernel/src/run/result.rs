@@ -178,6 +178,8 @@ pub fn fail(
             let live = flow.edit(seq)?.live.get_or_insert_default();
             live.last_error = Some(error.into());
             live.category = Some(category);
+            flow.outbound
+                .push(Outbound { event_type: "governance.escalated".to_owned(), data: escalation(flow.run, seq, error) });
             Action::StepFailed
         }
         Response::Retry | Response::Skip | Response::Fail => {
@@ -222,6 +224,11 @@ fn jittered(policy: &RetryPolicy, delay: Micros, roll: u128) -> Micros {
     }
     let half = delay / 2;
     half + Micros::try_from(roll % u128::from(half.unsigned_abs().max(1))).unwrap_or(0)
+}
+
+fn escalation(run: &Run, seq: StepSeq, error: &str) -> Arc<str> {
+    let (step, error) = (crate::text::json_string(run.step_name(seq)), crate::text::json_string(error));
+    format!(r#"{{"run_id":"{}","step":{step},"error":{error}}}"#, run.run_id).into()
 }
 
 /// What the engine emits by its own transitions nobody else sends: its readers rely on what it carries.
