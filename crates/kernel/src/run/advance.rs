@@ -84,7 +84,7 @@ impl Flow<'_, '_, '_> {
             }
         }
         self.move_run(RunState::Completed, "all_steps_ended")?;
-        self.moot_all_gates();
+        self.moot_open_gates();
         Ok(())
     }
 

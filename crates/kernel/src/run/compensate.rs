@@ -72,7 +72,7 @@ impl Flow<'_, '_, '_> {
             None => {
                 self.head.outcome = Some(Outcome::RolledBack);
                 self.move_run(RunState::Completed, "all_compensated")?;
-                self.moot_all_gates();
+                self.moot_open_gates();
                 Ok(())
             }
         }

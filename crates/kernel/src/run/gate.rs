@@ -191,6 +191,20 @@ impl Flow<'_, '_, '_> {
         self.gate_events.extend(process::moot_gates(&shell, |_| true, &self.ctx.base));
     }
 
+    /// Nobody is to be asked any more about a run that has come to its end.
+    pub fn moot_open_gates(&mut self) {
+        if self.shell.gates.is_empty() && self.gate_events.is_empty() {
+            return;
+        }
+        let shell = super::advance::shell_after(self.shell, &self.gate_events);
+        let open = |gate: &process::Gate| {
+            gate.current
+                && gate.fate == process::Fate::Unspent
+                && matches!(gate.status(), GateStatus::Pending | GateStatus::Approved)
+        };
+        self.gate_events.extend(process::moot_gates(&shell, open, &self.ctx.base));
+    }
+
     /// The guard `approval_present`: the gate's own approval, named by its id, is there and unspent; and is spent here.
     pub fn spend_approval(&mut self, action: &str, approval_id: Option<&str>) -> Result<StepId, Refusal> {
         let named = approval_id.and_then(StepId::parse);

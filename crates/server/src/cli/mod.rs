@@ -37,6 +37,7 @@ mod runs;
 mod serve;
 mod show;
 mod start;
+mod step;
 mod table;
 mod task;
 mod time;
@@ -110,6 +111,9 @@ enum Command {
     Events(events::EventsCommand),
     #[command(subcommand)]
     Task(task::TaskCommand),
+    #[command(subcommand)]
+    Step(step::StepCommand),
+    Worklist(step::WorklistArgs),
     Work(work::WorkArgs),
     Show(show::ShowArgs),
     List(list::ListArgs),
@@ -177,6 +181,8 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Runs(command) => runs::run(context, command).await,
         Command::Events(command) => events::run(context, command).await,
         Command::Task(command) => task::run(context, command).await,
+        Command::Step(command) => step::run(context, command).await,
+        Command::Worklist(args) => step::worklist(context, args).await,
         Command::Work(args) => work::run(context, args).await,
         Command::Show(args) => show::run(context, args).await,
         Command::List(args) => list::run(context, args).await,
@@ -238,6 +244,17 @@ mod tests {
             ("task retry t --lease-token l", false),
             ("work orders --exec cat --drain --parallel 4", true),
             ("work", false),
+            ("step claim r s --preview --json", true),
+            ("step claim r", false),
+            ("step wait r s --facet waiting_human --facet waiting_external --timeout 2h", true),
+            ("step block r s", false),
+            ("step block r s --block-reason missing_input", true),
+            ("step complete r s --output n:=1", true),
+            ("step reopen r s --approval a", false),
+            ("step reopen r s --approval a --correction-reason data_error --idempotency-key k", true),
+            ("step extend-deadline r s --to in2h", false),
+            ("step extend-deadline r s --to 2h", true),
+            ("worklist --limit 3", true),
             ("audit verify", true),
             ("audit verify --record e --instance i", false),
             ("audit prove e -o f.json", true),

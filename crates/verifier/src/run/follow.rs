@@ -16,15 +16,19 @@ struct Within {
 
 /// One transition of one step, known to be declared.
 #[derive(Clone, Copy)]
-struct Made {
-    seq: usize,
-    id: &'static str,
-    to: &'static str,
+pub(super) struct Made {
+    pub seq: usize,
+    pub id: &'static str,
+    pub to: &'static str,
+    /// By a person in charge.
+    pub person: bool,
 }
 
 impl Run {
     pub(super) fn follow(&mut self, header: &Header, moves: &Moves<'_>, process: &Process, ctx: &mut Context<'_>) {
         self.add_compensations(header, moves, ctx);
+        let closed = moves.acted.and_then(|seq| self.steps.get(seq)).and_then(|step| step.charge.closed);
+        self.take_charges(header, moves, ctx);
         let mut made: Vec<Made> = Vec::new();
         for step_move in &moves.steps {
             if !self.make(header, step_move, &mut made, process, ctx) {
@@ -33,6 +37,7 @@ impl Run {
             }
         }
         self.judge(header, moves, &made, ctx);
+        self.judge_people(header, moves, &made, closed, ctx);
         self.outputs(header, moves, &made, ctx);
         for (seq, child) in &moves.children {
             if let Some(step) = self.steps.get_mut(*seq) {
@@ -116,7 +121,8 @@ impl Run {
                 ctx.findings.find(Code::GateNotApproved, header, detail);
             }
             enter(step, header, id, to);
-            made.push(Made { seq, id, to });
+            step.follow_person(seq, header, id, class, ctx);
+            made.push(Made { seq, id, to, person: *class == "pic_human" });
         }
         self.note_moves(id, to, from, seqs);
         true
@@ -140,9 +146,21 @@ impl Run {
         let mut within: std::collections::HashMap<usize, Within> = std::collections::HashMap::new();
         let mut reported = 0;
         let mut wrong: Vec<(usize, &str, &str)> = Vec::new();
-        for (at, Made { seq, id, .. }) in made.iter().enumerate() {
+        for (at, Made { seq, id, person, .. }) in made.iter().enumerate() {
             let before = within.entry(*seq).or_default();
             let fault = match *id {
+                "T2" if *person => (action != Action::StepClaimed).then_some("is no person's claim"),
+                "T2r" => (action != Action::StepReleased).then_some("gives nothing back"),
+                "T4" if *person => (action != Action::StepBlocked).then_some("blocks nothing"),
+                "T5" => {
+                    let completes = made.iter().skip(at + 1).any(|later| later.seq == *seq && later.id == "T7");
+                    let looked = matches!(action, Action::TimePassed | Action::StepClaimed);
+                    (!looked && !completes).then_some("does not look at the clock")
+                }
+                "T6" => (action != Action::DeadlineExtended).then_some("puts no deadline off"),
+                "T8r" | "T12r" => (action != Action::StepReopened).then_some("reopens nothing"),
+                "T11" => (action != Action::StepEscalated).then_some("escalates nothing"),
+                "T12" => (action != Action::StepCannotComplete).then_some("declares nothing"),
                 "T2" | "T10" | "X3" if moves.leases.contains(seq) => {
                     (!matches!(action, Action::StepsClaimed | Action::StepCompleted)).then_some("is no claim")
                 }
