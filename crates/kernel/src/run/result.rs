@@ -178,8 +178,10 @@ pub fn fail(
             let live = flow.edit(seq)?.live.get_or_insert_default();
             live.last_error = Some(error.into());
             live.category = Some(category);
-            flow.outbound
-                .push(Outbound { event_type: "governance.escalated".to_owned(), data: escalation(flow.run, seq, error) });
+            flow.outbound.push(Outbound {
+                event_type: "governance.escalated".to_owned(),
+                data: escalation(flow.run, seq, error),
+            });
             Action::StepFailed
         }
         Response::Retry | Response::Skip | Response::Fail => {
