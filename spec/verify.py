@@ -1611,6 +1611,9 @@ SCOPES = {**verify_run.SCOPES, "workflow_started": "workflows:start", "gate_open
           "key_revoked": "actors:manage", "grant_made": "permissions:manage", "grant_revoked": "permissions:manage", "definition_published": "definitions:publish"}
 
 
+FINER = ("workflows:", "runs:", "tasks:", "governance:")
+
+
 def check_permission(b: Bundle, registry: Registry, report: Report) -> None:
     for r in b.records:
         scope = SCOPES.get(r.action)
@@ -1625,13 +1628,13 @@ def check_permission(b: Bundle, registry: Registry, report: Report) -> None:
             of_server = p.get("actor_ref") == registry.configuration(r.registry_seq).get("server_actor_ref")
             if own or r.action == "key_registered" and of_server and r.actor == registry.application_actor(r):
                 continue
-        scopes = [scope]
+        scopes = [scope, *([verify_run.INSTEAD[r.action]] if r.action in verify_run.INSTEAD else [])]
         start = b.chains[r.instance][0]
-        if scope.startswith(("workflows:", "runs:", "tasks:")) and start.payload is not None and start.payload.get("definition"):
-            scopes.append(f"{scope}:{start.payload['definition'].rpartition('@')[0]}")
+        if scope.startswith(FINER) and start.payload is not None and start.payload.get("definition"):
+            scopes += [f"{s}:{start.payload['definition'].rpartition('@')[0]}" for s in scopes]
         if registry.holds(r.actor, scopes, r.registry_seq):
             continue
-        if scope.startswith(("workflows:", "runs:", "tasks:")) and start.purged:
+        if scope.startswith(FINER) and start.purged:
             report.note("partially-purged-coverage", f"{scope} was not held; whether a definition's own scope was cannot be checked", r, ["5"])
         else:
             report.find("permission-not-held", f"{r.actor} did not hold {scope} at {r.registry_seq}", r)

@@ -91,22 +91,36 @@ ENDED = ("completed", "failed", "cancelled", "voided")
 PAST = ("completed", "skipped", "cancelled", "failed")
 OWN_TRIGGERS = {"workflow_cancel": "run_cancelled", "workflow_pause": "run_paused", "workflow_resume": "run_resumed", "workflow_stop": "run_stopped",
                 "workflow_void": "run_voided", "effect_declared": "effect_declared", "started": "run_started"}
-RECORD_OF = {"T9": ("step_retried", "step_failed", "child_ended"), "T4": ("step_failed",), "T4r": ("step_unblocked",), "X6": ("run_cancelled", "run_voided")}
+RECORD_OF = {"T9": ("step_retried", "step_failed", "child_ended"), "T4r": ("step_unblocked",), "X6": ("run_cancelled", "run_voided"), "T2r": ("step_released",),
+             "T6": ("deadline_extended",), "T8r": ("step_reopened",), "T12r": ("step_reopened",), "T11": ("step_escalated",), "T12": ("step_cannot_complete",)}
+FACETS = ("waiting_dependency", "waiting_human", "waiting_external", "waiting_time_gate")
+CAUSES = ("threshold", "critical_path", "deadline", "escalated")
+REASONS = ("data_error", "policy_change", "downstream_dependency_failed", "regulatory_recall")
+ACTS = {"step_claimed": ("claim_step", "claim"), "step_released": ("release_step", "release"), "step_blocked": ("block_step", "block"),
+        "step_unblocked": ("unblock_step", "unblock"), "step_cannot_complete": ("cannot_complete_step", "cannot-complete"), "step_escalated": ("escalate_step", "escalate"),
+        "step_retry_ordered": ("retry_step", "retry"), "block_escalated": ("escalate_block", "block-escalate"), "step_reopened": ("reopen_step", "reopen"),
+        "deadline_extended": ("extend_deadline", "extend-deadline"), "step_completed": ("complete_step", "complete"), "step_waiting": ("wait_step", "wait"),
+        "effect_declared": ("declare_effect", "declare-effect")}
 
 _ANY = "instance_id:text reason?:text"
 PAYLOADS = {
     "run_started": "instance_id:text definition:text document_digest:hex declaration_digest:hex gate_spec_digest:hex subject_ref:text steps:int priority:int run_transitions:list",
     **{a: _ANY for a in ("run_dispatched", "steps_claimed", "step_completed", "step_waiting", "step_retried", "step_failed", "child_started", "child_ended", "time_passed",
-                         "gate_followed", "run_cancelled", "run_paused", "run_resumed", "run_stopped", "run_voided", "step_unblocked")},
+                         "gate_followed", "run_cancelled", "run_paused", "run_resumed", "run_stopped", "run_voided", "step_unblocked", "step_claimed", "step_released", "step_blocked", "step_cannot_complete", "step_escalated",
+                         "step_retry_ordered", "block_escalated", "step_reopened", "deadline_extended")},
     "event_received": "instance_id:text event:object", "effect_declared": "instance_id:text effect:object reason:text"}
 APPLICATION_ONLY = {"run_dispatched", "child_ended", "time_passed", "gate_followed"}
-SCOPES = {"run_started": "runs:start", **{a: "tasks:work" for a in ("steps_claimed", "step_completed", "step_waiting", "step_retried", "step_failed", "child_started")},
-          **{a: "runs:control" for a in ("run_cancelled", "run_paused", "run_resumed", "run_stopped", "run_voided", "step_unblocked", "effect_declared")}}
+SCOPES = {"run_started": "runs:start", **{a: "tasks:work" for a in ("steps_claimed", "step_completed", "step_waiting", "step_retried", "step_failed", "child_started", "step_claimed", "step_released",
+                                                                         "step_blocked", "step_cannot_complete")}, "step_escalated": "governance:act",
+          **{a: "runs:control" for a in ("run_cancelled", "run_paused", "run_resumed", "run_stopped", "run_voided", "step_unblocked", "effect_declared", "step_retry_ordered",
+                                             "block_escalated", "step_reopened", "deadline_extended")}}
+INSTEAD = {"step_unblocked": "tasks:work", "block_escalated": "governance:act"}
 SHARED = ("dispatch_run", "claim", "receive_event")
 STATE = ("document_digest:hex state:text outcome:text? priority:int start_at_us:int? executing_since_us:int? completed_at_us:int? failed_at_us:int? last_error:text? input:text? "
          "input_digest:hex output:text? output_digest:hex? correlation_key:text? concurrency_key:text? corrects:text? continues:text? parent_run_id:text? parent_step_seq:int? steps:list")
 STATE_STEP = ("step_seq:int name:text compensates:int? state:text attempts:int started_at_us:int? completed_at_us:int? last_error:text? error_category:text? effect_unknown:bool "
-              "child_run_id:text? output:text? output_digest:hex?")
+              "child_run_id:text? output:text? output_digest:hex? charge?:object")
+CHARGE = ("pic", "deadline_us", "overdue_first_at_us", "sla_breach_us", "cycle")
 
 
 class Malformed(Exception):
@@ -186,6 +200,12 @@ class Step:
         self.started_at: Optional[int] = None
         self.completed_at: Optional[int] = None
         self.output: Optional[tuple[str, Json]] = None
+        self.pic: Optional[str] = None
+        self.deadline_us: Optional[int] = None
+        self.overdue_first_at_us: Optional[int] = None
+        self.sla_breach_us: Optional[int] = None
+        self.cycle = 0
+        self.closed: Optional[str] = None
 
 
 class Run:
@@ -212,6 +232,8 @@ class Run:
         self.blocked: list[int] = []
         self.cleared: list[int] = []
         self.dropped: list[int] = []
+        self.spends: list[tuple[str, str]] = []
+        self.spent: list[tuple[str, Optional[str]]] = []
         self.over = False
 
     def find(self, code: str, detail: str, r: Any) -> None:
@@ -300,6 +322,7 @@ class Run:
             self.approved.append(p["action"])
         elif r.action == "transition_fired":
             self.fired.append((p["action"], r))
+            self.spent.append((p["action"], p.get("step_id")))
         elif r.action == "moot_gate_recalled":
             self.mooted.append((p["moot_action"], r))
 
@@ -325,6 +348,12 @@ class Run:
             need(effect.get("step_seq"), int, "step_seq")
             need(effect.get("done"), bool, "done")
         self.add_compensations(r, p, moves, effect)
+        acted = p.get("step_seq")
+        if acted is not None:
+            need(acted, int, "step_seq")
+        closed = self.steps[acted].closed if acted is not None and 0 <= acted < len(self.steps) else None
+        self.take_charges(r, p)
+        persons: set[int] = set()       # places in `made`
         made: list[tuple[int, str, str]] = []
         for t, name, tid, source, to, cls, trigger in moves:
             row = STEP_TABLE.get(tid)
@@ -345,8 +374,13 @@ class Run:
                 if not self.make(r, seq, name, tid, source, to):
                     self.lost = True
                     return
+                self.follow_person(r, seq, tid, cls)
+                if cls == "pic_human":
+                    persons.add(len(made))
                 made.append((seq, tid, to))
-        self.judge(r, made, leases)
+        self.judge(r, made, leases, persons)
+        self.judge_people(r, p, made, acted, closed)
+        self.judge_facets(r, p, made)
         self.check_outputs(r, made, outputs, effect)
         for child in items(p, "children"):
             if need(child, dict, "a child").get("step_seq") in range(len(self.steps)):
@@ -382,7 +416,7 @@ class Run:
             self.blocked.append(seq)
         elif tid == "X8r":
             self.cleared.append(seq)
-        elif source == "blocked" and to in ("failed", "skipped", "cancelled"):
+        elif source == "blocked" and to in ("failed", "skipped", "cancelled", "cannot_complete"):
             self.dropped.append(seq)
         s.state, s.gated = to, tid == "X8" or s.gated and to == "blocked"
         if to in ("in_progress", "overdue", "blocked") and s.started_at is None:
@@ -394,13 +428,105 @@ class Run:
     def guard(self, action: str) -> Optional[str]:
         return next((t.get("guard") for t in self.replay.declaration.get("transitions", []) if t["from"] == "run" and t["action"] == action), None)
 
-    def judge(self, r: Any, made: list[tuple[int, str, str]], leases: set[int]) -> None:
+    # ---- people, deadlines, corrections
+    def take_charges(self, r: Any, p: dict[str, Json]) -> None:
+        for c in items(p, "charges"):
+            need(c, dict, "a charge")
+            if c.get("pic") is not None:
+                need(c["pic"], str, "pic")
+            if c.get("deadline_us") is not None:
+                need(c["deadline_us"], int, "deadline_us")
+            try:
+                for seq in ranges(need(c.get("step_seqs"), str, "step_seqs"), len(self.steps)):
+                    self.steps[seq].pic, self.steps[seq].deadline_us = c.get("pic"), c.get("deadline_us")
+            except IndexError:
+                self.find("undeclared-transition", "somebody is put in charge of a step that the run does not have", r)
+
+    def judge_facets(self, r: Any, p: dict[str, Json], made: list[tuple[int, str, str]]) -> None:
+        waits = {need(need(w, dict, "a wait").get("step_seq"), int, "step_seq"): need(w.get("facet"), str, "facet") for w in items(p, "waits")}
+        for seq, _, to in made:
+            if to == "waiting" and self.steps[seq].state == "waiting" and waits.get(seq) not in FACETS:
+                self.find("undeclared-transition", f"step {seq} waits, and the record does not say for what", r)
+        for x in items(p, "severities"):
+            seq, severity, cause = need(need(x, dict, "a severity").get("step_seq"), int, "step_seq"), need(x.get("severity"), str, "severity"), x.get("cause")
+            if cause is not None:
+                need(cause, str, "cause")
+            fits = cause is None if severity == "yellow_dark" else severity == "red" and cause in CAUSES
+            if not fits or not 0 <= seq < len(self.steps) or self.steps[seq].state != "blocked":
+                self.find("undeclared-transition", f"step {seq} is not blocked, or for no cause is its block {severity}", r)
+
+    def follow_person(self, r: Any, seq: int, tid: str, cls: str) -> None:
+        s = self.steps[seq]
+        if cls == "pic_human" and s.pic != r.actor:
+            self.find("statement-mismatch", f"{tid} of step {seq} by {r.actor!r}, but in charge of it is {s.pic!r}", r)
+        late = s.deadline_us is not None and r.at > s.deadline_us
+        if tid == "T5":
+            if not late:
+                self.find("undeclared-transition", f"T5 of step {seq}: its deadline has not passed", r)
+            if s.overdue_first_at_us is None:
+                s.overdue_first_at_us = r.at
+        elif tid == "T6" and late:
+            self.find("undeclared-transition", f"T6 of step {seq}: its deadline lies behind", r)
+        elif tid == "T7":
+            s.sla_breach_us = None if s.deadline_us is None else r.at - s.deadline_us
+        elif tid == "T8" and late:
+            self.find("undeclared-transition", f"T8 of step {seq}: it is late, and was not completed as such", r)
+        elif tid in ("T8r", "T12r"):
+            s.cycle += 1
+            s.attempts, s.last_error, s.category, s.started_at = 0, None, None, r.at
+        if tid in ("T7", "T8", "T11", "T12"):
+            s.closed = r.id
+
+    def judge_people(self, r: Any, p: dict[str, Json], made: list[tuple[int, str, str]], acted: Optional[int], closed: Optional[str]) -> None:
+        said = []
+        for x in items(p, "sla"):
+            if need(x, dict, "an sla").get("completed_after_deadline") is not True:
+                raise Malformed("completed_after_deadline is not true")
+            said.append(tuple(need(x.get(k), int, k) for k in ("step_seq", "overdue_first_at_us", "sla_breach_us")))
+        steps = [(seq, self.steps[seq]) for seq, tid, _ in made if tid == "T7"]
+        expected = [(seq, s.overdue_first_at_us, s.sla_breach_us) for seq, s in steps if s.overdue_first_at_us is not None and s.sla_breach_us is not None]
+        if sorted(said) != sorted(expected):
+            self.find("undeclared-transition", "what was completed late, since when and by how much, is not what its records say", r)
+        step = self.steps[acted] if acted is not None and 0 <= acted < len(self.steps) else None
+        approval, correction = p.get("approval_id"), p.get("correction")
+        if approval is not None:
+            need(approval, str, "approval_id")
+        if step is not None and approval is not None:
+            self.spends.append((("reopen:" if r.action == "step_reopened" else "escalate:") + step.name, approval))
+        if correction is not None:
+            need(need(correction, dict, "correction").get("cycle"), int, "cycle")
+            for k in ("correction_reason", "prior_event_id"):
+                need(correction.get(k), str, k)
+        if r.action == "step_reopened":
+            fault = None
+            if step is None or approval is None or correction is None:
+                fault = "it lacks the step, the approval or the correction"
+            elif not any(seq == acted and tid in ("T8r", "T12r") for seq, tid, _ in made):
+                fault = "the step is not reopened"
+            elif correction["correction_reason"] not in REASONS:
+                fault = "its reason is not in the vocabulary"
+            elif correction["cycle"] != step.cycle:
+                fault = "its cycle is not the next"
+            elif correction["prior_event_id"] != closed:
+                fault = "it does not name the record that closed the step"
+            if fault:
+                self.find("undeclared-transition", f"a reopening: {fault}", r)
+        elif r.action == "step_retry_ordered" and step is not None:
+            step.started_at = None
+
+    def judge(self, r: Any, made: list[tuple[int, str, str]], leases: set[int], persons: set[int]) -> None:
         claimed: set[int] = set()
         resumed: set[int] = set()
         reported = 0
         for i, (seq, tid, _) in enumerate(made):
             fault = False
-            if tid in ("T2", "T10", "X3"):
+            if tid == "T2" and i in persons:
+                fault = r.action != "step_claimed"
+            elif tid == "T4":
+                fault = r.action != ("step_blocked" if i in persons else "step_failed")
+            elif tid == "T5":
+                fault = r.action not in ("time_passed", "step_claimed") and all(later[:2] != (seq, "T7") for later in made[i + 1:])
+            elif tid in ("T2", "T10", "X3"):
                 if seq in leases:
                     fault = r.action not in ("steps_claimed", "step_completed")
                 else:
@@ -507,8 +633,14 @@ class Run:
             if name not in self.approved or name not in [a for a, _ in self.fired]:
                 self.find("gate-not-approved", f"step {name!r} went on without an approval of its gate in this command", last)
         for action, r in self.fired:
-            if action not in names(self.cleared) and not (action == "cancel" and self.state == "cancelled" and not self.ended):
+            spent = any(a == action for a, _ in self.spends)
+            if action not in names(self.cleared) and not spent and not (action == "cancel" and self.state == "cancelled" and not self.ended):
                 self.find("gate-not-approved", f"the gate of {action!r} was consumed, and nothing followed it", r)
+        for action, approval in self.spends:
+            self.report.checked["1"] += 1
+            fired = next((step for a, step in self.spent if a == action), False)
+            if fired is False or fired is not None and fired != approval:
+                self.find("gate-not-approved", f"nothing was approved by {approval!r} for {action!r} in this command", last)
         if last.action == "run_cancelled" and self.guard("cancel") is not None and "cancel" not in [a for a, _ in self.fired]:
             self.find("gate-not-approved", "cancelled without the approval that the definition asks for", last)
         for action, r in self.mooted:
@@ -517,7 +649,8 @@ class Run:
         state = {s.name: s.state for s in self.steps[:len(self.depends)]}
         for gate in self.replay.gates.values():
             if gate.current is not False and gate.fate == "unspent" and gate.sure and gate.state in ("Pending", "Approved"):
-                if over or gate.action != "cancel" and state.get(gate.action) != "blocked":
+                of_step = gate.action.partition(":")[0] in ("reopen", "escalate") and ":" in gate.action
+                if over or gate.action != "cancel" and not of_step and state.get(gate.action) != "blocked":
                     self.find("assignment-coverage", f"gate {gate.id} of {gate.action!r} is open, and nothing waits behind it", last)
 
     # ---- stores (run.md 7)
@@ -563,6 +696,9 @@ class Run:
                 find("replay-mismatch", f"step {seq} is {found['state']} in the stores, {s.state} by the records")
             equal(f"step {seq}", found, step_seq=seq, name=s.name, compensates=s.compensates, attempts=s.attempts, started_at_us=s.started_at, completed_at_us=s.completed_at,
                   last_error=s.last_error, error_category=s.category, effect_unknown=s.effect_unknown, child_run_id=s.child)
+            charge = found.get("charge") or {}
+            if any(not same(charge.get(k), getattr(s, k) or None if k == "cycle" else getattr(s, k)) for k in CHARGE):
+                find("row-missing", f"step {seq}: who is in charge, and what was promised or missed, is not as recorded")
             if s.taken_over:
                 lines += f"{seq} {found['output_digest']}\n" if found["output_digest"] is not None else ""
             else:
@@ -592,6 +728,13 @@ def compare_request(r: Any, p: dict[str, Json], s: dict[str, Json], said: dict[s
         wanted = ["", "v1", "queues", None, "claim"]
         if any(x.get("worker_id") != said.get("worker_id") for x in p.get("leases", [])):
             yield "the worker_id of a lease is not the body's"
+    elif r.action in ACTS and s["action"] == ACTS[r.action][0]:
+        wanted = ["", "v1", "runs", r.instance, "steps", None, ACTS[r.action][1]]
+        recorded = {**p, **{k: v for k, v in (p.get("correction") or {}).items() if k == "correction_reason"}}
+        named = {"step_blocked": ["block_reason"], "step_unblocked": ["evidence_ref"], "step_cannot_complete": ["evidence_ref"],
+                 "step_reopened": ["approval_id", "correction_reason"]}.get(r.action, [])
+        if any(not same(said.get(k), recorded.get(k)) for k in ["reason", *named]):
+            yield "the body is not what was recorded"
     elif r.action in tasks and s["action"] in tasks[r.action]:
         wanted = ["", "v1", "tasks", None, s["action"]]
         moved = [f"{r.instance}.{t['step_seq']}" for t in p.get("transitions", []) if "step_seq" in t]
@@ -606,15 +749,11 @@ def compare_request(r: Any, p: dict[str, Json], s: dict[str, Json], said: dict[s
             yield "the event of the body is not the payload's"
     elif r.action in control and s["action"] == control[r.action] + "_run":
         wanted = ["", "v1", "runs", r.instance, control[r.action]]
-    elif r.action == "step_unblocked" and s["action"] == "unblock_step":
-        wanted = ["", "v1", "runs", r.instance, "steps", None, "unblock"]
-    elif r.action == "effect_declared" and s["action"] == "declare_effect":
-        wanted = ["", "v1", "runs", r.instance, "steps", None, "declare-effect"]
     if wanted is None:
         yield f"action {s['action']!r} does not lead to {r.action}"
         return
     if method != "POST" or len(segments) != len(wanted) or any(w is not None and w != g for w, g in zip(wanted, segments)):
         yield f"the request {s['request']!r} is not the one that leads here"
-    if r.action in control or r.action in ("step_unblocked", "effect_declared"):
+    if r.action in control:
         if not same(said.get("reason"), p.get("reason")):
             yield "reason of the body is not the payload's"

@@ -139,6 +139,16 @@ impl Client {
         self.send(Method::POST, path, request, body).await
     }
 
+    pub(crate) async fn post_query<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        query: &impl Serialize,
+        body: Body<'_>,
+    ) -> Result<Answer<T>, Error> {
+        let request = self.http.post(self.address(path)?).query(query);
+        self.send(Method::POST, path, request, body).await
+    }
+
     /// A text that is not JSON.
     pub(crate) async fn get_text(&self, path: &[&str]) -> Result<String, Error> {
         let request = self.prepared(Method::GET, path, self.http.get(self.address(path)?), Body::None)?;

@@ -261,9 +261,32 @@ impl Client {
         self.post(&["v1", "runs", run_id, "gates", action, "decision"], Body::json(request)?).await
     }
 
-    /// `POST /v1/runs/{run_id}/steps/{step}/unblock`
-    pub async fn unblock_step(&self, run_id: &str, step: &str, request: &ControlRun) -> Reply<RunMoved> {
-        self.post(&["v1", "runs", run_id, "steps", step, "unblock"], Body::json(request)?).await
+    /// `POST /v1/runs/{run_id}/steps/{step}/{claim|release|wait|…}`
+    pub async fn act_on_step(
+        &self,
+        run_id: &str,
+        step: &str,
+        act: &str,
+        request: &impl serde::Serialize,
+    ) -> Reply<StepActed> {
+        self.post(&["v1", "runs", run_id, "steps", step, act], Body::json(request)?).await
+    }
+
+    /// The same with `?preview=true`: what would happen.
+    pub async fn preview_step(
+        &self,
+        run_id: &str,
+        step: &str,
+        act: &str,
+        request: &impl serde::Serialize,
+    ) -> Reply<StepPreview> {
+        let path = ["v1", "runs", run_id, "steps", step, act];
+        self.post_query(&path, &[("preview", "true")], Body::json(request)?).await
+    }
+
+    /// `GET /v1/worklist`
+    pub async fn worklist(&self, query: &InboxQuery) -> Reply<Page<WorklistItem>> {
+        self.get(&["v1", "worklist"], query).await
     }
 
     /// `POST /v1/runs/{run_id}/steps/{step}/declare-effect`
@@ -274,6 +297,24 @@ impl Client {
     /// `POST /v1/events`
     pub async fn send_event(&self, request: &SendEvent) -> Reply<EventSent> {
         self.post(&["v1", "events"], Body::json(request)?).await
+    }
+}
+
+/// What happened, and the machines that everything moves by.
+impl Client {
+    /// `GET /v1/timeline`
+    pub async fn timeline(&self, query: &TimelineQuery) -> Reply<Page<TimelineEntry>> {
+        self.get(&["v1", "timeline"], query).await
+    }
+
+    /// `GET /v1/registry`
+    pub async fn registry(&self) -> Reply<Registry> {
+        self.get(&["v1", "registry"], &()).await
+    }
+
+    /// `GET /v1/registry/{machine}`
+    pub async fn machine(&self, machine: &str) -> Reply<Machine> {
+        self.get(&["v1", "registry", machine], &()).await
     }
 }
 

@@ -167,7 +167,7 @@ fn operation<'a>(method: &str, path: &[&'a str]) -> Option<(&'static str, Option
         ("POST", ["runs", id, "resume"]) => ("resume_run", Some(*id)),
         ("POST", ["runs", id, "stop"]) => ("stop_run", Some(*id)),
         ("POST", ["runs", id, "void"]) => ("void_run", Some(*id)),
-        ("POST", ["runs", id, "steps", _, "unblock"]) => ("unblock_step", Some(*id)),
+        ("POST", ["runs", id, "steps", _, act]) if step_act(act).is_some() => (step_act(act)?, Some(*id)),
         ("POST", ["runs", id, "steps", _, "declare-effect"]) => ("declare_effect", Some(*id)),
         ("POST", ["events"]) => ("receive_event", None),
         ("POST", ["queues", _, "claim"]) => ("claim", None),
@@ -191,6 +191,25 @@ fn operation<'a>(method: &str, path: &[&'a str]) -> Option<(&'static str, Option
         _ => return None,
     };
     Some(found)
+}
+
+/// What somebody does to a step, as a statement names it.
+fn step_act(act: &str) -> Option<&'static str> {
+    Some(match act {
+        "claim" => "claim_step",
+        "release" => "release_step",
+        "wait" => "wait_step",
+        "block" => "block_step",
+        "unblock" => "unblock_step",
+        "complete" => "complete_step",
+        "cannot-complete" => "cannot_complete_step",
+        "escalate" => "escalate_step",
+        "retry" => "retry_step",
+        "block-escalate" => "escalate_block",
+        "reopen" => "reopen_step",
+        "extend-deadline" => "extend_deadline",
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::port::{
     GateWithSteps, Head, Page, ProcessQuery, ProcessView, Range, RecordQuery, RunQuery, RunStepView, RunView,
     StoreError,
 };
-use crate::rows::{RecordRow, TransitionRow};
+use crate::rows::{CorrectionRow, RecordRow, TransitionRow};
 use crate::{Engine, store_failure};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{self, Grant, RecordExport, scopes};
@@ -71,6 +71,7 @@ pub struct RunState {
     pub history: Vec<TransitionRow>,
     pub gates: Vec<GateWithSteps>,
     pub steps: Vec<RunStepView>,
+    pub corrections: Vec<CorrectionRow>,
     /// The normalised definition.
     pub document: Arc<[u8]>,
     pub declaration: Document,
@@ -211,8 +212,9 @@ impl Engine {
             let detail = format!("run {run_id} names a definition that is not published: {name}@{version}");
             return Err(StoreError::Corrupt(detail));
         };
+        let corrections = self.reader.corrections(run_id).await?;
         let still = self.run_row(run_id).await?.is_some_and(|now| now.chain == view.chain);
-        Ok(still.then_some(RunState { view, history, gates, steps, document, declaration, gate_spec }))
+        Ok(still.then_some(RunState { view, history, gates, steps, corrections, document, declaration, gate_spec }))
     }
 
     /// Instances with a record in the window, strictly after `after`, in the order of ids.

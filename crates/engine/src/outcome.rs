@@ -185,6 +185,19 @@ pub enum Outcome {
     RunMoved {
         state: String,
     },
+    /// What became of the step that somebody acted on, and of its run.
+    StepActed {
+        state_code: String,
+        state: String,
+        transition_id: Option<String>,
+    },
+    /// What would have become of it.
+    Previewed {
+        ok: bool,
+        transition_id: Option<String>,
+        emitted_event_type: Option<String>,
+        problems: Vec<String>,
+    },
     /// The clock has looked; these steps wait for child runs.
     Looked {
         children: Vec<(u32, String)>,

@@ -130,9 +130,12 @@ impl<'r> Purge<'r> {
                 text: text.clone(),
             }));
         };
+        // A step that was corrected since shows what the correction yielded.
+        let shown = |seq: &StepSeq| run.steps.get(*seq as usize).is_some_and(|s| s.1.completed_at == Some(recorded_at));
         for (member, what) in [("outputs", StepText::Output), ("errors", StepText::Error)] {
             let seqs = self.entries(member).flat_map(|entry| places(entry, run.steps.len()));
-            seqs.for_each(|(seq, _)| redact(StepSeq::try_from(seq).ok(), what));
+            let seqs = seqs.filter_map(|(seq, _)| StepSeq::try_from(seq).ok());
+            seqs.filter(|seq| what != StepText::Output || shown(seq)).for_each(|seq| redact(Some(seq), what));
         }
         if let Some(event) = self.payload.get("event") {
             // Steps that hold what the event brought, whether it woke them now or later.
@@ -143,6 +146,9 @@ impl<'r> Purge<'r> {
                 let event_id = event_id.to_owned();
                 writes.push(Write::RedactRunEvent { instance_id, event_id, text: text.clone() });
             }
+        }
+        if self.payload.contains_key("outputs") {
+            writes.push(Write::RedactCorrection { instance_id, prior_event_id: event_id, text: text.clone() });
         }
         if self.payload.contains_key("outbound_events") {
             writes.push(Write::RedactOutbox { instance_id, created_at: recorded_at, text: text.clone() });

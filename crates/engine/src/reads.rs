@@ -1,14 +1,17 @@
 //! What actors may read: each read is a permission check and one query.
 
 use crate::port::{
-    AssignmentQuery, GateWithSteps, Page, ProcessQuery, ProcessView, RecordQuery, RunQuery, RunStepView, RunView,
-    StepQuery,
+    AssignmentQuery, ChargedStep, GateWithSteps, Page, ProcessQuery, ProcessView, RecordQuery, RunQuery, RunStepView,
+    RunView, StepQuery,
 };
-use crate::rows::{AssignmentRow, RecordRow, StepRow};
-use crate::{Engine, store_failure};
-use countersign_kernel::plan::Plan;
+use crate::rows::{AssignmentRow, CorrectionRow, RecordRow, StepRow};
+use crate::run::rollup::Basis;
+use crate::{Engine, StoreError, store_failure};
+use countersign_kernel::InstanceId;
+use countersign_kernel::plan::{Plan, StepSeq};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{Registry, scopes};
+use countersign_kernel::run::own_trace;
 use std::sync::Arc;
 
 impl Engine {
@@ -77,6 +80,20 @@ impl Engine {
         self.reader.run_steps(run.row.instance_id, from, limit).await.map_err(|error| store_failure(&error))
     }
 
+    pub async fn read_corrections(&self, run: &RunView) -> Result<Vec<CorrectionRow>, Refusal> {
+        self.reader.corrections(run.row.instance_id).await.map_err(|error| store_failure(&error))
+    }
+
+    /// What this actor is in charge of and has to do. Everybody may see their own.
+    pub async fn worklist(
+        &self,
+        actor_ref: &str,
+        after: Option<(InstanceId, StepSeq)>,
+        limit: usize,
+    ) -> Result<Vec<ChargedStep>, Refusal> {
+        self.reader.charged(actor_ref, after, limit).await.map_err(|error| store_failure(&error))
+    }
+
     pub async fn read_run_gates(&self, run: &RunView) -> Result<Vec<GateWithSteps>, Refusal> {
         self.reader.run_gates(run.row.instance_id).await.map_err(|error| store_failure(&error))
     }
@@ -86,6 +103,59 @@ impl Engine {
         let registry = self.registry();
         let definition = registry.definition(&run.row.definition_name, Some(run.row.definition_version))?;
         definition.workflow.as_ref().map(|workflow| workflow.plan.clone())
+    }
+
+    /// The runs of a trace: those that were started in it, and the one whose own it is. Needs `audit:read`.
+    pub async fn runs_of_trace(&self, actor_ref: &str, trace_id: &str) -> Result<Vec<RunView>, Refusal> {
+        const MOST: usize = 500;
+        self.require_scope(actor_ref, scopes::AUDIT_READ).await?;
+        let page = Page { after: None, limit: MOST, descending: false };
+        let query = RunQuery { trace_id: Some(trace_id.to_owned()), ..RunQuery::default() };
+        let mut runs = self.reader.runs(&query, &page).await.map_err(|error| store_failure(&error))?;
+        if let Ok(own) = uuid::Uuid::try_parse(trace_id) {
+            let first = self.run_of(InstanceId(own)).await?;
+            runs.extend(first.filter(|run| run.row.trace_id.is_none()));
+        }
+        Ok(runs)
+    }
+
+    /// A run, for whoever reads its records. Needs `audit:read`.
+    pub async fn run_for_audit(&self, actor_ref: &str, run_id: InstanceId) -> Result<Option<RunView>, Refusal> {
+        self.require_scope(actor_ref, scopes::AUDIT_READ).await?;
+        self.run_of(run_id).await
+    }
+
+    /// The trace that a run belongs to, for what is started on its behalf.
+    pub async fn trace_of(&self, run_id: InstanceId) -> Result<Option<Arc<str>>, Refusal> {
+        let run = self.run_of(run_id).await?;
+        Ok(run.map(|run| run.row.trace_id.unwrap_or_else(|| own_trace(run_id))))
+    }
+
+    async fn run_of(&self, run_id: InstanceId) -> Result<Option<RunView>, Refusal> {
+        let query = RunQuery { instance_id: Some(run_id), ..RunQuery::default() };
+        let page = Page { after: None, limit: 1, descending: false };
+        let found = self.reader.runs(&query, &page).await.map_err(|error| store_failure(&error))?;
+        Ok(found.into_iter().next())
+    }
+
+    /// The colour of a run, as its row says; for a run that an older version stored, counted from its steps.
+    pub async fn rollup_of(&self, run: &RunView, plan: &Plan) -> Result<Basis, Refusal> {
+        if let Some(text) = &run.head.rollup {
+            return Basis::parse(text).ok_or_else(|| {
+                store_failure(&StoreError::Corrupt(format!("run {}: its roll-up is none", run.row.instance_id)))
+            });
+        }
+        const BATCH: usize = 5000;
+        let (mut steps, mut from) = (Vec::new(), 0);
+        loop {
+            let some = self.read_run_steps(run, from, BATCH).await?;
+            let count = some.len();
+            from += StepSeq::try_from(count).unwrap_or(StepSeq::MAX);
+            steps.extend(some);
+            if count < BATCH {
+                return Ok(Basis::counted(plan, &steps, run.chain.last_time));
+            }
+        }
     }
 
     pub async fn read_approval_steps(

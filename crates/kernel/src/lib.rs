@@ -16,6 +16,7 @@ pub mod process;
 pub mod refusal;
 pub mod registry;
 pub mod retention;
+pub mod rollup;
 pub mod run;
 pub mod text;
 

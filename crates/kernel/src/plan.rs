@@ -58,11 +58,24 @@ pub struct Plan {
     pub graph: Graph,
 }
 
-/// Who follows whom and who bears which name, worked out from the steps when it is first asked for.
+/// Who follows whom, who bears which name, and how deep in the graph a step stands: worked out from the steps when it is
+/// first asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
     followers: OnceLock<Vec<Vec<StepSeq>>>,
     names: OnceLock<HashMap<Arc<str>, StepSeq>>,
+    ranks: OnceLock<Ranks>,
+}
+
+/// The steps in the order in which their turn comes: by the length of the longest chain that leads to them; of those at
+/// the same depth, the one with the longest chain behind it first.
+#[derive(Clone, Debug, Default)]
+struct Ranks {
+    order: Vec<StepSeq>,
+    rank: Vec<StepSeq>,
+    /// The dependency by which the longest chain comes.
+    deepest: Vec<Option<StepSeq>>,
+    has_optional: bool,
 }
 
 impl PartialEq for Graph {
@@ -392,6 +405,61 @@ impl Plan {
             followers
         });
         followers.get(seq as usize).map_or(&[], Vec::as_slice)
+    }
+
+    /// The step whose turn comes at this place, counted from 0.
+    pub fn by_rank(&self, rank: StepSeq) -> Option<StepSeq> {
+        self.ranks().order.get(rank as usize).copied()
+    }
+
+    pub fn rank(&self, seq: StepSeq) -> Option<StepSeq> {
+        self.ranks().rank.get(seq as usize).copied()
+    }
+
+    /// The longest chain of dependencies that reaches this step, backwards from it.
+    pub fn critical_path(&self, to: Option<StepSeq>) -> impl Iterator<Item = StepSeq> {
+        std::iter::successors(to, |seq| self.ranks().deepest.get(*seq as usize).copied().flatten())
+    }
+
+    pub fn has_optional_steps(&self) -> bool {
+        self.ranks().has_optional
+    }
+
+    fn ranks(&self) -> &Ranks {
+        self.graph.ranks.get_or_init(|| {
+            let count = self.steps.len();
+            let (mut depth, mut height) = (vec![0_u32; count], vec![0_u32; count]);
+            let mut deepest: Vec<Option<StepSeq>> = vec![None; count];
+            let mut open: Vec<usize> = self.steps.iter().map(|step| step.depends_on.len()).collect();
+            let roots = (0..).zip(&open).filter(|(_, open)| **open == 0).map(|(seq, _)| seq);
+            let mut sorted: Vec<StepSeq> = roots.collect();
+            let mut at = 0;
+            while let Some(seq) = sorted.get(at).copied() {
+                at += 1;
+                for later in self.dependents(seq) {
+                    let place = *later as usize;
+                    // Of chains of the same length, the one by the earliest step.
+                    if depth[seq as usize] + 1 > depth[place] {
+                        depth[place] = depth[seq as usize] + 1;
+                        deepest[place] = Some(seq);
+                    }
+                    open[place] -= 1;
+                    if open[place] == 0 {
+                        sorted.push(*later);
+                    }
+                }
+            }
+            for seq in sorted.iter().rev() {
+                let behind = self.dependents(*seq).iter().map(|later| height[*later as usize] + 1);
+                height[*seq as usize] = behind.max().unwrap_or(0);
+            }
+            sorted.sort_by_key(|seq| (depth[*seq as usize], std::cmp::Reverse(height[*seq as usize]), *seq));
+            let mut rank = vec![0; count];
+            for (place, seq) in (0..).zip(&sorted) {
+                rank[*seq as usize] = place;
+            }
+            Ranks { order: sorted, rank, deepest, has_optional: self.steps.iter().any(|step| step.optional) }
+        })
     }
 
     pub fn is_referenced(&self, seq: StepSeq) -> bool {

@@ -94,11 +94,19 @@ pub struct Refusal {
     pub detail: String,
     /// The place at fault, as a path into the request: `transitions[2].to`.
     pub field: Option<String>,
+    /// The guard that says no, where one does.
+    pub guard: Option<&'static str>,
 }
 
 impl Refusal {
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        Refusal { code, detail: detail.into(), field: None }
+        Refusal { code, detail: detail.into(), field: None, guard: None }
+    }
+
+    /// A guard of the lifecycle says no: it is named, and so is what would satisfy it.
+    pub fn by_guard(guard: &'static str, detail: impl fmt::Display) -> Self {
+        let detail = format!("the guard `{guard}` refuses: {detail}");
+        Refusal { guard: Some(guard), ..Refusal::new(Code::TransitionRefusedByGuard, detail) }
     }
 
     pub fn at(mut self, field: impl Into<String>) -> Self {

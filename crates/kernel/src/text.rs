@@ -18,6 +18,20 @@ pub fn is_invisible(c: char) -> bool {
             | '\u{FFA0}' | '\u{FFF9}'..='\u{FFFB}' | '\u{E0000}'..='\u{E0FFF}')
 }
 
+/// A length of time as definitions write it, in whole milliseconds and no less than one where there is any: `1h30m`.
+pub fn length(micros: i64) -> String {
+    const UNITS: &[(&str, i64)] = &[("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
+    let mut rest = (micros / 1000).max(i64::from(micros > 0));
+    let mut text = String::new();
+    for (unit, millis) in UNITS {
+        if rest >= *millis {
+            text.push_str(&format!("{}{unit}", rest / millis));
+            rest %= millis;
+        }
+    }
+    if text.is_empty() { "0s".to_owned() } else { text }
+}
+
 /// The text as a JSON string, quotes included.
 pub fn json_string(text: &str) -> String {
     let mut json = String::with_capacity(text.len() + 2);
@@ -37,6 +51,15 @@ pub fn json_string(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lengths_are_written_as_definitions_write_them() {
+        for (micros, text) in
+            [(0, "0s"), (1, "1ms"), (250_000, "250ms"), (5_400_000_000, "1h30m"), (604_800_000_001, "7d")]
+        {
+            assert_eq!(length(micros), text);
+        }
+    }
 
     #[test]
     fn whitespace_and_invisible_text_is_blank() {

@@ -33,6 +33,8 @@ mod run_commands;
 mod signed;
 #[path = "http_api/starts.rs"]
 mod starts;
+#[path = "http_api/step_model.rs"]
+mod step_model;
 #[path = "http_api/story.rs"]
 mod story;
 #[path = "http_api/support.rs"]

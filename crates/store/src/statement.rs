@@ -63,7 +63,7 @@ macro_rules! statements {
 }
 
 statements! {
-    Instance: Insert "instances" ("instance_id" Id, "sequence" Int, "head" Bytes, "last_time_us" Int, "state" Text, "moves" Int, "policy_ref" Text, "beats" Int);
+    Instance: Insert "instances" ("instance_id" Id, "sequence" Int, "head" Bytes, "last_time_us" Int, "state" Text, "moves" Int, "policy_ref" Text, "beats" Int, "rollup" Text);
     Document: InsertIfAbsent "documents" ("digest" Bytes, "body" Bytes);
     Process: Insert "processes" ("instance_id" Id, "definition_name" Text, "definition_version" Int, "subject_ref" Text, "initiator_ref" Text,
         "declaration_digest" Bytes, "gate_spec_digest" Bytes, "started_at_us" Int);
@@ -87,19 +87,24 @@ statements! {
 
     Hold: Insert "holds" ("hold_id" Id, "record_ref" Id, "instance_id" Id, "placed_at_us" Int, "placed_by" Text, "reason" Text, "case_ref" Text);
     Run: Insert "runs" ("instance_id" Id, "definition_name" Text, "definition_version" Int, "document_digest" Bytes, "subject_ref" Text, "initiator_ref" Text,
-        "correlation_key" Text, "concurrency_key" Text, "corrects" Id, "continues" Id, "parent_id" Id, "parent_step_seq" Int, "started_at_us" Int, "input" Text);
+        "correlation_key" Text, "concurrency_key" Text, "corrects" Id, "continues" Id, "parent_id" Id, "parent_step_seq" Int, "started_at_us" Int, "input" Text, "trace_id" Text);
     NewRunHead: Insert "run_heads" ("instance_id" Id, "state" Text, "outcome" Text, "last_error" Text, "priority" Int, "start_at_us" Int,
         "executing_since_us" Int, "completed_at_us" Int, "failed_at_us" Int, "output" Text, "due_at_us" Int, "is_live" Bool,
         "definition_name" Text, "correlation_key" Text, "concurrency_key" Text);
     NewRunStep: Insert "run_steps" ("instance_id" Id, "step_seq" Int, "state" Text, "attempts" Int, "next_run_at_us" Int, "locked_by" Text,
         "locked_until_us" Int, "lease_token" Id, "waiting_event_type" Text, "waiting_facet" Text, "deadline_at_us" Int, "last_error" Text,
         "error_category" Text, "event_data" Text, "started_at_us" Int, "completed_at_us" Int, "effect_unknown" Bool, "child_run_id" Id,
-        "task_type" Text, "output" Text, "output_needed" Bool, "due_at_us" Int, "handed" Text,
+        "task_type" Text, "output" Text, "output_needed" Bool, "due_at_us" Int, "handed" Text, "blocked_since_us" Int, "blocked_cause" Text,
+        "child_colour" Text, "pic" Text, "deadline_us" Int, "overdue_first_at_us" Int, "sla_breach_us" Int, "cycle" Int, "declared_at_us" Int,
+        "secondary_facets" Text, "block_reason" Text, "escalated_at_us" Int,
         "name" Text, "compensates" Int, "queue" Text, "max_attempts" Int);
     RunEvent: Insert "run_events" ("instance_id" Id, "event_id" Text, "event_type" Text, "data" Text, "received_at_us" Int, "taken" Bool);
+    Correction: Insert "step_corrections" ("instance_id" Id, "step_seq" Int, "cycle" Int, "from_state" Text, "prior_event_id" Id, "prior_actor_ref" Text,
+        "prior_at_us" Int, "output" Text, "overdue_first_at_us" Int, "sla_breach_us" Int, "approval_id" Id, "correction_reason" Text,
+        "reopened_by" Text, "reopened_at_us" Int, "event_id" Id);
     Outbox: Insert "outbox" ("outbox_id" Id, "instance_id" Id, "event_type" Text, "data" Text, "created_at_us" Int, "next_attempt_at_us" Int, "step" Text);
 
-    MoveInstance: Update "instances" ("instance_id" Id, "sequence" Int, "head" Bytes, "last_time_us" Int, "state" Text, "moves" Int, "policy_ref" Text, "beats" Int);
+    MoveInstance: Update "instances" ("instance_id" Id, "sequence" Int, "head" Bytes, "last_time_us" Int, "state" Text, "moves" Int, "policy_ref" Text, "beats" Int, "rollup" Text);
     SupersedeGate: Update "gates" ("gate_id" Id, "is_current" Bool);
     SpendGate: Update "gates" ("gate_id" Id, "fate" Text);
     EndChain: Update "gates" ("gate_id" Id, "chain_state" Text, "chain_terminal_at_us" Int);
@@ -114,7 +119,9 @@ statements! {
     RunStep: Update [2] "run_steps" ("instance_id" Id, "step_seq" Int, "state" Text, "attempts" Int, "next_run_at_us" Int, "locked_by" Text,
         "locked_until_us" Int, "lease_token" Id, "waiting_event_type" Text, "waiting_facet" Text, "deadline_at_us" Int, "last_error" Text,
         "error_category" Text, "event_data" Text, "started_at_us" Int, "completed_at_us" Int, "effect_unknown" Bool, "child_run_id" Id,
-        "task_type" Text, "output" Text, "output_needed" Bool, "due_at_us" Int, "handed" Text);
+        "task_type" Text, "output" Text, "output_needed" Bool, "due_at_us" Int, "handed" Text, "blocked_since_us" Int, "blocked_cause" Text,
+        "child_colour" Text, "pic" Text, "deadline_us" Int, "overdue_first_at_us" Int, "sla_breach_us" Int, "cycle" Int, "declared_at_us" Int,
+        "secondary_facets" Text, "block_reason" Text, "escalated_at_us" Int);
     TakeRunEvent: Update [2] "run_events" ("instance_id" Id, "event_id" Text, "taken" Bool);
     PurgeRecord: Update "records" ("event_id" Id, "payload" Bytes, "attestation" Bytes, "salt" Bytes, "purgeable_from_us" Int);
     RedactSubject: Update "processes" ("instance_id" Id, "subject_ref" Text);
@@ -126,6 +133,7 @@ statements! {
     RedactRunKeys: Redact "runs" ("instance_id" Id, "correlation_key" Text, "concurrency_key" Text);
     RedactRunHeadKeys: Redact "run_heads" ("instance_id" Id, "correlation_key" Text, "concurrency_key" Text);
     RedactRunStepOutput: Redact [2] "run_steps" ("instance_id" Id, "step_seq" Int, "output" Text);
+    RedactCorrection: Redact [2] "step_corrections" ("instance_id" Id, "prior_event_id" Id, "output" Text);
     RedactRunStepError: Redact [2] "run_steps" ("instance_id" Id, "step_seq" Int, "last_error" Text);
     RedactRunStepEvent: Redact [2] "run_steps" ("instance_id" Id, "step_seq" Int, "event_data" Text);
     RedactRunOutput: Redact "run_heads" ("instance_id" Id, "output" Text);
@@ -229,6 +237,7 @@ pub fn instance_values(unit: &Unit) -> (Name, Vec<Value<'_>>) {
         Value::count(unit.moves),
         Value::Text(&unit.policy_ref),
         Value::count(unit.beats),
+        Value::text(unit.rollup.as_deref()),
     ];
     (name, values)
 }
@@ -438,6 +447,10 @@ pub fn write_values<'a>(unit: &'a Unit, write: &'a Write) -> (Name, Vec<Value<'a
         Write::RunHead(row) => (Name::RunHead, run::head_values(row)),
         Write::RunEvent(row) => (Name::RunEvent, run::event_values(row)),
         Write::Outbox(row) => (Name::Outbox, run::outbox_values(row)),
+        Write::Correction(row) => (Name::Correction, run::correction_values(row)),
+        Write::RedactCorrection { instance_id, prior_event_id, text } => {
+            (Name::RedactCorrection, vec![Value::Id(instance_id.0), Value::Id(prior_event_id.0), Value::json(text)])
+        }
         Write::TakeRunEvent { instance_id, event_id } => {
             (Name::TakeRunEvent, vec![Value::Id(instance_id.0), Value::Text(event_id), Value::Bool(true)])
         }

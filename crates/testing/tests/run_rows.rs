@@ -3,6 +3,8 @@
 
 #[path = "../../kernel/tests/run_properties/auditor.rs"]
 mod auditor;
+#[path = "../../kernel/tests/run_properties/colour.rs"]
+mod colour;
 #[path = "../../kernel/tests/run_properties/generate.rs"]
 mod generate;
 #[path = "../../kernel/tests/run_properties/play.rs"]
@@ -12,10 +14,11 @@ use countersign_engine::port::{LoadedRun, StoredRunHead, Unit};
 use countersign_engine::rows::{RunEventRow, RunHeadRow, RunRow, StepState, Write};
 use countersign_engine::run::assemble::assemble;
 use countersign_engine::run::project::run_writes;
+use countersign_engine::run::rollup::Basis;
 use countersign_kernel::plan::{Order, StepSeq};
 use countersign_kernel::run::{Event, Run};
 use countersign_kernel::{Digest, IdSource, Time};
-use generate::{Op, ops, plan};
+use generate::{Op, large_plan, ops, plan};
 use play::World;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -68,6 +71,7 @@ impl Rows {
                 completed_at: head.completed_at,
                 failed_at: head.failed_at,
                 output: head.output,
+                rollup: Some(Basis::of(&world.run).to_json().into()),
             },
             document: Arc::from(&b""[..]),
             moves: world.shell.next_sequence_number - 1,
@@ -88,7 +92,8 @@ fn rows(world: &World) -> Rows {
         let Event::Run(event) = event else { continue };
         run.apply(event);
         let mut unit = Unit::new(run.run_id, 0);
-        run_writes(&run, event, Some(Digest([0; 32])), &mut ids, &mut unit);
+        let event_id = ids.make();
+        run_writes(&run, event, event_id, Some(Digest([0; 32])), &mut ids, &mut unit);
         rows.take(unit);
     }
     rows
@@ -131,6 +136,19 @@ proptest! {
         }
         world.replay();
         world.finish();
+        compare(&world);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4))]
+
+    #[test]
+    fn a_large_run_from_its_rows_is_the_run((plan, ops) in (large_plan(), ops())) {
+        let mut world = World::start(plan);
+        for op in &ops {
+            world.give(op);
+        }
         compare(&world);
     }
 }

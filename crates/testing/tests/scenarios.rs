@@ -53,6 +53,10 @@ scenarios! {
     one_approval_one_firing
     open_gate
     opened_by_another
+    people
+    deadlines
+    corrections
+    step_operators
     quorum_all_of_n
     quorum_leaving
     quorum_m_of_n
@@ -60,6 +64,8 @@ scenarios! {
     quorum_trailing
     quorum_withdrawal
     read_workflow
+    rollup
+    blocked_severity
     registry
     rejection_paths
     reopening

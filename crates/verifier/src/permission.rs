@@ -25,14 +25,23 @@ fn needed(action: Action) -> Option<(&'static str, bool)> {
         | Action::StepWaiting
         | Action::StepRetried
         | Action::StepFailed
+        | Action::StepClaimed
+        | Action::StepReleased
+        | Action::StepBlocked
+        | Action::StepCannotComplete
         | Action::ChildStarted => ("tasks:work", true),
+        Action::StepEscalated => ("governance:act", true),
         Action::RunCancelled
         | Action::RunPaused
         | Action::RunResumed
         | Action::RunStopped
         | Action::RunVoided
         | Action::StepUnblocked
-        | Action::EffectDeclared => ("runs:control", true),
+        | Action::EffectDeclared
+        | Action::StepRetryOrdered
+        | Action::BlockEscalated
+        | Action::StepReopened
+        | Action::DeadlineExtended => ("runs:control", true),
         Action::EvidenceExported => ("audit:read", false),
         Action::HoldPlaced | Action::HoldReleased => ("audit:hold", false),
         Action::RecordPurged => ("audit:purge", false),
@@ -75,16 +84,28 @@ pub fn check(record: &Record, origin: Origin<'_>, is_run: bool, registry: &Regis
     }
     findings.checked(Claim::Permission);
     let (actor, at) = (&header.actor_ref, header.registry_seq);
-    if registry.holds_scope(actor, scope, at) {
+    let scopes = [Some(scope), instead(header.action)];
+    if scopes.iter().flatten().any(|scope| registry.holds_scope(actor, scope, at)) {
         return;
     }
+    let finer =
+        |name: &str| scopes.iter().flatten().any(|scope| registry.holds_scope(actor, &format!("{scope}:{name}"), at));
     match origin {
-        Origin::Definition(name) if by_definition && registry.holds_scope(actor, &format!("{scope}:{name}"), at) => {}
+        Origin::Definition(name) if by_definition && finer(name) => {}
         Origin::Purged if by_definition => findings.unverifiable(Claim::Permission),
         _ => {
             let detail = format!("`{actor}` did not hold `{scope}` at registry record {at}");
             findings.find(Code::PermissionNotHeld, header, detail);
         }
+    }
+}
+
+/// Another scope that does as well: of a person in charge, of whoever acts for governance.
+const fn instead(action: Action) -> Option<&'static str> {
+    match action {
+        Action::StepUnblocked => Some("tasks:work"),
+        Action::BlockEscalated => Some("governance:act"),
+        _ => None,
     }
 }
 

@@ -66,6 +66,15 @@ actions! {
     RunVoided = "run_voided" in Process,
     StepUnblocked = "step_unblocked" in Process,
     EffectDeclared = "effect_declared" in Process,
+    StepClaimed = "step_claimed" in Process,
+    StepReleased = "step_released" in Process,
+    StepBlocked = "step_blocked" in Process,
+    StepCannotComplete = "step_cannot_complete" in Process,
+    StepEscalated = "step_escalated" in Process,
+    StepRetryOrdered = "step_retry_ordered" in Process,
+    BlockEscalated = "block_escalated" in Process,
+    StepReopened = "step_reopened" in Process,
+    DeadlineExtended = "deadline_extended" in Process,
     AttemptRefused = "attempt_refused" in Either,
     EvidenceExported = "evidence_exported" in Either,
     HoldPlaced = "hold_placed" in Either,
@@ -106,6 +115,15 @@ impl Action {
                 | Action::RunVoided
                 | Action::StepUnblocked
                 | Action::EffectDeclared
+                | Action::StepClaimed
+                | Action::StepReleased
+                | Action::StepBlocked
+                | Action::StepCannotComplete
+                | Action::StepEscalated
+                | Action::StepRetryOrdered
+                | Action::BlockEscalated
+                | Action::StepReopened
+                | Action::DeadlineExtended
         )
     }
 

@@ -106,6 +106,9 @@ pub struct RunView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_run_id: Option<String>,
     pub rollup: Rollup,
+    /// Of a DAG: the longest chain of dependencies that reaches the earliest mandatory step that has not ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub critical_path: Vec<String>,
     /// At most 500; `steps_next` is the `steps_cursor` of the rest.
     pub steps: Vec<StepView>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -128,7 +131,15 @@ pub struct Rollup {
     /// The step that decides it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decisive_step: Option<String>,
+    /// The state of that step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decisive_state_code: Option<String>,
     pub counts: RollupCounts,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub computed_at: Option<String>,
+    /// Since when it stands still: the run is paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frozen_at: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -157,8 +168,33 @@ pub struct StepView {
     pub state_code: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_facet: Option<String>,
+    /// What it waits for besides.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secondary_facets: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_event_type: Option<String>,
+    /// The person in charge.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pic: Option<String>,
+    /// By when it is to be done; beyond it the step is overdue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<String>,
+    /// Stays for ever, like the two that follow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overdue_first_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed_after_deadline: Option<bool>,
+    /// How late it was completed, such as `1h30m`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sla_breach_duration: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_reason: Option<String>,
+    /// When an operator made the block urgent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub escalated_at: Option<String>,
+    /// What was reopened, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub corrections: Vec<super::StepCorrection>,
     pub attempts: u32,
     pub max_attempts: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -183,6 +219,17 @@ pub struct StepView {
     pub effect_unknown: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child_run_id: Option<String>,
+    /// The roll-up of that run when it was last heard of: gray, green, yellow or red.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child_rollup: Option<String>,
+    /// Of a blocked step: `yellow_dark` or `red`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked_severity: Option<String>,
+    /// Why it is red: threshold, critical_path, deadline or escalated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked_cause: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked_since: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
     pub optional: bool,
@@ -227,6 +274,7 @@ pub struct RunSummary {
     pub failed_at: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
+    pub rollup: Rollup,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

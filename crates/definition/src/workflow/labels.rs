@@ -1,4 +1,4 @@
-//! `gate_spec` and the labels that use it: each step's `gate`, and the three that every run may need.
+//! `gate_spec` and the labels that use it: each step's `gate`, and those that every run may need.
 
 use super::Reader;
 use super::step::Step;
@@ -10,7 +10,7 @@ use crate::tree::Value;
 use countersign_kernel::GateSpec;
 
 /// Labels that a run needs without a step naming them.
-const OF_THE_RUN: &[&str] = &["reopen", "cancel", "sovereign"];
+const OF_THE_RUN: &[&str] = &["reopen", "cancel", "escalate", "sovereign"];
 
 const UNUSED: Unused =
     Unused { complaint: "no step has the gate", advice: "name it as the `gate` of a step, or remove the entry" };

@@ -307,7 +307,8 @@ impl Committer {
                     return follow_ups;
                 }
             };
-            let (batch, decided) = self.decide_all(std::mem::take(&mut jobs), recalled);
+            let (mut batch, decided) = self.decide_all(std::mem::take(&mut jobs), recalled);
+            self.colour(&mut batch.units);
             if batch.units.is_empty() && batch.checks.is_empty() {
                 decided.into_iter().for_each(|d| jobs.extend(self.finish(d, &mut follow_ups)));
                 continue;

@@ -12,6 +12,7 @@ use crate::project::{self, Subject};
 use crate::rows::{RecordRow, Write};
 use crate::run::payload::{RunDocuments, run_payload};
 use crate::run::project::run_writes;
+use crate::run::rollup::Basis;
 use countersign_kernel::plan::{Language, StepSeq};
 use countersign_kernel::process::{self, Process};
 use countersign_kernel::refusal::{Code, Refusal};
@@ -36,6 +37,8 @@ pub(super) struct Accepted {
     gate_ids: Vec<EventId>,
     first_sequence: u64,
     taken: Vec<StepSeq>,
+    /// The first transition that it caused.
+    moved: Option<&'static str>,
 }
 
 impl Committer {
@@ -127,6 +130,11 @@ impl Committer {
         let asked = self.asked(*target, command);
         let unclaimed = asked.is_none().then(|| without_next(command)).flatten();
         let decided = unclaimed.as_ref().unwrap_or(command);
+        if let run::Command::Act(act) = decided
+            && act.preview
+        {
+            return self.preview(call, *target, decided, registry).map(|answer| (answer, None));
+        }
         let accepted = self.run_command(call, *target, decided, registry, round)?;
         let mut confirm = accepted.unit.map(Confirm::Unit);
         let mut answer = self.answer(decided, &accepted);
@@ -163,6 +171,49 @@ impl Committer {
         registry: &Registry,
         round: &mut Round,
     ) -> Result<Accepted, Refusal> {
+        let (events, ids) = self.decide_on_run(call, target, command, registry)?;
+        self.accept_run(call, target, events, ids, registry, round)
+    }
+
+    /// What would happen, by the very function that decides it.
+    fn preview(
+        &mut self,
+        call: &Call,
+        target: Target,
+        command: &run::Command,
+        registry: &Registry,
+    ) -> Result<Outcome, Refusal> {
+        match self.decide_on_run(call, target, command, registry) {
+            Ok((events, _)) => {
+                let moves = events.iter().find_map(|event| match event {
+                    Event::Run(event) => event.moves.first(),
+                    Event::Gate(_) => None,
+                });
+                Ok(Outcome::Previewed {
+                    ok: true,
+                    transition_id: moves.map(|m| m.transition.id.to_owned()),
+                    emitted_event_type: moves.map(|m| m.transition.emits.to_owned()),
+                    problems: vec![],
+                })
+            }
+            // Whoever may not do it at all learns no more than by trying.
+            Err(refusal) if is_about_state(refusal.code) => Ok(Outcome::Previewed {
+                ok: false,
+                transition_id: None,
+                emitted_event_type: None,
+                problems: vec![refusal.to_string()],
+            }),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    fn decide_on_run(
+        &mut self,
+        call: &Call,
+        target: Target,
+        command: &run::Command,
+        registry: &Registry,
+    ) -> Result<(Vec<Event>, IdSource), Refusal> {
         let entropy = u64::from_le_bytes(self.random()?);
         let clock = self.now();
         let registry_time = self.registry.newest();
@@ -182,8 +233,7 @@ impl Committer {
         let instance = existing.and_then(|run_id| self.cache.peek(&run_id));
         let known = instance.and_then(|instance| Some((&instance.process, instance.run.as_deref()?)));
         let events = run::decide(known, command, &mut ctx)?;
-        let ids = ctx.base.ids;
-        self.accept_run(call, target, events, ids, registry, round)
+        Ok((events, ctx.base.ids))
     }
 
     pub(super) fn run_context<'x>(
@@ -226,6 +276,7 @@ impl Committer {
             gate_ids: vec![],
             first_sequence: base.head.sequence + 1,
             taken: vec![],
+            moved: None,
         };
         if events.is_empty() {
             return Ok(accepted);
@@ -276,7 +327,10 @@ impl Committer {
                 }
                 Event::Run(event) => {
                     run.apply(&event);
-                    run_writes(run, &event, base.documents.map(|documents| documents.document), &mut ids, unit);
+                    let document = base.documents.map(|documents| documents.document);
+                    run_writes(run, &event, event_id, document, &mut ids, unit);
+                    accepted.moved = event.moves.first().map(|m| m.transition.id);
+                    self.config.emitter.emit(run, &event, event_id, &*self.config.language, &mut ids, unit);
                     if !event.action.is_recorded() {
                         instance.beats += 1;
                     }
@@ -402,6 +456,14 @@ impl Committer {
                     steps.iter().filter_map(child).collect()
                 }),
             },
+            run::Command::Act(act) => Outcome::StepActed {
+                state_code: run
+                    .and_then(|run| run.cell(run.plan.step_named(&act.step)?))
+                    .map_or("", |cell| cell.state.as_str())
+                    .to_owned(),
+                state,
+                transition_id: accepted.moved.map(str::to_owned),
+            },
             command => match (command.task(), run) {
                 (Some(task), Some(run)) => Outcome::TaskDone {
                     state_code: run.cell(task.step_seq).map_or("", |cell| cell.state.as_str()).to_owned(),
@@ -410,6 +472,14 @@ impl Committer {
                 },
                 _ => Outcome::RunMoved { state },
             },
+        }
+    }
+
+    /// What colour each run of the batch has, once all of it is decided.
+    pub(super) fn colour(&mut self, units: &mut [Unit]) {
+        for unit in units {
+            let run = self.cache.get(&unit.instance_id).and_then(|instance| instance.run.as_deref());
+            unit.rollup = run.map(|run| Basis::of(run).to_json().into());
         }
     }
 
@@ -433,6 +503,15 @@ impl Committer {
                 self.book.slots.notify_one();
             }
             if let (true, Some(parent)) = (run.head.state.is_ended(), &run.head.parent) {
+                self.book.remind((parent.run_id, Some(parent.step_seq)), Some(now));
+            }
+        }
+        // A parent that this node holds hears at once of another colour; elsewhere it asks from time to time.
+        if let Some(parent) = run.head.parent.clone() {
+            let colour = run.head.rollup.colour;
+            let holder = self.cache.get(&parent.run_id).and_then(|instance| instance.run.as_deref());
+            let live = holder.and_then(|run| run.cell(parent.step_seq)).and_then(|cell| cell.live.as_deref());
+            if live.is_some_and(|live| live.child.is_some() && live.child_colour != Some(colour)) {
                 self.book.remind((parent.run_id, Some(parent.step_seq)), Some(now));
             }
         }
@@ -498,6 +577,11 @@ fn moot_chains(events: &[Event]) -> Vec<ChainId> {
         Event::Gate(_) | Event::Run(_) => None,
     };
     events.iter().filter_map(moot).collect()
+}
+
+/// Refusals that say something about the step or the run, and not about whoever asks or how.
+fn is_about_state(code: Code) -> bool {
+    matches!(code, Code::TransitionRefusedByGuard | Code::InvalidTransition | Code::AlreadyTerminal)
 }
 
 fn not_held() -> Refusal {

@@ -6,9 +6,9 @@ use super::verify_rows;
 use crate::evidence::RunState;
 use crate::port::ProcessView;
 use crate::purge::{place, places, ranges, told};
-use crate::rows::{ProcessRow, RecordRow};
+use crate::rows::{ChargeRow, CorrectionRow, ProcessRow, RecordRow};
 use countersign_kernel::Time;
-use countersign_kernel::lifecycle::{RUN_TRANSITIONS, STEP_TRANSITIONS};
+use countersign_kernel::lifecycle::{RUN_TRANSITIONS, STEP_TRANSITIONS, StepCode};
 use countersign_ledger::sha256;
 use serde_json::Value;
 
@@ -71,6 +71,15 @@ struct Step {
     /// What the record says of the output, member and all.
     output: Option<Value>,
     taken_over: bool,
+    /// What it waits for, while it does, and why its block is red, where it is.
+    facet: Option<String>,
+    cause: Option<String>,
+    pic: Option<String>,
+    deadline: Option<Time>,
+    overdue_first_at: Option<Time>,
+    sla_breach: Option<i64>,
+    cycle: u32,
+    corrections: Vec<Value>,
 }
 
 #[derive(Default)]
@@ -132,8 +141,32 @@ impl Replay {
                 step.completed_at = Some(at);
             }
         }
+        for charge in items(payload, "charges") {
+            for seq in ranges(&text(charge, "step_seqs").unwrap_or_default(), self.steps.len()) {
+                if let Some(step) = self.steps.get_mut(seq) {
+                    step.pic = text(charge, "pic");
+                    step.deadline = charge.get("deadline_us").and_then(Value::as_i64).map(Time);
+                }
+            }
+        }
         for step_move in items(payload, "transitions") {
             self.move_steps(step_move, at);
+        }
+        if let Some(step) = place(payload).and_then(|seq| self.steps.get_mut(seq)) {
+            if row.action_ref == "step_retry_ordered" {
+                step.started_at = None;
+            }
+            step.corrections.extend(payload.get("correction").cloned());
+        }
+        for entry in items(payload, "waits") {
+            if let Some(step) = place(entry).and_then(|seq| self.steps.get_mut(seq)) {
+                step.facet = text(entry, "facet").filter(|_| step.state == "waiting");
+            }
+        }
+        for entry in items(payload, "severities") {
+            if let Some(step) = place(entry).and_then(|seq| self.steps.get_mut(seq)) {
+                step.cause = text(entry, "cause");
+            }
         }
         let limit = self.steps.len();
         for (seq, entry) in items(payload, "outputs").flat_map(|entry| places(entry, limit)) {
@@ -170,6 +203,16 @@ impl Replay {
                 self.findings.push(("undeclared-transition", detail));
             }
             step.state.clone_from(&to);
+            (step.facet, step.cause) = (None, None);
+            match id.as_str() {
+                "T5" => drop(step.overdue_first_at.get_or_insert(at)),
+                "T7" => step.sla_breach = step.deadline.map(|deadline| at.0 - deadline.0),
+                "T8r" | "T12r" => {
+                    step.cycle += 1;
+                    (step.attempts, step.last_error, step.category, step.started_at) = (0, None, None, None);
+                }
+                _ => {}
+            }
             if matches!(to.as_str(), "in_progress" | "overdue" | "blocked") {
                 step.started_at.get_or_insert(at);
             }
@@ -257,6 +300,8 @@ impl Replay {
             self.require(step.state == row.state.as_str(), "replay-mismatch", || {
                 format!("step {seq} is {} in the stores, {} by the records", row.state, step.state)
             });
+            let faceted = row.state != StepCode::Waiting || row.waiting_facet.is_some();
+            self.require(faceted, "replay-mismatch", || format!("step {seq} waits, and nothing says for what"));
             if step.taken_over {
                 lines.extend(row.output.as_ref().map(|output| format!("{seq} {}\n", sha256(&[output.as_bytes()]))));
             }
@@ -267,6 +312,10 @@ impl Replay {
                 && step.effect_unknown == row.effect_unknown
                 && step.child == row.child_run_id.map(|id| id.to_string())
                 && (step.started_at, step.completed_at) == (row.started_at, row.completed_at)
+                && step.facet.as_deref() == row.waiting_facet
+                && step.cause.as_deref() == row.blocked_cause
+                && same_charge(&step, &row.charge)
+                && same_corrections(&step, stored.corrections.iter().filter(|c| c.step_seq == seq))
                 && (step.taken_over || same_value(step.output.as_ref(), row.output.as_deref()));
             self.require(same, "row-missing", || format!("step {seq} (`{}`) is not as it was recorded", view.new.name));
         }
@@ -275,6 +324,25 @@ impl Replay {
             self.require(same, "row-missing", || "the outputs that were taken over are others".to_owned());
         }
     }
+}
+
+fn same_charge(step: &Step, row: &ChargeRow) -> bool {
+    step.pic.as_deref() == row.pic.as_deref()
+        && (step.deadline, step.overdue_first_at) == (row.deadline, row.overdue_first_at)
+        && step.sla_breach == row.sla_breach
+        && step.cycle == row.cycle
+}
+
+/// Each reopening stands beside what it reopened, with the output that the step had then.
+fn same_corrections<'r>(step: &Step, rows: impl Iterator<Item = &'r CorrectionRow>) -> bool {
+    let rows: Vec<&CorrectionRow> = rows.collect();
+    rows.len() == step.corrections.len()
+        && rows.iter().zip(&step.corrections).all(|(row, said)| {
+            said.get("cycle").and_then(Value::as_u64) == Some(u64::from(row.cycle))
+                && text(said, "correction_reason").as_deref() == Some(row.correction_reason)
+                && text(said, "prior_event_id") == Some(row.prior_event_id.to_string())
+                && same_value(Some(said), row.output.as_deref())
+        })
 }
 
 /// Whether the stored text is what the record says, in full or by digest.

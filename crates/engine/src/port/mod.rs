@@ -17,8 +17,8 @@ pub use log::{LogReader, LogWriter};
 pub use outbox::Outbox;
 
 use crate::rows::{
-    AssignmentRow, GateRow, HoldRow, IdempotencyRow, NewStep, ProcessRow, RecordRow, RunEventRow, RunRow, StepRow,
-    StepState, StepWrite, TransitionRow, Write,
+    AssignmentRow, CorrectionRow, GateRow, HoldRow, IdempotencyRow, NewStep, ProcessRow, RecordRow, RunEventRow,
+    RunRow, StepRow, StepState, StepWrite, TransitionRow, Write,
 };
 use async_trait::async_trait;
 use countersign_kernel::plan::StepSeq;
@@ -117,6 +117,8 @@ pub struct StoredRunHead {
     pub completed_at: Option<Time>,
     pub failed_at: Option<Time>,
     pub output: Option<Arc<str>>,
+    /// Its colour, see [`crate::run::rollup::Basis`]; it stands on the instance's row.
+    pub rollup: Option<Arc<str>>,
 }
 
 /// Something of a run that is due: a step, or (`None`) the run itself.
@@ -134,6 +136,8 @@ pub struct RunQuery {
     pub state: Option<String>,
     pub definition: Option<String>,
     pub subject_ref: Option<String>,
+    /// Started in this trace of somebody else.
+    pub trace_id: Option<String>,
     pub started: Range,
     /// Only runs of these definitions, where the reader may not see all.
     pub definitions: Option<Vec<String>>,
@@ -194,6 +198,8 @@ pub struct Unit {
     /// What the fence compares besides the sequence, and what it says afterwards: prolonging a lease leaves no record.
     pub expected_beats: u64,
     pub beats: u64,
+    /// A run's colour with its basis.
+    pub rollup: Option<Arc<str>>,
     pub writes: Vec<Write>,
     /// Steps of a run, each at most once.
     pub steps: BTreeMap<StepSeq, StepWrite>,
@@ -213,6 +219,7 @@ impl Unit {
             policy_ref: String::new(),
             expected_beats: 0,
             beats: 0,
+            rollup: None,
             writes: vec![],
             steps: BTreeMap::new(),
             records: vec![],
@@ -373,6 +380,17 @@ pub struct PurgeableQuery {
     pub descending: bool,
 }
 
+/// A step that is somebody's to do, with its run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChargedStep {
+    pub run_id: InstanceId,
+    pub definition_name: String,
+    pub definition_version: u32,
+    pub subject_ref: String,
+    pub run_state: String,
+    pub step: RunStepView,
+}
+
 /// A process with its whole past: what `read_workflow` shows.
 #[derive(Clone, Debug)]
 pub struct ProcessView {
@@ -416,6 +434,15 @@ pub trait Reader: Send + Sync {
     /// Queued runs (not delayed beyond `now`), best priority then oldest first; and how many runs with each of their
     /// concurrency keys have begun and not ended, per definition.
     async fn queued_runs(&self, now: Time, limit: usize) -> Result<Vec<QueuedRun>, StoreError>;
+    /// What was reopened in a run, by step and cycle.
+    async fn corrections(&self, run_id: InstanceId) -> Result<Vec<CorrectionRow>, StoreError>;
+    /// The steps that a person is in charge of and that are to be done, in live runs, behind this one.
+    async fn charged(
+        &self,
+        pic: &str,
+        after: Option<(InstanceId, StepSeq)>,
+        limit: usize,
+    ) -> Result<Vec<ChargedStep>, StoreError>;
     /// The gates of a run, ended ones included, with their steps.
     async fn run_gates(&self, run_id: InstanceId) -> Result<Vec<GateWithSteps>, StoreError>;
     /// The gates that a run has passed: what its shell fired, in order.

@@ -3,7 +3,10 @@
 
 mod run;
 
-pub use run::{HeadText, NewStep, OutboxRow, RunEventRow, RunHeadRow, RunRow, StepState, StepText, StepWrite};
+pub use run::{
+    ChargeRow, CorrectionRow, HeadText, NewStep, OutboxRow, RunEventRow, RunHeadRow, RunRow, StepState, StepText,
+    StepWrite,
+};
 
 use countersign_kernel::machine::{AssignmentStatus, ChainState, StepState as ApprovalState};
 use countersign_kernel::process::Fate;
@@ -196,6 +199,7 @@ pub enum Write {
     /// The first one of a run.
     NewRunHead(RunHeadRow),
     RunEvent(RunEventRow),
+    Correction(CorrectionRow),
     Outbox(OutboxRow),
 
     RunHead(RunHeadRow),
@@ -299,6 +303,12 @@ pub enum Write {
     RedactRunHead {
         instance_id: InstanceId,
         what: HeadText,
+        text: String,
+    },
+    /// What a step had yielded before it was reopened.
+    RedactCorrection {
+        instance_id: InstanceId,
+        prior_event_id: EventId,
         text: String,
     },
     /// The data of an event that it received.

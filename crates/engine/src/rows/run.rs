@@ -1,8 +1,8 @@
 //! The rows of runs. A step's row is written whole whenever the step changes: what it says is what the engine holds.
 
 use countersign_kernel::lifecycle::StepCode;
-use countersign_kernel::plan::StepSeq;
-use countersign_kernel::{Digest, InstanceId, Time};
+use countersign_kernel::plan::{Micros, StepSeq};
+use countersign_kernel::{Digest, EventId, InstanceId, StepId, Time};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -24,6 +24,8 @@ pub struct RunRow {
     pub continues: Option<InstanceId>,
     pub parent: Option<(InstanceId, StepSeq)>,
     pub started_at: Time,
+    /// The trace it was started in.
+    pub trace_id: Option<Arc<str>>,
 }
 
 /// What changes about a run besides its state, which its instance row holds. Written when the run's state changes.
@@ -77,6 +79,11 @@ pub struct StepState {
     pub completed_at: Option<Time>,
     pub effect_unknown: bool,
     pub child_run_id: Option<InstanceId>,
+    /// The colour of that run when it was last heard of.
+    pub child_colour: Option<&'static str>,
+    pub blocked_since: Option<Time>,
+    /// Why the block is red; `None`: it is not.
+    pub blocked_cause: Option<&'static str>,
     pub task_type: Option<&'static str>,
     /// JSON text.
     pub output: Option<Arc<str>>,
@@ -86,6 +93,44 @@ pub struct StepState {
     pub due_at: Option<Time>,
     /// What was handed out with the answer to its completion: run, step and lease token.
     pub handed: Option<Arc<str>>,
+    pub charge: ChargeRow,
+}
+
+/// Who is in charge of a step, what was promised, what was missed, and why it is blocked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChargeRow {
+    pub pic: Option<Arc<str>>,
+    pub deadline: Option<Time>,
+    pub overdue_first_at: Option<Time>,
+    pub sla_breach: Option<Micros>,
+    pub cycle: u32,
+    pub declared_at: Option<Time>,
+    /// What a waiting step waits for besides its facet, with commas between.
+    pub secondary_facets: Option<Arc<str>>,
+    pub block_reason: Option<&'static str>,
+    pub escalated_at: Option<Time>,
+}
+
+/// A step that was reopened, with what closed it. Written once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CorrectionRow {
+    pub instance_id: InstanceId,
+    pub step_seq: StepSeq,
+    pub cycle: u32,
+    pub from_state: StepCode,
+    pub prior_event_id: EventId,
+    pub prior_actor_ref: String,
+    pub prior_at: Time,
+    /// JSON text: what the step had yielded.
+    pub output: Option<Arc<str>>,
+    pub overdue_first_at: Option<Time>,
+    pub sla_breach: Option<Micros>,
+    pub approval_id: StepId,
+    pub correction_reason: &'static str,
+    pub reopened_by: String,
+    pub reopened_at: Time,
+    /// The record of the reopening.
+    pub event_id: EventId,
 }
 
 /// A step that a batch adds (`new`) or changes.

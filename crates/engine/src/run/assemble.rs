@@ -2,12 +2,15 @@
 
 use crate::port::{LoadedRun, StoreError};
 use crate::rows::StepState;
+use crate::run::rollup::Basis;
 use countersign_kernel::InstanceId;
 use countersign_kernel::lifecycle::{FailureCategory, Outcome, RunState, StepCode};
 use countersign_kernel::plan::{OnFailure, Plan, StepSeq};
 use countersign_kernel::process::{DefinitionRef, Process};
+use countersign_kernel::rollup::{Colour, Rollup, Tally};
 use countersign_kernel::run::{
-    Cell, Facet, Handed, Head, KeptEvent, Lease, Live, Parent, Role, Run, TaskType, Waiting,
+    Block, BlockReason, Cause, Cell, Docket, Facet, Handed, Head, KeptEvent, Lease, Live, Parent, Role, Run, Severity,
+    TaskType, Waiting,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,6 +21,7 @@ pub fn assemble(loaded: LoadedRun, plan: Arc<Plan>) -> Result<(Process, Run), St
     if steps.len() < plan.steps.len() {
         return Err(damaged("it has fewer steps than its plan"));
     }
+    let started_at = row.started_at;
     let (declaration, gate_spec) = countersign_kernel::run::shell_declaration(&plan);
     let shell = Process {
         instance_id: row.instance_id,
@@ -55,9 +59,11 @@ pub fn assemble(loaded: LoadedRun, plan: Arc<Plan>) -> Result<(Process, Run), St
         .filter(|(_, cell)| !cell.is_ended() && cell.state != StepCode::NotStarted)
         .map(|(seq, _)| seq)
         .collect();
-    let run = Run {
+    let mut run = Run {
         run_id: row.instance_id,
         input: row.input,
+        trace_id: row.trace_id,
+        correlation_key: row.correlation_key,
         head: Head {
             state: RunState::parse(&head.state)
                 .ok_or_else(|| StoreError::Corrupt(format!("run {}: its state is none", row.instance_id)))?,
@@ -72,6 +78,8 @@ pub fn assemble(loaded: LoadedRun, plan: Arc<Plan>) -> Result<(Process, Run), St
             blocked: count(|cell| cell.state == StepCode::Blocked),
             held: count(Cell::is_held),
             current: u32::try_from(current).unwrap_or(u32::MAX),
+            critical: Run::first_unfinished(&plan, |seq| cells.get(seq as usize).is_some_and(Cell::is_ended)),
+            rollup: Rollup::default(),
             output: head.output,
             concurrency_key: row.concurrency_key,
             parent: row.parent.map(|(run_id, step_seq)| Parent { run_id, step_seq }),
@@ -79,25 +87,42 @@ pub fn assemble(loaded: LoadedRun, plan: Arc<Plan>) -> Result<(Process, Run), St
         plan,
         cells,
         live,
+        tally: Tally::default(),
         outputs,
         kept: kept
             .into_iter()
             .map(|kept| KeptEvent { id: kept.event_id, event_type: kept.event_type, data: kept.data })
             .collect(),
     };
+    run.count_all();
+    run.head.rollup = match head.rollup.as_deref().map(Basis::parse) {
+        Some(Some(basis)) => basis.rollup,
+        Some(None) => return Err(StoreError::Corrupt(format!("run {}: its roll-up is none", run.run_id))),
+        None => run.counted(started_at),
+    };
     Ok((shell, run))
 }
 
 fn cell(seq: StepSeq, compensates: Option<StepSeq>, state: StepState, plan: &Plan) -> Cell {
+    let charge = state.charge;
     let begun = state.state != StepCode::NotStarted || compensates.is_some();
     let waiting = state.waiting_facet.and_then(Facet::parse).map(|facet| Waiting {
         event_type: state.waiting_event_type.clone(),
         facet,
+        secondary: charge.secondary_facets.iter().flat_map(|list| list.split(',')).filter_map(Facet::parse).collect(),
         deadline_at: state.deadline_at,
     });
     let lease = state.locked_by.clone().zip(state.locked_until).map(|(worker_id, until)| Lease { worker_id, until });
     let task_type = state.task_type.and_then(|text| {
         [TaskType::ReadyStep, TaskType::WaitingTimeout, TaskType::Compensation].into_iter().find(|t| t.as_str() == text)
+    });
+    let severity = state.blocked_cause.and_then(Cause::parse).map_or(Severity::YellowDark, Severity::Red);
+    // A row of an older version does not say since when.
+    let since = state.blocked_since.or(state.started_at).filter(|_| state.state == StepCode::Blocked);
+    let block = since.map(|since| Block {
+        since,
+        reason: charge.block_reason.and_then(BlockReason::parse),
+        escalated_at: charge.escalated_at,
     });
     let live = Live {
         attempts: state.attempts,
@@ -110,7 +135,18 @@ fn cell(seq: StepSeq, compensates: Option<StepSeq>, state: StepState, plan: &Pla
         started_at: state.started_at,
         effect_unknown: state.effect_unknown,
         child: state.child_run_id,
+        child_colour: state.child_colour.and_then(Colour::parse),
+        severity,
+        block,
         task_type,
+    };
+    let docket = Docket {
+        pic: charge.pic,
+        deadline: charge.deadline,
+        overdue_first_at: charge.overdue_first_at,
+        sla_breach: charge.sla_breach,
+        cycle: charge.cycle,
+        declared_at: charge.declared_at,
     };
     Cell {
         state: state.state,
@@ -119,6 +155,7 @@ fn cell(seq: StepSeq, compensates: Option<StepSeq>, state: StepState, plan: &Pla
         completed_at: state.completed_at,
         handed: state.handed.as_deref().and_then(handed).map(Box::new),
         live: (begun && !state.state.is_terminal()).then(|| Box::new(live)),
+        docket: (docket != Docket::default()).then(|| Box::new(docket)),
         ..Cell::new(plan.step(seq).map_or(0, |step| step.depends_on.len()))
     }
 }
@@ -140,14 +177,20 @@ fn has_ended(plan: &Plan, seq: StepSeq, cell: &Cell) -> bool {
     cell.is_ended() || passed_over
 }
 
+/// Completed, or completed before it was reopened.
+fn has_fed(cell: &Cell) -> bool {
+    cell.state == StepCode::Completed || (cell.cycle() > 0 && cell.completed_at.is_some())
+}
+
 fn resolve_dependencies(plan: &Plan, cells: &mut [Cell]) {
-    let ended: Vec<(bool, bool)> = (0..)
-        .zip(cells.iter())
-        .map(|(seq, cell)| (has_ended(plan, seq, cell), cell.state == StepCode::Completed))
-        .collect();
+    let ended: Vec<(bool, bool)> =
+        (0..).zip(cells.iter()).map(|(seq, cell)| (has_ended(plan, seq, cell), has_fed(cell))).collect();
     for (spec, cell) in plan.steps.iter().zip(cells) {
         let of = |seq: &StepSeq| ended.get(*seq as usize).copied().unwrap_or((false, false));
-        cell.open_deps = u32::try_from(spec.depends_on.iter().filter(|seq| !of(seq).0).count()).unwrap_or(u32::MAX);
+        // One that has begun waits for nothing any more, even where a step before it was reopened.
+        let waits = cell.state == StepCode::NotStarted;
+        let open = spec.depends_on.iter().filter(|seq| waits && !of(seq).0).count();
+        cell.open_deps = u32::try_from(open).unwrap_or(u32::MAX);
         cell.fed = spec.depends_on.iter().any(|seq| of(seq).1);
     }
 }

@@ -7,6 +7,8 @@ pub mod assemble;
 pub mod bell;
 pub mod clockwork;
 pub mod dispatcher;
+pub mod emit;
 pub mod payload;
 pub mod project;
+pub mod rollup;
 pub mod service;

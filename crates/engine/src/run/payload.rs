@@ -1,14 +1,14 @@
 //! What a run's record says (`spec/run.md`): the transitions that one command caused, and what came with them.
 
-use countersign_kernel::lifecycle::StepCode;
+use countersign_kernel::lifecycle::{MACHINE_VERSION, StepCode};
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::registry::Definition;
-use countersign_kernel::run::{Action, Cell, Move, Role, Run, RunEvent, Started};
+use countersign_kernel::run::{Action, Cause, Cell, Move, Role, Run, RunEvent, Started};
 use countersign_kernel::text::json_string;
 use countersign_kernel::{Digest, Time};
 use countersign_ledger::document::{declaration_document, gate_spec_document};
 use countersign_ledger::sha256;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::Write as _;
 
 /// A JSON value up to this size stands in the record itself; of a larger one only its digest does.
@@ -198,7 +198,10 @@ pub fn run_payload(run: &Run, event: &RunEvent, documents: Option<&RunDocuments>
         payload.raw("compensations", &list(&compensations));
     }
     work(&mut payload, event, &mut room);
+    charges(&mut payload, run, event);
+    acted(&mut payload, event, &mut room);
     failures(&mut payload, run, event);
+    severities(&mut payload, run, event);
     events(&mut payload, event, &mut room);
     children(&mut payload, run, event);
     if event.head.output != run.head.output
@@ -227,6 +230,8 @@ fn start(
         payload.text("declaration_digest", &documents.declaration.to_string());
         payload.text("gate_spec_digest", &documents.gate_spec.to_string());
     }
+    payload.raw("machines", &format!("[\"step@{MACHINE_VERSION}\",\"workflow_run@{MACHINE_VERSION}\"]"));
+    payload.optional("trace_id", started.trace_id.as_deref());
     payload.text("subject_ref", &started.subject_ref);
     payload.int("steps", started.plan.steps.len());
     payload.int("priority", event.head.priority);
@@ -295,6 +300,10 @@ fn work(payload: &mut Object, event: &RunEvent, room: &mut usize) {
             let waiting = cell_of(event, m.step_seq)?.live.as_ref()?.waiting.as_ref()?;
             let mut wait = Object::new();
             wait.text("facet", waiting.facet.as_str());
+            if !waiting.secondary.is_empty() {
+                let others: Vec<String> = waiting.secondary.iter().map(|facet| json_string(facet.as_str())).collect();
+                wait.raw("secondary_facets", &list(&others));
+            }
             wait.optional("event_type", waiting.event_type.as_deref());
             wait.optional_time("deadline_at_us", waiting.deadline_at);
             Some((m.step_seq, wait))
@@ -314,6 +323,71 @@ fn work(payload: &mut Object, event: &RunEvent, room: &mut usize) {
         })
         .collect();
     payload.shared("outputs", outputs);
+}
+
+/// Who is in charge of which steps, and by when, where this record says it; and what was completed late.
+fn charges(payload: &mut Object, run: &Run, event: &RunEvent) {
+    let mut groups: BTreeMap<(Option<&str>, Option<Time>), Vec<StepSeq>> = BTreeMap::new();
+    for (seq, cell) in &event.cells {
+        let now = (cell.pic().map(|pic| &**pic), cell.deadline());
+        let before = run.cell(*seq).map_or((None, None), |cell| (cell.pic().map(|pic| &**pic), cell.deadline()));
+        if now != before {
+            groups.entry(now).or_default().push(*seq);
+        }
+    }
+    let lines: Vec<String> = groups
+        .into_iter()
+        .map(|((pic, deadline), seqs)| {
+            let mut line = Object::new();
+            line.text("step_seqs", &ranges(seqs.into_iter()));
+            line.optional("pic", pic);
+            line.optional_time("deadline_us", deadline);
+            line.end()
+        })
+        .collect();
+    if !lines.is_empty() {
+        payload.raw("charges", &list(&lines));
+    }
+    let late: Vec<String> = event
+        .moves
+        .iter()
+        .filter(|m| m.transition.id == "T7")
+        .filter_map(|m| {
+            let docket = event.cells.iter().find(|(seq, _)| *seq == m.step_seq)?.1.docket.as_deref()?;
+            let mut line = Object::new();
+            line.int("step_seq", m.step_seq);
+            line.raw("completed_after_deadline", "true");
+            line.optional_time("overdue_first_at_us", docket.overdue_first_at);
+            line.int("sla_breach_us", docket.sla_breach?);
+            Some(line.end())
+        })
+        .collect();
+    if !late.is_empty() {
+        payload.raw("sla", &list(&late));
+    }
+}
+
+/// What somebody who acted on one step gave with it.
+fn acted(payload: &mut Object, event: &RunEvent, room: &mut usize) {
+    let Some(acted) = event.acted.as_deref() else { return };
+    payload.int("step_seq", acted.step_seq);
+    payload.optional("evidence_ref", acted.evidence_ref.as_deref());
+    let cell = event.cells.iter().find(|(seq, _)| *seq == acted.step_seq).map(|(_, cell)| cell);
+    let block = cell.and_then(|cell| cell.live.as_ref()).and_then(|live| live.block);
+    if event.action == Action::StepBlocked {
+        payload.optional("block_reason", block.and_then(|block| block.reason).map(|reason| reason.as_str()));
+    }
+    payload.optional("approval_id", acted.approval_id.map(|id| id.to_string()).as_deref());
+    if let Some(correction) = &acted.correction {
+        let mut line = Object::new();
+        line.int("cycle", correction.cycle);
+        line.text("correction_reason", correction.reason.as_str());
+        line.text("prior_event_id", &correction.prior.event_id.to_string());
+        if let Some(output) = &correction.prior.output {
+            line.value("output", output, room);
+        }
+        payload.raw("correction", &line.end());
+    }
 }
 
 /// What went wrong, and what somebody said of an attempt that left no verdict.
@@ -344,6 +418,29 @@ fn failures(payload: &mut Object, run: &Run, event: &RunEvent) {
             let done = event.outputs.iter().any(|(of, _)| of == seq);
             payload.raw("effect", &format!("{{\"step_seq\":{seq},\"done\":{done}}}"));
         }
+    }
+}
+
+/// Blocks that became red, and those that are no longer.
+fn severities(payload: &mut Object, run: &Run, event: &RunEvent) {
+    let changed: Vec<String> = event
+        .cells
+        .iter()
+        .filter_map(|(seq, cell)| {
+            let now = cell.severity()?;
+            let before = run.cell(*seq).and_then(Cell::severity).unwrap_or_default();
+            if now == before {
+                return None;
+            }
+            let mut one = Object::new();
+            one.int("step_seq", seq);
+            one.text("severity", now.as_str());
+            one.optional("cause", now.cause().map(Cause::as_str));
+            Some(one.end())
+        })
+        .collect();
+    if !changed.is_empty() {
+        payload.raw("severities", &list(&changed));
     }
 }
 

@@ -3,16 +3,26 @@
 use super::dispatcher::SLOT;
 use crate::committer::limits::{limit_of, slot_of};
 use crate::port::Unit;
-use crate::rows::{NewStep, OutboxRow, RunEventRow, RunHeadRow, RunRow, StepState, StepWrite, Write};
+use crate::rows::{
+    ChargeRow, CorrectionRow, NewStep, OutboxRow, RunEventRow, RunHeadRow, RunRow, StepState, StepWrite, Write,
+};
 use countersign_kernel::lifecycle::{RunState, StepCode};
 use countersign_kernel::plan::StepSeq;
-use countersign_kernel::run::{Cell, Handed, Role, Run, RunEvent};
-use countersign_kernel::{Digest, IdSource};
+use countersign_kernel::rollup::Colour;
+use countersign_kernel::run::{Cause, Cell, Handed, Role, Run, RunEvent};
+use countersign_kernel::{Digest, EventId, IdSource};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Lays out what `event` writes; `run` is the run after it.
-pub fn run_writes(run: &Run, event: &RunEvent, document: Option<Digest>, ids: &mut IdSource, unit: &mut Unit) {
+pub fn run_writes(
+    run: &Run,
+    event: &RunEvent,
+    event_id: EventId,
+    document: Option<Digest>,
+    ids: &mut IdSource,
+    unit: &mut Unit,
+) {
     if let (Some(started), Some(document_digest)) = (&event.started, document) {
         unit.writes.push(Write::Run(RunRow {
             instance_id: run.run_id,
@@ -28,6 +38,7 @@ pub fn run_writes(run: &Run, event: &RunEvent, document: Option<Digest>, ids: &m
             continues: started.continues,
             parent: event.head.parent.as_ref().map(|parent| (parent.run_id, parent.step_seq)),
             started_at: event.at,
+            trace_id: started.trace_id.clone(),
         }));
     }
     if event.started.is_some() || !event.run_moves.is_empty() {
@@ -43,6 +54,27 @@ pub fn run_writes(run: &Run, event: &RunEvent, document: Option<Digest>, ids: &m
     for (seq, cell) in &event.cells {
         let output = outputs.get(seq).copied().cloned();
         write_step(run, *seq, cell, output, unit, event.adds(*seq));
+    }
+    if let Some(acted) = event.acted.as_deref()
+        && let Some(correction) = &acted.correction
+    {
+        unit.writes.push(Write::Correction(CorrectionRow {
+            instance_id: run.run_id,
+            step_seq: acted.step_seq,
+            cycle: correction.cycle,
+            from_state: correction.from,
+            prior_event_id: correction.prior.event_id,
+            prior_actor_ref: correction.prior.actor_ref.clone(),
+            prior_at: correction.prior.at,
+            output: correction.prior.output.clone(),
+            overdue_first_at: correction.overdue_first_at,
+            sla_breach: correction.sla_breach,
+            approval_id: correction.approval_id,
+            correction_reason: correction.reason.as_str(),
+            reopened_by: event.actor_ref.clone(),
+            reopened_at: event.at,
+            event_id,
+        }));
     }
     // Whoever sends events reports on a step, and that step moves first.
     let sender = event.moves.first().map(|m| m.step_seq);
@@ -131,9 +163,10 @@ pub fn handed_text(handed: &Handed) -> Arc<str> {
 
 fn write_step(run: &Run, seq: StepSeq, cell: &Cell, output: Option<Arc<str>>, unit: &mut Unit, new: bool) {
     let live = cell.live.as_deref();
+    let block = live.and_then(|live| live.block.as_ref());
     // The row is written whole: what it said of an output that is still needed, it says again.
     let output = output.or_else(|| run.outputs.get(&seq).cloned());
-    let output_needed = output.is_some() && run.plan.is_referenced(seq);
+    let output_needed = output.is_some() && run.keeps_output(seq);
     let state = StepState {
         state: cell.state,
         attempts: live.map_or(0, |live| live.attempts),
@@ -151,11 +184,15 @@ fn write_step(run: &Run, seq: StepSeq, cell: &Cell, output: Option<Arc<str>>, un
         completed_at: cell.completed_at,
         effect_unknown: live.is_some_and(|live| live.effect_unknown),
         child_run_id: live.and_then(|live| live.child),
+        child_colour: live.and_then(|live| live.child_colour).map(Colour::as_str),
+        blocked_since: block.map(|block| block.since),
+        blocked_cause: live.and_then(|live| live.severity.cause()).map(Cause::as_str),
         task_type: live.and_then(|live| live.task_type).map(|task_type| task_type.as_str()),
         output,
         output_needed,
         due_at: run.step_due_at(seq),
         handed: cell.handed.as_deref().map(handed_text),
+        charge: charge(cell),
     };
     match unit.steps.get_mut(&seq) {
         Some(write) => write.state = state,
@@ -171,5 +208,24 @@ fn write_step(run: &Run, seq: StepSeq, cell: &Cell, output: Option<Arc<str>>, un
             });
             unit.steps.insert(seq, StepWrite { new, state });
         }
+    }
+}
+
+fn charge(cell: &Cell) -> ChargeRow {
+    let docket = cell.docket.as_deref().cloned().unwrap_or_default();
+    let live = cell.live.as_deref();
+    let block = live.and_then(|live| live.block);
+    let secondary = live.and_then(|live| live.waiting.as_ref()).map_or(&[][..], |waiting| &waiting.secondary);
+    let facets: Vec<&str> = secondary.iter().map(|facet| facet.as_str()).collect();
+    ChargeRow {
+        pic: docket.pic,
+        deadline: docket.deadline,
+        overdue_first_at: docket.overdue_first_at,
+        sla_breach: docket.sla_breach,
+        cycle: docket.cycle,
+        declared_at: docket.declared_at,
+        secondary_facets: (!facets.is_empty()).then(|| facets.join(",").into()),
+        block_reason: block.and_then(|block| block.reason).map(|reason| reason.as_str()),
+        escalated_at: block.and_then(|block| block.escalated_at),
     }
 }

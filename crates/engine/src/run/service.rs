@@ -1,12 +1,13 @@
 //! What the engine offers about runs besides [`Engine::execute`]: claims that wait for work, and events by key.
 
 use crate::outcome::{Call, ClaimCall, Command, Outcome, Proof, Target, Task};
-use crate::port::{Page, RunQuery};
+use crate::port::{Page, Range, RecordQuery, RunQuery};
 use crate::{Engine, store_failure};
 use countersign_kernel::InstanceId;
+use countersign_kernel::lifecycle::StepCode;
 use countersign_kernel::refusal::{Code, Refusal, require_ref};
 use countersign_kernel::registry::scopes;
-use countersign_kernel::run::{self, KeptEvent};
+use countersign_kernel::run::{self, KeptEvent, Prior};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -118,6 +119,41 @@ impl Engine {
             }
         }
         Ok(sent)
+    }
+
+    /// The record that closed a step, and what it yielded: what a reopening is set beside.
+    pub async fn prior(&self, run_id: InstanceId, step: &str) -> Result<Option<Prior>, Refusal> {
+        let query = RunQuery { instance_id: Some(run_id), ..RunQuery::default() };
+        let page = Page { after: None, limit: 1, descending: false };
+        let found = self.reader.runs(&query, &page).await.map_err(|error| store_failure(&error))?;
+        let Some(row) = found.into_iter().next().map(|view| view.row) else { return Ok(None) };
+        let plan = {
+            let registry = self.registry();
+            let definition = registry.definition(&row.definition_name, Some(row.definition_version));
+            definition.and_then(|definition| definition.workflow.as_ref()).map(|workflow| workflow.plan.clone())
+        };
+        let Some(seq) = plan.and_then(|plan| plan.step_named(step)) else { return Ok(None) };
+        let steps = self.reader.run_steps(run_id, seq, 1).await.map_err(|error| store_failure(&error))?;
+        let Some(state) = steps.into_iter().next().map(|step| step.state) else { return Ok(None) };
+        let closed_at = match state.state {
+            StepCode::Completed => state.completed_at,
+            _ => state.charge.declared_at,
+        };
+        let Some(at) = closed_at else { return Ok(None) };
+        let query = RecordQuery {
+            instance_id: Some(run_id),
+            recorded: Range { after: Some(at), before: Some(at) },
+            ..RecordQuery::default()
+        };
+        let page = Page { after: None, limit: 100, descending: true };
+        let records = self.reader.records(&query, &page).await.map_err(|error| store_failure(&error))?;
+        // The run's own record is the last of its command.
+        Ok(records.into_iter().next().map(|record| Prior {
+            event_id: record.event_id,
+            actor_ref: record.actor_ref,
+            at,
+            output: state.output,
+        }))
     }
 
     /// Claims that wait for work are answered at once, and so are all that follow: the server is stopping.

@@ -19,17 +19,27 @@ impl Flow<'_, '_, '_> {
             Order::Dag => plan.dependents(seq),
         };
         for follower in followers.iter().copied() {
+            // One that has begun went on from what was there: it does not wait for a correction.
+            if self.state(follower) != Some(StepCode::NotStarted) {
+                continue;
+            }
             let cell = self.edit(follower)?;
             cell.open_deps = cell.open_deps.saturating_sub(1);
             cell.fed |= completed;
-            if cell.open_deps == 0 && cell.state == StepCode::NotStarted {
+            if cell.open_deps == 0 {
                 self.to_resolve.push_back(follower);
             }
         }
         if plan.order == Order::Linear && self.head.current == seq {
-            self.head.current = seq + 1;
+            self.head.current = self.first_open(seq + 1);
         }
         Ok(())
+    }
+
+    /// Where a chain stands: what was ended before a step was reopened stays so.
+    fn first_open(&self, from: StepSeq) -> StepSeq {
+        let end = StepSeq::try_from(self.run.plan.steps.len()).unwrap_or(StepSeq::MAX);
+        (from..end).find(|seq| self.cell(*seq).is_none_or(|cell| !self.run.is_passed(*seq, cell))).unwrap_or(end)
     }
 
     /// Lets the run go on as far as it can without anybody's help, and sets its state to what that means.
@@ -73,7 +83,9 @@ impl Flow<'_, '_, '_> {
                 Err(error) => return self.fail_run(&format!("EXPRESSION_ERROR: output: {error}"), "step_failed"),
             }
         }
-        self.move_run(RunState::Completed, "all_steps_ended")
+        self.move_run(RunState::Completed, "all_steps_ended")?;
+        self.moot_open_gates();
+        Ok(())
     }
 
     /// All dependencies of this step have ended: skip it, open its gate, or make it ready.
@@ -110,6 +122,9 @@ impl Flow<'_, '_, '_> {
         self.move_step(seq, StepCode::Ready, by)?;
         let now = self.now();
         self.edit(seq)?.live.get_or_insert_default().next_run_at = Some(now);
+        if !self.put_in_charge(seq, spec)? {
+            return Ok(());
+        }
         match &spec.work {
             Work::Wait(wait) => self.begin_wait(seq, wait),
             Work::Approval(_) => {
@@ -139,12 +154,12 @@ impl Flow<'_, '_, '_> {
                 }
             }
         };
-        self.put_down(seq, Waiting { event_type, facet, deadline_at })
+        self.put_down(seq, Waiting { event_type, facet, secondary: vec![], deadline_at }, WORKER)
     }
 
     /// T3, and at once on where the event has come already.
-    pub fn put_down(&mut self, seq: StepSeq, waiting: Waiting) -> Result<(), Refusal> {
-        self.move_step(seq, StepCode::Waiting, By(WORKER, "step_wait"))?;
+    pub fn put_down(&mut self, seq: StepSeq, waiting: Waiting, by: ActorClass) -> Result<(), Refusal> {
+        self.move_step(seq, StepCode::Waiting, By(by, "step_wait"))?;
         let kept = waiting.event_type.as_ref().and_then(|wanted| {
             self.run.kept.iter().find(|kept| kept.event_type == *wanted && !self.taken.contains(&kept.id))
         });
@@ -164,7 +179,9 @@ impl Flow<'_, '_, '_> {
 
     /// The event that the step waited for is there.
     pub fn woken(&mut self, seq: StepSeq, data: &Arc<str>) -> Result<(), Refusal> {
-        let own = self.spec(seq).is_some_and(|spec| matches!(spec.work, Work::Wait(_)));
+        let work = self.spec(seq).map(|spec| &spec.work);
+        let own = matches!(work, Some(Work::Wait(_)));
+        let persons = matches!(work, Some(Work::Human { .. }));
         let now = self.now();
         let clear = |flow: &mut Self| -> Result<(), Refusal> {
             let live = flow.edit(seq)?.live.get_or_insert_default();
@@ -176,6 +193,11 @@ impl Flow<'_, '_, '_> {
             self.move_step(seq, StepCode::InProgress, By(SYSTEM, "facet_resolved"))?;
             clear(self)?;
             return self.completed(seq, data.clone());
+        }
+        if persons {
+            // It is still its person's.
+            self.move_step(seq, StepCode::InProgress, By(SYSTEM, "facet_resolved"))?;
+            return clear(self);
         }
         self.move_step(seq, StepCode::Ready, By(SYSTEM, "wake_up"))?;
         clear(self)?;
@@ -193,7 +215,13 @@ impl Flow<'_, '_, '_> {
                 return self.fail(seq, &error, FailureCategory::Validation, By(SYSTEM, trigger));
             }
         };
-        self.move_step(seq, StepCode::Completed, By(WORKER, "step_complete"))?;
+        self.close(seq, output, WORKER)
+    }
+
+    /// T8, or T7 where it is late.
+    pub fn close(&mut self, seq: StepSeq, output: Arc<str>, by: ActorClass) -> Result<(), Refusal> {
+        self.note_breach(seq)?;
+        self.move_step(seq, StepCode::Completed, By(by, "step_complete"))?;
         self.clear_hold(seq)?;
         let cell = self.edit(seq)?;
         if let Some(live) = &mut cell.live {
@@ -209,7 +237,12 @@ impl Flow<'_, '_, '_> {
     }
 
     /// What the step yields, or why it does not hold.
-    fn judge(&self, spec: &StepSpec, event: Option<&str>, raw: Arc<str>) -> Result<Arc<str>, (String, &'static str)> {
+    pub fn judge(
+        &self,
+        spec: &StepSpec,
+        event: Option<&str>,
+        raw: Arc<str>,
+    ) -> Result<Arc<str>, (String, &'static str)> {
         let language = self.ctx.language;
         let mut output = raw;
         if let Some(template) = &spec.output {

@@ -1,10 +1,12 @@
 //! One step of a run. A step that has not begun, or has ended, is a few bytes; what is under way carries its details.
 
+use super::severity::{Severity, turns_red_at};
 use super::{Head, Run, TaskType};
 use crate::Time;
 use crate::id::InstanceId;
 use crate::lifecycle::{FailureCategory, Outcome, RunState, StepCode};
 use crate::plan::{Micros, StepSeq, WaitWork};
+use crate::rollup::Colour;
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -22,6 +24,25 @@ pub struct Cell {
     /// What its worker was handed with the answer: who repeats the completion is handed it again.
     pub handed: Option<Box<Handed>>,
     pub live: Option<Box<Live>>,
+    /// Absent where nobody is in charge, nothing is promised and nothing was corrected.
+    pub docket: Option<Box<Docket>>,
+}
+
+/// What is kept of a step whatever becomes of it: who is in charge, what was promised, and what was missed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Docket {
+    /// The person in charge.
+    pub pic: Option<Arc<str>>,
+    /// Beyond it the step is overdue.
+    pub deadline: Option<Time>,
+    /// Never taken back, and never moved.
+    pub overdue_first_at: Option<Time>,
+    /// How late it was completed. Never taken back.
+    pub sla_breach: Option<Micros>,
+    /// How often it was reopened.
+    pub cycle: u32,
+    /// When somebody declared that it cannot be completed.
+    pub declared_at: Option<Time>,
 }
 
 /// A task that was handed out with the answer to a completion, of this run or of another.
@@ -55,8 +76,48 @@ pub struct Live {
     /// An attempt ended without a verdict, and its effect may have happened.
     pub effect_unknown: bool,
     pub child: Option<InstanceId>,
+    /// The roll-up of that run when it was last heard of.
+    pub child_colour: Option<Colour>,
+    /// How badly it is blocked, where it is.
+    pub severity: Severity,
     /// How it was claimed.
     pub task_type: Option<TaskType>,
+    pub block: Option<Block>,
+}
+
+/// Since when and why a step is blocked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    pub since: Time,
+    /// What somebody said; a gate says it by itself.
+    pub reason: Option<BlockReason>,
+    /// When an operator made it urgent.
+    pub escalated_at: Option<Time>,
+}
+
+/// The block-reason vocabulary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BlockReason {
+    MissingInput,
+    MissingApproval,
+    ConfigError,
+}
+
+impl BlockReason {
+    pub const ALL: &'static [BlockReason] =
+        &[BlockReason::MissingInput, BlockReason::MissingApproval, BlockReason::ConfigError];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            BlockReason::MissingInput => "missing_input",
+            BlockReason::MissingApproval => "missing_approval",
+            BlockReason::ConfigError => "config_error",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|reason| reason.as_str() == text)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +129,10 @@ pub struct Lease {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
     pub event_type: Option<Arc<str>>,
+    /// The one that is shown first.
     pub facet: Facet,
+    /// The others, in their order.
+    pub secondary: Vec<Facet>,
     pub deadline_at: Option<Time>,
 }
 
@@ -133,7 +197,27 @@ impl Cell {
             completed_at: None,
             handed: None,
             live: None,
+            docket: None,
         }
+    }
+
+    /// Who is in charge of it.
+    pub fn pic(&self) -> Option<&Arc<str>> {
+        self.docket.as_ref()?.pic.as_ref()
+    }
+
+    pub fn deadline(&self) -> Option<Time> {
+        self.docket.as_ref()?.deadline
+    }
+
+    /// How often it was reopened.
+    pub fn cycle(&self) -> u32 {
+        self.docket.as_ref().map_or(0, |docket| docket.cycle)
+    }
+
+    /// Its deadline lies behind.
+    pub fn is_late(&self, now: Time) -> bool {
+        self.deadline().is_some_and(|deadline| deadline < now)
     }
 
     /// Its details, as they are or as they would begin.
@@ -185,6 +269,13 @@ impl Run {
         self.plan.step(named).map_or("", |step| &step.name)
     }
 
+    /// Ended, or failed where the plan goes on as behind a skipped step.
+    pub fn is_passed(&self, seq: StepSeq, cell: &Cell) -> bool {
+        let passed_over =
+            is_dead(cell) && self.plan.step(seq).is_some_and(|step| step.on_failure == crate::plan::OnFailure::Skip);
+        cell.is_ended() || passed_over
+    }
+
     pub fn max_attempts(&self, seq: StepSeq) -> u32 {
         self.plan.step(seq).map_or(crate::plan::RetryPolicy::DEFAULT, |step| step.retry).max_attempts()
     }
@@ -222,11 +313,14 @@ impl Run {
             StepCode::InProgress | StepCode::Overdue if live.lease.is_none() => live.next_run_at,
             _ => None,
         };
+        // Overdue is what comes after the deadline, not at it.
+        let late = cell.deadline().filter(|_| cell.state == StepCode::InProgress).map(|deadline| deadline.after(1));
         let limit = match (spec.and_then(|spec| spec.timeout), live.started_at) {
             (Some(timeout), Some(started)) if !cell.is_ended() && !is_dead(cell) => Some(started.after(timeout)),
             _ => None,
         };
-        let timer = [lease, own, limit].into_iter().flatten().min();
+        let worse = turns_red_at(&self.plan, cell);
+        let timer = [lease, own, limit, late, worse].into_iter().flatten().min();
         let claim = claim_at.filter(|_| claims && hands_out).map(|at| Claim {
             at,
             queue: self.queue(seq, cell.role),

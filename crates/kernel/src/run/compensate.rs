@@ -71,7 +71,9 @@ impl Flow<'_, '_, '_> {
             Some(_) => Ok(()),
             None => {
                 self.head.outcome = Some(Outcome::RolledBack);
-                self.move_run(RunState::Completed, "all_compensated")
+                self.move_run(RunState::Completed, "all_compensated")?;
+                self.moot_open_gates();
+                Ok(())
             }
         }
     }

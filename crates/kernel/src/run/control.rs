@@ -1,4 +1,4 @@
-//! What operators do to a run: pause, resume, cancel, stop, void, and clear a block.
+//! What operators do to a run: pause, resume, cancel, stop, void.
 
 use super::flow::{By, Flow, SYSTEM};
 use super::{Action, Context, Event, Run, alive, permitted};
@@ -111,30 +111,6 @@ pub fn void(target: Target<'_>, reason: Option<&str>, ctx: &mut Context<'_>) -> 
     flow.move_run(RunState::Voided, "workflow_void")?;
     flow.revoke_all(By(ActorClass::Reviewer, "workflow_cancel"))?;
     Ok(flow.finish(Action::RunVoided, &actor_ref, reason))
-}
-
-/// What blocked the step is cleared: it goes back to its queue.
-pub fn unblock(
-    target: Target<'_>,
-    step: &str,
-    reason: Option<&str>,
-    ctx: &mut Context<'_>,
-) -> Result<Vec<Event>, Refusal> {
-    let (shell, run) = begin(target, reason, ctx)?;
-    alive(run)?;
-    let seq = named(run, step)?;
-    let actor_ref = ctx.base.actor_ref.to_owned();
-    let mut flow = Flow::new(shell, run, ctx);
-    if flow.has_open_gate(seq) {
-        let detail = format!("`{step}` waits for an approval: decide its gate");
-        return Err(Refusal::new(Code::TransitionRefusedByGuard, detail).at("step"));
-    }
-    let now = flow.now();
-    flow.move_step(seq, StepCode::InProgress, By(SYSTEM, "blocker_resolved"))?;
-    flow.move_step(seq, StepCode::Ready, By(SYSTEM, "unclaimed"))?;
-    flow.edit(seq)?.live.get_or_insert_default().next_run_at = Some(now);
-    flow.advance()?;
-    Ok(flow.finish(Action::StepUnblocked, &actor_ref, reason))
 }
 
 /// The step of that name in the run's plan.

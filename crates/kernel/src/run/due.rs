@@ -30,7 +30,8 @@ pub fn decide(
         }
         step_due(&mut flow, *seq)?;
     }
-    if flow.moves.is_empty() && flow.run_moves.is_empty() {
+    flow.weigh(steps.to_vec());
+    if !flow.changes() {
         return Ok(vec![]);
     }
     flow.advance()?;
@@ -78,6 +79,9 @@ fn step_due(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<(), Refusal> {
     {
         return lease_expired(flow, seq);
     }
+    if state == StepCode::InProgress && flow.cell(seq).is_some_and(|cell| cell.is_late(now)) {
+        return flow.pass_deadline(seq);
+    }
     let over = live.waiting.as_ref().and_then(|waiting| waiting.deadline_at).is_some_and(|at| at <= now);
     match spec.map(|spec| spec.work) {
         Some(Work::Wait(wait)) if state == StepCode::Waiting && over => {
@@ -86,6 +90,8 @@ fn step_due(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<(), Refusal> {
             }
             flow.woken(seq, &Arc::from("null"))
         }
+        // The time that a person gave it is over: it is that person's again.
+        Some(Work::Human { .. }) if state == StepCode::Waiting && over => flow.woken(seq, &Arc::from("null")),
         _ => Ok(()),
     }
 }

@@ -1,10 +1,11 @@
 //! A command under way: the steps it has changed so far, laid over the run. Nothing is copied but what changes.
 
 use super::{
-    Action, Cell, Claimed, Command, Context, Event, Head, KeptEvent, Move, Outbound, Role, Run, RunEvent, RunMove,
+    Acted, Action, Block, Cell, Claimed, Command, Context, Event, Head, KeptEvent, Move, Outbound, Role, Run, RunEvent,
+    RunMove, Severity,
 };
 use crate::Time;
-use crate::lifecycle::{ActorClass, RunState, StepCode, fire_run, fire_step};
+use crate::lifecycle::{ActorClass, RunState, StepCode, StepTransition, fire_run, fire_step};
 use crate::plan::{Scope, StepSeq, StepSpec, Steps};
 use crate::process::{self, Process};
 use crate::refusal::{Code, Refusal};
@@ -26,6 +27,7 @@ pub struct Flow<'r, 'c, 'x> {
     pub kept: Option<KeptEvent>,
     pub taken: Vec<Arc<str>>,
     pub gate_events: Vec<process::Event>,
+    pub acted: Option<Box<Acted>>,
     /// Steps whose dependencies have all ended, to be looked at.
     pub to_resolve: VecDeque<StepSeq>,
 }
@@ -50,6 +52,7 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
             kept: None,
             taken: vec![],
             gate_events: vec![],
+            acted: None,
             to_resolve: VecDeque::new(),
         }
     }
@@ -94,18 +97,25 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
         seq
     }
 
-    /// The one way in which a step changes its state.
-    pub fn move_step(&mut self, seq: StepSeq, to: StepCode, by: By) -> Result<(), Refusal> {
+    /// The declared transition that would take the step there.
+    pub fn declared(&self, seq: StepSeq, to: StepCode, by: By) -> Result<&'static StepTransition, Refusal> {
         let from = self.state(seq).ok_or_else(broken)?;
         let By(actor, trigger) = by;
-        let transition = fire_step(from, to, actor, trigger).ok_or_else(|| {
+        fire_step(from, to, actor, trigger).ok_or_else(|| {
             let detail = format!(
                 "`{}` cannot go from {from} to {to} by {} {trigger}: no such transition is declared",
                 self.run.step_name(seq),
                 actor.as_str()
             );
             Refusal::new(Code::InvalidTransition, detail)
-        })?;
+        })
+    }
+
+    /// The one way in which a step changes its state.
+    pub fn move_step(&mut self, seq: StepSeq, to: StepCode, by: By) -> Result<(), Refusal> {
+        let transition = self.declared(seq, to, by)?;
+        let from = self.state(seq).ok_or_else(broken)?;
+        let By(actor, trigger) = by;
         self.moves.push(Move { step_seq: seq, transition, from, to, actor, trigger });
         let now = self.now();
         let is_step = self.cell(seq).is_some_and(|cell| cell.role == Role::Step);
@@ -118,11 +128,19 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
         if to == StepCode::Completed {
             cell.completed_at = Some(now);
         }
+        if to == StepCode::Blocked || from == StepCode::Blocked {
+            let live = cell.live.get_or_insert_default();
+            live.block = (to == StepCode::Blocked).then_some(Block { since: now, reason: None, escalated_at: None });
+            live.severity = Severity::default();
+        }
         self.head.held = self.head.held + u32::from(at_work(to)) - u32::from(at_work(from)).min(self.head.held);
         let blocked = |code| u32::from(code == StepCode::Blocked);
         self.head.blocked = self.head.blocked + blocked(to) - blocked(from).min(self.head.blocked);
         if is_step && to.is_terminal() && !from.is_terminal() {
             self.head.open = self.head.open.saturating_sub(1);
+        }
+        if is_step && from.is_terminal() && !to.is_terminal() {
+            self.head.open += 1;
         }
         Ok(())
     }
@@ -146,6 +164,20 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// The steps that this command has changed, and that are such now.
+    pub fn changed_where(&self, which: impl Fn(&Cell) -> bool) -> Vec<StepSeq> {
+        self.cells.iter().filter(|(_, cell)| which(cell)).map(|(seq, _)| *seq).collect()
+    }
+
+    /// Whether this command changes anything at all.
+    pub fn changes(&self) -> bool {
+        !self.moves.is_empty()
+            || !self.run_moves.is_empty()
+            || !self.cells.is_empty()
+            || self.kept.is_some()
+            || !self.outbound.is_empty()
     }
 
     /// Steps that are under way, as they stand now.
@@ -177,12 +209,9 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
     }
 
     /// The event of this command, by whoever calls.
-    pub fn finish(self, action: Action, actor_ref: &str, reason: Option<&str>) -> Vec<Event> {
-        let changes = !self.moves.is_empty()
-            || !self.run_moves.is_empty()
-            || !self.cells.is_empty()
-            || self.kept.is_some()
-            || !self.outbound.is_empty();
+    pub fn finish(mut self, action: Action, actor_ref: &str, reason: Option<&str>) -> Vec<Event> {
+        self.weigh_blocks();
+        let changes = self.changes();
         let mut events: Vec<Event> = self.gate_events.into_iter().map(Event::Gate).collect();
         if changes {
             events.push(Event::Run(Box::new(RunEvent {
@@ -199,6 +228,7 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
                 kept: self.kept,
                 taken: self.taken,
                 reason: reason.map(str::to_owned),
+                acted: self.acted,
                 started: None,
                 known_cells: StepSeq::try_from(self.run.cells.len()).unwrap_or(StepSeq::MAX),
             })));

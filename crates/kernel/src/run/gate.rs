@@ -1,10 +1,14 @@
 //! Gates of a run: the same approval steps, quorums and records as a process has, on the run's shell.
 
+use super::correct::REOPEN;
 use super::flow::{By, Flow, SYSTEM, broken};
+use super::operator::ESCALATE;
 use super::{Action, Context, Event, Run, alive, known, permitted};
 use crate::declaration::{Declaration, Transition};
 use crate::gate_spec::GateSpec;
+use crate::id::StepId;
 use crate::lifecycle::{FailureCategory, StepCode};
+use crate::machine::StepState;
 use crate::plan::{Plan, StepSeq, StepSpec, Work};
 use crate::process::{self, DecideGate, EventBody, GateStatus, OpenGate, Process};
 use crate::refusal::{Code, Refusal, require_optional_text, require_ref};
@@ -41,6 +45,12 @@ pub fn shell_declaration(plan: &Plan) -> (Declaration, GateSpec) {
     if plan.gate_spec.0.contains_key(CANCEL) {
         guard(CANCEL, CANCEL);
     }
+    // A gate of its own for each step: an approval to reopen one is none to reopen another.
+    for label in [REOPEN, ESCALATE] {
+        if plan.gate_spec.0.contains_key(label) {
+            plan.steps.iter().for_each(|step| guard(&format!("{label}:{}", step.name), label));
+        }
+    }
     let declaration = Declaration {
         states: vec![SHELL_STATE.to_owned()],
         transitions,
@@ -53,7 +63,7 @@ pub fn shell_declaration(plan: &Plan) -> (Declaration, GateSpec) {
     (declaration, gate_spec)
 }
 
-/// Opens a gate that does not open by itself: that of a cancellation.
+/// Opens a gate that does not open by itself: that of a cancellation, of a reopening, of a late escalation.
 pub fn open(
     target: Option<(&Process, &Run)>,
     command: &OpenGate,
@@ -71,6 +81,18 @@ pub fn open(
     {
         let detail = format!("the gate of the step `{}` opens by itself when its turn comes", command.action);
         return Err(Refusal::new(Code::GateNotAvailable, detail).at("action"));
+    }
+    if let Some((label, step)) = command.action.split_once(':')
+        && let Some(seq) = run.plan.step_named(step)
+    {
+        let wanted: &[StepCode] = match label {
+            REOPEN => &[StepCode::Completed, StepCode::CannotComplete],
+            _ => &[StepCode::Blocked],
+        };
+        if run.cell(seq).is_none_or(|cell| !wanted.contains(&cell.state)) {
+            let detail = format!("there is nothing to {label}: `{step}` is not {}", wanted[0]);
+            return Err(Refusal::new(Code::GateNotAvailable, detail).at("action"));
+        }
     }
     let events = process::open_any_gate(shell, command, &mut ctx.base)?;
     Ok(events.into_iter().map(Event::Gate).collect())
@@ -167,6 +189,36 @@ impl Flow<'_, '_, '_> {
         }
         let shell = super::advance::shell_after(self.shell, &self.gate_events);
         self.gate_events.extend(process::moot_gates(&shell, |_| true, &self.ctx.base));
+    }
+
+    /// Nobody is to be asked any more about a run that has come to its end.
+    pub fn moot_open_gates(&mut self) {
+        if self.shell.gates.is_empty() && self.gate_events.is_empty() {
+            return;
+        }
+        let shell = super::advance::shell_after(self.shell, &self.gate_events);
+        let open = |gate: &process::Gate| {
+            gate.current
+                && gate.fate == process::Fate::Unspent
+                && matches!(gate.status(), GateStatus::Pending | GateStatus::Approved)
+        };
+        self.gate_events.extend(process::moot_gates(&shell, open, &self.ctx.base));
+    }
+
+    /// The guard `approval_present`: the gate's own approval, named by its id, is there and unspent; and is spent here.
+    pub fn spend_approval(&mut self, action: &str, approval_id: Option<&str>) -> Result<StepId, Refusal> {
+        let named = approval_id.and_then(StepId::parse);
+        let approved =
+            self.shell.gate(SHELL_STATE, action).filter(|gate| gate.is_cleared()).and_then(|gate| {
+                gate.steps.iter().find(|s| Some(s.step_id) == named && s.state == StepState::Approved)
+            });
+        let Some(step_id) = approved.map(|step| step.step_id) else {
+            let detail =
+                format!("`approval_id` names no unspent approval of the gate `{action}`: open it and have it decided");
+            return Err(Refusal::by_guard("approval_present", detail).at("approval_id"));
+        };
+        self.consume(action)?;
+        Ok(step_id)
     }
 
     /// Where the plan names a gate for it, a cancellation needs a cleared one, and spends it.

@@ -14,24 +14,32 @@ mod cell;
 mod claim;
 mod compensate;
 mod control;
+mod correct;
+mod deadline;
 mod due;
 mod evolve;
 mod flow;
 mod gate;
+mod operator;
+mod person;
 mod result;
+mod severity;
 mod start;
 mod wake;
 
-pub use cell::{Agenda, Cell, Claim, Facet, Handed, Lease, Live, Role, Waiting};
+pub use cell::{Agenda, Block, BlockReason, Cell, Claim, Docket, Facet, Handed, Lease, Live, Role, Waiting};
 pub use claim::handed_out;
+pub use correct::{Correction, CorrectionReason, Prior};
 pub use gate::shell_declaration;
 pub use result::check_lease;
+pub use severity::{Cause, Severity, severity_of};
 
-use crate::id::InstanceId;
+use crate::id::{InstanceId, StepId};
 use crate::lifecycle::{FailureCategory, Outcome, RunState, RunTransition, StepCode, StepTransition};
 use crate::plan::{Language, Micros, Plan, StepSeq, Work};
 use crate::process::{self, DecideGate, DefinitionRef, OpenGate, Process};
 use crate::refusal::{Code, Refusal};
+use crate::rollup::{Colour, Rollup, Tally};
 use crate::{Time, lifecycle::ActorClass};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -43,11 +51,16 @@ pub struct Run {
     pub run_id: InstanceId,
     pub plan: Arc<Plan>,
     pub input: Arc<str>,
+    /// The trace of whoever started it, where it was told one. See [`Run::trace`].
+    pub trace_id: Option<Arc<str>>,
+    pub correlation_key: Option<Arc<str>>,
     pub head: Head,
     /// The plan's steps, then compensations in the order in which they run.
     pub cells: Vec<Cell>,
     /// Steps that are under way: begun and not ended.
     pub live: BTreeSet<StepSeq>,
+    /// What every step counts as in the roll-up, kept in step with the cells.
+    pub tally: Tally,
     /// Outputs that are still needed.
     pub outputs: BTreeMap<StepSeq, Arc<str>>,
     /// Events that arrived and that no step has waited for yet, oldest first.
@@ -74,6 +87,9 @@ pub struct Head {
     pub held: u32,
     /// Where a chain stands: the first step that has not ended.
     pub current: StepSeq,
+    /// Where the critical path of a DAG leads: the rank of the earliest mandatory step that has not ended.
+    pub critical: StepSeq,
+    pub rollup: Rollup,
     /// The run's own output.
     pub output: Option<Arc<str>>,
     pub concurrency_key: Option<Arc<str>>,
@@ -157,6 +173,12 @@ pub enum Command {
         completed: bool,
         output: Arc<str>,
     },
+    /// The child of this step lives, and this is its colour now.
+    ChildColoured {
+        step_seq: StepSeq,
+        child: InstanceId,
+        colour: Colour,
+    },
     /// Somebody sends an event; `seen` where this run had it before.
     Receive {
         event: KeptEvent,
@@ -184,10 +206,8 @@ pub enum Command {
     Void {
         reason: Option<String>,
     },
-    Unblock {
-        step: String,
-        reason: Option<String>,
-    },
+    /// What somebody does to one step.
+    Act(StepAct),
     /// An operator says what became of an attempt that left no verdict.
     DeclareEffect {
         step: String,
@@ -210,6 +230,7 @@ impl Command {
             Command::Heartbeat { .. } => "heartbeat",
             Command::ChildStarted { .. } => "child_started",
             Command::ChildEnded { .. } => "child_ended",
+            Command::ChildColoured { .. } => "child_coloured",
             Command::Receive { .. } => "receive_event",
             Command::Due { .. } => "due",
             Command::OpenGate(_) => "open_gate",
@@ -219,8 +240,76 @@ impl Command {
             Command::Resume { .. } => "resume_run",
             Command::Stop { .. } => "stop_run",
             Command::Void { .. } => "void_run",
-            Command::Unblock { .. } => "unblock_step",
+            Command::Act(command) => command.act.name(),
             Command::DeclareEffect { .. } => "declare_effect",
+        }
+    }
+}
+
+/// What a person in charge, a reviewer or an operator does to a step.
+#[derive(Clone, Debug)]
+pub struct StepAct {
+    pub step: String,
+    pub act: Act,
+    pub reason: Option<String>,
+    /// Nothing is to change; only what would happen is asked for.
+    pub preview: bool,
+}
+
+/// Words of a vocabulary come as they were said: what is not in it is the guard's to refuse.
+#[derive(Clone, Debug)]
+pub enum Act {
+    Claim,
+    Release,
+    Wait {
+        event_type: Option<String>,
+        timeout: Option<Micros>,
+        facets: Vec<String>,
+    },
+    Block {
+        block_reason: Option<String>,
+    },
+    Unblock {
+        evidence_ref: Option<String>,
+    },
+    Complete {
+        output: Arc<str>,
+        outbound: Vec<Outbound>,
+    },
+    CannotComplete {
+        evidence_ref: Option<String>,
+    },
+    Escalate,
+    /// Another attempt at a step that failed and is held.
+    Retry,
+    BlockEscalate {
+        approval_id: Option<String>,
+    },
+    Reopen {
+        approval_id: Option<String>,
+        correction_reason: Option<String>,
+        prior: Option<Box<Prior>>,
+    },
+    ExtendDeadline {
+        deadline: Time,
+    },
+}
+
+impl Act {
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Act::Claim => "claim_step",
+            Act::Release => "release_step",
+            Act::Wait { .. } => "wait_step",
+            Act::Block { .. } => "block_step",
+            Act::Unblock { .. } => "unblock_step",
+            Act::Complete { .. } => "complete_step",
+            Act::CannotComplete { .. } => "cannot_complete_step",
+            Act::Escalate => "escalate_step",
+            Act::Retry => "retry_step",
+            Act::BlockEscalate { .. } => "escalate_block",
+            Act::Reopen { .. } => "reopen_step",
+            Act::ExtendDeadline { .. } => "extend_deadline",
         }
     }
 }
@@ -240,6 +329,8 @@ pub struct StartRun {
     pub parent: Option<Parent>,
     /// In place of the definition's own: for runs that wait for each other.
     pub concurrency_key: Option<Arc<str>>,
+    /// The trace that it belongs to (W3C: 32 hexadecimal digits); without one it begins its own.
+    pub trace_id: Option<Arc<str>>,
 }
 
 impl StartRun {
@@ -256,6 +347,7 @@ impl StartRun {
             from_step: None,
             parent: None,
             concurrency_key: None,
+            trace_id: None,
         }
     }
 }
@@ -323,10 +415,21 @@ pub struct RunEvent {
     /// The event that a step took, by id.
     pub taken: Vec<Arc<str>>,
     pub reason: Option<String>,
+    /// Only where somebody acted on one step.
+    pub acted: Option<Box<Acted>>,
     /// Only for the first event of a run.
     pub started: Option<Box<Started>>,
     /// How many cells the run had before: those from here on are new.
     pub known_cells: StepSeq,
+}
+
+/// What somebody who acted on a step gave with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acted {
+    pub step_seq: StepSeq,
+    pub evidence_ref: Option<String>,
+    pub approval_id: Option<StepId>,
+    pub correction: Option<Correction>,
 }
 
 impl RunEvent {
@@ -347,6 +450,8 @@ pub enum Action {
     StepRetried,
     StepFailed,
     StepProlonged,
+    /// A child's colour has changed. The child's own records say why.
+    ChildColoured,
     ChildStarted,
     ChildEnded,
     EventReceived,
@@ -359,6 +464,15 @@ pub enum Action {
     RunVoided,
     StepUnblocked,
     EffectDeclared,
+    StepClaimed,
+    StepReleased,
+    StepBlocked,
+    StepCannotComplete,
+    StepEscalated,
+    StepRetryOrdered,
+    BlockEscalated,
+    StepReopened,
+    DeadlineExtended,
 }
 
 impl Action {
@@ -372,6 +486,7 @@ impl Action {
             Action::StepRetried => "step_retried",
             Action::StepFailed => "step_failed",
             Action::StepProlonged => "lease_prolonged",
+            Action::ChildColoured => "child_coloured",
             Action::ChildStarted => "child_started",
             Action::ChildEnded => "child_ended",
             Action::EventReceived => "event_received",
@@ -384,12 +499,21 @@ impl Action {
             Action::RunVoided => "run_voided",
             Action::StepUnblocked => "step_unblocked",
             Action::EffectDeclared => "effect_declared",
+            Action::StepClaimed => "step_claimed",
+            Action::StepReleased => "step_released",
+            Action::StepBlocked => "step_blocked",
+            Action::StepCannotComplete => "step_cannot_complete",
+            Action::StepEscalated => "step_escalated",
+            Action::StepRetryOrdered => "step_retry_ordered",
+            Action::BlockEscalated => "block_escalated",
+            Action::StepReopened => "step_reopened",
+            Action::DeadlineExtended => "deadline_extended",
         }
     }
 
-    /// A heartbeat changes a lease and no state: it leaves no record.
+    /// What changes no state leaves no record: a heartbeat, and the colour of a child.
     pub const fn is_recorded(self) -> bool {
-        !matches!(self, Action::StepProlonged)
+        !matches!(self, Action::StepProlonged | Action::ChildColoured)
     }
 }
 
@@ -487,6 +611,7 @@ pub struct Started {
     pub corrects: Option<InstanceId>,
     /// The run whose finished steps it took over.
     pub continues: Option<InstanceId>,
+    pub trace_id: Option<Arc<str>>,
 }
 
 /// Decides a command on a run, or on no run yet. An empty list is a success that changes nothing.
@@ -512,6 +637,9 @@ pub fn decide(run: Option<(&Process, &Run)>, command: &Command, ctx: &mut Contex
         Command::ChildEnded { step_seq, child, completed, output } => {
             result::child_ended(known(run)?, *step_seq, *child, *completed, output, ctx)
         }
+        Command::ChildColoured { step_seq, child, colour } => {
+            result::child_coloured(known(run)?, *step_seq, *child, *colour, ctx)
+        }
         Command::Receive { event, seen } => wake::decide(run, event, *seen, ctx),
         Command::Due { steps, run: whole } => due::decide(known(run)?, steps, *whole, ctx),
         Command::OpenGate(command) => gate::open(run, command, ctx),
@@ -521,7 +649,7 @@ pub fn decide(run: Option<(&Process, &Run)>, command: &Command, ctx: &mut Contex
         Command::Resume { reason } => control::resume(run, reason.as_deref(), ctx),
         Command::Stop { reason } => control::stop(run, reason.as_deref(), ctx),
         Command::Void { reason } => control::void(run, reason.as_deref(), ctx),
-        Command::Unblock { step, reason } => control::unblock(run, step, reason.as_deref(), ctx),
+        Command::Act(command) => person::decide(run, command, ctx),
         Command::DeclareEffect { step, done, output, reason } => {
             compensate::declare_effect(run, step, *done, output.as_ref(), reason, ctx)
         }
@@ -556,6 +684,30 @@ fn alive(run: &Run) -> Result<(), Refusal> {
         return Err(Refusal::new(Code::AlreadyTerminal, detail));
     }
     Ok(())
+}
+
+/// The id of a trace as W3C has it: 32 hexadecimal digits, not all of them zero.
+pub fn is_trace_id(text: &str) -> bool {
+    text.len() == 32
+        && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        && text.bytes().any(|byte| byte != b'0')
+}
+
+impl Run {
+    /// The trace that everything of this run belongs to: the one it was started in, or its own.
+    pub fn trace(&self) -> Arc<str> {
+        self.trace_id.clone().unwrap_or_else(|| own_trace(self.run_id))
+    }
+
+    /// What relates this run to others of the same matter.
+    pub fn correlation(&self) -> Arc<str> {
+        self.correlation_key.clone().unwrap_or_else(|| self.run_id.to_string().into())
+    }
+}
+
+/// The trace of a run that was started in none: its own id.
+pub fn own_trace(run_id: InstanceId) -> Arc<str> {
+    run_id.0.simple().to_string().into()
 }
 
 /// The id under which the effects of a step are carried out: the same for every attempt.

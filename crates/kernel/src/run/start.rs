@@ -8,6 +8,7 @@ use crate::plan::{Plan, Scope, StepSeq};
 use crate::process::{DefinitionRef, Process};
 use crate::refusal::{Code, Refusal, require_ref};
 use crate::registry::scopes;
+use crate::rollup::{Rollup, Tally};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -20,6 +21,10 @@ pub fn decide(command: &StartRun, ctx: &mut Context<'_>) -> Result<Vec<Event>, R
     }
     if command.priority.is_some_and(|priority| priority > MAX_PRIORITY) {
         return Err(Refusal::new(Code::InvalidRequest, "`priority` lies between 0 and 9; 9 goes first").at("priority"));
+    }
+    if command.trace_id.as_deref().is_some_and(|trace_id| !super::is_trace_id(trace_id)) {
+        let detail = "a trace_id has 32 hexadecimal digits, in small letters, and is not all zeros";
+        return Err(Refusal::new(Code::InvalidRequest, detail).at("traceparent"));
     }
     if !ctx.is_application() {
         ctx.base.require_scope(scopes::RUNS_START, Some(&command.definition))?;
@@ -52,6 +57,7 @@ pub fn decide(command: &StartRun, ctx: &mut Context<'_>) -> Result<Vec<Event>, R
         correlation_key: key(&plan.correlation_key, command, ctx, "correlationKey")?,
         corrects: command.corrects,
         continues: command.from_step.as_ref().map(|from| from.run_id),
+        trace_id: command.trace_id.clone(),
     };
     let concurrency = plan.concurrency.as_ref().map(|concurrency| concurrency.key.clone());
     let concurrency_key = match &command.concurrency_key {
@@ -175,6 +181,8 @@ fn take_over(command: &StartRun, plan: &Plan, run: &mut Run) -> Result<Vec<(Step
         outputs.extend(output.clone().map(|output| (*seq, output)));
     }
     run.head.current = (0..).zip(&run.cells).find(|(_, cell)| !cell.is_ended()).map_or(0, |(seq, _)| seq);
+    run.head.critical =
+        Run::first_unfinished(plan, |seq| run.cells.get(seq as usize).is_some_and(|cell| cell.is_ended()));
     run.outputs.extend(outputs.iter().filter(|(seq, _)| plan.is_referenced(*seq)).cloned());
     Ok(outputs)
 }
@@ -202,9 +210,11 @@ impl Run {
     pub fn begin(started: &Started) -> Run {
         let plan = started.plan.clone();
         let cells: Vec<Cell> = plan.steps.iter().map(|step| Cell::new(step.depends_on.len())).collect();
-        Run {
+        let mut run = Run {
             run_id: started.run_id,
             input: started.input.clone(),
+            trace_id: started.trace_id.clone(),
+            correlation_key: started.correlation_key.clone(),
             head: Head {
                 state: RunState::Idle,
                 outcome: None,
@@ -218,6 +228,8 @@ impl Run {
                 blocked: 0,
                 held: 0,
                 current: 0,
+                critical: Run::first_unfinished(&plan, |_| false),
+                rollup: Rollup::default(),
                 output: None,
                 concurrency_key: None,
                 parent: None,
@@ -225,8 +237,11 @@ impl Run {
             plan,
             cells,
             live: BTreeSet::new(),
+            tally: Tally::default(),
             outputs: BTreeMap::new(),
             kept: vec![],
-        }
+        };
+        run.count_all();
+        run
     }
 }

@@ -88,8 +88,29 @@ fn draft() -> impl Strategy<Value = Draft> {
 
 pub fn plan() -> impl Strategy<Value = Plan> {
     let timeout = proptest::option::weighted(0.3, (60..900i64).prop_map(|s| s * SECOND));
-    (any::<bool>(), vec(draft(), 1..=30), any::<bool>(), timeout)
-        .prop_map(|(linear, drafts, undoes, timeout)| build(linear, &drafts, undoes, timeout))
+    (any::<bool>(), vec(draft(), 1..=30), any::<bool>(), timeout, escalation()).prop_map(
+        |(linear, drafts, undoes, timeout, blocked_escalation)| Plan {
+            blocked_escalation,
+            ..build(linear, &drafts, undoes, timeout)
+        },
+    )
+}
+
+/// Wide, and hundreds of steps of it.
+pub fn large_plan() -> impl Strategy<Value = Plan> {
+    (vec(draft(), 300..=500), escalation()).prop_map(|(drafts, blocked_escalation)| {
+        let roots = |(i, draft): (usize, Draft)| match i % 7 {
+            0 => Draft { deps: vec![], on_failure: 5, ..draft },
+            _ => Draft { on_failure: 5, ..draft },
+        };
+        let drafts: Vec<Draft> = drafts.into_iter().enumerate().map(roots).collect();
+        Plan { blocked_escalation, ..build(false, &drafts, false, None) }
+    })
+}
+
+fn escalation() -> impl Strategy<Value = BlockedEscalation> {
+    (1..200i64, proptest::option::of(any::<bool>()))
+        .prop_map(|(seconds, critical_path)| BlockedEscalation { after: seconds * SECOND, critical_path })
 }
 
 /// A chain of steps with nothing special about them.

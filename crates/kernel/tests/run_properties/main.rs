@@ -2,10 +2,11 @@
 //! what happened and over what the run holds now.
 
 mod auditor;
+mod colour;
 mod generate;
 mod play;
 
-use generate::{Op, ops, plan};
+use generate::{Op, large_plan, ops, plan};
 use play::World;
 use proptest::prelude::*;
 
@@ -29,6 +30,20 @@ proptest! {
             world.give(op);
         }
         world.finish();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    /// The roll-up that is kept as the run goes is the one that is counted from nothing, up to 500 steps.
+    #[test]
+    fn a_large_run_keeps_its_colour((plan, ops) in (large_plan(), ops())) {
+        let mut world = World::start(plan);
+        for op in &ops {
+            world.give(op);
+        }
+        world.replay();
     }
 }
 

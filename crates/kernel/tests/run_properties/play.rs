@@ -1,6 +1,7 @@
 //! Gives a run its commands, as the engine would, and has the auditor look at every answer.
 
 use crate::auditor::Auditor;
+use crate::colour::Colours;
 use crate::generate::{EVENTS, Op, SECOND};
 use countersign_kernel::lifecycle::{FailureCategory, Outcome, RunState, StepCode};
 use countersign_kernel::plan::*;
@@ -40,6 +41,7 @@ pub struct World {
     pub events: Vec<Event>,
     leases: Vec<Given>,
     auditor: Auditor,
+    colours: Colours,
     now: i64,
     sent: usize,
 }
@@ -124,7 +126,17 @@ impl World {
             .unwrap_or_else(|refusal| panic!("the start: {refusal}"));
         let (shell, run) = Run::begun_by(&events[0]).unwrap_or_else(|| panic!("no start: {events:?}"));
         let auditor = Auditor::new(run.plan.clone());
-        let mut world = World { registry, shell, run, events: vec![], leases: vec![], auditor, now, sent: 0 };
+        let mut world = World {
+            registry,
+            shell,
+            run,
+            events: vec![],
+            leases: vec![],
+            auditor,
+            colours: Colours::default(),
+            now,
+            sent: 0,
+        };
         world.accept(events);
         world
     }
@@ -150,6 +162,7 @@ impl World {
                         said: None,
                     }));
                     self.auditor.hear(&before, event, &self.run);
+                    self.colours.look(&self.run, event);
                 }
             }
         }
@@ -203,7 +216,8 @@ impl World {
             Op::Stop => drop(self.ask(&Command::Stop { reason: None })),
             Op::Void => drop(self.ask(&Command::Void { reason: None })),
             Op::Unblock(seq) => {
-                drop(self.ask(&Command::Unblock { step: self.name(*seq), reason: None }));
+                let (step, act) = (self.name(*seq), run::Act::Unblock { evidence_ref: None });
+                drop(self.ask(&Command::Act(run::StepAct { step, act, reason: None, preview: false })));
             }
             Op::Declare(seq, done) => self.declare(*seq, *done),
             Op::Decide(seq, yes) => {

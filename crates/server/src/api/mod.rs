@@ -25,10 +25,12 @@ mod process_view;
 mod processes;
 mod purge;
 mod query;
+mod registry;
 mod runs;
 mod signed;
 mod start;
 mod time;
+mod timeline;
 
 pub use problem::Problem;
 pub use time::format as format_time;
@@ -119,7 +121,19 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(runs::control::resume))
         .routes(routes!(runs::control::stop))
         .routes(routes!(runs::control::void))
-        .routes(routes!(runs::control::unblock))
+        .routes(routes!(runs::steps::claim))
+        .routes(routes!(runs::steps::release))
+        .routes(routes!(runs::steps::wait))
+        .routes(routes!(runs::steps::block))
+        .routes(routes!(runs::steps::unblock))
+        .routes(routes!(runs::steps::complete))
+        .routes(routes!(runs::steps::cannot_complete))
+        .routes(routes!(runs::steps::escalate))
+        .routes(routes!(runs::steps::retry))
+        .routes(routes!(runs::steps::block_escalate))
+        .routes(routes!(runs::steps::reopen))
+        .routes(routes!(runs::steps::extend_deadline))
+        .routes(routes!(runs::worklist::list))
         .routes(routes!(runs::control::declare_effect))
         .routes(routes!(runs::gates::open))
         .routes(routes!(runs::gates::decide))
@@ -132,6 +146,9 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(runs::tasks::wait))
         .routes(routes!(runs::tasks::retry))
         .routes(routes!(runs::tasks::dead))
+        .routes(routes!(timeline::list))
+        .routes(routes!(registry::read))
+        .routes(routes!(registry::one))
         .routes(routes!(inbox::list))
         .routes(routes!(approval_steps::list))
         .routes(routes!(assignments::list))

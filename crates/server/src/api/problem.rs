@@ -79,7 +79,7 @@ impl Problem {
 
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
-        let Refusal { code, detail, field } = refusal;
+        let Refusal { code, detail, field, .. } = refusal;
         Problem(Box::new(Body {
             problem: wire::Problem {
                 type_uri: format!("/errors/{code}"),

@@ -30,15 +30,18 @@ mod page;
 mod profile;
 mod profiles;
 mod records;
+mod registry;
 mod run;
 mod run_view;
 mod runs;
 mod serve;
 mod show;
 mod start;
+mod step;
 mod table;
 mod task;
 mod time;
+mod timeline;
 mod view;
 mod watch;
 mod witness;
@@ -108,16 +111,22 @@ enum Command {
     Events(events::EventsCommand),
     #[command(subcommand)]
     Task(task::TaskCommand),
+    #[command(subcommand)]
+    Step(step::StepCommand),
+    Worklist(step::WorklistArgs),
     Work(work::WorkArgs),
     Show(show::ShowArgs),
     List(list::ListArgs),
     Records(records::RecordsArgs),
+    Timeline(timeline::TimelineArgs),
     #[command(subcommand)]
     Audit(audit::AuditCommand),
     #[command(subcommand)]
     Outbox(outbox::OutboxCommand),
     #[command(subcommand)]
     Definition(definition::DefinitionCommand),
+    #[command(subcommand)]
+    Registry(registry::RegistryCommand),
     #[command(subcommand)]
     Actor(actor::ActorCommand),
     Grant(grant::GrantArgs),
@@ -172,13 +181,17 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Runs(command) => runs::run(context, command).await,
         Command::Events(command) => events::run(context, command).await,
         Command::Task(command) => task::run(context, command).await,
+        Command::Step(command) => step::run(context, command).await,
+        Command::Worklist(args) => step::worklist(context, args).await,
         Command::Work(args) => work::run(context, args).await,
         Command::Show(args) => show::run(context, args).await,
         Command::List(args) => list::run(context, args).await,
         Command::Records(args) => records::run(context, args).await,
+        Command::Timeline(args) => timeline::run(context, args).await,
         Command::Audit(command) => audit::run(context, command).await,
         Command::Outbox(command) => outbox::run(context, command).await,
         Command::Definition(command) => definition::run(context, command).await,
+        Command::Registry(command) => registry::run(context, command).await,
         Command::Actor(command) => actor::run(context, command).await,
         Command::Grant(args) => grant::grant(context, args).await,
         Command::Revoke(args) => grant::revoke(context, args).await,
@@ -231,6 +244,17 @@ mod tests {
             ("task retry t --lease-token l", false),
             ("work orders --exec cat --drain --parallel 4", true),
             ("work", false),
+            ("step claim r s --preview --json", true),
+            ("step claim r", false),
+            ("step wait r s --facet waiting_human --facet waiting_external --timeout 2h", true),
+            ("step block r s", false),
+            ("step block r s --block-reason missing_input", true),
+            ("step complete r s --output n:=1", true),
+            ("step reopen r s --approval a", false),
+            ("step reopen r s --approval a --correction-reason data_error --idempotency-key k", true),
+            ("step extend-deadline r s --to in2h", false),
+            ("step extend-deadline r s --to 2h", true),
+            ("worklist --limit 3", true),
             ("audit verify", true),
             ("audit verify --record e --instance i", false),
             ("audit prove e -o f.json", true),
@@ -248,6 +272,14 @@ mod tests {
             ("outbox list --state lost", false),
             ("outbox replay some-event", true),
             ("outbox replay", false),
+            ("timeline some-run --all", true),
+            ("timeline --trace t --json", true),
+            ("timeline", false),
+            ("timeline some-run --trace t", false),
+            ("registry show step", true),
+            ("registry show step --events", false),
+            ("registry export workflow_run --format mermaid", true),
+            ("registry diff step", false),
         ] {
             let parsed = Cli::try_parse_from(std::iter::once("countersign").chain(line.split(' ')));
             assert_eq!(parsed.is_ok(), fits, "{line}");

@@ -216,12 +216,27 @@ pub fn attempts(step: &StepView) -> String {
 /// Who holds it, what it waits for, what went wrong and when it goes on.
 pub fn details(run: &RunView, step: &StepView, now: Timestamp) -> String {
     let mut parts = vec![];
+    if let Some(pic) = &step.pic {
+        parts.push(format!("{} in charge", tint(Tint::Strong, pic)));
+    }
+    if let Some(deadline) = &step.deadline {
+        parts.push(promised(step, deadline, now));
+    }
+    if let Some(reason) = &step.block_reason {
+        parts.push(printable(&reason.replace('_', " ")));
+    }
+    if let Some(severity) = step.blocked_severity.as_deref().filter(|severity| *severity == "red") {
+        parts.push(tint(Tint::Bad, &format!("{severity} block")));
+    }
     if let Some(worker) = &step.locked_by {
         let until = step.locked_until.as_deref().map_or_else(String::new, |at| format!(" until {}", when(at, now)));
         parts.push(format!("held by {}{until}", printable(worker)));
     }
     if let Some(facet) = &step.waiting_facet {
         parts.push(printable(&facet.replace('_', " ")));
+    }
+    for facet in &step.secondary_facets {
+        parts.push(tint(Tint::Dim, &format!("also {}", facet.replace('_', " "))));
     }
     if let Some(event) = &step.waiting_event_type {
         parts.push(format!("for {}", tint(Tint::Strong, event)));
@@ -232,13 +247,17 @@ pub fn details(run: &RunView, step: &StepView, now: Timestamp) -> String {
     for gate in run.gates.iter().filter(|gate| gate.action == step.name && gate.state == ApprovalState::Pending) {
         parts.push(format!("for the approval of {}", tint(Tint::Strong, &gate.approver_ref)));
     }
-    if step.state_code == "ready" {
+    if step.state_code == "ready" && step.run != "human" {
         // No worker can claim from a queue of the server's own executors.
         let executor = step.queue.strip_prefix('@');
         parts.push(executor.map_or_else(
             || format!("in queue {}", printable(&step.queue)),
             |executor| format!("for the server's executor of {}", printable(executor)),
         ));
+    }
+    if let Some(last) = step.corrections.last() {
+        let why = printable(&last.correction_reason.replace('_', " "));
+        parts.push(format!("correction {} for {why}, by {}", last.cycle, printable(&last.reopened_by)));
     }
     if let Some(child) = &step.child_run_id {
         parts.push(format!("run {}", printable(child)));
@@ -254,6 +273,17 @@ pub fn details(run: &RunView, step: &StepView, now: Timestamp) -> String {
         parts.push(tint(Tint::Bad, &format!("{before}{}", shortened(error))));
     }
     parts.join(", ")
+}
+
+/// When it is to be done, or by how much that was missed.
+fn promised(step: &StepView, deadline: &str, now: Timestamp) -> String {
+    let deadline = when(deadline, now);
+    match (step.state_code.as_str(), step.sla_breach_duration.as_deref()) {
+        (_, Some(late)) => tint(Tint::Bad, &format!("completed {late} late")),
+        ("overdue", None) => tint(Tint::Bad, &format!("was due {deadline}")),
+        ("completed", None) => "in time".to_owned(),
+        (_, None) => format!("due {deadline}"),
+    }
 }
 
 fn shortened(text: &str) -> String {
@@ -302,6 +332,24 @@ pub fn next(run: &RunView) -> Vec<(String, String)> {
             ("waiting", Some(event)) => {
                 let command = format!("countersign events send {} --run {id} --data …", shell_word(event));
                 hint(format!("{} waits for an event", tint(Tint::Strong, &step.name)), command);
+            }
+            ("ready", _) if step.run == "human" => {
+                let who = step.pic.as_deref().map_or("whoever is in charge", |pic| pic);
+                let command = format!("countersign step claim {id} {name}");
+                hint(format!("{} begins with {}", tint(Tint::Strong, who), printable(&step.name)), command);
+            }
+            ("in_progress" | "overdue", _) if step.run == "human" => {
+                let who = step.pic.as_deref().map_or("whoever is in charge", |pic| pic);
+                let command = format!("countersign step complete {id} {name} --output …");
+                hint(format!("{} is at work on {}", tint(Tint::Strong, who), printable(&step.name)), command);
+            }
+            ("blocked", _) if step.block_reason.is_some() => {
+                let command = format!("countersign step unblock {id} {name} --evidence …");
+                hint(format!("clear what blocks {}", tint(Tint::Strong, &step.name)), command);
+            }
+            ("cannot_complete", _) => {
+                let command = format!("countersign gate open {id} {}", shell_word(&format!("reopen:{}", step.name)));
+                hint(format!("ask to reopen {}", tint(Tint::Strong, &step.name)), command);
             }
             ("ready", _) if step.run == "worker" => {
                 let command = format!("countersign work {}", shell_word(&step.queue));

@@ -12,7 +12,8 @@ use super::table::{Table, Tint, tint};
 use super::time::{self, Instant, when};
 use clap::{Args, Subcommand, ValueEnum};
 use countersign_client::wire::{
-    ControlRun, DeclareEffect, DeclaredResult, FromStep, RunMoved, RunQuery, RunSummary, RunView, StartRun,
+    ControlRun, DeclareEffect, DeclaredResult, EvidencedStep, FromStep, RunMoved, RunQuery, RunSummary, RunView,
+    StartRun,
 };
 use countersign_client::{Answer, Client};
 use jiff::Timestamp;
@@ -167,9 +168,11 @@ pub async fn run(context: &Context, command: RunsCommand) -> anyhow::Result<()> 
         RunsCommand::Void(args) => control(context, "void", args).await,
         RunsCommand::Retry(args) => retry(context, args).await,
         RunsCommand::Unblock(args) => {
-            let request = ControlRun { reason: args.reason };
+            let request = EvidencedStep { evidence_ref: None, reason: args.reason };
             let client = context.client_keyed(&args.keyed)?;
-            moved(context, &args.run, &client.unblock_step(&args.run, &args.step, &request).await?)
+            let answer = client.act_on_step(&args.run, &args.step, "unblock", &request).await?;
+            let state = answer.body.state.clone();
+            moved(context, &args.run, &Answer { body: RunMoved { state }, json: answer.json, status: answer.status })
         }
         RunsCommand::DeclareEffect(args) => declare_effect(context, args).await,
     }

@@ -73,7 +73,7 @@ fn of_run(run: &RunState) -> Value {
 
 fn of_step(step: &RunStepView) -> Value {
     let state = &step.state;
-    object([
+    let mut line = object([
         ("step_seq", step.step_seq.into()),
         ("name", (*step.new.name).into()),
         ("compensates", step.new.compensates.into()),
@@ -87,5 +87,20 @@ fn of_step(step: &RunStepView) -> Value {
         ("child_run_id", state.child_run_id.map(|id| id.to_string()).into()),
         ("output", text(state.output.as_deref())),
         ("output_digest", digest(state.output.as_deref())),
-    ])
+    ]);
+    let charge = &state.charge;
+    let members = object([
+        ("pic", charge.pic.as_deref().into()),
+        ("deadline_us", us(charge.deadline)),
+        ("overdue_first_at_us", us(charge.overdue_first_at)),
+        ("sla_breach_us", charge.sla_breach.into()),
+        ("cycle", (charge.cycle > 0).then_some(charge.cycle).into()),
+    ]);
+    // A line says of whom a step is in charge only where it is in somebody's, or where something was promised.
+    if let (Some(line), Some(said)) = (line.as_object_mut(), members.as_object())
+        && said.values().any(|value| !value.is_null())
+    {
+        line.insert("charge".to_owned(), members);
+    }
+    line
 }

@@ -14,6 +14,7 @@ pub async fn start(engine: &Weak<Engine>, task: &Task, name: &str, version: Opti
     let command = run::Command::Start(Box::new(StartRun {
         version,
         parent: Some(Parent { run_id, step_seq: task.step_seq }),
+        trace_id: held.trace_of(run_id).await.ok().flatten(),
         ..StartRun::new(name, task.input.clone())
     }));
     let key = format!("child/{}/{}", task.task_id(), task.attempt);

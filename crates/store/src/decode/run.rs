@@ -3,12 +3,13 @@
 use super::{head_row_at, small};
 use crate::select::run::STEP_STATE_COLUMNS;
 use crate::value::{Columns, token};
-use countersign_engine::port::{Due, Head, QueuedRun, RunStepView, RunView, StoreError, StoredRunHead};
-use countersign_engine::rows::{NewStep, RunEventRow, RunRow, StepState};
+use countersign_engine::port::{ChargedStep, Due, Head, QueuedRun, RunStepView, RunView, StoreError, StoredRunHead};
+use countersign_engine::rows::{ChargeRow, CorrectionRow, NewStep, RunEventRow, RunRow, StepState};
 use countersign_kernel::lifecycle::{FailureCategory, StepCode};
 use countersign_kernel::plan::StepSeq;
-use countersign_kernel::run::{Facet, TaskType};
-use countersign_kernel::{InstanceId, Time};
+use countersign_kernel::rollup::Colour;
+use countersign_kernel::run::{BlockReason, Cause, CorrectionReason, Facet, TaskType};
+use countersign_kernel::{EventId, InstanceId, StepId, Time};
 use std::sync::Arc;
 
 /// A run row joined with its head and its instance row.
@@ -59,6 +60,7 @@ pub fn run_instance(row: &dyn Columns) -> Result<RunInstance, StoreError> {
             continues: optional_instance(row, 10)?,
             parent,
             started_at: row.time(13)?,
+            trace_id: optional_str(row, 30)?,
         },
         head: StoredRunHead {
             state: row.text(14)?,
@@ -71,6 +73,7 @@ pub fn run_instance(row: &dyn Columns) -> Result<RunInstance, StoreError> {
             completed_at: optional_time(row, 20)?,
             failed_at: optional_time(row, 21)?,
             output: optional_str(row, 22)?,
+            rollup: optional_str(row, 29)?,
         },
         chain: head_row_at(row, 23)?,
         moves: row.count(26)?,
@@ -98,6 +101,8 @@ fn task_type(text: &str) -> Option<TaskType> {
 pub fn stored_step(row: &dyn Columns) -> Result<StoredStep, StoreError> {
     let facet = row.optional_text(10)?.map(|text| token(&text, Facet::parse)).transpose()?;
     let category = row.optional_text(13)?.map(|text| token(&text, FailureCategory::parse)).transpose()?;
+    let cause = row.optional_text(24)?.map(|text| token(&text, Cause::parse)).transpose()?;
+    let colour = row.optional_text(25)?.map(|text| token(&text, Colour::parse)).transpose()?;
     let task = row.optional_text(19)?.map(|text| token(&text, task_type)).transpose()?;
     Ok(StoredStep {
         instance_id: InstanceId(row.id(0)?),
@@ -124,8 +129,60 @@ pub fn stored_step(row: &dyn Columns) -> Result<StoredStep, StoreError> {
             output_needed: row.bool(20)?,
             due_at: optional_time(row, 21)?,
             handed: optional_str(row, 22)?,
+            blocked_since: optional_time(row, 23)?,
+            blocked_cause: cause.map(Cause::as_str),
+            child_colour: colour.map(Colour::as_str),
+            charge: charge(row)?,
             output: optional_str(row, STEP_STATE_COLUMNS)?,
         },
+    })
+}
+
+fn charge(row: &dyn Columns) -> Result<ChargeRow, StoreError> {
+    let block_reason = row.optional_text(33)?.map(|text| token(&text, BlockReason::parse)).transpose()?;
+    Ok(ChargeRow {
+        pic: optional_str(row, 26)?,
+        deadline: optional_time(row, 27)?,
+        overdue_first_at: optional_time(row, 28)?,
+        sla_breach: row.optional_int(29)?,
+        cycle: row.optional_int(30)?.map_or(Ok(0), |cycle| small(cycle, "cycle"))?,
+        declared_at: optional_time(row, 31)?,
+        secondary_facets: optional_str(row, 32)?,
+        block_reason: block_reason.map(BlockReason::as_str),
+        escalated_at: optional_time(row, 34)?,
+    })
+}
+
+pub fn correction(row: &dyn Columns) -> Result<CorrectionRow, StoreError> {
+    Ok(CorrectionRow {
+        instance_id: InstanceId(row.id(0)?),
+        step_seq: step_seq(row.int(1)?)?,
+        cycle: small(row.int(2)?, "cycle")?,
+        from_state: token(&row.text(3)?, StepCode::parse)?,
+        prior_event_id: EventId(row.id(4)?),
+        prior_actor_ref: row.text(5)?,
+        prior_at: row.time(6)?,
+        output: optional_str(row, 7)?,
+        overdue_first_at: optional_time(row, 8)?,
+        sla_breach: row.optional_int(9)?,
+        approval_id: StepId(row.id(10)?),
+        correction_reason: token(&row.text(11)?, CorrectionReason::parse)?.as_str(),
+        reopened_by: row.text(12)?,
+        reopened_at: row.time(13)?,
+        event_id: EventId(row.id(14)?),
+    })
+}
+
+/// A step that is somebody's to do, with its run.
+pub fn charged(row: &dyn Columns) -> Result<ChargedStep, StoreError> {
+    let at = STEP_STATE_COLUMNS + 4;
+    Ok(ChargedStep {
+        step: step_view(row)?,
+        run_id: InstanceId(row.id(0)?),
+        definition_name: row.text(at)?,
+        definition_version: small(row.int(at + 1)?, "definition version")?,
+        subject_ref: row.text(at + 2)?,
+        run_state: row.text(at + 3)?,
     })
 }
 

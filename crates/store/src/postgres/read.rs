@@ -7,10 +7,10 @@ use crate::select::{self, ByInstance, Dialect, RegistrySince, Select};
 use crate::value::{Columns, Value};
 use async_trait::async_trait;
 use countersign_engine::port::{
-    AssignmentQuery, GateWithSteps, HoldQuery, Page, ProcessQuery, ProcessView, PurgeableQuery, QueuedRun, Reader,
-    RecordQuery, RegistryDelta, RunQuery, RunStepView, RunView, StepQuery, StoreError,
+    AssignmentQuery, ChargedStep, GateWithSteps, HoldQuery, Page, ProcessQuery, ProcessView, PurgeableQuery, QueuedRun,
+    Reader, RecordQuery, RegistryDelta, RunQuery, RunStepView, RunView, StepQuery, StoreError,
 };
-use countersign_engine::rows::{AssignmentRow, GateRow, HoldRow, RecordRow, StepRow, TransitionRow};
+use countersign_engine::rows::{AssignmentRow, CorrectionRow, GateRow, HoldRow, RecordRow, StepRow, TransitionRow};
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::{Digest, InstanceId, Time};
 use deadpool_postgres::{ClientWrapper, Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod};
@@ -265,6 +265,21 @@ impl Reader for PostgresReader {
     async fn run_steps(&self, run_id: InstanceId, from: StepSeq, limit: usize) -> Result<Vec<RunStepView>, StoreError> {
         let values = [Value::Id(run_id.0), Value::Int(i64::from(from)), Value::count(limit as u64)];
         self.rows(&self.runs.step_page, &values, decode::run::step_view).await
+    }
+
+    async fn corrections(&self, run_id: InstanceId) -> Result<Vec<CorrectionRow>, StoreError> {
+        self.rows(&self.runs.corrections, &[Value::Id(run_id.0)], decode::run::correction).await
+    }
+
+    async fn charged(
+        &self,
+        pic: &str,
+        after: Option<(InstanceId, StepSeq)>,
+        limit: usize,
+    ) -> Result<Vec<ChargedStep>, StoreError> {
+        let (run_id, step) = select::run::behind(after);
+        let values = [Value::Text(pic), run_id, step, Value::count(limit as u64)];
+        self.rows(&self.runs.charged, &values, decode::run::charged).await
     }
 
     async fn runs_by_correlation(&self, key: &str, limit: usize) -> Result<Vec<InstanceId>, StoreError> {

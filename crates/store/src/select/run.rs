@@ -5,20 +5,26 @@ use super::{Dialect, Select};
 use crate::statement::UNDER_WAY;
 use crate::value::Value;
 use countersign_engine::port::{Page, RunQuery};
+use countersign_kernel::InstanceId;
 use countersign_kernel::lifecycle::RunState;
+use countersign_kernel::plan::StepSeq;
 
 const RUN: &str = "r.instance_id, r.definition_name, r.definition_version, r.document_digest, r.subject_ref, r.initiator_ref, r.input, \
     r.correlation_key, r.concurrency_key, r.corrects, r.continues, r.parent_id, r.parent_step_seq, r.started_at_us, \
     h.state, h.outcome, h.last_error, h.priority, h.start_at_us, h.executing_since_us, h.completed_at_us, h.failed_at_us, h.output, \
-    i.sequence, i.head, i.last_time_us, i.moves, i.policy_ref, i.beats";
+    i.sequence, i.head, i.last_time_us, i.moves, i.policy_ref, i.beats, i.rollup, r.trace_id";
 const FROM_RUNS: &str =
     "FROM runs r JOIN run_heads h ON h.instance_id = r.instance_id JOIN instances i ON i.instance_id = r.instance_id";
 /// A step without its output and without what only readers want.
 const STEP_STATE: &str = "instance_id, step_seq, compensates, state, attempts, next_run_at_us, locked_by, locked_until_us, lease_token, \
     waiting_event_type, waiting_facet, deadline_at_us, last_error, error_category, event_data, started_at_us, completed_at_us, \
-    effect_unknown, child_run_id, task_type, output_needed, due_at_us, handed";
+    effect_unknown, child_run_id, task_type, output_needed, due_at_us, handed, blocked_since_us, blocked_cause, child_colour, \
+    pic, deadline_us, overdue_first_at_us, sla_breach_us, cycle, declared_at_us, secondary_facets, block_reason, escalated_at_us";
 /// Where the columns that follow [`STEP_STATE`] begin: the output, then for readers name, queue and max_attempts.
-pub const STEP_STATE_COLUMNS: usize = 23;
+pub const STEP_STATE_COLUMNS: usize = 35;
+
+/// The states of a step that its person has still to do something about. Spelt as in the index.
+const TO_BE_DONE: &str = "state IN ('ready', 'in_progress', 'waiting', 'blocked', 'overdue')";
 
 /// Queries of runs, for loading and for views. The first three take what [`Dialect::among`] takes.
 pub struct RunSql {
@@ -35,11 +41,15 @@ pub struct RunSql {
     pub by_correlation: String,
     /// Parameters: now, limit.
     pub queued: String,
+    /// Parameters: run.
+    pub corrections: String,
+    /// Parameters: person, behind this run and this step, limit.
+    pub charged: String,
 }
 
 impl RunSql {
     pub fn new(dialect: Dialect) -> Self {
-        let (a, b, c) = (dialect.hole(1), dialect.hole(2), dialect.hole(3));
+        let (a, b, c, d) = (dialect.hole(1), dialect.hole(2), dialect.hole(3), dialect.hole(4));
         // What another node is changing just now is its business.
         let lock = match dialect {
             Dialect::Sqlite => "",
@@ -75,6 +85,19 @@ impl RunSql {
             by_correlation: format!(
                 "SELECT instance_id FROM run_heads WHERE correlation_key = {a} AND is_live ORDER BY instance_id LIMIT {b}"
             ),
+            corrections: format!(
+                "SELECT instance_id, step_seq, cycle, from_state, prior_event_id, prior_actor_ref, prior_at_us, output, overdue_first_at_us, \
+                 sla_breach_us, approval_id, correction_reason, reopened_by, reopened_at_us, event_id FROM step_corrections \
+                 WHERE instance_id = {a} ORDER BY step_seq, cycle"
+            ),
+            // Few steps are any one person's: the index holds those that are to be done.
+            charged: format!(
+                "SELECT {}, s.output, s.name, s.queue, s.max_attempts, r.definition_name, r.definition_version, r.subject_ref, h.state \
+                 FROM run_steps s JOIN runs r ON r.instance_id = s.instance_id JOIN run_heads h ON h.instance_id = s.instance_id \
+                 WHERE s.pic = {a} AND s.{TO_BE_DONE} AND h.is_live AND (s.instance_id, s.step_seq) > ({b}, {c}) \
+                 ORDER BY s.instance_id, s.step_seq LIMIT {d}",
+                STEP_STATE.split(", ").map(|column| format!("s.{}", column.trim())).collect::<Vec<_>>().join(", ")
+            ),
             // Each key is counted once, however many runs wait for it. A run without a key shares its slot with nobody.
             queued: format!(
                 "WITH q AS (SELECT instance_id, definition_name, concurrency_key, priority FROM run_heads{by_priority} WHERE state = 'queued' \
@@ -88,6 +111,12 @@ impl RunSql {
             ),
         }
     }
+}
+
+/// Behind this step, or from the first one on.
+pub fn behind(after: Option<(InstanceId, StepSeq)>) -> (Value<'static>, Value<'static>) {
+    let (run_id, step) = after.map_or((uuid::Uuid::nil(), -1), |(run_id, step)| (run_id.0, i64::from(step)));
+    (Value::Id(run_id), Value::Int(step))
 }
 
 /// Which of these events are known: one answer per event on PostgreSQL, one event at a time on SQLite.
@@ -110,6 +139,7 @@ pub fn runs<'q>(dialect: Dialect, query: &'q RunQuery, page: &Page) -> Select<'q
         state => select.equal("h.state", state.map(|(state, _)| Value::Text(state))),
     }
     select.equal(&definition, query.definition.as_deref().map(Value::Text));
+    select.equal("r.trace_id", query.trace_id.as_deref().map(Value::Text));
     select.equal("r.subject_ref", query.subject_ref.as_deref().map(Value::Text));
     select.id_range(&key, &query.started);
     if let Some(names) = &query.definitions {

@@ -9,10 +9,10 @@ use crate::select::{self, ByInstance, Dialect, RegistrySince, Select};
 use crate::value::{Columns, Value};
 use async_trait::async_trait;
 use countersign_engine::port::{
-    AssignmentQuery, GateWithSteps, HoldQuery, Page, ProcessQuery, ProcessView, PurgeableQuery, QueuedRun, Reader,
-    RecordQuery, RegistryDelta, RunQuery, RunStepView, RunView, StepQuery, StoreError,
+    AssignmentQuery, ChargedStep, GateWithSteps, HoldQuery, Page, ProcessQuery, ProcessView, PurgeableQuery, QueuedRun,
+    Reader, RecordQuery, RegistryDelta, RunQuery, RunStepView, RunView, StepQuery, StoreError,
 };
-use countersign_engine::rows::{AssignmentRow, HoldRow, RecordRow, StepRow, TransitionRow};
+use countersign_engine::rows::{AssignmentRow, CorrectionRow, HoldRow, RecordRow, StepRow, TransitionRow};
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::{Digest, InstanceId, Time};
 use rusqlite::types::{ToSqlOutput, ValueRef};
@@ -278,6 +278,29 @@ impl Reader for SqliteReader {
         self.read(move |connection| {
             let values = [Value::Id(run_id.0), Value::Int(i64::from(from)), Value::count(limit as u64)];
             rows(connection, &RunSql::new(Dialect::Sqlite).step_page, &values, decode::run::step_view)
+        })
+        .await
+    }
+
+    async fn corrections(&self, run_id: InstanceId) -> Result<Vec<CorrectionRow>, StoreError> {
+        self.read(move |connection| {
+            let sql = RunSql::new(Dialect::Sqlite).corrections;
+            rows(connection, &sql, &[Value::Id(run_id.0)], decode::run::correction)
+        })
+        .await
+    }
+
+    async fn charged(
+        &self,
+        pic: &str,
+        after: Option<(InstanceId, StepSeq)>,
+        limit: usize,
+    ) -> Result<Vec<ChargedStep>, StoreError> {
+        let pic = pic.to_owned();
+        self.read(move |connection| {
+            let (run_id, step) = select::run::behind(after);
+            let values = [Value::Text(&pic), run_id, step, Value::count(limit as u64)];
+            rows(connection, &RunSql::new(Dialect::Sqlite).charged, &values, decode::run::charged)
         })
         .await
     }

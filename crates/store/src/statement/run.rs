@@ -3,7 +3,9 @@
 use super::Name;
 use crate::value::Value;
 use countersign_engine::port::Unit;
-use countersign_engine::rows::{HeadText, OutboxRow, RunEventRow, RunHeadRow, RunRow, StepText, StepWrite, Write};
+use countersign_engine::rows::{
+    CorrectionRow, HeadText, OutboxRow, RunEventRow, RunHeadRow, RunRow, StepText, StepWrite, Write,
+};
 use countersign_kernel::InstanceId;
 use countersign_kernel::plan::StepSeq;
 
@@ -38,6 +40,7 @@ pub fn run_values(row: &RunRow) -> Vec<Value<'_>> {
         optional_int(row.parent.map(|(_, step_seq)| step_seq)),
         Value::time(row.started_at),
         Value::Text(&row.input),
+        Value::text(row.trace_id.as_deref()),
     ]
 }
 
@@ -77,7 +80,7 @@ pub fn new_head_values<'a>(unit: &'a Unit, row: &'a RunHeadRow) -> Vec<Value<'a>
 /// A step that is added, with all that never changes, or a step that has changed.
 pub fn step_values(instance_id: InstanceId, step_seq: StepSeq, step: &StepWrite) -> (Name, Vec<Value<'_>>) {
     let StepWrite { new, state } = step;
-    let mut values = Vec::with_capacity(27);
+    let mut values = Vec::with_capacity(39);
     values.extend([
         Value::Id(instance_id.0),
         Value::Int(i64::from(step_seq)),
@@ -102,6 +105,21 @@ pub fn step_values(instance_id: InstanceId, step_seq: StepSeq, step: &StepWrite)
         Value::Bool(state.output_needed),
         Value::optional_time(state.due_at),
         Value::text(state.handed.as_deref()),
+        Value::optional_time(state.blocked_since),
+        Value::text(state.blocked_cause),
+        Value::text(state.child_colour),
+    ]);
+    let charge = &state.charge;
+    values.extend([
+        Value::text(charge.pic.as_deref()),
+        Value::optional_time(charge.deadline),
+        Value::optional_time(charge.overdue_first_at),
+        charge.sla_breach.map_or(Value::Null, Value::Int),
+        optional_int((charge.cycle > 0).then_some(charge.cycle)),
+        Value::optional_time(charge.declared_at),
+        Value::text(charge.secondary_facets.as_deref()),
+        Value::text(charge.block_reason),
+        Value::optional_time(charge.escalated_at),
     ]);
     let Some(new) = new else { return (Name::RunStep, values) };
     values.extend([
@@ -121,6 +139,26 @@ pub fn event_values(row: &RunEventRow) -> Vec<Value<'_>> {
         Value::Text(&row.data),
         Value::time(row.received_at),
         Value::Bool(row.taken),
+    ]
+}
+
+pub fn correction_values(row: &CorrectionRow) -> Vec<Value<'_>> {
+    vec![
+        Value::Id(row.instance_id.0),
+        Value::Int(i64::from(row.step_seq)),
+        Value::Int(i64::from(row.cycle)),
+        Value::Text(row.from_state.as_str()),
+        Value::Id(row.prior_event_id.0),
+        Value::Text(&row.prior_actor_ref),
+        Value::time(row.prior_at),
+        Value::text(row.output.as_deref()),
+        Value::optional_time(row.overdue_first_at),
+        row.sla_breach.map_or(Value::Null, Value::Int),
+        Value::Id(row.approval_id.0),
+        Value::Text(row.correction_reason),
+        Value::Text(&row.reopened_by),
+        Value::time(row.reopened_at),
+        Value::Id(row.event_id.0),
     ]
 }
 

@@ -38,6 +38,7 @@ fn stored(head: &RunHeadRow) -> StoredRunHead {
         completed_at: head.completed_at,
         failed_at: head.failed_at,
         output: head.output.clone(),
+        rollup: None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use countersign_engine::port::{Head, Unit};
 use countersign_engine::rows::{
-    IdempotencyRow, NewStep, RecordRow, RunEventRow, RunHeadRow, RunRow, StepState, StepWrite, Write,
+    ChargeRow, IdempotencyRow, NewStep, RecordRow, RunEventRow, RunHeadRow, RunRow, StepState, StepWrite, Write,
 };
 use countersign_kernel::id::first_at;
 use countersign_kernel::lifecycle::StepCode;
@@ -41,6 +41,7 @@ pub fn small_run(id: InstanceId) -> RunRow {
         continues: None,
         parent: None,
         started_at: Time(1_700_000_000_000_000),
+        trace_id: None,
     }
 }
 
@@ -52,6 +53,7 @@ pub fn full_run(id: InstanceId) -> RunRow {
         corrects: Some(run_id(9_000_001)),
         continues: Some(run_id(9_000_002)),
         parent: Some((run_id(9_000_003), 4)),
+        trace_id: text("4bf92f3577b34da6a3ce929d0e0e4736"),
         ..small_run(id)
     }
 }
@@ -106,11 +108,15 @@ pub fn small_step() -> StepState {
         completed_at: None,
         effect_unknown: false,
         child_run_id: None,
+        child_colour: None,
+        blocked_since: None,
+        blocked_cause: None,
         task_type: None,
         output: None,
         output_needed: false,
         due_at: None,
         handed: None,
+        charge: ChargeRow::default(),
     }
 }
 
@@ -132,11 +138,25 @@ pub fn full_step() -> StepState {
         completed_at: Some(Time(26)),
         effect_unknown: true,
         child_run_id: Some(run_id(9_000_004)),
+        child_colour: Some("yellow"),
+        blocked_since: Some(Time(28)),
+        blocked_cause: Some("deadline"),
         task_type: Some("READY_STEP"),
         output: text("{\"out\":1}"),
         output_needed: true,
         due_at: Some(Time(27)),
         handed: text("run.1.token"),
+        charge: ChargeRow {
+            pic: text("kim"),
+            deadline: Some(Time(28)),
+            overdue_first_at: Some(Time(29)),
+            sla_breach: Some(30),
+            cycle: 2,
+            declared_at: Some(Time(31)),
+            secondary_facets: text("waiting_time_gate"),
+            block_reason: Some("config_error"),
+            escalated_at: Some(Time(33)),
+        },
     }
 }
 

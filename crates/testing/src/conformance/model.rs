@@ -118,7 +118,9 @@ impl Model {
             | Write::Grant { .. }
             | Write::Definition { .. }
             | Write::Configuration { .. }
-            | Write::RevokeGrant { .. } => {}
+            | Write::RevokeGrant { .. }
+            | Write::Correction(_)
+            | Write::RedactCorrection { .. } => {}
         }
     }
 

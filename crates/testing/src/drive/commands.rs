@@ -1,6 +1,6 @@
 //! What a scenario asks for, as the kernel's commands.
 
-use super::runs::{Control, Report, RunStart, compact};
+use super::runs::{Acting, Control, Report, RunStart, compact};
 use super::{Failure, On, Said, Source, Start, broken};
 use countersign_definition::Body;
 use countersign_kernel::lifecycle::FailureCategory;
@@ -12,6 +12,7 @@ use countersign_kernel::registry::{self, Workflow};
 use countersign_kernel::run::{self, ClaimNext, Facet, FromStep, Outbound, StartRun, TaskRef, shell_declaration};
 use countersign_kernel::{GrantId, InstanceId, Time};
 use countersign_ledger::sha256;
+use serde_json::Value;
 use std::sync::Arc;
 
 fn owned(text: Option<&str>) -> Option<String> {
@@ -173,7 +174,12 @@ pub fn control_command(control: &Control) -> Said<run::Command> {
                 other => return Err(broken(format!("nobody can {other} a run"))),
             }
         }
-        Control::Unblock { step, reason } => run::Command::Unblock { step: step.clone(), reason: reason.clone() },
+        Control::Unblock { step, reason } => run::Command::Act(run::StepAct {
+            step: step.clone(),
+            act: run::Act::Unblock { evidence_ref: None },
+            reason: reason.clone(),
+            preview: false,
+        }),
         Control::Declare { step, done, output, reason } => run::Command::DeclareEffect {
             step: step.clone(),
             done: *done,
@@ -181,4 +187,41 @@ pub fn control_command(control: &Control) -> Said<run::Command> {
             reason: reason.clone(),
         },
     })
+}
+
+/// As the server makes it of the route and the body; `prior` is what its store knows of what closed the step.
+pub fn act_command(acting: &Acting, now: Time, prior: Option<run::Prior>) -> Said<run::Command> {
+    let text = |name: &str| acting.body.get(name).and_then(Value::as_str).map(str::to_owned);
+    let facets = acting.body.get("waiting_facets").and_then(Value::as_array).into_iter().flatten();
+    let act = match acting.act.as_str() {
+        "claim" => run::Act::Claim,
+        "release" => run::Act::Release,
+        "wait" => run::Act::Wait {
+            event_type: text("waiting_event_type"),
+            timeout: acting.body.get("timeout_ms").and_then(Value::as_i64).map(|ms| ms * 1000),
+            facets: text("waiting_facet")
+                .into_iter()
+                .chain(facets.filter_map(Value::as_str).map(str::to_owned))
+                .collect(),
+        },
+        "block" => run::Act::Block { block_reason: text("block_reason") },
+        "unblock" => run::Act::Unblock { evidence_ref: text("evidence_ref") },
+        "complete" => run::Act::Complete {
+            output: acting.body.get("output").map_or_else(|| "null".into(), |output| output.to_string().into()),
+            outbound: vec![],
+        },
+        "cannot-complete" => run::Act::CannotComplete { evidence_ref: text("evidence_ref") },
+        "escalate" => run::Act::Escalate,
+        "retry" => run::Act::Retry,
+        "block-escalate" => run::Act::BlockEscalate { approval_id: text("approval_id") },
+        "reopen" => run::Act::Reopen {
+            approval_id: text("approval_id"),
+            correction_reason: text("correction_reason"),
+            prior: prior.map(Box::new),
+        },
+        "extend-deadline" => run::Act::ExtendDeadline { deadline: now.after(acting.deadline_in_us.unwrap_or(0)) },
+        other => return Err(broken(format!("nobody can {other} a step"))),
+    };
+    let (step, reason, preview) = (acting.step.clone(), text("reason"), acting.preview);
+    Ok(run::Command::Act(run::StepAct { step, act, reason, preview }))
 }

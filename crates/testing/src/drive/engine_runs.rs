@@ -1,20 +1,22 @@
 //! Runs at the engine.
 
-use super::commands::{control_command, decide_gate, open_gate, report_command, start_run_command};
+use super::commands::{act_command, control_command, decide_gate, open_gate, report_command, start_run_command};
 use super::engine::{ALL, EngineDriver, opened, unexpected};
 use super::runs::{
-    Addressed, ClaimWish, Control, Report, Reported, RunStart, Runs, SentEvent, TaskOf, TaskSeen, Woken, compact,
-    current, step_words, value, without_nulls,
+    Acting, Addressed, ClaimWish, Control, Report, Reported, RunStart, Runs, SentEvent, TaskOf, TaskSeen, Woken,
+    compact, critical_path, current, previewed, rollup, step_words, value, without_nulls,
 };
 use super::{Decided, On, Opened, Said, broken};
 use async_trait::async_trait;
 use countersign_engine::port::{RunQuery, RunStepView, RunView};
+use countersign_engine::run::rollup::Basis;
 use countersign_engine::{Addressee, ClaimCall, Command, Outcome, Proof, Target, Task};
 use countersign_kernel::lifecycle::{RunState, StepCode};
 use countersign_kernel::plan::Plan;
 use countersign_kernel::process::Decision;
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::run::{self, FromStep, KeptEvent};
+use countersign_kernel::text::length;
 use countersign_kernel::{InstanceId, Time};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -110,7 +112,20 @@ impl Runs for EngineDriver {
 
     async fn control_run(&mut self, by: &str, run_id: &str, control: &Control) -> Said<String> {
         match self.ask_run(by, run_id, control_command(control)?).await? {
-            Outcome::RunMoved { state } => Ok(state),
+            Outcome::RunMoved { state } | Outcome::StepActed { state, .. } => Ok(state),
+            other => unexpected(other),
+        }
+    }
+
+    async fn act_on_step(&mut self, by: &str, run_id: &str, acting: &Acting) -> Said<String> {
+        let prior = match InstanceId::parse(run_id).filter(|_| acting.act == "reopen") {
+            None => None,
+            Some(run_id) => self.engine()?.prior(run_id, &acting.step).await?,
+        };
+        let command = act_command(acting, self.engine()?.now(), prior)?;
+        match self.ask_run(by, run_id, command).await? {
+            Outcome::StepActed { state_code, .. } => Ok(state_code),
+            Outcome::Previewed { transition_id, problems, .. } => Ok(previewed(transition_id.as_deref(), &problems)),
             other => unexpected(other),
         }
     }
@@ -139,6 +154,7 @@ fn to_view(view: &RunView, steps: &[RunStepView], plan: &Plan) -> Value {
     let state = RunState::parse(&head.state).unwrap_or(RunState::Idle);
     let codes: Vec<StepCode> = steps.iter().map(|step| step.state.state).collect();
     let current = current(plan, &codes);
+    let basis = head.rollup.as_deref().and_then(Basis::parse);
     let text = |text: &Option<Arc<str>>| text.as_ref().map(ToString::to_string);
     let time = |time: Option<Time>| time.map(|time| time.0);
     let id = |id: Option<InstanceId>| id.map(|id| id.to_string());
@@ -148,6 +164,8 @@ fn to_view(view: &RunView, steps: &[RunStepView], plan: &Plan) -> Value {
         "views": {"linear": state.linear()},
         "current_step_seq": current.as_ref().map(|(seq, _)| seq),
         "current_step_type": current.as_ref().map(|(_, name)| name),
+        "rollup": basis.as_ref().map(|basis| rollup(&basis.rollup, plan)),
+        "critical_path": basis.as_ref().and_then(|basis| critical_path(plan, basis.critical)),
         "priority": head.priority,
         "start_at": time(head.start_at),
         "completed_at": time(head.completed_at),
@@ -165,6 +183,7 @@ fn to_step(step: &RunStepView, plan: &Plan, run: RunState) -> Value {
     let RunStepView { step_seq, new, state } = step;
     let text = |text: &Option<Arc<str>>| text.as_ref().map(ToString::to_string);
     let time = |time: Option<Time>| time.map(|time| time.0);
+    let charge = &state.charge;
     let retry = state.state == StepCode::Failed && state.next_run_at.is_some();
     let compensates = new.compensates.and_then(|seq| plan.step(seq)).map(|spec| spec.name.to_string());
     without_nulls(json!({
@@ -176,6 +195,18 @@ fn to_step(step: &RunStepView, plan: &Plan, run: RunState) -> Value {
         "state_code": state.state.as_str(),
         "waiting_facet": state.waiting_facet,
         "waiting_event_type": text(&state.waiting_event_type),
+        "secondary_facets": charge.secondary_facets.as_ref().map(|list| list.split(',').collect::<Vec<_>>()),
+        "pic": text(&charge.pic),
+        "deadline": time(charge.deadline),
+        "overdue_first_at": time(charge.overdue_first_at),
+        "completed_after_deadline": charge.sla_breach.map(|_| true),
+        "sla_breach_duration": charge.sla_breach.map(length),
+        "blocked_since": time(state.blocked_since),
+        "blocked_severity": (state.state == StepCode::Blocked)
+            .then(|| if state.blocked_cause.is_some() { "red" } else { "yellow_dark" }),
+        "blocked_cause": state.blocked_cause,
+        "block_reason": charge.block_reason,
+        "escalated_at": time(charge.escalated_at),
         "attempts": state.attempts,
         "max_attempts": new.max_attempts,
         "next_run_at": time(state.next_run_at),

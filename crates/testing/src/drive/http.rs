@@ -81,7 +81,7 @@ async fn serve(data_dir: &Path, time: &Shifted) -> Said<(Running, String)> {
 pub(super) fn refused(error: Error) -> Failure {
     match error {
         Error::Refused(problem) => match Code::parse(&problem.code) {
-            Some(code) => Refusal { code, detail: problem.detail, field: problem.field }.into(),
+            Some(code) => Refusal { field: problem.field, ..Refusal::new(code, problem.detail) }.into(),
             None => broken(format!("a code that the kernel does not have: {problem:?}")),
         },
         other => broken(format!("{other:?}")),

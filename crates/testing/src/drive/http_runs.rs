@@ -2,7 +2,8 @@
 
 use super::http::{HttpDriver, opened, refused, word};
 use super::runs::{
-    Addressed, ClaimWish, Control, Report, Reported, RunStart, Runs, SentEvent, TIMES, TaskOf, TaskSeen, Woken, value,
+    Acting, Addressed, ClaimWish, Control, Report, Reported, RunStart, Runs, SentEvent, TIMES, TaskOf, TaskSeen, Woken,
+    previewed, value,
 };
 use super::{Decided, LEASE_US, On, Opened, Said, broken};
 use async_trait::async_trait;
@@ -172,7 +173,11 @@ impl Runs for HttpDriver {
         let client = self.client(by)?;
         let moved = match control.clone() {
             Control::Run { action, reason } => client.control_run(run_id, action, &wire::ControlRun { reason }).await,
-            Control::Unblock { step, reason } => client.unblock_step(run_id, &step, &wire::ControlRun { reason }).await,
+            Control::Unblock { step, reason } => {
+                let request = wire::EvidencedStep { evidence_ref: None, reason };
+                let acted = client.act_on_step(run_id, &step, "unblock", &request).await;
+                return Ok(acted.map_err(refused)?.body.state);
+            }
             Control::Declare { step, done, output, reason } => {
                 let result = if done { wire::DeclaredResult::Completed } else { wire::DeclaredResult::NotDone };
                 let request = wire::DeclareEffect { result, output: json(output.as_ref()), reason };
@@ -180,6 +185,20 @@ impl Runs for HttpDriver {
             }
         };
         Ok(moved.map_err(refused)?.body.state)
+    }
+
+    async fn act_on_step(&mut self, by: &str, run_id: &str, acting: &Acting) -> Said<String> {
+        let client = self.client(by)?;
+        let mut body = acting.body.clone();
+        if let Some(us) = acting.deadline_in_us {
+            body.insert("deadline".to_owned(), rfc3339(self.time.clock()().0 + us).into());
+        }
+        if acting.preview {
+            let preview = client.preview_step(run_id, &acting.step, &acting.act, &body).await.map_err(refused)?.body;
+            return Ok(previewed(preview.transition_id.as_deref(), &preview.problems));
+        }
+        let acted = client.act_on_step(run_id, &acting.step, &acting.act, &body).await;
+        Ok(acted.map_err(refused)?.body.state_code)
     }
 
     async fn open_run_gate(&mut self, by: &str, on: On<'_>) -> Said<Opened> {

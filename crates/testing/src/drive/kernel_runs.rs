@@ -1,12 +1,12 @@
 //! Runs in the kernel alone: what is due and what a queue holds is read off each run's agenda, and what a store would
 //! keep besides (ended steps, outputs, received events, records) is folded from the events.
 
-use super::commands::{control_command, decide_gate, open_gate, report_command, start_run_command};
+use super::commands::{act_command, control_command, decide_gate, open_gate, report_command, start_run_command};
 use super::kernel::{KernelDriver, opened};
 use super::kernel_retention::event_id;
 use super::runs::{
-    Addressed, ClaimWish, Control, Report, Reported, RunStart, Runs, SentEvent, TaskOf, TaskSeen, Woken, compact,
-    current, step_words, value, without_nulls,
+    Acting, Addressed, ClaimWish, Control, Report, Reported, RunStart, Runs, SentEvent, TaskOf, TaskSeen, Woken,
+    compact, critical_path, current, previewed, rollup, step_words, value, without_nulls,
 };
 use super::{APPLICATION, Decided, InboxItem, On, Opened, Record, Said, broken};
 use async_trait::async_trait;
@@ -18,10 +18,11 @@ use countersign_kernel::process::{self, Decision, EventBody, Process};
 use countersign_kernel::refusal::{Code, Refusal, require_ref};
 use countersign_kernel::registry::{Registry, scopes};
 use countersign_kernel::run::{
-    self, Cell, ClaimSteps, Claimed, Command, Context, Event, FromStep, KeptEvent, Role, Run, RunEvent, Started,
-    check_lease,
+    self, Cause, Cell, ClaimSteps, Claimed, Command, Context, Event, FromStep, KeptEvent, Prior, Role, Run, RunEvent,
+    Severity, Started, check_lease,
 };
-use countersign_kernel::{Digest, InstanceId, Time};
+use countersign_kernel::text::length;
+use countersign_kernel::{Digest, EventId, InstanceId, Time};
 use countersign_ledger::document::{declaration_document, gate_spec_document};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -87,6 +88,23 @@ impl ToldRun {
         (self.run.live.iter().copied().filter(is_due).collect(), self.run.due_at().is_some_and(|at| at <= now))
     }
 
+    /// The record that closed the step, and what it yielded.
+    fn prior(&self, step: &str) -> Option<Prior> {
+        let seq = self.run.plan.step_named(step)?;
+        let cell = self.cells.get(&seq)?;
+        let at = match cell.state {
+            StepCode::Completed => cell.completed_at?,
+            _ => cell.docket.as_ref()?.declared_at?,
+        };
+        let record = self.records.iter().rev().find(|record| record.recorded_at == at.0.to_string())?;
+        Some(Prior {
+            event_id: EventId::parse(&record.event_id)?,
+            actor_ref: record.actor_ref.clone(),
+            at,
+            output: self.outputs.get(&seq).cloned(),
+        })
+    }
+
     fn finished(&self, step: &str) -> FromStep {
         let ended = self.cells.iter().filter(|(_, cell)| {
             cell.role == Role::Step && matches!(cell.state, StepCode::Completed | StepCode::Skipped)
@@ -109,6 +127,8 @@ impl ToldRun {
             "views": {"linear": head.state.linear()},
             "current_step_seq": current.as_ref().map(|(seq, _)| seq),
             "current_step_type": current.as_ref().map(|(_, name)| name),
+            "rollup": rollup(&head.rollup, &run.plan),
+            "critical_path": critical_path(&run.plan, run.critical_step()),
             "priority": head.priority,
             "start_at": time(head.start_at),
             "completed_at": time(head.completed_at),
@@ -125,6 +145,8 @@ impl ToldRun {
     fn step(&self, seq: StepSeq, cell: &Cell) -> Value {
         let (run, live) = (&self.run, cell.details());
         let text = |text: &Option<Arc<str>>| text.as_ref().map(ToString::to_string);
+        let time = |time: Option<Time>| time.map(|time| time.0);
+        let docket = cell.docket.as_deref().cloned().unwrap_or_default();
         let waiting = live.waiting.as_ref();
         let compensates = match cell.role {
             Role::Step => None,
@@ -139,6 +161,19 @@ impl ToldRun {
             "state_code": cell.state.as_str(),
             "waiting_facet": waiting.map(|waiting| waiting.facet.as_str()),
             "waiting_event_type": waiting.and_then(|waiting| text(&waiting.event_type)),
+            "secondary_facets": waiting
+                .filter(|waiting| !waiting.secondary.is_empty())
+                .map(|waiting| waiting.secondary.iter().map(|facet| facet.as_str()).collect::<Vec<_>>()),
+            "pic": text(&docket.pic),
+            "deadline": time(docket.deadline),
+            "overdue_first_at": time(docket.overdue_first_at),
+            "completed_after_deadline": docket.sla_breach.map(|_| true),
+            "sla_breach_duration": docket.sla_breach.map(length),
+            "blocked_since": live.block.map(|block| block.since.0),
+            "blocked_severity": cell.severity().map(|severity| severity.as_str()),
+            "blocked_cause": cell.severity().and_then(Severity::cause).map(Cause::as_str),
+            "block_reason": live.block.and_then(|block| block.reason).map(|reason| reason.as_str()),
+            "escalated_at": live.block.and_then(|block| block.escalated_at).map(|at| at.0),
             "attempts": live.attempts,
             "max_attempts": run.max_attempts(seq),
             "next_run_at": live.next_run_at.map(|at| at.0),
@@ -266,6 +301,27 @@ impl KernelDriver {
         Some(task(run_id, &claimed))
     }
 
+    /// What would happen; only refusals that concern the step are told.
+    fn preview(&mut self, by: &str, run_id: Option<InstanceId>, command: &Command) -> Said<String> {
+        let (now, ids) = self.tick();
+        let told = run_id.and_then(|id| self.runs.get(&id));
+        let base =
+            process::Context { actor_ref: by, now, registry: &self.registry, application_actor_ref: APPLICATION, ids };
+        let mut ctx = Context { base, language: &*self.language, secrets: None };
+        match run::decide(told.map(|told| (&told.shell, &told.run)), command, &mut ctx) {
+            Ok(events) => {
+                let first = run_events(&events).find_map(|event| event.moves.first());
+                Ok(previewed(first.map(|m| m.transition.id), &[]))
+            }
+            Err(refusal) => match refusal.code {
+                Code::TransitionRefusedByGuard | Code::InvalidTransition | Code::AlreadyTerminal => {
+                    Ok(previewed(None, &[refusal.to_string()]))
+                }
+                _ => Err(refusal.into()),
+            },
+        }
+    }
+
     /// Has everything looked at that is due.
     pub(super) fn look(&mut self) -> Said<()> {
         loop {
@@ -344,6 +400,18 @@ impl Runs for KernelDriver {
             next = self.handed_again(by, run_id, of.step_seq);
         }
         Ok(Reported { state_code: self.state_of(run_id, of.step_seq), next })
+    }
+
+    async fn act_on_step(&mut self, by: &str, run_id: &str, acting: &Acting) -> Said<String> {
+        let prior = self.told_run(run_id).and_then(|told| told.prior(&acting.step));
+        let command = act_command(acting, Time(self.clock), prior)?;
+        let id = InstanceId::parse(run_id);
+        if acting.preview {
+            return self.preview(by, id, &command);
+        }
+        let (id, _) = self.ask_run(by, id, &command)?;
+        let seq = self.runs.get(&id).and_then(|told| told.run.plan.step_named(&acting.step));
+        Ok(seq.map_or(String::new(), |seq| self.state_of(id, seq)))
     }
 
     async fn send_event(&mut self, by: &str, event: &SentEvent) -> Said<Woken> {

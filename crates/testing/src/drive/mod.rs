@@ -16,7 +16,9 @@ pub use engine::EngineDriver;
 pub use http::HttpDriver;
 pub use http_runs::micros;
 pub use kernel::KernelDriver;
-pub use runs::{Addressed, ClaimWish, Control, Report, Reported, RunStart, Runs, SentEvent, TaskOf, TaskSeen, Woken};
+pub use runs::{
+    Acting, Addressed, ClaimWish, Control, Report, Reported, RunStart, Runs, SentEvent, TaskOf, TaskSeen, Woken,
+};
 
 use async_trait::async_trait;
 use countersign_engine::clock::{Clock, system_clock};
@@ -280,6 +282,6 @@ impl Shifted {
     }
 }
 
-fn broken(what: impl std::fmt::Display) -> Failure {
+pub(crate) fn broken(what: impl std::fmt::Display) -> Failure {
     Failure::Broken(what.to_string())
 }

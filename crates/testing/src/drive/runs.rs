@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use countersign_kernel::lifecycle::{RunState, StepCode};
 use countersign_kernel::plan::{Order, Plan, StepSeq};
 use countersign_kernel::process::Decision;
+use countersign_kernel::rollup::Rollup;
 use serde_json::{Map, Value, json};
 
 #[derive(Clone, Debug, Default)]
@@ -112,8 +113,33 @@ pub enum Control {
     },
 }
 
+/// What somebody does to one step: the last word of the route, and the request's body.
+#[derive(Clone, Debug)]
+pub struct Acting {
+    pub act: String,
+    pub step: String,
+    pub body: Map<String, Value>,
+    /// A new deadline, so long from now.
+    pub deadline_in_us: Option<i64>,
+    pub preview: bool,
+}
+
+/// What a preview says, in one line: the transition, or `refused` and the guard or code.
+pub fn previewed(transition_id: Option<&str>, problems: &[String]) -> String {
+    match problems.first() {
+        None => transition_id.unwrap_or("nothing").to_owned(),
+        Some(problem) => {
+            let guard = problem.split_once("the guard `").and_then(|(_, rest)| rest.split('`').next());
+            let code = || problem.split(':').next().unwrap_or_default();
+            format!("refused {}", guard.unwrap_or_else(code))
+        }
+    }
+}
+
 #[async_trait]
 pub trait Runs: Send {
+    /// The state of the step afterwards; for a preview, what [`previewed`] says.
+    async fn act_on_step(&mut self, by: &str, run_id: &str, acting: &Acting) -> Said<String>;
     async fn start_run(&mut self, by: &str, start: &RunStart) -> Said<String>;
     async fn claim(&mut self, by: &str, wish: &ClaimWish) -> Said<Vec<TaskSeen>>;
     async fn report(&mut self, by: &str, task: TaskOf<'_>, report: &Report) -> Said<Reported>;
@@ -126,8 +152,21 @@ pub trait Runs: Send {
 }
 
 /// The members of a view that are times.
-pub const TIMES: &[&str] =
-    &["started_at", "start_at", "completed_at", "failed_at", "next_run_at", "locked_until", "deadline_at"];
+pub const TIMES: &[&str] = &[
+    "started_at",
+    "start_at",
+    "completed_at",
+    "failed_at",
+    "next_run_at",
+    "locked_until",
+    "deadline_at",
+    "deadline",
+    "overdue_first_at",
+    "blocked_since",
+    "escalated_at",
+    "computed_at",
+    "frozen_at",
+];
 
 /// A view without the members that say nothing.
 pub fn without_nulls(object: Value) -> Value {
@@ -137,6 +176,30 @@ pub fn without_nulls(object: Value) -> Value {
         }
         other => other,
     }
+}
+
+/// A run's colour, as the contract shows it.
+pub fn rollup(rollup: &Rollup, plan: &Plan) -> Value {
+    let name = |seq: StepSeq| plan.step(seq).map(|step| step.name.to_string());
+    let counts = rollup.counts;
+    without_nulls(json!({
+        "state_code": rollup.colour.as_str(),
+        "decisive_step": rollup.decisive.and_then(|(seq, _)| name(seq)),
+        "decisive_state_code": rollup.decisive.map(|(_, state)| state.as_str()),
+        "counts": {
+            "red": counts.red, "yellow": counts.yellow, "green": counts.green,
+            "skipped": counts.skipped, "optional_excluded": counts.optional_excluded,
+        },
+        "frozen_at": rollup.frozen_at.map(|at| at.0),
+    }))
+}
+
+/// From its beginning to where it leads.
+pub fn critical_path(plan: &Plan, to: Option<StepSeq>) -> Option<Vec<String>> {
+    let mut path: Vec<String> =
+        plan.critical_path(to).filter_map(|seq| plan.step(seq)).map(|s| s.name.to_string()).collect();
+    path.reverse();
+    (!path.is_empty()).then_some(path)
 }
 
 /// What both vocabularies call a step, and where a chain stands: a level that has no view of its own shows it so.

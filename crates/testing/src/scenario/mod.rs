@@ -124,6 +124,8 @@ pub enum Expected {
     Refused {
         code: Code,
         at: Option<String>,
+        /// The guard that is named.
+        guard: Option<String>,
     },
 }
 

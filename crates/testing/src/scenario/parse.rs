@@ -431,7 +431,7 @@ fn expected(words: &mut Words, act: &Act) -> Result<Expected, String> {
     let word = words.take("what must come of it")?;
     if !word.quoted {
         if let Some(code) = Code::parse(&word.text) {
-            return Ok(Expected::Refused { code, at: words.optional("at")? });
+            return Ok(Expected::Refused { code, at: words.optional("at")?, guard: None });
         }
         if word.text == "ok" && !matches!(act, Act::Fire { .. } | Act::Decide { .. }) {
             return Ok(Expected::Ok);

@@ -245,8 +245,11 @@ fn of<'a>(on: &'a Target, instance_id: &'a str) -> On<'a> {
 
 fn compare(answer: &Said<Expected>, expected: &Expected) -> Result<(), String> {
     let fits = match (answer, expected) {
-        (Err(Failure::Refused(refusal)), Expected::Refused { code, at }) => {
-            refusal.code == *code && at.as_deref().is_none_or(|at| refusal.field.as_deref() == Some(at))
+        (Err(Failure::Refused(refusal)), Expected::Refused { code, at, guard }) => {
+            let named = |guard: &String| refusal.detail.contains(&format!("the guard `{guard}`"));
+            refusal.code == *code
+                && guard.as_ref().is_none_or(named)
+                && at.as_deref().is_none_or(|at| refusal.field.as_deref() == Some(at))
         }
         (
             Ok(Expected::Decided { outcome, chain_state }),
@@ -286,8 +289,11 @@ fn show(expected: &Expected) -> String {
         Expected::Woke { duplicate: true, .. } => "duplicate".to_owned(),
         Expected::Woke { steps, .. } if steps.is_empty() => "nothing".to_owned(),
         Expected::Woke { steps, .. } => format!("woke {}", steps.join(" ")),
-        Expected::Refused { code, at: None } => code.to_string(),
-        Expected::Refused { code, at: Some(at) } => format!("{code} at {at}"),
+        Expected::Refused { code, at, guard } => {
+            let at = at.as_ref().map(|at| format!(" at {at}")).unwrap_or_default();
+            let guard = guard.as_ref().map(|guard| format!(" guard {guard}")).unwrap_or_default();
+            format!("{code}{at}{guard}")
+        }
     }
 }
 

@@ -4,7 +4,8 @@ use super::Expected;
 use super::run::{NOBODYS_ID, Names};
 use super::runs::{LeaseName, RunAct, RunCheck, TaskLine, Wanted};
 use crate::drive::{
-    ADMIN, Addressed, ClaimWish, Driver, Failure, On, RunStart, Said, SentEvent, TaskOf, TaskSeen, micros,
+    ADMIN, Acting, Addressed, ClaimWish, Driver, Failure, On, RunStart, Said, SentEvent, TaskOf, TaskSeen, broken,
+    micros,
 };
 use serde_json::Value;
 use std::collections::HashMap;
@@ -79,6 +80,12 @@ pub async fn perform(driver: &mut dyn Driver, names: &mut Names, who: &str, act:
         }
         RunAct::Control { run, control } => {
             driver.control_run(who, &names.process(run), control).await.map(Expected::NewState)
+        }
+        RunAct::OnStep { run, acting } => {
+            let body = names.substitute(&Value::Object(acting.body.clone()).to_string());
+            let body = serde_json::from_str(&body).map_err(|error| broken(error))?;
+            let acting = Acting { body, ..acting.clone() };
+            driver.act_on_step(who, &names.process(run), &acting).await.map(Expected::NewState)
         }
         RunAct::Open { on, name } => {
             let id = names.process(&on.process);
@@ -201,7 +208,9 @@ async fn newest(driver: &mut dyn Driver, run_id: &str) -> Result<i64, String> {
 
 fn fit(view: &Value, members: &[(String, Wanted)], newest: i64, names: &Names) -> Result<(), String> {
     for (name, wanted) in members {
-        let found = view.get(name).or_else(|| view.get("views").and_then(|views| views.get(name)));
+        // `rollup.counts.red` is a way into the view.
+        let deep = || name.split('.').try_fold(view, |value, part| value.get(part));
+        let found = view.get(name).or_else(|| view.get("views").and_then(|views| views.get(name))).or_else(deep);
         let fits = match (found, wanted) {
             (None, Wanted::Absent) => true,
             (None, _) | (Some(_), Wanted::Absent) => false,

@@ -2,10 +2,10 @@
 
 use super::parse::Words;
 use super::{Act, Expected, StepName, Target, retention};
-use crate::drive::{Addressed, Control, LEASE_US, Report, RunStart, SentEvent};
+use crate::drive::{Acting, Addressed, Control, LEASE_US, Report, RunStart, SentEvent};
 use countersign_kernel::process::Decision;
 use countersign_kernel::refusal::Code;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// What is done with runs. Runs are named, not yet found.
 #[derive(Clone, Debug)]
@@ -15,6 +15,7 @@ pub enum RunAct {
     Report { run: String, step: String, lease: LeaseName, report: Report },
     Send { event: SentEvent },
     Control { run: String, control: Control },
+    OnStep { run: String, acting: Acting },
     Open { on: Target, name: Option<String> },
     Decide { on: Target, decision: Decision },
     Read { run: String },
@@ -92,6 +93,7 @@ impl RunAct {
                 Control::Unblock { .. } => "unblocks",
                 Control::Declare { .. } => "declares",
             },
+            RunAct::OnStep { .. } => "acts",
             RunAct::Open { .. } => "opens run gate",
             RunAct::Decide { .. } => "decides run gate",
             RunAct::Read { .. } => "reads run",
@@ -116,6 +118,7 @@ pub(super) fn act(verb: &str, words: &mut Words, run: Named<'_>) -> Result<Optio
         }
         "completes" | "waits" | "retries" | "dies" | "beats" => report(verb, words, run)?,
         "sends" => send(words, run)?,
+        "acts" | "previews" => on_step(verb == "previews", words, run)?,
         "pauses" => control("pause", words, run)?,
         "resumes" => control("resume", words, run)?,
         "cancels" => control("cancel", words, run)?,
@@ -242,6 +245,21 @@ fn send(words: &mut Words, run: Named<'_>) -> Result<RunAct, String> {
     Ok(RunAct::Send { event: SentEvent { id, event_type, to, data } })
 }
 
+/// `claim on R STEP [with {…}] [in 2h] [because "…"]`: the last word of the route, and the members of the body.
+fn on_step(preview: bool, words: &mut Words, run: Named<'_>) -> Result<RunAct, String> {
+    let act = words.text("what is done")?;
+    words.expect("on")?;
+    let (run, step) = (run(words)?, words.text("the step")?);
+    let mut body = match words.optional("with")?.map(|text| json(&text)).transpose()? {
+        None => Map::new(),
+        Some(Value::Object(body)) => body,
+        Some(other) => return Err(format!("{other} is no object")),
+    };
+    let deadline_in_us = length(words.optional("in")?)?;
+    body.extend(words.optional("because")?.map(|reason| ("reason".to_owned(), reason.into())));
+    Ok(RunAct::OnStep { run, acting: Acting { act, step, body, deadline_in_us, preview } })
+}
+
 fn control(action: &'static str, words: &mut Words, run: Named<'_>) -> Result<RunAct, String> {
     let run = run(words)?;
     Ok(RunAct::Control { run, control: Control::Run { action, reason: words.optional("because")? } })
@@ -250,7 +268,7 @@ fn control(action: &'static str, words: &mut Words, run: Named<'_>) -> Result<Ru
 pub(super) fn expected(words: &mut Words, act: &RunAct) -> Result<Expected, String> {
     if let Some(code) = words.peek().and_then(Code::parse) {
         words.text("the code")?;
-        return Ok(Expected::Refused { code, at: words.optional("at")? });
+        return Ok(Expected::Refused { code, at: words.optional("at")?, guard: words.optional("guard")? });
     }
     match act {
         RunAct::Start { .. } | RunAct::Open { .. } | RunAct::Read { .. } => {
@@ -281,6 +299,11 @@ pub(super) fn expected(words: &mut Words, act: &RunAct) -> Result<Expected, Stri
             }
             other => Err(format!("`{other}` cannot come of an event")),
         },
+        RunAct::OnStep { .. } => {
+            let said = words.text("the step's state, or what would happen")?;
+            let why = if said == "refused" { format!(" {}", words.text("the guard or code")?) } else { String::new() };
+            Ok(Expected::NewState(said + &why))
+        }
         RunAct::Control { .. } => Ok(Expected::NewState(words.text("the run's state")?)),
         RunAct::Decide { .. } => {
             Ok(Expected::Decided { outcome: words.text("the outcome")?, chain_state: words.optional("chain")? })

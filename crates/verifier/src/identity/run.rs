@@ -11,6 +11,11 @@ pub fn same_request(header: &Header, payload: &Value, body: &Value, signed: &Sig
         same_route(signed, "POST", action, &["v1", "runs", &instance, verb])?;
         same_members(payload, body, &["reason"])
     };
+    let step = |action: &str, verb: &str| {
+        let named = segment(signed, 5)?;
+        same_route(signed, "POST", action, &["v1", "runs", &instance, "steps", &named, verb])?;
+        same_members(payload, body, &["reason"])
+    };
     match header.action {
         Action::RunStarted if signed.statement.action == "dispatch_run" => {
             same_route(signed, "POST", "dispatch_run", &["v1", "runs", "trigger"])
@@ -26,6 +31,31 @@ pub fn same_request(header: &Header, payload: &Value, body: &Value, signed: &Sig
             let leases = payload.get("leases").and_then(Value::as_list).unwrap_or_default();
             if leases.iter().all(same) { Ok(()) } else { Err("the worker_id of a lease is not the body's".to_owned()) }
         }
+        Action::StepCompleted if signed.statement.action == "complete_step" => step("complete_step", "complete"),
+        Action::StepWaiting if signed.statement.action == "wait_step" => step("wait_step", "wait"),
+        Action::StepClaimed => step("claim_step", "claim"),
+        Action::StepReleased => step("release_step", "release"),
+        Action::StepBlocked => {
+            step("block_step", "block")?;
+            same_members(payload, body, &["block_reason"])
+        }
+        Action::StepUnblocked => {
+            step("unblock_step", "unblock")?;
+            same_members(payload, body, &["evidence_ref"])
+        }
+        Action::StepCannotComplete => {
+            step("cannot_complete_step", "cannot-complete")?;
+            same_members(payload, body, &["evidence_ref"])
+        }
+        Action::StepEscalated => step("escalate_step", "escalate"),
+        Action::StepRetryOrdered => step("retry_step", "retry"),
+        Action::BlockEscalated => step("escalate_block", "block-escalate"),
+        Action::StepReopened => {
+            step("reopen_step", "reopen")?;
+            same_members(payload, body, &["approval_id"])?;
+            same_members(payload.get("correction").unwrap_or(&Value::Null), body, &["correction_reason"])
+        }
+        Action::DeadlineExtended => step("extend_deadline", "extend-deadline"),
         Action::StepCompleted => task(header, payload, signed, &["complete"]).map(|_| ()),
         Action::StepWaiting => task(header, payload, signed, &["wait"]).map(|_| ()),
         Action::StepRetried | Action::StepFailed => {
@@ -48,15 +78,7 @@ pub fn same_request(header: &Header, payload: &Value, body: &Value, signed: &Sig
         Action::RunResumed => control("resume_run", "resume"),
         Action::RunStopped => control("stop_run", "stop"),
         Action::RunVoided => control("void_run", "void"),
-        Action::StepUnblocked | Action::EffectDeclared => {
-            let (action, verb) = match header.action {
-                Action::StepUnblocked => ("unblock_step", "unblock"),
-                _ => ("declare_effect", "declare-effect"),
-            };
-            let step = segment(signed, 5)?;
-            same_route(signed, "POST", action, &["v1", "runs", &instance, "steps", &step, verb])?;
-            same_members(payload, body, &["reason"])
-        }
+        Action::EffectDeclared => step("declare_effect", "declare-effect"),
         _ => Err(format!("`{}` is not what a request leads to", header.action.as_str())),
     }
 }

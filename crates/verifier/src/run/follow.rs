@@ -7,6 +7,9 @@ use crate::finding::Code;
 use crate::process::{Context, Process};
 use crate::record::{Action, Header};
 
+const FACETS: [&str; 4] = ["waiting_dependency", "waiting_human", "waiting_external", "waiting_time_gate"];
+const CAUSES: [&str; 4] = ["threshold", "critical_path", "deadline", "escalated"];
+
 /// What one step did within the record.
 #[derive(Clone, Copy, Debug, Default)]
 struct Within {
@@ -16,15 +19,19 @@ struct Within {
 
 /// One transition of one step, known to be declared.
 #[derive(Clone, Copy)]
-struct Made {
-    seq: usize,
-    id: &'static str,
-    to: &'static str,
+pub(super) struct Made {
+    pub seq: usize,
+    pub id: &'static str,
+    pub to: &'static str,
+    /// By a person in charge.
+    pub person: bool,
 }
 
 impl Run {
     pub(super) fn follow(&mut self, header: &Header, moves: &Moves<'_>, process: &Process, ctx: &mut Context<'_>) {
         self.add_compensations(header, moves, ctx);
+        let closed = moves.acted.and_then(|seq| self.steps.get(seq)).and_then(|step| step.charge.closed);
+        self.take_charges(header, moves, ctx);
         let mut made: Vec<Made> = Vec::new();
         for step_move in &moves.steps {
             if !self.make(header, step_move, &mut made, process, ctx) {
@@ -33,6 +40,8 @@ impl Run {
             }
         }
         self.judge(header, moves, &made, ctx);
+        self.judge_people(header, moves, &made, closed, ctx);
+        self.judge_facets(header, moves, &made, ctx);
         self.outputs(header, moves, &made, ctx);
         for (seq, child) in &moves.children {
             if let Some(step) = self.steps.get_mut(*seq) {
@@ -60,6 +69,28 @@ impl Run {
             self.last_error = Some(error.to_owned());
         }
         self.outcome = moves.outcome.map(str::to_owned);
+    }
+
+    /// What waits says for what, and a block is red for one of four causes.
+    fn judge_facets(&self, header: &Header, moves: &Moves<'_>, made: &[Made], ctx: &mut Context<'_>) {
+        let is = |seq: usize, state: &str| self.steps.get(seq).is_some_and(|step| step.state == state);
+        for made in made.iter().filter(|made| made.to == "waiting" && is(made.seq, "waiting")) {
+            if !moves.waits.iter().any(|(seq, facet)| *seq == made.seq && FACETS.contains(facet)) {
+                let detail = format!("step {} waits, and the record does not say for what", made.seq);
+                ctx.findings.find(Code::UndeclaredTransition, header, detail);
+            }
+        }
+        for (seq, severity, cause) in &moves.severities {
+            let fits = match *severity {
+                "yellow_dark" => cause.is_none(),
+                "red" => cause.is_some_and(|cause| CAUSES.contains(&cause)),
+                _ => false,
+            };
+            if !fits || !is(*seq, "blocked") {
+                let detail = format!("step {seq} is not blocked, or for no cause is its block {severity}");
+                ctx.findings.find(Code::UndeclaredTransition, header, detail);
+            }
+        }
     }
 
     /// One line of `transitions`. False where the rest cannot be followed.
@@ -116,7 +147,8 @@ impl Run {
                 ctx.findings.find(Code::GateNotApproved, header, detail);
             }
             enter(step, header, id, to);
-            made.push(Made { seq, id, to });
+            step.follow_person(seq, header, id, class, ctx);
+            made.push(Made { seq, id, to, person: *class == "pic_human" });
         }
         self.note_moves(id, to, from, seqs);
         true
@@ -140,9 +172,21 @@ impl Run {
         let mut within: std::collections::HashMap<usize, Within> = std::collections::HashMap::new();
         let mut reported = 0;
         let mut wrong: Vec<(usize, &str, &str)> = Vec::new();
-        for (at, Made { seq, id, .. }) in made.iter().enumerate() {
+        for (at, Made { seq, id, person, .. }) in made.iter().enumerate() {
             let before = within.entry(*seq).or_default();
             let fault = match *id {
+                "T2" if *person => (action != Action::StepClaimed).then_some("is no person's claim"),
+                "T2r" => (action != Action::StepReleased).then_some("gives nothing back"),
+                "T4" if *person => (action != Action::StepBlocked).then_some("blocks nothing"),
+                "T5" => {
+                    let completes = made.iter().skip(at + 1).any(|later| later.seq == *seq && later.id == "T7");
+                    let looked = matches!(action, Action::TimePassed | Action::StepClaimed);
+                    (!looked && !completes).then_some("does not look at the clock")
+                }
+                "T6" => (action != Action::DeadlineExtended).then_some("puts no deadline off"),
+                "T8r" | "T12r" => (action != Action::StepReopened).then_some("reopens nothing"),
+                "T11" => (action != Action::StepEscalated).then_some("escalates nothing"),
+                "T12" => (action != Action::StepCannotComplete).then_some("declares nothing"),
                 "T2" | "T10" | "X3" if moves.leases.contains(seq) => {
                     (!matches!(action, Action::StepsClaimed | Action::StepCompleted)).then_some("is no claim")
                 }

@@ -24,7 +24,10 @@ impl Run {
             Action::GateDecided if payload.text("decision") == Some("approve") => {
                 self.command.approved.push(action("action"));
             }
-            Action::TransitionFired => self.command.fired.push((action("action"), header.clone())),
+            Action::TransitionFired => {
+                self.command.spent.push((action("action"), payload.text("step_id").map(str::to_owned)));
+                self.command.fired.push((action("action"), header.clone()));
+            }
             Action::MootGateRecalled => self.command.mooted.push((action("moot_action"), header.clone())),
             _ => {}
         }
@@ -34,7 +37,9 @@ impl Run {
         match (id, from, to) {
             ("X8", ..) => self.command.blocked.extend(seqs.iter()),
             ("X8r", ..) => self.command.cleared.extend(seqs.iter()),
-            (_, "blocked", "failed" | "skipped" | "cancelled") => self.command.dropped.extend(seqs.iter()),
+            (_, "blocked", "failed" | "skipped" | "cannot_complete" | "cancelled") => {
+                self.command.dropped.extend(seqs.iter())
+            }
             _ => {}
         }
     }
@@ -81,9 +86,20 @@ impl Run {
         for (action, header) in &command.fired {
             let cleared = command.cleared.iter().any(|seq| name(seq) == action);
             let cancels = action == CANCEL && self.state == "cancelled" && !self.ended;
-            if !cleared && !cancels {
+            let spent = command.spends.iter().any(|(spends, _)| spends == action);
+            if !cleared && !cancels && !spent {
                 let detail = format!("the gate of `{action}` was consumed, and nothing followed it");
                 found.push((Code::GateNotApproved, header.clone(), detail));
+            }
+        }
+        for (action, approval_id) in &command.spends {
+            ctx.findings.checked(Claim::ApprovalGated);
+            let fired = command.spent.iter().find(|(spent, _)| spent == action);
+            // Of a quorum any approval is good; the chain was judged where it was resolved.
+            let named = fired.is_some_and(|(_, step)| step.as_ref().is_none_or(|step| step == approval_id));
+            if !named {
+                let detail = format!("nothing was approved by {approval_id} for `{action}` in this command");
+                found.push((Code::GateNotApproved, last.clone(), crate::json::shortened(&detail)));
             }
         }
         let guarded = process.declaration.as_ref().is_some_and(|d| d.transition("run", CANCEL).is_some());
@@ -102,7 +118,9 @@ impl Run {
         for gate in process.gates.iter().filter(|gate| gate.current && gate.fate == Fate::Unspent && gate.sure) {
             let waits = matches!(gate.status(), State::Pending | State::Approved);
             let behind = self.named(&gate.action).and_then(|seq| self.steps.get(seq));
-            let fits = !over && (&*gate.action == CANCEL || behind.is_some_and(|step| step.state == "blocked"));
+            let of_step = gate.action.split_once(':').is_some_and(|(label, _)| matches!(label, "reopen" | "escalate"));
+            let fits =
+                !over && (&*gate.action == CANCEL || of_step || behind.is_some_and(|step| step.state == "blocked"));
             if waits && !fits {
                 let detail = format!("the gate {} of `{}` is open, and nothing waits behind it", gate.id, gate.action);
                 found.push((Code::AssignmentCoverage, last.clone(), detail));

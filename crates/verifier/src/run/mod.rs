@@ -6,6 +6,7 @@ pub mod definition;
 mod follow;
 mod gates;
 mod machine;
+mod people;
 pub mod read;
 
 use crate::bytes::{Digest, Id};
@@ -34,6 +35,7 @@ pub struct Step {
     pub started_at_us: Option<i64>,
     pub completed_at_us: Option<i64>,
     pub output: Option<Told>,
+    pub charge: people::Charge,
     /// Who reported on it, in order, each once in a row.
     pub by: Vec<Rc<str>>,
 }
@@ -54,6 +56,7 @@ impl Step {
             started_at_us: None,
             completed_at_us: None,
             output: None,
+            charge: people::Charge::default(),
             by: vec![],
         }
     }
@@ -84,6 +87,9 @@ struct Command {
     blocked: Vec<usize>,
     cleared: Vec<usize>,
     dropped: Vec<usize>,
+    /// The gates whose approval the run's own record spends, and by which approval.
+    spends: Vec<(String, String)>,
+    spent: Vec<(String, Option<String>)>,
     /// The run ended, or began to compensate.
     over: bool,
 }

@@ -16,6 +16,10 @@ pub struct Moves<'v> {
     pub run: Vec<RunMove<'v>>,
     pub compensations: Vec<(usize, usize)>,
     pub leases: BTreeSet<usize>,
+    /// What steps that begin to wait wait for.
+    pub waits: Vec<(usize, &'v str)>,
+    /// How badly steps are blocked from here on, and why where that is red.
+    pub severities: Vec<(usize, &'v str, Option<&'v str>)>,
     pub outputs: Vec<(usize, Told)>,
     pub errors: Vec<(usize, Failure<'v>)>,
     pub effect: Option<(usize, bool)>,
@@ -23,6 +27,20 @@ pub struct Moves<'v> {
     pub outcome: Option<&'v str>,
     pub last_error: Option<&'v str>,
     pub output: Option<Told>,
+    /// Who is in charge of which steps from here on, and by when.
+    pub charges: Vec<(Ranges, Option<&'v str>, Option<i64>)>,
+    /// What was completed late: the step, when it was first overdue, by how much it was late.
+    pub late: Vec<(usize, i64, i64)>,
+    /// The step that somebody acted on.
+    pub acted: Option<usize>,
+    pub approval_id: Option<&'v str>,
+    pub correction: Option<Correction<'v>>,
+}
+
+pub struct Correction<'v> {
+    pub cycle: i64,
+    pub reason: &'v str,
+    pub prior: Id,
 }
 
 pub struct StepMove<'v> {
@@ -161,6 +179,14 @@ pub fn read(payload: &Value, steps: Option<usize>) -> Option<Moves<'_>> {
         run: items(payload, "run_transitions")?.iter().map(run_move).collect::<Option<_>>()?,
         compensations,
         leases: shared(payload, "leases", limit, lease)?.into_iter().map(|(seq, ())| seq).collect(),
+        waits: items(payload, "waits")?
+            .iter()
+            .map(|entry| Some((natural(entry, "step_seq")?, entry.text("facet")?)))
+            .collect::<Option<_>>()?,
+        severities: items(payload, "severities")?
+            .iter()
+            .map(|entry| Some((natural(entry, "step_seq")?, entry.text("severity")?, optional(entry, "cause")?)))
+            .collect::<Option<_>>()?,
         outputs: shared(payload, "outputs", limit, |entry| told(entry, "output")?)?,
         errors: shared(payload, "errors", limit, failure)?,
         effect,
@@ -171,6 +197,21 @@ pub fn read(payload: &Value, steps: Option<usize>) -> Option<Moves<'_>> {
         outcome: optional(payload, "outcome")?,
         last_error: optional(payload, "last_error")?,
         output,
+        charges: items(payload, "charges")?.iter().map(charge).collect::<Option<_>>()?,
+        late: items(payload, "sla")?.iter().map(late).collect::<Option<_>>()?,
+        acted: match payload.get("step_seq") {
+            None => None,
+            Some(_) => Some(natural(payload, "step_seq")?),
+        },
+        approval_id: optional(payload, "approval_id")?,
+        correction: match payload.get("correction") {
+            None => None,
+            Some(told) => Some(Correction {
+                cycle: told.int("cycle")?,
+                reason: told.text("correction_reason")?,
+                prior: Id::parse(told.text("prior_event_id")?)?,
+            }),
+        },
     })
 }
 
@@ -209,6 +250,19 @@ fn lease(value: &Value) -> Option<()> {
     value.int("attempt")?;
     value.int("locked_until_us")?;
     optional(value, "worker_id").map(|_| ())
+}
+
+fn charge(value: &Value) -> Option<(Ranges, Option<&str>, Option<i64>)> {
+    let deadline = match value.get("deadline_us") {
+        None => None,
+        Some(deadline) => Some(deadline.as_int()?),
+    };
+    Some((Ranges::parse(value.text("step_seqs")?)?, optional(value, "pic")?, deadline))
+}
+
+fn late(value: &Value) -> Option<(usize, i64, i64)> {
+    value.get("completed_after_deadline")?.as_bool().filter(|late| *late)?;
+    Some((natural(value, "step_seq")?, value.int("overdue_first_at_us")?, value.int("sla_breach_us")?))
 }
 
 fn failure(value: &Value) -> Option<Failure<'_>> {

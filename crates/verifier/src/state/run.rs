@@ -5,7 +5,7 @@ use super::{Compare, StateLine};
 use crate::bytes::{Digest, sha256};
 use crate::finding::{Claim, Code};
 use crate::form::Kind::{self, Bool, Hex, Int, List, Text};
-use crate::form::{Form, must, or_null};
+use crate::form::{Form, maybe, must, or_null};
 use crate::json::{self, Value};
 use crate::run::read::Told;
 use crate::run::{Run, Step};
@@ -62,6 +62,7 @@ pub const STEP: Form = &[
     or_null("child_run_id", Text),
     or_null("output", Text),
     or_null("output_digest", Hex),
+    maybe("charge", Kind::Any),
 ];
 
 const TEXTS: [&str; 5] = ["correlation_key", "concurrency_key", "corrects", "continues", "parent_run_id"];
@@ -144,6 +145,10 @@ impl Compare<'_> {
             same_value(&mut row, value, "output", step.output.as_ref());
         }
         self.row(row, &format!("step {seq}"));
+        if !step.charge.is(value.given("charge")) {
+            let detail = format!("step {seq}: who is in charge, and what was promised or missed, is not as recorded");
+            self.find(Code::RowMissing, detail);
+        }
     }
 
     /// The outputs that came from another run, as one digest.

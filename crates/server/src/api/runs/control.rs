@@ -1,4 +1,4 @@
-//! What operators do to a run and to its steps.
+//! What operators do to a run.
 
 use super::{on, target, text};
 use crate::api::auth::Caller;
@@ -88,20 +88,6 @@ pub async fn void(
     posted: Posted<wire::ControlRun>,
 ) -> Done<wire::RunMoved> {
     let command = Command::Void { reason: posted.body.reason };
-    execute(&app, caller, &address, posted.sent, command).await
-}
-
-/// Clear what blocked a step: it goes back to its queue. Needs `runs:control`.
-#[utoipa::path(post, path = "/v1/runs/{run_id}/steps/{step}/unblock", tag = "runs",
-    params(("run_id" = String, Path), ("step" = String, Path)),
-    request_body = wire::ControlRun, responses((status = 200, body = wire::RunMoved), Refused))]
-pub async fn unblock(
-    State(app): State<App>,
-    caller: Caller,
-    address: Address,
-    posted: Posted<wire::ControlRun>,
-) -> Done<wire::RunMoved> {
-    let command = Command::Unblock { step: address.get("step").to_owned(), reason: posted.body.reason };
     execute(&app, caller, &address, posted.sent, command).await
 }
 

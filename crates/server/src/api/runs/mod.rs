@@ -4,8 +4,10 @@ pub mod control;
 pub mod events;
 pub mod gates;
 pub mod start;
+pub mod steps;
 pub mod tasks;
 pub mod view;
+pub mod worklist;
 
 use super::Problem;
 use super::body::Address;

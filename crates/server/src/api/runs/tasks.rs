@@ -176,7 +176,7 @@ pub fn to_wire(task: &Task) -> wire::Task {
     }
 }
 
-fn outbound(events: Option<Vec<wire::OutboundEvent>>) -> Result<Vec<Outbound>, Refusal> {
+pub fn outbound(events: Option<Vec<wire::OutboundEvent>>) -> Result<Vec<Outbound>, Refusal> {
     let events = events.unwrap_or_default();
     for (i, event) in events.iter().enumerate() {
         require_text(&format!("outbound_events[{i}].type"), &event.event_type)?;

@@ -10,16 +10,18 @@ use axum::Json;
 use axum::extract::State;
 use countersign_client::wire;
 use countersign_engine::port::{GateWithSteps, Page, RunQuery, RunStepView, RunView};
+use countersign_engine::rows::{CorrectionRow, StepState};
+use countersign_engine::run::rollup::Basis;
 use countersign_kernel::InstanceId;
-use countersign_kernel::lifecycle::{RunState, SemanticClass, StepCode};
-use countersign_kernel::plan::{Order, Plan, StepSeq};
+use countersign_kernel::lifecycle::{RunState, StepCode};
+use countersign_kernel::plan::{Plan, StepSeq};
 use countersign_kernel::refusal::{Code, Refusal};
+use countersign_kernel::rollup::Rollup;
+use countersign_kernel::text::length;
 use std::sync::Arc;
 
 /// Steps in one answer.
 const STEPS: usize = 500;
-/// Steps that are counted in one go.
-const BATCH: usize = 5000;
 
 pub struct RunList;
 
@@ -69,15 +71,23 @@ pub async fn list(
         state: params.text("state"),
         definition: params.text("definition"),
         subject_ref: params.text("subject_ref"),
+        trace_id: None,
         started: params.range("started_"),
         definitions: None,
     };
-    let runs = app.engine()?.read_runs(&caller.actor_ref, query, &params.page()?).await?;
-    params.answer(runs, |run| run.row.instance_id.0, |run| Ok(summary(run))).map(Json)
+    let engine = app.engine()?;
+    let mut runs = Vec::new();
+    for run in engine.read_runs(&caller.actor_ref, query, &params.page()?).await? {
+        let plan = engine.plan_of(&run).ok_or_else(Problem::internal)?;
+        let basis = engine.rollup_of(&run, &plan).await?;
+        runs.push((run, rollup(&basis, &plan)));
+    }
+    params.answer(runs, |(run, _)| run.row.instance_id.0, |(run, rollup)| Ok(summary(run, rollup))).map(Json)
 }
 
-fn summary(run: RunView) -> wire::RunSummary {
+fn summary(run: RunView, rollup: wire::Rollup) -> wire::RunSummary {
     wire::RunSummary {
+        rollup,
         run_id: run.row.instance_id.to_string(),
         definition: format!("{}@{}", run.row.definition_name, run.row.definition_version),
         subject_ref: run.row.subject_ref,
@@ -114,31 +124,24 @@ pub async fn read(
             .parse::<StepSeq>()
             .map_err(|_| Problem::invalid_query("steps_cursor", "this is no `steps_next` of ours"))?,
     };
-    let mut tally = Tally::new(&plan);
-    let (mut shown, mut next, mut seq) = (Vec::new(), None, 0);
-    loop {
-        let steps = engine.read_run_steps(&run, seq, BATCH).await?;
-        let count = steps.len();
-        for step in steps {
-            seq = step.step_seq + 1;
-            tally.add(&step);
-            if step.step_seq >= from && shown.len() < STEPS {
-                shown.push(to_wire(step, &plan, &run));
-            } else if step.step_seq >= from && next.is_none() {
-                next = Some(step.step_seq.to_string());
-            }
-        }
-        if count < BATCH {
-            break;
-        }
-    }
+    let basis = engine.rollup_of(&run, &plan).await?;
+    let corrections = engine.read_corrections(&run).await?;
+    let mut steps = engine.read_run_steps(&run, from, STEPS + 1).await?;
+    let next = steps.get(STEPS).map(|step| step.step_seq.to_string());
+    steps.truncate(STEPS);
+    let of = |seq: StepSeq| corrections.iter().filter(|row| row.step_seq == seq).map(correction).collect();
+    let shown = steps
+        .into_iter()
+        .map(|step| wire::StepView { corrections: of(step.step_seq), ..to_wire(step, &plan, &run) })
+        .collect();
     let gates = engine.read_run_gates(&run).await?;
-    Ok(Json(whole(run, &tally, shown, next, gates)))
+    Ok(Json(whole(run, &basis, &plan, shown, next, gates)))
 }
 
 fn whole(
     run: RunView,
-    tally: &Tally<'_>,
+    basis: &Basis,
+    plan: &Plan,
     steps: Vec<wire::StepView>,
     steps_next: Option<String>,
     gates: Vec<GateWithSteps>,
@@ -153,8 +156,8 @@ fn whole(
         views: wire::RunViews { linear: state.linear().to_owned() },
         state: run.head.state,
         outcome: run.head.outcome,
-        current_step_seq: tally.current().map(|(seq, _)| seq),
-        current_step_type: tally.current().map(|(_, name)| name.to_owned()),
+        current_step_seq: current(basis, plan).map(|(seq, _)| seq),
+        current_step_type: current(basis, plan).map(|(_, name)| name),
         priority: run.head.priority,
         started_at: time::format(run.row.started_at),
         start_at: run.head.start_at.map(time::format),
@@ -167,7 +170,8 @@ fn whole(
         corrects: id(run.row.corrects),
         continues: id(run.row.continues),
         parent_run_id: id(run.row.parent.map(|(run_id, _)| run_id)),
-        rollup: tally.rollup(),
+        rollup: rollup(basis, plan),
+        critical_path: critical_path(basis, plan),
         steps,
         steps_next,
         gates: gates
@@ -179,12 +183,29 @@ fn whole(
     }
 }
 
+/// A block is red for a cause that the severity function has named, and never otherwise.
+const fn severity_text(cause: Option<&str>) -> &'static str {
+    if cause.is_some() { "red" } else { "yellow_dark" }
+}
+
+/// The state's own colour, but for a block that has become red and for a step that shows the colour of its child.
+fn color_token(state: &StepState, severity: Option<&str>) -> &'static str {
+    match (state.state, severity, state.child_colour) {
+        (_, Some("red"), _) | (StepCode::InProgress | StepCode::Waiting, _, Some("red")) => "ui.traffic_light.red",
+        (StepCode::InProgress | StepCode::Waiting, _, Some("yellow")) => "ui.traffic_light.yellow",
+        _ => state.state.def().color,
+    }
+}
+
 fn to_wire(step: RunStepView, plan: &Arc<Plan>, run: &RunView) -> wire::StepView {
     let RunStepView { step_seq, new, state } = step;
     let spec = plan.step(step_seq).filter(|_| new.compensates.is_none());
     let retry = state.state == StepCode::Failed && state.next_run_at.is_some();
     let lives = !RunState::parse(&run.head.state).is_some_and(RunState::is_ended);
     let def = state.state.def();
+    let severity = (state.state == StepCode::Blocked).then(|| severity_text(state.blocked_cause));
+    let color_token = color_token(&state, severity);
+    let charge = state.charge;
     let text = |text: Option<Arc<str>>| text.map(|text| text.to_string());
     wire::StepView {
         name: new.name.to_string(),
@@ -195,7 +216,16 @@ fn to_wire(step: RunStepView, plan: &Arc<Plan>, run: &RunView) -> wire::StepView
         queue: new.queue.to_string(),
         state_code: state.state.as_str().to_owned(),
         waiting_facet: state.waiting_facet.map(str::to_owned),
+        secondary_facets: charge.secondary_facets.iter().flat_map(|list| list.split(',')).map(str::to_owned).collect(),
         waiting_event_type: text(state.waiting_event_type),
+        pic: text(charge.pic),
+        deadline: charge.deadline.map(time::format),
+        overdue_first_at: charge.overdue_first_at.map(time::format),
+        completed_after_deadline: charge.sla_breach.map(|_| true),
+        sla_breach_duration: charge.sla_breach.map(length),
+        block_reason: charge.block_reason.map(str::to_owned),
+        escalated_at: charge.escalated_at.map(time::format),
+        corrections: vec![],
         attempts: state.attempts,
         max_attempts: new.max_attempts,
         next_run_at: state.next_run_at.map(time::format),
@@ -208,13 +238,17 @@ fn to_wire(step: RunStepView, plan: &Arc<Plan>, run: &RunView) -> wire::StepView
         error_category: state.error_category.map(str::to_owned),
         effect_unknown: state.effect_unknown,
         child_run_id: state.child_run_id.map(|id| id.to_string()),
+        child_rollup: state.child_colour.map(str::to_owned),
+        blocked_severity: severity.map(str::to_owned),
+        blocked_cause: state.blocked_cause.map(str::to_owned),
+        blocked_since: state.blocked_since.map(time::format),
         output: state.output.as_deref().map(value),
         optional: spec.is_some_and(|spec| spec.optional),
         depends_on: spec.map_or(vec![], |spec| {
             spec.depends_on.iter().filter_map(|seq| plan.step(*seq)).map(|spec| spec.name.to_string()).collect()
         }),
         appearance: wire::Appearance {
-            color_token: def.color.to_owned(),
+            color_token: color_token.to_owned(),
             icon: def.icon.to_owned(),
             label: def.label.to_owned(),
         },
@@ -225,72 +259,54 @@ fn to_wire(step: RunStepView, plan: &Arc<Plan>, run: &RunView) -> wire::StepView
     }
 }
 
-/// The roll-up, step by step: red over yellow over green, mandatory steps that have begun only.
-struct Tally<'p> {
-    plan: &'p Plan,
-    counts: wire::RollupCounts,
-    decisive: Option<(SemanticRank, String)>,
-    current: Option<(StepSeq, &'p str)>,
+fn correction(row: &CorrectionRow) -> wire::StepCorrection {
+    wire::StepCorrection {
+        cycle: row.cycle,
+        prior_state_code: row.from_state.as_str().to_owned(),
+        prior_event_id: row.prior_event_id.to_string(),
+        prior_actor_ref: row.prior_actor_ref.clone(),
+        prior_at: time::format(row.prior_at),
+        original_output: row.output.as_deref().map(value),
+        correction_reason: row.correction_reason.to_owned(),
+        approval_id: row.approval_id.to_string(),
+        reopened_by: row.reopened_by.clone(),
+        reopened_at: time::format(row.reopened_at),
+        event_id: row.event_id.to_string(),
+    }
 }
 
-type SemanticRank = u8;
-
-impl<'p> Tally<'p> {
-    fn new(plan: &'p Plan) -> Self {
-        Tally { plan, counts: wire::RollupCounts::default(), decisive: None, current: None }
+/// The colour and its basis in the words of the contract.
+fn rollup(basis: &Basis, plan: &Plan) -> wire::Rollup {
+    let Rollup { colour, counts, decisive, computed_at, frozen_at } = basis.rollup;
+    let name = |seq: StepSeq| plan.step(seq).map(|step| step.name.to_string());
+    wire::Rollup {
+        state_code: colour.as_str().to_owned(),
+        // A compensation that decides is no step of the plan.
+        decisive_step: decisive.map(|(seq, _)| name(seq).unwrap_or_else(|| format!("#{seq}"))),
+        decisive_state_code: decisive.map(|(_, state)| state.as_str().to_owned()),
+        counts: wire::RollupCounts {
+            red: counts.red.into(),
+            yellow: counts.yellow.into(),
+            green: counts.green.into(),
+            skipped: counts.skipped.into(),
+            optional_excluded: counts.optional_excluded.into(),
+        },
+        computed_at: Some(time::format(computed_at)),
+        frozen_at: frozen_at.map(time::format),
     }
+}
 
-    fn add(&mut self, step: &RunStepView) {
-        let spec = self.plan.step(step.step_seq).filter(|_| step.new.compensates.is_none());
-        if let (Some(spec), None, Order::Linear) = (spec, self.current, self.plan.order)
-            && !step.state.state.is_terminal()
-        {
-            self.current = Some((step.step_seq, &spec.name));
-        }
-        if spec.is_some_and(|spec| spec.optional) {
-            self.counts.optional_excluded += 1;
-            return;
-        }
-        let rank = match (step.state.state, step.state.state.def().class) {
-            (StepCode::Skipped, _) => {
-                self.counts.skipped += 1;
-                return;
-            }
-            (_, SemanticClass::Idle) => return,
-            (_, SemanticClass::Active) => {
-                self.counts.green += 1;
-                1
-            }
-            (_, SemanticClass::Wait) => {
-                self.counts.yellow += 1;
-                2
-            }
-            (_, SemanticClass::Red) => {
-                self.counts.red += 1;
-                3
-            }
-        };
-        if self.decisive.as_ref().is_none_or(|(known, _)| rank > *known) {
-            self.decisive = Some((rank, step.new.name.to_string()));
-        }
-    }
+/// Where a chain stands: the first step that has not ended, or its last one.
+fn current(basis: &Basis, plan: &Plan) -> Option<(StepSeq, String)> {
+    let last = StepSeq::try_from(plan.steps.len().checked_sub(1)?).ok()?;
+    let seq = basis.current?.min(last);
+    Some((seq, plan.step(seq)?.name.to_string()))
+}
 
-    /// Where a chain stands: the first step that has not ended, or its last one.
-    fn current(&self) -> Option<(StepSeq, &'p str)> {
-        let last = || {
-            let last = self.plan.steps.last().filter(|_| self.plan.order == Order::Linear)?;
-            Some((StepSeq::try_from(self.plan.steps.len() - 1).ok()?, &*last.name))
-        };
-        self.current.or_else(last)
-    }
-
-    fn rollup(&self) -> wire::Rollup {
-        let (code, decisive) = match &self.decisive {
-            None => ("gray", None),
-            Some((1, _)) => ("green", None),
-            Some((2, step)) => ("yellow", Some(step.clone())),
-            Some((_, step)) => ("red", Some(step.clone())),
-        };
-        wire::Rollup { state_code: code.to_owned(), decisive_step: decisive, counts: self.counts }
-    }
+/// From its beginning to where it leads; of a very long one the end.
+fn critical_path(basis: &Basis, plan: &Plan) -> Vec<String> {
+    let path = plan.critical_path(basis.critical).take(STEPS).filter_map(|seq| plan.step(seq));
+    let mut names: Vec<String> = path.map(|step| step.name.to_string()).collect();
+    names.reverse();
+    names
 }

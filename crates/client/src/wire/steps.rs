@@ -1,0 +1,176 @@
+//! What people and operators do to one step of a run, and what a person has to do.
+
+use super::OutboundEvent;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Claim, release, escalate or retry a step.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ActOnStep {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// The step waits: for an event, for a time, or for what its facets say.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct WaitStep {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_event_type: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<i64>,
+    /// waiting_dependency, waiting_human, waiting_external or waiting_time_gate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_facet: Option<String>,
+    /// Where it waits for several things at once; the first in the order above is shown first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_facets: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct BlockStep {
+    /// missing_input, missing_approval or config_error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What the step waited for, or what blocked it, is there; or: it cannot be completed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct EvidencedStep {
+    /// Where it can be looked up: a document, a ticket, a record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence_ref: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct CompleteStep {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outbound_events: Option<Vec<OutboundEvent>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct EscalateBlock {
+    /// Of the gate `escalate:<step>`, where the block has lasted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ReopenStep {
+    /// Of the gate `reopen:<step>`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval_id: Option<String>,
+    /// data_error, policy_change, downstream_dependency_failed or regulatory_recall.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correction_reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ExtendDeadline {
+    /// The new deadline (RFC 3339).
+    pub deadline: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What became of the step, or, with `?preview=true`, what would become of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(untagged)]
+pub enum StepAnswer {
+    Preview(StepPreview),
+    Acted(StepActed),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StepActed {
+    pub state_code: String,
+    /// The run's.
+    pub state: String,
+    /// Absent where no state changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transition_id: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StepPreview {
+    pub ok: bool,
+    pub transition_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub emitted_event_type: Option<String>,
+    /// Each begins with its code, and names the guard that refuses.
+    pub problems: Vec<String>,
+}
+
+/// One reopening of a step, with what it reopened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StepCorrection {
+    /// Counted from 1.
+    pub cycle: u32,
+    /// `completed` or `cannot_complete`.
+    pub prior_state_code: String,
+    /// The record that closed the step.
+    pub prior_event_id: String,
+    pub prior_actor_ref: String,
+    pub prior_at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub original_output: Option<Value>,
+    pub correction_reason: String,
+    pub approval_id: String,
+    pub reopened_by: String,
+    pub reopened_at: String,
+    pub event_id: String,
+}
+
+/// A step that the caller is in charge of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct WorklistItem {
+    pub run_id: String,
+    pub definition: String,
+    pub subject_ref: String,
+    pub run_state: String,
+    pub step: String,
+    pub step_seq: u32,
+    pub state_code: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_facet: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overdue_first_at: Option<String>,
+}

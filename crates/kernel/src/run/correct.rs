@@ -1,0 +1,167 @@
+//! Corrections (MP-D2): T8r and T12r open a new cycle of a step that was closed. Nothing of what closed it changes: it is
+//! set beside the new cycle, with the record that closed it and the output it had.
+
+use super::flow::{By, Flow, SYSTEM};
+use super::person::hands_out;
+use super::{Action, StepAct};
+use crate::Time;
+use crate::id::{EventId, StepId};
+use crate::lifecycle::{ActorClass, StepCode};
+use crate::plan::{Micros, Order, StepSeq, Work};
+use crate::refusal::Refusal;
+use std::sync::Arc;
+
+/// The gate that every reopening needs.
+pub const REOPEN: &str = "reopen";
+
+/// The record that closed the step, and what it yielded: only the store knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prior {
+    pub event_id: EventId,
+    pub actor_ref: String,
+    pub at: Time,
+    pub output: Option<Arc<str>>,
+}
+
+/// One reopening: what was closed, and why it is opened again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Correction {
+    /// Counted from 1.
+    pub cycle: u32,
+    pub from: StepCode,
+    pub approval_id: StepId,
+    pub reason: CorrectionReason,
+    pub prior: Prior,
+    pub overdue_first_at: Option<Time>,
+    pub sla_breach: Option<Micros>,
+}
+
+/// The correction vocabulary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CorrectionReason {
+    DataError,
+    PolicyChange,
+    DownstreamDependencyFailed,
+    RegulatoryRecall,
+}
+
+impl CorrectionReason {
+    pub const ALL: &'static [CorrectionReason] = &[
+        CorrectionReason::DataError,
+        CorrectionReason::PolicyChange,
+        CorrectionReason::DownstreamDependencyFailed,
+        CorrectionReason::RegulatoryRecall,
+    ];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            CorrectionReason::DataError => "data_error",
+            CorrectionReason::PolicyChange => "policy_change",
+            CorrectionReason::DownstreamDependencyFailed => "downstream_dependency_failed",
+            CorrectionReason::RegulatoryRecall => "regulatory_recall",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|reason| reason.as_str() == text)
+    }
+}
+
+pub struct Wish<'a> {
+    pub approval_id: Option<&'a str>,
+    pub reason: Option<&'a str>,
+    pub prior: Option<&'a Prior>,
+}
+
+/// T8r or T12r: the step's person goes on with it; a worker's step goes back to its queue.
+pub fn reopen(
+    flow: &mut Flow<'_, '_, '_>,
+    command: &StepAct,
+    seq: StepSeq,
+    wish: &Wish<'_>,
+) -> Result<Action, Refusal> {
+    let by = By(ActorClass::Reviewer, "step_reopen_for_correction");
+    flow.declared(seq, StepCode::InProgress, by)?;
+    hands_out(flow)?;
+    let work = flow.spec(seq).map(|spec| &spec.work);
+    if matches!(work, Some(Work::Wait(_) | Work::Approval(_) | Work::Workflow { .. })) {
+        let detail = "only what people and workers do can be done again; start a new run that corrects this one";
+        return Err(Refusal::by_guard("executor_class_ref", detail).at("step"));
+    }
+    let persons = matches!(work, Some(Work::Human { .. }));
+    let Some(reason) = wish.reason.and_then(CorrectionReason::parse) else {
+        let vocabulary: Vec<&str> = CorrectionReason::ALL.iter().map(|reason| reason.as_str()).collect();
+        let detail = format!("a correction has one of the reasons {}", vocabulary.join(", "));
+        return Err(Refusal::by_guard("correction_reason_in_vocab", detail).at("correction_reason"));
+    };
+    let approval_id = flow.spend_approval(&format!("{REOPEN}:{}", command.step), wish.approval_id)?;
+    let prior = prior_of(flow, seq, wish.prior)?;
+    let from = flow.state(seq).unwrap_or(StepCode::Completed);
+
+    let (now, promised) = (flow.now(), flow.spec(seq).and_then(|spec| spec.deadline));
+    let cell = flow.edit(seq)?;
+    cell.token = None;
+    // A new cycle begins with all its attempts and all its time.
+    let unknown = cell.live.as_ref().is_some_and(|live| live.effect_unknown);
+    cell.live = Some(Box::new(super::Live { effect_unknown: unknown, ..super::Live::default() }));
+    let docket = cell.docket.get_or_insert_default();
+    docket.cycle += 1;
+    docket.declared_at = None;
+    docket.deadline = promised.map(|length| now.after(length));
+    let correction = Correction {
+        cycle: docket.cycle,
+        from,
+        approval_id,
+        reason,
+        prior,
+        overdue_first_at: docket.overdue_first_at,
+        sla_breach: docket.sla_breach,
+    };
+    if let Some(acted) = &mut flow.acted {
+        acted.approval_id = Some(approval_id);
+        acted.correction = Some(correction);
+    }
+    flow.move_step(seq, StepCode::InProgress, by)?;
+    if from == StepCode::Completed {
+        hold_followers_up(flow, seq)?;
+    }
+    if !persons {
+        flow.move_step(seq, StepCode::Ready, By(SYSTEM, "unclaimed"))?;
+        flow.edit(seq)?.live.get_or_insert_default().next_run_at = Some(now);
+    }
+    Ok(Action::StepReopened)
+}
+
+/// What closed the step, as it is kept; nothing is reopened without it.
+fn prior_of(flow: &Flow<'_, '_, '_>, seq: StepSeq, prior: Option<&Prior>) -> Result<Prior, Refusal> {
+    let cell = flow.cell(seq);
+    let closed_at = cell.and_then(|cell| match cell.state {
+        StepCode::Completed => cell.completed_at,
+        _ => cell.docket.as_ref().and_then(|docket| docket.declared_at),
+    });
+    prior.filter(|prior| Some(prior.at) == closed_at).cloned().ok_or_else(|| {
+        let detail =
+            "the record that closed the step is not at hand: it was closed in another run, or has just been closed";
+        Refusal::by_guard("prior_audit", detail).at("step")
+    })
+}
+
+/// Steps that have not begun wait for the correction; those that have, go on from what was there.
+fn hold_followers_up(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<(), Refusal> {
+    let run = flow.run;
+    let next = [seq + 1];
+    let followers = match run.plan.order {
+        Order::Linear if (next[0] as usize) < run.plan.steps.len() => &next[..],
+        Order::Linear => &[],
+        Order::Dag => run.plan.dependents(seq),
+    };
+    for follower in followers {
+        if flow.state(*follower) == Some(StepCode::NotStarted) {
+            flow.edit(*follower)?.open_deps += 1;
+        }
+    }
+    if run.plan.order == Order::Linear {
+        flow.head.current = flow.head.current.min(seq);
+    }
+    Ok(())
+}

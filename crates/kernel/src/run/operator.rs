@@ -1,0 +1,82 @@
+//! What operators do to one step: escalate a failure that is held, order another attempt, make a block urgent.
+
+use super::flow::{By, Flow};
+use super::person::{give_up, going_forward};
+use super::{Action, StepAct};
+use crate::lifecycle::{ActorClass, StepCode};
+use crate::plan::StepSeq;
+use crate::refusal::{Code, Refusal};
+
+/// The gate that a late escalation of a step's block needs.
+pub const ESCALATE: &str = "escalate";
+
+/// T11: nobody will try again.
+pub fn escalate(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<Action, Refusal> {
+    let by = By(ActorClass::EscalationHandler, "escalate");
+    flow.declared(seq, StepCode::CannotComplete, by)?;
+    held(flow, seq)?;
+    if flow.cell(seq).is_some_and(super::Cell::retry_scheduled) {
+        let detail = "the step will be tried again by itself: neither is its budget spent, nor did it fail for good";
+        return Err(Refusal::by_guard("retry_budget", detail).at("step"));
+    }
+    give_up(flow, seq, by)?;
+    Ok(Action::StepEscalated)
+}
+
+/// The step failed for good and is held: it may be claimed once more (T10 at the claim), with its time counted anew.
+pub fn retry(flow: &mut Flow<'_, '_, '_>, command: &StepAct, seq: StepSeq) -> Result<Action, Refusal> {
+    let claimed = flow.spec(seq).is_some_and(|spec| spec.work.is_claimed());
+    if flow.state(seq) != Some(StepCode::Failed) || !claimed {
+        let state = flow.state(seq).unwrap_or(StepCode::NotStarted);
+        let detail = format!("`{}` is {state}: only a worker's step that failed can be tried again", command.step);
+        return Err(Refusal::new(Code::InvalidTransition, detail).at("step"));
+    }
+    held(flow, seq)?;
+    if flow.cell(seq).is_some_and(super::Cell::retry_scheduled) {
+        let detail = "the step will be tried again by itself: its budget is not spent";
+        return Err(Refusal::by_guard("retry_budget", detail).at("step"));
+    }
+    let now = flow.now();
+    let live = flow.edit(seq)?.live.get_or_insert_default();
+    live.next_run_at = Some(now);
+    live.started_at = None;
+    Ok(Action::StepRetryOrdered)
+}
+
+/// Only under `onFailure: hold` does a run wait for what becomes of a failed step.
+fn held(flow: &Flow<'_, '_, '_>, seq: StepSeq) -> Result<(), Refusal> {
+    going_forward(flow)?;
+    if flow.cell(seq).is_some_and(|cell| flow.run.is_passed(seq, cell)) {
+        let detail = "the run has gone on without this step";
+        return Err(Refusal::by_guard("on_failure_hold", detail).at("step"));
+    }
+    Ok(())
+}
+
+/// MP-D4: the block is red from now on. One that has lasted is made so only with an approval.
+pub fn block_escalate(
+    flow: &mut Flow<'_, '_, '_>,
+    command: &StepAct,
+    seq: StepSeq,
+    approval_id: Option<&str>,
+) -> Result<Action, Refusal> {
+    let block = flow.cell(seq).and_then(|cell| cell.live.as_ref()).and_then(|live| live.block);
+    let Some(block) = block else {
+        let detail = format!("`{}` is not blocked", command.step);
+        return Err(Refusal::new(Code::InvalidTransition, detail).at("step"));
+    };
+    if block.escalated_at.is_some() {
+        return Ok(Action::BlockEscalated);
+    }
+    let now = flow.now();
+    if now > block.since.after(flow.run.plan.blocked_escalation.after) {
+        let approval_id = flow.spend_approval(&format!("{ESCALATE}:{}", command.step), approval_id)?;
+        if let Some(acted) = &mut flow.acted {
+            acted.approval_id = Some(approval_id);
+        }
+    }
+    if let Some(block) = &mut flow.edit(seq)?.live.get_or_insert_default().block {
+        block.escalated_at = Some(now);
+    }
+    Ok(Action::BlockEscalated)
+}

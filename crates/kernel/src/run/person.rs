@@ -1,0 +1,325 @@
+//! What a person in charge does to a step: claim, release, wait, block, unblock, complete, and declare that it cannot be
+//! completed. Whoever else acts on one step comes through here too; see [`super::operator`] and [`super::correct`].
+//!
+//! The order of checks: shape, permission, existence, who is in charge, whether the transition is declared, its guards.
+
+use super::claim::input_of;
+use super::control::named;
+use super::flow::{By, Flow, SYSTEM};
+use super::{Act, Acted, Action, BlockReason, Context, Event, Facet, Role, Run, StepAct, Waiting, alive, permitted};
+use super::{correct, deadline, operator};
+use crate::lifecycle::{ActorClass, FailureCategory, Outcome, RunState, StepCode};
+use crate::plan::{Micros, StepSeq, Work};
+use crate::process::Process;
+use crate::refusal::{Code, Refusal, require_optional_text, require_ref, require_text};
+use crate::registry::scopes;
+use std::sync::Arc;
+
+type Target<'r> = Option<(&'r Process, &'r Run)>;
+
+const PIC: ActorClass = ActorClass::PicHuman;
+
+pub fn decide(target: Target<'_>, command: &StepAct, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
+    check_shape(command)?;
+    let (shell, run) = admit(target, &command.act, ctx)?;
+    let seq = named(run, &command.step)?;
+    alive(run)?;
+    let actor_ref = ctx.base.actor_ref.to_owned();
+    let mut flow = Flow::new(shell, run, ctx);
+    flow.acted = Some(Box::new(Acted { step_seq: seq, evidence_ref: None, approval_id: None, correction: None }));
+    let action = match &command.act {
+        Act::Claim => claim(&mut flow, seq)?,
+        Act::Release => release(&mut flow, seq)?,
+        Act::Wait { event_type, timeout, facets } => wait(&mut flow, seq, event_type.as_deref(), *timeout, facets)?,
+        Act::Block { block_reason } => block(&mut flow, seq, block_reason.as_deref())?,
+        Act::Unblock { evidence_ref } => unblock(&mut flow, command, seq, evidence_ref.as_deref())?,
+        Act::Complete { output, outbound } => {
+            flow.outbound.extend_from_slice(outbound);
+            complete(&mut flow, seq, output)?
+        }
+        Act::CannotComplete { evidence_ref } => cannot_complete(&mut flow, seq, evidence_ref.as_deref())?,
+        Act::Escalate => operator::escalate(&mut flow, seq)?,
+        Act::Retry => operator::retry(&mut flow, command, seq)?,
+        Act::BlockEscalate { approval_id } => {
+            operator::block_escalate(&mut flow, command, seq, approval_id.as_deref())?
+        }
+        Act::Reopen { approval_id, correction_reason, prior } => {
+            let wish = correct::Wish {
+                approval_id: approval_id.as_deref(),
+                reason: correction_reason.as_deref(),
+                prior: prior.as_deref(),
+            };
+            correct::reopen(&mut flow, command, seq, &wish)?
+        }
+        Act::ExtendDeadline { deadline: until } => deadline::extend(&mut flow, command, seq, *until)?,
+    };
+    flow.advance()?;
+    Ok(flow.finish(action, &actor_ref, command.reason.as_deref()))
+}
+
+fn check_shape(command: &StepAct) -> Result<(), Refusal> {
+    require_ref("step", &command.step)?;
+    require_optional_text("reason", command.reason.as_deref())?;
+    match &command.act {
+        Act::Wait { event_type, timeout, .. } => {
+            require_optional_text("waiting_event_type", event_type.as_deref())?;
+            if timeout.is_some_and(|timeout| timeout < 0) {
+                return Err(Refusal::new(Code::InvalidRequest, "`timeout_ms` must not be negative").at("timeout_ms"));
+            }
+            Ok(())
+        }
+        Act::Unblock { evidence_ref } | Act::CannotComplete { evidence_ref } => {
+            evidence_ref.as_deref().map_or(Ok(()), |text| require_ref("evidence_ref", text))
+        }
+        Act::BlockEscalate { approval_id } | Act::Reopen { approval_id, .. } => {
+            approval_id.as_deref().map_or(Ok(()), |text| require_ref("approval_id", text))
+        }
+        Act::Claim
+        | Act::Release
+        | Act::Block { .. }
+        | Act::Complete { .. }
+        | Act::Escalate
+        | Act::Retry
+        | Act::ExtendDeadline { .. } => Ok(()),
+    }
+}
+
+/// Permission before existence.
+fn admit<'r>(target: Target<'r>, act: &Act, ctx: &Context<'_>) -> Result<(&'r Process, &'r Run), Refusal> {
+    let any = |first: &str, second: &str| match permitted(target, first, ctx) {
+        Err(refusal) if refusal.code == Code::PermissionDenied => permitted(target, second, ctx).map_err(|_| refusal),
+        known => known,
+    };
+    match act {
+        Act::Claim
+        | Act::Release
+        | Act::Wait { .. }
+        | Act::Block { .. }
+        | Act::Complete { .. }
+        | Act::CannotComplete { .. } => permitted(target, scopes::TASKS_WORK, ctx),
+        Act::Unblock { .. } => any(scopes::RUNS_CONTROL, scopes::TASKS_WORK),
+        Act::Escalate => permitted(target, scopes::GOVERNANCE_ACT, ctx),
+        Act::BlockEscalate { .. } => any(scopes::RUNS_CONTROL, scopes::GOVERNANCE_ACT),
+        Act::Retry | Act::Reopen { .. } | Act::ExtendDeadline { .. } => permitted(target, scopes::RUNS_CONTROL, ctx),
+    }
+}
+
+/// The person that a filled-in `pic` names; nobody, where it is null or blank.
+pub fn named_person(filled: &str) -> Result<Option<Arc<str>>, String> {
+    if filled == "null" {
+        return Ok(None);
+    }
+    let bare = filled.strip_prefix('"').and_then(|text| text.strip_suffix('"')).filter(|text| !text.contains('\\'));
+    match bare {
+        Some(name) if crate::text::is_blank(name) => Ok(None),
+        Some(name) => Ok(Some(Arc::from(name))),
+        None => Err(format!("{filled} does not name a person")),
+    }
+}
+
+/// The caller is the step's person in charge, and the step may go where they want it.
+fn in_charge(flow: &Flow<'_, '_, '_>, seq: StepSeq, to: StepCode, trigger: &'static str) -> Result<(), Refusal> {
+    let caller = flow.ctx.base.actor_ref;
+    let name = flow.run.step_name(seq);
+    if !flow.spec(seq).is_some_and(|spec| matches!(spec.work, Work::Human { .. })) {
+        let detail = format!("`{name}` is no person's step: whoever works on it reports under its lease");
+        return Err(Refusal::new(Code::Unauthorized, detail).at("step"));
+    }
+    let pic = flow.cell(seq).and_then(|cell| cell.pic().cloned());
+    match pic {
+        Some(pic) if *pic == *caller => flow.declared(seq, to, By(PIC, trigger)).map(drop),
+        Some(pic) if flow.ctx.base.registry.actor(&pic).is_some() => {
+            let detail = format!("`{caller}` is not in charge of `{name}`: `{pic}` is");
+            Err(Refusal::new(Code::Unauthorized, detail).at("step"))
+        }
+        pic => {
+            flow.declared(seq, to, By(PIC, trigger))?;
+            let detail = match pic {
+                Some(pic) => format!("`{pic}`, who is to be in charge of `{name}`, is no registered actor"),
+                None => format!("nobody is in charge of `{name}`"),
+            };
+            Err(Refusal::by_guard("fn_step_pic_resolves", detail).at("step"))
+        }
+    }
+}
+
+/// Whether the run is one in which work begins at present.
+pub fn hands_out(flow: &Flow<'_, '_, '_>) -> Result<(), Refusal> {
+    going_forward(flow)?;
+    if flow.head.hands_out(Role::Step) {
+        return Ok(());
+    }
+    Err(Refusal::by_guard("run_hands_out_steps", format_args!("the run is {}; no work begins in it", flow.head.state)))
+}
+
+/// Whether the run is not being undone.
+pub fn going_forward(flow: &Flow<'_, '_, '_>) -> Result<(), Refusal> {
+    if flow.head.state == RunState::Compensating || flow.head.outcome == Some(Outcome::EffectUnknown) {
+        return Err(Refusal::by_guard("run_goes_forward", "the run is undoing its work"));
+    }
+    Ok(())
+}
+
+fn claim(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<Action, Refusal> {
+    in_charge(flow, seq, StepCode::InProgress, "step_claim")?;
+    hands_out(flow)?;
+    if let Err((error, trigger)) = input_of(flow, seq, Role::Step, None) {
+        flow.fail(seq, &error, FailureCategory::Validation, By(SYSTEM, trigger))?;
+        return Ok(Action::StepClaimed);
+    }
+    flow.move_step(seq, StepCode::InProgress, By(PIC, "step_claim"))?;
+    flow.clear_hold(seq)?;
+    let now = flow.now();
+    if flow.cell(seq).is_some_and(|cell| cell.is_late(now)) {
+        flow.pass_deadline(seq)?;
+    }
+    Ok(Action::StepClaimed)
+}
+
+fn release(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<Action, Refusal> {
+    in_charge(flow, seq, StepCode::Ready, "step_release")?;
+    flow.move_step(seq, StepCode::Ready, By(PIC, "step_release"))?;
+    flow.clear_hold(seq)?;
+    let now = flow.now();
+    flow.edit(seq)?.live.get_or_insert_default().next_run_at = Some(now);
+    Ok(Action::StepReleased)
+}
+
+fn wait(
+    flow: &mut Flow<'_, '_, '_>,
+    seq: StepSeq,
+    event_type: Option<&str>,
+    timeout: Option<Micros>,
+    facets: &[String],
+) -> Result<Action, Refusal> {
+    in_charge(flow, seq, StepCode::Waiting, "step_wait")?;
+    let mut known = facets
+        .iter()
+        .map(|facet| Facet::parse(facet).ok_or_else(|| not_a_facet(&format!("`{facet}` is none of them"))))
+        .collect::<Result<Vec<Facet>, Refusal>>()?;
+    if known.is_empty() {
+        known.extend(event_type.map(|_| Facet::External).or(timeout.map(|_| Facet::TimeGate)));
+    }
+    known.sort_unstable();
+    known.dedup();
+    let Some((primary, secondary)) = known.split_first() else {
+        return Err(not_a_facet("a wait says what it waits for"));
+    };
+    let waiting = Waiting {
+        event_type: event_type.map(Arc::from),
+        facet: *primary,
+        secondary: secondary.to_vec(),
+        deadline_at: timeout.map(|timeout| flow.now().after(timeout)),
+    };
+    flow.put_down(seq, waiting, PIC)?;
+    Ok(Action::StepWaiting)
+}
+
+fn not_a_facet(what: &str) -> Refusal {
+    let vocabulary: Vec<&str> = Facet::ALL.iter().map(|facet| facet.as_str()).collect();
+    Refusal::by_guard("waiting_facet_in_vocab", format_args!("{what}; the facets are {}", vocabulary.join(", ")))
+        .at("waiting_facet")
+}
+
+fn block(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, reason: Option<&str>) -> Result<Action, Refusal> {
+    in_charge(flow, seq, StepCode::Blocked, "step_block")?;
+    let Some(reason) = reason.and_then(BlockReason::parse) else {
+        let vocabulary: Vec<&str> = BlockReason::ALL.iter().map(|reason| reason.as_str()).collect();
+        let detail = format!("a block has one of the reasons {}", vocabulary.join(", "));
+        return Err(Refusal::by_guard("block_reason_in_vocab", detail).at("block_reason"));
+    };
+    flow.move_step(seq, StepCode::Blocked, By(PIC, "step_block"))?;
+    flow.clear_hold(seq)?;
+    if let Some(block) = &mut flow.edit(seq)?.live.get_or_insert_default().block {
+        block.reason = Some(reason);
+    }
+    Ok(Action::StepBlocked)
+}
+
+/// What blocked the step, or what it waited for, is there: its person goes on with it, a worker's goes back to its queue.
+fn unblock(
+    flow: &mut Flow<'_, '_, '_>,
+    command: &StepAct,
+    seq: StepSeq,
+    evidence_ref: Option<&str>,
+) -> Result<Action, Refusal> {
+    let caller = flow.ctx.base.actor_ref;
+    let pic = flow.cell(seq).and_then(|cell| cell.pic()).is_some_and(|pic| **pic == *caller);
+    let definition = flow.shell.definition.as_ref().map(|d| d.name.as_str());
+    let operator = flow.ctx.is_application() || flow.ctx.base.require_scope(scopes::RUNS_CONTROL, definition).is_ok();
+    if !pic && !operator {
+        let detail = format!("`{caller}` is neither in charge of `{}` nor controls the run", command.step);
+        return Err(Refusal::new(Code::Unauthorized, detail).at("step"));
+    }
+    let persons = flow.spec(seq).is_some_and(|spec| matches!(spec.work, Work::Human { .. }));
+    let evidence = evidence_ref.or(command.reason.as_deref());
+    if flow.state(seq) == Some(StepCode::Waiting) && persons {
+        if evidence.is_none() {
+            let detail = "say with `evidence_ref` what shows that the thing waited for is there";
+            return Err(Refusal::by_guard("facet_resolution_proof", detail).at("evidence_ref"));
+        }
+        flow.move_step(seq, StepCode::InProgress, By(SYSTEM, "facet_resolved"))?;
+    } else {
+        let by = By(if pic { PIC } else { SYSTEM }, "blocker_resolved");
+        flow.declared(seq, StepCode::InProgress, by)?;
+        if flow.has_open_gate(seq) {
+            let detail = format!("`{}` waits for an approval: decide its gate", command.step);
+            return Err(Refusal::by_guard("gate_cleared", detail).at("step"));
+        }
+        if pic && evidence.is_none() {
+            let detail = "say with `evidence_ref` what shows that the block is resolved";
+            return Err(Refusal::by_guard("blocker_resolution_evidence", detail).at("evidence_ref"));
+        }
+        flow.move_step(seq, StepCode::InProgress, by)?;
+    }
+    flow.clear_hold(seq)?;
+    if !persons {
+        flow.move_step(seq, StepCode::Ready, By(SYSTEM, "unclaimed"))?;
+        let now = flow.now();
+        flow.edit(seq)?.live.get_or_insert_default().next_run_at = Some(now);
+    }
+    note_evidence(flow, evidence_ref);
+    Ok(Action::StepUnblocked)
+}
+
+/// A person's output that misses its contract is refused, and the step stays as it was.
+fn complete(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, output: &Arc<str>) -> Result<Action, Refusal> {
+    in_charge(flow, seq, StepCode::Completed, "step_complete")?;
+    let event = flow.cell(seq).and_then(|cell| cell.live.as_ref()).and_then(|live| live.event.clone());
+    let output = match flow.spec(seq) {
+        Some(spec) => flow.judge(spec, event.as_deref(), output.clone()).map_err(|(error, _)| {
+            let guard = if error.starts_with("CHECK_FAILED:") { "postcondition_config" } else { "output_contract_met" };
+            Refusal::by_guard(guard, error).at("output")
+        })?,
+        None => output.clone(),
+    };
+    flow.close(seq, output, PIC)?;
+    Ok(Action::StepCompleted)
+}
+
+fn cannot_complete(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, evidence_ref: Option<&str>) -> Result<Action, Refusal> {
+    in_charge(flow, seq, StepCode::CannotComplete, "declare_cannot_complete")?;
+    let Some(evidence_ref) = evidence_ref else {
+        let detail = "say with `evidence_ref` what shows that the step cannot be completed";
+        return Err(Refusal::by_guard("declaration_evidence", detail).at("evidence_ref"));
+    };
+    require_text("evidence_ref", evidence_ref)?;
+    give_up(flow, seq, By(PIC, "declare_cannot_complete"))?;
+    note_evidence(flow, Some(evidence_ref));
+    Ok(Action::StepCannotComplete)
+}
+
+/// The run goes on, red, until the step is reopened or the run is cancelled.
+pub fn give_up(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, by: By) -> Result<(), Refusal> {
+    let now = flow.now();
+    flow.move_step(seq, StepCode::CannotComplete, by)?;
+    flow.revoke(seq)?;
+    flow.edit(seq)?.docket.get_or_insert_default().declared_at = Some(now);
+    Ok(())
+}
+
+fn note_evidence(flow: &mut Flow<'_, '_, '_>, evidence_ref: Option<&str>) {
+    if let Some(acted) = &mut flow.acted {
+        acted.evidence_ref = evidence_ref.map(str::to_owned);
+    }
+}

@@ -1,0 +1,261 @@
+//! `countersign step`: what people and operators do to one step, and `countersign worklist`: what a person has to do.
+
+use super::Keyed;
+use super::connection::Context;
+use super::input;
+use super::output::{self, printable, shell_word};
+use super::page::{PageArgs, collect};
+use super::table::{Table, Tint, tint};
+use super::time::{Instant, parse_ahead, parse_millis, when};
+use clap::{Args, Subcommand};
+use countersign_client::wire::{
+    ActOnStep, BlockStep, CompleteStep, EscalateBlock, EvidencedStep, ExtendDeadline, InboxQuery, ReopenStep,
+    StepPreview, WaitStep, WorklistItem,
+};
+use jiff::Timestamp;
+use serde::Serialize;
+
+/// Act on one step of a run: as its person in charge, as an operator, as a reviewer
+#[derive(Subcommand)]
+pub enum StepCommand {
+    /// Begin a step that you are in charge of
+    Claim(PlainArgs),
+    /// Give it back
+    Release(PlainArgs),
+    /// Put it down until something happens
+    Wait(WaitArgs),
+    /// Say what keeps it from going on
+    Block(BlockArgs),
+    /// What blocked it, or what it waited for, is there
+    Unblock(EvidenceArgs),
+    /// It is done
+    Complete(CompleteArgs),
+    /// Declare that it cannot be completed; the run goes on, red
+    CannotComplete(EvidenceArgs),
+    /// Nobody will try this failed step again
+    Escalate(PlainArgs),
+    /// Make a block urgent
+    BlockEscalate(BlockEscalateArgs),
+    /// Reopen a closed step for correction, with an approval of its gate `reopen:STEP`
+    Reopen(ReopenArgs),
+    /// Have a step that failed and is held tried once more
+    Retry(PlainArgs),
+    /// Put its deadline off
+    ExtendDeadline(ExtendArgs),
+}
+
+/// The step, and how to go about it.
+#[derive(Args)]
+pub struct Which {
+    /// The run
+    run: String,
+    /// The step's name
+    step: String,
+    /// Why, for the record
+    #[arg(long)]
+    reason: Option<String>,
+    /// Change nothing; say what would happen, or which guard refuses
+    #[arg(long)]
+    preview: bool,
+    #[command(flatten)]
+    keyed: Keyed,
+}
+
+#[derive(Args)]
+pub struct PlainArgs {
+    #[command(flatten)]
+    which: Which,
+}
+
+#[derive(Args)]
+pub struct WaitArgs {
+    #[command(flatten)]
+    which: Which,
+    /// What it waits for: waiting_dependency, waiting_human, waiting_external or waiting_time_gate (may be repeated)
+    #[arg(long, value_name = "FACET")]
+    facet: Vec<String>,
+    /// The type of the event that wakes it
+    #[arg(long, value_name = "TYPE")]
+    event: Option<String>,
+    /// Come back after this time at the latest
+    #[arg(long, value_name = "DURATION", value_parser = parse_millis)]
+    timeout: Option<i64>,
+}
+
+#[derive(Args)]
+pub struct BlockArgs {
+    #[command(flatten)]
+    which: Which,
+    /// missing_input, missing_approval or config_error
+    #[arg(long, value_name = "REASON")]
+    block_reason: String,
+}
+
+#[derive(Args)]
+pub struct EvidenceArgs {
+    #[command(flatten)]
+    which: Which,
+    /// Where it can be looked up: a document, a ticket, a record
+    #[arg(long, value_name = "REF")]
+    evidence: Option<String>,
+}
+
+#[derive(Args)]
+pub struct CompleteArgs {
+    #[command(flatten)]
+    which: Which,
+    /// What the step yields: one JSON value, or a field: NAME=TEXT, NAME:=JSON (may be repeated)
+    #[arg(long, value_name = "JSON|NAME=TEXT")]
+    output: Vec<String>,
+}
+
+#[derive(Args)]
+pub struct BlockEscalateArgs {
+    #[command(flatten)]
+    which: Which,
+    /// Of the gate `escalate:STEP`, where the block has lasted
+    #[arg(long, value_name = "ID")]
+    approval: Option<String>,
+}
+
+#[derive(Args)]
+pub struct ReopenArgs {
+    #[command(flatten)]
+    which: Which,
+    /// The approval: the step_id of the gate `reopen:STEP`
+    #[arg(long, value_name = "ID")]
+    approval: String,
+    /// data_error, policy_change, downstream_dependency_failed or regulatory_recall
+    #[arg(long, value_name = "REASON")]
+    correction_reason: String,
+}
+
+#[derive(Args)]
+pub struct ExtendArgs {
+    #[command(flatten)]
+    which: Which,
+    /// The new deadline: RFC 3339, a day, or how long from now (in 2h)
+    #[arg(long, value_name = "TIME", value_parser = parse_ahead)]
+    to: Instant,
+}
+
+pub async fn run(context: &Context, command: StepCommand) -> anyhow::Result<()> {
+    match command {
+        StepCommand::Claim(PlainArgs { which }) => plain(context, which, "claim").await,
+        StepCommand::Release(PlainArgs { which }) => plain(context, which, "release").await,
+        StepCommand::Escalate(PlainArgs { which }) => plain(context, which, "escalate").await,
+        StepCommand::Retry(PlainArgs { which }) => plain(context, which, "retry").await,
+        StepCommand::Wait(WaitArgs { which, facet, event, timeout }) => {
+            let waiting_facets = (!facet.is_empty()).then_some(facet);
+            let reason = which.reason.clone();
+            let request = WaitStep {
+                waiting_event_type: event,
+                timeout_ms: timeout,
+                waiting_facet: None,
+                waiting_facets,
+                reason,
+            };
+            act(context, which, "wait", &request).await
+        }
+        StepCommand::Block(BlockArgs { which, block_reason }) => {
+            let request = BlockStep { block_reason: Some(block_reason), reason: which.reason.clone() };
+            act(context, which, "block", &request).await
+        }
+        StepCommand::Unblock(args) => evidenced(context, args, "unblock").await,
+        StepCommand::CannotComplete(args) => evidenced(context, args, "cannot-complete").await,
+        StepCommand::Complete(CompleteArgs { which, output }) => {
+            let reason = which.reason.clone();
+            let request = CompleteStep { output: input::value(&output)?, outbound_events: None, reason };
+            act(context, which, "complete", &request).await
+        }
+        StepCommand::BlockEscalate(BlockEscalateArgs { which, approval }) => {
+            let request = EscalateBlock { approval_id: approval, reason: which.reason.clone() };
+            act(context, which, "block-escalate", &request).await
+        }
+        StepCommand::Reopen(ReopenArgs { which, approval, correction_reason }) => {
+            let reason = which.reason.clone();
+            let request =
+                ReopenStep { approval_id: Some(approval), correction_reason: Some(correction_reason), reason };
+            act(context, which, "reopen", &request).await
+        }
+        StepCommand::ExtendDeadline(ExtendArgs { which, to }) => {
+            let request = ExtendDeadline { deadline: to.to_wire(), reason: which.reason.clone() };
+            act(context, which, "extend-deadline", &request).await
+        }
+    }
+}
+
+async fn plain(context: &Context, which: Which, verb: &str) -> anyhow::Result<()> {
+    let request = ActOnStep { reason: which.reason.clone() };
+    act(context, which, verb, &request).await
+}
+
+async fn evidenced(context: &Context, args: EvidenceArgs, verb: &str) -> anyhow::Result<()> {
+    let request = EvidencedStep { evidence_ref: args.evidence, reason: args.which.reason.clone() };
+    act(context, args.which, verb, &request).await
+}
+
+async fn act(context: &Context, which: Which, verb: &str, request: &impl Serialize) -> anyhow::Result<()> {
+    let Which { run, step, preview, keyed, .. } = which;
+    if preview {
+        let answer = context.client()?.preview_step(&run, &step, verb, request).await?;
+        return if context.json() { output::json(&answer.json) } else { output::say(&foreseen(&step, &answer.body)) };
+    }
+    let answer = context.client_keyed(&keyed)?.act_on_step(&run, &step, verb, request).await?;
+    if context.json() {
+        return output::json(&answer.json);
+    }
+    let by = answer.body.transition_id.as_deref().map_or_else(String::new, |id| format!(" ({})", printable(id)));
+    output::say(&format!(
+        "{} is {}{by}, the run {}",
+        tint(Tint::Strong, &step),
+        tint(Tint::Strong, &answer.body.state_code),
+        printable(&answer.body.state)
+    ))
+}
+
+/// What would happen, or what refuses.
+fn foreseen(step: &str, preview: &StepPreview) -> String {
+    if preview.ok {
+        let by = preview.transition_id.as_deref().map_or("no change of its state", |id| id);
+        return format!("{} would go on by {}", tint(Tint::Strong, step), tint(Tint::Good, by));
+    }
+    let problems: Vec<String> =
+        preview.problems.iter().map(|problem| format!("  {}", tint(Tint::Bad, problem))).collect();
+    format!("{} would stay as it is\n{}", tint(Tint::Strong, step), problems.join("\n"))
+}
+
+/// List the steps that you are in charge of
+#[derive(Args)]
+pub struct WorklistArgs {
+    #[command(flatten)]
+    page: PageArgs,
+}
+
+pub async fn worklist(context: &Context, args: WorklistArgs) -> anyhow::Result<()> {
+    let client = context.client()?;
+    let fetch = async |limit, cursor| client.worklist(&InboxQuery { limit, cursor }).await;
+    collect(&args.page, fetch).await?.print(context.json(), table, "You have nothing to do.")
+}
+
+fn table(items: &[WorklistItem]) -> Table {
+    let now = Timestamp::now();
+    let mut table = Table::new(["subject", "step", "state", "deadline", "go on with"]);
+    for item in items {
+        let verb = match item.state_code.as_str() {
+            "ready" => "claim",
+            "waiting" | "blocked" => "unblock",
+            _ => "complete",
+        };
+        let command = format!("countersign step {verb} {} {}", shell_word(&item.run_id), shell_word(&item.step));
+        let late = item.state_code == "overdue";
+        table.row([
+            tint(Tint::Strong, &item.subject_ref),
+            printable(&item.step),
+            tint(if late { Tint::Bad } else { Tint::Good }, &item.state_code.replace('_', " ")),
+            item.deadline.as_deref().map_or_else(String::new, |deadline| when(deadline, now)),
+            tint(Tint::Dim, &command),
+        ]);
+    }
+    table
+}
