@@ -117,7 +117,8 @@ async fn finished(engine: &Engine, actor_ref: &str, from: wire::FromStep) -> Res
     Ok(FromStep { run_id, step: from.step, finished })
 }
 
-/// Start a run of every definition whose `on` names this event. Needs `runs:start` for each.
+/// Start a run of every definition whose `on` names this event. Needs `runs:start` for each: none is started where one may not
+/// be. The same call again, with the same Idempotency-Key, starts what is missing and nothing twice.
 #[utoipa::path(post, path = "/v1/runs/trigger", tag = "runs", request_body = wire::TriggerRuns,
     responses((status = 202, body = wire::RunsTriggered), Refused))]
 pub async fn trigger(
