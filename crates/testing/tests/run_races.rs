@@ -3,12 +3,15 @@
 
 use anyhow::{Context, bail, ensure};
 use countersign_definition::{Body, Cel, parse};
-use countersign_engine::port::{Page, RunQuery};
-use countersign_engine::{Call, ClaimCall, Command, Config, Engine, LogConfig, Outcome, Proof, Target, Task};
+use countersign_engine::port::{Page, RecordQuery, RunQuery};
+use countersign_engine::{
+    Call, ClaimCall, Command, Config, Engine, IdempotencyKey, LogConfig, Outcome, Proof, Target, Task,
+};
 use countersign_kernel::InstanceId;
+use countersign_kernel::process::{DecideGate, Decision, OpenGate};
 use countersign_kernel::refusal::Code;
 use countersign_kernel::registry::{self, PublishDefinition, Workflow};
-use countersign_kernel::run::{self, ClaimNext, StartRun, TaskRef, shell_declaration};
+use countersign_kernel::run::{self, Act, ClaimNext, StartRun, StepAct, TaskRef, shell_declaration};
 use countersign_ledger::sha256;
 use countersign_testing::place::{ADMIN, Kind, Place};
 use std::collections::HashSet;
@@ -45,6 +48,10 @@ races! {
     a_long_chain_comes_to_its_end,
     a_queue_never_holds_more_leases_than_its_limit,
     runs_with_one_key_go_one_after_the_other,
+    one_of_many_claims_a_person_makes_wins,
+    a_step_is_completed_or_its_run_cancelled,
+    one_approval_reopens_once,
+    the_same_key_gives_the_first_verdict,
 }
 
 struct Stage {
@@ -281,6 +288,124 @@ async fn runs_with_one_key_go_one_after_the_other(stage: &Stage) -> anyhow::Resu
     }
     for run_id in runs {
         ensure!(stage.state(run_id).await? == "completed");
+    }
+    Ok(())
+}
+
+const PEOPLE: &str = r#"
+kind: workflow
+name: people
+order: linear
+gate_spec: {reopen: {approver_ref: admin, scope: s}}
+steps: [{name: A, run: human, pic: admin}, {name: B, run: human, pic: admin}]
+"#;
+
+fn acting(run_id: InstanceId, step: &str, act: Act) -> Command {
+    let command = run::Command::Act(StepAct { step: step.to_owned(), act, reason: None, preview: false });
+    Command::Run { target: Target::Existing(run_id), command }
+}
+
+fn completing() -> Act {
+    Act::Complete { output: "null".into(), outbound: vec![] }
+}
+
+/// Gives all of them at once, each to the next engine, and counts how they were answered.
+async fn at_once(stage: &Stage, calls: Vec<Call>) -> anyhow::Result<Vec<Result<Outcome, Code>>> {
+    let tasks: Vec<_> = calls
+        .into_iter()
+        .enumerate()
+        .map(|(n, call)| {
+            let engine = stage.engine(n).clone();
+            tokio::spawn(async move { engine.execute(call).await.map_err(|refusal| refusal.code) })
+        })
+        .collect();
+    let mut answers = Vec::new();
+    for task in tasks {
+        answers.push(task.await?);
+    }
+    Ok(answers)
+}
+
+fn won(answers: &[Result<Outcome, Code>], code: Code) -> anyhow::Result<()> {
+    let (good, bad): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.is_ok());
+    ensure!(good.len() == 1, "{answers:?}");
+    ensure!(bad.iter().all(|answer| answer.as_ref().err() == Some(&code)), "{answers:?}");
+    Ok(())
+}
+
+async fn one_of_many_claims_a_person_makes_wins(stage: &Stage) -> anyhow::Result<()> {
+    stage.publish(PEOPLE).await?;
+    for n in 0..5 {
+        let run_id = stage.start(n, "people").await?;
+        let calls = (0..8).map(|_| call(acting(run_id, "A", Act::Claim))).collect();
+        won(&at_once(stage, calls).await?, Code::InvalidTransition)?;
+    }
+    Ok(())
+}
+
+async fn a_step_is_completed_or_its_run_cancelled(stage: &Stage) -> anyhow::Result<()> {
+    stage.publish(&PEOPLE.replace(", {name: B, run: human, pic: admin}", "")).await?;
+    for n in 0..8 {
+        let run_id = stage.start(n, "people").await?;
+        stage.engine(n).execute(call(acting(run_id, "A", Act::Claim))).await?;
+        let cancel = run::Command::Cancel { reason: None };
+        let cancel = call(Command::Run { target: Target::Existing(run_id), command: cancel });
+        let complete = call(acting(run_id, "A", completing()));
+        let calls = if n % 2 == 0 { vec![cancel, complete] } else { vec![complete, cancel] };
+        won(&at_once(stage, calls).await?, Code::AlreadyTerminal)?;
+        ensure!(["completed", "cancelled"].contains(&stage.state(run_id).await?.as_str()));
+    }
+    Ok(())
+}
+
+async fn one_approval_reopens_once(stage: &Stage) -> anyhow::Result<()> {
+    stage.publish(PEOPLE).await?;
+    for n in 0..4 {
+        let run_id = stage.start(n, "people").await?;
+        let engine = stage.engine(n);
+        engine.execute(call(acting(run_id, "A", Act::Claim))).await?;
+        engine.execute(call(acting(run_id, "A", completing()))).await?;
+        let open = run::Command::OpenGate(OpenGate { action: "reopen:A".to_owned(), reason: None });
+        let opened = engine.execute(call(Command::Run { target: Target::Existing(run_id), command: open })).await?;
+        let Outcome::GateOpened { step_id, .. } = opened else { bail!("{opened:?}") };
+        let decide = run::Command::DecideGate(DecideGate {
+            action: "reopen:A".to_owned(),
+            decision: Decision::Approve,
+            reason: None,
+            step: None,
+        });
+        engine.execute(call(Command::Run { target: Target::Existing(run_id), command: decide })).await?;
+        let prior = engine.prior(run_id, "A").await?.context("nothing closed the step")?;
+        let reopen = Act::Reopen {
+            approval_id: Some(step_id),
+            correction_reason: Some("data_error".to_owned()),
+            prior: Some(Box::new(prior)),
+        };
+        let calls = (0..6).map(|_| call(acting(run_id, "A", reopen.clone()))).collect();
+        won(&at_once(stage, calls).await?, Code::InvalidTransition)?;
+    }
+    Ok(())
+}
+
+async fn the_same_key_gives_the_first_verdict(stage: &Stage) -> anyhow::Result<()> {
+    stage.publish(PEOPLE).await?;
+    let run_id = stage.start(0, "people").await?;
+    let keyed = |act: Act| Call {
+        idempotency: Some(IdempotencyKey { key: "k1".to_owned(), request_digest: sha256(&[b"claim"]) }),
+        ..call(acting(run_id, "A", act))
+    };
+    let answers = at_once(stage, (0..6).map(|_| keyed(Act::Claim)).collect()).await?;
+    ensure!(answers.iter().all(|answer| answer.is_ok() && *answer == answers[0]), "{answers:?}");
+    let query = RecordQuery { instance_id: Some(run_id), ..RecordQuery::default() };
+    let page = Page { after: None, limit: 100, descending: false };
+    let records = stage.engine(0).read_records(ADMIN, &query, &page).await?;
+    let claims = records.iter().filter(|record| record.action_ref == "step_claimed").count();
+    ensure!(claims == 1, "{claims} claims were recorded");
+    // Whatever has become of the step since: the first verdict.
+    stage.engine(0).execute(call(acting(run_id, "A", Act::Release))).await?;
+    for n in 0..2 {
+        let again = stage.engine(n).execute(keyed(Act::Claim)).await?;
+        ensure!(Ok(again) == answers[0]);
     }
     Ok(())
 }

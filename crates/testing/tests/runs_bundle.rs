@@ -49,8 +49,13 @@ impl Works {
         .await?;
         let token = std::fs::read_to_string(data.join(ADMIN_TOKEN_FILE))?.trim().to_owned();
         let admin = Client::new(&server.url())?.with_token(&token)?;
-        let ines =
-            person(&admin, &server.url(), "ines", &["runs:start", "runs:control", "runs:read", "tasks:work"]).await?;
+        let ines = person(
+            &admin,
+            &server.url(),
+            "ines",
+            &["runs:start", "runs:control", "runs:read", "tasks:work", "governance:act"],
+        )
+        .await?;
         let qp = person(&admin, &server.url(), "qp", &[]).await?;
         Ok(Works { directory, server, admin, ines, qp })
     }
@@ -186,6 +191,84 @@ gate_spec:
   cancel: {approver_ref: qp, scope: 'change:cancel'}
 ";
 
+const PEOPLE: &str = "
+kind: workflow
+name: inquiry
+order: linear
+queue: lab
+gate_spec:
+  reopen: {approver_ref: qp, scope: 'inquiry:reopen'}
+  escalate: {approver_ref: qp, scope: 'inquiry:escalate'}
+blockedEscalation: {after: 1ms}
+steps:
+  - {name: look, run: human, pic: '${input.who}', outputSchema: {type: object}}
+  - {name: test, onFailure: hold, retryPolicy: {maxRetries: 0}}
+  - {name: answer, run: human, pic: ines, deadline: 50ms}
+  - {name: file, run: wait, event: filed}
+";
+
+/// Every act of a person, an operator and a reviewer, signed.
+async fn people(works: &Works) -> anyhow::Result<String> {
+    works.publish(PEOPLE).await?;
+    let run_id = works.start("inquiry", json!({"who": "ines"})).await?;
+    let act = async |step: &str, act: &str, body: Value, wanted: &str| {
+        let state = works.ines.act_on_step(&run_id, step, act, &body).await?.body.state_code;
+        ensure!(state == wanted, "{act} of {step}: {state}");
+        Ok(())
+    };
+    let approved = async |gate: &str| -> anyhow::Result<String> {
+        let request = wire::OpenGate { action: gate.to_owned(), reason: None };
+        let opened = works.ines.open_run_gate(&run_id, &request).await?.body;
+        works.decide(&run_id, gate, wire::Decision::Approve).await?;
+        opened.step_id.context("one step")
+    };
+    let evidence = json!({"evidence_ref": "note-1"});
+    act("look", "claim", json!({}), "in_progress").await?;
+    act("look", "release", json!({"reason": "lunch"}), "ready").await?;
+    act("look", "claim", json!({}), "in_progress").await?;
+    act("look", "wait", json!({"waiting_facets": ["waiting_external", "waiting_human"]}), "waiting").await?;
+    act("look", "unblock", evidence.clone(), "in_progress").await?;
+    act("look", "block", json!({"block_reason": "missing_input"}), "blocked").await?;
+    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    let urgent = approved("escalate:look").await?;
+    act("look", "block-escalate", json!({"approval_id": urgent}), "blocked").await?;
+    act("look", "unblock", evidence.clone(), "in_progress").await?;
+    act("look", "complete", json!({"output": {"seen": 1}}), "completed").await?;
+
+    works.dead(&works.claim("lab").await?, None).await?;
+    act("test", "retry", json!({"reason": "once more"}), "failed").await?;
+    works.dead(&works.claim("lab").await?, None).await?;
+    act("test", "escalate", json!({}), "cannot_complete").await?;
+    let again = approved("reopen:test").await?;
+    act("test", "reopen", json!({"approval_id": again, "correction_reason": "policy_change"}), "ready").await?;
+    works.complete(&works.claim("lab").await?, json!({"ph": 7})).await?;
+
+    act("answer", "claim", json!({}), "in_progress").await?;
+    for n in 0.. {
+        let steps = works.admin.run(&run_id).await?.body.steps;
+        if steps.iter().any(|step| step.name == "answer" && step.state_code == "overdue") {
+            break;
+        }
+        ensure!(n < 400, "it was never overdue");
+        tokio::time::sleep(std::time::Duration::from_millis(25)).await;
+    }
+    let ahead = json!({"deadline": "2199-01-01T00:00:00Z", "reason": "the lab was closed"});
+    act("answer", "extend-deadline", ahead, "in_progress").await?;
+    act("answer", "cannot-complete", evidence, "cannot_complete").await?;
+    let first = approved("reopen:answer").await?;
+    act("answer", "reopen", json!({"approval_id": first, "correction_reason": "data_error"}), "in_progress").await?;
+    tokio::time::sleep(std::time::Duration::from_millis(80)).await;
+    act("answer", "complete", json!({"output": "late"}), "completed").await?;
+    let second = approved("reopen:answer").await?;
+    act("answer", "reopen", json!({"approval_id": second, "correction_reason": "data_error"}), "in_progress").await?;
+    act("answer", "complete", json!({"output": "better"}), "completed").await?;
+    let view = works.admin.run(&run_id).await?.body;
+    let answer = view.steps.iter().find(|step| step.name == "answer").context("no answer")?;
+    ensure!(answer.completed_after_deadline == Some(true) && answer.corrections.len() == 2, "{answer:?}");
+    ensure!(answer.corrections[1].original_output == Some(json!("late")), "{answer:?}");
+    Ok(run_id)
+}
+
 /// Tried twice, woken by an event and by the clock, put down and taken up again.
 async fn chain(works: &Works) -> anyhow::Result<String> {
     works.publish(CHAIN).await?;
@@ -236,7 +319,7 @@ async fn graph(works: &Works) -> anyhow::Result<String> {
                 // Blocked, and cleared by an operator.
                 works.dead(&task, Some("governance")).await?;
                 let request = wire::ControlRun { reason: Some("it may".to_owned()) };
-                works.ines.unblock_step(&run_id, "g", &request).await?;
+                works.ines.act_on_step(&run_id, "g", "unblock", &request).await?;
                 Some(works.claim("default").await?)
             }
             _ => works.complete(&task, json!({"by": task.step})).await?.next,
@@ -335,11 +418,12 @@ async fn runs_are_proven(kind: Kind) -> anyhow::Result<()> {
     let graph = graph(&works).await?;
     let undone = saga(&works).await?;
     let (approved, cancelled) = gates(&works).await?;
+    let people = people(&works).await?;
     let key = works.admin.log_key().await?.trim().to_owned();
     let mut trust = Trust::default();
     trust.log_keys.push(VerifierKey::parse(&key).map_err(|problem| anyhow::anyhow!(problem))?);
     let mut bundles = vec![];
-    for (i, run_id) in [&one, &graph, &undone, &approved, &cancelled].into_iter().enumerate() {
+    for (i, run_id) in [&one, &graph, &undone, &approved, &cancelled, &people].into_iter().enumerate() {
         bundles.push(works.export(Some(run_id), &format!("{i}.zip")).await?);
     }
     bundles.push(works.export(None, "window.zip").await?);

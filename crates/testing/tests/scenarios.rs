@@ -44,6 +44,8 @@ macro_rules! scenarios {
 }
 
 scenarios! {
+    corrections
+    deadlines
     decide_gate
     finer_scopes
     fire_transition
@@ -54,9 +56,6 @@ scenarios! {
     open_gate
     opened_by_another
     people
-    deadlines
-    corrections
-    step_operators
     quorum_all_of_n
     quorum_leaving
     quorum_m_of_n
@@ -98,6 +97,7 @@ scenarios! {
     settlement_quorum_starts_when_opened
     settlement_terminal_first
     start_workflow
+    step_operators
     steps_of_earlier_states
     walkthrough
 }
@@ -244,6 +244,8 @@ const OF_THE_ACTIONS: &[(&str, &[Code])] = &[
             Code::TransitionRefusedByGuard,
         ],
     ),
+    ("acts", CONTROL),
+    ("acts", &[Code::Unauthorized, Code::TransitionRefusedByGuard]),
     (
         "opens run gate",
         &[

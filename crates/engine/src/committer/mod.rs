@@ -10,6 +10,7 @@
 mod decide;
 mod desk;
 pub mod limits;
+mod preview;
 mod registry_change;
 mod retention;
 mod round;

@@ -74,6 +74,7 @@ pub fn claim_one(
     let locked_until = now.after(lease);
     let max_attempts = flow.run.max_attempts(seq);
     let cell = flow.edit(seq)?;
+    let cycle = cell.cycle();
     cell.token = Some(lease_token);
     let live = cell.live.get_or_insert_default();
     live.lease = Some(Lease { worker_id: worker_id.clone(), until: locked_until });
@@ -93,6 +94,7 @@ pub fn claim_one(
         task_type,
         attempt,
         max_attempts,
+        cycle,
         input,
         event,
         lease_token,

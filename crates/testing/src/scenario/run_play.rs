@@ -83,7 +83,7 @@ pub async fn perform(driver: &mut dyn Driver, names: &mut Names, who: &str, act:
         }
         RunAct::OnStep { run, acting } => {
             let body = names.substitute(&Value::Object(acting.body.clone()).to_string());
-            let body = serde_json::from_str(&body).map_err(|error| broken(error))?;
+            let body = serde_json::from_str(&body).map_err(broken)?;
             let acting = Acting { body, ..acting.clone() };
             driver.act_on_step(who, &names.process(run), &acting).await.map(Expected::NewState)
         }
