@@ -90,6 +90,8 @@ OWN_TRIGGERS = {"workflow_cancel": "run_cancelled", "workflow_pause": "run_pause
                 "workflow_void": "run_voided", "effect_declared": "effect_declared", "started": "run_started"}
 RECORD_OF = {"T9": ("step_retried", "step_failed", "child_ended"), "T4r": ("step_unblocked",), "X6": ("run_cancelled", "run_voided"), "T2r": ("step_released",),
              "T6": ("deadline_extended",), "T8r": ("step_reopened",), "T12r": ("step_reopened",), "T11": ("step_escalated",), "T12": ("step_cannot_complete",)}
+FACETS = ("waiting_dependency", "waiting_human", "waiting_external", "waiting_time_gate")
+CAUSES = ("threshold", "critical_path", "deadline", "escalated")
 REASONS = ("data_error", "policy_change", "downstream_dependency_failed", "regulatory_recall")
 ACTS = {"step_claimed": ("claim_step", "claim"), "step_released": ("release_step", "release"), "step_blocked": ("block_step", "block"),
         "step_unblocked": ("unblock_step", "unblock"), "step_cannot_complete": ("cannot_complete_step", "cannot-complete"), "step_escalated": ("escalate_step", "escalate"),
@@ -356,6 +358,7 @@ class Run:
                 made.append((seq, tid, to))
         self.judge(r, made, leases, persons)
         self.judge_people(r, p, made, acted, closed)
+        self.judge_facets(r, p, made)
         self.check_outputs(r, made, outputs, effect)
         for child in items(p, "children"):
             if need(child, dict, "a child").get("step_seq") in range(len(self.steps)):
@@ -416,6 +419,19 @@ class Run:
                     self.steps[seq].pic, self.steps[seq].deadline_us = c.get("pic"), c.get("deadline_us")
             except IndexError:
                 self.find("undeclared-transition", "somebody is put in charge of a step that the run does not have", r)
+
+    def judge_facets(self, r: Any, p: dict[str, Json], made: list[tuple[int, str, str]]) -> None:
+        waits = {need(need(w, dict, "a wait").get("step_seq"), int, "step_seq"): need(w.get("facet"), str, "facet") for w in items(p, "waits")}
+        for seq, _, to in made:
+            if to == "waiting" and self.steps[seq].state == "waiting" and waits.get(seq) not in FACETS:
+                self.find("undeclared-transition", f"step {seq} waits, and the record does not say for what", r)
+        for x in items(p, "severities"):
+            seq, severity, cause = need(need(x, dict, "a severity").get("step_seq"), int, "step_seq"), need(x.get("severity"), str, "severity"), x.get("cause")
+            if cause is not None:
+                need(cause, str, "cause")
+            fits = cause is None if severity == "yellow_dark" else severity == "red" and cause in CAUSES
+            if not fits or not 0 <= seq < len(self.steps) or self.steps[seq].state != "blocked":
+                self.find("undeclared-transition", f"step {seq} is not blocked, or for no cause is its block {severity}", r)
 
     def follow_person(self, r: Any, seq: int, tid: str, cls: str) -> None:
         s = self.steps[seq]

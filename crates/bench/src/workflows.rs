@@ -220,6 +220,7 @@ async fn start(engine: &Engine, steps: usize) -> anyhow::Result<()> {
         from_step: None,
         parent: None,
         concurrency_key: None,
+        trace_id: None,
     }));
     engine.execute(call(Command::Run { target: countersign_engine::Target::New, command })).await?;
     Ok(())

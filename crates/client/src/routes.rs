@@ -300,6 +300,24 @@ impl Client {
     }
 }
 
+/// What happened, and the machines that everything moves by.
+impl Client {
+    /// `GET /v1/timeline`
+    pub async fn timeline(&self, query: &TimelineQuery) -> Reply<Page<TimelineEntry>> {
+        self.get(&["v1", "timeline"], query).await
+    }
+
+    /// `GET /v1/registry`
+    pub async fn registry(&self) -> Reply<Registry> {
+        self.get(&["v1", "registry"], &()).await
+    }
+
+    /// `GET /v1/registry/{machine}`
+    pub async fn machine(&self, machine: &str) -> Reply<Machine> {
+        self.get(&["v1", "registry", machine], &()).await
+    }
+}
+
 /// What is sent to webhooks.
 impl Client {
     /// `GET /v1/outbox`

@@ -69,6 +69,8 @@ pub struct Config {
     pub language: Arc<dyn Language>,
     /// A JSON object, for `${secrets…}` in shell and http steps.
     pub secrets: Option<Arc<str>>,
+    /// The events of transitions that somebody listens to.
+    pub emitter: run::emit::Emitter,
     /// How many instances are kept in memory; never fewer than a batch needs.
     pub cached_instances: usize,
     /// `None`: this node does not seal. It may still follow a log that others seal.
@@ -91,6 +93,7 @@ impl Default for Config {
             clock: system_clock(),
             language: Arc::new(language::NoLanguage),
             secrets: None,
+            emitter: run::emit::Emitter::default(),
             cached_instances: 100_000,
             log: None,
             queue: 16_384,

@@ -11,6 +11,7 @@ use countersign_kernel::InstanceId;
 use countersign_kernel::plan::{Plan, StepSeq};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{Registry, scopes};
+use countersign_kernel::run::own_trace;
 use std::sync::Arc;
 
 impl Engine {
@@ -102,6 +103,39 @@ impl Engine {
         let registry = self.registry();
         let definition = registry.definition(&run.row.definition_name, Some(run.row.definition_version))?;
         definition.workflow.as_ref().map(|workflow| workflow.plan.clone())
+    }
+
+    /// The runs of a trace: those that were started in it, and the one whose own it is. Needs `audit:read`.
+    pub async fn runs_of_trace(&self, actor_ref: &str, trace_id: &str) -> Result<Vec<RunView>, Refusal> {
+        const MOST: usize = 500;
+        self.require_scope(actor_ref, scopes::AUDIT_READ).await?;
+        let page = Page { after: None, limit: MOST, descending: false };
+        let query = RunQuery { trace_id: Some(trace_id.to_owned()), ..RunQuery::default() };
+        let mut runs = self.reader.runs(&query, &page).await.map_err(|error| store_failure(&error))?;
+        if let Ok(own) = uuid::Uuid::try_parse(trace_id) {
+            let first = self.run_of(InstanceId(own)).await?;
+            runs.extend(first.filter(|run| run.row.trace_id.is_none()));
+        }
+        Ok(runs)
+    }
+
+    /// A run, for whoever reads its records. Needs `audit:read`.
+    pub async fn run_for_audit(&self, actor_ref: &str, run_id: InstanceId) -> Result<Option<RunView>, Refusal> {
+        self.require_scope(actor_ref, scopes::AUDIT_READ).await?;
+        self.run_of(run_id).await
+    }
+
+    /// The trace that a run belongs to, for what is started on its behalf.
+    pub async fn trace_of(&self, run_id: InstanceId) -> Result<Option<Arc<str>>, Refusal> {
+        let run = self.run_of(run_id).await?;
+        Ok(run.map(|run| run.row.trace_id.unwrap_or_else(|| own_trace(run_id))))
+    }
+
+    async fn run_of(&self, run_id: InstanceId) -> Result<Option<RunView>, Refusal> {
+        let query = RunQuery { instance_id: Some(run_id), ..RunQuery::default() };
+        let page = Page { after: None, limit: 1, descending: false };
+        let found = self.reader.runs(&query, &page).await.map_err(|error| store_failure(&error))?;
+        Ok(found.into_iter().next())
     }
 
     /// The colour of a run, as its row says; for a run that an older version stored, counted from its steps.

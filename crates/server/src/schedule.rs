@@ -94,6 +94,7 @@ async fn tick(
         from_step: None,
         parent: None,
         concurrency_key: queued,
+        trace_id: None,
     }));
     let call = Call {
         actor_ref: engine.config().application_actor_ref.clone(),

@@ -11,6 +11,7 @@ use crate::{cosign, executors, keys, listen, schedule};
 use anyhow::{Context, bail};
 use countersign_engine::Engine;
 use countersign_engine::clock::Clock;
+use countersign_engine::run::emit::Emitter;
 use countersign_ledger::statement::Signer;
 use fs4::{FileExt, TryLockError};
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -198,6 +199,8 @@ async fn open(store: &str, config: &Config, clock: Option<Clock>, data_dir: &Pat
     let application_key = keys::load_or_make(&data_dir.join(APPLICATION_KEY_FILE))?;
     let mut engine = config.engine();
     engine.language = Arc::new(countersign_definition::Cel::default());
+    let webhooks = config.webhooks()?;
+    engine.emitter = Emitter::new(|event_type| webhooks.iter().any(|webhook| webhook.wants(event_type)));
     engine.clock = clock.unwrap_or(engine.clock);
     engine.application_key = Some(Signer::from_seed(&application_key));
     engine.server_key = seed.map(|seed| Signer::from_seed(&seed).public_key());

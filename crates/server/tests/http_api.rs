@@ -33,6 +33,8 @@ mod retention;
 mod run_commands;
 #[path = "http_api/signed.rs"]
 mod signed;
+#[path = "http_api/step_model.rs"]
+mod step_model;
 #[path = "http_api/story.rs"]
 mod story;
 #[path = "http_api/support.rs"]

@@ -109,6 +109,7 @@ impl Stage {
             from_step: None,
             parent: None,
             concurrency_key: None,
+            trace_id: None,
         };
         let command = Command::Run { target: Target::New, command: run::Command::Start(Box::new(command)) };
         match self.engine(n).execute(call(command)).await? {

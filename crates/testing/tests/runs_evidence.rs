@@ -110,6 +110,7 @@ async fn start(engine: &Engine, definition: &str, input: &str) -> anyhow::Result
         from_step: None,
         parent: None,
         concurrency_key: None,
+        trace_id: None,
     };
     let command = Command::Run { target: Target::New, command: run::Command::Start(Box::new(command)) };
     match engine.execute(call(command)).await? {

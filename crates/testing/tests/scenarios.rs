@@ -63,6 +63,8 @@ scenarios! {
     quorum_trailing
     quorum_withdrawal
     read_workflow
+    rollup
+    blocked_severity
     registry
     rejection_paths
     reopening

@@ -13,9 +13,11 @@ mod holds;
 mod ledger;
 mod outbox;
 mod processes;
+mod registry;
 mod runs;
 mod steps;
 mod tasks;
+mod timeline;
 
 pub use actors::*;
 pub use approvals::*;
@@ -25,9 +27,11 @@ pub use holds::*;
 pub use ledger::*;
 pub use outbox::*;
 pub use processes::*;
+pub use registry::*;
 pub use runs::*;
 pub use steps::*;
 pub use tasks::*;
+pub use timeline::*;
 
 use serde::{Deserialize, Serialize};
 

@@ -405,6 +405,7 @@ impl Committer {
                     let document = base.documents.map(|documents| documents.document);
                     run_writes(run, &event, event_id, document, &mut ids, unit);
                     accepted.moved = event.moves.first().map(|m| m.transition.id);
+                    self.config.emitter.emit(run, &event, event_id, &*self.config.language, &mut ids, unit);
                     if !event.action.is_recorded() {
                         instance.beats += 1;
                     }
@@ -577,6 +578,15 @@ impl Committer {
                 self.book.slots.notify_one();
             }
             if let (true, Some(parent)) = (run.head.state.is_ended(), &run.head.parent) {
+                self.book.remind((parent.run_id, Some(parent.step_seq)), Some(now));
+            }
+        }
+        // A parent that this node holds hears at once of another colour; elsewhere it asks from time to time.
+        if let Some(parent) = run.head.parent.clone() {
+            let colour = run.head.rollup.colour;
+            let holder = self.cache.get(&parent.run_id).and_then(|instance| instance.run.as_deref());
+            let live = holder.and_then(|run| run.cell(parent.step_seq)).and_then(|cell| cell.live.as_deref());
+            if live.is_some_and(|live| live.child.is_some() && live.child_colour != Some(colour)) {
                 self.book.remind((parent.run_id, Some(parent.step_seq)), Some(now));
             }
         }

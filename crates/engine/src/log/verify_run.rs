@@ -8,7 +8,7 @@ use crate::port::ProcessView;
 use crate::purge::told;
 use crate::rows::{ChargeRow, CorrectionRow, ProcessRow, RecordRow};
 use countersign_kernel::Time;
-use countersign_kernel::lifecycle::{RUN_TRANSITIONS, STEP_TRANSITIONS};
+use countersign_kernel::lifecycle::{RUN_TRANSITIONS, STEP_TRANSITIONS, StepCode};
 use countersign_ledger::sha256;
 use serde_json::Value;
 
@@ -71,6 +71,9 @@ struct Step {
     /// What the record says of the output, member and all.
     output: Option<Value>,
     taken_over: bool,
+    /// What it waits for, while it does, and why its block is red, where it is.
+    facet: Option<String>,
+    cause: Option<String>,
     pic: Option<String>,
     deadline: Option<Time>,
     overdue_first_at: Option<Time>,
@@ -168,6 +171,16 @@ impl Replay {
             }
             step.corrections.extend(payload.get("correction").cloned());
         }
+        for entry in items(payload, "waits") {
+            if let Some(step) = place(entry).and_then(|seq| self.steps.get_mut(seq)) {
+                step.facet = text(entry, "facet").filter(|_| step.state == "waiting");
+            }
+        }
+        for entry in items(payload, "severities") {
+            if let Some(step) = place(entry).and_then(|seq| self.steps.get_mut(seq)) {
+                step.cause = text(entry, "cause");
+            }
+        }
         for entry in items(payload, "outputs") {
             if let Some(step) = place(entry).and_then(|seq| self.steps.get_mut(seq)) {
                 step.output = Some(entry.clone());
@@ -207,6 +220,7 @@ impl Replay {
                 self.findings.push(("undeclared-transition", detail));
             }
             step.state.clone_from(&to);
+            (step.facet, step.cause) = (None, None);
             match id.as_str() {
                 "T5" => drop(step.overdue_first_at.get_or_insert(at)),
                 "T7" => step.sla_breach = step.deadline.map(|deadline| at.0 - deadline.0),
@@ -303,6 +317,8 @@ impl Replay {
             self.require(step.state == row.state.as_str(), "replay-mismatch", || {
                 format!("step {seq} is {} in the stores, {} by the records", row.state, step.state)
             });
+            let faceted = row.state != StepCode::Waiting || row.waiting_facet.is_some();
+            self.require(faceted, "replay-mismatch", || format!("step {seq} waits, and nothing says for what"));
             if step.taken_over {
                 lines.extend(row.output.as_ref().map(|output| format!("{seq} {}\n", sha256(&[output.as_bytes()]))));
             }
@@ -313,6 +329,8 @@ impl Replay {
                 && step.effect_unknown == row.effect_unknown
                 && step.child == row.child_run_id.map(|id| id.to_string())
                 && (step.started_at, step.completed_at) == (row.started_at, row.completed_at)
+                && step.facet.as_deref() == row.waiting_facet
+                && step.cause.as_deref() == row.blocked_cause
                 && same_charge(&step, &row.charge)
                 && same_corrections(&step, stored.corrections.iter().filter(|c| c.step_seq == seq))
                 && (step.taken_over || same_value(step.output.as_ref(), row.output.as_deref()));

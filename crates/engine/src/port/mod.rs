@@ -136,6 +136,8 @@ pub struct RunQuery {
     pub state: Option<String>,
     pub definition: Option<String>,
     pub subject_ref: Option<String>,
+    /// Started in this trace of somebody else.
+    pub trace_id: Option<String>,
     pub started: Range,
     /// Only runs of these definitions, where the reader may not see all.
     pub definitions: Option<Vec<String>>,

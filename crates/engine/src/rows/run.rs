@@ -24,6 +24,8 @@ pub struct RunRow {
     pub continues: Option<InstanceId>,
     pub parent: Option<(InstanceId, StepSeq)>,
     pub started_at: Time,
+    /// The trace it was started in.
+    pub trace_id: Option<Arc<str>>,
 }
 
 /// What changes about a run besides its state, which its instance row holds. Written when the run's state changes.

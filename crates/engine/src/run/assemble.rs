@@ -61,6 +61,8 @@ pub fn assemble(loaded: LoadedRun, plan: Arc<Plan>) -> Result<(Process, Run), St
     let mut run = Run {
         run_id: row.instance_id,
         input: row.input,
+        trace_id: row.trace_id,
+        correlation_key: row.correlation_key,
         head: Head {
             state: RunState::parse(&head.state)
                 .ok_or_else(|| StoreError::Corrupt(format!("run {}: its state is none", row.instance_id)))?,

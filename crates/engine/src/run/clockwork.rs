@@ -2,6 +2,7 @@
 //! starts, children that ended. One task per node; it only hands out reminders, the kernel judges each.
 
 use super::agenda::{Book, Item};
+use super::rollup::Basis;
 use crate::outcome::{Call, Command, Outcome, Proof, Target};
 use crate::port::{Reader, RunQuery, StoreError, Writer};
 use crate::{Engine, committer::Job};
@@ -113,11 +114,28 @@ impl Clockwork {
                     self.book.remind((run_id, Some(step_seq)), Some(again));
                 }
             }
-            Ok(None) => self.book.remind((run_id, Some(step_seq)), Some(again)),
+            Ok(None) => {
+                self.tell_colour(run_id, step_seq, child).await;
+                self.book.remind((run_id, Some(step_seq)), Some(again));
+            }
             Err(error) => {
                 tracing::warn!(%error, "a child run could not be read");
                 self.book.remind((run_id, Some(step_seq)), Some(again));
             }
+        }
+    }
+}
+
+impl Clockwork {
+    /// The child lives: its colour drives that of the step that waits for it.
+    async fn tell_colour(&self, run_id: InstanceId, step_seq: StepSeq, child: InstanceId) {
+        let query = RunQuery { instance_id: Some(child), ..RunQuery::default() };
+        let page = crate::port::Page { after: None, limit: 1, descending: false };
+        let Ok(found) = self.reader.runs(&query, &page).await else { return };
+        let basis = found.first().and_then(|view| Basis::parse(view.head.rollup.as_deref()?));
+        if let Some(basis) = basis {
+            let command = run::Command::ChildColoured { step_seq, child, colour: basis.rollup.colour };
+            drop(self.send(run_id, command).await);
         }
     }
 }

@@ -6,6 +6,7 @@ pub mod agenda;
 pub mod assemble;
 pub mod clockwork;
 pub mod dispatcher;
+pub mod emit;
 pub mod payload;
 pub mod project;
 pub mod rollup;

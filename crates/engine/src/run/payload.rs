@@ -1,6 +1,6 @@
 //! What a run's record says (`spec/run.md`): the transitions that one command caused, and what came with them.
 
-use countersign_kernel::lifecycle::StepCode;
+use countersign_kernel::lifecycle::{MACHINE_VERSION, StepCode};
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::registry::Definition;
 use countersign_kernel::run::{Action, Cause, Cell, Move, Role, Run, RunEvent, Started};
@@ -197,6 +197,8 @@ fn start(
         payload.text("declaration_digest", &documents.declaration.to_string());
         payload.text("gate_spec_digest", &documents.gate_spec.to_string());
     }
+    payload.raw("machines", &format!("[\"step@{MACHINE_VERSION}\",\"workflow_run@{MACHINE_VERSION}\"]"));
+    payload.optional("trace_id", started.trace_id.as_deref());
     payload.text("subject_ref", &started.subject_ref);
     payload.int("steps", started.plan.steps.len());
     payload.int("priority", event.head.priority);

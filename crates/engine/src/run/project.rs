@@ -37,6 +37,7 @@ pub fn run_writes(
             continues: started.continues,
             parent: event.head.parent.as_ref().map(|parent| (parent.run_id, parent.step_seq)),
             started_at: event.at,
+            trace_id: started.trace_id.clone(),
         }));
     }
     if event.started.is_some() || !event.run_moves.is_empty() {

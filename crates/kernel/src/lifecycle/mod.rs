@@ -1,15 +1,23 @@
 //! The lifecycles of a step and of a run, as data. Whatever changes the state of either goes through [`fire`] of the
 //! table, which knows who may do what from where, and names the transition.
 
+mod event;
 mod failure;
 mod policy;
+mod registry;
 mod run;
 mod step;
+mod token;
 
+pub use event::{EVENT_TYPES, EventType, Field, FieldKind, event_type};
 pub use failure::{FailureCategory, FailureClass, Response};
 pub use policy::{ROLLUP_POLICIES, ROLLUP_POLICY, RollupPolicy};
-pub use run::{Outcome, RUN_TRANSITIONS, RunState, RunTransition, fire_run};
+pub use registry::{FacetRow, MACHINE_VERSION, MachineDef, STEP_FACETS, StateRow, TransitionRow, machine, machines};
+pub use run::{
+    Outcome, RUN_STATES, RUN_TRANSITIONS, RUN_TRIGGERS, RunState, RunStateDef, RunTransition, RunTrigger, fire_run,
+};
 pub use step::{STEP_STATES, STEP_TRANSITIONS, SemanticClass, StateDef, StepCode, StepTransition, fire_step};
+pub use token::{TOKENS, Token};
 
 /// Who causes a transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -52,13 +60,55 @@ pub enum TriggerKind {
     ConditionResolved,
 }
 
+impl SemanticClass {
+    pub const ALL: &'static [SemanticClass] =
+        &[SemanticClass::Idle, SemanticClass::Active, SemanticClass::Wait, SemanticClass::Red];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            SemanticClass::Idle => "idle",
+            SemanticClass::Active => "active",
+            SemanticClass::Wait => "wait",
+            SemanticClass::Red => "red",
+        }
+    }
+}
+
 impl TriggerKind {
+    pub const ALL: &'static [TriggerKind] =
+        &[TriggerKind::Event, TriggerKind::Rpc, TriggerKind::Timer, TriggerKind::ConditionResolved];
+
     pub const fn as_str(self) -> &'static str {
         match self {
             TriggerKind::Event => "event",
             TriggerKind::Rpc => "rpc",
             TriggerKind::Timer => "timer",
             TriggerKind::ConditionResolved => "condition_resolved",
+        }
+    }
+}
+
+/// What must hold for a transition besides its place in the table: a rule of the configuration, or a predicate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Guard {
+    None,
+    Config(&'static str),
+    Predicate(&'static str),
+}
+
+impl Guard {
+    pub const fn kind(self) -> Option<&'static str> {
+        match self {
+            Guard::None => None,
+            Guard::Config(_) => Some("config"),
+            Guard::Predicate(_) => Some("predicate_fn"),
+        }
+    }
+
+    pub const fn name(self) -> Option<&'static str> {
+        match self {
+            Guard::None => None,
+            Guard::Config(name) | Guard::Predicate(name) => Some(name),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The run's lifecycle. What seed 004 calls an invalid transition is simply not declared.
 
+use super::{ActorClass, Guard, SemanticClass, TriggerKind};
 use std::fmt;
 
 macro_rules! named {
@@ -75,6 +76,120 @@ impl RunState {
             RunState::Completed => "COMPLETED",
             RunState::Failed => "FAILED",
             RunState::Cancelled | RunState::Voided => "CANCELED",
+        }
+    }
+}
+
+/// How a run's state looks and counts.
+pub struct RunStateDef {
+    pub code: RunState,
+    pub class: SemanticClass,
+    pub color: &'static str,
+    pub icon: &'static str,
+    pub label: &'static str,
+    pub label_vi: &'static str,
+    /// The state of the floor that stands for it, where it is none of them.
+    pub floor_equivalent: Option<&'static str>,
+    pub justification: Option<&'static str>,
+}
+
+const fn state(
+    code: RunState,
+    class: SemanticClass,
+    color: &'static str,
+    icon: &'static str,
+    label: &'static str,
+    label_vi: &'static str,
+    derived: Option<(&'static str, &'static str)>,
+) -> RunStateDef {
+    let (floor_equivalent, justification) = match derived {
+        Some((floor, why)) => (Some(floor), Some(why)),
+        None => (None, None),
+    };
+    RunStateDef { code, class, color, icon, label, label_vi, floor_equivalent, justification }
+}
+
+/// In the order of the enum.
+#[rustfmt::skip]
+pub const RUN_STATES: &[RunStateDef] = &[
+    state(Idle, SemanticClass::Idle, "ui.traffic_light.gray", "○", "Idle", "Chưa chạy",
+        Some(("not_started", "Seed 004 calls a run that waits for its trigger idle."))),
+    state(Queued, SemanticClass::Active, "ui.traffic_light.green_pale", "▶", "Queued", "Chờ lượt",
+        Some(("ready", "A run that was started waits for a slot or for its time."))),
+    state(Executing, SemanticClass::Active, "ui.traffic_light.green", "►", "Executing", "Đang chạy",
+        Some(("in_progress", "Seed 004's word for it."))),
+    state(Blocked, SemanticClass::Wait, "ui.traffic_light.yellow_dark", "⚠", "Blocked", "Bị chặn", None),
+    state(Paused, SemanticClass::Wait, "ui.traffic_light.yellow_dark", "⏸", "Paused", "Tạm dừng",
+        Some(("waiting", "Long runs need a pause that governance decides, apart from blocked and waiting."))),
+    state(Stopped, SemanticClass::Wait, "ui.traffic_light.yellow_dark", "⏹", "Stopped", "Đã dừng",
+        Some(("blocked", "A runbook that finds anything not as it should be stands still until it is resumed by approval."))),
+    state(Compensating, SemanticClass::Red, "ui.traffic_light.red", "↩", "Compensating", "Đang hoàn tác",
+        Some(("failed", "A run that failed undoes what it has done."))),
+    state(Completed, SemanticClass::Active, "ui.traffic_light.green_deep", "✓", "Completed", "Hoàn thành", None),
+    state(Failed, SemanticClass::Red, "ui.traffic_light.red", "✕", "Failed", "Thất bại", None),
+    state(Cancelled, SemanticClass::Red, "ui.traffic_light.red_dark", "⊘", "Cancelled", "Đã hủy",
+        Some(("cannot_complete", "cannot_complete is one actor's declaration; cancelled is a decision about the whole run."))),
+    state(Voided, SemanticClass::Red, "ui.traffic_light.red_dark", "⌀", "Voided", "Vô hiệu",
+        Some(("cannot_complete", "A run that never should have been is told apart from one that was called off."))),
+];
+
+/// What stands behind a trigger of the run: who pulls it, how, and what must hold.
+pub struct RunTrigger {
+    pub name: &'static str,
+    pub actor: ActorClass,
+    pub kind: TriggerKind,
+    pub guard: Guard,
+    pub audit_required: bool,
+}
+
+const fn trigger(
+    name: &'static str,
+    actor: ActorClass,
+    kind: TriggerKind,
+    guard: Guard,
+    audit_required: bool,
+) -> RunTrigger {
+    RunTrigger { name, actor, kind, guard, audit_required }
+}
+
+#[rustfmt::skip]
+pub const RUN_TRIGGERS: &[RunTrigger] = &[
+    trigger("started", ActorClass::MowOrchestrator, TriggerKind::Rpc, Guard::Predicate("input_contract_met"), true),
+    trigger("slot_available", ActorClass::MowOrchestrator, TriggerKind::ConditionResolved, Guard::Predicate("slot_free"), true),
+    trigger("input_required", ActorClass::System, TriggerKind::Event, Guard::None, true),
+    trigger("input_received", ActorClass::System, TriggerKind::Event, Guard::None, true),
+    trigger("all_steps_ended", ActorClass::System, TriggerKind::ConditionResolved, Guard::Predicate("all_mandatory_steps_completed"), true),
+    trigger("step_failed", ActorClass::System, TriggerKind::Event, Guard::Config("failure_policy"), true),
+    trigger("workflow_timeout", ActorClass::System, TriggerKind::Timer, Guard::Predicate("timeout_passed"), true),
+    trigger("effect_declared", ActorClass::Reviewer, TriggerKind::Rpc, Guard::Predicate("effect_unknown"), true),
+    trigger("all_compensated", ActorClass::System, TriggerKind::ConditionResolved, Guard::None, true),
+    trigger("compensation_failed", ActorClass::System, TriggerKind::Event, Guard::None, true),
+    trigger("effect_unknown", ActorClass::System, TriggerKind::ConditionResolved, Guard::None, true),
+    trigger("workflow_pause", ActorClass::Reviewer, TriggerKind::Rpc, Guard::None, true),
+    trigger("workflow_resume", ActorClass::Reviewer, TriggerKind::Rpc, Guard::None, true),
+    trigger("workflow_cancel", ActorClass::Reviewer, TriggerKind::Rpc, Guard::Predicate("approval_where_declared"), true),
+    trigger("workflow_stop", ActorClass::Reviewer, TriggerKind::Rpc, Guard::None, true),
+    trigger("workflow_void", ActorClass::Reviewer, TriggerKind::Rpc, Guard::None, true),
+];
+
+impl RunTransition {
+    pub fn about(&self) -> Option<&'static RunTrigger> {
+        RUN_TRIGGERS.iter().find(|row| row.name == self.trigger)
+    }
+
+    pub const fn emits(&self) -> &'static str {
+        match self.to {
+            Idle => "run.idle",
+            Queued => "run.queued",
+            Executing => "run.executing",
+            Blocked => "run.blocked",
+            Paused => "run.paused",
+            Stopped => "run.stopped",
+            Compensating => "run.compensating",
+            Completed => "run.completed",
+            Failed => "run.failed",
+            Cancelled => "run.cancelled",
+            Voided => "run.voided",
         }
     }
 }
@@ -169,6 +284,18 @@ mod tests {
             assert!(!(t.from == Idle && t.to == Executing), "must go through queued");
             assert!(!t.from.is_ended(), "{} leaves the terminal state {}", t.id, t.from);
             assert!(!(t.from == Compensating && t.to == Executing), "cannot resume after compensation starts");
+        }
+    }
+
+    #[test]
+    fn every_state_and_every_trigger_is_described() {
+        for (i, def) in RUN_STATES.iter().enumerate() {
+            assert_eq!(def.code as usize, i);
+            assert_eq!(def.floor_equivalent.is_some(), def.justification.is_some(), "{}", def.code);
+        }
+        assert_eq!(RUN_STATES.len(), RunState::ALL.len());
+        for t in RUN_TRANSITIONS {
+            assert!(t.about().is_some(), "{}", t.trigger);
         }
     }
 

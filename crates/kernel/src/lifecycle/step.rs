@@ -1,6 +1,7 @@
 //! The step's lifecycle: the 9-state floor of seed 003 §3, the two derived states, its transitions T1–T12r, and those
 //! that seeds 001 and 004 need besides (X1–X11). Both other vocabularies are derived from it.
 
+use super::Guard::{self, Config, Predicate};
 use super::{ActorClass, TriggerKind};
 use std::fmt;
 
@@ -27,17 +28,23 @@ pub enum SemanticClass {
     Red,
 }
 
-/// How a state looks and counts.
+/// How a state looks and counts (`state_def`). Its texts are found under the keys `state.<code>.label` and
+/// `state.<code>.short`.
 pub struct StateDef {
     pub code: StepCode,
     pub text: &'static str,
     pub class: SemanticClass,
     pub terminal: bool,
-    /// A derived state declares the state of the floor that stands for it.
+    /// A derived state declares the state of the floor that stands for it, and why the floor was not enough.
     pub floor_equivalent: Option<StepCode>,
+    pub justification: Option<&'static str>,
     pub color: &'static str,
     pub icon: &'static str,
+    pub icon_token: &'static str,
     pub label: &'static str,
+    pub label_vi: &'static str,
+    pub short: &'static str,
+    pub short_vi: &'static str,
 }
 
 const fn state(
@@ -45,10 +52,25 @@ const fn state(
     text: &'static str,
     class: SemanticClass,
     color: &'static str,
-    icon: &'static str,
-    label: &'static str,
+    (icon, icon_token): (&'static str, &'static str),
+    (label, label_vi): (&'static str, &'static str),
+    (short, short_vi): (&'static str, &'static str),
 ) -> StateDef {
-    StateDef { code, text, class, terminal: false, floor_equivalent: None, color, icon, label }
+    StateDef {
+        code,
+        text,
+        class,
+        terminal: false,
+        floor_equivalent: None,
+        justification: None,
+        color,
+        icon,
+        icon_token,
+        label,
+        label_vi,
+        short,
+        short_vi,
+    }
 }
 
 use StepCode::{
@@ -56,28 +78,42 @@ use StepCode::{
 };
 
 /// In the order of the enum; the ordinal of a state is its place, counted from 1.
+#[rustfmt::skip]
 pub const STEP_STATES: &[StateDef] = &[
-    state(NotStarted, "not_started", SemanticClass::Idle, "ui.traffic_light.gray", "○", "Not started"),
-    state(Ready, "ready", SemanticClass::Active, "ui.traffic_light.green_pale", "▶", "Ready"),
-    state(InProgress, "in_progress", SemanticClass::Active, "ui.traffic_light.green", "►", "In progress"),
-    state(Waiting, "waiting", SemanticClass::Wait, "ui.traffic_light.yellow", "⏳", "Waiting"),
-    state(Blocked, "blocked", SemanticClass::Wait, "ui.traffic_light.yellow_dark", "⚠", "Blocked"),
-    state(Overdue, "overdue", SemanticClass::Red, "ui.traffic_light.red_pale", "⏰", "Overdue"),
-    state(Failed, "failed", SemanticClass::Red, "ui.traffic_light.red", "✕", "Failed"),
-    state(CannotComplete, "cannot_complete", SemanticClass::Red, "ui.traffic_light.red_dark", "⛔", "Cannot complete"),
+    state(NotStarted, "not_started", SemanticClass::Idle, "ui.traffic_light.gray", ("○", "icon.circle_hollow"),
+        ("Not started", "Chưa tới lượt"), ("Its turn has not come", "Chưa đến lượt thực hiện")),
+    state(Ready, "ready", SemanticClass::Active, "ui.traffic_light.green_pale", ("▶", "icon.play_outline"),
+        ("Ready", "Sẵn sàng"), ("Waits for somebody to take it", "Chờ người nhận việc")),
+    state(InProgress, "in_progress", SemanticClass::Active, "ui.traffic_light.green", ("►", "icon.play_filled"),
+        ("In progress", "Đang làm"), ("Somebody is at work on it", "Đang được thực hiện")),
+    state(Waiting, "waiting", SemanticClass::Wait, "ui.traffic_light.yellow", ("⏳", "icon.hourglass"),
+        ("Waiting", "Đang chờ"), ("Waits for something outside", "Đang chờ bên ngoài")),
+    state(Blocked, "blocked", SemanticClass::Wait, "ui.traffic_light.yellow_dark", ("⚠", "icon.warn_filled"),
+        ("Blocked", "Bị chặn"), ("Something of our own is missing", "Thiếu điều kiện nội bộ")),
+    state(Overdue, "overdue", SemanticClass::Red, "ui.traffic_light.red_pale", ("⏰", "icon.clock_alert"),
+        ("Overdue", "Trễ hạn"), ("Past its deadline", "Đã quá hạn")),
+    state(Failed, "failed", SemanticClass::Red, "ui.traffic_light.red", ("✕", "icon.cross_filled"),
+        ("Failed", "Thất bại"), ("Was tried and failed", "Đã thực hiện và thất bại")),
+    state(CannotComplete, "cannot_complete", SemanticClass::Red, "ui.traffic_light.red_dark", ("⛔", "icon.stop_filled"),
+        ("Cannot complete", "Không thể hoàn tất"), ("Declared impossible", "Được khai báo là không thể hoàn tất")),
     StateDef {
         terminal: true,
-        ..state(Completed, "completed", SemanticClass::Active, "ui.traffic_light.green_deep", "✓", "Completed")
+        ..state(Completed, "completed", SemanticClass::Active, "ui.traffic_light.green_deep", ("✓", "icon.check_filled"),
+            ("Completed", "Hoàn thành"), ("Done", "Đã xong"))
     },
     StateDef {
         terminal: true,
         floor_equivalent: Some(Completed),
-        ..state(Skipped, "skipped", SemanticClass::Idle, "ui.traffic_light.gray", "⤼", "Skipped")
+        justification: Some("A branch that is not taken ends without work; it must neither hold anybody up nor roll up."),
+        ..state(Skipped, "skipped", SemanticClass::Idle, "ui.traffic_light.gray", ("⤼", "icon.skip"),
+            ("Skipped", "Bỏ qua"), ("Not needed on this path", "Không cần trên nhánh này"))
     },
     StateDef {
         terminal: true,
         floor_equivalent: Some(CannotComplete),
-        ..state(Cancelled, "cancelled", SemanticClass::Red, "ui.traffic_light.red_dark", "⊘", "Cancelled")
+        justification: Some("cannot_complete is one actor's declaration; cancelled is a decision about the whole run."),
+        ..state(Cancelled, "cancelled", SemanticClass::Red, "ui.traffic_light.red_dark", ("⊘", "icon.cancel_filled"),
+            ("Cancelled", "Đã hủy"), ("Called off with its run", "Bị hủy cùng quy trình"))
     },
 ];
 
@@ -141,8 +177,30 @@ pub struct StepTransition {
     pub actors: &'static [ActorClass],
     pub trigger_kind: TriggerKind,
     pub triggers: &'static [&'static str],
+    /// What must hold besides, by name.
+    pub guard: Guard,
     pub emits: &'static str,
     pub audit_required: bool,
+    /// The transition that takes this one back.
+    pub rollback: Option<&'static str>,
+    /// Declared, and inert until it is approved.
+    pub proposed: bool,
+}
+
+impl StepTransition {
+    /// The state that the rollback leads to.
+    pub fn rollback_to(&self) -> Option<StepCode> {
+        let id = self.rollback?;
+        STEP_TRANSITIONS.iter().find(|t| t.id == id).map(|t| t.to)
+    }
+
+    const fn guarded(self, guard: Guard) -> StepTransition {
+        StepTransition { guard, ..self }
+    }
+
+    const fn taken_back_by(self, id: &'static str) -> StepTransition {
+        StepTransition { rollback: Some(id), ..self }
+    }
 }
 
 #[expect(clippy::too_many_arguments, reason = "a row of the table below, in the order of its columns")]
@@ -156,7 +214,19 @@ const fn edge(
     emits: &'static str,
     audit_required: bool,
 ) -> StepTransition {
-    StepTransition { id, from, to, actors, trigger_kind, triggers, emits, audit_required }
+    StepTransition {
+        id,
+        from,
+        to,
+        actors,
+        trigger_kind,
+        triggers,
+        guard: Guard::None,
+        emits,
+        audit_required,
+        rollback: None,
+        proposed: false,
+    }
 }
 
 use ActorClass::{EscalationHandler, ExecutorWorker, MowOrchestrator, PicHuman, Reviewer, System};
@@ -169,36 +239,36 @@ const NOT_ENDED: &[StepCode] = &[NotStarted, Ready, InProgress, Waiting, Blocked
 
 #[rustfmt::skip]
 pub const STEP_TRANSITIONS: &[StepTransition] = &[
-    edge("T1", &[NotStarted], Ready, &[MowOrchestrator], ConditionResolved, &["precondition"], "step.ready", false),
-    edge("T2", &[Ready], InProgress, CLAIMANTS, Rpc, &["step_claim"], "step.started", true),
-    edge("T2r", AT_WORK, Ready, &[PicHuman], Rpc, &["step_release"], "step.released", true),
-    edge("T3", AT_WORK, Waiting, CLAIMANTS, Rpc, &["step_wait"], "step.waiting", false),
-    edge("T3r", &[Waiting], InProgress, &[System], Event, &["facet_resolved"], "step.resumed", false),
-    edge("T4", AT_WORK, Blocked, CLAIMANTS, Rpc, &["step_block"], "step.blocked", true),
-    edge("T4r", &[Blocked], InProgress, &[System, PicHuman], Event, &["blocker_resolved"], "step.unblocked", true),
-    edge("T5", &[InProgress], Overdue, &[System], Timer, &["deadline_passed"], "step.overdue", false),
-    edge("T6", &[Overdue], InProgress, &[System], ConditionResolved, &["deadline_extended"], "step.recovered_from_overdue", true),
-    edge("T7", &[Overdue], Completed, CLAIMANTS, Rpc, &["step_complete"], "step.completed", true),
-    edge("T8", &[InProgress], Completed, CLAIMANTS, Rpc, &["step_complete"], "step.completed", true),
-    edge("T8r", &[Completed], InProgress, &[Reviewer], Rpc, &["step_reopen_for_correction"], "step.reopened_for_correction", true),
-    edge("T9", &[InProgress, Overdue, Waiting, Blocked], Failed, &[ExecutorWorker], Event, &["executor_failure"], "step.failed", true),
-    edge("T10", &[Failed], InProgress, &[ExecutorWorker], Event, &["retry_attempt"], "step.retry", false),
-    edge("T11", &[Failed], CannotComplete, &[EscalationHandler], Rpc, &["escalate"], "step.escalated", true),
-    edge("T12", &[InProgress, Overdue, Blocked, Waiting], CannotComplete, CLAIMANTS, Rpc, &["declare_cannot_complete"], "step.cannot_complete", true),
-    edge("T12r", &[CannotComplete], InProgress, &[Reviewer], Rpc, &["step_reopen_for_correction"], "step.reopened_for_correction", true),
-    edge("X1", &[Waiting], Ready, &[System], Event, &["wake_up"], "step.woken", false),
-    edge("X2", AT_WORK, Ready, &[System], Timer, &["lease_expired"], "step.lease_expired", false),
-    edge("X3", &[Waiting], InProgress, &[ExecutorWorker], Timer, &["waiting_timeout"], "step.started", true),
-    edge("X4", &[NotStarted, Ready], Skipped, &[System], ConditionResolved, &["upstream_skipped", "when_false"], "step.skipped", false),
-    edge("X5", AT_WORK, Skipped, &[System], ConditionResolved, &["on_failure_skip"], "step.skipped", false),
-    edge("X6", NOT_ENDED, Cancelled, &[Reviewer], Rpc, &["workflow_cancel"], "step.cancelled", true),
-    edge("X7", &[Blocked], Failed, &[System], Timer, &["blocked_timeout"], "step.failed", true),
-    edge("X8", &[NotStarted], Blocked, &[System], Event, &["gate_opened"], "step.blocked", true),
-    edge("X8r", &[Blocked], Ready, &[System], Event, &["gate_cleared"], "step.unblocked", true),
-    edge("X9", &[Ready, InProgress, Waiting, Blocked, Overdue, Failed], Cancelled, &[System], ConditionResolved, &["run_aborted"], "step.cancelled", true),
+    edge("T1", &[NotStarted], Ready, &[MowOrchestrator], ConditionResolved, &["precondition"], "step.ready", false).guarded(Config("precondition_config")),
+    edge("T2", &[Ready], InProgress, CLAIMANTS, Rpc, &["step_claim"], "step.started", true).guarded(Predicate("fn_step_pic_resolves")).taken_back_by("T2r"),
+    edge("T2r", AT_WORK, Ready, &[PicHuman], Rpc, &["step_release"], "step.released", true).guarded(Predicate("actor_is_pic")),
+    edge("T3", AT_WORK, Waiting, CLAIMANTS, Rpc, &["step_wait"], "step.waiting", false).guarded(Config("waiting_facet_in_vocab")).taken_back_by("T3r"),
+    edge("T3r", &[Waiting], InProgress, &[System], Event, &["facet_resolved"], "step.resumed", false).guarded(Predicate("facet_resolution_proof")),
+    edge("T4", AT_WORK, Blocked, CLAIMANTS, Rpc, &["step_block"], "step.blocked", true).guarded(Config("block_reason_in_vocab")).taken_back_by("T4r"),
+    edge("T4r", &[Blocked], InProgress, &[System, PicHuman], Event, &["blocker_resolved"], "step.unblocked", true).guarded(Predicate("blocker_resolution_evidence")),
+    edge("T5", &[InProgress], Overdue, &[System], Timer, &["deadline_passed"], "step.overdue", false).guarded(Predicate("deadline_passed")),
+    edge("T6", &[Overdue], InProgress, &[System], ConditionResolved, &["deadline_extended"], "step.recovered_from_overdue", true).guarded(Predicate("deadline_updated")),
+    edge("T7", &[Overdue], Completed, CLAIMANTS, Rpc, &["step_complete"], "step.completed", true).guarded(Predicate("output_contract_met")),
+    edge("T8", &[InProgress], Completed, CLAIMANTS, Rpc, &["step_complete"], "step.completed", true).guarded(Predicate("output_contract_met")).taken_back_by("T8r"),
+    edge("T8r", &[Completed], InProgress, &[Reviewer], Rpc, &["step_reopen_for_correction"], "step.reopened_for_correction", true).guarded(Predicate("approval_present")),
+    edge("T9", &[InProgress, Overdue, Waiting, Blocked], Failed, &[ExecutorWorker], Event, &["executor_failure"], "step.failed", true).guarded(Config("failure_class_in_registry")),
+    edge("T10", &[Failed], InProgress, &[ExecutorWorker], Event, &["retry_attempt"], "step.retry", false).guarded(Predicate("retry_budget")),
+    edge("T11", &[Failed], CannotComplete, &[EscalationHandler], Rpc, &["escalate"], "step.escalated", true).guarded(Predicate("retry_budget")),
+    edge("T12", &[InProgress, Overdue, Blocked, Waiting], CannotComplete, CLAIMANTS, Rpc, &["declare_cannot_complete"], "step.cannot_complete", true).guarded(Predicate("declaration_evidence")).taken_back_by("T12r"),
+    edge("T12r", &[CannotComplete], InProgress, &[Reviewer], Rpc, &["step_reopen_for_correction"], "step.reopened_for_correction", true).guarded(Predicate("approval_present")),
+    edge("X1", &[Waiting], Ready, &[System], Event, &["wake_up"], "step.woken", false).guarded(Predicate("event_type_awaited")),
+    edge("X2", AT_WORK, Ready, &[System], Timer, &["lease_expired"], "step.lease_expired", false).guarded(Predicate("lease_over")),
+    edge("X3", &[Waiting], InProgress, &[ExecutorWorker], Timer, &["waiting_timeout"], "step.started", true).guarded(Predicate("wait_over")),
+    edge("X4", &[NotStarted, Ready], Skipped, &[System], ConditionResolved, &["upstream_skipped", "when_false"], "step.skipped", false).guarded(Predicate("upstream_or_when")),
+    edge("X5", AT_WORK, Skipped, &[System], ConditionResolved, &["on_failure_skip"], "step.skipped", false).guarded(Config("on_failure_skip")),
+    edge("X6", NOT_ENDED, Cancelled, &[Reviewer], Rpc, &["workflow_cancel"], "step.cancelled", true).guarded(Predicate("approval_where_declared")),
+    edge("X7", &[Blocked], Failed, &[System], Timer, &["blocked_timeout"], "step.failed", true).guarded(Predicate("timeout_passed")),
+    edge("X8", &[NotStarted], Blocked, &[System], Event, &["gate_opened"], "step.blocked", true).guarded(Config("gate_declared")),
+    edge("X8r", &[Blocked], Ready, &[System], Event, &["gate_cleared"], "step.unblocked", true).guarded(Predicate("gate_cleared")),
+    edge("X9", &[Ready, InProgress, Waiting, Blocked, Overdue, Failed], Cancelled, &[System], ConditionResolved, &["run_aborted"], "step.cancelled", true).guarded(Config("failure_policy")),
     edge("X10", NOT_ENDED, Failed, &[System], ConditionResolved,
-        &["step_timeout", "waiting_timeout", "gate_rejected", "lease_exhausted", "expression_error", "validation"], "step.failed", true),
-    edge("X11", AT_WORK, Ready, &[System], ConditionResolved, &["unclaimed"], "step.ready", false),
+        &["step_timeout", "waiting_timeout", "gate_rejected", "lease_exhausted", "expression_error", "validation"], "step.failed", true).guarded(Predicate("engine_verdict")),
+    edge("X11", AT_WORK, Ready, &[System], ConditionResolved, &["unclaimed"], "step.ready", false).guarded(Predicate("executor_class_ref")),
 ];
 
 /// The declared transition, or nothing: nothing else changes the state of a step.
@@ -206,6 +276,7 @@ pub fn fire_step(from: StepCode, to: StepCode, actor: ActorClass, trigger: &str)
     STEP_TRANSITIONS
         .iter()
         .find(|t| t.to == to && t.from.contains(&from) && t.actors.contains(&actor) && t.triggers.contains(&trigger))
+        .filter(|t| !t.proposed)
 }
 
 #[cfg(test)]

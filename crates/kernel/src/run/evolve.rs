@@ -2,7 +2,7 @@
 
 use super::flow::is_under_way;
 use super::start::shell_of;
-use super::{Cell, Event, Role, Run, RunEvent};
+use super::{Action, Cell, Event, Role, Run, RunEvent};
 use crate::Time;
 use crate::lifecycle::{ROLLUP_POLICY, RunState};
 use crate::plan::{Plan, StepSeq};
@@ -55,7 +55,7 @@ impl Run {
         }
         self.kept.extend(event.kept.clone());
         self.kept.retain(|kept| !event.taken.contains(&kept.id));
-        if event.action.is_recorded() {
+        if event.action != Action::StepProlonged {
             self.roll_up(event.at);
         }
     }

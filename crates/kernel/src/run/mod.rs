@@ -38,7 +38,7 @@ use crate::lifecycle::{FailureCategory, Outcome, RunState, RunTransition, StepCo
 use crate::plan::{Language, Micros, Plan, StepSeq, Work};
 use crate::process::{self, DecideGate, DefinitionRef, OpenGate, Process};
 use crate::refusal::{Code, Refusal};
-use crate::rollup::{Rollup, Tally};
+use crate::rollup::{Colour, Rollup, Tally};
 use crate::{Time, lifecycle::ActorClass};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -50,6 +50,9 @@ pub struct Run {
     pub run_id: InstanceId,
     pub plan: Arc<Plan>,
     pub input: Arc<str>,
+    /// The trace of whoever started it, where it was told one. See [`Run::trace`].
+    pub trace_id: Option<Arc<str>>,
+    pub correlation_key: Option<Arc<str>>,
     pub head: Head,
     /// The plan's steps, then compensations in the order in which they run.
     pub cells: Vec<Cell>,
@@ -169,6 +172,12 @@ pub enum Command {
         completed: bool,
         output: Arc<str>,
     },
+    /// The child of this step lives, and this is its colour now.
+    ChildColoured {
+        step_seq: StepSeq,
+        child: InstanceId,
+        colour: Colour,
+    },
     /// Somebody sends an event; `seen` where this run had it before.
     Receive {
         event: KeptEvent,
@@ -220,6 +229,7 @@ impl Command {
             Command::Heartbeat { .. } => "heartbeat",
             Command::ChildStarted { .. } => "child_started",
             Command::ChildEnded { .. } => "child_ended",
+            Command::ChildColoured { .. } => "child_coloured",
             Command::Receive { .. } => "receive_event",
             Command::Due { .. } => "due",
             Command::OpenGate(_) => "open_gate",
@@ -318,6 +328,8 @@ pub struct StartRun {
     pub parent: Option<Parent>,
     /// In place of the definition's own: for runs that wait for each other.
     pub concurrency_key: Option<Arc<str>>,
+    /// The trace that it belongs to (W3C: 32 hexadecimal digits); without one it begins its own.
+    pub trace_id: Option<Arc<str>>,
 }
 
 /// Where a new run takes over: the steps before it are taken from the old run, with their outputs.
@@ -418,6 +430,8 @@ pub enum Action {
     StepRetried,
     StepFailed,
     StepProlonged,
+    /// A child's colour has changed. The child's own records say why.
+    ChildColoured,
     ChildStarted,
     ChildEnded,
     EventReceived,
@@ -452,6 +466,7 @@ impl Action {
             Action::StepRetried => "step_retried",
             Action::StepFailed => "step_failed",
             Action::StepProlonged => "lease_prolonged",
+            Action::ChildColoured => "child_coloured",
             Action::ChildStarted => "child_started",
             Action::ChildEnded => "child_ended",
             Action::EventReceived => "event_received",
@@ -476,9 +491,9 @@ impl Action {
         }
     }
 
-    /// A heartbeat changes a lease and no state: it leaves no record.
+    /// What changes no state leaves no record: a heartbeat, and the colour of a child.
     pub const fn is_recorded(self) -> bool {
-        !matches!(self, Action::StepProlonged)
+        !matches!(self, Action::StepProlonged | Action::ChildColoured)
     }
 }
 
@@ -578,6 +593,7 @@ pub struct Started {
     pub corrects: Option<InstanceId>,
     /// The run whose finished steps it took over.
     pub continues: Option<InstanceId>,
+    pub trace_id: Option<Arc<str>>,
 }
 
 /// Decides a command on a run, or on no run yet. An empty list is a success that changes nothing.
@@ -602,6 +618,9 @@ pub fn decide(run: Option<(&Process, &Run)>, command: &Command, ctx: &mut Contex
         Command::ChildStarted { task, child } => result::child_started(run, task, *child, ctx),
         Command::ChildEnded { step_seq, child, completed, output } => {
             result::child_ended(known(run)?, *step_seq, *child, *completed, output, ctx)
+        }
+        Command::ChildColoured { step_seq, child, colour } => {
+            result::child_coloured(known(run)?, *step_seq, *child, *colour, ctx)
         }
         Command::Receive { event, seen } => wake::decide(run, event, *seen, ctx),
         Command::Due { steps, run: whole } => due::decide(known(run)?, steps, *whole, ctx),
@@ -647,6 +666,30 @@ fn alive(run: &Run) -> Result<(), Refusal> {
         return Err(Refusal::new(Code::AlreadyTerminal, detail));
     }
     Ok(())
+}
+
+/// The id of a trace as W3C has it: 32 hexadecimal digits, not all of them zero.
+pub fn is_trace_id(text: &str) -> bool {
+    text.len() == 32
+        && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        && text.bytes().any(|byte| byte != b'0')
+}
+
+impl Run {
+    /// The trace that everything of this run belongs to: the one it was started in, or its own.
+    pub fn trace(&self) -> Arc<str> {
+        self.trace_id.clone().unwrap_or_else(|| own_trace(self.run_id))
+    }
+
+    /// What relates this run to others of the same matter.
+    pub fn correlation(&self) -> Arc<str> {
+        self.correlation_key.clone().unwrap_or_else(|| self.run_id.to_string().into())
+    }
+}
+
+/// The trace of a run that was started in none: its own id.
+pub fn own_trace(run_id: InstanceId) -> Arc<str> {
+    run_id.0.simple().to_string().into()
 }
 
 /// The id under which the effects of a step are carried out: the same for every attempt. A correction has one of its own:

@@ -10,6 +10,7 @@ use crate::plan::{Micros, RetryPolicy, StepSeq};
 use crate::process::Process;
 use crate::refusal::{Code, Refusal, require_text};
 use crate::registry::scopes;
+use crate::rollup::Colour;
 use std::sync::Arc;
 
 type Target<'r> = Option<(&'r Process, &'r Run)>;
@@ -60,6 +61,7 @@ pub fn complete(
     claim_next: Option<&ClaimNext>,
     ctx: &mut Context<'_>,
 ) -> Result<Vec<Event>, Refusal> {
+    check_outbound(outbound)?;
     let (shell, run) = permitted(target, scopes::TASKS_WORK, ctx)?;
     if repeats(run, task, &[StepCode::Completed]) || (repeats(run, task, &[StepCode::Failed]) && judged(run, task)) {
         return Ok(vec![]);
@@ -119,6 +121,7 @@ pub fn wait(
     if wish.timeout.is_some_and(|timeout| timeout < 0) {
         return Err(Refusal::new(Code::InvalidRequest, "`timeout_ms` must not be negative").at("timeout_ms"));
     }
+    check_outbound(outbound)?;
     let (shell, run) = permitted(target, scopes::TASKS_WORK, ctx)?;
     if repeats(run, task, &[StepCode::Waiting, StepCode::Ready]) {
         return Ok(vec![]);
@@ -175,8 +178,10 @@ pub fn fail(
             let live = flow.edit(seq)?.live.get_or_insert_default();
             live.last_error = Some(error.into());
             live.category = Some(category);
-            flow.outbound
-                .push(Outbound { event_type: "step.escalated".to_owned(), data: escalation(flow.run, seq, error) });
+            flow.outbound.push(Outbound {
+                event_type: "governance.escalated".to_owned(),
+                data: escalation(flow.run, seq, error),
+            });
             Action::StepFailed
         }
         Response::Retry | Response::Skip | Response::Fail => {
@@ -228,6 +233,19 @@ fn escalation(run: &Run, seq: StepSeq, error: &str) -> Arc<str> {
     format!(r#"{{"run_id":"{}","step":{step},"error":{error}}}"#, run.run_id).into()
 }
 
+/// What the engine emits by its own transitions nobody else sends: its readers rely on what it carries.
+pub fn check_outbound(outbound: &[Outbound]) -> Result<(), Refusal> {
+    let own = |event_type: &str| ["step.", "task.", "run."].iter().any(|prefix| event_type.starts_with(prefix));
+    match outbound.iter().position(|event| own(&event.event_type)) {
+        None => Ok(()),
+        Some(place) => {
+            let detail =
+                "events whose type begins with `step.`, `task.` or `run.` are those of the engine's own transitions";
+            Err(Refusal::new(Code::InvalidRequest, detail).at(format!("outbound_events[{place}].type")))
+        }
+    }
+}
+
 pub fn heartbeat(
     target: Target<'_>,
     task: &TaskRef,
@@ -273,6 +291,24 @@ pub fn child_started(
     live.lease = None;
     live.next_run_at = Some(again);
     Ok(flow.finish(Action::ChildStarted, &actor_ref, None))
+}
+
+/// The child goes on, and its colour has changed: it drives that of the step (seed 003 §5.3).
+pub fn child_coloured(
+    (shell, run): (&Process, &Run),
+    seq: StepSeq,
+    child: InstanceId,
+    colour: Colour,
+    ctx: &mut Context<'_>,
+) -> Result<Vec<Event>, Refusal> {
+    let known = run.cell(seq).filter(|cell| cell.is_held()).and_then(|cell| cell.live.as_ref());
+    if known.is_none_or(|live| live.child != Some(child) || live.child_colour == Some(colour)) {
+        return Ok(vec![]);
+    }
+    let actor_ref = ctx.base.application_actor_ref.to_owned();
+    let mut flow = Flow::new(shell, run, ctx);
+    flow.edit(seq)?.live.get_or_insert_default().child_colour = Some(colour);
+    Ok(flow.finish(Action::ChildColoured, &actor_ref, None))
 }
 
 /// The child has ended: so has the step that waits for it.

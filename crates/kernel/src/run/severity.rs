@@ -86,9 +86,9 @@ impl Plan {
 /// `fn_step_blocked_severity`.
 pub fn severity_of(plan: &Plan, block: &Block, deadline: Option<Time>, on_critical_path: bool, now: Time) -> Severity {
     let holds = |cause: &Cause| match cause {
-        Cause::Threshold => block.since.after(plan.blocked_escalation.after) <= now,
+        Cause::Threshold => block.since.after(plan.blocked_escalation.after) < now,
         Cause::CriticalPath => on_critical_path && plan.critical_path_counts(),
-        Cause::Deadline => deadline.is_some_and(|deadline| deadline <= now),
+        Cause::Deadline => deadline.is_some_and(|deadline| deadline < now),
         Cause::Escalated => block.escalated_at.is_some(),
     };
     Cause::ALL.iter().copied().find(holds).map_or(Severity::YellowDark, Severity::Red)
@@ -99,7 +99,7 @@ pub fn turns_red_at(plan: &Plan, cell: &Cell) -> Option<Time> {
     let live = cell.live.as_deref().filter(|_| cell.state == StepCode::Blocked && cell.role == Role::Step)?;
     let block = live.block.as_ref().filter(|_| !live.severity.is_red())?;
     let threshold = block.since.after(plan.blocked_escalation.after);
-    Some(cell.deadline().map_or(threshold, |deadline| deadline.min(threshold)))
+    Some(cell.deadline().map_or(threshold, |deadline| deadline.min(threshold)).after(1))
 }
 
 impl Cell {

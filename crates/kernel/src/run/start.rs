@@ -22,6 +22,10 @@ pub fn decide(command: &StartRun, ctx: &mut Context<'_>) -> Result<Vec<Event>, R
     if command.priority.is_some_and(|priority| priority > MAX_PRIORITY) {
         return Err(Refusal::new(Code::InvalidRequest, "`priority` lies between 0 and 9; 9 goes first").at("priority"));
     }
+    if command.trace_id.as_deref().is_some_and(|trace_id| !super::is_trace_id(trace_id)) {
+        let detail = "a trace_id has 32 hexadecimal digits, in small letters, and is not all zeros";
+        return Err(Refusal::new(Code::InvalidRequest, detail).at("traceparent"));
+    }
     if !ctx.is_application() {
         ctx.base.require_scope(scopes::RUNS_START, Some(&command.definition))?;
     }
@@ -53,6 +57,7 @@ pub fn decide(command: &StartRun, ctx: &mut Context<'_>) -> Result<Vec<Event>, R
         correlation_key: key(&plan.correlation_key, command, ctx, "correlationKey")?,
         corrects: command.corrects,
         continues: command.from_step.as_ref().map(|from| from.run_id),
+        trace_id: command.trace_id.clone(),
     };
     let concurrency = plan.concurrency.as_ref().map(|concurrency| concurrency.key.clone());
     let concurrency_key = match &command.concurrency_key {
@@ -208,6 +213,8 @@ impl Run {
         let mut run = Run {
             run_id: started.run_id,
             input: started.input.clone(),
+            trace_id: started.trace_id.clone(),
+            correlation_key: started.correlation_key.clone(),
             head: Head {
                 state: RunState::Idle,
                 outcome: None,

@@ -55,13 +55,14 @@ fn severity(run: &Run, seq: StepSeq, path: &[StepSeq], now: Time) {
     assert_eq!(cell.state, StepCode::Blocked, "step {seq} kept its severity");
     assert_eq!(cell.role, Role::Step);
     let plan = &run.plan;
-    let lasted = block.since.0 + plan.blocked_escalation.after <= now.0;
+    let lasted = block.since.0 + plan.blocked_escalation.after < now.0;
     let counts = plan.blocked_escalation.critical_path.unwrap_or(plan.order == Order::Dag);
     let critical = counts && path.contains(&seq);
+    let late = cell.deadline().is_some_and(|deadline| deadline < now);
     match cell.severity().unwrap_or_default() {
         Severity::YellowDark => assert!(!critical, "step {seq} stands on the critical path"),
         Severity::Red(cause) => {
-            assert!(lasted || critical || block.escalated_at.is_some(), "step {seq} is red by {cause:?}")
+            assert!(lasted || critical || late || block.escalated_at.is_some(), "step {seq} is red by {cause:?}")
         }
     }
 }

@@ -131,6 +131,7 @@ impl World {
             from_step: None,
             parent: None,
             concurrency_key: None,
+            trace_id: None,
         };
         let now = 1_000 * SECOND;
         let events = decide(&registry, None, now, &Command::Start(Box::new(start)))

@@ -25,10 +25,12 @@ mod process_view;
 mod processes;
 mod purge;
 mod query;
+mod registry;
 mod runs;
 mod signed;
 mod start;
 mod time;
+mod timeline;
 
 pub use problem::Problem;
 pub use time::format as format_time;
@@ -144,6 +146,9 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(runs::tasks::wait))
         .routes(routes!(runs::tasks::retry))
         .routes(routes!(runs::tasks::dead))
+        .routes(routes!(timeline::list))
+        .routes(routes!(registry::read))
+        .routes(routes!(registry::one))
         .routes(routes!(inbox::list))
         .routes(routes!(approval_steps::list))
         .routes(routes!(assignments::list))

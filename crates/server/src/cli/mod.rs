@@ -30,6 +30,7 @@ mod page;
 mod profile;
 mod profiles;
 mod records;
+mod registry;
 mod run;
 mod run_view;
 mod runs;
@@ -40,6 +41,7 @@ mod step;
 mod table;
 mod task;
 mod time;
+mod timeline;
 mod view;
 mod watch;
 mod witness;
@@ -116,12 +118,15 @@ enum Command {
     Show(show::ShowArgs),
     List(list::ListArgs),
     Records(records::RecordsArgs),
+    Timeline(timeline::TimelineArgs),
     #[command(subcommand)]
     Audit(audit::AuditCommand),
     #[command(subcommand)]
     Outbox(outbox::OutboxCommand),
     #[command(subcommand)]
     Definition(definition::DefinitionCommand),
+    #[command(subcommand)]
+    Registry(registry::RegistryCommand),
     #[command(subcommand)]
     Actor(actor::ActorCommand),
     Grant(grant::GrantArgs),
@@ -182,9 +187,11 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Show(args) => show::run(context, args).await,
         Command::List(args) => list::run(context, args).await,
         Command::Records(args) => records::run(context, args).await,
+        Command::Timeline(args) => timeline::run(context, args).await,
         Command::Audit(command) => audit::run(context, command).await,
         Command::Outbox(command) => outbox::run(context, command).await,
         Command::Definition(command) => definition::run(context, command).await,
+        Command::Registry(command) => registry::run(context, command).await,
         Command::Actor(command) => actor::run(context, command).await,
         Command::Grant(args) => grant::grant(context, args).await,
         Command::Revoke(args) => grant::revoke(context, args).await,
@@ -265,6 +272,14 @@ mod tests {
             ("outbox list --state lost", false),
             ("outbox replay some-event", true),
             ("outbox replay", false),
+            ("timeline some-run --all", true),
+            ("timeline --trace t --json", true),
+            ("timeline", false),
+            ("timeline some-run --trace t", false),
+            ("registry show step", true),
+            ("registry show step --events", false),
+            ("registry export workflow_run --format mermaid", true),
+            ("registry diff step", false),
         ] {
             let parsed = Cli::try_parse_from(std::iter::once("countersign").chain(line.split(' ')));
             assert_eq!(parsed.is_ok(), fits, "{line}");

@@ -1,7 +1,7 @@
 //! Lists: how many items to ask for, page after page, and how to print them.
 
 use super::output::{self, printable};
-use super::table::{Table, Tint, tint};
+use super::table::{Tint, tint};
 use clap::Args;
 use countersign_client::wire::Page;
 use countersign_client::{Answer, Error};
@@ -60,7 +60,12 @@ impl<T> Listed<T> {
     }
 
     /// Prints the list: as JSON, or as a table with a word when it is empty or goes on.
-    pub fn print(&self, json: bool, table: impl FnOnce(&[T]) -> Table, when_empty: &str) -> anyhow::Result<()> {
+    pub fn print<D: std::fmt::Display>(
+        &self,
+        json: bool,
+        table: impl FnOnce(&[T]) -> D,
+        when_empty: &str,
+    ) -> anyhow::Result<()> {
         if json {
             return output::json(&json!({"items": self.raw, "next": self.next}));
         }

@@ -126,9 +126,12 @@ pub struct Webhook {
 }
 
 impl Webhook {
-    /// Whether it wants events of this type.
+    /// Whether it wants events of this type. `*` is everything that steps send; what the engine emits with every
+    /// transition has to be asked for by name (`step.*`, `run.failed`), for it is a lot.
     pub fn wants(&self, event_type: &str) -> bool {
+        let emitted = countersign_kernel::lifecycle::event_type(event_type).is_some();
         self.types.iter().any(|pattern| match pattern.strip_suffix('*') {
+            Some("") => !emitted,
             Some(prefix) => event_type.starts_with(prefix),
             None => event_type == pattern,
         })

@@ -22,6 +22,7 @@ pub async fn start(engine: &Weak<Engine>, task: &Task, name: &str, version: Opti
         from_step: None,
         parent: Some(Parent { run_id, step_seq: task.step_seq }),
         concurrency_key: None,
+        trace_id: held.trace_of(run_id).await.ok().flatten(),
     }));
     let key = format!("child/{}/{}", task.task_id(), task.attempt);
     let request_digest = sha256(&[key.as_bytes()]);

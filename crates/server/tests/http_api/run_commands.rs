@@ -20,15 +20,15 @@ steps:
 "#;
 
 #[derive(Debug)]
-struct Said {
+pub struct Said {
     code: i32,
-    out: String,
+    pub out: String,
     err: String,
 }
 
 impl Said {
     #[track_caller]
-    fn says(&self, code: i32, texts: &[&str]) {
+    pub fn says(&self, code: i32, texts: &[&str]) {
         assert_eq!(self.code, code, "{}{}", self.out, self.err);
         for text in texts {
             assert!(self.out.contains(text) || self.err.contains(text), "{text:?} is not in\n{}{}", self.out, self.err);
@@ -60,7 +60,7 @@ async fn as_actor(server: &Server, token: &str, arguments: &[&str]) -> Said {
 }
 
 /// `countersign` as the administrator.
-async fn countersign(server: &Server, arguments: &[&str]) -> Said {
+pub async fn countersign(server: &Server, arguments: &[&str]) -> Said {
     let token = std::fs::read_to_string(server.directory.path().join("admin.token")).expect("a token");
     as_actor(server, token.trim(), arguments).await
 }

@@ -51,6 +51,7 @@ on_both! {
     a_message_whose_answer_was_not_noted_is_sent_again,
     a_report_under_a_lost_lease_sends_nothing,
     private_addresses_are_not_reached_unless_allowed,
+    transitions_are_told_to_whoever_asks_for_them,
 }
 
 async fn database() -> String {
@@ -214,6 +215,35 @@ fn check_signature(header: &str, body: &str) {
     };
     assert!(verdict(body), "{header}");
     assert!(!verdict(&format!("{body} ")), "{header}");
+}
+
+/// What the engine emits reaches the webhook that names it, with the trace, and no other.
+async fn transitions_are_told_to_whoever_asks_for_them(store: Option<String>) {
+    let (own, life) = (Receiver::start().await, Receiver::start().await);
+    let keys = "types = [\"step.*\", \"run.completed\"]";
+    let config = allowed(&format!("{}{}", own.webhook("own", ""), life.webhook("life", keys)));
+    let (_server, admin) = server(config, store).await;
+    send(&admin, &["order.paid"]).await;
+    until("all are delivered", async || outbox(&admin, "delivered").await.len() == 5).await;
+    let types = |receiver: &Receiver| {
+        let events = receiver.got().into_iter().map(|(_, body)| serde_json::from_str::<Value>(&body).expect("JSON"));
+        events
+            .map(|event| event["type"].as_str().expect("a type").to_owned())
+            .collect::<std::collections::BTreeSet<_>>()
+    };
+    let told = ["run.completed", "step.completed", "step.ready", "step.started"].map(str::to_owned);
+    assert_eq!(types(&life), told.into());
+    assert_eq!(types(&own), ["order.paid".to_owned()].into());
+    let run = admin.get("/v1/runs").await.ok()["items"][0]["run_id"].clone();
+    let run_id = run.as_str().expect("an id");
+    for (_, body) in life.got() {
+        let data = serde_json::from_str::<Value>(&body).expect("JSON")["data"].clone();
+        assert_eq!((&data["run_id"], &data["correlation_id"]), (&run, &run));
+        assert_eq!(data["trace_id"], run_id.replace('-', ""));
+        let audit =
+            admin.get(&format!("/v1/ledger/records/{}", data["audit_ref"].as_str().expect("a record"))).await.ok();
+        assert_eq!(audit["instance_id"], run);
+    }
 }
 
 async fn a_webhook_that_is_down_gets_them_later(store: Option<String>) {

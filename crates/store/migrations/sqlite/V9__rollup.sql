@@ -7,3 +7,7 @@ ALTER TABLE run_steps ADD COLUMN blocked_since_us INTEGER;
 ALTER TABLE run_steps ADD COLUMN blocked_cause TEXT;
 -- The colour of the run that a step waits for.
 ALTER TABLE run_steps ADD COLUMN child_colour TEXT;
+
+-- The trace that a run was started in (W3C); NULL where it began its own, whose id is the run's.
+ALTER TABLE runs ADD COLUMN trace_id TEXT;
+CREATE INDEX runs_by_trace ON runs (trace_id, instance_id) WHERE trace_id IS NOT NULL;

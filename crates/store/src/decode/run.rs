@@ -60,6 +60,7 @@ pub fn run_instance(row: &dyn Columns) -> Result<RunInstance, StoreError> {
             continues: optional_instance(row, 10)?,
             parent,
             started_at: row.time(13)?,
+            trace_id: optional_str(row, 30)?,
         },
         head: StoredRunHead {
             state: row.text(14)?,

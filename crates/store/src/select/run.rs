@@ -12,7 +12,7 @@ use countersign_kernel::plan::StepSeq;
 const RUN: &str = "r.instance_id, r.definition_name, r.definition_version, r.document_digest, r.subject_ref, r.initiator_ref, r.input, \
     r.correlation_key, r.concurrency_key, r.corrects, r.continues, r.parent_id, r.parent_step_seq, r.started_at_us, \
     h.state, h.outcome, h.last_error, h.priority, h.start_at_us, h.executing_since_us, h.completed_at_us, h.failed_at_us, h.output, \
-    i.sequence, i.head, i.last_time_us, i.moves, i.policy_ref, i.beats, i.rollup";
+    i.sequence, i.head, i.last_time_us, i.moves, i.policy_ref, i.beats, i.rollup, r.trace_id";
 const FROM_RUNS: &str =
     "FROM runs r JOIN run_heads h ON h.instance_id = r.instance_id JOIN instances i ON i.instance_id = r.instance_id";
 /// A step without its output and without what only readers want.
@@ -143,6 +143,7 @@ pub fn runs<'q>(dialect: Dialect, query: &'q RunQuery, page: &Page) -> Select<'q
         state => select.equal("h.state", state.map(|(state, _)| Value::Text(state))),
     }
     select.equal(&definition, query.definition.as_deref().map(Value::Text));
+    select.equal("r.trace_id", query.trace_id.as_deref().map(Value::Text));
     select.equal("r.subject_ref", query.subject_ref.as_deref().map(Value::Text));
     select.id_range(&key, &query.started);
     if let Some(names) = &query.definitions {

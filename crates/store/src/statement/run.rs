@@ -40,6 +40,7 @@ pub fn run_values(row: &RunRow) -> Vec<Value<'_>> {
         optional_int(row.parent.map(|(_, step_seq)| step_seq)),
         Value::time(row.started_at),
         Value::Text(&row.input),
+        Value::text(row.trace_id.as_deref()),
     ]
 }
 

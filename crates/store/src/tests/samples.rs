@@ -41,6 +41,7 @@ pub fn small_run(id: InstanceId) -> RunRow {
         continues: None,
         parent: None,
         started_at: Time(1_700_000_000_000_000),
+        trace_id: None,
     }
 }
 
@@ -52,6 +53,7 @@ pub fn full_run(id: InstanceId) -> RunRow {
         corrects: Some(run_id(9_000_001)),
         continues: Some(run_id(9_000_002)),
         parent: Some((run_id(9_000_003), 4)),
+        trace_id: text("4bf92f3577b34da6a3ce929d0e0e4736"),
         ..small_run(id)
     }
 }

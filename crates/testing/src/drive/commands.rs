@@ -127,6 +127,7 @@ pub fn start_run_command(start: &RunStart, now: Time, from_step: Option<FromStep
         from_step,
         parent: None,
         concurrency_key: None,
+        trace_id: None,
     })))
 }
 

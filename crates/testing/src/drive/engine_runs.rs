@@ -4,11 +4,12 @@ use super::commands::{act_command, control_command, decide_gate, open_gate, repo
 use super::engine::{ALL, EngineDriver, opened, unexpected};
 use super::runs::{
     Acting, Addressed, ClaimWish, Control, Report, Reported, RunStart, Runs, SentEvent, TaskOf, TaskSeen, Woken,
-    compact, current, previewed, step_words, value, without_nulls,
+    compact, critical_path, current, previewed, rollup, step_words, value, without_nulls,
 };
 use super::{Decided, On, Opened, Said, broken};
 use async_trait::async_trait;
 use countersign_engine::port::{RunQuery, RunStepView, RunView};
+use countersign_engine::run::rollup::Basis;
 use countersign_engine::{Addressee, ClaimCall, Command, Outcome, Proof, Target, Task};
 use countersign_kernel::lifecycle::{RunState, StepCode};
 use countersign_kernel::plan::Plan;
@@ -153,6 +154,7 @@ fn to_view(view: &RunView, steps: &[RunStepView], plan: &Plan) -> Value {
     let state = RunState::parse(&head.state).unwrap_or(RunState::Idle);
     let codes: Vec<StepCode> = steps.iter().map(|step| step.state.state).collect();
     let current = current(plan, &codes);
+    let basis = head.rollup.as_deref().and_then(Basis::parse);
     let text = |text: &Option<Arc<str>>| text.as_ref().map(ToString::to_string);
     let time = |time: Option<Time>| time.map(|time| time.0);
     let id = |id: Option<InstanceId>| id.map(|id| id.to_string());
@@ -162,6 +164,8 @@ fn to_view(view: &RunView, steps: &[RunStepView], plan: &Plan) -> Value {
         "views": {"linear": state.linear()},
         "current_step_seq": current.as_ref().map(|(seq, _)| seq),
         "current_step_type": current.as_ref().map(|(_, name)| name),
+        "rollup": basis.as_ref().map(|basis| rollup(&basis.rollup, plan)),
+        "critical_path": basis.as_ref().and_then(|basis| critical_path(plan, basis.critical)),
         "priority": head.priority,
         "start_at": time(head.start_at),
         "completed_at": time(head.completed_at),
@@ -198,6 +202,9 @@ fn to_step(step: &RunStepView, plan: &Plan, run: RunState) -> Value {
         "completed_after_deadline": charge.sla_breach.map(|_| true),
         "sla_breach_duration": charge.sla_breach.map(length),
         "blocked_since": time(state.blocked_since),
+        "blocked_severity": (state.state == StepCode::Blocked)
+            .then(|| if state.blocked_cause.is_some() { "red" } else { "yellow_dark" }),
+        "blocked_cause": state.blocked_cause,
         "block_reason": charge.block_reason,
         "escalated_at": time(charge.escalated_at),
         "attempts": state.attempts,

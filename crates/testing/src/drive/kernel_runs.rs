@@ -6,7 +6,7 @@ use super::kernel::{KernelDriver, opened};
 use super::kernel_retention::event_id;
 use super::runs::{
     Acting, Addressed, ClaimWish, Control, Report, Reported, RunStart, Runs, SentEvent, TaskOf, TaskSeen, Woken,
-    compact, current, previewed, step_words, value, without_nulls,
+    compact, critical_path, current, previewed, rollup, step_words, value, without_nulls,
 };
 use super::{APPLICATION, Decided, InboxItem, On, Opened, Record, Said, broken};
 use async_trait::async_trait;
@@ -18,8 +18,8 @@ use countersign_kernel::process::{self, Decision, EventBody, Process};
 use countersign_kernel::refusal::{Code, Refusal, require_ref};
 use countersign_kernel::registry::{Registry, scopes};
 use countersign_kernel::run::{
-    self, Cell, ClaimSteps, Claimed, Command, Context, Event, FromStep, KeptEvent, Prior, Role, Run, RunEvent, Started,
-    check_lease,
+    self, Cause, Cell, ClaimSteps, Claimed, Command, Context, Event, FromStep, KeptEvent, Prior, Role, Run, RunEvent,
+    Severity, Started, check_lease,
 };
 use countersign_kernel::text::length;
 use countersign_kernel::{Digest, EventId, InstanceId, Time};
@@ -127,6 +127,8 @@ impl ToldRun {
             "views": {"linear": head.state.linear()},
             "current_step_seq": current.as_ref().map(|(seq, _)| seq),
             "current_step_type": current.as_ref().map(|(_, name)| name),
+            "rollup": rollup(&head.rollup, &run.plan),
+            "critical_path": critical_path(&run.plan, run.critical_step()),
             "priority": head.priority,
             "start_at": time(head.start_at),
             "completed_at": time(head.completed_at),
@@ -168,6 +170,8 @@ impl ToldRun {
             "completed_after_deadline": docket.sla_breach.map(|_| true),
             "sla_breach_duration": docket.sla_breach.map(length),
             "blocked_since": live.block.map(|block| block.since.0),
+            "blocked_severity": cell.severity().map(|severity| severity.as_str()),
+            "blocked_cause": cell.severity().and_then(Severity::cause).map(Cause::as_str),
             "block_reason": live.block.and_then(|block| block.reason).map(|reason| reason.as_str()),
             "escalated_at": live.block.and_then(|block| block.escalated_at).map(|at| at.0),
             "attempts": live.attempts,

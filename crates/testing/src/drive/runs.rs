@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use countersign_kernel::lifecycle::{RunState, StepCode};
 use countersign_kernel::plan::{Order, Plan, StepSeq};
 use countersign_kernel::process::Decision;
+use countersign_kernel::rollup::Rollup;
 use serde_json::{Map, Value, json};
 
 #[derive(Clone, Debug, Default)]
@@ -163,6 +164,8 @@ pub const TIMES: &[&str] = &[
     "overdue_first_at",
     "blocked_since",
     "escalated_at",
+    "computed_at",
+    "frozen_at",
 ];
 
 /// A view without the members that say nothing.
@@ -173,6 +176,30 @@ pub fn without_nulls(object: Value) -> Value {
         }
         other => other,
     }
+}
+
+/// A run's colour, as the contract shows it.
+pub fn rollup(rollup: &Rollup, plan: &Plan) -> Value {
+    let name = |seq: StepSeq| plan.step(seq).map(|step| step.name.to_string());
+    let counts = rollup.counts;
+    without_nulls(json!({
+        "state_code": rollup.colour.as_str(),
+        "decisive_step": rollup.decisive.and_then(|(seq, _)| name(seq)),
+        "decisive_state_code": rollup.decisive.map(|(_, state)| state.as_str()),
+        "counts": {
+            "red": counts.red, "yellow": counts.yellow, "green": counts.green,
+            "skipped": counts.skipped, "optional_excluded": counts.optional_excluded,
+        },
+        "frozen_at": rollup.frozen_at.map(|at| at.0),
+    }))
+}
+
+/// From its beginning to where it leads.
+pub fn critical_path(plan: &Plan, to: Option<StepSeq>) -> Option<Vec<String>> {
+    let mut path: Vec<String> =
+        plan.critical_path(to).filter_map(|seq| plan.step(seq)).map(|s| s.name.to_string()).collect();
+    path.reverse();
+    (!path.is_empty()).then_some(path)
 }
 
 /// What both vocabularies call a step, and where a chain stands: a level that has no view of its own shows it so.

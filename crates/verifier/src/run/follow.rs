@@ -7,6 +7,9 @@ use crate::finding::Code;
 use crate::process::{Context, Process};
 use crate::record::{Action, Header};
 
+const FACETS: [&str; 4] = ["waiting_dependency", "waiting_human", "waiting_external", "waiting_time_gate"];
+const CAUSES: [&str; 4] = ["threshold", "critical_path", "deadline", "escalated"];
+
 /// What one step did within the record.
 #[derive(Clone, Copy, Debug, Default)]
 struct Within {
@@ -38,6 +41,7 @@ impl Run {
         }
         self.judge(header, moves, &made, ctx);
         self.judge_people(header, moves, &made, closed, ctx);
+        self.judge_facets(header, moves, &made, ctx);
         self.outputs(header, moves, &made, ctx);
         for (seq, child) in &moves.children {
             if let Some(step) = self.steps.get_mut(*seq) {
@@ -65,6 +69,28 @@ impl Run {
             self.last_error = Some(error.to_owned());
         }
         self.outcome = moves.outcome.map(str::to_owned);
+    }
+
+    /// What waits says for what, and a block is red for one of four causes.
+    fn judge_facets(&self, header: &Header, moves: &Moves<'_>, made: &[Made], ctx: &mut Context<'_>) {
+        let is = |seq: usize, state: &str| self.steps.get(seq).is_some_and(|step| step.state == state);
+        for made in made.iter().filter(|made| made.to == "waiting" && is(made.seq, "waiting")) {
+            if !moves.waits.iter().any(|(seq, facet)| *seq == made.seq && FACETS.contains(facet)) {
+                let detail = format!("step {} waits, and the record does not say for what", made.seq);
+                ctx.findings.find(Code::UndeclaredTransition, header, detail);
+            }
+        }
+        for (seq, severity, cause) in &moves.severities {
+            let fits = match *severity {
+                "yellow_dark" => cause.is_none(),
+                "red" => cause.is_some_and(|cause| CAUSES.contains(&cause)),
+                _ => false,
+            };
+            if !fits || !is(*seq, "blocked") {
+                let detail = format!("step {seq} is not blocked, or for no cause is its block {severity}");
+                ctx.findings.find(Code::UndeclaredTransition, header, detail);
+            }
+        }
     }
 
     /// One line of `transitions`. False where the rest cannot be followed.

@@ -15,6 +15,10 @@ pub struct Moves<'v> {
     pub run: Vec<RunMove<'v>>,
     pub compensations: Vec<(usize, usize)>,
     pub leases: Vec<usize>,
+    /// What steps that begin to wait wait for.
+    pub waits: Vec<(usize, &'v str)>,
+    /// How badly steps are blocked from here on, and why where that is red.
+    pub severities: Vec<(usize, &'v str, Option<&'v str>)>,
     pub outputs: Vec<(usize, Told)>,
     pub errors: Vec<Failure<'v>>,
     pub effect: Option<(usize, bool)>,
@@ -144,6 +148,14 @@ pub fn read(payload: &Value) -> Option<Moves<'_>> {
         run: items(payload, "run_transitions")?.iter().map(run_move).collect::<Option<_>>()?,
         compensations: items(payload, "compensations")?.iter().map(pair).collect::<Option<_>>()?,
         leases: items(payload, "leases")?.iter().map(lease).collect::<Option<_>>()?,
+        waits: items(payload, "waits")?
+            .iter()
+            .map(|entry| Some((natural(entry, "step_seq")?, entry.text("facet")?)))
+            .collect::<Option<_>>()?,
+        severities: items(payload, "severities")?
+            .iter()
+            .map(|entry| Some((natural(entry, "step_seq")?, entry.text("severity")?, optional(entry, "cause")?)))
+            .collect::<Option<_>>()?,
         outputs: items(payload, "outputs")?
             .iter()
             .map(|entry| Some((natural(entry, "step_seq")?, told(entry, "output")??)))

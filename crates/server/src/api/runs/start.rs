@@ -6,8 +6,9 @@ use crate::api::body::Posted;
 use crate::api::openapi::Refused;
 use crate::api::{App, Done, Problem, mismatched, time};
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{FromRequestParts, State};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use countersign_client::wire;
 use countersign_engine::port::{Page, RunQuery};
 use countersign_engine::{Call, Engine, IdempotencyKey, Outcome, Target};
@@ -16,16 +17,36 @@ use countersign_kernel::lifecycle::StepCode;
 use countersign_kernel::plan::Scope;
 use countersign_kernel::refusal::{Code, Refusal, require_text};
 use countersign_kernel::registry::scopes;
-use countersign_kernel::run::{Command, FromStep, StartRun};
+use countersign_kernel::run::{Command, FromStep, StartRun, is_trace_id};
 use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
 
 /// How many steps are read at a time.
 const PAGE: usize = 1000;
 
+/// The trace that the caller is in, by its `traceparent` (W3C). One that is none is passed over, as W3C wants it.
+pub struct Trace(Option<Arc<str>>);
+
+impl<S: Send + Sync> FromRequestParts<S> for Trace {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let header = parts.headers.get("traceparent").and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let trace_id = header.split('-').nth(1).filter(|_| header.len() >= 55 && !header.starts_with("ff"));
+        Ok(Trace(trace_id.filter(|text| is_trace_id(text)).map(Arc::from)))
+    }
+}
+
 /// Start a run of a published workflow. Needs `runs:start`.
 #[utoipa::path(post, path = "/v1/runs", tag = "runs", request_body = wire::StartRun,
     responses((status = 201, body = wire::RunStarted), Refused))]
-pub async fn start(State(app): State<App>, caller: Caller, posted: Posted<wire::StartRun>) -> Done<wire::RunStarted> {
+pub async fn start(
+    State(app): State<App>,
+    caller: Caller,
+    trace: Trace,
+    posted: Posted<wire::StartRun>,
+) -> Done<wire::RunStarted> {
     let engine = app.engine()?;
     let wire::StartRun { definition, input, subject_ref, priority, start_at, corrects, from_step } = posted.body;
     let (name, version) = crate::api::start::name_and_version(&definition)?;
@@ -58,6 +79,7 @@ pub async fn start(State(app): State<App>, caller: Caller, posted: Posted<wire::
         from_step,
         parent: None,
         concurrency_key: None,
+        trace_id: trace.0,
     };
     let call = caller.call(on(Target::New, Command::Start(Box::new(command))), posted.sent)?;
     match engine.execute(call).await? {
@@ -155,6 +177,7 @@ pub async fn trigger(
             from_step: None,
             parent: None,
             concurrency_key: None,
+            trace_id: None,
         };
         // Each start has a key of its own, so that the same event sent again starts none twice.
         let idempotency = call

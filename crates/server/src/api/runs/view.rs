@@ -71,6 +71,7 @@ pub async fn list(
         state: params.text("state"),
         definition: params.text("definition"),
         subject_ref: params.text("subject_ref"),
+        trace_id: None,
         started: params.range("started_"),
         definitions: None,
     };

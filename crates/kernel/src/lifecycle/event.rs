@@ -1,0 +1,177 @@
+//! Event types (seed 003: register before emit). A transition may emit only what stands here, with its JSON Schema; what
+//! is emitted is held against it.
+
+pub struct EventType {
+    pub name: &'static str,
+    pub version: u32,
+    /// What the data must carry besides what every event of its kind carries.
+    pub carries: &'static [Field],
+}
+
+/// A member of an event's data.
+pub struct Field {
+    pub name: &'static str,
+    pub kind: FieldKind,
+    pub required: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldKind {
+    Text,
+    Integer,
+    Boolean,
+    /// One of these words.
+    Word(&'static [&'static str]),
+}
+
+const fn must(name: &'static str, kind: FieldKind) -> Field {
+    Field { name, kind, required: true }
+}
+
+const fn may(name: &'static str, kind: FieldKind) -> Field {
+    Field { name, kind, required: false }
+}
+
+const fn plain(name: &'static str) -> EventType {
+    EventType { name, version: 1, carries: &[] }
+}
+
+const fn with(name: &'static str, carries: &'static [Field]) -> EventType {
+    EventType { name, version: 1, carries }
+}
+
+const FACETS: &[&str] = &["waiting_dependency", "waiting_human", "waiting_external", "waiting_time_gate"];
+
+/// What every event of a step carries.
+pub const STEP_EVENT: &[Field] = &[
+    must("run_id", FieldKind::Text),
+    must("step", FieldKind::Text),
+    must("step_seq", FieldKind::Integer),
+    must("transition_id", FieldKind::Text),
+    must("from_state", FieldKind::Text),
+    must("to_state", FieldKind::Text),
+    must("actor_class", FieldKind::Text),
+    must("trigger_ref", FieldKind::Text),
+    must("audit_ref", FieldKind::Text),
+    must("trace_id", FieldKind::Text),
+    must("correlation_id", FieldKind::Text),
+    may("attempt", FieldKind::Integer),
+    may("max_attempts", FieldKind::Integer),
+];
+
+/// What every event of a run carries.
+pub const RUN_EVENT: &[Field] = &[
+    must("run_id", FieldKind::Text),
+    must("transition_id", FieldKind::Text),
+    must("from_state", FieldKind::Text),
+    must("to_state", FieldKind::Text),
+    must("trigger_ref", FieldKind::Text),
+    must("audit_ref", FieldKind::Text),
+    must("trace_id", FieldKind::Text),
+    must("correlation_id", FieldKind::Text),
+    may("outcome", FieldKind::Text),
+];
+
+pub const EVENT_TYPES: &[EventType] = &[
+    plain("step.ready"),
+    plain("step.started"),
+    plain("step.released"),
+    with("step.waiting", &[must("waiting_facet", FieldKind::Word(FACETS))]),
+    plain("step.resumed"),
+    with("step.blocked", &[may("block_reason", FieldKind::Text)]),
+    plain("step.unblocked"),
+    plain("step.overdue"),
+    plain("step.recovered_from_overdue"),
+    with(
+        "step.completed",
+        &[
+            may("completed_after_deadline", FieldKind::Boolean),
+            may("overdue_first_at", FieldKind::Text),
+            may("sla_breach_duration", FieldKind::Integer),
+        ],
+    ),
+    with(
+        "step.reopened_for_correction",
+        &[
+            may("prior_audit_id", FieldKind::Text),
+            may("original_output_snapshot_id", FieldKind::Text),
+            may("correction_reason", FieldKind::Text),
+            may("approval_id", FieldKind::Text),
+        ],
+    ),
+    with("step.failed", &[must("classification", FieldKind::Word(&["transient", "permanent"]))]),
+    plain("step.retry"),
+    plain("step.escalated"),
+    plain("step.cannot_complete"),
+    plain("step.woken"),
+    plain("step.lease_expired"),
+    plain("step.skipped"),
+    plain("step.cancelled"),
+    plain("run.queued"),
+    plain("run.executing"),
+    plain("run.blocked"),
+    plain("run.paused"),
+    plain("run.stopped"),
+    plain("run.compensating"),
+    plain("run.completed"),
+    plain("run.failed"),
+    plain("run.cancelled"),
+    plain("run.voided"),
+];
+
+pub fn event_type(name: &str) -> Option<&'static EventType> {
+    EVENT_TYPES.iter().find(|row| row.name == name)
+}
+
+impl EventType {
+    pub fn fields(&self) -> impl Iterator<Item = &'static Field> {
+        let common = if self.name.starts_with("run.") { RUN_EVENT } else { STEP_EVENT };
+        common.iter().chain(self.carries)
+    }
+
+    /// The JSON Schema of its data. More members may come later; a reader takes what it knows.
+    pub fn schema(&self) -> String {
+        let properties: Vec<String> = self
+            .fields()
+            .map(|field| {
+                let schema = match field.kind {
+                    FieldKind::Text => r#"{"type":"string","minLength":1}"#.to_owned(),
+                    FieldKind::Integer => r#"{"type":"integer"}"#.to_owned(),
+                    FieldKind::Boolean => r#"{"type":"boolean"}"#.to_owned(),
+                    FieldKind::Word(words) => format!(r#"{{"enum":["{}"]}}"#, words.join(r#"",""#)),
+                };
+                format!(r#""{}":{schema}"#, field.name)
+            })
+            .collect();
+        let required: Vec<&str> = self.fields().filter(|field| field.required).map(|field| field.name).collect();
+        format!(
+            r#"{{"$schema":"https://json-schema.org/draft/2020-12/schema","title":"{}","type":"object","required":["{}"],"properties":{{{}}}}}"#,
+            self.name,
+            required.join(r#"",""#),
+            properties.join(",")
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lifecycle::{RUN_TRANSITIONS, STEP_TRANSITIONS};
+
+    #[test]
+    fn nothing_is_emitted_that_is_not_registered() {
+        let step = STEP_TRANSITIONS.iter().map(|t| t.emits);
+        for emitted in step.chain(RUN_TRANSITIONS.iter().map(crate::lifecycle::RunTransition::emits)) {
+            assert!(event_type(emitted).is_some(), "{emitted}");
+        }
+    }
+
+    #[test]
+    fn every_type_is_registered_once_and_emitted_by_something() {
+        for (i, row) in EVENT_TYPES.iter().enumerate() {
+            assert!(EVENT_TYPES[i + 1..].iter().all(|other| other.name != row.name), "{}", row.name);
+            let step = STEP_TRANSITIONS.iter().any(|t| t.emits == row.name);
+            assert!(step || RUN_TRANSITIONS.iter().any(|t| t.emits() == row.name), "{}", row.name);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The state machine registry: what states there are, who may move what, what that emits, and how it looks.
+
+use super::auth::Caller;
+use super::body::Address;
+use super::openapi::Refused;
+use super::query::NoQuery;
+use super::{App, Read};
+use axum::Json;
+use axum::extract::State;
+use countersign_client::wire;
+use countersign_kernel::lifecycle::{
+    EVENT_TYPES, EventType, FacetRow, FailureCategory, FailureClass, MachineDef, Response, RollupPolicy, StateRow,
+    TOKENS, Token, TransitionRow, machine, machines,
+};
+use countersign_kernel::refusal::{Code, Refusal};
+use serde_json::json;
+
+/// Every machine of the engine with its states, transitions, facets and roll-up policies; event types with their schemas,
+/// colour tokens and failure classes. Needs no scope.
+#[utoipa::path(get, path = "/v1/registry", tag = "registry", responses((status = 200, body = wire::Registry), Refused))]
+pub async fn read(State(_): State<App>, _: Caller, _: NoQuery) -> Read<wire::Registry> {
+    Ok(Json(wire::Registry {
+        machines: machines().iter().map(to_wire).collect(),
+        event_types: EVENT_TYPES.iter().map(event_type).collect(),
+        tokens: TOKENS.iter().map(token).collect(),
+        failure_classes: FailureCategory::REGISTRY.iter().map(failure_class).collect(),
+    }))
+}
+
+/// One machine. Needs no scope.
+#[utoipa::path(get, path = "/v1/registry/{machine}", tag = "registry", params(("machine" = String, Path)),
+    responses((status = 200, body = wire::Machine), Refused))]
+pub async fn one(State(_): State<App>, _: Caller, address: Address, _: NoQuery) -> Read<wire::Machine> {
+    let found = machine(address.get("machine")).map(to_wire).ok_or_else(|| {
+        let known: Vec<&str> = machines().iter().map(|machine| machine.id).collect();
+        Refusal::new(Code::NotKnown, format!("there is no such machine; there are {}", known.join(", "))).at("machine")
+    })?;
+    Ok(Json(found))
+}
+
+fn to_wire(machine: &MachineDef) -> wire::Machine {
+    wire::Machine {
+        state_machine_id: machine.id.to_owned(),
+        scope: machine.scope.to_owned(),
+        version: machine.version.to_owned(),
+        active: machine.active,
+        description: machine.description.to_owned(),
+        initial_state: machine.initial_state.to_owned(),
+        states: machine.states.iter().map(state).collect(),
+        transitions: machine.transitions.iter().map(transition).collect(),
+        facets: machine.facets.iter().map(facet).collect(),
+        rollup_policies: machine.rollup_policies.iter().map(policy).collect(),
+    }
+}
+
+fn state(row: &StateRow) -> wire::StateDef {
+    let text = |label: &str, short: &str| wire::StateText { label: label.to_owned(), short: short.to_owned() };
+    wire::StateDef {
+        state_code: row.code.clone(),
+        semantic_class: row.semantic_class.to_owned(),
+        is_terminal: row.is_terminal,
+        ordinal: u32::try_from(row.ordinal).unwrap_or(u32::MAX),
+        ui_color_token: row.ui_color_token.to_owned(),
+        ui_icon_token: row.ui_icon_token.clone(),
+        ui_icon: Some(row.ui_icon.to_owned()),
+        ui_label_i18n_key: format!("state.{}.label", row.code),
+        ui_short_message_key: format!("state.{}.short", row.code),
+        texts: Some(wire::StateTexts { en: text(row.label_en, row.short_en), vi: text(row.label_vi, row.short_vi) }),
+        is_derived: row.is_derived,
+        floor_equivalent: row.floor_equivalent.map(str::to_owned),
+        justification: row.justification.map(str::to_owned),
+    }
+}
+
+fn transition(row: &TransitionRow) -> wire::TransitionDef {
+    wire::TransitionDef {
+        id: row.id.to_owned(),
+        from_state: row.from.clone(),
+        to_state: row.to.clone(),
+        actor_class: row.actor_class.to_owned(),
+        trigger_kind: row.trigger_kind.to_owned(),
+        trigger_ref: row.trigger_ref.to_owned(),
+        guard_kind: row.guard.kind().map(str::to_owned),
+        guard_ref: row.guard.name().map(str::to_owned),
+        emitted_event_type: row.emitted_event_type.clone(),
+        audit_required: row.audit_required,
+        rollback_to: row.rollback_to.clone(),
+        proposed: row.proposed,
+    }
+}
+
+fn facet(row: &FacetRow) -> wire::FacetDef {
+    wire::FacetDef {
+        state_code: row.state.to_owned(),
+        facet_code: row.facet.to_owned(),
+        ui_icon_token: row.icon.to_owned(),
+        ui_label_i18n_key: format!("facet.{}.label", row.facet),
+        primary_ordinal: row.primary_ordinal,
+    }
+}
+
+fn policy(row: &RollupPolicy) -> wire::RollupPolicyDef {
+    wire::RollupPolicyDef {
+        policy_code: row.code.to_owned(),
+        policy_config: json!({
+            "mandatory_only": row.mandatory_only,
+            "blocked_escalation_treats_as_red": row.blocked_escalation_treats_as_red,
+        }),
+        active: row.active,
+    }
+}
+
+fn event_type(row: &EventType) -> wire::EventTypeDef {
+    wire::EventTypeDef {
+        event_type: row.name.to_owned(),
+        version: row.version,
+        // It is made of our own words and is always JSON.
+        schema: serde_json::from_str(&row.schema()).unwrap_or_default(),
+    }
+}
+
+fn token(row: &Token) -> wire::TokenDef {
+    wire::TokenDef {
+        token: row.name.to_owned(),
+        fg: row.fg.to_owned(),
+        bg: row.bg.to_owned(),
+        contrast_ratio: f64::from(row.contrast_hundredths) / 100.0,
+        high_contrast: wire::HighContrast {
+            fg: row.high_contrast_fg.to_owned(),
+            bg: row.high_contrast_bg.to_owned(),
+            contrast_ratio: f64::from(row.high_contrast_hundredths) / 100.0,
+        },
+        shape_token: row.shape.to_owned(),
+    }
+}
+
+fn failure_class(row: &FailureClass) -> wire::FailureClassDef {
+    let response = match row.default_response {
+        Response::Retry => "retry",
+        Response::Skip => "skip",
+        Response::Fail => "fail",
+        Response::Block => "block",
+    };
+    wire::FailureClassDef {
+        error_category: row.category.as_str().to_owned(),
+        default_response: response.to_owned(),
+        configurable: row.configurable,
+    }
+}

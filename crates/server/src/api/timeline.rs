@@ -1,0 +1,255 @@
+//! `GET /v1/timeline`: what happened, record by record, in order; a reopening beside what it reopened.
+
+use super::auth::Caller;
+use super::openapi::Refused;
+use super::query::{Axis, List, Params};
+use super::{App, Problem, Read, time};
+use axum::Json;
+use axum::extract::State;
+use countersign_client::wire;
+use countersign_engine::Engine;
+use countersign_engine::port::{Page, RecordQuery, RunView};
+use countersign_engine::rows::RecordRow;
+use countersign_kernel::lifecycle::{RUN_TRANSITIONS, RunTransition, STEP_TRANSITIONS};
+use countersign_kernel::plan::{Plan, StepSeq};
+use countersign_kernel::run::own_trace;
+use countersign_kernel::{EventId, InstanceId};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Reopenings of one instance that are looked through for links.
+const MAX_REOPENINGS: usize = 500;
+
+pub struct Timeline;
+
+impl List for Timeline {
+    const TAG: u8 = b't';
+    const AXES: &'static [Axis] = &[Axis::Text("trace_id"), Axis::Text("run_id"), Axis::Text("instance_id")];
+}
+
+/// Every record of a trace, of a run or of an instance, in order: give exactly one of the three. Needs `audit:read`.
+#[utoipa::path(get, path = "/v1/timeline", tag = "ledger", params(Params<Timeline>),
+    responses((status = 200, body = wire::Page<wire::TimelineEntry>), Refused))]
+pub async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    params: Params<Timeline>,
+) -> Read<wire::Page<wire::TimelineEntry>> {
+    let engine = app.engine()?;
+    let of = match (params.text("trace_id"), params.text("run_id"), params.text("instance_id")) {
+        (Some(trace_id), None, None) => Of::Trace(trace_id),
+        (None, Some(id), None) | (None, None, Some(id)) => {
+            Of::Instance(InstanceId::parse(&id).unwrap_or(InstanceId(uuid::Uuid::max())))
+        }
+        _ => return Err(Problem::invalid_query("run_id", "give one of `trace_id`, `run_id` and `instance_id`")),
+    };
+    let page = params.page()?;
+    let scenes = scenes(&engine, &caller.actor_ref, &of).await?;
+    let mut rows = Vec::new();
+    for scene in &scenes {
+        let query = RecordQuery { instance_id: Some(scene.instance_id), ..RecordQuery::default() };
+        rows.extend(engine.read_records(&caller.actor_ref, &query, &page).await?);
+    }
+    // Ids are in the order of time, across instances.
+    rows.sort_unstable_by_key(|row| row.event_id);
+    if page.descending {
+        rows.reverse();
+    }
+    rows.truncate(page.limit);
+    let links = Links::find(&engine, &caller.actor_ref, &scenes, &rows).await?;
+    let shown = |row: RecordRow| {
+        let scene = scenes.iter().find(|scene| scene.instance_id == row.instance_id);
+        Ok(entry(row, scene, &links))
+    };
+    params.answer(rows, |row| row.event_id.0, shown).map(Json)
+}
+
+enum Of {
+    Trace(String),
+    Instance(InstanceId),
+}
+
+/// An instance whose records are told.
+struct Scene {
+    instance_id: InstanceId,
+    /// Where it is a run.
+    run: Option<(RunView, Arc<Plan>)>,
+}
+
+async fn scenes(engine: &Engine, actor_ref: &str, of: &Of) -> Result<Vec<Scene>, Problem> {
+    let runs = match of {
+        Of::Trace(trace_id) => engine.runs_of_trace(actor_ref, trace_id).await?,
+        Of::Instance(id) => engine.run_for_audit(actor_ref, *id).await?.into_iter().collect(),
+    };
+    let with_plan = |run: RunView| {
+        let instance_id = run.row.instance_id;
+        Scene { instance_id, run: engine.plan_of(&run).map(|plan| (run, plan)) }
+    };
+    let mut scenes: Vec<Scene> = runs.into_iter().map(with_plan).collect();
+    if let (Of::Instance(instance_id), true) = (of, scenes.is_empty()) {
+        scenes.push(Scene { instance_id: *instance_id, run: None });
+    }
+    Ok(scenes)
+}
+
+/// Which record reopened what which record had closed.
+struct Links {
+    reopened_by: HashMap<EventId, Vec<wire::TimelineLink>>,
+    closed: HashMap<EventId, wire::TimelineLink>,
+}
+
+impl Links {
+    async fn find(engine: &Engine, actor_ref: &str, scenes: &[Scene], rows: &[RecordRow]) -> Result<Links, Problem> {
+        let mut links = Links { reopened_by: HashMap::new(), closed: HashMap::new() };
+        for scene in scenes.iter().filter(|scene| scene.run.is_some()) {
+            let query = RecordQuery {
+                instance_id: Some(scene.instance_id),
+                action_ref: Some("step_reopened".to_owned()),
+                ..RecordQuery::default()
+            };
+            let page = Page { after: None, limit: MAX_REOPENINGS, descending: false };
+            for row in engine.read_records(actor_ref, &query, &page).await? {
+                if let Some(prior) = payload(&row).as_ref().and_then(prior) {
+                    links.reopened_by.entry(prior).or_default().push(link(&row));
+                }
+            }
+        }
+        for prior in rows.iter().filter_map(|row| payload(row).as_ref().and_then(prior)) {
+            let query = RecordQuery { event_id: Some(prior), ..RecordQuery::default() };
+            let page = Page { after: None, limit: 1, descending: false };
+            if let Some(row) = engine.read_records(actor_ref, &query, &page).await?.into_iter().next() {
+                links.closed.insert(prior, link(&row));
+            }
+        }
+        Ok(links)
+    }
+}
+
+fn payload(row: &RecordRow) -> Option<Value> {
+    row.record.payload().and_then(|bytes| serde_json::from_slice(bytes).ok())
+}
+
+/// The record that closed what this payload reopens.
+fn prior(payload: &Value) -> Option<EventId> {
+    let correction = payload.get("correction")?;
+    EventId::parse(correction.get("prior_event_id").and_then(Value::as_str)?)
+}
+
+fn link(row: &RecordRow) -> wire::TimelineLink {
+    let payload = payload(row);
+    let correction = payload.as_ref().and_then(|payload| payload.get("correction"));
+    wire::TimelineLink {
+        event_id: row.event_id.to_string(),
+        action_ref: row.action_ref.clone(),
+        actor_ref: row.actor_ref.clone(),
+        recorded_at: time::format(row.recorded_at),
+        correction_reason: correction.and_then(|c| text(c, "correction_reason")),
+        approval_id: correction.and(payload.as_ref()).and_then(|payload| text(payload, "approval_id")),
+    }
+}
+
+fn text(value: &Value, name: &str) -> Option<String> {
+    value.get(name).and_then(Value::as_str).map(str::to_owned)
+}
+
+fn items<'v>(value: &'v Value, name: &str) -> impl Iterator<Item = &'v Value> {
+    value.get(name).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn entry(row: RecordRow, scene: Option<&Scene>, links: &Links) -> wire::TimelineEntry {
+    let payload = payload(&row);
+    let run = scene.and_then(|scene| scene.run.as_ref());
+    let said = payload.as_ref();
+    let moves = |name: &str| -> Vec<wire::TimelineMove> {
+        said.into_iter().flat_map(|payload| items(payload, name)).map(one_move).collect()
+    };
+    let reopens = said.and_then(prior).and_then(|prior| links.closed.get(&prior).cloned());
+    wire::TimelineEntry {
+        trace_id: run.map(|(run, _)| trace_of(run)),
+        correlation_id: run.map(|(run, _)| {
+            run.row.correlation_key.as_ref().map_or_else(|| run.row.instance_id.to_string(), |key| key.to_string())
+        }),
+        transitions: moves("transitions"),
+        run_transitions: moves("run_transitions"),
+        facets: said.zip(run).map_or(vec![], |(payload, (_, plan))| facets(payload, plan)),
+        reopens,
+        reopened_by: links.reopened_by.get(&row.event_id).cloned().unwrap_or_default(),
+        reason: said.and_then(|payload| text(payload, "reason")),
+        purged: row.record.content.is_none(),
+        event_id: row.event_id.to_string(),
+        recorded_at: time::format(row.recorded_at),
+        instance_id: row.instance_id.to_string(),
+        sequence: row.sequence,
+        action_ref: row.action_ref,
+        actor_ref: row.actor_ref,
+        payload,
+    }
+}
+
+fn trace_of(run: &RunView) -> String {
+    run.row.trace_id.clone().unwrap_or_else(|| own_trace(run.row.instance_id)).to_string()
+}
+
+fn one_move(value: &Value) -> wire::TimelineMove {
+    let member = |name: &str| text(value, name).unwrap_or_default();
+    let id = member("id");
+    let of_step = value.get("actor_class").is_some();
+    let emits = if of_step {
+        STEP_TRANSITIONS.iter().find(|row| row.id == id).map(|row| row.emits)
+    } else {
+        RUN_TRANSITIONS.iter().find(|row| row.id == id).map(RunTransition::emits)
+    };
+    wire::TimelineMove {
+        step: text(value, "step").or_else(|| text(value, "step_seqs").map(|seqs| format!("steps {seqs}"))),
+        from_state: member("from"),
+        to_state: member("to"),
+        actor_class: text(value, "actor_class"),
+        trigger_ref: member("trigger"),
+        emitted_event_type: emits.map(str::to_owned),
+        transition_id: id,
+    }
+}
+
+/// What is no state but belongs to one: which attempt it is, what is waited for, how badly it is blocked.
+fn facets(payload: &Value, plan: &Plan) -> Vec<String> {
+    let seq = |value: &Value| value.get("step_seq").and_then(Value::as_u64).and_then(|seq| StepSeq::try_from(seq).ok());
+    let named = |value: &Value| {
+        let step = seq(value).and_then(|seq| plan.step(seq));
+        step.map(|step| (step.name.clone(), step.retry.max_attempts()))
+    };
+    let mut facets = Vec::new();
+    for lease in items(payload, "leases") {
+        if let (Some((name, max)), Some(attempt)) = (named(lease), lease.get("attempt").and_then(Value::as_u64)) {
+            facets.push(format!("{name}: attempt {attempt}/{max}"));
+        }
+    }
+    for error in items(payload, "errors") {
+        let attempts = error.get("attempts").and_then(Value::as_u64).unwrap_or_default();
+        match named(error) {
+            Some((name, max)) if error.get("next_run_at_us").is_some() => {
+                facets.push(format!("{name}: retrying (attempt {}/{max})", attempts + 1));
+            }
+            Some((name, max)) => facets.push(format!("{name}: attempt {}/{max}", attempts.max(1))),
+            None => {}
+        }
+    }
+    for wait in items(payload, "waits") {
+        if let (Some((name, _)), Some(facet)) = (named(wait), text(wait, "facet")) {
+            facets.push(format!("{name}: {facet}"));
+        }
+    }
+    for severity in items(payload, "severities") {
+        if let (Some((name, _)), Some(colour)) = (named(severity), text(severity, "severity")) {
+            let cause = text(severity, "cause").map_or_else(String::new, |cause| format!(" ({cause})"));
+            facets.push(format!("{name}: blocked {colour}{cause}"));
+        }
+    }
+    if payload
+        .get("transitions")
+        .is_some_and(|_| items(payload, "transitions").any(|t| text(t, "id").as_deref() == Some("T11")))
+    {
+        facets.push("escalated".to_owned());
+    }
+    facets
+}
