@@ -511,6 +511,10 @@ class Run:
                 fault = "it does not name the record that closed the step"
             if fault:
                 self.find("undeclared-transition", f"a reopening: {fault}", r)
+            kept = told(correction, "output") if correction is not None else None
+            if step is not None and any(seq == acted and tid == "T8r" for seq, tid, _ in made):
+                if kept is None or step.output is None or kept[0] == step.output[0] and not same(kept[1], step.output[1]):
+                    self.find("output-missing", "what the step had yielded is not what its completion recorded", r)
         elif r.action == "step_retry_ordered" and step is not None:
             step.started_at = None
 

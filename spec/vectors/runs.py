@@ -13,6 +13,7 @@ from make import MOOT, REGISTRY, Actor, Bundle, Record, World, Write, dump, sha 
 from verify_run import RUN_TABLE, STEP_TABLE  # noqa: E402
 
 ROOM = 16_384
+TICK = 1_370_001        # from one command to the next
 
 
 def put(holder: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
@@ -27,6 +28,7 @@ def publish(w: World, by: Actor, document: dict[str, Any]) -> str:
     """A workflow, version 1."""
     spec = document.get("gate_spec", {})
     guards = [(s["name"], s["gate"]) for s in document["steps"] if "gate" in s] + ([("cancel", "cancel")] if "cancel" in spec else [])
+    guards += [(f"{label}:{s['name']}", label) for label in ("reopen", "escalate") if label in spec for s in document["steps"]]
     declaration = {"states": ["run"], "transitions": [{"from": "run", "action": a, "to": "run", "guard": g} for a, g in guards], "initial_state": "run", "terminal_states": []}
     gate_spec = dict(sorted(spec.items(), key=lambda kv: kv[0].encode()))
     digests = {"declaration_digest": w.store(declaration), "gate_spec_digest": w.store(gate_spec), "document_digest": w.store(document)}
@@ -54,7 +56,8 @@ def shared(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 class Run:
     """Writes the records of a run and keeps its rows. `record` is given what a command does; who does what stands in the scenarios."""
 
-    def __init__(self, w: World, by: Actor, definition: str, subject: str, value: Any, moves: list[tuple[int, str]], run: str = "R1 R2", opens: str = ""):
+    def __init__(self, w: World, by: Actor, definition: str, subject: str, value: Any, moves: list[tuple[int, str]], run: str = "R1 R2", opens: str = "",
+                 **more: Any):
         entry = w.definitions[definition]
         self.w, self.definition, self.document, self.subject, self.initiator = w, definition, entry["document"], subject, by.ref
         self.declaration, self.gate_spec = entry["declaration"], entry["gate_spec"]
@@ -78,7 +81,7 @@ class Run:
                        "subject_ref": subject, "steps": len(self.rows), "priority": 5}, "input", value)
         body = dump({"definition": definition, "input": value, "subject_ref": subject}).encode()
         after = self.open(None, opens) if opens else []
-        self.command("run_started", by, moves, run, [], after, "start_run", "/v1/runs", body, True, first=members)
+        self.command("run_started", by, moves, run, [], after, "start_run", "/v1/runs", body, True, first=members, **more)
         self.started = self.last_at
 
     @staticmethod
@@ -96,14 +99,25 @@ class Run:
         lines: list[dict[str, Any]] = []
         for seq, words in wanted:
             tid, _, trigger = words.partition(" ")
+            person, tid = tid.endswith("*"), tid.rstrip("*")       # T2*: by the person in charge
             sources, to, classes, triggers = STEP_TABLE[tid]
             row = self.rows[seq]
             assert row["state"] in sources, (seq, tid, row["state"])
             line = {"id": tid, "step": row["name"], "step_seq": seq, "from": row["state"], "to": to, "actor_class": classes[-1], "trigger": trigger or triggers[0]}
             if tid == "T4r":
                 line["actor_class"] = "system"
+            if person:
+                line["actor_class"] = "pic_human"
             lines.append(line)
             row["state"] = to
+            charge = row.get("charge", {})
+            if tid in ("T8r", "T12r"):
+                row.update(attempts=0, last_error=None, error_category=None, started_at_us=None)
+                charge["cycle"] = (charge["cycle"] or 0) + 1
+            elif tid == "T5" and charge["overdue_first_at_us"] is None:
+                charge["overdue_first_at_us"] = self.w.now + TICK
+            elif tid == "T7":
+                charge["sla_breach_us"] = self.w.now + TICK - charge["deadline_us"]
             if to in ("in_progress", "overdue", "blocked") and row["started_at_us"] is None:
                 row["started_at_us"] = "now"
             if to == "completed":
@@ -131,7 +145,13 @@ class Run:
         for seq, undone in compensations or []:
             self.rows.append(self.step_row(seq, self.rows[undone]["name"], undone))
         payload: dict[str, Any] = {"instance_id": self.id, **(first or {})}
+        for c in more.get("charges", []):
+            charge = self.rows[int(c["step_seqs"])].setdefault("charge", dict.fromkeys(("pic", "deadline_us", "overdue_first_at_us", "sla_breach_us", "cycle")))
+            charge.update(pic=c.get("pic"), deadline_us=c.get("deadline_us"))
         lines = self.moves(moves, action)
+        late = [(seq, self.rows[seq]["charge"]) for seq, words in moves if words.startswith("T7")]
+        if late:
+            more["sla"] = [{"step_seq": seq, "completed_after_deadline": True, "overdue_first_at_us": c["overdue_first_at_us"], "sla_breach_us": c["sla_breach_us"]} for seq, c in late]
         if lines:
             payload["transitions"] = lines
         if run:
@@ -258,6 +278,20 @@ class Run:
             entry["next_run_at_us"] = self.w.now + 5_000_000
         return self.command("step_retried" if again else "step_failed", by, [(seq, "T9"), *moves], run, [], [], "retry" if again else "dead",
                             f"/v1/tasks/{self.id}.{seq}/{'retry' if again else 'dead'}", dump({"last_error": error}).encode(), errors=[entry], **more)
+
+    # -- people
+    def act(self, by: Actor, seq: int, action: str, asked: str, verb: str, moves: list[tuple[int, str]], run: str = "", body: Optional[dict[str, Any]] = None,
+            before: list[Write] = [], **more: Any) -> Record:
+        return self.command(action, by, moves, run, before, [], asked, f"/v1/runs/{self.id}/steps/{self.rows[seq]['name']}/{verb}", dump(body or {}).encode(), step_seq=seq, **more)
+
+    def reopen(self, by: Actor, seq: int, tid: str, reason: str, prior: Record, **more: Any) -> Record:
+        action = f"reopen:{self.rows[seq]['name']}"
+        body = {"approval_id": self.bound[action], "correction_reason": reason}
+        correction = {"cycle": (self.rows[seq]["charge"]["cycle"] or 0) + 1, "correction_reason": reason, "prior_event_id": prior.head["event_id"]}
+        if tid == "T8r":
+            correction = put(correction, "output", json.loads(self.rows[seq]["output"]))
+        return self.act(by, seq, "step_reopened", "reopen_step", "reopen", [(seq, tid)], "", body, self.consume(action), approval_id=self.bound[action],
+                        correction=correction, **more)
 
     def forget(self, record: Record) -> None:
         """The texts of a purged record leave the stores too (run.md 8)."""
@@ -452,4 +486,44 @@ def window() -> tuple[World, Bundle]:
     return w, w.export_window(a["audit"], None, None, 90)
 
 
-SCENARIOS = {"run-linear": linear, "run-dag": dag, "run-together": together, "run-saga": saga, "run-gate": gate, "run-cancelled": cancelled, "run-window": window}
+PEOPLE = {"kind": "workflow", "name": "inquiry", "order": "linear", "gate_spec": {"reopen": {"approver_ref": "qp_santos", "scope": "inquiry:reopen"}},
+          "steps": [{"name": "look", "run": "human", "pic": "ines"}, {"name": "answer", "run": "human", "pic": "ines", "deadline": "5s"}, {"name": "file"}]}
+
+
+def people() -> tuple[World, Bundle]:
+    """What a person does: begun, given back, put down, blocked, late, declared impossible, and corrected with an approval."""
+    w = World("run-people")
+    a = crew(w)
+    ines = a["ines"]
+    w.grant(w.admin, ines, "tasks:work")
+    publish(w, w.admin, PEOPLE)
+    r = Run(w, ines, "inquiry@1", "inquiry/1", {"about": "line 3"}, [(0, "T1")], charges=[{"step_seqs": "0", "pic": "ines"}])
+    r.act(ines, 0, "step_claimed", "claim_step", "claim", [(0, "T2*")])
+    r.act(ines, 0, "step_released", "release_step", "release", [(0, "T2r")], body={"reason": "lunch"}, reason="lunch")
+    r.act(ines, 0, "step_claimed", "claim_step", "claim", [(0, "T2*")])
+    r.act(ines, 0, "step_waiting", "wait_step", "wait", [(0, "T3*")], waits=[{"step_seq": 0, "facet": "waiting_human", "secondary_facets": ["waiting_external"]}])
+    r.act(ines, 0, "step_unblocked", "unblock_step", "unblock", [(0, "T3r")], body={"evidence_ref": "note-1"}, evidence_ref="note-1")
+    r.act(ines, 0, "step_blocked", "block_step", "block", [(0, "T4*")], "R3", {"block_reason": "missing_input"}, block_reason="missing_input",
+          errors=[{"step_seq": 0, "attempts": 0}])
+    r.act(ines, 0, "step_unblocked", "unblock_step", "unblock", [(0, "T4r*")], "R7", {"evidence_ref": "note-2"}, evidence_ref="note-2")
+    done = r.act(ines, 0, "step_completed", "complete_step", "complete", [(0, "T8*"), (1, "T1")], body={"output": {"seen": 1}}, outputs={0: {"seen": 1}},
+                 charges=[{"step_seqs": "1", "pic": "ines", "deadline_us": w.now + TICK + 5_000_000}])
+    r.act(ines, 1, "step_claimed", "claim_step", "claim", [(1, "T2*")])
+    r.open_alone(ines, "reopen:look")
+    r.decide_alone(a["qp"], "reopen:look", "approve", "the wrong line")
+    r.reopen(ines, 0, "T8r", "data_error", done)
+    r.command("time_passed", None, [(1, "T5")], "", [], [])
+    r.act(ines, 0, "step_completed", "complete_step", "complete", [(0, "T8*")], body={"output": {"seen": 2}}, outputs={0: {"seen": 2}})
+    r.act(ines, 1, "deadline_extended", "extend_deadline", "extend-deadline", [(1, "T6")], body={"reason": "the lab was closed"}, reason="the lab was closed",
+          charges=[{"step_seqs": "1", "pic": "ines", "deadline_us": w.now + TICK + 2_000_000}])
+    given_up = r.act(ines, 1, "step_cannot_complete", "cannot_complete_step", "cannot-complete", [(1, "T12*")], body={"evidence_ref": "note-3"}, evidence_ref="note-3")
+    r.open_alone(ines, "reopen:answer")
+    r.decide_alone(a["qp"], "reopen:answer", "approve", "it can be done after all")
+    r.reopen(ines, 1, "T12r", "policy_change", given_up, charges=[{"step_seqs": "1", "pic": "ines", "deadline_us": w.now + 1}])
+    r.act(ines, 1, "step_completed", "complete_step", "complete", [(1, "T5"), (1, "T7*"), (2, "T1")], body={"output": "late"}, outputs={1: "late"})
+    r.claim(a["worker"], 2)
+    r.complete(a["worker"], 2, {"filed": True}, run="R4")
+    return w, w.export(a["audit"], r, 60)     # type: ignore[arg-type]
+
+
+SCENARIOS = {"run-people": people, "run-linear": linear, "run-dag": dag, "run-together": together, "run-saga": saga, "run-gate": gate, "run-cancelled": cancelled, "run-window": window}

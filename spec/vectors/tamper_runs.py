@@ -124,6 +124,61 @@ def register(tamper: Any) -> None:
         t.delete(moot)
         t.forge(opened, "moot_gate_recalled", t.app_ref, body, None)
 
+    @add("run-worker-as-a-person", "insider", "identity", "statement-mismatch")
+    def _(t: Any) -> None:
+        for r in t.all("step_completed"):
+            lines = r.body.get("transitions", [])
+            if lines and lines[0]["id"] == "T8" and lines[0]["actor_class"] == "executor_worker":
+                whole(t, r)
+                return t.edit(r, transitions=[{**lines[0], "actor_class": "pic_human"}, *lines[1:]])
+        raise Skip("no worker completed anything")
+
+    drop_line("run-late-as-in-time", "T5", "undeclared-transition", "2")
+
+    @add("run-late-by-less", "insider", "2", "undeclared-transition")
+    def _(t: Any) -> None:
+        r = t.one(where=lambda r: "sla" in r.body)
+        whole(t, r)
+        t.edit(r, sla=[{**x, "sla_breach_us": 1} for x in r.body["sla"]])
+
+    @add("run-lateness-left-out", "insider", "2", "undeclared-transition")
+    def _(t: Any) -> None:
+        r = t.one(where=lambda r: "sla" in r.body)
+        whole(t, r)
+        t.edit(r, sla=None)
+
+    @add("run-put-in-charge-afterwards", "insider", "identity", "statement-mismatch")
+    def _(t: Any) -> None:
+        r = t.one("run_started", where=lambda r: "charges" in r.body)
+        whole(t, r)
+        t.edit(r, charges=[{**c, "pic": "qp_santos"} for c in r.body["charges"]])
+
+    @add("run-reopened-without-approval", "insider", "1", "gate-not-approved")
+    def _(t: Any) -> None:
+        r = t.one("step_reopened")
+        t.delete(next(x for x in t.command(r) if x.head["action_ref"] == "transition_fired"))
+
+    @add("run-reopened-beside-another-record", "insider", "2", "undeclared-transition")
+    def _(t: Any) -> None:
+        r = t.one("step_reopened")
+        whole(t, r)
+        t.edit(r, correction={**r.body["correction"], "prior_event_id": r.head["event_id"]})
+
+    @add("run-corrected-for-no-reason", "insider", "2", "undeclared-transition")
+    def _(t: Any) -> None:
+        r = t.one("step_reopened")
+        whole(t, r)
+        t.edit(r, correction={**r.body["correction"], "correction_reason": "boredom"})
+
+    @add("run-store-breach-erased", "naive", "3", "row-missing")
+    def _(t: Any) -> None:
+        for row in t.b.state:
+            for step in row.get("run", {}).get("steps", []):
+                if step.get("charge", {}).get("sla_breach_us") is not None:
+                    step["charge"] = {**step["charge"], "sla_breach_us": None}
+                    return
+        raise Skip("nothing was late")
+
     @add("run-compensations-swapped", "insider", "2", "compensation-order")
     def _(t: Any) -> None:
         r = t.one(where=lambda r: len(r.body.get("compensations", [])) > 1)
@@ -148,7 +203,7 @@ def register(tamper: Any) -> None:
         outputs = r.body["outputs"]
         t.edit(r, outputs=[{**outputs[0], "step_seq": outputs[0]["step_seq"] + 1}, *outputs[1:]])
 
-    @add("run-output-edited", "insider", "3", "row-missing")
+    @add("run-output-edited", "insider", "3", "row-missing", "output-missing")
     def _(t: Any) -> None:
         r, _lines, _i = moved(t, "T8", "step_completed")
         whole(t, r)

@@ -63,6 +63,8 @@ COMMITTED = {
     "run-linear": """run-transition-skipped.insider run-transition-from-elsewhere.insider run-transition-with-unknown-id.insider
         run-step-completed-again.insider run-record-after-the-end.insider run-output-left-out.insider run-begun-before-its-turn.insider
         run-steps-miscounted.insider run-definition-swapped.insider run-store-step-state.naive run-store-output.naive""",
+    "run-people": """run-late-as-in-time.insider run-late-by-less.insider run-put-in-charge-afterwards.insider run-reopened-without-approval.insider
+        run-reopened-beside-another-record.insider run-store-breach-erased.naive""",
     "run-saga": "run-compensations-swapped.insider run-compensation-left-out.insider",
     "run-gate": """run-unblocked-without-approval.insider run-unblocked-though-only-fired.insider run-gate-passed-without-being-consumed.insider
         run-ready-without-its-gate.insider run-engine-record-by-a-worker.insider""",

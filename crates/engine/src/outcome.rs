@@ -213,6 +213,9 @@ pub struct Task {
     pub step_seq: u32,
     pub attempt: u32,
     pub max_attempts: u32,
+    /// How often the step was reopened.
+    #[serde(default)]
+    pub cycle: u32,
     pub task_type: String,
     /// JSON text.
     pub input: Arc<str>,
@@ -227,6 +230,11 @@ pub struct Task {
 impl Task {
     pub fn task_id(&self) -> String {
         format!("{}.{}", self.run_id, self.step_seq)
+    }
+
+    /// The same for every attempt at the step; a correction has one of its own.
+    pub fn idempotency_key(&self) -> String {
+        run::idempotency_key(&self.task_id(), self.cycle)
     }
 }
 

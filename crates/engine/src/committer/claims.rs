@@ -247,6 +247,7 @@ pub(super) fn to_task(run_id: InstanceId, claimed: &Claimed) -> Task {
         step_seq: claimed.step_seq,
         attempt: claimed.attempt,
         max_attempts: claimed.max_attempts,
+        cycle: claimed.cycle,
         task_type: claimed.task_type.as_str().to_owned(),
         input: claimed.input.clone(),
         event: claimed.event.clone(),

@@ -12,6 +12,7 @@ mod decide;
 mod desk;
 pub mod limits;
 mod place;
+mod preview;
 mod registry_change;
 mod retention;
 mod round;

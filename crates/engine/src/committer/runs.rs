@@ -175,39 +175,7 @@ impl Committer {
         self.accept_run(call, target, events, ids, registry, round)
     }
 
-    /// What would happen, by the very function that decides it.
-    fn preview(
-        &mut self,
-        call: &Call,
-        target: Target,
-        command: &run::Command,
-        registry: &Registry,
-    ) -> Result<Outcome, Refusal> {
-        match self.decide_on_run(call, target, command, registry) {
-            Ok((events, _)) => {
-                let moves = events.iter().find_map(|event| match event {
-                    Event::Run(event) => event.moves.first(),
-                    Event::Gate(_) => None,
-                });
-                Ok(Outcome::Previewed {
-                    ok: true,
-                    transition_id: moves.map(|m| m.transition.id.to_owned()),
-                    emitted_event_type: moves.map(|m| m.transition.emits.to_owned()),
-                    problems: vec![],
-                })
-            }
-            // Whoever may not do it at all learns no more than by trying.
-            Err(refusal) if is_about_state(refusal.code) => Ok(Outcome::Previewed {
-                ok: false,
-                transition_id: None,
-                emitted_event_type: None,
-                problems: vec![refusal.to_string()],
-            }),
-            Err(refusal) => Err(refusal),
-        }
-    }
-
-    fn decide_on_run(
+    pub(super) fn decide_on_run(
         &mut self,
         call: &Call,
         target: Target,
@@ -577,11 +545,6 @@ fn moot_chains(events: &[Event]) -> Vec<ChainId> {
         Event::Gate(_) | Event::Run(_) => None,
     };
     events.iter().filter_map(moot).collect()
-}
-
-/// Refusals that say something about the step or the run, and not about whoever asks or how.
-fn is_about_state(code: Code) -> bool {
-    matches!(code, Code::TransitionRefusedByGuard | Code::InvalidTransition | Code::AlreadyTerminal)
 }
 
 fn not_held() -> Refusal {

@@ -97,6 +97,7 @@ fn describe(flow: &Flow<'_, '_, '_>, seq: StepSeq, input: Arc<str>, job: Option<
         task_type: live.task_type?,
         attempt: live.attempts + 1,
         max_attempts: flow.run.max_attempts(seq),
+        cycle: cell.cycle(),
         input,
         event: live.event.clone(),
         lease_token: cell.token?,

@@ -564,6 +564,8 @@ pub struct Claimed {
     pub task_type: TaskType,
     pub attempt: u32,
     pub max_attempts: u32,
+    /// How often the step was reopened.
+    pub cycle: u32,
     pub input: Arc<str>,
     /// The data of the event that woke it.
     pub event: Option<Arc<str>>,
@@ -710,7 +712,8 @@ pub fn own_trace(run_id: InstanceId) -> Arc<str> {
     run_id.0.simple().to_string().into()
 }
 
-/// The id under which the effects of a step are carried out: the same for every attempt.
-pub fn idempotency_key(run_id: InstanceId, step_seq: StepSeq) -> String {
-    format!("{run_id}.{step_seq}")
+/// The id under which the effects of a step are carried out: the same for every attempt. A correction has one of its own:
+/// it is meant to happen again.
+pub fn idempotency_key(task_id: &str, cycle: u32) -> String {
+    if cycle == 0 { task_id.to_owned() } else { format!("{task_id}.{cycle}") }
 }

@@ -119,12 +119,12 @@ fn header(run: &RunView, now: Timestamp) -> String {
     if let Some(output) = run.output.as_ref().filter(|output| !output.is_null()) {
         line("output", printable(&output.to_string()));
     }
-    line("progress", progress(run));
+    line("progress", progress(run, now));
     lines.join("\n")
 }
 
 /// `████████░░░░ 2/3, green`; what is undone is counted apart.
-fn progress(run: &RunView) -> String {
+fn progress(run: &RunView, now: Timestamp) -> String {
     let (steps, undone): (Vec<_>, Vec<_>) = run.steps.iter().partition(|step| step.role != "compensation");
     let count = |steps: &[&StepView]| (steps.iter().filter(|step| step_ended(step)).count(), steps.len());
     let ((ended, total), colour) = (count(&steps), rollup_tint(&run.rollup.state_code));
@@ -137,6 +137,12 @@ fn progress(run: &RunView) -> String {
     );
     if let Some(step) = &run.rollup.decisive_step {
         text.push_str(&format!(" because of {}", printable(step)));
+        if let Some(state) = &run.rollup.decisive_state_code {
+            text.push_str(&format!(" ({})", printable(&state.replace('_', " "))));
+        }
+    }
+    if let Some(at) = &run.rollup.frozen_at {
+        text.push_str(&tint(Tint::Dim, &format!(", as it was when the run was paused, {}", when(at, now))));
     }
     if !undone.is_empty() {
         let (ended, total) = count(&undone);
@@ -145,7 +151,7 @@ fn progress(run: &RunView) -> String {
     text
 }
 
-fn rollup_tint(state_code: &str) -> Tint {
+pub fn rollup_tint(state_code: &str) -> Tint {
     match state_code {
         "green" => Tint::Good,
         "yellow" => Tint::Wait,

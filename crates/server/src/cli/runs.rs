@@ -7,7 +7,7 @@ use super::input;
 use super::output::{self, printable};
 use super::page::{PageArgs, collect};
 use super::run::{InputArgs, told};
-use super::run_view::{MAX_ROWS, render, state_text, whole};
+use super::run_view::{MAX_ROWS, render, rollup_tint, state_text, whole};
 use super::table::{Table, Tint, tint};
 use super::time::{self, Instant, when};
 use clap::{Args, Subcommand, ValueEnum};
@@ -196,13 +196,14 @@ async fn list(context: &Context, args: ListArgs) -> anyhow::Result<()> {
 
 fn table(runs: &[RunSummary]) -> Table {
     let now = Timestamp::now();
-    let mut table = Table::new(["run", "subject", "state", "definition", "initiator", "started", "ended"]);
+    let mut table = Table::new(["run", "subject", "state", "colour", "definition", "initiator", "started", "ended"]);
     for run in runs {
         let ended = run.completed_at.as_deref().or(run.failed_at.as_deref());
         table.row([
             printable(&run.run_id),
             tint(Tint::Strong, &run.subject_ref),
             state_text(&run.state, run.outcome.as_deref()),
+            tint(rollup_tint(&run.rollup.state_code), &run.rollup.state_code),
             printable(&run.definition),
             printable(&run.initiator_ref),
             when(&run.started_at, now),

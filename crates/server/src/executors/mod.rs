@@ -122,7 +122,7 @@ async fn perform(engine: &Weak<Engine>, task: &Task, job: &Job, tools: &Tools) -
                 let shell = ShellJob {
                     input_json: task.input.to_string(),
                     timeout,
-                    idempotency_key: task.task_id(),
+                    idempotency_key: task.idempotency_key(),
                     run_id: task.run_id.clone(),
                     step: task.step.to_string(),
                     attempt: task.attempt,
@@ -136,7 +136,9 @@ async fn perform(engine: &Weak<Engine>, task: &Task, job: &Job, tools: &Tools) -
             match (&tools.http, HttpJob::filled(work, filled(0).unwrap_or("null"), filled(1), filled(2))) {
                 (Some(executor), Ok(http)) => {
                     let allow_private = tools.allow_private;
-                    executor.run(&HttpJob { timeout, idempotency_key: task.task_id(), allow_private, ..http }).await
+                    executor
+                        .run(&HttpJob { timeout, idempotency_key: task.idempotency_key(), allow_private, ..http })
+                        .await
                 }
                 (_, Err(verdict)) => verdict,
                 (None, Ok(_)) => dead("no http executor"),

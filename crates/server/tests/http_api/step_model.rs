@@ -112,7 +112,7 @@ async fn a_trace_has_a_timeline() {
         &["step_retried  by admin", "A in_progress → failed (T9 executor_failure)", "A: retrying (attempt 2/3)"],
     );
     countersign(&server, &["runs", "show", &run_id]).await.says(0, &["red", "because of A"]);
-    countersign(&server, &["audit", "verify"]).await.says(0, &["verified"]);
+    countersign(&server, &["audit", "verify"]).await.says(0, &["Verified"]);
 }
 
 /// The engine's own events are not a worker's to send.

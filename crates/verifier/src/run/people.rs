@@ -2,7 +2,7 @@
 //! recorded as late and stays so, and nothing is reopened but with an approval and beside what it reopens.
 
 use super::follow::Made;
-use super::read::Moves;
+use super::read::{Moves, Told};
 use super::{Run, Step};
 use crate::bytes::Id;
 use crate::finding::{Code, Findings};
@@ -150,6 +150,7 @@ impl Run {
                 if let Some(fault) = fault {
                     ctx.findings.find(Code::UndeclaredTransition, header, format!("a reopening: {fault}"));
                 }
+                self.judge_kept_output(header, moves, made, ctx);
             }
             Action::StepRetryOrdered => {
                 if let Some(step) = moves.acted.and_then(|seq| self.steps.get_mut(seq)) {
@@ -157,6 +158,24 @@ impl Run {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// What is kept beside a correction is what the completion recorded.
+    fn judge_kept_output(&self, header: &Header, moves: &Moves<'_>, made: &[Made], ctx: &mut Context<'_>) {
+        let reopened = made.iter().find(|made| made.id == "T8r").and_then(|made| self.steps.get(made.seq));
+        let Some(step) = reopened else { return };
+        let kept = moves.correction.as_ref().and_then(|correction| correction.output.as_ref());
+        let same = match (kept, &step.output) {
+            (Some(Told::Value(kept)), Some(Told::Value(output))) => kept == output,
+            (Some(Told::Digest(kept)), Some(Told::Digest(output))) => kept == output,
+            // Where one found no room in its record, the stores tell.
+            (Some(_), Some(_)) => true,
+            _ => false,
+        };
+        if !same {
+            let detail = "what the step had yielded is not what its completion recorded";
+            ctx.findings.find(Code::OutputMissing, header, detail);
         }
     }
 }

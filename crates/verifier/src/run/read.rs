@@ -41,6 +41,8 @@ pub struct Correction<'v> {
     pub cycle: i64,
     pub reason: &'v str,
     pub prior: Id,
+    /// What the step had yielded.
+    pub output: Option<Told>,
 }
 
 pub struct StepMove<'v> {
@@ -210,6 +212,7 @@ pub fn read(payload: &Value, steps: Option<usize>) -> Option<Moves<'_>> {
                 cycle: told.int("cycle")?,
                 reason: told.text("correction_reason")?,
                 prior: Id::parse(told.text("prior_event_id")?)?,
+                output: self::told(told, "output")?,
             }),
         },
     })

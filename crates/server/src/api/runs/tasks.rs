@@ -170,7 +170,7 @@ pub fn to_wire(task: &Task) -> wire::Task {
         task_type: task.task_type.clone(),
         input: value(&task.input),
         event: task.event.as_deref().map(value),
-        idempotency_key: task.task_id(),
+        idempotency_key: task.idempotency_key(),
         lease_token: task.lease_token.clone(),
         locked_until: time::format(Time(task.locked_until_us)),
     }
