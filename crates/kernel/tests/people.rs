@@ -159,6 +159,7 @@ impl World {
             from_step: None,
             parent: None,
             concurrency_key: None,
+            trace_id: None,
         };
         let now = 1_000 * SECOND;
         let events = decide(&registry, None, now, &Command::Start(Box::new(start))).expect("a start");
@@ -435,6 +436,7 @@ fn ten_thousand_steps_turn_overdue_in_one_go() {
         from_step: None,
         parent: None,
         concurrency_key: None,
+        trace_id: None,
     };
     let mut now = 1_000 * SECOND;
     let mut events = decide(&registry, None, now, &Command::Start(Box::new(start))).expect("a start");
