@@ -11,7 +11,7 @@ use countersign_engine::{Call, ClaimCall, Command, Config, Engine, LogConfig, Ou
 use countersign_kernel::process::{DecideGate, Decision};
 use countersign_kernel::registry::{self, PublishDefinition, Workflow};
 use countersign_kernel::retention::PurgeRecord;
-use countersign_kernel::run::{self, KeptEvent, Outbound, StartRun, TaskRef, shell_declaration};
+use countersign_kernel::run::{self, Act, KeptEvent, Outbound, StartRun, StepAct, TaskRef, shell_declaration};
 use countersign_kernel::{InstanceId, process};
 use countersign_ledger::sha256;
 use countersign_testing::place::{self, ADMIN, Kind, Place};
@@ -49,6 +49,16 @@ steps:
   - {name: deploy, dependsOn: [build], gate: cab}
 gate_spec:
   cab: {approver_ref: admin, scope: 'change:cab'}
+";
+
+const PEOPLE: &str = "
+kind: workflow
+name: inquiry
+order: linear
+gate_spec: {reopen: {approver_ref: admin, scope: s}}
+steps:
+  - {name: look, run: human, pic: admin, deadline: 1ms}
+  - {name: answer, run: human, pic: admin}
 ";
 
 fn config() -> Config {
@@ -275,6 +285,88 @@ async fn records(engine: &Engine, run_id: InstanceId) -> anyhow::Result<Vec<Reco
     Ok(engine.read_records(ADMIN, &query, &page).await?)
 }
 
+/// Completed late, reopened with an approval, completed again.
+async fn corrected(engine: &Engine) -> anyhow::Result<InstanceId> {
+    publish(engine, PEOPLE).await?;
+    let run_id = start(engine, "inquiry", "{}").await?;
+    let act = async |act: Act| {
+        let act = StepAct { step: "look".to_owned(), act, reason: None, preview: false };
+        engine.execute(on(run_id, run::Command::Act(act))).await
+    };
+    let complete = |output: &str| Act::Complete { output: output.into(), outbound: vec![] };
+    act(Act::Claim).await?;
+    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    act(complete("\"secret-first\"")).await?;
+    let action = "reopen:look".to_owned();
+    let open = run::Command::OpenGate(process::OpenGate { action: action.clone(), reason: None });
+    let opened = engine.execute(on(run_id, open)).await?;
+    let Outcome::GateOpened { step_id, .. } = opened else { anyhow::bail!("{opened:?}") };
+    let decide = DecideGate { action, decision: Decision::Approve, reason: None, step: None };
+    engine.execute(on(run_id, run::Command::DecideGate(decide))).await?;
+    let prior = engine.prior(run_id, "look").await?.map(Box::new);
+    let correction_reason = Some("data_error".to_owned());
+    act(Act::Reopen { approval_id: Some(step_id), correction_reason, prior }).await?;
+    act(complete("\"secret-second\"")).await?;
+    Ok(run_id)
+}
+
+async fn corrections_verify_and_edits_of_them_are_found(kind: Kind) -> anyhow::Result<()> {
+    let place = Place::new(kind).await?;
+    let engine = place.engine(config()).await?;
+    let run_id = corrected(&engine).await?;
+    let _ = engine.seal_now().await;
+    let report = verify(&engine, None).await?;
+    ensure!(report.found == 0, "{:?}", report.findings);
+    place::close(engine).await?;
+    let id = match kind {
+        Kind::Sqlite => format!("instance_id = X'{}'", run_id.0.simple()),
+        Kind::Postgres => format!("instance_id = '{}'", run_id.0),
+    };
+    for (what, table, there, back) in [
+        ("breach", "run_steps", "sla_breach_us = sla_breach_us - 1", "sla_breach_us = sla_breach_us + 1"),
+        ("person", "run_steps", "pic = 'somebody'", "pic = 'admin'"),
+        ("cycle", "run_steps", "cycle = 2", "cycle = 1"),
+        ("first output", "step_corrections", "output = '1'", "output = '\"secret-first\"'"),
+        ("reason", "step_corrections", "correction_reason = 'policy_change'", "correction_reason = 'data_error'"),
+    ] {
+        let place_of = if table == "run_steps" { format!("{id} AND step_seq = 0") } else { id.clone() };
+        let (there, back) =
+            (format!("{table} SET {there} WHERE {place_of}"), format!("{table} SET {back} WHERE {place_of}"));
+        edited(&place, what, &there, &back, "row-missing").await?;
+    }
+    place.remove().await
+}
+
+/// What a completion yielded goes with its record, wherever it is kept; what the correction yielded stays.
+async fn a_purge_reaches_what_was_corrected(kind: Kind) -> anyhow::Result<()> {
+    let place = Place::new(kind).await?;
+    let engine = place.engine(config()).await?;
+    let run_id = corrected(&engine).await?;
+    let purge = async |record: &RecordRow| {
+        let command = PurgeRecord { event_id: record.event_id.to_string(), record: None };
+        let command = process::Command::PurgeRecord(command);
+        engine.execute(call(Command::Process { target: Target::Existing(run_id), command })).await
+    };
+    let all = records(&engine, run_id).await?;
+    let first = all.iter().position(|record| record.action_ref == "step_completed").context("no completion")?;
+    for record in
+        all.iter().skip(first).filter(|r| ["step_completed", "step_reopened"].contains(&&*r.action_ref)).take(2)
+    {
+        purge(record).await?;
+    }
+    let query = countersign_engine::port::RunQuery { instance_id: Some(run_id), ..Default::default() };
+    let page = Page { after: None, limit: 1, descending: false };
+    let view = engine.own_runs(&query, &page).await?.into_iter().next().context("no run")?;
+    let steps = engine.read_run_steps(&view, 0, 1).await?;
+    ensure!(steps[0].state.output.as_deref() == Some("\"secret-second\""), "{steps:?}");
+    let _ = engine.seal_now().await;
+    let report = verify(&engine, None).await?;
+    ensure!(report.found == 0, "{:?}", report.findings);
+    place::close(engine).await?;
+    place.require_no_trace("secret-first").await?;
+    place.remove().await
+}
+
 async fn purged_runs_leave_no_trace_and_verify(kind: Kind) -> anyhow::Result<()> {
     let place = Place::new(kind).await?;
     let engine = place.engine(config()).await?;
@@ -300,4 +392,6 @@ async fn purged_runs_leave_no_trace_and_verify(kind: Kind) -> anyhow::Result<()>
 countersign_testing::on_both! {
     honest_runs_verify_and_edits_are_found,
     purged_runs_leave_no_trace_and_verify,
+    corrections_verify_and_edits_of_them_are_found,
+    a_purge_reaches_what_was_corrected,
 }

@@ -18,6 +18,7 @@ use countersign_kernel::{Declaration, GateSpec};
 /// Every definition that is shipped, by file name.
 pub const SHIPPED: &[(&str, &str)] = &[
     ("batch-release", include_str!("../../../../definitions/batch-release.yaml")),
+    ("capa", include_str!("../../../../definitions/capa.yaml")),
     ("change-request", include_str!("../../../../definitions/change-request.yaml")),
     ("journal-entry", include_str!("../../../../definitions/journal-entry.yaml")),
     ("nightly-report", include_str!("../../../../definitions/nightly-report.yaml")),

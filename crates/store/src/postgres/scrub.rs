@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The tables in which a purge replaces or deletes anything.
-const VACUUM: &str = "VACUUM records, approval_steps, processes, holds, idempotency, runs, run_steps";
+const VACUUM: &str = "VACUUM records, approval_steps, processes, holds, idempotency, runs, run_steps, step_corrections";
 
 #[derive(Default)]
 pub struct Scrubber {
