@@ -44,6 +44,7 @@ macro_rules! scenarios {
 }
 
 scenarios! {
+    blocked_severity
     corrections
     deadlines
     decide_gate
@@ -63,12 +64,11 @@ scenarios! {
     quorum_trailing
     quorum_withdrawal
     read_workflow
-    rollup
-    blocked_severity
     registry
     rejection_paths
     reopening
     revocation
+    rollup
     run_again
     run_approvals
     run_compensation

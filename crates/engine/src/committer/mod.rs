@@ -8,6 +8,7 @@
 //! refused on a stale cache.
 
 mod claims;
+mod colour;
 mod decide;
 mod desk;
 pub mod limits;

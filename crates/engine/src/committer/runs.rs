@@ -12,7 +12,6 @@ use crate::project::{self, Subject};
 use crate::rows::{RecordRow, Write};
 use crate::run::payload::{RunDocuments, run_payload};
 use crate::run::project::run_writes;
-use crate::run::rollup::Basis;
 use countersign_kernel::plan::{Language, StepSeq};
 use countersign_kernel::process::{self, Process};
 use countersign_kernel::refusal::{Code, Refusal};
@@ -443,14 +442,6 @@ impl Committer {
         }
     }
 
-    /// What colour each run of the batch has, once all of it is decided.
-    pub(super) fn colour(&mut self, units: &mut [Unit]) {
-        for unit in units {
-            let run = self.cache.get(&unit.instance_id).and_then(|instance| instance.run.as_deref());
-            unit.rollup = run.map(|run| Basis::of(run).to_json().into());
-        }
-    }
-
     /// What a committed unit leaves to be done goes into the agenda.
     pub(super) fn place(&mut self, unit: &Unit) {
         let now = self.now();
@@ -474,15 +465,7 @@ impl Committer {
                 self.book.remind((parent.run_id, Some(parent.step_seq)), Some(now));
             }
         }
-        // A parent that this node holds hears at once of another colour; elsewhere it asks from time to time.
-        if let Some(parent) = run.head.parent.clone() {
-            let colour = run.head.rollup.colour;
-            let holder = self.cache.get(&parent.run_id).and_then(|instance| instance.run.as_deref());
-            let live = holder.and_then(|run| run.cell(parent.step_seq)).and_then(|cell| cell.live.as_deref());
-            if live.is_some_and(|live| live.child.is_some() && live.child_colour != Some(colour)) {
-                self.book.remind((parent.run_id, Some(parent.step_seq)), Some(now));
-            }
-        }
+        self.tell_parent(unit.instance_id, now);
     }
 
     /// After the clock has looked at steps and nothing changed, what they wait for next goes back into the agenda.
