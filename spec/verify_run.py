@@ -9,7 +9,7 @@ from typing import Any, Iterable, Optional
 
 Json = Any
 AT_WORK = ["in_progress", "overdue"]
-PASSED_OVER = ["not_started", "ready", *AT_WORK, "waiting", "blocked", "failed"]
+PASSED_OVER = ["not_started", "ready", "waiting", "blocked", "failed"]
 OPEN = ["not_started", "ready", "in_progress", "waiting", "blocked", "overdue", "failed", "cannot_complete"]
 HANDS = ["pic_human", "executor_worker"]
 STEP_TABLE = {  # id: (from, to, actor classes, triggers)
@@ -34,7 +34,8 @@ STEP_TABLE = {  # id: (from, to, actor classes, triggers)
     "X2": (AT_WORK, "ready", ["system"], ["lease_expired"]),
     "X3": (["waiting"], "in_progress", ["executor_worker"], ["waiting_timeout"]),
     "X4": (["not_started", "ready"], "skipped", ["system"], ["upstream_skipped", "when_false"]),
-    "X5": (PASSED_OVER, "skipped", ["system"], ["on_failure_skip"]),
+    "X5": (AT_WORK, "skipped", ["system"], ["on_failure_skip"]),
+    "X12": (PASSED_OVER, "skipped", ["system"], ["on_failure_skip"]),
     "X6": (OPEN, "cancelled", ["reviewer"], ["workflow_cancel"]),
     "X7": (["blocked"], "failed", ["system"], ["blocked_timeout"]),
     "X8": (["not_started"], "blocked", ["system"], ["gate_opened"]),
@@ -403,7 +404,7 @@ class Run:
         if s.state != source:
             self.find("undeclared-transition", f"{tid} of step {seq} from {source}, but it was {s.state}", r)
             return False
-        if source == "not_started" and tid in ("T1", "X4", "X5", "X8"):
+        if source == "not_started" and tid in ("T1", "X4", "X8", "X12"):
             if s.compensates is None and any(self.steps[d].state not in PAST for d in self.depends[seq]):
                 self.find("undeclared-transition", f"{tid} of step {seq} before everything it depends on had ended", r)
             if s.compensates is not None and any(b.state != "completed" for b in self.steps[len(self.depends):seq]):

@@ -398,7 +398,7 @@ def together() -> tuple[World, Bundle]:
     a = crew(w)
     publish(w, w.admin, {"kind": "workflow", "name": "fan", "steps": [{"name": f"s{i}"} for i in range(4)] + [{"name": "nap", "run": "wait"}, {"name": "doze", "run": "wait"}, {"name": "odd"}]})
     r = Run(w, a["ines"], "fan@1", "fan/1", {}, [(i, "T1") for i in range(4)] + [(6, "T1")])
-    r.command("time_passed", None, [(6, "X5")], "", [], [], errors=[{"step_seq": 6, "attempts": 0, "last_error": "STEP_TIMEOUT", "error_category": "timeout"}])
+    r.command("time_passed", None, [(6, "X12")], "", [], [], errors=[{"step_seq": 6, "attempts": 0, "last_error": "STEP_TIMEOUT", "error_category": "timeout"}])
     for attempt in (1, 2):
         leases = [{"step_seq": i, "attempt": attempt, "worker_id": "w-1", "locked_until_us": w.now + 60_000_000} for i in range(4)]
         r.command("steps_claimed", a["worker"], [(i, "T2") for i in range(4)], "", [], [], "claim", "/v1/queues/default/claim", dump({"worker_id": "w-1"}).encode(), True, leases=leases)

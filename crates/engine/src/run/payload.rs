@@ -392,7 +392,7 @@ fn acted(payload: &mut Object, event: &RunEvent, room: &mut usize) {
 
 /// What went wrong, and what somebody said of an attempt that left no verdict.
 fn failures(payload: &mut Object, run: &Run, event: &RunEvent) {
-    let failed = |m: &&Move| matches!(m.transition.id, "T4" | "T9" | "X2" | "X5" | "X7" | "X10");
+    let failed = |m: &&Move| matches!(m.transition.id, "T4" | "T9" | "X2" | "X5" | "X7" | "X10" | "X12");
     let errors = event
         .moves
         .iter()

@@ -98,7 +98,7 @@ pub const STEP_FACETS: &[FacetRow] = &[
 pub fn machines() -> &'static [MachineDef] {
     static MACHINES: LazyLock<Vec<MachineDef>> = LazyLock::new(|| {
         vec![
-            step_machine("step", "A step of a run: the 9-state floor, two derived states, T1–T12r and X1–X11."),
+            step_machine("step", "A step of a run: the 9-state floor, two derived states, T1–T12r and X1–X12."),
             task_machine(),
             run_machine(),
             of_table(&APPROVAL_STEP, "approval_step", "One person's decision on a gate."),

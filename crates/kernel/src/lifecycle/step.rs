@@ -1,5 +1,5 @@
 //! The step's lifecycle: the 9-state floor of seed 003 §3, the two derived states, its transitions T1–T12r, and those
-//! that seeds 001 and 004 need besides (X1–X11). Both other vocabularies are derived from it.
+//! that seeds 001 and 004 need besides (X1–X12). Both other vocabularies are derived from it.
 
 use super::Guard::{self, Config, Predicate};
 use super::{ActorClass, TriggerKind};
@@ -235,8 +235,8 @@ use TriggerKind::{ConditionResolved, Event, Rpc, Timer};
 const CLAIMANTS: &[ActorClass] = &[PicHuman, ExecutorWorker];
 /// Every edge that leaves in_progress also leaves overdue.
 const AT_WORK: &[StepCode] = &[InProgress, Overdue];
-/// Where a failure may find a step, held or not.
-const PASSED_OVER: &[StepCode] = &[NotStarted, Ready, InProgress, Waiting, Blocked, Overdue, Failed];
+/// Where a failure may find a step that nobody holds.
+const PASSED_OVER: &[StepCode] = &[NotStarted, Ready, Waiting, Blocked, Failed];
 const NOT_ENDED: &[StepCode] = &[NotStarted, Ready, InProgress, Waiting, Blocked, Overdue, Failed, CannotComplete];
 
 #[rustfmt::skip]
@@ -262,7 +262,7 @@ pub const STEP_TRANSITIONS: &[StepTransition] = &[
     edge("X2", AT_WORK, Ready, &[System], Timer, &["lease_expired"], "step.lease_expired", false).guarded(Predicate("lease_over")),
     edge("X3", &[Waiting], InProgress, &[ExecutorWorker], Timer, &["waiting_timeout"], "step.started", true).guarded(Predicate("wait_over")),
     edge("X4", &[NotStarted, Ready], Skipped, &[System], ConditionResolved, &["upstream_skipped", "when_false"], "step.skipped", false).guarded(Predicate("upstream_or_when")),
-    edge("X5", PASSED_OVER, Skipped, &[System], ConditionResolved, &["on_failure_skip"], "step.skipped", false).guarded(Config("on_failure_skip")),
+    edge("X5", AT_WORK, Skipped, &[System], ConditionResolved, &["on_failure_skip"], "step.skipped", false).guarded(Config("on_failure_skip")),
     edge("X6", NOT_ENDED, Cancelled, &[Reviewer], Rpc, &["workflow_cancel"], "step.cancelled", true).guarded(Predicate("approval_where_declared")),
     edge("X7", &[Blocked], Failed, &[System], Timer, &["blocked_timeout"], "step.failed", true).guarded(Predicate("timeout_passed")),
     edge("X8", &[NotStarted], Blocked, &[System], Event, &["gate_opened"], "step.blocked", true).guarded(Config("gate_declared")),
@@ -271,6 +271,7 @@ pub const STEP_TRANSITIONS: &[StepTransition] = &[
     edge("X10", NOT_ENDED, Failed, &[System], ConditionResolved,
         &["step_timeout", "waiting_timeout", "gate_rejected", "lease_exhausted", "expression_error", "validation"], "step.failed", true).guarded(Predicate("engine_verdict")),
     edge("X11", AT_WORK, Ready, &[System], ConditionResolved, &["unclaimed"], "step.ready", false).guarded(Predicate("executor_class_ref")),
+    edge("X12", PASSED_OVER, Skipped, &[System], ConditionResolved, &["on_failure_skip"], "step.skipped", false).guarded(Config("on_failure_skip")),
 ];
 
 /// The declared transition, or nothing: nothing else changes the state of a step.

@@ -51,7 +51,7 @@ async fn the_registry_is_served_shown_exported_and_compared() {
     countersign(&server, &["registry", "show", "--events"]).await.says(0, &["step.completed", "trace_id"]);
     let diagram = countersign(&server, &["registry", "export", "step", "--format", "mermaid"]).await;
     diagram.says(0, &["stateDiagram-v2", "in_progress --> completed: T8", "completed --> in_progress: T8r"]);
-    // What is exported is read again by the reader of definitions.
+
     let yaml = countersign(&server, &["registry", "export", "step"]).await;
     yaml.says(0, &["state_machine_id: \"step\"", "transitions:"]);
     let json = countersign(&server, &["registry", "export", "task", "--format", "json"]).await;

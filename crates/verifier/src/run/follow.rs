@@ -115,7 +115,7 @@ impl Run {
             return false;
         }
         for seq in seqs.iter() {
-            let early = from == &"not_started" && matches!(id, "T1" | "X4" | "X5" | "X8") && !self.may_begin(seq);
+            let early = from == &"not_started" && matches!(id, "T1" | "X4" | "X8" | "X12") && !self.may_begin(seq);
             let gated = process.declaration.as_ref().is_some_and(|declaration| {
                 seq < self.planned()
                     && self.steps.get(seq).is_some_and(|step| declaration.transition("run", &step.name).is_some())

@@ -19,7 +19,7 @@ const fn step(
 }
 
 const AT_WORK: &[&str] = &["in_progress", "overdue"];
-const PASSED_OVER: &[&str] = &["not_started", "ready", "in_progress", "overdue", "waiting", "blocked", "failed"];
+const PASSED_OVER: &[&str] = &["not_started", "ready", "waiting", "blocked", "failed"];
 const OPEN: &[&str] =
     &["not_started", "ready", "in_progress", "waiting", "blocked", "overdue", "failed", "cannot_complete"];
 const HANDS: &[&str] = &["pic_human", "executor_worker"];
@@ -48,7 +48,8 @@ const STEPS: &[StepRow] = &[
     step("X2", AT_WORK, "ready", &["system"], &["lease_expired"]),
     step("X3", &["waiting"], "in_progress", &["executor_worker"], &["waiting_timeout"]),
     step("X4", &["not_started", "ready"], "skipped", &["system"], &["upstream_skipped", "when_false"]),
-    step("X5", PASSED_OVER, "skipped", &["system"], &["on_failure_skip"]),
+    step("X5", AT_WORK, "skipped", &["system"], &["on_failure_skip"]),
+    step("X12", PASSED_OVER, "skipped", &["system"], &["on_failure_skip"]),
     step("X6", OPEN, "cancelled", &["reviewer"], &["workflow_cancel"]),
     step("X7", &["blocked"], "failed", &["system"], &["blocked_timeout"]),
     step("X8", &["not_started"], "blocked", &["system"], &["gate_opened"]),
