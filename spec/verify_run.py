@@ -444,12 +444,12 @@ class Run:
                 self.find("undeclared-transition", "somebody is put in charge of a step that the run does not have", r)
 
     def judge_facets(self, r: Any, p: dict[str, Json], made: list[tuple[int, str, str]]) -> None:
-        waits = {need(need(w, dict, "a wait").get("step_seq"), int, "step_seq"): need(w.get("facet"), str, "facet") for w in items(p, "waits")}
+        waits = {seq: need(w.get("facet"), str, "facet") for seq, w in shared(p, "waits", len(self.steps))}
         for seq, _, to in made:
             if to == "waiting" and self.steps[seq].state == "waiting" and waits.get(seq) not in FACETS:
                 self.find("undeclared-transition", f"step {seq} waits, and the record does not say for what", r)
-        for x in items(p, "severities"):
-            seq, severity, cause = need(need(x, dict, "a severity").get("step_seq"), int, "step_seq"), need(x.get("severity"), str, "severity"), x.get("cause")
+        for seq, x in shared(p, "severities", len(self.steps)):
+            severity, cause = need(x.get("severity"), str, "severity"), x.get("cause")
             if cause is not None:
                 need(cause, str, "cause")
             fits = cause is None if severity == "yellow_dark" else severity == "red" and cause in CAUSES

@@ -158,17 +158,17 @@ impl Replay {
             }
             step.corrections.extend(payload.get("correction").cloned());
         }
-        for entry in items(payload, "waits") {
-            if let Some(step) = place(entry).and_then(|seq| self.steps.get_mut(seq)) {
+        let limit = self.steps.len();
+        for (seq, entry) in items(payload, "waits").flat_map(|entry| places(entry, limit)) {
+            if let Some(step) = self.steps.get_mut(seq) {
                 step.facet = text(entry, "facet").filter(|_| step.state == "waiting");
             }
         }
-        for entry in items(payload, "severities") {
-            if let Some(step) = place(entry).and_then(|seq| self.steps.get_mut(seq)) {
+        for (seq, entry) in items(payload, "severities").flat_map(|entry| places(entry, limit)) {
+            if let Some(step) = self.steps.get_mut(seq) {
                 step.cause = text(entry, "cause");
             }
         }
-        let limit = self.steps.len();
         for (seq, entry) in items(payload, "outputs").flat_map(|entry| places(entry, limit)) {
             if let Some(step) = self.steps.get_mut(seq) {
                 step.output = Some(entry.clone());

@@ -423,7 +423,7 @@ fn failures(payload: &mut Object, run: &Run, event: &RunEvent) {
 
 /// Blocks that became red, and those that are no longer.
 fn severities(payload: &mut Object, run: &Run, event: &RunEvent) {
-    let changed: Vec<String> = event
+    let changed: Vec<(StepSeq, Object)> = event
         .cells
         .iter()
         .filter_map(|(seq, cell)| {
@@ -433,15 +433,12 @@ fn severities(payload: &mut Object, run: &Run, event: &RunEvent) {
                 return None;
             }
             let mut one = Object::new();
-            one.int("step_seq", seq);
             one.text("severity", now.as_str());
             one.optional("cause", now.cause().map(Cause::as_str));
-            Some(one.end())
+            Some((*seq, one))
         })
         .collect();
-    if !changed.is_empty() {
-        payload.raw("severities", &list(&changed));
-    }
+    payload.shared("severities", changed);
 }
 
 fn events(payload: &mut Object, event: &RunEvent, room: &mut usize) {

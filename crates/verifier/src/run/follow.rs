@@ -75,7 +75,7 @@ impl Run {
     fn judge_facets(&self, header: &Header, moves: &Moves<'_>, made: &[Made], ctx: &mut Context<'_>) {
         let is = |seq: usize, state: &str| self.steps.get(seq).is_some_and(|step| step.state == state);
         for made in made.iter().filter(|made| made.to == "waiting" && is(made.seq, "waiting")) {
-            if !moves.waits.iter().any(|(seq, facet)| *seq == made.seq && FACETS.contains(facet)) {
+            if !moves.waits.get(&made.seq).is_some_and(|facet| FACETS.contains(facet)) {
                 let detail = format!("step {} waits, and the record does not say for what", made.seq);
                 ctx.findings.find(Code::UndeclaredTransition, header, detail);
             }

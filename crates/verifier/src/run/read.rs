@@ -2,7 +2,7 @@
 
 use crate::bytes::{Digest, Id};
 use crate::json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A value of somebody's, in full or by digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct Moves<'v> {
     pub compensations: Vec<(usize, usize)>,
     pub leases: BTreeSet<usize>,
     /// What steps that begin to wait wait for.
-    pub waits: Vec<(usize, &'v str)>,
+    pub waits: BTreeMap<usize, &'v str>,
     /// How badly steps are blocked from here on, and why where that is red.
     pub severities: Vec<(usize, &'v str, Option<&'v str>)>,
     pub outputs: Vec<(usize, Told)>,
@@ -181,14 +181,13 @@ pub fn read(payload: &Value, steps: Option<usize>) -> Option<Moves<'_>> {
         run: items(payload, "run_transitions")?.iter().map(run_move).collect::<Option<_>>()?,
         compensations,
         leases: shared(payload, "leases", limit, lease)?.into_iter().map(|(seq, ())| seq).collect(),
-        waits: items(payload, "waits")?
-            .iter()
-            .map(|entry| Some((natural(entry, "step_seq")?, entry.text("facet")?)))
-            .collect::<Option<_>>()?,
-        severities: items(payload, "severities")?
-            .iter()
-            .map(|entry| Some((natural(entry, "step_seq")?, entry.text("severity")?, optional(entry, "cause")?)))
-            .collect::<Option<_>>()?,
+        waits: shared(payload, "waits", limit, |entry| entry.text("facet"))?.into_iter().collect(),
+        severities: shared(payload, "severities", limit, |entry| {
+            Some((entry.text("severity")?, optional(entry, "cause")?))
+        })?
+        .into_iter()
+        .map(|(seq, (severity, cause))| (seq, severity, cause))
+        .collect(),
         outputs: shared(payload, "outputs", limit, |entry| told(entry, "output")?)?,
         errors: shared(payload, "errors", limit, failure)?,
         effect,
