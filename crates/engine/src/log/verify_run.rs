@@ -115,8 +115,8 @@ impl Replay {
         let at = row.recorded_at;
         if row.action_ref == "run_started" {
             self.start = payload.clone();
-            let count = payload.get("steps").and_then(Value::as_u64).and_then(|count| usize::try_from(count).ok());
-            if count != Some(self.steps.len()) {
+            let count = |name: &str| payload.get(name).and_then(Value::as_u64).unwrap_or_default();
+            if usize::try_from(count("steps") + count("tasks")).ok() != Some(self.steps.len()) {
                 self.findings
                     .push(("row-missing", "the stores hold another number of steps than were started".to_owned()));
             }
@@ -158,8 +158,9 @@ impl Replay {
             }
             step.corrections.extend(payload.get("correction").cloned());
         }
-        for entry in items(payload, "waits") {
-            if let Some(step) = place(entry).and_then(|seq| self.steps.get_mut(seq)) {
+        let limit = self.steps.len();
+        for (seq, entry) in items(payload, "waits").flat_map(|entry| places(entry, limit)) {
+            if let Some(step) = self.steps.get_mut(seq) {
                 step.facet = text(entry, "facet").filter(|_| step.state == "waiting");
             }
         }
@@ -168,7 +169,6 @@ impl Replay {
                 step.cause = text(entry, "cause");
             }
         }
-        let limit = self.steps.len();
         for (seq, entry) in items(payload, "outputs").flat_map(|entry| places(entry, limit)) {
             if let Some(step) = self.steps.get_mut(seq) {
                 step.output = Some(entry.clone());

@@ -25,6 +25,7 @@ mod person;
 mod result;
 mod severity;
 mod start;
+mod task;
 mod wake;
 
 pub use cell::{Agenda, Block, BlockReason, Cell, Claim, Docket, Facet, Handed, Lease, Live, Role, Waiting};
@@ -35,7 +36,7 @@ pub use result::check_lease;
 pub use severity::{Cause, Severity, severity_of};
 
 use crate::id::{InstanceId, StepId};
-use crate::lifecycle::{FailureCategory, Outcome, RunState, RunTransition, StepCode, StepTransition};
+use crate::lifecycle::{FailureCategory, Outcome, RunState, RunTransition, StepCode, StepTransition, event_type};
 use crate::plan::{Language, Micros, Plan, StepSeq, Work};
 use crate::process::{self, DecideGate, DefinitionRef, OpenGate, Process};
 use crate::refusal::{Code, Refusal};
@@ -55,7 +56,7 @@ pub struct Run {
     pub trace_id: Option<Arc<str>>,
     pub correlation_key: Option<Arc<str>>,
     pub head: Head,
-    /// The plan's steps, then compensations in the order in which they run.
+    /// The plan's steps, then their tasks, then compensations in the order in which they run.
     pub cells: Vec<Cell>,
     /// Steps that are under way: begun and not ended.
     pub live: BTreeSet<StepSeq>,
@@ -436,6 +437,16 @@ impl RunEvent {
     /// Whether this event brings the step into being.
     pub fn adds(&self, seq: StepSeq) -> bool {
         self.started.is_some() || seq >= self.known_cells
+    }
+
+    /// The type of the event that goes out for this move. What a task emits is a task's.
+    pub fn emits(&self, made: &Move) -> &'static str {
+        let emits = made.transition.emits;
+        let cell = self.cells.binary_search_by_key(&made.step_seq, |(seq, _)| *seq).ok().map(|at| &self.cells[at].1);
+        match cell.map(|cell| cell.role) {
+            Some(Role::Task(_)) => event_type(&emits.replacen("step.", "task.", 1)).map_or(emits, |row| row.name),
+            _ => emits,
+        }
     }
 }
 

@@ -96,6 +96,10 @@ impl Ranges {
         self.0.last().map(|(_, last)| *last)
     }
 
+    pub fn contains(&self, number: usize) -> bool {
+        self.0.iter().any(|(first, last)| (*first..=*last).contains(&number))
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().flat_map(|(first, last)| *first..=*last)
     }
@@ -181,10 +185,7 @@ pub fn read(payload: &Value, steps: Option<usize>) -> Option<Moves<'_>> {
         run: items(payload, "run_transitions")?.iter().map(run_move).collect::<Option<_>>()?,
         compensations,
         leases: shared(payload, "leases", limit, lease)?.into_iter().map(|(seq, ())| seq).collect(),
-        waits: items(payload, "waits")?
-            .iter()
-            .map(|entry| Some((natural(entry, "step_seq")?, entry.text("facet")?)))
-            .collect::<Option<_>>()?,
+        waits: shared(payload, "waits", limit, |entry| entry.text("facet"))?,
         severities: items(payload, "severities")?
             .iter()
             .map(|entry| Some((natural(entry, "step_seq")?, entry.text("severity")?, optional(entry, "cause")?)))
