@@ -194,7 +194,8 @@ def shared(p: dict[str, Json], name: str, limit: int) -> list[tuple[int, dict[st
 
 
 class Step:
-    def __init__(self, name: str, compensates: Optional[int] = None):
+    def __init__(self, name: str, compensates: Optional[int] = None, task_of: Optional[int] = None):
+        self.task_of = task_of
         self.name, self.compensates, self.state, self.gated, self.taken_over = name, compensates, "not_started", False, False
         self.attempts, self.last_error, self.category, self.effect_unknown = 0, None, None, False
         self.child: Optional[str] = None
@@ -216,6 +217,7 @@ class Run:
         self.replay, self.report = replay, replay.report
         self.steps: list[Step] = []
         self.depends: list[list[int]] = []
+        self.behind = 0     # steps and tasks; compensations stand behind them
         self.undoable: set[int] = set()
         self.start: dict[str, Json] = {}
         self.state, self.outcome, self.last_error = "idle", None, None
@@ -255,7 +257,11 @@ class Run:
             linear = d.get("order") == "linear"
             self.depends = [([i - 1] if i else []) if linear else [place[n] for n in s.get("dependsOn") or []] for i, s in enumerate(d["steps"])]
             self.undoable = {place[c["step"]] for c in d.get("compensation") or []}
-            self.steps = [Step(n) for n in names]
+            tasks = [(f"{s['name']}/{t['name']}", i) for i, s in enumerate(d["steps"]) for t in s.get("tasks") or []]
+            self.steps = [Step(n) for n in names] + [Step(n, task_of=i) for n, i in tasks]
+            self.behind = len(self.steps)
+            if p.get("tasks", 0) != len(tasks):
+                self.find("document-mismatch", f"started with {p.get('tasks', 0)} tasks; the definition has {len(tasks)}", r)
             if p["steps"] != len(names):
                 self.find("document-mismatch", f"started with {p['steps']} steps; the definition has {len(names)}", r)
         except Exception as e:  # whatever is wrong with it, it is no definition
@@ -357,7 +363,8 @@ class Run:
         persons: set[int] = set()       # places in `made`
         made: list[tuple[int, str, str]] = []
         for t, name, tid, source, to, cls, trigger in moves:
-            row = STEP_TABLE.get(tid)
+            row, of_tasks = STEP_TABLE.get(tid), cls == "task_pic_human"
+            cls = "pic_human" if of_tasks else cls
             if row is None or source not in row[0] or to != row[1] or cls not in row[2] or trigger not in row[3]:
                 self.find("undeclared-transition", f"no such transition of a step: {tid} from {source} to {to} by {cls} {trigger}", r)
                 self.lost = True
@@ -372,6 +379,8 @@ class Run:
                 self.lost = True
                 return
             for seq in seqs:
+                if cls == "pic_human" and of_tasks != (self.steps[seq].task_of is not None):
+                    self.find("undeclared-transition", f"{tid} of step {seq}: a task has a task_pic_human, a step a pic_human", r)
                 if not self.make(r, seq, name, tid, source, to):
                     self.lost = True
                     return
@@ -391,7 +400,7 @@ class Run:
                 s = self.steps[seq]
                 s.attempts, s.last_error, s.category, s.effect_unknown = attempts, e.get("last_error"), e.get("error_category"), e.get("effect_unknown", False)
         self.move_run(r, run_moves)
-        if self.state != "compensating" and not self.lost and any(tid == "T1" and seq >= len(self.depends) for seq, tid, _ in made):
+        if self.state != "compensating" and not self.lost and any(tid == "T1" and seq >= self.behind for seq, tid, _ in made):
             self.find("compensation-order", f"a compensation began while the run was {self.state}", r)
         self.output = told(p, "output") or self.output
         self.last_error = p.get("last_error", self.last_error)
@@ -405,9 +414,9 @@ class Run:
             self.find("undeclared-transition", f"{tid} of step {seq} from {source}, but it was {s.state}", r)
             return False
         if source == "not_started" and tid in ("T1", "X4", "X8", "X12"):
-            if s.compensates is None and any(self.steps[d].state not in PAST for d in self.depends[seq]):
+            if s.task_of is None and s.compensates is None and any(self.steps[d].state not in PAST for d in self.depends[seq]):
                 self.find("undeclared-transition", f"{tid} of step {seq} before everything it depends on had ended", r)
-            if s.compensates is not None and any(b.state != "completed" for b in self.steps[len(self.depends):seq]):
+            if s.compensates is not None and any(b.state != "completed" for b in self.steps[self.behind:seq]):
                 self.find("compensation-order", f"the compensation {seq} began out of its turn", r)
         if tid == "T1" and s.compensates is None and self.guard(s.name) is not None:
             self.find("binding-invalid", f"step {seq} has a gate, and became ready without it", r)
@@ -428,6 +437,9 @@ class Run:
 
     def guard(self, action: str) -> Optional[str]:
         return next((t.get("guard") for t in self.replay.declaration.get("transitions", []) if t["from"] == "run" and t["action"] == action), None)
+
+    def tasks_of(self, seq: int) -> list[Step]:
+        return [s for s in self.steps[len(self.depends):self.behind] if s.task_of == seq]
 
     # ---- people, deadlines, corrections
     def take_charges(self, r: Any, p: dict[str, Json]) -> None:
@@ -525,7 +537,10 @@ class Run:
         reported = 0
         for i, (seq, tid, _) in enumerate(made):
             fault = False
-            if tid == "T2" and i in persons:
+            task_of = self.steps[seq].task_of
+            if tid == "T1" and task_of is not None:
+                fault = self.steps[task_of].state not in AT_WORK and all(s != task_of or to not in AT_WORK for s, _, to in made)
+            elif tid == "T2" and i in persons:
                 fault = r.action != "step_claimed"
             elif tid == "T4":
                 fault = r.action != ("step_blocked" if i in persons else "step_failed")
@@ -536,9 +551,13 @@ class Run:
                     fault = r.action not in ("steps_claimed", "step_completed")
                 else:
                     claimed.add(seq)
-                    fault = all(later[0] != seq for later in made[i + 1:])
+                    fault = all(later[0] != seq for later in made[i + 1:]) and not self.tasks_of(seq)
             elif tid == "T3r":
                 resumed.add(seq)
+            elif tid in ("T7", "T8") and any(t.state not in ("completed", "skipped") for t in self.tasks_of(seq)):
+                fault = True
+            elif tid in ("T7", "T8") and self.tasks_of(seq) and i not in persons:
+                pass
             elif tid in ("T7", "T8") and seq not in claimed | resumed:
                 reported += 1
                 fault = r.action not in ("step_completed", "child_ended")
@@ -608,7 +627,7 @@ class Run:
                 return
             if OWN_TRIGGERS.get(trigger, r.action) != r.action:
                 self.find("undeclared-transition", f"{trigger} of the run in a {r.action}", r)
-            if tid == "R4" and any(s.state not in PAST for s in self.steps[:planned]) or tid == "R10" and any(s.state != "completed" for s in self.steps[planned:]):
+            if tid == "R4" and any(s.state not in PAST for s in self.steps[:planned]) or tid == "R10" and any(s.state != "completed" for s in self.steps[self.behind:]):
                 self.find("undeclared-transition", f"the run is {to} before all that belongs to it has ended", r)
             self.state = to
             self.over = self.over or to in ENDED or to == "compensating"
@@ -713,6 +732,12 @@ class Run:
 
 
 # ---- statements (run.md 6)
+def moves(t: dict[str, Json], seq: int) -> bool:
+    """Whether this line of `transitions` is of that step, alone or with others."""
+    spans = [part.partition("-") for part in str(t.get("step_seqs", t.get("step_seq"))).split(",")]
+    return any(first.isdigit() and (last or first).isdigit() and int(first) <= seq <= int(last or first) for first, _, last in spans)
+
+
 def compare_request(r: Any, p: dict[str, Json], s: dict[str, Json], said: dict[str, Json]) -> Iterable[str]:
     """What is wrong with the statement `s` and the body `said` that led to this record."""
     method, _, path = (s["request"] or "").partition(" ")
@@ -742,8 +767,8 @@ def compare_request(r: Any, p: dict[str, Json], s: dict[str, Json], said: dict[s
             yield "the body is not what was recorded"
     elif r.action in tasks and s["action"] in tasks[r.action]:
         wanted = ["", "v1", "tasks", None, s["action"]]
-        moved = [f"{r.instance}.{t['step_seq']}" for t in p.get("transitions", []) if "step_seq" in t]
-        if len(segments) != 5 or segments[3] not in moved:
+        run, _, seq = segments[3].rpartition(".") if len(segments) == 5 else ("", "", "")
+        if run != r.instance or not re.fullmatch(r"0|[1-9][0-9]{0,9}", seq) or not any(moves(t, int(seq)) for t in p.get("transitions", [])):
             yield "reports on a step that the record does not move"
         if "retry" in tasks[r.action] and said.get("last_error") not in [e.get("last_error") for e in p.get("errors", [])]:
             yield "the last_error that was reported is not recorded"

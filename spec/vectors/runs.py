@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import pathlib
 import sys
+import urllib.parse
 from typing import Any, Optional
 
 sys.dont_write_bytecode = True
@@ -70,6 +71,9 @@ class Run:
         self.assignments: dict[str, dict[str, Any]] = {}
         self.bound: dict[str, str] = {}
         self.rows = [self.step_row(i, s["name"], None) for i, s in enumerate(self.document["steps"])]
+        tasks = [f"{s['name']}/{t['name']}" for s in self.document["steps"] for t in s.get("tasks", [])]
+        counted = {"steps": len(self.rows), **({"tasks": len(tasks)} if tasks else {})}
+        self.rows += [self.step_row(len(self.rows) + i, name, None) for i, name in enumerate(tasks)]
         self.input = dump(value)
         self.run_row: dict[str, Any] = {"document_digest": self.document_digest, "state": "idle", "outcome": None, "priority": 5, "start_at_us": None, "executing_since_us": None,
                                         "completed_at_us": None, "failed_at_us": None, "last_error": None, "input": None, "input_digest": None, "output": None, "output_digest": None,
@@ -78,7 +82,7 @@ class Run:
         self.started = 0
         w.processes[self.id] = self     # type: ignore[assignment]
         members = put({"definition": definition, "document_digest": self.document_digest, "declaration_digest": self.declaration_digest, "gate_spec_digest": self.gate_spec_digest,
-                       "subject_ref": subject, "steps": len(self.rows), "priority": 5}, "input", value)
+                       "subject_ref": subject, **counted, "priority": 5}, "input", value)
         body = dump({"definition": definition, "input": value, "subject_ref": subject}).encode()
         after = self.open(None, opens) if opens else []
         self.command("run_started", by, moves, run, [], after, "start_run", "/v1/runs", body, True, first=members, **more)
@@ -107,7 +111,7 @@ class Run:
             if tid == "T4r":
                 line["actor_class"] = "system"
             if person:
-                line["actor_class"] = "pic_human"
+                line["actor_class"] = "task_pic_human" if "/" in row["name"] else "pic_human"
             lines.append(line)
             row["state"] = to
             charge = row.get("charge", {})
@@ -282,7 +286,7 @@ class Run:
     # -- people
     def act(self, by: Actor, seq: int, action: str, asked: str, verb: str, moves: list[tuple[int, str]], run: str = "", body: Optional[dict[str, Any]] = None,
             before: list[Write] = [], **more: Any) -> Record:
-        return self.command(action, by, moves, run, before, [], asked, f"/v1/runs/{self.id}/steps/{self.rows[seq]['name']}/{verb}", dump(body or {}).encode(), step_seq=seq, **more)
+        return self.command(action, by, moves, run, before, [], asked, f"/v1/runs/{self.id}/steps/{urllib.parse.quote(self.rows[seq]['name'], safe='')}/{verb}", dump(body or {}).encode(), step_seq=seq, **more)
 
     def reopen(self, by: Actor, seq: int, tid: str, reason: str, prior: Record, **more: Any) -> Record:
         action = f"reopen:{self.rows[seq]['name']}"
@@ -526,4 +530,30 @@ def people() -> tuple[World, Bundle]:
     return w, w.export(a["audit"], r, 60)     # type: ignore[arg-type]
 
 
-SCENARIOS = {"run-people": people, "run-linear": linear, "run-dag": dag, "run-together": together, "run-saga": saga, "run-gate": gate, "run-cancelled": cancelled, "run-window": window}
+TASKS = {"kind": "workflow", "name": "filing", "order": "linear",
+         "steps": [{"name": "file", "run": "human", "pic": "ines", "tasks": [{"name": "count", "pic": "qp_santos"}, {"name": "scan", "run": "worker"}]},
+                   {"name": "check", "tasks": [{"name": "read"}]}]}
+
+
+def tasks() -> tuple[World, Bundle]:
+    """Parts of a step: one a person's, one a worker's; then a step that is nothing but its tasks. The last of them completes it."""
+    w = World("run-tasks")
+    a = crew(w)
+    ines, qp = a["ines"], a["qp"]
+    for person in (ines, qp):
+        w.grant(w.admin, person, "tasks:work")
+    publish(w, w.admin, TASKS)
+    r = Run(w, ines, "filing@1", "filing/1", {"page": 3}, [(0, "T1")], charges=[{"step_seqs": "0", "pic": "ines"}])
+    r.act(ines, 0, "step_claimed", "claim_step", "claim", [(0, "T2*"), (2, "T1"), (3, "T1")], charges=[{"step_seqs": "2", "pic": "qp_santos"}])
+    r.act(qp, 2, "step_claimed", "claim_step", "claim", [(2, "T2*")])
+    r.claim(a["worker"], 3)
+    r.complete(a["worker"], 3, "page-3")
+    both = {"count": {"n": 3}, "scan": "page-3"}
+    r.act(qp, 2, "step_completed", "complete_step", "complete", [(2, "T8*"), (0, "T8"), (1, "T1"), (1, "T2"), (4, "T1")], body={"output": {"n": 3}},
+          outputs={2: {"n": 3}, 0: both})
+    r.claim(a["worker"], 4)
+    r.complete(a["worker"], 4, "seen", [(1, "T8")], "R4", outputs={1: {"read": "seen"}})
+    return w, w.export(a["audit"], r, 40)     # type: ignore[arg-type]
+
+
+SCENARIOS = {"run-tasks": tasks, "run-people": people, "run-linear": linear, "run-dag": dag, "run-together": together, "run-saga": saga, "run-gate": gate, "run-cancelled": cancelled, "run-window": window}

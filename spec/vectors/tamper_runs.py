@@ -56,6 +56,49 @@ def register(tamper: Any) -> None:
     edit_line("run-failure-as-completion", "T9", "undeclared-transition", "2", id="T8", to="completed", trigger="step_complete")
     drop_line("run-step-never-blocked", "X8", "binding-invalid", "3")
 
+    def of_a_task(t: Any, tid: str, action: str) -> tuple[Any, list[dict[str, Any]], int]:
+        """The first record in which the person in charge of a task made this transition."""
+        for r in t.all(action):
+            lines = r.body.get("transitions", [])
+            for i, line in enumerate(lines):
+                if line["id"] == tid and line["actor_class"] == "task_pic_human":
+                    return r, lines, i
+        raise Skip("no task of a person")
+
+    @add("run-task-by-the-class-of-a-step", "insider", "2", "undeclared-transition")
+    def _(t: Any) -> None:
+        r, lines, i = of_a_task(t, "T2", "step_claimed")
+        lines[i] = {**lines[i], "actor_class": "pic_human"}
+        t.edit(r, transitions=lines)
+
+    @add("run-step-completed-over-its-task", "insider", "2", "undeclared-transition")
+    def _(t: Any) -> None:
+        r, lines, i = of_a_task(t, "T8", "step_completed")
+        if len(lines) < 2:
+            raise Skip("it was not the last task")
+        seq = lines.pop(i)["step_seq"]
+        t.edit(r, transitions=lines, outputs=[o for o in r.body["outputs"] if o.get("step_seq") != seq])
+
+    @add("run-task-begun-before-its-step", "insider", "2", "undeclared-transition")
+    def _(t: Any) -> None:
+        claim, lines, _i = of_a_task(t, "T2", "step_claimed")
+        start = t.one("run_started")
+        for r in t.all("step_claimed"):
+            moved = r.body["transitions"]
+            early = [x for x in moved if x["id"] == "T1"]
+            if early and r.head["instance_id"] == start.head["instance_id"]:
+                t.edit(r, transitions=[x for x in moved if x["id"] != "T1"])
+                t.edit(start, transitions=[*start.body["transitions"], *early])
+                return
+        raise Skip("no task began with its step")
+
+    @add("run-tasks-miscounted", "insider", "2", "document-mismatch")
+    def _(t: Any) -> None:
+        r = t.one("run_started")
+        if "tasks" not in r.body:
+            raise Skip("no tasks")
+        t.edit(r, tasks=r.body["tasks"] + 1)
+
     @add("run-step-completed-again", "insider", "2", "undeclared-transition")
     def _(t: Any) -> None:
         r, _lines, _i = moved(t, "T8", "step_completed")

@@ -65,6 +65,16 @@ pub struct Graph {
     followers: OnceLock<Vec<Vec<StepSeq>>>,
     names: OnceLock<HashMap<Arc<str>, StepSeq>>,
     ranks: OnceLock<Ranks>,
+    tasks: OnceLock<Tasks>,
+}
+
+/// The tasks of all steps, in their order: each as what its cell needs to know of it.
+#[derive(Clone, Debug, Default)]
+struct Tasks {
+    specs: Vec<StepSpec>,
+    /// The place of each step's first task among them, and behind the last step their number.
+    first: Vec<StepSeq>,
+    names: HashMap<Arc<str>, StepSeq>,
 }
 
 /// The steps in the order in which their turn comes: by the length of the longest chain that leads to them; of those at
@@ -370,6 +380,36 @@ impl StepSpec {
         self.work.queue().unwrap_or(&self.queue)
     }
 
+    /// Whether workers claim it. A worker's step with tasks is none of theirs: they claim the tasks.
+    pub const fn is_claimed(&self) -> bool {
+        self.work.is_claimed() && self.tasks.is_empty()
+    }
+
+    /// It is done by its tasks alone: nobody claims it, and it begins by itself.
+    pub const fn is_frame(&self) -> bool {
+        matches!(self.work, Work::Worker) && !self.tasks.is_empty()
+    }
+
+    /// A task of this step as a piece of work of its own: on the step's input, from its queue, with as many attempts.
+    fn task(&self, seq: StepSeq, task: &TaskSpec) -> StepSpec {
+        StepSpec {
+            name: format!("{}/{}", self.name, task.name).into(),
+            work: task.work.clone(),
+            depends_on: vec![seq],
+            when: None,
+            output: None,
+            output_schema: None,
+            timeout: None,
+            deadline: None,
+            gate: None,
+            checks: vec![],
+            pins: vec![],
+            soft_cap: None,
+            tasks: vec![],
+            ..self.clone()
+        }
+    }
+
     /// Whether an attempt without a verdict may simply be made again or undone.
     pub const fn is_repeatable(&self) -> bool {
         self.read_only || self.idempotent
@@ -377,8 +417,49 @@ impl StepSpec {
 }
 
 impl Plan {
+    /// The step, or the task: tasks are numbered on behind the steps.
     pub fn step(&self, seq: StepSeq) -> Option<&StepSpec> {
-        self.steps.get(seq as usize)
+        let place = seq as usize;
+        self.steps.get(place).or_else(|| self.tasks().specs.get(place - self.steps.len()))
+    }
+
+    /// How many cells a run of it begins with: its steps, and behind them their tasks.
+    pub fn cell_count(&self) -> usize {
+        self.steps.len() + self.tasks().specs.len()
+    }
+
+    /// The tasks of this step, in their order.
+    pub fn tasks_of(&self, step: StepSeq) -> std::ops::Range<StepSeq> {
+        let (place, behind) = (step as usize, StepSeq::try_from(self.steps.len()).unwrap_or(StepSeq::MAX));
+        match self.tasks().first.get(place..place + 2) {
+            Some(&[first, next]) => behind + first..behind + next,
+            _ => 0..0,
+        }
+    }
+
+    /// The step that this is a task of.
+    pub fn step_of_task(&self, seq: StepSeq) -> Option<StepSeq> {
+        let place = (seq as usize).checked_sub(self.steps.len())?;
+        self.tasks().specs.get(place)?.depends_on.first().copied()
+    }
+
+    /// The step of that name, or the task that is called `step/task`.
+    pub fn cell_named(&self, name: &str) -> Option<StepSeq> {
+        self.step_named(name).or_else(|| self.tasks().names.get(name).copied())
+    }
+
+    fn tasks(&self) -> &Tasks {
+        self.graph.tasks.get_or_init(|| {
+            let mut tasks = Tasks::default();
+            for (seq, step) in (0..).zip(&self.steps) {
+                tasks.first.push(StepSeq::try_from(tasks.specs.len()).unwrap_or(StepSeq::MAX));
+                tasks.specs.extend(step.tasks.iter().map(|task| step.task(seq, task)));
+            }
+            tasks.first.push(StepSeq::try_from(tasks.specs.len()).unwrap_or(StepSeq::MAX));
+            let behind = StepSeq::try_from(self.steps.len()).unwrap_or(StepSeq::MAX);
+            tasks.names = (behind..).zip(&tasks.specs).map(|(seq, task)| (task.name.clone(), seq)).collect();
+            tasks
+        })
     }
 
     pub fn step_named(&self, name: &str) -> Option<StepSeq> {

@@ -26,7 +26,8 @@ pub fn examine(view: &Value, records: &[Record]) -> Result<(), String> {
     if first.action_ref != "run_started" {
         return Err(format!("the records begin with {}", first.action_ref));
     }
-    let count = first.payload["steps"].as_u64().unwrap_or(0);
+    let number = |member: &str| first.payload[member].as_u64().unwrap_or(0);
+    let count = number("steps") + number("tasks");
     // Steps that were taken over from another run began as they ended there.
     let mut steps: Vec<Option<String>> = match first.payload.get("continues") {
         Some(_) => (0..count).map(|_| None).collect(),
@@ -86,11 +87,13 @@ fn seqs(line: &Value) -> Vec<usize> {
 }
 
 fn is_declared(line: &Value) -> bool {
+    // The person in charge of a task may what that of a step may.
+    let class = if text(line, "actor_class") == "task_pic_human" { "pic_human" } else { text(line, "actor_class") };
     STEP_TRANSITIONS.iter().any(|t| {
         t.id == text(line, "id")
             && t.from.iter().any(|from| from.as_str() == text(line, "from"))
             && t.to.as_str() == text(line, "to")
-            && t.actors.iter().any(|actor| actor.as_str() == text(line, "actor_class"))
+            && t.actors.iter().any(|actor| actor.as_str() == class)
             && t.triggers.contains(&text(line, "trigger"))
     })
 }

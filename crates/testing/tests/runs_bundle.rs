@@ -269,6 +269,51 @@ async fn people(works: &Works) -> anyhow::Result<String> {
     Ok(run_id)
 }
 
+const TASKS: &str = "
+kind: workflow
+name: filing
+order: linear
+queue: desk
+failurePolicy: compensate
+retryPolicy: {maxRetries: 0}
+steps:
+  - {name: file, run: human, pic: ines, tasks: [{name: count, pic: ines}, {name: scan}]}
+  - {name: check, tasks: [{name: read}, {name: sign, pic: ines}]}
+compensation: [{step: file, action: Unfile, agent: undo}]
+";
+
+/// Parts of steps, by a person and by workers: one run in which all of them end well, and one that is undone.
+async fn tasks(works: &Works) -> anyhow::Result<(String, String)> {
+    works.publish(TASKS).await?;
+    let mut runs = vec![];
+    for ends_well in [true, false] {
+        let run_id = works.start("filing", json!({"page": 3})).await?;
+        let act = async |step: &str, act: &str, body: Value, wanted: &str| {
+            let state = works.ines.act_on_step(&run_id, step, act, &body).await?.body.state_code;
+            ensure!(state == wanted, "{act} of {step}: {state}");
+            Ok(())
+        };
+        act("file", "claim", json!({}), "in_progress").await?;
+        act("file/count", "claim", json!({}), "in_progress").await?;
+        act("file/count", "block", json!({"block_reason": "missing_input"}), "blocked").await?;
+        act("file/count", "unblock", json!({"evidence_ref": "note-1"}), "in_progress").await?;
+        act("file/count", "complete", json!({"output": 3}), "completed").await?;
+        let read = works.complete(&works.claim("desk").await?, json!("page-3")).await?.next.context("the next task")?;
+        if ends_well {
+            works.complete(&read, json!("seen")).await?;
+            act("check/sign", "claim", json!({}), "in_progress").await?;
+            act("check/sign", "complete", json!({}), "completed").await?;
+        } else {
+            works.dead(&read, None).await?;
+            works.complete(&works.claim("undo").await?, json!(null)).await?;
+        }
+        works.state(&run_id, "completed").await?;
+        runs.push(run_id);
+    }
+    let undone = runs.pop().context("two runs")?;
+    Ok((runs.pop().context("two runs")?, undone))
+}
+
 /// Tried twice, woken by an event and by the clock, put down and taken up again.
 async fn chain(works: &Works) -> anyhow::Result<String> {
     works.publish(CHAIN).await?;
@@ -419,11 +464,13 @@ async fn runs_are_proven(kind: Kind) -> anyhow::Result<()> {
     let undone = saga(&works).await?;
     let (approved, cancelled) = gates(&works).await?;
     let people = people(&works).await?;
+    let (filed, unfiled) = tasks(&works).await?;
     let key = works.admin.log_key().await?.trim().to_owned();
     let mut trust = Trust::default();
     trust.log_keys.push(VerifierKey::parse(&key).map_err(|problem| anyhow::anyhow!(problem))?);
     let mut bundles = vec![];
-    for (i, run_id) in [&one, &graph, &undone, &approved, &cancelled, &people].into_iter().enumerate() {
+    for (i, run_id) in [&one, &graph, &undone, &approved, &cancelled, &people, &filed, &unfiled].into_iter().enumerate()
+    {
         bundles.push(works.export(Some(run_id), &format!("{i}.zip")).await?);
     }
     bundles.push(works.export(None, "window.zip").await?);

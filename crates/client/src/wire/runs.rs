@@ -158,10 +158,13 @@ pub struct RollupCounts {
 pub struct StepView {
     pub name: String,
     pub step_seq: u32,
-    /// `step`, or `compensation` for a step that undoes another.
+    /// `step`; `task` for a part of one, called `step/task`; or `compensation` for what undoes a step.
     pub role: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compensates: Option<String>,
+    /// The step that this is a task of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_of: Option<String>,
     /// worker, shell, http, approval, wait, workflow or human.
     pub run: String,
     pub queue: String,

@@ -132,6 +132,11 @@ const STEPS: &[Case] = &[
     (10..=10, "  - {name: c, errors: {external: hold}}", &[("bad-value", "steps[2].errors.external", 10, 34)]),
     (10..=10, "  - {name: c, deadline: -5s}", &[("bad-value", "steps[2].deadline", 10, 25)]),
     (10..=10, "  - {name: c, softCap: 0s}", &[("bad-cap", "steps[2].softCap", 10, 24)]),
+    (
+        10..=10,
+        "  - {name: c, run: shell, command: x, tasks: [{name: t}]}",
+        &[("field-not-for-run", "steps[2].tasks", 10, 46)],
+    ),
     (10..=10, "  - {name: c, tasks: [{name: t}, {name: t}]}", &[("bad-value", "steps[2].tasks[1].name", 10, 41)]),
     (
         10..=10,

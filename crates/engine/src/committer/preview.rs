@@ -18,13 +18,13 @@ impl Committer {
         match self.decide_on_run(call, target, command, registry) {
             Ok((events, _)) => {
                 let moves = events.iter().find_map(|event| match event {
-                    Event::Run(event) => event.moves.first(),
+                    Event::Run(event) => event.moves.first().map(|m| (m.transition.id, event.emits(m))),
                     Event::Gate(_) => None,
                 });
                 Ok(Outcome::Previewed {
                     ok: true,
-                    transition_id: moves.map(|m| m.transition.id.to_owned()),
-                    emitted_event_type: moves.map(|m| m.transition.emits.to_owned()),
+                    transition_id: moves.map(|(id, _)| id.to_owned()),
+                    emitted_event_type: moves.map(|(_, emits)| emits.to_owned()),
                     problems: vec![],
                 })
             }

@@ -425,7 +425,7 @@ impl Committer {
             },
             run::Command::Act(act) => Outcome::StepActed {
                 state_code: run
-                    .and_then(|run| run.cell(run.plan.step_named(&act.step)?))
+                    .and_then(|run| run.cell(run.plan.cell_named(&act.step)?))
                     .map_or("", |cell| cell.state.as_str())
                     .to_owned(),
                 state,

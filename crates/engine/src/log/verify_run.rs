@@ -115,8 +115,8 @@ impl Replay {
         let at = row.recorded_at;
         if row.action_ref == "run_started" {
             self.start = payload.clone();
-            let count = payload.get("steps").and_then(Value::as_u64).and_then(|count| usize::try_from(count).ok());
-            if count != Some(self.steps.len()) {
+            let count = |name: &str| payload.get(name).and_then(Value::as_u64).unwrap_or_default();
+            if usize::try_from(count("steps") + count("tasks")).ok() != Some(self.steps.len()) {
                 self.findings
                     .push(("row-missing", "the stores hold another number of steps than were started".to_owned()));
             }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub fn assemble(loaded: LoadedRun, plan: Arc<Plan>) -> Result<(Process, Run), StoreError> {
     let LoadedRun { row, head, moves, gates, holds, steps, kept, .. } = loaded;
     let damaged = |what: &str| StoreError::Corrupt(format!("run {}: {what}", row.instance_id));
-    if steps.len() < plan.steps.len() {
+    if steps.len() < plan.cell_count() {
         return Err(damaged("it has fewer steps than its plan"));
     }
     let started_at = row.started_at;
@@ -75,7 +75,7 @@ pub fn assemble(loaded: LoadedRun, plan: Arc<Plan>) -> Result<(Process, Run), St
             completed_at: head.completed_at,
             failed_at: head.failed_at,
             open: u32::try_from(open).unwrap_or(u32::MAX),
-            blocked: count(|cell| cell.state == StepCode::Blocked),
+            blocked: count(|cell| cell.state == StepCode::Blocked && !matches!(cell.role, Role::Task(_))),
             held: count(Cell::is_held),
             current: u32::try_from(current).unwrap_or(u32::MAX),
             critical: Run::first_unfinished(&plan, |seq| cells.get(seq as usize).is_some_and(Cell::is_ended)),
@@ -151,7 +151,11 @@ fn cell(seq: StepSeq, compensates: Option<StepSeq>, state: StepState, plan: &Pla
     Cell {
         state: state.state,
         token: state.lease_token,
-        role: compensates.map_or(Role::Step, Role::Compensation),
+        role: match (compensates, plan.step_of_task(seq)) {
+            (Some(undone), _) => Role::Compensation(undone),
+            (None, Some(step)) => Role::Task(step),
+            (None, None) => Role::Step,
+        },
         completed_at: state.completed_at,
         handed: state.handed.as_deref().and_then(handed).map(Box::new),
         live: (begun && !state.state.is_terminal()).then(|| Box::new(live)),

@@ -38,7 +38,7 @@ impl Emitter {
         if self.wanted.is_empty() {
             return;
         }
-        let steps = event.moves.iter().map(|m| (m.transition.emits, Some(m.step_seq), step_data(run, event, m)));
+        let steps = event.moves.iter().map(|m| (event.emits(m), Some(m.step_seq), step_data(run, event, m)));
         let runs = event.run_moves.iter().map(|m| (m.transition.emits(), None, run_data(run, m)));
         for (name, step_seq, mut data) in steps.chain(runs) {
             let Some(schema) = self.wanted.get(name) else { continue };

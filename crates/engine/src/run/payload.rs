@@ -186,7 +186,7 @@ pub fn run_payload(run: &Run, event: &RunEvent, documents: Option<&RunDocuments>
     }
     let undone = |cell: &Cell| match cell.role {
         Role::Compensation(step) => Some(step),
-        Role::Step => None,
+        Role::Step | Role::Task(_) => None,
     };
     let compensations: Vec<String> = event
         .cells
@@ -230,10 +230,16 @@ fn start(
         payload.text("declaration_digest", &documents.declaration.to_string());
         payload.text("gate_spec_digest", &documents.gate_spec.to_string());
     }
-    payload.raw("machines", &format!("[\"step@{MACHINE_VERSION}\",\"workflow_run@{MACHINE_VERSION}\"]"));
+    let tasks = started.plan.cell_count() - started.plan.steps.len();
+    let of_tasks = if tasks > 0 { format!("\"task@{MACHINE_VERSION}\",") } else { String::new() };
+    let machines = format!("[\"step@{MACHINE_VERSION}\",{of_tasks}\"workflow_run@{MACHINE_VERSION}\"]");
+    payload.raw("machines", &machines);
     payload.optional("trace_id", started.trace_id.as_deref());
     payload.text("subject_ref", &started.subject_ref);
     payload.int("steps", started.plan.steps.len());
+    if tasks > 0 {
+        payload.int("tasks", tasks);
+    }
     payload.int("priority", event.head.priority);
     payload.optional_time("start_at_us", event.head.start_at);
     payload.value("input", &started.input, room);

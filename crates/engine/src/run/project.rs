@@ -201,7 +201,7 @@ fn write_step(run: &Run, seq: StepSeq, cell: &Cell, output: Option<Arc<str>>, un
                 name: run.step_name(seq).into(),
                 compensates: match cell.role {
                     Role::Compensation(step) => Some(step),
-                    Role::Step => None,
+                    Role::Step | Role::Task(_) => None,
                 },
                 queue: run.queue(seq, cell.role),
                 max_attempts: run.max_attempts(seq),

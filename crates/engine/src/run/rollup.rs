@@ -30,6 +30,9 @@ impl Basis {
     /// From the rows of all steps.
     pub fn counted(plan: &Plan, steps: &[RunStepView], at: Time) -> Basis {
         let share = |step: &RunStepView| {
+            if step.new.compensates.is_none() && plan.step_of_task(step.step_seq).is_some() {
+                return Share::Nothing;
+            }
             let planned = plan.step(step.step_seq).filter(|_| step.new.compensates.is_none());
             let facts = Facts {
                 state: step.state.state,

@@ -132,7 +132,7 @@ impl Engine {
             let definition = registry.definition(&row.definition_name, Some(row.definition_version));
             definition.and_then(|definition| definition.workflow.as_ref()).map(|workflow| workflow.plan.clone())
         };
-        let Some(seq) = plan.and_then(|plan| plan.step_named(step)) else { return Ok(None) };
+        let Some(seq) = plan.and_then(|plan| plan.cell_named(step)) else { return Ok(None) };
         let steps = self.reader.run_steps(run_id, seq, 1).await.map_err(|error| store_failure(&error))?;
         let Some(state) = steps.into_iter().next().map(|step| step.state) else { return Ok(None) };
         let closed_at = match state.state {

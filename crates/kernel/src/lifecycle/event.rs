@@ -107,6 +107,40 @@ pub const EVENT_TYPES: &[EventType] = &[
     plain("step.lease_expired"),
     plain("step.skipped"),
     plain("step.cancelled"),
+    plain("task.ready"),
+    plain("task.started"),
+    plain("task.released"),
+    with("task.waiting", &[must("waiting_facet", FieldKind::Word(FACETS))]),
+    plain("task.resumed"),
+    with("task.blocked", &[may("block_reason", FieldKind::Text)]),
+    plain("task.unblocked"),
+    plain("task.overdue"),
+    plain("task.recovered_from_overdue"),
+    with(
+        "task.completed",
+        &[
+            may("completed_after_deadline", FieldKind::Boolean),
+            may("overdue_first_at", FieldKind::Text),
+            may("sla_breach_duration", FieldKind::Integer),
+        ],
+    ),
+    with(
+        "task.reopened_for_correction",
+        &[
+            may("prior_audit_id", FieldKind::Text),
+            may("original_output_snapshot_id", FieldKind::Text),
+            may("correction_reason", FieldKind::Text),
+            may("approval_id", FieldKind::Text),
+        ],
+    ),
+    with("task.failed", &[must("classification", FieldKind::Word(&["transient", "permanent"]))]),
+    plain("task.retry"),
+    plain("task.escalated"),
+    plain("task.cannot_complete"),
+    plain("task.woken"),
+    plain("task.lease_expired"),
+    plain("task.skipped"),
+    plain("task.cancelled"),
     plain("run.queued"),
     plain("run.executing"),
     plain("run.blocked"),
@@ -163,6 +197,7 @@ mod tests {
         let step = STEP_TRANSITIONS.iter().map(|t| t.emits);
         for emitted in step.chain(RUN_TRANSITIONS.iter().map(crate::lifecycle::RunTransition::emits)) {
             assert!(event_type(emitted).is_some(), "{emitted}");
+            assert!(event_type(&emitted.replacen("step.", "task.", 1)).is_some(), "{emitted} of a task");
         }
     }
 
@@ -170,7 +205,9 @@ mod tests {
     fn every_type_is_registered_once_and_emitted_by_something() {
         for (i, row) in EVENT_TYPES.iter().enumerate() {
             assert!(EVENT_TYPES[i + 1..].iter().all(|other| other.name != row.name), "{}", row.name);
-            let step = STEP_TRANSITIONS.iter().any(|t| t.emits == row.name);
+            // A task makes the transitions of a step.
+            let of_step = row.name.replacen("task.", "step.", 1);
+            let step = STEP_TRANSITIONS.iter().any(|t| t.emits == of_step);
             assert!(step || RUN_TRANSITIONS.iter().any(|t| t.emits() == row.name), "{}", row.name);
         }
     }

@@ -24,6 +24,8 @@ pub use token::{TOKENS, Token};
 pub enum ActorClass {
     System,
     PicHuman,
+    /// The person in charge of a task: what `pic_human` may do to a step, they may do to it.
+    TaskPicHuman,
     Reviewer,
     ExecutorWorker,
     MowOrchestrator,
@@ -44,6 +46,7 @@ impl ActorClass {
         match self {
             ActorClass::System => "system",
             ActorClass::PicHuman => "pic_human",
+            ActorClass::TaskPicHuman => registry::TASK_PIC_HUMAN,
             ActorClass::Reviewer => "reviewer",
             ActorClass::ExecutorWorker => "executor_worker",
             ActorClass::MowOrchestrator => "mow_orchestrator",

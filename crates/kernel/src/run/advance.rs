@@ -44,11 +44,16 @@ impl Flow<'_, '_, '_> {
 
     /// Lets the run go on as far as it can without anybody's help, and sets its state to what that means.
     pub fn advance(&mut self) -> Result<(), Refusal> {
-        while let Some(seq) = self.to_resolve.pop_front() {
-            if matches!(self.head.state, RunState::Compensating) || self.head.state.is_ended() {
+        loop {
+            while let Some(seq) = self.to_resolve.pop_front() {
+                if matches!(self.head.state, RunState::Compensating) || self.head.state.is_ended() {
+                    break;
+                }
+                self.resolve(seq)?;
+            }
+            if !self.tend_tasks()? {
                 break;
             }
-            self.resolve(seq)?;
         }
         self.to_resolve.clear();
         match self.head.state {
@@ -130,6 +135,10 @@ impl Flow<'_, '_, '_> {
             Work::Approval(_) => {
                 self.move_step(seq, StepCode::InProgress, By(WORKER, "step_claim"))?;
                 self.completed(seq, Arc::from(r#"{"approved":true}"#))
+            }
+            Work::Worker if spec.is_frame() => {
+                self.move_step(seq, StepCode::InProgress, By(WORKER, "step_claim"))?;
+                self.clear_hold(seq)
             }
             Work::Worker | Work::Shell(_) | Work::Http(_) | Work::Workflow { .. } | Work::Human { .. } => Ok(()),
         }
@@ -232,7 +241,7 @@ impl Flow<'_, '_, '_> {
         self.outputs.push((seq, output));
         match role {
             Role::Step => self.ended(seq, true),
-            Role::Compensation(_) => Ok(()),
+            Role::Task(_) | Role::Compensation(_) => Ok(()),
         }
     }
 
@@ -311,6 +320,9 @@ impl Flow<'_, '_, '_> {
         // Were it skipped, nobody would ask any more what became of it when the rest is undone.
         let to_be_declared = unknown && self.run.plan.compensation_of(seq).is_some();
         let passed_over = to_be_declared && self.spec(seq).is_some_and(|spec| spec.on_failure == OnFailure::Skip);
+        if let Role::Task(step) = role {
+            return self.task_failed(seq, step, error, category, by, on_failure);
+        }
         if role == Role::Step && on_failure == OnFailure::Skip && !passed_over {
             self.move_step(seq, StepCode::Skipped, By(SYSTEM, "on_failure_skip"))?;
             self.clear_hold(seq)?;

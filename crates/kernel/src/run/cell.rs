@@ -5,7 +5,7 @@ use super::{Head, Run, TaskType};
 use crate::Time;
 use crate::id::InstanceId;
 use crate::lifecycle::{FailureCategory, Outcome, RunState, StepCode};
-use crate::plan::{Micros, StepSeq, WaitWork};
+use crate::plan::{Micros, StepSeq, StepSpec, WaitWork};
 use crate::rollup::Colour;
 use std::sync::Arc;
 use uuid::Uuid;
@@ -56,6 +56,8 @@ pub struct Handed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Step,
+    /// A part of this step.
+    Task(StepSeq),
     /// Undoes this step.
     Compensation(StepSeq),
 }
@@ -249,7 +251,7 @@ impl Head {
     /// Whether steps of this kind may be claimed now.
     pub fn hands_out(&self, role: Role) -> bool {
         match role {
-            Role::Step => matches!(self.state, RunState::Executing | RunState::Blocked),
+            Role::Step | Role::Task(_) => matches!(self.state, RunState::Executing | RunState::Blocked),
             Role::Compensation(_) => self.state == RunState::Compensating,
         }
     }
@@ -260,7 +262,7 @@ impl Run {
         self.cells.get(seq as usize)
     }
 
-    /// The step's name; for a compensation, that of the step it undoes.
+    /// The step's name, `step/task` for a task; for a compensation, that of the step it undoes.
     pub fn step_name(&self, seq: StepSeq) -> &str {
         let named = match self.cell(seq).map(|cell| cell.role) {
             Some(Role::Compensation(step)) => step,
@@ -299,7 +301,7 @@ impl Run {
             return Agenda::default();
         }
         let spec = self.plan.step(seq);
-        let claims = spec.is_none_or(|spec| spec.work.is_claimed());
+        let claims = spec.is_none_or(StepSpec::is_claimed);
         let waiting = live.waiting.as_ref().and_then(|waiting| waiting.deadline_at);
         let claim_at = match cell.state {
             StepCode::Ready | StepCode::Failed => live.next_run_at,
@@ -334,7 +336,7 @@ impl Run {
             Role::Compensation(step) => {
                 self.plan.compensation_of(step).map_or_else(|| Arc::from(""), |entry| entry.agent.clone())
             }
-            Role::Step => match self.plan.step(seq) {
+            Role::Step | Role::Task(_) => match self.plan.step(seq) {
                 Some(spec) => spec.work.queue().map_or_else(|| spec.queue.clone(), Arc::from),
                 None => Arc::from(""),
             },

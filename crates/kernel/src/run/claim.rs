@@ -5,7 +5,7 @@ use super::flow::{By, Flow, SYSTEM, WORKER};
 use super::result::check_lease;
 use super::{Action, ClaimSteps, Claimed, Context, Event, Handed, Job, Lease, Role, Run, TaskType, permitted};
 use crate::lifecycle::{FailureCategory, StepCode};
-use crate::plan::{Micros, Scope, StepSeq, Template, Work};
+use crate::plan::{Micros, Scope, StepSeq, StepSpec, Template, Work};
 use crate::process::Process;
 use crate::refusal::{Refusal, require_text};
 use crate::registry::scopes;
@@ -42,7 +42,7 @@ pub fn claim_one(
     let Some(cell) = flow.cell(seq) else { return Ok(false) };
     let (state, role, live) = (cell.state, cell.role, cell.details());
     let now = flow.now();
-    let claimed = flow.spec(seq).is_none_or(|spec| spec.work.is_claimed());
+    let claimed = flow.spec(seq).is_none_or(StepSpec::is_claimed);
     let due = live.next_run_at.is_some_and(|at| at <= now);
     let timed_out = live.waiting.as_ref().and_then(|waiting| waiting.deadline_at).is_some_and(|at| at <= now);
     let (by, task_type) = match state {
@@ -89,7 +89,7 @@ fn describe(flow: &Flow<'_, '_, '_>, seq: StepSeq, input: Arc<str>, job: Option<
     let live = cell.live.as_deref()?;
     let named = match cell.role {
         Role::Compensation(undone) => undone,
-        Role::Step => seq,
+        Role::Step | Role::Task(_) => seq,
     };
     Some(Claimed {
         step_seq: seq,

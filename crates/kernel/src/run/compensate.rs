@@ -24,8 +24,14 @@ impl Flow<'_, '_, '_> {
     /// Steps that nobody is at work on end here. One of which an earlier attempt left no verdict has failed: it must still be
     /// declared what became of it.
     fn end_idle_steps(&mut self) -> Result<(), Refusal> {
-        for seq in self.live() {
-            let Some(cell) = self.cell(seq).filter(|cell| cell.role == Role::Step) else { continue };
+        // Tasks come first: a step of which none is under way any more ends with them.
+        let (tasks, steps): (Vec<_>, Vec<_>) =
+            self.live().into_iter().partition(|seq| self.run.plan.step_of_task(*seq).is_some());
+        for seq in tasks.into_iter().chain(steps) {
+            let abandoned = self.is_abandoned(seq);
+            let Some(cell) = self.cell(seq).filter(|cell| !matches!(cell.role, Role::Compensation(_))) else {
+                continue;
+            };
             let unknown = cell.live.as_ref().is_some_and(|live| live.effect_unknown);
             match cell.state {
                 StepCode::Failed if !cell.retry_scheduled() => continue,
@@ -34,6 +40,9 @@ impl Flow<'_, '_, '_> {
                     self.move_step(seq, StepCode::Failed, By(SYSTEM, "lease_exhausted"))?;
                 }
                 StepCode::Ready | StepCode::Waiting | StepCode::Blocked | StepCode::Failed => {
+                    self.move_step(seq, StepCode::Cancelled, By(SYSTEM, "run_aborted"))?;
+                }
+                StepCode::InProgress | StepCode::Overdue if abandoned => {
                     self.move_step(seq, StepCode::Cancelled, By(SYSTEM, "run_aborted"))?;
                 }
                 _ => continue,
@@ -59,7 +68,7 @@ impl Flow<'_, '_, '_> {
             self.plan_compensations();
         }
         let next = (0..self.count())
-            .skip(self.run.plan.steps.len())
+            .skip(self.run.plan.cell_count())
             .find(|seq| self.cell(*seq).is_some_and(|cell| !cell.is_ended()));
         match next {
             Some(seq) if self.state(seq) == Some(StepCode::NotStarted) => {
@@ -79,7 +88,7 @@ impl Flow<'_, '_, '_> {
     }
 
     fn has_compensations(&self) -> bool {
-        self.count() as usize > self.run.plan.steps.len()
+        self.count() as usize > self.run.plan.cell_count()
     }
 
     /// The last one completed is undone first, and before it what was declared done; steps without an entry are passed over.

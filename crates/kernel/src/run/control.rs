@@ -94,7 +94,9 @@ pub fn stop(target: Target<'_>, reason: Option<&str>, ctx: &mut Context<'_>) -> 
     flow.head.outcome = Some(Outcome::Operator);
     let now = flow.now();
     for seq in flow.live() {
-        if flow.cell(seq).is_some_and(super::Cell::is_held) {
+        // What has only tasks nobody holds.
+        let frame = flow.spec(seq).is_some_and(crate::plan::StepSpec::is_frame);
+        if flow.cell(seq).is_some_and(super::Cell::is_held) && !frame {
             flow.move_step(seq, StepCode::Ready, By(SYSTEM, "unclaimed"))?;
             flow.revoke(seq)?;
             flow.edit(seq)?.live.get_or_insert_default().next_run_at = Some(now);
@@ -113,9 +115,9 @@ pub fn void(target: Target<'_>, reason: Option<&str>, ctx: &mut Context<'_>) -> 
     Ok(flow.finish(Action::RunVoided, &actor_ref, reason))
 }
 
-/// The step of that name in the run's plan.
+/// The step of that name in the run's plan, or the task.
 pub fn named(run: &Run, step: &str) -> Result<crate::plan::StepSeq, Refusal> {
     run.plan
-        .step_named(step)
+        .cell_named(step)
         .ok_or_else(|| Refusal::new(Code::NotKnown, format!("the run has no step named `{step}`")).at("step"))
 }

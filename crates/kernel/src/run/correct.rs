@@ -84,7 +84,12 @@ pub fn reopen(
     flow.declared(seq, StepCode::InProgress, by)?;
     hands_out(flow)?;
     let work = flow.spec(seq).map(|spec| &spec.work);
-    if matches!(work, Some(Work::Wait(_) | Work::Approval(_) | Work::Workflow { .. })) {
+    let frame = flow.spec(seq).is_some_and(crate::plan::StepSpec::is_frame);
+    if flow.run.plan.step_of_task(seq).is_some() {
+        let detail = "what a task yielded is part of its step: reopen the step";
+        return Err(Refusal::by_guard("executor_class_ref", detail).at("step"));
+    }
+    if frame || matches!(work, Some(Work::Wait(_) | Work::Approval(_) | Work::Workflow { .. })) {
         let detail = "only what people and workers do can be done again; start a new run that corrects this one";
         return Err(Refusal::by_guard("executor_class_ref", detail).at("step"));
     }

@@ -17,9 +17,11 @@ impl Run {
         Some((shell_of(started, &event.actor_ref, event.at), Run::begin(started)))
     }
 
-    /// Whether its output is kept at hand: something needs it, or a correction is to be held against it.
+    /// Whether its output is kept at hand: something needs it (a task's, its step), or a correction is to be held against it.
     pub fn keeps_output(&self, seq: crate::plan::StepSeq) -> bool {
-        self.plan.is_referenced(seq) || self.cell(seq).is_some_and(|cell| cell.cycle() > 0)
+        self.plan.is_referenced(seq)
+            || self.plan.step_of_task(seq).is_some()
+            || self.cell(seq).is_some_and(|cell| cell.cycle() > 0)
     }
 
     pub fn apply(&mut self, event: &RunEvent) {
@@ -80,6 +82,10 @@ impl Run {
 
 /// What the step counts as in the roll-up of its run.
 fn share(plan: &Plan, seq: StepSeq, cell: &Cell) -> Share {
+    // The step counts, not the parts that it has.
+    if matches!(cell.role, Role::Task(_)) {
+        return Share::Nothing;
+    }
     let optional = cell.role == Role::Step && plan.step(seq).is_some_and(|step| step.optional);
     let facts = Facts {
         state: cell.state,

@@ -77,7 +77,7 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
 
     pub fn spec(&self, seq: StepSeq) -> Option<&'r StepSpec> {
         match self.cell(seq)?.role {
-            Role::Step => self.run.plan.step(seq),
+            Role::Step | Role::Task(_) => self.run.plan.step(seq),
             Role::Compensation(_) => None,
         }
     }
@@ -116,9 +116,11 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
         let transition = self.declared(seq, to, by)?;
         let from = self.state(seq).ok_or_else(broken)?;
         let By(actor, trigger) = by;
+        let role = self.cell(seq).map_or(Role::Step, |cell| cell.role);
+        let (is_step, is_task) = (role == Role::Step, matches!(role, Role::Task(_)));
+        let actor = if is_task && actor == ActorClass::PicHuman { ActorClass::TaskPicHuman } else { actor };
         self.moves.push(Move { step_seq: seq, transition, from, to, actor, trigger });
         let now = self.now();
-        let is_step = self.cell(seq).is_some_and(|cell| cell.role == Role::Step);
         let cell = self.edit(seq)?;
         cell.state = to;
         let at_work = |code: StepCode| matches!(code, StepCode::InProgress | StepCode::Overdue);
@@ -134,7 +136,8 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
             live.severity = Severity::default();
         }
         self.head.held = self.head.held + u32::from(at_work(to)) - u32::from(at_work(from)).min(self.head.held);
-        let blocked = |code| u32::from(code == StepCode::Blocked);
+        // A task holds its step up, not the run.
+        let blocked = |code| u32::from(code == StepCode::Blocked && !is_task);
         self.head.blocked = self.head.blocked + blocked(to) - blocked(from).min(self.head.blocked);
         if is_step && to.is_terminal() && !from.is_terminal() {
             self.head.open = self.head.open.saturating_sub(1);

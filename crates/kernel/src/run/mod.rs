@@ -12,6 +12,7 @@
 mod advance;
 mod cell;
 mod claim;
+mod command;
 mod compensate;
 mod control;
 mod correct;
@@ -25,21 +26,23 @@ mod person;
 mod result;
 mod severity;
 mod start;
+mod task;
 mod wake;
 
 pub use cell::{Agenda, Block, BlockReason, Cell, Claim, Docket, Facet, Handed, Lease, Live, Role, Waiting};
 pub use claim::handed_out;
+pub use command::*;
 pub use correct::{Correction, CorrectionReason, Prior};
 pub use gate::shell_declaration;
 pub use result::check_lease;
 pub use severity::{Cause, Severity, severity_of};
 
 use crate::id::{InstanceId, StepId};
-use crate::lifecycle::{FailureCategory, Outcome, RunState, RunTransition, StepCode, StepTransition};
-use crate::plan::{Language, Micros, Plan, StepSeq, Work};
-use crate::process::{self, DecideGate, DefinitionRef, OpenGate, Process};
+use crate::lifecycle::{Outcome, RunState, RunTransition, StepCode, StepTransition, event_type};
+use crate::plan::{Language, Plan, StepSeq, Work};
+use crate::process::{self, DefinitionRef, Process};
 use crate::refusal::{Code, Refusal};
-use crate::rollup::{Colour, Rollup, Tally};
+use crate::rollup::{Rollup, Tally};
 use crate::{Time, lifecycle::ActorClass};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -55,7 +58,7 @@ pub struct Run {
     pub trace_id: Option<Arc<str>>,
     pub correlation_key: Option<Arc<str>>,
     pub head: Head,
-    /// The plan's steps, then compensations in the order in which they run.
+    /// The plan's steps, then their tasks, then compensations in the order in which they run.
     pub cells: Vec<Cell>,
     /// Steps that are under way: begun and not ended.
     pub live: BTreeSet<StepSeq>,
@@ -124,270 +127,6 @@ impl Context<'_> {
     }
 }
 
-#[derive(Clone, Debug)]
-pub enum Command {
-    Start(Box<StartRun>),
-    /// The dispatcher found a free slot, or the time of a delayed start has come. A run with a concurrency key begins
-    /// only in a slot.
-    Dispatch {
-        in_slot: bool,
-    },
-    Claim(ClaimSteps),
-    Complete {
-        task: TaskRef,
-        output: Arc<str>,
-        outbound: Vec<Outbound>,
-        claim_next: Option<ClaimNext>,
-    },
-    Wait {
-        task: TaskRef,
-        event_type: Option<String>,
-        timeout: Option<Micros>,
-        facet: Option<Facet>,
-        outbound: Vec<Outbound>,
-    },
-    Retry {
-        task: TaskRef,
-        error: String,
-        backoff: Option<Micros>,
-        category: Option<FailureCategory>,
-    },
-    Dead {
-        task: TaskRef,
-        error: String,
-        category: Option<FailureCategory>,
-    },
-    Heartbeat {
-        task: TaskRef,
-        lease: Micros,
-    },
-    /// The engine's executor started the child; the step now waits for it without a lease.
-    ChildStarted {
-        task: TaskRef,
-        child: InstanceId,
-    },
-    /// The child of this step has ended.
-    ChildEnded {
-        step_seq: StepSeq,
-        child: InstanceId,
-        completed: bool,
-        output: Arc<str>,
-    },
-    /// The child of this step lives, and this is its colour now.
-    ChildColoured {
-        step_seq: StepSeq,
-        child: InstanceId,
-        colour: Colour,
-    },
-    /// Somebody sends an event; `seen` where this run had it before.
-    Receive {
-        event: KeptEvent,
-        seen: bool,
-    },
-    /// The clock reached something: these steps, and perhaps the run's own limit.
-    Due {
-        steps: Vec<StepSeq>,
-        run: bool,
-    },
-    OpenGate(OpenGate),
-    DecideGate(DecideGate),
-    Cancel {
-        reason: Option<String>,
-    },
-    Pause {
-        reason: Option<String>,
-    },
-    Resume {
-        reason: Option<String>,
-    },
-    Stop {
-        reason: Option<String>,
-    },
-    Void {
-        reason: Option<String>,
-    },
-    /// What somebody does to one step.
-    Act(StepAct),
-    /// An operator says what became of an attempt that left no verdict.
-    DeclareEffect {
-        step: String,
-        done: bool,
-        output: Option<Arc<str>>,
-        reason: String,
-    },
-}
-
-impl Command {
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Command::Start(_) => "start_run",
-            Command::Dispatch { .. } => "dispatch_run",
-            Command::Claim(_) => "claim",
-            Command::Complete { .. } => "complete",
-            Command::Wait { .. } => "wait",
-            Command::Retry { .. } => "retry",
-            Command::Dead { .. } => "dead",
-            Command::Heartbeat { .. } => "heartbeat",
-            Command::ChildStarted { .. } => "child_started",
-            Command::ChildEnded { .. } => "child_ended",
-            Command::ChildColoured { .. } => "child_coloured",
-            Command::Receive { .. } => "receive_event",
-            Command::Due { .. } => "due",
-            Command::OpenGate(_) => "open_gate",
-            Command::DecideGate(_) => "decide_gate",
-            Command::Cancel { .. } => "cancel_run",
-            Command::Pause { .. } => "pause_run",
-            Command::Resume { .. } => "resume_run",
-            Command::Stop { .. } => "stop_run",
-            Command::Void { .. } => "void_run",
-            Command::Act(command) => command.act.name(),
-            Command::DeclareEffect { .. } => "declare_effect",
-        }
-    }
-}
-
-/// What a person in charge, a reviewer or an operator does to a step.
-#[derive(Clone, Debug)]
-pub struct StepAct {
-    pub step: String,
-    pub act: Act,
-    pub reason: Option<String>,
-    /// Nothing is to change; only what would happen is asked for.
-    pub preview: bool,
-}
-
-/// Words of a vocabulary come as they were said: what is not in it is the guard's to refuse.
-#[derive(Clone, Debug)]
-pub enum Act {
-    Claim,
-    Release,
-    Wait {
-        event_type: Option<String>,
-        timeout: Option<Micros>,
-        facets: Vec<String>,
-    },
-    Block {
-        block_reason: Option<String>,
-    },
-    Unblock {
-        evidence_ref: Option<String>,
-    },
-    Complete {
-        output: Arc<str>,
-        outbound: Vec<Outbound>,
-    },
-    CannotComplete {
-        evidence_ref: Option<String>,
-    },
-    Escalate,
-    /// Another attempt at a step that failed and is held.
-    Retry,
-    BlockEscalate {
-        approval_id: Option<String>,
-    },
-    Reopen {
-        approval_id: Option<String>,
-        correction_reason: Option<String>,
-        prior: Option<Box<Prior>>,
-    },
-    ExtendDeadline {
-        deadline: Time,
-    },
-}
-
-impl Act {
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Act::Claim => "claim_step",
-            Act::Release => "release_step",
-            Act::Wait { .. } => "wait_step",
-            Act::Block { .. } => "block_step",
-            Act::Unblock { .. } => "unblock_step",
-            Act::Complete { .. } => "complete_step",
-            Act::CannotComplete { .. } => "cannot_complete_step",
-            Act::Escalate => "escalate_step",
-            Act::Retry => "retry_step",
-            Act::BlockEscalate { .. } => "escalate_block",
-            Act::Reopen { .. } => "reopen_step",
-            Act::ExtendDeadline { .. } => "extend_deadline",
-        }
-    }
-}
-
-#[derive(Clone, Debug)]
-pub struct StartRun {
-    pub definition: String,
-    pub version: Option<u32>,
-    pub input: Arc<str>,
-    pub subject_ref: Option<String>,
-    pub priority: Option<u8>,
-    pub start_at: Option<Time>,
-    /// The run that this one corrects.
-    pub corrects: Option<InstanceId>,
-    /// Starts behind the finished steps of another run.
-    pub from_step: Option<FromStep>,
-    pub parent: Option<Parent>,
-    /// In place of the definition's own: for runs that wait for each other.
-    pub concurrency_key: Option<Arc<str>>,
-    /// The trace that it belongs to (W3C: 32 hexadecimal digits); without one it begins its own.
-    pub trace_id: Option<Arc<str>>,
-}
-
-impl StartRun {
-    /// A run of the newest version, with nothing said but what it works on.
-    pub fn new(definition: impl Into<String>, input: impl Into<Arc<str>>) -> Self {
-        StartRun {
-            definition: definition.into(),
-            version: None,
-            input: input.into(),
-            subject_ref: None,
-            priority: None,
-            start_at: None,
-            corrects: None,
-            from_step: None,
-            parent: None,
-            concurrency_key: None,
-            trace_id: None,
-        }
-    }
-}
-
-/// Where a new run takes over: the steps before it are taken from the old run, with their outputs.
-#[derive(Clone, Debug)]
-pub struct FromStep {
-    pub run_id: InstanceId,
-    pub step: String,
-    /// What only the store knows: the steps of the old run that completed or were skipped, by name, with outputs.
-    pub finished: BTreeMap<String, (StepCode, Option<Arc<str>>)>,
-}
-
-#[derive(Clone, Debug)]
-pub struct ClaimSteps {
-    pub steps: Vec<StepSeq>,
-    pub worker_id: Arc<str>,
-    pub lease: Micros,
-}
-
-/// The worker would like to go on with the next step of its queue.
-#[derive(Clone, Debug)]
-pub struct ClaimNext {
-    pub lease: Micros,
-}
-
-/// A step under a lease, as a worker names it.
-#[derive(Clone, Debug)]
-pub struct TaskRef {
-    pub step_seq: StepSeq,
-    /// `None` where the text given is no token of ours.
-    pub lease_token: Option<Uuid>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outbound {
-    pub event_type: String,
-    pub data: Arc<str>,
-}
-
 /// What happened: one record of the run's chain, or one of its gates' records.
 #[expect(clippy::large_enum_variant, reason = "a gate's event is what processes hold by value; there are few")]
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -436,6 +175,16 @@ impl RunEvent {
     /// Whether this event brings the step into being.
     pub fn adds(&self, seq: StepSeq) -> bool {
         self.started.is_some() || seq >= self.known_cells
+    }
+
+    /// The type of the event that goes out for this move. What a task emits is a task's.
+    pub fn emits(&self, made: &Move) -> &'static str {
+        let emits = made.transition.emits;
+        let cell = self.cells.binary_search_by_key(&made.step_seq, |(seq, _)| *seq).ok().map(|at| &self.cells[at].1);
+        match cell.map(|cell| cell.role) {
+            Some(Role::Task(_)) => event_type(&emits.replacen("step.", "task.", 1)).map_or(emits, |row| row.name),
+            _ => emits,
+        }
     }
 }
 

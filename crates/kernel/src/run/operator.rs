@@ -4,7 +4,7 @@ use super::flow::{By, Flow};
 use super::person::{give_up, going_forward};
 use super::{Action, StepAct};
 use crate::lifecycle::{ActorClass, StepCode};
-use crate::plan::StepSeq;
+use crate::plan::{StepSeq, StepSpec};
 use crate::refusal::{Code, Refusal};
 
 /// The gate that a late escalation of a step's block needs.
@@ -25,7 +25,7 @@ pub fn escalate(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<Action, Ref
 
 /// The step failed for good and is held: it may be claimed once more (T10 at the claim), with its time counted anew.
 pub fn retry(flow: &mut Flow<'_, '_, '_>, command: &StepAct, seq: StepSeq) -> Result<Action, Refusal> {
-    let claimed = flow.spec(seq).is_some_and(|spec| spec.work.is_claimed());
+    let claimed = flow.spec(seq).is_some_and(StepSpec::is_claimed);
     if flow.state(seq) != Some(StepCode::Failed) || !claimed {
         let state = flow.state(seq).unwrap_or(StepCode::NotStarted);
         let detail = format!("`{}` is {state}: only a worker's step that failed can be tried again", command.step);

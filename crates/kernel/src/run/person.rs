@@ -285,6 +285,7 @@ fn unblock(
 /// A person's output that misses its contract is refused, and the step stays as it was.
 fn complete(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, output: &Arc<str>) -> Result<Action, Refusal> {
     in_charge(flow, seq, StepCode::Completed, "step_complete")?;
+    flow.require_tasks(seq)?;
     let event = flow.cell(seq).and_then(|cell| cell.live.as_ref()).and_then(|live| live.event.clone());
     let output = match flow.spec(seq) {
         Some(spec) => flow.judge(spec, event.as_deref(), output.clone()).map_err(|(error, _)| {

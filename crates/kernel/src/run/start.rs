@@ -2,7 +2,7 @@
 
 use super::flow::Flow;
 use super::gate::shell_declaration;
-use super::{Action, Cell, Context, Event, Head, Run, StartRun, Started};
+use super::{Action, Cell, Context, Event, Head, Role, Run, StartRun, Started};
 use crate::lifecycle::{RunState, StepCode};
 use crate::plan::{Plan, Scope, StepSeq};
 use crate::process::{DefinitionRef, Process};
@@ -91,7 +91,7 @@ pub fn decide(command: &StartRun, ctx: &mut Context<'_>) -> Result<Vec<Event>, R
     Ok(events)
 }
 
-/// Every step of the plan, with what the start has changed laid over.
+/// Every step of the plan and its tasks, with what the start has changed laid over.
 fn all_cells(run: &Run, changed: Vec<(StepSeq, Cell)>) -> Vec<(StepSeq, Cell)> {
     let mut cells: Vec<(StepSeq, Cell)> = (0..).zip(run.cells.iter().cloned()).collect();
     for (seq, cell) in changed {
@@ -209,7 +209,10 @@ impl Run {
     /// The run before anything has happened to it.
     pub fn begin(started: &Started) -> Run {
         let plan = started.plan.clone();
-        let cells: Vec<Cell> = plan.steps.iter().map(|step| Cell::new(step.depends_on.len())).collect();
+        let steps = plan.steps.iter().map(|step| Cell::new(step.depends_on.len()));
+        let behind = StepSeq::try_from(plan.steps.len()).unwrap_or(StepSeq::MAX);
+        let tasks = (behind..).map_while(|seq| plan.step_of_task(seq));
+        let cells: Vec<Cell> = steps.chain(tasks.map(|step| Cell { role: Role::Task(step), ..Cell::new(1) })).collect();
         let mut run = Run {
             run_id: started.run_id,
             input: started.input.clone(),
@@ -224,7 +227,7 @@ impl Run {
                 executing_since: None,
                 completed_at: None,
                 failed_at: None,
-                open: u32::try_from(cells.len()).unwrap_or(u32::MAX),
+                open: u32::try_from(plan.steps.len()).unwrap_or(u32::MAX),
                 blocked: 0,
                 held: 0,
                 current: 0,

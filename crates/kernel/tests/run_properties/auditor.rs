@@ -195,7 +195,7 @@ impl Auditor {
             .iter()
             .filter_map(|cell| match cell.role {
                 Role::Compensation(step) => Some((step, cell.state)),
-                Role::Step => None,
+                Role::Step | Role::Task(_) => None,
             })
             .collect();
         if undone.is_empty() {

@@ -10,7 +10,7 @@ use countersign_client::wire;
 use countersign_engine::Engine;
 use countersign_engine::port::{Page, RecordQuery, RunView};
 use countersign_engine::rows::RecordRow;
-use countersign_kernel::lifecycle::{RUN_TRANSITIONS, RunTransition, STEP_TRANSITIONS};
+use countersign_kernel::lifecycle::{RUN_TRANSITIONS, STEP_TRANSITIONS};
 use countersign_kernel::plan::{Plan, StepSeq};
 use countersign_kernel::run::own_trace;
 use countersign_kernel::{EventId, InstanceId};
@@ -196,9 +196,11 @@ fn one_move(value: &Value) -> wire::TimelineMove {
     let id = member("id");
     let of_step = value.get("actor_class").is_some();
     let emits = if of_step {
-        STEP_TRANSITIONS.iter().find(|row| row.id == id).map(|row| row.emits)
+        let of_task = text(value, "step").is_some_and(|step| step.contains('/'));
+        let emits = STEP_TRANSITIONS.iter().find(|row| row.id == id).map(|row| row.emits);
+        emits.map(|emits| if of_task { emits.replacen("step.", "task.", 1) } else { emits.to_owned() })
     } else {
-        RUN_TRANSITIONS.iter().find(|row| row.id == id).map(RunTransition::emits)
+        RUN_TRANSITIONS.iter().find(|row| row.id == id).map(|row| row.emits().to_owned())
     };
     wire::TimelineMove {
         step: text(value, "step").or_else(|| text(value, "step_seqs").map(|seqs| format!("steps {seqs}"))),
@@ -206,7 +208,7 @@ fn one_move(value: &Value) -> wire::TimelineMove {
         to_state: member("to"),
         actor_class: text(value, "actor_class"),
         trigger_ref: member("trigger"),
-        emitted_event_type: emits.map(str::to_owned),
+        emitted_event_type: emits,
         transition_id: id,
     }
 }

@@ -9,6 +9,7 @@ use countersign_client::wire::{ApprovalState, RunView, StepView};
 use countersign_client::{Answer, Client, Error};
 use jiff::Timestamp;
 use serde_json::Value;
+use std::collections::HashMap;
 
 /// More steps than this are folded: those that live are shown, the others are counted.
 pub const MAX_ROWS: usize = 40;
@@ -125,7 +126,8 @@ fn header(run: &RunView, now: Timestamp) -> String {
 
 /// `████████░░░░ 2/3, green`; what is undone is counted apart.
 fn progress(run: &RunView, now: Timestamp) -> String {
-    let (steps, undone): (Vec<_>, Vec<_>) = run.steps.iter().partition(|step| step.role != "compensation");
+    let planned = run.steps.iter().filter(|step| step.role != "task");
+    let (steps, undone): (Vec<_>, Vec<_>) = planned.partition(|step| step.role != "compensation");
     let count = |steps: &[&StepView]| (steps.iter().filter(|step| step_ended(step)).count(), steps.len());
     let ((ended, total), colour) = (count(&steps), rollup_tint(&run.rollup.state_code));
     let filled = (ended * BAR).checked_div(total).unwrap_or(0);
@@ -170,7 +172,7 @@ fn steps(run: &RunView, rows: usize, now: Timestamp) -> String {
     let mut table = Table::new(["", "step", "state", "attempt", "what"]);
     let folded = run.steps.len() > rows;
     let lives = |step: &&StepView| !folded || !(step_ended(step) || step.state_code == "not_started");
-    let shown: Vec<&StepView> = run.steps.iter().filter(lives).take(rows).collect();
+    let shown: Vec<&StepView> = with_tasks(run).into_iter().filter(lives).take(rows).collect();
     for step in &shown {
         table.row([
             tint(step_tint(step), &step.appearance.icon),
@@ -186,6 +188,22 @@ fn steps(run: &RunView, rows: usize, now: Timestamp) -> String {
     let rest = counted(run.steps.iter().filter(|step| !shown.iter().any(|shown| shown.step_seq == step.step_seq)));
     let rest = tint(Tint::Dim, &format!(" … and {rest}"));
     if shown.is_empty() { rest } else { format!("{table}\n{rest}") }
+}
+
+/// Tasks stand below their step.
+fn with_tasks(run: &RunView) -> Vec<&StepView> {
+    let mut tasks: HashMap<&str, Vec<&StepView>> = HashMap::new();
+    for step in &run.steps {
+        if let Some(of) = &step.task_of {
+            tasks.entry(of).or_default().push(step);
+        }
+    }
+    let mut ordered = Vec::with_capacity(run.steps.len());
+    for step in run.steps.iter().filter(|step| step.role != "task") {
+        ordered.push(step);
+        ordered.extend(tasks.remove(step.name.as_str()).filter(|_| step.role == "step").into_iter().flatten());
+    }
+    ordered
 }
 
 /// `37 completed, 2 skipped`, in the order in which the states come up.
@@ -206,6 +224,7 @@ fn counted<'s>(steps: impl Iterator<Item = &'s StepView>) -> String {
 pub fn named(step: &StepView) -> String {
     let name = match &step.compensates {
         Some(undone) => tint(Tint::Wait, &format!("↩ undo {undone}")),
+        None if step.task_of.is_some() => format!("  {}", printable(&step.name)),
         None => tint(Tint::Strong, &step.name),
     };
     if step.optional { format!("{name}{}", tint(Tint::Dim, " (optional)")) } else { name }

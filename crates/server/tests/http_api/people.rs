@@ -119,6 +119,47 @@ async fn a_finding_is_investigated_corrected_and_investigated_again() {
     assert_eq!(verified["result"], "verified", "{verified}");
 }
 
+/// §4.3: a task has its own person in charge, who finds it in their list and acts on it by `step%2Ftask`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_is_its_own_persons() {
+    const FILING: &str = "
+kind: workflow
+name: filing
+steps:
+  - {name: file, run: human, pic: kim, tasks: [{name: count, pic: lee}]}
+";
+    let server = Server::start().await;
+    let kim = server.actor("kim", &["tasks:work"]).await;
+    let lee = server.actor("lee", &["tasks:work"]).await;
+    let admin = server.admin();
+    admin.post_bytes("/v1/definitions", FILING).await.created();
+    let run = admin.post("/v1/runs", json!({"definition": "filing", "input": {}})).await.created();
+    let steps = format!("/v1/runs/{}/steps", run["run_id"].as_str().expect("an id"));
+    assert_eq!(lee.get("/v1/worklist").await.ok()["items"], json!([]));
+    kim.post(&format!("{steps}/file/claim"), json!({})).await.ok();
+    let mine = lee.get("/v1/worklist").await.ok();
+    assert_eq!((&mine["items"][0]["step"], &mine["items"][0]["state_code"]), (&json!("file/count"), &json!("ready")));
+
+    let count = format!("{steps}/file%2Fcount");
+    kim.post(&format!("{count}/claim"), json!({})).await.refused_at(403, "unauthorized", "step");
+    let seen = lee.post(&format!("{count}/claim?preview=true"), json!({})).await.ok();
+    assert_eq!((&seen["transition_id"], &seen["emitted_event_type"]), (&json!("T2"), &json!("task.started")));
+    lee.post(&format!("{count}/claim"), json!({})).await.ok();
+    kim.post(&format!("{steps}/file/complete"), json!({})).await.refused_at(409, "transition_refused_by_guard", "step");
+    let done = lee.post(&format!("{count}/complete"), json!({"output": 3})).await.ok();
+    assert_eq!(done, json!({"state_code": "completed", "state": "completed", "transition_id": "T8"}));
+
+    let view = admin.get(steps.trim_end_matches("/steps")).await.ok();
+    let task = &view["steps"][1];
+    assert_eq!(
+        (&task["role"], &task["task_of"], &task["name"]),
+        (&json!("task"), &json!("file"), &json!("file/count"))
+    );
+    assert_eq!(view["steps"][0]["output"], json!({"count": 3}));
+    assert_eq!(view["rollup"]["counts"]["green"], 1, "the step counts, not its task");
+    assert_eq!(admin.post("/v1/ledger/verify-log", json!({})).await.ok()["result"], "verified");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_on_a_step_is_kept_for_ever() {
     let mut case = Case::open().await;

@@ -4,7 +4,7 @@ use super::commands::{act_command, control_command, decide_gate, open_gate, repo
 use super::engine::{ALL, EngineDriver, opened, unexpected};
 use super::runs::{
     Acting, Addressed, ClaimWish, Control, Report, Reported, RunStart, Runs, SentEvent, TaskOf, TaskSeen, Woken,
-    compact, critical_path, current, previewed, rollup, step_words, value, without_nulls,
+    compact, critical_path, current, previewed, role, rollup, step_words, value, without_nulls,
 };
 use super::{Decided, On, Opened, Said, broken};
 use async_trait::async_trait;
@@ -186,11 +186,13 @@ fn to_step(step: &RunStepView, plan: &Plan, run: RunState) -> Value {
     let charge = &state.charge;
     let retry = state.state == StepCode::Failed && state.next_run_at.is_some();
     let compensates = new.compensates.and_then(|seq| plan.step(seq)).map(|spec| spec.name.to_string());
+    let task_of = plan.step_of_task(*step_seq).filter(|_| new.compensates.is_none()).and_then(|seq| plan.step(seq));
     without_nulls(json!({
         "name": &*new.name,
         "step_seq": step_seq,
-        "role": if compensates.is_some() { "compensation" } else { "step" },
+        "role": role(compensates.is_some(), task_of.is_some()),
         "compensates": compensates,
+        "task_of": task_of.map(|step| step.name.to_string()),
         "queue": &*new.queue,
         "state_code": state.state.as_str(),
         "waiting_facet": state.waiting_facet,

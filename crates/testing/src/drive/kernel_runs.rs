@@ -6,7 +6,7 @@ use super::kernel::{KernelDriver, opened};
 use super::kernel_retention::event_id;
 use super::runs::{
     Acting, Addressed, ClaimWish, Control, Report, Reported, RunStart, Runs, SentEvent, TaskOf, TaskSeen, Woken,
-    compact, critical_path, current, previewed, rollup, step_words, value, without_nulls,
+    compact, critical_path, current, previewed, role, rollup, step_words, value, without_nulls,
 };
 use super::{APPLICATION, Decided, InboxItem, On, Opened, Record, Said, broken};
 use async_trait::async_trait;
@@ -90,7 +90,7 @@ impl ToldRun {
 
     /// The record that closed the step, and what it yielded.
     fn prior(&self, step: &str) -> Option<Prior> {
-        let seq = self.run.plan.step_named(step)?;
+        let seq = self.run.plan.cell_named(step)?;
         let cell = self.cells.get(&seq)?;
         let at = match cell.state {
             StepCode::Completed => cell.completed_at?,
@@ -149,14 +149,19 @@ impl ToldRun {
         let docket = cell.docket.as_deref().cloned().unwrap_or_default();
         let waiting = live.waiting.as_ref();
         let compensates = match cell.role {
-            Role::Step => None,
+            Role::Step | Role::Task(_) => None,
             Role::Compensation(step) => Some(run.step_name(step)),
+        };
+        let task_of = match cell.role {
+            Role::Task(step) => Some(run.step_name(step)),
+            Role::Step | Role::Compensation(_) => None,
         };
         without_nulls(json!({
             "name": run.step_name(seq),
             "step_seq": seq,
-            "role": if compensates.is_some() { "compensation" } else { "step" },
+            "role": role(compensates.is_some(), task_of.is_some()),
             "compensates": compensates,
+            "task_of": task_of,
             "queue": &*run.queue(seq, cell.role),
             "state_code": cell.state.as_str(),
             "waiting_facet": waiting.map(|waiting| waiting.facet.as_str()),
@@ -410,7 +415,7 @@ impl Runs for KernelDriver {
             return self.preview(by, id, &command);
         }
         let (id, _) = self.ask_run(by, id, &command)?;
-        let seq = self.runs.get(&id).and_then(|told| told.run.plan.step_named(&acting.step));
+        let seq = self.runs.get(&id).and_then(|told| told.run.plan.cell_named(&acting.step));
         Ok(seq.map_or(String::new(), |seq| self.state_of(id, seq)))
     }
 

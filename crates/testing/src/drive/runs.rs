@@ -168,6 +168,15 @@ pub const TIMES: &[&str] = &[
     "frozen_at",
 ];
 
+/// The word for what a cell is.
+pub const fn role(compensates: bool, is_task: bool) -> &'static str {
+    match (compensates, is_task) {
+        (true, _) => "compensation",
+        (false, true) => "task",
+        (false, false) => "step",
+    }
+}
+
 /// A view without the members that say nothing.
 pub fn without_nulls(object: Value) -> Value {
     match object {

@@ -4,6 +4,7 @@ use super::agreement::{Agreement, same_members, same_route};
 use super::statement::Signed;
 use crate::json::Value;
 use crate::record::{Action, Header};
+use crate::run::read::Ranges;
 
 pub fn same_request(header: &Header, payload: &Value, body: &Value, signed: &Signed) -> Agreement {
     let instance = header.instance_id.to_string();
@@ -98,9 +99,13 @@ fn task(header: &Header, payload: &Value, signed: &Signed, verbs: &[&'static str
     let verb = verb.ok_or_else(|| format!("the statement's action does not lead to `{}`", header.action.as_str()))?;
     let task = segment(signed, 3)?;
     same_route(signed, "POST", verb, &["v1", "tasks", &task, verb])?;
-    let seq = task.strip_prefix(&format!("{}.", header.instance_id)).and_then(|seq| seq.parse::<i64>().ok());
+    let seq = task.strip_prefix(&format!("{}.", header.instance_id)).and_then(|seq| seq.parse::<usize>().ok());
     let moves = payload.get("transitions").and_then(Value::as_list).unwrap_or_default();
-    if seq.is_some() && moves.iter().any(|step_move| step_move.int("step_seq") == seq) {
+    let of = |step_move: &Value, seq: usize| match step_move.text("step_seqs").and_then(Ranges::parse) {
+        Some(together) => together.contains(seq),
+        None => step_move.int("step_seq").and_then(|own| usize::try_from(own).ok()) == Some(seq),
+    };
+    if seq.is_some_and(|seq| moves.iter().any(|step_move| of(step_move, seq))) {
         return Ok(());
     }
     Err("the statement reports on a step that the record does not move".to_owned())

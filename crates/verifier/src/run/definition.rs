@@ -6,6 +6,8 @@ use std::collections::{HashMap, HashSet};
 #[derive(Debug)]
 pub struct Workflow {
     pub steps: Vec<StepSpec>,
+    /// The parts of steps, called `step/task`, in the order of their steps; and the step of each.
+    pub tasks: Vec<(String, usize)>,
     /// Steps that can be undone.
     pub compensated: HashSet<usize>,
 }
@@ -46,12 +48,23 @@ impl Workflow {
             };
             steps.push(StepSpec { name: step.text("name").unwrap_or_default().to_owned(), depends_on });
         }
+        let mut tasks = vec![];
+        for (seq, step) in listed.iter().enumerate() {
+            let own = match step.given("tasks") {
+                None => &[][..],
+                Some(list) => list.as_list().ok_or("`tasks` is not a list")?,
+            };
+            for task in own {
+                let name = task.text("name").ok_or("a task has no name")?;
+                tasks.push((format!("{}/{name}", step.text("name").unwrap_or_default()), seq));
+            }
+        }
         let entries = match value.given("compensation") {
             None => &[][..],
             Some(list) => list.as_list().ok_or("`compensation` is not a list")?,
         };
         let undone = |entry: &Value| place(entry.text("step").ok_or("a compensation names no step")?);
         let compensated = entries.iter().map(undone).collect::<Result<_, String>>()?;
-        Ok(Workflow { steps, compensated })
+        Ok(Workflow { steps, tasks, compensated })
     }
 }

@@ -57,7 +57,7 @@ impl Run {
             }
         }
         self.move_run(header, moves, ctx);
-        let undoes = made.iter().any(|made| made.id == "T1" && made.seq >= self.planned());
+        let undoes = made.iter().any(|made| made.id == "T1" && made.seq >= self.with_tasks());
         if undoes && self.state != "compensating" {
             let detail = format!("a compensation began while the run was {}", self.state);
             ctx.findings.find(Code::CompensationOrder, header, detail);
@@ -103,7 +103,10 @@ impl Run {
         ctx: &mut Context<'_>,
     ) -> bool {
         let StepMove { id, seqs, name, from, to, class, trigger } = step_move;
-        let Some((id, to)) = step_row(id, from, to, class, trigger) else {
+        // The person in charge of a task may what that of a step may.
+        let of_tasks = *class == "task_pic_human";
+        let row_class = if of_tasks { "pic_human" } else { class };
+        let Some((id, to)) = step_row(id, from, to, row_class, trigger) else {
             let shown = format!("{id} from {from} to {to} by {class} {trigger}");
             let detail = format!("no such transition of a step is declared: {}", crate::json::shortened(&shown));
             ctx.findings.find(Code::UndeclaredTransition, header, detail);
@@ -121,6 +124,10 @@ impl Run {
                     && self.steps.get(seq).is_some_and(|step| declaration.transition("run", &step.name).is_some())
             });
             let Some(step) = self.steps.get_mut(seq) else { return false };
+            if row_class == "pic_human" && of_tasks != step.task_of.is_some() {
+                let detail = format!("{id} of step {seq} by {class}: a task has a task_pic_human, a step a pic_human");
+                ctx.findings.find(Code::UndeclaredTransition, header, detail);
+            }
             if name.is_some_and(|name| name != step.name) {
                 let detail = format!("step {seq} is `{}`, the record names another", step.name);
                 ctx.findings.find(Code::UndeclaredTransition, header, detail);
@@ -147,8 +154,8 @@ impl Run {
                 ctx.findings.find(Code::GateNotApproved, header, detail);
             }
             enter(step, header, id, to);
-            step.follow_person(seq, header, id, class, ctx);
-            made.push(Made { seq, id, to, person: *class == "pic_human" });
+            step.follow_person(seq, header, id, row_class, ctx);
+            made.push(Made { seq, id, to, person: row_class == "pic_human" });
         }
         self.note_moves(id, to, from, seqs);
         true
@@ -157,11 +164,15 @@ impl Run {
     /// All it depends on has ended; a compensation, and every one before it is done.
     fn may_begin(&self, seq: usize) -> bool {
         let state = |seq: &usize| self.steps.get(*seq).map_or("", |step| step.state);
+        // Lines of a record that say the same of several steps stand together: see `judge`.
+        if self.steps.get(seq).is_some_and(|task| task.task_of.is_some()) {
+            return true;
+        }
         match self.workflow.as_ref().and_then(|workflow| workflow.steps.get(seq)) {
             Some(spec) => spec.depends_on.iter().all(|before| is_past(state(before))),
             None => {
                 // The run's own move to compensating stands in the same record at the earliest.
-                (self.planned()..seq).all(|before| state(&before) == "completed")
+                (self.with_tasks()..seq).all(|before| state(&before) == "completed")
             }
         }
     }
@@ -175,6 +186,7 @@ impl Run {
         for (at, Made { seq, id, person, .. }) in made.iter().enumerate() {
             let before = within.entry(*seq).or_default();
             let fault = match *id {
+                "T1" if !self.may_begin_with_step(*seq, made) => Some("begins no step that it is a task of"),
                 "T2" if *person => (action != Action::StepClaimed).then_some("is no person's claim"),
                 "T2r" => (action != Action::StepReleased).then_some("gives nothing back"),
                 "T4" if *person => (action != Action::StepBlocked).then_some("blocks nothing"),
@@ -193,12 +205,18 @@ impl Run {
                 "T2" | "T10" | "X3" => {
                     let leaves = made.iter().skip(at + 1).any(|later| later.seq == *seq);
                     before.claimed = true;
-                    (!leaves).then_some("has no lease")
+                    // What has tasks stays at work for as long as they do.
+                    let has_tasks = self.tasks_of(*seq).next().is_some();
+                    (!leaves && !has_tasks).then_some("has no lease")
                 }
                 "T3r" => {
                     before.resumed = true;
                     None
                 }
+                "T7" | "T8" if self.tasks_of(*seq).any(|task| !matches!(task.state, "completed" | "skipped")) => {
+                    Some("completes it over its tasks")
+                }
+                "T7" | "T8" if !person && self.tasks_of(*seq).next().is_some() => None,
                 "T7" | "T8" if before.claimed || before.resumed => None,
                 "T3" if before.claimed => None,
                 "T7" | "T8" => {
@@ -226,6 +244,14 @@ impl Run {
             let detail = format!("one record reports on one step, this one on {reported}");
             ctx.findings.find(Code::UndeclaredTransition, header, detail);
         }
+    }
+
+    /// A task: its step is at work, or was within this record.
+    fn may_begin_with_step(&self, seq: usize, made: &[Made]) -> bool {
+        let Some(step) = self.steps.get(seq).and_then(|task| task.task_of) else { return true };
+        let at_work = |state: &str| matches!(state, "in_progress" | "overdue");
+        self.steps.get(step).is_some_and(|step| at_work(step.state))
+            || made.iter().any(|made| made.seq == step && at_work(made.to))
     }
 
     fn outputs(&mut self, header: &Header, moves: &Moves<'_>, made: &[Made], ctx: &mut Context<'_>) {
@@ -328,7 +354,7 @@ impl Run {
             }
             let open = match run_move.id {
                 "R4" => self.steps.iter().take(self.planned()).position(|step| !is_past(step.state)),
-                "R10" => self.steps.iter().skip(self.planned()).position(|step| step.state != "completed"),
+                "R10" => self.steps.iter().skip(self.with_tasks()).position(|step| step.state != "completed"),
                 _ => None,
             };
             if let Some(seq) = open {

@@ -18,11 +18,13 @@ use read::{Ranges, Told, told};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// A step, or a compensation.
+/// A step, a task, or a compensation.
 #[derive(Debug)]
 pub struct Step {
     pub name: String,
     pub compensates: Option<usize>,
+    /// The step that it is a part of.
+    task_of: Option<usize>,
     pub state: &'static str,
     /// It is blocked by its gate, not by somebody.
     gated: bool,
@@ -45,6 +47,7 @@ impl Step {
         Step {
             name,
             compensates,
+            task_of: None,
             state: "not_started",
             gated: false,
             taken_over: false,
@@ -220,7 +223,8 @@ impl Run {
             outputs_digest: None,
         };
         let count = payload.int("steps")?;
-        self.check_document(header, document_digest, count, ctx);
+        let tasks = optional("tasks")?.unwrap_or(0);
+        self.check_document(header, document_digest, (count, tasks), ctx);
         if let Some(taken) = taken {
             for state in ["completed", "skipped"] {
                 self.take_over(&Ranges::parse(taken.text(state)?)?, state)?;
@@ -243,8 +247,8 @@ impl Run {
         Some(())
     }
 
-    /// The definition is there, is the published one, and has as many steps as the record says.
-    fn check_document(&mut self, header: &Header, digest: Digest, count: i64, ctx: &mut Context<'_>) {
+    /// The definition is there, is the published one, and has as many steps and tasks as the record says.
+    fn check_document(&mut self, header: &Header, digest: Digest, (count, tasks): (i64, i64), ctx: &mut Context<'_>) {
         ctx.findings.checked(Claim::DeclaredPath);
         self.workflow = ctx.documents.workflow(digest);
         match &self.workflow {
@@ -259,14 +263,32 @@ impl Run {
                     let detail = format!("started with {count} steps, the definition has {known}");
                     ctx.findings.find(Code::DocumentMismatch, header, detail);
                 }
-                self.steps = workflow.steps.iter().map(|step| Step::new(step.name.clone(), None)).collect();
+                let parts = workflow.tasks.len();
+                if usize::try_from(tasks).ok() != Some(parts) {
+                    let detail = format!("started with {tasks} tasks, the definition has {parts}");
+                    ctx.findings.find(Code::DocumentMismatch, header, detail);
+                }
+                let steps = workflow.steps.iter().map(|step| Step::new(step.name.clone(), None));
+                let task =
+                    |(name, step): &(String, usize)| Step { task_of: Some(*step), ..Step::new(name.clone(), None) };
+                self.steps = steps.chain(workflow.tasks.iter().map(task)).collect();
             }
         }
     }
 
-    /// How many steps the definition has; compensations stand behind them.
+    /// How many steps the definition has; their tasks stand behind them.
     fn planned(&self) -> usize {
         self.workflow.as_ref().map_or(0, |workflow| workflow.steps.len())
+    }
+
+    /// How many steps and tasks it has; compensations stand behind them.
+    fn with_tasks(&self) -> usize {
+        self.planned() + self.workflow.as_ref().map_or(0, |workflow| workflow.tasks.len())
+    }
+
+    /// The tasks of this step.
+    fn tasks_of(&self, step: usize) -> impl Iterator<Item = &Step> {
+        self.steps.iter().skip(self.planned()).filter(move |task| task.task_of == Some(step))
     }
 
     /// After the last record.

@@ -96,6 +96,10 @@ impl Ranges {
         self.0.last().map(|(_, last)| *last)
     }
 
+    pub fn contains(&self, number: usize) -> bool {
+        self.0.iter().any(|(first, last)| (*first..=*last).contains(&number))
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().flat_map(|(first, last)| *first..=*last)
     }

@@ -200,6 +200,7 @@ fn color_token(state: &StepState, severity: Option<&str>) -> &'static str {
 fn to_wire(step: RunStepView, plan: &Arc<Plan>, run: &RunView) -> wire::StepView {
     let RunStepView { step_seq, new, state } = step;
     let spec = plan.step(step_seq).filter(|_| new.compensates.is_none());
+    let task_of = spec.and_then(|_| plan.step(plan.step_of_task(step_seq)?)).map(|step| step.name.to_string());
     let retry = state.state == StepCode::Failed && state.next_run_at.is_some();
     let lives = !RunState::parse(&run.head.state).is_some_and(RunState::is_ended);
     let def = state.state.def();
@@ -210,7 +211,12 @@ fn to_wire(step: RunStepView, plan: &Arc<Plan>, run: &RunView) -> wire::StepView
     wire::StepView {
         name: new.name.to_string(),
         step_seq,
-        role: if new.compensates.is_some() { "compensation" } else { "step" }.to_owned(),
+        role: match (&new.compensates, &task_of) {
+            (Some(_), _) => "compensation",
+            (None, Some(_)) => "task",
+            (None, None) => "step",
+        }
+        .to_owned(),
         compensates: new.compensates.and_then(|seq| plan.step(seq)).map(|spec| spec.name.to_string()),
         run: spec.map_or("worker", |spec| spec.work.as_str()).to_owned(),
         queue: new.queue.to_string(),
@@ -244,9 +250,10 @@ fn to_wire(step: RunStepView, plan: &Arc<Plan>, run: &RunView) -> wire::StepView
         blocked_since: state.blocked_since.map(time::format),
         output: state.output.as_deref().map(value),
         optional: spec.is_some_and(|spec| spec.optional),
-        depends_on: spec.map_or(vec![], |spec| {
+        depends_on: spec.filter(|_| task_of.is_none()).map_or(vec![], |spec| {
             spec.depends_on.iter().filter_map(|seq| plan.step(*seq)).map(|spec| spec.name.to_string()).collect()
         }),
+        task_of,
         appearance: wire::Appearance {
             color_token: color_token.to_owned(),
             icon: def.icon.to_owned(),
