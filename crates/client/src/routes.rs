@@ -272,6 +272,11 @@ impl Client {
         self.post(&["v1", "runs", run_id, "steps", step, act], Body::json(request)?).await
     }
 
+    /// `GET /v1/runs/{run_id}/steps/{step}/history`
+    pub async fn step_history(&self, run_id: &str, step: &str) -> Reply<StepHistory> {
+        self.get(&["v1", "runs", run_id, "steps", step, "history"], &()).await
+    }
+
     /// The same with `?preview=true`: what would happen.
     pub async fn preview_step(
         &self,

@@ -122,6 +122,52 @@ pub struct StepActed {
     pub transition_id: Option<String>,
 }
 
+/// Every visit of a step to a state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StepHistory {
+    pub run_id: String,
+    pub step: String,
+    /// In order. A step that has not begun has none.
+    pub visits: Vec<StepVisit>,
+    /// Records of the run were purged: what they said of the step is missing here.
+    #[serde(default)]
+    pub purged: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StepVisit {
+    /// The state that was visited; `to_state` says the same.
+    pub state_code: String,
+    pub from_state: String,
+    pub to_state: String,
+    pub transition_id: String,
+    pub actor_class: String,
+    pub trigger_ref: String,
+    /// Whose record it stands in.
+    pub actor_ref: String,
+    pub at: String,
+    /// Absent where it is there still.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_at: Option<String>,
+    pub event_id: String,
+    /// How often the step had been reopened by then.
+    pub cycle: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The record whose completion or declaration this reopens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reopens: Option<String>,
+    /// The record that reopened it. What it closed stays on record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reopened_by: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correction_reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval_id: Option<String>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StepPreview {

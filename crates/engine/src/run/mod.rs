@@ -8,6 +8,7 @@ pub mod bell;
 pub mod clockwork;
 pub mod dispatcher;
 pub mod emit;
+pub mod history;
 pub mod payload;
 pub mod project;
 pub mod rollup;

@@ -10,7 +10,7 @@ use super::time::{Instant, parse_ahead, parse_millis, when};
 use clap::{Args, Subcommand};
 use countersign_client::wire::{
     ActOnStep, BlockStep, CompleteStep, EscalateBlock, EvidencedStep, ExtendDeadline, InboxQuery, ReopenStep,
-    StepPreview, WaitStep, WorklistItem,
+    StepHistory, StepPreview, WaitStep, WorklistItem,
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -42,6 +42,16 @@ pub enum StepCommand {
     Retry(PlainArgs),
     /// Put its deadline off
     ExtendDeadline(ExtendArgs),
+    /// Every state it has been in, with who brought it there
+    History(HistoryArgs),
+}
+
+#[derive(Args)]
+pub struct HistoryArgs {
+    /// The run
+    run: String,
+    /// The step's name, or STEP/TASK
+    step: String,
 }
 
 /// The step, and how to go about it.
@@ -49,7 +59,7 @@ pub enum StepCommand {
 pub struct Which {
     /// The run
     run: String,
-    /// The step's name
+    /// The step's name, or STEP/TASK
     step: String,
     /// Why, for the record
     #[arg(long)]
@@ -182,6 +192,10 @@ pub async fn run(context: &Context, command: StepCommand) -> anyhow::Result<()> 
             let request = ExtendDeadline { deadline: to.to_wire(), reason: which.reason.clone() };
             act(context, which, "extend-deadline", &request).await
         }
+        StepCommand::History(HistoryArgs { run, step }) => {
+            let answer = context.client()?.step_history(&run, &step).await?;
+            if context.json() { output::json(&answer.json) } else { output::say(&told(&answer.body)) }
+        }
     }
 }
 
@@ -212,6 +226,44 @@ async fn act(context: &Context, which: Which, verb: &str, request: &impl Seriali
         tint(Tint::Strong, &answer.body.state_code),
         printable(&answer.body.state)
     ))
+}
+
+/// One line for each visit, a reopening beside what it reopens.
+fn told(history: &StepHistory) -> String {
+    let now = Timestamp::now();
+    if history.visits.is_empty() {
+        return format!("{} has not begun.", tint(Tint::Strong, &history.step));
+    }
+    let mut table = Table::new(["when", "state", "by", "transition", "record", "what"]);
+    for visit in &history.visits {
+        let mut what: Vec<String> = visit.reason.iter().map(|reason| printable(reason)).collect();
+        if let Some(closed) = &visit.reopens {
+            let why = visit.correction_reason.as_deref().unwrap_or("a correction").replace('_', " ");
+            what.push(format!("↺ reopens {} for {}", printable(closed), printable(&why)));
+        }
+        what.extend(visit.reopened_by.iter().map(|by| format!("↻ reopened by {}", printable(by))));
+        let colour = match visit.state_code.as_str() {
+            "failed" | "cannot_complete" | "cancelled" | "overdue" => Tint::Bad,
+            "waiting" | "blocked" => Tint::Wait,
+            "not_started" | "skipped" => Tint::Dim,
+            _ => Tint::Good,
+        };
+        table.row([
+            when(&visit.at, now),
+            tint(colour, &visit.state_code.replace('_', " ")),
+            printable(&visit.actor_ref),
+            tint(Tint::Dim, &format!("{} {}", visit.transition_id, visit.trigger_ref)),
+            tint(Tint::Dim, &visit.event_id),
+            what.join(", "),
+        ]);
+    }
+    if history.purged {
+        return format!(
+            "{table}\n{}",
+            tint(Tint::Dim, "Records of the run were purged; what they said is missing here.")
+        );
+    }
+    table.to_string()
 }
 
 /// What would happen, or what refuses.

@@ -112,6 +112,20 @@ async fn a_finding_is_investigated_corrected_and_investigated_again() {
     let record = admin.get(&format!("/v1/ledger/records/{prior}")).await.ok();
     assert_eq!((&record["action_ref"], &record["actor_ref"]), (&json!("step_completed"), &json!("kim")));
 
+    // Every state it has been in, the first completion and the reopening beside each other.
+    let history = admin.get(&case.path("investigate", "history")).await.ok();
+    let visits = history["visits"].as_array().expect("visits");
+    let told: Vec<String> = visits.iter().map(|v| format!("{} {}", v["transition_id"], v["to_state"])).collect();
+    let expected = ["T1 ready", "T2 in_progress", "T8 completed", "T8r in_progress", "T8 completed"];
+    assert_eq!(told.iter().map(|line| line.replace('"', "")).collect::<Vec<_>>(), expected);
+    assert_eq!((&visits[2]["event_id"], &visits[2]["actor_ref"]), (&json!(prior), &json!("kim")));
+    assert_eq!((&visits[3]["reopens"], &visits[2]["reopened_by"]), (&json!(prior), &visits[3]["event_id"]));
+    assert_eq!((&visits[3]["correction_reason"], &visits[3]["cycle"]), (&json!("data_error"), &json!(1)));
+    assert_eq!((&visits[3]["reason"], &visits[4]["left_at"]), (&json!("the wrong line"), &Value::Null));
+    assert_eq!(visits[0]["left_at"], visits[1]["at"]);
+    admin.get(&case.path("nothing", "history")).await.refused_at(404, "not-known", "step");
+    kim.get(&case.path("investigate", "history")).await.refused(403, "permission-denied");
+
     // Nobody cancels it without an approval.
     let cancel = format!("/v1/runs/{}/cancel", case.run_id);
     admin.post(&cancel, json!({"reason": "no"})).await.refused(409, "gate-not-cleared");
@@ -157,6 +171,9 @@ steps:
     );
     assert_eq!(view["steps"][0]["output"], json!({"count": 3}));
     assert_eq!(view["rollup"]["counts"]["green"], 1, "the step counts, not its task");
+    let visits = admin.get(&format!("{count}/history")).await.ok()["visits"].clone();
+    let last = visits.as_array().and_then(|visits| visits.last()).expect("a visit");
+    assert_eq!((&last["actor_class"], &last["to_state"]), (&json!("task_pic_human"), &json!("completed")));
     assert_eq!(admin.post("/v1/ledger/verify-log", json!({})).await.ok()["result"], "verified");
 }
 

@@ -3,6 +3,7 @@
 pub mod control;
 pub mod events;
 pub mod gates;
+pub mod history;
 pub mod start;
 pub mod steps;
 pub mod tasks;
