@@ -217,6 +217,7 @@ class Run:
         self.replay, self.report = replay, replay.report
         self.steps: list[Step] = []
         self.depends: list[list[int]] = []
+        self.parts: dict[int, list[Step]] = {}      # the tasks of each step
         self.behind = 0     # steps and tasks; compensations stand behind them
         self.undoable: set[int] = set()
         self.start: dict[str, Json] = {}
@@ -260,6 +261,8 @@ class Run:
             tasks = [(f"{s['name']}/{t['name']}", i) for i, s in enumerate(d["steps"]) for t in s.get("tasks") or []]
             self.steps = [Step(n) for n in names] + [Step(n, task_of=i) for n, i in tasks]
             self.behind = len(self.steps)
+            for s in self.steps[len(names):]:
+                self.parts.setdefault(s.task_of or 0, []).append(s)
             if p.get("tasks", 0) != len(tasks):
                 self.find("document-mismatch", f"started with {p.get('tasks', 0)} tasks; the definition has {len(tasks)}", r)
             if p["steps"] != len(names):
@@ -439,7 +442,7 @@ class Run:
         return next((t.get("guard") for t in self.replay.declaration.get("transitions", []) if t["from"] == "run" and t["action"] == action), None)
 
     def tasks_of(self, seq: int) -> list[Step]:
-        return [s for s in self.steps[len(self.depends):self.behind] if s.task_of == seq]
+        return self.parts.get(seq, [])
 
     # ---- people, deadlines, corrections
     def take_charges(self, r: Any, p: dict[str, Json]) -> None:

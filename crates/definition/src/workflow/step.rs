@@ -204,7 +204,7 @@ fn read_spec(
         errors: errors(fields, reader.problems),
         queue: queue(fields, reader).map_or_else(|| defaults.queue.clone(), Arc::from),
         priority: fields.get("priority").and_then(|node| priority(node, &fields.path_to("priority"), reader.problems)),
-        tasks: tasks(fields, place, work.as_ref(), reader),
+        tasks: tasks(fields, place, reader),
         depends_on: Vec::new(),
         name: step.name?.into(),
         work: work?,

@@ -8,23 +8,16 @@ use crate::fields::{FieldList, Mapping, list};
 use crate::names::name;
 use crate::problem::{ProblemCode, quoted};
 use crate::tree::Node;
-use countersign_kernel::plan::{TaskSpec, Work};
+use countersign_kernel::plan::TaskSpec;
 use std::collections::HashSet;
 
 pub const TASK_FIELDS: FieldList = FieldList { required: &["name"], optional: &["run", "pic"] };
 
 pub(super) const TASK_RUNS: &[(&str, Run)] = &[("human", Run::Human), ("worker", Run::Worker)];
 
-/// Only what people and workers do has parts that they do.
-pub(super) fn tasks(fields: &Mapping<'_>, place: Place, work: Option<&Work>, reader: &mut Reader<'_>) -> Vec<TaskSpec> {
+pub(super) fn tasks(fields: &Mapping<'_>, place: Place, reader: &mut Reader<'_>) -> Vec<TaskSpec> {
     let Some(node) = fields.get("tasks") else { return Vec::new() };
     let path = fields.path_to("tasks");
-    if let Some(work) = work.filter(|work| !matches!(work, Work::Worker | Work::Human { .. })) {
-        let run = work.as_str();
-        let message =
-            format!("`tasks` does not belong to `run: {run}` but to human and worker; remove it, or change `run`");
-        reader.problems.add(node.at, &path, ProblemCode::FieldNotForRun, message);
-    }
     let Some(items) = list(node, &path, "a list of tasks", reader.problems) else { return Vec::new() };
     let mut names = HashSet::new();
     let mut tasks = Vec::with_capacity(items.len());

@@ -135,7 +135,7 @@ const STEPS: &[Case] = &[
     (
         10..=10,
         "  - {name: c, run: shell, command: x, tasks: [{name: t}]}",
-        &[("field-not-for-run", "steps[2].tasks", 10, 46)],
+        &[("field-not-for-run", "steps[2].tasks", 10, 39)],
     ),
     (10..=10, "  - {name: c, tasks: [{name: t}, {name: t}]}", &[("bad-value", "steps[2].tasks[1].name", 10, 41)]),
     (

@@ -16,6 +16,8 @@ pub struct Workflow {
 pub struct StepSpec {
     pub name: String,
     pub depends_on: Vec<usize>,
+    /// The places of its tasks among all tasks.
+    pub tasks: std::ops::Range<usize>,
 }
 
 impl Workflow {
@@ -46,7 +48,7 @@ impl Workflow {
                     names.into_iter().map(place).collect::<Result<_, _>>()?
                 }
             };
-            steps.push(StepSpec { name: step.text("name").unwrap_or_default().to_owned(), depends_on });
+            steps.push(StepSpec { name: step.text("name").unwrap_or_default().to_owned(), depends_on, tasks: 0..0 });
         }
         let mut tasks = vec![];
         for (seq, step) in listed.iter().enumerate() {
@@ -57,6 +59,9 @@ impl Workflow {
             for task in own {
                 let name = task.text("name").ok_or("a task has no name")?;
                 tasks.push((format!("{}/{name}", step.text("name").unwrap_or_default()), seq));
+            }
+            if let Some(spec) = steps.get_mut(seq) {
+                spec.tasks = tasks.len() - own.len()..tasks.len();
             }
         }
         let entries = match value.given("compensation") {

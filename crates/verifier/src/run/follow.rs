@@ -206,17 +206,19 @@ impl Run {
                     let leaves = made.iter().skip(at + 1).any(|later| later.seq == *seq);
                     before.claimed = true;
                     // What has tasks stays at work for as long as they do.
-                    let has_tasks = self.tasks_of(*seq).next().is_some();
+                    let has_tasks = !self.tasks_of(*seq).is_empty();
                     (!leaves && !has_tasks).then_some("has no lease")
                 }
                 "T3r" => {
                     before.resumed = true;
                     None
                 }
-                "T7" | "T8" if self.tasks_of(*seq).any(|task| !matches!(task.state, "completed" | "skipped")) => {
+                "T7" | "T8"
+                    if self.tasks_of(*seq).iter().any(|task| !matches!(task.state, "completed" | "skipped")) =>
+                {
                     Some("completes it over its tasks")
                 }
-                "T7" | "T8" if !person && self.tasks_of(*seq).next().is_some() => None,
+                "T7" | "T8" if !person && !self.tasks_of(*seq).is_empty() => None,
                 "T7" | "T8" if before.claimed || before.resumed => None,
                 "T3" if before.claimed => None,
                 "T7" | "T8" => {

@@ -287,8 +287,10 @@ impl Run {
     }
 
     /// The tasks of this step.
-    fn tasks_of(&self, step: usize) -> impl Iterator<Item = &Step> {
-        self.steps.iter().skip(self.planned()).filter(move |task| task.task_of == Some(step))
+    fn tasks_of(&self, step: usize) -> &[Step] {
+        let spec = self.workflow.as_ref().and_then(|workflow| workflow.steps.get(step));
+        let places = spec.map_or(0..0, |spec| self.planned() + spec.tasks.start..self.planned() + spec.tasks.end);
+        self.steps.get(places).unwrap_or_default()
     }
 
     /// After the last record.
