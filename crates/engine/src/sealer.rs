@@ -33,7 +33,7 @@ pub struct LogConfig {
 
 impl LogConfig {
     pub fn new(seed: [u8; 32]) -> Self {
-        LogConfig { origin: None, seed, every: Duration::from_secs(1), records: 1000, lease: Duration::from_secs(10) }
+        LogConfig { origin: None, seed, every: Duration::from_secs(1), records: 1000, lease: Duration::from_secs(15) }
     }
 }
 
@@ -41,7 +41,7 @@ impl LogConfig {
 const INDEX_EVERY: Duration = Duration::from_millis(40);
 /// How often a shared store is asked for records of other nodes: at first, and when nothing has come for a while.
 const POLL: Duration = Duration::from_millis(500);
-const IDLE_POLL: Duration = Duration::from_secs(3);
+const IDLE_POLL: Duration = Duration::from_secs(5);
 /// For this long after a commit it is asked often: an older transaction may still hold the new record back.
 const POLL_OFTEN_FOR: Duration = Duration::from_millis(500);
 /// Entries per transaction. Short enough that the committer of an SQLite store hardly notices.
@@ -381,7 +381,7 @@ impl Work {
     async fn measure(&mut self) -> Result<(), Fault> {
         let Some(edge) = &self.edge else { return Ok(()) };
         // Counting asks the database; once in a while is enough.
-        let every = if self.idle > 1 { IDLE_POLL * 5 } else { Duration::from_secs(1) };
+        let every = if self.idle > 1 { IDLE_POLL * 3 } else { Duration::from_secs(1) };
         if self.last_count.is_some_and(|at| at.elapsed() < every) {
             return Ok(());
         }

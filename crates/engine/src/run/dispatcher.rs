@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 pub const SLOT: Time = Time(i64::MAX - 1);
 const BATCH: usize = 500;
 /// Where other nodes end runs, nobody tells us.
-const POLL: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_secs(10);
 const RARELY: Duration = Duration::from_secs(60);
 
 pub struct Dispatcher {
