@@ -33,7 +33,7 @@ pub struct LogConfig {
 
 impl LogConfig {
     pub fn new(seed: [u8; 32]) -> Self {
-        LogConfig { origin: None, seed, every: Duration::from_secs(1), records: 1000, lease: Duration::from_secs(15) }
+        LogConfig { origin: None, seed, every: Duration::from_secs(1), records: 1000, lease: Duration::from_secs(5) }
     }
 }
 
@@ -236,7 +236,7 @@ impl Work {
         let ttl = self.sealer.config.lease;
         let asked = Instant::now();
         self.lease = match self.lease {
-            Some((token, renewed)) if renewed.elapsed() < ttl / 3 => Some((token, renewed)),
+            Some((token, renewed)) if renewed.elapsed() < ttl / 2 => Some((token, renewed)),
             Some((token, _)) => self.sealer.writer.renew_lease(token, ttl).await?.then_some((token, asked)),
             None => self.sealer.writer.take_lease(&self.sealer.holder, ttl).await?.map(|token| (token, asked)),
         };
@@ -399,7 +399,7 @@ impl Work {
     }
 
     fn pause(&self) -> Duration {
-        let mut pause = self.sealer.config.lease / 3;
+        let mut pause = self.sealer.config.lease / 2;
         if !self.sealer.exclusive {
             let often = self.last_wake.is_some_and(|at| at.elapsed() < POLL_OFTEN_FOR);
             let patient = POLL * 2u32.pow(self.idle.min(8));
