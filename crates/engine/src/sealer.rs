@@ -42,6 +42,8 @@ const INDEX_EVERY: Duration = Duration::from_millis(40);
 /// How often a shared store is asked for records of other nodes: at first, and when nothing has come for a while.
 const POLL: Duration = Duration::from_millis(500);
 const IDLE_POLL: Duration = Duration::from_secs(5);
+/// Passes after which it asks as rarely as that.
+const LONG_IDLE: u32 = 4;
 /// For this long after a commit it is asked often: an older transaction may still hold the new record back.
 const POLL_OFTEN_FOR: Duration = Duration::from_millis(500);
 /// Entries per transaction. Short enough that the committer of an SQLite store hardly notices.
@@ -123,8 +125,9 @@ struct Work {
     /// Somebody waits for a checkpoint.
     urgent: bool,
     last_wake: Option<Instant>,
-    /// Passes since there was anything to do.
+    /// Passes since there was anything to do, or somebody called.
     idle: u32,
+    last_look: Option<Instant>,
     last_count: Option<Instant>,
     signed: watch::Sender<u64>,
 }
@@ -141,6 +144,7 @@ impl Sealer {
             urgent: false,
             last_wake: None,
             idle: 0,
+            last_look: None,
             last_count: None,
             signed,
         };
@@ -187,9 +191,11 @@ impl Work {
                         return self.end().await;
                     }
                     self.urgent = true;
+                    self.idle = 0;
                 }
                 () = self.sealer.wake.notified(), if leads => {
                     self.last_wake = Some(Instant::now());
+                    self.idle = 0;
                     tokio::time::sleep(INDEX_EVERY.saturating_sub(began.elapsed())).await;
                 }
                 () = tokio::time::sleep(pause) => {}
@@ -206,7 +212,13 @@ impl Work {
         }
         metrics::gauge!("countersign_seal_leader").set(1.0);
         self.load_edge().await?;
+        // Only the lease had to be kept.
+        let looked_lately = self.last_look.is_some_and(|at| at.elapsed() + INDEX_EVERY < IDLE_POLL);
+        if self.idle > LONG_IDLE && looked_lately && !self.urgent {
+            return Ok(self.pause());
+        }
         self.idle += 1;
+        self.last_look = Some(Instant::now());
         loop {
             let found = self.sealer.writer.unsealed(BATCH).await?;
             let more = found.len() == BATCH;
