@@ -150,7 +150,9 @@ impl<'r> Purge<'r> {
         if self.payload.contains_key("outputs") {
             writes.push(Write::RedactCorrection { instance_id, prior_event_id: event_id, text: text.clone() });
         }
-        if self.payload.contains_key("outbound_events") {
+        // What a step sent, and what its transitions told the world.
+        if ["outbound_events", "transitions", "run_transitions"].iter().any(|member| self.payload.contains_key(*member))
+        {
             writes.push(Write::RedactOutbox { instance_id, created_at: recorded_at, text: text.clone() });
         }
         if ["output", "output_digest"].iter().any(|member| self.payload.contains_key(*member)) {
