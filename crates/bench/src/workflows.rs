@@ -38,7 +38,7 @@ pub async fn measure(store: &str, sizes: &Sizes, http: bool, report: &mut Report
     let after = target.written().await?;
     let (limit, rows_per_run) = limits::limit_of(store, config(), async |engine, captured| {
         let place = Place::of(engine).await?;
-        captured.forget();
+        captured.take();
         place.w1(sizes.runs, workers, STEPS).await?;
         Ok(sizes.runs)
     })

@@ -170,7 +170,7 @@ impl Engine {
         let committer = Committer::new(writer, exclusive, registry.clone(), config.clone(), wakes, book.clone());
         let desk = Arc::new(Desk::new(committer));
         let shared = in_place.then(|| Arc::downgrade(&desk));
-        let committer = committer::Place::of(desk, queue, book.clone(), in_place).map_err(OpenError::Thread)?;
+        let committer = committer::Place::of(desk, queue, book.clone(), exclusive).map_err(OpenError::Thread)?;
         let mut engine = Engine {
             jobs,
             book,

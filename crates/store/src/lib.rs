@@ -11,6 +11,8 @@ pub mod raw;
 mod select;
 mod sqlite;
 mod statement;
+#[cfg(feature = "raw")]
+pub mod tap;
 #[cfg(test)]
 mod tests;
 mod value;

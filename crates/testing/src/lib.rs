@@ -26,7 +26,6 @@ pub mod recording_failure;
 pub mod run_audit;
 pub mod scenario;
 pub mod store_audit;
-pub mod tap;
 pub mod torture;
 
 use std::path::{Path, PathBuf};

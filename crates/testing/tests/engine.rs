@@ -5,13 +5,13 @@ use countersign_engine::port::{Batch, Committed, StoreError, Writer};
 use countersign_engine::{Config, Engine, Outcome};
 use countersign_kernel::QuorumRule;
 use countersign_kernel::process::Decision;
+use countersign_store::tap::{Tap, Tapped};
 use countersign_testing::load::client::{granted, let_do, opened, started, told, view};
 use countersign_testing::load::shapes::{quorum, shape, single};
 use countersign_testing::load::{ManualClock, calls};
 use countersign_testing::place::{self, Kind, Place};
 use countersign_testing::races::{self, Arena};
 use countersign_testing::store_audit;
-use countersign_testing::tap::{Tap, Tapped};
 use std::sync::Arc;
 
 async fn end(place: Place, engines: impl IntoIterator<Item = Arc<Engine>>) -> anyhow::Result<()> {

@@ -4,12 +4,12 @@ use async_trait::async_trait;
 use countersign_engine::Config;
 use countersign_engine::port::{Batch, Committed, Head, StoreError, Writer};
 use countersign_engine::rows::Write;
+use countersign_store::tap::{Tap, Tapped};
 use countersign_testing::load::client::{let_do, opened, started, told};
 use countersign_testing::load::shapes::{quorum, shape, single};
 use countersign_testing::load::{Asker, Hand, ManualClock, calls};
 use countersign_testing::place::{Kind, Place, close, engine_on};
 use countersign_testing::store_audit::{self, Summary};
-use countersign_testing::tap::{Tap, Tapped};
 use std::path::Path;
 use std::sync::Arc;
 

@@ -14,6 +14,7 @@ pub enum Place {
 }
 
 impl Place {
+    /// A store of this process alone is embedded, and `blocks`.
     pub fn of(desk: Arc<Desk>, queue: mpsc::Receiver<Job>, book: Arc<Book>, blocks: bool) -> std::io::Result<Place> {
         let shared =
             Handle::try_current().ok().filter(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);

@@ -5,7 +5,6 @@ use crate::load::client::{held, let_do, opened, purge, records, release, started
 use crate::load::shapes::{quorum, shape, single};
 use crate::load::{Design, ManualClock, calls};
 use crate::place::{ADMIN, close, engine_on};
-use crate::tap::{Copies, Tapped};
 use anyhow::{Context, ensure};
 use countersign_engine::port::{Batch, Unit};
 use countersign_engine::{Call, Command, Config, Engine};
@@ -13,6 +12,7 @@ use countersign_kernel::process::Decision;
 use countersign_kernel::registry::{self, ActorKind, RegisterActor};
 use countersign_kernel::{EventId, InstanceId, QuorumRule};
 use countersign_ledger::sha256;
+use countersign_store::tap::{Copies, Tapped};
 use std::sync::Arc;
 
 const SEVEN_YEARS_US: i64 = 2557 * 86_400_000_000;

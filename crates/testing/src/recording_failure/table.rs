@@ -7,7 +7,6 @@ use crate::load::shapes::{quorum, shape, single};
 use crate::load::{Design, calls};
 use crate::place::{ADMIN, Place, close, engine_on};
 use crate::store_audit;
-use crate::tap::{Tap, Tapped};
 use anyhow::{Context, ensure};
 use async_trait::async_trait;
 use countersign_engine::port::{Batch, Committed, Page, Reader, RecordQuery, StoreError, Writer};
@@ -16,6 +15,7 @@ use countersign_kernel::process::Decision;
 use countersign_kernel::registry::{self, ActorKind, RegisterActor};
 use countersign_kernel::{Code, QuorumRule};
 use countersign_ledger::sha256;
+use countersign_store::tap::{Tap, Tapped};
 use std::sync::{Arc, Mutex, PoisonError};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
