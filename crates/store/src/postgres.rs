@@ -36,7 +36,7 @@ use tokio_postgres::error::Severity;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement as Prepared};
 use uuid::Uuid;
-use values::{Column, RowSet};
+use values::RowSet;
 
 /// Key of the advisory lock that guards the registry ("countrsn").
 const REGISTRY_LOCK: i64 = 0x636f_756e_7472_736e;
@@ -227,16 +227,13 @@ impl Session {
 
     /// Rows of one statement, within the transaction.
     async fn write(&self, (name, set): (Name, RowSet<'_>)) -> Result<(), StoreError> {
-        let columns = set.columns();
-        let params: Vec<&(dyn ToSql + Sync)> = columns.iter().map(Column::as_sql).collect();
-        self.client.execute(&self.statements[name as usize], &params).await.map(|_| ()).map_err(failed)
+        self.client.execute(&self.statements[name as usize], &[&set]).await.map(|_| ()).map_err(failed)
     }
 
     /// Rows of all winners, one statement per kind, all in flight at once, with COMMIT behind them.
     async fn write_and_commit(&self, sets: &[(Name, RowSet<'_>)]) -> Result<(), CommitError> {
-        let columns: Vec<(Name, Vec<Column<'_>>)> = sets.iter().map(|(name, set)| (*name, set.columns())).collect();
-        let params: Vec<(Name, Vec<&(dyn ToSql + Sync)>)> =
-            columns.iter().map(|(name, columns)| (*name, columns.iter().map(Column::as_sql).collect())).collect();
+        let params: Vec<(Name, [&(dyn ToSql + Sync); 1])> =
+            sets.iter().map(|(name, set)| (*name, [set as _])).collect();
         let writes = params.iter().map(|(name, params)| self.client.execute(&self.statements[*name as usize], params));
         let (written, committed) = tokio::join!(join_in_order(writes), self.client.batch_execute("COMMIT"));
         written.into_iter().collect::<Result<Vec<_>, _>>().map_err(unconfirmed)?;

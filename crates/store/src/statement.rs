@@ -171,23 +171,20 @@ impl Statement {
         }
     }
 
-    /// All rows at once, one array parameter per column.
+    /// All rows at once: one parameter, an array of the table's own row type.
     pub fn postgres(&self) -> String {
-        self.postgres_with(1, &[])
+        self.postgres_with(1)
     }
 
-    /// With parameters from this number on, and with columns besides that are compared and not written.
-    pub fn postgres_with(&self, first: usize, besides: &[(&str, Type)]) -> String {
+    /// With that parameter at this place. `u` are the given rows, `u.ordinality` counts them; an update calls the table `t`.
+    pub fn postgres_with(&self, parameter: usize) -> String {
         let names: Vec<&str> = self.columns.iter().map(|(name, _)| *name).collect();
-        let all = || self.columns.iter().chain(besides);
-        let arrays: Vec<String> =
-            all().enumerate().map(|(i, (_, r#type))| format!("${}::{}[]", first + i, postgres_type(*r#type))).collect();
-        let (table, arrays) = (self.table, arrays.join(", "));
-        let list = all().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+        let (table, list) = (self.table, names.join(", "));
+        let given = format!("UNNEST(${parameter}::{table}[])");
         match self.kind {
-            Kind::Insert => format!("INSERT INTO {table} ({list}) SELECT * FROM UNNEST({arrays})"),
+            Kind::Insert => format!("INSERT INTO {table} ({list}) SELECT {list} FROM {given}"),
             Kind::InsertIfAbsent => {
-                format!("INSERT INTO {table} ({list}) SELECT * FROM UNNEST({arrays}) ON CONFLICT DO NOTHING")
+                format!("INSERT INTO {table} ({list}) SELECT {list} FROM {given} ON CONFLICT DO NOTHING")
             }
             Kind::Update | Kind::Redact => {
                 let keys: Vec<String> =
@@ -197,27 +194,14 @@ impl Statement {
                     _ => format!("{name} = u.{name}"),
                 };
                 let sets: Vec<String> = names.iter().skip(self.keys).map(set).collect();
-                format!(
-                    "UPDATE {table} t SET {} FROM UNNEST({arrays}) AS u({list}) WHERE {}",
-                    sets.join(", "),
-                    keys.join(" AND ")
-                )
+                let (sets, keys) = (sets.join(", "), keys.join(" AND "));
+                format!("UPDATE {table} t SET {sets} FROM {given} WITH ORDINALITY AS u WHERE {keys}")
             }
             Kind::Delete => {
                 let keys: Vec<String> = names.iter().map(|name| format!("t.{name} = u.{name}")).collect();
-                format!("DELETE FROM {table} t USING UNNEST({arrays}) AS u({list}) WHERE {}", keys.join(" AND "))
+                format!("DELETE FROM {table} t USING {given} AS u WHERE {}", keys.join(" AND "))
             }
         }
-    }
-}
-
-const fn postgres_type(r#type: Type) -> &'static str {
-    match r#type {
-        Type::Int => "int8",
-        Type::Bool => "bool",
-        Type::Text => "text",
-        Type::Bytes => "bytea",
-        Type::Id => "uuid",
     }
 }
 

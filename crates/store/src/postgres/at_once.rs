@@ -8,7 +8,7 @@
 //! The registry is fenced by its row and not by the advisory lock, which a statement could take only after its snapshot.
 //! A lock on the row looks at the row as it is; whoever changes the registry holds that row from its first statement on.
 
-use super::values::{Column, RowSet};
+use super::values::RowSet;
 use super::{CommitError, Session, row_sets, run, unconfirmed};
 use crate::statement::{Kind, Name, STATEMENTS};
 use countersign_engine::port::{Batch, Unit};
@@ -66,14 +66,8 @@ impl Session {
         let beats = expected(|unit| unit.expected_beats);
         let (registry, at, moves) =
             (InstanceId::REGISTRY.0, count(batch.registry_sequence), count(moved().count() as u64));
-        let columns: Vec<(Name, Vec<Column<'_>>)> = sets.iter().map(|(name, set)| (*name, set.columns())).collect();
-        let mut params: Vec<&(dyn ToSql + Sync)> = vec![&registry, &at, &moves];
-        for (name, columns) in &columns {
-            params.extend(columns.iter().map(Column::as_sql));
-            if *name == Name::MoveInstance {
-                params.extend([&sequences as &(dyn ToSql + Sync), &beats]);
-            }
-        }
+        let mut params: Vec<&(dyn ToSql + Sync)> = vec![&registry, &at, &moves, &sequences, &beats];
+        params.extend(sets.iter().map(|(_, set)| set as &(dyn ToSql + Sync)));
         match self.client.execute(&prepared, &params).await {
             Ok(_) => Ok(AtOnce::Committed(documents)),
             Err(error) if error.code().is_some_and(lost_a_race) => Ok(AtOnce::NotThisWay),
@@ -108,22 +102,19 @@ fn shape(sets: &[(Name, RowSet<'_>)]) -> Option<u128> {
 fn sql(names: &[Name]) -> String {
     let mut parts =
         vec!["registry AS (SELECT 1 FROM instances WHERE instance_id = $1 AND sequence = $2 FOR SHARE)".to_owned()];
-    let (mut first, mut fence) = (4, "$3::int8 = 0");
-    for name in names {
-        let statement = &STATEMENTS[*name as usize];
+    // The types of these two are said even where no instance moves.
+    let mut fence = "$3::int8 = 0 AND $4::int8[] IS NOT NULL AND $5::int8[] IS NOT NULL";
+    for (parameter, name) in (6..).zip(names) {
+        let write = STATEMENTS[*name as usize].postgres_with(parameter);
         if *name == Name::MoveInstance {
-            let fenced = [("expected_sequence", crate::value::Type::Int), ("expected_beats", crate::value::Type::Int)];
-            let update = statement.postgres_with(first, &fenced);
             parts.push(format!(
-                "moved AS ({update} AND t.sequence = u.expected_sequence AND t.beats = u.expected_beats \
+                "moved AS ({write} AND t.sequence = ($4::int8[])[u.ordinality] AND t.beats = ($5::int8[])[u.ordinality] \
                  AND EXISTS (SELECT 1 FROM registry) RETURNING 1)"
             ));
             fence = "(SELECT count(*) FROM moved) = $3";
-            first += fenced.len();
         } else {
-            parts.push(format!("w{first} AS ({})", statement.postgres_with(first, &[])));
+            parts.push(format!("w{parameter} AS ({write})"));
         }
-        first += statement.columns.len();
     }
     format!("WITH {} SELECT 1 / (EXISTS (SELECT 1 FROM registry) AND {fence})::int", parts.join(", "))
 }

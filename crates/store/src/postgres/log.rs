@@ -8,7 +8,7 @@
 
 use super::connect::{Settings, failed};
 use super::read::{PostgresReader, parameters};
-use super::values::{Column, RowSet};
+use super::values::RowSet;
 use super::{BEGIN, PLANS, join_in_order};
 use crate::log::{self, LogSql};
 use crate::select::{Dialect, RECORD};
@@ -199,9 +199,7 @@ async fn append_entries(client: &Client, sql: &LogSql, append: &Append) -> Resul
 
 async fn insert(client: &Client, statement: &'static Statement, rows: Vec<Vec<Value<'_>>>) -> Result<u64, StoreError> {
     let set = RowSet::of(statement, rows);
-    let columns = set.columns();
-    let params: Vec<&(dyn ToSql + Sync)> = columns.iter().map(Column::as_sql).collect();
-    client.execute(&statement.postgres(), &params).await.map_err(failed)
+    client.execute(&statement.postgres(), &[&set]).await.map_err(failed)
 }
 
 #[async_trait]

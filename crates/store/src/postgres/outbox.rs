@@ -5,7 +5,7 @@
 use super::PLANS;
 use super::connect::{Settings, failed};
 use super::read::parameters;
-use super::values::{Column, RowSet};
+use super::values::RowSet;
 use crate::outbox::{self, DELIVERY, OutboxSql};
 use crate::select::Dialect;
 use async_trait::async_trait;
@@ -106,9 +106,7 @@ impl Outbox for PostgresOutbox {
         };
         let rows = found.iter().flat_map(|(id, webhooks)| webhooks.iter().map(|w| outbox::delivery_values(*id, w)));
         let set = RowSet::of(&DELIVERY, rows.collect());
-        let columns = set.columns();
-        let params: Vec<&(dyn ToSql + Sync)> = columns.iter().map(Column::as_sql).collect();
-        work.execute(delivery, &params).await?;
+        work.execute(delivery, &[&set]).await?;
         work.execute(&sql.spread, &[&ids(true)]).await?;
         work.execute(&sql.unwanted, &[&ids(false)]).await?;
         work.commit().await?;
