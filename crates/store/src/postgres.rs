@@ -32,7 +32,7 @@ use countersign_engine::rows::{HoldRow, IdempotencyRow, RecordRow, StepRow};
 use countersign_kernel::{Declaration, Digest, EventId, GateSpec, HoldId, InstanceId, StepId, Time};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use tokio_postgres::error::Severity;
+use tokio_postgres::error::{Severity, SqlState};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement as Prepared};
 use uuid::Uuid;
@@ -116,6 +116,7 @@ struct Session {
     by_instance: ByInstance,
     runs: run::RunStatements,
     registry_since: RegistrySince,
+    registry_head: Prepared,
     shapes: Shapes,
     /// Who works for this connection in the database.
     backend: Backend,
@@ -144,6 +145,7 @@ impl Session {
         let row = client.query_one(sql, &[]).await.map_err(failed)?;
         let backend = Backend { pid: row.try_get(0).map_err(failed)?, since: row.int(1)? };
         let prepare = async |sql: &str| client.prepare(sql).await.map_err(failed);
+        let registry_since = RegistrySince::new(Dialect::Postgres);
         let mut statements = Vec::with_capacity(STATEMENTS.len());
         for statement in STATEMENTS {
             statements.push(prepare(&Statement::postgres(statement)).await?);
@@ -173,7 +175,8 @@ impl Session {
             statements,
             by_instance: ByInstance::new(Dialect::Postgres),
             runs: run::RunStatements::prepare(&client).await?,
-            registry_since: RegistrySince::new(Dialect::Postgres),
+            registry_head: prepare(&registry_since.head).await?,
+            registry_since,
             shapes: Shapes::default(),
             backend,
             client,
@@ -245,6 +248,7 @@ impl Session {
 /// statement failed, nothing was written; a connection that ends may have carried the COMMIT before it did.
 fn unconfirmed(error: tokio_postgres::Error) -> CommitError {
     match error.as_db_error().and_then(|db| db.parsed_severity()) {
+        Some(Severity::Error) if error.code() == Some(&SqlState::DATATYPE_MISMATCH) => CommitError::TableChanged,
         Some(Severity::Error) => CommitError::NotWritten(failed(error)),
         _ => CommitError::AnswerLost(error.to_string()),
     }
@@ -252,6 +256,8 @@ fn unconfirmed(error: tokio_postgres::Error) -> CommitError {
 
 enum CommitError {
     NotWritten(StoreError),
+    /// A newer node has given a table another column: its rows are not what this connection knows them as.
+    TableChanged,
     AnswerLost(String),
 }
 
@@ -433,7 +439,7 @@ impl Writer for PostgresWriter {
 
     async fn registry_since(&mut self, sequence: u64) -> Result<RegistryDelta, StoreError> {
         let session = self.session().await?;
-        read::registry_since(&session.client, &session.registry_since, sequence).await
+        read::registry_since(&session.client, &session.registry_head, &session.registry_since, sequence).await
     }
 
     async fn recall(&mut self, keys: &[(String, String)], now: Time) -> Result<Vec<IdempotencyRow>, StoreError> {
@@ -453,6 +459,10 @@ impl Writer for PostgresWriter {
             Err(CommitError::NotWritten(error)) => {
                 self.abandon().await;
                 Err(error)
+            }
+            Err(CommitError::TableChanged) => {
+                self.session = None;
+                Err(StoreError::Conflict("a table has got another column".to_owned()))
             }
             Err(CommitError::AnswerLost(cause)) => self.find_out(batch, &cause).await,
         }
@@ -552,6 +562,7 @@ impl RawPostgres {
         begin.map_err(failed)?;
         written.map_err(|e| match e {
             CommitError::NotWritten(error) => error,
+            CommitError::TableChanged => StoreError::Conflict("a table has got another column".to_owned()),
             CommitError::AnswerLost(cause) => StoreError::Unknown(cause),
         })
     }

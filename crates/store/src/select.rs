@@ -3,6 +3,7 @@
 
 pub mod run;
 
+use crate::sqlite::WAITING;
 use crate::value::Value;
 use countersign_engine::port::{
     AssignmentQuery, HoldQuery, Page, ProcessQuery, PurgeableQuery, Range, RecordQuery, StepQuery,
@@ -29,6 +30,14 @@ impl Dialect {
         match self {
             Dialect::Sqlite => format!("{column} = ?1"),
             Dialect::Postgres => format!("{column} = ANY($1)"),
+        }
+    }
+
+    /// Where records are found by their instance.
+    fn chained(self) -> &'static str {
+        match self {
+            Dialect::Sqlite => "chained_records",
+            Dialect::Postgres => "records",
         }
     }
 }
@@ -250,7 +259,9 @@ pub fn assignments<'q>(dialect: Dialect, query: &'q AssignmentQuery, page: &Page
 }
 
 pub fn records<'q>(dialect: Dialect, query: &'q RecordQuery, page: &Page) -> Select<'q> {
-    let mut select = Select::new(dialect, format!("SELECT {RECORD} FROM records"));
+    let is_of_instance = query.instance_id.is_some() && query.event_id.is_none();
+    let records = if is_of_instance { dialect.chained() } else { "records" };
+    let mut select = Select::new(dialect, format!("SELECT {RECORD} FROM {records}"));
     select.equal("event_id", query.event_id.map(|id| Value::Id(id.0)));
     select.equal("instance_id", query.instance_id.map(|id| Value::Id(id.0)));
     select.equal("action_ref", query.action_ref.as_deref().map(Value::Text));
@@ -265,7 +276,7 @@ pub fn chains(
     first: countersign_kernel::InstanceId,
     last: countersign_kernel::InstanceId,
 ) -> Select<'static> {
-    let mut select = Select::new(dialect, format!("SELECT {RECORD} FROM records"));
+    let mut select = Select::new(dialect, format!("SELECT {RECORD} FROM {}", dialect.chained()));
     select.compare("instance_id", ">=", Value::Id(first.0));
     select.compare("instance_id", "<=", Value::Id(last.0));
     let conditions = select.conditions.join(" AND ");
@@ -280,8 +291,19 @@ pub fn instances_in(
     after: Option<countersign_kernel::InstanceId>,
     limit: usize,
 ) -> Select<'static> {
-    let mut select = Select::new(dialect, "SELECT DISTINCT instance_id FROM records".to_owned());
+    let head = match dialect {
+        Dialect::Sqlite => "SELECT instance_id FROM instances i",
+        Dialect::Postgres => "SELECT DISTINCT instance_id FROM records",
+    };
+    let mut select = Select::new(dialect, head.to_owned());
     select.id_range("event_id", window);
+    if dialect == Dialect::Sqlite && !select.conditions.is_empty() {
+        let within = std::mem::take(&mut select.conditions).join(" AND ");
+        select.conditions.push(format!(
+            "(EXISTS (SELECT 1 FROM records_of_instance l WHERE l.instance_id = i.instance_id AND {within}) \
+             OR instance_id IN (SELECT r.instance_id FROM {WAITING} AND {within}))"
+        ));
+    }
     select.compare("instance_id", ">", Value::Id(after.unwrap_or(countersign_kernel::InstanceId::REGISTRY).0));
     select.values.push(Value::count(limit as u64));
     let (conditions, limit) = (select.conditions.join(" AND "), dialect.hole(select.values.len()));

@@ -24,9 +24,11 @@ use countersign_engine::rows::{HoldRow, IdempotencyRow, RecordRow, StepRow, Writ
 use countersign_kernel::process::Gate;
 use countersign_kernel::{Declaration, Digest, EventId, GateSpec, HoldId, InstanceId, StepId, Time};
 use listing::Unlisted;
+pub use listing::WAITING;
 use read::{Pool, SqliteReader, document, registry_since, rows};
-use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, params_from_iter};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Documents kept in memory: a handful of definitions serve millions of instances.
@@ -159,7 +161,7 @@ impl SqliteWriter {
     fn commit_batch(&mut self, batch: &Batch) -> Result<Committed, StoreError> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.checkpointer.finish(&self.connection);
-        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+        let transaction = Transaction::begin(&self.connection)?;
         // Sequence and beats.
         let current = |instance_id: InstanceId| -> Result<(u64, u64), StoreError> {
             let sql = "SELECT sequence, beats FROM instances WHERE instance_id = ?1";
@@ -205,12 +207,44 @@ impl SqliteWriter {
         if purges(batch) {
             scrub::mark(&transaction)?;
         }
-        transaction.commit().map_err(failed)?;
+        transaction.commit()?;
         if self.known_documents.len() > CACHED_DOCUMENTS {
             self.known_documents.clear();
         }
         self.known_documents.extend(documents);
         Ok(Committed::Done(verdicts))
+    }
+}
+
+/// Begins and commits with statements that are prepared once; what was not committed is rolled back.
+struct Transaction<'c>(&'c Connection);
+
+impl<'c> Transaction<'c> {
+    fn begin(connection: &'c Connection) -> Result<Self, StoreError> {
+        connection.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([])).map_err(failed)?;
+        Ok(Transaction(connection))
+    }
+
+    fn commit(self) -> Result<(), StoreError> {
+        self.0.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([])).map(|_| ()).map_err(failed)
+    }
+}
+
+impl Deref for Transaction<'_> {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        self.0
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        if !self.0.is_autocommit()
+            && let Err(error) = self.0.execute_batch("ROLLBACK")
+        {
+            tracing::error!(%error, "a transaction could not be rolled back");
+        }
     }
 }
 
@@ -416,23 +450,23 @@ impl RawSqlite {
 
     pub fn write(&mut self, units: &[Unit]) -> Result<(), StoreError> {
         self.checkpointer.finish(&self.connection);
-        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+        let transaction = Transaction::begin(&self.connection)?;
         let known = HashSet::new();
         for unit in units {
             write_unit(&transaction, &self.statements, &known, unit, &mut vec![])?;
         }
         self.unlisted.wrote(&transaction, units.iter())?;
-        transaction.commit().map_err(failed)
+        transaction.commit()
     }
 
     pub fn bare_transaction(&mut self, body: &[u8]) -> Result<(), StoreError> {
         self.checkpointer.finish(&self.connection);
-        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+        let transaction = Transaction::begin(&self.connection)?;
         transaction
             .prepare_cached("INSERT INTO bare (body) VALUES (?1)")
             .map_err(failed)?
             .execute([Value::Bytes(body)])
             .map_err(failed)?;
-        transaction.commit().map_err(failed)
+        transaction.commit()
     }
 }

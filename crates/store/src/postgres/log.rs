@@ -84,6 +84,7 @@ pub struct PostgresLogWriter {
 struct Asked {
     cursor: Prepared,
     unsealed: Prepared,
+    renew: Prepared,
 }
 
 impl Asked {
@@ -92,7 +93,10 @@ impl Asked {
             "SELECT event_id, header, recorded_at_us FROM records WHERE {AFTER} \
              AND xact < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY xact, instance_id, sequence LIMIT $4"
         );
+        let renew =
+            format!("UPDATE log_lease SET expires_at_us = {NOW_US} + $2 WHERE token = $1 AND expires_at_us > {NOW_US}");
         Ok(Asked {
+            renew: client.prepare(&renew).await.map_err(failed)?,
             cursor: client.prepare(CURSOR).await.map_err(failed)?,
             unsealed: client.prepare(&unsealed).await.map_err(failed)?,
         })
@@ -120,6 +124,12 @@ impl PostgresLogWriter {
             self.client = Some(client);
         }
         self.client.as_mut().ok_or_else(|| StoreError::Transient("no connection".to_owned()))
+    }
+
+    async fn asked(&mut self) -> Result<(&Client, &Asked), StoreError> {
+        self.client().await?;
+        let both = self.client.as_ref().zip(self.asked.as_ref());
+        both.ok_or_else(|| StoreError::Transient("no connection".to_owned()))
     }
 
     async fn backlog(&mut self, limit: i64) -> Result<Vec<Unsealed>, StoreError> {
@@ -221,10 +231,9 @@ impl LogWriter for PostgresLogWriter {
     }
 
     async fn renew_lease(&mut self, lease: LeaseToken, ttl: Duration) -> Result<bool, StoreError> {
-        let sql =
-            format!("UPDATE log_lease SET expires_at_us = {NOW_US} + $2 WHERE token = $1 AND expires_at_us > {NOW_US}");
+        let (client, asked) = self.asked().await?;
         let params: [&(dyn ToSql + Sync); 2] = [&Value::count(lease.0), &micros(ttl)];
-        Ok(self.client().await?.execute(&sql, &params).await.map_err(failed)? == 1)
+        Ok(client.execute(&asked.renew, &params).await.map_err(failed)? == 1)
     }
 
     async fn release_lease(&mut self, lease: LeaseToken) -> Result<bool, StoreError> {
@@ -238,10 +247,7 @@ impl LogWriter for PostgresLogWriter {
         if !waiting.is_empty() {
             return Ok(waiting);
         }
-        self.client().await?;
-        let (Some(client), Some(asked)) = (&self.client, &self.asked) else {
-            return Err(StoreError::Transient("no connection".to_owned()));
-        };
+        let (client, asked) = self.asked().await?;
         let (xact, instance_id, sequence) = cursor(client, &asked.cursor).await?;
         let rows = client.query(&asked.unsealed, &[&xact, &instance_id, &sequence, &limit]).await.map_err(failed)?;
         rows.iter().map(|row| log::unsealed_row(row)).collect()

@@ -17,7 +17,7 @@ use deadpool_postgres::{ClientWrapper, Hook, HookError, Manager, ManagerConfig, 
 use std::collections::HashMap;
 use std::sync::Arc;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{GenericClient, IsolationLevel, NoTls, Row};
+use tokio_postgres::{GenericClient, IsolationLevel, NoTls, Row, ToStatement};
 use uuid::Uuid;
 
 const CONNECTIONS: usize = 8;
@@ -97,13 +97,15 @@ pub async fn document(client: &impl GenericClient, sql: &str, digest: &Digest) -
     row.ok_or_else(|| StoreError::Corrupt(format!("document {digest} is missing")))?.bytes(0)
 }
 
+/// `head`: that query of `sql`, as text or prepared.
 pub async fn registry_since(
     client: &impl GenericClient,
+    head: &(impl ToStatement + Sync + Send + ?Sized),
     sql: &RegistrySince,
     sequence: u64,
 ) -> Result<RegistryDelta, StoreError> {
     let since = i64::try_from(sequence).unwrap_or(i64::MAX);
-    let head = client.query_opt(&sql.head, &[&InstanceId::REGISTRY.0]).await.map_err(failed)?;
+    let head = client.query_opt(head, &[&InstanceId::REGISTRY.0]).await.map_err(failed)?;
     let head = decode::head_row(&head.ok_or_else(|| StoreError::Corrupt("the registry has no row".to_owned()))?)?;
     if head.sequence <= sequence {
         return Ok(RegistryDelta { events: vec![], workflows: vec![], head });
@@ -341,7 +343,7 @@ impl Reader for PostgresReader {
 
     async fn registry_since(&self, sequence: u64) -> Result<RegistryDelta, StoreError> {
         let client = self.connection().await?;
-        registry_since(&**client, &self.registry_since, sequence).await
+        registry_since(&**client, self.registry_since.head.as_str(), &self.registry_since, sequence).await
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

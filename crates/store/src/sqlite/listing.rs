@@ -1,4 +1,4 @@
-//! Records by action and by actor, processes by initiator and by definition. They are listed many at a time, so that a
+//! Records by action, by actor and by instance, processes by initiator and by definition. They are listed many at a time, so that a
 //! command need not write, and wait for, a page of each list: a commit writes every page that it touches whole, and that is
 //! most of what a single command costs.
 //!
@@ -13,11 +13,11 @@ use rusqlite::Connection;
 
 /// Listed at a time. Rarer than one commit in a hundred even where each brings one record, so that its price is none of
 /// the ninety-ninth percentile; and few enough to be looked through by the way.
-const AT_ONCE: usize = 128;
+const AT_ONCE: usize = 512;
 /// Lists that one query merges. Whoever may see more definitions than this sees most of the processes.
 const MERGED: usize = 64;
 /// Records that are not listed yet.
-const WAITING: &str = "records r NOT INDEXED WHERE r.position > (SELECT through FROM records_listed)";
+pub const WAITING: &str = "records r NOT INDEXED WHERE r.position > (SELECT through FROM records_listed)";
 
 /// How many records wait, as far as the writer knows. It only says when to list; what is listed says the store.
 pub struct Unlisted(usize);
@@ -55,14 +55,17 @@ fn list(connection: &Connection) -> Result<(), StoreError> {
              (SELECT instance_id FROM {WAITING} AND r.sequence = 1) ORDER BY {column}, instance_id"
         )
     });
-    for sql in records.iter().chain(&processes) {
+    let chains = format!(
+        "INSERT INTO records_of_instance SELECT instance_id, sequence, event_id, position FROM {WAITING} ORDER BY instance_id, sequence"
+    );
+    for sql in records.iter().chain(&processes).chain([&chains]) {
         connection.prepare_cached(sql).and_then(|mut list| list.execute([])).map_err(failed)?;
     }
     let through = "UPDATE records_listed SET through = (SELECT MAX(position) FROM records)";
     connection.prepare_cached(through).and_then(|mut through| through.execute([])).map(|_| ()).map_err(failed)
 }
 
-/// The query, where a list is the way to its records: one that names a record or an instance has a shorter one.
+/// The query, where one of these two lists is the way to its records: one that names a record or an instance has a shorter one.
 pub fn records<'q>(query: &'q RecordQuery, page: &Page) -> Option<Select<'q>> {
     if query.event_id.is_some() || query.instance_id.is_some() {
         return None;

@@ -3,7 +3,7 @@
 use super::on_both;
 use super::place::{Place, commit, load, verdicts};
 use super::samples::*;
-use countersign_engine::port::{Batch, Check, Committed, Unit, Verdict};
+use countersign_engine::port::{Batch, Check, Committed, StoreError, Unit, Verdict};
 use countersign_engine::rows::StepState;
 use countersign_kernel::Time;
 
@@ -153,4 +153,24 @@ async fn two_nodes_beat_at_once() {
         assert!(written.eq([&first, &second].map(|verdicts| verdicts[0] == Verdict::Won)));
         assert_ne!(first, second);
     }
+}
+
+/// A node goes on when a newer one adds a column: its batch is decided again, and written.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_gets_a_column_under_a_running_node() {
+    let place = Place::postgres().await;
+    let (mut writer, _) = place.open().await;
+    let id = run_id(1);
+    let begun = start(small_run(id), small_head(id, "executing"), [added(0, leased(0))]);
+    commit(&mut *writer, vec![begun.clone()]).await;
+    let (client, connection) = tokio_postgres::connect(&place.url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client.batch_execute("ALTER TABLE run_steps ADD COLUMN newer TEXT").await.unwrap();
+    let beat = heartbeat(&begun, 1, [changed(0, leased(7))]);
+    let units = vec![beat.clone()];
+    let batch = Batch { registry_sequence: 0, changes_registry: false, units, checks: vec![] };
+    assert!(matches!(writer.commit(&batch).await, Err(StoreError::Conflict(_))));
+    commit(&mut *writer, vec![beat]).await;
+    let (_, run) = load(&mut *writer, id).await;
+    assert_eq!(run.steps[0].1.locked_until, Some(Time(7)));
 }

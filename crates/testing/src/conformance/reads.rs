@@ -8,7 +8,7 @@ use anyhow::{Context, bail, ensure};
 use countersign_engine::port::{
     AssignmentQuery, HoldQuery, LoadedBody, Page, ProcessQuery, Range, Reader, RecordQuery, StepQuery, Writer,
 };
-use countersign_engine::rows::Write;
+use countersign_engine::rows::{RecordRow, Write};
 use countersign_kernel::machine::{AssignmentStatus, StepState};
 use countersign_kernel::registry::{Event, EventBody};
 use countersign_kernel::{EventId, InstanceId, StepId, Time};
@@ -368,11 +368,47 @@ pub async fn records_are_found_by_every_axis(place: &Place) -> anyhow::Result<()
     for query in &queries {
         require_records(&*bench.reader, &bench.model, query).await?;
     }
+    require_chains(&bench).await?;
     for lists in lists_that_end_anywhere(place, &bench) {
         place.sql(&lists).await?;
         for query in &queries {
             require_records(&*bench.reader, &bench.model, query).await?;
         }
+        require_chains(&bench).await?;
+    }
+    Ok(())
+}
+
+/// Records by their chains, and instances by when something of them was recorded.
+async fn require_chains(bench: &Bench) -> anyhow::Result<()> {
+    let mut expected: Vec<&RecordRow> = bench.model.records.values().collect();
+    expected.sort_unstable_by_key(|row| (row.instance_id, row.sequence));
+    let ids: Vec<InstanceId> = bench.model.instances.keys().copied().collect();
+    let (first, middle, last) = (ids[0], ids[ids.len() / 2], ids[ids.len() - 1]);
+    for (from, to) in [(first, last), (first, first), (middle, middle), (middle, last)] {
+        let found = bench.reader.chains(from, to).await?;
+        let expected = expected.iter().filter(|row| (from..=to).contains(&row.instance_id)).copied();
+        ensure!(found.iter().eq(expected), "chains from {from} to {to}");
+    }
+    let mut windows = vec![Range::default()];
+    windows.extend(ranges(bench.model.records.values().map(|row| row.recorded_at)));
+    for window in windows {
+        let within =
+            |at: Time| window.after.is_none_or(|after| at >= after) && window.before.is_none_or(|before| at <= before);
+        let mut all: Vec<InstanceId> = expected
+            .iter()
+            .filter(|row| row.instance_id != InstanceId::REGISTRY && within(row.recorded_at))
+            .map(|row| row.instance_id)
+            .collect();
+        all.dedup();
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let page = bench.reader.instances_in(&window, after, 2).await?;
+            let Some(last) = page.last() else { break };
+            after = Some(*last);
+            found.extend(page);
+        }
+        ensure!(found == all, "instances in {window:?}: {found:?}, not {all:?}");
     }
     Ok(())
 }
@@ -397,9 +433,13 @@ fn listed_through(position: usize) -> String {
         )
     };
     let (actions, actors) = (list("records_of_action", "action_ref"), list("records_of_actor", "actor_ref"));
+    let chains = format!(
+        "DELETE FROM records_of_instance; INSERT INTO records_of_instance \
+         SELECT instance_id, sequence, event_id, position FROM records WHERE position <= {position};"
+    );
     let initiators = processes("processes_of_initiator", "initiator_ref");
     let definitions = processes("processes_of_definition", "definition_name");
     format!(
-        "BEGIN; {actions} {actors} {initiators} {definitions} UPDATE records_listed SET through = {position}; COMMIT"
+        "BEGIN; {actions} {actors} {chains} {initiators} {definitions} UPDATE records_listed SET through = {position}; COMMIT"
     )
 }
