@@ -6,6 +6,7 @@
 
 use crate::Time;
 use crate::gate_spec::{GateEntry, GateSpec};
+use crate::lifecycle::OwnMachine;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -599,4 +600,7 @@ pub trait Language: Send + Sync {
 
     /// The plan that a normalised definition document holds. What was published compiles for ever.
     fn plan(&self, document: &[u8]) -> Result<Plan, ExpressionError>;
+
+    /// The state machine that a normalised definition document holds; nothing where it is a workflow's.
+    fn machine(&self, document: &[u8]) -> Result<Option<OwnMachine>, ExpressionError>;
 }

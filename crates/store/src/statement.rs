@@ -415,7 +415,7 @@ pub fn write_values<'a>(unit: &'a Unit, write: &'a Write) -> (Name, Vec<Value<'a
                 Value::time(definition.published_at),
                 Value::Text(&definition.published_by),
                 Value::count(*registry_sequence),
-                definition.workflow.as_ref().map_or(Value::Null, |workflow| Value::digest(&workflow.document_digest)),
+                definition.document().map_or(Value::Null, |(_, digest)| Value::digest(digest)),
             ],
         ),
         Write::Configuration { configuration, recorded_at, recorded_by, registry_sequence } => (

@@ -14,7 +14,7 @@ mod step;
 mod tasks;
 mod triggers;
 mod upstream;
-mod values;
+pub(crate) mod values;
 mod work;
 
 /// The fields and words of the format, which the JSON Schema is tested against.

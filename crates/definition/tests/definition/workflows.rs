@@ -17,7 +17,7 @@ pub fn plan_of(text: &str) -> Plan {
             assert_eq!(plan, again, "{text}");
             plan
         }
-        Body::Process { .. } => panic!("a process"),
+        Body::Process { .. } | Body::Machine { .. } => panic!("no workflow"),
     }
 }
 

@@ -35,6 +35,10 @@ pub fn decide(command: &StartRun, ctx: &mut Context<'_>) -> Result<Vec<Event>, R
         Refusal::new(Code::NotKnown, detail).at("definition")
     })?;
     let Some(workflow) = &definition.workflow else {
+        if definition.machine.is_some() {
+            let detail = format!("`{}` is a state machine: a workflow names it with `machine`", command.definition);
+            return Err(Refusal::new(Code::InvalidRequest, detail).at("definition"));
+        }
         let detail = format!("`{}` is a process: start it with POST /v1/processes", command.definition);
         return Err(Refusal::new(Code::InvalidRequest, detail).at("definition"));
     };

@@ -12,8 +12,9 @@ use countersign_client::wire;
 use countersign_definition::{Body, Definition, Kind, ProblemCode};
 use countersign_engine::retention::UNSET_POLICY;
 use countersign_engine::{Command, Engine, Outcome, store_failure};
+use countersign_kernel::GateSpec;
 use countersign_kernel::refusal::{Code, Refusal};
-use countersign_kernel::registry::{self, Registry, Workflow, scopes};
+use countersign_kernel::registry::{self, Machine, Registry, Workflow, scopes};
 use countersign_kernel::run::shell_declaration;
 use countersign_ledger::sha256;
 use std::sync::Arc;
@@ -34,13 +35,20 @@ pub async fn publish(State(app): State<App>, caller: Caller, posted: PostedBytes
     let engine = app.engine()?;
     let (bytes, checked) = checked(&engine, posted.bytes).await?;
     let definition = checked.map_err(invalid_definition)?;
-    let (declaration, gate_spec, workflow) = match definition.body {
-        Body::Process { declaration, gate_spec } => (declaration, gate_spec, None),
+    let (mut workflow, mut machine) = (None, None);
+    let (declaration, gate_spec) = match definition.body {
+        Body::Process { declaration, gate_spec } => (declaration, gate_spec),
+        Body::Machine { machine: own, document } => {
+            let declaration = own.declaration();
+            let document_digest = sha256(&[&document]);
+            machine = Some(Machine { machine: Arc::new(own), document: document.into(), document_digest });
+            (declaration, GateSpec::default())
+        }
         Body::Workflow { plan, document } => {
             let (declaration, gate_spec) = shell_declaration(&plan);
             let document_digest = sha256(&[&document]);
-            let workflow = Workflow { plan: Arc::new(plan), document: document.into(), document_digest };
-            (declaration, gate_spec, Some(workflow))
+            workflow = Some(Workflow { plan: Arc::new(plan), document: document.into(), document_digest });
+            (declaration, gate_spec)
         }
     };
     let source = String::from_utf8(bytes).map_err(|_| Problem::invalid_request("the body is not UTF-8"))?;
@@ -51,6 +59,7 @@ pub async fn publish(State(app): State<App>, caller: Caller, posted: PostedBytes
         declaration: Arc::new(declaration),
         gate_spec: Arc::new(gate_spec),
         workflow,
+        machine,
         retention: definition.retention,
     });
     match engine.execute(caller.call(Command::Registry(command), posted.sent)?).await? {
@@ -142,10 +151,18 @@ fn summary(definition: &registry::Definition) -> wire::DefinitionSummary {
     wire::DefinitionSummary {
         name: definition.name.clone(),
         version: definition.version,
-        kind: if definition.workflow.is_some() { Kind::Workflow } else { Kind::Process }.as_str().to_owned(),
+        kind: kind(definition).as_str().to_owned(),
         digest: definition.digest.to_string(),
         published_at: time::format(definition.published_at),
         published_by: definition.published_by.clone(),
+    }
+}
+
+fn kind(definition: &registry::Definition) -> Kind {
+    match (&definition.workflow, &definition.machine) {
+        (Some(_), _) => Kind::Workflow,
+        (None, Some(_)) => Kind::Machine,
+        (None, None) => Kind::Process,
     }
 }
 

@@ -157,6 +157,7 @@ async fn a_workflow_comes_back_with_its_document(place: &Place) {
             declaration: Arc::new(declaration.clone()),
             gate_spec: Arc::new(GateSpec(BTreeMap::new())),
             workflow,
+            machine: None,
             retention: None,
             published_at: Time(1),
             published_by: "ann".to_owned(),
