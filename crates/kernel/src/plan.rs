@@ -50,6 +50,8 @@ pub struct Plan {
     /// Entries by label: those of `gate:`, and `reopen`, `cancel`, `sovereign`.
     pub gate_spec: GateSpec,
     pub blocked_escalation: BlockedEscalation,
+    /// What its steps move by, where it is not the engine's own.
+    pub machine: Option<MachineRef>,
     pub input_schema: Option<Schema>,
     /// What the run as a whole yields.
     pub output: Option<Template>,
@@ -57,6 +59,13 @@ pub struct Plan {
     /// their outputs are kept at hand.
     pub referenced: Vec<StepSeq>,
     pub graph: Graph,
+}
+
+/// A state machine of one's own, as a definition names it. A run takes the newest version where none is named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineRef {
+    pub name: String,
+    pub version: Option<u32>,
 }
 
 /// Who follows whom, who bears which name, and how deep in the graph a step stands: worked out from the steps when it is

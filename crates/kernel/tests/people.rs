@@ -94,6 +94,7 @@ fn plan(linear: bool, steps: Vec<StepSpec>) -> Plan {
         on: vec![],
         gate_spec: GateSpec(BTreeMap::from([("reopen".to_owned(), entry.clone()), ("escalate".to_owned(), entry)])),
         blocked_escalation: BlockedEscalation { after: 30 * SECOND, critical_path: None },
+        machine: None,
         input_schema: None,
         output: None,
         referenced: vec![],

@@ -168,6 +168,7 @@ schedule:
   - {cron: "@daily", input: {by: clock}, overlap: queue}
 on: [{event: order.created, input: "${event}"}, {event: order.changed}]
 blockedEscalation: {after: 1h, criticalPath: true}
+machine: reviewed-step@2
 inputSchema: {type: object, required: [id]}
 output: {first: "${steps.a.output}", plain: 1.5}
 retention: seven_years

@@ -148,9 +148,9 @@ pub fn floor_trigger(from: StepCode, to: StepCode, actor: ActorClass) -> Option<
     declared?.triggers.iter().copied().find(|trigger| ASKED_FOR.contains(trigger))
 }
 
-/// What somebody can ask for in one act on one step, without spending an approval.
+/// What somebody can ask for in one act on one step, without spending an approval, and which leads where it says. (A claim
+/// may find that the step is late, or that its input cannot be worked out.)
 const ASKED_FOR: &[&str] = &[
-    "step_claim",
     "step_release",
     "step_wait",
     "step_block",
@@ -202,7 +202,8 @@ mod tests {
 
     #[test]
     fn a_wait_is_asked_for_and_a_reopening_is_not() {
-        use StepCode::{CannotComplete, InProgress, Waiting};
+        use StepCode::{CannotComplete, InProgress, Ready, Waiting};
+        assert_eq!(floor_trigger(Ready, InProgress, ActorClass::PicHuman), None, "a claim may come to something else");
         assert_eq!(floor_trigger(InProgress, Waiting, ActorClass::PicHuman), Some("step_wait"));
         assert_eq!(floor_trigger(InProgress, Waiting, ActorClass::TaskPicHuman), Some("step_wait"));
         assert_eq!(floor_trigger(Waiting, InProgress, ActorClass::PicHuman), None, "T3r is the engine's");

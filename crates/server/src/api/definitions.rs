@@ -13,6 +13,8 @@ use countersign_definition::{Body, Definition, Kind, ProblemCode};
 use countersign_engine::retention::UNSET_POLICY;
 use countersign_engine::{Command, Engine, Outcome, store_failure};
 use countersign_kernel::GateSpec;
+use countersign_kernel::lifecycle::MachineScope;
+use countersign_kernel::plan::MachineRef;
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{self, Machine, Registry, Workflow, scopes};
 use countersign_kernel::run::shell_declaration;
@@ -227,10 +229,23 @@ fn check(engine: &Engine, bytes: &[u8]) -> Checked {
         };
         problems.into_iter().map(to_wire).collect::<Vec<_>>()
     })?;
+    if let Body::Workflow { plan, .. } = &definition.body
+        && let Some(named) = &plan.machine
+        && let Some(message) = unusable(&engine.registry(), named)
+    {
+        let (line, column) = line_of(bytes, "machine");
+        return Err(vec![wire::DefinitionProblem {
+            path: "machine".to_owned(),
+            line,
+            column,
+            code: ProblemCode::BadValue.as_str().to_owned(),
+            message,
+        }]);
+    }
     let policies = &engine.config().policies;
     match &definition.retention {
         Some(policy) if policy == UNSET_POLICY || policies.get(policy).is_none() => {
-            let (line, column) = line_of_retention(bytes);
+            let (line, column) = line_of(bytes, "retention");
             let known = policies.names().collect::<Vec<_>>().join(", ");
             Err(vec![wire::DefinitionProblem {
                 path: "retention".to_owned(),
@@ -244,13 +259,26 @@ fn check(engine: &Engine, bytes: &[u8]) -> Checked {
     }
 }
 
-/// Where the document says `retention`; the parsed value no longer knows.
-fn line_of_retention(bytes: &[u8]) -> (u32, u32) {
+/// Why steps cannot move by this machine, if so.
+fn unusable(registry: &Registry, named: &MachineRef) -> Option<String> {
+    match registry.own_machine(&named.name, named.version) {
+        None => {
+            Some(format!("no machine `{}` is published here, or not in that version; publish it first", named.name))
+        }
+        Some((_, own)) if own.machine.scope == MachineScope::WorkflowRun => {
+            Some(format!("`{}` is a machine of runs; steps move by one of the scope step or task", named.name))
+        }
+        Some(_) => None,
+    }
+}
+
+/// Where the document says this at its top level; the parsed value no longer knows.
+fn line_of(bytes: &[u8], field: &str) -> (u32, u32) {
     let text = String::from_utf8_lossy(bytes);
-    let key = |line: &str| line.trim_start_matches([' ', '{', ',', '"', '\'']).starts_with("retention");
+    let key = |line: &str| line.trim_start_matches([' ', '{', ',', '"', '\'']).starts_with(field);
     let found = text.lines().zip(1..).find(|(line, _)| key(line));
     found.map_or((1, 1), |(line, number)| {
-        let before = line.find("retention").map_or(0, |at| line[..at].chars().count());
+        let before = line.find(field).map_or(0, |at| line[..at].chars().count());
         (number, u32::try_from(before + 1).unwrap_or(1))
     })
 }

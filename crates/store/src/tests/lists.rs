@@ -140,6 +140,7 @@ async fn a_workflow_comes_back_with_its_document(place: &Place) {
         on: vec![],
         gate_spec: GateSpec(BTreeMap::new()),
         blocked_escalation: BlockedEscalation::default(),
+        machine: None,
         input_schema: None,
         output: None,
         referenced: vec![],

@@ -225,6 +225,17 @@ pub fn act_command(acting: &Acting, now: Time, prior: Option<run::Prior>) -> Sai
             prior: prior.map(Box::new),
         },
         "extend-deadline" => run::Act::ExtendDeadline { deadline: now.after(acting.deadline_in_us.unwrap_or(0)) },
+        "transition" => run::Act::Transition(Box::new(run::TransitionWish {
+            to: text("to").unwrap_or_default(),
+            trigger_ref: text("trigger_ref"),
+            evidence_ref: text("evidence_ref"),
+            event_type: text("waiting_event_type"),
+            timeout: acting.body.get("timeout_ms").and_then(Value::as_i64).map(|ms| ms * 1000),
+            facets: text("waiting_facet").into_iter().collect(),
+            block_reason: text("block_reason"),
+            output: acting.body.get("output").map(|output| output.to_string().into()),
+            outbound: vec![],
+        })),
         other => return Err(broken(format!("nobody can {other} a step"))),
     };
     let (step, reason, preview) = (acting.step.clone(), text("reason"), acting.preview);

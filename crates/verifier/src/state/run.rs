@@ -30,6 +30,7 @@ pub const RUN: Form = &[
     or_null("continues", Text),
     or_null("parent_run_id", Text),
     or_null("parent_step_seq", Int),
+    maybe("machine_digest", Hex),
     must("steps", List),
 ];
 
@@ -63,6 +64,7 @@ pub const STEP: Form = &[
     or_null("output", Text),
     or_null("output_digest", Hex),
     maybe("charge", Kind::Any),
+    maybe("derived_state", Kind::Text),
 ];
 
 const TEXTS: [&str; 5] = ["correlation_key", "concurrency_key", "corrects", "continues", "parent_run_id"];
@@ -96,6 +98,7 @@ impl Compare<'_> {
             }
             same_value(&mut row, value, "input", Some(&begin.input));
         }
+        row.text("machine_digest", run.machine_digest.map(|digest| digest.to_string()).as_deref());
         row.text("outcome", run.outcome.as_deref());
         row.text("last_error", run.last_error.as_deref());
         row.int("executing_since_us", run.executing_since_us);
@@ -148,6 +151,12 @@ impl Compare<'_> {
         if !step.charge.is(value.given("charge")) {
             let detail = format!("step {seq}: who is in charge, and what was promised or missed, is not as recorded");
             self.find(Code::RowMissing, detail);
+        }
+        if value.given("derived_state").map(Value::as_text) != step.derived.as_deref().map(Some) {
+            let stated = value.text("derived_state").unwrap_or("nothing");
+            let told = step.derived.as_deref().unwrap_or("nothing");
+            let detail = format!("over the state of step {seq} lies {stated} in the stores, {told} by the records");
+            self.find(Code::ReplayMismatch, detail);
         }
     }
 
