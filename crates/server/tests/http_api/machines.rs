@@ -125,3 +125,85 @@ async fn a_machine_is_published_shown_exported_and_compared() {
     admin.post("/v1/ledger/seal", json!({})).await;
     assert_eq!(admin.post("/v1/ledger/verify-log", json!({})).await.ok()["result"], "verified");
 }
+
+const PAPER: &str = "kind: workflow\nname: paper\norder: linear\nmachine: reviewed-step\nsteps: [{name: write, run: human, pic: kim}]\n";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_moves_by_its_own_machine() {
+    let server = Server::start().await;
+    let admin = server.admin();
+    // A workflow can only name what is there.
+    admin.post_bytes("/v1/definitions", PAPER).await.refused_at(400, "invalid-definition", "machine");
+    admin.post_bytes("/v1/definitions", REVIEWED).await.created();
+    admin.post_bytes("/v1/definitions", PAPER).await.created();
+    let kim = server.actor("kim", &["tasks:work"]).await;
+    let started = admin.post("/v1/runs", json!({"definition": "paper"})).await.created();
+    let run_id = started["run_id"].as_str().expect("an id").to_owned();
+    let path = |act: &str| format!("/v1/runs/{run_id}/steps/write/{act}");
+    kim.post(&path("claim"), json!({})).await.ok();
+
+    let review = json!({"to": "in_review", "waiting_facet": "waiting_human"});
+    let foreseen = kim.post(&format!("{}?preview=true", path("transition")), review.clone()).await.ok();
+    assert_eq!((&foreseen["ok"], &foreseen["transition_id"]), (&json!(true), &json!("submit_for_review")));
+    assert_eq!(foreseen["emitted_event_type"], "step.waiting");
+    let done = kim.post_keyed(&path("transition"), "k1", review.clone()).await.ok();
+    assert_eq!((&done["state_code"], &done["derived_state"]), (&json!("waiting"), &json!("in_review")));
+    assert_eq!(done["transition_id"], "submit_for_review");
+    // The same again is answered as before; another body under the same key is refused.
+    assert_eq!(kim.post_keyed(&path("transition"), "k1", review).await.ok(), done);
+    kim.post_keyed(&path("transition"), "k1", json!({"to": "waiting"})).await.refused(409, "conflict");
+
+    let view = admin.get(&format!("/v1/runs/{run_id}")).await.ok();
+    let step = &view["steps"][0];
+    assert_eq!((&view["machine"], &view["rollup"]["state_code"]), (&json!("reviewed-step@1"), &json!("yellow")));
+    assert_eq!((&step["state_code"], &step["derived_state"]), (&json!("waiting"), &json!("in_review")));
+    assert_eq!((&step["appearance"]["label"], &step["appearance"]["icon"]), (&json!("In review"), &json!("🔍")));
+    assert_eq!(step["views"]["linear"], "WAITING");
+    assert_eq!(kim.get("/v1/worklist").await.ok()["items"][0]["derived_state"], "in_review");
+
+    // Version 2 takes the way back away; this run has it still.
+    let shorter = REVIEWED.replace(
+        "  - {from: in_review, to: changes_requested, actor_class: reviewer",
+        "  - {from: in_review, to: changes_requested, actor_class: escalation_handler",
+    );
+    assert_eq!(admin.post_bytes("/v1/definitions", shorter).await.created()["version"], 2);
+    let refused =
+        countersign(&server, &["step", "transition", &run_id, "write", "--to", "changes_requested", "--preview"]).await;
+    refused.says(0, &["would stay as it is", "declaration_evidence"]);
+    countersign(
+        &server,
+        &[
+            "step",
+            "transition",
+            &run_id,
+            "write",
+            "--to",
+            "changes_requested",
+            "--evidence",
+            "note-1",
+            "--reason",
+            "no sources",
+        ],
+    )
+    .await
+    .says(0, &["write is changes_requested (request_changes)"]);
+    admin.post(&path("transition"), json!({"to": "in_review"})).await.refused_at(403, "unauthorized", "step");
+    admin.post(&path("transition"), json!({"to": "completed"})).await.refused_at(409, "invalid-transition", "to");
+    admin.post(&path("transition"), json!({})).await.refused(400, "invalid-request");
+    countersign(&server, &["runs", "show", &run_id]).await.says(0, &["Changes requested"]);
+    countersign(&server, &["step", "history", &run_id, "write"])
+        .await
+        .says(0, &["changes requested", "request_changes", "no sources"]);
+
+    let records = admin.get(&format!("/v1/ledger/records?instance_id={run_id}")).await.ok();
+    let last = records["items"]
+        .as_array()
+        .expect("records")
+        .iter()
+        .find(|r| r["action_ref"] == "step_transitioned")
+        .expect("one");
+    assert_eq!(last["payload"]["own_transition"]["to"], "changes_requested");
+    assert_eq!(last["payload"]["evidence_ref"], "note-1");
+    admin.post("/v1/ledger/seal", json!({})).await;
+    assert_eq!(admin.post("/v1/ledger/verify-log", json!({"instance_id": run_id})).await.ok()["result"], "verified");
+}
