@@ -602,7 +602,7 @@ PAPER = {"kind": "workflow", "name": "paper", "order": "linear", "machine": "rev
 
 
 def own() -> tuple[World, Bundle]:
-    """A machine of one's own: over a wait it is in review, sent back, and in review again; then it is accepted, and the next is left in review."""
+    """A machine of one's own: over a wait it is in review, sent back, and in review again; then it is accepted, and the next one is reviewed too."""
     w = World("run-own")
     a = crew(w)
     ines, qp = a["ines"], a["qp"]
@@ -620,6 +620,8 @@ def own() -> tuple[World, Bundle]:
     r.transition(ines, 0, "accept", "step_completed", [(0, "T8*"), (1, "T1")], body={"output": {"pages": 3}}, outputs={0: {"pages": 3}}, charges=[{"step_seqs": "1", "pic": "ines"}])
     r.act(ines, 1, "step_claimed", "claim_step", "claim", [(1, "T2*")])
     r.transition(ines, 1, "submit", "step_waiting", [(1, "T3*")], body={"waiting_facet": "waiting_human"}, waits=[{"step_seq": 1, "facet": "waiting_human"}])
+    r.act(ines, 1, "step_unblocked", "unblock_step", "unblock", [(1, "T3r")], body={"evidence_ref": "note-3"}, evidence_ref="note-3")
+    r.act(ines, 1, "step_completed", "complete_step", "complete", [(1, "T8*")], "R4", body={"output": None}, outputs={1: None})
     return w, w.export(a["audit"], r, 40)     # type: ignore[arg-type]
 
 

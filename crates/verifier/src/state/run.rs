@@ -98,7 +98,6 @@ impl Compare<'_> {
             }
             same_value(&mut row, value, "input", Some(&begin.input));
         }
-        row.text("machine_digest", run.machine_digest.map(|digest| digest.to_string()).as_deref());
         row.text("outcome", run.outcome.as_deref());
         row.text("last_error", run.last_error.as_deref());
         row.int("executing_since_us", run.executing_since_us);
@@ -106,6 +105,14 @@ impl Compare<'_> {
         row.int("failed_at_us", run.failed_at_us);
         same_value(&mut row, value, "output", run.output.as_ref());
         self.row(row, "the run");
+        if value.given("machine_digest").map(Value::as_text)
+            != run.machine_digest.map(|d| d.to_string()).as_deref().map(Some)
+        {
+            self.find(
+                Code::RowMissing,
+                "the run: the document of its own machine is another one than it was started under",
+            );
+        }
         self.findings.checked(Claim::DeclaredPath);
         if value.text("state") != Some(run.state) {
             let stated = value.text("state").unwrap_or("nothing");
