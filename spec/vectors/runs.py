@@ -622,7 +622,7 @@ def own() -> tuple[World, Bundle]:
     r.transition(ines, 1, "submit", "step_waiting", [(1, "T3*")], body={"waiting_facet": "waiting_human"}, waits=[{"step_seq": 1, "facet": "waiting_human"}])
     r.act(ines, 1, "step_unblocked", "unblock_step", "unblock", [(1, "T3r")], body={"evidence_ref": "note-3"}, evidence_ref="note-3")
     r.act(ines, 1, "step_completed", "complete_step", "complete", [(1, "T8*")], "R4", body={"output": None}, outputs={1: None})
-    return w, w.export(a["audit"], r, 40)     # type: ignore[arg-type]
+    return w, w.export(a["audit"], r, 50)     # type: ignore[arg-type]
 
 
 SCENARIOS = {"run-own": own, "run-tasks": tasks, "run-people": people, "run-linear": linear, "run-dag": dag, "run-together": together, "run-saga": saga, "run-gate": gate, "run-cancelled": cancelled, "run-window": window}
