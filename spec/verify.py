@@ -1595,7 +1595,7 @@ def check_instances(b: Bundle, registry: Registry, report: Report) -> dict[str, 
         replays[instance].run()
         first, row = b.chains[instance][0], b.state.get(instance, {})
         for source in (first.payload if first.action in ("workflow_started", "run_started") else None) or {}, row, row.get("run") or {}:
-            needed |= {source.get("declaration_digest", ""), source.get("gate_spec_digest", ""), source.get("document_digest", "")}
+            needed |= {source.get("declaration_digest", ""), source.get("gate_spec_digest", ""), source.get("document_digest", ""), source.get("machine_digest", "")}
     for instance in sorted(set(b.state) - set(b.chains)):
         report.find("record-missing", "a line in state.jsonl without records", instance_id=instance)
     for digest in sorted(set(b.documents) - needed):
@@ -1617,6 +1617,10 @@ FINER = ("workflows:", "runs:", "tasks:", "governance:")
 def check_permission(b: Bundle, registry: Registry, report: Report) -> None:
     for r in b.records:
         scope = SCOPES.get(r.action)
+        if r.action == "step_transitioned":
+            if r.payload is None:
+                continue
+            scope = verify_run.CLASS_SCOPES.get((r.payload.get("own_transition") or {}).get("actor_class"), "tasks:work")
         if b.chains[r.instance][0].action == "run_started" and r.action in ("gate_opened", "chain_initiated", "transition_fired"):
             scope = None if r.action == "transition_fired" or r.actor == registry.application_actor(r) else "runs:control"
         if scope is None or r in registry.first and r.actor == registry.founder:

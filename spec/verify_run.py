@@ -108,19 +108,21 @@ PAYLOADS = {
     "run_started": "instance_id:text definition:text document_digest:hex declaration_digest:hex gate_spec_digest:hex subject_ref:text steps:int priority:int run_transitions:list",
     **{a: _ANY for a in ("run_dispatched", "steps_claimed", "step_completed", "step_waiting", "step_retried", "step_failed", "child_started", "child_ended", "time_passed",
                          "gate_followed", "run_cancelled", "run_paused", "run_resumed", "run_stopped", "run_voided", "step_unblocked", "step_claimed", "step_released", "step_blocked", "step_cannot_complete", "step_escalated",
-                         "step_retry_ordered", "block_escalated", "step_reopened", "deadline_extended")},
+                         "step_retry_ordered", "block_escalated", "step_reopened", "deadline_extended", "step_transitioned")},
     "event_received": "instance_id:text event:object", "effect_declared": "instance_id:text effect:object reason:text"}
 APPLICATION_ONLY = {"run_dispatched", "child_ended", "time_passed", "gate_followed"}
 SCOPES = {"run_started": "runs:start", **{a: "tasks:work" for a in ("steps_claimed", "step_completed", "step_waiting", "step_retried", "step_failed", "child_started", "step_claimed", "step_released",
-                                                                         "step_blocked", "step_cannot_complete")}, "step_escalated": "governance:act",
+                                                                         "step_blocked", "step_cannot_complete", "step_transitioned")}, "step_escalated": "governance:act",
           **{a: "runs:control" for a in ("run_cancelled", "run_paused", "run_resumed", "run_stopped", "run_voided", "step_unblocked", "effect_declared", "step_retry_ordered",
                                              "block_escalated", "step_reopened", "deadline_extended")}}
+CLASS_SCOPES = {"reviewer": "runs:control", "escalation_handler": "governance:act"}   # of a transition of one's own; else tasks:work
+ENGINES = ("step", "task", "workflow_run")
 INSTEAD = {"step_unblocked": "tasks:work", "block_escalated": "governance:act"}
 SHARED = ("dispatch_run", "claim", "receive_event")
 STATE = ("document_digest:hex state:text outcome:text? priority:int start_at_us:int? executing_since_us:int? completed_at_us:int? failed_at_us:int? last_error:text? input:text? "
-         "input_digest:hex output:text? output_digest:hex? correlation_key:text? concurrency_key:text? corrects:text? continues:text? parent_run_id:text? parent_step_seq:int? steps:list")
+         "input_digest:hex output:text? output_digest:hex? correlation_key:text? concurrency_key:text? corrects:text? continues:text? parent_run_id:text? parent_step_seq:int? machine_digest?:hex steps:list")
 STATE_STEP = ("step_seq:int name:text compensates:int? state:text attempts:int started_at_us:int? completed_at_us:int? last_error:text? error_category:text? effect_unknown:bool "
-              "child_run_id:text? output:text? output_digest:hex? charge?:object")
+              "child_run_id:text? output:text? output_digest:hex? charge?:object derived_state?:text")
 CHARGE = ("pic", "deadline_us", "overdue_first_at_us", "sla_breach_us", "cycle")
 
 
@@ -208,6 +210,7 @@ class Step:
         self.sla_breach_us: Optional[int] = None
         self.cycle = 0
         self.closed: Optional[str] = None
+        self.derived: Optional[str] = None      # what lies over its state, in a machine of one's own
 
 
 class Run:
@@ -220,6 +223,9 @@ class Run:
         self.parts: dict[int, list[Step]] = {}      # the tasks of each step
         self.behind = 0     # steps and tasks; compensations stand behind them
         self.undoable: set[int] = set()
+        self.wanted: Optional[str] = None           # the machine that the definition names
+        self.machine: Optional[dict[str, Json]] = None
+        self.machine_digest: Optional[str] = None
         self.start: dict[str, Json] = {}
         self.state, self.outcome, self.last_error = "idle", None, None
         self.output: Optional[tuple[str, Json]] = None
@@ -257,6 +263,7 @@ class Run:
                 raise ValueError("has two steps of one name, or an unknown order")
             linear = d.get("order") == "linear"
             self.depends = [([i - 1] if i else []) if linear else [place[n] for n in s.get("dependsOn") or []] for i, s in enumerate(d["steps"])]
+            self.wanted = d.get("machine")
             self.undoable = {place[c["step"]] for c in d.get("compensation") or []}
             tasks = [(f"{s['name']}/{t['name']}", i) for i, s in enumerate(d["steps"]) for t in s.get("tasks") or []]
             self.steps = [Step(n) for n in names] + [Step(n, task_of=i) for n, i in tasks]
@@ -270,6 +277,28 @@ class Run:
         except Exception as e:  # whatever is wrong with it, it is no definition
             self.find("document-mismatch", f"the definition {p['document_digest']}: {e}", r)
             self.lost = True
+
+    def read_machine(self, r: Any, p: dict[str, Json], parse: Any) -> None:
+        """The machine of one's own that the run is bound to is the one that the definition names, and is there."""
+        own = [m for m in items(p, "machines") if need(m, str, "a machine").partition("@")[0] not in ENGINES]
+        if self.wanted is None and not own:
+            return
+        if len(own) != 1 or self.wanted not in (own[0], own[0].rpartition("@")[0]):
+            self.find("document-mismatch", f"bound to the machines {own}, the definition names {self.wanted!r}", r)
+            return
+        published = [d.payload or {} for d in self.replay.registry.definitions.get(own[0], []) if d.sequence <= r.registry_seq]
+        try:
+            text = self.replay.b.documents[published[0]["document_digest"]]
+            d = parse(text)
+            if d["kind"] != "machine":
+                raise ValueError("is no machine")
+            derived = {s["state_code"]: s["floor_equivalent"] for s in d["states"] if isinstance(s, dict) and s.get("floor_equivalent") is not None}
+            rows = {(t.get("id", t["trigger_ref"]), t.get("from", t.get("from_state")), t.get("to", t.get("to_state")), t["actor_class"], t["trigger_ref"])
+                    for t in d.get("transitions") or [] if not t.get("proposed", False)}
+            self.machine_digest = published[0]["document_digest"]
+            self.machine = {"scope": d["scope"], "rows": rows, "derived": {k: v for k, v in derived.items() if k not in ("skipped", "cancelled")}}
+        except Exception as e:  # whatever is wrong with it, it is no machine
+            self.find("document-mismatch", f"the machine {own[0]}: {e!r}", r)
 
     # ---- records
     def before(self, r: Any) -> None:
@@ -314,6 +343,8 @@ class Run:
             if p.get(name) is not None:
                 need(p[name], str, name)
         self.read_document(r, self.replay.b.documents.get(p["document_digest"]), parse)
+        if not self.lost:
+            self.read_machine(r, p, parse)
         taken = p.get("taken_over")
         if taken is not None and not self.lost:
             need(taken, dict, "taken_over")
@@ -363,6 +394,7 @@ class Run:
             need(acted, int, "step_seq")
         closed = self.steps[acted].closed if acted is not None and 0 <= acted < len(self.steps) else None
         self.take_charges(r, p)
+        shown = self.steps[acted].derived or self.steps[acted].state if acted is not None and 0 <= acted < len(self.steps) else None
         persons: set[int] = set()       # places in `made`
         made: list[tuple[int, str, str]] = []
         for t, name, tid, source, to, cls, trigger in moves:
@@ -393,6 +425,7 @@ class Run:
                 made.append((seq, tid, to))
         self.judge(r, made, leases, persons)
         self.judge_people(r, p, made, acted, closed)
+        self.judge_own(r, p, made, acted, shown)
         self.judge_facets(r, p, made)
         self.check_outputs(r, made, outputs, effect)
         for child in items(p, "children"):
@@ -431,6 +464,7 @@ class Run:
             self.cleared.append(seq)
         elif source == "blocked" and to in ("failed", "skipped", "cancelled", "cannot_complete"):
             self.dropped.append(seq)
+        s.derived = None
         s.state, s.gated = to, tid == "X8" or s.gated and to == "blocked"
         if to in ("in_progress", "overdue", "blocked") and s.started_at is None:
             s.started_at = r.at
@@ -445,6 +479,29 @@ class Run:
         return self.parts.get(seq, [])
 
     # ---- people, deadlines, corrections
+    def judge_own(self, r: Any, p: dict[str, Json], made: list[tuple[int, str, str]], acted: Optional[int], shown: Optional[str]) -> None:
+        """A transition of one's own; `shown` is the state that the step had before, as its machine calls it."""
+        alone, own = r.action == "step_transitioned", p.get("own_transition")
+        if own is None:
+            if alone:
+                self.find("undeclared-transition", "it makes no transition of one's own", r)
+            return
+        tid, source, to, cls, trigger = (need(need(own, dict, "own_transition").get(k), str, k) for k in ("id", "from", "to", "actor_class", "trigger"))
+        if self.machine is None or acted is None or not 0 <= acted < len(self.steps):
+            self.find("undeclared-transition", "a transition of one's own, of no step or in a run that is bound to no machine", r)
+            return
+        s, m = self.steps[acted], self.machine
+        fault = ("the machine does not declare it" if (tid, source, to, cls, trigger) not in m["rows"] else
+                 "the machine is not for such a step" if m["scope"] != ("step" if s.task_of is None else "task") or s.compensates is not None else
+                 "it was in another state" if shown != source else
+                 "the state of the floor that stands for it is not the step's" if m["derived"].get(to, to) != s.state else
+                 "what the floor did does not belong to it" if alone == any(seq == acted for seq, _, _ in made) else None)
+        if fault is not None:
+            self.find("undeclared-transition", f"{tid} of step {acted} from {source} to {to}: {fault}", r)
+        if cls in ("pic_human", "task_pic_human") and s.pic != r.actor:
+            self.find("statement-mismatch", f"{tid} of step {acted} by {r.actor!r}, but in charge of it is {s.pic!r}", r)
+        s.derived = to if to != s.state else None
+
     def take_charges(self, r: Any, p: dict[str, Json]) -> None:
         for c in items(p, "charges"):
             need(c, dict, "a charge")
@@ -713,6 +770,8 @@ class Run:
               **{k: p.get(k) for k in ("start_at_us", "correlation_key", "concurrency_key", "corrects", "continues", "parent_run_id", "parent_step_seq")})
         value("the run", row, "input", told(p, "input"))
         value("the run", row, "output", self.output)
+        if row.get("machine_digest") != self.machine_digest:
+            find("row-missing", "the run: machine_digest is not as recorded")
         if row["state"] != self.state:
             find("replay-mismatch", f"the stores say {row['state']!r}, the records lead to {self.state!r}")
         if len(row["steps"]) != len(self.steps):
@@ -723,6 +782,8 @@ class Run:
                 find("replay-mismatch", f"step {seq} is {found['state']} in the stores, {s.state} by the records")
             equal(f"step {seq}", found, step_seq=seq, name=s.name, compensates=s.compensates, attempts=s.attempts, started_at_us=s.started_at, completed_at_us=s.completed_at,
                   last_error=s.last_error, error_category=s.category, effect_unknown=s.effect_unknown, child_run_id=s.child)
+            if found.get("derived_state") != s.derived:
+                find("replay-mismatch", f"over the state of step {seq} lies {found.get('derived_state')} in the stores, {s.derived} by the records")
             charge = found.get("charge") or {}
             if any(not same(charge.get(k), getattr(s, k) or None if k == "cycle" else getattr(s, k)) for k in CHARGE):
                 find("row-missing", f"step {seq}: who is in charge, and what was promised or missed, is not as recorded")
@@ -761,7 +822,11 @@ def compare_request(r: Any, p: dict[str, Json], s: dict[str, Json], said: dict[s
         wanted = ["", "v1", "queues", None, "claim"]
         if any(x.get("worker_id") != said.get("worker_id") for x in p.get("leases", [])):
             yield "the worker_id of a lease is not the body's"
-    elif r.action in ACTS and s["action"] == ACTS[r.action][0]:
+    elif p.get("own_transition") is not None and s["action"] == "transition_step":
+        wanted = ["", "v1", "runs", r.instance, "steps", None, "transition"]
+        if said.get("to") != p["own_transition"].get("to") or any(not same(said.get(k), p.get(k)) for k in ("reason", "evidence_ref")):
+            yield "the body is not what was recorded"
+    elif r.action in ACTS and s["action"] == ACTS[r.action][0] and p.get("own_transition") is None:
         wanted = ["", "v1", "runs", r.instance, "steps", None, ACTS[r.action][1]]
         recorded = {**p, **{k: v for k, v in (p.get("correction") or {}).items() if k == "correction_reason"}}
         named = {"step_blocked": ["block_reason"], "step_unblocked": ["evidence_ref"], "step_cannot_complete": ["evidence_ref"],

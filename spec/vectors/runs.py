@@ -41,6 +41,19 @@ def publish(w: World, by: Actor, document: dict[str, Any]) -> str:
     return name
 
 
+def publish_machine(w: World, by: Actor, document: dict[str, Any]) -> str:
+    """A machine of one's own, version 1."""
+    codes = [s if isinstance(s, str) else s["state_code"] for s in document["states"]]
+    declaration = {"states": codes, "transitions": [], "initial_state": "not_started", "terminal_states": ["completed"]}
+    digests = {"declaration_digest": w.store(declaration), "gate_spec_digest": w.store({}), "document_digest": w.store(document)}
+    name = f"{document['name']}@1"
+    w.definitions[name] = {"document": document, "declaration": declaration, "gate_spec": {}, **digests}
+    source = dump(document).encode()
+    w.command(REGISTRY, [("definition_published", by, {"name": document["name"], "version": 1, "digest": sha(source).hex(), **digests})], "publish_definition",
+              path="/v1/definitions", body=source, document=True)
+    return name
+
+
 def shared(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Steps that have the same entry share it."""
     out: list[tuple[list[int], dict[str, Any]]] = []
@@ -64,6 +77,9 @@ class Run:
         self.declaration, self.gate_spec = entry["declaration"], entry["gate_spec"]
         self.declaration_digest, self.gate_spec_digest, self.document_digest = entry["declaration_digest"], entry["gate_spec_digest"], entry["document_digest"]
         self.more_digests = [self.document_digest]
+        self.machine = f"{self.document['machine']}@1" if "machine" in self.document else None
+        machine_digest = w.definitions[self.machine]["document_digest"] if self.machine else None
+        self.more_digests += [machine_digest] if machine_digest else []
         self.id = w.new_id()
         self.transitions: list[dict[str, Any]] = []
         self.gates: dict[str, dict[str, Any]] = {}
@@ -78,11 +94,13 @@ class Run:
         self.run_row: dict[str, Any] = {"document_digest": self.document_digest, "state": "idle", "outcome": None, "priority": 5, "start_at_us": None, "executing_since_us": None,
                                         "completed_at_us": None, "failed_at_us": None, "last_error": None, "input": None, "input_digest": None, "output": None, "output_digest": None,
                                         "correlation_key": None, "concurrency_key": None, "corrects": None, "continues": None, "parent_run_id": None, "parent_step_seq": None}
+        if machine_digest:
+            self.run_row["machine_digest"] = machine_digest
         self.store_value(self.run_row, "input", self.input)
         self.started = 0
         w.processes[self.id] = self     # type: ignore[assignment]
         members = put({"definition": definition, "document_digest": self.document_digest, "declaration_digest": self.declaration_digest, "gate_spec_digest": self.gate_spec_digest,
-                       "subject_ref": subject, **counted, "priority": 5}, "input", value)
+                       **({"machines": ["step@1.0.0", "workflow_run@1.0.0", self.machine]} if self.machine else {}), "subject_ref": subject, **counted, "priority": 5}, "input", value)
         body = dump({"definition": definition, "input": value, "subject_ref": subject}).encode()
         after = self.open(None, opens) if opens else []
         self.command("run_started", by, moves, run, [], after, "start_run", "/v1/runs", body, True, first=members, **more)
@@ -113,6 +131,7 @@ class Run:
             if person:
                 line["actor_class"] = "task_pic_human" if "/" in row["name"] else "pic_human"
             lines.append(line)
+            row.pop("derived_state", None)
             row["state"] = to
             charge = row.get("charge", {})
             if tid in ("T8r", "T12r"):
@@ -287,6 +306,18 @@ class Run:
     def act(self, by: Actor, seq: int, action: str, asked: str, verb: str, moves: list[tuple[int, str]], run: str = "", body: Optional[dict[str, Any]] = None,
             before: list[Write] = [], **more: Any) -> Record:
         return self.command(action, by, moves, run, before, [], asked, f"/v1/runs/{self.id}/steps/{urllib.parse.quote(self.rows[seq]['name'], safe='')}/{verb}", dump(body or {}).encode(), step_seq=seq, **more)
+
+    def transition(self, by: Actor, seq: int, trigger: str, action: str = "step_transitioned", moves: list[tuple[int, str]] = [], run: str = "", body: dict[str, Any] = {}, **more: Any) -> Record:
+        """A transition of the run's own machine; where the floor moves too, in the record of its act."""
+        document = self.w.definitions[self.machine or ""]["document"]
+        row = next(t for t in document["transitions"] if t["trigger_ref"] == trigger)
+        assert row["from"] == self.rows[seq].get("derived_state", self.rows[seq]["state"]), (trigger, self.rows[seq])
+        own = {"id": row.get("id", trigger), "from": row["from"], "to": row["to"], "actor_class": row["actor_class"], "trigger": trigger}
+        record = self.act(by, seq, action, "transition_step", "transition", moves, run, {"to": row["to"], **body}, own_transition=own, **more)
+        self.rows[seq].pop("derived_state", None)
+        if row["to"] != self.rows[seq]["state"]:
+            self.rows[seq]["derived_state"] = row["to"]
+        return record
 
     def reopen(self, by: Actor, seq: int, tid: str, reason: str, prior: Record, **more: Any) -> Record:
         action = f"reopen:{self.rows[seq]['name']}"
@@ -556,4 +587,42 @@ def tasks() -> tuple[World, Bundle]:
     return w, w.export(a["audit"], r, 40)     # type: ignore[arg-type]
 
 
-SCENARIOS = {"run-tasks": tasks, "run-people": people, "run-linear": linear, "run-dag": dag, "run-together": together, "run-saga": saga, "run-gate": gate, "run-cancelled": cancelled, "run-window": window}
+FLOOR = ["not_started", "ready", "in_progress", "waiting", "blocked", "overdue", "failed", "cannot_complete", "completed"]
+REVIEWED = {"kind": "machine", "name": "reviewed", "scope": "step",
+            "states": [*FLOOR, {"state_code": "in_review", "floor_equivalent": "waiting", "justification": "Whose turn it is"},
+                       {"state_code": "sent_back", "floor_equivalent": "waiting", "justification": "The author has it"},
+                       {"state_code": "accepted", "floor_equivalent": "completed", "justification": "Somebody looked at it"}],
+            "transitions": [{"from": "in_progress", "to": "in_review", "actor_class": "pic_human", "trigger_kind": "rpc", "trigger_ref": "submit"},
+                            {"from": "in_review", "to": "sent_back", "actor_class": "reviewer", "trigger_kind": "rpc", "trigger_ref": "send_back"},
+                            {"from": "sent_back", "to": "in_review", "actor_class": "pic_human", "trigger_kind": "rpc", "trigger_ref": "resubmit"},
+                            {"from": "in_review", "to": "waiting", "actor_class": "reviewer", "trigger_kind": "rpc", "trigger_ref": "let_lie", "proposed": True},
+                            {"id": "A1", "from": "in_progress", "to": "accepted", "actor_class": "pic_human", "trigger_kind": "rpc", "trigger_ref": "accept"}]}
+PAPER = {"kind": "workflow", "name": "paper", "order": "linear", "machine": "reviewed",
+         "steps": [{"name": "write", "run": "human", "pic": "ines"}, {"name": "print", "run": "human", "pic": "ines"}]}
+
+
+def own() -> tuple[World, Bundle]:
+    """A machine of one's own: over a wait it is in review, sent back, and in review again; then it is accepted, and the next one is reviewed too."""
+    w = World("run-own")
+    a = crew(w)
+    ines, qp = a["ines"], a["qp"]
+    w.grant(w.admin, ines, "tasks:work")
+    w.grant(w.admin, qp, "runs:control")
+    publish_machine(w, w.admin, REVIEWED)
+    publish(w, w.admin, PAPER)
+    human = [{"step_seq": 0, "facet": "waiting_human"}]
+    r = Run(w, ines, "paper@1", "paper/1", {"about": "line 3"}, [(0, "T1")], charges=[{"step_seqs": "0", "pic": "ines"}])
+    r.act(ines, 0, "step_claimed", "claim_step", "claim", [(0, "T2*")])
+    r.transition(ines, 0, "submit", "step_waiting", [(0, "T3*")], body={"waiting_facet": "waiting_human"}, waits=human)
+    r.transition(qp, 0, "send_back", body={"evidence_ref": "note-1", "reason": "no sources"}, evidence_ref="note-1", reason="no sources")
+    r.transition(ines, 0, "resubmit")
+    r.act(ines, 0, "step_unblocked", "unblock_step", "unblock", [(0, "T3r")], body={"evidence_ref": "note-2"}, evidence_ref="note-2")
+    r.transition(ines, 0, "accept", "step_completed", [(0, "T8*"), (1, "T1")], body={"output": {"pages": 3}}, outputs={0: {"pages": 3}}, charges=[{"step_seqs": "1", "pic": "ines"}])
+    r.act(ines, 1, "step_claimed", "claim_step", "claim", [(1, "T2*")])
+    r.transition(ines, 1, "submit", "step_waiting", [(1, "T3*")], body={"waiting_facet": "waiting_human"}, waits=[{"step_seq": 1, "facet": "waiting_human"}])
+    r.act(ines, 1, "step_unblocked", "unblock_step", "unblock", [(1, "T3r")], body={"evidence_ref": "note-3"}, evidence_ref="note-3")
+    r.act(ines, 1, "step_completed", "complete_step", "complete", [(1, "T8*")], "R4", body={"output": None}, outputs={1: None})
+    return w, w.export(a["audit"], r, 50)     # type: ignore[arg-type]
+
+
+SCENARIOS = {"run-own": own, "run-tasks": tasks, "run-people": people, "run-linear": linear, "run-dag": dag, "run-together": together, "run-saga": saga, "run-gate": gate, "run-cancelled": cancelled, "run-window": window}

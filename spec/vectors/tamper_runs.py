@@ -265,6 +265,45 @@ def register(tamper: Any) -> None:
                 return
         raise Skip("no run begins with one step")
 
+    def own_of(t: Any, *actions: str) -> Any:
+        for r in t.all(*actions):
+            if r.body.get("own_transition") is not None:
+                whole(t, r)
+                return r
+        raise Skip("nobody made a transition of one's own")
+
+    def edit_own(name: str, expected: str, claim: str, actions: tuple[str, ...] = (), **changes: Any) -> None:
+        @add(name, "insider", claim, expected)
+        def _(t: Any) -> None:
+            r = own_of(t, *(actions or ("step_transitioned",)))
+            t.edit(r, own_transition={**r.body["own_transition"], **changes})
+
+    edit_own("run-own-undeclared", "undeclared-transition", "2", trigger="whatever")
+    edit_own("run-own-from-elsewhere", "undeclared-transition", "2", **{"from": "waiting"})
+    edit_own("run-own-as-proposed", "undeclared-transition", "2", id="let_lie", to="waiting", trigger="let_lie")
+
+    @add("run-own-left-out", "insider", "2", "undeclared-transition")
+    def _(t: Any) -> None:
+        t.edit(own_of(t, "step_transitioned"), own_transition=None)
+
+    @add("run-own-floor-left-out", "insider", "2", "undeclared-transition")
+    def _(t: Any) -> None:
+        t.edit(own_of(t, "step_waiting"), transitions=None, waits=None)
+
+    @add("run-own-machine-unbound", "insider", "2", "document-mismatch")
+    def _(t: Any) -> None:
+        r = t.one("run_started")
+        if len(r.body.get("machines", [])) != 3:
+            raise Skip("it is bound to no machine of one's own")
+        t.edit(r, machines=r.body["machines"][:2])
+
+    @add("run-own-store", "naive", "2", "replay-mismatch")
+    def _(t: Any) -> None:
+        steps = [s for s in run_of(t)["run"]["steps"] if "derived_state" in s]
+        if not steps:
+            raise Skip("nothing lies over a state")
+        del steps[-1]["derived_state"]
+
     @add("run-steps-miscounted", "insider", "2", "document-mismatch")
     def _(t: Any) -> None:
         r = t.one("run_started")

@@ -67,6 +67,8 @@ COMMITTED = {
         run-reopened-beside-another-record.insider run-store-breach-erased.naive""",
     "run-tasks": """run-task-by-the-class-of-a-step.insider run-step-completed-over-its-task.insider run-task-begun-before-its-step.insider
         run-tasks-miscounted.insider""",
+    "run-own": """run-own-undeclared.insider run-own-from-elsewhere.insider run-own-as-proposed.insider run-own-left-out.insider
+        run-own-floor-left-out.insider run-own-machine-unbound.insider run-own-store.naive""",
     "run-saga": "run-compensations-swapped.insider run-compensation-left-out.insider",
     "run-gate": """run-unblocked-without-approval.insider run-unblocked-though-only-fired.insider run-gate-passed-without-being-consumed.insider
         run-ready-without-its-gate.insider run-engine-record-by-a-worker.insider""",

@@ -82,6 +82,7 @@ impl Story {
             declaration: Arc::new(declaration),
             gate_spec: Arc::new(gate_spec),
             workflow: None,
+            machine: None,
             retention: None,
         };
         let admin = |command| Call {

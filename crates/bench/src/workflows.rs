@@ -214,6 +214,7 @@ async fn publish(engine: &Engine, text: &str) -> anyhow::Result<()> {
         declaration: Arc::new(declaration),
         gate_spec: Arc::new(gate_spec),
         workflow: Some(Workflow { plan: Arc::new(plan), document: document.into(), document_digest }),
+        machine: None,
         retention: None,
     };
     engine.execute(call(Command::Registry(registry::Command::PublishDefinition(publish)))).await?;

@@ -6,7 +6,7 @@
 //! whether a retention policy is configured or an approver exists is checked where those are known.
 //!
 //! Read in this order: `read` (text to a span tree, with `syntax` for what is not YAML), `tree` (that tree), `fields` (checked access to
-//! its mappings), then one module per kind: `process`, with `gates` beside it for `gate_spec`, and `workflow`. `language` evaluates the
+//! its mappings), then one module per kind: `process`, with `gates` beside it for `gate_spec`, `workflow`, and `machine`. `language` evaluates the
 //! expressions of a workflow, `schedule` says when a cron pattern comes next.
 
 mod document;
@@ -14,6 +14,7 @@ mod duration;
 mod fields;
 mod gates;
 mod language;
+mod machine;
 mod names;
 mod problem;
 mod process;
@@ -29,12 +30,14 @@ pub use duration::parse_duration;
 pub use fields::FieldList;
 pub use gates::{QUORUM_ENTRY_FIELDS, QUORUM_FIELDS, QUORUM_RULES, SINGLE_ENTRY_FIELDS};
 pub use language::Cel;
+pub use machine::{FACET_FIELDS, MACHINE_FIELDS, MACHINE_STATE_FIELDS, MACHINE_TRANSITION_FIELDS, POLICY_FIELDS};
 pub use problem::{Problem, ProblemCode};
 pub use process::{PROCESS_FIELDS, TRANSITION_FIELDS};
 pub use render::render;
 pub use schedule::next_after;
 pub use workflow::shape as workflow_shape;
 
+use countersign_kernel::lifecycle::OwnMachine;
 use countersign_kernel::plan::Plan;
 use countersign_kernel::{Declaration, GateSpec};
 use fields::{Mapping, string};
@@ -65,6 +68,11 @@ pub enum Body {
         /// The definition as normalised JSON, from which [`Cel`] makes an equal plan again.
         document: Vec<u8>,
     },
+    Machine {
+        machine: OwnMachine,
+        /// The definition as normalised JSON, from which [`Cel`] makes an equal machine again.
+        document: Vec<u8>,
+    },
 }
 
 /// What a definition describes.
@@ -72,15 +80,17 @@ pub enum Body {
 pub enum Kind {
     Process,
     Workflow,
+    Machine,
 }
 
 impl Kind {
-    pub const ALL: &'static [Kind] = &[Kind::Process, Kind::Workflow];
+    pub const ALL: &'static [Kind] = &[Kind::Process, Kind::Workflow, Kind::Machine];
 
     pub const fn as_str(self) -> &'static str {
         match self {
             Kind::Process => "process",
             Kind::Workflow => "workflow",
+            Kind::Machine => "machine",
         }
     }
 }
@@ -116,6 +126,7 @@ fn definition(root: Node, resolver: Option<Resolver<'_>>, problems: &mut Problem
     let fields = Mapping::of(&root, String::new(), "a mapping with `kind` and `name`", problems)?;
     match kind(&fields, problems)? {
         Kind::Process => process::definition(&fields, problems),
+        Kind::Machine => machine::definition(&root, problems),
         Kind::Workflow => workflow::definition(root, resolver.map(|resolver| resolver as Resolver<'_>), problems),
     }
 }
@@ -131,7 +142,7 @@ fn kind(root: &Mapping<'_>, problems: &mut Problems) -> Option<Kind> {
                 root.at,
                 "kind",
                 ProblemCode::MissingField,
-                "the document does not say its kind; add `kind: process` or `kind: workflow`",
+                "the document does not say its kind; add `kind: process`, `kind: workflow` or `kind: machine`",
             ),
         }
         return None;
@@ -144,7 +155,7 @@ fn kind(root: &Mapping<'_>, problems: &mut Problems) -> Option<Kind> {
             None => String::new(),
         };
         let message = format!(
-            "this version supports kind: process and kind: workflow, and not {}{advice}",
+            "this version supports kind: process, kind: workflow and kind: machine, and not {}{advice}",
             problem::quoted(written)
         );
         problems.add(node.at, "kind", ProblemCode::BadValue, message);

@@ -81,6 +81,19 @@ problem_codes! {
     InitialTerminal = "initial-terminal",
     ExitFromTerminal = "exit-from-terminal",
     DuplicateTransition = "duplicate-transition",
+    /// A code of the floor that a machine does not have.
+    MissingFloorState = "missing-floor-state",
+    /// A state of the floor that is not as the floor has it.
+    FloorStateChanged = "floor-state-changed",
+    /// A state that is not of the floor, and names none that stands for it.
+    DerivedWithoutFloor = "derived-without-floor",
+    DerivedWithoutJustification = "derived-without-justification",
+    /// A transition of the floor that is not as the floor has it.
+    FloorTransitionChanged = "floor-transition-changed",
+    /// A transition between states that the floor knows no way between, for that actor class.
+    NoFloorTransition = "no-floor-transition",
+    /// A transition that nobody could ever fire.
+    NeverFires = "never-fires",
     /// Text in which there is nothing to see.
     Blank = "blank",
 }

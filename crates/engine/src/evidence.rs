@@ -74,6 +74,8 @@ pub struct RunState {
     pub corrections: Vec<CorrectionRow>,
     /// The normalised definition.
     pub document: Arc<[u8]>,
+    /// That of the machine of one's own that it was started under.
+    pub machine: Option<Arc<[u8]>>,
     pub declaration: Document,
     pub gate_spec: Document,
 }
@@ -204,6 +206,10 @@ impl Engine {
         let gates = self.reader.run_gates(run_id).await?;
         let history = self.reader.run_history(run_id).await?;
         let document = self.reader.document(view.row.document_digest).await?;
+        let machine = match &view.row.machine {
+            Some(machine) => Some(self.reader.document(machine.digest).await?),
+            None => None,
+        };
         let (name, version) = (view.row.definition_name.as_str(), view.row.definition_version);
         let documents = self.registry().definition(name, Some(version)).map(|definition| {
             (declaration_document(&definition.declaration), gate_spec_document(&definition.gate_spec))
@@ -214,7 +220,17 @@ impl Engine {
         };
         let corrections = self.reader.corrections(run_id).await?;
         let still = self.run_row(run_id).await?.is_some_and(|now| now.chain == view.chain);
-        Ok(still.then_some(RunState { view, history, gates, steps, corrections, document, declaration, gate_spec }))
+        Ok(still.then_some(RunState {
+            view,
+            history,
+            gates,
+            steps,
+            corrections,
+            document,
+            machine,
+            declaration,
+            gate_spec,
+        }))
     }
 
     /// Instances with a record in the window, strictly after `after`, in the order of ids.

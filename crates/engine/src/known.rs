@@ -4,7 +4,7 @@
 use crate::port::{RegistryDelta, StoreError};
 use countersign_kernel::Time;
 use countersign_kernel::plan::Language;
-use countersign_kernel::registry::{EventBody, Registry, Workflow};
+use countersign_kernel::registry::{EventBody, Machine, Registry, Workflow};
 use countersign_ledger::sha256;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -32,10 +32,12 @@ impl KnownRegistry {
     /// Brings it up to date with what the store says.
     pub fn absorb(&self, mut delta: RegistryDelta) -> Result<(), StoreError> {
         for (sequence, document) in delta.workflows {
-            let workflow = self.workflow(document)?;
+            let machine = self.machine(&document)?;
+            let workflow = if machine.is_none() { Some(self.workflow(document)?) } else { None };
             for (of, event) in &mut delta.events {
                 if let (true, EventBody::DefinitionPublished(definition)) = (*of == sequence, &mut event.body) {
-                    definition.workflow = Some(workflow.clone());
+                    definition.workflow.clone_from(&workflow);
+                    definition.machine.clone_from(&machine);
                 }
             }
         }
@@ -47,6 +49,18 @@ impl KnownRegistry {
         }
         registry.advance_to(delta.head.sequence);
         Ok(())
+    }
+
+    fn machine(&self, document: &Arc<[u8]>) -> Result<Option<Machine>, StoreError> {
+        let machine = self.language.machine(document).map_err(|error| {
+            StoreError::Corrupt(format!("the document of a published machine cannot be read: {error}"))
+        })?;
+        let made = |machine| Machine {
+            machine: Arc::new(machine),
+            document_digest: sha256(&[document]),
+            document: document.clone(),
+        };
+        Ok(machine.map(made))
     }
 
     fn workflow(&self, document: Arc<[u8]>) -> Result<Workflow, StoreError> {

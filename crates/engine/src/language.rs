@@ -1,6 +1,7 @@
 //! The language of an engine that runs no workflows: it knows no document and computes nothing.
 
 use countersign_kernel::Time;
+use countersign_kernel::lifecycle::OwnMachine;
 use countersign_kernel::plan::{Expression, ExpressionError, Language, Plan, Schema, Scope, Template};
 
 pub struct NoLanguage;
@@ -27,6 +28,10 @@ impl Language for NoLanguage {
     }
 
     fn plan(&self, _: &[u8]) -> Result<Plan, ExpressionError> {
+        none()
+    }
+
+    fn machine(&self, _: &[u8]) -> Result<Option<OwnMachine>, ExpressionError> {
         none()
     }
 }

@@ -188,6 +188,9 @@ pub enum Outcome {
     /// What became of the step that somebody acted on, and of its run.
     StepActed {
         state_code: String,
+        /// What lies over it, in a machine of one's own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        derived_state: Option<String>,
         state: String,
         transition_id: Option<String>,
     },

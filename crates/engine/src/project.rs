@@ -248,10 +248,8 @@ pub fn registry_writes(
         }
         registry::EventBody::DefinitionPublished(definition) => {
             let Some((declaration, gate_spec)) = documents else { return };
-            writes.extend(definition.workflow.as_ref().map(|workflow| Write::Document {
-                digest: workflow.document_digest,
-                bytes: workflow.document.to_vec(),
-            }));
+            let document = definition.document();
+            writes.extend(document.map(|(bytes, digest)| Write::Document { digest: *digest, bytes: bytes.to_vec() }));
             writes
                 .extend([declaration, gate_spec].map(|d| Write::Document { digest: d.digest, bytes: d.bytes.clone() }));
             writes.push(Write::Definition {

@@ -8,6 +8,7 @@ use crate::rows::{AssignmentRow, CorrectionRow, RecordRow, StepRow};
 use crate::run::rollup::Basis;
 use crate::{Engine, StoreError, store_failure};
 use countersign_kernel::InstanceId;
+use countersign_kernel::lifecycle::OwnMachine;
 use countersign_kernel::plan::{Plan, StepSeq};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{Registry, scopes};
@@ -96,6 +97,14 @@ impl Engine {
 
     pub async fn read_run_gates(&self, run: &RunView) -> Result<Vec<GateWithSteps>, Refusal> {
         self.reader.run_gates(run.row.instance_id).await.map_err(|error| store_failure(&error))
+    }
+
+    /// The machine of one's own that a run was started under.
+    pub fn machine_of(&self, run: &RunView) -> Option<Arc<OwnMachine>> {
+        let (name, version) = run.row.machine.as_ref()?.named.rsplit_once('@')?;
+        let registry = self.registry();
+        let (_, own) = registry.own_machine(name, Some(version.parse().ok()?))?;
+        Some(own.machine.clone())
     }
 
     /// The plan that a run was started with.

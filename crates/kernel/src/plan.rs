@@ -6,6 +6,7 @@
 
 use crate::Time;
 use crate::gate_spec::{GateEntry, GateSpec};
+use crate::lifecycle::OwnMachine;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -49,6 +50,8 @@ pub struct Plan {
     /// Entries by label: those of `gate:`, and `reopen`, `cancel`, `sovereign`.
     pub gate_spec: GateSpec,
     pub blocked_escalation: BlockedEscalation,
+    /// What its steps move by, where it is not the engine's own.
+    pub machine: Option<MachineRef>,
     pub input_schema: Option<Schema>,
     /// What the run as a whole yields.
     pub output: Option<Template>,
@@ -56,6 +59,13 @@ pub struct Plan {
     /// their outputs are kept at hand.
     pub referenced: Vec<StepSeq>,
     pub graph: Graph,
+}
+
+/// A state machine of one's own, as a definition names it. A run takes the newest version where none is named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineRef {
+    pub name: String,
+    pub version: Option<u32>,
 }
 
 /// Who follows whom, who bears which name, and how deep in the graph a step stands: worked out from the steps when it is
@@ -599,4 +609,7 @@ pub trait Language: Send + Sync {
 
     /// The plan that a normalised definition document holds. What was published compiles for ever.
     fn plan(&self, document: &[u8]) -> Result<Plan, ExpressionError>;
+
+    /// The state machine that a normalised definition document holds; nothing where it is a workflow's.
+    fn machine(&self, document: &[u8]) -> Result<Option<OwnMachine>, ExpressionError>;
 }

@@ -4,7 +4,7 @@
 #![expect(clippy::expect_used, reason = "a test's helpers may fail the test")]
 
 use countersign_kernel::gate_spec::{GateEntry, GateSpec};
-use countersign_kernel::lifecycle::StepCode;
+use countersign_kernel::lifecycle::{OwnMachine, StepCode};
 use countersign_kernel::plan::*;
 use countersign_kernel::process::{self, DecideGate, Decision, GateStatus, OpenGate, Process};
 use countersign_kernel::refusal::Refusal;
@@ -40,6 +40,10 @@ impl Language for Plain {
     }
 
     fn plan(&self, _: &[u8]) -> Result<Plan, ExpressionError> {
+        Err(ExpressionError("not here".to_owned()))
+    }
+
+    fn machine(&self, _: &[u8]) -> Result<Option<OwnMachine>, ExpressionError> {
         Err(ExpressionError("not here".to_owned()))
     }
 }
@@ -90,6 +94,7 @@ fn plan(linear: bool, steps: Vec<StepSpec>) -> Plan {
         on: vec![],
         gate_spec: GateSpec(BTreeMap::from([("reopen".to_owned(), entry.clone()), ("escalate".to_owned(), entry)])),
         blocked_escalation: BlockedEscalation { after: 30 * SECOND, critical_path: None },
+        machine: None,
         input_schema: None,
         output: None,
         referenced: vec![],
@@ -137,6 +142,7 @@ fn registry_of(plan: &Arc<Plan>) -> Registry {
         declaration: Arc::new(declaration),
         gate_spec: Arc::new(gate_spec),
         workflow: Some(workflow),
+        machine: None,
         retention: None,
         published_at: Time(1),
         published_by: WHO.to_owned(),

@@ -23,6 +23,8 @@ mod lifecycle;
 mod lists;
 #[path = "http_api/log.rs"]
 mod log;
+#[path = "http_api/machines.rs"]
+mod machines;
 #[path = "http_api/people.rs"]
 mod people;
 #[path = "http_api/quorum.rs"]

@@ -333,6 +333,7 @@ pub fn definition_event(row: &dyn Columns) -> Numbered {
         gate_spec: gate_spec(&digest, &row.bytes(9)?)?,
         // Only the engine can read it from its document.
         workflow: None,
+        machine: None,
         published_at,
         published_by: published_by.clone(),
     };
@@ -342,15 +343,15 @@ pub fn definition_event(row: &dyn Columns) -> Numbered {
     ))
 }
 
-/// The document of a workflow, and its place in the registry.
+/// The document of a workflow or a machine, and its place in the registry.
 type WorkflowDocument = (u64, Arc<[u8]>);
 
-/// Of a definition that is a workflow.
+/// Of a definition that is a workflow or a machine.
 pub fn workflow_document(row: &dyn Columns) -> Result<Option<WorkflowDocument>, StoreError> {
     match (row.optional_bytes(10)?, row.optional_bytes(11)?) {
         (Some(body), Some(_)) => Ok(Some((row.count(0)?, body.into()))),
         (None, None) => Ok(None),
-        _ => Err(StoreError::Corrupt(format!("the document of workflow `{}` is missing", row.text(1)?))),
+        _ => Err(StoreError::Corrupt(format!("the document of the definition `{}` is missing", row.text(1)?))),
     }
 }
 

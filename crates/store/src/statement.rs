@@ -87,7 +87,7 @@ statements! {
 
     Hold: Insert "holds" ("hold_id" Id, "record_ref" Id, "instance_id" Id, "placed_at_us" Int, "placed_by" Text, "reason" Text, "case_ref" Text);
     Run: Insert "runs" ("instance_id" Id, "definition_name" Text, "definition_version" Int, "document_digest" Bytes, "subject_ref" Text, "initiator_ref" Text,
-        "correlation_key" Text, "concurrency_key" Text, "corrects" Id, "continues" Id, "parent_id" Id, "parent_step_seq" Int, "started_at_us" Int, "input" Text, "trace_id" Text);
+        "correlation_key" Text, "concurrency_key" Text, "corrects" Id, "continues" Id, "parent_id" Id, "parent_step_seq" Int, "started_at_us" Int, "input" Text, "trace_id" Text, "machine" Text, "machine_digest" Bytes);
     NewRunHead: Insert "run_heads" ("instance_id" Id, "state" Text, "outcome" Text, "last_error" Text, "priority" Int, "start_at_us" Int,
         "executing_since_us" Int, "completed_at_us" Int, "failed_at_us" Int, "output" Text, "due_at_us" Int, "is_live" Bool,
         "definition_name" Text, "correlation_key" Text, "concurrency_key" Text);
@@ -96,7 +96,7 @@ statements! {
         "error_category" Text, "event_data" Text, "started_at_us" Int, "completed_at_us" Int, "effect_unknown" Bool, "child_run_id" Id,
         "task_type" Text, "output" Text, "output_needed" Bool, "due_at_us" Int, "handed" Text, "blocked_since_us" Int, "blocked_cause" Text,
         "child_colour" Text, "pic" Text, "deadline_us" Int, "overdue_first_at_us" Int, "sla_breach_us" Int, "cycle" Int, "declared_at_us" Int,
-        "secondary_facets" Text, "block_reason" Text, "escalated_at_us" Int,
+        "secondary_facets" Text, "block_reason" Text, "escalated_at_us" Int, "derived_state" Text,
         "name" Text, "compensates" Int, "queue" Text, "max_attempts" Int);
     RunEvent: Insert "run_events" ("instance_id" Id, "event_id" Text, "event_type" Text, "data" Text, "received_at_us" Int, "taken" Bool);
     Correction: Insert "step_corrections" ("instance_id" Id, "step_seq" Int, "cycle" Int, "from_state" Text, "prior_event_id" Id, "prior_actor_ref" Text,
@@ -121,7 +121,7 @@ statements! {
         "error_category" Text, "event_data" Text, "started_at_us" Int, "completed_at_us" Int, "effect_unknown" Bool, "child_run_id" Id,
         "task_type" Text, "output" Text, "output_needed" Bool, "due_at_us" Int, "handed" Text, "blocked_since_us" Int, "blocked_cause" Text,
         "child_colour" Text, "pic" Text, "deadline_us" Int, "overdue_first_at_us" Int, "sla_breach_us" Int, "cycle" Int, "declared_at_us" Int,
-        "secondary_facets" Text, "block_reason" Text, "escalated_at_us" Int);
+        "secondary_facets" Text, "block_reason" Text, "escalated_at_us" Int, "derived_state" Text);
     TakeRunEvent: Update [2] "run_events" ("instance_id" Id, "event_id" Text, "taken" Bool);
     PurgeRecord: Update "records" ("event_id" Id, "payload" Bytes, "attestation" Bytes, "salt" Bytes, "purgeable_from_us" Int);
     RedactSubject: Update "processes" ("instance_id" Id, "subject_ref" Text);
@@ -399,7 +399,7 @@ pub fn write_values<'a>(unit: &'a Unit, write: &'a Write) -> (Name, Vec<Value<'a
                 Value::time(definition.published_at),
                 Value::Text(&definition.published_by),
                 Value::count(*registry_sequence),
-                definition.workflow.as_ref().map_or(Value::Null, |workflow| Value::digest(&workflow.document_digest)),
+                definition.document().map_or(Value::Null, |(_, digest)| Value::digest(digest)),
             ],
         ),
         Write::Configuration { configuration, recorded_at, recorded_by, registry_sequence } => (

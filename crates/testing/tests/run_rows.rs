@@ -74,6 +74,7 @@ impl Rows {
                 rollup: Some(Basis::of(&world.run).to_json().into()),
             },
             document: Arc::from(&b""[..]),
+            machine: None,
             moves: world.shell.next_sequence_number - 1,
             gates: world.shell.gates.clone(),
             holds: world.shell.holds.clone(),
@@ -117,7 +118,7 @@ fn comparable(mut run: Run) -> Run {
 
 fn compare(world: &World) {
     let loaded = rows(world).loaded(world);
-    let (shell, run) = assemble(loaded, world.run.plan.clone()).unwrap_or_else(|error| panic!("{error}"));
+    let (shell, run) = assemble(loaded, world.run.plan.clone(), None).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(shell, world.shell);
     assert_eq!(comparable(run), comparable(world.run.clone()));
 }

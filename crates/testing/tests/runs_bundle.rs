@@ -440,6 +440,55 @@ async fn gates(works: &Works) -> anyhow::Result<(String, String)> {
     Ok((approved, cancelled))
 }
 
+const REVIEWED: &str = "
+kind: machine
+name: reviewed
+scope: step
+states: [not_started, ready, in_progress, waiting, blocked, overdue, failed, cannot_complete, completed,
+  {state_code: in_review, floor_equivalent: waiting, justification: Whose turn it is is asked daily},
+  {state_code: sent_back, floor_equivalent: waiting, justification: The author has it again},
+  {state_code: accepted, floor_equivalent: completed, justification: Somebody looked at it first}]
+transitions:
+  - {from: in_progress, to: in_review, actor_class: pic_human, trigger_kind: rpc, trigger_ref: submit}
+  - {from: in_review, to: sent_back, actor_class: reviewer, trigger_kind: rpc, trigger_ref: send_back}
+  - {from: sent_back, to: in_review, actor_class: pic_human, trigger_kind: rpc, trigger_ref: resubmit}
+  - {id: A1, from: in_progress, to: accepted, actor_class: pic_human, trigger_kind: rpc, trigger_ref: accept}
+";
+const PAPER: &str = "
+kind: workflow
+name: paper
+order: linear
+machine: reviewed
+steps: [{name: write, run: human, pic: ines}, {name: print, run: human, pic: ines}]
+";
+
+/// Transitions of a machine of one's own, signed: over one state of the floor, and with the floor's own act.
+async fn own(works: &Works) -> anyhow::Result<String> {
+    works.publish(REVIEWED).await?;
+    works.publish(PAPER).await?;
+    let run_id = works.start("paper", json!({})).await?;
+    let act = async |step: &str, act: &str, body: Value, wanted: &str, over: Option<&str>| {
+        let done = works.ines.act_on_step(&run_id, step, act, &body).await?.body;
+        ensure!(done.state_code == wanted && done.derived_state.as_deref() == over, "{act} of {step}: {done:?}");
+        Ok(())
+    };
+    let review = json!({"to": "in_review", "waiting_facet": "waiting_human", "reason": "ready"});
+    act("write", "claim", json!({}), "in_progress", None).await?;
+    act("write", "transition", review.clone(), "waiting", Some("in_review")).await?;
+    let back = json!({"to": "sent_back", "evidence_ref": "note-1", "reason": "no sources"});
+    act("write", "transition", back, "waiting", Some("sent_back")).await?;
+    act("write", "transition", json!({"to": "in_review"}), "waiting", Some("in_review")).await?;
+    act("write", "unblock", json!({"evidence_ref": "note-2"}), "in_progress", None).await?;
+    let accepted = json!({"to": "accepted", "output": {"pages": 3}});
+    act("write", "transition", accepted, "completed", Some("accepted")).await?;
+    act("print", "claim", json!({}), "in_progress", None).await?;
+    act("print", "transition", review, "waiting", Some("in_review")).await?;
+    let view = works.admin.run(&run_id).await?.body;
+    ensure!(view.machine.as_deref() == Some("reviewed@1"), "{:?}", view.machine);
+    ensure!(view.steps[1].appearance.label == "In review", "{:?}", view.steps[1].appearance);
+    Ok(run_id)
+}
+
 fn judged(path: &Path, trust: &Trust) -> anyhow::Result<()> {
     let file = std::fs::File::open(path)?;
     let verdict = verify(std::io::BufReader::new(file), trust, Detail::Report)
@@ -465,11 +514,13 @@ async fn runs_are_proven(kind: Kind) -> anyhow::Result<()> {
     let (approved, cancelled) = gates(&works).await?;
     let people = people(&works).await?;
     let (filed, unfiled) = tasks(&works).await?;
+    let own = own(&works).await?;
     let key = works.admin.log_key().await?.trim().to_owned();
     let mut trust = Trust::default();
     trust.log_keys.push(VerifierKey::parse(&key).map_err(|problem| anyhow::anyhow!(problem))?);
     let mut bundles = vec![];
-    for (i, run_id) in [&one, &graph, &undone, &approved, &cancelled, &people, &filed, &unfiled].into_iter().enumerate()
+    for (i, run_id) in
+        [&one, &graph, &undone, &approved, &cancelled, &people, &filed, &unfiled, &own].into_iter().enumerate()
     {
         bundles.push(works.export(Some(run_id), &format!("{i}.zip")).await?);
     }

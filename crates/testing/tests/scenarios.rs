@@ -56,6 +56,7 @@ scenarios! {
     one_approval_one_firing
     open_gate
     opened_by_another
+    own_machines
     people
     quorum_all_of_n
     quorum_leaving

@@ -30,6 +30,8 @@ fn needed(action: Action) -> Option<(&'static str, bool)> {
         | Action::StepBlocked
         | Action::StepCannotComplete
         | Action::ChildStarted => ("tasks:work", true),
+        // Which scope it takes, its class says.
+        Action::StepTransitioned => ("tasks:work", true),
         Action::StepEscalated => ("governance:act", true),
         Action::RunCancelled
         | Action::RunPaused
@@ -76,6 +78,10 @@ pub fn check(record: &Record, origin: Origin<'_>, is_run: bool, registry: &Regis
         // Gates of a run open and are passed by themselves, but for those that an operator opens.
         Action::GateOpened | Action::ChainInitiated if is_run => (!engine).then_some(("runs:control", true)),
         Action::TransitionFired if is_run => None,
+        Action::StepTransitioned => match class_scope(record) {
+            Some(scope) => Some((scope, true)),
+            None => return findings.unverifiable(Claim::Permission),
+        },
         action => needed(action),
     };
     let Some((scope, by_definition)) = needed else { return };
@@ -98,6 +104,15 @@ pub fn check(record: &Record, origin: Origin<'_>, is_run: bool, registry: &Regis
             findings.find(Code::PermissionNotHeld, header, detail);
         }
     }
+}
+
+/// What whoever makes a transition of one's own must hold: by the class they make it as.
+fn class_scope(record: &Record) -> Option<&'static str> {
+    Some(match record.payload()?.get("own_transition").and_then(|own| own.text("actor_class")) {
+        Some("reviewer") => "runs:control",
+        Some("escalation_handler") => "governance:act",
+        _ => "tasks:work",
+    })
 }
 
 /// Another scope that does as well: of a person in charge, of whoever acts for governance.

@@ -75,6 +75,7 @@ actions! {
     BlockEscalated = "block_escalated" in Process,
     StepReopened = "step_reopened" in Process,
     DeadlineExtended = "deadline_extended" in Process,
+    StepTransitioned = "step_transitioned" in Process,
     AttemptRefused = "attempt_refused" in Either,
     EvidenceExported = "evidence_exported" in Either,
     HoldPlaced = "hold_placed" in Either,
@@ -124,6 +125,7 @@ impl Action {
                 | Action::BlockEscalated
                 | Action::StepReopened
                 | Action::DeadlineExtended
+                | Action::StepTransitioned
         )
     }
 

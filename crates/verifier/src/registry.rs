@@ -66,7 +66,7 @@ pub struct Definition {
     pub published: u64,
     pub declaration_digest: Digest,
     pub gate_spec_digest: Digest,
-    /// Of a workflow.
+    /// Of a workflow or a machine.
     pub document_digest: Option<Digest>,
 }
 

@@ -43,7 +43,7 @@ pub struct DefinitionProblem {
 pub struct DefinitionSummary {
     pub name: String,
     pub version: u32,
-    /// `process` or `workflow`.
+    /// `process`, `workflow` or `machine`.
     pub kind: String,
     /// SHA-256 of the document's exact bytes, in hex.
     pub digest: String,
@@ -58,7 +58,7 @@ pub struct DefinitionSummary {
 pub struct DefinitionView {
     pub name: String,
     pub version: u32,
-    /// `process` or `workflow`.
+    /// `process`, `workflow` or `machine`.
     pub kind: String,
     /// SHA-256 of the document's exact bytes, in hex.
     pub digest: String,

@@ -70,6 +70,9 @@ pub struct RunView {
     pub run_id: String,
     /// `name@version`
     pub definition: String,
+    /// The state machine of one's own that it was started under (`name@version`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
     pub subject_ref: String,
     pub initiator_ref: String,
     /// idle, queued, executing, blocked, paused, stopped, compensating, completed, failed, cancelled or voided.
@@ -169,6 +172,9 @@ pub struct StepView {
     pub run: String,
     pub queue: String,
     pub state_code: String,
+    /// The state of the run's own machine that lies over it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub derived_state: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_facet: Option<String>,
     /// What it waits for besides.

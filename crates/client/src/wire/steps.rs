@@ -67,6 +67,37 @@ pub struct CompleteStep {
     pub reason: Option<String>,
 }
 
+/// A transition that the run's own machine declares. Where the engine's state changes too, what its own act asks for comes
+/// along: `waiting_facet` of a wait, `output` of a completion, and so on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct TransitionStep {
+    /// The state it is to be in.
+    pub to: String,
+    /// Which transition, where several lead there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trigger_ref: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence_ref: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_event_type: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_facet: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_facets: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outbound_events: Option<Vec<OutboundEvent>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -115,6 +146,9 @@ pub enum StepAnswer {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StepActed {
     pub state_code: String,
+    /// The state of the run's own machine that lies over it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub derived_state: Option<String>,
     /// The run's.
     pub state: String,
     /// Absent where no state changed.
@@ -211,6 +245,8 @@ pub struct WorklistItem {
     pub step: String,
     pub step_seq: u32,
     pub state_code: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub derived_state: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_facet: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -11,10 +11,11 @@ mod json;
 pub(crate) mod schema;
 pub(crate) mod template;
 
-use crate::workflow;
+use crate::{machine, workflow};
 use cache::Cache;
 use cel::{Context, Value};
 use countersign_kernel::Time;
+use countersign_kernel::lifecycle::OwnMachine;
 use countersign_kernel::plan::{Expression, ExpressionError, Language, Plan, Schema, Scope, Template};
 use expression::{Parsed, Unsound, Variable};
 use jsonschema::Validator;
@@ -169,6 +170,10 @@ impl Language for Cel {
 
     fn plan(&self, document: &[u8]) -> Result<Plan, ExpressionError> {
         workflow::plan(document).map_err(failure)
+    }
+
+    fn machine(&self, document: &[u8]) -> Result<Option<OwnMachine>, ExpressionError> {
+        machine::machine(document).map_err(failure)
     }
 }
 

@@ -14,7 +14,7 @@ mod step;
 mod tasks;
 mod triggers;
 mod upstream;
-mod values;
+pub(crate) mod values;
 mod work;
 
 /// The fields and words of the format, which the JSON Schema is tested against.
@@ -54,7 +54,7 @@ use crate::problem::{Position, ProblemCode, Problems, quoted};
 use crate::tree::{Node, Value};
 use crate::{Body, Definition, Kind, Resolver};
 use countersign_kernel::GateSpec;
-use countersign_kernel::plan::{FailurePolicy, Graph, Order, Plan, Schema, StepSeq, Template, Work};
+use countersign_kernel::plan::{FailurePolicy, Graph, MachineRef, Order, Plan, Schema, StepSeq, Template, Work};
 use expressions::{Expressions, Place};
 use retry::{Written, retry_policy};
 use step::{Defaults, Names, Step, read_step};
@@ -79,6 +79,7 @@ pub const WORKFLOW_FIELDS: FieldList = FieldList {
         "on",
         "gate_spec",
         "blockedEscalation",
+        "machine",
         "inputSchema",
         "output",
         "compensation",
@@ -298,6 +299,10 @@ fn read_rest(fields: &Mapping<'_>, reader: &mut Reader<'_>) -> Plan {
             .get("blockedEscalation")
             .map(|node| limits::escalation(node, reader.problems))
             .unwrap_or_default(),
+        machine: fields.get("machine").and_then(|node| {
+            let (name, version) = work::versioned(node, "machine", reader)?;
+            Some(MachineRef { name: name.to_owned(), version })
+        }),
         input_schema: fields.get("inputSchema").and_then(|node| reader.schema(node, "inputSchema")),
         output: fields.get("output").map(|node| reader.template(node, "output", Place::RunOutput)),
         referenced: Vec::new(),

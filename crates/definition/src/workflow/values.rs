@@ -8,7 +8,7 @@ use countersign_kernel::plan::Micros;
 use std::ops::RangeInclusive;
 
 /// One of `words`, as what it stands for.
-pub(super) fn word<T: Copy>(node: &Node, path: &str, words: &[(&str, T)], problems: &mut Problems) -> Option<T> {
+pub(crate) fn word<T: Copy>(node: &Node, path: &str, words: &[(&str, T)], problems: &mut Problems) -> Option<T> {
     let written = string(node, path, problems)?;
     let found = words.iter().find(|(word, _)| *word == written).map(|(_, meaning)| *meaning);
     if found.is_none() {
@@ -23,7 +23,7 @@ pub(super) fn word<T: Copy>(node: &Node, path: &str, words: &[(&str, T)], proble
     found
 }
 
-pub(super) fn boolean(node: &Node, path: &str, problems: &mut Problems) -> Option<bool> {
+pub(crate) fn boolean(node: &Node, path: &str, problems: &mut Problems) -> Option<bool> {
     match node.value {
         Value::Bool(value) => Some(value),
         _ => {
@@ -33,7 +33,7 @@ pub(super) fn boolean(node: &Node, path: &str, problems: &mut Problems) -> Optio
     }
 }
 
-pub(super) fn integer(node: &Node, path: &str, range: RangeInclusive<i64>, problems: &mut Problems) -> Option<i64> {
+pub(crate) fn integer(node: &Node, path: &str, range: RangeInclusive<i64>, problems: &mut Problems) -> Option<i64> {
     let Value::Integer(value) = node.value else {
         wrong_type(node, path, "a whole number", problems);
         return None;
@@ -47,16 +47,16 @@ pub(super) fn integer(node: &Node, path: &str, range: RangeInclusive<i64>, probl
 }
 
 /// A count of at least one.
-pub(super) fn count(node: &Node, path: &str, problems: &mut Problems) -> Option<u32> {
+pub(crate) fn count(node: &Node, path: &str, problems: &mut Problems) -> Option<u32> {
     integer(node, path, 1..=i64::from(u32::MAX), problems).and_then(|value| u32::try_from(value).ok())
 }
 
-pub(super) fn priority(node: &Node, path: &str, problems: &mut Problems) -> Option<u8> {
+pub(crate) fn priority(node: &Node, path: &str, problems: &mut Problems) -> Option<u8> {
     integer(node, path, 0..=9, problems).and_then(|value| u8::try_from(value).ok())
 }
 
 /// A duration, which may be nothing at all.
-pub(super) fn duration(node: &Node, path: &str, problems: &mut Problems) -> Option<Micros> {
+pub(crate) fn duration(node: &Node, path: &str, problems: &mut Problems) -> Option<Micros> {
     let written = match &node.value {
         Value::String(written) => written,
         Value::Integer(number) => {
@@ -81,7 +81,7 @@ pub(super) fn duration(node: &Node, path: &str, problems: &mut Problems) -> Opti
 }
 
 /// A duration that takes some time. Nothing at all is the problem `code`.
-pub(super) fn some_time(node: &Node, path: &str, code: ProblemCode, problems: &mut Problems) -> Option<Micros> {
+pub(crate) fn some_time(node: &Node, path: &str, code: ProblemCode, problems: &mut Problems) -> Option<Micros> {
     let length = duration(node, path, problems)?;
     if length == 0 {
         problems.add(node.at, path, code, "nothing could be done in no time; make it longer, or leave it out");
@@ -91,7 +91,7 @@ pub(super) fn some_time(node: &Node, path: &str, code: ProblemCode, problems: &m
 }
 
 /// Text that is used as it stands: an expression would not be evaluated, and must not seem to be.
-pub(super) fn literal<'a>(node: &'a Node, path: &str, problems: &mut Problems) -> Option<&'a str> {
+pub(crate) fn literal<'a>(node: &'a Node, path: &str, problems: &mut Problems) -> Option<&'a str> {
     let text = text(node, path, problems)?;
     if text.contains("${") {
         let message = "no expression is evaluated here; write the text out";

@@ -320,7 +320,13 @@ fn until(node: &Node, path: &str, place: Place, reader: &mut Reader<'_>) -> Opti
 fn child(fields: &Mapping<'_>, reader: &mut Reader<'_>) -> Option<Work> {
     let node = fields.get("workflow")?;
     let path = fields.path_to("workflow");
-    let written = literal(node, &path, reader.problems)?;
+    let (name, version) = versioned(node, &path, reader)?;
+    reader.resolve(name, version, node.at, path)
+}
+
+/// `name` or `name@2`
+pub(super) fn versioned<'a>(node: &'a Node, path: &str, reader: &mut Reader<'_>) -> Option<(&'a str, Option<u32>)> {
+    let written = literal(node, path, reader.problems)?;
     let (name, version) = match written.split_once('@') {
         None => (written, Some(None)),
         Some((name, digits)) => {
@@ -334,7 +340,7 @@ fn child(fields: &Mapping<'_>, reader: &mut Reader<'_>) -> Option<Work> {
         reader.problems.add(node.at, path, ProblemCode::BadValue, message);
         return None;
     };
-    reader.resolve(name, version, node.at, path)
+    Some((name, version))
 }
 
 /// The queue of a step.

@@ -6,6 +6,7 @@
 mod documents;
 mod hostile;
 mod language;
+mod machines;
 mod problems;
 mod rendering;
 mod schema;
@@ -25,6 +26,7 @@ pub const SHIPPED: &[(&str, &str)] = &[
     ("order-process", include_str!("../../../../definitions/order-process.yaml")),
     ("order-saga", include_str!("../../../../definitions/order-saga.yaml")),
     ("protocol-amendment", include_str!("../../../../definitions/protocol-amendment.yaml")),
+    ("reviewed-step", include_str!("../../../../definitions/reviewed-step.yaml")),
     ("purchase-order", include_str!("../../../../definitions/purchase-order.yaml")),
 ];
 
@@ -44,6 +46,6 @@ pub fn listed(problems: &[Problem]) -> String {
 pub fn process(definition: &Definition) -> (&Declaration, &GateSpec) {
     match &definition.body {
         Body::Process { declaration, gate_spec } => (declaration, gate_spec),
-        Body::Workflow { .. } => panic!("{} is a workflow", definition.name),
+        Body::Workflow { .. } | Body::Machine { .. } => panic!("{} is no process", definition.name),
     }
 }

@@ -1,7 +1,7 @@
 //! One sound document, and what each way of spoiling it is answered with: exactly these problems, and
 //! no others, so that a mistake is reported once and not with everything that follows from it.
 
-use crate::{listed, parsed, problems_of, workflow_problems};
+use crate::{listed, machines, parsed, problems_of, workflow_problems};
 use countersign_definition::{Problem, ProblemCode};
 use std::collections::BTreeSet;
 
@@ -96,7 +96,7 @@ const FIELDS: &[Case] = &[
 ];
 
 const VALUES: &[Case] = &[
-    (1..=1, "kind: machine", &[("bad-value", "kind", 1, 7)]),
+    (1..=1, "kind: machin", &[("bad-value", "kind", 1, 7)]),
     (1..=1, "kind: 1", &[("bad-value", "kind", 1, 7)]),
     (2..=2, "name: 2fast", &[("bad-value", "name", 2, 7)]),
     (2..=2, "name: leave..request", &[("bad-value", "name", 2, 7)]),
@@ -222,6 +222,7 @@ fn the_sound_document_is_sound() {
 fn each_problem_is_reported_once_where_it_stands() {
     let mut codes = check(SOUND, &[TEXT, FIELDS, VALUES, GATES, DECLARATION], |text| problems_of(text));
     codes.extend(workflow_problems::check_all());
+    codes.extend(machines::check_all());
     let all: BTreeSet<&str> = ProblemCode::ALL.iter().map(|code| code.as_str()).collect();
     assert_eq!(codes, all, "a code without a case");
 }
@@ -266,11 +267,15 @@ fn a_byte_that_is_not_utf_8_is_found_where_it_is() {
 #[test]
 fn messages_say_what_and_how_to_mend_it() {
     for (lines, replacement, expected) in [
-        (1..=1, "kind: machine", "this version supports kind: process and kind: workflow, and not `machine`"),
+        (
+            1..=1,
+            "kind: gadget",
+            "this version supports kind: process, kind: workflow and kind: machine, and not `gadget`",
+        ),
         (
             1..=1,
             "kind: proces",
-            "this version supports kind: process and kind: workflow, and not `proces`; did you mean `process`?",
+            "this version supports kind: process, kind: workflow and kind: machine, and not `proces`; did you mean `process`?",
         ),
         (3..=3, "states: 7", "expected a list of strings, found a number"),
         (12..=12, "retentoin: x", "unknown field `retentoin`; did you mean `retention`?"),

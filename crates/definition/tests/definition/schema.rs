@@ -4,8 +4,8 @@ use crate::SHIPPED;
 use crate::workflows::EVERYTHING;
 use countersign_definition::workflow_shape as shape;
 use countersign_definition::{
-    FieldList, Kind, PROCESS_FIELDS, QUORUM_ENTRY_FIELDS, QUORUM_FIELDS, QUORUM_RULES, SINGLE_ENTRY_FIELDS,
-    TRANSITION_FIELDS,
+    FACET_FIELDS, FieldList, Kind, MACHINE_FIELDS, MACHINE_STATE_FIELDS, MACHINE_TRANSITION_FIELDS, POLICY_FIELDS,
+    PROCESS_FIELDS, QUORUM_ENTRY_FIELDS, QUORUM_FIELDS, QUORUM_RULES, SINGLE_ENTRY_FIELDS, TRANSITION_FIELDS,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -39,6 +39,11 @@ fn the_schema_has_the_fields_of_the_parser() {
         ("/$defs/single_entry", SINGLE_ENTRY_FIELDS),
         ("/$defs/quorum_entry", QUORUM_ENTRY_FIELDS),
         ("/$defs/quorum", QUORUM_FIELDS),
+        ("/$defs/machine", MACHINE_FIELDS),
+        ("/$defs/machine_state", MACHINE_STATE_FIELDS),
+        ("/$defs/machine_transition", MACHINE_TRANSITION_FIELDS),
+        ("/$defs/machine_facet", FACET_FIELDS),
+        ("/$defs/machine_policy", POLICY_FIELDS),
     ];
     for (place, fields) in places {
         let object = schema.pointer(place).expect("a definition");
@@ -84,7 +89,10 @@ fn the_schema_takes_what_the_parser_takes() {
         assert!(problems.is_empty(), "{text}\n{problems:#?}");
     }
     for text in [
-        "kind: machine",
+        "kind: machine\nname: x\nscope: step",
+        "kind: machine\nname: x\nscope: moon\nstates: []",
+        "kind: machine\nname: x\nscope: step\nstates: [{code: a}]",
+        "kind: machine\nname: x\nscope: step\nstates: []\ntransitions: [{to: a, actor_class: system, trigger_ref: t}]",
         "kind: workflow\nname: x",
         "kind: workflow\nname: x\nsteps: []",
         "kind: workflow\nname: x\nsteps: [{name: a, timeout: 5}]",

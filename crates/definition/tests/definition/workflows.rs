@@ -17,7 +17,7 @@ pub fn plan_of(text: &str) -> Plan {
             assert_eq!(plan, again, "{text}");
             plan
         }
-        Body::Process { .. } => panic!("a process"),
+        Body::Process { .. } | Body::Machine { .. } => panic!("no workflow"),
     }
 }
 
@@ -168,6 +168,7 @@ schedule:
   - {cron: "@daily", input: {by: clock}, overlap: queue}
 on: [{event: order.created, input: "${event}"}, {event: order.changed}]
 blockedEscalation: {after: 1h, criticalPath: true}
+machine: reviewed-step@2
 inputSchema: {type: object, required: [id]}
 output: {first: "${steps.a.output}", plain: 1.5}
 retention: seven_years
@@ -215,6 +216,10 @@ fn every_field_of_the_format_has_its_place() {
     );
     assert_eq!((plan.on[0].event_type.as_str(), plan.on[0].input.clone()), ("order.created", template("\"${event}\"")));
     assert_eq!(plan.on[1].input, None);
+    assert_eq!(
+        plan.machine.as_ref().map(|machine| (machine.name.as_str(), machine.version)),
+        Some(("reviewed-step", Some(2)))
+    );
     assert_eq!(plan.blocked_escalation, BlockedEscalation { after: HOUR, critical_path: Some(true) });
     assert_eq!(plan.output, template(r#"{"first":"${steps.a.output}","plain":1.5}"#));
     assert_eq!(plan.gate_spec.0.len(), 3);
@@ -330,7 +335,7 @@ fn versions_of_children_are_fixed_when_they_are_resolved() {
     let problems = parse_resolved(EVERYTHING.as_bytes(), &mut |_, version| version.is_none().then_some(1));
     let problems = problems.expect_err("version 2 is not there");
     let found: Vec<_> = problems.iter().map(|p| (p.code.as_str(), p.path.as_str(), p.line, p.column)).collect();
-    assert_eq!(found, [("unknown-workflow", "steps[9].workflow", 47, 40)], "{}", listed(&problems));
+    assert_eq!(found, [("unknown-workflow", "steps[9].workflow", 48, 40)], "{}", listed(&problems));
 }
 
 #[test]

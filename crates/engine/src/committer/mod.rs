@@ -27,7 +27,7 @@ use crate::clock::Entropy;
 use crate::known::KnownRegistry;
 use crate::outbox::sends;
 use crate::outcome::{Call, Command, Outcome, Target};
-use crate::port::{Batch, Committed, Head, Loaded, LoadedBody, StoreError, Verdict, Writer};
+use crate::port::{Batch, Committed, Head, Loaded, LoadedBody, LoadedRun, StoreError, Verdict, Writer};
 use crate::rows::{IdempotencyRow, Write};
 use crate::run::agenda::Book;
 use crate::run::assemble::assemble;
@@ -35,7 +35,7 @@ use crate::{Config, store_failure};
 use countersign_kernel::plan::{Plan, StepSeq};
 use countersign_kernel::process::{self, DecideGate, Process, StepChoice};
 use countersign_kernel::refusal::{Code, Refusal};
-use countersign_kernel::run::{self, Run};
+use countersign_kernel::run::{self, PinnedMachine, Run};
 use countersign_kernel::{Digest, EventId, InstanceId, StepId, Time, registry};
 use hashlink::LruCache;
 use std::collections::{HashMap, VecDeque};
@@ -425,7 +425,8 @@ impl Committer {
             LoadedBody::Process(process) => (process, None),
             LoadedBody::Run(loaded) => {
                 let plan = self.plan(loaded.row.document_digest, &loaded.document)?;
-                let (shell, run) = assemble(*loaded, plan)?;
+                let machine = self.machine(&loaded)?;
+                let (shell, run) = assemble(*loaded, plan, machine)?;
                 (shell, Some(Box::new(run)))
             }
         };
@@ -444,6 +445,22 @@ impl Committer {
         let plan = Arc::new(plan);
         self.plans.insert(digest, plan.clone());
         Ok(plan)
+    }
+
+    /// The machine that a run was started under, read again from its document.
+    fn machine(&self, loaded: &LoadedRun) -> Result<Option<Arc<PinnedMachine>>, StoreError> {
+        let (Some(row), Some(document)) = (&loaded.row.machine, &loaded.machine) else { return Ok(None) };
+        let damaged =
+            |why: String| StoreError::Corrupt(format!("the machine {} of a run cannot be read: {why}", row.named));
+        let read = self.config.language.machine(document).map_err(|error| damaged(error.to_string()))?;
+        let machine = read.ok_or_else(|| damaged("it is none".to_owned()))?;
+        let (name, version) = row.named.rsplit_once('@').ok_or_else(|| damaged("it has no version".to_owned()))?;
+        Ok(Some(Arc::new(PinnedMachine {
+            name: name.into(),
+            version: version.parse().map_err(|_| damaged("it has no version".to_owned()))?,
+            document_digest: row.digest,
+            machine: Arc::new(machine),
+        })))
     }
 
     /// A step that was named but is not live: has it ended, or was it never one?

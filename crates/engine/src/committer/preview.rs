@@ -18,13 +18,16 @@ impl Committer {
         match self.decide_on_run(call, target, command, registry) {
             Ok((events, _)) => {
                 let moves = events.iter().find_map(|event| match event {
-                    Event::Run(event) => event.moves.first().map(|m| (m.transition.id, event.emits(m))),
+                    Event::Run(event) => match event.acted.as_deref().and_then(|acted| acted.own.as_ref()) {
+                        Some(own) => Some((own.id.clone(), own.emits)),
+                        None => event.moves.first().map(|m| (m.transition.id.to_owned(), Some(event.emits(m)))),
+                    },
                     Event::Gate(_) => None,
                 });
                 Ok(Outcome::Previewed {
                     ok: true,
-                    transition_id: moves.map(|(id, _)| id.to_owned()),
-                    emitted_event_type: moves.map(|(_, emits)| emits.to_owned()),
+                    emitted_event_type: moves.as_ref().and_then(|(_, emits)| emits.map(str::to_owned)),
+                    transition_id: moves.map(|(id, _)| id),
                     problems: vec![],
                 })
             }

@@ -137,9 +137,7 @@ impl Committer {
                 _ => None,
             };
             let document = match &event.body {
-                registry::EventBody::DefinitionPublished(d) => {
-                    d.workflow.as_ref().map(|workflow| workflow.document_digest)
-                }
+                registry::EventBody::DefinitionPublished(d) => d.document().map(|(_, digest)| *digest),
                 _ => None,
             };
             let digests =

@@ -37,7 +37,7 @@ pub(super) struct Accepted {
     first_sequence: u64,
     taken: Vec<StepSeq>,
     /// The first transition that it caused.
-    moved: Option<&'static str>,
+    moved: Option<String>,
 }
 
 impl Committer {
@@ -296,7 +296,8 @@ impl Committer {
                     run.apply(&event);
                     let document = base.documents.map(|documents| documents.document);
                     run_writes(run, &event, event_id, document, &mut ids, unit);
-                    accepted.moved = event.moves.first().map(|m| m.transition.id);
+                    let own = event.acted.as_deref().and_then(|acted| acted.own.as_ref()).map(|own| own.id.clone());
+                    accepted.moved = own.or_else(|| event.moves.first().map(|m| m.transition.id.to_owned()));
                     self.config.emitter.emit(run, &event, event_id, &*self.config.language, &mut ids, unit);
                     if !event.action.is_recorded() {
                         instance.beats += 1;
@@ -424,12 +425,10 @@ impl Committer {
                 }),
             },
             run::Command::Act(act) => Outcome::StepActed {
-                state_code: run
-                    .and_then(|run| run.cell(run.plan.cell_named(&act.step)?))
-                    .map_or("", |cell| cell.state.as_str())
-                    .to_owned(),
+                state_code: acted(run, act).map_or("", |cell| cell.state.as_str()).to_owned(),
+                derived_state: acted(run, act).and_then(|cell| cell.derived()).map(|derived| derived.to_string()),
                 state,
-                transition_id: accepted.moved.map(str::to_owned),
+                transition_id: accepted.moved.clone(),
             },
             command => match (command.task(), run) {
                 (Some(task), Some(run)) => Outcome::TaskDone {
@@ -538,4 +537,9 @@ fn not_held() -> Refusal {
 fn woken(event: &run::RunEvent) -> Vec<StepSeq> {
     let by_event = |m: &&run::Move| matches!(m.transition.id, "X1" | "T3r");
     event.moves.iter().filter(by_event).map(|m| m.step_seq).collect()
+}
+
+/// The step that somebody acted on.
+fn acted<'r>(run: Option<&'r run::Run>, act: &run::StepAct) -> Option<&'r run::Cell> {
+    run.and_then(|run| run.cell(run.plan.cell_named(&act.step)?))
 }

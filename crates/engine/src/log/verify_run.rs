@@ -80,6 +80,8 @@ struct Step {
     sla_breach: Option<i64>,
     cycle: u32,
     corrections: Vec<Value>,
+    /// What lies over its state, in a machine of one's own.
+    derived: Option<String>,
 }
 
 #[derive(Default)]
@@ -157,6 +159,9 @@ impl Replay {
                 step.started_at = None;
             }
             step.corrections.extend(payload.get("correction").cloned());
+            if let Some(own) = payload.get("own_transition") {
+                step.derived = text(own, "to").filter(|to| *to != step.state);
+            }
         }
         let limit = self.steps.len();
         for (seq, entry) in items(payload, "waits").flat_map(|entry| places(entry, limit)) {
@@ -203,7 +208,7 @@ impl Replay {
                 self.findings.push(("undeclared-transition", detail));
             }
             step.state.clone_from(&to);
-            (step.facet, step.cause) = (None, None);
+            (step.facet, step.cause, step.derived) = (None, None, None);
             match id.as_str() {
                 "T5" => drop(step.overdue_first_at.get_or_insert(at)),
                 "T7" => step.sla_breach = step.deadline.map(|deadline| at.0 - deadline.0),
@@ -267,6 +272,7 @@ impl Replay {
             && told(&start, "input").is_some_and(|input| input.is(&row.input))
             && said("correlation_key").as_deref() == row.correlation_key.as_deref()
             && said("concurrency_key").as_deref() == row.concurrency_key.as_deref()
+            && pinned(&start) == row.machine.as_ref().map(|machine| machine.named.clone())
             && said("corrects") == id(row.corrects)
             && said("continues") == id(row.continues)
             && said("parent_run_id") == id(row.parent.map(|(run_id, _)| run_id))
@@ -274,7 +280,9 @@ impl Replay {
             && start.get("priority").and_then(Value::as_u64) == Some(u64::from(head.priority))
             && start.get("start_at_us").and_then(Value::as_i64).map(Time) == head.start_at;
         self.require(same, "row-missing", || "the run's row is not what was recorded at its start".to_owned());
-        let whole = sha256(&[&stored.document]) == row.document_digest;
+        let machine = stored.machine.as_ref().map(|document| sha256(&[document]));
+        let whole = sha256(&[&stored.document]) == row.document_digest
+            && machine == row.machine.as_ref().map(|machine| machine.digest);
         self.require(whole, "document-mismatch", || "its definition is another document".to_owned());
 
         let state = self.state.clone();
@@ -326,11 +334,19 @@ impl Replay {
     }
 }
 
+/// The machine of one's own that a start names beside the engine's.
+fn pinned(start: &Value) -> Option<String> {
+    let named = items(start, "machines").filter_map(Value::as_str);
+    let engines = |name: &str| countersign_kernel::lifecycle::machine(name).is_some();
+    named.filter(|named| !engines(named.split('@').next().unwrap_or_default())).map(str::to_owned).next()
+}
+
 fn same_charge(step: &Step, row: &ChargeRow) -> bool {
     step.pic.as_deref() == row.pic.as_deref()
         && (step.deadline, step.overdue_first_at) == (row.deadline, row.overdue_first_at)
         && step.sla_breach == row.sla_breach
         && step.cycle == row.cycle
+        && step.derived.as_deref() == row.derived_state.as_deref()
 }
 
 /// Each reopening stands beside what it reopened, with the output that the step had then.

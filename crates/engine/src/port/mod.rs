@@ -93,6 +93,8 @@ pub struct LoadedRun {
     pub head: StoredRunHead,
     /// The normalised definition document.
     pub document: Arc<[u8]>,
+    /// That of the machine of one's own that it was started under.
+    pub machine: Option<Arc<[u8]>>,
     /// Transitions that the shell has fired.
     pub moves: u64,
     /// The gates that can still matter, as for a process.

@@ -4,8 +4,8 @@
 mod run;
 
 pub use run::{
-    ChargeRow, CorrectionRow, HeadText, NewStep, OutboxRow, RunEventRow, RunHeadRow, RunRow, StepState, StepText,
-    StepWrite,
+    ChargeRow, CorrectionRow, HeadText, MachineRow, NewStep, OutboxRow, RunEventRow, RunHeadRow, RunRow, StepState,
+    StepText, StepWrite,
 };
 
 use countersign_kernel::machine::{AssignmentStatus, ChainState, StepState as ApprovalState};

@@ -26,6 +26,17 @@ pub struct RunRow {
     pub started_at: Time,
     /// The trace it was started in.
     pub trace_id: Option<Arc<str>>,
+    /// The state machine of one's own that it was started under.
+    pub machine: Option<MachineRow>,
+}
+
+/// A published machine, and its document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineRow {
+    /// `name@version`
+    pub named: String,
+    /// Of the normalised document, in `documents`.
+    pub digest: Digest,
 }
 
 /// What changes about a run besides its state, which its instance row holds. Written when the run's state changes.
@@ -109,6 +120,8 @@ pub struct ChargeRow {
     pub secondary_facets: Option<Arc<str>>,
     pub block_reason: Option<&'static str>,
     pub escalated_at: Option<Time>,
+    /// The derived state that lies over its state.
+    pub derived_state: Option<Arc<str>>,
 }
 
 /// A step that was reopened, with what closed it. Written once.

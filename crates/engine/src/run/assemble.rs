@@ -9,13 +9,17 @@ use countersign_kernel::plan::{OnFailure, Plan, StepSeq};
 use countersign_kernel::process::{DefinitionRef, Process};
 use countersign_kernel::rollup::{Colour, Rollup, Tally};
 use countersign_kernel::run::{
-    Block, BlockReason, Cause, Cell, Docket, Facet, Handed, Head, KeptEvent, Lease, Live, Parent, Role, Run, Severity,
-    TaskType, Waiting,
+    Block, BlockReason, Cause, Cell, Docket, Facet, Handed, Head, KeptEvent, Lease, Live, Parent, PinnedMachine, Role,
+    Run, Severity, TaskType, Waiting,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-pub fn assemble(loaded: LoadedRun, plan: Arc<Plan>) -> Result<(Process, Run), StoreError> {
+pub fn assemble(
+    loaded: LoadedRun,
+    plan: Arc<Plan>,
+    machine: Option<Arc<PinnedMachine>>,
+) -> Result<(Process, Run), StoreError> {
     let LoadedRun { row, head, moves, gates, holds, steps, kept, .. } = loaded;
     let damaged = |what: &str| StoreError::Corrupt(format!("run {}: {what}", row.instance_id));
     if steps.len() < plan.cell_count() {
@@ -61,6 +65,7 @@ pub fn assemble(loaded: LoadedRun, plan: Arc<Plan>) -> Result<(Process, Run), St
         .collect();
     let mut run = Run {
         run_id: row.instance_id,
+        machine,
         input: row.input,
         trace_id: row.trace_id,
         correlation_key: row.correlation_key,
@@ -147,6 +152,7 @@ fn cell(seq: StepSeq, compensates: Option<StepSeq>, state: StepState, plan: &Pla
         sla_breach: charge.sla_breach,
         cycle: charge.cycle,
         declared_at: charge.declared_at,
+        derived: charge.derived_state,
     };
     Cell {
         state: state.state,

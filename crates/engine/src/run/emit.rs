@@ -3,9 +3,9 @@
 
 use crate::port::Unit;
 use crate::rows::{OutboxRow, Write};
-use countersign_kernel::lifecycle::{EVENT_TYPES, EventType, event_type};
-use countersign_kernel::plan::{Language, Schema};
-use countersign_kernel::run::{Cell, Move, Run, RunEvent, RunMove};
+use countersign_kernel::lifecycle::{EVENT_TYPES, EventType, StepCode, event_type};
+use countersign_kernel::plan::{Language, Schema, StepSeq};
+use countersign_kernel::run::{Cell, Move, OwnMove, Run, RunEvent, RunMove};
 use countersign_kernel::{EventId, IdSource};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -39,8 +39,10 @@ impl Emitter {
             return;
         }
         let steps = event.moves.iter().map(|m| (event.emits(m), Some(m.step_seq), step_data(run, event, m)));
+        let own = event.acted.as_deref().and_then(|acted| Some((acted.step_seq, acted.own.as_ref()?)));
+        let own = own.and_then(|(seq, own)| Some((own.emits?, Some(seq), own_data(run, event, seq, own))));
         let runs = event.run_moves.iter().map(|m| (m.transition.emits(), None, run_data(run, m)));
-        for (name, step_seq, mut data) in steps.chain(runs) {
+        for (name, step_seq, mut data) in steps.chain(own).chain(runs) {
             let Some(schema) = self.wanted.get(name) else { continue };
             data.insert("audit_ref".to_owned(), audit_ref.to_string().into());
             data.insert("run_id".to_owned(), run.run_id.to_string().into());
@@ -99,6 +101,29 @@ fn step_data(run: &Run, event: &RunEvent, m: &Move) -> Map<String, Value> {
             }
         }
         _ => {}
+    }
+    data
+}
+
+/// A transition of one's own: the states as its machine calls them.
+fn own_data(run: &Run, event: &RunEvent, seq: StepSeq, own: &OwnMove) -> Map<String, Value> {
+    let data = json!({
+        "step": run.step_name(seq),
+        "step_seq": seq,
+        "transition_id": own.id,
+        "from_state": own.from,
+        "to_state": own.to,
+        "actor_class": own.actor.as_str(),
+        "trigger_ref": own.trigger,
+    });
+    let Value::Object(mut data) = data else { return Map::new() };
+    let cell = event.cells.iter().find(|(of, _)| *of == seq).map(|(_, cell)| cell);
+    if let Some(waiting) = cell.and_then(|cell| cell.live.as_ref()).and_then(|live| live.waiting.as_ref()) {
+        data.insert("waiting_facet".to_owned(), waiting.facet.as_str().into());
+    }
+    if let Some(cell) = cell.filter(|cell| cell.state == StepCode::Failed) {
+        let again = if cell.retry_scheduled() { "transient" } else { "permanent" };
+        data.insert("classification".to_owned(), again.into());
     }
     data
 }

@@ -92,5 +92,21 @@ impl History {
                 transition_id,
             });
         }
+        let of_step = payload.get("step_seq").and_then(Value::as_u64) == Some(u64::from(seq));
+        if let Some(own) = payload.get("own_transition").filter(|_| of_step) {
+            self.visits.push(Visit {
+                event_id: row.event_id,
+                at: row.recorded_at,
+                actor_ref: row.actor_ref.clone(),
+                transition_id: text(own, "id").unwrap_or_default(),
+                from: text(own, "from").unwrap_or_default(),
+                to: text(own, "to").unwrap_or_default(),
+                actor_class: text(own, "actor_class").unwrap_or_default(),
+                trigger: text(own, "trigger").unwrap_or_default(),
+                reason: text(payload, "reason"),
+                cycle: self.visits.last().map_or(0, |visit| visit.cycle),
+                correction: None,
+            });
+        }
     }
 }

@@ -232,7 +232,12 @@ fn start(
     }
     let tasks = started.plan.cell_count() - started.plan.steps.len();
     let of_tasks = if tasks > 0 { format!("\"task@{MACHINE_VERSION}\",") } else { String::new() };
-    let machines = format!("[\"step@{MACHINE_VERSION}\",{of_tasks}\"workflow_run@{MACHINE_VERSION}\"]");
+    let own = started
+        .machine
+        .as_ref()
+        .map(|pinned| format!(",{}", json_string(&format!("{}@{}", pinned.name, pinned.version))));
+    let own = own.unwrap_or_default();
+    let machines = format!("[\"step@{MACHINE_VERSION}\",{of_tasks}\"workflow_run@{MACHINE_VERSION}\"{own}]");
     payload.raw("machines", &machines);
     payload.optional("trace_id", started.trace_id.as_deref());
     payload.text("subject_ref", &started.subject_ref);
@@ -382,6 +387,15 @@ fn acted(payload: &mut Object, event: &RunEvent, room: &mut usize) {
     let block = cell.and_then(|cell| cell.live.as_ref()).and_then(|live| live.block);
     if event.action == Action::StepBlocked {
         payload.optional("block_reason", block.and_then(|block| block.reason).map(|reason| reason.as_str()));
+    }
+    if let Some(own) = &acted.own {
+        let mut line = Object::new();
+        line.text("id", &own.id);
+        line.text("from", &own.from);
+        line.text("to", &own.to);
+        line.text("actor_class", own.actor.as_str());
+        line.text("trigger", &own.trigger);
+        payload.raw("own_transition", &line.end());
     }
     payload.optional("approval_id", acted.approval_id.map(|id| id.to_string()).as_deref());
     if let Some(correction) = &acted.correction {

@@ -4,7 +4,8 @@ use super::dispatcher::SLOT;
 use crate::committer::limits::{limit_of, slot_of};
 use crate::port::Unit;
 use crate::rows::{
-    ChargeRow, CorrectionRow, NewStep, OutboxRow, RunEventRow, RunHeadRow, RunRow, StepState, StepWrite, Write,
+    ChargeRow, CorrectionRow, MachineRow, NewStep, OutboxRow, RunEventRow, RunHeadRow, RunRow, StepState, StepWrite,
+    Write,
 };
 use countersign_kernel::lifecycle::{RunState, StepCode};
 use countersign_kernel::plan::StepSeq;
@@ -39,6 +40,10 @@ pub fn run_writes(
             parent: event.head.parent.as_ref().map(|parent| (parent.run_id, parent.step_seq)),
             started_at: event.at,
             trace_id: started.trace_id.clone(),
+            machine: started.machine.as_ref().map(|pinned| MachineRow {
+                named: format!("{}@{}", pinned.name, pinned.version),
+                digest: pinned.document_digest,
+            }),
         }));
     }
     if event.started.is_some() || !event.run_moves.is_empty() {
@@ -227,5 +232,6 @@ fn charge(cell: &Cell) -> ChargeRow {
         secondary_facets: (!facets.is_empty()).then(|| facets.join(",").into()),
         block_reason: block.and_then(|block| block.reason).map(|reason| reason.as_str()),
         escalated_at: block.and_then(|block| block.escalated_at),
+        derived_state: docket.derived,
     }
 }

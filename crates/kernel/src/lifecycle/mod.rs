@@ -3,6 +3,7 @@
 
 mod event;
 mod failure;
+mod own;
 mod policy;
 mod registry;
 mod run;
@@ -11,6 +12,9 @@ mod token;
 
 pub use event::{EVENT_TYPES, EventType, Field, FieldKind, event_type};
 pub use failure::{FailureCategory, FailureClass, Response};
+pub use own::{
+    MachineScope, OWN_GUARDS, OwnMachine, OwnState, OwnTransition, can_emit, floor_allows, floor_trigger, guard_named,
+};
 pub use policy::{ROLLUP_POLICIES, ROLLUP_POLICY, RollupPolicy};
 pub use registry::{FacetRow, MACHINE_VERSION, MachineDef, STEP_FACETS, StateRow, TransitionRow, machine, machines};
 pub use run::{
@@ -74,6 +78,10 @@ impl SemanticClass {
             SemanticClass::Wait => "wait",
             SemanticClass::Red => "red",
         }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|class| class.as_str() == text)
     }
 }
 

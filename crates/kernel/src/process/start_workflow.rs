@@ -48,6 +48,10 @@ fn resolve(command: &StartWorkflow, ctx: &Context<'_>) -> Result<Resolved, Refus
                 };
                 Refusal::new(Code::NotKnown, detail).at("definition")
             })?;
+            if definition.machine.is_some() {
+                let detail = format!("`{name}` is a state machine for steps; a process is started from a process");
+                return Err(Refusal::new(Code::InvalidRequest, detail).at("definition"));
+            }
             let gate_spec = if command.gate_spec.0.is_empty() {
                 definition.gate_spec.clone()
             } else {

@@ -1,8 +1,8 @@
 //! What may be done to the registry, and by whom.
 
 use super::{
-    Actor, ActorKey, ActorKind, Configuration, Credential, Definition, Event, EventBody, RecordExport, Registry,
-    Workflow, holds, scopes,
+    Actor, ActorKey, ActorKind, Configuration, Credential, Definition, Event, EventBody, Machine, RecordExport,
+    Registry, Workflow, holds, scopes,
 };
 use crate::declaration::Declaration;
 use crate::gate_spec::GateSpec;
@@ -99,6 +99,7 @@ pub struct PublishDefinition {
     pub declaration: Arc<Declaration>,
     pub gate_spec: Arc<GateSpec>,
     pub workflow: Option<Workflow>,
+    pub machine: Option<Machine>,
     pub retention: Option<String>,
 }
 
@@ -353,6 +354,11 @@ fn publish(
     if newest.is_some_and(|definition| definition.digest == command.digest) {
         return Ok(vec![]);
     }
+    if newest.is_some_and(|definition| definition.machine.is_some() != command.machine.is_some()) {
+        let detail =
+            format!("`{}` is the name of another kind of definition; a machine needs one of its own", command.name);
+        return Err(Refusal::new(Code::Conflict, detail).at("name"));
+    }
     Ok(vec![EventBody::DefinitionPublished(Definition {
         name: command.name.clone(),
         version: newest.map_or(1, |definition| definition.version + 1),
@@ -361,6 +367,7 @@ fn publish(
         declaration: command.declaration.clone(),
         gate_spec: command.gate_spec.clone(),
         workflow: command.workflow.clone(),
+        machine: command.machine.clone(),
         retention: command.retention.clone(),
         published_at: now,
         published_by: actor_ref.to_owned(),

@@ -19,6 +19,7 @@ pub use permission::{Grant, Grants, scopes};
 use crate::declaration::Declaration;
 use crate::gate_spec::GateSpec;
 use crate::id::{EventId, GrantId, HoldId};
+use crate::lifecycle::OwnMachine;
 use crate::plan::Plan;
 use crate::{Digest, Time};
 use std::collections::HashMap;
@@ -71,6 +72,8 @@ pub struct Definition {
     pub gate_spec: Arc<GateSpec>,
     /// Of a workflow; its declaration and gate_spec are then those of its runs' shells.
     pub workflow: Option<Workflow>,
+    /// Of a state machine of one's own; its declaration then only names its states.
+    pub machine: Option<Machine>,
     pub retention: Option<String>,
     pub published_at: Time,
     pub published_by: String,
@@ -83,6 +86,26 @@ pub struct Workflow {
     /// The normalised document that the plan was compiled from; runs carry its digest.
     pub document: Arc<[u8]>,
     pub document_digest: Digest,
+}
+
+/// What a state machine of one's own is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    pub machine: Arc<OwnMachine>,
+    /// The normalised document that it was read from.
+    pub document: Arc<[u8]>,
+    pub document_digest: Digest,
+}
+
+impl Definition {
+    /// The document that `definition_published` states besides declaration and gate_spec, and its digest.
+    pub fn document(&self) -> Option<(&Arc<[u8]>, &Digest)> {
+        match (&self.workflow, &self.machine) {
+            (Some(workflow), _) => Some((&workflow.document, &workflow.document_digest)),
+            (None, Some(machine)) => Some((&machine.document, &machine.document_digest)),
+            (None, None) => None,
+        }
+    }
 }
 
 /// The configuration that decides how records are made and kept.
@@ -225,6 +248,12 @@ impl Registry {
             None => versions.last(),
             Some(version) => versions.iter().find(|definition| definition.version == version),
         }
+    }
+
+    /// A state machine of one's own: the newest version, or the one asked for.
+    pub fn own_machine(&self, name: &str, version: Option<u32>) -> Option<(&Arc<Definition>, &Machine)> {
+        let definition = self.definition(name, version)?;
+        Some((definition, definition.machine.as_ref()?))
     }
 
     pub fn definition_names(&self) -> Vec<&str> {

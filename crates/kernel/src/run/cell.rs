@@ -43,6 +43,8 @@ pub struct Docket {
     pub cycle: u32,
     /// When somebody declared that it cannot be completed.
     pub declared_at: Option<Time>,
+    /// The derived state that lies over its state.
+    pub derived: Option<Arc<str>>,
 }
 
 /// A task that was handed out with the answer to a completion, of this run or of another.

@@ -1,6 +1,6 @@
 //! What can be asked of a run.
 
-use super::{Facet, KeptEvent, Parent, Prior};
+use super::{Facet, KeptEvent, Parent, Prior, TransitionWish};
 use crate::Time;
 use crate::id::InstanceId;
 use crate::lifecycle::{FailureCategory, StepCode};
@@ -180,6 +180,8 @@ pub enum Act {
     ExtendDeadline {
         deadline: Time,
     },
+    /// A transition that the run's own machine declares.
+    Transition(Box<TransitionWish>),
 }
 
 impl Act {
@@ -197,6 +199,7 @@ impl Act {
             Act::BlockEscalate { .. } => "escalate_block",
             Act::Reopen { .. } => "reopen_step",
             Act::ExtendDeadline { .. } => "extend_deadline",
+            Act::Transition(_) => "transition_step",
         }
     }
 }

@@ -123,6 +123,7 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
         let now = self.now();
         let cell = self.edit(seq)?;
         cell.state = to;
+        cell.set_derived(None);
         let at_work = |code: StepCode| matches!(code, StepCode::InProgress | StepCode::Overdue);
         if at_work(to) || to == StepCode::Blocked {
             cell.live.get_or_insert_default().started_at.get_or_insert(now);

@@ -22,6 +22,7 @@ mod evolve;
 mod flow;
 mod gate;
 mod operator;
+mod own;
 mod person;
 mod result;
 mod severity;
@@ -34,6 +35,7 @@ pub use claim::handed_out;
 pub use command::*;
 pub use correct::{Correction, CorrectionReason, Prior};
 pub use gate::shell_declaration;
+pub use own::{OwnMove, PinnedMachine, TransitionWish};
 pub use result::check_lease;
 pub use severity::{Cause, Severity, severity_of};
 
@@ -53,6 +55,8 @@ use uuid::Uuid;
 pub struct Run {
     pub run_id: InstanceId,
     pub plan: Arc<Plan>,
+    /// What its steps move by, where it is not the engine's own.
+    pub machine: Option<Arc<PinnedMachine>>,
     pub input: Arc<str>,
     /// The trace of whoever started it, where it was told one. See [`Run::trace`].
     pub trace_id: Option<Arc<str>>,
@@ -169,6 +173,8 @@ pub struct Acted {
     pub evidence_ref: Option<String>,
     pub approval_id: Option<StepId>,
     pub correction: Option<Correction>,
+    /// The transition of one's own that it was.
+    pub own: Option<OwnMove>,
 }
 
 impl RunEvent {
@@ -222,6 +228,7 @@ pub enum Action {
     BlockEscalated,
     StepReopened,
     DeadlineExtended,
+    StepTransitioned,
 }
 
 impl Action {
@@ -257,6 +264,7 @@ impl Action {
             Action::BlockEscalated => "block_escalated",
             Action::StepReopened => "step_reopened",
             Action::DeadlineExtended => "deadline_extended",
+            Action::StepTransitioned => "step_transitioned",
         }
     }
 
@@ -356,6 +364,7 @@ pub struct Started {
     pub run_id: InstanceId,
     pub definition: DefinitionRef,
     pub plan: Arc<Plan>,
+    pub machine: Option<Arc<PinnedMachine>>,
     pub input: Arc<str>,
     pub subject_ref: String,
     pub correlation_key: Option<Arc<str>>,

@@ -7,7 +7,7 @@ use super::claim::input_of;
 use super::control::named;
 use super::flow::{By, Flow, SYSTEM};
 use super::{Act, Acted, Action, BlockReason, Context, Event, Facet, Role, Run, StepAct, Waiting, alive, permitted};
-use super::{correct, deadline, operator};
+use super::{correct, deadline, operator, own};
 use crate::lifecycle::{ActorClass, FailureCategory, Outcome, RunState, StepCode};
 use crate::plan::{Micros, StepSeq, Work};
 use crate::process::Process;
@@ -26,7 +26,8 @@ pub fn decide(target: Target<'_>, command: &StepAct, ctx: &mut Context<'_>) -> R
     alive(run)?;
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
-    flow.acted = Some(Box::new(Acted { step_seq: seq, evidence_ref: None, approval_id: None, correction: None }));
+    flow.acted =
+        Some(Box::new(Acted { step_seq: seq, evidence_ref: None, approval_id: None, correction: None, own: None }));
     let action = match &command.act {
         Act::Claim => claim(&mut flow, seq)?,
         Act::Release => release(&mut flow, seq)?,
@@ -52,6 +53,7 @@ pub fn decide(target: Target<'_>, command: &StepAct, ctx: &mut Context<'_>) -> R
             correct::reopen(&mut flow, command, seq, &wish)?
         }
         Act::ExtendDeadline { deadline: until } => deadline::extend(&mut flow, command, seq, *until)?,
+        Act::Transition(wish) => own::transition(&mut flow, command, seq, wish)?,
     };
     flow.advance()?;
     Ok(flow.finish(action, &actor_ref, command.reason.as_deref()))
@@ -67,6 +69,15 @@ fn check_shape(command: &StepAct) -> Result<(), Refusal> {
                 return Err(Refusal::new(Code::InvalidRequest, "`timeout_ms` must not be negative").at("timeout_ms"));
             }
             Ok(())
+        }
+        Act::Transition(wish) => {
+            require_ref("to", &wish.to)?;
+            require_optional_text("trigger_ref", wish.trigger_ref.as_deref())?;
+            require_optional_text("waiting_event_type", wish.event_type.as_deref())?;
+            if wish.timeout.is_some_and(|timeout| timeout < 0) {
+                return Err(Refusal::new(Code::InvalidRequest, "`timeout_ms` must not be negative").at("timeout_ms"));
+            }
+            wish.evidence_ref.as_deref().map_or(Ok(()), |text| require_ref("evidence_ref", text))
         }
         Act::Unblock { evidence_ref } | Act::CannotComplete { evidence_ref } => {
             evidence_ref.as_deref().map_or(Ok(()), |text| require_ref("evidence_ref", text))
@@ -101,6 +112,13 @@ fn admit<'r>(target: Target<'r>, act: &Act, ctx: &Context<'_>) -> Result<(&'r Pr
         Act::Escalate => permitted(target, scopes::GOVERNANCE_ACT, ctx),
         Act::BlockEscalate { .. } => any(scopes::RUNS_CONTROL, scopes::GOVERNANCE_ACT),
         Act::Retry | Act::Reopen { .. } | Act::ExtendDeadline { .. } => permitted(target, scopes::RUNS_CONTROL, ctx),
+        // Which of them it takes, the transition says.
+        Act::Transition(_) => match any(scopes::TASKS_WORK, scopes::RUNS_CONTROL) {
+            Err(refusal) if refusal.code == Code::PermissionDenied => {
+                permitted(target, scopes::GOVERNANCE_ACT, ctx).map_err(|_| refusal)
+            }
+            known => known,
+        },
     }
 }
 
@@ -176,7 +194,7 @@ fn claim(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<Action, Refusal> {
     Ok(Action::StepClaimed)
 }
 
-fn release(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<Action, Refusal> {
+pub fn release(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<Action, Refusal> {
     in_charge(flow, seq, StepCode::Ready, "step_release")?;
     flow.move_step(seq, StepCode::Ready, By(PIC, "step_release"))?;
     flow.clear_hold(seq)?;
@@ -185,7 +203,7 @@ fn release(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<Action, Refusal>
     Ok(Action::StepReleased)
 }
 
-fn wait(
+pub fn wait(
     flow: &mut Flow<'_, '_, '_>,
     seq: StepSeq,
     event_type: Option<&str>,
@@ -221,7 +239,7 @@ fn not_a_facet(what: &str) -> Refusal {
         .at("waiting_facet")
 }
 
-fn block(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, reason: Option<&str>) -> Result<Action, Refusal> {
+pub fn block(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, reason: Option<&str>) -> Result<Action, Refusal> {
     in_charge(flow, seq, StepCode::Blocked, "step_block")?;
     let Some(reason) = reason.and_then(BlockReason::parse) else {
         let vocabulary: Vec<&str> = BlockReason::ALL.iter().map(|reason| reason.as_str()).collect();
@@ -237,7 +255,7 @@ fn block(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, reason: Option<&str>) -> Res
 }
 
 /// What blocked the step, or what it waited for, is there: its person goes on with it, a worker's goes back to its queue.
-fn unblock(
+pub fn unblock(
     flow: &mut Flow<'_, '_, '_>,
     command: &StepAct,
     seq: StepSeq,
@@ -283,7 +301,7 @@ fn unblock(
 }
 
 /// A person's output that misses its contract is refused, and the step stays as it was.
-fn complete(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, output: &Arc<str>) -> Result<Action, Refusal> {
+pub fn complete(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, output: &Arc<str>) -> Result<Action, Refusal> {
     in_charge(flow, seq, StepCode::Completed, "step_complete")?;
     flow.require_tasks(seq)?;
     let event = flow.cell(seq).and_then(|cell| cell.live.as_ref()).and_then(|live| live.event.clone());
@@ -298,7 +316,11 @@ fn complete(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, output: &Arc<str>) -> Res
     Ok(Action::StepCompleted)
 }
 
-fn cannot_complete(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, evidence_ref: Option<&str>) -> Result<Action, Refusal> {
+pub fn cannot_complete(
+    flow: &mut Flow<'_, '_, '_>,
+    seq: StepSeq,
+    evidence_ref: Option<&str>,
+) -> Result<Action, Refusal> {
     in_charge(flow, seq, StepCode::CannotComplete, "declare_cannot_complete")?;
     let Some(evidence_ref) = evidence_ref else {
         let detail = "say with `evidence_ref` what shows that the step cannot be completed";
@@ -319,7 +341,7 @@ pub fn give_up(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, by: By) -> Result<(), 
     Ok(())
 }
 
-fn note_evidence(flow: &mut Flow<'_, '_, '_>, evidence_ref: Option<&str>) {
+pub fn note_evidence(flow: &mut Flow<'_, '_, '_>, evidence_ref: Option<&str>) {
     if let Some(acted) = &mut flow.acted {
         acted.evidence_ref = evidence_ref.map(str::to_owned);
     }

@@ -2,9 +2,9 @@
 
 use super::flow::Flow;
 use super::gate::shell_declaration;
-use super::{Action, Cell, Context, Event, Head, Role, Run, StartRun, Started};
+use super::{Action, Cell, Context, Event, Head, PinnedMachine, Role, Run, StartRun, Started};
 use crate::lifecycle::{RunState, StepCode};
-use crate::plan::{Plan, Scope, StepSeq};
+use crate::plan::{MachineRef, Plan, Scope, StepSeq};
 use crate::process::{DefinitionRef, Process};
 use crate::refusal::{Code, Refusal, require_ref};
 use crate::registry::scopes;
@@ -35,10 +35,18 @@ pub fn decide(command: &StartRun, ctx: &mut Context<'_>) -> Result<Vec<Event>, R
         Refusal::new(Code::NotKnown, detail).at("definition")
     })?;
     let Some(workflow) = &definition.workflow else {
+        if definition.machine.is_some() {
+            let detail = format!("`{}` is a state machine: a workflow names it with `machine`", command.definition);
+            return Err(Refusal::new(Code::InvalidRequest, detail).at("definition"));
+        }
         let detail = format!("`{}` is a process: start it with POST /v1/processes", command.definition);
         return Err(Refusal::new(Code::InvalidRequest, detail).at("definition"));
     };
     let plan = workflow.plan.clone();
+    let machine = match &plan.machine {
+        Some(MachineRef { name, version }) => Some(Arc::new(PinnedMachine::of(registry, name, *version)?)),
+        None => None,
+    };
     if let Some(schema) = &plan.input_schema {
         ctx.language.conforms(schema, &command.input).map_err(|error| {
             Refusal::new(Code::InvalidRequest, format!("the input does not fit the definition's inputSchema: {error}"))
@@ -52,6 +60,7 @@ pub fn decide(command: &StartRun, ctx: &mut Context<'_>) -> Result<Vec<Event>, R
         run_id,
         definition,
         plan: plan.clone(),
+        machine,
         input: command.input.clone(),
         subject_ref,
         correlation_key: key(&plan.correlation_key, command, ctx, "correlationKey")?,
@@ -215,6 +224,7 @@ impl Run {
         let cells: Vec<Cell> = steps.chain(tasks.map(|step| Cell { role: Role::Task(step), ..Cell::new(1) })).collect();
         let mut run = Run {
             run_id: started.run_id,
+            machine: started.machine.clone(),
             input: started.input.clone(),
             trace_id: started.trace_id.clone(),
             correlation_key: started.correlation_key.clone(),

@@ -147,6 +147,7 @@ fn build(linear: bool, drafts: &[Draft], undoes: bool, timeout: Option<Micros>) 
         on: vec![],
         gate_spec: GateSpec(BTreeMap::from([("sign".to_owned(), entry())])),
         blocked_escalation: BlockedEscalation::default(),
+        machine: None,
         input_schema: None,
         output: None,
         referenced: vec![],

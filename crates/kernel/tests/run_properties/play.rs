@@ -3,7 +3,7 @@
 use crate::auditor::Auditor;
 use crate::colour::Colours;
 use crate::generate::{EVENTS, Op, SECOND};
-use countersign_kernel::lifecycle::{FailureCategory, Outcome, RunState, StepCode};
+use countersign_kernel::lifecycle::{FailureCategory, Outcome, OwnMachine, RunState, StepCode};
 use countersign_kernel::plan::*;
 use countersign_kernel::process::{self, DecideGate, Decision, Process};
 use countersign_kernel::refusal::{Code, Refusal};
@@ -73,6 +73,10 @@ impl Language for Words {
     fn plan(&self, _: &[u8]) -> Result<Plan, ExpressionError> {
         Err(ExpressionError("not here".to_owned()))
     }
+
+    fn machine(&self, _: &[u8]) -> Result<Option<OwnMachine>, ExpressionError> {
+        Err(ExpressionError("not here".to_owned()))
+    }
 }
 
 fn registry_of(plan: &Arc<Plan>) -> Registry {
@@ -96,6 +100,7 @@ fn registry_of(plan: &Arc<Plan>) -> Registry {
         declaration: Arc::new(declaration),
         gate_spec: Arc::new(gate_spec),
         workflow: Some(workflow),
+        machine: None,
         retention: None,
         published_at: Time(1),
         published_by: WHO.to_owned(),

@@ -12,8 +12,11 @@ use countersign_client::wire;
 use countersign_definition::{Body, Definition, Kind, ProblemCode};
 use countersign_engine::retention::UNSET_POLICY;
 use countersign_engine::{Command, Engine, Outcome, store_failure};
+use countersign_kernel::GateSpec;
+use countersign_kernel::lifecycle::MachineScope;
+use countersign_kernel::plan::MachineRef;
 use countersign_kernel::refusal::{Code, Refusal};
-use countersign_kernel::registry::{self, Registry, Workflow, scopes};
+use countersign_kernel::registry::{self, Machine, Registry, Workflow, scopes};
 use countersign_kernel::run::shell_declaration;
 use countersign_ledger::sha256;
 use std::sync::Arc;
@@ -34,13 +37,20 @@ pub async fn publish(State(app): State<App>, caller: Caller, posted: PostedBytes
     let engine = app.engine()?;
     let (bytes, checked) = checked(&engine, posted.bytes).await?;
     let definition = checked.map_err(invalid_definition)?;
-    let (declaration, gate_spec, workflow) = match definition.body {
-        Body::Process { declaration, gate_spec } => (declaration, gate_spec, None),
+    let (mut workflow, mut machine) = (None, None);
+    let (declaration, gate_spec) = match definition.body {
+        Body::Process { declaration, gate_spec } => (declaration, gate_spec),
+        Body::Machine { machine: own, document } => {
+            let declaration = own.declaration();
+            let document_digest = sha256(&[&document]);
+            machine = Some(Machine { machine: Arc::new(own), document: document.into(), document_digest });
+            (declaration, GateSpec::default())
+        }
         Body::Workflow { plan, document } => {
             let (declaration, gate_spec) = shell_declaration(&plan);
             let document_digest = sha256(&[&document]);
-            let workflow = Workflow { plan: Arc::new(plan), document: document.into(), document_digest };
-            (declaration, gate_spec, Some(workflow))
+            workflow = Some(Workflow { plan: Arc::new(plan), document: document.into(), document_digest });
+            (declaration, gate_spec)
         }
     };
     let source = String::from_utf8(bytes).map_err(|_| Problem::invalid_request("the body is not UTF-8"))?;
@@ -51,6 +61,7 @@ pub async fn publish(State(app): State<App>, caller: Caller, posted: PostedBytes
         declaration: Arc::new(declaration),
         gate_spec: Arc::new(gate_spec),
         workflow,
+        machine,
         retention: definition.retention,
     });
     match engine.execute(caller.call(Command::Registry(command), posted.sent)?).await? {
@@ -142,10 +153,18 @@ fn summary(definition: &registry::Definition) -> wire::DefinitionSummary {
     wire::DefinitionSummary {
         name: definition.name.clone(),
         version: definition.version,
-        kind: if definition.workflow.is_some() { Kind::Workflow } else { Kind::Process }.as_str().to_owned(),
+        kind: kind(definition).as_str().to_owned(),
         digest: definition.digest.to_string(),
         published_at: time::format(definition.published_at),
         published_by: definition.published_by.clone(),
+    }
+}
+
+fn kind(definition: &registry::Definition) -> Kind {
+    match (&definition.workflow, &definition.machine) {
+        (Some(_), _) => Kind::Workflow,
+        (None, Some(_)) => Kind::Machine,
+        (None, None) => Kind::Process,
     }
 }
 
@@ -210,10 +229,23 @@ fn check(engine: &Engine, bytes: &[u8]) -> Checked {
         };
         problems.into_iter().map(to_wire).collect::<Vec<_>>()
     })?;
+    if let Body::Workflow { plan, .. } = &definition.body
+        && let Some(named) = &plan.machine
+        && let Some(message) = unusable(&engine.registry(), named)
+    {
+        let (line, column) = line_of(bytes, "machine");
+        return Err(vec![wire::DefinitionProblem {
+            path: "machine".to_owned(),
+            line,
+            column,
+            code: ProblemCode::BadValue.as_str().to_owned(),
+            message,
+        }]);
+    }
     let policies = &engine.config().policies;
     match &definition.retention {
         Some(policy) if policy == UNSET_POLICY || policies.get(policy).is_none() => {
-            let (line, column) = line_of_retention(bytes);
+            let (line, column) = line_of(bytes, "retention");
             let known = policies.names().collect::<Vec<_>>().join(", ");
             Err(vec![wire::DefinitionProblem {
                 path: "retention".to_owned(),
@@ -227,13 +259,26 @@ fn check(engine: &Engine, bytes: &[u8]) -> Checked {
     }
 }
 
-/// Where the document says `retention`; the parsed value no longer knows.
-fn line_of_retention(bytes: &[u8]) -> (u32, u32) {
+/// Why steps cannot move by this machine, if so.
+fn unusable(registry: &Registry, named: &MachineRef) -> Option<String> {
+    match registry.own_machine(&named.name, named.version) {
+        None => {
+            Some(format!("no machine `{}` is published here, or not in that version; publish it first", named.name))
+        }
+        Some((_, own)) if own.machine.scope == MachineScope::WorkflowRun => {
+            Some(format!("`{}` is a machine of runs; steps move by one of the scope step or task", named.name))
+        }
+        Some(_) => None,
+    }
+}
+
+/// Where the document says this at its top level; the parsed value no longer knows.
+fn line_of(bytes: &[u8], field: &str) -> (u32, u32) {
     let text = String::from_utf8_lossy(bytes);
-    let key = |line: &str| line.trim_start_matches([' ', '{', ',', '"', '\'']).starts_with("retention");
+    let key = |line: &str| line.trim_start_matches([' ', '{', ',', '"', '\'']).starts_with(field);
     let found = text.lines().zip(1..).find(|(line, _)| key(line));
     found.map_or((1, 1), |(line, number)| {
-        let before = line.find("retention").map_or(0, |at| line[..at].chars().count());
+        let before = line.find(field).map_or(0, |at| line[..at].chars().count());
         (number, u32::try_from(before + 1).unwrap_or(1))
     })
 }

@@ -133,6 +133,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(runs::steps::block_escalate))
         .routes(routes!(runs::steps::reopen))
         .routes(routes!(runs::steps::extend_deadline))
+        .routes(routes!(runs::steps::transition))
         .routes(routes!(runs::history::read))
         .routes(routes!(runs::worklist::list))
         .routes(routes!(runs::control::declare_effect))

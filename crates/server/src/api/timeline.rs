@@ -164,13 +164,18 @@ fn entry(row: RecordRow, scene: Option<&Scene>, links: &Links) -> wire::Timeline
     let moves = |name: &str| -> Vec<wire::TimelineMove> {
         said.into_iter().flat_map(|payload| items(payload, name)).map(one_move).collect()
     };
+    // A transition of the run's own machine stands behind what the floor did for it.
+    let acted = said.and_then(|payload| payload.get("step_seq")?.as_u64()).and_then(|seq| u32::try_from(seq).ok());
+    let step = acted.zip(run).and_then(|(seq, (_, plan))| plan.step(seq)).map(|step| step.name.to_string());
+    let own = said.and_then(|payload| payload.get("own_transition")).map(one_move);
+    let own = own.map(|made| wire::TimelineMove { step, ..made });
     let reopens = said.and_then(prior).and_then(|prior| links.closed.get(&prior).cloned());
     wire::TimelineEntry {
         trace_id: run.map(|(run, _)| trace_of(run)),
         correlation_id: run.map(|(run, _)| {
             run.row.correlation_key.as_ref().map_or_else(|| run.row.instance_id.to_string(), |key| key.to_string())
         }),
-        transitions: moves("transitions"),
+        transitions: moves("transitions").into_iter().chain(own).collect(),
         run_transitions: moves("run_transitions"),
         facets: said.zip(run).map_or(vec![], |(payload, (_, plan))| facets(payload, plan)),
         reopens,

@@ -6,12 +6,13 @@ use super::graph::{drawn, mermaid};
 use super::input::Document;
 use super::output::{self, printable, printable_lines};
 use super::page::{PageArgs, collect};
+use super::registry;
 use super::table::{Table, Tint, tint};
 use super::time::when;
 use clap::{Args, Subcommand};
 use countersign_client::Error;
 use countersign_client::wire::{DefinitionProblem, DefinitionQuery, DefinitionSummary, DefinitionView, Validation};
-use countersign_definition::Problem;
+use countersign_definition::{Kind, Problem};
 use jiff::Timestamp;
 
 /// Check, publish and read definitions
@@ -23,7 +24,7 @@ pub enum DefinitionCommand {
     Apply(FilesArgs),
     /// List the newest version of every definition
     List(PageArgs),
-    /// Show a definition: its steps and its document
+    /// Show a definition: its steps, or the states and transitions of a machine, and its document
     Show(ShowArgs),
 }
 
@@ -146,6 +147,13 @@ async fn show(context: &Context, args: &ShowArgs) -> anyhow::Result<()> {
     };
     if context.json() {
         return output::json(&answer.json);
+    }
+    if answer.body.kind == Kind::Machine.as_str() {
+        let machine = client.machine(&format!("{}@{}", answer.body.name, answer.body.version)).await?.body;
+        return match args.mermaid {
+            true => output::say_verbatim(registry::mermaid(&machine).trim_end()),
+            false => output::say(&view(&answer.body, Some(registry::drawn(&machine)))),
+        };
     }
     // A newer server may have published what this version cannot read.
     let parsed = countersign_definition::parse(answer.body.document.as_bytes()).ok();

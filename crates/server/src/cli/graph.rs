@@ -10,7 +10,7 @@ use countersign_kernel::plan::{Backoff, OnFailure, Order, Plan, RetryPolicy, Ste
 /// transitions are in its document.
 pub fn drawn(body: &Body) -> Option<String> {
     match body {
-        Body::Process { .. } => None,
+        Body::Process { .. } | Body::Machine { .. } => None,
         Body::Workflow { plan, .. } => Some(steps(plan).to_string()),
     }
 }
@@ -20,6 +20,7 @@ pub fn mermaid(body: &Body) -> String {
     match body {
         Body::Process { declaration, .. } => state_diagram(declaration),
         Body::Workflow { plan, .. } => flowchart(plan),
+        Body::Machine { machine, .. } => state_diagram(&machine.declaration()),
     }
 }
 

@@ -252,6 +252,8 @@ mod tests {
             ("step complete r s --output n:=1", true),
             ("step reopen r s --approval a", false),
             ("step reopen r s --approval a --correction-reason data_error --idempotency-key k", true),
+            ("step transition r s", false),
+            ("step transition r s --to in_review --facet waiting_human --preview", true),
             ("step extend-deadline r s --to in2h", false),
             ("step extend-deadline r s --to 2h", true),
             ("worklist --limit 3", true),

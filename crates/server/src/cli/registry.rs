@@ -7,6 +7,7 @@ use super::output::{self, printable};
 use super::table::{Table, Tint, tint};
 use clap::{Args, Subcommand, ValueEnum};
 use countersign_client::wire::{Machine, Registry, StateDef, TransitionDef};
+use countersign_kernel::lifecycle::MachineScope;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,7 +17,7 @@ use std::fmt::Write as _;
 pub enum RegistryCommand {
     /// Print the machines, or one machine with its states, transitions and facets
     Show(ShowArgs),
-    /// Print a machine as YAML, as JSON or as a Mermaid diagram
+    /// Print a machine as YAML (a definition that can be applied), as JSON or as a Mermaid diagram
     Export(ExportArgs),
     /// Say what differs between two machines: of the server, or JSON files that `export` wrote
     Diff(DiffArgs),
@@ -24,7 +25,7 @@ pub enum RegistryCommand {
 
 #[derive(Args)]
 pub struct ShowArgs {
-    /// step, task, workflow_run, approval_step, assignment or approval_chain
+    /// step, task, workflow_run, approval_step, assignment, approval_chain, or one that was published: NAME or NAME@2
     machine: Option<String>,
     /// Event types with the members of their data, in place of machines
     #[arg(long, conflicts_with = "machine")]
@@ -47,9 +48,9 @@ enum Format {
 
 #[derive(Args)]
 pub struct DiffArgs {
-    /// A machine of the server, or a JSON file
+    /// A machine of the server (`step`, `mine`, `mine@2`), or a JSON file
     old: String,
-    /// A machine of the server, or a JSON file
+    /// A machine of the server (`step`, `mine`, `mine@2`), or a JSON file
     new: String,
 }
 
@@ -107,7 +108,7 @@ fn events(registry: &Registry) -> Table {
 }
 
 /// States, transitions and facets, each as a table.
-fn drawn(machine: &Machine) -> String {
+pub fn drawn(machine: &Machine) -> String {
     let title = format!("{} {}", machine.state_machine_id, machine.version);
     let mut sections = vec![format!("{}: {}", tint(Tint::Strong, &title), printable(&machine.description))];
     let mut states = Table::new(["", "state", "label", "class", "colour", "floor", ""]);
@@ -173,9 +174,29 @@ async fn export(context: &Context, args: ExportArgs) -> anyhow::Result<()> {
     match args.format {
         _ if context.json() => output::json(&answer.json),
         Format::Json => output::json(&answer.json),
+        Format::Yaml if is_definable(&answer.body) => {
+            output::say_verbatim(document(&answer.body, &answer.json).trim_end())
+        }
         Format::Yaml => output::say_verbatim(yaml(&answer.json).trim_end()),
         Format::Mermaid => output::say_verbatim(mermaid(&answer.body).trim_end()),
     }
+}
+
+/// Whether a machine of this scope can be declared by a definition.
+fn is_definable(machine: &Machine) -> bool {
+    MachineScope::ALL.iter().any(|scope| scope.as_str() == machine.scope)
+}
+
+/// The machine as a definition of its own: everything that it consists of, the floor's part included.
+fn document(machine: &Machine, json: &Value) -> String {
+    let mut out = String::from("kind: machine\n");
+    member(&mut out, "name", &Value::from(machine.state_machine_id.as_str()), 0);
+    for part in ["scope", "description", "initial_state", "states", "transitions", "facets", "rollup_policies"] {
+        if let Some(value) = json.get(part) {
+            member(&mut out, part, value, 0);
+        }
+    }
+    out
 }
 
 /// Block YAML; texts are quoted as JSON has them, which YAML understands.
@@ -204,7 +225,7 @@ fn member(out: &mut String, name: &str, value: &Value, depth: usize) {
     };
 }
 
-fn mermaid(machine: &Machine) -> String {
+pub fn mermaid(machine: &Machine) -> String {
     let mut edges: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for row in machine.transitions.iter().filter(|row| !row.proposed) {
         let ids = edges.entry((&row.from_state, &row.to_state)).or_default();
@@ -344,6 +365,9 @@ mod tests {
     #[test]
     fn a_diagram_and_a_document() {
         assert_eq!(mermaid(&machine(small())), "stateDiagram-v2\n    [*] --> a\n    a --> a: T1\n");
+        let own = document(&machine(small()), &small());
+        assert!(own.starts_with("kind: machine\nname: \"m\"\nscope: \"step\"\n"), "{own}");
+        assert!(!own.contains("version") && !own.contains("active"), "{own}");
         let text = yaml(&small());
         assert!(text.contains("states:\n  - {\"") && text.contains("version: \"1.0.0\""), "{text}");
     }

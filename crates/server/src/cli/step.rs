@@ -10,7 +10,7 @@ use super::time::{Instant, parse_ahead, parse_millis, when};
 use clap::{Args, Subcommand};
 use countersign_client::wire::{
     ActOnStep, BlockStep, CompleteStep, EscalateBlock, EvidencedStep, ExtendDeadline, InboxQuery, ReopenStep,
-    StepHistory, StepPreview, WaitStep, WorklistItem,
+    StepHistory, StepPreview, TransitionStep, WaitStep, WorklistItem,
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -42,6 +42,8 @@ pub enum StepCommand {
     Retry(PlainArgs),
     /// Put its deadline off
     ExtendDeadline(ExtendArgs),
+    /// Make a transition that the run's own machine declares
+    Transition(TransitionArgs),
     /// Every state it has been in, with who brought it there
     History(HistoryArgs),
 }
@@ -149,6 +151,36 @@ pub struct ExtendArgs {
     to: Instant,
 }
 
+#[derive(Args)]
+pub struct TransitionArgs {
+    #[command(flatten)]
+    which: Which,
+    /// The state it is to be in
+    #[arg(long, value_name = "STATE")]
+    to: String,
+    /// Which transition, where several lead there
+    #[arg(long, value_name = "TRIGGER")]
+    trigger: Option<String>,
+    /// Where it can be looked up: a document, a ticket, a record
+    #[arg(long, value_name = "REF")]
+    evidence: Option<String>,
+    /// Of a state that waits: what for (may be repeated)
+    #[arg(long, value_name = "FACET")]
+    facet: Vec<String>,
+    /// Of a state that waits: the type of the event that wakes it
+    #[arg(long, value_name = "TYPE")]
+    event: Option<String>,
+    /// Of a state that waits: come back after this time at the latest
+    #[arg(long, value_name = "DURATION", value_parser = parse_millis)]
+    timeout: Option<i64>,
+    /// Of a state that is blocked: missing_input, missing_approval or config_error
+    #[arg(long, value_name = "REASON")]
+    block_reason: Option<String>,
+    /// Of a state that is completed: what the step yields
+    #[arg(long, value_name = "JSON|NAME=TEXT")]
+    output: Vec<String>,
+}
+
 pub async fn run(context: &Context, command: StepCommand) -> anyhow::Result<()> {
     match command {
         StepCommand::Claim(PlainArgs { which }) => plain(context, which, "claim").await,
@@ -192,6 +224,22 @@ pub async fn run(context: &Context, command: StepCommand) -> anyhow::Result<()> 
             let request = ExtendDeadline { deadline: to.to_wire(), reason: which.reason.clone() };
             act(context, which, "extend-deadline", &request).await
         }
+        StepCommand::Transition(args) => {
+            let request = TransitionStep {
+                to: args.to,
+                trigger_ref: args.trigger,
+                evidence_ref: args.evidence,
+                waiting_event_type: args.event,
+                timeout_ms: args.timeout,
+                waiting_facet: None,
+                waiting_facets: (!args.facet.is_empty()).then_some(args.facet),
+                block_reason: args.block_reason,
+                output: input::value(&args.output)?,
+                outbound_events: None,
+                reason: args.which.reason.clone(),
+            };
+            act(context, args.which, "transition", &request).await
+        }
         StepCommand::History(HistoryArgs { run, step }) => {
             let answer = context.client()?.step_history(&run, &step).await?;
             if context.json() { output::json(&answer.json) } else { output::say(&told(&answer.body)) }
@@ -223,7 +271,7 @@ async fn act(context: &Context, which: Which, verb: &str, request: &impl Seriali
     output::say(&format!(
         "{} is {}{by}, the run {}",
         tint(Tint::Strong, &step),
-        tint(Tint::Strong, &answer.body.state_code),
+        tint(Tint::Strong, answer.body.derived_state.as_deref().unwrap_or(&answer.body.state_code)),
         printable(&answer.body.state)
     ))
 }
@@ -304,7 +352,10 @@ fn table(items: &[WorklistItem]) -> Table {
         table.row([
             tint(Tint::Strong, &item.subject_ref),
             printable(&item.step),
-            tint(if late { Tint::Bad } else { Tint::Good }, &item.state_code.replace('_', " ")),
+            tint(
+                if late { Tint::Bad } else { Tint::Good },
+                &item.derived_state.as_ref().unwrap_or(&item.state_code).replace('_', " "),
+            ),
             item.deadline.as_deref().map_or_else(String::new, |deadline| when(deadline, now)),
             tint(Tint::Dim, &command),
         ]);

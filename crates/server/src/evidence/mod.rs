@@ -97,6 +97,9 @@ impl Taken {
             }
             View::Run(run) => {
                 documents.insert(run.view.row.document_digest, run.document.clone());
+                if let (Some(machine), Some(document)) = (&run.view.row.machine, &run.machine) {
+                    documents.insert(machine.digest, document.clone());
+                }
                 for document in [&run.declaration, &run.gate_spec] {
                     documents.insert(document.digest, document.bytes.as_slice().into());
                 }

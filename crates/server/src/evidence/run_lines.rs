@@ -47,7 +47,7 @@ fn digest(json: Option<&str>) -> Value {
 fn of_run(run: &RunState) -> Value {
     let (row, head) = (&run.view.row, &run.view.head);
     let id = |id: Option<countersign_kernel::InstanceId>| Value::from(id.map(|id| id.to_string()));
-    object([
+    let mut line = object([
         ("document_digest", row.document_digest.to_string().into()),
         ("state", head.state.as_str().into()),
         ("outcome", head.outcome.as_deref().into()),
@@ -68,7 +68,11 @@ fn of_run(run: &RunState) -> Value {
         ("parent_run_id", id(row.parent.map(|(run_id, _)| run_id))),
         ("parent_step_seq", row.parent.map(|(_, step_seq)| step_seq).into()),
         ("steps", run.steps.iter().map(of_step).collect()),
-    ])
+    ]);
+    if let (Some(line), Some(machine)) = (line.as_object_mut(), &row.machine) {
+        line.insert("machine_digest".to_owned(), machine.digest.to_string().into());
+    }
+    line
 }
 
 fn of_step(step: &RunStepView) -> Value {
@@ -101,6 +105,9 @@ fn of_step(step: &RunStepView) -> Value {
         && said.values().any(|value| !value.is_null())
     {
         line.insert("charge".to_owned(), members);
+    }
+    if let (Some(line), Some(derived)) = (line.as_object_mut(), &charge.derived_state) {
+        line.insert("derived_state".to_owned(), (**derived).into());
     }
     line
 }

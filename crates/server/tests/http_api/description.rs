@@ -76,6 +76,7 @@ const SERVED: &[&str] = &[
     "POST /v1/runs/{run_id}/steps/{step}/block-escalate",
     "POST /v1/runs/{run_id}/steps/{step}/reopen",
     "POST /v1/runs/{run_id}/steps/{step}/extend-deadline",
+    "POST /v1/runs/{run_id}/steps/{step}/transition",
     "GET /v1/runs/{run_id}/steps/{step}/history",
     "GET /v1/worklist",
     "POST /v1/runs/{run_id}/steps/{step}/declare-effect",

@@ -53,7 +53,7 @@ async fn the_registry_is_served_shown_exported_and_compared() {
     diagram.says(0, &["stateDiagram-v2", "in_progress --> completed: T8", "completed --> in_progress: T8r"]);
 
     let yaml = countersign(&server, &["registry", "export", "step"]).await;
-    yaml.says(0, &["state_machine_id: \"step\"", "transitions:"]);
+    yaml.says(0, &["kind: machine\nname: \"step\"", "transitions:"]);
     let json = countersign(&server, &["registry", "export", "task", "--format", "json"]).await;
     let file = server.directory.path().join("task.json");
     std::fs::write(&file, &json.out).expect("a file");

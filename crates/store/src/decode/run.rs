@@ -4,7 +4,7 @@ use super::{head_row_at, small};
 use crate::select::run::STEP_STATE_COLUMNS;
 use crate::value::{Columns, token};
 use countersign_engine::port::{ChargedStep, Due, Head, QueuedRun, RunStepView, RunView, StoreError, StoredRunHead};
-use countersign_engine::rows::{ChargeRow, CorrectionRow, NewStep, RunEventRow, RunRow, StepState};
+use countersign_engine::rows::{ChargeRow, CorrectionRow, MachineRow, NewStep, RunEventRow, RunRow, StepState};
 use countersign_kernel::lifecycle::{FailureCategory, StepCode};
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::rollup::Colour;
@@ -44,6 +44,11 @@ pub fn run_instance(row: &dyn Columns) -> Result<RunInstance, StoreError> {
         (None, None) => None,
         _ => return Err(StoreError::Corrupt("a run has half a parent".to_owned())),
     };
+    let machine = match (row.optional_text(31)?, row.optional_bytes(32)?) {
+        (Some(named), Some(_)) => Some(MachineRow { named, digest: row.digest(32)? }),
+        (None, None) => None,
+        _ => return Err(StoreError::Corrupt("a run has half a machine".to_owned())),
+    };
     let priority = row.int(17)?;
     Ok(RunInstance {
         row: RunRow {
@@ -61,6 +66,7 @@ pub fn run_instance(row: &dyn Columns) -> Result<RunInstance, StoreError> {
             parent,
             started_at: row.time(13)?,
             trace_id: optional_str(row, 30)?,
+            machine,
         },
         head: StoredRunHead {
             state: row.text(14)?,
@@ -150,6 +156,7 @@ fn charge(row: &dyn Columns) -> Result<ChargeRow, StoreError> {
         secondary_facets: optional_str(row, 32)?,
         block_reason: block_reason.map(BlockReason::as_str),
         escalated_at: optional_time(row, 34)?,
+        derived_state: optional_str(row, 35)?,
     })
 }
 

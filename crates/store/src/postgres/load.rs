@@ -115,7 +115,12 @@ impl PostgresWriter {
         for run in runs {
             let instance_id = run.row.instance_id;
             let (gates, holds) = bindings.take(instance_id);
+            let machine = match &run.row.machine {
+                Some(machine) => Some(self.run_document(machine.digest).await?),
+                None => None,
+            };
             let body = LoadedRun {
+                machine,
                 document: self.run_document(run.row.document_digest).await?,
                 row: run.row,
                 head: run.head,

@@ -12,16 +12,16 @@ use countersign_kernel::plan::StepSeq;
 const RUN: &str = "r.instance_id, r.definition_name, r.definition_version, r.document_digest, r.subject_ref, r.initiator_ref, r.input, \
     r.correlation_key, r.concurrency_key, r.corrects, r.continues, r.parent_id, r.parent_step_seq, r.started_at_us, \
     h.state, h.outcome, h.last_error, h.priority, h.start_at_us, h.executing_since_us, h.completed_at_us, h.failed_at_us, h.output, \
-    i.sequence, i.head, i.last_time_us, i.moves, i.policy_ref, i.beats, i.rollup, r.trace_id";
+    i.sequence, i.head, i.last_time_us, i.moves, i.policy_ref, i.beats, i.rollup, r.trace_id, r.machine, r.machine_digest";
 const FROM_RUNS: &str =
     "FROM runs r JOIN run_heads h ON h.instance_id = r.instance_id JOIN instances i ON i.instance_id = r.instance_id";
 /// A step without its output and without what only readers want.
 const STEP_STATE: &str = "instance_id, step_seq, compensates, state, attempts, next_run_at_us, locked_by, locked_until_us, lease_token, \
     waiting_event_type, waiting_facet, deadline_at_us, last_error, error_category, event_data, started_at_us, completed_at_us, \
     effect_unknown, child_run_id, task_type, output_needed, due_at_us, handed, blocked_since_us, blocked_cause, child_colour, \
-    pic, deadline_us, overdue_first_at_us, sla_breach_us, cycle, declared_at_us, secondary_facets, block_reason, escalated_at_us";
+    pic, deadline_us, overdue_first_at_us, sla_breach_us, cycle, declared_at_us, secondary_facets, block_reason, escalated_at_us, derived_state";
 /// Where the columns that follow [`STEP_STATE`] begin: the output, then for readers name, queue and max_attempts.
-pub const STEP_STATE_COLUMNS: usize = 35;
+pub const STEP_STATE_COLUMNS: usize = 36;
 
 /// The states of a step that its person has still to do something about. Spelt as in the index.
 const TO_BE_DONE: &str = "state IN ('ready', 'in_progress', 'waiting', 'blocked', 'overdue')";

@@ -41,7 +41,12 @@ impl Runs {
         let (gates, holds) = bindings()?;
         let every_step = [Value::Id(instance_id.0), Value::Int(0), Value::Int(i64::MAX)];
         let steps = rows(connection, &self.sql.steps, &every_step, decode::run::stored_step)?;
+        let machine = match &run.row.machine {
+            Some(machine) => Some(self.document(connection, by_instance, &machine.digest)?),
+            None => None,
+        };
         let body = LoadedRun {
+            machine,
             document: self.document(connection, by_instance, &run.row.document_digest)?,
             row: run.row,
             head: run.head,

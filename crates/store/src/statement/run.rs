@@ -41,6 +41,8 @@ pub fn run_values(row: &RunRow) -> Vec<Value<'_>> {
         Value::time(row.started_at),
         Value::Text(&row.input),
         Value::text(row.trace_id.as_deref()),
+        Value::text(row.machine.as_ref().map(|machine| machine.named.as_str())),
+        row.machine.as_ref().map_or(Value::Null, |machine| Value::digest(&machine.digest)),
     ]
 }
 
@@ -80,7 +82,7 @@ pub fn new_head_values<'a>(unit: &'a Unit, row: &'a RunHeadRow) -> Vec<Value<'a>
 /// A step that is added, with all that never changes, or a step that has changed.
 pub fn step_values(instance_id: InstanceId, step_seq: StepSeq, step: &StepWrite) -> (Name, Vec<Value<'_>>) {
     let StepWrite { new, state } = step;
-    let mut values = Vec::with_capacity(39);
+    let mut values = Vec::with_capacity(40);
     values.extend([
         Value::Id(instance_id.0),
         Value::Int(i64::from(step_seq)),
@@ -120,6 +122,7 @@ pub fn step_values(instance_id: InstanceId, step_seq: StepSeq, step: &StepWrite)
         Value::text(charge.secondary_facets.as_deref()),
         Value::text(charge.block_reason),
         Value::optional_time(charge.escalated_at),
+        Value::text(charge.derived_state.as_deref()),
     ]);
     let Some(new) = new else { return (Name::RunStep, values) };
     values.extend([

@@ -2,7 +2,8 @@
 
 use countersign_engine::port::{Head, Unit};
 use countersign_engine::rows::{
-    ChargeRow, IdempotencyRow, NewStep, RecordRow, RunEventRow, RunHeadRow, RunRow, StepState, StepWrite, Write,
+    ChargeRow, IdempotencyRow, MachineRow, NewStep, RecordRow, RunEventRow, RunHeadRow, RunRow, StepState, StepWrite,
+    Write,
 };
 use countersign_kernel::id::first_at;
 use countersign_kernel::lifecycle::StepCode;
@@ -42,6 +43,7 @@ pub fn small_run(id: InstanceId) -> RunRow {
         parent: None,
         started_at: Time(1_700_000_000_000_000),
         trace_id: None,
+        machine: None,
     }
 }
 
@@ -54,6 +56,7 @@ pub fn full_run(id: InstanceId) -> RunRow {
         continues: Some(run_id(9_000_002)),
         parent: Some((run_id(9_000_003), 4)),
         trace_id: text("4bf92f3577b34da6a3ce929d0e0e4736"),
+        machine: Some(MachineRow { named: "mine@2".to_owned(), digest: DOCUMENT_DIGEST }),
         ..small_run(id)
     }
 }
@@ -156,6 +159,7 @@ pub fn full_step() -> StepState {
             secondary_facets: text("waiting_time_gate"),
             block_reason: Some("config_error"),
             escalated_at: Some(Time(33)),
+            derived_state: text("in_review"),
         },
     }
 }

@@ -8,9 +8,9 @@ use countersign_kernel::process::{
     self, Command, DecideGate, Decision, FireTransition, OpenGate, StartWorkflow, StepChoice,
 };
 use countersign_kernel::refusal::{Code, Refusal};
-use countersign_kernel::registry::{self, Workflow};
+use countersign_kernel::registry::{self, Machine, Workflow};
 use countersign_kernel::run::{self, ClaimNext, Facet, FromStep, Outbound, StartRun, TaskRef, shell_declaration};
-use countersign_kernel::{GrantId, InstanceId, Time};
+use countersign_kernel::{GateSpec, GrantId, InstanceId, Time};
 use countersign_ledger::sha256;
 use serde_json::Value;
 use std::sync::Arc;
@@ -25,16 +25,20 @@ pub fn publish_command(document: &str) -> Said<registry::PublishDefinition> {
         let first = problems.first().map(ToString::to_string).unwrap_or_default();
         Failure::Refused(Refusal::new(Code::InvalidDefinition, first))
     })?;
-    let (declaration, gate_spec, workflow) = match definition.body {
-        Body::Process { declaration, gate_spec } => (declaration, gate_spec, None),
+    let (mut machine, mut workflow) = (None, None);
+    let (declaration, gate_spec) = match definition.body {
+        Body::Process { declaration, gate_spec } => (declaration, gate_spec),
+        Body::Machine { machine: own, document } => {
+            let declaration = own.declaration();
+            let document_digest = sha256(&[&document]);
+            machine = Some(Machine { machine: Arc::new(own), document: document.into(), document_digest });
+            (declaration, GateSpec::default())
+        }
         Body::Workflow { plan, document } => {
             let (declaration, gate_spec) = shell_declaration(&plan);
             let document_digest = sha256(&[&document]);
-            (
-                declaration,
-                gate_spec,
-                Some(Workflow { plan: Arc::new(plan), document: document.into(), document_digest }),
-            )
+            workflow = Some(Workflow { plan: Arc::new(plan), document: document.into(), document_digest });
+            (declaration, gate_spec)
         }
     };
     Ok(registry::PublishDefinition {
@@ -44,6 +48,7 @@ pub fn publish_command(document: &str) -> Said<registry::PublishDefinition> {
         declaration: Arc::new(declaration),
         gate_spec: Arc::new(gate_spec),
         workflow,
+        machine,
         retention: definition.retention,
     })
 }
@@ -220,6 +225,17 @@ pub fn act_command(acting: &Acting, now: Time, prior: Option<run::Prior>) -> Sai
             prior: prior.map(Box::new),
         },
         "extend-deadline" => run::Act::ExtendDeadline { deadline: now.after(acting.deadline_in_us.unwrap_or(0)) },
+        "transition" => run::Act::Transition(Box::new(run::TransitionWish {
+            to: text("to").unwrap_or_default(),
+            trigger_ref: text("trigger_ref"),
+            evidence_ref: text("evidence_ref"),
+            event_type: text("waiting_event_type"),
+            timeout: acting.body.get("timeout_ms").and_then(Value::as_i64).map(|ms| ms * 1000),
+            facets: text("waiting_facet").into_iter().collect(),
+            block_reason: text("block_reason"),
+            output: acting.body.get("output").map(|output| output.to_string().into()),
+            outbound: vec![],
+        })),
         other => return Err(broken(format!("nobody can {other} a step"))),
     };
     let (step, reason, preview) = (acting.step.clone(), text("reason"), acting.preview);

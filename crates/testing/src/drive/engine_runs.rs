@@ -159,6 +159,7 @@ fn to_view(view: &RunView, steps: &[RunStepView], plan: &Plan) -> Value {
     let time = |time: Option<Time>| time.map(|time| time.0);
     let id = |id: Option<InstanceId>| id.map(|id| id.to_string());
     without_nulls(json!({
+        "machine": row.machine.as_ref().map(|machine| machine.named.clone()),
         "state": head.state,
         "outcome": head.outcome,
         "views": {"linear": state.linear()},
@@ -195,6 +196,7 @@ fn to_step(step: &RunStepView, plan: &Plan, run: RunState) -> Value {
         "task_of": task_of.map(|step| step.name.to_string()),
         "queue": &*new.queue,
         "state_code": state.state.as_str(),
+        "derived_state": text(&charge.derived_state),
         "waiting_facet": state.waiting_facet,
         "waiting_event_type": text(&state.waiting_event_type),
         "secondary_facets": charge.secondary_facets.as_ref().map(|list| list.split(',').collect::<Vec<_>>()),

@@ -122,6 +122,7 @@ impl ToldRun {
         let time = |time: Option<Time>| time.map(|time| time.0);
         let id = |id: Option<InstanceId>| id.map(|id| id.to_string());
         without_nulls(json!({
+            "machine": run.machine.as_ref().map(|pinned| format!("{}@{}", pinned.name, pinned.version)),
             "state": head.state.as_str(),
             "outcome": head.outcome.map(|outcome| outcome.as_str()),
             "views": {"linear": head.state.linear()},
@@ -164,6 +165,7 @@ impl ToldRun {
             "task_of": task_of,
             "queue": &*run.queue(seq, cell.role),
             "state_code": cell.state.as_str(),
+            "derived_state": cell.derived().map(ToString::to_string),
             "waiting_facet": waiting.map(|waiting| waiting.facet.as_str()),
             "waiting_event_type": waiting.and_then(|waiting| text(&waiting.event_type)),
             "secondary_facets": waiting
@@ -315,8 +317,10 @@ impl KernelDriver {
         let mut ctx = Context { base, language: &*self.language, secrets: None };
         match run::decide(told.map(|told| (&told.shell, &told.run)), command, &mut ctx) {
             Ok(events) => {
-                let first = run_events(&events).find_map(|event| event.moves.first());
-                Ok(previewed(first.map(|m| m.transition.id), &[]))
+                let own = |event: &RunEvent| event.acted.as_deref()?.own.as_ref().map(|own| own.id.clone());
+                let moved = |event: &RunEvent| event.moves.first().map(|m| m.transition.id.to_owned());
+                let first = run_events(&events).find_map(|event| own(event).or_else(|| moved(event)));
+                Ok(previewed(first.as_deref(), &[]))
             }
             Err(refusal) => match refusal.code {
                 Code::TransitionRefusedByGuard | Code::InvalidTransition | Code::AlreadyTerminal => {

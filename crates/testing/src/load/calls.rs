@@ -88,6 +88,7 @@ pub fn publish(design: &Design) -> Call {
         declaration: design.declaration.clone(),
         gate_spec: design.gate_spec.clone(),
         workflow: None,
+        machine: None,
         retention: None,
     };
     by(ADMIN, Command::Registry(registry::Command::PublishDefinition(command)))

@@ -17,6 +17,11 @@ pub fn same_request(header: &Header, payload: &Value, body: &Value, signed: &Sig
         same_route(signed, "POST", action, &["v1", "runs", &instance, "steps", &named, verb])?;
         same_members(payload, body, &["reason"])
     };
+    if let Some(own) = payload.get("own_transition") {
+        step("transition_step", "transition")?;
+        same_members(payload, body, &["evidence_ref"])?;
+        return same_members(own, body, &["to"]);
+    }
     match header.action {
         Action::RunStarted if signed.statement.action == "dispatch_run" => {
             same_route(signed, "POST", "dispatch_run", &["v1", "runs", "trigger"])

@@ -6,6 +6,7 @@ use crate::finding::{Code, Findings, Place};
 use crate::json::{self, Value};
 use crate::record::{require_members, require_text};
 use crate::run::definition::Workflow;
+use crate::run::own::OwnMachine;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
@@ -135,6 +136,7 @@ struct Document {
     declaration: Option<Rc<Declaration>>,
     gate_spec: Option<Rc<GateSpec>>,
     workflow: Option<Rc<Workflow>>,
+    machine: Option<Rc<OwnMachine>>,
 }
 
 impl Documents {
@@ -164,6 +166,7 @@ impl Documents {
                     declaration: Declaration::read(&value).ok().map(Rc::new),
                     gate_spec: GateSpec::read(&value).ok().map(Rc::new),
                     workflow: Workflow::read(&value).ok().map(Rc::new),
+                    machine: OwnMachine::read(&value).ok().map(Rc::new),
                 };
                 if self.known.insert(digest, document).is_some() {
                     let detail = format!("the document {digest} appears twice");
@@ -181,6 +184,10 @@ impl Documents {
 
     pub fn workflow(&self, digest: Digest) -> Option<Rc<Workflow>> {
         self.known.get(&digest)?.workflow.clone()
+    }
+
+    pub fn machine(&self, digest: Digest) -> Option<Rc<OwnMachine>> {
+        self.known.get(&digest)?.machine.clone()
     }
 
     pub fn gate_spec(&self, digest: Option<Digest>) -> Option<Rc<GateSpec>> {

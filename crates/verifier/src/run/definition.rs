@@ -10,6 +10,8 @@ pub struct Workflow {
     pub tasks: Vec<(String, usize)>,
     /// Steps that can be undone.
     pub compensated: HashSet<usize>,
+    /// The machine of one's own that it names: `name`, or `name@2`.
+    pub machine: Option<String>,
 }
 
 #[derive(Debug)]
@@ -70,6 +72,10 @@ impl Workflow {
         };
         let undone = |entry: &Value| place(entry.text("step").ok_or("a compensation names no step")?);
         let compensated = entries.iter().map(undone).collect::<Result<_, String>>()?;
-        Ok(Workflow { steps, tasks, compensated })
+        let machine = match value.given("machine") {
+            None => None,
+            Some(named) => Some(named.as_text().ok_or("`machine` is no name")?.to_owned()),
+        };
+        Ok(Workflow { steps, tasks, compensated, machine })
     }
 }

@@ -32,6 +32,7 @@ impl Run {
         self.add_compensations(header, moves, ctx);
         let closed = moves.acted.and_then(|seq| self.steps.get(seq)).and_then(|step| step.charge.closed);
         self.take_charges(header, moves, ctx);
+        let shown = moves.acted.and_then(|seq| self.steps.get(seq)).map(Step::shown);
         let mut made: Vec<Made> = Vec::new();
         for step_move in &moves.steps {
             if !self.make(header, step_move, &mut made, process, ctx) {
@@ -41,6 +42,7 @@ impl Run {
         }
         self.judge(header, moves, &made, ctx);
         self.judge_people(header, moves, &made, closed, ctx);
+        self.judge_own(header, moves, &made, shown.as_deref(), ctx);
         self.judge_facets(header, moves, &made, ctx);
         self.outputs(header, moves, &made, ctx);
         for (seq, child) in &moves.children {
@@ -379,6 +381,7 @@ impl Run {
 /// The step is there now.
 fn enter(step: &mut Step, header: &Header, id: &str, to: &'static str) {
     step.state = to;
+    step.derived = None;
     step.gated = id == "X8" || (step.gated && to == "blocked");
     let at = header.recorded_at_us;
     if matches!(to, "in_progress" | "overdue" | "blocked") {

@@ -6,6 +6,7 @@ pub mod definition;
 mod follow;
 mod gates;
 mod machine;
+pub mod own;
 mod people;
 pub mod read;
 
@@ -14,6 +15,7 @@ use crate::finding::{Claim, Code};
 use crate::process::{Context, Process};
 use crate::record::{Action, Header, Record};
 use definition::Workflow;
+use own::OwnMachine;
 use read::{Ranges, Told, told};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -38,6 +40,8 @@ pub struct Step {
     pub completed_at_us: Option<i64>,
     pub output: Option<Told>,
     pub charge: people::Charge,
+    /// What lies over its state, in a machine of one's own.
+    pub derived: Option<String>,
     /// Who reported on it, in order, each once in a row.
     pub by: Vec<Rc<str>>,
 }
@@ -60,6 +64,7 @@ impl Step {
             completed_at_us: None,
             output: None,
             charge: people::Charge::default(),
+            derived: None,
             by: vec![],
         }
     }
@@ -100,6 +105,8 @@ struct Command {
 #[derive(Debug)]
 pub struct Run {
     workflow: Option<Rc<Workflow>>,
+    machine: Option<Rc<OwnMachine>>,
+    pub machine_digest: Option<Digest>,
     pub begin: Option<Begin>,
     pub steps: Vec<Step>,
     pub state: &'static str,
@@ -122,6 +129,8 @@ impl Run {
     pub fn new() -> Run {
         Run {
             workflow: None,
+            machine: None,
+            machine_digest: None,
             begin: None,
             steps: vec![],
             state: "idle",
@@ -225,6 +234,7 @@ impl Run {
         let count = payload.int("steps")?;
         let tasks = optional("tasks")?.unwrap_or(0);
         self.check_document(header, document_digest, (count, tasks), ctx);
+        self.check_machine(header, payload, ctx);
         if let Some(taken) = taken {
             for state in ["completed", "skipped"] {
                 self.take_over(&Ranges::parse(taken.text(state)?)?, state)?;

@@ -35,6 +35,16 @@ pub struct Moves<'v> {
     pub acted: Option<usize>,
     pub approval_id: Option<&'v str>,
     pub correction: Option<Correction<'v>>,
+    /// The transition of one's own that it was.
+    pub own: Option<OwnMove<'v>>,
+}
+
+pub struct OwnMove<'v> {
+    pub id: &'v str,
+    pub from: &'v str,
+    pub to: &'v str,
+    pub class: &'v str,
+    pub trigger: &'v str,
 }
 
 pub struct Correction<'v> {
@@ -216,6 +226,16 @@ pub fn read(payload: &Value, steps: Option<usize>) -> Option<Moves<'_>> {
                 reason: told.text("correction_reason")?,
                 prior: Id::parse(told.text("prior_event_id")?)?,
                 output: self::told(told, "output")?,
+            }),
+        },
+        own: match payload.get("own_transition") {
+            None => None,
+            Some(own) => Some(OwnMove {
+                id: own.text("id")?,
+                from: own.text("from")?,
+                to: own.text("to")?,
+                class: own.text("actor_class")?,
+                trigger: own.text("trigger")?,
             }),
         },
     })

@@ -30,6 +30,7 @@ pub const RUN: Form = &[
     or_null("continues", Text),
     or_null("parent_run_id", Text),
     or_null("parent_step_seq", Int),
+    maybe("machine_digest", Hex),
     must("steps", List),
 ];
 
@@ -63,6 +64,7 @@ pub const STEP: Form = &[
     or_null("output", Text),
     or_null("output_digest", Hex),
     maybe("charge", Kind::Any),
+    maybe("derived_state", Kind::Text),
 ];
 
 const TEXTS: [&str; 5] = ["correlation_key", "concurrency_key", "corrects", "continues", "parent_run_id"];
@@ -103,6 +105,14 @@ impl Compare<'_> {
         row.int("failed_at_us", run.failed_at_us);
         same_value(&mut row, value, "output", run.output.as_ref());
         self.row(row, "the run");
+        if value.given("machine_digest").map(Value::as_text)
+            != run.machine_digest.map(|d| d.to_string()).as_deref().map(Some)
+        {
+            self.find(
+                Code::RowMissing,
+                "the run: the document of its own machine is another one than it was started under",
+            );
+        }
         self.findings.checked(Claim::DeclaredPath);
         if value.text("state") != Some(run.state) {
             let stated = value.text("state").unwrap_or("nothing");
@@ -148,6 +158,12 @@ impl Compare<'_> {
         if !step.charge.is(value.given("charge")) {
             let detail = format!("step {seq}: who is in charge, and what was promised or missed, is not as recorded");
             self.find(Code::RowMissing, detail);
+        }
+        if value.given("derived_state").map(Value::as_text) != step.derived.as_deref().map(Some) {
+            let stated = value.text("derived_state").unwrap_or("nothing");
+            let told = step.derived.as_deref().unwrap_or("nothing");
+            let detail = format!("over the state of step {seq} lies {stated} in the stores, {told} by the records");
+            self.find(Code::ReplayMismatch, detail);
         }
     }
 

@@ -12,7 +12,7 @@ use axum::http::request::Parts;
 use axum::http::{StatusCode, Uri};
 use countersign_client::wire;
 use countersign_engine::{Outcome, Target};
-use countersign_kernel::run::{Act, Command, StepAct};
+use countersign_kernel::run::{Act, Command, StepAct, TransitionWish};
 
 /// Whether only what would happen is asked for.
 pub struct Preview(bool);
@@ -65,8 +65,8 @@ impl Asked {
             call.idempotency = None;
         }
         let answer = match engine.execute(call).await? {
-            Outcome::StepActed { state_code, state, transition_id } => {
-                wire::StepAnswer::Acted(wire::StepActed { state_code, state, transition_id })
+            Outcome::StepActed { state_code, derived_state, state, transition_id } => {
+                wire::StepAnswer::Acted(wire::StepActed { state_code, derived_state, state, transition_id })
             }
             Outcome::Previewed { ok, transition_id, emitted_event_type, problems } => {
                 wire::StepAnswer::Preview(wire::StepPreview { ok, transition_id, emitted_event_type, problems })
@@ -243,6 +243,33 @@ pub async fn reopen(
     Asked { app, caller, address, preview }
         .act(posted.sent, Act::Reopen { approval_id, correction_reason, prior: None }, reason)
         .await
+}
+
+/// Make a transition that the run's own machine declares. Needs what its actor class needs: `tasks:work` of whoever is in
+/// charge, `runs:control` of a reviewer, `governance:act` of an escalation handler.
+#[utoipa::path(post, path = "/v1/runs/{run_id}/steps/{step}/transition", tag = "runs",
+    params(("run_id" = String, Path), ("step" = String, Path), ("preview" = Option<bool>, Query)),
+    request_body = wire::TransitionStep, responses((status = 200, body = wire::StepAnswer), Refused))]
+pub async fn transition(
+    State(app): State<App>,
+    caller: Caller,
+    address: Address,
+    preview: Preview,
+    posted: Posted<wire::TransitionStep>,
+) -> Done<wire::StepAnswer> {
+    let body = posted.body;
+    let wish = TransitionWish {
+        to: body.to,
+        trigger_ref: body.trigger_ref,
+        evidence_ref: body.evidence_ref,
+        event_type: body.waiting_event_type,
+        timeout: body.timeout_ms.map(|ms| millis(ms, "timeout_ms")).transpose()?,
+        facets: body.waiting_facet.into_iter().chain(body.waiting_facets.unwrap_or_default()).collect(),
+        block_reason: body.block_reason,
+        output: body.output.map(|output| text(Some(output))),
+        outbound: outbound(body.outbound_events)?,
+    };
+    Asked { app, caller, address, preview }.act(posted.sent, Act::Transition(Box::new(wish)), body.reason).await
 }
 
 /// Put its deadline off (T6 where it is overdue). Needs `runs:control`.

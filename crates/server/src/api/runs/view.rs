@@ -13,7 +13,7 @@ use countersign_engine::port::{GateWithSteps, Page, RunQuery, RunStepView, RunVi
 use countersign_engine::rows::{CorrectionRow, StepState};
 use countersign_engine::run::rollup::Basis;
 use countersign_kernel::InstanceId;
-use countersign_kernel::lifecycle::{RunState, StepCode};
+use countersign_kernel::lifecycle::{OwnMachine, RunState, StepCode};
 use countersign_kernel::plan::{Plan, StepSeq};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::rollup::Rollup;
@@ -124,6 +124,7 @@ pub async fn read(
             .parse::<StepSeq>()
             .map_err(|_| Problem::invalid_query("steps_cursor", "this is no `steps_next` of ours"))?,
     };
+    let machine = engine.machine_of(&run);
     let basis = engine.rollup_of(&run, &plan).await?;
     let corrections = engine.read_corrections(&run).await?;
     let mut steps = engine.read_run_steps(&run, from, STEPS + 1).await?;
@@ -132,7 +133,7 @@ pub async fn read(
     let of = |seq: StepSeq| corrections.iter().filter(|row| row.step_seq == seq).map(correction).collect();
     let shown = steps
         .into_iter()
-        .map(|step| wire::StepView { corrections: of(step.step_seq), ..to_wire(step, &plan, &run) })
+        .map(|step| wire::StepView { corrections: of(step.step_seq), ..to_wire(step, &plan, &run, machine.as_deref()) })
         .collect();
     let gates = engine.read_run_gates(&run).await?;
     Ok(Json(whole(run, &basis, &plan, shown, next, gates)))
@@ -151,6 +152,7 @@ fn whole(
     wire::RunView {
         run_id: run.row.instance_id.to_string(),
         definition: format!("{}@{}", run.row.definition_name, run.row.definition_version),
+        machine: run.row.machine.map(|machine| machine.named),
         subject_ref: run.row.subject_ref,
         initiator_ref: run.row.initiator_ref,
         views: wire::RunViews { linear: state.linear().to_owned() },
@@ -197,7 +199,7 @@ fn color_token(state: &StepState, severity: Option<&str>) -> &'static str {
     }
 }
 
-fn to_wire(step: RunStepView, plan: &Arc<Plan>, run: &RunView) -> wire::StepView {
+fn to_wire(step: RunStepView, plan: &Arc<Plan>, run: &RunView, machine: Option<&OwnMachine>) -> wire::StepView {
     let RunStepView { step_seq, new, state } = step;
     let spec = plan.step(step_seq).filter(|_| new.compensates.is_none());
     let task_of = spec.and_then(|_| plan.step(plan.step_of_task(step_seq)?)).map(|step| step.name.to_string());
@@ -207,6 +209,7 @@ fn to_wire(step: RunStepView, plan: &Arc<Plan>, run: &RunView) -> wire::StepView
     let severity = (state.state == StepCode::Blocked).then(|| severity_text(state.blocked_cause));
     let color_token = color_token(&state, severity);
     let charge = state.charge;
+    let derived = charge.derived_state.as_deref().and_then(|code| machine?.state(code));
     let text = |text: Option<Arc<str>>| text.map(|text| text.to_string());
     wire::StepView {
         name: new.name.to_string(),
@@ -221,6 +224,7 @@ fn to_wire(step: RunStepView, plan: &Arc<Plan>, run: &RunView) -> wire::StepView
         run: spec.map_or("worker", |spec| spec.work.as_str()).to_owned(),
         queue: new.queue.to_string(),
         state_code: state.state.as_str().to_owned(),
+        derived_state: text(charge.derived_state.clone()),
         waiting_facet: state.waiting_facet.map(str::to_owned),
         secondary_facets: charge.secondary_facets.iter().flat_map(|list| list.split(',')).map(str::to_owned).collect(),
         waiting_event_type: text(state.waiting_event_type),
@@ -255,9 +259,13 @@ fn to_wire(step: RunStepView, plan: &Arc<Plan>, run: &RunView) -> wire::StepView
         }),
         task_of,
         appearance: wire::Appearance {
-            color_token: color_token.to_owned(),
-            icon: def.icon.to_owned(),
-            label: def.label.to_owned(),
+            // What the run's own machine calls it; a block that has become red stays red.
+            color_token: derived
+                .filter(|_| color_token == def.color)
+                .map_or(color_token, |state| state.ui_color_token)
+                .to_owned(),
+            icon: derived.map_or(def.icon, |state| &state.ui_icon).to_owned(),
+            label: derived.map_or(def.label, |state| &state.label_en).to_owned(),
         },
         views: wire::StepViews {
             linear: state.state.linear(retry, lives).to_owned(),

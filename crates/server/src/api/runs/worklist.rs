@@ -58,6 +58,7 @@ fn to_wire(charged: ChargedStep) -> wire::WorklistItem {
         run_state: charged.run_state,
         step: charged.step.new.name.to_string(),
         step_seq: charged.step.step_seq,
+        derived_state: state.charge.derived_state.as_ref().map(|derived| derived.to_string()),
         state_code: state.state.as_str().to_owned(),
         waiting_facet: state.waiting_facet.map(str::to_owned),
         block_reason: state.charge.block_reason.map(str::to_owned),
