@@ -90,6 +90,7 @@ V3 blocked voided workflow_void
 V4 paused voided workflow_void""".strip().split("\n")}
 ENDED = ("completed", "failed", "cancelled", "voided")
 PAST = ("completed", "skipped", "cancelled", "failed")
+TASK_PAST = PAST + ("cannot_complete",)
 OWN_TRIGGERS = {"workflow_cancel": "run_cancelled", "workflow_pause": "run_paused", "workflow_resume": "run_resumed", "workflow_stop": "run_stopped",
                 "workflow_void": "run_voided", "effect_declared": "effect_declared", "started": "run_started"}
 RECORD_OF = {"T9": ("step_retried", "step_failed", "child_ended"), "T4r": ("step_unblocked",), "X6": ("run_cancelled", "run_voided"), "T2r": ("step_released",),
@@ -106,11 +107,11 @@ ACTS = {"step_claimed": ("claim_step", "claim"), "step_released": ("release_step
 _ANY = "instance_id:text reason?:text"
 PAYLOADS = {
     "run_started": "instance_id:text definition:text document_digest:hex declaration_digest:hex gate_spec_digest:hex subject_ref:text steps:int priority:int run_transitions:list",
-    **{a: _ANY for a in ("run_dispatched", "steps_claimed", "step_completed", "step_waiting", "step_retried", "step_failed", "child_started", "child_ended", "time_passed",
+    **{a: _ANY for a in ("run_dispatched", "steps_claimed", "step_completed", "step_waiting", "step_retried", "step_failed", "child_started", "child_waiting", "child_resumed", "child_ended", "time_passed",
                          "gate_followed", "run_cancelled", "run_paused", "run_resumed", "run_stopped", "run_voided", "step_unblocked", "step_claimed", "step_released", "step_blocked", "step_cannot_complete", "step_escalated",
                          "step_retry_ordered", "block_escalated", "step_reopened", "deadline_extended")},
     "event_received": "instance_id:text event:object", "effect_declared": "instance_id:text effect:object reason:text"}
-APPLICATION_ONLY = {"run_dispatched", "child_ended", "time_passed", "gate_followed"}
+APPLICATION_ONLY = {"run_dispatched", "child_waiting", "child_resumed", "child_ended", "time_passed", "gate_followed"}
 SCOPES = {"run_started": "runs:start", **{a: "tasks:work" for a in ("steps_claimed", "step_completed", "step_waiting", "step_retried", "step_failed", "child_started", "step_claimed", "step_released",
                                                                          "step_blocked", "step_cannot_complete")}, "step_escalated": "governance:act",
           **{a: "runs:control" for a in ("run_cancelled", "run_paused", "run_resumed", "run_stopped", "run_voided", "step_unblocked", "effect_declared", "step_retry_ordered",
@@ -324,6 +325,9 @@ class Run:
                 except IndexError:
                     raise Malformed("takes over a step that there is not") from None
             need(taken.get("outputs_digest"), str, "outputs_digest")
+            for seq, s in enumerate(self.steps):
+                if s.taken_over and any(not t.taken_over for t in self.tasks_of(seq)):
+                    self.find("undeclared-transition", f"step {seq} is taken over without its tasks", r)
 
     def note_gate(self, r: Any, p: dict[str, Json]) -> None:
         if r.action == "gate_opened" and r.actor == self.replay.registry.application_actor(r):
@@ -391,7 +395,8 @@ class Run:
                 if cls == "pic_human":
                     persons.add(len(made))
                 made.append((seq, tid, to))
-        self.judge(r, made, leases, persons)
+        depends = {seq for seq, w in shared(p, "waits", limit) if w.get("facet") == "waiting_dependency"}
+        self.judge(r, made, leases, persons, depends)
         self.judge_people(r, p, made, acted, closed)
         self.judge_facets(r, p, made)
         self.check_outputs(r, made, outputs, effect)
@@ -534,7 +539,7 @@ class Run:
         elif r.action == "step_retry_ordered" and step is not None:
             step.started_at = None
 
-    def judge(self, r: Any, made: list[tuple[int, str, str]], leases: set[int], persons: set[int]) -> None:
+    def judge(self, r: Any, made: list[tuple[int, str, str]], leases: set[int], persons: set[int], depends: set[int]) -> None:
         claimed: set[int] = set()
         resumed: set[int] = set()
         reported = 0
@@ -557,6 +562,7 @@ class Run:
                     fault = all(later[0] != seq for later in made[i + 1:]) and not self.tasks_of(seq)
             elif tid == "T3r":
                 resumed.add(seq)
+                fault = r.action == "child_resumed" and self.steps[seq].child is None
             elif tid in ("T7", "T8") and any(t.state not in ("completed", "skipped") for t in self.tasks_of(seq)):
                 fault = True
             elif tid in ("T7", "T8") and self.tasks_of(seq) and i not in persons:
@@ -566,11 +572,15 @@ class Run:
                 fault = r.action not in ("step_completed", "child_ended")
             elif tid == "T3" and seq not in claimed:
                 reported += 1
-                fault = r.action != "step_waiting"
+                with_child = r.action == "child_waiting" and self.steps[seq].child is not None and seq in depends
+                fault = r.action != "step_waiting" and not with_child
             elif tid in RECORD_OF:
                 fault = r.action not in RECORD_OF[tid]
             if fault:
                 self.find("undeclared-transition", f"{tid} of step {seq} does not belong into a {r.action}", r)
+        for seq, tid, to in made:
+            if to == "skipped" and any(t.state not in TASK_PAST for t in self.tasks_of(seq)):
+                self.find("undeclared-transition", f"{tid} of step {seq} passes it over and leaves its tasks behind", r)
         if reported > 1:
             self.find("undeclared-transition", f"one record reports on one step, this one on {reported}", r)
 

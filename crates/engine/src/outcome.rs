@@ -190,6 +190,9 @@ pub enum Outcome {
         state_code: String,
         state: String,
         transition_id: Option<String>,
+        /// JSON text: what whoever claimed the step works on.
+        #[serde(default)]
+        input: Option<Arc<str>>,
     },
     /// What would have become of it.
     Previewed {

@@ -31,7 +31,7 @@ pub async fn open(url: &str) -> Result<Box<dyn Store>, StoreError> {
 }
 
 /// The newest schema that this build knows; both stores number alike.
-pub const SCHEMA_VERSION: u32 = 10;
+pub const SCHEMA_VERSION: u32 = 11;
 
 fn newer_schema(found: u32) -> StoreError {
     StoreError::Unusable(format!(

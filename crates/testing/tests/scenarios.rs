@@ -99,6 +99,7 @@ scenarios! {
     start_workflow
     step_operators
     steps_of_earlier_states
+    sub_workflows
     tasks
     walkthrough
 }

@@ -53,6 +53,8 @@ fn needed(action: Action) -> Option<(&'static str, bool)> {
         Action::GrantMade | Action::GrantRevoked => ("permissions:manage", false),
         Action::DefinitionPublished => ("definitions:publish", false),
         Action::RunDispatched
+        | Action::ChildWaiting
+        | Action::ChildResumed
         | Action::ChildEnded
         | Action::EventReceived
         | Action::TimePassed

@@ -311,7 +311,9 @@ impl Run {
         let lease = live.lease.as_ref().map(|lease| lease.until.after(1));
         let own = match cell.state {
             StepCode::Waiting if !claims => waiting,
-            // It waits for a child run, under no lease.
+            // Whatever its child has done before it was known here.
+            _ if cell.awaited().is_some() && live.child_colour.is_none() => live.started_at,
+            _ if cell.awaited().is_some() => live.next_run_at,
             StepCode::InProgress | StepCode::Overdue if live.lease.is_none() => live.next_run_at,
             _ => None,
         };

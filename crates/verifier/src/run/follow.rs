@@ -211,7 +211,8 @@ impl Run {
                 }
                 "T3r" => {
                     before.resumed = true;
-                    None
+                    let own = self.steps.get(*seq).is_some_and(|step| step.child.is_some());
+                    (action == Action::ChildResumed && !own).then_some("goes on with no run of its own")
                 }
                 "T7" | "T8"
                     if self.tasks_of(*seq).iter().any(|task| !matches!(task.state, "completed" | "skipped")) =>
@@ -227,7 +228,8 @@ impl Run {
                 }
                 "T3" => {
                     reported += 1;
-                    (action != Action::StepWaiting).then_some("puts no step down")
+                    let with_child = action == Action::ChildWaiting && self.waits_for_run(*seq, moves);
+                    (action != Action::StepWaiting && !with_child).then_some("puts no step down")
                 }
                 "T9" => (!matches!(action, Action::StepRetried | Action::StepFailed | Action::ChildEnded))
                     .then_some("reports no failure"),
@@ -238,6 +240,14 @@ impl Run {
             };
             wrong.extend(fault.map(|fault| (*seq, *id, fault)));
         }
+        for Made { seq, id, .. } in made.iter().filter(|made| made.to == "skipped") {
+            let open = |task: &&Step| {
+                !matches!(task.state, "completed" | "skipped" | "cancelled" | "failed" | "cannot_complete")
+            };
+            if self.tasks_of(*seq).iter().any(|task| open(&task)) {
+                wrong.push((*seq, id, "passes it over and leaves its tasks behind"));
+            }
+        }
         for (seq, id, fault) in wrong {
             let detail = format!("{id} of step {seq}, but this `{}` {fault}", action.as_str());
             ctx.findings.find(Code::UndeclaredTransition, header, detail);
@@ -246,6 +256,12 @@ impl Run {
             let detail = format!("one record reports on one step, this one on {reported}");
             ctx.findings.find(Code::UndeclaredTransition, header, detail);
         }
+    }
+
+    /// It has a run of its own, and says that it waits for that.
+    fn waits_for_run(&self, seq: usize, moves: &Moves<'_>) -> bool {
+        self.steps.get(seq).is_some_and(|step| step.child.is_some())
+            && moves.waits.get(&seq).is_some_and(|facet| *facet == "waiting_dependency")
     }
 
     /// A task: its step is at work, or was within this record.
