@@ -116,6 +116,7 @@ SCOPES = {"run_started": "runs:start", **{a: "tasks:work" for a in ("steps_claim
                                                                          "step_blocked", "step_cannot_complete")}, "step_escalated": "governance:act",
           **{a: "runs:control" for a in ("run_cancelled", "run_paused", "run_resumed", "run_stopped", "run_voided", "step_unblocked", "effect_declared", "step_retry_ordered",
                                              "block_escalated", "step_reopened", "deadline_extended")}}
+OWN_WORK = {"run_started", "steps_claimed", "step_completed", "step_waiting", "step_retried", "step_failed", "child_started"}    # the engine needs no scope for these
 INSTEAD = {"step_unblocked": "tasks:work", "block_escalated": "governance:act"}
 SHARED = ("dispatch_run", "claim", "receive_event")
 STATE = ("document_digest:hex state:text outcome:text? priority:int start_at_us:int? executing_since_us:int? completed_at_us:int? failed_at_us:int? last_error:text? input:text? "

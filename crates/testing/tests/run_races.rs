@@ -575,8 +575,9 @@ async fn a_failure_is_escalated_or_tried_again(stage: &Stage) -> anyhow::Result<
     stage.publish(text).await?;
     for n in 0..6 {
         let run_id = stage.start(n, "held").await?;
-        let tasks = claim(stage.engine(n), "w", 1, 60_000_000, Duration::from_secs(20)).await?;
-        let task = tasks.first().context("no task")?;
+        // What was tried again in an earlier round may come along.
+        let tasks = claim(stage.engine(n), "w", 10, 60_000_000, Duration::from_secs(20)).await?;
+        let task = tasks.iter().find(|task| task.run_id == run_id.to_string()).context("no task")?;
         let of = TaskRef { step_seq: task.step_seq, lease_token: uuid::Uuid::try_parse(&task.lease_token).ok() };
         let dead = run::Command::Dead { task: of, error: "torn".to_owned(), category: None };
         stage.engine(n).execute(call(Command::Run { target: Target::Existing(run_id), command: dead })).await?;

@@ -157,6 +157,9 @@ async fn an_event_that_misses_its_schema_is_refused_and_recorded(kind: Kind) -> 
     let run_id = start(&engine, "people").await?;
     engine.execute(acting(run_id, "A", Act::Claim, None)).await?;
     let before = records(&engine, run_id).await?.len();
+    let preview = StepAct { step: "A".to_owned(), act: completing("1"), reason: None, preview: true };
+    let preview = engine.execute(on_run(run_id, run::Command::Act(preview))).await?;
+    ensure!(format!("{preview:?}").contains("event_schema"), "{preview:?}");
     let refused: Refusal = match engine.execute(acting(run_id, "A", completing("1"), None)).await {
         Err(refusal) => refusal,
         Ok(outcome) => bail!("{outcome:?}"),

@@ -78,6 +78,18 @@ pub fn check(record: &Record, origin: Origin<'_>, is_run: bool, registry: &Regis
         // Gates of a run open and are passed by themselves, but for those that an operator opens.
         Action::GateOpened | Action::ChainInitiated if is_run => (!engine).then_some(("runs:control", true)),
         Action::TransitionFired if is_run => None,
+        // It starts children and what a schedule asks for, and carries out shell, http and child steps itself.
+        Action::RunStarted
+        | Action::StepsClaimed
+        | Action::StepCompleted
+        | Action::StepWaiting
+        | Action::StepRetried
+        | Action::StepFailed
+        | Action::ChildStarted
+            if engine =>
+        {
+            None
+        }
         action => needed(action),
     };
     let Some((scope, by_definition)) = needed else { return };
