@@ -152,7 +152,8 @@ async fn a_reopening_stands_beside_what_it_reopened() {
     assert_eq!(reopening["transitions"][0]["emitted_event_type"], "step.reopened_for_correction");
     // Nothing else was closed or reopened.
     assert_eq!(entries.iter().filter(|entry| entry.get("reopens").is_some_and(|link| !link.is_null())).count(), 1);
-    let facets: Vec<&Value> = entries.iter().flat_map(|entry| entry["facets"].as_array().into_iter().flatten()).collect();
+    let facets: Vec<&Value> =
+        entries.iter().flat_map(|entry| entry["facets"].as_array().into_iter().flatten()).collect();
     let told = ["A: attempt 1/2", "A: retrying (attempt 2/2)", "A: attempt 2/2", "A: attempt 2/2", "escalated"];
     assert_eq!(facets, told, "{facets:?}");
     assert_eq!(closing["facets"], json!(["escalated"]));

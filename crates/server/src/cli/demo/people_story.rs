@@ -25,7 +25,12 @@ pub const CAPA: RunStory = RunStory {
     ],
     beats: &[
         beat("A case is opened.", "quality", Start, Accepted),
-        beat("Lee would rather do it himself. It is Kim's.", "lee", On(INVESTIGATE, "claim", "{}"), Refused("unauthorized")),
+        beat(
+            "Lee would rather do it himself. It is Kim's.",
+            "lee",
+            On(INVESTIGATE, "claim", "{}"),
+            Refused("unauthorized"),
+        ),
         beat("Kim claims it, and is told what it is about.", "kim", On(INVESTIGATE, "claim", "{}"), Accepted),
         beat(
             "Samples are at the laboratory: Kim waits, and says for what.",
@@ -92,7 +97,12 @@ pub const CAPA: RunStory = RunStory {
             On(INVESTIGATE, "complete", r#"{"output": {"root_cause": "a leaking seal", "severity": "major"}}"#),
             Accepted,
         ),
-        beat("Lee reports that it is done.", "lee", On("correct", "complete", r#"{"output": {"done": true}}"#), Accepted),
+        beat(
+            "Lee reports that it is done.",
+            "lee",
+            On("correct", "complete", r#"{"output": {"done": true}}"#),
+            Accepted,
+        ),
         beat("Later Kim looks whether it helped.", "kim", On("effectiveness-check", "claim", "{}"), Accepted),
         beat("It did.", "kim", On("effectiveness-check", "complete", r#"{"output": {"effective": true}}"#), Accepted),
     ],
