@@ -370,6 +370,7 @@ class Run:
         self.take_charges(r, p)
         persons: set[int] = set()       # places in `made`
         made: list[tuple[int, str, str]] = []
+        self.begun: list[tuple[int, str]] = []
         for t, name, tid, source, to, cls, trigger in moves:
             row, of_tasks = STEP_TABLE.get(tid), cls == "task_pic_human"
             cls = "pic_human" if of_tasks else cls
@@ -397,6 +398,7 @@ class Run:
                     persons.add(len(made))
                 made.append((seq, tid, to))
         depends = {seq for seq, w in shared(p, "waits", limit) if w.get("facet") == "waiting_dependency"}
+        self.judge_order(r, made)
         self.judge(r, made, leases, persons, depends)
         self.judge_people(r, p, made, acted, closed)
         self.judge_facets(r, p, made)
@@ -423,10 +425,7 @@ class Run:
             self.find("undeclared-transition", f"{tid} of step {seq} from {source}, but it was {s.state}", r)
             return False
         if source == "not_started" and tid in ("T1", "X4", "X8", "X12"):
-            if s.task_of is None and s.compensates is None and any(self.steps[d].state not in PAST for d in self.depends[seq]):
-                self.find("undeclared-transition", f"{tid} of step {seq} before everything it depends on had ended", r)
-            if s.compensates is not None and any(b.state != "completed" for b in self.steps[self.behind:seq]):
-                self.find("compensation-order", f"the compensation {seq} began out of its turn", r)
+            self.begun.append((seq, tid))
         if tid == "T1" and s.compensates is None and self.guard(s.name) is not None:
             self.find("binding-invalid", f"step {seq} has a gate, and became ready without it", r)
         if s.gated and to in ("ready", "in_progress") and tid != "X8r":
@@ -443,6 +442,17 @@ class Run:
         if to == "completed":
             s.completed_at, s.effect_unknown = r.at, False
         return True
+
+    def judge_order(self, r: Any, made: list[tuple[int, str, str]]) -> None:
+        """What a step depends on has ended in this record at the latest: between steps its lines tell no order."""
+        def came_to(seq: int, states: tuple[str, ...]) -> bool:
+            return self.steps[seq].state in states or any(s == seq and to in states for s, _, to in made)
+        for seq, tid in self.begun:
+            s = self.steps[seq]
+            if s.task_of is None and s.compensates is None and not all(came_to(d, PAST) for d in self.depends[seq]):
+                self.find("undeclared-transition", f"{tid} of step {seq} before everything it depends on had ended", r)
+            if s.compensates is not None and not all(came_to(b, ("completed",)) for b in range(self.behind, seq)):
+                self.find("compensation-order", f"the compensation {seq} began out of its turn", r)
 
     def guard(self, action: str) -> Optional[str]:
         return next((t.get("guard") for t in self.replay.declaration.get("transitions", []) if t["from"] == "run" and t["action"] == action), None)
