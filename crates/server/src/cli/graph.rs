@@ -260,7 +260,7 @@ mod tests {
         let table = plain(&drawn(&filing).expect("a workflow"));
         let lines: Vec<&str> = table.lines().collect();
         let at = lines.iter().position(|line| line.contains("└ count")).expect("the first task");
-        assert!(lines[at].contains("human") && lines[at].contains("by lee"), "{table}");
+        assert!(lines[at].contains("human") && lines[at].contains("lee"), "{table}");
         assert!(lines[at + 1].contains("└ scan") && lines[at + 1].contains("queue q"), "{table}");
         assert!(lines[at + 2].contains('B'), "{table}");
         let diagram = mermaid(&filing);
