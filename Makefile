@@ -23,7 +23,7 @@ test: ## Lint, check the specification, run every test on SQLite and PostgreSQL 
 tla: ## Check the TLA+ specification of the seal protocol, and that its faulty twins are rejected
 	@scripts/tla.sh
 
-demo: build ## Play a story: STORY=batch-release|journal-entry|purchase-order|order-process|order-saga|nightly-report; CI=1 does not wait for keys
+demo: build ## Play a story: STORY=batch-release|journal-entry|purchase-order|order-process|order-saga|nightly-report|capa; CI=1 does not wait for keys
 	$(RELEASE)/countersign demo --story $(STORY) --evidence target/demo $(if $(strip $(CI)),--no-wait)
 
 bench: build ## Measure throughput on SQLite and PostgreSQL, flushed to disk (BENCH_ARGS=...); PEERS=1 measures other engines beside

@@ -1623,6 +1623,8 @@ def check_permission(b: Bundle, registry: Registry, report: Report) -> None:
             scope = verify_run.CLASS_SCOPES.get((r.payload.get("own_transition") or {}).get("actor_class"), "tasks:work")
         if b.chains[r.instance][0].action == "run_started" and r.action in ("gate_opened", "chain_initiated", "transition_fired"):
             scope = None if r.action == "transition_fired" or r.actor == registry.application_actor(r) else "runs:control"
+        if r.action in verify_run.OWN_WORK and r.actor == registry.application_actor(r):
+            scope = None
         if scope is None or r in registry.first and r.actor == registry.founder:
             continue
         report.checked["5"] += 1

@@ -90,6 +90,7 @@ V3 blocked voided workflow_void
 V4 paused voided workflow_void""".strip().split("\n")}
 ENDED = ("completed", "failed", "cancelled", "voided")
 PAST = ("completed", "skipped", "cancelled", "failed")
+TASK_PAST = PAST + ("cannot_complete",)
 OWN_TRIGGERS = {"workflow_cancel": "run_cancelled", "workflow_pause": "run_paused", "workflow_resume": "run_resumed", "workflow_stop": "run_stopped",
                 "workflow_void": "run_voided", "effect_declared": "effect_declared", "started": "run_started"}
 RECORD_OF = {"T9": ("step_retried", "step_failed", "child_ended"), "T4r": ("step_unblocked",), "X6": ("run_cancelled", "run_voided"), "T2r": ("step_released",),
@@ -106,17 +107,18 @@ ACTS = {"step_claimed": ("claim_step", "claim"), "step_released": ("release_step
 _ANY = "instance_id:text reason?:text"
 PAYLOADS = {
     "run_started": "instance_id:text definition:text document_digest:hex declaration_digest:hex gate_spec_digest:hex subject_ref:text steps:int priority:int run_transitions:list",
-    **{a: _ANY for a in ("run_dispatched", "steps_claimed", "step_completed", "step_waiting", "step_retried", "step_failed", "child_started", "child_ended", "time_passed",
+    **{a: _ANY for a in ("run_dispatched", "steps_claimed", "step_completed", "step_waiting", "step_retried", "step_failed", "child_started", "child_waiting", "child_resumed", "child_ended", "time_passed",
                          "gate_followed", "run_cancelled", "run_paused", "run_resumed", "run_stopped", "run_voided", "step_unblocked", "step_claimed", "step_released", "step_blocked", "step_cannot_complete", "step_escalated",
                          "step_retry_ordered", "block_escalated", "step_reopened", "deadline_extended", "step_transitioned")},
     "event_received": "instance_id:text event:object", "effect_declared": "instance_id:text effect:object reason:text"}
-APPLICATION_ONLY = {"run_dispatched", "child_ended", "time_passed", "gate_followed"}
+APPLICATION_ONLY = {"run_dispatched", "child_waiting", "child_resumed", "child_ended", "time_passed", "gate_followed"}
 SCOPES = {"run_started": "runs:start", **{a: "tasks:work" for a in ("steps_claimed", "step_completed", "step_waiting", "step_retried", "step_failed", "child_started", "step_claimed", "step_released",
                                                                          "step_blocked", "step_cannot_complete", "step_transitioned")}, "step_escalated": "governance:act",
           **{a: "runs:control" for a in ("run_cancelled", "run_paused", "run_resumed", "run_stopped", "run_voided", "step_unblocked", "effect_declared", "step_retry_ordered",
                                              "block_escalated", "step_reopened", "deadline_extended")}}
 CLASS_SCOPES = {"reviewer": "runs:control", "escalation_handler": "governance:act"}   # of a transition of one's own; else tasks:work
 ENGINES = ("step", "task", "workflow_run")
+OWN_WORK = {"run_started", "steps_claimed", "step_completed", "step_waiting", "step_retried", "step_failed", "child_started"}    # the engine needs no scope for these
 INSTEAD = {"step_unblocked": "tasks:work", "block_escalated": "governance:act"}
 SHARED = ("dispatch_run", "claim", "receive_event")
 STATE = ("document_digest:hex state:text outcome:text? priority:int start_at_us:int? executing_since_us:int? completed_at_us:int? failed_at_us:int? last_error:text? input:text? "
@@ -355,6 +357,9 @@ class Run:
                 except IndexError:
                     raise Malformed("takes over a step that there is not") from None
             need(taken.get("outputs_digest"), str, "outputs_digest")
+            for seq, s in enumerate(self.steps):
+                if s.taken_over and any(not t.taken_over for t in self.tasks_of(seq)):
+                    self.find("undeclared-transition", f"step {seq} is taken over without its tasks", r)
 
     def note_gate(self, r: Any, p: dict[str, Json]) -> None:
         if r.action == "gate_opened" and r.actor == self.replay.registry.application_actor(r):
@@ -397,6 +402,7 @@ class Run:
         shown = self.steps[acted].derived or self.steps[acted].state if acted is not None and 0 <= acted < len(self.steps) else None
         persons: set[int] = set()       # places in `made`
         made: list[tuple[int, str, str]] = []
+        self.begun: list[tuple[int, str]] = []
         for t, name, tid, source, to, cls, trigger in moves:
             row, of_tasks = STEP_TABLE.get(tid), cls == "task_pic_human"
             cls = "pic_human" if of_tasks else cls
@@ -423,7 +429,9 @@ class Run:
                 if cls == "pic_human":
                     persons.add(len(made))
                 made.append((seq, tid, to))
-        self.judge(r, made, leases, persons)
+        depends = {seq for seq, w in shared(p, "waits", limit) if w.get("facet") == "waiting_dependency"}
+        self.judge_order(r, made)
+        self.judge(r, made, leases, persons, depends)
         self.judge_people(r, p, made, acted, closed)
         self.judge_own(r, p, made, acted, shown)
         self.judge_facets(r, p, made)
@@ -450,10 +458,7 @@ class Run:
             self.find("undeclared-transition", f"{tid} of step {seq} from {source}, but it was {s.state}", r)
             return False
         if source == "not_started" and tid in ("T1", "X4", "X8", "X12"):
-            if s.task_of is None and s.compensates is None and any(self.steps[d].state not in PAST for d in self.depends[seq]):
-                self.find("undeclared-transition", f"{tid} of step {seq} before everything it depends on had ended", r)
-            if s.compensates is not None and any(b.state != "completed" for b in self.steps[self.behind:seq]):
-                self.find("compensation-order", f"the compensation {seq} began out of its turn", r)
+            self.begun.append((seq, tid))
         if tid == "T1" and s.compensates is None and self.guard(s.name) is not None:
             self.find("binding-invalid", f"step {seq} has a gate, and became ready without it", r)
         if s.gated and to in ("ready", "in_progress") and tid != "X8r":
@@ -471,6 +476,17 @@ class Run:
         if to == "completed":
             s.completed_at, s.effect_unknown = r.at, False
         return True
+
+    def judge_order(self, r: Any, made: list[tuple[int, str, str]]) -> None:
+        """What a step depends on has ended in this record at the latest: between steps its lines tell no order."""
+        def came_to(seq: int, states: tuple[str, ...]) -> bool:
+            return self.steps[seq].state in states or any(s == seq and to in states for s, _, to in made)
+        for seq, tid in self.begun:
+            s = self.steps[seq]
+            if s.task_of is None and s.compensates is None and not all(came_to(d, PAST) for d in self.depends[seq]):
+                self.find("undeclared-transition", f"{tid} of step {seq} before everything it depends on had ended", r)
+            if s.compensates is not None and not all(came_to(b, ("completed",)) for b in range(self.behind, seq)):
+                self.find("compensation-order", f"the compensation {seq} began out of its turn", r)
 
     def guard(self, action: str) -> Optional[str]:
         return next((t.get("guard") for t in self.replay.declaration.get("transitions", []) if t["from"] == "run" and t["action"] == action), None)
@@ -591,7 +607,7 @@ class Run:
         elif r.action == "step_retry_ordered" and step is not None:
             step.started_at = None
 
-    def judge(self, r: Any, made: list[tuple[int, str, str]], leases: set[int], persons: set[int]) -> None:
+    def judge(self, r: Any, made: list[tuple[int, str, str]], leases: set[int], persons: set[int], depends: set[int]) -> None:
         claimed: set[int] = set()
         resumed: set[int] = set()
         reported = 0
@@ -614,6 +630,7 @@ class Run:
                     fault = all(later[0] != seq for later in made[i + 1:]) and not self.tasks_of(seq)
             elif tid == "T3r":
                 resumed.add(seq)
+                fault = r.action == "child_resumed" and self.steps[seq].child is None
             elif tid in ("T7", "T8") and any(t.state not in ("completed", "skipped") for t in self.tasks_of(seq)):
                 fault = True
             elif tid in ("T7", "T8") and self.tasks_of(seq) and i not in persons:
@@ -623,11 +640,15 @@ class Run:
                 fault = r.action not in ("step_completed", "child_ended")
             elif tid == "T3" and seq not in claimed:
                 reported += 1
-                fault = r.action != "step_waiting"
+                with_child = r.action == "child_waiting" and self.steps[seq].child is not None and seq in depends
+                fault = r.action != "step_waiting" and not with_child
             elif tid in RECORD_OF:
                 fault = r.action not in RECORD_OF[tid]
             if fault:
                 self.find("undeclared-transition", f"{tid} of step {seq} does not belong into a {r.action}", r)
+        for seq, tid, to in made:
+            if to == "skipped" and any(t.state not in TASK_PAST for t in self.tasks_of(seq)):
+                self.find("undeclared-transition", f"{tid} of step {seq} passes it over and leaves its tasks behind", r)
         if reported > 1:
             self.find("undeclared-transition", f"one record reports on one step, this one on {reported}", r)
 

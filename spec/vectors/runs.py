@@ -625,4 +625,26 @@ def own() -> tuple[World, Bundle]:
     return w, w.export(a["audit"], r, 50)     # type: ignore[arg-type]
 
 
-SCENARIOS = {"run-own": own, "run-tasks": tasks, "run-people": people, "run-linear": linear, "run-dag": dag, "run-together": together, "run-saga": saga, "run-gate": gate, "run-cancelled": cancelled, "run-window": window}
+CHILD = {"kind": "workflow", "name": "parts", "order": "linear", "steps": [{"name": "part", "run": "workflow", "workflow": "other"}, {"name": "maybe", "when": "${input.go}", "tasks": [{"name": "look"}]}]}
+
+
+def child() -> tuple[World, Bundle]:
+    """A step that is a run of its own waits while that does, and goes on with it; then a step that is skipped with its task."""
+    w = World("run-child")
+    a = crew(w)
+    publish(w, w.admin, CHILD)
+    r = Run(w, a["ines"], "parts@1", "parts/1", {"go": False}, [(0, "T1")])
+    lease = {"step_seq": 0, "attempt": 1, "worker_id": "engine", "locked_until_us": w.now + 60_000_000}
+    r.command("steps_claimed", None, [(0, "T2")], "", [], [], leases=[lease])
+    other = w.new_id()
+    r.rows[0]["child_run_id"] = other
+    r.command("child_started", None, [], "", [], [], children=[{"step_seq": 0, "run_id": other}])
+    for goes_on in (True, False):
+        r.command("child_waiting", None, [(0, "T3")], "", [], [], waits=[{"step_seq": 0, "facet": "waiting_dependency"}])
+        if goes_on:
+            r.command("child_resumed", None, [(0, "T3r")], "", [], [])
+    r.command("child_ended", None, [(0, "T3r"), (0, "T8"), (1, "X4 when_false"), (2, "X4 when_false")], "R4", [], [], outputs={0: {"n": 1}})
+    return w, w.export(a["audit"], r, 44)     # type: ignore[arg-type]
+
+
+SCENARIOS = {"run-child": child, "run-own": own, "run-tasks": tasks, "run-people": people, "run-linear": linear, "run-dag": dag, "run-together": together, "run-saga": saga, "run-gate": gate, "run-cancelled": cancelled, "run-window": window}

@@ -92,6 +92,29 @@ def register(tamper: Any) -> None:
                 return
         raise Skip("no task began with its step")
 
+    @add("run-task-left-behind", "insider", "2", "undeclared-transition")
+    def _(t: Any) -> None:
+        for r in t.all():
+            lines = r.body.get("transitions", []) if r.payload is not None else []
+            for i, line in enumerate(lines):
+                if line["id"] == "X4" and "/" in line.get("step", ""):
+                    whole(t, r)
+                    t.edit(r, transitions=[x for x in lines if x is not line])
+                    return
+        raise Skip("no task was skipped with its step")
+
+    @add("run-child-waits-for-something-else", "insider", "2", "undeclared-transition")
+    def _(t: Any) -> None:
+        r = t.one("child_waiting")
+        whole(t, r)
+        t.edit(r, waits=[{**r.body["waits"][0], "facet": "waiting_human"}])
+
+    @add("run-child-goes-on-without-one", "insider", "2", "undeclared-transition")
+    def _(t: Any) -> None:
+        r = t.one("child_started")
+        whole(t, r)
+        t.edit(r, children=None)
+
     @add("run-tasks-miscounted", "insider", "2", "document-mismatch")
     def _(t: Any) -> None:
         r = t.one("run_started")

@@ -65,6 +65,7 @@ COMMITTED = {
         run-steps-miscounted.insider run-definition-swapped.insider run-store-step-state.naive run-store-output.naive""",
     "run-people": """run-late-as-in-time.insider run-late-by-less.insider run-put-in-charge-afterwards.insider run-reopened-without-approval.insider
         run-reopened-beside-another-record.insider run-store-breach-erased.naive""",
+    "run-child": """run-task-left-behind.insider run-child-waits-for-something-else.insider run-child-goes-on-without-one.insider""",
     "run-tasks": """run-task-by-the-class-of-a-step.insider run-step-completed-over-its-task.insider run-task-begun-before-its-step.insider
         run-tasks-miscounted.insider""",
     "run-own": """run-own-undeclared.insider run-own-from-elsewhere.insider run-own-as-proposed.insider run-own-left-out.insider

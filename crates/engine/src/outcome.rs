@@ -193,6 +193,9 @@ pub enum Outcome {
         derived_state: Option<String>,
         state: String,
         transition_id: Option<String>,
+        /// JSON text: what whoever claimed the step works on.
+        #[serde(default)]
+        input: Option<Arc<str>>,
     },
     /// What would have become of it.
     Previewed {

@@ -150,6 +150,9 @@ impl<'r> Purge<'r> {
         if self.payload.contains_key("outputs") {
             writes.push(Write::RedactCorrection { instance_id, prior_event_id: event_id, text: text.clone() });
         }
+        if let Some(visits) = self.visits() {
+            writes.push(Write::Visits { instance_id, event_id, visits });
+        }
         // What a step sent, and what its transitions told the world.
         if ["outbound_events", "transitions", "run_transitions"].iter().any(|member| self.payload.contains_key(*member))
         {
@@ -162,6 +165,19 @@ impl<'r> Purge<'r> {
             writes.push(Write::RedactRunHead { instance_id, what: HeadText::Error, text });
         }
         writes
+    }
+
+    /// What stays of it: which ways the steps went, and what a reopening went back on. No text of anybody's is in it.
+    fn visits(&self) -> Option<String> {
+        let mut kept = Map::new();
+        kept.insert("transitions".to_owned(), self.payload.get("transitions")?.clone());
+        kept.extend(self.payload.get("approval_id").map(|id| ("approval_id".to_owned(), id.clone())));
+        if let Some(Value::Object(correction)) = self.payload.get("correction") {
+            let named = ["cycle", "correction_reason", "prior_event_id"];
+            let named = named.into_iter().filter_map(|name| Some((name.to_owned(), correction.get(name)?.clone())));
+            kept.insert("correction".to_owned(), Value::Object(named.collect()));
+        }
+        Some(Value::Object(kept).to_string())
     }
 
     fn entries(&self, member: &str) -> impl Iterator<Item = &Value> {

@@ -109,6 +109,10 @@ impl Refusal {
         Refusal { guard: Some(guard), ..Refusal::new(Code::TransitionRefusedByGuard, detail) }
     }
 
+    pub fn is_by_guard(&self, guard: &str) -> bool {
+        self.guard == Some(guard)
+    }
+
     pub fn at(mut self, field: impl Into<String>) -> Self {
         self.field = Some(field.into());
         self

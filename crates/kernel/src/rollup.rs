@@ -95,12 +95,13 @@ pub struct Counts {
     pub optional_excluded: u32,
 }
 
-/// The shares of all steps of a run: how many of each, and which are red or yellow.
+/// The shares of all steps of a run: how many of each, and which are red or yellow. What names a step is open, so that a
+/// test can count how often steps are compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct Tally<Seq: Ord = StepSeq> {
     counts: Counts,
-    red: BTreeSet<StepSeq>,
-    yellow: BTreeSet<StepSeq>,
+    red: BTreeSet<Seq>,
+    yellow: BTreeSet<Seq>,
 }
 
 impl Tally {
@@ -112,9 +113,11 @@ impl Tally {
         }
         tally
     }
+}
 
+impl<Seq: Ord + Copy> Tally<Seq> {
     /// The step counted as `old` and counts as `new` from now on. O(log n).
-    pub fn replace(&mut self, seq: StepSeq, old: Share, new: Share) {
+    pub fn replace(&mut self, seq: Seq, old: Share, new: Share) {
         if old == new {
             return;
         }
@@ -162,7 +165,7 @@ impl Tally {
     }
 
     /// The step that decides: the first of those that make the run red, or else yellow. Green is nobody's doing.
-    pub fn decisive(&self) -> Option<StepSeq> {
+    pub fn decisive(&self) -> Option<Seq> {
         self.red.first().or_else(|| self.yellow.first()).copied()
     }
 }

@@ -1,6 +1,8 @@
 //! What counts as blank. References are compared byte for byte everywhere else: no trimming, no case
 //! folding, no Unicode normalisation.
 
+use crate::Time;
+
 /// True when a reader would see nothing: empty, white space, or only characters that have no shape of
 /// their own (zero-width spaces and joiners, soft hyphen, byte-order mark, controls).
 pub fn is_blank(text: &str) -> bool {
@@ -16,6 +18,22 @@ pub fn is_invisible(c: char) -> bool {
             | '\u{180B}'..='\u{180F}' | '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}'
             | '\u{2060}'..='\u{206F}' | '\u{3164}' | '\u{FE00}'..='\u{FE0F}' | '\u{FEFF}'
             | '\u{FFA0}' | '\u{FFF9}'..='\u{FFFB}' | '\u{E0000}'..='\u{E0FFF}')
+}
+
+/// RFC 3339 in UTC, to the microsecond.
+pub fn rfc3339(Time(us): Time) -> String {
+    let (days, rest) = (us.div_euclid(86_400_000_000), us.rem_euclid(86_400_000_000));
+    // Days since 1970 in the civil calendar, years beginning with March.
+    let z = days + 719_468;
+    let (era, day_of_era) = (z.div_euclid(146_097), z.rem_euclid(146_097));
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let mp = (5 * day_of_year + 2) / 153;
+    let (day, month) = (day_of_year - (153 * mp + 2) / 5 + 1, if mp < 10 { mp + 3 } else { mp - 9 });
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let (seconds, fraction) = (rest / 1_000_000, rest % 1_000_000);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction:06}Z")
 }
 
 /// A length of time as definitions write it, in whole milliseconds and no less than one where there is any: `1h30m`.
@@ -58,6 +76,18 @@ mod tests {
             [(0, "0s"), (1, "1ms"), (250_000, "250ms"), (5_400_000_000, "1h30m"), (604_800_000_001, "7d")]
         {
             assert_eq!(length(micros), text);
+        }
+    }
+
+    #[test]
+    fn times_are_written_as_the_wire_writes_them() {
+        for (us, text) in [
+            (0, "1970-01-01T00:00:00.000000Z"),
+            (951_782_400_000_000, "2000-02-29T00:00:00.000000Z"),
+            (1_763_236_048_123_456, "2025-11-15T19:47:28.123456Z"),
+            (-1, "1969-12-31T23:59:59.999999Z"),
+        ] {
+            assert_eq!(rfc3339(Time(us)), text);
         }
     }
 

@@ -4,8 +4,8 @@ use countersign_kernel::plan::StepSeq;
 use countersign_kernel::rollup::{Share, Tally};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::cell::Cell;
+use std::cmp::Ordering;
 
 const SHARES: [Share; 6] = [Share::Nothing, Share::Skipped, Share::Optional, Share::Green, Share::Yellow, Share::Red];
 
@@ -28,31 +28,55 @@ proptest! {
     }
 }
 
-/// One change and one look at the outcome, in a run of so many steps.
-fn cost(steps: u32) -> Duration {
-    let mut shares: Vec<Share> = (0..steps).map(|seq| SHARES[3 + (seq % 3) as usize]).collect();
-    let mut tally = Tally::of(shares.iter().copied());
-    let rounds = 200_000_u32;
-    let begun = Instant::now();
-    for round in 0..rounds {
-        let seq = (round.wrapping_mul(7919) % steps) as usize;
-        let new = SHARES[3 + (round % 3) as usize];
-        tally.replace(seq as StepSeq, shares[seq], new);
-        shares[seq] = new;
-        black_box((tally.colour(), tally.decisive()));
-    }
-    begun.elapsed() / rounds
+thread_local! {
+    static COMPARED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// `cargo test --release -p countersign-kernel --test rollup -- --ignored --nocapture`
-#[test]
-#[ignore = "a measurement: prints what a change costs in runs of 10 to 10,000 steps"]
-fn a_change_costs_the_same_in_a_large_run() {
-    let small = cost(10);
-    for steps in [10, 100, 1_000, 10_000] {
-        let one = cost(steps);
-        println!("{steps:>6} steps: {one:?} a change, {:.1} times 10 steps", one.as_secs_f64() / small.as_secs_f64());
+/// A step whose comparisons are counted: whoever looks at a step among others compares it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counted(u32);
+
+impl Ord for Counted {
+    fn cmp(&self, other: &Self) -> Ordering {
+        COMPARED.with(|compared| compared.set(compared.get() + 1));
+        self.0.cmp(&other.0)
     }
-    // A thousand times the steps may cost a few levels of a tree, never a thousand times the work.
-    assert!(cost(10_000) < small * 20);
+}
+
+impl PartialOrd for Counted {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The most steps that any one change and the look at its outcome compared, in a run of so many steps.
+fn most_compared(steps: u32) -> u64 {
+    let mut shares: Vec<Share> = (0..steps).map(|seq| SHARES[3 + (seq % 3) as usize]).collect();
+    let mut tally: Tally<Counted> = Tally::default();
+    for (seq, share) in (0..).zip(&shares) {
+        tally.replace(Counted(seq), Share::Nothing, *share);
+    }
+    let mut most = 0;
+    for round in 0..20_000_u32 {
+        let seq = round.wrapping_mul(7919) % steps;
+        let new = SHARES[3 + (round % 3) as usize];
+        COMPARED.with(|compared| compared.set(0));
+        tally.replace(Counted(seq), shares[seq as usize], new);
+        let outcome = (tally.colour(), tally.decisive(), tally.counts());
+        most = most.max(COMPARED.with(Cell::get));
+        shares[seq as usize] = new;
+        assert_eq!(outcome.1.is_some(), outcome.0 != countersign_kernel::rollup::Colour::Green);
+    }
+    most
+}
+
+/// "O(changed steps), not O(steps)": a thousand times the steps are a few levels of a tree more.
+#[test]
+fn a_change_looks_at_as_many_steps_in_a_large_run() {
+    let compared = [10, 100, 1_000, 10_000].map(most_compared);
+    println!("steps compared at most by one change in 10, 100, 1,000, 10,000 steps: {compared:?}");
+    // Of a tree's level at most eleven are looked at, once to take a step out and once to put it in.
+    for (levels, compared) in (2..).zip(compared) {
+        assert!(compared <= 2 * 11 * levels, "{compared}");
+    }
 }

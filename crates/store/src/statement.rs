@@ -102,6 +102,7 @@ statements! {
     Correction: Insert "step_corrections" ("instance_id" Id, "step_seq" Int, "cycle" Int, "from_state" Text, "prior_event_id" Id, "prior_actor_ref" Text,
         "prior_at_us" Int, "output" Text, "overdue_first_at_us" Int, "sla_breach_us" Int, "approval_id" Id, "correction_reason" Text,
         "reopened_by" Text, "reopened_at_us" Int, "event_id" Id);
+    Visits: Insert "step_visits" ("instance_id" Id, "event_id" Id, "visits" Text);
     Outbox: Insert "outbox" ("outbox_id" Id, "instance_id" Id, "event_type" Text, "data" Text, "created_at_us" Int, "next_attempt_at_us" Int, "step" Text);
 
     MoveInstance: Update "instances" ("instance_id" Id, "sequence" Int, "head" Bytes, "last_time_us" Int, "state" Text, "moves" Int, "policy_ref" Text, "beats" Int, "rollup" Text);
@@ -432,6 +433,9 @@ pub fn write_values<'a>(unit: &'a Unit, write: &'a Write) -> (Name, Vec<Value<'a
         Write::RunEvent(row) => (Name::RunEvent, run::event_values(row)),
         Write::Outbox(row) => (Name::Outbox, run::outbox_values(row)),
         Write::Correction(row) => (Name::Correction, run::correction_values(row)),
+        Write::Visits { instance_id, event_id, visits } => {
+            (Name::Visits, vec![Value::Id(instance_id.0), Value::Id(event_id.0), Value::Text(visits)])
+        }
         Write::RedactCorrection { instance_id, prior_event_id, text } => {
             (Name::RedactCorrection, vec![Value::Id(instance_id.0), Value::Id(prior_event_id.0), Value::json(text)])
         }

@@ -57,6 +57,9 @@ races! {
     one_of_many_claims_a_person_makes_wins,
     a_step_is_completed_or_its_run_cancelled,
     one_approval_reopens_once,
+    a_worker_s_step_is_nobody_else_s,
+    a_worker_completes_or_an_operator_cancels,
+    a_failure_is_escalated_or_tried_again,
     the_same_key_gives_the_first_verdict,
 }
 
@@ -522,6 +525,69 @@ async fn one_approval_reopens_once(stage: &Stage) -> anyhow::Result<()> {
         };
         let calls = (0..6).map(|_| call(acting(run_id, "A", reopen.clone()))).collect();
         won(&at_once(stage, calls).await?, Code::InvalidTransition)?;
+    }
+    Ok(())
+}
+
+/// Beside the worker who claims it, a person tries to: only one is asked for.
+async fn a_worker_s_step_is_nobody_else_s(stage: &Stage) -> anyhow::Result<()> {
+    stage.publish("kind: workflow\nname: work\nqueue: q\nsteps: [{name: A}]\n").await?;
+    for n in 0..5 {
+        let run_id = stage.start(n, "work").await?;
+        let worker = stage.engine(n).clone();
+        let claiming = tokio::spawn(async move { claim(&worker, "w", 5, 60_000_000, Duration::from_secs(20)).await });
+        let calls = (0..6).map(|_| call(acting(run_id, "A", Act::Claim))).collect();
+        let answers = at_once(stage, calls).await?;
+        ensure!(answers.iter().all(|answer| answer.as_ref().err() == Some(&Code::Unauthorized)), "{answers:?}");
+        let tasks = claiming.await??;
+        ensure!(tasks.len() == 1 && tasks[0].run_id == run_id.to_string(), "{tasks:?}");
+        complete(stage.engine(n), &tasks[0], false).await?;
+        ensure!(stage.state(run_id).await? == "completed");
+    }
+    Ok(())
+}
+
+/// The worker who comes late has lost its lease; the operator who does finds the run ended.
+async fn a_worker_completes_or_an_operator_cancels(stage: &Stage) -> anyhow::Result<()> {
+    stage.publish("kind: workflow\nname: work\nqueue: q\nsteps: [{name: A}]\n").await?;
+    for n in 0..8 {
+        let run_id = stage.start(n, "work").await?;
+        let tasks = claim(stage.engine(n), "w", 1, 60_000_000, Duration::from_secs(20)).await?;
+        let cancel = run::Command::Cancel { reason: None };
+        let cancel = call(Command::Run { target: Target::Existing(run_id), command: cancel });
+        let complete = call(complete_command(tasks.first().context("no task")?, false));
+        let calls = if n % 2 == 0 { vec![cancel, complete] } else { vec![complete, cancel] };
+        let answers = at_once(stage, calls).await?;
+        let (of_cancel, of_complete) = if n % 2 == 0 { (&answers[0], &answers[1]) } else { (&answers[1], &answers[0]) };
+        match stage.state(run_id).await?.as_str() {
+            "completed" => ensure!(of_complete.is_ok() && *of_cancel == Err(Code::AlreadyTerminal), "{answers:?}"),
+            "cancelled" => ensure!(of_cancel.is_ok() && *of_complete == Err(Code::LeaseLost), "{answers:?}"),
+            state => bail!("the run is {state}: {answers:?}"),
+        }
+    }
+    Ok(())
+}
+
+/// T11 and another attempt exclude each other: whoever comes second finds the step no longer as it was.
+async fn a_failure_is_escalated_or_tried_again(stage: &Stage) -> anyhow::Result<()> {
+    let text =
+        "kind: workflow\nname: held\nqueue: q\nsteps: [{name: A, onFailure: hold, retryPolicy: {maxRetries: 0}}]\n";
+    stage.publish(text).await?;
+    for n in 0..6 {
+        let run_id = stage.start(n, "held").await?;
+        // What was tried again in an earlier round may come along.
+        let tasks = claim(stage.engine(n), "w", 10, 60_000_000, Duration::from_secs(20)).await?;
+        let task = tasks.iter().find(|task| task.run_id == run_id.to_string()).context("no task")?;
+        let of = TaskRef { step_seq: task.step_seq, lease_token: uuid::Uuid::try_parse(&task.lease_token).ok() };
+        let dead = run::Command::Dead { task: of, error: "torn".to_owned(), category: None };
+        stage.engine(n).execute(call(Command::Run { target: Target::Existing(run_id), command: dead })).await?;
+        let (escalate, retry) = (call(acting(run_id, "A", Act::Escalate)), call(acting(run_id, "A", Act::Retry)));
+        let calls = if n % 2 == 0 { vec![escalate, retry] } else { vec![retry, escalate] };
+        let answers = at_once(stage, calls).await?;
+        let of_retry = &answers[usize::from(n % 2 == 0)];
+        // A step that will be tried again has its budget; one that was given up has not failed any more.
+        let code = if of_retry.is_ok() { Code::TransitionRefusedByGuard } else { Code::InvalidTransition };
+        won(&answers, code)?;
     }
     Ok(())
 }

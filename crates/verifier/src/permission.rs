@@ -55,6 +55,8 @@ fn needed(action: Action) -> Option<(&'static str, bool)> {
         Action::GrantMade | Action::GrantRevoked => ("permissions:manage", false),
         Action::DefinitionPublished => ("definitions:publish", false),
         Action::RunDispatched
+        | Action::ChildWaiting
+        | Action::ChildResumed
         | Action::ChildEnded
         | Action::EventReceived
         | Action::TimePassed
@@ -82,6 +84,18 @@ pub fn check(record: &Record, origin: Origin<'_>, is_run: bool, registry: &Regis
             Some(scope) => Some((scope, true)),
             None => return findings.unverifiable(Claim::Permission),
         },
+        // It starts children and what a schedule asks for, and carries out shell, http and child steps itself.
+        Action::RunStarted
+        | Action::StepsClaimed
+        | Action::StepCompleted
+        | Action::StepWaiting
+        | Action::StepRetried
+        | Action::StepFailed
+        | Action::ChildStarted
+            if engine =>
+        {
+            None
+        }
         action => needed(action),
     };
     let Some((scope, by_definition)) = needed else { return };

@@ -55,6 +55,8 @@ actions! {
     StepRetried = "step_retried" in Process,
     StepFailed = "step_failed" in Process,
     ChildStarted = "child_started" in Process,
+    ChildWaiting = "child_waiting" in Process,
+    ChildResumed = "child_resumed" in Process,
     ChildEnded = "child_ended" in Process,
     EventReceived = "event_received" in Process,
     TimePassed = "time_passed" in Process,
@@ -105,6 +107,8 @@ impl Action {
                 | Action::StepRetried
                 | Action::StepFailed
                 | Action::ChildStarted
+                | Action::ChildWaiting
+                | Action::ChildResumed
                 | Action::ChildEnded
                 | Action::EventReceived
                 | Action::TimePassed

@@ -154,6 +154,9 @@ pub struct StepActed {
     /// Absent where no state changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transition_id: Option<String>,
+    /// After a claim: what the step works on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Value>,
 }
 
 /// Every visit of a step to a state.
@@ -164,7 +167,7 @@ pub struct StepHistory {
     pub step: String,
     /// In order. A step that has not begun has none.
     pub visits: Vec<StepVisit>,
-    /// Records of the run were purged: what they said of the step is missing here.
+    /// Records of the run were purged before visits were kept: what they said of the step is missing here.
     #[serde(default)]
     pub purged: bool,
 }

@@ -3,6 +3,7 @@
 use super::Committer;
 use crate::port::Unit;
 use crate::run::rollup::Basis;
+use countersign_kernel::lifecycle::StepCode;
 use countersign_kernel::{InstanceId, Time};
 
 impl Committer {
@@ -14,17 +15,19 @@ impl Committer {
         }
     }
 
-    /// A parent that this node holds hears at once of another colour of its child; elsewhere it asks from time to time.
+    /// A parent hears at once that its child has another colour, waits, or goes on. One that is not held here is asked to look.
     pub(super) fn tell_parent(&mut self, child: InstanceId, now: Time) {
-        let run = self.cache.get(&child).and_then(|instance| instance.run.as_deref());
-        let Some((parent, colour)) = run.and_then(|run| Some((run.head.parent.clone()?, run.head.rollup.colour)))
-        else {
+        let run = self.cache.peek(&child).and_then(|instance| instance.run.as_deref());
+        let Some((parent, child)) = run.and_then(|run| Some((run.head.parent.clone()?, run))) else { return };
+        let holder = self.cache.peek(&parent.run_id).and_then(|instance| instance.run.as_deref());
+        let item = (parent.run_id, Some(parent.step_seq));
+        let Some(cell) = holder.and_then(|run| run.cell(parent.step_seq)) else {
+            self.book.remind_by(item, now);
             return;
         };
-        let holder = self.cache.get(&parent.run_id).and_then(|instance| instance.run.as_deref());
-        let live = holder.and_then(|run| run.cell(parent.step_seq)).and_then(|cell| cell.live.as_deref());
-        if live.is_some_and(|live| live.child.is_some() && live.child_colour != Some(colour)) {
-            self.book.remind((parent.run_id, Some(parent.step_seq)), Some(now));
+        let seen = (cell.live.as_ref().and_then(|live| live.child_colour), cell.state == StepCode::Waiting);
+        if cell.awaited() == Some(child.run_id) && seen != (Some(child.head.rollup.colour), child.waits()) {
+            self.book.remind_by(item, now);
         }
     }
 }

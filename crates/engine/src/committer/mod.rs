@@ -31,6 +31,7 @@ use crate::port::{Batch, Committed, Head, Loaded, LoadedBody, LoadedRun, StoreEr
 use crate::rows::{IdempotencyRow, Write};
 use crate::run::agenda::Book;
 use crate::run::assemble::assemble;
+use crate::run::emit::EVENT_SCHEMA;
 use crate::{Config, store_failure};
 use countersign_kernel::plan::{Plan, StepSeq};
 use countersign_kernel::process::{self, DecideGate, Process, StepChoice};
@@ -38,7 +39,7 @@ use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::run::{self, PinnedMachine, Run};
 use countersign_kernel::{Digest, EventId, InstanceId, StepId, Time, registry};
 use hashlink::LruCache;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -156,6 +157,8 @@ pub struct Committer {
     ticks: u64,
     /// There may be more expired idempotency keys.
     keys_left: bool,
+    /// Runs in which the engine's own transition was refused for the event that it would have emitted.
+    schema_missed: HashSet<InstanceId>,
 }
 
 /// What became of one job in a round, before its batch is committed.
@@ -204,6 +207,7 @@ impl Committer {
             low_water: Time(0),
             ticks: 0,
             keys_left: false,
+            schema_missed: HashSet::new(),
         }
     }
 
@@ -547,16 +551,12 @@ impl Committer {
             self.place_again(*run_id, &steps.clone());
         }
         let refusal = match &answer {
-            Err(refusal) if matches!(refusal.code, Code::PermissionDenied | Code::Unauthorized) => refusal.clone(),
+            Err(refusal) if self.is_recorded(&job, refusal) => refusal.clone(),
             _ => {
                 job.give(answer);
                 return None;
             }
         };
-        if !self.config.audit_failed_attempts || job.refused.is_some() {
-            job.give(answer);
-            return None;
-        }
         let attempted = job.call.command.name().to_owned();
         let (code, detail) = (refusal.code, refusal.detail.clone());
         job.call.idempotency = None;
@@ -576,6 +576,19 @@ impl Committer {
                 None
             }
         }
+    }
+
+    /// Whether that somebody was refused goes into the ledger: without leave, where the deployment wants it; an event that
+    /// misses its schema, always. The clock tries again and again, and is recorded once.
+    fn is_recorded(&mut self, job: &Job, refusal: &Refusal) -> bool {
+        if job.refused.is_some() {
+            return false;
+        }
+        if refusal.is_by_guard(EVENT_SCHEMA) {
+            let own = job.call.actor_ref == self.config.application_actor_ref;
+            return !own || job.instance_id().is_none_or(|id| self.schema_missed.insert(id));
+        }
+        self.config.audit_failed_attempts && matches!(refusal.code, Code::PermissionDenied | Code::Unauthorized)
     }
 
     fn evict(&mut self, batch: &Batch) {

@@ -2,6 +2,7 @@
 
 use super::Committer;
 use crate::outcome::{Call, Outcome, Target};
+use countersign_kernel::IdSource;
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::Registry;
 use countersign_kernel::run::{self, Event};
@@ -15,8 +16,9 @@ impl Committer {
         command: &run::Command,
         registry: &Registry,
     ) -> Result<Outcome, Refusal> {
-        match self.decide_on_run(call, target, command, registry) {
-            Ok((events, _)) => {
+        let decided = self.decide_on_run(call, target, command, registry);
+        match decided.and_then(|(events, ids)| self.would_tell(target, &events, ids).map(|()| events)) {
+            Ok(events) => {
                 let moves = events.iter().find_map(|event| match event {
                     Event::Run(event) => match event.acted.as_deref().and_then(|acted| acted.own.as_ref()) {
                         Some(own) => Some((own.id.clone(), own.emits)),
@@ -40,6 +42,21 @@ impl Committer {
             }),
             Err(refusal) => Err(refusal),
         }
+    }
+}
+
+impl Committer {
+    /// Whether what it would tell the world fits its schemas.
+    fn would_tell(&self, target: Target, events: &[Event], mut ids: IdSource) -> Result<(), Refusal> {
+        let Target::Existing(run_id) = target else { return Ok(()) };
+        let run = self.cache.peek(&run_id).and_then(|instance| instance.run.as_deref());
+        for event in events {
+            if let (true, Some(run), Event::Run(event)) = (self.config.emitter.is_listened(), run, event) {
+                let audit_ref = ids.make();
+                self.config.emitter.rows(run, event, audit_ref, &*self.config.language, &mut ids)?;
+            }
+        }
+        Ok(())
     }
 }
 

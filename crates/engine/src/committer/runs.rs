@@ -38,6 +38,8 @@ pub(super) struct Accepted {
     taken: Vec<StepSeq>,
     /// The first transition that it caused.
     moved: Option<String>,
+    /// What a person who claimed a step works on.
+    input: Option<Arc<str>>,
 }
 
 impl Committer {
@@ -244,6 +246,7 @@ impl Committer {
             first_sequence: base.head.sequence + 1,
             taken: vec![],
             moved: None,
+            input: None,
         };
         if events.is_empty() {
             return Ok(accepted);
@@ -251,9 +254,21 @@ impl Committer {
         let mut head = base.head.clone();
         let mut records = Vec::with_capacity(events.len());
         let mut event_ids = Vec::with_capacity(events.len());
+        let mut emitted = vec![];
         for event in &events {
             let event_id: EventId = ids.make();
             event_ids.push(event_id);
+            if let (true, Event::Run(event)) = (self.config.emitter.is_listened(), event) {
+                let known = || self.cache.peek(&base.run_id).and_then(|instance| instance.run.as_deref());
+                let run = begun.as_ref().map(|(_, run)| run).or_else(known).ok_or_else(not_held)?;
+                emitted.append(&mut self.config.emitter.rows(
+                    run,
+                    event,
+                    event_id,
+                    &*self.config.language,
+                    &mut ids,
+                )?);
+            }
             if let Some(record) = self.run_record(call, &base, event, event_id, begun.as_ref(), registry, &mut head)? {
                 records.push(record);
             }
@@ -270,6 +285,7 @@ impl Committer {
         let Some(run) = instance.run.as_deref_mut() else { return Err(not_held()) };
         let index = round.unit(base.run_id, base.head.sequence, instance.beats);
         let unit = &mut round.batch.units[index];
+        unit.writes.append(&mut emitted);
         let moot = moot_chains(&events);
         for (event, event_id) in events.into_iter().zip(event_ids) {
             match event {
@@ -298,11 +314,11 @@ impl Committer {
                     run_writes(run, &event, event_id, document, &mut ids, unit);
                     let own = event.acted.as_deref().and_then(|acted| acted.own.as_ref()).map(|own| own.id.clone());
                     accepted.moved = own.or_else(|| event.moves.first().map(|m| m.transition.id.to_owned()));
-                    self.config.emitter.emit(run, &event, event_id, &*self.config.language, &mut ids, unit);
                     if !event.action.is_recorded() {
                         instance.beats += 1;
                     }
                     accepted.taken = woken(&event);
+                    accepted.input = event.acted.and_then(|acted| acted.input);
                     accepted.claimed = event.claimed;
                 }
             }
@@ -417,10 +433,7 @@ impl Committer {
             },
             run::Command::Due { steps, .. } => Outcome::Looked {
                 children: run.map_or(vec![], |run| {
-                    let child = |seq: &StepSeq| {
-                        let cell = run.cell(*seq).filter(|cell| cell.is_held() && cell.lease().is_none())?;
-                        Some((*seq, cell.live.as_ref()?.child?.to_string()))
-                    };
+                    let child = |seq: &StepSeq| Some((*seq, run.cell(*seq)?.awaited()?.to_string()));
                     steps.iter().filter_map(child).collect()
                 }),
             },
@@ -429,6 +442,7 @@ impl Committer {
                 derived_state: acted(run, act).and_then(|cell| cell.derived()).map(|derived| derived.to_string()),
                 state,
                 transition_id: accepted.moved.clone(),
+                input: accepted.input.clone(),
             },
             command => match (command.task(), run) {
                 (Some(task), Some(run)) => Outcome::TaskDone {

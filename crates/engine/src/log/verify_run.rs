@@ -11,6 +11,7 @@ use countersign_kernel::Time;
 use countersign_kernel::lifecycle::{RUN_TRANSITIONS, STEP_TRANSITIONS, StepCode};
 use countersign_ledger::sha256;
 use serde_json::Value;
+use std::collections::HashMap;
 
 /// The rows of one run against its records, in order. Where content was purged, what depends on it cannot be told.
 pub fn run(state: &RunState, records: &[RecordRow]) -> Vec<Finding> {
@@ -87,6 +88,8 @@ struct Step {
 #[derive(Default)]
 struct Replay {
     steps: Vec<Step>,
+    /// The tasks of each step that has some.
+    tasks: HashMap<usize, Vec<usize>>,
     start: Value,
     state: String,
     outcome: Option<String>,
@@ -110,7 +113,44 @@ impl Replay {
     fn new(state: &RunState) -> Replay {
         let planned = state.steps.iter().filter(|step| step.new.compensates.is_none()).count();
         let first = Step { state: "not_started".to_owned(), ..Step::default() };
-        Replay { steps: vec![first; planned], state: "idle".to_owned(), ..Replay::default() }
+        // A task is called `step/task`, and no step's name has a `/`.
+        let by_name: HashMap<&str, usize> = (0..).zip(&state.steps).map(|(seq, step)| (&*step.new.name, seq)).collect();
+        let mut tasks: HashMap<usize, Vec<usize>> = HashMap::new();
+        for (seq, step) in (0..planned).zip(&state.steps) {
+            let of = step.new.name.split_once('/').and_then(|(step, _)| by_name.get(step));
+            if let Some(of) = of {
+                tasks.entry(*of).or_default().push(seq);
+            }
+        }
+        Replay { steps: vec![first; planned], tasks, state: "idle".to_owned(), ..Replay::default() }
+    }
+
+    /// A step is completed over none of its tasks, and none is left behind where it is passed over.
+    fn check_tasks(&mut self, payload: &Value) {
+        if self.tasks.is_empty() {
+            return;
+        }
+        let moved = items(payload, "transitions").flat_map(|made| places(made, self.steps.len()));
+        let ended: Vec<(usize, bool)> = moved
+            .filter_map(|(seq, made)| match made.get("to").and_then(Value::as_str) {
+                Some("completed") => Some((seq, true)),
+                Some("skipped") => Some((seq, false)),
+                _ => None,
+            })
+            .collect();
+        for (seq, completed) in ended {
+            let state = |task: &usize| self.steps.get(*task).map_or("", |task| task.state.as_str());
+            let done = |task: &usize| match state(task) {
+                "completed" | "skipped" => true,
+                "cancelled" | "failed" | "cannot_complete" => !completed,
+                _ => false,
+            };
+            let open = self.tasks.get(&seq).and_then(|tasks| tasks.iter().find(|task| !done(task)));
+            if let Some(task) = open {
+                let detail = format!("step {seq} has ended, and its task {task} is {}", state(task));
+                self.findings.push(("undeclared-transition", detail));
+            }
+        }
     }
 
     fn follow(&mut self, row: &RecordRow, payload: &Value) {
@@ -154,6 +194,7 @@ impl Replay {
         for step_move in items(payload, "transitions") {
             self.move_steps(step_move, at);
         }
+        self.check_tasks(payload);
         if let Some(step) = place(payload).and_then(|seq| self.steps.get_mut(seq)) {
             if row.action_ref == "step_retry_ordered" {
                 step.started_at = None;

@@ -438,6 +438,8 @@ pub trait Reader: Send + Sync {
     async fn queued_runs(&self, now: Time, limit: usize) -> Result<Vec<QueuedRun>, StoreError>;
     /// What was reopened in a run, by step and cycle.
     async fn corrections(&self, run_id: InstanceId) -> Result<Vec<CorrectionRow>, StoreError>;
+    /// What is kept of the purged records of a run, see [`Write::Visits`](crate::rows::Write::Visits).
+    async fn visits(&self, run_id: InstanceId) -> Result<Vec<(EventId, String)>, StoreError>;
     /// The steps that a person is in charge of and that are to be done, in live runs, behind this one.
     async fn charged(
         &self,

@@ -305,6 +305,12 @@ pub enum Write {
         what: HeadText,
         text: String,
     },
+    /// What a record that is purged said of the ways of steps, without its content.
+    Visits {
+        instance_id: InstanceId,
+        event_id: EventId,
+        visits: String,
+    },
     /// What a step had yielded before it was reopened.
     RedactCorrection {
         instance_id: InstanceId,

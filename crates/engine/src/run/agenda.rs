@@ -143,6 +143,14 @@ impl Book {
         }
     }
 
+    /// At this time at the latest: what is to be looked at sooner stays so.
+    pub fn remind_by(&self, item: Item, at: Time) {
+        let known = self.pages().placed.get(&item).and_then(|placed| placed.timer);
+        if known.is_none_or(|known| known > at) {
+            self.remind(item, Some(at));
+        }
+    }
+
     pub fn is_placed(&self, item: &Item) -> bool {
         self.pages().placed.contains_key(item)
     }

@@ -115,31 +115,34 @@ impl Clockwork {
                 if let Some(answer) = self.send(run_id, command).await
                     && !matches!(answer.await, Ok(Ok(_)))
                 {
-                    self.book.remind((run_id, Some(step_seq)), Some(again));
+                    self.book.remind_by((run_id, Some(step_seq)), again);
                 }
             }
             Ok(None) => {
                 self.tell_colour(run_id, step_seq, child).await;
-                self.book.remind((run_id, Some(step_seq)), Some(again));
+                self.book.remind_by((run_id, Some(step_seq)), again);
             }
             Err(error) => {
                 tracing::warn!(%error, "a child run could not be read");
-                self.book.remind((run_id, Some(step_seq)), Some(again));
+                self.book.remind_by((run_id, Some(step_seq)), again);
             }
         }
     }
 }
 
 impl Clockwork {
-    /// The child lives: its colour drives that of the step that waits for it.
+    /// The child lives: its colour drives that of the step that waits for it, and where it waits, the step does.
     async fn tell_colour(&self, run_id: InstanceId, step_seq: StepSeq, child: InstanceId) {
         let query = RunQuery { instance_id: Some(child), ..RunQuery::default() };
         let page = crate::port::Page { after: None, limit: 1, descending: false };
         let Ok(found) = self.reader.runs(&query, &page).await else { return };
         let basis = found.first().and_then(|view| Basis::parse(view.head.rollup.as_deref()?));
         if let Some(basis) = basis {
-            let command = run::Command::ChildColoured { step_seq, child, colour: basis.rollup.colour };
-            drop(self.send(run_id, command).await);
+            let (colour, waits) = (basis.rollup.colour, basis.waits);
+            let command = run::Command::ChildColoured { step_seq, child, colour, waits };
+            if let Some(answer) = self.send(run_id, command).await {
+                drop(answer.await);
+            }
         }
     }
 }

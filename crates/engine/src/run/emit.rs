@@ -1,14 +1,18 @@
 //! What a run's transitions emit (seed 003): an event of a registered type, in the transaction of the transition itself.
 //! Rows are written only for types that somebody listens to, so that a run nobody watches costs what it always did.
 
-use crate::port::Unit;
 use crate::rows::{OutboxRow, Write};
 use countersign_kernel::lifecycle::{EVENT_TYPES, EventType, StepCode, event_type};
 use countersign_kernel::plan::{Language, Schema, StepSeq};
-use countersign_kernel::run::{Cell, Move, OwnMove, Run, RunEvent, RunMove};
+use countersign_kernel::refusal::Refusal;
+use countersign_kernel::run::{Cell, Move, OwnMove, Role, Run, RunEvent, RunMove};
+use countersign_kernel::text::{length, rfc3339};
 use countersign_kernel::{EventId, IdSource};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+
+/// The guard that an event without its schema does not pass. Such a refusal is always recorded.
+pub const EVENT_SCHEMA: &str = "event_schema";
 
 /// The types that somebody listens to, with their schemas.
 #[derive(Clone, Default)]
@@ -24,44 +28,64 @@ impl Emitter {
         }
     }
 
-    /// The events of one record, as rows of its transaction. What misses its schema is not sent, and said so loudly: it
-    /// would be ours.
-    pub fn emit(
+    /// Holds a type to another schema than its own: a listener's contract may ask for more.
+    #[must_use]
+    pub fn hold_to(mut self, event_type: &EventType, schema: &str) -> Emitter {
+        self.wanted.insert(event_type.name, Schema(schema.into()));
+        self
+    }
+
+    /// The events of one record, as rows of its transaction; `run` is the run before it. What misses its schema is not sent,
+    /// and so the transition that would emit it is not made.
+    pub fn rows(
         &self,
         run: &Run,
         event: &RunEvent,
         audit_ref: EventId,
         language: &dyn Language,
         ids: &mut IdSource,
-        unit: &mut Unit,
-    ) {
-        if self.wanted.is_empty() {
-            return;
-        }
-        let steps = event.moves.iter().map(|m| (event.emits(m), Some(m.step_seq), step_data(run, event, m)));
+    ) -> Result<Vec<Write>, Refusal> {
+        let step_name = |seq: StepSeq| match cell_of(event, seq).map(|cell| cell.role) {
+            Some(Role::Compensation(step)) => run.step_name(step),
+            _ => run.step_name(seq),
+        };
+        let steps = event.moves.iter().map(|m| {
+            let name = step_name(m.step_seq);
+            (event.emits(m), Some(name), step_data(run, event, m, name))
+        });
         let own = event.acted.as_deref().and_then(|acted| Some((acted.step_seq, acted.own.as_ref()?)));
-        let own = own.and_then(|(seq, own)| Some((own.emits?, Some(seq), own_data(run, event, seq, own))));
-        let runs = event.run_moves.iter().map(|m| (m.transition.emits(), None, run_data(run, m)));
-        for (name, step_seq, mut data) in steps.chain(own).chain(runs) {
-            let Some(schema) = self.wanted.get(name) else { continue };
+        let own = own.and_then(|(seq, own)| {
+            let name = step_name(seq);
+            Some((own.emits?, Some(name), own_data(event, seq, own, name)))
+        });
+        let runs = event.run_moves.iter().map(|m| (m.transition.emits(), None, run_data(event, m)));
+        let mut rows = vec![];
+        for (event_type, step, mut data) in steps.chain(own).chain(runs) {
+            let Some(schema) = self.wanted.get(event_type) else { continue };
             data.insert("audit_ref".to_owned(), audit_ref.to_string().into());
             data.insert("run_id".to_owned(), run.run_id.to_string().into());
             data.insert("trace_id".to_owned(), run.trace().to_string().into());
             data.insert("correlation_id".to_owned(), run.correlation().to_string().into());
             let data = Value::Object(data).to_string();
             if let Err(error) = language.conforms(schema, &data) {
-                tracing::error!(run_id = %run.run_id, event_type = name, %error, "an event misses its schema and is not sent");
-                continue;
+                tracing::error!(run_id = %run.run_id, event_type, %error, "an event misses its schema: its transition is refused");
+                return Err(Refusal::by_guard(EVENT_SCHEMA, format_args!("`{event_type}` misses its schema: {error}")));
             }
-            unit.writes.push(Write::Outbox(OutboxRow {
+            rows.push(Write::Outbox(OutboxRow {
                 outbox_id: ids.make(),
                 instance_id: run.run_id,
-                event_type: name.to_owned(),
-                step: step_seq.map(|seq| run.step_name(seq).into()),
+                event_type: event_type.to_owned(),
+                step: step.map(Into::into),
                 data: data.into(),
                 created_at: event.at,
             }));
         }
+        Ok(rows)
+    }
+
+    /// Whether anybody listens at all.
+    pub fn is_listened(&self) -> bool {
+        !self.wanted.is_empty()
     }
 
     pub fn is_listened_to(&self, name: &str) -> bool {
@@ -69,13 +93,18 @@ impl Emitter {
     }
 }
 
-fn step_data(run: &Run, event: &RunEvent, m: &Move) -> Map<String, Value> {
-    // What ended has left its details behind; the event still has them.
-    let cell = event.cells.iter().find(|(seq, _)| *seq == m.step_seq).map(|(_, cell)| cell);
+/// The step as the event leaves it: what ended has left its details behind, the event still has them.
+fn cell_of(event: &RunEvent, seq: StepSeq) -> Option<&Cell> {
+    let at = event.cells.binary_search_by_key(&seq, |(seq, _)| *seq).ok()?;
+    event.cells.get(at).map(|(_, cell)| cell)
+}
+
+fn step_data(run: &Run, event: &RunEvent, m: &Move, name: &str) -> Map<String, Value> {
+    let cell = cell_of(event, m.step_seq);
     let live = cell.and_then(|cell| cell.live.as_deref());
     let mut data = Map::new();
     let mut put = |name: &str, value: Value| drop(data.insert(name.to_owned(), value));
-    put("step", run.step_name(m.step_seq).into());
+    put("step", name.into());
     put("step_seq", m.step_seq.into());
     put("transition_id", m.transition.id.into());
     put("from_state", m.from.as_str().into());
@@ -100,15 +129,45 @@ fn step_data(run: &Run, event: &RunEvent, m: &Move) -> Map<String, Value> {
                 put("error_category", category.as_str().into());
             }
         }
+        "step.blocked" => {
+            if let Some(reason) = live.and_then(|live| live.block).and_then(|block| block.reason) {
+                put("block_reason", reason.as_str().into());
+            }
+        }
+        "step.completed" if m.transition.id == "T7" => {
+            let docket = cell.and_then(|cell| cell.docket.as_deref());
+            put("completed_after_deadline", true.into());
+            if let Some((first, breach)) =
+                docket.and_then(|docket| Some((docket.overdue_first_at?, docket.sla_breach?)))
+            {
+                put("overdue_first_at", rfc3339(first).into());
+                put("sla_breach_duration", length(breach).into());
+            }
+        }
+        "step.reopened_for_correction" => {
+            if let Some(correction) = event.acted.as_deref().and_then(|acted| acted.correction.as_ref()) {
+                let prior = correction.prior.event_id.to_string();
+                if correction.from == StepCode::Completed {
+                    // Under this key it is kept beside the correction.
+                    let snapshot = format!("{}.{}.{}", run.run_id, m.step_seq, correction.cycle);
+                    put("original_output_snapshot_id", snapshot.into());
+                    put("prior_completed_audit_id", prior.clone().into());
+                }
+                put("prior_audit_id", prior.into());
+                put("correction_reason", correction.reason.as_str().into());
+                put("approval_id", correction.approval_id.to_string().into());
+                put("cycle", correction.cycle.into());
+            }
+        }
         _ => {}
     }
     data
 }
 
 /// A transition of one's own: the states as its machine calls them.
-fn own_data(run: &Run, event: &RunEvent, seq: StepSeq, own: &OwnMove) -> Map<String, Value> {
+fn own_data(event: &RunEvent, seq: StepSeq, own: &OwnMove, name: &str) -> Map<String, Value> {
     let data = json!({
-        "step": run.step_name(seq),
+        "step": name,
         "step_seq": seq,
         "transition_id": own.id,
         "from_state": own.from,
@@ -117,7 +176,7 @@ fn own_data(run: &Run, event: &RunEvent, seq: StepSeq, own: &OwnMove) -> Map<Str
         "trigger_ref": own.trigger,
     });
     let Value::Object(mut data) = data else { return Map::new() };
-    let cell = event.cells.iter().find(|(of, _)| *of == seq).map(|(_, cell)| cell);
+    let cell = cell_of(event, seq);
     if let Some(waiting) = cell.and_then(|cell| cell.live.as_ref()).and_then(|live| live.waiting.as_ref()) {
         data.insert("waiting_facet".to_owned(), waiting.facet.as_str().into());
     }
@@ -128,7 +187,7 @@ fn own_data(run: &Run, event: &RunEvent, seq: StepSeq, own: &OwnMove) -> Map<Str
     data
 }
 
-fn run_data(run: &Run, m: &RunMove) -> Map<String, Value> {
+fn run_data(event: &RunEvent, m: &RunMove) -> Map<String, Value> {
     let data = json!({
         "transition_id": m.transition.id,
         "from_state": m.transition.from.as_str(),
@@ -136,7 +195,7 @@ fn run_data(run: &Run, m: &RunMove) -> Map<String, Value> {
         "trigger_ref": m.transition.trigger,
     });
     let Value::Object(mut data) = data else { return Map::new() };
-    if let Some(outcome) = run.head.outcome {
+    if let Some(outcome) = event.head.outcome {
         data.insert("outcome".to_owned(), outcome.as_str().into());
     }
     data

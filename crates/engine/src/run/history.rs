@@ -1,14 +1,17 @@
-//! Every visit of a step to a state (`step_run_state_history`), as its run's records tell it. There is no second table that
-//! could disagree with them.
+//! Every visit of a step to a state (`step_run_state_history`), as its run's records tell it. What a purge destroys it leaves
+//! behind in this respect ([`crate::rows::Write::Visits`]), so that nobody's way is shortened by it; there is no second table
+//! that could disagree with the records that stand.
 
 use crate::port::{Page, RecordQuery, RunView};
 use crate::purge::places;
 use crate::rows::RecordRow;
 use crate::{Engine, store_failure};
+use countersign_kernel::lifecycle::StepCode;
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::refusal::Refusal;
 use countersign_kernel::{EventId, Time};
 use serde_json::Value;
+use std::collections::HashMap;
 
 /// Records that are read at once.
 const BATCH: usize = 500;
@@ -39,7 +42,7 @@ pub struct Reopening {
 
 pub struct History {
     pub visits: Vec<Visit>,
-    /// Records of the run were purged: what they said of the step is not known.
+    /// Records of the run were purged before visits were kept: what they said of the step is not known.
     pub is_purged: bool,
 }
 
@@ -49,24 +52,49 @@ impl Engine {
         let query = RecordQuery { instance_id: Some(run.row.instance_id), ..RecordQuery::default() };
         let mut page = Page { after: None, limit: BATCH, descending: false };
         let mut history = History { visits: vec![], is_purged: false };
+        let mut kept: Option<HashMap<EventId, String>> = None;
         loop {
             let rows = self.reader.records(&query, &page).await.map_err(|error| store_failure(&error))?;
             for row in &rows {
-                match row.record.payload().map(serde_json::from_slice::<Value>) {
-                    Some(Ok(payload)) => history.take(row, &payload, seq),
-                    _ => history.is_purged = true,
+                if let Some(payload) = row.record.payload() {
+                    history.take(row, payload, seq);
+                    continue;
+                }
+                if kept.is_none() {
+                    let visits =
+                        self.reader.visits(run.row.instance_id).await.map_err(|error| store_failure(&error))?;
+                    kept = Some(visits.into_iter().collect());
+                }
+                if let Some(visits) = kept.as_ref().and_then(|kept| kept.get(&row.event_id)) {
+                    history.take(row, visits.as_bytes(), seq);
                 }
             }
             match rows.last() {
                 Some(last) if rows.len() == BATCH => page.after = Some(last.event_id.0),
-                _ => return Ok(history),
+                _ => break,
             }
         }
+        if kept.is_some() {
+            let steps = self.read_run_steps(run, seq, 1).await?;
+            let now = steps.first().map_or(StepCode::NotStarted, |step| step.state.state);
+            history.is_purged = !history.is_whole(run.row.continues.is_some(), now);
+        }
+        Ok(history)
     }
 }
 
 impl History {
-    fn take(&mut self, row: &RecordRow, payload: &Value, seq: StepSeq) {
+    /// Each visit begins where the one before it ended, and the last one is where the step stands.
+    fn is_whole(&self, taken_over: bool, now: StepCode) -> bool {
+        let first = self.visits.first().map_or(now.as_str(), |visit| &visit.from);
+        let begins = taken_over || first == StepCode::NotStarted.as_str();
+        let linked = self.visits.windows(2).all(|pair| pair[0].to == pair[1].from);
+        begins && linked && self.visits.last().is_none_or(|last| last.to == now.as_str())
+    }
+
+    fn take(&mut self, row: &RecordRow, payload: &[u8], seq: StepSeq) {
+        let Ok(payload) = serde_json::from_slice::<Value>(payload) else { return };
+        let payload = &payload;
         let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
         let limit = seq as usize + 1;
         let moves = payload.get("transitions").and_then(Value::as_array).into_iter().flatten();

@@ -16,6 +16,8 @@ pub struct Basis {
     /// Where a chain stands, and where the critical path of a DAG leads.
     pub current: Option<StepSeq>,
     pub critical: Option<StepSeq>,
+    /// Only of a run that another one waits for: nothing in it is at work.
+    pub waits: bool,
 }
 
 impl Basis {
@@ -24,6 +26,7 @@ impl Basis {
             rollup: run.head.rollup,
             current: (run.plan.order == Order::Linear).then_some(run.head.current),
             critical: run.critical_step(),
+            waits: run.head.parent.is_some() && run.waits(),
         }
     }
 
@@ -51,6 +54,7 @@ impl Basis {
             rollup: Rollup::default().after(&tally, state_of, RunState::Executing, at),
             current: (plan.order == Order::Linear).then_some(first.unwrap_or(last)),
             critical: plan.by_rank(Run::first_unfinished(plan, ended)).filter(|_| plan.has_critical_path()),
+            waits: false,
         }
     }
 
@@ -70,6 +74,9 @@ impl Basis {
             if let Some(seq) = seq {
                 text.push_str(&format!(",\"{name}\":{seq}"));
             }
+        }
+        if self.waits {
+            text.push_str(",\"waits\":true");
         }
         text.push('}');
         text
@@ -95,6 +102,7 @@ impl Basis {
             },
             current: value.get("current").and_then(seq),
             critical: value.get("critical").and_then(seq),
+            waits: value.get("waits").and_then(Value::as_bool).unwrap_or(false),
         })
     }
 }
@@ -105,7 +113,7 @@ mod tests {
 
     #[test]
     fn what_is_stored_is_what_is_read() {
-        let small = Basis { rollup: Rollup::default(), current: None, critical: None };
+        let small = Basis { rollup: Rollup::default(), current: None, critical: None, waits: false };
         let full = Basis {
             rollup: Rollup {
                 colour: Colour::Red,
@@ -116,6 +124,7 @@ mod tests {
             },
             current: Some(0),
             critical: Some(9),
+            waits: true,
         };
         for basis in [small, full] {
             assert_eq!(Basis::parse(&basis.to_json()).as_ref(), Some(&basis));

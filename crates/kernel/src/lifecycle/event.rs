@@ -6,6 +6,8 @@ pub struct EventType {
     pub version: u32,
     /// What the data must carry besides what every event of its kind carries.
     pub carries: &'static [Field],
+    /// Of these it must have some where it is emitted by this transition.
+    pub carries_by: &'static [(&'static str, &'static [&'static str])],
 }
 
 /// A member of an event's data.
@@ -33,12 +35,40 @@ const fn may(name: &'static str, kind: FieldKind) -> Field {
 }
 
 const fn plain(name: &'static str) -> EventType {
-    EventType { name, version: 1, carries: &[] }
+    EventType { name, version: 1, carries: &[], carries_by: &[] }
 }
 
 const fn with(name: &'static str, carries: &'static [Field]) -> EventType {
-    EventType { name, version: 1, carries }
+    EventType { name, version: 1, carries, carries_by: &[] }
 }
+
+const fn completed(name: &'static str) -> EventType {
+    EventType { name, version: 1, carries: SLA, carries_by: &[("T7", LATE)] }
+}
+
+const fn reopened(name: &'static str) -> EventType {
+    EventType { name, version: 1, carries: CORRECTION, carries_by: &[("T8r", CORRECTED)] }
+}
+
+/// MP-D3: what T7 leaves on the step, its event says too.
+const LATE: &[&str] = &["completed_after_deadline", "overdue_first_at", "sla_breach_duration"];
+const SLA: &[Field] = &[
+    may("completed_after_deadline", FieldKind::Boolean),
+    may("overdue_first_at", FieldKind::Text),
+    may("sla_breach_duration", FieldKind::Text),
+];
+
+/// MP-D2: a reopening names what it reopens, why, and by whose leave; that of a completion also what had been yielded.
+const CORRECTED: &[&str] = &["prior_completed_audit_id", "original_output_snapshot_id"];
+const CORRECTION: &[Field] = &[
+    must("prior_audit_id", FieldKind::Text),
+    may("prior_completed_audit_id", FieldKind::Text),
+    may("original_output_snapshot_id", FieldKind::Text),
+    must("correction_reason", FieldKind::Word(REASONS)),
+    must("approval_id", FieldKind::Text),
+    must("cycle", FieldKind::Integer),
+];
+const REASONS: &[&str] = &["data_error", "policy_change", "downstream_dependency_failed", "regulatory_recall"];
 
 const FACETS: &[&str] = &["waiting_dependency", "waiting_human", "waiting_external", "waiting_time_gate"];
 
@@ -82,23 +112,8 @@ pub const EVENT_TYPES: &[EventType] = &[
     plain("step.unblocked"),
     plain("step.overdue"),
     plain("step.recovered_from_overdue"),
-    with(
-        "step.completed",
-        &[
-            may("completed_after_deadline", FieldKind::Boolean),
-            may("overdue_first_at", FieldKind::Text),
-            may("sla_breach_duration", FieldKind::Integer),
-        ],
-    ),
-    with(
-        "step.reopened_for_correction",
-        &[
-            may("prior_audit_id", FieldKind::Text),
-            may("original_output_snapshot_id", FieldKind::Text),
-            may("correction_reason", FieldKind::Text),
-            may("approval_id", FieldKind::Text),
-        ],
-    ),
+    completed("step.completed"),
+    reopened("step.reopened_for_correction"),
     with("step.failed", &[must("classification", FieldKind::Word(&["transient", "permanent"]))]),
     plain("step.retry"),
     plain("step.escalated"),
@@ -116,23 +131,8 @@ pub const EVENT_TYPES: &[EventType] = &[
     plain("task.unblocked"),
     plain("task.overdue"),
     plain("task.recovered_from_overdue"),
-    with(
-        "task.completed",
-        &[
-            may("completed_after_deadline", FieldKind::Boolean),
-            may("overdue_first_at", FieldKind::Text),
-            may("sla_breach_duration", FieldKind::Integer),
-        ],
-    ),
-    with(
-        "task.reopened_for_correction",
-        &[
-            may("prior_audit_id", FieldKind::Text),
-            may("original_output_snapshot_id", FieldKind::Text),
-            may("correction_reason", FieldKind::Text),
-            may("approval_id", FieldKind::Text),
-        ],
-    ),
+    completed("task.completed"),
+    reopened("task.reopened_for_correction"),
     with("task.failed", &[must("classification", FieldKind::Word(&["transient", "permanent"]))]),
     plain("task.retry"),
     plain("task.escalated"),
@@ -178,8 +178,17 @@ impl EventType {
             })
             .collect();
         let required: Vec<&str> = self.fields().filter(|field| field.required).map(|field| field.name).collect();
+        let by = |(id, names): &(&str, &[&str])| {
+            let names = names.join(r#"",""#);
+            format!(
+                r#"{{"if":{{"properties":{{"transition_id":{{"const":"{id}"}}}}}},"then":{{"required":["{names}"]}}}}"#
+            )
+        };
+        let carries_by: Vec<String> = self.carries_by.iter().map(by).collect();
+        let all_of =
+            if carries_by.is_empty() { String::new() } else { format!(r#","allOf":[{}]"#, carries_by.join(",")) };
         format!(
-            r#"{{"$schema":"https://json-schema.org/draft/2020-12/schema","title":"{}","type":"object","required":["{}"],"properties":{{{}}}}}"#,
+            r#"{{"$schema":"https://json-schema.org/draft/2020-12/schema","title":"{}","type":"object","required":["{}"],"properties":{{{}}}{all_of}}}"#,
             self.name,
             required.join(r#"",""#),
             properties.join(",")

@@ -293,7 +293,10 @@ impl Run {
     /// When somebody has to look at this step, even if the run hands out nothing at present: it may be resumed without the
     /// step being touched.
     pub fn step_due_at(&self, seq: StepSeq) -> Option<Time> {
-        self.agenda_where(seq, true).due_at()
+        let due_at = self.agenda_where(seq, true).due_at()?;
+        // Who opens the store asks at once what has become of a child meanwhile.
+        let begun = self.cell(seq).filter(|cell| cell.awaited().is_some()).and_then(|cell| cell.details().started_at);
+        Some(begun.map_or(due_at, |begun| begun.min(due_at)))
     }
 
     fn agenda_where(&self, seq: StepSeq, hands_out: bool) -> Agenda {
@@ -313,7 +316,9 @@ impl Run {
         let lease = live.lease.as_ref().map(|lease| lease.until.after(1));
         let own = match cell.state {
             StepCode::Waiting if !claims => waiting,
-            // It waits for a child run, under no lease.
+            // Whatever its child has done before it was known here.
+            _ if cell.awaited().is_some() && live.child_colour.is_none() => live.started_at,
+            _ if cell.awaited().is_some() => live.next_run_at,
             StepCode::InProgress | StepCode::Overdue if live.lease.is_none() => live.next_run_at,
             _ => None,
         };

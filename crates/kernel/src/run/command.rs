@@ -60,11 +60,12 @@ pub enum Command {
         completed: bool,
         output: Arc<str>,
     },
-    /// The child of this step lives, and this is its colour now.
+    /// The child of this step lives: its colour now, and whether it waits ([`super::Run::waits`]).
     ChildColoured {
         step_seq: StepSeq,
         child: InstanceId,
         colour: Colour,
+        waits: bool,
     },
     /// Somebody sends an event; `seen` where this run had it before.
     Receive {

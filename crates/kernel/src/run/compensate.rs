@@ -32,6 +32,10 @@ impl Flow<'_, '_, '_> {
             let Some(cell) = self.cell(seq).filter(|cell| !matches!(cell.role, Role::Compensation(_))) else {
                 continue;
             };
+            // Its child may finish, waiting or not.
+            if cell.awaited().is_some() {
+                continue;
+            }
             let unknown = cell.live.as_ref().is_some_and(|live| live.effect_unknown);
             match cell.state {
                 StepCode::Failed if !cell.retry_scheduled() => continue,
@@ -55,7 +59,7 @@ impl Flow<'_, '_, '_> {
     /// The next thing to undo, or the end of it.
     pub fn compensate(&mut self) -> Result<(), Refusal> {
         self.end_idle_steps()?;
-        if self.head.held > 0 {
+        if self.head.held > 0 || self.live().iter().any(|seq| self.cell(*seq).is_some_and(|c| c.awaited().is_some())) {
             return Ok(());
         }
         if let Some(seq) = self.unknown_effect() {

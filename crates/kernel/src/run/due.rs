@@ -65,7 +65,7 @@ fn step_due(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<(), Refusal> {
         StepCode::Ready | StepCode::InProgress | StepCode::Overdue | StepCode::Waiting | StepCode::Blocked
     ) || (state == StepCode::Failed && live.next_run_at.is_some());
     if under_way && limit.is_some_and(|limit| limit <= now) {
-        let unverdicted = matches!(state, StepCode::InProgress | StepCode::Overdue);
+        let unverdicted = matches!(state, StepCode::InProgress | StepCode::Overdue) || found.awaited().is_some();
         if unverdicted && spec.as_ref().is_some_and(|spec| !spec.is_repeatable()) {
             flow.edit(seq)?.live.get_or_insert_default().effect_unknown = true;
         }

@@ -11,6 +11,7 @@
 
 mod advance;
 mod cell;
+mod child;
 mod claim;
 mod command;
 mod compensate;
@@ -175,6 +176,8 @@ pub struct Acted {
     pub correction: Option<Correction>,
     /// The transition of one's own that it was.
     pub own: Option<OwnMove>,
+    /// What a person who claims the step works on. It is told to them, and not recorded.
+    pub input: Option<Arc<str>>,
 }
 
 impl RunEvent {
@@ -208,6 +211,10 @@ pub enum Action {
     /// A child's colour has changed. The child's own records say why.
     ChildColoured,
     ChildStarted,
+    /// The child waits, and so does the step.
+    ChildWaiting,
+    /// The child goes on, and so does the step.
+    ChildResumed,
     ChildEnded,
     EventReceived,
     TimePassed,
@@ -244,6 +251,8 @@ impl Action {
             Action::StepProlonged => "lease_prolonged",
             Action::ChildColoured => "child_coloured",
             Action::ChildStarted => "child_started",
+            Action::ChildWaiting => "child_waiting",
+            Action::ChildResumed => "child_resumed",
             Action::ChildEnded => "child_ended",
             Action::EventReceived => "event_received",
             Action::TimePassed => "time_passed",
@@ -393,12 +402,12 @@ pub fn decide(run: Option<(&Process, &Run)>, command: &Command, ctx: &mut Contex
         }
         Command::Dead { task, error, category } => result::fail(run, task, error, None, *category, ctx),
         Command::Heartbeat { task, lease } => result::heartbeat(run, task, *lease, ctx),
-        Command::ChildStarted { task, child } => result::child_started(run, task, *child, ctx),
+        Command::ChildStarted { task, child } => child::started(run, task, *child, ctx),
         Command::ChildEnded { step_seq, child, completed, output } => {
-            result::child_ended(known(run)?, *step_seq, *child, *completed, output, ctx)
+            child::ended(known(run)?, *step_seq, *child, *completed, output, ctx)
         }
-        Command::ChildColoured { step_seq, child, colour } => {
-            result::child_coloured(known(run)?, *step_seq, *child, *colour, ctx)
+        Command::ChildColoured { step_seq, child, colour, waits } => {
+            child::coloured(known(run)?, *step_seq, *child, (*colour, *waits), ctx)
         }
         Command::Receive { event, seen } => wake::decide(run, event, *seen, ctx),
         Command::Due { steps, run: whole } => due::decide(known(run)?, steps, *whole, ctx),

@@ -26,8 +26,14 @@ pub fn decide(target: Target<'_>, command: &StepAct, ctx: &mut Context<'_>) -> R
     alive(run)?;
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
-    flow.acted =
-        Some(Box::new(Acted { step_seq: seq, evidence_ref: None, approval_id: None, correction: None, own: None }));
+    flow.acted = Some(Box::new(Acted {
+        step_seq: seq,
+        evidence_ref: None,
+        approval_id: None,
+        correction: None,
+        own: None,
+        input: None,
+    }));
     let action = match &command.act {
         Act::Claim => claim(&mut flow, seq)?,
         Act::Release => release(&mut flow, seq)?,
@@ -181,9 +187,15 @@ pub fn going_forward(flow: &Flow<'_, '_, '_>) -> Result<(), Refusal> {
 fn claim(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<Action, Refusal> {
     in_charge(flow, seq, StepCode::InProgress, "step_claim")?;
     hands_out(flow)?;
-    if let Err((error, trigger)) = input_of(flow, seq, Role::Step, None) {
-        flow.fail(seq, &error, FailureCategory::Validation, By(SYSTEM, trigger))?;
-        return Ok(Action::StepClaimed);
+    let input = match input_of(flow, seq, Role::Step, None) {
+        Ok(input) => input,
+        Err((error, trigger)) => {
+            flow.fail(seq, &error, FailureCategory::Validation, By(SYSTEM, trigger))?;
+            return Ok(Action::StepClaimed);
+        }
+    };
+    if let Some(acted) = &mut flow.acted {
+        acted.input = Some(input);
     }
     flow.move_step(seq, StepCode::InProgress, By(PIC, "step_claim"))?;
     flow.clear_hold(seq)?;

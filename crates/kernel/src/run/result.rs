@@ -4,25 +4,21 @@
 use super::claim::claim_one;
 use super::flow::{By, Flow, SYSTEM, WORKER};
 use super::{Action, Cell, ClaimNext, Context, Event, Facet, Handed, Outbound, Role, Run, TaskRef, Waiting, permitted};
-use crate::id::InstanceId;
 use crate::lifecycle::{FailureCategory, Response, StepCode};
 use crate::plan::{Micros, RetryPolicy, StepSeq};
 use crate::process::Process;
 use crate::refusal::{Code, Refusal, require_text};
 use crate::registry::scopes;
-use crate::rollup::Colour;
 use std::sync::Arc;
 
-type Target<'r> = Option<(&'r Process, &'r Run)>;
+pub type Target<'r> = Option<(&'r Process, &'r Run)>;
 
 /// A lease for longer than this is a mistake.
 pub const MAX_LEASE: Micros = 24 * 3600 * 1_000_000;
 pub const MIN_LEASE: Micros = 1000;
-/// After this long somebody asks after a child whose end went unnoticed.
-const CHILD_CHECK: Micros = 30_000_000;
 
 /// The cell that the caller holds, or why it does not.
-fn held<'r>(run: &'r Run, task: &TaskRef, ctx: &Context<'_>) -> Result<&'r Cell, Refusal> {
+pub fn held<'r>(run: &'r Run, task: &TaskRef, ctx: &Context<'_>) -> Result<&'r Cell, Refusal> {
     let cell = run
         .cell(task.step_seq)
         .ok_or_else(|| Refusal::new(Code::NotKnown, "there is no task with this task_id").at("task_id"))?;
@@ -274,74 +270,6 @@ pub fn check_lease(lease: Micros) -> Result<(), Refusal> {
         return Ok(());
     }
     Err(Refusal::new(Code::InvalidRequest, "`lease_ms` must lie between 1 and 86400000 (a day)").at("lease_ms"))
-}
-
-/// The child run exists: from here on its end ends the step, not a lease.
-pub fn child_started(
-    target: Target<'_>,
-    task: &TaskRef,
-    child: InstanceId,
-    ctx: &mut Context<'_>,
-) -> Result<Vec<Event>, Refusal> {
-    let (shell, run) = permitted(target, scopes::TASKS_WORK, ctx)?;
-    if run.cell(task.step_seq).and_then(|cell| cell.live.as_ref()).is_some_and(|live| live.child == Some(child)) {
-        return Ok(vec![]);
-    }
-    held(run, task, ctx)?;
-    let actor_ref = ctx.base.actor_ref.to_owned();
-    let mut flow = Flow::new(shell, run, ctx);
-    let again = flow.now().after(CHILD_CHECK);
-    let live = flow.edit(task.step_seq)?.live.get_or_insert_default();
-    live.child = Some(child);
-    live.lease = None;
-    live.next_run_at = Some(again);
-    Ok(flow.finish(Action::ChildStarted, &actor_ref, None))
-}
-
-/// The child goes on, and its colour has changed: it drives that of the step (seed 003 §5.3).
-pub fn child_coloured(
-    (shell, run): (&Process, &Run),
-    seq: StepSeq,
-    child: InstanceId,
-    colour: Colour,
-    ctx: &mut Context<'_>,
-) -> Result<Vec<Event>, Refusal> {
-    let known = run.cell(seq).filter(|cell| cell.is_held()).and_then(|cell| cell.live.as_ref());
-    if known.is_none_or(|live| live.child != Some(child) || live.child_colour == Some(colour)) {
-        return Ok(vec![]);
-    }
-    let actor_ref = ctx.base.application_actor_ref.to_owned();
-    let mut flow = Flow::new(shell, run, ctx);
-    flow.edit(seq)?.live.get_or_insert_default().child_colour = Some(colour);
-    Ok(flow.finish(Action::ChildColoured, &actor_ref, None))
-}
-
-/// The child has ended: so has the step that waits for it.
-pub fn child_ended(
-    (shell, run): (&Process, &Run),
-    seq: StepSeq,
-    child: InstanceId,
-    completed: bool,
-    output: &Arc<str>,
-    ctx: &mut Context<'_>,
-) -> Result<Vec<Event>, Refusal> {
-    let waits = run
-        .cell(seq)
-        .is_some_and(|cell| cell.is_held() && cell.live.as_ref().is_some_and(|live| live.child == Some(child)));
-    if !waits {
-        return Ok(vec![]);
-    }
-    let actor_ref = ctx.base.application_actor_ref.to_owned();
-    let mut flow = Flow::new(shell, run, ctx);
-    if completed {
-        flow.completed(seq, output.clone())?;
-    } else {
-        flow.edit(seq)?.live.get_or_insert_default().attempts += 1;
-        let error = format!("CHILD_FAILED: {output}");
-        flow.fail(seq, &error, FailureCategory::External, By(WORKER, "executor_failure"))?;
-    }
-    flow.advance()?;
-    Ok(flow.finish(Action::ChildEnded, &actor_ref, None))
 }
 
 /// Lost leases come back here from [`super::due`].

@@ -151,7 +151,7 @@ fn begin_executing(flow: &mut Flow<'_, '_, '_>) -> Result<(), Refusal> {
     flow.advance()
 }
 
-/// Steps before the one named are taken over from the old run as they ended there.
+/// Steps before the one named are taken over from the old run as they ended there, with their tasks.
 fn take_over(command: &StartRun, plan: &Plan, run: &mut Run) -> Result<Vec<(StepSeq, Arc<str>)>, Refusal> {
     let Some(from) = &command.from_step else { return Ok(vec![]) };
     let target = plan.step_named(&from.step).ok_or_else(|| {
@@ -188,6 +188,16 @@ fn take_over(command: &StartRun, plan: &Plan, run: &mut Run) -> Result<Vec<(Step
             }
         }
         outputs.extend(output.clone().map(|output| (*seq, output)));
+    }
+    // Their tasks come along: as they ended, and not needed any more where they had not.
+    for task in upstream.iter().flat_map(|seq| plan.tasks_of(*seq)) {
+        let name = plan.step(task).map_or("", |spec| &spec.name);
+        let (state, output) = from.finished.get(name).cloned().unwrap_or((StepCode::Skipped, None));
+        if let Some(cell) = run.cells.get_mut(task as usize) {
+            cell.state = state;
+            cell.open_deps = 0;
+        }
+        outputs.extend(output.map(|output| (task, output)));
     }
     run.head.current = (0..).zip(&run.cells).find(|(_, cell)| !cell.is_ended()).map_or(0, |(seq, _)| seq);
     run.head.critical =

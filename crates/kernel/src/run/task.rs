@@ -31,7 +31,7 @@ impl Flow<'_, '_, '_> {
                     self.begin_tasks(step)?;
                     self.complete_with_tasks(step)?;
                 }
-                Some(StepCode::Skipped | StepCode::Cancelled) => self.cancel_tasks(step)?,
+                Some(StepCode::Skipped | StepCode::Cancelled) => self.end_tasks(step)?,
                 _ => {}
             }
         }
@@ -80,8 +80,15 @@ impl Flow<'_, '_, '_> {
         }
     }
 
-    fn cancel_tasks(&mut self, step: StepSeq) -> Result<(), Refusal> {
+    /// A step that is passed over takes its tasks along: those under way are revoked, those that had no turn have none.
+    fn end_tasks(&mut self, step: StepSeq) -> Result<(), Refusal> {
+        let skipped = self.moves.iter().rev().find(|m| m.step_seq == step && m.to == StepCode::Skipped);
+        let passed_over = skipped.map(|m| By(SYSTEM, m.trigger));
         for task in self.run.plan.tasks_of(step) {
+            if let (Some(by), Some(StepCode::NotStarted)) = (passed_over, self.state(task)) {
+                self.move_step(task, StepCode::Skipped, by)?;
+                continue;
+            }
             let under_way = self.cell(task).is_some_and(|cell| match cell.state {
                 StepCode::NotStarted | StepCode::CannotComplete => false,
                 StepCode::Failed => cell.retry_scheduled(),

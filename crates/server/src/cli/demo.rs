@@ -4,6 +4,7 @@
 //! happen, so the tour is also a test.
 
 mod evidence;
+mod people_story;
 mod run_stage;
 mod run_story;
 mod stage;
@@ -48,9 +49,10 @@ enum Name {
     OrderProcess,
     OrderSaga,
     NightlyReport,
+    Capa,
 }
 
-/// A process that people move, or a run that workers carry out.
+/// A process that people move, or a run that workers or people carry out.
 enum Tale {
     Process(Story),
     Run(RunStory),
@@ -65,6 +67,7 @@ impl Name {
             Name::OrderProcess => Tale::Run(run_story::ORDER_PROCESS),
             Name::OrderSaga => Tale::Run(run_story::ORDER_SAGA),
             Name::NightlyReport => Tale::Run(run_story::NIGHTLY_REPORT),
+            Name::Capa => Tale::Run(people_story::CAPA),
         }
     }
 }

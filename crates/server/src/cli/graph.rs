@@ -38,8 +38,23 @@ fn steps(plan: &Plan) -> Table {
             after.join(", "),
             what(plan, seq, step),
         ]);
+        for task in tasks(plan, seq) {
+            let name = format!("{}└ {}", "· ".repeat(indent), printable(own_name(task)));
+            table.row([String::new(), name, task.work.as_str().to_owned(), String::new(), work(task)]);
+        }
     }
     table
+}
+
+/// The parts of a step, in their order.
+fn tasks(plan: &Plan, step: usize) -> impl Iterator<Item = &StepSpec> {
+    let seqs = u32::try_from(step).map_or(0..0, |step| plan.tasks_of(step));
+    seqs.filter_map(|seq| plan.step(seq))
+}
+
+/// Without its step's, under which it is drawn.
+fn own_name(task: &StepSpec) -> &str {
+    task.name.split_once('/').map_or(&*task.name, |(_, name)| name)
 }
 
 fn names<'p>(plan: &'p Plan, step: &'p StepSpec) -> impl Iterator<Item = &'p str> {
@@ -156,6 +171,10 @@ fn flowchart(plan: &Plan) -> String {
             _ => format!("<br><small>{}</small>", escaped(&shown(step))),
         };
         lines.push(format!("  s{seq}{open}\"{}{kind}\"{close}", escaped(&step.name)));
+        for (part, task) in tasks(plan, seq).enumerate() {
+            let shown = format!("{}<br><small>{}</small>", escaped(own_name(task)), escaped(&shown(task)));
+            lines.push(format!("  s{seq} --- s{seq}t{part}(\"{shown}\")"));
+        }
     }
     for (seq, step) in plan.steps.iter().enumerate() {
         let label = step.when.as_ref().map_or_else(String::new, |when| format!("|\"{}\"|", escaped(&when.0)));
@@ -233,6 +252,24 @@ mod tests {
         let diagram = mermaid(&saga);
         assert!(diagram.starts_with("flowchart TD\n  s0[\"create-account\"]"), "{diagram}");
         assert!(diagram.contains("  s0 --> s1\n") && diagram.contains("s2 -.-> u2(\"↩ Remove"), "{diagram}");
+    }
+
+    #[test]
+    fn a_step_is_drawn_with_its_tasks() {
+        let text = "kind: workflow\nname: w\nqueue: q\nsteps: [{name: A, run: human, pic: kim, tasks: [{name: count, pic: lee}, {name: scan, run: worker}]}, {name: B, dependsOn: [A]}]\n";
+        let filing = body(text);
+        let table = plain(&drawn(&filing).expect("a workflow"));
+        let lines: Vec<&str> = table.lines().collect();
+        let at = lines.iter().position(|line| line.contains("└ count")).expect("the first task");
+        assert!(lines[at].contains("human") && lines[at].contains("lee"), "{table}");
+        assert!(lines[at + 1].contains("└ scan") && lines[at + 1].contains("queue q"), "{table}");
+        assert!(lines[at + 2].contains('B'), "{table}");
+        let diagram = mermaid(&filing);
+        assert!(
+            diagram.contains("  s0 --- s0t0(\"count<br>") && diagram.contains("  s0 --- s0t1(\"scan<br>"),
+            "{diagram}"
+        );
+        assert!(diagram.contains("  s0 --> s1"), "{diagram}");
     }
 
     #[test]

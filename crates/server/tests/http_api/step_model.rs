@@ -115,6 +115,52 @@ async fn a_trace_has_a_timeline() {
     countersign(&server, &["audit", "verify"]).await.says(0, &["Verified"]);
 }
 
+const HELD: &str = "kind: workflow\nname: held\nqueue: held\ngate_spec: {reopen: {approver_ref: admin, scope: s}}\n\
+    steps: [{name: A, onFailure: hold, retryPolicy: {maxRetries: 1, backoff: constant, initialDelay: 1ms, maxDelay: 1ms}}]\n";
+
+/// "Both the original `step.completed` and the subsequent `step.reopened_for_correction`, linked"; retries and escalations
+/// are facets, not states.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reopening_stands_beside_what_it_reopened() {
+    let (server, admin) = server().await;
+    admin.post_bytes("/v1/definitions", HELD).await.created();
+    let run = admin.post("/v1/runs", json!({"definition": "held"})).await.created();
+    let run_id = run["run_id"].as_str().expect("an id").to_owned();
+    for verb in ["retry", "dead"] {
+        let claim = json!({"worker_id": "w", "max": 1, "lease_ms": 30_000, "wait_ms": 10_000});
+        let task = admin.post("/v1/queues/held/claim", claim).await.ok()["tasks"][0].clone();
+        report(&admin, &task, verb, json!({"last_error": "net"})).await.ok();
+    }
+    let step = format!("/v1/runs/{run_id}/steps/A");
+    admin.post(&format!("{step}/escalate"), json!({})).await.ok();
+    let gates = format!("/v1/runs/{run_id}/gates");
+    let approval = admin.post(&gates, json!({"action": "reopen:A"})).await.created()["step_id"].clone();
+    admin.post(&format!("{gates}/reopen:A/decision"), json!({"decision": "approve"})).await.ok();
+    let body = json!({"approval_id": approval, "correction_reason": "policy_change"});
+    admin.post(&format!("{step}/reopen"), body).await.ok();
+
+    let timeline = admin.get(&format!("/v1/timeline?run_id={run_id}")).await.ok();
+    let entries = timeline["items"].as_array().expect("items");
+    let of = |action: &str| entries.iter().find(|entry| entry["action_ref"] == action).expect("the record");
+    let (closing, reopening) = (of("step_escalated"), of("step_reopened"));
+    assert_eq!(reopening["reopens"]["event_id"], closing["event_id"]);
+    assert_eq!(reopening["reopens"]["action_ref"], "step_escalated");
+    assert_eq!(closing["reopened_by"][0]["event_id"], reopening["event_id"]);
+    assert_eq!(closing["reopened_by"][0]["correction_reason"], "policy_change");
+    assert_eq!(closing["reopened_by"][0]["approval_id"], approval);
+    assert_eq!(closing["correlation_id"], reopening["correlation_id"]);
+    assert_eq!(reopening["transitions"][0]["emitted_event_type"], "step.reopened_for_correction");
+    // Nothing else was closed or reopened.
+    assert_eq!(entries.iter().filter(|entry| entry.get("reopens").is_some_and(|link| !link.is_null())).count(), 1);
+    let facets: Vec<&Value> =
+        entries.iter().flat_map(|entry| entry["facets"].as_array().into_iter().flatten()).collect();
+    let told = ["A: attempt 1/2", "A: retrying (attempt 2/2)", "A: attempt 2/2", "A: attempt 2/2", "escalated"];
+    assert_eq!(facets, told, "{facets:?}");
+    assert_eq!(closing["facets"], json!(["escalated"]));
+    let said = countersign(&server, &["timeline", &run_id]).await;
+    said.says(0, &["step_reopened  by admin", "A: retrying (attempt 2/2)", "escalated"]);
+}
+
 /// The engine's own events are not a worker's to send.
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_sends_the_engines_events_for_it() {

@@ -180,6 +180,11 @@ pub fn correction(row: &dyn Columns) -> Result<CorrectionRow, StoreError> {
     })
 }
 
+/// What is kept of a purged record.
+pub fn visits(row: &dyn Columns) -> Result<(EventId, String), StoreError> {
+    Ok((EventId(row.id(0)?), row.text(1)?))
+}
+
 /// A step that is somebody's to do, with its run.
 pub fn charged(row: &dyn Columns) -> Result<ChargedStep, StoreError> {
     let at = STEP_STATE_COLUMNS + 4;

@@ -12,7 +12,7 @@ use countersign_engine::port::{
 };
 use countersign_engine::rows::{AssignmentRow, CorrectionRow, GateRow, HoldRow, RecordRow, StepRow, TransitionRow};
 use countersign_kernel::plan::StepSeq;
-use countersign_kernel::{Digest, InstanceId, Time};
+use countersign_kernel::{Digest, EventId, InstanceId, Time};
 use deadpool_postgres::{ClientWrapper, Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -271,6 +271,10 @@ impl Reader for PostgresReader {
 
     async fn corrections(&self, run_id: InstanceId) -> Result<Vec<CorrectionRow>, StoreError> {
         self.rows(&self.runs.corrections, &[Value::Id(run_id.0)], decode::run::correction).await
+    }
+
+    async fn visits(&self, run_id: InstanceId) -> Result<Vec<(EventId, String)>, StoreError> {
+        self.rows(&self.runs.visits, &[Value::Id(run_id.0)], decode::run::visits).await
     }
 
     async fn charged(

@@ -43,6 +43,7 @@ pub struct RunSql {
     pub queued: String,
     /// Parameters: run.
     pub corrections: String,
+    pub visits: String,
     /// Parameters: person, behind this run and this step, limit.
     pub charged: String,
 }
@@ -90,6 +91,7 @@ impl RunSql {
                  sla_breach_us, approval_id, correction_reason, reopened_by, reopened_at_us, event_id FROM step_corrections \
                  WHERE instance_id = {a} ORDER BY step_seq, cycle"
             ),
+            visits: format!("SELECT event_id, visits FROM step_visits WHERE instance_id = {a}"),
             // Few steps are any one person's: the index holds those that are to be done.
             charged: format!(
                 "SELECT {}, s.output, s.name, s.queue, s.max_attempts, r.definition_name, r.definition_version, r.subject_ref, h.state \

@@ -14,7 +14,7 @@ use countersign_engine::port::{
 };
 use countersign_engine::rows::{AssignmentRow, CorrectionRow, HoldRow, RecordRow, StepRow, TransitionRow};
 use countersign_kernel::plan::StepSeq;
-use countersign_kernel::{Digest, InstanceId, Time};
+use countersign_kernel::{Digest, EventId, InstanceId, Time};
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row, TransactionBehavior, params_from_iter};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -286,6 +286,13 @@ impl Reader for SqliteReader {
         self.read(move |connection| {
             let sql = RunSql::new(Dialect::Sqlite).corrections;
             rows(connection, &sql, &[Value::Id(run_id.0)], decode::run::correction)
+        })
+        .await
+    }
+
+    async fn visits(&self, run_id: InstanceId) -> Result<Vec<(EventId, String)>, StoreError> {
+        self.read(move |connection| {
+            rows(connection, &RunSql::new(Dialect::Sqlite).visits, &[Value::Id(run_id.0)], decode::run::visits)
         })
         .await
     }

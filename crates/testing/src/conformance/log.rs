@@ -272,7 +272,7 @@ pub async fn an_older_store_is_sealed_in_order(place: &Place) -> anyhow::Result<
             .sql(
                 "DELETE FROM refinery_schema_history WHERE version >= 2; ALTER TABLE records DROP COLUMN xact; \
                    DROP TABLE log_entries, log_nodes, log_checkpoints, log_state, log_lease, log_backlog, holds; \
-                   DROP TABLE deliveries, outbox, run_events, run_steps, run_heads, runs, step_corrections; \
+                   DROP TABLE deliveries, outbox, run_events, run_steps, run_heads, runs, step_corrections, step_visits; \
                    ALTER TABLE instances DROP COLUMN beats; ALTER TABLE instances DROP COLUMN rollup; \
                    ALTER TABLE definitions DROP COLUMN document_digest; \
                    CREATE UNIQUE INDEX assignments_one_active ON assignments (task_ref) WHERE status = 'Active'; \
@@ -288,7 +288,7 @@ pub async fn an_older_store_is_sealed_in_order(place: &Place) -> anyhow::Result<
                    DROP TABLE log_checkpoints; DROP TABLE log_state; DROP TABLE holds; DROP INDEX records_purgeable; \
                    ALTER TABLE records DROP COLUMN purgeable_from_us; ALTER TABLE idempotency DROP COLUMN instance_id; \
                    DROP TABLE deliveries; DROP TABLE outbox; DROP TABLE run_events; DROP TABLE run_steps; \
-                   DROP TABLE run_heads; DROP TABLE runs; DROP TABLE step_corrections; \
+                   DROP TABLE run_heads; DROP TABLE runs; DROP TABLE step_corrections; DROP TABLE step_visits; \
                    ALTER TABLE instances DROP COLUMN beats; ALTER TABLE instances DROP COLUMN rollup; \
                    ALTER TABLE definitions DROP COLUMN document_digest; DROP TABLE records_of_action; DROP TABLE records_of_actor; DROP TABLE records_listed; \
                    DROP TABLE processes_of_initiator; DROP TABLE processes_of_definition; \

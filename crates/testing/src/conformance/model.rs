@@ -120,6 +120,7 @@ impl Model {
             | Write::Configuration { .. }
             | Write::RevokeGrant { .. }
             | Write::Correction(_)
+            | Write::Visits { .. }
             | Write::RedactCorrection { .. } => {}
         }
     }

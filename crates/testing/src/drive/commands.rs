@@ -4,12 +4,15 @@ use super::runs::{Acting, Control, Report, RunStart, compact};
 use super::{Failure, On, Said, Source, Start, broken};
 use countersign_definition::Body;
 use countersign_kernel::lifecycle::FailureCategory;
+use countersign_kernel::plan::Work;
 use countersign_kernel::process::{
     self, Command, DecideGate, Decision, FireTransition, OpenGate, StartWorkflow, StepChoice,
 };
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{self, Machine, Workflow};
-use countersign_kernel::run::{self, ClaimNext, Facet, FromStep, Outbound, StartRun, TaskRef, shell_declaration};
+use countersign_kernel::run::{
+    self, ClaimNext, Facet, FromStep, Job, Outbound, Parent, StartRun, TaskRef, shell_declaration,
+};
 use countersign_kernel::{GateSpec, GrantId, InstanceId, Time};
 use countersign_ledger::sha256;
 use serde_json::Value;
@@ -240,4 +243,18 @@ pub fn act_command(acting: &Acting, now: Time, prior: Option<run::Prior>) -> Sai
     };
     let (step, reason, preview) = (acting.step.clone(), text("reason"), acting.preview);
     Ok(run::Command::Act(run::StepAct { step, act, reason, preview }))
+}
+
+/// The start of the run that a child step asks for.
+pub fn child_start(job: Option<&Job>, run_id: &str, step_seq: u32, input: &Arc<str>) -> Said<run::Command> {
+    let Some(Work::Workflow { name, version }) = job.map(|job| &job.work) else {
+        return Err(broken("a child step without its workflow"));
+    };
+    let run_id = InstanceId::parse(run_id).ok_or_else(|| broken("no id"))?;
+    let parent = Some(Parent { run_id, step_seq });
+    Ok(run::Command::Start(Box::new(StartRun {
+        version: *version,
+        parent,
+        ..StartRun::new(name.as_str(), input.clone())
+    })))
 }

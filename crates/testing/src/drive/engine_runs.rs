@@ -1,12 +1,14 @@
 //! Runs at the engine.
 
-use super::commands::{act_command, control_command, decide_gate, open_gate, report_command, start_run_command};
+use super::commands::{
+    act_command, child_start, control_command, decide_gate, open_gate, report_command, start_run_command,
+};
 use super::engine::{ALL, EngineDriver, opened, unexpected};
 use super::runs::{
     Acting, Addressed, ClaimWish, Control, Report, Reported, RunStart, Runs, SentEvent, TaskOf, TaskSeen, Woken,
-    compact, critical_path, current, previewed, role, rollup, step_words, value, without_nulls,
+    child_in, compact, critical_path, current, previewed, role, rollup, step_words, value, without_nulls,
 };
-use super::{Decided, On, Opened, Said, broken};
+use super::{ADMIN, APPLICATION, Decided, LEASE_US, On, Opened, Said, broken};
 use async_trait::async_trait;
 use countersign_engine::port::{RunQuery, RunStepView, RunView};
 use countersign_engine::run::rollup::Basis;
@@ -15,12 +17,13 @@ use countersign_kernel::lifecycle::{RunState, StepCode};
 use countersign_kernel::plan::Plan;
 use countersign_kernel::process::Decision;
 use countersign_kernel::refusal::{Code, Refusal};
-use countersign_kernel::run::{self, FromStep, KeptEvent};
+use countersign_kernel::run::{self, FromStep, KeptEvent, TaskRef};
 use countersign_kernel::text::length;
 use countersign_kernel::{InstanceId, Time};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+use uuid::Uuid;
 
 impl EngineDriver {
     async fn ask_run(&self, by: &str, run_id: &str, command: run::Command) -> Said<Outcome> {
@@ -147,6 +150,21 @@ impl Runs for EngineDriver {
         let plan = self.engine()?.plan_of(&view).ok_or_else(|| broken("a run without its plan"))?;
         Ok(to_view(&view, &steps, &plan))
     }
+
+    /// What the server's executor of child steps does.
+    async fn child_of(&mut self, run_id: &str, step: &str) -> Said<String> {
+        let claim = ClaimCall { queue: "@workflow".into(), worker_id: APPLICATION.into(), max: 100, lease: LEASE_US };
+        for task in self.engine()?.claim(APPLICATION, Proof::InProcess, claim, Duration::ZERO).await? {
+            let command = child_start(task.job.as_deref(), &task.run_id, task.step_seq, &task.input)?;
+            let started = self.execute(APPLICATION, Command::Run { target: Target::New, command }).await?;
+            let Outcome::RunStarted { run_id: child } = started else { return unexpected(started) };
+            let of = TaskRef { step_seq: task.step_seq, lease_token: Uuid::try_parse(&task.lease_token).ok() };
+            let child = InstanceId::parse(&child).ok_or_else(|| broken("no id"))?;
+            self.ask_run(APPLICATION, &task.run_id, run::Command::ChildStarted { task: of, child }).await?;
+        }
+        let view = self.read_run(ADMIN, run_id).await?;
+        child_in(&view, step).ok_or_else(|| broken(format!("`{step}` waits for no run")))
+    }
 }
 
 fn to_view(view: &RunView, steps: &[RunStepView], plan: &Plan) -> Value {
@@ -222,6 +240,8 @@ fn to_step(step: &RunStepView, plan: &Plan, run: RunState) -> Value {
         "error_category": state.error_category,
         "effect_unknown": state.effect_unknown.then_some(true),
         "output": state.output.as_deref().map(value),
+        "child_run_id": state.child_run_id.map(|id| id.to_string()),
+        "child_rollup": state.child_colour,
         "views": step_words(state.state, retry, run),
     }))
 }

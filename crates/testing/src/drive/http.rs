@@ -302,6 +302,14 @@ impl Driver for HttpDriver {
         Ok(())
     }
 
+    async fn pass_until(&mut self, at_us: i64) -> Said<()> {
+        self.time.stand_at(at_us);
+        if let Some(server) = &self.server {
+            server.tick().await;
+        }
+        Ok(())
+    }
+
     /// Each record names the hash of the one before it.
     async fn verify(&mut self, instance_id: &str) -> Said<()> {
         let query = wire::RecordQuery {

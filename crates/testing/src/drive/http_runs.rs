@@ -3,13 +3,14 @@
 use super::http::{HttpDriver, opened, refused, word};
 use super::runs::{
     Acting, Addressed, ClaimWish, Control, Report, Reported, RunStart, Runs, SentEvent, TIMES, TaskOf, TaskSeen, Woken,
-    previewed, value,
+    child_in, previewed, value,
 };
-use super::{Decided, LEASE_US, On, Opened, Said, broken};
+use super::{ADMIN, Decided, LEASE_US, On, Opened, Said, broken};
 use async_trait::async_trait;
 use countersign_client::wire;
 use countersign_kernel::process::Decision;
 use serde_json::Value;
+use std::time::Duration;
 
 fn json(text: Option<&String>) -> Option<Value> {
     text.map(|text| value(text))
@@ -221,6 +222,17 @@ impl Runs for HttpDriver {
     async fn read_run(&mut self, by: &str, run_id: &str) -> Said<Value> {
         let view = self.client(by)?.run(run_id).await.map_err(refused)?.body;
         serde_json::to_value(view).map(numbered).map_err(broken)
+    }
+
+    /// The server's own executor starts it, in its own time.
+    async fn child_of(&mut self, run_id: &str, step: &str) -> Said<String> {
+        for _ in 0..1000 {
+            if let Some(child) = child_in(&self.read_run(ADMIN, run_id).await?, step) {
+                return Ok(child);
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Err(broken(format!("nobody started the child of `{step}`")))
     }
 }
 

@@ -530,6 +530,11 @@ impl Driver for KernelDriver {
         self.look()
     }
 
+    async fn pass_until(&mut self, at_us: i64) -> Said<()> {
+        self.clock = at_us;
+        self.look()
+    }
+
     /// What was recorded is enough to build the process again.
     async fn verify(&mut self, instance_id: &str) -> Said<()> {
         if let Some(told) = self.told_run(instance_id) {

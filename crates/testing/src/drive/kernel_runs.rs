@@ -1,25 +1,27 @@
 //! Runs in the kernel alone: what is due and what a queue holds is read off each run's agenda, and what a store would
 //! keep besides (ended steps, outputs, received events, records) is folded from the events.
 
-use super::commands::{act_command, control_command, decide_gate, open_gate, report_command, start_run_command};
+use super::commands::{
+    act_command, child_start, control_command, decide_gate, open_gate, report_command, start_run_command,
+};
 use super::kernel::{KernelDriver, opened};
 use super::kernel_retention::event_id;
 use super::runs::{
     Acting, Addressed, ClaimWish, Control, Report, Reported, RunStart, Runs, SentEvent, TaskOf, TaskSeen, Woken,
-    compact, critical_path, current, previewed, role, rollup, step_words, value, without_nulls,
+    child_in, compact, critical_path, current, previewed, role, rollup, step_words, value, without_nulls,
 };
-use super::{APPLICATION, Decided, InboxItem, On, Opened, Record, Said, broken};
+use super::{ADMIN, APPLICATION, Decided, InboxItem, LEASE_US, On, Opened, Record, Said, broken};
 use async_trait::async_trait;
 use countersign_engine::payload;
 use countersign_engine::run::payload::{RunDocuments, run_payload};
-use countersign_kernel::lifecycle::StepCode;
+use countersign_kernel::lifecycle::{RunState, StepCode};
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::process::{self, Decision, EventBody, Process};
 use countersign_kernel::refusal::{Code, Refusal, require_ref};
 use countersign_kernel::registry::{Registry, scopes};
 use countersign_kernel::run::{
-    self, Cause, Cell, ClaimSteps, Claimed, Command, Context, Event, FromStep, KeptEvent, Prior, Role, Run, RunEvent,
-    Severity, Started, check_lease,
+    self, Cause, Cell, ClaimSteps, Claimed, Command, Context, Event, FromStep, KeptEvent, Parent, Prior, Role, Run,
+    RunEvent, Severity, Started, TaskRef, check_lease,
 };
 use countersign_kernel::text::length;
 use countersign_kernel::{Digest, EventId, InstanceId, Time};
@@ -107,7 +109,7 @@ impl ToldRun {
 
     fn finished(&self, step: &str) -> FromStep {
         let ended = self.cells.iter().filter(|(_, cell)| {
-            cell.role == Role::Step && matches!(cell.state, StepCode::Completed | StepCode::Skipped)
+            !matches!(cell.role, Role::Compensation(_)) && matches!(cell.state, StepCode::Completed | StepCode::Skipped)
         });
         let finished = ended
             .map(|(seq, cell)| (self.run.step_name(*seq).to_owned(), (cell.state, self.outputs.get(seq).cloned())));
@@ -192,6 +194,8 @@ impl ToldRun {
             "error_category": live.category.map(|category| category.as_str()),
             "effect_unknown": live.effect_unknown.then_some(true),
             "output": self.outputs.get(&seq).map(|output| value(output)),
+            "child_run_id": live.child.map(|id| id.to_string()),
+            "child_rollup": live.child_colour.map(|colour| colour.as_str()),
             "views": step_words(cell.state, cell.retry_scheduled(), run.head.state),
         }))
     }
@@ -349,10 +353,36 @@ impl KernelDriver {
                     moved |= looked.is_ok_and(|(_, events)| !events.is_empty());
                 }
             }
+            moved |= self.tell_parents()?;
             if !moved {
                 return Ok(());
             }
         }
+    }
+
+    /// Whoever waits for a run hears how it stands.
+    fn tell_parents(&mut self) -> Said<bool> {
+        let mut news = vec![];
+        for (child, told) in &self.runs {
+            let head = &told.run.head;
+            let Some(Parent { run_id, step_seq }) = head.parent else { continue };
+            let completed = head.state == RunState::Completed && head.outcome.is_none();
+            let said = if completed { head.output.clone() } else { head.last_error.clone() };
+            let output = said.unwrap_or_else(|| Arc::from(if completed { "null" } else { "ended" }));
+            let (child, colour, waits) = (*child, head.rollup.colour, told.run.waits());
+            news.push((
+                run_id,
+                match head.state.is_ended() {
+                    true => Command::ChildEnded { step_seq, child, completed, output },
+                    false => Command::ChildColoured { step_seq, child, colour, waits },
+                },
+            ));
+        }
+        let mut moved = false;
+        for (parent, command) in news {
+            moved |= !self.ask_run(APPLICATION, Some(parent), &command)?.1.is_empty();
+        }
+        Ok(moved)
     }
 
     /// The state of the step after a report, for its worker.
@@ -484,5 +514,29 @@ impl Runs for KernelDriver {
             return Err(Refusal::new(Code::PermissionDenied, "not to be read by this actor").into());
         }
         told.map(ToldRun::view).ok_or_else(not_known)
+    }
+
+    /// What the server's executor of child steps does.
+    async fn child_of(&mut self, run_id: &str, step: &str) -> Said<String> {
+        let now = Time(self.clock);
+        let mut ready: Vec<(InstanceId, StepSeq)> = vec![];
+        for (id, told) in &self.runs {
+            let claim = |seq: &&StepSeq| told.run.agenda(**seq).claim.filter(|claim| claim.at <= now);
+            let own = told.run.live.iter().filter(|seq| claim(seq).is_some_and(|claim| &*claim.queue == "@workflow"));
+            ready.extend(own.map(|seq| (*id, *seq)));
+        }
+        for (id, seq) in ready {
+            let command =
+                Command::Claim(ClaimSteps { steps: vec![seq], worker_id: APPLICATION.into(), lease: LEASE_US });
+            let (_, events) = self.ask_run(APPLICATION, Some(id), &command)?;
+            let claimed = run_events(&events).flat_map(|event| &event.claimed).next().cloned();
+            let claimed = claimed.ok_or_else(|| broken("a child step that nobody could claim"))?;
+            let start = child_start(claimed.job.as_deref(), &id.to_string(), seq, &claimed.input)?;
+            let (child, _) = self.ask_run(APPLICATION, None, &start)?;
+            let task = TaskRef { step_seq: seq, lease_token: Some(claimed.lease_token) };
+            self.ask_run(APPLICATION, Some(id), &Command::ChildStarted { task, child })?;
+        }
+        let view = self.read_run(ADMIN, run_id).await?;
+        child_in(&view, step).ok_or_else(|| broken(format!("`{step}` waits for no run")))
     }
 }

@@ -254,6 +254,8 @@ pub trait Driver: Runs + Send {
     async fn keep_under(&mut self, policy: &str) -> Said<()>;
     /// Lets time pass, and has everything looked at that is due then.
     async fn pass(&mut self, us: i64) -> Said<()>;
+    /// Lets time pass up to this very microsecond and stand there, whoever looks at the clock, until more of it passes.
+    async fn pass_until(&mut self, at_us: i64) -> Said<()>;
     /// What can be checked of the stored evidence at this level and no other.
     async fn verify(&mut self, instance_id: &str) -> Said<()>;
     /// A request as it stands, over HTTP: `None` body for a GET. Answers with the body.
@@ -263,22 +265,32 @@ pub trait Driver: Runs + Send {
 /// A clock that begins with the system's time, goes on by a microsecond with every look at it, and otherwise only when it
 /// is told to: however slow the machine, no lease expires by itself.
 #[derive(Clone)]
-struct Shifted(Arc<AtomicI64>);
+struct Shifted {
+    now: Arc<AtomicI64>,
+    /// How far it goes on with every look: not at all where it stands.
+    step: Arc<AtomicI64>,
+}
 
 impl Default for Shifted {
     fn default() -> Self {
-        Shifted(Arc::new(AtomicI64::new(system_clock()().0)))
+        Shifted { now: Arc::new(AtomicI64::new(system_clock()().0)), step: Arc::new(AtomicI64::new(1)) }
     }
 }
 
 impl Shifted {
     fn pass(&self, us: i64) {
-        self.0.fetch_add(us, Ordering::SeqCst);
+        self.step.store(1, Ordering::SeqCst);
+        self.now.fetch_add(us, Ordering::SeqCst);
+    }
+
+    fn stand_at(&self, us: i64) {
+        self.step.store(0, Ordering::SeqCst);
+        self.now.store(us, Ordering::SeqCst);
     }
 
     fn clock(&self) -> Clock {
-        let now = self.0.clone();
-        Arc::new(move || Time(now.fetch_add(1, Ordering::SeqCst)))
+        let (now, step) = (self.now.clone(), self.step.clone());
+        Arc::new(move || Time(now.fetch_add(step.load(Ordering::SeqCst), Ordering::SeqCst)))
     }
 }
 

@@ -149,6 +149,8 @@ pub trait Runs: Send {
     async fn open_run_gate(&mut self, by: &str, on: On<'_>) -> Said<Opened>;
     async fn decide_run_gate(&mut self, by: &str, on: On<'_>, decision: Decision) -> Said<Decided>;
     async fn read_run(&mut self, by: &str, run_id: &str) -> Said<Value>;
+    /// The run that this step waits for. Where no executor of the server's would start it, it is started here.
+    async fn child_of(&mut self, run_id: &str, step: &str) -> Said<String>;
 }
 
 /// The members of a view that are times.
@@ -175,6 +177,12 @@ pub const fn role(compensates: bool, is_task: bool) -> &'static str {
         (false, true) => "task",
         (false, false) => "step",
     }
+}
+
+/// The run that a step of this view waits for.
+pub fn child_in(view: &Value, step: &str) -> Option<String> {
+    let mut steps = view["steps"].as_array().into_iter().flatten();
+    Some(steps.find(|seen| seen["name"] == step)?["child_run_id"].as_str()?.to_owned())
 }
 
 /// A view without the members that say nothing.

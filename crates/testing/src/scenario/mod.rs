@@ -56,9 +56,22 @@ pub enum What {
     Policy {
         name: String,
     },
+    /// From now on the run that this step waits for has this name.
+    Child {
+        name: String,
+        run: String,
+        step: String,
+    },
     /// Let time pass.
     Pass {
         us: i64,
+    },
+    /// Let time pass until exactly so long after a time of a step, and stand there.
+    PassUntil {
+        us: i64,
+        run: String,
+        step: String,
+        member: String,
     },
     Act {
         who: String,

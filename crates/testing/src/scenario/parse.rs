@@ -191,9 +191,24 @@ impl Parser<'_> {
             Some(length) if length.starts_with(|c: char| c.is_ascii_digit()) => {
                 let us = retention::length(length)?;
                 words.next += 1;
+                if words.skip("after") {
+                    let (run, step) = (self.process(&mut words)?, words.text("the step")?);
+                    let member = words.text("a time of the step")?;
+                    words.end()?;
+                    return Ok(Some(What::PassUntil { us, run, step, member }));
+                }
                 words.expect("pass")?;
                 words.end()?;
                 return Ok(Some(What::Pass { us }));
+            }
+            Some("child") => {
+                words.next += 1;
+                let name = words.text("a name for the run")?;
+                words.expect("of")?;
+                let (run, step) = (self.process(&mut words)?, words.text("the step")?);
+                words.end()?;
+                self.runs.insert(name.clone());
+                return Ok(Some(What::Child { name, run, step }));
             }
             Some("restart") => {
                 words.next += 1;

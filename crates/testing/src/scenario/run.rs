@@ -134,7 +134,16 @@ async fn carry_out(line: &Line, driver: &mut dyn Driver, names: &mut Names) -> R
         What::Definition { document } => driver.publish(ADMIN, document).await.map_err(works),
         What::Restart => driver.restart().await.map_err(works),
         What::Policy { name } => driver.keep_under(name).await.map_err(works),
+        What::Child { name, run, step } => {
+            let child = driver.child_of(&names.process(run), step).await.map_err(works)?;
+            names.runs.ids.insert(name.clone(), child);
+            Ok(())
+        }
         What::Pass { us } => driver.pass(*us).await.map_err(works),
+        What::PassUntil { us, run, step, member } => {
+            let since = run_play::time_of(driver, &names.process(run), step, member).await?;
+            driver.pass_until(since + us).await.map_err(works)
+        }
         What::Act { who, act: Act::Run(act), expected } => {
             let before = counts(driver, names).await?;
             let answer = run_play::perform(driver, names, who, act).await;

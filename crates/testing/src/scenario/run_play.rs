@@ -114,6 +114,13 @@ fn steps(view: &Value) -> impl Iterator<Item = &Value> {
     view["steps"].as_array().into_iter().flatten()
 }
 
+/// A time of a step, in microseconds.
+pub async fn time_of(driver: &mut dyn Driver, run_id: &str, step: &str, member: &str) -> Result<i64, String> {
+    let view = driver.read_run(ADMIN, run_id).await.map_err(|failure| failure.to_string())?;
+    let found = steps(&view).find(|seen| shown_name(seen) == step).and_then(|seen| seen[member].as_i64());
+    found.ok_or_else(|| format!("`{step}` has no time `{member}`"))
+}
+
 /// A step that there is not has a number that there is not.
 async fn seq_of(driver: &mut dyn Driver, run_id: &str, step: &str) -> u32 {
     let view = driver.read_run(ADMIN, run_id).await.unwrap_or_default();

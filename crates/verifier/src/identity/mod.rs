@@ -200,6 +200,8 @@ fn check_author(header: &Header, context: &Context<'_>, findings: &mut Findings)
             | Action::ChainResolved
             | Action::ConfigurationRecorded
             | Action::RunDispatched
+            | Action::ChildWaiting
+            | Action::ChildResumed
             | Action::ChildEnded
             | Action::TimePassed
             | Action::GateFollowed

@@ -25,6 +25,8 @@ pub(super) struct Made {
     pub to: &'static str,
     /// By a person in charge.
     pub person: bool,
+    /// It left `not_started` as those do whose turn has come.
+    begins: bool,
 }
 
 impl Run {
@@ -120,7 +122,6 @@ impl Run {
             return false;
         }
         for seq in seqs.iter() {
-            let early = from == &"not_started" && matches!(id, "T1" | "X4" | "X8" | "X12") && !self.may_begin(seq);
             let gated = process.declaration.as_ref().is_some_and(|declaration| {
                 seq < self.planned()
                     && self.steps.get(seq).is_some_and(|step| declaration.transition("run", &step.name).is_some())
@@ -139,14 +140,6 @@ impl Run {
                 ctx.findings.find(Code::UndeclaredTransition, header, detail);
                 return false;
             }
-            if early && step.compensates.is_none() {
-                let detail = format!("{id} of step {seq} before everything it depends on had ended");
-                ctx.findings.find(Code::UndeclaredTransition, header, detail);
-            }
-            if early && step.compensates.is_some() {
-                let detail = format!("the compensation {seq} began out of its turn");
-                ctx.findings.find(Code::CompensationOrder, header, detail);
-            }
             if id == "T1" && gated {
                 let detail = format!("step {seq} (`{}`) has a gate, and became ready without it", step.name);
                 ctx.findings.find(Code::BindingInvalid, header, detail);
@@ -157,24 +150,29 @@ impl Run {
             }
             enter(step, header, id, to);
             step.follow_person(seq, header, id, row_class, ctx);
-            made.push(Made { seq, id, to, person: row_class == "pic_human" });
+            let begins = from == &"not_started" && matches!(id, "T1" | "X4" | "X8" | "X12");
+            made.push(Made { seq, id, to, person: row_class == "pic_human", begins });
         }
         self.note_moves(id, to, from, seqs);
         true
     }
 
-    /// All it depends on has ended; a compensation, and every one before it is done.
-    fn may_begin(&self, seq: usize) -> bool {
-        let state = |seq: &usize| self.steps.get(*seq).map_or("", |step| step.state);
-        // Lines of a record that say the same of several steps stand together: see `judge`.
+    /// All it depends on has ended, in this record at the latest: its lines that say the same of several steps stand together,
+    /// and tell no order between steps. A compensation, and every one before it is done.
+    fn may_begin(&self, seq: usize, made: &[Made]) -> bool {
+        let came_to = |seq: usize, fits: &dyn Fn(&str) -> bool| {
+            self.steps.get(seq).is_some_and(|step| fits(step.state))
+                || made.iter().any(|made| made.seq == seq && fits(made.to))
+        };
+        // See `may_begin_with_step`.
         if self.steps.get(seq).is_some_and(|task| task.task_of.is_some()) {
             return true;
         }
         match self.workflow.as_ref().and_then(|workflow| workflow.steps.get(seq)) {
-            Some(spec) => spec.depends_on.iter().all(|before| is_past(state(before))),
+            Some(spec) => spec.depends_on.iter().all(|before| came_to(*before, &is_past)),
             None => {
                 // The run's own move to compensating stands in the same record at the earliest.
-                (self.with_tasks()..seq).all(|before| state(&before) == "completed")
+                (self.with_tasks()..seq).all(|before| came_to(before, &|state| state == "completed"))
             }
         }
     }
@@ -213,7 +211,8 @@ impl Run {
                 }
                 "T3r" => {
                     before.resumed = true;
-                    None
+                    let own = self.steps.get(*seq).is_some_and(|step| step.child.is_some());
+                    (action == Action::ChildResumed && !own).then_some("goes on with no run of its own")
                 }
                 "T7" | "T8"
                     if self.tasks_of(*seq).iter().any(|task| !matches!(task.state, "completed" | "skipped")) =>
@@ -229,7 +228,8 @@ impl Run {
                 }
                 "T3" => {
                     reported += 1;
-                    (action != Action::StepWaiting).then_some("puts no step down")
+                    let with_child = action == Action::ChildWaiting && self.waits_for_run(*seq, moves);
+                    (action != Action::StepWaiting && !with_child).then_some("puts no step down")
                 }
                 "T9" => (!matches!(action, Action::StepRetried | Action::StepFailed | Action::ChildEnded))
                     .then_some("reports no failure"),
@@ -240,6 +240,26 @@ impl Run {
             };
             wrong.extend(fault.map(|fault| (*seq, *id, fault)));
         }
+        for Made { seq, id, .. } in made.iter().filter(|made| made.begins) {
+            if self.may_begin(*seq, made) {
+                continue;
+            }
+            if self.steps.get(*seq).is_some_and(|step| step.compensates.is_some()) {
+                let detail = format!("the compensation {seq} began out of its turn");
+                ctx.findings.find(Code::CompensationOrder, header, detail);
+            } else {
+                let detail = format!("{id} of step {seq} before everything it depends on had ended");
+                ctx.findings.find(Code::UndeclaredTransition, header, detail);
+            }
+        }
+        for Made { seq, id, .. } in made.iter().filter(|made| made.to == "skipped") {
+            let open = |task: &Step| {
+                !matches!(task.state, "completed" | "skipped" | "cancelled" | "failed" | "cannot_complete")
+            };
+            if self.tasks_of(*seq).iter().any(open) {
+                wrong.push((*seq, id, "passes it over and leaves its tasks behind"));
+            }
+        }
         for (seq, id, fault) in wrong {
             let detail = format!("{id} of step {seq}, but this `{}` {fault}", action.as_str());
             ctx.findings.find(Code::UndeclaredTransition, header, detail);
@@ -248,6 +268,12 @@ impl Run {
             let detail = format!("one record reports on one step, this one on {reported}");
             ctx.findings.find(Code::UndeclaredTransition, header, detail);
         }
+    }
+
+    /// It has a run of its own, and says that it waits for that.
+    fn waits_for_run(&self, seq: usize, moves: &Moves<'_>) -> bool {
+        self.steps.get(seq).is_some_and(|step| step.child.is_some())
+            && moves.waits.get(&seq).is_some_and(|facet| *facet == "waiting_dependency")
     }
 
     /// A task: its step is at work, or was within this record.

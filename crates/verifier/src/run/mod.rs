@@ -240,6 +240,14 @@ impl Run {
                 self.take_over(&Ranges::parse(taken.text(state)?)?, state)?;
             }
             begin.outputs_digest = Some(Digest::parse(taken.text("outputs_digest")?)?);
+            let left = |task: &Step| !task.taken_over;
+            let bare = (0..self.planned()).find(|seq| {
+                self.steps.get(*seq).is_some_and(|step| step.taken_over) && self.tasks_of(*seq).iter().any(left)
+            });
+            if let Some(seq) = bare {
+                let detail = format!("step {seq} is taken over without its tasks");
+                ctx.findings.find(Code::UndeclaredTransition, header, detail);
+            }
         }
         self.begin = Some(begin);
         Some(())

@@ -1,7 +1,7 @@
 //! What people and operators do to one step. With `?preview=true` nothing changes, and the answer says what would happen.
 
 use super::tasks::outbound;
-use super::{millis, on, target, text};
+use super::{millis, on, target, text, value};
 use crate::api::auth::Caller;
 use crate::api::body::{Address, Posted, Sent};
 use crate::api::openapi::Refused;
@@ -65,8 +65,9 @@ impl Asked {
             call.idempotency = None;
         }
         let answer = match engine.execute(call).await? {
-            Outcome::StepActed { state_code, derived_state, state, transition_id } => {
-                wire::StepAnswer::Acted(wire::StepActed { state_code, derived_state, state, transition_id })
+            Outcome::StepActed { state_code, derived_state, state, transition_id, input } => {
+                let input = input.as_deref().map(value);
+                wire::StepAnswer::Acted(wire::StepActed { state_code, derived_state, state, transition_id, input })
             }
             Outcome::Previewed { ok, transition_id, emitted_event_type, problems } => {
                 wire::StepAnswer::Preview(wire::StepPreview { ok, transition_id, emitted_event_type, problems })

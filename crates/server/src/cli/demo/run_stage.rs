@@ -1,4 +1,4 @@
-//! Plays the story of a workflow: starts a run, plays the workers and the world outside, shows each call with its answer
+//! Plays the story of a workflow: starts a run, plays the workers, the people and the world outside, shows each call with its answer
 //! and its records.
 
 use super::run_story::{RunAct, RunBeat, RunStory};
@@ -9,17 +9,20 @@ use crate::cli::run_view::{MAX_ROWS, render};
 use crate::cli::table::{Tint, tint};
 use anyhow::{anyhow, bail, ensure};
 use countersign_client::wire::{
-    ClaimTasks, CompleteTask, DeadTask, LedgerRecord, Problem, RecordQuery, RetryTask, SendEvent, StartRun, Task,
+    ClaimTasks, CompleteTask, DeadTask, DecideGate, Decision, LedgerRecord, OpenGate, Problem, RecordQuery, RetryTask,
+    SendEvent, StartRun, Task,
 };
 use countersign_client::{Client, Error, Format};
 use jiff::Timestamp;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::path::Path;
+use std::time::Duration;
 
 const LEASE_MS: i64 = 30_000;
 /// How long a claim waits for a step that is expected.
 const WAIT_MS: u64 = 20_000;
+const POLL_MS: u64 = 100;
 
 pub struct RunStage<'s> {
     story: &'s RunStory,
@@ -28,6 +31,8 @@ pub struct RunStage<'s> {
     run_id: String,
     /// What each worker has claimed last.
     claimed: HashMap<&'static str, Task>,
+    /// The approval that was opened last.
+    approval_id: String,
     /// How many records of the run have been shown.
     shown: u64,
     beats: usize,
@@ -41,15 +46,22 @@ impl<'s> RunStage<'s> {
         say(&format!("\n{}", tint(Tint::Strong, story.title)))?;
         say(&format!("{}\n", story.setting))?;
         say(&format!("A server runs at {url} on an SQLite store in {}.", data_dir.display()))?;
-        let published = admin.publish_definition(Format::Yaml, story.document.as_bytes()).await?.body;
+        let document = match story.hurry {
+            None => story.document.to_owned(),
+            Some((long, short)) => story.document.replacen(long, short, 1),
+        };
+        let published = admin.publish_definition(Format::Yaml, document.as_bytes()).await?.body;
         say(&format!("Published {}@{} (SHA-256 {}…).", published.name, published.version, &published.digest[..16]))?;
+        if let Some((long, short)) = story.hurry {
+            say(&format!("In it stands `{short}` instead of `{long}`: nobody waits that long for a story."))?;
+        }
         say(&format!("Records are kept under {}; a witness cosigns the log.", tint(Tint::Strong, story.retention)))?;
         let mut cast = HashMap::new();
         for role in story.cast {
             cast.insert(role.actor, register(url, &admin, role).await?);
         }
-        let claimed = HashMap::new();
-        Ok(RunStage { story, admin, cast, run_id: String::new(), claimed, shown: 0, beats: 0 })
+        let (run_id, approval_id, claimed) = (String::new(), String::new(), HashMap::new());
+        Ok(RunStage { story, admin, cast, run_id, claimed, approval_id, shown: 0, beats: 0 })
     }
 
     pub fn admin(&self) -> &Client {
@@ -64,8 +76,13 @@ impl<'s> RunStage<'s> {
         self.beats += 1;
         say(&format!("\n{} {}", tint(Tint::Strong, &format!("{:>2}.", self.beats)), beat.say))?;
         let client = self.cast.get(beat.actor).ok_or_else(|| anyhow!("{} is not in the cast", beat.actor))?.clone();
-        if let RunAct::Look = beat.act {
-            return self.look(&client).await;
+        match beat.act {
+            RunAct::Look => return self.look(&client).await,
+            RunAct::Await(step, state) => {
+                self.wait_for(&client, step, state).await?;
+                return self.show_new_records().await;
+            }
+            _ => {}
         }
         match (refusal_of(self.act(&client, beat).await)?, beat.expect) {
             (Ok(answer), Expect::Accepted | Expect::Entries(_)) => {
@@ -146,8 +163,38 @@ impl<'s> RunStage<'s> {
                 show_call(beat.actor, "POST /v1/events", &request)?;
                 Ok(client.send_event(&request).await.map(|answer| answer.json))
             }
-            RunAct::Look => Ok(Ok(Value::Null)),
+            RunAct::On(step, act, body) => {
+                let request: Value = serde_json::from_str(&body.replace("$approval", &self.approval_id))?;
+                show_call(beat.actor, &format!("POST /v1/runs/{}/steps/{step}/{act}", self.run_id), &request)?;
+                Ok(client.act_on_step(&self.run_id, step, act, &request).await.map(|answer| answer.json))
+            }
+            RunAct::Open(action) => {
+                let request = OpenGate { action: (*action).to_owned(), reason: None };
+                show_call(beat.actor, &format!("POST /v1/runs/{}/gates", self.run_id), &request)?;
+                let answer = client.open_run_gate(&self.run_id, &request).await;
+                if let Ok(answer) = &answer {
+                    self.approval_id = answer.body.step_id.clone().unwrap_or_default();
+                }
+                Ok(answer.map(|answer| answer.json))
+            }
+            RunAct::Approve(action) => {
+                let request = DecideGate { decision: Decision::Approve, reason: None, step_id: None };
+                show_call(beat.actor, &format!("POST /v1/runs/{}/gates/{action}/decision", self.run_id), &request)?;
+                Ok(client.decide_run_gate(&self.run_id, action, &request).await.map(|answer| answer.json))
+            }
+            RunAct::Look | RunAct::Await(..) => Ok(Ok(Value::Null)),
         }
+    }
+
+    async fn wait_for(&self, client: &Client, step: &str, state: &str) -> anyhow::Result<()> {
+        for _ in 0..WAIT_MS / POLL_MS {
+            let run = client.run(&self.run_id).await?.body;
+            if run.steps.iter().any(|seen| seen.name == step && seen.state_code == state) {
+                return say(&format!("    {} `{step}` is {state}", tint(Tint::Bad, "→")));
+            }
+            tokio::time::sleep(Duration::from_millis(POLL_MS)).await;
+        }
+        bail!("the story expects that `{step}` becomes {state}")
     }
 
     async fn claim(
@@ -195,7 +242,15 @@ impl<'s> RunStage<'s> {
                 ensure!(woken == Some(*wakes), "the story expects that it wakes {wakes}");
                 ensure!(answer["duplicate"] == *duplicate, "the story expects duplicate: {duplicate}");
             }
-            RunAct::Start | RunAct::Complete(_) | RunAct::Retry(..) | RunAct::Dead(_) | RunAct::Look => {}
+            RunAct::Start
+            | RunAct::Complete(_)
+            | RunAct::Retry(..)
+            | RunAct::Dead(_)
+            | RunAct::On(..)
+            | RunAct::Open(_)
+            | RunAct::Approve(_)
+            | RunAct::Await(..)
+            | RunAct::Look => {}
         }
         Ok(())
     }

@@ -9,6 +9,8 @@ pub struct RunStory {
     pub setting: &'static str,
     pub definition: &'static str,
     pub document: &'static str,
+    /// A time of the definition that nobody would wait for, and what it is in the story.
+    pub hurry: Option<(&'static str, &'static str)>,
     pub subject: &'static str,
     /// JSON
     pub input: &'static str,
@@ -51,17 +53,25 @@ pub enum RunAct {
         wakes: usize,
         duplicate: bool,
     },
+    /// What a person does to a step, with this body; `$approval` stands for the approval that was opened last.
+    On(&'static str, &'static str, &'static str),
+    /// Opens a gate, and approves one.
+    Open(&'static str),
+    Approve(&'static str),
+    /// Looks until the step is in this state: the clock moves it.
+    Await(&'static str, &'static str),
     /// Draws the run.
     Look,
 }
 
-const fn beat(say: &'static str, actor: &'static str, act: RunAct, expect: Expect) -> RunBeat {
+pub const fn beat(say: &'static str, actor: &'static str, act: RunAct, expect: Expect) -> RunBeat {
     RunBeat { say, actor, act, expect }
 }
 
-const START: &str = "runs:start";
-const READ: &str = "runs:read";
-const WORK: &str = "tasks:work";
+pub const START: &str = "runs:start";
+pub const READ: &str = "runs:read";
+pub const CONTROL: &str = "runs:control";
+pub const WORK: &str = "tasks:work";
 
 const PAID: RunAct = payment(1, false);
 
@@ -81,6 +91,7 @@ pub const ORDER_PROCESS: RunStory = RunStory {
     setting: "Order 1001 is validated by a worker, waits for its payment without holding anybody, and is shipped.",
     definition: "order-process",
     document: include_str!("../../../../../definitions/order-process.yaml"),
+    hurry: None,
     subject: "order-1001",
     input: r#"{"order_id": "order-1001"}"#,
     retention: "sox_7_year",
@@ -138,6 +149,7 @@ pub const ORDER_SAGA: RunStory = RunStory {
     setting: "An account is opened in four steps. The third fails, so the two before it are undone, the last one first.",
     definition: "order-saga",
     document: include_str!("../../../../../definitions/order-saga.yaml"),
+    hurry: None,
     subject: "customer-77",
     input: r#"{"customer": "customer-77"}"#,
     retention: "sox_7_year",
@@ -195,6 +207,7 @@ pub const NIGHTLY_REPORT: RunStory = RunStory {
     setting: "Sales and stock are counted at the same time, returns only on Mondays. The report waits for both.",
     definition: "nightly-report",
     document: include_str!("../../../../../definitions/nightly-report.yaml"),
+    hurry: None,
     subject: "report-2026-11-16",
     input: r#"{"weekly": false}"#,
     retention: "sox_7_year",
