@@ -23,6 +23,9 @@ mod lifecycle;
 mod lists;
 #[path = "http_api/log.rs"]
 mod log;
+#[cfg(feature = "nats")]
+#[path = "http_api/nats.rs"]
+mod nats;
 #[path = "http_api/people.rs"]
 mod people;
 #[path = "http_api/quorum.rs"]
