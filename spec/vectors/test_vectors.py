@@ -68,6 +68,7 @@ COMMITTED = {
     "run-tasks": """run-task-by-the-class-of-a-step.insider run-step-completed-over-its-task.insider run-task-begun-before-its-step.insider
         run-tasks-miscounted.insider""",
     "run-saga": "run-compensations-swapped.insider run-compensation-left-out.insider",
+    "run-listed": "run-compensation-not-listed.insider run-engine-record-by-a-worker.insider",
     "run-gate": """run-unblocked-without-approval.insider run-unblocked-though-only-fired.insider run-gate-passed-without-being-consumed.insider
         run-ready-without-its-gate.insider run-engine-record-by-a-worker.insider""",
     "run-cancelled": "run-cancelled-without-its-gate.insider run-gate-left-open.insider run-gate-mooted-too-early.insider run-reason-edited.insider"}
