@@ -2,7 +2,7 @@
 //! by ../drive.py; the protocol stands in ../README.md.
 //!
 //! On SQLite its stock durability is less than ours: it sets `synchronous = WAL`, which SQLite does not know and takes for
-//! OFF. Whoever waits for an orchestration polls, up to every 100 ms; the dispatchers poll as they do by themselves.
+//! NORMAL, so its commits are not flushed one by one. Whoever waits for an orchestration polls, up to every 100 ms; the dispatchers poll as they do by themselves.
 
 use duroxide::providers::Provider;
 use duroxide::providers::sqlite::SqliteProvider;
