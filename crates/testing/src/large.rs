@@ -2,7 +2,7 @@
 //! undone, carried out over HTTP by the real binary, finish; its memory stays within a bound, every step can be read, and
 //! the log and a bundle of it verify.
 
-use crate::crash::{Server, binary, require_proven};
+use crate::crash::{Proven, Server, binary, require_proven};
 use crate::place::{Kind, Place};
 use anyhow::{Context, ensure};
 use countersign_client::wire::{ClaimTasks, CompleteTask, DeadTask, RecordQuery, StartRun, Task};
@@ -38,8 +38,10 @@ pub struct Report {
     pub published: Duration,
     pub started: Duration,
     pub worked: Duration,
-    pub proven: Duration,
+    proven: Proven,
+    /// Until all was worked on, and until all was verified and exported.
     pub peak_bytes: u64,
+    pub peak_proven_bytes: u64,
 }
 
 impl std::fmt::Display for Report {
@@ -47,13 +49,16 @@ impl std::fmt::Display for Report {
         let s = |length: &Duration| length.as_secs_f64();
         write!(
             f,
-            "{} steps: published in {:.1} s, started in {:.1} s, done in {:.1} s, proven in {:.1} s; at most {} MiB",
+            "{} steps: published in {:.1} s, started in {:.1} s, done in {:.1} s; verified in {:.1} s, exported in {:.1} s, audited in {:.1} s; at most {} MiB, with verifying {} MiB",
             self.steps,
             s(&self.published),
             s(&self.started),
             s(&self.worked),
-            s(&self.proven),
-            self.peak_bytes >> 20
+            s(&self.proven.verified),
+            s(&self.proven.exported),
+            s(&self.proven.audited),
+            self.peak_bytes >> 20,
+            self.peak_proven_bytes >> 20
         )
     }
 }
@@ -77,7 +82,7 @@ fn document(shape: Shape, steps: usize) -> String {
     }
     if shape == Shape::Undone {
         let names = |separator: &str| (0..steps).map(|n| format!("s{n}")).collect::<Vec<_>>().join(separator);
-        let _ = writeln!(text, "  - {{name: last, dependsOn: [{}]}}\ncompensation:", names(", "));
+        let _ = writeln!(text, "  - {{name: last, queue: last, dependsOn: [{}]}}\ncompensation:", names(", "));
         for n in 0..steps {
             let _ = writeln!(text, "  - {{step: s{n}, action: undo, agent: large}}");
         }
@@ -134,15 +139,19 @@ async fn play(
         Shape::Undone => require_undone(client, &run_id, steps).await?,
     }
     let peak_bytes = server.peak_rss_bytes()?;
-    let before = Instant::now();
-    require_proven(std::slice::from_ref(client), directory).await?;
-    Ok(Report { steps, published, started, worked, proven: before.elapsed(), peak_bytes })
+    let proven = require_proven(std::slice::from_ref(client), directory).await?;
+    let peak_proven_bytes = server.peak_rss_bytes()?;
+    Ok(Report { steps, published, started, worked, proven, peak_bytes, peak_proven_bytes })
 }
 
 async fn claim(client: &Client, worker: usize, max: u32) -> anyhow::Result<Vec<Task>> {
+    claim_from("large", client, worker, max).await
+}
+
+async fn claim_from(queue: &str, client: &Client, worker: usize, max: u32) -> anyhow::Result<Vec<Task>> {
     let request =
         ClaimTasks { worker_id: format!("w{worker}"), max: Some(max), lease_ms: Some(LEASE_MS), wait_ms: Some(2000) };
-    Ok(client.claim_tasks("large", &request).await?.body.tasks)
+    Ok(client.claim_tasks(queue, &request).await?.body.tasks)
 }
 
 async fn complete(client: &Client, task: &Task, claim_next: bool) -> anyhow::Result<Option<Task>> {
@@ -192,7 +201,8 @@ async fn one_after_the_other(client: &Client, steps: usize) -> anyhow::Result<()
 
 /// The last step fails, and then there is one thing to undo after the other.
 async fn undo_all(client: &Client, steps: usize) -> anyhow::Result<()> {
-    let last = claim(client, 0, 1).await?.into_iter().next().context("the last step")?;
+    // In a queue of its own: those who did the rest may still be waiting for more.
+    let last = claim_from("last", client, 0, 1).await?.into_iter().next().context("the last step")?;
     ensure!((last.step.as_str(), last.task_type.as_str()) == ("last", "READY_STEP"), "{last:?}");
     let dead = DeadTask { lease_token: last.lease_token, last_error: "no".to_owned(), ..Default::default() };
     client.dead_task(&last.task_id, &dead).await?;

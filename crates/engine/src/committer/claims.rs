@@ -31,23 +31,24 @@ pub(super) struct Asked {
 impl Committer {
     /// Takes steps for every claim that waits.
     pub(super) fn offer(&self, jobs: &mut VecDeque<Job>) {
+        let registry = self.registry.read();
         for job in jobs {
             if let Command::Claim(claim) = &job.call.command
                 && job.offered.is_empty()
             {
                 // Who may nothing is offered something all the same: the kernel refuses it.
-                let reach = self.reach(&job.call.actor_ref).unwrap_or(Reach::All);
+                let reach = self.reach(&job.call.actor_ref, &registry).unwrap_or(Reach::All);
                 job.offered = self.book.take(&claim.queue, claim.max, &reach);
             }
         }
     }
 
     /// What this actor may claim as things stand; the kernel judges each step when it is decided on.
-    fn reach(&self, actor_ref: &str) -> Option<Reach> {
+    fn reach(&self, actor_ref: &str, registry: &Registry) -> Option<Reach> {
         if actor_ref == self.config.application_actor_ref {
             return Some(Reach::All);
         }
-        Reach::of(actor_ref, &self.registry.read())
+        Reach::of(actor_ref, registry)
     }
 
     /// What a job took and did not claim is looked at again soon.
@@ -173,7 +174,7 @@ impl Committer {
             let run = self.cache.get(&asked.run_id)?.run.as_deref()?;
             run.queue(asked.done, run.cell(asked.done)?.role)
         };
-        let reach = self.reach(&call.actor_ref)?;
+        let reach = self.reach(&call.actor_ref, registry)?;
         let (other, step_seq) = self.book.take(&queue, 1, &reach).into_iter().next()?;
         let Some((claimed, theirs)) = self.claim_there(call, asked, (other, step_seq), registry, round) else {
             self.look_again(other, step_seq);

@@ -97,7 +97,7 @@ enum Carrier {
         secret: Secret,
     },
     #[cfg(feature = "nats")]
-    Nats(nats::Stream),
+    Nats(Box<nats::Stream>),
 }
 
 impl Carrier {
@@ -120,7 +120,10 @@ impl Carrier {
                 Ok(Carrier::Http { http: http.clone(), to: to.clone(), secret: secret.clone() })
             }
             #[cfg(feature = "nats")]
-            Way::Nats(target) => Ok(Carrier::Nats(nats::Stream::new(&sink.name, target, sink.timeout)?)),
+            Way::Nats(target) => {
+                let stream = nats::Stream::new(&sink.name, target, sink.timeout)?;
+                Ok(Carrier::Nats(Box::new(stream)))
+            }
             #[cfg(not(feature = "nats"))]
             Way::Nats(_) => anyhow::bail!("this program was built without NATS"),
         }
