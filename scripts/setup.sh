@@ -8,6 +8,7 @@
 #   cc        a C compiler, for the bundled SQLite: installed where missing
 #   postgres  server binaries for scripts/with-postgres.sh: installed where missing, unless
 #             COUNTERSIGN_TEST_POSTGRES names a server
+#   nats      nats-server, and openssl for its certificates, for the tests of events: installed where missing
 #
 # Installs only as root on Debian and its relatives; elsewhere it says what to install. Where nothing is
 # missing, it does nothing and takes no time.
@@ -43,6 +44,10 @@ have_postgres() {
     command -v initdb >/dev/null
 }
 
+have_nats() {
+    [[ -x /usr/sbin/nats-server ]] || command -v nats-server >/dev/null
+}
+
 missing=()
 for need in "$@"; do
     case $need in
@@ -50,13 +55,17 @@ for need in "$@"; do
         lint) need_lint ;;
         cc) have_cc || missing+=(gcc libc6-dev) ;;
         postgres) have_postgres || missing+=(postgresql) ;;
+        nats)
+            have_nats || missing+=(nats-server)
+            command -v openssl >/dev/null || missing+=(openssl)
+            ;;
         *) die "unknown need '$need'" ;;
     esac
 done
 ((${#missing[@]} > 0)) || exit 0
 
 if ! command -v apt-get >/dev/null; then
-    die "a C compiler and PostgreSQL 15 or newer are needed; missing here (Debian's names): ${missing[*]}"
+    die "a C compiler, PostgreSQL 15 or newer and (for the tests) nats-server are needed; missing here (Debian's names): ${missing[*]}"
 fi
 if ((EUID != 0)); then
     die "missing system packages; as root, run: apt-get update && apt-get install ${missing[*]}"

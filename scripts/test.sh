@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/setup.sh cargo lint cc postgres
+scripts/setup.sh cargo lint cc postgres nats
 scripts/lint.sh
 scripts/tla.sh
 scripts/vectors.sh

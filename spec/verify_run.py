@@ -110,8 +110,8 @@ PAYLOADS = {
     **{a: _ANY for a in ("run_dispatched", "steps_claimed", "step_completed", "step_waiting", "step_retried", "step_failed", "child_started", "child_waiting", "child_resumed", "child_ended", "time_passed",
                          "gate_followed", "run_cancelled", "run_paused", "run_resumed", "run_stopped", "run_voided", "step_unblocked", "step_claimed", "step_released", "step_blocked", "step_cannot_complete", "step_escalated",
                          "step_retry_ordered", "block_escalated", "step_reopened", "deadline_extended", "step_transitioned")},
-    "event_received": "instance_id:text event:object", "effect_declared": "instance_id:text effect:object reason:text"}
-APPLICATION_ONLY = {"run_dispatched", "child_waiting", "child_resumed", "child_ended", "time_passed", "gate_followed"}
+    "compensations_listed": "instance_id:text compensations:list", "event_received": "instance_id:text event:object", "effect_declared": "instance_id:text effect:object reason:text"}
+APPLICATION_ONLY = {"run_dispatched", "child_waiting", "child_resumed", "child_ended", "time_passed", "gate_followed", "compensations_listed"}
 SCOPES = {"run_started": "runs:start", **{a: "tasks:work" for a in ("steps_claimed", "step_completed", "step_waiting", "step_retried", "step_failed", "child_started", "step_claimed", "step_released",
                                                                          "step_blocked", "step_cannot_complete", "step_transitioned")}, "step_escalated": "governance:act",
           **{a: "runs:control" for a in ("run_cancelled", "run_paused", "run_resumed", "run_stopped", "run_voided", "step_unblocked", "effect_declared", "step_retry_ordered",
@@ -246,6 +246,7 @@ class Run:
         self.dropped: list[int] = []
         self.spends: list[tuple[str, str]] = []
         self.spent: list[tuple[str, Optional[str]]] = []
+        self.unlisted: list[list[int]] = []      # compensations that are due and that no record of the command has listed yet
         self.over = False
 
     def find(self, code: str, detail: str, r: Any) -> None:
@@ -673,8 +674,22 @@ class Run:
         said = items(p, "compensations")
         if any(type(c) is not list or len(c) != 2 or any(type(n) is not int for n in c) for c in said):
             raise Malformed("compensations are not pairs")
-        if not said:
+        listing = r.action == "compensations_listed"
+        if listing and (self.state != "compensating" or set(p) != {"instance_id", "compensations"}):
+            self.find("compensation-order", "a list of compensations comes while the run compensates, and does nothing else", r)
+        if not said and not listing:
             return
+        expected = self.unlisted if listing else self.due_compensations(r, moves)
+        if not said or said != expected[:len(said)]:
+            self.find("compensation-order", f"compensations {said[:20]}; due are {expected[:20]}", r)
+            self.unlisted = []
+        else:
+            self.unlisted = expected[len(said):]
+        for seq, undone in said:
+            if seq == len(self.steps):
+                self.steps.append(Step(self.steps[undone].name if 0 <= undone < len(self.steps) else "", undone))
+
+    def due_compensations(self, r: Any, moves: list[Any]) -> list[list[int]]:
         now: set[int] = set()
         for t, name, _, _, to, _, _ in moves:
             if to == "completed":
@@ -688,12 +703,7 @@ class Run:
             at = r.at if seq in now else self.steps[seq].completed_at
             if at is not None:
                 due.append((at, seq))
-        expected = [[len(self.steps) + i, seq] for i, (_, seq) in enumerate(sorted(due, reverse=True))]
-        if said != expected:
-            self.find("compensation-order", f"compensations {said[:20]}; due are {expected[:20]}", r)
-        for seq, undone in said:
-            if seq == len(self.steps):
-                self.steps.append(Step(self.steps[undone].name if 0 <= undone < len(self.steps) else "", undone))
+        return [[len(self.steps) + i, seq] for i, (_, seq) in enumerate(sorted(due, reverse=True))]
 
     def move_run(self, r: Any, moves: list[Any]) -> None:
         planned = len(self.depends)
@@ -731,6 +741,8 @@ class Run:
 
     def check_command(self, last: Any, over: bool) -> None:
         names = lambda seqs: [self.steps[s].name for s in seqs]     # noqa: E731
+        if self.unlisted:
+            self.find("compensation-order", f"the compensation {self.unlisted[0]} is due and was not listed", last)
         for action in set(names(self.blocked)) ^ set(self.opened):
             self.find("binding-invalid", f"{action!r}: a step waits for a gate that was not opened, or the other way round", last)
         for name in names(self.cleared):

@@ -11,6 +11,7 @@ import argparse
 import json
 import pathlib
 import re
+import shutil
 import sqlite3
 import statistics
 import subprocess
@@ -79,6 +80,28 @@ class Sqlite:
             return connection.execute(sql).fetchone()[0]
         finally:
             connection.close()
+
+    def written(self):
+        return None
+
+
+class Own:
+    """A store of the peer's own: a directory, and the program says what is in it."""
+
+    def __init__(self, peer, directory):
+        self.path = directory / f"{peer}.store"
+        self.url = str(self.path)
+        self.program = None
+
+    def __enter__(self):
+        self.__exit__()
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def count(self, query):
+        return self.program.do("COUNT", f"0 {query}")[0]
 
     def written(self):
         return None
@@ -169,7 +192,7 @@ def measure(place, program, settings):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("peer")
-    parser.add_argument("store", choices=["postgres", "sqlite"])
+    parser.add_argument("store", choices=["postgres", "sqlite", "own"])
     parser.add_argument("--postgres", required=True)
     parser.add_argument("--workdir", required=True, type=pathlib.Path)
     parser.add_argument("command", nargs="+")
@@ -177,9 +200,12 @@ def main():
 
     peer = json.loads((HERE / args.peer / "peer.json").read_text())
     head = {"peer": args.peer, "version": version(args.peer, peer["package"]), "store": args.store}
-    place = Postgres(args.peer, args.postgres) if args.store == "postgres" else Sqlite(args.peer, args.workdir.resolve())
+    if args.store == "postgres":
+        place = Postgres(args.peer, args.postgres)
+    else:
+        place = {"sqlite": Sqlite, "own": Own}[args.store](args.peer, args.workdir.resolve())
     with place:
-        program = Program([*args.command, place.url])
+        program = place.program = Program([*args.command, place.url])
         try:
             for result in measure(place, program, peer["stores"][args.store]):
                 rounded = {key: round(value, 3) if isinstance(value, float) else value for key, value in result.items()}

@@ -5,8 +5,8 @@ import { createInterface } from "node:readline";
 export async function serve(works) {
   console.log("ready");
   for await (const line of createInterface({ input: process.stdin })) {
-    const [work, count] = line.split(" ");
-    console.log(JSON.stringify((await works[work](Number(count))) ?? []));
+    const [work, count, ...rest] = line.split(" ");
+    console.log(JSON.stringify((await works[work](Number(count), rest.join(" "))) ?? []));
   }
   process.exit(0);
 }

@@ -976,7 +976,7 @@ def scenario_of_run(name: str) -> tuple[World, Bundle]:
 
 SCENARIOS: dict[str, Callable[[], tuple[World, Bundle]]] = {
     "release": scenario_release, "quorum": scenario_quorum, "loop": scenario_loop, "purge": scenario_purge, "window": scenario_window}
-SCENARIOS |= {f"run-{name}": functools.partial(scenario_of_run, name) for name in ("linear", "dag", "together", "saga", "gate", "cancelled", "window", "people", "tasks", "own", "child")}
+SCENARIOS |= {f"run-{name}": functools.partial(scenario_of_run, name) for name in ("linear", "dag", "together", "saga", "listed", "gate", "cancelled", "window", "people", "tasks", "own", "child")}
 
 
 RANDOM = ({"states": ["a", "b", "c", "end"],

@@ -164,9 +164,11 @@ class Run:
 
     def command(self, action: str, by: Optional[Actor], moves: list[tuple[int, str]], run: str, before: list[Write], after: list[Write], asked: str = "", path: str = "",
                 body: bytes = b"", null: bool = False, first: Optional[dict[str, Any]] = None, meaning: Optional[str] = None, decides: bool = False,
-                outputs: Optional[dict[int, Any]] = None, errors: Optional[list[dict[str, Any]]] = None, compensations: Optional[list[list[int]]] = None, **more: Any) -> Record:
-        for seq, undone in compensations or []:
+                outputs: Optional[dict[int, Any]] = None, errors: Optional[list[dict[str, Any]]] = None, compensations: Optional[list[list[int]]] = None,
+                listed: Optional[list[list[list[int]]]] = None, **more: Any) -> Record:
+        for seq, undone in (compensations or []) + [pair for pairs in listed or [] for pair in pairs]:
             self.rows.append(self.step_row(seq, self.rows[undone]["name"], undone))
+        after = after + [("compensations_listed", None, {"instance_id": self.id, "compensations": pairs}) for pairs in listed or []]
         payload: dict[str, Any] = {"instance_id": self.id, **(first or {})}
         for c in more.get("charges", []):
             charge = self.rows[int(c["step_seqs"])].setdefault("charge", dict.fromkeys(("pic", "deadline_us", "overdue_first_at_us", "sla_breach_us", "cycle")))
@@ -473,6 +475,28 @@ def saga() -> tuple[World, Bundle]:
     return w, w.export(a["audit"], trip(w, a, "trip/9"), 64)     # type: ignore[arg-type]
 
 
+def listed() -> tuple[World, Bundle]:
+    """What is to be undone takes three records to list."""
+    w = World("run-listed", regulated=False)
+    a = crew(w)
+    names = ["a", "b", "c", "d", "e"]
+    publish(w, w.admin, {"kind": "workflow", "name": "many", "failurePolicy": "compensate", "steps": [{"name": n} for n in names] + [{"name": "last", "dependsOn": names}],
+                         "compensation": [{"step": n, "action": "undo", "agent": "undo"} for n in names]})
+    r = Run(w, a["ines"], "many@1", "many/1", {}, [(i, "T1") for i in range(5)])
+    for seq in (3, 0, 4, 1, 2):
+        r.claim(a["worker"], seq)
+        r.complete(a["worker"], seq, seq, [(5, "T1")] if seq == 2 else [])
+    r.claim(a["worker"], 5)
+    r.fail(a["worker"], 5, "no", False, "agent_error", [(6, "T1")], "R6", compensations=[[6, 2], [7, 1]], listed=[[[8, 4], [9, 0]], [[10, 3]]], last_error="no")
+    for seq in range(6, 11):
+        r.claim(a["worker"], seq)
+        if seq < 10:
+            r.complete(a["worker"], seq, None, [(seq + 1, "T1")])
+        else:
+            r.complete(a["worker"], seq, None, run="R10", outcome="rolled_back")
+    return w, w.export(a["audit"], r, 71)     # type: ignore[arg-type]
+
+
 CHANGE = {"kind": "workflow", "name": "change", "steps": [{"name": "build"}, {"name": "deploy", "dependsOn": ["build"], "gate": "cab"}],
           "gate_spec": {"cab": {"approver_ref": "qp_santos", "scope": "change:cab"}, "cancel": {"approver_ref": "qp_santos", "scope": "change:cancel"}}}
 
@@ -647,4 +671,4 @@ def child() -> tuple[World, Bundle]:
     return w, w.export(a["audit"], r, 44)     # type: ignore[arg-type]
 
 
-SCENARIOS = {"run-child": child, "run-own": own, "run-tasks": tasks, "run-people": people, "run-linear": linear, "run-dag": dag, "run-together": together, "run-saga": saga, "run-gate": gate, "run-cancelled": cancelled, "run-window": window}
+SCENARIOS = {"run-child": child, "run-own": own, "run-tasks": tasks, "run-people": people, "run-linear": linear, "run-dag": dag, "run-together": together, "run-saga": saga, "run-listed": listed, "run-gate": gate, "run-cancelled": cancelled, "run-window": window}

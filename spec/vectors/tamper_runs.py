@@ -256,6 +256,11 @@ def register(tamper: Any) -> None:
         r = t.one(where=lambda r: len(r.body.get("compensations", [])) > 1)
         t.edit(r, compensations=r.body["compensations"][:1])
 
+    @add("run-compensation-not-listed", "insider", "2", "compensation-order")
+    def _(t: Any) -> None:
+        r = t.one("compensations_listed", where=lambda r: len(r.body["compensations"]) > 1)
+        t.edit(r, compensations=r.body["compensations"][:1])
+
     @add("run-output-left-out", "insider", "3", "output-missing")
     def _(t: Any) -> None:
         r, _lines, _i = moved(t, "T8", "step_completed")
@@ -351,7 +356,7 @@ def register(tamper: Any) -> None:
 
     @add("run-engine-record-by-a-worker", "insider", "identity", "statement-mismatch")
     def _(t: Any) -> None:
-        r = t.one("time_passed", "gate_followed")
+        r = t.one("time_passed", "gate_followed", "compensations_listed")
         ref, token = t.holder("tasks:work")
         r.head.update(actor_ref=ref, assurance="server_attested")
         r.attestation = tamper.make.bearer_attestation(token)

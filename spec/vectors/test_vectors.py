@@ -71,6 +71,7 @@ COMMITTED = {
     "run-own": """run-own-undeclared.insider run-own-from-elsewhere.insider run-own-as-proposed.insider run-own-left-out.insider
         run-own-floor-left-out.insider run-own-machine-unbound.insider run-own-store.naive""",
     "run-saga": "run-compensations-swapped.insider run-compensation-left-out.insider",
+    "run-listed": "run-compensation-not-listed.insider run-engine-record-by-a-worker.insider",
     "run-gate": """run-unblocked-without-approval.insider run-unblocked-though-only-fired.insider run-gate-passed-without-being-consumed.insider
         run-ready-without-its-gate.insider run-engine-record-by-a-worker.insider""",
     "run-cancelled": "run-cancelled-without-its-gate.insider run-gate-left-open.insider run-gate-mooted-too-early.insider run-reason-edited.insider"}

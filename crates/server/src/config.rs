@@ -2,9 +2,13 @@
 //! two underscores where a key is nested). A key that nobody knows is an error: a misspelt retention
 //! policy must never pass for a configured one. A key that this version cannot honour is an error too.
 
+mod nats;
+mod sink;
 mod webhooks;
 
-pub use webhooks::{Secret, Webhook, WebhookSection};
+pub use nats::{Login, NatsSection, NatsTarget};
+pub use sink::{Secret, Sink, Way};
+pub use webhooks::WebhookSection;
 
 use anyhow::{Context, bail, ensure};
 use countersign_engine::retention::{Policies, Policy, UNSET_POLICY};
@@ -49,6 +53,7 @@ pub struct Config {
     pub audit: AuditSection,
     /// Where events for the world outside are sent.
     pub webhooks: Vec<WebhookSection>,
+    pub nats: Vec<NatsSection>,
 }
 
 impl Default for Config {
@@ -65,6 +70,7 @@ impl Default for Config {
             limits: LimitsSection::default(),
             audit: AuditSection::default(),
             webhooks: vec![],
+            nats: vec![],
         }
     }
 }
@@ -176,9 +182,8 @@ impl Config {
         if let Some(file) = file {
             let text = std::fs::read_to_string(file)
                 .with_context(|| format!("the configuration file {} cannot be read", file.display()))?;
-            let parsed: Dict = Toml::from_str(&text).map_err(|error| {
-                anyhow::anyhow!("{}: {}", file.display(), webhooks::unrevealing(&error.to_string()))
-            })?;
+            let parsed: Dict = Toml::from_str(&text)
+                .map_err(|error| anyhow::anyhow!("{}: {}", file.display(), sink::unrevealing(&error.to_string())))?;
             figment = figment.merge(Source { name: file.display().to_string(), dict: parsed });
         }
         for (key, dict) in environment(variables)? {
@@ -186,7 +191,7 @@ impl Config {
         }
         let config: Config = figment.extract().map_err(|errors| explained(&figment, errors))?;
         config.validate()?;
-        config.webhooks()?;
+        config.sinks()?;
         Ok(config)
     }
 
@@ -251,8 +256,8 @@ impl Config {
     }
 
     /// Where events go, with their secrets.
-    pub fn webhooks(&self) -> anyhow::Result<Vec<Webhook>> {
-        webhooks::resolve(&self.webhooks, self.executors.http.allow_private)
+    pub fn sinks(&self) -> anyhow::Result<Vec<Sink>> {
+        sink::resolve(self)
     }
 
     /// What the sealer is told, with the key of this node.

@@ -6,7 +6,7 @@
 //! - [`log_key`]: the key that checkpoints are signed with.
 //! - [`api`]: the routes.
 //! - `executors`: shell, http and child steps; `schedule`: runs that start by the clock.
-//! - [`outbox`]: events on their way to webhooks.
+//! - [`outbox`]: events on their way to webhooks and NATS.
 //! - [`pages`]: what each refusal code means.
 //! - [`telemetry`]: log and metrics.
 

@@ -98,7 +98,7 @@ pub async fn run(options: ServeOptions) -> anyhow::Result<()> {
 /// Starts a server in this process. It serves when this returns.
 pub async fn start(options: ServeOptions) -> anyhow::Result<Running> {
     let config = Config::load(options.config.as_deref())?;
-    let webhooks = config.webhooks()?;
+    let sinks = config.sinks()?;
     telemetry::metrics();
     make_data_dir(&options.data_dir)?;
     let store = options.store.unwrap_or_else(|| format!("sqlite:{}", options.data_dir.join(SQLITE_FILE).display()));
@@ -129,7 +129,7 @@ pub async fn start(options: ServeOptions) -> anyhow::Result<Running> {
     upkeep.push(tokio::spawn(telemetry::upkeep()));
     upkeep.extend(executors::start(&engine, &config.executors));
     upkeep.push(tokio::spawn(schedule::run(Arc::downgrade(&engine))));
-    let deliveries = outbox::start(&engine, webhooks, options.pace)?;
+    let deliveries = outbox::start(&engine, sinks, options.pace)?;
     tracing::info!(%addr, store = engine.store_kind(), version = env!("CARGO_PKG_VERSION"), "serving");
     Ok(Running { addr, has_retention_policy, stop, server, upkeep, deliveries, engine, _lock: lock })
 }
@@ -199,8 +199,8 @@ async fn open(store: &str, config: &Config, clock: Option<Clock>, data_dir: &Pat
     let application_key = keys::load_or_make(&data_dir.join(APPLICATION_KEY_FILE))?;
     let mut engine = config.engine();
     engine.language = Arc::new(countersign_definition::Cel::default());
-    let webhooks = config.webhooks()?;
-    engine.emitter = Emitter::new(|event_type| webhooks.iter().any(|webhook| webhook.wants(event_type)));
+    let sinks = config.sinks()?;
+    engine.emitter = Emitter::new(|event_type| sinks.iter().any(|sink| sink.wants(event_type)));
     engine.clock = clock.unwrap_or(engine.clock);
     engine.application_key = Some(Signer::from_seed(&application_key));
     engine.server_key = seed.map(|seed| Signer::from_seed(&seed).public_key());

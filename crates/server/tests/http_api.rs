@@ -25,6 +25,9 @@ mod lists;
 mod log;
 #[path = "http_api/machines.rs"]
 mod machines;
+#[cfg(feature = "nats")]
+#[path = "http_api/nats.rs"]
+mod nats;
 #[path = "http_api/people.rs"]
 mod people;
 #[path = "http_api/quorum.rs"]

@@ -1,12 +1,14 @@
-//! Runs have no largest size: one of many parallel steps and one of many steps in a row, carried out over HTTP by the real
-//! binary, finish; its memory stays within a bound, every step can be read, and the log and a bundle of it verify.
+//! Runs have no largest size: one of many parallel steps, one of many steps in a row and one of many steps that are all
+//! undone, carried out over HTTP by the real binary, finish; its memory stays within a bound, every step can be read, and
+//! the log and a bundle of it verify.
 
-use crate::crash::{Server, binary, require_proven};
+use crate::crash::{Proven, Server, binary, require_proven};
 use crate::place::{Kind, Place};
 use anyhow::{Context, ensure};
-use countersign_client::wire::{ClaimTasks, CompleteTask, StartRun, Task};
+use countersign_client::wire::{ClaimTasks, CompleteTask, DeadTask, RecordQuery, StartRun, Task};
 use countersign_client::{Client, Format};
 use serde_json::json;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,6 +28,8 @@ pub enum Shape {
     Parallel,
     /// One after the other; each works on what the one before it yielded.
     Sequential,
+    /// All at once; then one more, which fails, and everything is undone.
+    Undone,
 }
 
 #[derive(Clone, Debug)]
@@ -34,8 +38,10 @@ pub struct Report {
     pub published: Duration,
     pub started: Duration,
     pub worked: Duration,
-    pub proven: Duration,
+    proven: Proven,
+    /// Until all was worked on, and until all was verified and exported.
     pub peak_bytes: u64,
+    pub peak_proven_bytes: u64,
 }
 
 impl std::fmt::Display for Report {
@@ -43,13 +49,16 @@ impl std::fmt::Display for Report {
         let s = |length: &Duration| length.as_secs_f64();
         write!(
             f,
-            "{} steps: published in {:.1} s, started in {:.1} s, done in {:.1} s, proven in {:.1} s; at most {} MiB",
+            "{} steps: published in {:.1} s, started in {:.1} s, done in {:.1} s; verified in {:.1} s, exported in {:.1} s, audited in {:.1} s; at most {} MiB, with verifying {} MiB",
             self.steps,
             s(&self.published),
             s(&self.started),
             s(&self.worked),
-            s(&self.proven),
-            self.peak_bytes >> 20
+            s(&self.proven.verified),
+            s(&self.proven.exported),
+            s(&self.proven.audited),
+            self.peak_bytes >> 20,
+            self.peak_proven_bytes >> 20
         )
     }
 }
@@ -59,14 +68,24 @@ fn document(shape: Shape, steps: usize) -> String {
     if shape == Shape::Sequential {
         text += "order: linear\n";
     }
+    if shape == Shape::Undone {
+        text += "failurePolicy: compensate\nretryPolicy: {maxRetries: 0}\n";
+    }
     text += "steps:\n";
     for n in 0..steps {
         let _ = match (shape, n) {
-            (Shape::Parallel, _) | (Shape::Sequential, 0) => writeln!(text, "  - {{name: s{n}}}"),
+            (Shape::Parallel | Shape::Undone, _) | (Shape::Sequential, 0) => writeln!(text, "  - {{name: s{n}}}"),
             (Shape::Sequential, _) => {
                 writeln!(text, "  - {{name: s{n}, input: {{before: \"${{steps.s{}.output.n}}\"}}}}", n - 1)
             }
         };
+    }
+    if shape == Shape::Undone {
+        let names = |separator: &str| (0..steps).map(|n| format!("s{n}")).collect::<Vec<_>>().join(separator);
+        let _ = writeln!(text, "  - {{name: last, queue: last, dependsOn: [{}]}}\ncompensation:", names(", "));
+        for n in 0..steps {
+            let _ = writeln!(text, "  - {{step: s{n}, action: undo, agent: large}}");
+        }
     }
     text
 }
@@ -109,19 +128,30 @@ async fn play(
     match shape {
         Shape::Parallel => all_at_once(client, steps).await?,
         Shape::Sequential => one_after_the_other(client, steps).await?,
+        Shape::Undone => {
+            all_at_once(client, steps).await?;
+            undo_all(client, steps).await?;
+        }
     }
     let worked = clock.elapsed() - published - started;
-    require_read(client, &run_id, steps).await?;
+    match shape {
+        Shape::Parallel | Shape::Sequential => require_read(client, &run_id, steps).await?,
+        Shape::Undone => require_undone(client, &run_id, steps).await?,
+    }
     let peak_bytes = server.peak_rss_bytes()?;
-    let before = Instant::now();
-    require_proven(std::slice::from_ref(client), directory).await?;
-    Ok(Report { steps, published, started, worked, proven: before.elapsed(), peak_bytes })
+    let proven = require_proven(std::slice::from_ref(client), directory).await?;
+    let peak_proven_bytes = server.peak_rss_bytes()?;
+    Ok(Report { steps, published, started, worked, proven, peak_bytes, peak_proven_bytes })
 }
 
 async fn claim(client: &Client, worker: usize, max: u32) -> anyhow::Result<Vec<Task>> {
+    claim_from("large", client, worker, max).await
+}
+
+async fn claim_from(queue: &str, client: &Client, worker: usize, max: u32) -> anyhow::Result<Vec<Task>> {
     let request =
         ClaimTasks { worker_id: format!("w{worker}"), max: Some(max), lease_ms: Some(LEASE_MS), wait_ms: Some(2000) };
-    Ok(client.claim_tasks("large", &request).await?.body.tasks)
+    Ok(client.claim_tasks(queue, &request).await?.body.tasks)
 }
 
 async fn complete(client: &Client, task: &Task, claim_next: bool) -> anyhow::Result<Option<Task>> {
@@ -166,6 +196,49 @@ async fn one_after_the_other(client: &Client, steps: usize) -> anyhow::Result<()
         done += 1;
     }
     ensure!(done == steps, "{done} steps were handed out");
+    Ok(())
+}
+
+/// The last step fails, and then there is one thing to undo after the other.
+async fn undo_all(client: &Client, steps: usize) -> anyhow::Result<()> {
+    // In a queue of its own: those who did the rest may still be waiting for more.
+    let last = claim_from("last", client, 0, 1).await?.into_iter().next().context("the last step")?;
+    ensure!((last.step.as_str(), last.task_type.as_str()) == ("last", "READY_STEP"), "{last:?}");
+    let dead = DeadTask { lease_token: last.lease_token, last_error: "no".to_owned(), ..Default::default() };
+    client.dead_task(&last.task_id, &dead).await?;
+    let mut next = claim(client, 0, 1).await?.into_iter().next();
+    let mut undone = HashSet::new();
+    while let Some(task) = next {
+        ensure!(task.task_type == "COMPENSATION", "{task:?}");
+        ensure!(task.step_seq as usize == steps + 1 + undone.len(), "{task:?} after {}", undone.len());
+        next = complete(client, &task, true).await?;
+        ensure!(undone.insert(task.step.clone()), "{task:?} came before");
+    }
+    ensure!(undone.len() == steps, "{} steps were undone", undone.len());
+    Ok(())
+}
+
+/// Every step that was completed was undone, and as many records as it takes say what there was to undo.
+async fn require_undone(client: &Client, run_id: &str, steps: usize) -> anyhow::Result<()> {
+    let mut view = client.run(run_id).await?.body;
+    ensure!((view.state.as_str(), view.outcome.as_deref()) == ("completed", Some("rolled_back")), "{}", view.state);
+    let mut counted: HashMap<String, usize> = HashMap::new();
+    loop {
+        for step in &view.steps {
+            *counted.entry(step.state_code.clone()).or_default() += 1;
+        }
+        let Some(cursor) = view.steps_next.take() else { break };
+        view = client.run_steps(run_id, &cursor).await?.body;
+    }
+    let expected = HashMap::from([("completed".to_owned(), 2 * steps), ("failed".to_owned(), 1)]);
+    ensure!(counted == expected, "{counted:?}");
+    let query = RecordQuery {
+        instance_id: Some(run_id.to_owned()),
+        action_ref: Some("compensations_listed".to_owned()),
+        ..Default::default()
+    };
+    let lists = client.records(&query).await?.body.items.len();
+    ensure!(lists == steps.saturating_sub(256).div_ceil(2048), "{lists} records list what was undone");
     Ok(())
 }
 

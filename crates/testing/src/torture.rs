@@ -22,6 +22,7 @@ pub enum Part {
     CrashRuns { kind: Kind, nodes: usize },
     Parallel(Kind),
     Sequential(Kind),
+    Undone(Kind),
 }
 
 pub const PARTS: &[Part] = &[
@@ -46,6 +47,8 @@ pub const PARTS: &[Part] = &[
     Part::Parallel(Kind::Postgres),
     Part::Sequential(Kind::Sqlite),
     Part::Sequential(Kind::Postgres),
+    Part::Undone(Kind::Sqlite),
+    Part::Undone(Kind::Postgres),
 ];
 
 impl Part {
@@ -62,6 +65,7 @@ impl Part {
             Part::CrashRuns { kind, nodes } => format!("crash-runs-{kind}-{nodes}"),
             Part::Parallel(kind) => format!("parallel-steps-{kind}"),
             Part::Sequential(kind) => format!("sequential-steps-{kind}"),
+            Part::Undone(kind) => format!("undone-steps-{kind}"),
         }
     }
 
@@ -72,7 +76,9 @@ impl Part {
             Part::Races { kind, .. } | Part::BothForms(kind) | Part::Crash { kind, .. } | Part::Stop(kind) => {
                 stores.contains(&kind)
             }
-            Part::CrashRuns { kind, .. } | Part::Parallel(kind) | Part::Sequential(kind) => stores.contains(&kind),
+            Part::CrashRuns { kind, .. } | Part::Parallel(kind) | Part::Sequential(kind) | Part::Undone(kind) => {
+                stores.contains(&kind)
+            }
             Part::Cuts | Part::Kills | Part::Silence => stores.contains(&Kind::Postgres),
         }
     }
@@ -101,6 +107,7 @@ impl Part {
             }
             Part::Parallel(kind) => Ok(large::run(kind, Shape::Parallel, 10_000).await?.to_string()),
             Part::Sequential(kind) => Ok(large::run(kind, Shape::Sequential, 100_000).await?.to_string()),
+            Part::Undone(kind) => Ok(large::run(kind, Shape::Undone, 10_000).await?.to_string()),
         }
     }
 }

@@ -9,6 +9,13 @@ async fn both_shapes(kind: Kind) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What has to be undone does not fit into one record.
+async fn many_steps_are_undone(kind: Kind) -> anyhow::Result<()> {
+    println!("{}", run(kind, Shape::Undone, 10_000).await?);
+    Ok(())
+}
+
 countersign_testing::on_both! {
     both_shapes,
+    many_steps_are_undone,
 }

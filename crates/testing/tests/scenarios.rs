@@ -49,6 +49,7 @@ scenarios! {
     deadlines
     decide_gate
     finer_scopes
+    finer_work
     fire_transition
     happy_path
     holds_and_purges

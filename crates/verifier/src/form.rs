@@ -246,6 +246,7 @@ pub fn payload(header: &Header) -> Form {
                 ]
             }
         }
+        Action::CompensationsListed => const { &[text("instance_id"), must("compensations", Kind::List)] },
         Action::EventReceived => const { &[text("instance_id"), must("event", Kind::Any)] },
         Action::EffectDeclared => {
             const { &[text("instance_id"), must("effect", Kind::Any), must("reason", Kind::Text)] }

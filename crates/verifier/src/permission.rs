@@ -60,6 +60,7 @@ fn needed(action: Action) -> Option<(&'static str, bool)> {
         | Action::ChildEnded
         | Action::EventReceived
         | Action::TimePassed
+        | Action::CompensationsListed
         | Action::GateFollowed
         | Action::GateDecided
         | Action::MootGateRecalled

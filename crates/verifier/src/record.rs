@@ -68,6 +68,7 @@ actions! {
     RunVoided = "run_voided" in Process,
     StepUnblocked = "step_unblocked" in Process,
     EffectDeclared = "effect_declared" in Process,
+    CompensationsListed = "compensations_listed" in Process,
     StepClaimed = "step_claimed" in Process,
     StepReleased = "step_released" in Process,
     StepBlocked = "step_blocked" in Process,
@@ -120,6 +121,7 @@ impl Action {
                 | Action::RunVoided
                 | Action::StepUnblocked
                 | Action::EffectDeclared
+                | Action::CompensationsListed
                 | Action::StepClaimed
                 | Action::StepReleased
                 | Action::StepBlocked

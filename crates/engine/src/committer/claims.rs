@@ -6,8 +6,10 @@ use super::round::Round;
 use super::{Answer, Committer, Confirm, Decided, Job};
 use crate::outcome::{Call, ClaimCall, Command, Outcome, Target, Task};
 use crate::rows::IdempotencyRow;
+use crate::run::agenda::Reach;
 use crate::run::project::handed_text;
 use countersign_kernel::plan::StepSeq;
+use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::Registry;
 use countersign_kernel::run::{self, Claimed, Handed};
 use countersign_kernel::{IdSource, InstanceId};
@@ -29,13 +31,24 @@ pub(super) struct Asked {
 impl Committer {
     /// Takes steps for every claim that waits.
     pub(super) fn offer(&self, jobs: &mut VecDeque<Job>) {
+        let registry = self.registry.read();
         for job in jobs {
             if let Command::Claim(claim) = &job.call.command
                 && job.offered.is_empty()
             {
-                job.offered = self.book.take(&claim.queue, claim.max);
+                // Who may nothing is offered something all the same: the kernel refuses it.
+                let reach = self.reach(&job.call.actor_ref, &registry).unwrap_or(Reach::All);
+                job.offered = self.book.take(&claim.queue, claim.max, &reach);
             }
         }
+    }
+
+    /// What this actor may claim as things stand; the kernel judges each step when it is decided on.
+    fn reach(&self, actor_ref: &str, registry: &Registry) -> Option<Reach> {
+        if actor_ref == self.config.application_actor_ref {
+            return Some(Reach::All);
+        }
+        Reach::of(actor_ref, registry)
     }
 
     /// What a job took and did not claim is looked at again soon.
@@ -69,7 +82,9 @@ impl Committer {
         let mut refusal = vouch(&job.call, registry).err();
         for group in offered.chunk_by(|a, b| a.0 == b.0).flat_map(|group| group.chunks(MAX_CLAIMED)) {
             let run_id = group[0].0;
-            if refusal.is_some() || !self.cache.contains_key(&run_id) {
+            // Of several definitions, one may not be permitted any more.
+            let refused = refusal.as_ref().is_some_and(|refusal| refusal.code != Code::PermissionDenied);
+            if refused || !self.cache.contains_key(&run_id) {
                 group.iter().for_each(|(_, step_seq)| self.look_again(run_id, *step_seq));
                 continue;
             }
@@ -97,8 +112,10 @@ impl Committer {
                 }
             }
         }
+        let denied = |refusal: &Refusal| refusal.code == Code::PermissionDenied;
+        let reaches = refusal.as_ref().is_some_and(denied) && Reach::of(&job.call.actor_ref, registry).is_some();
         match refusal {
-            Some(refusal) if tasks.is_empty() => {
+            Some(refusal) if tasks.is_empty() && !reaches => {
                 self.give_back(&mut job);
                 Decided { job, answer: Err(refusal), confirm: None }
             }
@@ -157,7 +174,8 @@ impl Committer {
             let run = self.cache.get(&asked.run_id)?.run.as_deref()?;
             run.queue(asked.done, run.cell(asked.done)?.role)
         };
-        let (other, step_seq) = self.book.take(&queue, 1).into_iter().next()?;
+        let reach = self.reach(&call.actor_ref, registry)?;
+        let (other, step_seq) = self.book.take(&queue, 1, &reach).into_iter().next()?;
         let Some((claimed, theirs)) = self.claim_there(call, asked, (other, step_seq), registry, round) else {
             self.look_again(other, step_seq);
             return None;

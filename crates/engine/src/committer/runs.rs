@@ -313,13 +313,14 @@ impl Committer {
                     let document = base.documents.map(|documents| documents.document);
                     run_writes(run, &event, event_id, document, &mut ids, unit);
                     let own = event.acted.as_deref().and_then(|acted| acted.own.as_ref()).map(|own| own.id.clone());
-                    accepted.moved = own.or_else(|| event.moves.first().map(|m| m.transition.id.to_owned()));
+                    let moved = || own.or_else(|| event.moves.first().map(|m| m.transition.id.to_owned()));
+                    accepted.moved = accepted.moved.take().or_else(moved);
                     if !event.action.is_recorded() {
                         instance.beats += 1;
                     }
-                    accepted.taken = woken(&event);
-                    accepted.input = event.acted.and_then(|acted| acted.input);
-                    accepted.claimed = event.claimed;
+                    accepted.taken.extend(woken(&event));
+                    accepted.input = event.acted.and_then(|acted| acted.input).or(accepted.input.take());
+                    accepted.claimed.extend(event.claimed);
                 }
             }
         }
@@ -458,17 +459,18 @@ impl Committer {
     /// What a committed unit leaves to be done goes into the agenda.
     pub(super) fn place(&mut self, unit: &Unit) {
         let now = self.now();
-        let Some(run) = self.cache.get(&unit.instance_id).and_then(|instance| instance.run.as_deref()) else { return };
+        let Some(instance) = self.cache.get(&unit.instance_id) else { return };
+        let (Some(run), definition) = (instance.run.as_deref(), definition_of(instance)) else { return };
         let moved = unit.writes.iter().any(|write| matches!(write, Write::NewRunHead(_) | Write::RunHead(_)));
         for seq in unit.steps.keys() {
             // Most steps of a plan have not begun; the agenda never heard of them.
             if run.cell(*seq).is_some_and(|cell| cell.live.is_some() || cell.is_ended()) {
-                self.book.place(run.run_id, *seq, &run.agenda(*seq), now);
+                self.book.place(run.run_id, *seq, &run.agenda(*seq), definition, now);
             }
         }
         if moved {
             for seq in run.live.iter().filter(|seq| !unit.steps.contains_key(seq)) {
-                self.book.place(run.run_id, *seq, &run.agenda(*seq), now);
+                self.book.place(run.run_id, *seq, &run.agenda(*seq), definition, now);
             }
             self.book.remind((run.run_id, None), run.due_at());
             if run.head.concurrency_key.is_some() {
@@ -484,12 +486,14 @@ impl Committer {
     /// After the clock has looked at steps and nothing changed, what they wait for next goes back into the agenda.
     pub(super) fn place_again(&mut self, run_id: InstanceId, steps: &[StepSeq]) {
         let now = self.now();
-        if let Some(run) = self.cache.get(&run_id).and_then(|instance| instance.run.as_deref()) {
+        if let Some(instance) = self.cache.get(&run_id)
+            && let Some(run) = instance.run.as_deref()
+        {
             for seq in steps {
                 let mut agenda = run.agenda(*seq);
                 // What has just been looked at is not due again in the same breath.
                 agenda.timer = agenda.timer.filter(|at| *at > now);
-                self.book.place(run_id, *seq, &agenda, now);
+                self.book.place(run_id, *seq, &agenda, definition_of(instance), now);
             }
             self.book.remind((run_id, None), run.due_at().filter(|at| *at > now));
         }
@@ -541,6 +545,11 @@ fn moot_chains(events: &[Event]) -> Vec<ChainId> {
         Event::Gate(_) | Event::Run(_) => None,
     };
     events.iter().filter_map(moot).collect()
+}
+
+/// The definition that a run came from, by name: grants may be for it alone.
+fn definition_of(instance: &Instance) -> &str {
+    instance.process.definition.as_ref().map_or("", |definition| definition.name.as_str())
 }
 
 fn not_held() -> Refusal {

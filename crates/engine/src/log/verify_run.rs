@@ -15,17 +15,14 @@ use std::collections::HashMap;
 
 /// The rows of one run against its records, in order. Where content was purged, what depends on it cannot be told.
 pub fn run(state: &RunState, records: &[RecordRow]) -> Vec<Finding> {
-    let mut payloads = Vec::with_capacity(records.len());
+    let mut replay = Replay::new(state);
     for row in records {
-        // A payload that is purged, or that cannot be read and was found before.
+        // One at a time: a run may have hundreds of thousands. One that is purged ends it, or one that cannot be read and
+        // was found before.
         let Some(Ok(payload)) = row.record.payload().map(serde_json::from_slice::<Value>) else { return vec![] };
-        payloads.push((row, payload));
+        replay.follow(row, &payload);
     }
     let mut findings = verify_rows::process(&shell(state), records);
-    let mut replay = Replay::new(state);
-    for (row, payload) in &payloads {
-        replay.follow(row, payload);
-    }
     replay.compare(state);
     let run_id = state.view.row.instance_id;
     findings.extend(replay.findings.into_iter().map(|(code, detail)| Finding {

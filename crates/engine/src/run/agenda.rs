@@ -3,6 +3,7 @@
 //! store finds again what a node forgot.
 
 use countersign_kernel::plan::StepSeq;
+use countersign_kernel::registry::{Registry, scopes};
 use countersign_kernel::run::Agenda;
 use countersign_kernel::{InstanceId, Time};
 use std::collections::{BTreeSet, HashMap};
@@ -38,6 +39,8 @@ struct Pages {
     placed: HashMap<Item, Placed>,
     /// Queues with more steps than there are workers waiting here.
     unattended: BTreeSet<Arc<str>>,
+    /// The numbers by which ready steps name their definitions.
+    definitions: HashMap<String, u32>,
 }
 
 #[derive(Default)]
@@ -46,6 +49,9 @@ struct Queue {
     /// Claims that wait for work, or are being served.
     waiting: usize,
     waiters: Arc<Notify>,
+    /// Claims that wait for steps of certain definitions only. Each looks for itself whether what came is for it.
+    choosy: usize,
+    choosers: Arc<Notify>,
 }
 
 /// In the order in which they are handed out: higher priority first, then who has waited longest.
@@ -55,6 +61,7 @@ struct Ready {
     since: Time,
     run_id: InstanceId,
     step_seq: StepSeq,
+    definition: u32,
 }
 
 #[derive(Default)]
@@ -69,19 +76,21 @@ impl Book {
     }
 
     /// What is known of a step now, in place of what was known before.
-    pub fn place(&self, run_id: InstanceId, step_seq: StepSeq, agenda: &Agenda, now: Time) {
+    pub fn place(&self, run_id: InstanceId, step_seq: StepSeq, agenda: &Agenda, definition: &str, now: Time) {
         let item = (run_id, Some(step_seq));
         let mut pages = self.pages();
         pages.remove(&item);
         let mut timer = agenda.timer;
         let mut placed = Placed::default();
-        let (mut waiters, mut unattended) = (None, false);
+        let (mut waiters, mut choosers, mut unattended) = (None, None, false);
         if let Some(claim) = &agenda.claim {
             if claim.at <= now {
-                let ready = Ready { behind: u8::MAX - claim.priority, since: claim.at, run_id, step_seq };
+                let definition = pages.number(definition);
+                let ready = Ready { behind: u8::MAX - claim.priority, since: claim.at, run_id, step_seq, definition };
                 let queue = pages.queues.entry(claim.queue.clone()).or_default();
                 queue.ready.insert(ready);
                 waiters = Some(queue.waiters.clone());
+                choosers = (queue.choosy > 0).then(|| queue.choosers.clone());
                 unattended = queue.ready.len() > queue.waiting && self.has_peers.load(Ordering::Relaxed);
                 if unattended {
                     pages.unattended.insert(claim.queue.clone());
@@ -98,6 +107,9 @@ impl Book {
         drop(pages);
         if let Some(waiters) = waiters {
             waiters.notify_one();
+        }
+        if let Some(choosers) = choosers {
+            choosers.notify_waiters();
         }
         if unattended {
             self.unattended.notify_one();
@@ -117,9 +129,13 @@ impl Book {
     }
 
     /// Counts as waiting in this queue until what is returned is dropped.
-    pub fn wait_in(&self, queue: &Arc<str>) -> InQueue<'_> {
-        self.pages().queues.entry(queue.clone()).or_default().waiting += 1;
-        InQueue { book: self, queue: queue.clone() }
+    pub fn wait_in(&self, queue: &Arc<str>, reach: &Reach) -> InQueue<'_> {
+        let choosy = *reach != Reach::All;
+        let mut pages = self.pages();
+        let place = pages.queues.entry(queue.clone()).or_default();
+        place.waiting += 1;
+        place.choosy += usize::from(choosy);
+        InQueue { book: self, queue: queue.clone(), choosy }
     }
 
     pub fn is_waited_for(&self, queue: &str) -> bool {
@@ -155,16 +171,27 @@ impl Book {
         self.pages().placed.contains_key(item)
     }
 
-    /// Takes up to `max` steps out of a queue; whoever takes them claims them or gives them back.
-    pub fn take(&self, queue: &str, max: usize) -> Vec<(InstanceId, StepSeq)> {
+    /// Takes up to `max` steps out of a queue, as far as this reaches; whoever takes them claims them or gives them back.
+    pub fn take(&self, queue: &str, max: usize, reach: &Reach) -> Vec<(InstanceId, StepSeq)> {
         let mut pages = self.pages();
+        let chosen = pages.chosen(queue, reach, max);
         let mut taken = Vec::new();
         let mut more = None;
         if let Some(queue) = pages.queues.get_mut(queue) {
-            while taken.len() < max
-                && let Some(ready) = queue.ready.pop_first()
-            {
-                taken.push((ready.run_id, ready.step_seq));
+            match chosen {
+                None => {
+                    while taken.len() < max
+                        && let Some(ready) = queue.ready.pop_first()
+                    {
+                        taken.push((ready.run_id, ready.step_seq));
+                    }
+                }
+                Some(chosen) => {
+                    taken.extend(chosen.iter().map(|ready| (ready.run_id, ready.step_seq)));
+                    for ready in chosen {
+                        queue.ready.remove(&ready);
+                    }
+                }
             }
             more = (!queue.ready.is_empty()).then(|| queue.waiters.clone());
         }
@@ -179,8 +206,13 @@ impl Book {
         taken
     }
 
-    pub fn has_ready(&self, queue: &str) -> bool {
-        self.pages().queues.get(queue).is_some_and(|queue| !queue.ready.is_empty())
+    /// Whether there is anything to take, as far as this reaches.
+    pub fn has_ready(&self, queue: &str, reach: &Reach) -> bool {
+        let pages = self.pages();
+        match pages.chosen(queue, reach, 1) {
+            None => pages.queues.get(queue).is_some_and(|queue| !queue.ready.is_empty()),
+            Some(chosen) => !chosen.is_empty(),
+        }
     }
 
     /// How many steps may be claimed in each queue.
@@ -193,6 +225,7 @@ impl Book {
         self.closed.store(true, Ordering::Release);
         for queue in self.pages().queues.values() {
             queue.waiters.notify_waiters();
+            queue.choosers.notify_waiters();
         }
     }
 
@@ -200,13 +233,11 @@ impl Book {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Wakes when something comes into the queue.
-    pub fn waiters(&self, queue: &str) -> Arc<Notify> {
+    /// Wakes when something comes into the queue that may be in reach.
+    pub fn waiters(&self, queue: &Arc<str>, reach: &Reach) -> Arc<Notify> {
         let mut pages = self.pages();
-        if let Some(queue) = pages.queues.get(queue) {
-            return queue.waiters.clone();
-        }
-        pages.queues.entry(Arc::from(queue)).or_default().waiters.clone()
+        let queue = pages.queues.entry(queue.clone()).or_default();
+        if *reach == Reach::All { queue.waiters.clone() } else { queue.choosers.clone() }
     }
 
     /// Everything that is due, taken off the clock.
@@ -239,17 +270,57 @@ impl Book {
 pub struct InQueue<'b> {
     book: &'b Book,
     queue: Arc<str>,
+    choosy: bool,
 }
 
 impl Drop for InQueue<'_> {
     fn drop(&mut self) {
         if let Some(queue) = self.book.pages().queues.get_mut(&self.queue) {
             queue.waiting = queue.waiting.saturating_sub(1);
+            queue.choosy = queue.choosy.saturating_sub(usize::from(self.choosy));
         }
     }
 }
 
+/// What of a queue somebody may claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    All,
+    /// Steps of runs of these definitions.
+    Only(Vec<String>),
+}
+
+impl Reach {
+    /// By the grants of this moment; `None` where somebody may work on nothing at all.
+    pub fn of(actor_ref: &str, registry: &Registry) -> Option<Reach> {
+        if registry.permitted(actor_ref, scopes::TASKS_WORK) {
+            return Some(Reach::All);
+        }
+        let finer = format!("{}:", scopes::TASKS_WORK);
+        let held = registry.grants().active_scopes(actor_ref, &finer);
+        let only: Vec<String> = held.map(|scope| scope[finer.len()..].to_owned()).collect();
+        (!only.is_empty()).then_some(Reach::Only(only))
+    }
+}
+
 impl Pages {
+    fn number(&mut self, definition: &str) -> u32 {
+        if let Some(number) = self.definitions.get(definition) {
+            return *number;
+        }
+        let number = u32::try_from(self.definitions.len()).unwrap_or(u32::MAX);
+        self.definitions.insert(definition.to_owned(), number);
+        number
+    }
+
+    /// The first that are in reach; `None` where everything is.
+    fn chosen(&self, queue: &str, reach: &Reach, max: usize) -> Option<Vec<Ready>> {
+        let Reach::Only(names) = reach else { return None };
+        let numbers: Vec<u32> = names.iter().filter_map(|name| self.definitions.get(name).copied()).collect();
+        let ready = self.queues.get(queue).into_iter().flat_map(|queue| &queue.ready);
+        Some(ready.filter(|ready| numbers.contains(&ready.definition)).take(max).copied().collect())
+    }
+
     fn remove(&mut self, item: &Item) {
         let Some(placed) = self.placed.remove(item) else { return };
         if let Some((queue, ready)) = placed.ready
@@ -299,11 +370,11 @@ mod tests {
     #[test]
     fn priority_goes_first_then_who_waited_longest() {
         let book = Book::default();
-        book.place(run(1), 0, &claim(10, 5), Time(100));
-        book.place(run(2), 0, &claim(5, 5), Time(100));
-        book.place(run(3), 0, &claim(50, 9), Time(100));
-        book.place(run(4), 0, &claim(200, 9), Time(100));
-        assert_eq!(book.take("q", 10), vec![(run(3), 0), (run(2), 0), (run(1), 0)]);
+        book.place(run(1), 0, &claim(10, 5), "d", Time(100));
+        book.place(run(2), 0, &claim(5, 5), "d", Time(100));
+        book.place(run(3), 0, &claim(50, 9), "d", Time(100));
+        book.place(run(4), 0, &claim(200, 9), "d", Time(100));
+        assert_eq!(book.take("q", 10, &Reach::All), vec![(run(3), 0), (run(2), 0), (run(1), 0)]);
         assert_eq!(book.next_due(), Some(Time(200)), "the fourth waits for its time");
         assert_eq!(book.due(Time(200), 10), vec![(run(4), Some(0))]);
         assert!(book.pages().placed.is_empty());
@@ -312,12 +383,27 @@ mod tests {
     #[test]
     fn a_step_is_placed_once() {
         let book = Book::default();
-        book.place(run(1), 0, &claim(10, 5), Time(100));
-        book.place(run(1), 0, &claim(20, 5), Time(100));
-        assert_eq!(book.take("q", 10).len(), 1);
-        book.place(run(1), 0, &claim(20, 5), Time(100));
-        book.place(run(1), 0, &Agenda::default(), Time(100));
-        assert!(book.take("q", 10).is_empty());
+        book.place(run(1), 0, &claim(10, 5), "d", Time(100));
+        book.place(run(1), 0, &claim(20, 5), "d", Time(100));
+        assert_eq!(book.take("q", 10, &Reach::All).len(), 1);
+        book.place(run(1), 0, &claim(20, 5), "d", Time(100));
+        book.place(run(1), 0, &Agenda::default(), "d", Time(100));
+        assert!(book.take("q", 10, &Reach::All).is_empty());
         assert_eq!(book.next_due(), None);
+    }
+
+    #[test]
+    fn who_may_work_on_some_definitions_takes_nothing_else() {
+        let book = Book::default();
+        for (n, definition) in [(1, "a"), (2, "b"), (3, "c"), (4, "b")] {
+            book.place(run(n), 0, &claim(i64::try_from(n).expect("small"), 5), definition, Time(100));
+        }
+        let only = |names: &[&str]| Reach::Only(names.iter().map(|name| (*name).to_owned()).collect());
+        assert!(!book.has_ready("q", &only(&["d"])) && book.take("q", 10, &only(&["d"])).is_empty());
+        assert_eq!(book.take("q", 1, &only(&["b", "c"])), vec![(run(2), 0)]);
+        assert_eq!(book.take("q", 10, &only(&["b", "c"])), vec![(run(3), 0), (run(4), 0)]);
+        assert!(!book.has_ready("q", &only(&["b"])) && book.has_ready("q", &Reach::All));
+        assert_eq!(book.take("q", 10, &Reach::All), vec![(run(1), 0)]);
+        assert!(book.pages().placed.is_empty());
     }
 }

@@ -197,6 +197,10 @@ pub fn run_payload(run: &Run, event: &RunEvent, documents: Option<&RunDocuments>
     if !compensations.is_empty() {
         payload.raw("compensations", &list(&compensations));
     }
+    if event.action == Action::CompensationsListed {
+        // What else the command did stands in the record before.
+        return payload.end().into_bytes();
+    }
     work(&mut payload, event, &mut room);
     charges(&mut payload, run, event);
     acted(&mut payload, event, &mut room);

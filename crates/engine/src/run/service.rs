@@ -2,6 +2,7 @@
 
 use crate::outcome::{Call, ClaimCall, Command, Outcome, Proof, Target, Task};
 use crate::port::{Page, Range, RecordQuery, RunQuery};
+use crate::run::agenda::Reach;
 use crate::{Engine, store_failure};
 use countersign_kernel::InstanceId;
 use countersign_kernel::lifecycle::StepCode;
@@ -49,20 +50,16 @@ impl Engine {
             );
         }
         run::check_lease(claim.lease)?;
-        let own = actor_ref == self.config.application_actor_ref;
-        if !own && !self.registry().permitted(actor_ref, scopes::TASKS_WORK) {
-            let detail = format!("`{actor_ref}` holds no grant for `{}`", scopes::TASKS_WORK);
-            return Err(Refusal::new(Code::PermissionDenied, detail));
-        }
+        let mut reach = self.reach(actor_ref)?;
         let deadline = Instant::now() + wait.min(MAX_WAIT);
-        let waiters = self.book.waiters(&claim.queue);
-        let _waiting = self.book.wait_in(&claim.queue);
+        let waiters = self.book.waiters(&claim.queue, &reach);
+        let _waiting = self.book.wait_in(&claim.queue, &reach);
         loop {
             let notified = waiters.notified();
             if self.book.is_closed() {
                 return Ok(vec![]);
             }
-            if self.book.has_ready(&claim.queue) {
+            if self.book.has_ready(&claim.queue, &reach) {
                 let call = Call {
                     actor_ref: actor_ref.to_owned(),
                     proof: proof.clone(),
@@ -74,7 +71,11 @@ impl Engine {
                 {
                     return Ok(tasks);
                 }
-                if self.book.has_ready(&claim.queue) && Instant::now() < deadline {
+                // What somebody may work on can change while they wait.
+                if reach != Reach::All {
+                    reach = self.reach(actor_ref)?;
+                }
+                if self.book.has_ready(&claim.queue, &reach) && Instant::now() < deadline {
                     continue;
                 }
             }
@@ -83,6 +84,17 @@ impl Engine {
                 () = tokio::time::sleep_until(deadline) => return Ok(vec![]),
             }
         }
+    }
+
+    /// The general grant, or finer ones: `tasks:work:<definition>`.
+    fn reach(&self, actor_ref: &str) -> Result<Reach, Refusal> {
+        if actor_ref == self.config.application_actor_ref {
+            return Ok(Reach::All);
+        }
+        Reach::of(actor_ref, &self.registry()).ok_or_else(|| {
+            let detail = format!("`{actor_ref}` holds no grant for `{}`", scopes::TASKS_WORK);
+            Refusal::new(Code::PermissionDenied, detail)
+        })
     }
 
     /// Delivers an event to a run, or to every live run with a correlation key. The same id wakes once.

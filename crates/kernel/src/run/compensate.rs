@@ -71,10 +71,7 @@ impl Flow<'_, '_, '_> {
         if !self.has_compensations() {
             self.plan_compensations();
         }
-        let next = (0..self.count())
-            .skip(self.run.plan.cell_count())
-            .find(|seq| self.cell(*seq).is_some_and(|cell| !cell.is_ended()));
-        match next {
+        match self.next_to_undo() {
             Some(seq) if self.state(seq) == Some(StepCode::NotStarted) => {
                 self.move_step(seq, StepCode::Ready, By(ActorClass::MowOrchestrator, "precondition"))?;
                 let now = self.now();
@@ -89,6 +86,21 @@ impl Flow<'_, '_, '_> {
                 Ok(())
             }
         }
+    }
+
+    /// They end one after the other, so the first that has not is found by halving.
+    fn next_to_undo(&self) -> Option<StepSeq> {
+        let (mut ended, mut end) = (StepSeq::try_from(self.run.plan.cell_count()).ok()?, self.count());
+        let past = end;
+        while ended < end {
+            let middle = ended + (end - ended) / 2;
+            if self.cell(middle).is_some_and(Cell::is_ended) {
+                ended = middle + 1;
+            } else {
+                end = middle;
+            }
+        }
+        (ended < past).then_some(ended)
     }
 
     fn has_compensations(&self) -> bool {

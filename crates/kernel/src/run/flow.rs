@@ -12,6 +12,11 @@ use crate::refusal::{Code, Refusal};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+/// Compensations that one record lists beside whatever else it says.
+const LISTED_FIRST: usize = 256;
+/// And one that says nothing else.
+const LISTED: usize = 2048;
+
 pub struct Flow<'r, 'c, 'x> {
     pub run: &'r Run,
     pub shell: &'r Process,
@@ -218,14 +223,18 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
         let changes = self.changes();
         let mut events: Vec<Event> = self.gate_events.into_iter().map(Event::Gate).collect();
         if changes {
-            events.push(Event::Run(Box::new(RunEvent {
+            let known_cells = StepSeq::try_from(self.run.cells.len()).unwrap_or(StepSeq::MAX);
+            let mut cells: Vec<(StepSeq, Cell)> = self.cells.into_iter().collect();
+            let listed = cells.partition_point(|(seq, _)| *seq < known_cells) + LISTED_FIRST;
+            let unlisted = if cells.len() > listed { cells.split_off(listed) } else { vec![] };
+            let first = RunEvent {
                 actor_ref: actor_ref.to_owned(),
                 at: self.ctx.base.now,
                 action,
                 moves: self.moves,
                 run_moves: self.run_moves,
                 head: self.head,
-                cells: self.cells.into_iter().collect(),
+                cells,
                 outputs: self.outputs,
                 claimed: self.claimed,
                 outbound: self.outbound,
@@ -234,10 +243,38 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
                 reason: reason.map(str::to_owned),
                 acted: self.acted,
                 started: None,
-                known_cells: StepSeq::try_from(self.run.cells.len()).unwrap_or(StepSeq::MAX),
-            })));
+                known_cells,
+            };
+            let rest = unlisted.chunks(LISTED).map(|cells| first.lists(cells, self.ctx.base.application_actor_ref));
+            let rest: Vec<Event> = rest.map(|event| Event::Run(Box::new(event))).collect();
+            events.push(Event::Run(Box::new(first)));
+            events.extend(rest);
         }
         events
+    }
+}
+
+impl RunEvent {
+    /// More compensations of the same command, which this event has no room for.
+    fn lists(&self, cells: &[(StepSeq, Cell)], application_actor_ref: &str) -> RunEvent {
+        RunEvent {
+            actor_ref: application_actor_ref.to_owned(),
+            at: self.at,
+            action: Action::CompensationsListed,
+            moves: vec![],
+            run_moves: vec![],
+            head: self.head.clone(),
+            cells: cells.to_vec(),
+            outputs: vec![],
+            claimed: vec![],
+            outbound: vec![],
+            kept: None,
+            taken: vec![],
+            reason: None,
+            acted: None,
+            started: None,
+            known_cells: cells.first().map_or(self.known_cells, |(seq, _)| *seq),
+        }
     }
 }
 

@@ -226,6 +226,8 @@ pub enum Action {
     RunVoided,
     StepUnblocked,
     EffectDeclared,
+    /// The rest of the compensations that the record before it begins to list.
+    CompensationsListed,
     StepClaimed,
     StepReleased,
     StepBlocked,
@@ -264,6 +266,7 @@ impl Action {
             Action::RunVoided => "run_voided",
             Action::StepUnblocked => "step_unblocked",
             Action::EffectDeclared => "effect_declared",
+            Action::CompensationsListed => "compensations_listed",
             Action::StepClaimed => "step_claimed",
             Action::StepReleased => "step_released",
             Action::StepBlocked => "step_blocked",

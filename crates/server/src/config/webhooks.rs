@@ -1,18 +1,12 @@
-//! `[[webhooks]]`: where events for the world outside are sent, and the secrets with which they are signed. A secret is
-//! shown nowhere: not in an error, not in a log, not where a configuration is printed.
+//! `[[webhooks]]`: addresses to which events for the world outside are sent, signed (`spec/webhooks.md`).
 
 use super::Duration;
-use anyhow::{Context, bail, ensure};
+use super::sink::{self, Secret, Sink, Way, default_attempts, default_timeout, every_type};
+use anyhow::Context;
 use countersign_executor::http::Destination;
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, Visitor};
-use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
-
-const MAX_NAME_CHARS: usize = 200;
-const MAX_TIMEOUT_US: i64 = 300_000_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,18 +28,6 @@ pub struct WebhookSection {
     pub allow_private: Option<bool>,
 }
 
-fn every_type() -> Vec<String> {
-    vec!["*".to_owned()]
-}
-
-fn default_attempts() -> u64 {
-    12
-}
-
-fn default_timeout() -> Duration {
-    Duration { us: 10_000_000 }
-}
-
 /// The address of a webhook. Its query may be somebody's way to authorise us.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 pub struct Address(pub String);
@@ -56,151 +38,25 @@ impl fmt::Debug for Address {
     }
 }
 
-/// A text that is shown nowhere.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(Arc<str>);
-
-impl Secret {
-    pub fn new(text: &str) -> Self {
-        Secret(text.into())
-    }
-
-    pub fn reveal(&self) -> &[u8] {
-        self.0.as_bytes()
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("(secret)")
-    }
-}
-
-impl<'de> Deserialize<'de> for Secret {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Text)
-    }
-}
-
-/// Takes texts. Of anything else it says that it is none, and not what it is.
-struct Text;
-
-const NO_TEXT: &str = "a secret is a text in quotation marks";
-
-impl Visitor<'_> for Text {
-    type Value = Secret;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(NO_TEXT)
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Secret, E> {
-        Ok(Secret::new(text))
-    }
-
-    fn visit_bool<E: Error>(self, _: bool) -> Result<Secret, E> {
-        Err(E::custom(NO_TEXT))
-    }
-
-    fn visit_i64<E: Error>(self, _: i64) -> Result<Secret, E> {
-        Err(E::custom(NO_TEXT))
-    }
-
-    fn visit_u64<E: Error>(self, _: u64) -> Result<Secret, E> {
-        Err(E::custom(NO_TEXT))
-    }
-
-    fn visit_f64<E: Error>(self, _: f64) -> Result<Secret, E> {
-        Err(E::custom(NO_TEXT))
-    }
-}
-
-/// A webhook as it is used.
-#[derive(Clone, Debug)]
-pub struct Webhook {
-    pub name: Arc<str>,
-    pub to: Destination,
-    pub types: Vec<String>,
-    pub secret: Secret,
-    pub max_attempts: u64,
-}
-
-impl Webhook {
-    /// Whether it wants events of this type. `*` is everything that steps send; what the engine emits with every
-    /// transition has to be asked for by name (`step.*`, `run.failed`), for it is a lot.
-    pub fn wants(&self, event_type: &str) -> bool {
-        let emitted = countersign_kernel::lifecycle::event_type(event_type).is_some();
-        self.types.iter().any(|pattern| match pattern.strip_suffix('*') {
-            Some("") => !emitted,
-            Some(prefix) => event_type.starts_with(prefix),
-            None => event_type == pattern,
-        })
-    }
-}
-
-/// Checks them and fetches their secrets.
-pub fn resolve(sections: &[WebhookSection], allow_private: bool) -> anyhow::Result<Vec<Webhook>> {
-    let mut names = BTreeSet::new();
-    let mut all = Vec::with_capacity(sections.len());
-    for (i, section) in sections.iter().enumerate() {
-        let webhook = resolved(section, allow_private).with_context(|| format!("webhooks[{i}]"))?;
-        ensure!(
-            names.insert(webhook.name.clone()),
-            "webhooks[{i}]: another webhook is called {:?} too; give one of them a `name` of its own",
-            webhook.name
-        );
-        all.push(webhook);
-    }
-    Ok(all)
-}
-
-fn resolved(section: &WebhookSection, allow_private: bool) -> anyhow::Result<Webhook> {
-    let us = section.timeout.us;
-    ensure!((1..=MAX_TIMEOUT_US).contains(&us), "timeout: it must be greater than zero and at most 5m");
-    ensure!(section.max_attempts > 0, "max_attempts must be greater than zero");
+pub(super) fn resolved(section: &WebhookSection, allow_private: bool) -> anyhow::Result<Sink> {
+    let timeout = sink::timeout(section.timeout)?;
     let allow_private = section.allow_private.unwrap_or(allow_private);
-    let timeout = std::time::Duration::from_micros(us.unsigned_abs());
     let to = Destination::new(&section.url.0, timeout, allow_private).map_err(|why| anyhow::anyhow!("url: {why}"))?;
     let name = section.name.clone().unwrap_or_else(|| to.shown());
-    ensure!(
-        !name.trim().is_empty() && name.chars().count() <= MAX_NAME_CHARS && !name.chars().any(char::is_control),
-        "name: it has 1 to {MAX_NAME_CHARS} visible characters"
-    );
-    for pattern in &section.types {
-        let stars = pattern.matches('*').count();
-        ensure!(
-            !pattern.trim().is_empty() && (stars == 0 || stars == 1 && pattern.ends_with('*')),
-            "types: {pattern:?} is neither a type nor the beginning of one with `*` behind it"
-        );
-    }
-    ensure!(!section.types.is_empty(), "types: name at least one, or leave the key out to get all");
-    let secret = match (&section.secret, &section.secret_file) {
-        (Some(secret), None) => secret.clone(),
-        (None, Some(file)) => {
-            let text = std::fs::read_to_string(file)
-                .with_context(|| format!("secret_file: {} cannot be read", file.display()))?;
-            Secret::new(text.trim_end_matches(['\r', '\n']))
-        }
-        (Some(_), Some(_)) => bail!("give a `secret` or a `secret_file`, not both"),
-        (None, None) => bail!("a `secret` or a `secret_file` is missing: what is sent is signed with it"),
-    };
-    ensure!(!secret.reveal().trim_ascii().is_empty(), "the secret is blank");
-    Ok(Webhook { name: name.into(), to, types: section.types.clone(), secret, max_attempts: section.max_attempts })
-}
-
-/// A parser's message without the line that it quotes, where that may hold a secret.
-pub fn unrevealing(told: &str) -> String {
-    if !told.contains("secret") {
-        return told.to_owned();
-    }
-    let quotes = |line: &&str| !line.contains('|');
-    let kept: Vec<&str> = told.lines().filter(quotes).collect();
-    format!("{} (the line is not shown: it may hold a secret)", kept.join("; "))
+    let secret = sink::secret(("secret", &section.secret), ("secret_file", &section.secret_file))?;
+    let secret = secret.context("a `secret` or a `secret_file` is missing: what is sent is signed with it")?;
+    Sink::new(name, &section.types, section.max_attempts, timeout, Way::Webhook { to, secret })
 }
 
 #[cfg(test)]
 mod tests {
     use crate::config::Config;
+
+    impl super::Way {
+        fn allows_private(&self) -> bool {
+            matches!(self, super::Way::Webhook { to, .. } if to.allow_private)
+        }
+    }
 
     const HIDDEN: &str = "hunter2hunter2";
 
@@ -219,10 +75,10 @@ mod tests {
              max_attempts = 3\ntimeout = \"1s\"\nallow_private = true"
         ))
         .expect("a configuration");
-        let webhooks = config.webhooks().expect("webhooks");
+        let webhooks = config.sinks().expect("webhooks");
         assert_eq!((&*webhooks[0].name, webhooks[0].max_attempts), ("https://example.org/in", 12));
-        assert_eq!((webhooks[0].to.timeout.as_secs(), webhooks[0].to.allow_private), (10, false));
-        assert!(webhooks[0].wants("anything") && webhooks[1].to.allow_private);
+        assert_eq!((webhooks[0].timeout.as_secs(), webhooks[0].way.allows_private()), (10, false));
+        assert!(webhooks[0].wants("anything") && webhooks[1].way.allows_private());
         for (event_type, wanted) in [("order.paid", true), ("order", false), ("paid", true), ("paid.twice", false)] {
             assert_eq!(webhooks[1].wants(event_type), wanted, "{event_type}");
         }
@@ -235,7 +91,7 @@ mod tests {
     fn private_addresses_follow_the_http_executor_unless_said() {
         let one = "[[webhooks]]\nurl = \"http://127.0.0.1:1/\"\nsecret = \"s\"\n";
         let private =
-            |toml: String| load(&toml).expect("a configuration").webhooks().expect("webhooks")[0].to.allow_private;
+            |toml: String| load(&toml).expect("a configuration").sinks().expect("webhooks")[0].way.allows_private();
         assert!(private(format!("{one}[executors.http]\nallow_private = true")));
         assert!(!private(format!("{one}allow_private = false\n[executors.http]\nallow_private = true")));
     }
@@ -258,7 +114,7 @@ mod tests {
             (format!("{url}\nsecret = \"{HIDDEN}\"\nmax_attempts = 0"), "max_attempts"),
             (format!("url = \"ftp://example.org/\"\nsecret = \"{HIDDEN}\""), "http://"),
             (format!("url = \"https://a:{HIDDEN}@example.org/\"\nsecret = \"s\""), "credential"),
-            (format!("{url}\nsecret = \"s\"\n[[webhooks]]\n{url}\nsecret = \"s\""), "another webhook"),
+            (format!("{url}\nsecret = \"s\"\n[[webhooks]]\n{url}\nsecret = \"s\""), "is called"),
         ] {
             let answer = format!("{:#}", load(&format!("[[webhooks]]\n{keys}")).expect_err(&keys));
             assert!(answer.contains(told), "{keys}: {answer}");

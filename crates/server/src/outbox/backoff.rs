@@ -37,25 +37,54 @@ impl Pace {
     }
 
     /// What an answer means for the delivery.
-    pub fn judge(&self, answered: &Answered, attempt: u64, max_attempts: u64) -> Settled {
-        let (error, asked) = match answered {
-            Answered::Status { status: 200..=299, .. } => return Settled::Delivered,
-            Answered::Status { status, .. } if is_final(*status) => {
-                return Settled::Dead { error: format!("answered {status}") };
+    pub fn judge(&self, answer: Answer, attempt: u64, max_attempts: u64) -> Settled {
+        match answer {
+            Answer::Taken => Settled::Delivered,
+            Answer::Never(error) => Settled::Dead { error },
+            Answer::Later { error, .. } if attempt >= max_attempts => {
+                Settled::Dead { error: format!("given up after {attempt} attempts: {error}") }
             }
-            Answered::Status { status, retry_after } => (format!("answered {status}"), *retry_after),
-            Answered::Not(why) => (why.clone(), None),
-        };
-        if attempt >= max_attempts {
-            return Settled::Dead { error: format!("given up after {attempt} attempts: {error}") };
+            Answer::Later { error, asked } => {
+                Settled::Postponed { error, pause: self.pause(attempt, chance()).max(asked.unwrap_or_default()) }
+            }
         }
-        let pause = self.pause(attempt, chance()).max(asked.unwrap_or_default());
-        Settled::Postponed { error, pause }
+    }
+}
+
+/// What came of sending a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Taken,
+    /// It may be taken another time, at the earliest after the pause that was asked for.
+    Later {
+        error: String,
+        asked: Option<Duration>,
+    },
+    /// The same message would be answered in the same way again.
+    Never(String),
+}
+
+impl Answer {
+    pub fn later(error: impl Into<String>) -> Self {
+        Answer::Later { error: error.into(), asked: None }
+    }
+}
+
+impl From<Answered> for Answer {
+    fn from(answered: Answered) -> Self {
+        match answered {
+            Answered::Status { status: 200..=299, .. } => Answer::Taken,
+            Answered::Status { status, .. } if is_final(status) => Answer::Never(format!("answered {status}")),
+            Answered::Status { status, retry_after } => {
+                Answer::Later { error: format!("answered {status}"), asked: retry_after }
+            }
+            Answered::Not(why) => Answer::later(why),
+        }
     }
 }
 
 /// The same request would be answered in the same way again.
-fn is_final(status: u16) -> bool {
+pub fn is_final(status: u16) -> bool {
     (400..500).contains(&status) && !matches!(status, 408 | 429)
 }
 
@@ -70,8 +99,8 @@ fn chance() -> f64 {
 mod tests {
     use super::*;
 
-    fn status(status: u16) -> Answered {
-        Answered::Status { status, retry_after: None }
+    fn status(status: u16) -> Answer {
+        Answered::Status { status, retry_after: None }.into()
     }
 
     #[test]
@@ -86,18 +115,20 @@ mod tests {
     fn an_answer_decides_what_follows() {
         let pace = Pace::default();
         for code in [200, 202, 204, 299] {
-            assert_eq!(pace.judge(&status(code), 1, 12), Settled::Delivered, "{code}");
+            assert_eq!(pace.judge(status(code), 1, 12), Settled::Delivered, "{code}");
         }
         for code in [400, 401, 404, 410, 422, 499] {
-            assert!(matches!(pace.judge(&status(code), 1, 12), Settled::Dead { .. }), "{code}");
+            assert!(matches!(pace.judge(status(code), 1, 12), Settled::Dead { .. }), "{code}");
         }
         for code in [100, 301, 307, 408, 429, 500, 503] {
-            assert!(matches!(pace.judge(&status(code), 11, 12), Settled::Postponed { .. }), "{code}");
-            assert!(matches!(pace.judge(&status(code), 12, 12), Settled::Dead { .. }), "{code}");
+            assert!(matches!(pace.judge(status(code), 11, 12), Settled::Postponed { .. }), "{code}");
+            assert!(matches!(pace.judge(status(code), 12, 12), Settled::Dead { .. }), "{code}");
         }
         let down = Answered::Not("connection refused".to_owned());
-        assert!(matches!(pace.judge(&down, 1, 2), Settled::Postponed { error, .. } if error == "connection refused"));
+        assert!(
+            matches!(pace.judge(down.into(), 1, 2), Settled::Postponed { error, .. } if error == "connection refused")
+        );
         let busy = Answered::Status { status: 429, retry_after: Some(Duration::from_secs(99)) };
-        assert!(matches!(pace.judge(&busy, 1, 2), Settled::Postponed { pause, .. } if pause.as_secs() == 99));
+        assert!(matches!(pace.judge(busy.into(), 1, 2), Settled::Postponed { pause, .. } if pause.as_secs() == 99));
     }
 }

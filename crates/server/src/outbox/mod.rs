@@ -1,27 +1,30 @@
-//! Sends committed events to webhooks, at least once (`spec/webhooks.md`). One task gives each event its deliveries; each
-//! webhook has a task of its own, so that a slow one keeps nobody else waiting. Without webhooks nothing runs, and events
-//! wait.
+//! Sends committed events to sinks (webhooks, and streams of NATS), at least once (`spec/webhooks.md`). One task gives each
+//! event its deliveries; each sink has a task of its own, so that a slow one keeps nobody else waiting. Without sinks
+//! nothing runs, and events wait.
 //!
 //! What is taken is sent at once. Between the answer and its being noted lies the only moment at which a crash makes an
 //! event arrive twice.
 
 mod backoff;
 mod message;
+#[cfg(feature = "nats")]
+mod nats;
 
 pub use backoff::Pace;
 
-use crate::config::Webhook;
+use crate::config::{Secret, Sink, Way};
 use anyhow::Context;
+use backoff::Answer;
 use countersign_engine::Engine;
 use countersign_engine::port::outbox::{Delivery, Settled};
-use countersign_executor::http::HttpExecutor;
+use countersign_executor::http::{Destination, HttpExecutor};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
-/// Messages on their way to one webhook at a time.
+/// Messages on their way to one sink at a time.
 const IN_FLIGHT: usize = 16;
 /// Events that are given their deliveries in one transaction.
 const SPREAD: usize = 256;
@@ -34,7 +37,10 @@ const NOTE_AGAIN: Duration = Duration::from_millis(500);
 const DELIVERIES: &str = "countersign_outbox_deliveries_total";
 
 pub fn describe_metrics() {
-    metrics::describe_counter!(DELIVERIES, "Messages to webhooks by webhook and result (delivered, postponed, dead)");
+    metrics::describe_counter!(
+        DELIVERIES,
+        "Messages to webhooks and NATS by their name (webhook) and result (delivered, postponed, dead)"
+    );
 }
 
 /// The tasks that deliver. Dropping it ends them at once; [`Deliveries::finish`] lets them end what they began.
@@ -63,41 +69,95 @@ impl Drop for Deliveries {
 }
 
 /// Starts delivering, where there is anywhere to deliver to.
-pub fn start(engine: &Arc<Engine>, webhooks: Vec<Webhook>, pace: Pace) -> anyhow::Result<Deliveries> {
+pub fn start(engine: &Arc<Engine>, sinks: Vec<Sink>, pace: Pace) -> anyhow::Result<Deliveries> {
     let (stop, stopped) = watch::channel(false);
     let mut tasks = Vec::new();
-    if webhooks.is_empty() {
+    if sinks.is_empty() {
         return Ok(Deliveries { stop, tasks });
     }
     let http = HttpExecutor::new().map_err(anyhow::Error::msg).context("nothing can be sent to webhooks")?;
     let mut mailmen = Vec::new();
-    for webhook in &webhooks {
-        tracing::info!(webhook = %webhook.name, to = webhook.to.shown(), "events are sent to this webhook");
-        if !webhook.to.is_encrypted() {
-            tracing::warn!(webhook = %webhook.name, "this webhook is reached without encryption");
-        }
-        let route =
-            Arc::new(Route { webhook: webhook.clone(), http: http.clone(), engine: Arc::downgrade(engine), pace });
+    for sink in &sinks {
+        let carrier = Carrier::to(sink, &http).with_context(|| format!("events cannot be sent to {:?}", sink.name))?;
+        let route = Arc::new(Route { sink: sink.clone(), carrier, engine: Arc::downgrade(engine), pace });
         let wake = Arc::new(Notify::new());
         tasks.push(tokio::spawn(deliver(route, wake.clone(), stopped.clone())));
         mailmen.push(wake);
     }
     let wake = engine.outbox_wake();
-    tasks.push(tokio::spawn(spread(Arc::downgrade(engine), webhooks, wake, mailmen, pace, stopped)));
+    tasks.push(tokio::spawn(spread(Arc::downgrade(engine), sinks, wake, mailmen, pace, stopped)));
     Ok(Deliveries { stop, tasks })
+}
+
+/// What takes messages to a sink.
+enum Carrier {
+    Http {
+        http: HttpExecutor,
+        to: Destination,
+        secret: Secret,
+    },
+    #[cfg(feature = "nats")]
+    Nats(Box<nats::Stream>),
+}
+
+impl Carrier {
+    fn to(sink: &Sink, http: &HttpExecutor) -> anyhow::Result<Carrier> {
+        let encrypted = match &sink.way {
+            Way::Webhook { to, .. } => {
+                tracing::info!(webhook = %sink.name, to = to.shown(), "events are sent to this webhook");
+                to.is_encrypted()
+            }
+            Way::Nats(target) => {
+                tracing::info!(nats = %sink.name, to = ?target.servers, subject = target.subject, "events are published to NATS");
+                target.is_encrypted()
+            }
+        };
+        if !encrypted {
+            tracing::warn!(sink = %sink.name, "events may leave without encryption");
+        }
+        match &sink.way {
+            Way::Webhook { to, secret } => {
+                Ok(Carrier::Http { http: http.clone(), to: to.clone(), secret: secret.clone() })
+            }
+            #[cfg(feature = "nats")]
+            Way::Nats(target) => {
+                let stream = nats::Stream::new(&sink.name, target, sink.timeout)?;
+                Ok(Carrier::Nats(Box::new(stream)))
+            }
+            #[cfg(not(feature = "nats"))]
+            Way::Nats(_) => anyhow::bail!("this program was built without NATS"),
+        }
+    }
+
+    async fn carry(&self, delivery: &Delivery) -> Answer {
+        let body = message::body(delivery);
+        match self {
+            Carrier::Http { http, to, secret } => {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+                let headers = [
+                    ("content-type", message::MEDIA_TYPE.to_owned()),
+                    (message::SIGNATURE, message::signature(secret, now, &body)),
+                    ("idempotency-key", delivery.outbox_id.to_string()),
+                ];
+                http.post(to, &headers, body.into_bytes()).await.into()
+            }
+            #[cfg(feature = "nats")]
+            Carrier::Nats(stream) => stream.publish(delivery, body).await,
+        }
+    }
 }
 
 /// Gives events their deliveries as they are committed, and wakes whoever makes these.
 async fn spread(
     engine: Weak<Engine>,
-    webhooks: Vec<Webhook>,
+    sinks: Vec<Sink>,
     wake: Arc<Notify>,
     mailmen: Vec<Arc<Notify>>,
     pace: Pace,
     mut stopped: watch::Receiver<bool>,
 ) {
     let wanted = |event_type: &str| -> Vec<Arc<str>> {
-        webhooks.iter().filter(|webhook| webhook.wants(event_type)).map(|webhook| webhook.name.clone()).collect()
+        sinks.iter().filter(|sink| sink.wants(event_type)).map(|sink| sink.name.clone()).collect()
     };
     while !*stopped.borrow() {
         let Some(held) = engine.upgrade() else { return };
@@ -122,10 +182,10 @@ async fn spread(
     }
 }
 
-/// One webhook and the way there.
+/// One sink and the way there.
 struct Route {
-    webhook: Webhook,
-    http: HttpExecutor,
+    sink: Sink,
+    carrier: Carrier,
     engine: Weak<Engine>,
     pace: Pace,
 }
@@ -160,8 +220,8 @@ async fn deliver(route: Arc<Route>, wake: Arc<Notify>, mut stopped: watch::Recei
 impl Route {
     /// `None`: the engine is gone.
     async fn take(&self, room: usize) -> Option<Vec<Delivery>> {
-        let lease = self.webhook.to.timeout + self.pace.margin;
-        match self.engine.upgrade()?.take_deliveries(&self.webhook.name, lease, room).await {
+        let lease = self.sink.timeout + self.pace.margin;
+        match self.engine.upgrade()?.take_deliveries(&self.sink.name, lease, room).await {
             Ok(taken) => Some(taken),
             Err(error) => {
                 tracing::warn!(%error, "the outbox cannot be read; it is tried again");
@@ -171,16 +231,9 @@ impl Route {
     }
 
     async fn send(&self, delivery: &Delivery) {
-        let body = message::body(delivery);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let headers = [
-            ("content-type", message::MEDIA_TYPE.to_owned()),
-            (message::SIGNATURE, message::signature(&self.webhook.secret, now, &body)),
-            ("idempotency-key", delivery.outbox_id.to_string()),
-        ];
-        let answered = self.http.post(&self.webhook.to, &headers, body.into_bytes()).await;
-        let settled = self.pace.judge(&answered, delivery.attempt, self.webhook.max_attempts);
-        let (webhook, outbox_id, attempt) = (&self.webhook.name, delivery.outbox_id, delivery.attempt);
+        let answer = self.carrier.carry(delivery).await;
+        let settled = self.pace.judge(answer, delivery.attempt, self.sink.max_attempts);
+        let (webhook, outbox_id, attempt) = (&self.sink.name, delivery.outbox_id, delivery.attempt);
         let result = match &settled {
             Settled::Delivered => {
                 tracing::debug!(%webhook, %outbox_id, attempt, "delivered");

@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const SECRET: &str = "s3cr3t-of-the-webhook";
 const WORKFLOW: &str =
     "kind: workflow\nname: order\norder: linear\nqueue: orders\nsteps:\n  - {name: PAY, timeout: 10m}\n";
-const PACE: Pace = Pace {
+pub const PACE: Pace = Pace {
     first: Duration::from_millis(50),
     longest: Duration::from_millis(100),
     margin: Duration::from_secs(2),
@@ -54,7 +54,7 @@ on_both! {
     transitions_are_told_to_whoever_asks_for_them,
 }
 
-async fn database() -> String {
+pub async fn database() -> String {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let server = std::env::var("COUNTERSIGN_TEST_POSTGRES").expect("run it through scripts/with-postgres.sh");
     let (client, connection) = tokio_postgres::connect(&server, tokio_postgres::NoTls).await.expect("PostgreSQL");
@@ -126,7 +126,7 @@ impl Receiver {
     }
 }
 
-async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while !holds().await {
         assert!(tokio::time::Instant::now() < deadline, "it did not come about: {what}");
@@ -138,7 +138,7 @@ fn allowed(webhooks: &str) -> String {
     format!("{webhooks}[executors.http]\nallow_private = true\n")
 }
 
-async fn server(config: String, store: Option<String>) -> (Server, Actor) {
+pub async fn with_workflow(config: String, store: Option<String>) -> (Server, Actor) {
     let server = Server::with(Some(config), store, PACE).await;
     let admin = server.admin();
     let published = admin.post_bytes("/v1/definitions", WORKFLOW).await;
@@ -147,7 +147,7 @@ async fn server(config: String, store: Option<String>) -> (Server, Actor) {
 }
 
 /// A run whose only step sends these events when it is completed.
-async fn send(admin: &Actor, types: &[&str]) {
+pub async fn send(admin: &Actor, types: &[&str]) {
     let task = claimed(admin).await;
     let events: Vec<Value> = types.iter().map(|name| json!({"type": name, "data": {"b": 1, "a": "ü"}})).collect();
     let body = json!({"lease_token": task["lease_token"], "output": 1, "outbound_events": events});
@@ -161,14 +161,14 @@ async fn claimed(admin: &Actor) -> Value {
     admin.post("/v1/queues/orders/claim", claim).await.ok()["tasks"][0].clone()
 }
 
-async fn outbox(admin: &Actor, state: &str) -> Vec<Value> {
+pub async fn outbox(admin: &Actor, state: &str) -> Vec<Value> {
     let page = admin.get(&format!("/v1/outbox?state={state}&limit=500")).await.ok();
     page["items"].as_array().expect("items").clone()
 }
 
 async fn committed_events_arrive_once_and_signed(store: Option<String>) {
     let receiver = Receiver::start().await;
-    let (server, admin) = server(allowed(&receiver.webhook("in", "types = [\"order.*\"]")), store).await;
+    let (server, admin) = with_workflow(allowed(&receiver.webhook("in", "types = [\"order.*\"]")), store).await;
     for _ in 0..5 {
         send(&admin, &["order.paid", "order.shipped", "noise"]).await;
     }
@@ -222,7 +222,7 @@ async fn transitions_are_told_to_whoever_asks_for_them(store: Option<String>) {
     let (own, life) = (Receiver::start().await, Receiver::start().await);
     let keys = "types = [\"step.*\", \"run.completed\"]";
     let config = allowed(&format!("{}{}", own.webhook("own", ""), life.webhook("life", keys)));
-    let (_server, admin) = server(config, store).await;
+    let (_server, admin) = with_workflow(config, store).await;
     send(&admin, &["order.paid"]).await;
     until("all are delivered", async || outbox(&admin, "delivered").await.len() == 5).await;
     let types = |receiver: &Receiver| {
@@ -251,7 +251,7 @@ async fn a_webhook_that_is_down_gets_them_later(store: Option<String>) {
     // An address at which nobody listens.
     let addr = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address");
     let config = allowed(&Receiver { addr, ..gone }.webhook("in", "max_attempts = 1000"));
-    let (_server, admin) = server(config, store).await;
+    let (_server, admin) = with_workflow(config, store).await;
     send(&admin, &["order.paid"]).await;
     until("it was tried", async || {
         let pending = outbox(&admin, "pending").await;
@@ -268,7 +268,7 @@ async fn a_webhook_that_is_down_gets_them_later(store: Option<String>) {
 async fn a_refusal_is_final_and_can_be_tried_again(store: Option<String>) {
     let receiver = Receiver::start().await;
     receiver.answer(410);
-    let (server, admin) = server(allowed(&receiver.webhook("in", "")), store).await;
+    let (server, admin) = with_workflow(allowed(&receiver.webhook("in", "")), store).await;
     send(&admin, &["order.paid"]).await;
     until("it is given up", async || outbox(&admin, "dead").await.len() == 1).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -301,7 +301,7 @@ async fn a_refusal_is_final_and_can_be_tried_again(store: Option<String>) {
 async fn attempts_end(store: Option<String>) {
     let receiver = Receiver::start().await;
     receiver.answer(503);
-    let (_server, admin) = server(allowed(&receiver.webhook("in", "max_attempts = 3")), store).await;
+    let (_server, admin) = with_workflow(allowed(&receiver.webhook("in", "max_attempts = 3")), store).await;
     send(&admin, &["order.paid"]).await;
     until("it is given up", async || outbox(&admin, "dead").await.len() == 1).await;
     assert_eq!(receiver.got().len(), 3);
@@ -313,7 +313,7 @@ async fn one_webhook_is_not_kept_waiting_by_another(store: Option<String>) {
     let (slow, quick) = (Receiver::start().await, Receiver::start().await);
     slow.delay_ms.store(3000, Ordering::SeqCst);
     let config = allowed(&format!("{}{}", slow.webhook("slow", ""), quick.webhook("quick", "")));
-    let (_server, admin) = server(config, store).await;
+    let (_server, admin) = with_workflow(config, store).await;
     let begun = std::time::Instant::now();
     for _ in 0..10 {
         send(&admin, &["order.paid", "order.shipped"]).await;
@@ -328,7 +328,7 @@ async fn one_webhook_is_not_kept_waiting_by_another(store: Option<String>) {
 async fn a_message_whose_answer_was_not_noted_is_sent_again(store: Option<String>) {
     let receiver = Receiver::start().await;
     receiver.delay_ms.store(60_000, Ordering::SeqCst);
-    let (mut server, admin) = server(allowed(&receiver.webhook("in", "timeout = \"1s\"")), store).await;
+    let (mut server, admin) = with_workflow(allowed(&receiver.webhook("in", "timeout = \"1s\"")), store).await;
     send(&admin, &["order.paid"]).await;
     until("it is sent", async || receiver.got().len() == 1).await;
     // As if the process had died between the answer and its being noted.
@@ -345,7 +345,7 @@ async fn a_message_whose_answer_was_not_noted_is_sent_again(store: Option<String
 
 async fn a_report_under_a_lost_lease_sends_nothing(store: Option<String>) {
     let receiver = Receiver::start().await;
-    let (_server, admin) = server(allowed(&receiver.webhook("in", "")), store).await;
+    let (_server, admin) = with_workflow(allowed(&receiver.webhook("in", "")), store).await;
     let task = claimed(&admin).await;
     let path = format!("/v1/tasks/{}/complete", task["task_id"].as_str().expect("an id"));
     let body =
@@ -362,7 +362,7 @@ async fn a_report_under_a_lost_lease_sends_nothing(store: Option<String>) {
 
 async fn private_addresses_are_not_reached_unless_allowed(store: Option<String>) {
     let receiver = Receiver::start().await;
-    let (_server, admin) = server(receiver.webhook("in", "max_attempts = 2"), store).await;
+    let (_server, admin) = with_workflow(receiver.webhook("in", "max_attempts = 2"), store).await;
     send(&admin, &["order.paid"]).await;
     until("it is given up", async || outbox(&admin, "dead").await.len() == 1).await;
     let dead = outbox(&admin, "dead").await.remove(0).to_string();
@@ -372,7 +372,7 @@ async fn private_addresses_are_not_reached_unless_allowed(store: Option<String>)
 
 /// Everything that is logged on this thread, whatever its level.
 #[derive(Clone, Default)]
-struct Logged(Arc<Mutex<Vec<u8>>>);
+pub struct Logged(pub Arc<Mutex<Vec<u8>>>);
 
 impl std::io::Write for Logged {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -402,7 +402,7 @@ async fn no_secret_is_logged() {
     let log = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || writer.clone());
     let _guard = tracing::subscriber::set_default(log.finish());
     let receiver = Receiver::start().await;
-    let (_server, admin) = server(allowed(&receiver.webhook("in", "")), None).await;
+    let (_server, admin) = with_workflow(allowed(&receiver.webhook("in", "")), None).await;
     send(&admin, &["order.paid"]).await;
     until("it is delivered", async || outbox(&admin, "delivered").await.len() == 1).await;
     receiver.answer(400);
@@ -419,7 +419,7 @@ async fn no_secret_is_logged() {
 async fn two_nodes_do_not_send_the_same() {
     let (receiver, database) = (Receiver::start().await, database().await);
     let config = allowed(&receiver.webhook("in", ""));
-    let (one, admin) = server(config.clone(), Some(database.clone())).await;
+    let (one, admin) = with_workflow(config.clone(), Some(database.clone())).await;
     let other = Server::with(Some(config), Some(database), PACE).await;
     // Its data directory is its own, and so it has no token of its own: the store was set up by the first.
     assert!(!other.directory.path().join(countersign_server::serve::ADMIN_TOKEN_FILE).exists());

@@ -11,7 +11,7 @@ mod server;
 pub mod worker;
 
 pub use purges::killed_while_purging;
-pub(crate) use runs::require_proven;
+pub(crate) use runs::{Proven, require_proven};
 pub use runs::{RunsReport, killed_with_runs};
 pub(crate) use server::Server;
 

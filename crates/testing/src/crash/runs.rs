@@ -12,6 +12,7 @@ use countersign_client::wire::{ExportQuery, RunView, StartRun, VerifyLog};
 use countersign_client::{Client, Error, Format};
 use serde_json::json;
 use std::collections::HashMap;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -342,8 +343,9 @@ fn require_kept(runs: &HashMap<String, RunView>, told: &[Acknowledged]) -> anyho
 }
 
 /// The first of these servers finds nothing wrong with its log, nor does the auditor with what it exports.
-pub(crate) async fn require_proven(servers: &[Client], directory: &Path) -> anyhow::Result<()> {
+pub(crate) async fn require_proven(servers: &[Client], directory: &Path) -> anyhow::Result<Proven> {
     let client = servers.first().context("no server")?;
+    let clock = Instant::now();
     // The server seals by itself too: there may be nothing left.
     match client.seal().await {
         Err(error) if error.code() != Some("nothing-to-seal") => return Err(error.into()),
@@ -351,14 +353,11 @@ pub(crate) async fn require_proven(servers: &[Client], directory: &Path) -> anyh
     }
     let report = client.verify_log(&VerifyLog::default(), |_| ()).await?.body;
     ensure!(report.findings.is_empty(), "the log does not verify: {:#?}", report.findings);
-    let mut bundle = Vec::new();
-    let take = |piece: &[u8], _| {
-        bundle.extend_from_slice(piece);
-        Ok(())
-    };
-    client.export(&ExportQuery::default(), take).await?;
+    let verified = clock.elapsed();
     let path = directory.join("evidence.zip");
-    std::fs::write(&path, bundle)?;
+    let mut bundle = std::fs::File::create(&path)?;
+    client.export(&ExportQuery::default(), |piece: &[u8], _| bundle.write_all(piece)).await?;
+    let exported = clock.elapsed() - verified;
     let mut command = Command::new(binary::verifier()?);
     for server in servers {
         command.args(["--key", server.log_key().await?.trim()]);
@@ -370,7 +369,15 @@ pub(crate) async fn require_proven(servers: &[Client], directory: &Path) -> anyh
         String::from_utf8_lossy(&out.stdout),
         String::from_utf8_lossy(&out.stderr)
     );
-    Ok(())
+    Ok(Proven { verified, exported, audited: clock.elapsed() - verified - exported })
+}
+
+/// How long it took to prove everything: by the server, by writing a bundle, by the auditor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Proven {
+    pub verified: Duration,
+    pub exported: Duration,
+    pub audited: Duration,
 }
 
 async fn end(stage: Stage) -> anyhow::Result<()> {

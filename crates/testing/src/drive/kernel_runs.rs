@@ -414,7 +414,14 @@ impl Runs for KernelDriver {
                 ready.extend(claim.map(|claim| (u8::MAX - claim.priority, claim.at, *run_id, *seq)));
             }
         }
-        if ready.is_empty() && !self.registry.permitted(by, scopes::TASKS_WORK) {
+        let finer = format!("{}:", scopes::TASKS_WORK);
+        if self.registry.grants().active_scopes(by, &finer).next().is_some() {
+            let (registry, runs) = (&self.registry, &self.runs);
+            ready.retain(|(_, _, run_id, _)| {
+                let definition = runs.get(run_id).and_then(|told| told.shell.definition.as_ref());
+                registry.permitted_on(by, scopes::TASKS_WORK, definition.map(|definition| definition.name.as_str()))
+            });
+        } else if ready.is_empty() && !self.registry.permitted(by, scopes::TASKS_WORK) {
             return Err(Refusal::new(Code::PermissionDenied, "no grant for tasks:work").into());
         }
         ready.sort_unstable();

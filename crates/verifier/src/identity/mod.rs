@@ -204,6 +204,7 @@ fn check_author(header: &Header, context: &Context<'_>, findings: &mut Findings)
             | Action::ChildResumed
             | Action::ChildEnded
             | Action::TimePassed
+            | Action::CompensationsListed
             | Action::GateFollowed
     );
     // A configuration may name a new application actor; the one before it says so.

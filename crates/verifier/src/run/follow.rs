@@ -6,6 +6,7 @@ use super::{Run, Step};
 use crate::finding::Code;
 use crate::process::{Context, Process};
 use crate::record::{Action, Header};
+use std::collections::HashSet;
 
 const FACETS: [&str; 4] = ["waiting_dependency", "waiting_human", "waiting_external", "waiting_time_gate"];
 const CAUSES: [&str; 4] = ["threshold", "critical_path", "deadline", "escalated"];
@@ -318,15 +319,40 @@ impl Run {
                 step.completed_at_us = Some(header.recorded_at_us);
             }
         }
-        if moves.compensations.is_empty() {
+        let listing = header.action == Action::CompensationsListed;
+        if listing && (self.state != "compensating" || !moves.only_lists) {
+            let detail = "a list of compensations comes while the run compensates, and does nothing else";
+            ctx.findings.find(Code::CompensationOrder, header, detail);
+        }
+        if moves.compensations.is_empty() && !listing {
             return;
         }
-        let Some(workflow) = self.workflow.clone() else { return };
-        let planned = |seq: &usize| self.steps.iter().any(|step| step.compensates == Some(*seq));
+        let expected = match listing {
+            true => std::mem::take(&mut self.command.unlisted),
+            false => self.due_compensations(header, moves),
+        };
+        if moves.compensations.is_empty() || !expected.starts_with(&moves.compensations) {
+            let detail = format!("compensations {:?}, due are {expected:?}", moves.compensations);
+            ctx.findings.find(Code::CompensationOrder, header, crate::json::shortened(&detail));
+        } else {
+            // What the record has no room for is listed by others of the same command.
+            self.command.unlisted = expected[moves.compensations.len()..].to_vec();
+        }
+        for (seq, undone) in &moves.compensations {
+            let name = self.steps.get(*undone).map_or_else(String::new, |step| step.name.clone());
+            if *seq == self.steps.len() {
+                self.steps.push(Step::new(name, Some(*undone)));
+            }
+        }
+    }
+
+    fn due_compensations(&self, header: &Header, moves: &Moves<'_>) -> Vec<(usize, usize)> {
+        let Some(workflow) = &self.workflow else { return vec![] };
+        let planned: HashSet<usize> = self.steps.iter().filter_map(|step| step.compensates).collect();
         let mut due: Vec<(i64, usize)> = workflow
             .compensated
             .iter()
-            .filter(|seq| !planned(seq))
+            .filter(|seq| !planned.contains(seq))
             .filter_map(|seq| {
                 // What completes in this very record is not there yet.
                 let now = moves.steps.iter().any(|m| {
@@ -339,17 +365,7 @@ impl Run {
             })
             .collect();
         due.sort_unstable_by(|a, b| b.cmp(a));
-        let expected: Vec<(usize, usize)> = (self.steps.len()..).zip(due.into_iter().map(|(_, seq)| seq)).collect();
-        if moves.compensations != expected {
-            let detail = format!("compensations {:?}, due are {expected:?}", moves.compensations);
-            ctx.findings.find(Code::CompensationOrder, header, crate::json::shortened(&detail));
-        }
-        for (seq, undone) in &moves.compensations {
-            let name = self.steps.get(*undone).map_or_else(String::new, |step| step.name.clone());
-            if *seq == self.steps.len() {
-                self.steps.push(Step::new(name, Some(*undone)));
-            }
-        }
+        (self.steps.len()..).zip(due.into_iter().map(|(_, seq)| seq)).collect()
     }
 
     fn move_run(&mut self, header: &Header, moves: &Moves<'_>, ctx: &mut Context<'_>) {

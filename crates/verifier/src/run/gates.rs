@@ -59,6 +59,10 @@ impl Run {
         }
         let name = |seq: &usize| self.steps.get(*seq).map_or("", |step| step.name.as_str());
         let mut found: Vec<(Code, Header, String)> = Vec::new();
+        if let Some((seq, undone)) = command.unlisted.first() {
+            let detail = format!("the compensation {seq}, of step {undone}, is due and was not listed");
+            found.push((Code::CompensationOrder, last.clone(), detail));
+        }
         for seq in command.blocked.iter().filter(|seq| !command.opened.iter().any(|action| action == name(seq))) {
             found.push((
                 Code::BindingInvalid,

@@ -100,6 +100,8 @@ struct Command {
     spent: Vec<(String, Option<String>)>,
     /// The run ended, or began to compensate.
     over: bool,
+    /// Compensations that are due and that no record of it has listed yet.
+    unlisted: Vec<(usize, usize)>,
 }
 
 #[derive(Debug)]

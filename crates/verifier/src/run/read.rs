@@ -35,6 +35,8 @@ pub struct Moves<'v> {
     pub acted: Option<usize>,
     pub approval_id: Option<&'v str>,
     pub correction: Option<Correction<'v>>,
+    /// It says nothing but which compensations there are.
+    pub only_lists: bool,
     /// The transition of one's own that it was.
     pub own: Option<OwnMove<'v>>,
 }
@@ -190,7 +192,11 @@ pub fn read(payload: &Value, steps: Option<usize>) -> Option<Moves<'_>> {
         Some(effect) => Some((natural(effect, "step_seq")?, effect.get("done")?.as_bool()?)),
     };
     let output = told(payload, "output")?;
+    let only_lists = payload
+        .members()
+        .is_some_and(|members| members.iter().all(|(name, _)| matches!(&**name, "instance_id" | "compensations")));
     Some(Moves {
+        only_lists,
         steps: items(payload, "transitions")?.iter().map(step_move).collect::<Option<_>>()?,
         run: items(payload, "run_transitions")?.iter().map(run_move).collect::<Option<_>>()?,
         compensations,

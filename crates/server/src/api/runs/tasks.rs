@@ -16,7 +16,7 @@ use countersign_kernel::refusal::{Code, Refusal, require_text};
 use countersign_kernel::run::{self, ClaimNext, Facet, Outbound, TaskRef};
 use std::time::Duration;
 
-/// Claim steps of a queue, at once or as soon as there are any. Needs `tasks:work`.
+/// Claim steps of a queue, at once or as soon as there are any. Needs `tasks:work`, or `tasks:work:<definition>` for steps of its runs.
 #[utoipa::path(post, path = "/v1/queues/{queue}/claim", tag = "tasks", params(("queue" = String, Path)),
     request_body = wire::ClaimTasks, responses((status = 200, body = wire::TasksClaimed), Refused))]
 pub async fn claim(
