@@ -5,7 +5,7 @@ use super::{Head, Run, TaskType};
 use crate::Time;
 use crate::id::InstanceId;
 use crate::lifecycle::{FailureCategory, Outcome, RunState, StepCode};
-use crate::plan::{Micros, StepSeq, StepSpec, WaitWork};
+use crate::plan::{Micros, RetryPolicy, StepSeq, StepSpec, WaitWork};
 use crate::rollup::Colour;
 use std::sync::Arc;
 use uuid::Uuid;
@@ -280,8 +280,17 @@ impl Run {
         cell.is_ended() || passed_over
     }
 
+    /// What undoes a step is tried as often as the step.
+    pub fn retry_policy(&self, seq: StepSeq) -> RetryPolicy {
+        let tried = match self.cell(seq).map(|cell| cell.role) {
+            Some(Role::Compensation(step)) => step,
+            Some(Role::Step | Role::Task(_)) | None => seq,
+        };
+        self.plan.step(tried).map_or(RetryPolicy::DEFAULT, |step| step.retry)
+    }
+
     pub fn max_attempts(&self, seq: StepSeq) -> u32 {
-        self.plan.step(seq).map_or(crate::plan::RetryPolicy::DEFAULT, |step| step.retry).max_attempts()
+        self.retry_policy(seq).max_attempts()
     }
 
     /// What the clock or a worker will do with this step next.

@@ -207,7 +207,7 @@ fn schedule_retry(
     backoff: Option<Micros>,
     category: FailureCategory,
 ) -> Result<(), Refusal> {
-    let policy = flow.spec(seq).map_or(RetryPolicy::DEFAULT, |spec| spec.retry);
+    let policy = flow.run.retry_policy(seq);
     flow.move_step(seq, StepCode::Failed, By(WORKER, "executor_failure"))?;
     flow.clear_hold(seq)?;
     let (now, roll) = (flow.now(), flow.ctx.base.ids.make::<uuid::Uuid>().as_u128());

@@ -102,7 +102,9 @@ impl Auditor {
         for m in event.moves.iter().filter(|m| m.transition.id == "T9") {
             let cell = &after.cells[m.step_seq as usize];
             let (Some(live), true) = (cell.live.as_ref(), cell.retry_scheduled()) else { continue };
-            let policy = self.plan.step(m.step_seq).map_or(RetryPolicy::DEFAULT, |spec| spec.retry);
+            // What undoes a step follows the step's own policy.
+            let tried = if let Role::Compensation(step) = cell.role { step } else { m.step_seq };
+            let policy = self.plan.step(tried).map_or(RetryPolicy::DEFAULT, |spec| spec.retry);
             let mut delay = policy.initial_delay;
             for n in 1..live.attempts {
                 delay = match policy.backoff {
