@@ -3,22 +3,23 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers may fail the test")]
 
+#[path = "support/runs.rs"]
+mod runs;
+
 use countersign_kernel::gate_spec::{GateEntry, GateSpec};
 use countersign_kernel::lifecycle::{OwnMachine, StepCode};
 use countersign_kernel::plan::*;
-use countersign_kernel::process::{self, DecideGate, Decision, GateStatus, OpenGate, Process};
+use countersign_kernel::process::{DecideGate, Decision, GateStatus, OpenGate, Process};
 use countersign_kernel::refusal::Refusal;
-use countersign_kernel::registry::{self, ActorKind, Definition, Registry, Workflow};
-use countersign_kernel::run::{
-    self, Act, Cell, ClaimSteps, Command, Context, Event, Prior, Run, StartRun, StepAct, TaskRef,
-};
-use countersign_kernel::{Digest, EventId, IdSource, Time};
+use countersign_kernel::registry::Registry;
+use countersign_kernel::run::{Act, Cell, ClaimSteps, Command, Event, Prior, Run, StartRun, StepAct, TaskRef};
+use countersign_kernel::{EventId, IdSource, Time};
 use proptest::prelude::*;
+use runs::{WHO, decide, registry_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const SECOND: Micros = 1_000_000;
-const WHO: &str = "ann";
 
 struct Plain;
 
@@ -112,53 +113,12 @@ struct World {
     events: Vec<Event>,
 }
 
-fn registry_of(plan: &Arc<Plan>) -> Registry {
-    let mut registry = Registry::default();
-    let mut ids = IdSource::new(Time(1), 1);
-    let (declaration, gate_spec) = run::shell_declaration(plan);
-    let workflow = Workflow { plan: plan.clone(), document: Arc::from(&b""[..]), document_digest: Digest([0; 32]) };
-    let mut bodies = vec![registry::EventBody::ActorRegistered {
-        actor: registry::Actor {
-            actor_ref: WHO.to_owned(),
-            kind: ActorKind::Human,
-            display_name: None,
-            key: None,
-            registered_at: Time(1),
-        },
-        credential: None,
-    }];
-    bodies.extend(["runs:start", "runs:control", "tasks:work", "governance:act"].iter().map(|scope| {
-        registry::EventBody::GrantMade {
-            grant_id: ids.make(),
-            subject_ref: WHO.to_owned(),
-            action_scope: (*scope).to_owned(),
-        }
-    }));
-    bodies.push(registry::EventBody::DefinitionPublished(Definition {
-        name: "wf".to_owned(),
-        version: 1,
-        digest: Digest([0; 32]),
-        source: Arc::from(""),
-        declaration: Arc::new(declaration),
-        gate_spec: Arc::new(gate_spec),
-        workflow: Some(workflow),
-        machine: None,
-        retention: None,
-        published_at: Time(1),
-        published_by: WHO.to_owned(),
-    }));
-    for (sequence, body) in (1..).zip(bodies) {
-        registry.apply(sequence, &registry::Event { actor_ref: WHO.to_owned(), at: Time(1), body });
-    }
-    registry
-}
-
 impl World {
     fn start(plan: Plan) -> World {
         let registry = registry_of(&Arc::new(plan));
         let start = StartRun::new("wf", Arc::from("{}"));
         let now = 1_000 * SECOND;
-        let events = decide(&registry, None, now, &Command::Start(Box::new(start))).expect("a start");
+        let events = decide(&registry, None, now, &Command::Start(Box::new(start)), &Plain).expect("a start");
         let (shell, run) = Run::begun_by(&events[0]).expect("a run");
         let mut world = World { registry, shell, run, now, closed: BTreeMap::new(), events: vec![] };
         world.accept(events);
@@ -167,7 +127,7 @@ impl World {
 
     fn ask(&mut self, command: &Command) -> Result<usize, Refusal> {
         self.now += 1;
-        let events = decide(&self.registry, Some((&self.shell, &self.run)), self.now, command)?;
+        let events = decide(&self.registry, Some((&self.shell, &self.run)), self.now, command, &Plain)?;
         let count = events.len();
         self.accept(events);
         Ok(count)
@@ -341,17 +301,6 @@ fn reopened(old: &Cell, new: &Cell) -> bool {
     old.state == StepCode::CannotComplete && matches!(new.state, StepCode::InProgress | StepCode::Ready)
 }
 
-fn decide(
-    registry: &Registry,
-    target: Option<(&Process, &Run)>,
-    now: i64,
-    command: &Command,
-) -> Result<Vec<Event>, Refusal> {
-    let ids = IdSource::new(Time(now), 1);
-    let base = process::Context { actor_ref: WHO, now: Time(now), registry, application_actor_ref: "countersign", ids };
-    run::decide(target, command, &mut Context { base, language: &Plain, secrets: None })
-}
-
 #[derive(Clone, Debug)]
 enum Op {
     Claim(usize),
@@ -423,7 +372,7 @@ fn ten_thousand_steps_turn_overdue_in_one_go() {
     let registry = registry_of(&Arc::new(plan(false, steps)));
     let start = StartRun::new("wf", Arc::from("{}"));
     let mut now = 1_000 * SECOND;
-    let mut events = decide(&registry, None, now, &Command::Start(Box::new(start))).expect("a start");
+    let mut events = decide(&registry, None, now, &Command::Start(Box::new(start)), &Plain).expect("a start");
     let (shell, mut run) = Run::begun_by(&events[0]).expect("a run");
     let seqs: Vec<StepSeq> = (0..STEPS as StepSeq).collect();
     let claim = Command::Claim(ClaimSteps { steps: seqs.clone(), worker_id: "w".into(), lease: 3600 * SECOND });
@@ -434,11 +383,12 @@ fn ten_thousand_steps_turn_overdue_in_one_go() {
         }
         now += 1;
         if let Some(command) = command {
-            events = decide(&registry, Some((&shell, &run)), now, &command).expect("a claim");
+            events = decide(&registry, Some((&shell, &run)), now, &command, &Plain).expect("a claim");
         }
     }
-    let at =
-        |time: i64| decide(&registry, Some((&shell, &run)), time, &Command::Due { steps: seqs.clone(), run: false });
+    let at = |time: i64| {
+        decide(&registry, Some((&shell, &run)), time, &Command::Due { steps: seqs.clone(), run: false }, &Plain)
+    };
     assert!(at(1_060 * SECOND).expect("a look").is_empty(), "at the deadline nothing is late");
     let late = at(1_060 * SECOND + 2).expect("a look");
     let [Event::Run(late)] = &late[..] else { panic!("one record: {}", late.len()) };

@@ -5,6 +5,8 @@ mod auditor;
 mod colour;
 mod generate;
 mod play;
+#[path = "../support/runs.rs"]
+mod runs;
 
 use generate::{Op, large_plan, ops, plan};
 use play::World;

@@ -3,18 +3,18 @@
 use crate::auditor::Auditor;
 use crate::colour::Colours;
 use crate::generate::{EVENTS, Op, SECOND};
+use crate::runs::{decide, registry_of};
+use countersign_kernel::Time;
 use countersign_kernel::lifecycle::{FailureCategory, Outcome, OwnMachine, RunState, StepCode};
 use countersign_kernel::plan::*;
-use countersign_kernel::process::{self, DecideGate, Decision, Process};
+use countersign_kernel::process::{DecideGate, Decision, Process};
 use countersign_kernel::refusal::{Code, Refusal};
-use countersign_kernel::registry::{self, Definition, Registry, Workflow};
-use countersign_kernel::run::{self, ClaimSteps, Command, Context, Event, KeptEvent, Run, StartRun, TaskRef};
-use countersign_kernel::{Digest, IdSource, Time};
+use countersign_kernel::registry::Registry;
+use countersign_kernel::run::{self, ClaimSteps, Command, Event, KeptEvent, Run, StartRun, TaskRef};
 use std::sync::Arc;
 use uuid::Uuid;
 
 const LEASE: Micros = 40 * SECOND;
-const WHO: &str = "ann";
 
 /// What a worker says; the category of a retry by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,55 +79,12 @@ impl Language for Words {
     }
 }
 
-fn registry_of(plan: &Arc<Plan>) -> Registry {
-    let mut registry = Registry::default();
-    let mut ids = IdSource::new(Time(1), 1);
-    let (declaration, gate_spec) = run::shell_declaration(plan);
-    let workflow = Workflow { plan: plan.clone(), document: Arc::from(&b""[..]), document_digest: Digest([0; 32]) };
-    let mut bodies: Vec<registry::EventBody> = ["runs:start", "runs:control", "tasks:work"]
-        .iter()
-        .map(|scope| registry::EventBody::GrantMade {
-            grant_id: ids.make(),
-            subject_ref: WHO.to_owned(),
-            action_scope: (*scope).to_owned(),
-        })
-        .collect();
-    bodies.push(registry::EventBody::DefinitionPublished(Definition {
-        name: "wf".to_owned(),
-        version: 1,
-        digest: Digest([0; 32]),
-        source: Arc::from(""),
-        declaration: Arc::new(declaration),
-        gate_spec: Arc::new(gate_spec),
-        workflow: Some(workflow),
-        machine: None,
-        retention: None,
-        published_at: Time(1),
-        published_by: WHO.to_owned(),
-    }));
-    for (sequence, body) in (1..).zip(bodies) {
-        registry.apply(sequence, &registry::Event { actor_ref: WHO.to_owned(), at: Time(1), body });
-    }
-    registry
-}
-
-fn decide(
-    registry: &Registry,
-    target: Option<(&Process, &Run)>,
-    now: i64,
-    command: &Command,
-) -> Result<Vec<Event>, Refusal> {
-    let ids = IdSource::new(Time(now), 1);
-    let base = process::Context { actor_ref: WHO, now: Time(now), registry, application_actor_ref: "countersign", ids };
-    run::decide(target, command, &mut Context { base, language: &Words, secrets: None })
-}
-
 impl World {
     pub fn start(plan: Plan) -> World {
         let registry = registry_of(&Arc::new(plan));
         let start = StartRun::new("wf", "{}");
         let now = 1_000 * SECOND;
-        let events = decide(&registry, None, now, &Command::Start(Box::new(start)))
+        let events = decide(&registry, None, now, &Command::Start(Box::new(start)), &Words)
             .unwrap_or_else(|refusal| panic!("the start: {refusal}"));
         let (shell, run) = Run::begun_by(&events[0]).unwrap_or_else(|| panic!("no start: {events:?}"));
         let auditor = Auditor::new(run.plan.clone());
@@ -148,7 +105,7 @@ impl World {
 
     fn ask(&mut self, command: &Command) -> Result<usize, Refusal> {
         self.now += 1;
-        let events = decide(&self.registry, Some((&self.shell, &self.run)), self.now, command)?;
+        let events = decide(&self.registry, Some((&self.shell, &self.run)), self.now, command, &Words)?;
         let count = events.len();
         self.accept(events);
         Ok(count)

@@ -1,0 +1,66 @@
+//! A workflow that somebody may start, control and work on, and the kernel's decisions about its run.
+
+use countersign_kernel::plan::{Language, Plan};
+use countersign_kernel::process::{self, Process};
+use countersign_kernel::refusal::Refusal;
+use countersign_kernel::registry::{self, ActorKind, Definition, Registry, Workflow};
+use countersign_kernel::run::{self, Command, Context, Event, Run};
+use countersign_kernel::{Digest, IdSource, Time};
+use std::sync::Arc;
+
+pub const WHO: &str = "ann";
+
+/// The plan is published as `wf`.
+pub fn registry_of(plan: &Arc<Plan>) -> Registry {
+    let mut registry = Registry::default();
+    let mut ids = IdSource::new(Time(1), 1);
+    let (declaration, gate_spec) = run::shell_declaration(plan);
+    let workflow = Workflow { plan: plan.clone(), document: Arc::from(&b""[..]), document_digest: Digest([0; 32]) };
+    let mut bodies = vec![registry::EventBody::ActorRegistered {
+        actor: registry::Actor {
+            actor_ref: WHO.to_owned(),
+            kind: ActorKind::Human,
+            display_name: None,
+            key: None,
+            registered_at: Time(1),
+        },
+        credential: None,
+    }];
+    bodies.extend(["runs:start", "runs:control", "tasks:work", "governance:act"].iter().map(|scope| {
+        registry::EventBody::GrantMade {
+            grant_id: ids.make(),
+            subject_ref: WHO.to_owned(),
+            action_scope: (*scope).to_owned(),
+        }
+    }));
+    bodies.push(registry::EventBody::DefinitionPublished(Definition {
+        name: "wf".to_owned(),
+        version: 1,
+        digest: Digest([0; 32]),
+        source: Arc::from(""),
+        declaration: Arc::new(declaration),
+        gate_spec: Arc::new(gate_spec),
+        workflow: Some(workflow),
+        machine: None,
+        retention: None,
+        published_at: Time(1),
+        published_by: WHO.to_owned(),
+    }));
+    for (sequence, body) in (1..).zip(bodies) {
+        registry.apply(sequence, &registry::Event { actor_ref: WHO.to_owned(), at: Time(1), body });
+    }
+    registry
+}
+
+/// What [`WHO`] asks for, with ids made for `now`.
+pub fn decide(
+    registry: &Registry,
+    target: Option<(&Process, &Run)>,
+    now: i64,
+    command: &Command,
+    language: &dyn Language,
+) -> Result<Vec<Event>, Refusal> {
+    let ids = IdSource::new(Time(now), 1);
+    let base = process::Context { actor_ref: WHO, now: Time(now), registry, application_actor_ref: "countersign", ids };
+    run::decide(target, command, &mut Context { base, language, secrets: None })
+}
