@@ -6,7 +6,7 @@ use crate::sqlite::RawSqlite;
 use countersign_engine::port::{StoreError, Unit};
 
 pub enum Raw {
-    Sqlite(RawSqlite),
+    Sqlite(Box<RawSqlite>),
     Postgres(Box<RawPostgres>),
 }
 
@@ -14,7 +14,7 @@ impl Raw {
     /// An empty, migrated store to write to.
     pub async fn open(url: &str) -> Result<Raw, StoreError> {
         match url.strip_prefix("sqlite:") {
-            Some(path) => Ok(Raw::Sqlite(RawSqlite::open(path)?)),
+            Some(path) => Ok(Raw::Sqlite(Box::new(RawSqlite::open(path)?))),
             None => Ok(Raw::Postgres(Box::new(RawPostgres::open(url).await?))),
         }
     }

@@ -3,7 +3,7 @@
 
 pub mod run;
 
-use crate::sqlite::WAITING;
+use crate::sqlite::listing::{self, WAITING};
 use crate::value::Value;
 use countersign_engine::port::{
     AssignmentQuery, HoldQuery, Page, ProcessQuery, PurgeableQuery, Range, RecordQuery, StepQuery,
@@ -216,7 +216,12 @@ pub fn processes<'q>(dialect: Dialect, query: &'q ProcessQuery, page: &Page) -> 
 }
 
 pub fn approval_steps<'q>(dialect: Dialect, query: &'q StepQuery, page: &Page) -> Select<'q> {
-    let mut select = Select::new(dialect, format!("SELECT {STEP} FROM approval_steps s"));
+    let (from, key) = if dialect == Dialect::Sqlite && listing::pending(query) {
+        ("steps_opened o CROSS JOIN approval_steps s ON s.step_id = o.step_id", "o.step_id")
+    } else {
+        ("approval_steps s", "s.step_id")
+    };
+    let mut select = Select::new(dialect, format!("SELECT {STEP} FROM {from}"));
     select.equal("s.step_id", query.step_id.map(|id| Value::Id(id.0)));
     select.equal("s.subject_ref", query.subject_ref.as_deref().map(Value::Text));
     select.equal("s.approver_ref", query.approver_ref.as_deref().map(Value::Text));
@@ -227,7 +232,7 @@ pub fn approval_steps<'q>(dialect: Dialect, query: &'q StepQuery, page: &Page) -
         Some("Pending") => select.conditions.push("s.state = 'Pending'".to_owned()),
         state => select.equal("s.state", state.map(Value::Text)),
     }
-    select.id_range("s.step_id", &query.submitted);
+    select.id_range(key, &query.submitted);
     for (range, withdrawn) in [(&query.decided, false), (&query.withdrawn, true)] {
         if *range != Range::default() {
             let states = if withdrawn { "s.state = 'Withdrawn'" } else { "s.state IN ('Approved', 'Rejected')" };
@@ -240,22 +245,27 @@ pub fn approval_steps<'q>(dialect: Dialect, query: &'q StepQuery, page: &Page) -
         let hole = dialect.hole(select.values.len());
         select.conditions.push(format!("s.gate_id IN (SELECT gate_id FROM gates WHERE instance_id = {hole})"));
     }
-    select.paged("s.step_id", page)
+    select.paged(key, page)
 }
 
 pub fn assignments<'q>(dialect: Dialect, query: &'q AssignmentQuery, page: &Page) -> Select<'q> {
-    let mut select = Select::new(
-        dialect,
-        format!("SELECT {STEP}, {ASSIGNMENT} FROM assignments a JOIN approval_steps s ON s.step_id = a.task_ref"),
-    );
+    let (from, who, key) = if dialect == Dialect::Sqlite && listing::active(query) {
+        let from = "assignments_opened o CROSS JOIN assignments a ON a.assignment_id = o.assignment_id \
+                    CROSS JOIN approval_steps s ON s.step_id = a.task_ref";
+        (from, "o.assignee_ref", "o.assignment_id")
+    } else {
+        let from = "assignments a JOIN approval_steps s ON s.step_id = a.task_ref";
+        (from, "a.assignee_ref", "a.assignment_id")
+    };
+    let mut select = Select::new(dialect, format!("SELECT {STEP}, {ASSIGNMENT} FROM {from}"));
     select.equal("a.assignment_id", query.assignment_id.map(|id| Value::Id(id.0)));
     select.equal("a.task_ref", query.task_ref.map(|id| Value::Id(id.0)));
-    select.equal("a.assignee_ref", query.assignee_ref.as_deref().map(Value::Text));
+    select.equal(who, query.assignee_ref.as_deref().map(Value::Text));
     match query.status.as_deref() {
         Some("Active") => select.conditions.push("a.status = 'Active'".to_owned()),
         status => select.equal("a.status", status.map(Value::Text)),
     }
-    select.paged("a.assignment_id", page)
+    select.paged(key, page)
 }
 
 pub fn records<'q>(dialect: Dialect, query: &'q RecordQuery, page: &Page) -> Select<'q> {

@@ -3,7 +3,7 @@
 //! process (the server locks its data directory), so nobody else can move an instance.
 
 mod connect;
-mod listing;
+pub mod listing;
 mod log;
 mod outbox;
 mod read;
@@ -24,7 +24,6 @@ use countersign_engine::rows::{HoldRow, IdempotencyRow, RecordRow, StepRow, Writ
 use countersign_kernel::process::Gate;
 use countersign_kernel::{Declaration, Digest, EventId, GateSpec, HoldId, InstanceId, StepId, Time};
 use listing::Unlisted;
-pub use listing::WAITING;
 use read::{Pool, SqliteReader, document, registry_since, rows};
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
 use std::collections::{BTreeMap, HashMap, HashSet};

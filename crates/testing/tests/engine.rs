@@ -151,3 +151,33 @@ async fn an_engine_that_dies_claims_nothing() -> anyhow::Result<()> {
     assert_eq!(store_audit::require_sound(&place.url).await?.processes, 1);
     Ok(())
 }
+
+/// SQLite's lists of what is open may name what has ended, but neither for long nor after the store was opened again.
+#[tokio::test]
+async fn what_has_ended_is_taken_out_of_what_is_open() -> anyhow::Result<()> {
+    let place = Place::new(Kind::Sqlite).await?;
+    let engine = place.engine(Config::default()).await?;
+    let_do(&engine, &["ines"]).await?;
+    let design = shape("loop", &["a again a one", "a leave b"], &[("one", single("bea"))]);
+    let process = started(&engine, "ines", &design).await?;
+    for _ in 0..200 {
+        opened(&engine, "ines", process, "again").await?;
+        assert_eq!(told(&engine, calls::approve("bea", process, "again")).await, "ok");
+        assert_eq!(told(&engine, calls::fire("ines", process, "again", None)).await, "ok");
+    }
+    let open = opened(&engine, "ines", process, "again").await?;
+    let named = async |list: &str| place.texts(&format!("SELECT CAST(COUNT(*) AS TEXT) FROM {list}")).await;
+    for list in ["steps_opened", "assignments_opened"] {
+        let [count] = &named(list).await?[..] else { panic!("one count") };
+        assert!((1..180).contains(&count.parse::<u32>()?), "{list}: {count}");
+    }
+    place::close(engine).await?;
+    let engine = place.engine(Config::default()).await?;
+    started(&engine, "ines", &design).await?;
+    for list in ["steps_opened", "assignments_opened"] {
+        assert_eq!(named(list).await?, ["1"], "{list}");
+    }
+    let approve = calls::decide("bea", process, "again", Decision::Approve, None, calls::step(open[0]));
+    assert_eq!(told(&engine, approve).await, "ok");
+    end(place, [engine]).await
+}

@@ -9,6 +9,8 @@ mod colour;
 mod generate;
 #[path = "../../kernel/tests/run_properties/play.rs"]
 mod play;
+#[path = "../../kernel/tests/support/runs.rs"]
+mod runs;
 
 use countersign_engine::port::{LoadedRun, StoredRunHead, Unit};
 use countersign_engine::rows::{RunEventRow, RunHeadRow, RunRow, StepState, Write};

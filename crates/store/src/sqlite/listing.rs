@@ -2,14 +2,19 @@
 //! command need not write, and wait for, a page of each list: a commit writes every page that it touches whole, and that is
 //! most of what a single command costs.
 //!
+//! So with what is open: a decision does not take its step out of the list of pending ones, nor its assignment out of that of
+//! active ones. Readers look whether what is named there still is.
+//!
 //! The commit that makes the tail long enough lists it, in its own transaction. So a list and how far it reaches are one
 //! state for every reader, there is no work in the background, and what a reader has to look through besides is short.
 
 use super::connect::failed;
 use crate::select::{Dialect, PROCESS, RECORD, Select};
 use crate::value::Value;
-use countersign_engine::port::{Page, ProcessQuery, RecordQuery, StoreError, Unit};
-use rusqlite::Connection;
+use countersign_engine::port::{AssignmentQuery, Page, ProcessQuery, RecordQuery, StepQuery, StoreError, Unit};
+use countersign_engine::rows::Write;
+use rusqlite::{Connection, params_from_iter};
+use uuid::Uuid;
 
 /// Listed at a time. Rarer than one commit in a hundred even where each brings one record, so that its price is none of
 /// the ninety-ninth percentile; and few enough to be looked through by the way.
@@ -19,13 +24,17 @@ const MERGED: usize = 64;
 /// Records that are not listed yet.
 pub const WAITING: &str = "records r NOT INDEXED WHERE r.position > (SELECT through FROM records_listed)";
 
-/// How many records wait, as far as the writer knows. It only says when to list; what is listed says the store.
-pub struct Unlisted(usize);
+/// What the lists lack, as far as the writer knows. It only says when to list; what is listed says the store.
+pub struct Unlisted {
+    records: usize,
+    /// Steps and assignments that have ended, and may still be named among the open ones. `None`: whoever opens a store
+    /// does not know.
+    ended: Option<(Vec<Uuid>, Vec<Uuid>)>,
+}
 
 impl Unlisted {
-    /// Whoever opens a store does not know.
     pub fn unknown() -> Self {
-        Unlisted(AT_ONCE)
+        Unlisted { records: AT_ONCE, ended: None }
     }
 
     /// In the transaction that has written the units.
@@ -34,13 +43,57 @@ impl Unlisted {
         connection: &Connection,
         units: impl Iterator<Item = &'u Unit>,
     ) -> Result<(), StoreError> {
-        self.0 += units.map(|unit| unit.records.len()).sum::<usize>();
-        if self.0 >= AT_ONCE {
+        for unit in units {
+            self.records += unit.records.len();
+            let Some((steps, assignments)) = &mut self.ended else { continue };
+            for write in &unit.writes {
+                match write {
+                    Write::EndStep { step_id, .. } => steps.push(step_id.0),
+                    Write::EndAssignment { assignment_id, .. } => assignments.push(assignment_id.0),
+                    _ => {}
+                }
+            }
+        }
+        if self.records >= AT_ONCE {
             list(connection)?;
-            self.0 = 0;
+            forget_ended(connection, self.ended.take())?;
+            *self = Unlisted { records: 0, ended: Some((vec![], vec![])) };
         }
         Ok(())
     }
+}
+
+/// Takes what has ended out of the lists of what is open.
+fn forget_ended(connection: &Connection, ended: Option<(Vec<Uuid>, Vec<Uuid>)>) -> Result<(), StoreError> {
+    let steps = "DELETE FROM steps_opened WHERE step_id";
+    let assignments = "DELETE FROM assignments_opened WHERE (assignee_ref, assignment_id)";
+    let execute = |sql: &str, id: Option<Uuid>| {
+        let mut statement = connection.prepare_cached(sql)?;
+        statement.execute(params_from_iter(id.map(Value::Id)))
+    };
+    let done = match ended {
+        Some((ended_steps, ended_assignments)) => {
+            let assignments = format!(
+                "{assignments} IN (SELECT assignee_ref, assignment_id FROM assignments WHERE assignment_id = ?1)"
+            );
+            let steps = format!("{steps} = ?1");
+            let mut all = ended_steps.into_iter().map(|id| execute(&steps, Some(id)));
+            all.try_for_each(|done| done.map(|_| ())).and_then(|()| {
+                ended_assignments.into_iter().try_for_each(|id| execute(&assignments, Some(id)).map(|_| ()))
+            })
+        }
+        None => {
+            let steps = format!(
+                "{steps} NOT IN (SELECT step_id FROM steps_opened JOIN approval_steps USING (step_id) WHERE state = 'Pending')"
+            );
+            let assignments = format!(
+                "{assignments} NOT IN (SELECT o.assignee_ref, o.assignment_id FROM assignments_opened o \
+                 JOIN assignments a USING (assignment_id) WHERE a.status = 'Active')"
+            );
+            execute(&steps, None).and_then(|_| execute(&assignments, None)).map(|_| ())
+        }
+    };
+    done.map_err(failed)
 }
 
 fn list(connection: &Connection) -> Result<(), StoreError> {
@@ -158,4 +211,17 @@ pub fn processes<'q>(query: &'q ProcessQuery, page: &Page) -> Option<Select<'q>>
         found.join(" UNION ALL ")
     );
     Some(select)
+}
+
+/// The query, where the list of pending steps is the way to them.
+pub fn pending(query: &StepQuery) -> bool {
+    let StepQuery { step_id, subject_ref, approver_ref, submitter_ref, scope, instance_id, .. } = query;
+    let by_text = [subject_ref, approver_ref, submitter_ref, scope].iter().any(|text| text.is_some());
+    query.state.as_deref() == Some("Pending") && step_id.is_none() && instance_id.is_none() && !by_text
+}
+
+/// The query, where the list of somebody's active assignments is the way to them.
+pub fn active(query: &AssignmentQuery) -> bool {
+    let by_id = query.assignment_id.is_some() || query.task_ref.is_some();
+    query.status.as_deref() == Some("Active") && query.assignee_ref.is_some() && !by_id
 }

@@ -284,6 +284,9 @@ pub async fn an_older_store_is_sealed_in_order(place: &Place) -> anyhow::Result<
             .sql(
                 "DELETE FROM refinery_schema_history WHERE version >= 2; DROP TABLE log_entries; DROP TABLE log_nodes; \
                    DROP VIEW chained_records; DROP TABLE records_of_instance; \
+                   DROP TRIGGER step_opened; DROP TRIGGER assignment_opened; DROP TABLE steps_opened; DROP TABLE assignments_opened; \
+                   CREATE INDEX steps_pending ON approval_steps (step_id) WHERE state = 'Pending'; \
+                   CREATE INDEX assignments_inbox ON assignments (assignee_ref, assignment_id) WHERE status = 'Active'; \
                    CREATE UNIQUE INDEX records_by_instance ON records (instance_id, sequence); \
                    DROP TABLE log_checkpoints; DROP TABLE log_state; DROP TABLE holds; DROP INDEX records_purgeable; \
                    ALTER TABLE records DROP COLUMN purgeable_from_us; ALTER TABLE idempotency DROP COLUMN instance_id; \
