@@ -58,8 +58,13 @@ async fn a_finding_is_investigated_corrected_and_investigated_again() {
     kim.get("/v1/worklist?order=desc").await.refused_at(400, "invalid-query", "order");
 
     lee.post(&case.path("investigate", "claim"), json!({})).await.refused_at(403, "unauthorized", "step");
+    // The answer says what there is to do.
     let claimed = kim.post(&case.path("investigate", "claim"), json!({})).await.ok();
-    assert_eq!(claimed, json!({"state_code": "in_progress", "state": "executing", "transition_id": "T2"}));
+    let input = json!({"finding": "mould on line 3", "investigator": "kim", "owner": "lee"});
+    assert_eq!(
+        claimed,
+        json!({"state_code": "in_progress", "state": "executing", "transition_id": "T2", "input": input})
+    );
 
     // A preview names the guard, changes nothing and leaves no record.
     let before = case.records().await;
@@ -87,7 +92,8 @@ async fn a_finding_is_investigated_corrected_and_investigated_again() {
     kim.post(&case.path("investigate", "complete"), good).await.ok();
     assert_eq!(case.step("correct").await["state_code"], "blocked");
     qa.post(&format!("/v1/runs/{}/gates/correct/decision", case.run_id), json!({"decision": "approve"})).await.ok();
-    lee.post(&case.path("correct", "claim"), json!({})).await.ok();
+    let claimed = lee.post(&case.path("correct", "claim"), json!({})).await.ok();
+    assert_eq!(claimed["input"], json!({"because": "a leak"}));
 
     // The finding was wrong: it is reopened, and the first one stays on record.
     let approval = case.gate("reopen:investigate", &head).await;
