@@ -185,6 +185,25 @@ impl<'q> Select<'q> {
         }
     }
 
+    /// Records of one instance by their ids. In a chain that is the order of their sequences, for which there is an index.
+    fn paged_in_chain(mut self, instance_id: countersign_kernel::InstanceId, page: &Page) -> Self {
+        let (than, direction) = if page.descending { ("<", "DESC") } else { (">", "ASC") };
+        if let Some(after) = page.after {
+            self.compare("event_id", than, Value::Id(after));
+            let event_id = self.dialect.hole(self.values.len());
+            self.values.push(Value::Id(instance_id.0));
+            let instance_id = self.dialect.hole(self.values.len());
+            let from = if page.descending { i64::MAX } else { 0 };
+            self.conditions.push(format!(
+                "sequence {than} COALESCE((SELECT a.sequence FROM records a WHERE a.event_id = {event_id} AND a.instance_id = {instance_id}), {from})"
+            ));
+        }
+        self.values.push(Value::count(page.limit as u64));
+        let (conditions, limit) = (self.conditions.join(" AND "), self.dialect.hole(self.values.len()));
+        self.sql.push_str(&format!(" WHERE {conditions} ORDER BY sequence {direction} LIMIT {limit}"));
+        self
+    }
+
     pub fn paged(mut self, key: &str, page: &Page) -> Self {
         if let Some(after) = page.after {
             self.compare(key, if page.descending { "<" } else { ">" }, Value::Id(after));
@@ -277,7 +296,10 @@ pub fn records<'q>(dialect: Dialect, query: &'q RecordQuery, page: &Page) -> Sel
     select.equal("action_ref", query.action_ref.as_deref().map(Value::Text));
     select.equal("actor_ref", query.actor_ref.as_deref().map(Value::Text));
     select.id_range("event_id", &query.recorded);
-    select.paged("event_id", page)
+    match query.instance_id {
+        Some(instance_id) if is_of_instance => select.paged_in_chain(instance_id, page),
+        _ => select.paged("event_id", page),
+    }
 }
 
 /// Whole chains, in the order of the index.
