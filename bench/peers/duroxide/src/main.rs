@@ -24,7 +24,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 async fn open(url: &str) -> Result<Arc<dyn Provider>, Failure> {
     // The driver's form for a file has three slashes before the path.
     match url.strip_prefix("sqlite:///") {
-        Some(path) => Ok(Arc::new(SqliteProvider::new(&format!("sqlite:/{path}?mode=rwc"), None).await?)),
+        Some(path) => Ok(Arc::new(SqliteProvider::new(&format!("sqlite:{path}?mode=rwc"), None).await?)),
         None => Ok(Arc::new(PostgresProvider::new(url).await?)),
     }
 }
