@@ -409,6 +409,16 @@ async fn turn_overdue(engine: &Engine, clock: &ManualClock, count: &Count) -> an
     }
 }
 
+async fn claim_many(engine: &Engine) -> anyhow::Result<()> {
+    let mut claimed = 0;
+    while claimed < MANY {
+        let tasks = claim(engine, 1000).await?.len();
+        ensure!(tasks > 0, "{claimed} were claimed, and there are no more");
+        claimed += tasks;
+    }
+    Ok(())
+}
+
 /// "10,000 steps turning overdue at once cost one batch, not 10,000 transactions."
 async fn ten_thousand_steps_turn_overdue_in_one_commit(kind: Kind) -> anyhow::Result<()> {
     let (place, clock) = (Place::new(kind).await?, ManualClock::default());
@@ -421,12 +431,7 @@ async fn ten_thousand_steps_turn_overdue_in_one_commit(kind: Kind) -> anyhow::Re
     start(&engine, "wide").await?;
     clock.advance(1_000_000);
     engine.tick().await;
-    let mut claimed = 0;
-    while claimed < MANY {
-        let tasks = claim(&engine, 1000).await?.len();
-        ensure!(tasks > 0, "{claimed} were claimed, and there are no more");
-        claimed += tasks;
-    }
+    claim_many(&engine).await?;
     let (overdue, commits) = turn_overdue(&engine, &clock, &count).await?;
     println!("{kind}: {overdue} steps of one run in {commits} commits");
     ensure!(overdue == MANY, "{overdue} are overdue");
@@ -449,12 +454,7 @@ async fn ten_thousand_runs_turn_overdue_in_a_few_commits(kind: Kind) -> anyhow::
     }
     clock.advance(1_000_000);
     engine.tick().await;
-    let mut claimed = 0;
-    while claimed < MANY {
-        let tasks = claim(&engine, 1000).await?.len();
-        ensure!(tasks > 0, "{claimed} were claimed, and there are no more");
-        claimed += tasks;
-    }
+    claim_many(&engine).await?;
     let (overdue, commits) = turn_overdue(&engine, &clock, &count).await?;
     println!("{kind}: {overdue} runs in {commits} commits");
     ensure!(overdue == MANY, "{overdue} are overdue");

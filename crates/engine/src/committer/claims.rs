@@ -31,6 +31,10 @@ pub(super) struct Asked {
 impl Committer {
     /// Takes steps for every claim that waits.
     pub(super) fn offer(&self, jobs: &mut VecDeque<Job>) {
+        // Most batches hold no claim, and need not look.
+        if !jobs.iter().any(|job| matches!(job.call.command, Command::Claim(_))) {
+            return;
+        }
         let registry = self.registry.read();
         for job in jobs {
             if let Command::Claim(claim) = &job.call.command

@@ -2,7 +2,7 @@
 //! secret with them. With a real `nats-server`, on SQLite and on PostgreSQL.
 
 use crate::support::{Actor, Server};
-use crate::webhooks::{Logged, PACE, database, outbox, send, until, with_workflow};
+use crate::webhooks::{Logged, PACE, database, on_both, outbox, send, until, with_workflow};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
@@ -13,23 +13,6 @@ use std::time::Duration;
 
 const PASSWORD: &str = "s3cr3t-of-the-stream";
 const STREAM: &str = "EVENTS";
-
-macro_rules! on_both {
-    ($($name:ident,)*) => {
-        mod sqlite {
-            $(#[tokio::test(flavor = "multi_thread")]
-            async fn $name() {
-                super::$name(None).await
-            })*
-        }
-        mod postgres {
-            $(#[tokio::test(flavor = "multi_thread")]
-            async fn $name() {
-                super::$name(Some(super::database().await)).await
-            })*
-        }
-    };
-}
 
 on_both! {
     committed_events_are_published_once,

@@ -42,6 +42,8 @@ macro_rules! on_both {
     };
 }
 
+pub(crate) use on_both;
+
 on_both! {
     committed_events_arrive_once_and_signed,
     a_webhook_that_is_down_gets_them_later,
