@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-all=(dbos-rust dbos-python underway absurd dbos-ts duroxide restate pg-boss graphile-worker)
+all=(dbos-rust dbos-python underway absurd dbos-ts duroxide openworkflow restate pg-boss graphile-worker procrastinate)
 workdir=target/bench/peers
 results=target/bench/peers.jsonl
 

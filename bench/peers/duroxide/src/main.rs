@@ -2,7 +2,8 @@
 //! by ../drive.py; the protocol stands in ../README.md.
 //!
 //! On SQLite its stock durability is less than ours: it sets `synchronous = WAL`, which SQLite does not know and takes for
-//! NORMAL, so its commits are not flushed one by one. Whoever waits for an orchestration polls, up to every 100 ms; the dispatchers poll as they do by themselves.
+//! NORMAL, so its commits are not flushed one by one. Whoever waits for an orchestration polls, up to every 100 ms. Idle
+//! dispatchers poll every POLL here instead of every 100 ms.
 
 use duroxide::providers::Provider;
 use duroxide::providers::sqlite::SqliteProvider;
@@ -17,6 +18,7 @@ use tokio::io::{AsyncBufReadExt, BufReader, stdin};
 
 const STEPS: usize = 10;
 const CONCURRENCY: usize = 16;
+const POLL: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(120);
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -87,8 +89,14 @@ async fn main() -> Result<(), Failure> {
     let noop = |_: ActivityContext, _: String| async { Ok(String::new()) };
     let activities = ActivityRegistry::builder().register("noop", noop).build();
     let orchestrations = OrchestrationRegistry::builder().register("chain", chain).build();
-    let options =
-        RuntimeOptions { orchestration_concurrency: 4, worker_concurrency: 4, ..RuntimeOptions::default() };
+    // On SQLite two dispatchers of a kind lock each other out: their transactions read first, and then may not write.
+    let dispatchers = if url.starts_with("sqlite:") { 1 } else { 4 };
+    let options = RuntimeOptions {
+        orchestration_concurrency: dispatchers,
+        worker_concurrency: dispatchers,
+        dispatcher_min_poll_interval: POLL,
+        ..RuntimeOptions::default()
+    };
     let _runtime = Runtime::start_with_options(store.clone(), activities, orchestrations, options).await;
     let bench = Arc::new(Bench { client: Client::new(store), started: AtomicUsize::new(0) });
     println!("ready");
