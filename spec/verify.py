@@ -1625,6 +1625,9 @@ def check_permission(b: Bundle, registry: Registry, report: Report) -> None:
             scope = None if r.action == "transition_fired" or r.actor == registry.application_actor(r) else "runs:control"
         if r.action in verify_run.OWN_WORK and r.actor == registry.application_actor(r):
             scope = None
+        begun = b.chains[r.instance][0].payload or {}
+        if r.action == "run_cancelled" and begun.get("parent_run_id") is not None and r.actor == registry.application_actor(r):
+            scope = None
         if scope is None or r in registry.first and r.actor == registry.founder:
             continue
         report.checked["5"] += 1

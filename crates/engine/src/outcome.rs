@@ -204,9 +204,10 @@ pub enum Outcome {
         emitted_event_type: Option<String>,
         problems: Vec<String>,
     },
-    /// The clock has looked; these steps wait for child runs.
+    /// The clock has looked; these steps wait for child runs, and this one of another run should wait for this run.
     Looked {
         children: Vec<(u32, String)>,
+        parent: Option<(u32, String)>,
     },
     Done,
 }

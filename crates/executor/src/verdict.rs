@@ -27,6 +27,10 @@ pub enum Verdict {
         last_error: String,
         category: Option<FailureCategory>,
     },
+    /// It was begun, and nobody knows what became of it. Whoever may make it again reports `instead`.
+    Unknown {
+        instead: Box<Verdict>,
+    },
 }
 
 impl Verdict {
@@ -36,6 +40,11 @@ impl Verdict {
 
     pub(crate) fn retry(last_error: impl Into<String>, category: FailureCategory) -> Self {
         Verdict::Retry { last_error: last_error.into(), backoff: None, category: Some(category) }
+    }
+
+    /// Without a verdict where `self` would be a guess.
+    pub(crate) fn unknown(self) -> Self {
+        Verdict::Unknown { instead: Box::new(self) }
     }
 
     /// The definition, or what was filled into it, cannot be carried out: trying again would change nothing.

@@ -241,8 +241,11 @@ async fn a_timeout_kills_the_whole_group() {
     ));
     job.timeout = Some(Duration::from_millis(700));
     let begun = Instant::now();
-    let error = dead(&job, FailureCategory::Timeout).await;
-    assert_eq!(error, "STEP_TIMEOUT: the process was killed: soon");
+    let killed = Verdict::Dead {
+        last_error: "STEP_TIMEOUT: the process was killed: soon".to_owned(),
+        category: Some(FailureCategory::Timeout),
+    };
+    assert_eq!(job.run().await, Verdict::Unknown { instead: Box::new(killed) });
     assert!(begun.elapsed() < Duration::from_secs(10));
     let pids = std::fs::read_to_string(pids).expect("pids");
     assert_eq!(pids.lines().count(), 2);

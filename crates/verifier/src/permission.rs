@@ -13,6 +13,15 @@ pub enum Origin<'a> {
     Purged,
 }
 
+/// What a chain of records is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Process,
+    Run,
+    /// A run that is a step of another one.
+    Child,
+}
+
 /// The scope a record needs, and whether the finer scope of a definition does as well.
 fn needed(action: Action) -> Option<(&'static str, bool)> {
     Some(match action {
@@ -74,9 +83,10 @@ fn needed(action: Action) -> Option<(&'static str, bool)> {
     })
 }
 
-pub fn check(record: &Record, origin: Origin<'_>, is_run: bool, registry: &Registry, findings: &mut Findings) {
+pub fn check(record: &Record, origin: Origin<'_>, kind: Kind, registry: &Registry, findings: &mut Findings) {
     let header = &record.header;
     let engine = registry.is_application_actor(&header.actor_ref, header.registry_seq);
+    let is_run = kind != Kind::Process;
     let needed = match header.action {
         // Gates of a run open and are passed by themselves, but for those that an operator opens.
         Action::GateOpened | Action::ChainInitiated if is_run => (!engine).then_some(("runs:control", true)),
@@ -97,6 +107,8 @@ pub fn check(record: &Record, origin: Origin<'_>, is_run: bool, registry: &Regis
         {
             None
         }
+        // Where the step has ended without it.
+        Action::RunCancelled if engine && kind == Kind::Child => None,
         action => needed(action),
     };
     let Some((scope, by_definition)) = needed else { return };

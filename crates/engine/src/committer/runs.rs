@@ -10,6 +10,7 @@ use crate::payload;
 use crate::port::{Head, StoreError, Unit};
 use crate::project::{self, Subject};
 use crate::rows::{RecordRow, Write};
+use crate::run::children::left_behind;
 use crate::run::payload::{RunDocuments, run_payload};
 use crate::run::project::run_writes;
 use countersign_kernel::plan::{Language, StepSeq};
@@ -432,7 +433,11 @@ impl Committer {
                 woken: run
                     .map_or(vec![], |run| accepted.taken.iter().map(|seq| run.step_name(*seq).to_owned()).collect()),
             },
-            run::Command::Due { steps, .. } => Outcome::Looked {
+            run::Command::Due { steps, run: whole } => Outcome::Looked {
+                parent: run
+                    .filter(|run| *whole && !run.head.state.is_ended())
+                    .and_then(|run| run.head.parent.as_ref())
+                    .map(|parent| (parent.step_seq, parent.run_id.to_string())),
                 children: run.map_or(vec![], |run| {
                     let child = |seq: &StepSeq| Some((*seq, run.cell(*seq)?.awaited()?.to_string()));
                     steps.iter().filter_map(child).collect()
@@ -467,6 +472,9 @@ impl Committer {
             if run.cell(*seq).is_some_and(|cell| cell.live.is_some() || cell.is_ended()) {
                 self.book.place(run.run_id, *seq, &run.agenda(*seq), definition, now);
             }
+        }
+        for child in unit.steps.values().filter_map(|write| left_behind(&write.state)) {
+            self.book.remind((child, None), Some(now));
         }
         if moved {
             for seq in run.live.iter().filter(|seq| !unit.steps.contains_key(seq)) {

@@ -2,13 +2,11 @@
 //! starts, children that ended. One task per node; it only hands out reminders, the kernel judges each.
 
 use super::agenda::{Book, Item};
-use super::rollup::Basis;
 use crate::outcome::{Call, Command, Outcome, Proof, Target};
-use crate::port::{Reader, RunQuery, StoreError, Writer};
+use crate::port::{Reader, StoreError, Writer};
 use crate::{Engine, committer::Job};
-use countersign_kernel::lifecycle::RunState;
 use countersign_kernel::plan::StepSeq;
-use countersign_kernel::run::{self, Parent};
+use countersign_kernel::run;
 use countersign_kernel::{InstanceId, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,8 +19,6 @@ const BATCH: usize = 10_000;
 const PORTION: usize = 200;
 /// The longest sleep: clocks are set, and reminders may be lost with a node.
 const LONGEST: Duration = Duration::from_secs(30);
-/// How often a step that waits for a child asks after it, should its end have gone unnoticed.
-const CHILD_CHECK_US: i64 = 30_000_000;
 
 /// What the clockwork needs of an engine; it must not keep the engine alive.
 #[derive(Clone)]
@@ -74,9 +70,12 @@ impl Clockwork {
                 }
             }
             for (run_id, answer) in answers {
-                if let Ok(Ok(Outcome::Looked { children })) = answer.await {
+                if let Ok(Ok(Outcome::Looked { children, parent })) = answer.await {
                     for (step_seq, child) in children {
                         self.ask_after_child(run_id, step_seq, &child).await;
+                    }
+                    if let Some((step_seq, parent)) = parent {
+                        self.ask_after_parent(run_id, &parent, step_seq).await;
                     }
                 }
             }
@@ -89,7 +88,7 @@ impl Clockwork {
         self.send(run_id, run::Command::Dispatch { in_slot: false }).await.is_some()
     }
 
-    async fn send(
+    pub(super) async fn send(
         &self,
         run_id: InstanceId,
         command: run::Command,
@@ -105,67 +104,6 @@ impl Clockwork {
         self.jobs.upgrade()?.send(Job::new(call, answer)).await.ok()?;
         Some(answered)
     }
-
-    async fn ask_after_child(&self, run_id: InstanceId, step_seq: StepSeq, child: &str) {
-        let again = Time((self.now)().0 + CHILD_CHECK_US);
-        let Some(child) = InstanceId::parse(child) else { return };
-        match child_end(&*self.reader, child, &Parent { run_id, step_seq }).await {
-            Ok(Some((completed, output))) => {
-                let command = run::Command::ChildEnded { step_seq, child, completed, output };
-                if let Some(answer) = self.send(run_id, command).await
-                    && !matches!(answer.await, Ok(Ok(_)))
-                {
-                    self.book.remind_by((run_id, Some(step_seq)), again);
-                }
-            }
-            Ok(None) => {
-                self.tell_colour(run_id, step_seq, child).await;
-                self.book.remind_by((run_id, Some(step_seq)), again);
-            }
-            Err(error) => {
-                tracing::warn!(%error, "a child run could not be read");
-                self.book.remind_by((run_id, Some(step_seq)), again);
-            }
-        }
-    }
-}
-
-impl Clockwork {
-    /// The child lives: its colour drives that of the step that waits for it, and where it waits, the step does.
-    async fn tell_colour(&self, run_id: InstanceId, step_seq: StepSeq, child: InstanceId) {
-        let query = RunQuery { instance_id: Some(child), ..RunQuery::default() };
-        let page = crate::port::Page { after: None, limit: 1, descending: false };
-        let Ok(found) = self.reader.runs(&query, &page).await else { return };
-        let basis = found.first().and_then(|view| Basis::parse(view.head.rollup.as_deref()?));
-        if let Some(basis) = basis {
-            let (colour, waits) = (basis.rollup.colour, basis.waits);
-            let command = run::Command::ChildColoured { step_seq, child, colour, waits };
-            if let Some(answer) = self.send(run_id, command).await {
-                drop(answer.await);
-            }
-        }
-    }
-}
-
-/// Whether the child has completed, and its output or its last error; `None` while it lives.
-async fn child_end(
-    reader: &dyn Reader,
-    child: InstanceId,
-    parent: &Parent,
-) -> Result<Option<(bool, Arc<str>)>, StoreError> {
-    let query = RunQuery { instance_id: Some(child), ..RunQuery::default() };
-    let page = crate::port::Page { after: None, limit: 1, descending: false };
-    let Some(view) = reader.runs(&query, &page).await?.into_iter().next() else { return Ok(None) };
-    if view.row.parent != Some((parent.run_id, parent.step_seq)) {
-        return Ok(None);
-    }
-    let state = RunState::parse(&view.head.state);
-    if !state.is_some_and(RunState::is_ended) {
-        return Ok(None);
-    }
-    let completed = state == Some(RunState::Completed) && view.head.outcome.is_none();
-    let said = if completed { view.head.output } else { view.head.last_error };
-    Ok(Some((completed, said.unwrap_or_else(|| Arc::from(if completed { "null" } else { "ended" })))))
 }
 
 fn by_run(due: Vec<Item>) -> BTreeMap<InstanceId, (Vec<StepSeq>, bool)> {

@@ -1,10 +1,11 @@
 //! Runs, as far as they are more than what the kernel decides: from rows to a [`countersign_kernel::run::Run`] and back
-//! ([`assemble`], [`project`]), what a record says of them ([`payload`]), what is to be done when ([`agenda`], [`clockwork`]),
+//! ([`assemble`], [`project`]), what a record says of them ([`payload`]), what is to be done when ([`agenda`], [`clockwork`]), parents and their children ([`children`]),
 //! and what callers are offered ([`service`]).
 
 pub mod agenda;
 pub mod assemble;
 pub mod bell;
+pub mod children;
 pub mod clockwork;
 pub mod dispatcher;
 pub mod emit;

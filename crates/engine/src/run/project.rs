@@ -145,7 +145,7 @@ fn write_head(run: &Run, new: bool, unit: &mut Unit) {
         completed_at: head.completed_at,
         failed_at: head.failed_at,
         output: head.output.clone(),
-        due_at: run.due_at(),
+        due_at: run.head_due_at(),
         is_live: !head.state.is_ended() && head.state != RunState::Idle,
     };
     // Each row is written once per batch: a later command of the same batch replaces what an earlier one wrote.

@@ -139,7 +139,7 @@ impl HttpExecutor {
         };
         match job.timeout {
             Some(limit) => {
-                let late = |_| Verdict::dead("STEP_TIMEOUT: no answer in time", FailureCategory::Timeout);
+                let late = |_| Verdict::dead("STEP_TIMEOUT: no answer in time", FailureCategory::Timeout).unknown();
                 tokio::time::timeout(limit, self.follow(job, hop)).await.unwrap_or_else(late)
             }
             None => self.follow(job, hop).await,
@@ -311,11 +311,13 @@ fn unanswered(job: &HttpJob, hop: &Hop, error: &reqwest::Error) -> Verdict {
     }
     let why = if error.is_timeout() { "no answer in time".to_owned() } else { innermost(error) };
     let told = format!("{} was not answered: {why}", hop.shown());
-    if job.retry.contains(&StatusClass::Network) {
+    let verdict = if job.retry.contains(&StatusClass::Network) {
         Verdict::retry(told, FailureCategory::External)
     } else {
         Verdict::dead(told, FailureCategory::External)
-    }
+    };
+    // Without a connection nothing was sent.
+    if error.is_connect() { verdict } else { verdict.unknown() }
 }
 
 /// The innermost cause is what people understand; the address would show the query.

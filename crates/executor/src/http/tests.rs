@@ -186,7 +186,15 @@ async fn no_answer_is_the_network_and_a_late_one_the_timeout() {
     let silent = format!("http://{}/?secret=1", listener.local_addr().expect("an address"));
     let mut late = job("GET", &silent);
     late.timeout = Some(Duration::from_millis(200));
-    assert!(dead(&late, FailureCategory::Timeout).await.starts_with("STEP_TIMEOUT"));
+    match executor().run(&late).await {
+        Verdict::Unknown { instead } => match *instead {
+            Verdict::Dead { last_error, category: Some(FailureCategory::Timeout) } => {
+                assert!(last_error.starts_with("STEP_TIMEOUT"), "{last_error}");
+            }
+            other => panic!("{other:?}"),
+        },
+        other => panic!("what was sent may have been done: {other:?}"),
+    }
     drop(listener);
 
     let mut nobody = job("GET", &silent);
@@ -198,6 +206,21 @@ async fn no_answer_is_the_network_and_a_late_one_the_timeout() {
     }
     nobody.retry = vec![];
     dead(&nobody, FailureCategory::External).await;
+
+    // A connection that breaks once the request is out says nothing of what was done.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let rude = format!("http://{}/", listener.local_addr().expect("an address"));
+    let hanging_up = tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = [0; 1024];
+            let _ = tokio::io::AsyncReadExt::read(&mut stream, &mut request).await;
+        }
+    });
+    match executor().run(&job("POST", &rude)).await {
+        Verdict::Unknown { instead } => assert!(matches!(*instead, Verdict::Retry { .. }), "{instead:?}"),
+        other => panic!("{other:?}"),
+    }
+    hanging_up.abort();
 }
 
 #[tokio::test]

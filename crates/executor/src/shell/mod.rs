@@ -108,10 +108,12 @@ impl ShellJob {
         group.end().await;
         match ended {
             Some(Ok(status)) => self.judge(status, &stdout, &stderr),
-            Some(Err(error)) => Verdict::retry(format!("the process was lost: {error}"), FailureCategory::Transient),
+            Some(Err(error)) => {
+                Verdict::retry(format!("the process was lost: {error}"), FailureCategory::Transient).unknown()
+            }
             None => {
                 let error = with_stderr("STEP_TIMEOUT: the process was killed".to_owned(), &stderr);
-                Verdict::dead(error, FailureCategory::Timeout)
+                Verdict::dead(error, FailureCategory::Timeout).unknown()
             }
         }
     }

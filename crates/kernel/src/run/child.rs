@@ -2,8 +2,9 @@
 //! `waiting(waiting_dependency)` where the child waits, and shows the child's colour; it ends when the child has.
 
 use super::flow::{By, Flow, SYSTEM, WORKER};
-use super::result::{Target, held};
+use super::result::{Target, failed, held};
 use super::{Action, Cell, Context, Event, Facet, Run, TaskRef, Waiting, permitted};
+use crate::Time;
 use crate::id::InstanceId;
 use crate::lifecycle::{FailureCategory, RunState, StepCode};
 use crate::plan::{Micros, StepSeq, StepSpec};
@@ -24,7 +25,18 @@ impl Cell {
     }
 }
 
+/// Whether a step in this state will wait for no child any more.
+pub fn is_over(state: StepCode, retry_scheduled: bool) -> bool {
+    state.is_terminal() || state == StepCode::CannotComplete || state == StepCode::Failed && !retry_scheduled
+}
+
 impl Run {
+    /// When somebody has to look at the run itself. Who opens the store asks at once whether anybody still waits for a child.
+    pub fn head_due_at(&self) -> Option<Time> {
+        let begun = self.head.parent.as_ref().filter(|_| !self.head.state.is_ended()).and(self.head.executing_since);
+        begun.into_iter().chain(self.due_at()).min()
+    }
+
     /// Nothing in it is at work or could be begun: whatever it has left waits for somebody or something. Only whoever waits
     /// for this run asks.
     pub fn waits(&self) -> bool {
@@ -60,6 +72,7 @@ pub fn started(
     let again = flow.now().after(CHILD_CHECK);
     let live = flow.edit(task.step_seq)?.live.get_or_insert_default();
     live.child = Some(child);
+    live.child_colour = None;
     live.lease = None;
     live.next_run_at = Some(again);
     Ok(flow.finish(Action::ChildStarted, &actor_ref, None))
@@ -98,7 +111,7 @@ pub fn coloured(
     Ok(flow.finish(action, &actor_ref, None))
 }
 
-/// The child has ended: so has the step that waits for it.
+/// The child has ended: so has the step that waits for it. In a run that was stopped it is heard of when the run goes on.
 pub fn ended(
     (shell, run): (&Process, &Run),
     seq: StepSeq,
@@ -107,7 +120,7 @@ pub fn ended(
     output: &Arc<str>,
     ctx: &mut Context<'_>,
 ) -> Result<Vec<Event>, Refusal> {
-    if run.cell(seq).and_then(Cell::awaited) != Some(child) {
+    if run.cell(seq).and_then(Cell::awaited) != Some(child) || run.head.state == RunState::Stopped {
         return Ok(vec![]);
     }
     let actor_ref = ctx.base.application_actor_ref.to_owned();
@@ -116,9 +129,7 @@ pub fn ended(
     if completed {
         flow.completed(seq, output.clone())?;
     } else {
-        flow.edit(seq)?.live.get_or_insert_default().attempts += 1;
-        let error = format!("CHILD_FAILED: {output}");
-        flow.fail(seq, &error, FailureCategory::External, By(WORKER, "executor_failure"))?;
+        failed(&mut flow, seq, &format!("CHILD_FAILED: {output}"), None, Some(FailureCategory::External))?;
     }
     flow.advance()?;
     Ok(flow.finish(Action::ChildEnded, &actor_ref, None))

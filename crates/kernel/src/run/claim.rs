@@ -141,9 +141,15 @@ fn job_of(flow: &Flow<'_, '_, '_>, seq: StepSeq, event: Option<&str>) -> Result<
             .map_err(|error| format!("EXPRESSION_ERROR: {name}: {error}")),
     };
     let filled = templates.into_iter().map(fill).collect::<Result<Vec<_>, _>>()?;
-    let started = flow.cell(seq).and_then(|cell| cell.live.as_ref()).and_then(|live| live.started_at);
-    let timeout_at = spec.timeout.map(|timeout| started.unwrap_or(flow.now()).after(timeout));
-    Ok(Some(Box::new(Job { work: spec.work.clone(), filled, timeout_at })))
+    let live = flow.cell(seq).and_then(|cell| cell.live.as_ref());
+    let started = live.and_then(|live| live.started_at);
+    Ok(Some(Box::new(Job {
+        work: spec.work.clone(),
+        filled,
+        timeout_at: spec.timeout.map(|timeout| started.unwrap_or(flow.now()).after(timeout)),
+        repeatable: spec.is_repeatable(),
+        last_child: live.and_then(|live| live.child),
+    })))
 }
 
 /// What the step works on, or why it cannot be worked out.

@@ -94,9 +94,9 @@ pub fn stop(target: Target<'_>, reason: Option<&str>, ctx: &mut Context<'_>) -> 
     flow.head.outcome = Some(Outcome::Operator);
     let now = flow.now();
     for seq in flow.live() {
-        // What has only tasks nobody holds.
+        // What has only tasks, or waits for a child, nobody holds.
         let frame = flow.spec(seq).is_some_and(crate::plan::StepSpec::is_frame);
-        if flow.cell(seq).is_some_and(super::Cell::is_held) && !frame {
+        if flow.cell(seq).is_some_and(|cell| cell.is_held() && cell.awaited().is_none()) && !frame {
             flow.move_step(seq, StepCode::Ready, By(SYSTEM, "unclaimed"))?;
             flow.revoke(seq)?;
             flow.edit(seq)?.live.get_or_insert_default().next_run_at = Some(now);

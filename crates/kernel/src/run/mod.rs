@@ -32,6 +32,7 @@ mod task;
 mod wake;
 
 pub use cell::{Agenda, Block, BlockReason, Cell, Claim, Docket, Facet, Handed, Lease, Live, Role, Waiting};
+pub use child::is_over;
 pub use claim::handed_out;
 pub use command::*;
 pub use correct::{Correction, CorrectionReason, Prior};
@@ -351,6 +352,10 @@ pub struct Job {
     /// JSON texts: `command` and `env` of a shell step; `url`, `headers` and `body` of an http step.
     pub filled: Vec<Option<Arc<str>>>,
     pub timeout_at: Option<Time>,
+    /// Whether an attempt without a verdict may simply be made again.
+    pub repeatable: bool,
+    /// The run that this step waited for before, where it is to wait for another.
+    pub last_child: Option<InstanceId>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -160,18 +160,31 @@ pub fn fail(
     if repeats(run, task, &[StepCode::Failed, StepCode::Skipped, StepCode::Blocked]) {
         return Ok(vec![]);
     }
-    let attempts = held(run, task, ctx)?.live.as_ref().map_or(0, |live| live.attempts);
+    held(run, task, ctx)?;
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
-    let seq = task.step_seq;
+    let action = failed(&mut flow, task.step_seq, error, retry, category)?;
+    flow.advance()?;
+    Ok(flow.finish(action, &actor_ref, None))
+}
+
+/// An attempt has failed: what its category, the step and its attempts make of that.
+pub fn failed(
+    flow: &mut Flow<'_, '_, '_>,
+    seq: StepSeq,
+    error: &str,
+    retry: Option<Option<Micros>>,
+    category: Option<FailureCategory>,
+) -> Result<Action, Refusal> {
+    let attempts = flow.cell(seq).map_or(0, |cell| cell.details().attempts);
     let (response, on_failure) = flow.response(seq, category, retry.is_some());
     let by = By(WORKER, "executor_failure");
     let category =
         category.unwrap_or(if retry.is_some() { FailureCategory::Transient } else { FailureCategory::AgentError });
-    let action = match response {
+    match response {
         Response::Retry if attempts + 1 < flow.run.max_attempts(seq) => {
-            schedule_retry(&mut flow, seq, error, retry.flatten(), category)?;
-            Action::StepRetried
+            schedule_retry(flow, seq, error, retry.flatten(), category)?;
+            Ok(Action::StepRetried)
         }
         Response::Block => {
             flow.move_step(seq, StepCode::Blocked, By(WORKER, "step_block"))?;
@@ -183,7 +196,7 @@ pub fn fail(
                 event_type: "governance.escalated".to_owned(),
                 data: escalation(flow.run, seq, error),
             });
-            Action::StepFailed
+            Ok(Action::StepFailed)
         }
         Response::Retry | Response::Skip | Response::Fail => {
             flow.edit(seq)?.live.get_or_insert_default().attempts = attempts + 1;
@@ -192,11 +205,9 @@ pub fn fail(
                 Some(on_failure) => flow.fail_with(seq, error, category, by, on_failure)?,
                 None => flow.fail(seq, error, category, by)?,
             }
-            Action::StepFailed
+            Ok(Action::StepFailed)
         }
-    };
-    flow.advance()?;
-    Ok(flow.finish(action, &actor_ref, None))
+    }
 }
 
 /// T9, transient: it will be claimable again after its backoff.

@@ -1,38 +1,57 @@
-//! A step that is a run of its own: the child is started once per attempt, whatever happens in between; its end ends the
-//! step (the engine's clockwork sees to that).
+//! A step that is a run of its own: the child is started once, however many attempts that takes; its end ends the step (the
+//! engine's clockwork sees to that). Only where the step has to be done again is there another child.
 
-use super::{own_call, report};
+use super::{Done, PAUSE, own_call, passes};
 use countersign_engine::{Call, Engine, IdempotencyKey, Outcome, Target, Task};
-use countersign_kernel::InstanceId;
+use countersign_executor::Verdict;
 use countersign_kernel::lifecycle::FailureCategory;
-use countersign_kernel::run::{self, Parent, StartRun};
+use countersign_kernel::run::{self, Job, Parent, StartRun};
+use countersign_kernel::{InstanceId, Refusal};
 use countersign_ledger::sha256;
 use std::sync::Weak;
 
-pub async fn start(engine: &Weak<Engine>, task: &Task, name: &str, version: Option<u32>) {
-    let (Some(held), Some(run_id)) = (engine.upgrade(), InstanceId::parse(&task.run_id)) else { return };
+pub async fn start(engine: &Weak<Engine>, task: &Task, job: &Job, name: &str, version: Option<u32>) -> Done {
+    loop {
+        let why = match try_start(engine, task, job, name, version).await {
+            Ok(child) => return Done::Child(child),
+            Err(Some(refusal)) if passes(&refusal) => {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+            Err(Some(refusal)) => refusal.to_string(),
+            Err(None) => "the engine did not start it".to_owned(),
+        };
+        return Done::Verdict(Verdict::Dead {
+            last_error: format!("the child run of `{name}` could not be started: {why}"),
+            category: Some(FailureCategory::Validation),
+        });
+    }
+}
+
+async fn try_start(
+    engine: &Weak<Engine>,
+    task: &Task,
+    job: &Job,
+    name: &str,
+    version: Option<u32>,
+) -> Result<InstanceId, Option<Refusal>> {
+    let (held, run_id) = engine.upgrade().zip(InstanceId::parse(&task.run_id)).ok_or(None)?;
     let command = run::Command::Start(Box::new(StartRun {
         version,
         parent: Some(Parent { run_id, step_seq: task.step_seq }),
-        trace_id: held.trace_of(run_id).await.ok().flatten(),
+        trace_id: held.trace_of(run_id).await?,
         ..StartRun::new(name, task.input.clone())
     }));
-    let key = format!("child/{}/{}", task.task_id(), task.attempt);
+    // Whoever tries again, after a lost lease or a crash, finds the child that there is.
+    let after = job.last_child.map_or_else(|| "none".to_owned(), |child| child.to_string());
+    let key = format!("child/{}/{}/{after}", task.task_id(), task.cycle);
     let request_digest = sha256(&[key.as_bytes()]);
     let call = own_call(&held, Target::New, command);
-    let call = Call { idempotency: Some(IdempotencyKey { key, request_digest }), ..call };
-    let started = held.execute(call).await;
-    drop(held);
-    match started {
-        Ok(Outcome::RunStarted { run_id }) => {
-            let Some(child) = InstanceId::parse(&run_id) else { return };
-            report(engine, task, |task| run::Command::ChildStarted { task, child }).await;
-        }
-        Ok(outcome) => tracing::error!(?outcome, "a child run was not started"),
-        Err(refusal) => {
-            let error = format!("the child run of `{name}` could not be started: {refusal}");
-            let category = Some(FailureCategory::Validation);
-            report(engine, task, |task| run::Command::Dead { task, error, category }).await;
+    match held.execute(Call { idempotency: Some(IdempotencyKey { key, request_digest }), ..call }).await? {
+        Outcome::RunStarted { run_id } => InstanceId::parse(&run_id).ok_or(None),
+        outcome => {
+            tracing::error!(?outcome, "a child run was not started");
+            Err(None)
         }
     }
 }

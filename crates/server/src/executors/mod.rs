@@ -12,7 +12,7 @@ use countersign_executor::shell::ShellJob;
 use countersign_kernel::lifecycle::FailureCategory;
 use countersign_kernel::plan::Work;
 use countersign_kernel::run::{self, Job, TaskRef};
-use countersign_kernel::{InstanceId, Time};
+use countersign_kernel::{Code, InstanceId, Refusal, Time};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -89,18 +89,16 @@ async fn work(engine: Weak<Engine>, queue: &'static str, jobs: usize, tools: Too
 /// Does the work of one task, keeps its lease meanwhile, and reports.
 async fn carry_out(engine: &Weak<Engine>, task: Task, tools: &Tools) {
     let Some(job) = task.job.clone() else { return };
-    if let Work::Workflow { name, version } = &job.work {
-        return child::start(engine, &task, name, *version).await;
-    }
-    let verdict = {
+    let done = {
         let doing = perform(engine, &task, &job, tools);
         tokio::pin!(doing);
+        let mut beat = tokio::time::interval_at(tokio::time::Instant::now() + HEARTBEAT, HEARTBEAT);
         loop {
             tokio::select! {
-                verdict = &mut doing => break verdict,
-                () = tokio::time::sleep(HEARTBEAT) => {
+                done = &mut doing => break done,
+                _ = beat.tick() => {
                     let command = |task| run::Command::Heartbeat { task, lease: LEASE_US };
-                    if !report(engine, &task, command).await {
+                    if report(engine, &task, command).await == Heard::Refused {
                         // Somebody else has the step now. What is dropped here is killed.
                         return;
                     }
@@ -108,10 +106,36 @@ async fn carry_out(engine: &Weak<Engine>, task: Task, tools: &Tools) {
             }
         }
     };
-    report(engine, &task, |task| command(task, verdict)).await;
+    let done = match done {
+        // It is left to the lease, or to the step's own timeout, to find that nobody knows; a report would be a guess.
+        Done::Verdict(Verdict::Unknown { instead }) if !job.repeatable => {
+            tracing::info!(task_id = task.task_id(), ?instead, "nobody knows what became of an attempt");
+            return;
+        }
+        Done::Verdict(Verdict::Unknown { instead }) => Done::Verdict(*instead),
+        done => done,
+    };
+    // A report without an answer is sent again; once the lease is over it is refused.
+    while report(engine, &task, |task| command(task, done.clone())).await == Heard::NotNow {
+        tokio::time::sleep(PAUSE).await;
+    }
 }
 
-async fn perform(engine: &Weak<Engine>, task: &Task, job: &Job, tools: &Tools) -> Verdict {
+/// What came of a task.
+#[derive(Clone)]
+enum Done {
+    Verdict(Verdict),
+    Child(InstanceId),
+}
+
+async fn perform(engine: &Weak<Engine>, task: &Task, job: &Job, tools: &Tools) -> Done {
+    match &job.work {
+        Work::Workflow { name, version } => child::start(engine, task, job, name, *version).await,
+        _ => Done::Verdict(execute(engine, task, job, tools).await),
+    }
+}
+
+async fn execute(engine: &Weak<Engine>, task: &Task, job: &Job, tools: &Tools) -> Verdict {
     let filled = |i: usize| job.filled.get(i).and_then(|text| text.as_deref());
     let timeout = job.timeout_at.map(|at| remaining(engine, at));
     match &job.work {
@@ -171,9 +195,14 @@ fn remaining(engine: &Weak<Engine>, at: Time) -> Duration {
     Duration::from_micros(u64::try_from(at.0 - now.0).unwrap_or(0))
 }
 
-fn command(task: TaskRef, verdict: Verdict) -> run::Command {
+fn command(task: TaskRef, done: Done) -> run::Command {
     let micros = |length: Duration| i64::try_from(length.as_micros()).unwrap_or(i64::MAX);
+    let verdict = match done {
+        Done::Child(child) => return run::Command::ChildStarted { task, child },
+        Done::Verdict(verdict) => verdict,
+    };
     match verdict {
+        Verdict::Unknown { instead } => command(task, Done::Verdict(*instead)),
         Verdict::Completed { output_json, outbound } => {
             run::Command::Complete { task, output: output_json.into(), outbound, claim_next: None }
         }
@@ -187,20 +216,36 @@ fn command(task: TaskRef, verdict: Verdict) -> run::Command {
     }
 }
 
-/// False where the lease is lost, or the engine is gone.
-async fn report(engine: &Weak<Engine>, task: &Task, command: impl FnOnce(TaskRef) -> run::Command) -> bool {
-    let (Some(engine), Some(run_id)) = (engine.upgrade(), InstanceId::parse(&task.run_id)) else { return false };
+/// What the engine said to a report.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Heard {
+    Yes,
+    /// It could not be recorded at the moment.
+    NotNow,
+    /// The lease is lost, or the engine is gone.
+    Refused,
+}
+
+async fn report(engine: &Weak<Engine>, task: &Task, command: impl FnOnce(TaskRef) -> run::Command) -> Heard {
+    let (Some(engine), Some(run_id)) = (engine.upgrade(), InstanceId::parse(&task.run_id)) else {
+        return Heard::Refused;
+    };
     let lease_token = Uuid::try_parse(&task.lease_token).ok();
     let command = command(TaskRef { step_seq: task.step_seq, lease_token });
     let call = own_call(&engine, Target::Existing(run_id), command);
     match engine.execute(call).await {
-        Ok(Outcome::TaskDone { .. }) => true,
-        Ok(_) => false,
+        Ok(Outcome::TaskDone { .. }) => Heard::Yes,
+        Ok(_) => Heard::Refused,
         Err(refusal) => {
             tracing::info!(%refusal, task_id = task.task_id(), "a report was refused");
-            false
+            if passes(&refusal) { Heard::NotNow } else { Heard::Refused }
         }
     }
+}
+
+/// Whether the same may be accepted a moment later.
+fn passes(refusal: &Refusal) -> bool {
+    matches!(refusal.code, Code::Overloaded | Code::RecordingFailure)
 }
 
 fn own_call(engine: &Engine, target: Target, command: run::Command) -> Call {

@@ -114,3 +114,32 @@ async fn a_step_that_is_carried_out_elsewhere_waits_for_it() {
     assert_eq!(admin.get(&format!("/v1/runs/{shell}")).await.ok()["steps"][0]["state_code"], "ready");
     server.stop().await;
 }
+
+/// Nobody knows what a request that was sent and not answered in time has done: nothing is undone around it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_without_an_answer_is_not_compensated_over() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = silent.local_addr().expect("an address");
+    let config = "[executors.http]\nallow_private = true\n";
+    let server = Server::with_config(Some(config)).await;
+    let admin = server.admin();
+    let pay = |rest: &str| {
+        format!(
+            "kind: workflow\nname: pay\norder: linear\nfailurePolicy: compensate\nsteps:\n  \
+             - {{name: BOOK, run: wait, for: 10ms}}\n  \
+             - {{name: PAY, run: http, method: POST, url: \"http://{address}/\", timeout: 300ms{rest}}}\n\
+             compensation:\n  - {{step: PAY, action: refund, agent: u}}\n"
+        )
+    };
+    let start = async || {
+        let started = admin.post("/v1/runs", json!({"definition": "pay"})).await.created();
+        started["run_id"].as_str().expect("an id").to_owned()
+    };
+    admin.post_bytes("/v1/definitions", pay("")).await.created();
+    let run = until_state(&admin, &start().await, "blocked").await;
+    assert_eq!((&run["outcome"], &run["steps"][1]["last_error"]), (&json!("effect_unknown"), &json!("STEP_TIMEOUT")));
+    // What may be made again may be undone.
+    admin.post_bytes("/v1/definitions", pay(", idempotent: true")).await.created();
+    let undone = until_state(&admin, &start().await, "completed").await;
+    assert_eq!(undone["outcome"], "rolled_back");
+}

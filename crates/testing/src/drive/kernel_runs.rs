@@ -354,6 +354,7 @@ impl KernelDriver {
                 }
             }
             moved |= self.tell_parents()?;
+            moved |= self.end_left_behind();
             if !moved {
                 return Ok(());
             }
@@ -383,6 +384,23 @@ impl KernelDriver {
             moved |= !self.ask_run(APPLICATION, Some(parent), &command)?.1.is_empty();
         }
         Ok(moved)
+    }
+
+    /// Whom no step waits for any more is cancelled.
+    fn end_left_behind(&mut self) -> bool {
+        let ended = |parent: &Parent| {
+            let cell = self.runs.get(&parent.run_id).and_then(|told| told.run.cell(parent.step_seq));
+            cell.is_some_and(|cell| run::is_over(cell.state, cell.retry_scheduled()))
+        };
+        let left = self.runs.iter().filter(|(_, told)| told.run.head.parent.as_ref().is_some_and(ended));
+        let left: Vec<InstanceId> = left.map(|(child, _)| *child).collect();
+        let cancel = Command::Cancel { reason: None };
+        let mut moved = false;
+        for child in left {
+            // One that has ended, or may not be cancelled, stays as it is.
+            moved |= self.ask_run(APPLICATION, Some(child), &cancel).is_ok_and(|(_, made)| !made.is_empty());
+        }
+        moved
     }
 
     /// The state of the step after a report, for its worker.

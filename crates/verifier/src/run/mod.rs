@@ -211,6 +211,11 @@ impl Run {
         }
     }
 
+    /// A step of another run.
+    pub fn is_child(&self) -> bool {
+        self.begin.as_ref().is_some_and(|begin| begin.texts.contains_key("parent_run_id"))
+    }
+
     fn start(&mut self, header: &Header, payload: &crate::json::Value, ctx: &mut Context<'_>) -> Option<()> {
         let document_digest = Digest::parse(payload.text("document_digest")?)?;
         let mut texts = HashMap::new();

@@ -12,7 +12,7 @@ use crate::identity::{self, Identity, Signing};
 use crate::json::Value;
 use crate::manifest::{self, Manifest, Scope};
 use crate::note::Checkpoint;
-use crate::permission::{self, Origin};
+use crate::permission::{self, Kind, Origin};
 use crate::policy::Trust;
 use crate::process::document::Documents;
 use crate::process::{self, Names, Process};
@@ -331,7 +331,7 @@ impl<'t> Run<'t> {
         }
         self.end_bootstrap();
         let signing = self.check_identity(&record, record.header.registry_seq, self.registry_chain.command_first);
-        permission::check(&record, Origin::None, false, &self.registry, &mut self.findings);
+        permission::check(&record, Origin::None, Kind::Process, &self.registry, &mut self.findings);
         self.story.record(&record, &signing);
     }
 
@@ -381,8 +381,12 @@ impl<'t> Run<'t> {
             None if instance.process.is_start_purged() => Origin::Purged,
             None => Origin::None,
         };
-        let is_run = instance.run.is_some();
-        permission::check(record, origin, is_run, &self.registry, &mut self.findings);
+        let kind = match &instance.run {
+            None => Kind::Process,
+            Some(run) if run.is_child() => Kind::Child,
+            Some(_) => Kind::Run,
+        };
+        permission::check(record, origin, kind, &self.registry, &mut self.findings);
         let first = instance.chain.command_first;
         let signing = self.check_identity(record, record.header.registry_seq, first);
         self.story.record(record, &signing);

@@ -1,0 +1,106 @@
+//! What a run and the run that it is a step of have to tell each other. The clockwork asks, whichever of the two moved; should
+//! that be lost with a node, it asks again.
+
+use super::clockwork::Clockwork;
+use super::rollup::Basis;
+use crate::port::{Page, RunQuery, RunView, StoreError};
+use crate::rows::StepState;
+use countersign_kernel::lifecycle::{RunState, StepCode};
+use countersign_kernel::plan::StepSeq;
+use countersign_kernel::run::{self, Parent};
+use countersign_kernel::{InstanceId, Time};
+use std::sync::Arc;
+
+/// How often either asks after the other, should its end have gone unnoticed.
+const CHECK_US: i64 = 30_000_000;
+
+impl Clockwork {
+    /// The step waits for this child: it ends with it, and until then shows its colour.
+    pub(super) async fn ask_after_child(&self, run_id: InstanceId, step_seq: StepSeq, child: &str) {
+        let Some(child) = InstanceId::parse(child) else { return };
+        let told = match self.run_view(child).await {
+            Ok(view) => match view.as_ref().and_then(|view| end_of(view, &Parent { run_id, step_seq })) {
+                Some((completed, output)) => {
+                    let command = run::Command::ChildEnded { step_seq, child, completed, output };
+                    self.told(run_id, command).await
+                }
+                None => {
+                    self.tell_colour(run_id, step_seq, child, view).await;
+                    false
+                }
+            },
+            Err(error) => {
+                tracing::warn!(%error, "a child run could not be read");
+                false
+            }
+        };
+        if !told {
+            self.book.remind_by((run_id, Some(step_seq)), self.later());
+        }
+    }
+
+    /// The child lives: its colour drives that of the step that waits for it, and where it waits, the step does.
+    async fn tell_colour(&self, run_id: InstanceId, step_seq: StepSeq, child: InstanceId, view: Option<RunView>) {
+        if let Some(basis) = view.and_then(|view| Basis::parse(view.head.rollup.as_deref()?)) {
+            let (colour, waits) = (basis.rollup.colour, basis.waits);
+            self.told(run_id, run::Command::ChildColoured { step_seq, child, colour, waits }).await;
+        }
+    }
+
+    /// This run is a step of another one. Where that step has ended without it, nobody waits for it: it is cancelled.
+    pub(super) async fn ask_after_parent(&self, run_id: InstanceId, parent: &str, step_seq: StepSeq) {
+        let Some(parent) = InstanceId::parse(parent) else { return };
+        let found = self.reader.run_steps(parent, step_seq, 1).await;
+        let left = match found.as_deref() {
+            Ok([step, ..]) if step.step_seq == step_seq => {
+                run::is_over(step.state.state, step.state.next_run_at.is_some())
+            }
+            Ok(_) => false,
+            Err(error) => {
+                tracing::warn!(%error, "the parent of a run could not be read");
+                false
+            }
+        };
+        // A cancel that is guarded, or a run that undoes its work, has its own way to end.
+        let cancel = || run::Command::Cancel {
+            reason: Some(format!("run {parent}, which it was a step of, went on without it")),
+        };
+        if !left || !self.told(run_id, cancel()).await {
+            self.book.remind_by((run_id, None), self.later());
+        }
+    }
+
+    async fn told(&self, run_id: InstanceId, command: run::Command) -> bool {
+        match self.send(run_id, command).await {
+            Some(answer) => matches!(answer.await, Ok(Ok(_))),
+            None => false,
+        }
+    }
+
+    async fn run_view(&self, run_id: InstanceId) -> Result<Option<RunView>, StoreError> {
+        let query = RunQuery { instance_id: Some(run_id), ..RunQuery::default() };
+        let page = Page { after: None, limit: 1, descending: false };
+        Ok(self.reader.runs(&query, &page).await?.into_iter().next())
+    }
+
+    fn later(&self) -> Time {
+        Time((self.now)().0 + CHECK_US)
+    }
+}
+
+/// The run that a step began and waits for no more: it asks, and hears so.
+pub fn left_behind(step: &StepState) -> Option<InstanceId> {
+    let over = run::is_over(step.state, step.next_run_at.is_some()) && step.state != StepCode::Completed;
+    step.child_run_id.filter(|_| over)
+}
+
+/// Whether the child has completed, and its output or its last error; `None` while it lives.
+fn end_of(view: &RunView, parent: &Parent) -> Option<(bool, Arc<str>)> {
+    let state = RunState::parse(&view.head.state).filter(|state| state.is_ended())?;
+    if view.row.parent != Some((parent.run_id, parent.step_seq)) {
+        return None;
+    }
+    let completed = state == RunState::Completed && view.head.outcome.is_none();
+    let said = if completed { &view.head.output } else { &view.head.last_error };
+    Some((completed, said.clone().unwrap_or_else(|| Arc::from(if completed { "null" } else { "ended" }))))
+}
