@@ -489,6 +489,36 @@ async fn own(works: &Works) -> anyhow::Result<String> {
     Ok(run_id)
 }
 
+const LEG: &str = "
+kind: workflow
+name: leg
+steps: [{name: fly}]
+";
+const TRIP: &str = "
+kind: workflow
+name: trip
+steps:
+  - {name: out, run: workflow, workflow: leg, errors: {external: retry}, retryPolicy: {maxRetries: 1, initialDelay: 1ms}}
+";
+
+/// Runs that are steps of others: one fails and is followed by another; one is cancelled with the run that waited for it.
+async fn children(works: &Works) -> anyhow::Result<Vec<String>> {
+    works.publish(LEG).await?;
+    works.publish(TRIP).await?;
+    let trip = works.start("trip", json!({})).await?;
+    let first = works.claim("default").await?;
+    works.dead(&first, None).await?;
+    let second = works.claim("default").await?;
+    ensure!(first.run_id != second.run_id, "the same child again");
+    works.complete(&second, json!({})).await?;
+    works.state(&trip, "completed").await?;
+    let left = works.start("trip", json!({})).await?;
+    let child = works.claim("default").await?.run_id;
+    works.control(&left, "cancel").await?;
+    works.state(&child, "cancelled").await?;
+    Ok(vec![trip, first.run_id, second.run_id, left, child])
+}
+
 fn judged(path: &Path, trust: &Trust) -> anyhow::Result<()> {
     let file = std::fs::File::open(path)?;
     let verdict = verify(std::io::BufReader::new(file), trust, Detail::Report)
@@ -515,13 +545,13 @@ async fn runs_are_proven(kind: Kind) -> anyhow::Result<()> {
     let people = people(&works).await?;
     let (filed, unfiled) = tasks(&works).await?;
     let own = own(&works).await?;
+    let children = children(&works).await?;
     let key = works.admin.log_key().await?.trim().to_owned();
     let mut trust = Trust::default();
     trust.log_keys.push(VerifierKey::parse(&key).map_err(|problem| anyhow::anyhow!(problem))?);
     let mut bundles = vec![];
-    for (i, run_id) in
-        [&one, &graph, &undone, &approved, &cancelled, &people, &filed, &unfiled, &own].into_iter().enumerate()
-    {
+    let alone = [&one, &graph, &undone, &approved, &cancelled, &people, &filed, &unfiled, &own];
+    for (i, run_id) in alone.into_iter().chain(&children).enumerate() {
         bundles.push(works.export(Some(run_id), &format!("{i}.zip")).await?);
     }
     bundles.push(works.export(None, "window.zip").await?);

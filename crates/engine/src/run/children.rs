@@ -18,32 +18,31 @@ impl Clockwork {
     /// The step waits for this child: it ends with it, and until then shows its colour.
     pub(super) async fn ask_after_child(&self, run_id: InstanceId, step_seq: StepSeq, child: &str) {
         let Some(child) = InstanceId::parse(child) else { return };
-        let told = match self.run_view(child).await {
-            Ok(view) => match view.as_ref().and_then(|view| end_of(view, &Parent { run_id, step_seq })) {
-                Some((completed, output)) => {
-                    let command = run::Command::ChildEnded { step_seq, child, completed, output };
-                    self.told(run_id, command).await
-                }
-                None => {
-                    self.tell_colour(run_id, step_seq, child, view).await;
-                    false
-                }
-            },
-            Err(error) => {
-                tracing::warn!(%error, "a child run could not be read");
-                false
-            }
-        };
-        if !told {
+        let heard = self.hear_of_child(&Parent { run_id, step_seq }, child).await;
+        if let Err(error) = &heard {
+            tracing::warn!(%error, "a child run could not be read");
+        }
+        if !heard.is_ok_and(|ended| ended) {
             self.book.remind_by((run_id, Some(step_seq)), self.later());
         }
     }
 
-    /// The child lives: its colour drives that of the step that waits for it, and where it waits, the step does.
-    async fn tell_colour(&self, run_id: InstanceId, step_seq: StepSeq, child: InstanceId, view: Option<RunView>) {
-        if let Some(basis) = view.and_then(|view| Basis::parse(view.head.rollup.as_deref()?)) {
-            let (colour, waits) = (basis.rollup.colour, basis.waits);
+    /// True where the child has ended, and the step has been told.
+    async fn hear_of_child(&self, parent: &Parent, child: InstanceId) -> Result<bool, StoreError> {
+        let (run_id, step_seq) = (parent.run_id, parent.step_seq);
+        let mut shown = None;
+        loop {
+            let Some(view) = self.run_view(child).await? else { return Ok(false) };
+            if let Some((completed, output)) = end_of(&view, parent) {
+                let command = run::Command::ChildEnded { step_seq, child, completed, output };
+                return Ok(self.told(run_id, command).await);
+            }
+            let basis = view.head.rollup.as_deref().and_then(Basis::parse);
+            let looks = basis.map(|basis| (basis.rollup.colour, basis.waits));
+            let Some((colour, waits)) = looks.filter(|_| looks != shown) else { return Ok(false) };
             self.told(run_id, run::Command::ChildColoured { step_seq, child, colour, waits }).await;
+            // Whatever the child did meanwhile, its reminder went under with that.
+            shown = looks;
         }
     }
 
