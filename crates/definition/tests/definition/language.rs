@@ -67,7 +67,7 @@ fn a_condition_is_true_false_or_an_error() {
         ("input", "its value is a map"),
         ("'true'", "its value is a string"),
         ("input.missing", "missing"),
-        ("event.x", "there is no `event` here"),
+        ("event.x", "x"),
         ("nobody", "there is no variable `nobody`"),
         ("steps.never.output", "never"),
         ("steps.broken.output == 1", "`steps.broken.output` is not JSON"),

@@ -66,12 +66,11 @@ fn step_due(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<(), Refusal> {
     ) || (state == StepCode::Failed && live.next_run_at.is_some());
     if under_way && limit.is_some_and(|limit| limit <= now) {
         let unverdicted = matches!(state, StepCode::InProgress | StepCode::Overdue) || found.awaited().is_some();
-        if unverdicted && spec.as_ref().is_some_and(|spec| !spec.is_repeatable()) {
-            flow.edit(seq)?.live.get_or_insert_default().effect_unknown = true;
+        if unverdicted {
+            flow.lose_verdict(seq)?;
         }
         flow.take_away(seq)?;
         let trigger = if state == StepCode::Blocked { "blocked_timeout" } else { "step_timeout" };
-        flow.edit(seq)?.token = None;
         return flow.fail(seq, "STEP_TIMEOUT", FailureCategory::Timeout, By(SYSTEM, trigger));
     }
     if matches!(state, StepCode::InProgress | StepCode::Overdue)
