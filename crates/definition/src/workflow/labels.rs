@@ -67,7 +67,8 @@ fn report_taken(node: &Node, steps: &[Step<'_>], problems: &mut Problems) {
     let approvals: HashSet<&str> = steps.iter().filter(|step| is_approval(step)).filter_map(|step| step.name).collect();
     for (label, _) in entries {
         let Some(step) = label.text.strip_prefix("approval:").filter(|step| approvals.contains(step)) else { continue };
-        let message = format!("{} is the label of the approval {} itself; choose another", quoted(&label.text), quoted(step));
+        let message =
+            format!("{} is the label of the approval {} itself; choose another", quoted(&label.text), quoted(step));
         problems.add(label.at, format!("gate_spec.{}", segment(&label.text)), ProblemCode::BadValue, message);
     }
     if !entries.iter().any(|(label, _)| label.text == CANCEL) {
