@@ -84,6 +84,7 @@ fn check_shape(command: &StepAct) -> Result<(), Refusal> {
             if wish.timeout.is_some_and(|timeout| timeout < 0) {
                 return Err(Refusal::new(Code::InvalidRequest, "`timeout_ms` must not be negative").at("timeout_ms"));
             }
+            check_outbound(&wish.outbound)?;
             wish.evidence_ref.as_deref().map_or(Ok(()), |text| require_ref("evidence_ref", text))
         }
         Act::Unblock { evidence_ref } | Act::CannotComplete { evidence_ref } => {
