@@ -74,7 +74,6 @@ pub fn resume(target: Target<'_>, reason: Option<&str>, ctx: &mut Context<'_>) -
         (Some(_), 0) => RunState::Executing,
         (Some(_), _) => RunState::Blocked,
     };
-    flow.head.outcome = None;
     flow.move_run(to, "workflow_resume")?;
     flow.advance()?;
     Ok(flow.finish(Action::RunResumed, &actor_ref, reason))

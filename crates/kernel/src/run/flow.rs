@@ -165,7 +165,7 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
         self.run_moves.push(RunMove { transition });
         self.head.state = to;
         // Why it stood still says nothing about how it ended.
-        if from == RunState::Stopped && matches!(to, RunState::Failed | RunState::Compensating) {
+        if from == RunState::Stopped {
             self.head.outcome = None;
         }
         match to {

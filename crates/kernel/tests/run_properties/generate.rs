@@ -84,7 +84,7 @@ fn draft() -> impl Strategy<Value = Draft> {
         prop::bool::weighted(0.1),
         prop::bool::weighted(0.5),
         prop::bool::weighted(0.2),
-        prop::bool::weighted(0.08),
+        prop::bool::weighted(0.12),
         prop::bool::weighted(0.3),
     );
     (shape, rest).prop_map(|((deps, work, when, on_failure, retries, backoff), rest)| {

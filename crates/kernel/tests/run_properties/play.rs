@@ -324,8 +324,10 @@ impl World {
             while self.leases.len() > had && self.leases.last().is_some_and(|given| given.said.is_none()) {
                 let open = self.leases.iter().rev().position(|given| given.said.is_none());
                 let Some(of) = open.filter(|of| self.leases.len() - of > had) else { break };
-                self.report(of, Kind::Complete);
+                // Every other one goes on with what follows.
                 let place = self.leases.len() - 1 - of;
+                let kind = if place.is_multiple_of(2) { Kind::CompleteAndClaim } else { Kind::Complete };
+                self.report(of, kind);
                 self.leases[place].said.get_or_insert(Kind::Complete);
             }
             for seq in 0..self.run.plan.steps.len() {
