@@ -30,6 +30,10 @@ pub fn decide(
         }
         step_due(&mut flow, *seq)?;
     }
+    let lost = flow.moves.iter().any(|m| m.trigger == "lease_expired");
+    if lost && run.plan.failure_policy == FailurePolicy::FailClosed && !flow.head.state.is_ended() {
+        flow.stand_still(Outcome::LeaseExpired, "lease_expired")?;
+    }
     flow.weigh(steps.to_vec());
     if !flow.changes() {
         return Ok(vec![]);

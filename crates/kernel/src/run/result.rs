@@ -4,7 +4,7 @@
 use super::claim::claim_one;
 use super::flow::{By, Flow, SYSTEM, WORKER};
 use super::{Action, Cell, ClaimNext, Context, Event, Facet, Handed, Outbound, Role, Run, TaskRef, Waiting, permitted};
-use crate::lifecycle::{FailureCategory, Outcome, Response, RunState, StepCode};
+use crate::lifecycle::{FailureCategory, Response, StepCode};
 use crate::plan::{FailurePolicy, Micros, RetryPolicy, StepSeq};
 use crate::process::Process;
 use crate::refusal::{Code, Refusal, require_text};
@@ -329,6 +329,7 @@ pub fn lease_expired(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<(), Re
     let live = flow.edit(seq)?.live.get_or_insert_default();
     live.attempts += 1;
     let exhausted = live.attempts >= max;
+    // There the run stops instead ([`super::due`]): nothing is tried again before somebody has seen what became of it.
     if exhausted && !closed {
         return flow.fail(seq, "LEASE_EXPIRED", FailureCategory::Timeout, By(SYSTEM, "lease_exhausted"));
     }
@@ -338,9 +339,5 @@ pub fn lease_expired(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<(), Re
     live.last_error = Some("LEASE_EXPIRED".into());
     live.category = Some(FailureCategory::Timeout);
     live.next_run_at = Some(now);
-    // Nothing is tried again before somebody has seen what became of it.
-    if closed && flow.head.state != RunState::Stopped {
-        flow.stand_still(Outcome::LeaseExpired, "lease_expired")?;
-    }
     Ok(())
 }
