@@ -84,6 +84,10 @@ S4 stopped executing workflow_resume
 S5 stopped blocked workflow_resume
 S6 stopped failed step_failed
 S7 stopped compensating step_failed
+S8 executing stopped lease_expired
+S9 blocked stopped lease_expired
+S10 paused stopped lease_expired
+S11 stopped queued workflow_resume
 V1 stopped voided workflow_void
 V2 executing voided workflow_void
 V3 blocked voided workflow_void
@@ -92,7 +96,7 @@ ENDED = ("completed", "failed", "cancelled", "voided")
 PAST = ("completed", "skipped", "cancelled", "failed")
 TASK_PAST = PAST + ("cannot_complete",)
 OWN_TRIGGERS = {"workflow_cancel": "run_cancelled", "workflow_pause": "run_paused", "workflow_resume": "run_resumed", "workflow_stop": "run_stopped",
-                "workflow_void": "run_voided", "effect_declared": "effect_declared", "started": "run_started"}
+                "workflow_void": "run_voided", "effect_declared": "effect_declared", "lease_expired": "time_passed", "started": "run_started"}
 RECORD_OF = {"T9": ("step_retried", "step_failed", "child_ended"), "T4r": ("step_unblocked",), "X6": ("run_cancelled", "run_voided"), "T2r": ("step_released",),
              "T6": ("deadline_extended",), "T8r": ("step_reopened",), "T12r": ("step_reopened",), "T11": ("step_escalated",), "T12": ("step_cannot_complete",)}
 FACETS = ("waiting_dependency", "waiting_human", "waiting_external", "waiting_time_gate")

@@ -6,7 +6,7 @@
 
 use crate::Time;
 use crate::gate_spec::{GateEntry, GateSpec};
-use crate::lifecycle::OwnMachine;
+use crate::lifecycle::{FailureCategory, OwnMachine};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -281,6 +281,16 @@ impl RetryPolicy {
 pub struct ErrorResponses {
     pub agent_error: Option<ErrorResponse>,
     pub external: Option<ErrorResponse>,
+}
+
+impl ErrorResponses {
+    pub const fn of(&self, category: FailureCategory) -> Option<ErrorResponse> {
+        match category {
+            FailureCategory::AgentError => self.agent_error,
+            FailureCategory::External => self.external,
+            _ => None,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

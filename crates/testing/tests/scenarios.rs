@@ -73,12 +73,14 @@ scenarios! {
     rollup
     run_again
     run_approvals
+    run_claim_next
     run_compensation
     run_control
     run_dag
     run_dead
     run_effect_unknown
     run_errors
+    run_fail_closed
     run_leases
     run_linear
     run_on_failure

@@ -184,7 +184,8 @@ fn variable_value(variable: Variable, program: &Parsed, scope: &Scope<'_>) -> Re
         Variable::Input => scope.input,
         Variable::Run => scope.run,
         Variable::Pins => scope.pins,
-        Variable::Event => scope.event,
+        // A step that no event has woken was told nothing.
+        Variable::Event => scope.event.or(Some("null")),
         Variable::Output => scope.output,
         Variable::Secrets => scope.secrets,
     };

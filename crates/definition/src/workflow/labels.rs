@@ -5,12 +5,17 @@ use super::step::Step;
 use super::work::refuse_expression;
 use crate::fields::Mapping;
 use crate::gates::{Unused, gate_spec, report_unused};
-use crate::problem::{ProblemCode, quoted};
-use crate::tree::Value;
+use crate::problem::{ProblemCode, Problems, quoted, segment};
+use crate::tree::{Node, Value};
 use countersign_kernel::GateSpec;
+use countersign_kernel::plan::Work;
+use std::collections::HashSet;
 
 /// Labels that a run needs without a step naming them.
-const OF_THE_RUN: &[&str] = &["reopen", "cancel", "escalate", "sovereign"];
+const OF_THE_RUN: &[&str] = &["reopen", CANCEL, "escalate", "sovereign"];
+
+/// Names both who must approve of a cancellation and the gate that does.
+const CANCEL: &str = "cancel";
 
 const UNUSED: Unused =
     Unused { complaint: "no step has the gate", advice: "name it as the `gate` of a step, or remove the entry" };
@@ -35,9 +40,9 @@ pub(super) fn read(fields: &Mapping<'_>, steps: &[Step<'_>], reader: &mut Reader
         gate_spec(node, "gate_spec", reader.problems)
     });
     // An entry that is at fault itself is there all the same.
-    let written: std::collections::HashSet<&str> = match node.map(|node| &node.value) {
+    let written: HashSet<&str> = match node.map(|node| &node.value) {
         Some(Value::Map(entries)) => entries.iter().map(|(label, _)| label.text.as_str()).collect(),
-        _ => std::collections::HashSet::new(),
+        _ => HashSet::new(),
     };
     for (seq, step) in steps.iter().enumerate() {
         let Some((label, at)) = step.gate.filter(|(label, _)| !written.contains(label)) else { continue };
@@ -48,5 +53,31 @@ pub(super) fn read(fields: &Mapping<'_>, steps: &[Step<'_>], reader: &mut Reader
         let message = format!("gate_spec has no entry {}; {advice}", quoted(label));
         reader.problems.add(at, format!("steps[{seq}].gate"), ProblemCode::UnknownGate, message);
     }
+    if let (Some(node), false) = (node, reader.trusted) {
+        report_taken(node, steps, reader.problems);
+    }
     spec
+}
+
+/// A run's gates have their names from its steps and their approvers from the labels. Where two of them would share either,
+/// nobody could tell whom to ask.
+fn report_taken(node: &Node, steps: &[Step<'_>], problems: &mut Problems) {
+    let Value::Map(entries) = &node.value else { return };
+    let is_approval = |step: &Step<'_>| step.spec.as_ref().is_some_and(|spec| matches!(spec.work, Work::Approval(_)));
+    let approvals: HashSet<&str> = steps.iter().filter(|step| is_approval(step)).filter_map(|step| step.name).collect();
+    for (label, _) in entries {
+        let Some(step) = label.text.strip_prefix("approval:").filter(|step| approvals.contains(step)) else { continue };
+        let message =
+            format!("{} is the label of the approval {} itself; choose another", quoted(&label.text), quoted(step));
+        problems.add(label.at, format!("gate_spec.{}", segment(&label.text)), ProblemCode::BadValue, message);
+    }
+    if !entries.iter().any(|(label, _)| label.text == CANCEL) {
+        return;
+    }
+    for (seq, step) in steps.iter().enumerate() {
+        if step.name == Some(CANCEL) && (step.gate.is_some() || is_approval(step)) {
+            let message = "the gate of this step would be that of cancelling the run; give the step another name";
+            problems.add(step.name_at, format!("steps[{seq}].name"), ProblemCode::BadValue, message);
+        }
+    }
 }

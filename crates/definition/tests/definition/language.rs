@@ -46,6 +46,9 @@ fn a_condition_is_true_false_or_an_error() {
         ("has(input.missing) && input.missing", false),
         ("steps.PAYMENT.output.amount > 12 && steps[\"a-b\"].state_code == 'skipped'", true),
         ("steps['a-b'].output == null", true),
+        // No event has woken the step: there is nothing that it said.
+        ("event == null", true),
+        ("event != null && has(event.x)", false),
         ("input.list.exists(x, x == 'y') && input.list.all(x, size(x) == 1)", true),
         ("input.list.exists_one(x, x == 'y')", true),
         ("steps.PAYMENT.output.lines.map(x, x * 2) == [2, 4, 6]", true),
@@ -67,7 +70,7 @@ fn a_condition_is_true_false_or_an_error() {
         ("input", "its value is a map"),
         ("'true'", "its value is a string"),
         ("input.missing", "missing"),
-        ("event.x", "there is no `event` here"),
+        ("event.x", "x"),
         ("nobody", "there is no variable `nobody`"),
         ("steps.never.output", "never"),
         ("steps.broken.output == 1", "`steps.broken.output` is not JSON"),

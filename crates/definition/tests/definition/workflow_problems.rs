@@ -43,6 +43,26 @@ fn problems_of(text: &str) -> Vec<Problem> {
 }
 
 const TOP: &[Case] = &[
+    // Two gates of one name, or of one label.
+    (
+        6..=10,
+        "  lead: {approver_ref: kim, scope: s}\n  approval:c: {approver_ref: kim, scope: s}\nsteps:\n  - {name: a, gate: lead}\n  \
+         - {name: b, dependsOn: [a], readOnly: true, gate: approval:c}\n  \
+         - {name: c, dependsOn: [a], run: approval, approver_ref: lee, scope: s}",
+        &[("bad-value", "gate_spec.approval:c", 7, 3)],
+    ),
+    (
+        6..=8,
+        "  lead: {approver_ref: kim, scope: s}\n  cancel: {approver_ref: kim, scope: s}\nsteps:\n  - {name: a, gate: lead}\n  \
+         - {name: cancel, gate: lead}",
+        &[("bad-value", "steps[1].name", 10, 12)],
+    ),
+    (
+        6..=8,
+        "  lead: {approver_ref: kim, scope: s}\n  cancel: {approver_ref: kim, scope: s}\nsteps:\n  - {name: a, gate: lead}\n  \
+         - {name: cancel, run: approval, approver_ref: lee, scope: s}",
+        &[("bad-value", "steps[1].name", 10, 12)],
+    ),
     (4..=4, "timeuot: 1h", &[("unknown-field", "timeuot", 4, 1)]),
     (4..=4, "timeout: 1h\ntimeout: 2h", &[("duplicate-key", "timeout", 5, 1)]),
     (4..=4, "timeout: a: b", &[("yaml-syntax", "", 4, 11)]),

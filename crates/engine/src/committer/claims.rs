@@ -224,7 +224,7 @@ impl Committer {
             return None;
         };
         let cell = self.cache.get(&run_id)?.run.as_deref()?.cell(task.step_seq)?;
-        cell.handed.as_deref().copied().filter(|_| !cell.is_held() && cell.token == task.lease_token)
+        cell.handed.as_deref().copied().filter(|_| cell.was_reported(task.lease_token, run::Verb::Complete))
     }
 
     /// Runs of which somebody may be handed a task again.

@@ -5,12 +5,12 @@ use crate::rows::StepState;
 use crate::run::rollup::Basis;
 use countersign_kernel::InstanceId;
 use countersign_kernel::lifecycle::{FailureCategory, Outcome, RunState, StepCode};
-use countersign_kernel::plan::{OnFailure, Plan, StepSeq};
+use countersign_kernel::plan::{Plan, StepSeq};
 use countersign_kernel::process::{DefinitionRef, Process};
 use countersign_kernel::rollup::{Colour, Rollup, Tally};
 use countersign_kernel::run::{
     Block, BlockReason, Cause, Cell, Docket, Facet, Handed, Head, KeptEvent, Lease, Live, Parent, PinnedMachine, Role,
-    Run, Severity, TaskType, Waiting,
+    Run, Severity, TaskType, Waiting, is_passed,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -55,9 +55,9 @@ pub fn assemble(
     resolve_dependencies(&plan, &mut cells);
     let count = |which: fn(&Cell) -> bool| u32::try_from(cells.iter().filter(|cell| which(cell)).count()).unwrap_or(0);
     let of_plan = || (0..).zip(&cells).take(plan.steps.len());
-    let open = of_plan().filter(|(seq, cell)| !has_ended(&plan, *seq, cell)).count();
+    let open = of_plan().filter(|(seq, cell)| !is_passed(&plan, *seq, cell)).count();
     let current =
-        of_plan().find(|(seq, cell)| !has_ended(&plan, *seq, cell)).map_or(plan.steps.len(), |(seq, _)| seq as usize);
+        of_plan().find(|(seq, cell)| !is_passed(&plan, *seq, cell)).map_or(plan.steps.len(), |(seq, _)| seq as usize);
     let live: BTreeSet<StepSeq> = (0..)
         .zip(&cells)
         .filter(|(_, cell)| !cell.is_ended() && cell.state != StepCode::NotStarted)
@@ -179,14 +179,6 @@ fn handed(text: &str) -> Option<Handed> {
     })
 }
 
-/// Ended, or failed where the plan goes on as behind a skipped step.
-fn has_ended(plan: &Plan, seq: StepSeq, cell: &Cell) -> bool {
-    let passed_over = cell.state == StepCode::Failed
-        && !cell.retry_scheduled()
-        && plan.step(seq).is_some_and(|step| step.on_failure == OnFailure::Skip);
-    cell.is_ended() || passed_over
-}
-
 /// Completed, or completed before it was reopened.
 fn has_fed(cell: &Cell) -> bool {
     cell.state == StepCode::Completed || (cell.cycle() > 0 && cell.completed_at.is_some())
@@ -194,7 +186,7 @@ fn has_fed(cell: &Cell) -> bool {
 
 fn resolve_dependencies(plan: &Plan, cells: &mut [Cell]) {
     let ended: Vec<(bool, bool)> =
-        (0..).zip(cells.iter()).map(|(seq, cell)| (has_ended(plan, seq, cell), has_fed(cell))).collect();
+        (0..).zip(cells.iter()).map(|(seq, cell)| (is_passed(plan, seq, cell), has_fed(cell))).collect();
     for (spec, cell) in plan.steps.iter().zip(cells) {
         let of = |seq: &StepSeq| ended.get(*seq as usize).copied().unwrap_or((false, false));
         // One that has begun waits for nothing any more, even where a step before it was reopened.

@@ -416,7 +416,16 @@ fn acted(payload: &mut Object, event: &RunEvent, room: &mut usize) {
 
 /// What went wrong, and what somebody said of an attempt that left no verdict.
 fn failures(payload: &mut Object, run: &Run, event: &RunEvent) {
-    let failed = |m: &&Move| matches!(m.transition.id, "T4" | "T9" | "X2" | "X5" | "X7" | "X10" | "X12");
+    // A lease that is taken away is no failure, but it leaves an effect of which nobody knows.
+    let loses_verdict = |seq: StepSeq| {
+        let unknown = |cell: &Cell| cell.live.as_ref().is_some_and(|live| live.effect_unknown);
+        cell_of(event, seq).is_some_and(unknown) && !run.cell(seq).is_some_and(unknown)
+    };
+    let failed = |m: &&Move| match m.transition.id {
+        "T4" | "T9" | "X2" | "X5" | "X7" | "X10" | "X12" => true,
+        "X11" => loses_verdict(m.step_seq),
+        _ => false,
+    };
     let errors = event
         .moves
         .iter()
@@ -435,13 +444,8 @@ fn failures(payload: &mut Object, run: &Run, event: &RunEvent) {
         })
         .collect();
     payload.shared("errors", errors);
-    if event.action == Action::EffectDeclared {
-        let unknown = |cell: &Cell| cell.live.as_ref().is_some_and(|live| live.effect_unknown);
-        let declared = event.cells.iter().find(|(seq, cell)| run.cell(*seq).is_some_and(unknown) && !unknown(cell));
-        if let Some((seq, _)) = declared {
-            let done = event.outputs.iter().any(|(of, _)| of == seq);
-            payload.raw("effect", &format!("{{\"step_seq\":{seq},\"done\":{done}}}"));
-        }
+    if let Some((seq, done)) = event.effect {
+        payload.raw("effect", &format!("{{\"step_seq\":{seq},\"done\":{done}}}"));
     }
 }
 

@@ -169,6 +169,7 @@ pub const RUN_TRIGGERS: &[RunTrigger] = &[
     trigger("workflow_resume", ActorClass::Reviewer, TriggerKind::Rpc, Guard::None, true),
     trigger("workflow_cancel", ActorClass::Reviewer, TriggerKind::Rpc, Guard::Predicate("approval_where_declared"), true),
     trigger("workflow_stop", ActorClass::Reviewer, TriggerKind::Rpc, Guard::None, true),
+    trigger("lease_expired", ActorClass::System, TriggerKind::Timer, Guard::Config("failure_policy"), true),
     trigger("workflow_void", ActorClass::Reviewer, TriggerKind::Rpc, Guard::None, true),
 ];
 
@@ -249,6 +250,10 @@ pub const RUN_TRANSITIONS: &[RunTransition] = &[
     row("S5", Stopped, Blocked, "workflow_resume"),
     row("S6", Stopped, Failed, "step_failed"),
     row("S7", Stopped, Compensating, "step_failed"),
+    row("S8", Executing, Stopped, "lease_expired"),
+    row("S9", Blocked, Stopped, "lease_expired"),
+    row("S10", Paused, Stopped, "lease_expired"),
+    row("S11", Stopped, Queued, "workflow_resume"),
     row("V1", Stopped, Voided, "workflow_void"),
     row("V2", Executing, Voided, "workflow_void"),
     row("V3", Blocked, Voided, "workflow_void"),

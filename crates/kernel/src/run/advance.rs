@@ -85,7 +85,14 @@ impl Flow<'_, '_, '_> {
         if let Some(template) = self.run.plan.output.clone() {
             match self.with_scope(None, None, |scope| self.ctx.language.fill(&template, scope)) {
                 Ok(output) => self.head.output = Some(output.into()),
-                Err(error) => return self.fail_run(&format!("EXPRESSION_ERROR: output: {error}"), "step_failed"),
+                Err(error) => {
+                    let error = format!("EXPRESSION_ERROR: output: {error}");
+                    if self.run.plan.failure_policy == FailurePolicy::Compensate {
+                        self.begin_compensation(&error, "step_failed")?;
+                        return self.compensate();
+                    }
+                    return self.fail_run(&error, "step_failed");
+                }
             }
         }
         self.move_run(RunState::Completed, "all_steps_ended")?;
@@ -177,6 +184,8 @@ impl Flow<'_, '_, '_> {
         live.next_run_at = None;
         live.lease = None;
         live.waiting = Some(waiting);
+        // What woke it before is not what ends this wait.
+        live.event = None;
         match kept {
             Some(event) => {
                 self.taken.push(event.id.clone());
@@ -318,12 +327,11 @@ impl Flow<'_, '_, '_> {
         live.category = Some(category);
         let unknown = live.effect_unknown;
         // Were it skipped, nobody would ask any more what became of it when the rest is undone.
-        let to_be_declared = unknown && self.run.plan.compensation_of(seq).is_some();
-        let passed_over = to_be_declared && self.spec(seq).is_some_and(|spec| spec.on_failure == OnFailure::Skip);
+        let to_be_declared = unknown && !self.run.plan.compensation.is_empty();
         if let Role::Task(step) = role {
             return self.task_failed(seq, step, error, category, by, on_failure);
         }
-        if role == Role::Step && on_failure == OnFailure::Skip && !passed_over {
+        if role == Role::Step && on_failure == OnFailure::Skip && !to_be_declared {
             self.move_step(seq, StepCode::Skipped, By(SYSTEM, "on_failure_skip"))?;
             self.clear_hold(seq)?;
             return self.ended(seq, false);
@@ -383,13 +391,11 @@ impl Flow<'_, '_, '_> {
     ) -> (Response, Option<OnFailure>) {
         let spec = self.spec(seq);
         if self.run.plan.failure_policy == FailurePolicy::FailClosed {
-            return (Response::Fail, None);
+            // Nothing is tried again, and what a policy forbids still waits for somebody with authority.
+            let blocks = category.is_some_and(|category| category.class().default_response == Response::Block);
+            return (if blocks { Response::Block } else { Response::Fail }, None);
         }
-        let own = match category {
-            Some(FailureCategory::AgentError) => spec.and_then(|spec| spec.errors.agent_error),
-            Some(FailureCategory::External) => spec.and_then(|spec| spec.errors.external),
-            _ => None,
-        };
+        let own = spec.and_then(|spec| spec.errors.of(category?));
         match (own, category) {
             (Some(ErrorResponse::Retry), _) => (Response::Retry, None),
             (Some(ErrorResponse::Skip), _) => (Response::Skip, Some(OnFailure::Skip)),

@@ -5,7 +5,7 @@ use super::{Head, Run, TaskType};
 use crate::Time;
 use crate::id::InstanceId;
 use crate::lifecycle::{FailureCategory, Outcome, RunState, StepCode};
-use crate::plan::{Micros, RetryPolicy, StepSeq, StepSpec, WaitWork};
+use crate::plan::{ErrorResponse, Micros, OnFailure, Plan, RetryPolicy, StepSeq, StepSpec, WaitWork};
 use crate::rollup::Colour;
 use std::sync::Arc;
 use uuid::Uuid;
@@ -275,9 +275,7 @@ impl Run {
 
     /// Ended, or failed where the plan goes on as behind a skipped step.
     pub fn is_passed(&self, seq: StepSeq, cell: &Cell) -> bool {
-        let passed_over =
-            is_dead(cell) && self.plan.step(seq).is_some_and(|step| step.on_failure == crate::plan::OnFailure::Skip);
-        cell.is_ended() || passed_over
+        is_passed(&self.plan, seq, cell)
     }
 
     /// What undoes a step is tried as often as the step.
@@ -371,6 +369,17 @@ impl Run {
             _ => None,
         }
     }
+}
+
+/// Ended, or failed where the plan goes on as behind a skipped step: what an attempt of it did is unknown.
+pub fn is_passed(plan: &Plan, seq: StepSeq, cell: &Cell) -> bool {
+    let live = cell.live.as_deref();
+    let skipped = |spec: &StepSpec| {
+        let unknown = live.is_some_and(|live| live.effect_unknown);
+        let by_category = live.and_then(|live| spec.errors.of(live.category?)) == Some(ErrorResponse::Skip);
+        spec.on_failure == OnFailure::Skip || (unknown && by_category)
+    };
+    cell.is_ended() || (is_dead(cell) && plan.step(seq).is_some_and(skipped))
 }
 
 /// Failed for good.

@@ -5,7 +5,7 @@ use super::control::named;
 use super::flow::{By, Flow, SYSTEM};
 use super::{Action, Cell, Context, Event, Live, Role, Run, alive, permitted};
 use crate::lifecycle::{ActorClass, Outcome, RunState, StepCode};
-use crate::plan::StepSeq;
+use crate::plan::{StepSeq, Work};
 use crate::process::Process;
 use crate::refusal::{Code, Refusal, require_text};
 use crate::registry::scopes;
@@ -125,15 +125,19 @@ impl Flow<'_, '_, '_> {
         }
     }
 
-    /// A step that would have to be undone if only one knew that it happened.
+    /// A step of which nobody knows whether it happened, or still happens. Nothing is undone around it, whether or not it could
+    /// itself be undone.
     fn unknown_effect(&self) -> Option<StepSeq> {
-        let entries = self.run.plan.compensation.iter().map(|entry| entry.step);
-        entries
-            .filter(|seq| {
-                self.cell(*seq)
-                    .is_some_and(|cell| !cell.is_ended() && cell.live.as_ref().is_some_and(|live| live.effect_unknown))
-            })
-            .min()
+        let unknown = |cell: &Cell| cell.live.as_ref().is_some_and(|live| live.effect_unknown);
+        self.live().into_iter().find(|seq| self.cell(*seq).is_some_and(unknown))
+    }
+
+    /// An attempt ends without a verdict: what it did is unknown, unless it may simply be made again.
+    pub fn lose_verdict(&mut self, seq: StepSeq) -> Result<(), Refusal> {
+        if self.spec(seq).is_some_and(|spec| !spec.is_repeatable()) {
+            self.edit(seq)?.live.get_or_insert_default().effect_unknown = true;
+        }
+        Ok(())
     }
 
     /// It triggers nothing further.
@@ -145,7 +149,8 @@ impl Flow<'_, '_, '_> {
     }
 }
 
-/// An operator declares what became of an attempt that left no verdict; the run goes on undoing.
+/// An operator declares what became of an attempt that left no verdict; the run goes on undoing. A person who is at work when
+/// the run begins to undo may finish, and has no lease that would end: what became of their step can be declared at any time.
 pub fn declare_effect(
     target: Option<(&Process, &Run)>,
     step: &str,
@@ -159,13 +164,20 @@ pub fn declare_effect(
     alive(run)?;
     let seq = named(run, step)?;
     let unknown = run.cell(seq).and_then(|cell| cell.live.as_ref()).is_some_and(|live| live.effect_unknown);
-    if !unknown || run.head.outcome != Some(Outcome::EffectUnknown) {
+    let persons = run.plan.step(seq).is_some_and(|spec| matches!(spec.work, Work::Human { .. }));
+    let at_work = run.head.state == RunState::Compensating && persons && run.cell(seq).is_some_and(Cell::is_held);
+    if !at_work && (!unknown || run.head.outcome != Some(Outcome::EffectUnknown)) {
         let detail = format!("the run does not wait for anybody to say what became of `{step}`");
         return Err(Refusal::new(Code::TransitionRefusedByGuard, detail).at("step"));
     }
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
     let now = flow.now();
+    if at_work {
+        flow.move_step(seq, StepCode::Failed, By(SYSTEM, "lease_exhausted"))?;
+        flow.revoke(seq)?;
+        flow.edit(seq)?.live.get_or_insert_default().last_error = Some("EFFECT_DECLARED".into());
+    }
     let cell = flow.edit(seq)?;
     cell.live.get_or_insert_default().effect_unknown = false;
     if done {
@@ -173,8 +185,11 @@ pub fn declare_effect(
         cell.completed_at = Some(now);
         flow.outputs.push((seq, output.cloned().unwrap_or_else(|| Arc::from("null"))));
     }
-    flow.head.outcome = None;
-    flow.move_run(RunState::Compensating, "effect_declared")?;
-    flow.compensate()?;
+    if !at_work {
+        flow.head.outcome = None;
+        flow.move_run(RunState::Compensating, "effect_declared")?;
+    }
+    flow.effect = Some((seq, done));
+    flow.advance()?;
     Ok(flow.finish(Action::EffectDeclared, &actor_ref, Some(reason)))
 }

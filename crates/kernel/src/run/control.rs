@@ -74,7 +74,6 @@ pub fn resume(target: Target<'_>, reason: Option<&str>, ctx: &mut Context<'_>) -
         (Some(_), 0) => RunState::Executing,
         (Some(_), _) => RunState::Blocked,
     };
-    flow.head.outcome = None;
     flow.move_run(to, "workflow_resume")?;
     flow.advance()?;
     Ok(flow.finish(Action::RunResumed, &actor_ref, reason))
@@ -90,19 +89,30 @@ pub fn stop(target: Target<'_>, reason: Option<&str>, ctx: &mut Context<'_>) -> 
     effects_known(run)?;
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
-    flow.move_run(RunState::Stopped, "workflow_stop")?;
-    flow.head.outcome = Some(Outcome::Operator);
-    let now = flow.now();
-    for seq in flow.live() {
-        // What has only tasks, or waits for a child, nobody holds.
-        let frame = flow.spec(seq).is_some_and(crate::plan::StepSpec::is_frame);
-        if flow.cell(seq).is_some_and(|cell| cell.is_held() && cell.awaited().is_none()) && !frame {
-            flow.move_step(seq, StepCode::Ready, By(SYSTEM, "unclaimed"))?;
-            flow.revoke(seq)?;
-            flow.edit(seq)?.live.get_or_insert_default().next_run_at = Some(now);
-        }
-    }
+    flow.stand_still(Outcome::Operator, "workflow_stop")?;
     Ok(flow.finish(Action::RunStopped, &actor_ref, reason))
+}
+
+impl Flow<'_, '_, '_> {
+    /// The run stands still. Whoever is at work loses their lease, and what they did under it is unknown.
+    pub fn stand_still(&mut self, outcome: Outcome, trigger: &'static str) -> Result<(), Refusal> {
+        self.move_run(RunState::Stopped, trigger)?;
+        self.head.outcome = Some(outcome);
+        let now = self.now();
+        for seq in self.live() {
+            // What has only tasks, or waits for a child, nobody holds.
+            let frame = self.spec(seq).is_some_and(crate::plan::StepSpec::is_frame);
+            if self.cell(seq).is_some_and(|cell| cell.is_held() && cell.awaited().is_none()) && !frame {
+                if self.cell(seq).is_some_and(|cell| cell.lease().is_some()) {
+                    self.lose_verdict(seq)?;
+                }
+                self.move_step(seq, StepCode::Ready, By(SYSTEM, "unclaimed"))?;
+                self.revoke(seq)?;
+                self.edit(seq)?.live.get_or_insert_default().next_run_at = Some(now);
+            }
+        }
+        Ok(())
+    }
 }
 
 pub fn void(target: Target<'_>, reason: Option<&str>, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {

@@ -30,6 +30,10 @@ pub fn decide(
         }
         step_due(&mut flow, *seq)?;
     }
+    let lost = flow.moves.iter().any(|m| m.trigger == "lease_expired");
+    if lost && run.plan.failure_policy == FailurePolicy::FailClosed && !flow.head.state.is_ended() {
+        flow.stand_still(Outcome::LeaseExpired, "lease_expired")?;
+    }
     flow.weigh(steps.to_vec());
     if !flow.changes() {
         return Ok(vec![]);
@@ -66,12 +70,11 @@ fn step_due(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<(), Refusal> {
     ) || (state == StepCode::Failed && live.next_run_at.is_some());
     if under_way && limit.is_some_and(|limit| limit <= now) {
         let unverdicted = matches!(state, StepCode::InProgress | StepCode::Overdue) || found.awaited().is_some();
-        if unverdicted && spec.as_ref().is_some_and(|spec| !spec.is_repeatable()) {
-            flow.edit(seq)?.live.get_or_insert_default().effect_unknown = true;
+        if unverdicted {
+            flow.lose_verdict(seq)?;
         }
         flow.take_away(seq)?;
         let trigger = if state == StepCode::Blocked { "blocked_timeout" } else { "step_timeout" };
-        flow.edit(seq)?.token = None;
         return flow.fail(seq, "STEP_TIMEOUT", FailureCategory::Timeout, By(SYSTEM, trigger));
     }
     if matches!(state, StepCode::InProgress | StepCode::Overdue)

@@ -33,6 +33,7 @@ pub struct Flow<'r, 'c, 'x> {
     pub taken: Vec<Arc<str>>,
     pub gate_events: Vec<process::Event>,
     pub acted: Option<Box<Acted>>,
+    pub effect: Option<(StepSeq, bool)>,
     /// Steps whose dependencies have all ended, to be looked at.
     pub to_resolve: VecDeque<StepSeq>,
 }
@@ -58,6 +59,7 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
             taken: vec![],
             gate_events: vec![],
             acted: None,
+            effect: None,
             to_resolve: VecDeque::new(),
         }
     }
@@ -163,7 +165,7 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
         self.run_moves.push(RunMove { transition });
         self.head.state = to;
         // Why it stood still says nothing about how it ended.
-        if from == RunState::Stopped && matches!(to, RunState::Failed | RunState::Compensating) {
+        if from == RunState::Stopped {
             self.head.outcome = None;
         }
         match to {
@@ -242,6 +244,7 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
                 taken: self.taken,
                 reason: reason.map(str::to_owned),
                 acted: self.acted,
+                effect: self.effect,
                 started: None,
                 known_cells,
             };
@@ -272,6 +275,7 @@ impl RunEvent {
             taken: vec![],
             reason: None,
             acted: None,
+            effect: None,
             started: None,
             known_cells: cells.first().map_or(self.known_cells, |(seq, _)| *seq),
         }

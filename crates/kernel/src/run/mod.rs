@@ -31,14 +31,14 @@ mod start;
 mod task;
 mod wake;
 
-pub use cell::{Agenda, Block, BlockReason, Cell, Claim, Docket, Facet, Handed, Lease, Live, Role, Waiting};
+pub use cell::{Agenda, Block, BlockReason, Cell, Claim, Docket, Facet, Handed, Lease, Live, Role, Waiting, is_passed};
 pub use child::is_over;
 pub use claim::handed_out;
 pub use command::*;
 pub use correct::{Correction, CorrectionReason, Prior};
 pub use gate::shell_declaration;
 pub use own::{OwnMove, PinnedMachine, TransitionWish};
-pub use result::check_lease;
+pub use result::{Verb, check_lease};
 pub use severity::{Cause, Severity, severity_of};
 
 use crate::id::{InstanceId, StepId};
@@ -160,6 +160,8 @@ pub struct RunEvent {
     /// The event that a step took, by id.
     pub taken: Vec<Arc<str>>,
     pub reason: Option<String>,
+    /// What somebody declared of an attempt: the step, and whether it was done.
+    pub effect: Option<(StepSeq, bool)>,
     /// Only where somebody acted on one step.
     pub acted: Option<Box<Acted>>,
     /// Only for the first event of a run.

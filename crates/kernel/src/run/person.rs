@@ -6,6 +6,7 @@
 use super::claim::input_of;
 use super::control::named;
 use super::flow::{By, Flow, SYSTEM};
+use super::result::check_outbound;
 use super::{Act, Acted, Action, BlockReason, Context, Event, Facet, Role, Run, StepAct, Waiting, alive, permitted};
 use super::{correct, deadline, operator, own};
 use crate::lifecycle::{ActorClass, FailureCategory, Outcome, RunState, StepCode};
@@ -83,6 +84,7 @@ fn check_shape(command: &StepAct) -> Result<(), Refusal> {
             if wish.timeout.is_some_and(|timeout| timeout < 0) {
                 return Err(Refusal::new(Code::InvalidRequest, "`timeout_ms` must not be negative").at("timeout_ms"));
             }
+            check_outbound(&wish.outbound)?;
             wish.evidence_ref.as_deref().map_or(Ok(()), |text| require_ref("evidence_ref", text))
         }
         Act::Unblock { evidence_ref } | Act::CannotComplete { evidence_ref } => {
@@ -91,13 +93,10 @@ fn check_shape(command: &StepAct) -> Result<(), Refusal> {
         Act::BlockEscalate { approval_id } | Act::Reopen { approval_id, .. } => {
             approval_id.as_deref().map_or(Ok(()), |text| require_ref("approval_id", text))
         }
-        Act::Claim
-        | Act::Release
-        | Act::Block { .. }
-        | Act::Complete { .. }
-        | Act::Escalate
-        | Act::Retry
-        | Act::ExtendDeadline { .. } => Ok(()),
+        Act::Complete { outbound, .. } => check_outbound(outbound),
+        Act::Claim | Act::Release | Act::Block { .. } | Act::Escalate | Act::Retry | Act::ExtendDeadline { .. } => {
+            Ok(())
+        }
     }
 }
 

@@ -5,11 +5,12 @@ use super::claim::claim_one;
 use super::flow::{By, Flow, SYSTEM, WORKER};
 use super::{Action, Cell, ClaimNext, Context, Event, Facet, Handed, Outbound, Role, Run, TaskRef, Waiting, permitted};
 use crate::lifecycle::{FailureCategory, Response, StepCode};
-use crate::plan::{Micros, RetryPolicy, StepSeq};
+use crate::plan::{FailurePolicy, Micros, RetryPolicy, StepSeq};
 use crate::process::Process;
 use crate::refusal::{Code, Refusal, require_text};
 use crate::registry::scopes;
 use std::sync::Arc;
+use uuid::Uuid;
 
 pub type Target<'r> = Option<(&'r Process, &'r Run)>;
 
@@ -34,19 +35,51 @@ pub fn held<'r>(run: &'r Run, task: &TaskRef, ctx: &Context<'_>) -> Result<&'r C
     }
 }
 
-/// The same result again under the lease that gave it: answered as before, and nothing more. Whoever's lease was taken
-/// away has no token here any more ([`Flow::take_away`]).
-fn repeats(run: &Run, task: &TaskRef, states: &[StepCode]) -> bool {
-    run.cell(task.step_seq).is_some_and(|cell| {
-        task.lease_token.is_some() && cell.token == task.lease_token && !cell.is_held() && states.contains(&cell.state)
-    })
+/// What ended a lease. The same again, under that lease, is answered as before and changes nothing; another verb comes late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    Complete,
+    Wait,
+    Retry,
+    Dead,
 }
 
-/// Whether the step failed by what its worker completed it with.
-fn judged(run: &Run, task: &TaskRef) -> bool {
-    let live = run.cell(task.step_seq).and_then(|cell| cell.live.as_ref());
-    let error = live.and_then(|live| live.last_error.as_deref()).unwrap_or_default();
-    ["CHECK_FAILED:", "VALIDATION: output:", "EXPRESSION_ERROR: output:"].iter().any(|why| error.starts_with(why))
+impl Verb {
+    /// The token of a lease that this verb has ended. A token in use has the version 7 of its UUID; a spent one shows in that
+    /// place what it was spent on, so that no column has to.
+    fn spends(self, token: Uuid) -> Uuid {
+        const VERSION: u32 = 76;
+        let verb: u128 = match self {
+            Verb::Complete => 0x8,
+            Verb::Wait => 0x9,
+            Verb::Retry => 0xa,
+            Verb::Dead => 0xb,
+        };
+        Uuid::from_u128(token.as_u128() & !(0xf << VERSION) | verb << VERSION)
+    }
+}
+
+impl Cell {
+    /// Whether the lease of this token was ended by this verb. Whoever's lease was taken away has no token here any more
+    /// ([`Flow::take_away`]).
+    pub fn was_reported(&self, token: Option<Uuid>, verb: Verb) -> bool {
+        !self.is_held() && token.is_some_and(|token| self.token == Some(verb.spends(token)))
+    }
+}
+
+fn repeats(run: &Run, task: &TaskRef, verb: Verb) -> bool {
+    run.cell(task.step_seq).is_some_and(|cell| cell.was_reported(task.lease_token, verb))
+}
+
+impl Flow<'_, '_, '_> {
+    /// The lease that this report came under has done its work.
+    fn spend_lease(&mut self, task: &TaskRef, verb: Verb) -> Result<(), Refusal> {
+        let cell = self.edit(task.step_seq)?;
+        if cell.token == task.lease_token {
+            cell.token = cell.token.map(|token| verb.spends(token));
+        }
+        Ok(())
+    }
 }
 
 pub fn complete(
@@ -59,9 +92,7 @@ pub fn complete(
 ) -> Result<Vec<Event>, Refusal> {
     check_outbound(outbound)?;
     let (shell, run) = permitted(target, scopes::TASKS_WORK, ctx)?;
-    // Skipped under its own lease: what it was completed with did not hold.
-    let ended = [StepCode::Completed, StepCode::Skipped];
-    if repeats(run, task, &ended) || (repeats(run, task, &[StepCode::Failed]) && judged(run, task)) {
+    if repeats(run, task, Verb::Complete) {
         return Ok(vec![]);
     }
     let worker_id = held(run, task, ctx)?.lease().map(|lease| lease.worker_id.clone());
@@ -69,6 +100,7 @@ pub fn complete(
     let mut flow = Flow::new(shell, run, ctx);
     flow.outbound.extend_from_slice(outbound);
     flow.completed(task.step_seq, output.clone())?;
+    flow.spend_lease(task, Verb::Complete)?;
     flow.advance()?;
     if let (Some(next), Some(worker_id)) = (claim_next, worker_id) {
         check_lease(next.lease)?;
@@ -77,7 +109,8 @@ pub fn complete(
     Ok(flow.finish(Action::StepCompleted, &actor_ref, None))
 }
 
-/// The first step of the same queue that this completion made ready goes to the same worker.
+/// The first step of the same queue that this completion made ready goes to the same worker. One that cannot begin has failed,
+/// and what that leads to may make others ready.
 fn claim_follower(
     flow: &mut Flow<'_, '_, '_>,
     task: &TaskRef,
@@ -85,10 +118,20 @@ fn claim_follower(
     worker_id: &Arc<str>,
 ) -> Result<(), Refusal> {
     let queue = flow.run.queue(task.step_seq, flow.cell(task.step_seq).map_or(Role::Step, |cell| cell.role));
-    let fresh: Vec<_> = flow.moves.iter().filter(|m| m.to == StepCode::Ready).map(|m| m.step_seq).collect();
-    for seq in fresh {
+    let mut looked_at = 0;
+    while let Some(made) = flow.moves.get(looked_at) {
+        looked_at += 1;
+        let (seq, ready) = (made.step_seq, made.to == StepCode::Ready);
         let role = flow.cell(seq).map_or(Role::Step, |cell| cell.role);
-        if flow.run.queue(seq, role) == queue && claim_one(flow, seq, worker_id, next.lease)? {
+        if !ready || flow.run.queue(seq, role) != queue {
+            continue;
+        }
+        let before = flow.moves.len();
+        let claimed = claim_one(flow, seq, worker_id, next.lease)?;
+        if flow.moves.len() > before {
+            flow.advance()?;
+        }
+        if claimed {
             let lease_token = flow.cell(seq).and_then(|cell| cell.token);
             let handed = lease_token.map(|lease_token| Handed { run_id: flow.run.run_id, step_seq: seq, lease_token });
             flow.edit(task.step_seq)?.handed = handed.map(Box::new);
@@ -124,7 +167,7 @@ pub fn wait(
     }
     check_outbound(outbound)?;
     let (shell, run) = permitted(target, scopes::TASKS_WORK, ctx)?;
-    if repeats(run, task, &[StepCode::Waiting, StepCode::Ready]) {
+    if repeats(run, task, Verb::Wait) {
         return Ok(vec![]);
     }
     held(run, task, ctx)?;
@@ -139,6 +182,7 @@ pub fn wait(
         deadline_at: wish.timeout.map(|timeout| flow.now().after(timeout)),
     };
     flow.put_down(task.step_seq, waiting, WORKER)?;
+    flow.spend_lease(task, Verb::Wait)?;
     flow.advance()?;
     Ok(flow.finish(Action::StepWaiting, &actor_ref, None))
 }
@@ -157,13 +201,15 @@ pub fn fail(
         return Err(Refusal::new(Code::InvalidRequest, "`backoff_ms` must not be negative").at("backoff_ms"));
     }
     let (shell, run) = permitted(target, scopes::TASKS_WORK, ctx)?;
-    if repeats(run, task, &[StepCode::Failed, StepCode::Skipped, StepCode::Blocked]) {
+    let verb = if retry.is_some() { Verb::Retry } else { Verb::Dead };
+    if repeats(run, task, verb) {
         return Ok(vec![]);
     }
     held(run, task, ctx)?;
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
     let action = failed(&mut flow, task.step_seq, error, retry, category)?;
+    flow.spend_lease(task, verb)?;
     flow.advance()?;
     Ok(flow.finish(action, &actor_ref, None))
 }
@@ -192,10 +238,7 @@ pub fn failed(
             let live = flow.edit(seq)?.live.get_or_insert_default();
             live.last_error = Some(error.into());
             live.category = Some(category);
-            flow.outbound.push(Outbound {
-                event_type: "governance.escalated".to_owned(),
-                data: escalation(flow.run, seq, error),
-            });
+            flow.outbound.push(Outbound { event_type: ESCALATED.to_owned(), data: escalation(flow.run, seq, error) });
             Ok(Action::StepFailed)
         }
         Response::Retry | Response::Skip | Response::Fail => {
@@ -245,14 +288,18 @@ fn escalation(run: &Run, seq: StepSeq, error: &str) -> Arc<str> {
     format!(r#"{{"run_id":"{}","step":{step},"error":{error}}}"#, run.run_id).into()
 }
 
-/// What the engine emits by its own transitions nobody else sends: its readers rely on what it carries.
+/// What goes out where a policy forbade something.
+const ESCALATED: &str = "governance.escalated";
+
+/// What the engine emits itself nobody else sends: its readers rely on what it carries.
 pub fn check_outbound(outbound: &[Outbound]) -> Result<(), Refusal> {
-    let own = |event_type: &str| ["step.", "task.", "run."].iter().any(|prefix| event_type.starts_with(prefix));
+    let own = |event_type: &str| {
+        event_type == ESCALATED || ["step.", "task.", "run."].iter().any(|prefix| event_type.starts_with(prefix))
+    };
     match outbound.iter().position(|event| own(&event.event_type)) {
         None => Ok(()),
         Some(place) => {
-            let detail =
-                "events whose type begins with `step.`, `task.` or `run.` are those of the engine's own transitions";
+            let detail = "the engine alone sends `governance.escalated`, and events whose type begins with `step.`, `task.` or `run.`";
             Err(Refusal::new(Code::InvalidRequest, detail).at(format!("outbound_events[{place}].type")))
         }
     }
@@ -285,22 +332,23 @@ pub fn check_lease(lease: Micros) -> Result<(), Refusal> {
 
 /// Lost leases come back here from [`super::due`].
 pub fn lease_expired(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<(), Refusal> {
-    let repeatable = flow.spec(seq).is_some_and(|spec| spec.is_repeatable());
-    let role = flow.cell(seq).map_or(Role::Step, |cell| cell.role);
     let max = flow.run.max_attempts(seq);
+    let closed = flow.run.plan.failure_policy == FailurePolicy::FailClosed;
     let now = flow.now();
+    flow.lose_verdict(seq)?;
     flow.take_away(seq)?;
     let live = flow.edit(seq)?.live.get_or_insert_default();
     live.attempts += 1;
-    live.effect_unknown |= !repeatable && role == Role::Step;
     let exhausted = live.attempts >= max;
-    if exhausted {
+    // There the run stops instead ([`super::due`]): nothing is tried again before somebody has seen what became of it.
+    if exhausted && !closed {
         return flow.fail(seq, "LEASE_EXPIRED", FailureCategory::Timeout, By(SYSTEM, "lease_exhausted"));
     }
     flow.move_step(seq, StepCode::Ready, By(SYSTEM, "lease_expired"))?;
     flow.clear_hold(seq)?;
     let live = flow.edit(seq)?.live.get_or_insert_default();
     live.last_error = Some("LEASE_EXPIRED".into());
+    live.category = Some(FailureCategory::Timeout);
     live.next_run_at = Some(now);
     Ok(())
 }

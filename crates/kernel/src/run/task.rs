@@ -95,11 +95,25 @@ impl Flow<'_, '_, '_> {
                 state => !state.is_terminal(),
             });
             if under_way {
-                self.move_step(task, StepCode::Cancelled, By(SYSTEM, "run_aborted"))?;
-                self.revoke(task)?;
+                self.end_task(task)?;
             }
         }
         Ok(())
+    }
+
+    /// One whose effect is unknown, or becomes so by this, has failed: it must still be declared what became of it when the
+    /// rest is undone.
+    fn end_task(&mut self, task: StepSeq) -> Result<(), Refusal> {
+        if self.cell(task).is_some_and(|cell| cell.is_held() && cell.lease().is_some()) {
+            self.lose_verdict(task)?;
+        }
+        let unknown = self.cell(task).and_then(|cell| cell.live.as_ref()).is_some_and(|live| live.effect_unknown);
+        if !unknown || self.run.plan.compensation.is_empty() {
+            self.move_step(task, StepCode::Cancelled, By(SYSTEM, "run_aborted"))?;
+        } else if self.state(task) != Some(StepCode::Failed) {
+            self.move_step(task, StepCode::Failed, By(SYSTEM, "lease_exhausted"))?;
+        }
+        self.revoke(task)
     }
 
     /// A task that failed for good fails its step, which does as its `onFailure` says. Where that is `hold`, the task is held and

@@ -33,7 +33,8 @@ pub enum Op {
 
 pub fn ops() -> impl Strategy<Value = Vec<Op>> {
     let kind = prop_oneof![
-        8 => Just(Kind::Complete),
+        5 => Just(Kind::Complete),
+        4 => Just(Kind::CompleteAndClaim),
         2 => Just(Kind::Retry(None)),
         1 => Just(Kind::Retry(Some(5))),
         1 => Just(Kind::Retry(Some(4))),
@@ -69,6 +70,10 @@ struct Draft {
     gate: bool,
     undo: bool,
     optional: bool,
+    /// Its input cannot be worked out.
+    inputless: bool,
+    /// It is skipped for an external error, whatever its `on_failure`.
+    lenient: bool,
 }
 
 fn draft() -> impl Strategy<Value = Draft> {
@@ -79,21 +84,53 @@ fn draft() -> impl Strategy<Value = Draft> {
         prop::bool::weighted(0.1),
         prop::bool::weighted(0.5),
         prop::bool::weighted(0.2),
+        prop::bool::weighted(0.12),
+        prop::bool::weighted(0.3),
     );
     (shape, rest).prop_map(|((deps, work, when, on_failure, retries, backoff), rest)| {
-        let (timeout, repeatable, gate, undo, optional) = rest;
-        Draft { deps, work, when, on_failure, retries, backoff, timeout, repeatable, gate, undo, optional }
+        let (timeout, repeatable, gate, undo, optional, inputless, lenient) = rest;
+        Draft {
+            deps,
+            work,
+            when,
+            on_failure,
+            retries,
+            backoff,
+            timeout,
+            repeatable,
+            gate,
+            undo,
+            optional,
+            inputless,
+            lenient,
+        }
     })
 }
 
 pub fn plan() -> impl Strategy<Value = Plan> {
     let timeout = proptest::option::weighted(0.3, (60..900i64).prop_map(|s| s * SECOND));
-    (any::<bool>(), vec(draft(), 1..=30), any::<bool>(), timeout, escalation()).prop_map(
-        |(linear, drafts, undoes, timeout, blocked_escalation)| Plan {
-            blocked_escalation,
-            ..build(linear, &drafts, undoes, timeout)
+    let closed = prop::bool::weighted(0.1);
+    (any::<bool>(), vec(draft(), 1..=30), any::<bool>(), timeout, escalation(), closed).prop_map(
+        |(linear, drafts, undoes, timeout, blocked_escalation, closed)| {
+            let plan = Plan { blocked_escalation, ..build(linear, &drafts, undoes, timeout) };
+            if closed { close(plan) } else { plan }
         },
     )
+}
+
+/// Nothing is tried again, passed over or undone.
+fn close(mut plan: Plan) -> Plan {
+    plan.failure_policy = FailurePolicy::FailClosed;
+    plan.compensation.clear();
+    for step in &mut plan.steps {
+        step.retry.max_retries = 0;
+        step.optional = false;
+        step.errors = ErrorResponses::default();
+        if matches!(step.on_failure, OnFailure::Skip | OnFailure::Compensate) {
+            step.on_failure = OnFailure::Abort;
+        }
+    }
+    plan
 }
 
 /// Wide, and hundreds of steps of it.
@@ -127,6 +164,8 @@ pub fn chain(steps: usize) -> Plan {
         gate: false,
         undo: false,
         optional: false,
+        inputless: false,
+        lenient: false,
     };
     build(true, &vec![plain; steps], false, None)
 }
@@ -192,7 +231,7 @@ fn step(i: usize, draft: &Draft, linear: bool) -> StepSpec {
             3 => Some(Expression(if i.is_multiple_of(4) { "error".into() } else { "true".into() })),
             _ => None,
         },
-        input: None,
+        input: (draft.inputless && matches!(draft.work, 3..)).then(|| Template("error".into())),
         output: None,
         input_schema: None,
         output_schema: None,
@@ -217,7 +256,7 @@ fn step(i: usize, draft: &Draft, linear: bool) -> StepSpec {
         checks: vec![],
         pins: vec![],
         soft_cap: None,
-        errors: ErrorResponses::default(),
+        errors: ErrorResponses { external: draft.lenient.then_some(ErrorResponse::Skip), agent_error: None },
         queue: Arc::from("q"),
         priority: None,
         tasks: vec![],

@@ -13,7 +13,7 @@ use play::World;
 use proptest::prelude::*;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(384))]
 
     #[test]
     fn a_run_does_only_what_it_may((plan, ops) in (plan(), ops())) {

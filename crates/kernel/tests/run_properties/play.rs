@@ -10,7 +10,7 @@ use countersign_kernel::plan::*;
 use countersign_kernel::process::{DecideGate, Decision, Process};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::Registry;
-use countersign_kernel::run::{self, ClaimSteps, Command, Event, KeptEvent, Run, StartRun, TaskRef};
+use countersign_kernel::run::{self, ClaimNext, ClaimSteps, Command, Event, KeptEvent, Run, StartRun, TaskRef};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -20,10 +20,25 @@ const LEASE: Micros = 40 * SECOND;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Complete,
+    /// And goes on with what follows.
+    CompleteAndClaim,
     Retry(Option<usize>),
     Dead,
     Wait(usize),
     Beat,
+}
+
+impl Kind {
+    /// What is answered as before when it is said again.
+    fn verb(self) -> &'static str {
+        match self {
+            Kind::Complete | Kind::CompleteAndClaim => "complete",
+            Kind::Retry(_) => "retry",
+            Kind::Dead => "dead",
+            Kind::Wait(_) => "wait",
+            Kind::Beat => "heartbeat",
+        }
+    }
 }
 
 /// A lease that was given, and what was said under it.
@@ -59,7 +74,10 @@ impl Language for Words {
     }
 
     fn fill(&self, template: &Template, _: &Scope<'_>) -> Result<String, ExpressionError> {
-        Ok(template.0.to_string())
+        match &*template.0 {
+            "error" => Err(ExpressionError("error".to_owned())),
+            text => Ok(text.to_owned()),
+        }
     }
 
     fn moment(&self, template: &Template, _: &Scope<'_>) -> Result<Time, ExpressionError> {
@@ -222,7 +240,10 @@ impl World {
         });
         let error = "e".to_owned();
         let command = match kind {
-            Kind::Complete => Command::Complete { task, output: "1".into(), outbound: vec![], claim_next: None },
+            Kind::Complete | Kind::CompleteAndClaim => {
+                let claim_next = (kind == Kind::CompleteAndClaim).then_some(ClaimNext { lease: LEASE });
+                Command::Complete { task, output: "1".into(), outbound: vec![], claim_next }
+            }
             Kind::Retry(category) => {
                 let category = category.map(|i| FailureCategory::REGISTRY[i].category);
                 Command::Retry { task, error, backoff: None, category }
@@ -245,7 +266,10 @@ impl World {
                 }
             }
             // Only what was said before may be said again, and to no effect.
-            Ok(written) => assert!(said.is_some() && written == 0, "{kind:?} after {said:?} was accepted: {written}"),
+            Ok(written) => {
+                let again = said.is_some_and(|said| said.verb() == kind.verb());
+                assert!(again && written == 0, "{kind:?} after {said:?} was accepted: {written}");
+            }
             Err(refusal) => {
                 assert!(!holds, "{kind:?} under a good lease: {refusal}");
                 assert_eq!(refusal.code, Code::LeaseLost);
@@ -261,8 +285,8 @@ impl World {
                 && run.cell(seq).and_then(|cell| cell.live.as_ref()).is_some_and(|live| live.effect_unknown)
         };
         let asked = unknown(&self.run);
-        if asked && done {
-            self.auditor.declared_done(seq);
+        if asked {
+            self.auditor.declares(seq, done);
         }
         let output = done.then(|| Arc::from("2"));
         match self.ask(&Command::DeclareEffect { step, done, output, reason: "seen".to_owned() }) {
@@ -292,13 +316,18 @@ impl World {
             if self.run.head.state.is_ended() {
                 return;
             }
+            if self.run.head.state == RunState::Stopped {
+                self.give(&Op::Resume);
+            }
             let had = self.leases.len();
             self.claim(100);
             while self.leases.len() > had && self.leases.last().is_some_and(|given| given.said.is_none()) {
                 let open = self.leases.iter().rev().position(|given| given.said.is_none());
                 let Some(of) = open.filter(|of| self.leases.len() - of > had) else { break };
-                self.report(of, Kind::Complete);
+                // Every other one goes on with what follows.
                 let place = self.leases.len() - 1 - of;
+                let kind = if place.is_multiple_of(2) { Kind::CompleteAndClaim } else { Kind::Complete };
+                self.report(of, kind);
                 self.leases[place].said.get_or_insert(Kind::Complete);
             }
             for seq in 0..self.run.plan.steps.len() {

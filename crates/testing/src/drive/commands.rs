@@ -216,7 +216,14 @@ pub fn act_command(acting: &Acting, now: Time, prior: Option<run::Prior>) -> Sai
         "unblock" => run::Act::Unblock { evidence_ref: text("evidence_ref") },
         "complete" => run::Act::Complete {
             output: acting.body.get("output").map_or_else(|| "null".into(), |output| output.to_string().into()),
-            outbound: vec![],
+            outbound: acting
+                .body
+                .get("outbound_events")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .map(sent)
+                .collect(),
         },
         "cannot-complete" => run::Act::CannotComplete { evidence_ref: text("evidence_ref") },
         "escalate" => run::Act::Escalate,
@@ -257,4 +264,12 @@ pub fn child_start(job: Option<&Job>, run_id: &str, step_seq: u32, input: &Arc<s
         parent,
         ..StartRun::new(name.as_str(), input.clone())
     })))
+}
+
+/// An event that a person sends with a completion.
+fn sent(event: &Value) -> run::Outbound {
+    run::Outbound {
+        event_type: event.get("type").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        data: event.get("data").map_or_else(|| "null".into(), |data| data.to_string().into()),
+    }
 }

@@ -391,6 +391,7 @@ impl Run {
                 "workflow_stop" => Some(Action::RunStopped),
                 "workflow_void" => Some(Action::RunVoided),
                 "effect_declared" => Some(Action::EffectDeclared),
+                "lease_expired" => Some(Action::TimePassed),
                 "started" => Some(Action::RunStarted),
                 _ => None,
             };

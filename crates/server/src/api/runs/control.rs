@@ -91,7 +91,7 @@ pub async fn void(
     execute(&app, caller, &address, posted.sent, command).await
 }
 
-/// Say what became of an attempt that left no verdict, so that the run can go on undoing. Needs `runs:control`.
+/// Say what became of an attempt that left no verdict, or of a step that a person does not end, so that the run can go on undoing. Needs `runs:control`.
 #[utoipa::path(post, path = "/v1/runs/{run_id}/steps/{step}/declare-effect", tag = "runs",
     params(("run_id" = String, Path), ("step" = String, Path)),
     request_body = wire::DeclareEffect, responses((status = 200, body = wire::RunMoved), Refused))]
