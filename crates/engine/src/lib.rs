@@ -139,6 +139,8 @@ pub struct Engine {
     sealer: Option<SealerHandle>,
     committer: committer::Place,
     store_kind: &'static str,
+    /// Nobody else changes the store.
+    exclusive: bool,
 }
 
 impl Engine {
@@ -150,7 +152,8 @@ impl Engine {
             let known = config.policies.names().collect::<Vec<_>>().join(", ");
             return Err(OpenError::PolicyNotFound { policy: policy.clone(), known });
         }
-        let config = Arc::new(config);
+        let (clock, clock_offset_us) = clock::corrected(config.clock.clone());
+        let config = Arc::new(Config { clock, ..config });
         let (store_kind, exclusive, in_place) = (store.kind(), store.is_exclusive(), store.commits_in_place());
         let wake = Arc::new(Notify::new());
         let opened = log::open(store.log()?, store.log()?, exclusive, &config, &wake).await?;
@@ -167,7 +170,8 @@ impl Engine {
             run::clockwork::recall(&mut *writer, &book).await?;
         }
         let wakes = Wakes { sealer: wake, outbox: outbox_wake };
-        let committer = Committer::new(writer, exclusive, registry.clone(), config.clone(), wakes, book.clone());
+        let committer =
+            Committer::new(writer, exclusive, registry.clone(), config.clone(), wakes, book.clone(), clock_offset_us);
         let desk = Arc::new(Desk::new(committer));
         let shared = in_place.then(|| Arc::downgrade(&desk));
         let committer = committer::Place::of(desk, queue, book.clone(), exclusive).map_err(OpenError::Thread)?;
@@ -185,6 +189,7 @@ impl Engine {
             sealer,
             committer,
             store_kind,
+            exclusive,
         };
         engine.refresh_registry().await?;
         if engine.registry().sequence() > 0 {
@@ -304,6 +309,14 @@ impl Engine {
         let known = self.registry().sequence();
         let delta = self.reader.registry_since(known).await?;
         self.registry.absorb(delta)
+    }
+
+    /// The same, where there can be other nodes: before a "no" is given, and before a choice is made among all there is.
+    pub async fn catch_up(&self) -> Result<(), Refusal> {
+        if self.exclusive {
+            return Ok(());
+        }
+        self.refresh_registry().await.map_err(|error| store_failure(&error))
     }
 
     /// The actor behind a token. A token that is not known here may have been made on another node a

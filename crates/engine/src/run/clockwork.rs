@@ -4,10 +4,11 @@
 use super::agenda::{Book, Item};
 use super::rollup::Basis;
 use crate::outcome::{Call, Command, Outcome, Proof, Target};
-use crate::port::{Reader, RunQuery, StoreError, Writer};
+use crate::port::{Due, Reader, RunQuery, StoreError, Writer};
 use crate::{Engine, committer::Job};
 use countersign_kernel::lifecycle::RunState;
 use countersign_kernel::plan::StepSeq;
+use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::run::{self, Parent};
 use countersign_kernel::{InstanceId, Time};
 use std::collections::BTreeMap;
@@ -23,6 +24,9 @@ const PORTION: usize = 200;
 const LONGEST: Duration = Duration::from_secs(30);
 /// How often a step that waits for a child asks after it, should its end have gone unnoticed.
 const CHILD_CHECK_US: i64 = 30_000_000;
+/// When something is looked at again that the store could not take, and that was refused.
+const SOON_US: i64 = 1_000_000;
+const LATER_US: i64 = 30_000_000;
 
 /// What the clockwork needs of an engine; it must not keep the engine alive.
 #[derive(Clone)]
@@ -60,33 +64,49 @@ impl Clockwork {
             if due.is_empty() {
                 return true;
             }
-            let mut answers = Vec::new();
+            let mut asked = Vec::new();
             for (run_id, (steps, whole)) in by_run(due) {
-                if whole && !self.dispatch(run_id).await {
-                    return false;
+                if whole {
+                    // A run whose delayed start has come; the dispatcher sees to those that also need a slot.
+                    self.book.slots.notify_one();
+                    match self.send(run_id, run::Command::Dispatch { in_slot: false }).await {
+                        Some(answer) => asked.push(((run_id, vec![], true), answer)),
+                        None => return false,
+                    }
                 }
                 for (steps, whole) in portions(steps, whole) {
-                    let command = run::Command::Due { steps, run: whole };
-                    match self.send(run_id, command).await {
-                        Some(answer) => answers.push((run_id, answer)),
+                    match self.send(run_id, run::Command::Due { steps: steps.clone(), run: whole }).await {
+                        Some(answer) => asked.push(((run_id, steps, whole), answer)),
                         None => return false,
                     }
                 }
             }
-            for (run_id, answer) in answers {
-                if let Ok(Ok(Outcome::Looked { children })) = answer.await {
-                    for (step_seq, child) in children {
-                        self.ask_after_child(run_id, step_seq, &child).await;
+            for ((run_id, steps, whole), answer) in asked {
+                match answer.await {
+                    Ok(Ok(Outcome::Looked { children })) => {
+                        for (step_seq, child) in children {
+                            self.ask_after_child(run_id, step_seq, &child).await;
+                        }
                     }
+                    Ok(Err(refusal)) => self.put_off(run_id, &steps, whole, &refusal),
+                    Ok(Ok(_)) | Err(_) => {}
                 }
             }
         }
     }
 
-    /// A run whose delayed start has come; the dispatcher sees to those that also need a slot.
-    async fn dispatch(&self, run_id: InstanceId) -> bool {
-        self.book.slots.notify_one();
-        self.send(run_id, run::Command::Dispatch { in_slot: false }).await.is_some()
+    /// What could not be looked at is not forgotten: nobody else may ever think of it.
+    fn put_off(&self, run_id: InstanceId, steps: &[StepSeq], whole: bool, refusal: &Refusal) {
+        let delay = match refusal.code {
+            Code::NotKnown => return,
+            Code::RecordingFailure | Code::Overloaded => SOON_US,
+            _ => LATER_US,
+        };
+        let again = Time((self.now)().0 + delay);
+        let own = whole.then_some((run_id, None));
+        for item in steps.iter().map(|seq| (run_id, Some(*seq))).chain(own) {
+            self.book.remind_by(item, again);
+        }
     }
 
     async fn send(
@@ -190,7 +210,7 @@ fn portions(steps: Vec<StepSeq>, whole: bool) -> Vec<(Vec<StepSeq>, bool)> {
 /// Where nobody else will ever tell, everything that is on anybody's agenda is found when the store is opened.
 pub async fn recall(writer: &mut dyn Writer, book: &Book) -> Result<(), StoreError> {
     const ALL: usize = i32::MAX as usize;
-    for due in writer.due(Time(0), Time(i64::MAX), ALL).await? {
+    for due in writer.due(&Due::from(Time(0)), Time(i64::MAX), ALL).await? {
         book.remind((due.instance_id, due.step_seq), Some(due.due_at));
     }
     Ok(())
@@ -203,11 +223,13 @@ impl Engine {
     }
 
     pub(crate) fn clockwork(&self) -> Clockwork {
+        let (clock, registry) = (self.config.clock.clone(), self.registry.clone());
         Clockwork {
+            // As the kernel will judge, wherever clocks have been set back.
+            now: Arc::new(move || clock().max(registry.newest())),
             book: self.book.clone(),
             jobs: self.jobs.downgrade(),
             reader: self.reader.clone(),
-            now: self.config.clock.clone(),
             application_actor_ref: self.config.application_actor_ref.clone(),
         }
     }
