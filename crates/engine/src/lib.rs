@@ -166,12 +166,14 @@ impl Engine {
         let registry = Arc::new(KnownRegistry::new(config.language.clone()));
         let (jobs, queue) = mpsc::channel(config.queue);
         let book = Arc::new(Book::default());
+        let newest_record = newest_record(&*reader).await?;
         if exclusive {
-            run::clockwork::recall(&mut *writer, &book).await?;
+            run::clockwork::recall(&mut *writer, &book, (config.clock)(), newest_record).await?;
         }
         let wakes = Wakes { sealer: wake, outbox: outbox_wake };
-        let committer =
+        let mut committer =
             Committer::new(writer, exclusive, registry.clone(), config.clone(), wakes, book.clone(), clock_offset_us);
+        committer.newest_record = newest_record;
         let desk = Arc::new(Desk::new(committer));
         let shared = in_place.then(|| Arc::downgrade(&desk));
         let committer = committer::Place::of(desk, queue, book.clone(), exclusive).map_err(OpenError::Thread)?;
@@ -360,6 +362,12 @@ impl Engine {
             sealer.close();
         }
     }
+}
+
+async fn newest_record(reader: &dyn Reader) -> Result<Time, StoreError> {
+    let page = port::Page { after: None, limit: 1, descending: true };
+    let found = reader.records(&port::RecordQuery::default(), &page).await?;
+    Ok(found.first().map_or(Time(0), |row| row.recorded_at))
 }
 
 /// A key as the registry knows it.

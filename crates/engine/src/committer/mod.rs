@@ -158,6 +158,8 @@ pub struct Committer {
     /// Up to here everything that was due has been seen.
     low_water: Due,
     circles: limits::Circles,
+    /// When the newest record was made that the store held when it was opened: clocks may have been set back since.
+    pub newest_record: Time,
     ticks: u64,
     /// There may be more expired idempotency keys.
     keys_left: bool,
@@ -209,6 +211,7 @@ impl Committer {
             book,
             low_water: Due::from(Time(0)),
             circles: limits::Circles::default(),
+            newest_record: Time(0),
             ticks: 0,
             keys_left: false,
             schema_missed: HashSet::new(),

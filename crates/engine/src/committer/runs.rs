@@ -551,8 +551,11 @@ impl Committer {
         const AHEAD_US: i64 = 50_000;
         let now = self.moment(None);
         // Everything older has been seen, but for clocks that differ; now and then all of it is looked at again.
-        let from = if self.ticks % 60 == 1 { Due::from(Time(0)) } else { self.low_water.clone() };
-        match self.writer.due(&from, Time(now.0 + AHEAD_US), LIMIT).await {
+        let (from, until) = match self.ticks % 60 {
+            1 => (Due::from(Time(0)), self.newest_record),
+            _ => (self.low_water.clone(), Time(0)),
+        };
+        match self.writer.due(&from, until.max(Time(now.0 + AHEAD_US)), LIMIT).await {
             Ok(found) => {
                 self.low_water = match found.last() {
                     Some(last) if found.len() == LIMIT => {
@@ -563,10 +566,7 @@ impl Committer {
                     _ => Due::from(Time(now.0 - SLACK_US)),
                 };
                 for due in found {
-                    let item = (due.instance_id, due.step_seq);
-                    if !self.book.is_placed(&item) {
-                        self.book.remind(item, Some(due.due_at));
-                    }
+                    self.book.told((due.instance_id, due.step_seq), due.due_at.min(now));
                 }
             }
             Err(error) => tracing::warn!(%error, "what is due could not be read"),

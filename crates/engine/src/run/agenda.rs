@@ -167,8 +167,13 @@ impl Book {
         }
     }
 
-    pub fn is_placed(&self, item: &Item) -> bool {
-        self.pages().placed.contains_key(item)
+    /// The store says that this is due, which another node may have brought about: what is known of it here does not count,
+    /// unless it can be claimed already.
+    pub fn told(&self, item: Item, due_at: Time) {
+        let ready = self.pages().placed.get(&item).is_some_and(|placed| placed.ready.is_some());
+        if !ready {
+            self.remind_by(item, due_at);
+        }
     }
 
     /// Takes up to `max` steps out of a queue, as far as this reaches; whoever takes them claims them or gives them back.

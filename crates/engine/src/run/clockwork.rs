@@ -207,11 +207,13 @@ fn portions(steps: Vec<StepSeq>, whole: bool) -> Vec<(Vec<StepSeq>, bool)> {
     own.into_iter().chain(portions).collect()
 }
 
-/// Where nobody else will ever tell, everything that is on anybody's agenda is found when the store is opened.
-pub async fn recall(writer: &mut dyn Writer, book: &Book) -> Result<(), StoreError> {
+/// Where nobody else will ever tell, everything that is on anybody's agenda is found when the store is opened. What was due
+/// when the newest record was made is looked at now, wherever the clock has been set since.
+pub async fn recall(writer: &mut dyn Writer, book: &Book, now: Time, newest_record: Time) -> Result<(), StoreError> {
     const ALL: usize = i32::MAX as usize;
     for due in writer.due(&Due::from(Time(0)), Time(i64::MAX), ALL).await? {
-        book.remind((due.instance_id, due.step_seq), Some(due.due_at));
+        let at = if due.due_at <= newest_record { due.due_at.min(now) } else { due.due_at };
+        book.remind((due.instance_id, due.step_seq), Some(at));
     }
     Ok(())
 }
