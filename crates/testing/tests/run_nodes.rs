@@ -4,7 +4,7 @@
 use anyhow::{Context, ensure};
 use async_trait::async_trait;
 use countersign_definition::Cel;
-use countersign_engine::port::{Batch, Committed, StoreError, Writer};
+use countersign_engine::port::{Batch, Committed, Page, RunQuery, StoreError, Writer};
 use countersign_engine::{Addressee, Call, ClaimCall, Command, Config, Engine, IdempotencyKey, Outcome, Proof};
 use countersign_kernel::InstanceId;
 use countersign_kernel::run::{self, ClaimNext, KeptEvent};
@@ -175,6 +175,22 @@ async fn who_was_granted_something_there_is_not_refused_here() -> anyhow::Result
     let claim = ClaimCall { queue: "q".into(), worker_id: "w".into(), max: 1, lease: LEASE };
     let tasks = nodes.here.claim("fresh", Proof::InProcess, claim, LONG).await?;
     ensure!(tasks.len() == 1);
+    nodes.end().await
+}
+
+/// What was published there a moment ago is read here, and chosen among.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_published_there_is_known_here() -> anyhow::Result<()> {
+    let nodes = Nodes::new(config()).await?;
+    publish(&nodes.there, ONE).await?;
+    start(&nodes.there, "one", "{}").await?;
+    ensure!(nodes.here.registry().definition("one", None).is_none());
+    let page = Page { after: None, limit: 1, descending: false };
+    let run = nodes.here.own_runs(&RunQuery::default(), &page).await?.remove(0);
+    ensure!(nodes.here.plan_of(&run).await?.steps.len() == 1);
+    publish(&nodes.there, &ONE.replace("{name: A}", "{name: A}, {name: B}")).await?;
+    nodes.here.catch_up().await?;
+    ensure!(nodes.here.registry().definition("one", None).is_some_and(|newest| newest.version == 2));
     nodes.end().await
 }
 

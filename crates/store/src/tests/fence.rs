@@ -11,6 +11,7 @@ on_both! {
     a_heartbeat_leaves_no_record,
     beats_are_compared_like_the_sequence,
     a_heartbeat_with_a_key_that_was_used,
+    units_that_stand_together_win_or_lose_together,
     what_is_due_comes_soonest_first,
 }
 
@@ -78,6 +79,28 @@ async fn a_heartbeat_with_a_key_that_was_used(place: &Place) {
     commit(&mut *writer, vec![beat(1, 200)]).await;
     assert_eq!(verdicts(&mut *writer, vec![beat(2, 300)]).await, [Verdict::KeyTaken]);
     assert_eq!(load(&mut *writer, id).await.0.beats, 1);
+}
+
+async fn units_that_stand_together_win_or_lose_together(place: &Place) {
+    let (mut writer, _) = place.open().await;
+    let begun: Vec<Unit> = (1..=4)
+        .map(|n| start(small_run(run_id(n)), small_head(run_id(n), "executing"), [added(0, leased(100))]))
+        .collect();
+    commit(&mut *writer, begun.clone()).await;
+    let beat = |n: usize, beats, with: &[u64]| Unit {
+        stands_with: with.iter().map(|n| run_id(*n)).collect(),
+        idempotency: vec![key(run_id(n as u64), &format!("{n}/{beats}"))],
+        ..heartbeat(&begun[n - 1], beats, [changed(0, leased(200))])
+    };
+    commit(&mut *writer, vec![beat(1, 1, &[])]).await;
+    // The first was decided before that beat; the second stands with it, the third with the second, the fourth alone.
+    let stale = Unit { expected_beats: 0, ..beat(1, 2, &[]) };
+    let units = vec![beat(3, 1, &[2]), beat(4, 1, &[]), stale, beat(2, 1, &[1])];
+    assert_eq!(verdicts(&mut *writer, units).await, [Verdict::Lost, Verdict::Won, Verdict::Lost, Verdict::Lost]);
+    assert_eq!(load(&mut *writer, run_id(3)).await.0.beats, 0);
+    // Nothing of theirs was kept, their keys included.
+    let units = vec![beat(1, 2, &[]), beat(2, 1, &[1]), beat(3, 1, &[2])];
+    commit(&mut *writer, units).await;
 }
 
 async fn what_is_due_comes_soonest_first(place: &Place) {
