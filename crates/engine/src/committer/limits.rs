@@ -19,7 +19,7 @@ const HOLDER: &str = "\u{1}queue";
 const AGAIN_US: i64 = 200_000;
 /// So many keys are asked after in one batch, beyond those that it may need. A smaller limit is looked at whole; in a larger
 /// one that is nearly full, the search goes on where the last batch left it.
-const LOOK: u32 = 256;
+const LOOK: u32 = 128;
 
 /// What is counted: the beginning of its keys, and how many of them there are.
 type Counted = (String, u32);
@@ -32,17 +32,23 @@ pub struct Circles(HashMap<Counted, Circle>);
 #[derive(Default)]
 struct Circle {
     at: u32,
-    /// How many were asked after in this round.
+    /// How many were asked after in this round, and how many of those were passed by.
     looked: u32,
-    /// Where the next round begins.
-    next: u32,
+    gone: u32,
 }
 
 impl Circle {
+    /// Those that were asked after and not passed by yet.
     fn numbers(&self, count: u32) -> impl Iterator<Item = u32> + use<> {
-        let at = u64::from(self.at);
-        (0..u64::from(self.looked)).map(move |n| ((at + n) % u64::from(count.max(1))) as u32)
+        let at = self.at;
+        (self.gone..self.looked).map(move |n| after(at, n, count))
     }
+}
+
+/// So many further round the circle.
+fn after(at: u32, steps: u32, count: u32) -> u32 {
+    let place = (u64::from(at) + u64::from(steps)) % u64::from(count.max(1));
+    u32::try_from(place).unwrap_or(0)
 }
 
 /// By when the slot of this step's lease is found.
@@ -85,9 +91,9 @@ impl Committer {
             // Two nodes that begin at different places are seldom in each other's way.
             let mut begin = || u32::from_le_bytes(self.entropy.take().unwrap_or_default()) % count.max(1);
             let known = self.circles.0.entry((stem.clone(), count));
-            let circle = known.or_insert_with(|| Circle { next: begin(), ..Circle::default() });
-            circle.at = circle.next;
-            circle.looked = count.min(steps.saturating_add(LOOK));
+            let circle = known.or_insert_with(|| Circle { at: begin(), ..Circle::default() });
+            let at = after(circle.at, circle.gone, count);
+            *circle = Circle { at, looked: count.min(steps.saturating_add(LOOK)), gone: 0 };
             keys.extend(circle.numbers(count).map(|number| key(&stem, number)));
         }
         keys.sort_unstable();
@@ -131,11 +137,16 @@ impl Committer {
     fn free(&mut self, counted: &Counted, until: Time, run_id: InstanceId, round: &Round) -> Option<IdempotencyRow> {
         let (stem, count) = counted;
         let circle = self.circles.0.get_mut(counted)?;
-        let found = (1..).zip(circle.numbers(*count)).map(|(gone, number)| (gone, key(stem, number)));
-        let found = { found }.find(|(_, key)| !round.recalled.contains_key(key));
-        let gone = found.as_ref().map_or(circle.looked, |(gone, _)| *gone);
-        circle.next = ((u64::from(circle.at) + u64::from(gone)) % u64::from((*count).max(1))) as u32;
-        let (_, (actor_ref, key)) = found?;
+        let mut found = None;
+        for number in circle.numbers(*count) {
+            circle.gone += 1;
+            let key = key(stem, number);
+            if !round.recalled.contains_key(&key) {
+                found = Some(key);
+                break;
+            }
+        }
+        let (actor_ref, key) = found?;
         Some(IdempotencyRow {
             actor_ref,
             key,

@@ -28,7 +28,7 @@ use crate::outbox::sends;
 use crate::outcome::{Call, Command, Outcome, Target};
 use crate::port::{Batch, Committed, Due, Head, Loaded, LoadedBody, LoadedRun, StoreError, Verdict, Writer};
 use crate::rows::{IdempotencyRow, Write};
-use crate::run::agenda::Book;
+use crate::run::agenda::{Book, Item};
 use crate::run::assemble::assemble;
 use crate::run::emit::EVENT_SCHEMA;
 use crate::{Config, store_failure};
@@ -157,6 +157,8 @@ pub struct Committer {
     book: Arc<Book>,
     /// Up to here everything that was due has been seen.
     low_water: Due,
+    /// What the store said is due when it was last asked.
+    told: HashMap<Item, Time>,
     circles: limits::Circles,
     /// When the newest record was made that the store held when it was opened: clocks may have been set back since.
     pub newest_record: Time,
@@ -210,6 +212,7 @@ impl Committer {
             wakes,
             book,
             low_water: Due::from(Time(0)),
+            told: HashMap::new(),
             circles: limits::Circles::default(),
             newest_record: Time(0),
             ticks: 0,

@@ -479,7 +479,6 @@ impl Committer {
     /// What a committed unit leaves to be done goes into the agenda.
     pub(super) fn place(&mut self, unit: &Unit) {
         let clock = self.now();
-        self.cache.get(&unit.instance_id);
         let Some(instance) = self.cache.peek(&unit.instance_id) else { return };
         // As the next claim will be judged: clocks may have been set back since the last record.
         let now = self.moment(Some(instance));
@@ -565,8 +564,13 @@ impl Committer {
                     }
                     _ => Due::from(Time(now.0 - SLACK_US)),
                 };
+                // Another node may have brought it about: what is known of it here does not count, until it was looked at.
+                let before = std::mem::take(&mut self.told);
                 for due in found {
-                    self.book.told((due.instance_id, due.step_seq), due.due_at.min(now));
+                    let item = (due.instance_id, due.step_seq);
+                    let looked_at = before.get(&item) == Some(&due.due_at);
+                    self.book.told(item, due.due_at.min(now), looked_at);
+                    self.told.insert(item, due.due_at);
                 }
             }
             Err(error) => tracing::warn!(%error, "what is due could not be read"),

@@ -167,11 +167,11 @@ impl Book {
         }
     }
 
-    /// The store says that this is due, which another node may have brought about: what is known of it here does not count,
-    /// unless it can be claimed already.
-    pub fn told(&self, item: Item, due_at: Time) {
-        let ready = self.pages().placed.get(&item).is_some_and(|placed| placed.ready.is_some());
-        if !ready {
+    /// The store says that this is due. It is looked at, unless it can be claimed already, or has been `looked_at` and waits
+    /// for something else.
+    pub fn told(&self, item: Item, due_at: Time, looked_at: bool) {
+        let waits = self.pages().placed.get(&item).is_some_and(|placed| placed.ready.is_some() || looked_at);
+        if !waits {
             self.remind_by(item, due_at);
         }
     }
