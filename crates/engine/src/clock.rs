@@ -2,6 +2,7 @@
 
 use countersign_kernel::Time;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A source of time; tests bring their own.
@@ -12,6 +13,13 @@ pub fn system_clock() -> Clock {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Time(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
     })
+}
+
+/// A clock that goes by the store's, and by how much that is ahead.
+pub fn corrected(clock: Clock) -> (Clock, Arc<AtomicI64>) {
+    let ahead_us = Arc::new(AtomicI64::new(0));
+    let by = ahead_us.clone();
+    (Arc::new(move || Time(clock().0.saturating_add(by.load(Ordering::Relaxed)))), ahead_us)
 }
 
 /// Random bytes from the operating system, fetched in pages.

@@ -139,6 +139,8 @@ pub struct Engine {
     sealer: Option<SealerHandle>,
     committer: committer::Place,
     store_kind: &'static str,
+    /// Nobody else changes the store.
+    exclusive: bool,
 }
 
 impl Engine {
@@ -150,7 +152,8 @@ impl Engine {
             let known = config.policies.names().collect::<Vec<_>>().join(", ");
             return Err(OpenError::PolicyNotFound { policy: policy.clone(), known });
         }
-        let config = Arc::new(config);
+        let (clock, clock_offset_us) = clock::corrected(config.clock.clone());
+        let config = Arc::new(Config { clock, ..config });
         let (store_kind, exclusive, in_place) = (store.kind(), store.is_exclusive(), store.commits_in_place());
         let wake = Arc::new(Notify::new());
         let opened = log::open(store.log()?, store.log()?, exclusive, &config, &wake).await?;
@@ -163,11 +166,14 @@ impl Engine {
         let registry = Arc::new(KnownRegistry::new(config.language.clone()));
         let (jobs, queue) = mpsc::channel(config.queue);
         let book = Arc::new(Book::default());
+        let newest_record = newest_record(&*reader).await?;
         if exclusive {
-            run::clockwork::recall(&mut *writer, &book).await?;
+            run::clockwork::recall(&mut *writer, &book, (config.clock)(), newest_record).await?;
         }
         let wakes = Wakes { sealer: wake, outbox: outbox_wake };
-        let committer = Committer::new(writer, exclusive, registry.clone(), config.clone(), wakes, book.clone());
+        let mut committer =
+            Committer::new(writer, exclusive, registry.clone(), config.clone(), wakes, book.clone(), clock_offset_us);
+        committer.newest_record = newest_record;
         let desk = Arc::new(Desk::new(committer));
         let shared = in_place.then(|| Arc::downgrade(&desk));
         let committer = committer::Place::of(desk, queue, book.clone(), exclusive).map_err(OpenError::Thread)?;
@@ -185,6 +191,7 @@ impl Engine {
             sealer,
             committer,
             store_kind,
+            exclusive,
         };
         engine.refresh_registry().await?;
         if engine.registry().sequence() > 0 {
@@ -306,6 +313,14 @@ impl Engine {
         self.registry.absorb(delta)
     }
 
+    /// The same, where there can be other nodes: before a "no" is given, and before a choice is made among all there is.
+    pub async fn catch_up(&self) -> Result<(), Refusal> {
+        if self.exclusive {
+            return Ok(());
+        }
+        self.refresh_registry().await.map_err(|error| store_failure(&error))
+    }
+
     /// The actor behind a token. A token that is not known here may have been made on another node a
     /// moment ago, so the store is asked before it is refused.
     pub async fn authenticate(&self, token_hash: &Digest) -> Result<String, Refusal> {
@@ -347,6 +362,12 @@ impl Engine {
             sealer.close();
         }
     }
+}
+
+async fn newest_record(reader: &dyn Reader) -> Result<Time, StoreError> {
+    let page = port::Page { after: None, limit: 1, descending: true };
+    let found = reader.records(&port::RecordQuery::default(), &page).await?;
+    Ok(found.first().map_or(Time(0), |row| row.recorded_at))
 }
 
 /// A key as the registry knows it.

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 impl Engine {
     /// Asks the registry; before a "no" is given, the changes of other nodes are fetched.
-    async fn allowed<T>(
+    pub(crate) async fn allowed<T>(
         &self,
         ask: impl Fn(&Registry) -> Option<T>,
         actor_ref: &str,
@@ -26,7 +26,7 @@ impl Engine {
         if let Some(allowed) = ask(&self.registry()) {
             return Ok(allowed);
         }
-        self.refresh_registry().await.map_err(|error| store_failure(&error))?;
+        self.catch_up().await?;
         ask(&self.registry()).ok_or_else(|| {
             metrics::counter!("countersign_refused_authorisations_total", "command" => "read", "code" => "permission-denied").increment(1);
             Refusal::new(Code::PermissionDenied, format!("`{actor_ref}` holds no active grant of `{scope}`"))
@@ -99,7 +99,7 @@ impl Engine {
         self.reader.run_gates(run.row.instance_id).await.map_err(|error| store_failure(&error))
     }
 
-    /// The machine of one's own that a run was started under.
+    /// The machine of one's own that a run was started under. Whoever asked for the run's plan has caught up with it.
     pub fn machine_of(&self, run: &RunView) -> Option<Arc<OwnMachine>> {
         let (name, version) = run.row.machine.as_ref()?.named.rsplit_once('@')?;
         let registry = self.registry();
@@ -107,11 +107,23 @@ impl Engine {
         Some(own.machine.clone())
     }
 
-    /// The plan that a run was started with.
-    pub fn plan_of(&self, run: &RunView) -> Option<Arc<Plan>> {
-        let registry = self.registry();
-        let definition = registry.definition(&run.row.definition_name, Some(run.row.definition_version))?;
-        definition.workflow.as_ref().map(|workflow| workflow.plan.clone())
+    /// The plan that a run was started with, which another node may have published a moment ago.
+    pub async fn plan_of(&self, run: &RunView) -> Result<Arc<Plan>, Refusal> {
+        let (name, version) = (&run.row.definition_name, run.row.definition_version);
+        let plan = self.plan(name, version).await?;
+        plan.ok_or_else(|| store_failure(&StoreError::Corrupt(format!("{name}@{version}, of a run, is not published"))))
+    }
+
+    pub(crate) async fn plan(&self, name: &str, version: u32) -> Result<Option<Arc<Plan>>, Refusal> {
+        let known = |registry: &Registry| {
+            let workflow = registry.definition(name, Some(version))?.workflow.as_ref()?;
+            Some(workflow.plan.clone())
+        };
+        if let Some(plan) = known(&self.registry()) {
+            return Ok(Some(plan));
+        }
+        self.catch_up().await?;
+        Ok(known(&self.registry()))
     }
 
     /// The runs of a trace: those that were started in it, and the one whose own it is. Needs `audit:read`.

@@ -20,7 +20,7 @@ mod listen;
 mod log_key;
 pub mod outbox;
 pub mod pages;
-mod schedule;
+pub mod schedule;
 pub mod serve;
 pub mod telemetry;
 pub mod witness;

@@ -3,11 +3,13 @@
 
 use countersign_definition::next_after;
 use countersign_engine::port::{Page, RunQuery};
+use countersign_engine::run::dispatcher::SCHEDULED;
 use countersign_engine::{Call, Command, Engine, IdempotencyKey, Proof, Target};
+use countersign_kernel::Time;
 use countersign_kernel::lifecycle::RunState;
-use countersign_kernel::plan::{Overlap, Schedule, Scope};
+use countersign_kernel::plan::{Overlap, Plan, Schedule, Scope, Template};
+use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::run::{self, StartRun};
-use countersign_kernel::{Time, refusal::Refusal};
 use countersign_ledger::sha256;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -16,77 +18,105 @@ use std::time::Duration;
 /// How often new definitions are looked for; it costs no query.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// One pattern of a definition's newest version.
-type Pattern = (String, u32, usize);
+/// A pattern of a definition's newest version.
+#[derive(Clone)]
+struct Pattern {
+    definition: String,
+    version: u32,
+    index: usize,
+    /// The same in whichever version, at whichever place it stands: nodes may know different ones for a moment.
+    name: String,
+    schedule: Schedule,
+    plan: Arc<Plan>,
+}
 
 /// Starts runs until the engine is gone.
 pub async fn run(engine: Weak<Engine>) {
-    let mut next: HashMap<Pattern, Time> = HashMap::new();
+    let mut ticker = Ticker::default();
     loop {
         let Some(held) = engine.upgrade() else { return };
-        let now = held.now();
-        let patterns = patterns(&held);
-        next.retain(|pattern, _| patterns.iter().any(|(known, _)| known == pattern));
-        for (pattern, schedule) in &patterns {
-            let due = *next.entry(pattern.clone()).or_insert_with(|| following(schedule, now));
-            if due > now {
-                continue;
-            }
-            next.insert(pattern.clone(), following(schedule, now.max(due)));
-            match tick(&held, pattern, schedule, due).await {
-                Ok(()) => {}
-                Err(refusal) => tracing::warn!(%refusal, definition = pattern.0, "a scheduled run did not start"),
-            }
-        }
+        ticker.look(&held).await;
         drop(held);
         tokio::time::sleep(LOOK).await;
     }
 }
 
-fn patterns(engine: &Engine) -> Vec<(Pattern, Schedule)> {
+/// What one node knows of the patterns, and when it has to do something about each.
+#[derive(Default)]
+pub struct Ticker {
+    /// By definition, version and pattern.
+    next: HashMap<(String, u32, usize), Time>,
+    /// Up to when each definition was looked at: a new version goes on from there.
+    seen: HashMap<String, Time>,
+}
+
+impl Ticker {
+    /// Starts what is due.
+    pub async fn look(&mut self, engine: &Arc<Engine>) {
+        let now = engine.now();
+        let patterns = patterns(engine);
+        let of = |pattern: &Pattern| (pattern.definition.clone(), pattern.version, pattern.index);
+        self.next.retain(|known, _| patterns.iter().any(|pattern| of(pattern) == *known));
+        for pattern in &patterns {
+            let since = self.seen.get(&pattern.definition).copied().unwrap_or(now).min(now);
+            let due = *self.next.entry(of(pattern)).or_insert_with(|| following(&pattern.schedule, since));
+            if due > now {
+                continue;
+            }
+            if let Err(refusal) = tick(engine, pattern, due).await {
+                tracing::warn!(%refusal, definition = pattern.definition, "a scheduled run did not start");
+                if matches!(refusal.code, Code::RecordingFailure | Code::Overloaded) {
+                    continue;
+                }
+            }
+            self.next.insert(of(pattern), following(&pattern.schedule, now.max(due)));
+        }
+        self.seen = patterns.into_iter().map(|pattern| (pattern.definition, now)).collect();
+    }
+}
+
+fn patterns(engine: &Engine) -> Vec<Pattern> {
     let registry = engine.registry();
-    let newest = registry.definition_names().into_iter().filter_map(|name| registry.definition(name, None));
-    newest
-        .filter_map(|definition| Some((definition, definition.workflow.as_ref()?)))
-        .flat_map(|(definition, workflow)| {
-            let of = |(i, schedule): (usize, &Schedule)| {
-                ((definition.name.clone(), definition.version, i), schedule.clone())
-            };
-            workflow.plan.schedule.iter().enumerate().map(of).collect::<Vec<_>>()
-        })
-        .collect()
+    let mut all = Vec::new();
+    for definition in registry.definition_names().into_iter().filter_map(|name| registry.definition(name, None)) {
+        let Some(workflow) = &definition.workflow else { continue };
+        let mut before: HashMap<String, u32> = HashMap::new();
+        for (index, schedule) in workflow.plan.schedule.iter().enumerate() {
+            let said = format!("{} {}", schedule.cron, schedule.time_zone);
+            let nth = before.entry(said.clone()).or_default();
+            *nth += 1;
+            all.push(Pattern {
+                definition: definition.name.clone(),
+                version: definition.version,
+                index,
+                name: format!("{said}/{nth}"),
+                schedule: schedule.clone(),
+                plan: workflow.plan.clone(),
+            });
+        }
+    }
+    all
 }
 
 fn following(schedule: &Schedule, after: Time) -> Time {
     next_after(schedule, after.0).map_or(Time(i64::MAX), Time)
 }
 
-async fn tick(
-    engine: &Arc<Engine>,
-    (name, version, index): &Pattern,
-    schedule: &Schedule,
-    due: Time,
-) -> Result<(), Refusal> {
-    if schedule.overlap == Overlap::Skip && is_under_way(engine, name).await? {
-        tracing::info!(definition = name, "a scheduled run is skipped: the one before it is under way");
+async fn tick(engine: &Arc<Engine>, pattern: &Pattern, due: Time) -> Result<(), Refusal> {
+    let Pattern { definition, version, name, schedule, .. } = pattern;
+    if schedule.overlap == Overlap::Skip && is_under_way(engine, definition).await? {
+        tracing::info!(definition, "a scheduled run is skipped: the one before it is under way");
         return Ok(());
     }
-    let input = match &schedule.input {
-        None => Arc::from("null"),
-        Some(template) => match engine.config().language.fill(template, &Scope::default()) {
-            Ok(input) => input.into(),
-            Err(error) => {
-                tracing::error!(%error, definition = name, "the input of a scheduled run cannot be worked out");
-                return Ok(());
-            }
-        },
-    };
-    let key = format!("schedule/{name}@{version}/{index}/{}", due.0);
-    let queued = (schedule.overlap == Overlap::Queue).then(|| Arc::from(format!("@schedule/{index}")));
+    let filled = input(engine, pattern)
+        .and_then(|input| Ok((concurrency_key(engine, pattern, &input)?, input)))
+        .inspect_err(|error| tracing::error!(error, definition, "a scheduled run cannot be worked out"));
+    let Ok((concurrency_key, input)) = filled else { return Ok(()) };
+    let key = format!("schedule/{definition}/{name}/{}", due.0);
     let command = run::Command::Start(Box::new(StartRun {
         version: Some(*version),
-        concurrency_key: queued,
-        ..StartRun::new(name.clone(), input)
+        concurrency_key,
+        ..StartRun::new(definition.clone(), input)
     }));
     let call = Call {
         actor_ref: engine.config().application_actor_ref.clone(),
@@ -95,6 +125,31 @@ async fn tick(
         idempotency: Some(IdempotencyKey { request_digest: sha256(&[key.as_bytes()]), key }),
     };
     engine.execute(call).await.map(|_| ())
+}
+
+fn input(engine: &Engine, pattern: &Pattern) -> Result<Arc<str>, String> {
+    match &pattern.schedule.input {
+        None => Ok(Arc::from("null")),
+        Some(template) => fill(engine, template, &Scope::default()).map(Arc::from),
+    }
+}
+
+/// Runs of one pattern that wait for each other wait for those of the definition's own key as well. `None`: the definition
+/// says.
+fn concurrency_key(engine: &Engine, pattern: &Pattern, input: &str) -> Result<Option<Arc<str>>, String> {
+    if pattern.schedule.overlap != Overlap::Queue {
+        return Ok(None);
+    }
+    let queue = format!("{SCHEDULED}{}", pattern.index);
+    let Some(own) = &pattern.plan.concurrency else { return Ok(Some(queue.into())) };
+    let own = fill(engine, &own.key, &Scope { input: Some(input), ..Scope::default() })?;
+    // As the kernel has it: a string is its own key; anything else is its JSON.
+    let bare = own.strip_prefix('"').and_then(|text| text.strip_suffix('"')).filter(|text| !text.contains('\\'));
+    Ok(Some(format!("{queue}/{}", bare.unwrap_or(&own)).into()))
+}
+
+fn fill(engine: &Engine, template: &Template, scope: &Scope<'_>) -> Result<String, String> {
+    engine.config().language.fill(template, scope).map_err(|error| error.to_string())
 }
 
 /// Whether a run of this definition has begun and not ended.

@@ -383,9 +383,10 @@ impl PostgresWriter {
             current.get(&unit.instance_id.0).copied().unwrap_or_default()
                 == (unit.expected_sequence, unit.expected_beats)
         };
-        let winners: Vec<&Unit> = batch.units.iter().filter(|unit| holds(unit)).collect();
+        let wins = batch.winners(batch.units.iter().map(holds).collect());
+        let winners: Vec<&Unit> = batch.units.iter().zip(&wins).filter(|(_, wins)| **wins).map(|(u, _)| u).collect();
         let mut verdicts: Vec<Verdict> =
-            batch.units.iter().map(|unit| if holds(unit) { Verdict::Won } else { Verdict::Lost }).collect();
+            wins.iter().map(|wins| if *wins { Verdict::Won } else { Verdict::Lost }).collect();
         verdicts.extend(check_verdicts(batch, &current));
         if winners.is_empty() {
             session.client.batch_execute("ROLLBACK").await.map_err(|e| refused(failed(e)))?;
@@ -502,9 +503,9 @@ impl Writer for PostgresWriter {
         session.runs.received(&session.client, events).await
     }
 
-    async fn due(&mut self, from: Time, until: Time, limit: usize) -> Result<Vec<Due>, StoreError> {
+    async fn due(&mut self, after: &Due, until: Time, limit: usize) -> Result<Vec<Due>, StoreError> {
         let session = self.session().await?;
-        session.runs.due(&session.client, from, until, limit).await
+        session.runs.due(&session.client, after, until, limit).await
     }
 
     async fn scrub(&mut self) -> Result<bool, StoreError> {

@@ -174,13 +174,11 @@ impl SqliteWriter {
         if current(InstanceId::REGISTRY)?.0 != batch.registry_sequence {
             return Ok(Committed::RegistryMoved);
         }
+        let holds = |unit: &Unit| Ok(current(unit.instance_id)? == (unit.expected_sequence, unit.expected_beats));
+        let wins = batch.winners(batch.units.iter().map(holds).collect::<Result<_, StoreError>>()?);
         let mut verdicts = Vec::with_capacity(batch.units.len() + batch.checks.len());
-        for unit in &batch.units {
-            let verdict = if current(unit.instance_id)? == (unit.expected_sequence, unit.expected_beats) {
-                insert_keys(&transaction, unit)?
-            } else {
-                Verdict::Lost
-            };
+        for (unit, wins) in batch.units.iter().zip(wins) {
+            let verdict = if wins { insert_keys(&transaction, unit)? } else { Verdict::Lost };
             if verdict == Verdict::KeyTaken {
                 // Nothing is written; every unit is decided again, this one from the stored answer.
                 return Ok(Committed::Done(key_taken(batch, unit.instance_id)));
@@ -398,8 +396,8 @@ impl Writer for SqliteWriter {
         run::received(&self.connection, events)
     }
 
-    async fn due(&mut self, from: Time, until: Time, limit: usize) -> Result<Vec<Due>, StoreError> {
-        self.runs.due(&self.connection, from, until, limit)
+    async fn due(&mut self, after: &Due, until: Time, limit: usize) -> Result<Vec<Due>, StoreError> {
+        self.runs.due(&self.connection, after, until, limit)
     }
 
     async fn scrub(&mut self) -> Result<bool, StoreError> {

@@ -6,6 +6,7 @@
 //! - [`run_audit`]: the same for runs: only declared transitions, each from where the last one led.
 //! - [`postgres`]: a database of its own for each test.
 //! - [`place`]: a fresh store for a test, and engines on it; [`load`]: seeded work to give them.
+//!   [`hands`]: what is done with runs by hand.
 //! - [`store_audit`]: everything in a store, read back and checked against its own records.
 //! - [`conformance`]: the duties of the store port, which every store must fulfil.
 //! - [`differential`]: the same commands to both stores. [`races`]: many callers, one and two engines.
@@ -17,6 +18,7 @@ pub mod conformance;
 pub mod crash;
 pub mod differential;
 pub mod drive;
+pub mod hands;
 pub mod large;
 pub mod load;
 pub mod place;

@@ -66,6 +66,21 @@ impl Committer {
         self.book.remind((run_id, Some(step_seq)), Some(self.now()));
     }
 
+    /// Leaves out the tasks whose unit lost, and has their steps looked at again. False where none is left of those that were
+    /// hoped for.
+    pub(super) fn keep_tasks(&self, answer: &mut Answer, units: &[usize], won: impl Fn(usize) -> bool) -> bool {
+        let Ok(Outcome::Claimed { tasks }) = answer else { return true };
+        let mut units = units.iter();
+        tasks.retain(|task| {
+            let kept = units.next().is_some_and(|unit| won(*unit));
+            if let (false, Some(run_id)) = (kept, InstanceId::parse(&task.run_id)) {
+                self.look_again(run_id, task.step_seq);
+            }
+            kept
+        });
+        !tasks.is_empty()
+    }
+
     pub(super) fn taken_back(&self, decided: Vec<Decided>) -> Vec<Job> {
         let mut jobs: Vec<Job> = decided.into_iter().map(|decided| decided.job).collect();
         jobs.iter_mut().for_each(|job| self.give_back(job));
@@ -92,17 +107,17 @@ impl Committer {
                 group.iter().for_each(|(_, step_seq)| self.look_again(run_id, *step_seq));
                 continue;
             }
-            let (steps, keys) = self.within_limits(run_id, group, round);
-            if steps.is_empty() {
+            let within = self.within_limits(run_id, group, round);
+            if within.is_empty() {
                 continue;
             }
+            let steps: Vec<StepSeq> = within.iter().map(|(step_seq, _)| *step_seq).collect();
             let (worker_id, lease) = (claim.worker_id.clone(), claim.lease);
             let command = run::Command::Claim(run::ClaimSteps { steps: steps.clone(), worker_id, lease });
             let mut claimed = Vec::new();
             match self.run_command(&job.call, Target::Existing(run_id), &command, registry, round) {
                 Ok(accepted) => {
                     if let Some(unit) = accepted.unit {
-                        round.batch.units[unit].idempotency.extend(keys);
                         claimed = accepted.claimed;
                         units.extend(claimed.iter().map(|_| unit));
                         tasks.extend(claimed.iter().map(|claimed| to_task(run_id, claimed)));
@@ -110,8 +125,15 @@ impl Committer {
                 }
                 Err(refused) => refusal = Some(refused),
             }
-            for step_seq in steps {
-                if !claimed.iter().any(|claimed| claimed.step_seq == step_seq) {
+            for (step_seq, keys) in within {
+                if claimed.iter().any(|claimed| claimed.step_seq == step_seq) {
+                    let unit = units[units.len() - 1];
+                    round.batch.units[unit].idempotency.extend(keys);
+                } else {
+                    // A step that fails when it is claimed was nobody's, and takes up no room.
+                    for row in keys {
+                        round.recalled.remove(&(row.actor_ref, row.key));
+                    }
                     self.look_again(run_id, step_seq);
                 }
             }
@@ -136,17 +158,16 @@ impl Committer {
         run_id: InstanceId,
         offered: &[(InstanceId, StepSeq)],
         round: &mut Round,
-    ) -> (Vec<StepSeq>, Vec<IdempotencyRow>) {
-        let (mut steps, mut keys) = (Vec::with_capacity(offered.len()), Vec::new());
+    ) -> Vec<(StepSeq, Vec<IdempotencyRow>)> {
+        let mut steps = Vec::with_capacity(offered.len());
         for (_, seq) in offered {
             let Some(taken) = self.take_keys(run_id, *seq, round) else { continue };
             for row in &taken {
                 round.recalled.insert((row.actor_ref.clone(), row.key.clone()), row.clone());
             }
-            keys.extend(taken);
-            steps.push(*seq);
+            steps.push((*seq, taken));
         }
-        (steps, keys)
+        steps
     }
 
     /// Who completes a task and asks for the next, if it may be handed one: in a limited queue it has to be claimed, because
@@ -164,8 +185,8 @@ impl Committer {
         Some(Asked { run_id, done: task.step_seq, worker_id, lease: next.lease })
     }
 
-    /// A worker that finished the last step of its queue here goes on with another run's. Returns the task, its unit, and
-    /// what was taken out of the agenda for it.
+    /// A worker that finished the last step of its queue here goes on with another run's: both are written, or none. Returns
+    /// the task, and what was taken out of the agenda for it.
     pub(super) fn claim_elsewhere(
         &mut self,
         call: &Call,
@@ -173,19 +194,24 @@ impl Committer {
         unit: usize,
         registry: &Registry,
         round: &mut Round,
-    ) -> Option<(Task, usize, (InstanceId, StepSeq))> {
+    ) -> Option<(Task, (InstanceId, StepSeq))> {
         let queue = {
             let run = self.cache.get(&asked.run_id)?.run.as_deref()?;
             run.queue(asked.done, run.cell(asked.done)?.role)
         };
         let reach = self.reach(&call.actor_ref, registry)?;
         let (other, step_seq) = self.book.take(&queue, 1, &reach).into_iter().next()?;
-        let Some((claimed, theirs)) = self.claim_there(call, asked, (other, step_seq), registry, round) else {
+        let Some(claimed) = self.claim_there(call, asked, (other, step_seq), registry, round) else {
             self.look_again(other, step_seq);
             return None;
         };
+        // Otherwise a task could be somebody's who is never told.
+        let together = &mut round.batch.units[unit].stands_with;
+        if !together.contains(&other) {
+            together.push(other);
+        }
         self.note_handed(asked, unit, Handed { run_id: other, step_seq, lease_token: claimed.lease_token }, round);
-        Some((to_task(other, &claimed), theirs, (other, step_seq)))
+        Some((to_task(other, &claimed), (other, step_seq)))
     }
 
     fn claim_there(
@@ -195,7 +221,7 @@ impl Committer {
         (other, step_seq): (InstanceId, StepSeq),
         registry: &Registry,
         round: &mut Round,
-    ) -> Option<(Claimed, usize)> {
+    ) -> Option<Claimed> {
         // Who holds the keys of a limited queue was not asked of the store.
         if !self.cache.contains_key(&other) || self.limited(other, step_seq).is_some() {
             return None;
@@ -203,7 +229,7 @@ impl Committer {
         let (worker_id, lease) = (asked.worker_id.clone(), asked.lease);
         let command = run::Command::Claim(run::ClaimSteps { steps: vec![step_seq], worker_id, lease });
         let accepted = self.run_command(call, Target::Existing(other), &command, registry, round).ok()?;
-        Some((accepted.claimed.into_iter().next()?, accepted.unit?))
+        accepted.claimed.into_iter().next()
     }
 
     /// The completed step says what its worker was handed, in memory and in its row.
@@ -276,19 +302,5 @@ pub(super) fn to_task(run_id: InstanceId, claimed: &Claimed) -> Task {
         lease_token: claimed.lease_token.to_string(),
         locked_until_us: claimed.locked_until.0,
         job: claimed.job.clone(),
-    }
-}
-
-/// Leaves out the tasks whose unit lost. False where none is left of those that were hoped for.
-pub(super) fn keep_tasks(answer: &mut Answer, units: &[usize], won: impl Fn(usize) -> bool) -> bool {
-    let Ok(Outcome::Claimed { tasks }) = answer else { return true };
-    let mut units = units.iter();
-    tasks.retain(|_| units.next().is_some_and(|unit| won(*unit)));
-    !tasks.is_empty()
-}
-
-pub(super) fn drop_next(answer: &mut Answer) {
-    if let Ok(Outcome::TaskDone { next, .. }) = answer {
-        *next = None;
     }
 }

@@ -9,7 +9,7 @@ use crate::rows::IdempotencyRow;
 use countersign_kernel::plan::{QueueLimit, StepSeq};
 use countersign_kernel::run::Run;
 use countersign_kernel::{Digest, InstanceId, Time};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 /// The slot of a lease is said to be kept until here plus the step's number: so it is found again.
 const LEASE_SLOTS: i64 = i64::MAX / 2;
@@ -17,6 +17,39 @@ const LEASE_SLOTS: i64 = i64::MAX / 2;
 const HOLDER: &str = "\u{1}queue";
 /// A step that found no slot is looked at again after this long.
 const AGAIN_US: i64 = 200_000;
+/// So many keys are asked after in one batch, beyond those that it may need. A smaller limit is looked at whole; in a larger
+/// one that is nearly full, the search goes on where the last batch left it.
+const LOOK: u32 = 128;
+
+/// What is counted: the beginning of its keys, and how many of them there are.
+type Counted = (String, u32);
+
+/// The keys of a limit stand in a circle. Whoever needs one goes round from where the last one was found: what was taken
+/// long ago is likely to be free again.
+#[derive(Default)]
+pub struct Circles(HashMap<Counted, Circle>);
+
+#[derive(Default)]
+struct Circle {
+    at: u32,
+    /// How many were asked after in this round, and how many of those were passed by.
+    looked: u32,
+    gone: u32,
+}
+
+impl Circle {
+    /// Those that were asked after and not passed by yet.
+    fn numbers(&self, count: u32) -> impl Iterator<Item = u32> + use<> {
+        let at = self.at;
+        (self.gone..self.looked).map(move |n| after(at, n, count))
+    }
+}
+
+/// So many further round the circle.
+fn after(at: u32, steps: u32, count: u32) -> u32 {
+    let place = (u64::from(at) + u64::from(steps)) % u64::from(count.max(1));
+    u32::try_from(place).unwrap_or(0)
+}
 
 /// By when the slot of this step's lease is found.
 pub fn slot_of(step_seq: StepSeq) -> Time {
@@ -29,25 +62,43 @@ pub fn limit_of(run: &Run, step_seq: StepSeq) -> Option<QueueLimit> {
     run.plan.queues.get(&*run.queue(step_seq, role)).copied()
 }
 
-fn keys(kind: &str, definition: &str, queue: &str, count: u32) -> impl Iterator<Item = String> {
-    let stem = format!("{kind}/{definition}/{queue}/");
-    (1..=count).map(move |n| format!("{stem}{n}"))
+/// A lease, and a claim within a while, as far as the queue limits them.
+fn counted(definition: &str, queue: &str, limit: &QueueLimit) -> [Option<Counted>; 2] {
+    [
+        limit.limit.map(|count| (format!("lease/{definition}/{queue}/"), count)),
+        limit.rate.map(|rate| (format!("rate/{definition}/{queue}/"), rate.count)),
+    ]
+}
+
+fn key(stem: &str, number: u32) -> (String, String) {
+    (HOLDER.to_owned(), format!("{stem}{}", u64::from(number) + 1))
 }
 
 impl Committer {
     /// The keys whose holders must be known before the offered steps of these jobs are decided.
     pub(super) fn limit_keys(&mut self, jobs: &VecDeque<Job>) -> Vec<(String, String)> {
-        let mut wanted = Vec::new();
+        let mut wanted: HashMap<Counted, u32> = HashMap::new();
         for job in jobs.iter().filter(|job| matches!(job.call.command, Command::Claim(_))) {
             for (run_id, step_seq) in &job.offered {
                 let Some((definition, queue, limit)) = self.limited(*run_id, *step_seq) else { continue };
-                wanted.extend(limit.limit.into_iter().flat_map(|n| keys("lease", &definition, &queue, n)));
-                wanted.extend(limit.rate.into_iter().flat_map(|rate| keys("rate", &definition, &queue, rate.count)));
+                for counted in counted(&definition, &queue, &limit).into_iter().flatten() {
+                    *wanted.entry(counted).or_default() += 1;
+                }
             }
         }
-        wanted.sort_unstable();
-        wanted.dedup();
-        wanted.into_iter().map(|key| (HOLDER.to_owned(), key)).collect()
+        let mut keys = Vec::new();
+        for ((stem, count), steps) in wanted {
+            // Two nodes that begin at different places are seldom in each other's way.
+            let mut begin = || u32::from_le_bytes(self.entropy.take().unwrap_or_default()) % count.max(1);
+            let known = self.circles.0.entry((stem.clone(), count));
+            let circle = known.or_insert_with(|| Circle { at: begin(), ..Circle::default() });
+            let at = after(circle.at, circle.gone, count);
+            *circle = Circle { at, looked: count.min(steps.saturating_add(LOOK)), gone: 0 };
+            keys.extend(circle.numbers(count).map(|number| key(&stem, number)));
+        }
+        keys.sort_unstable();
+        keys.dedup();
+        keys
     }
 
     pub(super) fn limited(&mut self, run_id: InstanceId, step_seq: StepSeq) -> Option<(String, String, QueueLimit)> {
@@ -67,15 +118,11 @@ impl Committer {
     ) -> Option<Vec<IdempotencyRow>> {
         let Some((definition, queue, limit)) = self.limited(run_id, step_seq) else { return Some(vec![]) };
         let now = self.now();
+        let token_until = Time(now.0.saturating_add(limit.rate.map_or(0, |rate| rate.per)));
         let mut taken = Vec::new();
-        let slots = limit.limit.map(|n| (keys("lease", &definition, &queue, n), slot_of(step_seq)));
-        let found = slots.map(|(keys, until)| self.free(keys, until, run_id, round));
-        let rate = limit
-            .rate
-            .map(|rate| (keys("rate", &definition, &queue, rate.count), Time(now.0.saturating_add(rate.per))));
-        let token = rate.map(|(keys, until)| self.free(keys, until, run_id, round));
-        for key in [found, token].into_iter().flatten() {
-            match key {
+        for (counted, until) in counted(&definition, &queue, &limit).into_iter().zip([slot_of(step_seq), token_until]) {
+            let Some(counted) = counted else { continue };
+            match self.free(&counted, until, run_id, round) {
                 Some(row) => taken.push(row),
                 None => {
                     self.book.remind((run_id, Some(step_seq)), Some(Time(now.0 + AGAIN_US)));
@@ -86,16 +133,22 @@ impl Committer {
         Some(taken)
     }
 
-    fn free(
-        &self,
-        mut keys: impl Iterator<Item = String>,
-        until: Time,
-        run_id: InstanceId,
-        round: &Round,
-    ) -> Option<IdempotencyRow> {
-        let key = keys.find(|key| !round.recalled.contains_key(&(HOLDER.to_owned(), key.clone())))?;
+    /// One of the keys that were asked after and that nobody holds.
+    fn free(&mut self, counted: &Counted, until: Time, run_id: InstanceId, round: &Round) -> Option<IdempotencyRow> {
+        let (stem, count) = counted;
+        let circle = self.circles.0.get_mut(counted)?;
+        let mut found = None;
+        for number in circle.numbers(*count) {
+            circle.gone += 1;
+            let key = key(stem, number);
+            if !round.recalled.contains_key(&key) {
+                found = Some(key);
+                break;
+            }
+        }
+        let (actor_ref, key) = found?;
         Some(IdempotencyRow {
-            actor_ref: HOLDER.to_owned(),
+            actor_ref,
             key,
             instance_id: run_id,
             request_digest: Digest([0; 32]),

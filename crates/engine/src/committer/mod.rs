@@ -19,7 +19,6 @@ mod retention;
 mod round;
 mod runs;
 
-use claims::{drop_next, keep_tasks};
 pub use desk::Desk;
 pub use place::Place;
 
@@ -27,9 +26,9 @@ use crate::clock::Entropy;
 use crate::known::KnownRegistry;
 use crate::outbox::sends;
 use crate::outcome::{Call, Command, Outcome, Target};
-use crate::port::{Batch, Committed, Head, Loaded, LoadedBody, LoadedRun, StoreError, Verdict, Writer};
+use crate::port::{Batch, Committed, Due, Head, Loaded, LoadedBody, LoadedRun, StoreError, Verdict, Writer};
 use crate::rows::{IdempotencyRow, Write};
-use crate::run::agenda::Book;
+use crate::run::agenda::{Book, Item};
 use crate::run::assemble::assemble;
 use crate::run::emit::EVENT_SCHEMA;
 use crate::{Config, store_failure};
@@ -41,6 +40,7 @@ use countersign_kernel::{Digest, EventId, InstanceId, StepId, Time, registry};
 use hashlink::LruCache;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -62,6 +62,8 @@ pub struct Job {
     named_step: Option<StepId>,
     /// Steps taken out of the agenda for a claim.
     offered: Vec<(InstanceId, StepSeq)>,
+    /// As of when the kernel was last asked what is due.
+    looked_at: Time,
 }
 
 impl Job {
@@ -77,7 +79,7 @@ impl Job {
             },
             Command::Process { .. } | Command::Run { .. } | Command::Claim(_) | Command::Registry(_) => None,
         };
-        Job { call, answer, refused: None, named_step, offered: vec![] }
+        Job { call, answer, refused: None, named_step, offered: vec![], looked_at: Time(0) }
     }
 
     fn give(self, answer: Answer) {
@@ -143,7 +145,8 @@ pub struct Committer {
     cache: LruCache<InstanceId, Instance>,
     /// Plans by the digest of their document.
     plans: LruCache<Digest, Arc<Plan>>,
-    clock_offset_us: i64,
+    /// By how much the store's clock is ahead; `config.clock` goes by it.
+    clock_offset_us: Arc<AtomicI64>,
     entropy: Entropy,
     /// For the purges of this round: what each destroys besides the record.
     copies: HashMap<EventId, Vec<Write>>,
@@ -152,8 +155,13 @@ pub struct Committer {
     wakes: Wakes,
     /// What is to be done with steps, and when.
     book: Arc<Book>,
-    /// Up to when everything that was due has been seen.
-    low_water: Time,
+    /// Up to here everything that was due has been seen.
+    low_water: Due,
+    /// What the store said is due when it was last asked.
+    told: HashMap<Item, Time>,
+    circles: limits::Circles,
+    /// When the newest record was made that the store held when it was opened: clocks may have been set back since.
+    pub newest_record: Time,
     ticks: u64,
     /// There may be more expired idempotency keys.
     keys_left: bool,
@@ -174,8 +182,6 @@ enum Confirm {
     Unit(usize),
     /// A claim: the unit of each of its tasks. Those that lose are left out.
     Tasks(Vec<usize>),
-    /// The unit that must win, and that of the task that comes with it.
-    UnitAndNext(usize, usize),
     Check(usize),
     /// It cannot be decided on top of this batch's own changes.
     NextRound,
@@ -189,6 +195,7 @@ impl Committer {
         config: Arc<Config>,
         wakes: Wakes,
         book: Arc<Book>,
+        clock_offset_us: Arc<AtomicI64>,
     ) -> Self {
         Committer {
             writer,
@@ -197,14 +204,17 @@ impl Committer {
             cache: LruCache::new(config.cached_instances.max(4 * MAX_BATCH)),
             plans: LruCache::new(1024),
             config,
-            clock_offset_us: 0,
+            clock_offset_us,
             entropy: Entropy::default(),
             copies: HashMap::new(),
             // Before a crash there may have been purges. Where others share the store, it cleans up by itself.
             scrub_due: exclusive,
             wakes,
             book,
-            low_water: Time(0),
+            low_water: Due::from(Time(0)),
+            told: HashMap::new(),
+            circles: limits::Circles::default(),
+            newest_record: Time(0),
             ticks: 0,
             keys_left: false,
             schema_missed: HashSet::new(),
@@ -270,14 +280,21 @@ impl Committer {
         }
         if !self.exclusive && rest {
             match self.writer.clock_offset_us().await {
-                Ok(offset) => self.clock_offset_us = offset,
+                Ok(offset) => self.clock_offset_us.store(offset, Ordering::Relaxed),
                 Err(error) => tracing::warn!(%error, "the store's clock could not be read"),
             }
         }
     }
 
     fn now(&self) -> Time {
-        Time((self.config.clock)().0.saturating_add(self.clock_offset_us))
+        (self.config.clock)()
+    }
+
+    /// What time it is for this instance: whatever clocks say, later than what was recorded of it, and not earlier than what is
+    /// known of the registry.
+    fn moment(&self, instance: Option<&Instance>) -> Time {
+        let earliest = instance.map_or(Time(0), |instance| Time(instance.head.last_time.0 + 1));
+        self.now().max(earliest).max(self.registry.newest())
     }
 
     /// Serves calls in the order of arrival: runs of process calls as batches, registry calls one by one.
@@ -309,14 +326,14 @@ impl Committer {
             let recalled = match self.prefetch(&mut jobs).await {
                 Ok(recalled) => recalled,
                 Err(error) => {
-                    fail_all(jobs, &error);
+                    self.fail_all(jobs, &error);
                     return follow_ups;
                 }
             };
             let (mut batch, decided) = self.decide_all(std::mem::take(&mut jobs), recalled);
             self.colour(&mut batch.units);
             if batch.units.is_empty() && batch.checks.is_empty() {
-                decided.into_iter().for_each(|d| jobs.extend(self.finish(d, &mut follow_ups)));
+                decided.into_iter().for_each(|d| jobs.extend(self.finish(d, &batch, &mut follow_ups)));
                 continue;
             }
             match self.writer.commit(&batch).await {
@@ -331,7 +348,7 @@ impl Committer {
                     self.evict(&batch);
                     jobs.extend(self.taken_back(decided));
                     if let Err(error) = self.refresh_registry().await {
-                        fail_all(jobs, &error);
+                        self.fail_all(jobs, &error);
                         return follow_ups;
                     }
                 }
@@ -349,6 +366,9 @@ impl Committer {
                 }
                 Err(error) => {
                     self.evict(&batch);
+                    if matches!(error, StoreError::Unknown(_)) {
+                        self.look_at_all(&batch);
+                    }
                     for mut decided in decided {
                         self.give_back(&mut decided.job);
                         decided.job.give(Err(store_failure(&error)));
@@ -415,7 +435,7 @@ impl Committer {
                     tracing::error!(%instance_id, %error, "instance quarantined");
                     let (damaged, others) = jobs.drain(..).partition(|job| job.instance_id() == Some(*instance_id));
                     *jobs = others;
-                    fail_all(damaged, &error);
+                    self.fail_all(damaged, &error);
                 }
                 Err(error) => return Err(error),
             }
@@ -522,17 +542,10 @@ impl Committer {
                 Some(Confirm::Unit(i)) => won(*i),
                 Some(Confirm::Check(i)) => won(batch.units.len() + i),
                 Some(Confirm::NextRound) => false,
-                Some(Confirm::Tasks(units)) => keep_tasks(&mut decided.answer, units, won),
-                Some(Confirm::UnitAndNext(unit, next)) => {
-                    if !won(*next) {
-                        drop_next(&mut decided.answer);
-                        self.give_back(&mut decided.job);
-                    }
-                    won(*unit)
-                }
+                Some(Confirm::Tasks(units)) => self.keep_tasks(&mut decided.answer, units, won),
             };
             if stands {
-                again.extend(self.finish(decided, follow_ups));
+                again.extend(self.finish(decided, batch, follow_ups));
             } else {
                 self.give_back(&mut decided.job);
                 again.push_back(decided.job);
@@ -543,13 +556,13 @@ impl Committer {
 
     /// Gives an answer. Where failed attempts are audited, a refusal for want of authority first becomes
     /// a job of its own: on the instance if there is one (returned), else on the registry.
-    fn finish(&mut self, decided: Decided, follow_ups: &mut Vec<Job>) -> Option<Job> {
-        let Decided { mut job, answer, .. } = decided;
-        if let Command::Run { target: Target::Existing(run_id), command: run::Command::Due { steps, .. } } =
-            &job.call.command
-        {
-            self.place_again(*run_id, &steps.clone());
-        }
+    fn finish(&mut self, decided: Decided, batch: &Batch, follow_ups: &mut Vec<Job>) -> Option<Job> {
+        let Decided { mut job, answer, confirm } = decided;
+        let written = match confirm {
+            Some(Confirm::Unit(i)) => batch.units.get(i),
+            _ => None,
+        };
+        self.place_again(&job, written);
         let refusal = match &answer {
             Err(refusal) if self.is_recorded(&job, refusal) => refusal.clone(),
             _ => {
@@ -591,6 +604,13 @@ impl Committer {
         self.config.audit_failed_attempts && matches!(refusal.code, Code::PermissionDenied | Code::Unauthorized)
     }
 
+    fn fail_all(&self, jobs: VecDeque<Job>, error: &StoreError) {
+        for mut job in jobs {
+            self.give_back(&mut job);
+            job.give(Err(store_failure(error)));
+        }
+    }
+
     fn evict(&mut self, batch: &Batch) {
         for unit in &batch.units {
             self.cache.remove(&unit.instance_id);
@@ -606,11 +626,5 @@ impl Committer {
         let head = delta.head.clone();
         self.registry.absorb(delta)?;
         Ok(head)
-    }
-}
-
-fn fail_all(jobs: VecDeque<Job>, error: &StoreError) {
-    for job in jobs {
-        job.give(Err(store_failure(error)));
     }
 }

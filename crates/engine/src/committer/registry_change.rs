@@ -19,14 +19,8 @@ impl Committer {
             match self.try_registry(&job).await {
                 Ok(Some(answer)) => {
                     if let Some(follow_up) = self.registry_refusal(&job, &answer) {
-                        return Box::pin(self.serve_registry(Job {
-                            refused: answer.err(),
-                            call: follow_up,
-                            answer: job.answer,
-                            named_step: None,
-                            offered: vec![],
-                        }))
-                        .await;
+                        let recorded = Job { refused: answer.err(), ..Job::new(follow_up, job.answer) };
+                        return Box::pin(self.serve_registry(recorded)).await;
                     }
                     return job.give(answer);
                 }

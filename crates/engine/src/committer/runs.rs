@@ -7,12 +7,13 @@ use super::round::Round;
 use super::{Committer, Confirm, Decided, Instance, Job};
 use crate::outcome::{self, Call, Command, Outcome, Target};
 use crate::payload;
-use crate::port::{Head, StoreError, Unit};
+use crate::port::{Batch, Due, Head, StoreError, Unit};
 use crate::project::{self, Subject};
 use crate::rows::{RecordRow, Write};
 use crate::run::children::left_behind;
 use crate::run::payload::{RunDocuments, run_payload};
 use crate::run::project::run_writes;
+use countersign_kernel::lifecycle::RunState;
 use countersign_kernel::plan::{Language, StepSeq};
 use countersign_kernel::process::{self, Process};
 use countersign_kernel::refusal::{Code, Refusal};
@@ -91,6 +92,8 @@ impl Committer {
             let claim = claim.clone();
             return self.decide_claim(job, &claim, registry, round);
         }
+        let instance = job.instance_id().and_then(|id| self.cache.peek(&id));
+        job.looked_at = self.moment(instance);
         let Job { call, offered, .. } = &mut job;
         match self.try_run(call, offered, registry, round) {
             Ok((answer, confirm)) => {
@@ -138,7 +141,6 @@ impl Committer {
             return self.preview(call, *target, decided, registry).map(|answer| (answer, None));
         }
         let accepted = self.run_command(call, *target, decided, registry, round)?;
-        let mut confirm = accepted.unit.map(Confirm::Unit);
         let mut answer = self.answer(decided, &accepted);
         if let Outcome::TaskDone { next: next @ None, .. } = &mut answer {
             match accepted.unit {
@@ -146,9 +148,8 @@ impl Committer {
                 // A statement is signed for one instance.
                 Some(unit) if !call.proof.is_signed() => {
                     let found = asked.and_then(|asked| self.claim_elsewhere(call, &asked, unit, registry, round));
-                    if let Some((task, other, taken)) = found {
+                    if let Some((task, taken)) = found {
                         *next = Some(task);
-                        confirm = Some(Confirm::UnitAndNext(unit, other));
                         offered.push(taken);
                     }
                 }
@@ -156,12 +157,35 @@ impl Committer {
             }
         }
         let command = decided;
-        if let (Some(idempotency), Some(unit)) = (&call.idempotency, accepted.unit) {
+        let Some(idempotency) = &call.idempotency else { return Ok((answer, accepted.unit.map(Confirm::Unit))) };
+        let unit = accepted.unit.or_else(|| self.as_it_is(accepted.run_id, command, round));
+        if let Some(unit) = unit {
             let until = if matches!(command, run::Command::Dispatch { .. }) { SLOT } else { FOR_EVER };
             let row = round.keep(call, accepted.run_id, idempotency.request_digest, &answer, until);
             round.batch.units[unit].idempotency.push(row);
         }
-        Ok((answer, confirm))
+        Ok((answer, unit.map(Confirm::Unit)))
+    }
+
+    /// A command that was accepted and changes nothing has its answer kept all the same, with a unit that leaves the run as it
+    /// is.
+    fn as_it_is(&mut self, run_id: InstanceId, command: &run::Command, round: &mut Round) -> Option<usize> {
+        let instance = self.cache.get(&run_id)?;
+        let run = instance.run.as_deref()?;
+        // A slot is kept for a run that waits; one that has begun gave it back, or will give back what it has.
+        if let run::Command::Dispatch { in_slot } = command
+            && (*in_slot || run.head.state != RunState::Queued)
+        {
+            return None;
+        }
+        let index = round.unit(run_id, instance.head.sequence, instance.beats);
+        let unit = &mut round.batch.units[index];
+        unit.head = instance.head.clone();
+        run.head.state.as_str().clone_into(&mut unit.state);
+        unit.moves = instance.process.next_sequence_number - 1;
+        unit.policy_ref.clone_from(&instance.policy_ref);
+        unit.beats = instance.beats;
+        Some(index)
     }
 
     /// Decides one command on one run and lays out what it writes.
@@ -185,19 +209,15 @@ impl Committer {
         registry: &Registry,
     ) -> Result<(Vec<Event>, IdSource), Refusal> {
         let entropy = u64::from_le_bytes(self.random()?);
-        let clock = self.now();
-        let registry_time = self.registry.newest();
         let language = self.config.language.clone();
         let existing = match target {
             Target::Existing(run_id) => Some(run_id),
             Target::New | Target::Nowhere => None,
         };
-        let mut earliest = Time(0);
         if let Some(instance) = existing.and_then(|run_id| self.cache.get(&run_id)) {
             expect_sequence(call, instance.head.sequence)?;
-            earliest = Time(instance.head.last_time.0 + 1);
         }
-        let now = clock.max(earliest).max(registry_time);
+        let now = self.moment(existing.and_then(|run_id| self.cache.peek(&run_id)));
         let mut ctx = self.run_context(call, registry, &*language, IdSource::new(now, entropy));
         ctx.base.now = now;
         let instance = existing.and_then(|run_id| self.cache.peek(&run_id));
@@ -463,8 +483,10 @@ impl Committer {
 
     /// What a committed unit leaves to be done goes into the agenda.
     pub(super) fn place(&mut self, unit: &Unit) {
-        let now = self.now();
-        let Some(instance) = self.cache.get(&unit.instance_id) else { return };
+        let clock = self.now();
+        let Some(instance) = self.cache.peek(&unit.instance_id) else { return };
+        // As the next claim will be judged: clocks may have been set back since the last record.
+        let now = self.moment(Some(instance));
         let (Some(run), definition) = (instance.run.as_deref(), definition_of(instance)) else { return };
         let moved = unit.writes.iter().any(|write| matches!(write, Write::NewRunHead(_) | Write::RunHead(_)));
         for seq in unit.steps.keys() {
@@ -485,25 +507,46 @@ impl Committer {
                 self.book.slots.notify_one();
             }
             if let (true, Some(parent)) = (run.head.state.is_ended(), &run.head.parent) {
-                self.book.remind((parent.run_id, Some(parent.step_seq)), Some(now));
+                self.book.remind((parent.run_id, Some(parent.step_seq)), Some(clock));
             }
         }
-        self.tell_parent(unit.instance_id, now);
+        self.tell_parent(unit.instance_id, clock);
     }
 
-    /// After the clock has looked at steps and nothing changed, what they wait for next goes back into the agenda.
-    pub(super) fn place_again(&mut self, run_id: InstanceId, steps: &[StepSeq]) {
+    /// After the clock has looked at steps, what those that did not change wait for next goes back into the agenda. What was
+    /// `written` has been placed.
+    pub(super) fn place_again(&mut self, job: &Job, written: Option<&Unit>) {
+        let Command::Run { target: Target::Existing(run_id), command: run::Command::Due { steps, run: whole } } =
+            &job.call.command
+        else {
+            return;
+        };
+        let Some(instance) = self.cache.peek(run_id) else { return };
+        let Some(run) = instance.run.as_deref() else { return };
+        let now = self.moment(Some(instance));
+        // What has been looked at is not due again in the same breath; what came due since then is.
+        let unseen = |at: &Time| *at > job.looked_at;
+        for seq in steps.iter().filter(|seq| written.is_none_or(|unit| !unit.steps.contains_key(seq))) {
+            let mut agenda = run.agenda(*seq);
+            agenda.timer = agenda.timer.filter(unseen);
+            self.book.place(*run_id, *seq, &agenda, definition_of(instance), now);
+        }
+        match run.due_at() {
+            Some(at) if unseen(&at) || !whole => self.book.remind_by((*run_id, None), at),
+            _ => {}
+        }
+    }
+
+    /// Whether a batch was written is not known: if it was, this is what it left to be done.
+    pub(super) fn look_at_all(&self, batch: &Batch) {
         let now = self.now();
-        if let Some(instance) = self.cache.get(&run_id)
-            && let Some(run) = instance.run.as_deref()
-        {
-            for seq in steps {
-                let mut agenda = run.agenda(*seq);
-                // What has just been looked at is not due again in the same breath.
-                agenda.timer = agenda.timer.filter(|at| *at > now);
-                self.book.place(run_id, *seq, &agenda, definition_of(instance), now);
+        for unit in &batch.units {
+            for (seq, _) in unit.steps.iter().filter(|(_, step)| step.state.due_at.is_some()) {
+                self.book.remind((unit.instance_id, Some(*seq)), Some(now));
             }
-            self.book.remind((run_id, None), run.due_at().filter(|at| *at > now));
+            if unit.writes.iter().any(|write| matches!(write, Write::NewRunHead(_) | Write::RunHead(_))) {
+                self.book.remind((unit.instance_id, None), Some(now));
+            }
         }
     }
 
@@ -513,21 +556,29 @@ impl Committer {
         const SLACK_US: i64 = 10_000_000;
         /// By so much another node's clock may be ahead.
         const AHEAD_US: i64 = 50_000;
-        let now = self.now();
+        let now = self.moment(None);
         // Everything older has been seen, but for clocks that differ; now and then all of it is looked at again.
-        let from = if self.ticks % 60 == 1 { Time(0) } else { self.low_water };
-        match self.writer.due(from, Time(now.0 + AHEAD_US), LIMIT).await {
+        let (from, until) = match self.ticks % 60 {
+            1 => (Due::from(Time(0)), self.newest_record),
+            _ => (self.low_water.clone(), Time(0)),
+        };
+        match self.writer.due(&from, until.max(Time(now.0 + AHEAD_US)), LIMIT).await {
             Ok(found) => {
-                let full = found.len() == LIMIT;
-                self.low_water = match (full, found.last()) {
-                    (true, Some(last)) => last.due_at,
-                    _ => Time(now.0 - SLACK_US),
+                self.low_water = match found.last() {
+                    Some(last) if found.len() == LIMIT => {
+                        // There is more.
+                        self.book.look.notify_one();
+                        last.clone()
+                    }
+                    _ => Due::from(Time(now.0 - SLACK_US)),
                 };
+                // Another node may have brought it about: what is known of it here does not count, until it was looked at.
+                let before = std::mem::take(&mut self.told);
                 for due in found {
                     let item = (due.instance_id, due.step_seq);
-                    if !self.book.is_placed(&item) {
-                        self.book.remind(item, Some(due.due_at));
-                    }
+                    let looked_at = before.get(&item) == Some(&due.due_at);
+                    self.book.told(item, due.due_at.min(now), looked_at);
+                    self.told.insert(item, due.due_at);
                 }
             }
             Err(error) => tracing::warn!(%error, "what is due could not be read"),

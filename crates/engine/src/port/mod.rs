@@ -131,6 +131,13 @@ pub struct Due {
     pub due_at: Time,
 }
 
+impl Due {
+    /// Before everything that is due at this time or later.
+    pub fn from(due_at: Time) -> Due {
+        Due { instance_id: InstanceId(uuid::Uuid::nil()), step_seq: None, due_at }
+    }
+}
+
 /// Which runs a list holds.
 #[derive(Clone, Debug, Default)]
 pub struct RunQuery {
@@ -162,6 +169,7 @@ pub struct QueuedRun {
     pub concurrency_key: Option<Arc<str>>,
     /// Runs of the same definition and key that have begun and not ended.
     pub under_way: u64,
+    pub priority: u8,
 }
 
 /// A gate with its steps and their newest assignments.
@@ -207,6 +215,8 @@ pub struct Unit {
     pub steps: BTreeMap<StepSeq, StepWrite>,
     pub records: Vec<RecordRow>,
     pub idempotency: Vec<IdempotencyRow>,
+    /// Other instances of the batch whose units are written if this one is, and only then.
+    pub stands_with: Vec<InstanceId>,
 }
 
 impl Unit {
@@ -226,6 +236,7 @@ impl Unit {
             steps: BTreeMap::new(),
             records: vec![],
             idempotency: vec![],
+            stands_with: vec![],
         }
     }
 }
@@ -245,6 +256,30 @@ pub struct Batch {
     pub changes_registry: bool,
     pub units: Vec<Unit>,
     pub checks: Vec<Check>,
+}
+
+impl Batch {
+    /// Which units are to be written, of those whose fence `holds`: where one of several that stand together has lost, all
+    /// of them have.
+    pub fn winners(&self, mut holds: Vec<bool>) -> Vec<bool> {
+        let pairs: Vec<(usize, usize)> = (0..).zip(&self.units).flat_map(|(i, unit)| self.partners(i, unit)).collect();
+        let mut settled = false;
+        while !settled {
+            settled = true;
+            for (a, b) in &pairs {
+                if holds[*a] != holds[*b] {
+                    (holds[*a], holds[*b]) = (false, false);
+                    settled = false;
+                }
+            }
+        }
+        holds
+    }
+
+    fn partners(&self, i: usize, unit: &Unit) -> Vec<(usize, usize)> {
+        let of = |id: &InstanceId| self.units.iter().position(|other| other.instance_id == *id);
+        unit.stands_with.iter().filter_map(of).map(|other| (i, other)).collect()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -287,9 +322,10 @@ pub trait Writer: Send {
     async fn steps(&mut self, of: StepsOf) -> Result<Vec<StepRow>, StoreError>;
     /// Which of these events (run, event id) the run has received before.
     async fn received(&mut self, events: &[(InstanceId, Arc<str>)]) -> Result<Vec<bool>, StoreError>;
-    /// Steps and runs that are due at `until` or before and not before `from`, soonest first, at most `limit`. On PostgreSQL
-    /// rows that another node is changing just now are skipped. Never scans what is not due.
-    async fn due(&mut self, from: Time, until: Time, limit: usize) -> Result<Vec<Due>, StoreError>;
+    /// Steps and runs that are due at `until` or before, strictly behind `after` in their order (time, run, step; the run itself
+    /// before its steps), at most `limit`. On PostgreSQL rows that another node is changing just now are skipped. Never scans
+    /// what is not due.
+    async fn due(&mut self, after: &Due, until: Time, limit: usize) -> Result<Vec<Due>, StoreError>;
     /// Overwrites what purges left behind in the database's own files (old pages, old row versions). Called after every
     /// purge, and again from time to time while it answers `false`: somebody still reads an older state.
     async fn scrub(&mut self) -> Result<bool, StoreError>;
@@ -431,11 +467,21 @@ pub trait Reader: Send + Sync {
     async fn runs(&self, query: &RunQuery, page: &Page) -> Result<Vec<RunView>, StoreError>;
     /// The steps of a run from this one on.
     async fn run_steps(&self, run_id: InstanceId, from: StepSeq, limit: usize) -> Result<Vec<RunStepView>, StoreError>;
-    /// Live runs that an event with this key may concern, oldest first.
-    async fn runs_by_correlation(&self, key: &str, limit: usize) -> Result<Vec<InstanceId>, StoreError>;
-    /// Queued runs (not delayed beyond `now`), best priority then oldest first; and how many runs with each of their
-    /// concurrency keys have begun and not ended, per definition.
-    async fn queued_runs(&self, now: Time, limit: usize) -> Result<Vec<QueuedRun>, StoreError>;
+    /// Live runs that an event with this key may concern, with their definitions, oldest first, behind `after`.
+    async fn runs_by_correlation(
+        &self,
+        key: &str,
+        after: Option<InstanceId>,
+        limit: usize,
+    ) -> Result<Vec<(InstanceId, String)>, StoreError>;
+    /// Queued runs (not delayed beyond `now`), best priority then oldest first, behind the one of this priority and id; and how
+    /// many runs with each of their concurrency keys have begun and not ended, per definition.
+    async fn queued_runs(
+        &self,
+        now: Time,
+        after: Option<(u8, InstanceId)>,
+        limit: usize,
+    ) -> Result<Vec<QueuedRun>, StoreError>;
     /// What was reopened in a run, by step and cycle.
     async fn corrections(&self, run_id: InstanceId) -> Result<Vec<CorrectionRow>, StoreError>;
     /// What is kept of the purged records of a run, see [`Write::Visits`](crate::rows::Write::Visits).

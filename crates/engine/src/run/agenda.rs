@@ -167,8 +167,13 @@ impl Book {
         }
     }
 
-    pub fn is_placed(&self, item: &Item) -> bool {
-        self.pages().placed.contains_key(item)
+    /// The store says that this is due. It is looked at, unless it can be claimed already, or has been `looked_at` and waits
+    /// for something else.
+    pub fn told(&self, item: Item, due_at: Time, looked_at: bool) {
+        let waits = self.pages().placed.get(&item).is_some_and(|placed| placed.ready.is_some() || looked_at);
+        if !waits {
+            self.remind_by(item, due_at);
+        }
     }
 
     /// Takes up to `max` steps out of a queue, as far as this reaches; whoever takes them claims them or gives them back.

@@ -3,9 +3,10 @@
 
 use super::agenda::{Book, Item};
 use crate::outcome::{Call, Command, Outcome, Proof, Target};
-use crate::port::{Reader, StoreError, Writer};
+use crate::port::{Due, Reader, StoreError, Writer};
 use crate::{Engine, committer::Job};
 use countersign_kernel::plan::StepSeq;
+use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::run;
 use countersign_kernel::{InstanceId, Time};
 use std::collections::BTreeMap;
@@ -19,6 +20,9 @@ const BATCH: usize = 10_000;
 const PORTION: usize = 200;
 /// The longest sleep: clocks are set, and reminders may be lost with a node.
 const LONGEST: Duration = Duration::from_secs(30);
+/// When something is looked at again that the store could not take, and that was refused.
+const SOON_US: i64 = 1_000_000;
+const LATER_US: i64 = 30_000_000;
 
 /// What the clockwork needs of an engine; it must not keep the engine alive.
 #[derive(Clone)]
@@ -56,36 +60,52 @@ impl Clockwork {
             if due.is_empty() {
                 return true;
             }
-            let mut answers = Vec::new();
+            let mut asked = Vec::new();
             for (run_id, (steps, whole)) in by_run(due) {
-                if whole && !self.dispatch(run_id).await {
-                    return false;
+                if whole {
+                    // A run whose delayed start has come; the dispatcher sees to those that also need a slot.
+                    self.book.slots.notify_one();
+                    match self.send(run_id, run::Command::Dispatch { in_slot: false }).await {
+                        Some(answer) => asked.push(((run_id, vec![], true), answer)),
+                        None => return false,
+                    }
                 }
                 for (steps, whole) in portions(steps, whole) {
-                    let command = run::Command::Due { steps, run: whole };
-                    match self.send(run_id, command).await {
-                        Some(answer) => answers.push((run_id, answer)),
+                    match self.send(run_id, run::Command::Due { steps: steps.clone(), run: whole }).await {
+                        Some(answer) => asked.push(((run_id, steps, whole), answer)),
                         None => return false,
                     }
                 }
             }
-            for (run_id, answer) in answers {
-                if let Ok(Ok(Outcome::Looked { children, parent })) = answer.await {
-                    for (step_seq, child) in children {
-                        self.ask_after_child(run_id, step_seq, &child).await;
+            for ((run_id, steps, whole), answer) in asked {
+                match answer.await {
+                    Ok(Ok(Outcome::Looked { children, parent })) => {
+                        for (step_seq, child) in children {
+                            self.ask_after_child(run_id, step_seq, &child).await;
+                        }
+                        if let Some((step_seq, parent)) = parent {
+                            self.ask_after_parent(run_id, &parent, step_seq).await;
+                        }
                     }
-                    if let Some((step_seq, parent)) = parent {
-                        self.ask_after_parent(run_id, &parent, step_seq).await;
-                    }
+                    Ok(Err(refusal)) => self.put_off(run_id, &steps, whole, &refusal),
+                    Ok(Ok(_)) | Err(_) => {}
                 }
             }
         }
     }
 
-    /// A run whose delayed start has come; the dispatcher sees to those that also need a slot.
-    async fn dispatch(&self, run_id: InstanceId) -> bool {
-        self.book.slots.notify_one();
-        self.send(run_id, run::Command::Dispatch { in_slot: false }).await.is_some()
+    /// What could not be looked at is not forgotten: nobody else may ever think of it.
+    fn put_off(&self, run_id: InstanceId, steps: &[StepSeq], whole: bool, refusal: &Refusal) {
+        let delay = match refusal.code {
+            Code::NotKnown => return,
+            Code::RecordingFailure | Code::Overloaded => SOON_US,
+            _ => LATER_US,
+        };
+        let again = Time((self.now)().0 + delay);
+        let own = whole.then_some((run_id, None));
+        for item in steps.iter().map(|seq| (run_id, Some(*seq))).chain(own) {
+            self.book.remind_by(item, again);
+        }
     }
 
     pub(super) async fn send(
@@ -125,11 +145,13 @@ fn portions(steps: Vec<StepSeq>, whole: bool) -> Vec<(Vec<StepSeq>, bool)> {
     own.into_iter().chain(portions).collect()
 }
 
-/// Where nobody else will ever tell, everything that is on anybody's agenda is found when the store is opened.
-pub async fn recall(writer: &mut dyn Writer, book: &Book) -> Result<(), StoreError> {
+/// Where nobody else will ever tell, everything that is on anybody's agenda is found when the store is opened. What was due
+/// when the newest record was made is looked at now, wherever the clock has been set since.
+pub async fn recall(writer: &mut dyn Writer, book: &Book, now: Time, newest_record: Time) -> Result<(), StoreError> {
     const ALL: usize = i32::MAX as usize;
-    for due in writer.due(Time(0), Time(i64::MAX), ALL).await? {
-        book.remind((due.instance_id, due.step_seq), Some(due.due_at));
+    for due in writer.due(&Due::from(Time(0)), Time(i64::MAX), ALL).await? {
+        let at = if due.due_at <= newest_record { due.due_at.min(now) } else { due.due_at };
+        book.remind((due.instance_id, due.step_seq), Some(at));
     }
     Ok(())
 }
@@ -141,11 +163,13 @@ impl Engine {
     }
 
     pub(crate) fn clockwork(&self) -> Clockwork {
+        let (clock, registry) = (self.config.clock.clone(), self.registry.clone());
         Clockwork {
+            // As the kernel will judge, wherever clocks have been set back.
+            now: Arc::new(move || clock().max(registry.newest())),
             book: self.book.clone(),
             jobs: self.jobs.downgrade(),
             reader: self.reader.clone(),
-            now: self.config.clock.clone(),
             application_actor_ref: self.config.application_actor_ref.clone(),
         }
     }

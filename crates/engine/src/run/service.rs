@@ -7,8 +7,9 @@ use crate::{Engine, store_failure};
 use countersign_kernel::InstanceId;
 use countersign_kernel::lifecycle::StepCode;
 use countersign_kernel::refusal::{Code, Refusal, require_ref};
-use countersign_kernel::registry::scopes;
+use countersign_kernel::registry::{Registry, scopes};
 use countersign_kernel::run::{self, KeptEvent, Prior};
+use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -16,8 +17,8 @@ use tokio::time::Instant;
 pub const MAX_CLAIM: usize = 1000;
 /// The longest that a claim waits for work.
 pub const MAX_WAIT: Duration = Duration::from_secs(60);
-/// How many runs one event may concern.
-const MAX_CORRELATED: usize = 10_000;
+/// How many runs that an event concerns are read at a time.
+const CORRELATED: usize = 10_000;
 
 /// What became of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +51,7 @@ impl Engine {
             );
         }
         run::check_lease(claim.lease)?;
-        let mut reach = self.reach(actor_ref)?;
+        let mut reach = self.reach(actor_ref).await?;
         let deadline = Instant::now() + wait.min(MAX_WAIT);
         let waiters = self.book.waiters(&claim.queue, &reach);
         let _waiting = self.book.wait_in(&claim.queue, &reach);
@@ -73,7 +74,7 @@ impl Engine {
                 }
                 // What somebody may work on can change while they wait.
                 if reach != Reach::All {
-                    reach = self.reach(actor_ref)?;
+                    reach = self.reach(actor_ref).await?;
                 }
                 if self.book.has_ready(&claim.queue, &reach) && Instant::now() < deadline {
                     continue;
@@ -87,14 +88,11 @@ impl Engine {
     }
 
     /// The general grant, or finer ones: `tasks:work:<definition>`.
-    fn reach(&self, actor_ref: &str) -> Result<Reach, Refusal> {
+    async fn reach(&self, actor_ref: &str) -> Result<Reach, Refusal> {
         if actor_ref == self.config.application_actor_ref {
             return Ok(Reach::All);
         }
-        Reach::of(actor_ref, &self.registry()).ok_or_else(|| {
-            let detail = format!("`{actor_ref}` holds no grant for `{}`", scopes::TASKS_WORK);
-            Refusal::new(Code::PermissionDenied, detail)
-        })
+        self.allowed(|registry| Reach::of(actor_ref, registry), actor_ref, scopes::TASKS_WORK).await
     }
 
     /// Delivers an event to a run, or to every live run with a correlation key. The same id wakes once.
@@ -111,8 +109,7 @@ impl Engine {
             Addressee::Run(run_id) => vec![run_id.map_or(Target::Nowhere, Target::Existing)],
             Addressee::Key(key) => {
                 require_ref("correlation_key", key)?;
-                let found = self.reader.runs_by_correlation(key, MAX_CORRELATED).await;
-                found.map_err(|error| store_failure(&error))?.into_iter().map(Target::Existing).collect()
+                self.correlated(actor_ref, key).await?.into_iter().map(Target::Existing).collect()
             }
         };
         let mut sent = Sent { duplicate: !targets.is_empty(), woken: vec![] };
@@ -133,17 +130,40 @@ impl Engine {
         Ok(sent)
     }
 
+    /// The live runs with this key, if an event of this actor may be delivered to every one of them: nothing is delivered where
+    /// one of them would refuse it, and who could deliver nothing anywhere does not learn which keys there are.
+    async fn correlated(&self, actor_ref: &str, key: &str) -> Result<Vec<InstanceId>, Refusal> {
+        let any = |registry: &Registry| delivers(actor_ref, None, registry);
+        if actor_ref != self.config.application_actor_ref {
+            self.allowed(any, actor_ref, scopes::RUNS_CONTROL).await?;
+        }
+        let (mut all, mut definitions) = (Vec::new(), BTreeSet::new());
+        loop {
+            let page = self.reader.runs_by_correlation(key, all.last().copied(), CORRELATED).await;
+            let page = page.map_err(|error| store_failure(&error))?;
+            let full = page.len() == CORRELATED;
+            for (run_id, definition) in page {
+                all.push(run_id);
+                definitions.insert(definition);
+            }
+            if !full {
+                break;
+            }
+        }
+        for name in definitions.iter().filter(|_| actor_ref != self.config.application_actor_ref) {
+            let this = |registry: &Registry| delivers(actor_ref, Some(name), registry);
+            self.allowed(this, actor_ref, &format!("{}:{name}", scopes::RUNS_CONTROL)).await?;
+        }
+        Ok(all)
+    }
+
     /// The record that closed a step, and what it yielded: what a reopening is set beside.
     pub async fn prior(&self, run_id: InstanceId, step: &str) -> Result<Option<Prior>, Refusal> {
         let query = RunQuery { instance_id: Some(run_id), ..RunQuery::default() };
         let page = Page { after: None, limit: 1, descending: false };
         let found = self.reader.runs(&query, &page).await.map_err(|error| store_failure(&error))?;
         let Some(row) = found.into_iter().next().map(|view| view.row) else { return Ok(None) };
-        let plan = {
-            let registry = self.registry();
-            let definition = registry.definition(&row.definition_name, Some(row.definition_version));
-            definition.and_then(|definition| definition.workflow.as_ref()).map(|workflow| workflow.plan.clone())
-        };
+        let plan = self.plan(&row.definition_name, row.definition_version).await?;
         let Some(seq) = plan.and_then(|plan| plan.cell_named(step)) else { return Ok(None) };
         let steps = self.reader.run_steps(run_id, seq, 1).await.map_err(|error| store_failure(&error))?;
         let Some(state) = steps.into_iter().next().map(|step| step.state) else { return Ok(None) };
@@ -185,4 +205,16 @@ impl Engine {
     pub fn queue_depths(&self) -> Vec<(std::sync::Arc<str>, usize)> {
         self.book.depths()
     }
+}
+
+/// Whether this actor may deliver an event to runs of this definition, or (`None`) of any.
+fn delivers(actor_ref: &str, definition: Option<&str>, registry: &Registry) -> Option<()> {
+    let on = |scope: &str| match definition {
+        Some(_) => registry.permitted_on(actor_ref, scope, definition),
+        None => {
+            let finer = format!("{scope}:");
+            registry.permitted(actor_ref, scope) || registry.grants().active_scopes(actor_ref, &finer).next().is_some()
+        }
+    };
+    (on(scopes::RUNS_CONTROL) || on(scopes::TASKS_WORK)).then_some(())
 }

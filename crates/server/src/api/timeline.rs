@@ -82,11 +82,11 @@ async fn scenes(engine: &Engine, actor_ref: &str, of: &Of) -> Result<Vec<Scene>,
         Of::Trace(trace_id) => engine.runs_of_trace(actor_ref, trace_id).await?,
         Of::Instance(id) => engine.run_for_audit(actor_ref, *id).await?.into_iter().collect(),
     };
-    let with_plan = |run: RunView| {
-        let instance_id = run.row.instance_id;
-        Scene { instance_id, run: engine.plan_of(&run).map(|plan| (run, plan)) }
-    };
-    let mut scenes: Vec<Scene> = runs.into_iter().map(with_plan).collect();
+    let mut scenes = Vec::with_capacity(runs.len());
+    for run in runs {
+        let plan = engine.plan_of(&run).await?;
+        scenes.push(Scene { instance_id: run.row.instance_id, run: Some((run, plan)) });
+    }
     if let (Of::Instance(instance_id), true) = (of, scenes.is_empty()) {
         scenes.push(Scene { instance_id: *instance_id, run: None });
     }

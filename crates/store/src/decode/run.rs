@@ -249,5 +249,7 @@ pub fn queued(row: &dyn Columns) -> Result<QueuedRun, StoreError> {
         definition_version: small(row.int(2)?, "definition version")?,
         concurrency_key: optional_str(row, 3)?,
         under_way: row.count(4)?,
+        priority: u8::try_from(row.int(5)?)
+            .map_err(|_| StoreError::Corrupt("a priority is out of range".to_owned()))?,
     })
 }

@@ -288,13 +288,24 @@ impl Reader for PostgresReader {
         self.rows(&self.runs.charged, &values, decode::run::charged).await
     }
 
-    async fn runs_by_correlation(&self, key: &str, limit: usize) -> Result<Vec<InstanceId>, StoreError> {
-        let values = [Value::Text(key), Value::count(limit as u64)];
-        self.rows(&self.runs.by_correlation, &values, |row| row.id(0).map(InstanceId)).await
+    async fn runs_by_correlation(
+        &self,
+        key: &str,
+        after: Option<InstanceId>,
+        limit: usize,
+    ) -> Result<Vec<(InstanceId, String)>, StoreError> {
+        let values = [Value::Text(key), Value::count(limit as u64), Value::Id(after.map_or(Uuid::nil(), |id| id.0))];
+        self.rows(&self.runs.by_correlation, &values, |row| Ok((InstanceId(row.id(0)?), row.text(1)?))).await
     }
 
-    async fn queued_runs(&self, now: Time, limit: usize) -> Result<Vec<QueuedRun>, StoreError> {
-        let values = [Value::time(now), Value::count(limit as u64)];
+    async fn queued_runs(
+        &self,
+        now: Time,
+        after: Option<(u8, InstanceId)>,
+        limit: usize,
+    ) -> Result<Vec<QueuedRun>, StoreError> {
+        let (priority, run_id) = select::run::queued_behind(after);
+        let values = [Value::time(now), Value::count(limit as u64), priority, run_id];
         self.rows(&self.runs.queued, &values, decode::run::queued).await
     }
 

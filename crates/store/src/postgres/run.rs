@@ -12,6 +12,7 @@ use countersign_engine::rows::StepWrite;
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::{InstanceId, Time};
 use std::sync::Arc;
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Statement as Prepared};
 use uuid::Uuid;
 
@@ -44,9 +45,11 @@ impl RunStatements {
         })
     }
 
-    pub async fn due(&self, client: &Client, from: Time, until: Time, limit: usize) -> Result<Vec<Due>, StoreError> {
+    pub async fn due(&self, client: &Client, after: &Due, until: Time, limit: usize) -> Result<Vec<Due>, StoreError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = client.query(&self.due, &[&from.0, &until.0, &limit]).await.map_err(failed)?;
+        let (from, run_id, step) = (after.due_at.0, after.instance_id.0, after.step_seq.map_or(-1, i64::from));
+        let values: [&(dyn ToSql + Sync); 5] = [&from, &until.0, &limit, &run_id, &step];
+        let rows = client.query(&self.due, &values).await.map_err(failed)?;
         rows.iter().map(|row| decode::run::due(row)).collect()
     }
 

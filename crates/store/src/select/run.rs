@@ -33,13 +33,13 @@ pub struct RunSql {
     /// From one step (parameter 2) on and before another (3), in no order. Only outputs that later steps need are read.
     pub steps: String,
     pub kept: String,
-    /// Parameters: from, until, limit.
+    /// Parameters: from, until, limit, and behind which run and step at that time.
     pub due: String,
     /// Parameters: run, from, limit.
     pub step_page: String,
-    /// Parameters: key, limit.
+    /// Parameters: key, limit, behind which run.
     pub by_correlation: String,
-    /// Parameters: now, limit.
+    /// Parameters: now, limit, behind which priority and run.
     pub queued: String,
     /// Parameters: run.
     pub corrections: String,
@@ -50,7 +50,7 @@ pub struct RunSql {
 
 impl RunSql {
     pub fn new(dialect: Dialect) -> Self {
-        let (a, b, c, d) = (dialect.hole(1), dialect.hole(2), dialect.hole(3), dialect.hole(4));
+        let (a, b, c, d, e) = (dialect.hole(1), dialect.hole(2), dialect.hole(3), dialect.hole(4), dialect.hole(5));
         // What another node is changing just now is its business.
         let lock = match dialect {
             Dialect::Sqlite => "",
@@ -75,16 +75,17 @@ impl RunSql {
             ),
             due: format!(
                 "SELECT * FROM (SELECT instance_id, step_seq, due_at_us FROM run_steps WHERE due_at_us >= {a} AND due_at_us <= {b} \
-                 ORDER BY due_at_us, instance_id, step_seq LIMIT {c}{lock}) AS s \
+                 AND (due_at_us, instance_id, step_seq) > ({a}, {d}, {e}) ORDER BY due_at_us, instance_id, step_seq LIMIT {c}{lock}) AS s \
                  UNION ALL SELECT * FROM (SELECT instance_id, -1, due_at_us FROM run_heads WHERE due_at_us >= {a} AND due_at_us <= {b} \
-                 ORDER BY due_at_us, instance_id LIMIT {c}{lock}) AS h ORDER BY 3, 1, 2 LIMIT {c}"
+                 AND (due_at_us, instance_id, -1) > ({a}, {d}, {e}) ORDER BY due_at_us, instance_id LIMIT {c}{lock}) AS h ORDER BY 3, 1, 2 LIMIT {c}"
             ),
             step_page: format!(
                 "SELECT {STEP_STATE}, output, name, queue, max_attempts FROM run_steps WHERE instance_id = {a} AND step_seq >= {b} \
                  ORDER BY step_seq LIMIT {c}"
             ),
             by_correlation: format!(
-                "SELECT instance_id FROM run_heads WHERE correlation_key = {a} AND is_live ORDER BY instance_id LIMIT {b}"
+                "SELECT instance_id, definition_name FROM run_heads WHERE correlation_key = {a} AND is_live AND instance_id > {c} \
+                 ORDER BY instance_id LIMIT {b}"
             ),
             corrections: format!(
                 "SELECT instance_id, step_seq, cycle, from_state, prior_event_id, prior_actor_ref, prior_at_us, output, overdue_first_at_us, \
@@ -103,16 +104,23 @@ impl RunSql {
             // Each key is counted once, however many runs wait for it. A run without a key shares its slot with nobody.
             queued: format!(
                 "WITH q AS (SELECT instance_id, definition_name, concurrency_key, priority FROM run_heads{by_priority} WHERE state = 'queued' \
-                 AND (start_at_us IS NULL OR start_at_us <= {a}) ORDER BY priority DESC, instance_id LIMIT {b}), \
+                 AND (start_at_us IS NULL OR start_at_us <= {a}) \
+                 AND (priority < {c} OR (priority = {c} AND instance_id > {d})) ORDER BY priority DESC, instance_id LIMIT {b}), \
                  k AS (SELECT d.definition_name, d.concurrency_key, (SELECT COUNT(*) FROM run_heads u WHERE \
                  u.definition_name = d.definition_name AND u.concurrency_key = d.concurrency_key AND u.{UNDER_WAY}) AS under_way \
                  FROM (SELECT DISTINCT definition_name, concurrency_key FROM q WHERE concurrency_key IS NOT NULL) AS d) \
-                 SELECT q.instance_id, q.definition_name, r.definition_version, q.concurrency_key, COALESCE(k.under_way, 0) \
+                 SELECT q.instance_id, q.definition_name, r.definition_version, q.concurrency_key, COALESCE(k.under_way, 0), q.priority \
                  FROM q JOIN runs r ON r.instance_id = q.instance_id LEFT JOIN k ON k.definition_name = q.definition_name AND k.concurrency_key = q.concurrency_key \
                  ORDER BY q.priority DESC, q.instance_id"
             ),
         }
     }
+}
+
+/// What follows from a place in the queue: of priorities, the best comes first.
+pub fn queued_behind(after: Option<(u8, InstanceId)>) -> (Value<'static>, Value<'static>) {
+    let (priority, run_id) = after.map_or((i64::from(u8::MAX), uuid::Uuid::nil()), |(p, id)| (i64::from(p), id.0));
+    (Value::Int(priority), Value::Id(run_id))
 }
 
 /// Behind this step, or from the first one on.

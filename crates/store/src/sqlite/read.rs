@@ -312,18 +312,31 @@ impl Reader for SqliteReader {
         .await
     }
 
-    async fn runs_by_correlation(&self, key: &str, limit: usize) -> Result<Vec<InstanceId>, StoreError> {
+    async fn runs_by_correlation(
+        &self,
+        key: &str,
+        after: Option<InstanceId>,
+        limit: usize,
+    ) -> Result<Vec<(InstanceId, String)>, StoreError> {
         let key = key.to_owned();
+        let after = after.map_or(uuid::Uuid::nil(), |id| id.0);
         self.read(move |connection| {
-            let values = [Value::Text(&key), Value::count(limit as u64)];
-            rows(connection, &RunSql::new(Dialect::Sqlite).by_correlation, &values, |row| row.id(0).map(InstanceId))
+            let values = [Value::Text(&key), Value::count(limit as u64), Value::Id(after)];
+            let sql = &RunSql::new(Dialect::Sqlite).by_correlation;
+            rows(connection, sql, &values, |row| Ok((InstanceId(row.id(0)?), row.text(1)?)))
         })
         .await
     }
 
-    async fn queued_runs(&self, now: Time, limit: usize) -> Result<Vec<QueuedRun>, StoreError> {
+    async fn queued_runs(
+        &self,
+        now: Time,
+        after: Option<(u8, InstanceId)>,
+        limit: usize,
+    ) -> Result<Vec<QueuedRun>, StoreError> {
         self.read(move |connection| {
-            let values = [Value::time(now), Value::count(limit as u64)];
+            let (priority, run_id) = select::run::queued_behind(after);
+            let values = [Value::time(now), Value::count(limit as u64), priority, run_id];
             rows(connection, &RunSql::new(Dialect::Sqlite).queued, &values, decode::run::queued)
         })
         .await

@@ -77,8 +77,10 @@ impl Runs {
         Ok(body)
     }
 
-    pub fn due(&self, connection: &Connection, from: Time, until: Time, limit: usize) -> Result<Vec<Due>, StoreError> {
-        let values = [Value::time(from), Value::time(until), Value::count(limit as u64)];
+    pub fn due(&self, connection: &Connection, after: &Due, until: Time, limit: usize) -> Result<Vec<Due>, StoreError> {
+        let step = after.step_seq.map_or(-1, i64::from);
+        let (from, run_id, step) = (Value::time(after.due_at), Value::Id(after.instance_id.0), Value::Int(step));
+        let values = [from, Value::time(until), Value::count(limit as u64), run_id, step];
         rows(connection, &self.sql.due, &values, decode::run::due)
     }
 }

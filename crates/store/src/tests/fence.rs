@@ -3,7 +3,7 @@
 use super::on_both;
 use super::place::{Place, commit, load, verdicts};
 use super::samples::*;
-use countersign_engine::port::{Batch, Check, Committed, StoreError, Unit, Verdict};
+use countersign_engine::port::{Batch, Check, Committed, Due, StoreError, Unit, Verdict};
 use countersign_engine::rows::StepState;
 use countersign_kernel::Time;
 
@@ -11,6 +11,7 @@ on_both! {
     a_heartbeat_leaves_no_record,
     beats_are_compared_like_the_sequence,
     a_heartbeat_with_a_key_that_was_used,
+    units_that_stand_together_win_or_lose_together,
     what_is_due_comes_soonest_first,
 }
 
@@ -80,6 +81,28 @@ async fn a_heartbeat_with_a_key_that_was_used(place: &Place) {
     assert_eq!(load(&mut *writer, id).await.0.beats, 1);
 }
 
+async fn units_that_stand_together_win_or_lose_together(place: &Place) {
+    let (mut writer, _) = place.open().await;
+    let begun: Vec<Unit> = (1..=4)
+        .map(|n| start(small_run(run_id(n)), small_head(run_id(n), "executing"), [added(0, leased(100))]))
+        .collect();
+    commit(&mut *writer, begun.clone()).await;
+    let beat = |n: usize, beats, with: &[u64]| Unit {
+        stands_with: with.iter().map(|n| run_id(*n)).collect(),
+        idempotency: vec![key(run_id(n as u64), &format!("{n}/{beats}"))],
+        ..heartbeat(&begun[n - 1], beats, [changed(0, leased(200))])
+    };
+    commit(&mut *writer, vec![beat(1, 1, &[])]).await;
+    // The first was decided before that beat; the second stands with it, the third with the second, the fourth alone.
+    let stale = Unit { expected_beats: 0, ..beat(1, 2, &[]) };
+    let units = vec![beat(3, 1, &[2]), beat(4, 1, &[]), stale, beat(2, 1, &[1])];
+    assert_eq!(verdicts(&mut *writer, units).await, [Verdict::Lost, Verdict::Won, Verdict::Lost, Verdict::Lost]);
+    assert_eq!(load(&mut *writer, run_id(3)).await.0.beats, 0);
+    // Nothing of theirs was kept, their keys included.
+    let units = vec![beat(1, 2, &[]), beat(2, 1, &[1]), beat(3, 1, &[2])];
+    commit(&mut *writer, units).await;
+}
+
 async fn what_is_due_comes_soonest_first(place: &Place) {
     let (mut writer, _) = place.open().await;
     let at = |time| StepState { due_at: Some(Time(time)), ..small_step() };
@@ -93,7 +116,7 @@ async fn what_is_due_comes_soonest_first(place: &Place) {
     let third = start(small_run(run_id(3)), small_head(run_id(3), "executing"), [added(0, small_step())]);
     commit(&mut *writer, vec![first, second, third]).await;
     let mut due = async |from, until, limit| -> Vec<(u64, Option<u32>, i64)> {
-        let found = writer.due(Time(from), Time(until), limit).await.unwrap();
+        let found = writer.due(&Due::from(Time(from)), Time(until), limit).await.unwrap();
         let number = |id| (1..=3).find(|n| run_id(*n) == id).unwrap();
         found.into_iter().map(|due| (number(due.instance_id), due.step_seq, due.due_at.0)).collect()
     };
@@ -112,6 +135,16 @@ async fn what_is_due_comes_soonest_first(place: &Place) {
     assert_eq!(due(31, 59, 100).await, all[2..5]);
     assert_eq!(due(91, 1000, 100).await, []);
     assert_eq!(due(0, 9, 100).await, []);
+    // However many are due at one time, whoever reads page by page sees each of them once.
+    let many: Vec<_> = (0..7).map(|seq| added(seq, at(500))).collect();
+    commit(&mut *writer, vec![start(small_run(run_id(4)), head(4, 500), many)]).await;
+    let (mut after, mut seen) = (Due::from(Time(100)), Vec::new());
+    while let [.., last] = &writer.due(&after, Time(1000), 3).await.unwrap()[..] {
+        let page = writer.due(&after, Time(1000), 3).await.unwrap();
+        after = last.clone();
+        seen.extend(page.into_iter().map(|due| due.step_seq));
+    }
+    assert_eq!(seen, [None, Some(0), Some(1), Some(2), Some(3), Some(4), Some(5), Some(6)]);
 }
 
 /// What another node holds is not waited for.
@@ -127,10 +160,10 @@ async fn rows_that_another_node_changes_are_not_due() {
     let transaction = client.transaction().await.unwrap();
     transaction.execute("UPDATE run_steps SET attempts = 9 WHERE step_seq = 0", &[]).await.unwrap();
     transaction.execute("UPDATE run_heads SET priority = 1", &[]).await.unwrap();
-    let due = writer.due(Time(0), Time(100), 10).await.unwrap();
+    let due = writer.due(&Due::from(Time(0)), Time(100), 10).await.unwrap();
     assert_eq!(due.iter().map(|due| due.step_seq).collect::<Vec<_>>(), [Some(1)]);
     transaction.rollback().await.unwrap();
-    assert_eq!(writer.due(Time(0), Time(100), 10).await.unwrap().len(), 3);
+    assert_eq!(writer.due(&Due::from(Time(0)), Time(100), 10).await.unwrap().len(), 3);
 }
 
 /// Two nodes prolong a lease from the same beat at the same time: one of them does.

@@ -89,13 +89,19 @@ async fn queued_runs_with_what_is_under_way(place: &Place) {
     let delayed = add("a", None, "queued", 9, Some(101)).await;
     let eu_again = add("a", Some("eu"), "queued", 6, None).await;
     let found = async |now, limit| -> Vec<(InstanceId, u64)> {
-        let found = reader.queued_runs(Time(now), limit).await.unwrap();
+        let found = reader.queued_runs(Time(now), None, limit).await.unwrap();
         found.into_iter().map(|run| (run.instance_id, run.under_way)).collect()
     };
     assert_eq!(found(100, 10).await, [(b, 1), (eu_again, 5), (eu, 5), (us, 1)]);
     assert_eq!(found(99, 10).await, [(b, 1), (eu_again, 5), (eu, 5)]);
     assert_eq!(found(101, 2).await, [(delayed, 0), (b, 1)]);
-    let first = reader.queued_runs(Time(100), 1).await.unwrap().remove(0);
+    let behind = async |priority, run_id| -> Vec<InstanceId> {
+        let found = reader.queued_runs(Time(100), Some((priority, run_id)), 10).await.unwrap();
+        found.into_iter().map(|run| run.instance_id).collect()
+    };
+    assert_eq!(behind(7, b).await, [eu_again, eu, us]);
+    assert_eq!(behind(5, eu).await, [us]);
+    let first = reader.queued_runs(Time(100), None, 1).await.unwrap().remove(0);
     assert_eq!((first.definition_name.as_str(), first.concurrency_key.as_deref()), ("b", Some("eu")));
     assert_eq!(first.definition_version, small_run(run_id(1)).definition_version);
 }
@@ -108,13 +114,18 @@ async fn an_event_finds_live_runs(place: &Place) {
     let other = RunRow { correlation_key: text("order-2"), ..full_run(run_id(6)) };
     commit(&mut *writer, vec![start(other, small_head(run_id(6), "executing"), [])]).await;
     commit(&mut *writer, vec![start(small_run(run_id(7)), small_head(run_id(7), "executing"), [])]).await;
-    let found = reader.runs_by_correlation("order-1", 10).await.unwrap();
-    assert_eq!(found, [run_id(2), run_id(3), run_id(5)]);
-    assert_eq!(reader.runs_by_correlation("order-1", 1).await.unwrap(), [run_id(2)]);
-    assert!(reader.runs_by_correlation("order-3", 10).await.unwrap().is_empty());
+    let found = async |key, after, limit| -> Vec<InstanceId> {
+        let found = reader.runs_by_correlation(key, after, limit).await.unwrap();
+        assert!(found.iter().all(|(_, definition)| *definition == full_run(run_id(1)).definition_name));
+        found.into_iter().map(|(run_id, _)| run_id).collect()
+    };
+    assert_eq!(found("order-1", None, 10).await, [run_id(2), run_id(3), run_id(5)]);
+    assert_eq!(found("order-1", None, 1).await, [run_id(2)]);
+    assert_eq!(found("order-1", Some(run_id(2)), 1).await, [run_id(3)]);
+    assert!(found("order-3", None, 10).await.is_empty());
     // It ends, and is found no more.
     commit(&mut *writer, vec![unit(run_id(2), 1, vec![Write::RunHead(small_head(run_id(2), "completed"))])]).await;
-    assert_eq!(reader.runs_by_correlation("order-1", 10).await.unwrap(), [run_id(3), run_id(5)]);
+    assert_eq!(found("order-1", None, 10).await, [run_id(3), run_id(5)]);
 }
 
 async fn a_workflow_comes_back_with_its_document(place: &Place) {

@@ -69,8 +69,8 @@ fn reads(sql: &RunSql) -> Vec<(&str, Vec<Value<'static>>)> {
     let id = Value::Id(run_id(1).0);
     vec![
         (&sql.step_page, vec![id.clone(), Value::Int(3), Value::Int(20)]),
-        (&sql.by_correlation, vec![Value::Text("order-1"), Value::Int(20)]),
-        (&sql.queued, vec![Value::Int(50), Value::Int(20)]),
+        (&sql.by_correlation, vec![Value::Text("order-1"), Value::Int(20), id.clone()]),
+        (&sql.queued, vec![Value::Int(50), Value::Int(20), Value::Int(5), id]),
     ]
 }
 

@@ -147,7 +147,7 @@ impl Runs for EngineDriver {
 
     async fn read_run(&mut self, by: &str, run_id: &str) -> Said<Value> {
         let (view, steps) = self.run(by, run_id).await?;
-        let plan = self.engine()?.plan_of(&view).ok_or_else(|| broken("a run without its plan"))?;
+        let plan = self.engine()?.plan_of(&view).await?;
         Ok(to_view(&view, &steps, &plan))
     }
 

@@ -3,7 +3,7 @@
 use crate::api::auth::Caller;
 use crate::api::body::Address;
 use crate::api::openapi::Refused;
-use crate::api::{App, Problem, Read, time};
+use crate::api::{App, Read, time};
 use axum::Json;
 use axum::extract::State;
 use countersign_client::wire;
@@ -25,7 +25,7 @@ pub async fn read(State(app): State<App>, caller: Caller, address: Address) -> R
     let page = Page { after: None, limit: 1, descending: false };
     let run = engine.read_runs(&caller.actor_ref, query, &page).await?.into_iter().next();
     let run = run.ok_or_else(|| Refusal::new(Code::NotKnown, "there is no run with this run_id").at("run_id"))?;
-    let plan = engine.plan_of(&run).ok_or_else(Problem::internal)?;
+    let plan = engine.plan_of(&run).await?;
     let step = address.get("step");
     let seq = plan
         .cell_named(step)

@@ -130,6 +130,8 @@ pub async fn trigger(
     let wire::TriggerRuns { event_type, data } = posted.body;
     require_text("type", &event_type)?;
     let data = text(data);
+    // What another node has just published listens too.
+    engine.catch_up().await?;
     let matching: Vec<(String, u32, Arc<Plan>)> = {
         let registry = engine.registry();
         let newest =

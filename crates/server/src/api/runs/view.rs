@@ -78,7 +78,7 @@ pub async fn list(
     let engine = app.engine()?;
     let mut runs = Vec::new();
     for run in engine.read_runs(&caller.actor_ref, query, &params.page()?).await? {
-        let plan = engine.plan_of(&run).ok_or_else(Problem::internal)?;
+        let plan = engine.plan_of(&run).await?;
         let basis = engine.rollup_of(&run, &plan).await?;
         runs.push((run, rollup(&basis, &plan)));
     }
@@ -117,7 +117,7 @@ pub async fn read(
     let page = Page { after: None, limit: 1, descending: false };
     let run = engine.read_runs(&caller.actor_ref, query, &page).await?.into_iter().next();
     let run = run.ok_or_else(|| Refusal::new(Code::NotKnown, "there is no run with this run_id").at("run_id"))?;
-    let plan = engine.plan_of(&run).ok_or_else(Problem::internal)?;
+    let plan = engine.plan_of(&run).await?;
     let from = match params.text("steps_cursor") {
         None => 0,
         Some(text) => text
