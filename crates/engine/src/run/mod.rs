@@ -6,6 +6,7 @@ pub mod agenda;
 pub mod assemble;
 pub mod bell;
 pub mod clockwork;
+mod continued;
 pub mod dispatcher;
 pub mod emit;
 pub mod history;
