@@ -12,7 +12,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use countersign_client::wire::Empty;
 use countersign_engine::IdempotencyKey;
-use countersign_kernel::refusal::Code;
+use countersign_kernel::refusal::{Code, require_text};
 use countersign_ledger::sha256;
 use http_body_util::BodyExt;
 use serde::Serialize;
@@ -110,6 +110,7 @@ impl FromRequestParts<App> for Address {
             if value.contains('\0') {
                 return Err(Problem::invalid_request("the address holds the character U+0000").at(name));
             }
+            require_text(name, value)?;
             names.push((name.to_owned(), value.to_owned()));
         }
         Ok(Address(names))

@@ -1,6 +1,7 @@
 //! The frame of the OpenAPI document; its routes come from the router itself.
 
-use super::problem::{Body, PROBLEM_JSON};
+use super::problem::PROBLEM_JSON;
+use countersign_client::wire::Problem;
 use std::collections::BTreeMap;
 use utoipa::openapi::path::{ParameterBuilder, ParameterIn};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -26,11 +27,11 @@ pub fn base() -> OpenApi {
         .build();
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("The actor's token")).build();
     let mut schemas = Vec::new();
-    Body::schemas(&mut schemas);
+    Problem::schemas(&mut schemas);
     let components = ComponentsBuilder::new()
         .security_scheme(BEARER, SecurityScheme::Http(bearer))
         .schemas_from_iter(schemas)
-        .schema(REFUSAL, Body::schema())
+        .schema(REFUSAL, Problem::schema())
         .build();
     OpenApiBuilder::new()
         .info(info)

@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use countersign_client::wire;
 use countersign_engine::Engine;
 use countersign_engine::log::{Finding, LogReport, Strictness, Verification};
-use countersign_kernel::refusal::Refusal;
+use countersign_kernel::refusal::{Refusal, require_optional_text};
 use countersign_kernel::registry::scopes;
 use countersign_kernel::{EventId, InstanceId};
 use http_body_util::channel::{Channel, Sender};
@@ -70,6 +70,7 @@ pub async fn log(
     posted: Posted<wire::VerifyLog>,
 ) -> Result<Response, Problem> {
     let engine = app.engine()?;
+    require_optional_text("instance_id", posted.body.instance_id.as_deref())?;
     // A name that is no id of ours is an instance that nobody knows.
     let named = |id: &String| InstanceId::parse(id).unwrap_or(InstanceId(uuid::Uuid::max()));
     let instance_id = posted.body.instance_id.as_ref().map(named);
