@@ -40,6 +40,8 @@ pub struct Sent {
 pub struct Posted<T> {
     pub body: T,
     pub sent: Sent,
+    /// The body as it was written.
+    pub bytes: Vec<u8>,
 }
 
 /// A body that says nothing: empty, or `{}`.
@@ -62,7 +64,7 @@ impl<T: DeserializeOwned + Serialize> FromRequest<App> for Posted<T> {
         if bytes.is_empty() {
             return Err(Problem::invalid_request("the body is empty; a JSON object is expected"));
         }
-        Ok(Posted { body: json::typed(&json::parse(&bytes)?)?, sent })
+        Ok(Posted { body: json::typed(&json::parse(&bytes)?)?, sent, bytes })
     }
 }
 

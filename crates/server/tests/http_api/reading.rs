@@ -154,6 +154,26 @@ async fn a_trace_is_told_however_many_runs_it_has() {
     assert_eq!(told["items"][0]["instance_id"], last["run_id"], "{told}");
 }
 
+/// A payload is presented as it was written, digit for digit.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_number_verifies_by_its_digits() {
+    let server = Server::start().await;
+    let admin = server.admin();
+    admin.post_bytes("/v1/definitions", ONE).await.created();
+    admin.post("/v1/runs", json!({"definition": "one"})).await.created();
+    let task = admin.post("/v1/queues/q/claim", json!({"worker_id": "w"})).await.ok()["tasks"][0].clone();
+    let done = json!({"lease_token": task["lease_token"], "output": {"ph": 0.1}});
+    admin.post(&format!("/v1/tasks/{}/complete", task["task_id"].as_str().expect("an id")), done).await.ok();
+    let records = admin.get("/v1/ledger/records?order=desc&limit=1").await.ok();
+    let record = &records["items"][0];
+    let body = json!({"event_id": record["event_id"], "payload": record["payload"], "lenient": true}).to_string();
+    assert!(body.contains("0.1}"), "{body}");
+    assert_eq!(admin.post_bytes("/v1/ledger/verify", body.clone()).await.ok()["result"], "verified");
+    let other = body.replace("0.1}", "0.10000000000000000555}");
+    let answer = admin.post_bytes("/v1/ledger/verify", other).await.ok();
+    assert_eq!(answer["code"], "seal-record-set-mismatch", "{answer}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_an_answer_is_called_has_a_page() {
     let server = Server::start().await;
