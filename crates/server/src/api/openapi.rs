@@ -59,7 +59,8 @@ pub fn complete(document: &mut OpenApi) {
                 .name("Idempotency-Key")
                 .parameter_in(ParameterIn::Header)
                 .required(Required::False)
-                .description(Some("The same key and body again return the first accepted answer; kept for 24 hours"))
+                .description(Some("The same key and body again return the first accepted answer; kept for 24 hours, for a claim while one \
+                     of its leases stands"))
                 .schema(Some(String::schema()))
                 .build();
             post.parameters.get_or_insert_default().push(RefOr::T(key));

@@ -23,21 +23,22 @@ async fn all_runs(actor: &Actor) -> usize {
 async fn an_event_sent_again_starts_what_is_missing_and_nothing_twice() {
     let mut server = Server::start().await;
     let admin = server.admin();
-    let event = json!({"type": "order.created", "data": {"n": 1}});
-    admin.post_bytes("/v1/definitions", on_order("billing", "")).await.created();
-    let keyless = on_order("shipping", "") + "correlationKey: \"${input.missing.key}\"\n";
-    admin.post_bytes("/v1/definitions", keyless).await.created();
-    admin.post_keyed("/v1/runs/trigger", "e-1", event.clone()).await.refused_at(400, "invalid-request", "input");
+    let event = json!({"type": "order.created", "data": {"n": 1, "big": "x".repeat(70_000)}});
+    let on_order = |name: &str, member: &str| on_order(name, &format!(", input: {{it: \"${{event.{member}}}\"}}"));
+    admin.post_bytes("/v1/definitions", on_order("billing", "n")).await.created();
+    let too_large = on_order("shipping", "big") + "correlationKey: \"${input.it}\"\n";
+    admin.post_bytes("/v1/definitions", too_large).await.created();
+    admin.post_keyed("/v1/runs/trigger", "e-1", event.clone()).await.refused(413, "too-large");
     let first = admin.get("/v1/runs").await.ok()["items"][0]["run_id"].as_str().expect("a run").to_owned();
     assert_eq!(all_runs(&admin).await, 1);
-    admin.post_bytes("/v1/definitions", on_order("shipping", "")).await.created();
+    admin.post_bytes("/v1/definitions", on_order("shipping", "n")).await.created();
 
     server.restart().await;
     let admin = server.admin();
     let both = run_ids(&admin.post_keyed("/v1/runs/trigger", "e-1", event.clone()).await.accepted());
     assert_eq!((both.len(), both.contains(&first)), (2, true));
     // It has been answered: what is published afterwards is not meant, and another event needs another key.
-    admin.post_bytes("/v1/definitions", on_order("archive", "")).await.created();
+    admin.post_bytes("/v1/definitions", on_order("archive", "n")).await.created();
     let again = run_ids(&admin.post_keyed("/v1/runs/trigger", "e-1", event.clone()).await.accepted());
     assert_eq!((again, all_runs(&admin).await), (both, 2));
     let other = json!({"type": "order.cancelled"});
@@ -57,6 +58,9 @@ async fn an_event_starts_all_or_nothing() {
     admin.post("/v1/runs/trigger", event.clone()).await.refused_at(400, "invalid-request", "data");
     let schema = on_order("b-second", "") + "inputSchema: {type: object, required: [missing]}\n";
     admin.post_bytes("/v1/definitions", schema).await.created();
+    admin.post("/v1/runs/trigger", event.clone()).await.refused_at(400, "invalid-request", "data");
+    let keyless = on_order("b-second", "") + "correlationKey: \"${input.missing.key}\"\n";
+    admin.post_bytes("/v1/definitions", keyless).await.created();
     admin.post("/v1/runs/trigger", event.clone()).await.refused_at(400, "invalid-request", "data");
     let clerk = server.actor("clerk", &["runs:start:a-first"]).await;
     admin.post_bytes("/v1/definitions", on_order("b-second", "")).await.created();

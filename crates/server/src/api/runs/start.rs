@@ -158,6 +158,10 @@ fn triggered(engine: &Engine, actor_ref: &str, event_type: &str, data: &Arc<str>
         if let Some(schema) = &plan.input_schema {
             language.conforms(schema, &input).map_err(because)?;
         }
+        let scope = Scope { input: Some(&input), ..Scope::default() };
+        for key in plan.correlation_key.iter().chain(plan.concurrency.as_ref().map(|concurrency| &concurrency.key)) {
+            language.fill(key, &scope).map_err(because)?;
+        }
         starts.push(StartRun { version: Some(definition.version), ..StartRun::new(name.clone(), input) });
     }
     Ok(starts)
