@@ -139,6 +139,17 @@ impl Client {
         self.send(Method::POST, path, request, body).await
     }
 
+    /// The same where the server was asked to wait that long before it answers.
+    pub(crate) async fn post_waiting<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        body: Body<'_>,
+        wait: Duration,
+    ) -> Result<Answer<T>, Error> {
+        let request = self.http.post(self.address(path)?).timeout(ANSWER_TIMEOUT.saturating_add(wait));
+        self.send(Method::POST, path, request, body).await
+    }
+
     pub(crate) async fn post_query<T: DeserializeOwned>(
         &self,
         path: &[&str],

@@ -25,4 +25,4 @@ pub mod worker;
 
 pub use client::{Answer, Client, DEFAULT_SERVER, Format};
 pub use error::Error;
-pub use sign::{ActorKey, Signing};
+pub use sign::{ActorKey, Signing, signed_action};

@@ -3,6 +3,7 @@
 use crate::client::{Answer, Body, Client, Format};
 use crate::error::Error;
 use crate::wire::*;
+use std::time::Duration;
 
 type Reply<T> = Result<Answer<T>, Error>;
 
@@ -340,7 +341,8 @@ impl Client {
 impl Client {
     /// `POST /v1/queues/{queue}/claim`
     pub async fn claim_tasks(&self, queue: &str, request: &ClaimTasks) -> Reply<TasksClaimed> {
-        self.post(&["v1", "queues", queue, "claim"], Body::json(request)?).await
+        let wait = Duration::from_millis(request.wait_ms.unwrap_or(0).min(MAX_WAIT_MS));
+        self.post_waiting(&["v1", "queues", queue, "claim"], Body::json(request)?, wait).await
     }
 
     /// `POST /v1/tasks/{task_id}/heartbeat`

@@ -151,6 +151,11 @@ fn run_of(task_id: &str) -> Option<&str> {
     task_id.rsplit_once('.').map(|(run_id, _)| run_id)
 }
 
+/// What a statement calls the request for this address; `None` where it changes nothing and is not signed.
+pub fn signed_action(method: &str, segments: &[&str]) -> Option<&'static str> {
+    operation(method, segments).map(|(action, _)| action)
+}
+
 /// What a route asks for, and of which instance.
 fn operation<'a>(method: &str, path: &[&'a str]) -> Option<(&'static str, Option<&'a str>)> {
     let found = match (method, path.strip_prefix(&["v1"])?) {
@@ -187,6 +192,8 @@ fn operation<'a>(method: &str, path: &[&'a str]) -> Option<(&'static str, Option
         ("POST", ["ledger", "holds"]) => ("place_hold", None),
         ("POST", ["ledger", "holds", _, "release"]) => ("release_hold", None),
         ("POST", ["ledger", "records", _, "purge"]) => ("purge_record", None),
+        ("POST", ["ledger", "seal"]) => ("seal", None),
+        ("POST", ["outbox", _, "replay"]) => ("replay_outbox", None),
         ("GET", ["ledger", "export"]) => ("export_evidence", None),
         _ => return None,
     };
@@ -208,6 +215,7 @@ fn step_act(act: &str) -> Option<&'static str> {
         "block-escalate" => "escalate_block",
         "reopen" => "reopen_step",
         "extend-deadline" => "extend_deadline",
+        "transition" => "transition_step",
         _ => return None,
     })
 }

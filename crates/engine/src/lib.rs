@@ -15,6 +15,7 @@ mod holds;
 mod known;
 pub mod language;
 pub mod log;
+mod once;
 mod outbox;
 pub mod outcome;
 pub mod payload;

@@ -3,8 +3,9 @@
 use crate::port::Page;
 use crate::port::outbox::{Delivery, DeliveryState, OutboxView, Settled, Wanted};
 use crate::port::{Outbox, StoreError};
-use crate::rows::Write;
+use crate::rows::{IdempotencyRow, Write};
 use crate::{Engine, store_failure};
+use countersign_kernel::Time;
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::scopes;
 use std::sync::Arc;
@@ -25,6 +26,21 @@ impl OutboxDesk {
 
     async fn open(&self) -> MutexGuard<'_, Box<dyn Outbox>> {
         self.outbox.lock().await
+    }
+}
+
+impl OutboxDesk {
+    pub async fn kept_answer(
+        &self,
+        actor_ref: &str,
+        key: &str,
+        now: Time,
+    ) -> Result<Option<IdempotencyRow>, StoreError> {
+        self.open().await.kept_answer(actor_ref, key, now).await
+    }
+
+    pub async fn keep_answer(&self, row: &IdempotencyRow, now: Time) -> Result<(), StoreError> {
+        self.open().await.keep_answer(row, now).await
     }
 }
 

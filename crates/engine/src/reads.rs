@@ -1,8 +1,8 @@
 //! What actors may read: each read is a permission check and one query.
 
 use crate::port::{
-    AssignmentQuery, ChargedStep, GateWithSteps, Page, ProcessQuery, ProcessView, RecordQuery, RunQuery, RunStepView,
-    RunView, StepQuery,
+    AssignmentQuery, ChargedStep, GateWithSteps, Page, ProcessQuery, ProcessView, Range, RecordQuery, RunQuery,
+    RunStepView, RunView, StepQuery,
 };
 use crate::rows::{AssignmentRow, CorrectionRow, RecordRow, StepRow};
 use crate::run::rollup::Basis;
@@ -13,6 +13,8 @@ use countersign_kernel::plan::{Plan, StepSeq};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{Registry, scopes};
 use countersign_kernel::run::own_trace;
+use serde_json::Value;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 impl Engine {
@@ -128,11 +130,20 @@ impl Engine {
 
     /// The runs of a trace: those that were started in it, and the one whose own it is. Needs `audit:read`.
     pub async fn runs_of_trace(&self, actor_ref: &str, trace_id: &str) -> Result<Vec<RunView>, Refusal> {
-        const MOST: usize = 500;
+        const AT_ONCE: usize = 500;
         self.require_scope(actor_ref, scopes::AUDIT_READ).await?;
-        let page = Page { after: None, limit: MOST, descending: false };
         let query = RunQuery { trace_id: Some(trace_id.to_owned()), ..RunQuery::default() };
-        let mut runs = self.reader.runs(&query, &page).await.map_err(|error| store_failure(&error))?;
+        let mut page = Page { after: None, limit: AT_ONCE, descending: false };
+        let mut runs: Vec<RunView> = Vec::new();
+        loop {
+            let more = self.reader.runs(&query, &page).await.map_err(|error| store_failure(&error))?;
+            let count = more.len();
+            runs.extend(more);
+            if count < AT_ONCE {
+                break;
+            }
+            page.after = runs.last().map(|run| run.row.instance_id.0);
+        }
         if let Ok(own) = uuid::Uuid::try_parse(trace_id) {
             let first = self.run_of(InstanceId(own)).await?;
             runs.extend(first.filter(|run| run.row.trace_id.is_none()));
@@ -187,6 +198,30 @@ impl Engine {
     ) -> Result<Vec<StepRow>, Refusal> {
         self.require_scope(actor_ref, scopes::WORKFLOWS_READ).await?;
         self.reader.approval_steps(query, page).await.map_err(|error| store_failure(&error))
+    }
+
+    /// Why the gate of each of these steps was opened, where that was said: the record of its opening has it, and a purge
+    /// takes it away.
+    pub async fn opening_reasons(&self, steps: &[StepRow]) -> Result<HashMap<uuid::Uuid, String>, Refusal> {
+        const LOOKED_THROUGH: usize = 20;
+        let mut reasons = HashMap::new();
+        let mut asked = HashSet::new();
+        for step in steps.iter().filter(|step| asked.insert(step.gate_id)) {
+            let query = RecordQuery {
+                instance_id: Some(step.instance_id),
+                action_ref: Some("gate_opened".to_owned()),
+                recorded: Range { after: Some(step.submitted_at), before: None },
+                ..RecordQuery::default()
+            };
+            let page = Page { after: None, limit: LOOKED_THROUGH, descending: false };
+            let records = self.reader.records(&query, &page).await.map_err(|error| store_failure(&error))?;
+            let gate_id = step.gate_id.to_string();
+            let said = records.iter().filter_map(|row| serde_json::from_slice::<Value>(row.record.payload()?).ok());
+            let opening = said.into_iter().find(|said| said["step_id"] == gate_id || said["chain_id"] == gate_id);
+            let reason = opening.and_then(|said| said["reason"].as_str().map(str::to_owned));
+            reasons.extend(reason.map(|reason| (step.gate_id, reason)));
+        }
+        Ok(reasons)
     }
 
     pub async fn read_assignments(

@@ -47,9 +47,26 @@ pages! {
     RecordingFailure = "recording-failure",
 }
 
+/// Where nothing is known but that the server failed. It refuses nothing, so it is no [`Code`].
+pub const INTERNAL_ERROR: &str = "internal-error";
+const INTERNAL_PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors/internal-error.md"));
+
+/// Everything that an answer can be called, with its page.
+pub fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
+    Code::ALL.iter().map(|code| (code.as_str(), page(*code))).chain([(INTERNAL_ERROR, INTERNAL_PAGE)])
+}
+
+pub fn find(name: &str) -> Option<(&'static str, &'static str)> {
+    all().find(|(code, _)| *code == name)
+}
+
 /// The first line under the page's title.
 pub fn summary(code: Code) -> &'static str {
-    page(code).lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#')).unwrap_or_default()
+    summary_of(page(code))
+}
+
+pub fn summary_of(page: &'static str) -> &'static str {
+    page.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#')).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -58,9 +75,9 @@ mod tests {
 
     #[test]
     fn every_code_has_its_own_page() {
-        for code in Code::ALL {
-            assert_eq!(page(*code).lines().next(), Some(format!("# {code}").as_str()));
-            assert!(summary(*code).ends_with('.'), "{code}: {}", summary(*code));
+        for (code, page) in all() {
+            assert_eq!(page.lines().next(), Some(format!("# {code}").as_str()));
+            assert!(summary_of(page).ends_with('.'), "{code}: {}", summary_of(page));
         }
     }
 }

@@ -32,6 +32,8 @@ mod nats;
 mod people;
 #[path = "http_api/quorum.rs"]
 mod quorum;
+#[path = "http_api/reading.rs"]
+mod reading;
 #[path = "http_api/retention.rs"]
 mod retention;
 #[path = "http_api/run_commands.rs"]

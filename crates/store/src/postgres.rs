@@ -92,6 +92,16 @@ impl Store for PostgresStore {
     }
 }
 
+/// Keys whose time is over may be used anew. Returns those that were free.
+const INSERT_KEYS: &str = "INSERT INTO idempotency (actor_ref, key, request_digest, answer, expires_at_us, instance_id) \
+     SELECT * FROM UNNEST($1::text[], $2::text[], $3::bytea[], $4::text[], $5::int8[], $7::uuid[]) \
+     ON CONFLICT (actor_ref, key) DO UPDATE SET request_digest = excluded.request_digest, answer = excluded.answer, \
+     expires_at_us = excluded.expires_at_us, instance_id = excluded.instance_id \
+     WHERE idempotency.expires_at_us <= $6 RETURNING actor_ref, key";
+const RECALL: &str = "SELECT i.actor_ref, i.key, i.request_digest, i.answer, i.expires_at_us, i.instance_id FROM idempotency i \
+     JOIN UNNEST($1::text[], $2::text[]) AS u(actor_ref, key) ON i.actor_ref = u.actor_ref AND i.key = u.key \
+     WHERE i.expires_at_us > $3";
+
 struct PostgresWriter {
     settings: Settings,
     session: Option<Session>,
@@ -158,20 +168,8 @@ impl Session {
             )
             .await?,
             sequences: prepare("SELECT instance_id, sequence, beats FROM instances WHERE instance_id = ANY($1)").await?,
-            insert_keys: prepare(
-                "INSERT INTO idempotency (actor_ref, key, request_digest, answer, expires_at_us, instance_id) \
-                 SELECT * FROM UNNEST($1::text[], $2::text[], $3::bytea[], $4::text[], $5::int8[], $7::uuid[]) \
-                 ON CONFLICT (actor_ref, key) DO UPDATE SET request_digest = excluded.request_digest, answer = excluded.answer, \
-                 expires_at_us = excluded.expires_at_us, instance_id = excluded.instance_id \
-                 WHERE idempotency.expires_at_us <= $6 RETURNING actor_ref, key",
-            )
-            .await?,
-            recall: prepare(
-                "SELECT i.actor_ref, i.key, i.request_digest, i.answer, i.expires_at_us, i.instance_id FROM idempotency i \
-                 JOIN UNNEST($1::text[], $2::text[]) AS u(actor_ref, key) ON i.actor_ref = u.actor_ref AND i.key = u.key \
-                 WHERE i.expires_at_us > $3",
-            )
-            .await?,
+            insert_keys: prepare(INSERT_KEYS).await?,
+            recall: prepare(RECALL).await?,
             statements,
             by_instance: ByInstance::new(Dialect::Postgres),
             runs: run::RunStatements::prepare(&client).await?,

@@ -271,29 +271,36 @@ fn key_taken(batch: &Batch, instance_id: InstanceId) -> Vec<Verdict> {
     units.chain(batch.checks.iter().map(|_| Verdict::Lost)).collect()
 }
 
-/// Keys whose time is over may be used anew.
 fn insert_keys(connection: &Connection, unit: &Unit) -> Result<Verdict, StoreError> {
     for row in &unit.idempotency {
-        let sql = "INSERT INTO idempotency (actor_ref, key, request_digest, answer, expires_at_us, instance_id) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?7) ON CONFLICT (actor_ref, key) DO UPDATE SET \
-                   request_digest = excluded.request_digest, answer = excluded.answer, \
-                   expires_at_us = excluded.expires_at_us, instance_id = excluded.instance_id WHERE idempotency.expires_at_us <= ?6";
-        let values = [
-            Value::Text(&row.actor_ref),
-            Value::Text(&row.key),
-            Value::digest(&row.request_digest),
-            Value::Text(&row.answer),
-            Value::time(row.expires_at),
-            Value::time(unit.head.last_time),
-            Value::Id(row.instance_id.0),
-        ];
-        let inserted =
-            connection.prepare_cached(sql).map_err(failed)?.execute(params_from_iter(&values)).map_err(failed)?;
-        if inserted == 0 {
+        if !insert_key(connection, row, unit.head.last_time)? {
             return Ok(Verdict::KeyTaken);
         }
     }
     Ok(Verdict::Won)
+}
+
+const RECALL: &str = "SELECT actor_ref, key, request_digest, answer, expires_at_us, instance_id FROM idempotency \
+                      WHERE actor_ref = ?1 AND key = ?2 AND expires_at_us > ?3";
+
+/// `false`: it is taken. A key whose time is over may be used anew.
+fn insert_key(connection: &Connection, row: &IdempotencyRow, now: Time) -> Result<bool, StoreError> {
+    let sql = "INSERT INTO idempotency (actor_ref, key, request_digest, answer, expires_at_us, instance_id) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?7) ON CONFLICT (actor_ref, key) DO UPDATE SET \
+                   request_digest = excluded.request_digest, answer = excluded.answer, \
+                   expires_at_us = excluded.expires_at_us, instance_id = excluded.instance_id WHERE idempotency.expires_at_us <= ?6";
+    let values = [
+        Value::Text(&row.actor_ref),
+        Value::Text(&row.key),
+        Value::digest(&row.request_digest),
+        Value::Text(&row.answer),
+        Value::time(row.expires_at),
+        Value::time(now),
+        Value::Id(row.instance_id.0),
+    ];
+    let inserted =
+        connection.prepare_cached(sql).map_err(failed)?.execute(params_from_iter(&values)).map_err(failed)?;
+    Ok(inserted > 0)
 }
 
 fn write_unit(
@@ -347,12 +354,10 @@ impl Writer for SqliteWriter {
     }
 
     async fn recall(&mut self, keys: &[(String, String)], now: Time) -> Result<Vec<IdempotencyRow>, StoreError> {
-        let sql = "SELECT actor_ref, key, request_digest, answer, expires_at_us, instance_id FROM idempotency \
-                   WHERE actor_ref = ?1 AND key = ?2 AND expires_at_us > ?3";
         let mut all = Vec::new();
         for (actor_ref, key) in keys {
             let values = [Value::Text(actor_ref), Value::Text(key), Value::time(now)];
-            all.extend(rows(&self.connection, sql, &values, decode::idempotency_row)?);
+            all.extend(rows(&self.connection, RECALL, &values, decode::idempotency_row)?);
         }
         Ok(all)
     }

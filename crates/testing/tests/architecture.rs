@@ -149,7 +149,9 @@ fn every_code_has_a_page_and_every_page_a_code() {
         .map(|path| path.file_stem().expect("a name").to_string_lossy().into_owned())
         .filter(|name| name != "README")
         .collect();
-    let codes: BTreeSet<String> = Code::ALL.iter().map(ToString::to_string).collect();
+    let mut codes: BTreeSet<String> = Code::ALL.iter().map(ToString::to_string).collect();
+    // The one answer that refuses nothing.
+    codes.insert("internal-error".to_owned());
     assert_eq!(pages, codes, "pages (left) and codes (right) differ");
 
     let index = std::fs::read_to_string(directory.join("README.md")).expect("the index");

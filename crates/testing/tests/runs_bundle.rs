@@ -387,6 +387,16 @@ async fn saga(works: &Works) -> anyhow::Result<String> {
     let run_id = works.start("travel", json!({})).await?;
     let first = works.claim("default").await?;
     let second = works.complete(&first, json!({"room": 1})).await?.next.context("the next step")?;
+    // Another one begins behind what this one has finished, before it is undone.
+    let from = wire::FromStep { run_id: run_id.clone(), step: "flight".to_owned() };
+    let request = wire::StartRun {
+        definition: "travel".to_owned(),
+        corrects: Some(run_id.clone()),
+        from_step: Some(from),
+        ..Default::default()
+    };
+    let other = works.ines.start_run(&request).await?.body.run_id;
+    works.control(&other, "cancel").await?;
     works.complete(&second, json!({"seat": 2})).await?;
     works.state(&run_id, "blocked").await?;
     let declared = wire::DeclareEffect {
@@ -401,16 +411,6 @@ async fn saga(works: &Works) -> anyhow::Result<String> {
         works.admin.complete_task(&task.task_id, &request).await?;
     }
     works.state(&run_id, "completed").await?;
-    // Another one begins behind what this one finished.
-    let from = wire::FromStep { run_id: run_id.clone(), step: "flight".to_owned() };
-    let request = wire::StartRun {
-        definition: "travel".to_owned(),
-        corrects: Some(run_id.clone()),
-        from_step: Some(from),
-        ..Default::default()
-    };
-    let second = works.ines.start_run(&request).await?.body.run_id;
-    works.control(&second, "cancel").await?;
     Ok(run_id)
 }
 

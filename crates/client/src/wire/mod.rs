@@ -62,6 +62,9 @@ pub struct Problem {
     /// The place at fault, as a path into the request: `transitions[2].to`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
+    /// For `invalid-definition`: everything that is wrong with the document.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<DefinitionProblem>,
 }
 
 /// The empty object `{}`, for requests that say everything in their address.

@@ -35,8 +35,10 @@ pub struct StartRun {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FromStep {
+    /// A run of the same definition, in whichever version.
     pub run_id: String,
-    /// The first step that is carried out anew.
+    /// The step that is carried out anew, with all that lies behind it and all that the old run did not finish or undid.
+    /// What comes before it must have ended there.
     pub step: String,
 }
 

@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub const DEFAULT_LEASE_MS: i64 = 30_000;
+/// The longest that a claim waits for work.
+pub const MAX_WAIT_MS: u64 = 60_000;
 
 /// Ask for steps of a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,7 +20,7 @@ pub struct ClaimTasks {
     /// How long the steps are the worker's; 30000 where it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_ms: Option<i64>,
-    /// How long to wait where there is nothing to do; 0 where it is left out.
+    /// How long to wait where there is nothing to do, at most 60000; 0 where it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<u64>,
 }

@@ -12,7 +12,7 @@ use countersign_kernel::plan::StepSeq;
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::Registry;
 use countersign_kernel::run::{self, Claimed, Handed};
-use countersign_kernel::{IdSource, InstanceId};
+use countersign_kernel::{IdSource, InstanceId, Time};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -146,10 +146,23 @@ impl Committer {
                 Decided { job, answer: Err(refusal), confirm: None }
             }
             _ => {
-                let confirm = (!tasks.is_empty()).then_some(Confirm::Tasks(units));
-                Decided { job, answer: Ok(Outcome::Claimed { tasks }), confirm }
+                let answer = Outcome::Claimed { tasks };
+                self.keep_claim(&job.call, &answer, units.first().copied(), round);
+                let confirm = (!units.is_empty()).then_some(Confirm::Tasks(units));
+                Decided { job, answer: Ok(answer), confirm }
             }
         }
+    }
+
+    /// Whoever repeats a claim because its answer was lost is given the same tasks, while one of their leases stands.
+    fn keep_claim(&self, call: &Call, answer: &Outcome, unit: Option<usize>, round: &mut Round) {
+        let (Some(idempotency), Some(unit), Outcome::Claimed { tasks }) = (&call.idempotency, unit, answer) else {
+            return;
+        };
+        let until = tasks.iter().map(|task| Time(task.locked_until_us)).max().unwrap_or(self.now());
+        let instance_id = round.batch.units[unit].instance_id;
+        let row = round.keep(call, instance_id, idempotency.request_digest, answer, until);
+        round.batch.units[unit].idempotency.push(row);
     }
 
     /// The steps for which there is room in their queues, and the keys that they take there.

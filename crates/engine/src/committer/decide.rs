@@ -49,6 +49,7 @@ impl Committer {
         if let Some(answer) = round.replay(&job.call) {
             // A key used earlier in this batch stands or falls with the unit that used it.
             let confirm = round.unit_of_key(&job.call).map(Confirm::Unit);
+            self.give_back(&mut job);
             return Decided { job, answer, confirm };
         }
         if !bring_up_to_date(&mut job.call, round) {

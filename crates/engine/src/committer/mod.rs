@@ -21,6 +21,7 @@ mod runs;
 
 pub use desk::Desk;
 pub use place::Place;
+pub(crate) use round::replayed;
 
 use crate::clock::Entropy;
 use crate::known::KnownRegistry;
@@ -48,7 +49,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 const MAX_BATCH: usize = 1024;
 /// How often a call is decided again after it lost a race, before it is given up.
 const MAX_ROUNDS: u32 = 100;
-const IDEMPOTENCY_WINDOW_US: i64 = 24 * 3_600_000_000;
+pub(crate) const IDEMPOTENCY_WINDOW_US: i64 = 24 * 3_600_000_000;
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
 pub type Answer = Result<Outcome, Refusal>;

@@ -7,6 +7,7 @@ use crate::rows::IdempotencyRow;
 use crate::store_failure;
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::{Digest, EventId, InstanceId, Time};
+use serde::de::DeserializeOwned;
 use std::collections::{HashMap, HashSet};
 
 /// The batch that a round builds up.
@@ -78,6 +79,11 @@ pub(super) fn idempotency_row(
 }
 
 pub(super) fn replay(row: &IdempotencyRow, request_digest: Digest) -> Answer {
+    replayed(row, request_digest)
+}
+
+/// The answer kept under a key, if it was used for the same request.
+pub(crate) fn replayed<T: DeserializeOwned>(row: &IdempotencyRow, request_digest: Digest) -> Result<T, Refusal> {
     if row.request_digest != request_digest {
         let detail = "this Idempotency-Key was used for another request; use a new key";
         return Err(Refusal::new(Code::Conflict, detail).at("Idempotency-Key"));

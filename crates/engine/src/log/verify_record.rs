@@ -42,7 +42,7 @@ impl Engine {
         &self,
         actor_ref: &str,
         event_id: Option<EventId>,
-        presented: &Value,
+        presented: &[u8],
         strictness: Strictness,
     ) -> Result<Verification, Refusal> {
         self.require_scope(actor_ref, scopes::AUDIT_READ).await?;
@@ -125,12 +125,62 @@ pub(super) fn is_signed(row: &CheckpointRow, key: &Verifier) -> bool {
     key.open(&row.note).is_ok_and(|(text, _)| Checkpoint::parse(text) == Ok(expected))
 }
 
-/// The presented payload is the stored one (as a value: no number of ours has two ways to be written), the stored one
-/// is what the header commits to, and the header is that of this record.
-fn says_the_same(event_id: EventId, content: &Content, header: &Header, presented: &Value) -> bool {
+/// The value with each number as an object that no payload holds, around its digits: two numbers that a reader would take
+/// for the same are still two.
+fn with_numbers_as_text(json: &[u8]) -> Option<Value> {
+    let mut marked = Vec::with_capacity(json.len() + json.len() / 4);
+    let (mut in_text, mut escaped, mut in_number) = (false, false, false);
+    for byte in json {
+        let is_digit = !in_text && matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.');
+        let goes_on = in_number && (is_digit || matches!(byte, b'e' | b'E'));
+        if is_digit && !in_number {
+            marked.extend_from_slice(br#"{"\u0000":""#);
+        }
+        if in_number && !goes_on {
+            marked.extend_from_slice(br#""}"#);
+        }
+        in_number = is_digit || goes_on;
+        if *byte == b'"' && !escaped {
+            in_text = !in_text;
+        }
+        escaped = in_text && *byte == b'\\' && !escaped;
+        marked.push(*byte);
+    }
+    if in_number {
+        marked.extend_from_slice(br#""}"#);
+    }
+    serde_json::from_slice(&marked).ok()
+}
+
+/// The presented payload is the stored one (as a value, numbers by their text), the stored one is what the header commits to,
+/// and the header is that of this record.
+fn says_the_same(event_id: EventId, content: &Content, header: &Header, presented: &[u8]) -> bool {
     let digest: Digest = salted_digest(&content.salt, &content.payload);
-    let stored: Result<Value, _> = serde_json::from_slice(&content.payload);
-    stored.is_ok_and(|stored| stored == *presented)
+    let stored = with_numbers_as_text(&content.payload);
+    stored.is_some()
+        && stored == with_numbers_as_text(presented)
         && parse_hex_digest(&header.payload_digest) == Some(digest)
         && EventId::parse(&header.event_id) == Some(event_id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_numbers_as_text as read;
+
+    #[test]
+    fn numbers_are_compared_by_their_digits_and_all_else_by_value() {
+        for (one, other, same) in [
+            (r#"{"a": [1, -2.5e+3], "b": "1"}"#, r#"{"b":"\u0031","a":[1,-2.5e+3]}"#, true),
+            (r#"{"a": 0.1}"#, r#"{"a": 0.10000000000000000555}"#, false),
+            ("0.1", "0.10", false),
+            ("10", "10", true),
+            ("1", "1.0", false),
+            (r#""a\\" "#, r#""a\\""#, true),
+            (r#"{"a\"1": 2}"#, r#"{"a\"1": 2}"#, true),
+            ("true", "true", true),
+        ] {
+            assert!(read(one.as_bytes()).is_some(), "{one}");
+            assert_eq!(read(one.as_bytes()) == read(other.as_bytes()), same, "{one} and {other}");
+        }
+    }
 }

@@ -144,6 +144,8 @@ pub struct RunQuery {
     pub instance_id: Option<InstanceId>,
     pub state: Option<String>,
     pub definition: Option<String>,
+    /// Of the definition.
+    pub version: Option<u32>,
     pub subject_ref: Option<String>,
     /// Started in this trace of somebody else.
     pub trace_id: Option<String>,

@@ -7,6 +7,7 @@
 //! Leases and pauses are lengths of time, measured by the database's own clock.
 
 use super::{Page, StoreError};
+use crate::rows::IdempotencyRow;
 use async_trait::async_trait;
 use countersign_kernel::{InstanceId, Time};
 use std::sync::Arc;
@@ -115,4 +116,13 @@ pub trait Outbox: Send {
     /// are, and how the event stands; `None`: there is no such event.
     async fn replay(&mut self, outbox_id: Uuid, by: &str, at: Time)
     -> Result<Option<(u64, DeliveryState)>, StoreError>;
+    /// The answer that this actor was given under this key, unless its time is over at `now`.
+    async fn kept_answer(
+        &mut self,
+        actor_ref: &str,
+        key: &str,
+        now: Time,
+    ) -> Result<Option<IdempotencyRow>, StoreError>;
+    /// Keeps the answer to something that the committer has no part in, unless there is one under its key at `now`.
+    async fn keep_answer(&mut self, row: &IdempotencyRow, now: Time) -> Result<(), StoreError>;
 }

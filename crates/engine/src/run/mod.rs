@@ -7,6 +7,7 @@ pub mod assemble;
 pub mod bell;
 pub mod children;
 pub mod clockwork;
+mod continued;
 pub mod dispatcher;
 pub mod emit;
 pub mod history;

@@ -1,6 +1,6 @@
 //! What the engine offers about runs besides [`Engine::execute`]: claims that wait for work, and events by key.
 
-use crate::outcome::{Call, ClaimCall, Command, Outcome, Proof, Target, Task};
+use crate::outcome::{Call, ClaimCall, Command, IdempotencyKey, Outcome, Proof, Target, Task};
 use crate::port::{Page, Range, RecordQuery, RunQuery};
 use crate::run::agenda::Reach;
 use crate::{Engine, store_failure};
@@ -43,6 +43,18 @@ impl Engine {
         claim: ClaimCall,
         wait: Duration,
     ) -> Result<Vec<Task>, Refusal> {
+        self.claim_once(actor_ref, proof, claim, wait, None).await
+    }
+
+    /// The same under a key: asked again while one of the leases stands, it answers with the same tasks.
+    pub async fn claim_once(
+        &self,
+        actor_ref: &str,
+        proof: Proof,
+        claim: ClaimCall,
+        wait: Duration,
+        idempotency: Option<IdempotencyKey>,
+    ) -> Result<Vec<Task>, Refusal> {
         countersign_kernel::refusal::require_text("worker_id", &claim.worker_id)?;
         require_ref("queue", &claim.queue)?;
         if claim.max == 0 || claim.max > MAX_CLAIM {
@@ -52,7 +64,13 @@ impl Engine {
         }
         run::check_lease(claim.lease)?;
         let mut reach = self.reach(actor_ref).await?;
-        let deadline = Instant::now() + wait.min(MAX_WAIT);
+        if wait > MAX_WAIT {
+            let detail = format!("`wait_ms` must lie between 0 and {}", MAX_WAIT.as_millis());
+            return Err(Refusal::new(Code::InvalidRequest, detail).at("wait_ms"));
+        }
+        let deadline = Instant::now() + wait;
+        // Only the store knows whether it was asked before.
+        let mut may_be_repeated = idempotency.is_some();
         let waiters = self.book.waiters(&claim.queue, &reach);
         let _waiting = self.book.wait_in(&claim.queue, &reach);
         loop {
@@ -60,12 +78,12 @@ impl Engine {
             if self.book.is_closed() {
                 return Ok(vec![]);
             }
-            if self.book.has_ready(&claim.queue, &reach) {
+            if std::mem::take(&mut may_be_repeated) || self.book.has_ready(&claim.queue, &reach) {
                 let call = Call {
                     actor_ref: actor_ref.to_owned(),
                     proof: proof.clone(),
                     command: Command::Claim(claim.clone()),
-                    idempotency: None,
+                    idempotency: idempotency.clone(),
                 };
                 if let Outcome::Claimed { tasks } = self.execute(call).await?
                     && !tasks.is_empty()

@@ -52,6 +52,10 @@ fn resolve(command: &StartWorkflow, ctx: &Context<'_>) -> Result<Resolved, Refus
                 let detail = format!("`{name}` is a state machine for steps; a process is started from a process");
                 return Err(Refusal::new(Code::InvalidRequest, detail).at("definition"));
             }
+            if definition.workflow.is_some() {
+                let detail = format!("`{name}` is a workflow: start it with POST /v1/runs");
+                return Err(Refusal::new(Code::InvalidRequest, detail).at("definition"));
+            }
             let gate_spec = if command.gate_spec.0.is_empty() {
                 definition.gate_spec.clone()
             } else {

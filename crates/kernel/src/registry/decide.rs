@@ -354,9 +354,12 @@ fn publish(
     if newest.is_some_and(|definition| definition.digest == command.digest) {
         return Ok(vec![]);
     }
-    if newest.is_some_and(|definition| definition.machine.is_some() != command.machine.is_some()) {
-        let detail =
-            format!("`{}` is the name of another kind of definition; a machine needs one of its own", command.name);
+    // Whoever starts it by its name means what it was when they learnt the name.
+    let given = kind(command.workflow.is_some(), command.machine.is_some());
+    if let Some(taken) = newest.map(|newest| kind(newest.workflow.is_some(), newest.machine.is_some()))
+        && taken != given
+    {
+        let detail = format!("`{}` is the name of a {taken}; a {given} needs a name of its own", command.name);
         return Err(Refusal::new(Code::Conflict, detail).at("name"));
     }
     Ok(vec![EventBody::DefinitionPublished(Definition {
@@ -372,6 +375,14 @@ fn publish(
         published_at: now,
         published_by: actor_ref.to_owned(),
     })])
+}
+
+const fn kind(is_workflow: bool, is_machine: bool) -> &'static str {
+    match (is_workflow, is_machine) {
+        (true, _) => "workflow",
+        (false, true) => "machine",
+        (false, false) => "process",
+    }
 }
 
 /// Recorded when it differs from what was recorded last, the unset policy included.

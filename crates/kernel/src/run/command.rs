@@ -7,7 +7,7 @@ use crate::lifecycle::{FailureCategory, StepCode};
 use crate::plan::{Micros, StepSeq};
 use crate::process::{DecideGate, OpenGate};
 use crate::rollup::Colour;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -243,13 +243,19 @@ impl StartRun {
     }
 }
 
-/// Where a new run takes over: the steps before it are taken from the old run, with their outputs.
+/// Where a new run takes over: what the old run has finished and does not lie behind this step is taken from it, with its
+/// outputs. All but the first two is what only the store knows of the old run.
 #[derive(Clone, Debug)]
 pub struct FromStep {
     pub run_id: InstanceId,
     pub step: String,
-    /// What only the store knows: the steps of the old run that completed or were skipped, by name, with outputs.
+    pub definition: String,
+    /// It has begun to undo its steps and has not come to an end.
+    pub is_undoing: bool,
+    /// The steps that completed or were skipped, by name, with outputs; not those that were undone.
     pub finished: BTreeMap<String, (StepCode, Option<Arc<str>>)>,
+    /// The steps that it undid, or began to undo.
+    pub undone: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug)]

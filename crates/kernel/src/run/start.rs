@@ -2,7 +2,7 @@
 
 use super::flow::Flow;
 use super::gate::shell_declaration;
-use super::{Action, Cell, Context, Event, Head, PinnedMachine, Role, Run, StartRun, Started};
+use super::{Action, Cell, Context, Event, FromStep, Head, PinnedMachine, Role, Run, StartRun, Started};
 use crate::lifecycle::{RunState, StepCode};
 use crate::plan::{MachineRef, Plan, Scope, StepSeq};
 use crate::process::{DefinitionRef, Process};
@@ -151,31 +151,35 @@ fn begin_executing(flow: &mut Flow<'_, '_, '_>) -> Result<(), Refusal> {
     flow.advance()
 }
 
-/// Steps before the one named are taken over from the old run as they ended there, with their tasks.
+/// What the old run has finished is taken over as it ended there, with its tasks; the step named and all behind it are done
+/// again. So is what was undone, and what had it for its input.
 fn take_over(command: &StartRun, plan: &Plan, run: &mut Run) -> Result<Vec<(StepSeq, Arc<str>)>, Refusal> {
     let Some(from) = &command.from_step else { return Ok(vec![]) };
-    let target = plan.step_named(&from.step).ok_or_else(|| {
+    let refuse = |detail: String, field: &str| Err(Refusal::new(Code::InvalidRequest, detail).at(field));
+    if from.definition != command.definition {
+        let detail = format!("the old run is one of `{}`: a run of that goes on with its steps", from.definition);
+        return refuse(detail, "from_step.run_id");
+    }
+    if from.is_undoing {
+        let detail = "the old run is undoing its steps: wait until it has come to an end";
+        return Err(Refusal::new(Code::Conflict, detail).at("from_step.run_id"));
+    }
+    let Some(target) = plan.step_named(&from.step) else {
         let detail = format!("`{}` has no step named `{}`", command.definition, from.step);
-        Refusal::new(Code::InvalidRequest, detail).at("from_step.step")
-    })?;
+        return refuse(detail, "from_step.step");
+    };
+    let taken = taken(from, plan, target);
     // What the named step needs, directly or not, must have ended in the old run.
-    let mut upstream = BTreeSet::new();
-    let mut ahead = vec![target];
-    while let Some(seq) = ahead.pop() {
-        for earlier in plan.step(seq).map_or(&[][..], |step| &step.depends_on) {
-            if upstream.insert(*earlier) {
-                ahead.push(*earlier);
-            }
-        }
+    let needed = reached(target, |seq| plan.step(seq).map_or(&[][..], |step| &step.depends_on));
+    if let Some(spec) = needed.difference(&taken).find_map(|seq| plan.step(*seq)) {
+        let name = &*spec.name;
+        let because = if from.undone.contains(name) { "was undone" } else { "did not end" };
+        let detail = format!("the step `{name}` of the old run {because}: start from it, or from an earlier one");
+        return refuse(detail, "from_step.step");
     }
     let mut outputs = Vec::new();
-    for seq in &upstream {
-        let Some(spec) = plan.step(*seq) else { continue };
-        let Some((state, output)) = from.finished.get(&*spec.name) else {
-            let detail =
-                format!("the step `{}` of the old run did not end: start from it, or from an earlier one", spec.name);
-            return Err(Refusal::new(Code::InvalidRequest, detail).at("from_step.step"));
-        };
+    for seq in &taken {
+        let Some((state, output)) = plan.step(*seq).and_then(|spec| from.finished.get(&*spec.name)) else { continue };
         if let Some(cell) = run.cells.get_mut(*seq as usize) {
             cell.state = *state;
             cell.open_deps = 0;
@@ -190,7 +194,7 @@ fn take_over(command: &StartRun, plan: &Plan, run: &mut Run) -> Result<Vec<(Step
         outputs.extend(output.clone().map(|output| (*seq, output)));
     }
     // Their tasks come along: as they ended, and not needed any more where they had not.
-    for task in upstream.iter().flat_map(|seq| plan.tasks_of(*seq)) {
+    for task in taken.iter().flat_map(|seq| plan.tasks_of(*seq)) {
         let name = plan.step(task).map_or("", |spec| &spec.name);
         let (state, output) = from.finished.get(name).cloned().unwrap_or((StepCode::Skipped, None));
         if let Some(cell) = run.cells.get_mut(task as usize) {
@@ -204,6 +208,29 @@ fn take_over(command: &StartRun, plan: &Plan, run: &mut Run) -> Result<Vec<(Step
         Run::first_unfinished(plan, |seq| run.cells.get(seq as usize).is_some_and(|cell| cell.is_ended()));
     run.outputs.extend(outputs.iter().filter(|(seq, _)| plan.is_referenced(*seq)).cloned());
     Ok(outputs)
+}
+
+/// The finished steps that neither are nor follow one that is done again.
+fn taken(from: &FromStep, plan: &Plan, target: StepSeq) -> BTreeSet<StepSeq> {
+    let is_finished = |seq: &StepSeq| plan.step(*seq).is_some_and(|spec| from.finished.contains_key(&*spec.name));
+    let all = || (0..).take(plan.steps.len());
+    let mut again = BTreeSet::from([target]);
+    let mut ahead: Vec<StepSeq> = all().filter(|seq| *seq == target || !is_finished(seq)).collect();
+    while let Some(seq) = ahead.pop() {
+        again.insert(seq);
+        ahead.extend(plan.dependents(seq).iter().filter(|follower| !again.contains(follower)));
+    }
+    all().filter(|seq| !again.contains(seq)).collect()
+}
+
+/// Every step that can be reached from this one, which is not among them.
+fn reached<'p>(from: StepSeq, next: impl Fn(StepSeq) -> &'p [StepSeq]) -> BTreeSet<StepSeq> {
+    let mut found = BTreeSet::new();
+    let mut ahead = vec![from];
+    while let Some(seq) = ahead.pop() {
+        ahead.extend(next(seq).iter().filter(|step| found.insert(**step)));
+    }
+    found
 }
 
 /// The shell that a run begins with.

@@ -53,11 +53,17 @@ pub async fn list(
         decided: params.range("decided_"),
         withdrawn: params.range("withdrawn_"),
     };
-    let rows = app.engine()?.read_approval_steps(&caller.actor_ref, &query, &params.page()?).await?;
-    params.answer(rows, |row| row.step_id.0, |row| Ok(to_wire(row))).map(Json)
+    let engine = app.engine()?;
+    let rows = engine.read_approval_steps(&caller.actor_ref, &query, &params.page()?).await?;
+    let reasons = engine.opening_reasons(&rows).await?;
+    let shown = |row: StepRow| {
+        let reason = reasons.get(&row.gate_id).cloned();
+        Ok(to_wire(row, reason))
+    };
+    params.answer(rows, |row| row.step_id.0, shown).map(Json)
 }
 
-fn to_wire(row: StepRow) -> wire::ApprovalStep {
+fn to_wire(row: StepRow, reason: Option<String>) -> wire::ApprovalStep {
     let End { decided_by, decided_at, decision_reason, withdrawn_by, withdrawn_at, withdrawal_reason } =
         End::of(row.state, row.ended);
     wire::ApprovalStep {
@@ -69,7 +75,7 @@ fn to_wire(row: StepRow) -> wire::ApprovalStep {
         submitter_ref: row.submitter_ref,
         scope: row.scope,
         submitted_at: time::format(row.submitted_at),
-        reason: None,
+        reason,
         state: state(row.state),
         decided_by,
         decided_at,

@@ -8,7 +8,7 @@ use super::signed::{self, VerifiedStatement};
 use axum::extract::FromRequestParts;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
-use countersign_engine::{Call, Command, Proof};
+use countersign_engine::{Call, Command, IdempotencyKey, Proof};
 use countersign_kernel::Digest;
 use countersign_kernel::refusal::Code;
 use countersign_kernel::registry::credential_id;
@@ -38,6 +38,15 @@ impl Caller {
                 Ok(Sent { idempotency: Some(statement.idempotency(None)?), body: vec![] })
             }
         }
+    }
+
+    /// For what is done without a command of the engine: who does it, under which key.
+    pub fn acts(self, action: &str, sent: Sent) -> Result<(String, Option<IdempotencyKey>), Problem> {
+        if let KnownBy::Signature(statement) = &self.known_by {
+            statement.check_action(action)?;
+            statement.check_instance(None)?;
+        }
+        Ok((self.actor_ref, sent.idempotency))
     }
 
     /// What this actor asks of the engine.

@@ -12,7 +12,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use countersign_client::wire::Empty;
 use countersign_engine::IdempotencyKey;
-use countersign_kernel::refusal::Code;
+use countersign_kernel::refusal::{Code, require_text};
 use countersign_ledger::sha256;
 use http_body_util::BodyExt;
 use serde::Serialize;
@@ -40,6 +40,8 @@ pub struct Sent {
 pub struct Posted<T> {
     pub body: T,
     pub sent: Sent,
+    /// The body as it was written.
+    pub bytes: Vec<u8>,
 }
 
 /// A body that says nothing: empty, or `{}`.
@@ -62,7 +64,7 @@ impl<T: DeserializeOwned + Serialize> FromRequest<App> for Posted<T> {
         if bytes.is_empty() {
             return Err(Problem::invalid_request("the body is empty; a JSON object is expected"));
         }
-        Ok(Posted { body: json::typed(&json::parse(&bytes)?)?, sent })
+        Ok(Posted { body: json::typed(&json::parse(&bytes)?)?, sent, bytes })
     }
 }
 
@@ -110,6 +112,7 @@ impl FromRequestParts<App> for Address {
             if value.contains('\0') {
                 return Err(Problem::invalid_request("the address holds the character U+0000").at(name));
             }
+            require_text(name, value)?;
             names.push((name.to_owned(), value.to_owned()));
         }
         Ok(Address(names))

@@ -275,12 +275,45 @@ fn unusable(registry: &Registry, named: &MachineRef) -> Option<String> {
 /// Where the document says this at its top level; the parsed value no longer knows.
 fn line_of(bytes: &[u8], field: &str) -> (u32, u32) {
     let text = String::from_utf8_lossy(bytes);
-    let key = |line: &str| line.trim_start_matches([' ', '{', ',', '"', '\'']).starts_with(field);
-    let found = text.lines().zip(1..).find(|(line, _)| key(line));
-    found.map_or((1, 1), |(line, number)| {
-        let before = line.find(field).map_or(0, |at| line[..at].chars().count());
-        (number, u32::try_from(before + 1).unwrap_or(1))
-    })
+    let at = if text.trim_start().starts_with('{') { in_braces(&text, field) } else { in_block(&text, field) };
+    let before = &text[..at.unwrap_or(0)];
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    (u32::try_from(line).unwrap_or(1), u32::try_from(column).unwrap_or(1))
+}
+
+fn is_key(text: &str, field: &str) -> bool {
+    let bare = text.trim_start_matches(['"', '\'']);
+    let rest = bare.strip_prefix(field).map(|rest| rest.trim_start_matches(['"', '\'']).trim_start());
+    rest.is_some_and(|rest| rest.starts_with(':'))
+}
+
+/// YAML in lines: a key of the document itself is not indented.
+fn in_block(text: &str, field: &str) -> Option<usize> {
+    let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1));
+    starts.into_iter().find(|start| is_key(&text[*start..], field))
+}
+
+/// JSON, and YAML that is written like it: a key of the outermost braces.
+fn in_braces(text: &str, field: &str) -> Option<usize> {
+    let (mut depth, mut quote, mut escaped, mut key_may_follow) = (0_usize, None, false, false);
+    for (at, c) in text.char_indices() {
+        if let Some(end) = quote {
+            (quote, escaped) = (quote.filter(|_| escaped || c != end), c == '\\' && !escaped);
+            continue;
+        }
+        if depth == 1 && key_may_follow && is_key(&text[at..], field) {
+            return Some(at);
+        }
+        key_may_follow = matches!(c, '{' | ',') || (key_may_follow && c.is_whitespace());
+        match c {
+            '"' | '\'' => quote = Some(c),
+            '{' | '[' => depth += 1,
+            '}' | ']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    None
 }
 
 fn invalid_definition(problems: Vec<wire::DefinitionProblem>) -> Problem {
@@ -294,4 +327,23 @@ fn invalid_definition(problems: Vec<wire::DefinitionProblem>) -> Problem {
     let problem = Problem::new(Code::InvalidDefinition, detail);
     let problem = if first.path.is_empty() { problem } else { problem.at(&first.path) };
     problem.with_problems(problems)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::line_of;
+
+    #[test]
+    fn the_place_of_a_key_is_that_of_the_document_itself() {
+        for (text, place) in [
+            ("kind: workflow\nsteps:\n  - name: a\n    machine: x\nmachine: y\n", (5, 1)),
+            ("machines: 1\nmachine : y\n", (2, 1)),
+            ("# machine: no\n\"machine\": y\n", (2, 1)),
+            ("{\"steps\": [{\"machine\": 1}],\n  \"about\": \"machine\",\n  \"machine\": 2}", (3, 3)),
+            ("{about: 'x, machine: 1', machine: 2}", (1, 26)),
+            ("kind: workflow\n", (1, 1)),
+        ] {
+            assert_eq!(line_of(text.as_bytes(), "machine"), place, "{text}");
+        }
+    }
 }

@@ -20,6 +20,7 @@ pub struct ExportScope;
 
 impl List for ExportScope {
     const TAG: u8 = b'e';
+    const PAGED: bool = false;
     const AXES: &'static [Axis] = &[Axis::Text("instance_id"), Axis::Time("after"), Axis::Time("before")];
 }
 

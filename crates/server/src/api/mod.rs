@@ -224,6 +224,31 @@ mod tests {
         panic!("as asked")
     }
 
+    #[test]
+    fn no_list_takes_the_cursors_of_another() {
+        use query::List;
+        let tags = [
+            actors::ActorList::TAG,
+            approval_steps::StepList::TAG,
+            assignments::AssignmentList::TAG,
+            definitions::DefinitionList::TAG,
+            export::ExportScope::TAG,
+            grants::GrantList::TAG,
+            holds::HoldList::TAG,
+            inbox::InboxList::TAG,
+            ledger::records::RecordList::TAG,
+            outbox::OutboxList::TAG,
+            processes::ProcessList::TAG,
+            purge::PurgeableList::TAG,
+            runs::view::RunList::TAG,
+            runs::view::StepsOfRun::TAG,
+            runs::worklist::Worklist::TAG,
+            timeline::Timeline::TAG,
+        ];
+        let different: std::collections::BTreeSet<u8> = tags.into_iter().collect();
+        assert_eq!(different.len(), tags.len());
+    }
+
     #[tokio::test]
     async fn a_panic_is_one_failed_request() {
         let router = axum::Router::new()

@@ -1,6 +1,7 @@
 //! The frame of the OpenAPI document; its routes come from the router itself.
 
-use super::problem::{Body, PROBLEM_JSON};
+use super::problem::PROBLEM_JSON;
+use countersign_client::wire::Problem;
 use std::collections::BTreeMap;
 use utoipa::openapi::path::{ParameterBuilder, ParameterIn};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -26,11 +27,11 @@ pub fn base() -> OpenApi {
         .build();
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("The actor's token")).build();
     let mut schemas = Vec::new();
-    Body::schemas(&mut schemas);
+    Problem::schemas(&mut schemas);
     let components = ComponentsBuilder::new()
         .security_scheme(BEARER, SecurityScheme::Http(bearer))
         .schemas_from_iter(schemas)
-        .schema(REFUSAL, Body::schema())
+        .schema(REFUSAL, Problem::schema())
         .build();
     OpenApiBuilder::new()
         .info(info)
@@ -58,7 +59,8 @@ pub fn complete(document: &mut OpenApi) {
                 .name("Idempotency-Key")
                 .parameter_in(ParameterIn::Header)
                 .required(Required::False)
-                .description(Some("The same key and body again return the first accepted answer; kept for 24 hours"))
+                .description(Some("The same key and body again return the first accepted answer; kept for 24 hours, for a claim while one \
+                     of its leases stands"))
                 .schema(Some(String::schema()))
                 .build();
             post.parameters.get_or_insert_default().push(RefOr::T(key));

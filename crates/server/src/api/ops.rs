@@ -3,6 +3,7 @@
 
 use super::body::Address;
 use super::openapi::Refused;
+use super::query::NoQuery;
 use super::{App, Problem};
 use axum::Json;
 use axum::extract::State;
@@ -48,14 +49,15 @@ pub async fn metrics() -> impl IntoResponse {
 /// What a refusal code means, when it is given and what to do: where the `type` of a problem points.
 #[utoipa::path(get, path = "/errors/{code}", tag = "operation", security(()), params(("code" = String, Path)),
     responses((status = 200, body = String, content_type = "text/markdown"), Refused))]
-pub async fn explain(address: Address) -> Result<impl IntoResponse, Problem> {
-    let code = Code::parse(address.get("code")).ok_or_else(|| Refusal::new(Code::NotKnown, "there is no such code"))?;
-    Ok(([(CONTENT_TYPE, "text/markdown; charset=utf-8")], crate::pages::page(code)))
+pub async fn explain(address: Address, _: NoQuery) -> Result<impl IntoResponse, Problem> {
+    let page = crate::pages::find(address.get("code"));
+    let (_, page) = page.ok_or_else(|| Refusal::new(Code::NotKnown, "there is no such code"))?;
+    Ok(([(CONTENT_TYPE, "text/markdown; charset=utf-8")], page))
 }
 
 /// This document.
 #[utoipa::path(get, path = "/openapi.json", tag = "operation", security(()),
     responses((status = 200, body = Object, content_type = "application/json")))]
-pub async fn openapi(State(app): State<App>) -> impl IntoResponse {
+pub async fn openapi(State(app): State<App>, _: NoQuery) -> impl IntoResponse {
     ([(CONTENT_TYPE, "application/json")], app.openapi.to_string())
 }

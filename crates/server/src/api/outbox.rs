@@ -40,12 +40,17 @@ pub async fn replay(
     State(app): State<App>,
     caller: Caller,
     address: Address,
-    _: PostedNothing,
+    posted: PostedNothing,
 ) -> Done<wire::OutboxReplayed> {
     let outbox_id = address.get("outbox_id").to_owned();
     let id = Uuid::try_parse(&outbox_id).ok();
-    let (deliveries, state) = app.engine()?.replay_outbox(&caller.actor_ref, id).await?;
-    Ok((StatusCode::OK, Json(wire::OutboxReplayed { outbox_id, state: state_to_wire(state), deliveries })))
+    let engine = app.engine()?;
+    let (actor_ref, idempotency) = caller.acts("replay_outbox", posted.sent)?;
+    let replayed = engine.once(&actor_ref, idempotency, async {
+        let (deliveries, state) = engine.replay_outbox(&actor_ref, id).await?;
+        Ok(wire::OutboxReplayed { outbox_id, state: state_to_wire(state), deliveries })
+    });
+    Ok((StatusCode::OK, Json(replayed.await?)))
 }
 
 fn state_to_wire(state: DeliveryState) -> wire::OutboxState {

@@ -1,12 +1,11 @@
 //! Refusals as `application/problem+json` (RFC 9457): status, headers and title of each code.
 
-use crate::pages::summary;
+use crate::pages::{INTERNAL_ERROR, summary};
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use countersign_client::wire;
 use countersign_kernel::refusal::{Code, Refusal};
-use serde::Serialize;
 
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
@@ -14,21 +13,9 @@ pub const PROBLEM_JSON: &str = "application/problem+json";
 const MAX_DETAIL_CHARS: usize = 1000;
 const MAX_FIELD_CHARS: usize = 300;
 
-/// Where nothing is known but that we failed. It is no refusal, so it has no page.
-const INTERNAL_ERROR: &str = "internal-error";
-
 /// A refusal on its way out.
 #[derive(Clone, Debug)]
-pub struct Problem(Box<Body>);
-
-#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
-pub struct Body {
-    #[serde(flatten)]
-    problem: wire::Problem,
-    /// For `invalid-definition`: everything that is wrong with the document.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    problems: Vec<wire::DefinitionProblem>,
-}
+pub struct Problem(Box<wire::Problem>);
 
 impl Problem {
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
@@ -45,8 +32,14 @@ impl Problem {
     }
 
     pub fn at(mut self, field: impl AsRef<str>) -> Self {
-        self.0.problem.field = Some(shortened(field.as_ref(), MAX_FIELD_CHARS));
+        self.0.field = Some(shortened(field.as_ref(), MAX_FIELD_CHARS));
         self
+    }
+
+    /// The same fault of a value, found in a query.
+    pub fn into_query(self) -> Self {
+        let wire::Problem { detail, field, .. } = *self.0;
+        Problem::from(Refusal { field, ..Refusal::new(Code::InvalidQuery, detail) })
     }
 
     pub fn with_problems(mut self, problems: Vec<wire::DefinitionProblem>) -> Self {
@@ -56,22 +49,20 @@ impl Problem {
 
     /// For refusals whose status HTTP itself knows better: a wrong method, a body that never came.
     pub fn with_status(mut self, status: StatusCode) -> Self {
-        self.0.problem.status = status.as_u16();
+        self.0.status = status.as_u16();
         self
     }
 
     pub fn internal() -> Self {
-        Problem(Box::new(Body {
-            problem: wire::Problem {
-                type_uri: "about:blank".to_owned(),
-                title: "The server failed.".to_owned(),
-                status: 500,
-                code: INTERNAL_ERROR.to_owned(),
-                detail: "something went wrong inside the server, and its log says what; look whether the action \
-                         was carried out before you repeat it"
-                    .to_owned(),
-                field: None,
-            },
+        Problem(Box::new(wire::Problem {
+            type_uri: format!("/errors/{INTERNAL_ERROR}"),
+            title: "The server failed.".to_owned(),
+            status: 500,
+            code: INTERNAL_ERROR.to_owned(),
+            detail: "something went wrong inside the server, and its log says what; look whether the action \
+                     was carried out before you repeat it"
+                .to_owned(),
+            field: None,
             problems: vec![],
         }))
     }
@@ -80,15 +71,13 @@ impl Problem {
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let Refusal { code, detail, field, .. } = refusal;
-        Problem(Box::new(Body {
-            problem: wire::Problem {
-                type_uri: format!("/errors/{code}"),
-                title: summary(code).to_owned(),
-                status: status(code).as_u16(),
-                code: code.as_str().to_owned(),
-                detail: shortened(&detail, MAX_DETAIL_CHARS),
-                field: field.map(|field| shortened(&field, MAX_FIELD_CHARS)),
-            },
+        Problem(Box::new(wire::Problem {
+            type_uri: format!("/errors/{code}"),
+            title: summary(code).to_owned(),
+            status: status(code).as_u16(),
+            code: code.as_str().to_owned(),
+            detail: shortened(&detail, MAX_DETAIL_CHARS),
+            field: field.map(|field| shortened(&field, MAX_FIELD_CHARS)),
             problems: vec![],
         }))
     }
@@ -96,9 +85,9 @@ impl From<Refusal> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.0.problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         // Text and numbers always serialise.
-        let body = serde_json::to_vec(&self.0).unwrap_or_default();
+        let body = serde_json::to_vec(&*self.0).unwrap_or_default();
         let mut response = (status, body).into_response();
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
@@ -187,7 +176,7 @@ mod tests {
     #[test]
     fn what_is_repeated_is_bounded() {
         let problem = Problem::invalid_request("é".repeat(5000)).at("f".repeat(5000));
-        assert_eq!(problem.0.problem.detail.chars().count(), MAX_DETAIL_CHARS + 1);
-        assert_eq!(problem.0.problem.field.map(|field| field.chars().count()), Some(MAX_FIELD_CHARS + 1));
+        assert_eq!(problem.0.detail.chars().count(), MAX_DETAIL_CHARS + 1);
+        assert_eq!(problem.0.field.map(|field| field.chars().count()), Some(MAX_FIELD_CHARS + 1));
     }
 }

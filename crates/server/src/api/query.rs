@@ -22,8 +22,16 @@ const ORDERS: &[&str] = &["asc", "desc"];
 
 /// A list: which letter its cursors bear, and by what it can be filtered.
 pub trait List: Send + Sync + 'static {
+    /// No two lists have the same.
     const TAG: u8;
     const AXES: &'static [Axis];
+    /// `false` for a read that is no list and only has parameters.
+    const PAGED: bool = true;
+}
+
+/// Every parameter of a list.
+fn axes<L: List>() -> impl Iterator<Item = &'static Axis> {
+    L::AXES.iter().chain(if L::PAGED { COMMON } else { &[] })
 }
 
 /// One parameter. Times come in pairs `…after` and `…before`.
@@ -109,7 +117,7 @@ impl<L: List> FromRequestParts<App> for Params<L> {
 
 impl<L: List> utoipa::IntoParams for Params<L> {
     fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
-        L::AXES.iter().chain(COMMON).map(|axis| axis.parameter()).collect()
+        axes::<L>().map(|axis| axis.parameter()).collect()
     }
 }
 
@@ -117,8 +125,7 @@ impl<L: List> Params<L> {
     fn parse(raw: &str) -> Result<Self, Problem> {
         let pairs = decode(raw)?;
         for (i, (name, value)) in pairs.iter().enumerate() {
-            let axis =
-                L::AXES.iter().chain(COMMON).find(|axis| axis.name() == name).ok_or_else(|| unknown::<L>(name))?;
+            let axis = axes::<L>().find(|axis| axis.name() == name).ok_or_else(|| unknown::<L>(name))?;
             if pairs[..i].iter().any(|(earlier, _)| earlier == name) {
                 return Err(Problem::invalid_query(name, format!("`{name}` is given twice")));
             }
@@ -261,7 +268,7 @@ impl FromRequestParts<App> for NoQuery {
 
 fn unknown<L: List>(name: &str) -> Problem {
     let shown = shortened(name, 64);
-    let known = || L::AXES.iter().chain(COMMON).map(|axis| axis.name());
+    let known = || axes::<L>().map(|axis| axis.name());
     let meant = known().find(|known| {
         !name.is_empty() && (known.starts_with(name) || name.starts_with(known) || known.replace('_', "") == name)
     });
@@ -269,7 +276,8 @@ fn unknown<L: List>(name: &str) -> Problem {
         Some(meant) => format!("did you mean `{meant}`?"),
         None => format!("it has {}", known().collect::<Vec<_>>().join(", ")),
     };
-    Problem::invalid_query(&shown, format!("`{shown}` is not a filter of this list; {hint}"))
+    let what = if L::PAGED { "filter of this list" } else { "parameter of this read" };
+    Problem::invalid_query(&shown, format!("`{shown}` is not a {what}; {hint}"))
 }
 
 pub fn bad_cursor() -> Problem {

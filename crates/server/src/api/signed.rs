@@ -113,13 +113,26 @@ impl VerifiedStatement {
         Ok(IdempotencyKey { key, request_digest: sha256(&[&self.bytes]) })
     }
 
+    /// Whether this is what was signed for.
+    pub fn check_action(&self, asked: &str) -> Result<(), Problem> {
+        let action = &self.statement.action;
+        if action == asked {
+            return Ok(());
+        }
+        Err(refuse(format!("the statement was signed for `{action}`; this request is `{asked}`"), "action"))
+    }
+
+    pub fn check_instance(&self, target: Option<&str>) -> Result<(), Problem> {
+        if self.statement.instance_id.as_deref() == target {
+            return Ok(());
+        }
+        Err(refuse("the statement names another instance than the request", "instance_id"))
+    }
+
     /// What the engine is told, once the command is known to be the one that was signed for.
     pub fn proof(&self, command: &Command, sent: &Sent) -> Result<SignedRequest, Problem> {
-        let Statement { action, key_id, instance_id, step_id, meaning, expected_sequence, .. } = &self.statement;
-        if action != command.name() {
-            let detail = format!("the statement was signed for `{action}`; this request is `{}`", command.name());
-            return Err(refuse(detail, "action"));
-        }
+        let Statement { key_id, instance_id, step_id, meaning, expected_sequence, .. } = &self.statement;
+        self.check_action(command.name())?;
         let target = match command {
             Command::Process { target: Target::Existing(instance_id), .. }
             | Command::Run { target: Target::Existing(instance_id), .. } => Some(instance_id.to_string()),
@@ -143,8 +156,8 @@ impl VerifiedStatement {
                 command,
                 Command::Process { target: Target::Nowhere, .. } | Command::Run { target: Target::Nowhere, .. }
             );
-        if *instance_id != target && !unnamed {
-            return Err(refuse("the statement names another instance than the request", "instance_id"));
+        if !unnamed {
+            self.check_instance(target.as_deref())?;
         }
         if let Command::Process { command: process::Command::DecideGate(decision), .. }
         | Command::Run { command: run::Command::DecideGate(decision), .. } = command

@@ -15,11 +15,11 @@ use countersign_kernel::plan::{Plan, StepSeq};
 use countersign_kernel::run::own_trace;
 use countersign_kernel::{EventId, InstanceId};
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Reopenings of one instance that are looked through for links.
-const MAX_REOPENINGS: usize = 500;
+/// How many reopenings of one instance are read at a time.
+const REOPENINGS: usize = 500;
 
 pub struct Timeline;
 
@@ -102,16 +102,24 @@ struct Links {
 impl Links {
     async fn find(engine: &Engine, actor_ref: &str, scenes: &[Scene], rows: &[RecordRow]) -> Result<Links, Problem> {
         let mut links = Links { reopened_by: HashMap::new(), closed: HashMap::new() };
-        for scene in scenes.iter().filter(|scene| scene.run.is_some()) {
+        let shown: HashSet<InstanceId> = rows.iter().map(|row| row.instance_id).collect();
+        for scene in scenes.iter().filter(|scene| scene.run.is_some() && shown.contains(&scene.instance_id)) {
             let query = RecordQuery {
                 instance_id: Some(scene.instance_id),
                 action_ref: Some("step_reopened".to_owned()),
                 ..RecordQuery::default()
             };
-            let page = Page { after: None, limit: MAX_REOPENINGS, descending: false };
-            for row in engine.read_records(actor_ref, &query, &page).await? {
-                if let Some(prior) = payload(&row).as_ref().and_then(prior) {
-                    links.reopened_by.entry(prior).or_default().push(link(&row));
+            let mut page = Page { after: None, limit: REOPENINGS, descending: false };
+            loop {
+                let reopenings = engine.read_records(actor_ref, &query, &page).await?;
+                for row in &reopenings {
+                    if let Some(prior) = payload(row).as_ref().and_then(prior) {
+                        links.reopened_by.entry(prior).or_default().push(link(row));
+                    }
+                }
+                match reopenings.last() {
+                    Some(last) if reopenings.len() == REOPENINGS => page.after = Some(last.event_id.0),
+                    _ => break,
                 }
             }
         }

@@ -11,9 +11,10 @@ use super::table::{Table, Tint, tint};
 use super::time::when;
 use clap::{Args, Subcommand};
 use countersign_client::Error;
-use countersign_client::wire::{DefinitionProblem, DefinitionQuery, DefinitionSummary, DefinitionView, Validation};
+use countersign_client::wire::{DefinitionProblem, DefinitionQuery, DefinitionSummary, DefinitionView};
 use countersign_definition::{Kind, Problem};
 use jiff::Timestamp;
+use serde_json::json;
 
 /// Check, publish and read definitions
 #[derive(Subcommand)]
@@ -64,7 +65,7 @@ fn validate(context: &Context, args: &FilesArgs) -> anyhow::Result<()> {
         all_valid &= problems.is_empty();
         if context.json() {
             let problems = problems.iter().map(to_wire).collect::<Vec<_>>();
-            output::json(&Validation { valid: problems.is_empty(), problems })?;
+            output::json(&json!({"file": document.name, "valid": problems.is_empty(), "problems": problems}))?;
         } else if problems.is_empty() {
             output::say(&format!("{} {}", tint(Tint::Good, "valid"), printable(&document.name)))?;
         } else {
@@ -98,10 +99,14 @@ async fn apply(context: &Context, args: FilesArgs) -> anyhow::Result<()> {
 }
 
 /// A document that is refused for what it says is shown with everything that is wrong with it.
-fn explained(context: &Context, document: &Document, error: Error) -> anyhow::Error {
+fn explained(context: &Context, document: &Document, mut error: Error) -> anyhow::Error {
     let problems = problems_of(document);
     if error.code() == Some("invalid-definition") && !problems.is_empty() && !context.json() {
         output::complain_verbatim(&rendered(document, &problems));
+        // They have been told.
+        if let Error::Refused(problem) = &mut error {
+            problem.problems.clear();
+        }
     }
     anyhow::Error::new(error).context(format!("publish {}", document.name))
 }

@@ -5,8 +5,7 @@ use super::failure::usage;
 use super::output;
 use super::table::{Table, Tint, tint};
 use clap::Args;
-use countersign_kernel::Code;
-use countersign_server::pages::{page, summary};
+use countersign_server::pages::{all, find, summary_of};
 use serde_json::json;
 
 /// Explain a refusal code: when it is given and what to do; alone, lists all codes
@@ -18,24 +17,23 @@ pub struct ExplainArgs {
 
 pub fn run(context: &Context, args: &ExplainArgs) -> anyhow::Result<()> {
     let Some(name) = &args.code else { return list(context) };
-    let Some(code) = Code::parse(name.trim()) else {
+    let Some((code, page)) = find(name.trim()) else {
         return Err(usage(format!("there is no code `{name}`; `countersign explain` lists them all")));
     };
     if context.json() {
-        return output::json(&json!({"code": code.as_str(), "summary": summary(code), "page": page(code)}));
+        return output::json(&json!({"code": code, "summary": summary_of(page), "page": page}));
     }
-    output::say_verbatim(page(code).trim_end())
+    output::say_verbatim(page.trim_end())
 }
 
 fn list(context: &Context) -> anyhow::Result<()> {
     if context.json() {
-        let items: Vec<_> =
-            Code::ALL.iter().map(|code| json!({"code": code.as_str(), "summary": summary(*code)})).collect();
+        let items: Vec<_> = all().map(|(code, page)| json!({"code": code, "summary": summary_of(page)})).collect();
         return output::json(&json!({"items": items, "next": null}));
     }
     let mut table = Table::new(["code", "meaning"]);
-    for code in Code::ALL {
-        table.row([tint(Tint::Strong, code.as_str()), summary(*code).to_owned()]);
+    for (code, page) in all() {
+        table.row([tint(Tint::Strong, code), summary_of(page).to_owned()]);
     }
     output::say(&table.to_string())
 }

@@ -4,7 +4,7 @@ use super::connection::Context;
 use super::output::{self, printable, printable_lines};
 use super::table::{Tint, tint};
 use countersign_client::Error as ClientError;
-use countersign_client::wire::Problem;
+use countersign_client::wire::{DefinitionProblem, Problem};
 use serde_json::{Value, json};
 use std::error::Error as _;
 use std::io::ErrorKind;
@@ -92,6 +92,10 @@ pub fn refusal(problem: &Problem) -> String {
         format!("{} {}", tint(Tint::Bad, "refused:"), tint(Tint::Strong, &problem.code)),
         format!("  {}", printable(&problem.detail)),
     ];
+    // The detail tells the first.
+    for DefinitionProblem { line, column, code, message, .. } in problem.problems.iter().skip(1) {
+        lines.push(format!("  {line}:{column}: {}", printable(&format!("{code}: {message}"))));
+    }
     if let Some(field) = &problem.field {
         lines.push(format!("  {} {}", tint(Tint::Dim, "at:"), printable(field)));
     }
@@ -112,7 +116,29 @@ mod tests {
             code: "gate-not-cleared".into(),
             detail: "The gate waits.\u{1b}[2J".into(),
             field: field.map(str::to_owned),
+            problems: vec![],
         }
+    }
+
+    #[test]
+    fn a_refused_document_is_told_with_all_its_faults() {
+        let fault = |line, message: &str| DefinitionProblem {
+            path: String::new(),
+            line,
+            column: 3,
+            code: "bad-value".into(),
+            message: message.into(),
+        };
+        let faults = vec![fault(2, "the first"), fault(7, "the second")];
+        let problem = Problem { detail: "2:3: bad-value: the first".into(), problems: faults, ..problem(None) };
+        let text = output::plain(&refusal(&problem));
+        assert_eq!(
+            (text.matches("the first").count(), text.contains("7:3: bad-value: the second")),
+            (1, true),
+            "{text}"
+        );
+        let json = as_json(&anyhow::Error::new(ClientError::Refused(Box::new(problem))));
+        assert_eq!(json["problems"][1]["line"], 7);
     }
 
     #[test]

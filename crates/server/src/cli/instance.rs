@@ -40,6 +40,7 @@ mod tests {
             code: code.into(),
             detail: String::new(),
             field: Some(field.into()),
+            problems: vec![],
         })))
     }
 

@@ -168,6 +168,9 @@ fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()
 }
 
 async fn dispatch(context: &Context, command: Command) -> anyhow::Result<()> {
+    if let (true, Command::Demo(_) | Command::Completions(_)) = (context.json(), &command) {
+        return Err(failure::usage("this command prints no JSON: leave out --json"));
+    }
     match command {
         Command::Serve(args) => serve::run(args).await,
         Command::Demo(args) => demo::run(args).await,

@@ -13,7 +13,7 @@ use super::time::{self, Instant, when};
 use clap::{Args, Subcommand, ValueEnum};
 use countersign_client::wire::{
     ControlRun, DeclareEffect, DeclaredResult, EvidencedStep, FromStep, RunMoved, RunQuery, RunSummary, RunView,
-    StartRun,
+    StartRun, StepView,
 };
 use countersign_client::{Answer, Client};
 use jiff::Timestamp;
@@ -262,9 +262,12 @@ async fn retry(context: &Context, args: RetryArgs) -> anyhow::Result<()> {
 }
 
 fn first_undone(run: &RunView) -> Option<&str> {
-    let done = |state: &str| matches!(state, "completed" | "skipped");
-    let undone = run.steps.iter().find(|step| step.role == "step" && !done(&step.state_code))?;
-    Some(&undone.name)
+    let was_undone = |name: &str| {
+        let undoing = |step: &&StepView| step.compensates.as_deref() == Some(name);
+        run.steps.iter().filter(undoing).any(|undoing| undoing.state_code != "not_started")
+    };
+    let done = |step: &StepView| matches!(&*step.state_code, "completed" | "skipped") && !was_undone(&step.name);
+    Some(&run.steps.iter().find(|step| step.role == "step" && !done(step))?.name)
 }
 
 async fn declare_effect(context: &Context, args: DeclareArgs) -> anyhow::Result<()> {

@@ -1,6 +1,7 @@
 //! `countersign task`: the worker protocol by hand, one call each. `countersign work` does it by itself.
 
 use super::connection::Context;
+use super::failure::usage;
 use super::input;
 use super::output::{self, printable, shell_word};
 use super::table::{Tint, tint};
@@ -8,7 +9,7 @@ use super::time::{parse_millis, when};
 use clap::{Args, Subcommand, ValueEnum};
 use countersign_client::Answer;
 use countersign_client::wire::{
-    ClaimTasks, CompleteTask, DeadTask, HeartbeatTask, RetryTask, Task, TaskReported, WaitTask,
+    ClaimTasks, CompleteTask, DeadTask, HeartbeatTask, MAX_WAIT_MS, RetryTask, Task, TaskReported, WaitTask,
 };
 use jiff::Timestamp;
 
@@ -42,7 +43,7 @@ pub struct ClaimArgs {
     /// How long they are yours
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_millis)]
     lease: i64,
-    /// How long to wait where there is nothing to do
+    /// How long to wait where there is nothing to do, at most 1m
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_millis)]
     wait: i64,
 }
@@ -176,12 +177,12 @@ fn named(category: CategoryArg) -> Option<String> {
 }
 
 async fn claim(context: &Context, args: ClaimArgs) -> anyhow::Result<()> {
-    let request = ClaimTasks {
-        worker_id: args.worker,
-        max: Some(args.max),
-        lease_ms: Some(args.lease),
-        wait_ms: u64::try_from(args.wait).ok(),
-    };
+    let wait_ms = u64::try_from(args.wait).unwrap_or(0);
+    if wait_ms > MAX_WAIT_MS {
+        return Err(usage(format!("--wait is at most {}s: claim again where nothing came", MAX_WAIT_MS / 1000)));
+    }
+    let request =
+        ClaimTasks { worker_id: args.worker, max: Some(args.max), lease_ms: Some(args.lease), wait_ms: Some(wait_ms) };
     let answer = context.client()?.claim_tasks(&args.queue, &request).await?;
     if context.json() {
         return output::json(&answer.json);

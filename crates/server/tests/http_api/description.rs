@@ -124,6 +124,21 @@ async fn the_description_lists_what_is_served_and_nothing_else() {
     }
 }
 
+/// Posts that only look at something.
+const READING: &[&str] = &["/v1/definitions/validate", "/v1/ledger/verify", "/v1/ledger/verify-log"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_client_signs_whatever_changes_something() {
+    let server = Server::start().await;
+    let description = server.nobody().get("/openapi.json").await.ok();
+    for (path, item) in description["paths"].as_object().expect("paths") {
+        let segments: Vec<&str> = path.split('/').skip(1).collect();
+        let signs = countersign_client::signed_action("POST", &segments).is_some();
+        let changes = item.get("post").is_some() && !READING.contains(&path.as_str());
+        assert_eq!(signs, changes, "POST {path}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_answer_is_described_and_every_post_takes_a_key() {
     let server = Server::start().await;

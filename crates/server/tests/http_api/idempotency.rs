@@ -34,6 +34,46 @@ async fn a_repeated_request_gets_the_first_answer_even_after_a_restart() {
     assert_ne!(other.post_keyed("/v1/processes", "k1", start).await.created(), started);
 }
 
+const TWO_STEPS: &str = "kind: workflow\nname: two\nqueue: q\nsteps: [{name: A}, {name: B}, {name: C}]\n";
+
+/// What leaves no record of its own answers as the first time too, and its key stands for nothing else.
+#[tokio::test(flavor = "multi_thread")]
+async fn seals_claims_and_events_are_carried_out_once() {
+    let mut server = Server::start().await;
+    let admin = server.admin();
+    admin.post_bytes("/v1/definitions", TWO_STEPS).await.created();
+    let run = admin.post("/v1/runs", json!({"definition": "two"})).await.created();
+
+    let claim = json!({"worker_id": "w", "max": 1});
+    let claimed = admin.post_keyed("/v1/queues/q/claim", "c", claim.clone()).await.ok();
+    assert_eq!(claimed["tasks"].as_array().map(Vec::len), Some(1));
+    let event = json!({"id": "e-1", "type": "t", "run_id": run["run_id"]});
+    let sent = admin.post_keyed("/v1/events", "e", event.clone()).await.accepted();
+    assert_eq!(sent["duplicate"], false);
+    let sealed = admin.post_keyed("/v1/ledger/seal", "s", json!({})).await.ok();
+
+    server.restart().await;
+    let admin = server.admin();
+    assert_eq!(admin.post_keyed("/v1/queues/q/claim", "c", claim.clone()).await.ok(), claimed, "the same lease");
+    let more = json!({"worker_id": "w", "max": 2});
+    admin.post_keyed("/v1/queues/q/claim", "c", more).await.refused_at(409, "conflict", "Idempotency-Key");
+    assert_eq!(admin.post_keyed("/v1/events", "e", event).await.accepted(), sent);
+    let other = json!({"id": "e-2", "type": "t", "run_id": run["run_id"]});
+    admin.post_keyed("/v1/events", "e", other).await.refused_at(409, "conflict", "Idempotency-Key");
+    assert_eq!(admin.post_keyed("/v1/ledger/seal", "s", json!({})).await.ok(), sealed);
+    admin.post_keyed("/v1/queues/q/claim", "s", claim).await.refused_at(409, "conflict", "Idempotency-Key");
+    // What a repeated claim would have taken is there for others, at once or a moment later.
+    let mut rest = Vec::new();
+    while rest.len() < 2 {
+        let claim = json!({"worker_id": "v", "max": 5, "wait_ms": 10_000});
+        let more = admin.post("/v1/queues/q/claim", claim).await.ok()["tasks"].as_array().expect("tasks").clone();
+        assert!(!more.is_empty(), "one is missing: {rest:?}");
+        rest.extend(more.iter().map(|task| task["step"].as_str().expect("a step").to_owned()));
+    }
+    rest.sort_unstable();
+    assert_eq!(rest, ["B", "C"]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_is_not_kept() {
     let server = Server::start().await;

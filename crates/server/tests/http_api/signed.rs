@@ -236,6 +236,29 @@ async fn tokens_are_issued_anew_and_revoked() {
     stranger.get("/v1/inbox").await.ok();
 }
 
+/// What leaves no record is signed for, too, and a statement is taken once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_is_taken_once_whatever_it_asks_for() {
+    let server = Server::start().await;
+    let hand = Hand::new(&server, "hand", 3, &["audit:seal", "runs:start", "tasks:work", "governance:act"]).await;
+    let definition = "kind: workflow\nname: two\nqueue: q\nsteps: [{name: A}, {name: B}]\n";
+    server.admin().post_bytes("/v1/definitions", definition).await.created();
+    hand.signed("start_run", "/v1/runs", json!({"definition": "two"})).await.created();
+
+    let claim = json!({"worker_id": "w"}).to_string();
+    let statement = hand.statement("claim", "/v1/queues/q/claim", &claim);
+    let claimed = hand.send("/v1/queues/q/claim", &claim, &statement).await.ok();
+    assert_eq!(hand.send("/v1/queues/q/claim", &claim, &statement).await.ok(), claimed, "no second task");
+    let statement = hand.statement("seal", "/v1/ledger/seal", "{}");
+    let sealed = hand.send("/v1/ledger/seal", "{}", &statement).await.ok();
+    assert_eq!(hand.send("/v1/ledger/seal", "{}", &statement).await.ok(), sealed);
+
+    for path in ["/v1/ledger/seal", "/v1/outbox/x/replay"] {
+        hand.signed("grant", path, json!({})).await.refused_at(401, "invalid-credential", "action");
+    }
+    hand.signed("replay_outbox", "/v1/outbox/x/replay", json!({})).await.refused_at(404, "not-known", "outbox_id");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_regulated_server_takes_no_decision_without_a_signature() {
     let server = Server::with_config(Some("regulated = true\n")).await;

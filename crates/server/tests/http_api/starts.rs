@@ -17,27 +17,34 @@ async fn all_runs(actor: &Actor) -> usize {
     actor.get("/v1/runs").await.ok()["items"].as_array().map_or(0, Vec::len)
 }
 
-/// What a crash between two starts leaves: one of them is there. The same call again starts the other one, and no second
-/// one of the first.
+/// What a crash between two starts leaves, or one that fails: one of them is there. The same call again starts the other one,
+/// and no second one of the first.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_sent_again_starts_what_is_missing_and_nothing_twice() {
     let mut server = Server::start().await;
     let admin = server.admin();
-    let event = json!({"type": "order.created", "data": {"n": 1}});
-    admin.post_bytes("/v1/definitions", on_order("billing", "")).await.created();
-    let first = run_ids(&admin.post_keyed("/v1/runs/trigger", "e-1", event.clone()).await.accepted());
-    assert_eq!(first.len(), 1);
-    admin.post_bytes("/v1/definitions", on_order("shipping", "")).await.created();
+    let event = json!({"type": "order.created", "data": {"n": 1, "big": "x".repeat(70_000)}});
+    let on_order = |name: &str, member: &str| on_order(name, &format!(", input: {{it: \"${{event.{member}}}\"}}"));
+    admin.post_bytes("/v1/definitions", on_order("billing", "n")).await.created();
+    let too_large = on_order("shipping", "big") + "correlationKey: \"${input.it}\"\n";
+    admin.post_bytes("/v1/definitions", too_large).await.created();
+    admin.post_keyed("/v1/runs/trigger", "e-1", event.clone()).await.refused(413, "too-large");
+    let first = admin.get("/v1/runs").await.ok()["items"][0]["run_id"].as_str().expect("a run").to_owned();
+    assert_eq!(all_runs(&admin).await, 1);
+    admin.post_bytes("/v1/definitions", on_order("shipping", "n")).await.created();
 
     server.restart().await;
     let admin = server.admin();
     let both = run_ids(&admin.post_keyed("/v1/runs/trigger", "e-1", event.clone()).await.accepted());
-    assert_eq!((both.len(), both.contains(&first[0])), (2, true));
+    assert_eq!((both.len(), both.contains(&first)), (2, true));
+    // It has been answered: what is published afterwards is not meant, and another event needs another key.
+    admin.post_bytes("/v1/definitions", on_order("archive", "n")).await.created();
     let again = run_ids(&admin.post_keyed("/v1/runs/trigger", "e-1", event.clone()).await.accepted());
     assert_eq!((again, all_runs(&admin).await), (both, 2));
-    // Another event is another pair.
-    assert_eq!(run_ids(&admin.post_keyed("/v1/runs/trigger", "e-2", event).await.accepted()).len(), 2);
-    assert_eq!(all_runs(&admin).await, 4);
+    let other = json!({"type": "order.cancelled"});
+    admin.post_keyed("/v1/runs/trigger", "e-1", other).await.refused_at(409, "conflict", "Idempotency-Key");
+    assert_eq!(run_ids(&admin.post_keyed("/v1/runs/trigger", "e-2", event).await.accepted()).len(), 3);
+    assert_eq!(all_runs(&admin).await, 5);
 }
 
 /// Where one of the definitions cannot be started, none is.
@@ -52,9 +59,18 @@ async fn an_event_starts_all_or_nothing() {
     let schema = on_order("b-second", "") + "inputSchema: {type: object, required: [missing]}\n";
     admin.post_bytes("/v1/definitions", schema).await.created();
     admin.post("/v1/runs/trigger", event.clone()).await.refused_at(400, "invalid-request", "data");
+    let keyless = on_order("b-second", "") + "correlationKey: \"${input.missing.key}\"\n";
+    admin.post_bytes("/v1/definitions", keyless).await.created();
+    admin.post("/v1/runs/trigger", event.clone()).await.refused_at(400, "invalid-request", "data");
     let clerk = server.actor("clerk", &["runs:start:a-first"]).await;
     admin.post_bytes("/v1/definitions", on_order("b-second", "")).await.created();
     clerk.post("/v1/runs/trigger", event.clone()).await.refused(403, "permission-denied");
+    // Who may start nothing is told the same, whatever an event would start.
+    let guest = server.actor("guest", &["runs:read"]).await;
+    let matched = guest.post("/v1/runs/trigger", event.clone()).await;
+    let unmatched = guest.post("/v1/runs/trigger", json!({"type": "nobody.listens"})).await;
+    unmatched.refused(403, "permission-denied");
+    assert_eq!(matched.body, unmatched.body);
     assert_eq!(all_runs(&admin).await, 0);
     admin.post("/v1/runs/trigger", event).await.accepted();
     assert_eq!(all_runs(&admin).await, 2);

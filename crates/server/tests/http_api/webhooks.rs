@@ -290,8 +290,9 @@ async fn a_refusal_is_final_and_can_be_tried_again(store: Option<String>) {
     admin.post("/v1/outbox/00000000-0000-7000-8000-000000000000/replay", json!({})).await.refused(404, "not-known");
     admin.post("/v1/outbox/x/replay", json!({})).await.refused(404, "not-known");
     let operator = server.actor("operator", &["governance:act"]).await;
-    let replayed = operator.post(&path, json!({})).await.ok();
+    let replayed = operator.post_keyed(&path, "k", json!({})).await.ok();
     assert_eq!((&replayed["deliveries"], &replayed["state"]), (&json!(1), &json!("pending")));
+    assert_eq!(operator.post_keyed(&path, "k", json!({})).await.ok(), replayed, "the first answer");
     until("it is delivered", async || outbox(&admin, "delivered").await.len() == 1).await;
     assert_eq!(operator.post(&path, json!({})).await.ok()["deliveries"], 0);
     let delivered = outbox(&admin, "delivered").await.remove(0);

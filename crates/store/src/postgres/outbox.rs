@@ -2,15 +2,17 @@
 //! what was taken is due again only when its lease is over. Two deliveries of one event are settled one after the other,
 //! by a lock on the event.
 
-use super::PLANS;
 use super::connect::{Settings, failed};
 use super::read::parameters;
 use super::values::RowSet;
+use super::{INSERT_KEYS, PLANS, RECALL};
+use crate::decode;
 use crate::outbox::{self, DELIVERY, OutboxSql};
 use crate::select::Dialect;
 use async_trait::async_trait;
 use countersign_engine::port::outbox::{Delivery, DeliveryState, DeliveryView, Outbox, OutboxView, Settled, Wanted};
 use countersign_engine::port::{Page, StoreError};
+use countersign_engine::rows::IdempotencyRow;
 use countersign_kernel::Time;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -167,5 +169,28 @@ impl Outbox for PostgresOutbox {
         let state = state.first().map(|row| outbox::state_row(row)).transpose()?;
         work.commit().await?;
         Ok(state.map(|state| (revived, state)))
+    }
+
+    async fn kept_answer(
+        &mut self,
+        actor_ref: &str,
+        key: &str,
+        now: Time,
+    ) -> Result<Option<IdempotencyRow>, StoreError> {
+        let (mut work, ..) = self.begin().await?;
+        let kept = work.query(RECALL, &[&[actor_ref].as_slice(), &[key].as_slice(), &now.0]).await?;
+        work.commit().await?;
+        kept.first().map(|row| decode::idempotency_row(row)).transpose()
+    }
+
+    async fn keep_answer(&mut self, row: &IdempotencyRow, now: Time) -> Result<(), StoreError> {
+        let (mut work, ..) = self.begin().await?;
+        let digest = row.request_digest.0.as_slice();
+        let (actors, keys, digests) = ([row.actor_ref.as_str()], [row.key.as_str()], [digest]);
+        let (answers, expiries, instances) = ([row.answer.as_str()], [row.expires_at.0], [row.instance_id.0]);
+        let (actors, keys, digests) = (actors.as_slice(), keys.as_slice(), digests.as_slice());
+        let (answers, expiries, instances) = (answers.as_slice(), expiries.as_slice(), instances.as_slice());
+        work.query(INSERT_KEYS, &[&actors, &keys, &digests, &answers, &expiries, &now.0, &instances]).await?;
+        work.commit().await
     }
 }

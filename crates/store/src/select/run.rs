@@ -149,6 +149,7 @@ pub fn runs<'q>(dialect: Dialect, query: &'q RunQuery, page: &Page) -> Select<'q
         state => select.equal("h.state", state.map(|(state, _)| Value::Text(state))),
     }
     select.equal(&definition, query.definition.as_deref().map(Value::Text));
+    select.equal("r.definition_version", query.version.map(|version| Value::Int(version.into())));
     select.equal("r.trace_id", query.trace_id.as_deref().map(Value::Text));
     select.equal("r.subject_ref", query.subject_ref.as_deref().map(Value::Text));
     select.id_range(&key, &query.started);

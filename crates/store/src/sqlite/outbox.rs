@@ -3,15 +3,17 @@
 //! What became of a delivery is written without waiting for the disk: the next commit of anybody flushes it, and if the
 //! power fails before that, it is delivered once more. A replay waits.
 
-use super::Turn;
 use super::connect::{Location, failed};
 use super::read::rows;
+use super::{RECALL, Turn, insert_key};
+use crate::decode;
 use crate::outbox::{self, DELIVERY, OutboxSql};
 use crate::select::Dialect;
 use crate::value::Value;
 use async_trait::async_trait;
 use countersign_engine::port::outbox::{Delivery, DeliveryState, Outbox, OutboxView, Settled, Wanted};
 use countersign_engine::port::{Page, StoreError};
+use countersign_engine::rows::IdempotencyRow;
 use countersign_kernel::Time;
 use rusqlite::{Connection, Transaction, TransactionBehavior, params_from_iter};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -191,6 +193,29 @@ impl Outbox for SqliteOutbox {
             })?;
             desk.flush()?;
             Ok(replayed)
+        })
+        .await
+    }
+
+    async fn kept_answer(
+        &mut self,
+        actor_ref: &str,
+        key: &str,
+        now: Time,
+    ) -> Result<Option<IdempotencyRow>, StoreError> {
+        let (actor_ref, key) = (actor_ref.to_owned(), key.to_owned());
+        self.on_its_thread(move |_, connection| {
+            let values = [Value::Text(&actor_ref), Value::Text(&key), Value::time(now)];
+            Ok(rows(connection, RECALL, &values, decode::idempotency_row)?.pop())
+        })
+        .await
+    }
+
+    async fn keep_answer(&mut self, row: &IdempotencyRow, now: Time) -> Result<(), StoreError> {
+        let row = row.clone();
+        self.on_its_thread(move |desk, connection| {
+            desk.write(connection, |transaction| insert_key(transaction, &row, now))?;
+            desk.flush()
         })
         .await
     }

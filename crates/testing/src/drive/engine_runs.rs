@@ -17,7 +17,7 @@ use countersign_kernel::lifecycle::{RunState, StepCode};
 use countersign_kernel::plan::Plan;
 use countersign_kernel::process::Decision;
 use countersign_kernel::refusal::{Code, Refusal};
-use countersign_kernel::run::{self, FromStep, KeptEvent, TaskRef};
+use countersign_kernel::run::{self, KeptEvent, TaskRef};
 use countersign_kernel::text::length;
 use countersign_kernel::{InstanceId, Time};
 use serde_json::{Value, json};
@@ -38,16 +38,6 @@ impl EngineDriver {
         let view = view.ok_or_else(|| Refusal::new(Code::NotKnown, "there is no run with this run_id"))?;
         let steps = self.engine()?.read_run_steps(&view, 0, ALL.limit).await?;
         Ok((view, steps))
-    }
-
-    /// As the server makes it of what it reads.
-    async fn finished(&self, by: &str, run_id: &str, step: &str) -> Said<FromStep> {
-        let (view, steps) = self.run(by, run_id).await?;
-        let ended = steps.into_iter().filter(|step| {
-            matches!(step.state.state, StepCode::Completed | StepCode::Skipped) && step.new.compensates.is_none()
-        });
-        let finished = ended.map(|step| (step.new.name.to_string(), (step.state.state, step.state.output)));
-        Ok(FromStep { run_id: view.row.instance_id, step: step.to_owned(), finished: finished.collect() })
     }
 }
 
@@ -70,7 +60,10 @@ impl Runs for EngineDriver {
     async fn start_run(&mut self, by: &str, start: &RunStart) -> Said<String> {
         let from = match &start.from_step {
             None => None,
-            Some((run_id, step)) => Some(self.finished(by, run_id, step).await?),
+            Some((run_id, step)) => {
+                let run_id = InstanceId::parse(run_id).unwrap_or(InstanceId(uuid::Uuid::max()));
+                Some(self.engine()?.from_step(by, run_id, step.clone()).await?)
+            }
         };
         let now = self.engine()?.now();
         let command = Command::Run { target: Target::New, command: start_run_command(start, now, from)? };

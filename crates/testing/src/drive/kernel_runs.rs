@@ -14,7 +14,7 @@ use super::{ADMIN, APPLICATION, Decided, InboxItem, LEASE_US, On, Opened, Record
 use async_trait::async_trait;
 use countersign_engine::payload;
 use countersign_engine::run::payload::{RunDocuments, run_payload};
-use countersign_kernel::lifecycle::{RunState, StepCode};
+use countersign_kernel::lifecycle::{Outcome, RunState, StepCode};
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::process::{self, Decision, EventBody, Process};
 use countersign_kernel::refusal::{Code, Refusal, require_ref};
@@ -108,12 +108,25 @@ impl ToldRun {
     }
 
     fn finished(&self, step: &str) -> FromStep {
-        let ended = self.cells.iter().filter(|(_, cell)| {
-            !matches!(cell.role, Role::Compensation(_)) && matches!(cell.state, StepCode::Completed | StepCode::Skipped)
+        let name = |seq: &StepSeq| self.run.step_name(*seq).to_owned();
+        let undoes = |cell: &Cell| matches!(cell.role, Role::Compensation(_));
+        let undoing = self.cells.iter().filter(|(_, cell)| undoes(cell) && cell.state != StepCode::NotStarted);
+        let undone: BTreeSet<String> = undoing.map(|(seq, _)| name(seq)).collect();
+        let ended = self.cells.iter().filter(|(seq, cell)| {
+            let finished = matches!(cell.state, StepCode::Completed | StepCode::Skipped);
+            finished && !undoes(cell) && !undone.contains(&name(seq))
         });
-        let finished = ended
-            .map(|(seq, cell)| (self.run.step_name(*seq).to_owned(), (cell.state, self.outputs.get(seq).cloned())));
-        FromStep { run_id: self.run.run_id, step: step.to_owned(), finished: finished.collect() }
+        let finished = ended.map(|(seq, cell)| (name(seq), (cell.state, self.outputs.get(seq).cloned())));
+        let head = &self.run.head;
+        FromStep {
+            run_id: self.run.run_id,
+            step: step.to_owned(),
+            definition: self.started.definition.name.clone(),
+            is_undoing: head.state == RunState::Compensating
+                || (head.state == RunState::Blocked && head.outcome == Some(Outcome::EffectUnknown)),
+            finished: finished.collect(),
+            undone,
+        }
     }
 
     fn view(&self) -> Value {

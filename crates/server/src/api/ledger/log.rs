@@ -31,11 +31,15 @@ fn no_checkpoint() -> Problem {
 /// Seal everything that is recorded by now. Needs `audit:seal`.
 #[utoipa::path(post, path = "/v1/ledger/seal", tag = "ledger", request_body = Option<wire::Empty>,
     responses((status = 200, body = wire::Seal), Refused))]
-pub async fn seal(State(app): State<App>, caller: Caller, _: PostedNothing) -> Read<wire::Seal> {
+pub async fn seal(State(app): State<App>, caller: Caller, posted: PostedNothing) -> Read<wire::Seal> {
     let engine = app.engine()?;
-    engine.require_scope(&caller.actor_ref, scopes::AUDIT_SEAL).await?;
-    let Evidence { evidence_id, size, root } = engine.seal_now().await?;
-    Ok(Json(wire::Seal { evidence_id, size, root: root.to_string() }))
+    let (actor_ref, idempotency) = caller.acts("seal", posted.sent)?;
+    let sealed = engine.once(&actor_ref, idempotency, async {
+        engine.require_scope(&actor_ref, scopes::AUDIT_SEAL).await?;
+        let Evidence { evidence_id, size, root } = engine.seal_now().await?;
+        Ok(wire::Seal { evidence_id, size, root: root.to_string() })
+    });
+    Ok(Json(sealed.await?))
 }
 
 /// The newest checkpoint: a signed note. Needs `audit:read`.

@@ -21,7 +21,7 @@ use std::collections::HashMap;
 pub struct RecordList;
 
 impl List for RecordList {
-    const TAG: u8 = b'r';
+    const TAG: u8 = b'l';
     const AXES: &'static [Axis] = &[
         Axis::Text("instance_id"),
         Axis::Text("action_ref"),

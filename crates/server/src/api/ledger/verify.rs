@@ -14,10 +14,12 @@ use axum::response::{IntoResponse, Response};
 use countersign_client::wire;
 use countersign_engine::Engine;
 use countersign_engine::log::{Finding, LogReport, Strictness, Verification};
-use countersign_kernel::refusal::Refusal;
+use countersign_kernel::refusal::{Refusal, require_optional_text};
 use countersign_kernel::registry::scopes;
 use countersign_kernel::{EventId, InstanceId};
 use http_body_util::channel::{Channel, Sender};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,6 +27,12 @@ use std::time::{Duration, Instant};
 const NDJSON: &str = "application/x-ndjson";
 /// Whoever follows is told this often.
 const TELL_EVERY: Duration = Duration::from_millis(100);
+
+#[derive(Deserialize)]
+struct Presented<'b> {
+    #[serde(borrow)]
+    payload: &'b RawValue,
+}
 
 /// Whether a record is what was recorded, attested and sealed. Needs `audit:read`.
 #[utoipa::path(post, path = "/v1/ledger/verify", tag = "ledger", request_body = wire::VerifyRecord,
@@ -34,10 +42,13 @@ pub async fn record(
     caller: Caller,
     posted: Posted<wire::VerifyRecord>,
 ) -> Read<wire::RecordVerification> {
-    let wire::VerifyRecord { event_id, payload, lenient } = posted.body;
+    let wire::VerifyRecord { event_id, lenient, .. } = posted.body;
+    // A number is what its digits say, which a parsed one no longer knows.
+    let presented: Presented<'_> = serde_json::from_slice(&posted.bytes).map_err(|_| Problem::internal())?;
+    let payload = presented.payload.get().as_bytes();
     let strictness = if lenient == Some(true) { Strictness::Lenient } else { Strictness::Strict };
     let event_id = EventId::parse(&event_id);
-    let verified = app.engine()?.verify_record(&caller.actor_ref, event_id, &payload, strictness).await?;
+    let verified = app.engine()?.verify_record(&caller.actor_ref, event_id, payload, strictness).await?;
     Ok(Json(match verified {
         Verification::Verified => wire::RecordVerification { result: wire::VerificationResult::Verified, code: None },
         Verification::Failed(code) => wire::RecordVerification {
@@ -70,6 +81,7 @@ pub async fn log(
     posted: Posted<wire::VerifyLog>,
 ) -> Result<Response, Problem> {
     let engine = app.engine()?;
+    require_optional_text("instance_id", posted.body.instance_id.as_deref())?;
     // A name that is no id of ours is an instance that nobody knows.
     let named = |id: &String| InstanceId::parse(id).unwrap_or(InstanceId(uuid::Uuid::max()));
     let instance_id = posted.body.instance_id.as_ref().map(named);

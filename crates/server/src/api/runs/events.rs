@@ -9,6 +9,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use countersign_client::wire;
+use countersign_engine::run::service::Sent;
 use countersign_engine::{Addressee, Command, Target};
 use countersign_kernel::refusal::require_text;
 use countersign_kernel::run::{self, KeptEvent};
@@ -43,7 +44,11 @@ pub async fn send(State(app): State<App>, caller: Caller, posted: Posted<wire::S
     let event = KeptEvent { id: id.into(), event_type: event_type.into(), data: text(data) };
     let command = run::Command::Receive { event: event.clone(), seen: false };
     let call = caller.call(Command::Run { target: Target::Nowhere, command }, posted.sent)?;
-    let sent = app.engine()?.send_event(&call.actor_ref, &call.proof, &to, &event).await?;
-    let woken = sent.woken.into_iter().map(|(run_id, step)| wire::WokenStep { run_id: run_id.to_string(), step });
-    Ok((StatusCode::ACCEPTED, Json(wire::EventSent { duplicate: sent.duplicate, woken: woken.collect() })))
+    let engine = app.engine()?;
+    let sent = engine.once(&call.actor_ref, call.idempotency, async {
+        let Sent { duplicate, woken } = engine.send_event(&call.actor_ref, &call.proof, &to, &event).await?;
+        let woken = woken.into_iter().map(|(run_id, step)| wire::WokenStep { run_id: run_id.to_string(), step });
+        Ok(wire::EventSent { duplicate, woken: woken.collect() })
+    });
+    Ok((StatusCode::ACCEPTED, Json(sent.await?)))
 }

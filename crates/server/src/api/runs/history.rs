@@ -3,6 +3,7 @@
 use crate::api::auth::Caller;
 use crate::api::body::Address;
 use crate::api::openapi::Refused;
+use crate::api::query::NoQuery;
 use crate::api::{App, Read, time};
 use axum::Json;
 use axum::extract::State;
@@ -18,7 +19,7 @@ use std::collections::HashMap;
 #[utoipa::path(get, path = "/v1/runs/{run_id}/steps/{step}/history", tag = "runs",
     params(("run_id" = String, Path), ("step" = String, Path)),
     responses((status = 200, body = wire::StepHistory), Refused))]
-pub async fn read(State(app): State<App>, caller: Caller, address: Address) -> Read<wire::StepHistory> {
+pub async fn read(State(app): State<App>, caller: Caller, address: Address, _: NoQuery) -> Read<wire::StepHistory> {
     let engine = app.engine()?;
     let run_id = InstanceId::parse(address.get("run_id")).unwrap_or(InstanceId(uuid::Uuid::max()));
     let query = RunQuery { instance_id: Some(run_id), ..RunQuery::default() };

@@ -10,20 +10,14 @@ use axum::extract::{FromRequestParts, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use countersign_client::wire;
-use countersign_engine::port::{Page, RunQuery};
 use countersign_engine::{Call, Engine, IdempotencyKey, Outcome, Target};
 use countersign_kernel::InstanceId;
-use countersign_kernel::lifecycle::StepCode;
-use countersign_kernel::plan::{Plan, Scope};
+use countersign_kernel::plan::Scope;
 use countersign_kernel::refusal::{Code, Refusal, require_text};
 use countersign_kernel::registry::scopes;
-use countersign_kernel::run::{Command, FromStep, StartRun, is_trace_id};
-use std::collections::BTreeMap;
+use countersign_kernel::run::{Command, StartRun, is_trace_id};
 use std::convert::Infallible;
 use std::sync::Arc;
-
-/// How many steps are read at a time.
-const PAGE: usize = 1000;
 
 /// The trace that the caller is in, by its `traceparent` (W3C). One that is none is passed over, as W3C wants it.
 pub struct Trace(Option<Arc<str>>);
@@ -66,7 +60,9 @@ pub async fn start(
     }
     let from_step = match from_step {
         None => None,
-        Some(from) => Some(finished(&engine, &caller.actor_ref, from).await?),
+        Some(wire::FromStep { run_id, step }) => {
+            Some(engine.from_step(&caller.actor_ref, known_run(&run_id, "from_step.run_id")?, step).await?)
+        }
     };
     let wished = StartRun::new(name, text(input));
     let command =
@@ -90,33 +86,6 @@ fn unknown_run(field: &str) -> Refusal {
     Refusal::new(Code::NotKnown, "there is no run with this id").at(field)
 }
 
-/// What the old run has finished, by name.
-async fn finished(engine: &Engine, actor_ref: &str, from: wire::FromStep) -> Result<FromStep, Problem> {
-    let run_id = known_run(&from.run_id, "from_step.run_id")?;
-    let query = RunQuery { instance_id: Some(run_id), ..RunQuery::default() };
-    let page = Page { after: None, limit: 1, descending: false };
-    let view = engine.read_runs(actor_ref, query, &page).await?.into_iter().next();
-    let view =
-        view.ok_or_else(|| Refusal::new(Code::NotKnown, "there is no run with this id").at("from_step.run_id"))?;
-    let mut finished = BTreeMap::new();
-    let mut from_seq = 0;
-    loop {
-        let steps = engine.read_run_steps(&view, from_seq, PAGE).await?;
-        let count = steps.len();
-        for step in steps {
-            from_seq = step.step_seq + 1;
-            let ended = matches!(step.state.state, StepCode::Completed | StepCode::Skipped);
-            if ended && step.new.compensates.is_none() {
-                finished.insert(step.new.name.to_string(), (step.state.state, step.state.output));
-            }
-        }
-        if count < PAGE {
-            break;
-        }
-    }
-    Ok(FromStep { run_id, step: from.step, finished })
-}
-
 /// Start a run of every definition whose `on` names this event. Needs `runs:start` for each: none is started where one may not
 /// be. The same call again, with the same Idempotency-Key, starts what is missing and nothing twice.
 #[utoipa::path(post, path = "/v1/runs/trigger", tag = "runs", request_body = wire::TriggerRuns,
@@ -129,59 +98,73 @@ pub async fn trigger(
     let engine = app.engine()?;
     let wire::TriggerRuns { event_type, data } = posted.body;
     require_text("type", &event_type)?;
-    let data = text(data);
+    let call = caller.call(on(Target::New, Command::Dispatch { in_slot: false }), posted.sent)?;
     // What another node has just published listens too.
     engine.catch_up().await?;
-    let matching: Vec<(String, u32, Arc<Plan>)> = {
-        let registry = engine.registry();
-        let newest =
-            registry.definition_names().into_iter().filter_map(|name| registry.definition(name, None).cloned());
-        newest
-            .filter_map(|definition| {
-                let plan = definition.workflow.as_ref()?.plan.clone();
-                plan.on.iter().any(|trigger| trigger.event_type == event_type).then_some(())?;
-                Some((definition.name.clone(), definition.version, plan))
-            })
-            .collect()
-    };
-    let call = caller.call(on(Target::New, Command::Dispatch { in_slot: false }), posted.sent)?;
-    // What can be refused is refused before anything is started.
-    let mut starts = Vec::with_capacity(matching.len());
-    for (name, version, plan) in matching {
-        if !engine.registry().permitted_on(&call.actor_ref, scopes::RUNS_START, Some(&name)) {
-            let detail = format!("`{}` holds no grant for `{}:{name}`", call.actor_ref, scopes::RUNS_START);
-            return Err(Refusal::new(Code::PermissionDenied, detail).into());
+    let started = engine.once(&call.actor_ref, call.idempotency.clone(), async {
+        let starts = triggered(&engine, &call.actor_ref, &event_type, &text(data))?;
+        let mut run_ids = Vec::with_capacity(starts.len());
+        for start in starts {
+            // Each start has a key of its own, so that the same event sent again starts none twice and those that are missing.
+            let key = |of: &IdempotencyKey| IdempotencyKey {
+                key: format!("{}/{}", of.key, start.definition),
+                request_digest: of.request_digest,
+            };
+            let idempotency = call.idempotency.as_ref().map(key);
+            let command = on(Target::New, Command::Start(Box::new(start)));
+            match engine.execute(Call { command, idempotency, ..call.clone() }).await? {
+                Outcome::RunStarted { run_id } => run_ids.push(run_id),
+                outcome => {
+                    tracing::error!(?outcome, "unexpected outcome");
+                    return Err(Refusal::new(Code::RecordingFailure, "a start was answered with something else"));
+                }
+            }
+        }
+        Ok(wire::RunsTriggered { run_ids })
+    });
+    Ok((StatusCode::ACCEPTED, Json(started.await?)))
+}
+
+/// What this event starts. What can be refused is refused before anything is started.
+fn triggered(engine: &Engine, actor_ref: &str, event_type: &str, data: &Arc<str>) -> Result<Vec<StartRun>, Refusal> {
+    let registry = engine.registry();
+    // Who may start nothing learns nothing about what an event would start.
+    let finer = format!("{}:", scopes::RUNS_START);
+    let may_start_one = registry.grants().active_scopes(actor_ref, &finer).next().is_some();
+    if !registry.permitted(actor_ref, scopes::RUNS_START) && !may_start_one {
+        let detail = format!("`{actor_ref}` holds no grant for `{}`", scopes::RUNS_START);
+        return Err(Refusal::new(Code::PermissionDenied, detail));
+    }
+    let language = &engine.config().language;
+    let newest = registry.definition_names().into_iter().filter_map(|name| registry.definition(name, None));
+    let mut starts = Vec::new();
+    for definition in newest {
+        let Some(plan) = definition.workflow.as_ref().map(|workflow| &workflow.plan) else { continue };
+        let Some(trigger) = plan.on.iter().find(|trigger| trigger.event_type == event_type) else { continue };
+        let name = &definition.name;
+        if !registry.permitted_on(actor_ref, scopes::RUNS_START, Some(name)) {
+            let detail = format!("`{actor_ref}` may not start every run that this event starts");
+            return Err(Refusal::new(Code::PermissionDenied, detail));
         }
         let because = |error| {
             let detail = format!("`{name}` cannot make its input of this event: {error}");
-            Problem::invalid_request(detail).at("data")
+            Refusal::new(Code::InvalidRequest, detail).at("data")
         };
-        let language = &engine.config().language;
-        let template = plan.on.iter().find(|trigger| trigger.event_type == event_type).and_then(|on| on.input.as_ref());
-        let input = match template {
+        let input = match &trigger.input {
             None => data.clone(),
             Some(template) => {
-                let scope = Scope { event: Some(&data), ..Scope::default() };
+                let scope = Scope { event: Some(data), ..Scope::default() };
                 language.fill(template, &scope).map_err(because)?.into()
             }
         };
         if let Some(schema) = &plan.input_schema {
             language.conforms(schema, &input).map_err(because)?;
         }
-        starts.push((name.clone(), StartRun { version: Some(version), ..StartRun::new(name, input) }));
-    }
-    let mut run_ids = Vec::with_capacity(starts.len());
-    for (name, command) in starts {
-        // Each start has a key of its own, so that the same event sent again starts none twice and those that are missing.
-        let idempotency = call
-            .idempotency
-            .as_ref()
-            .map(|key| IdempotencyKey { key: format!("{}/{name}", key.key), request_digest: key.request_digest });
-        let start = Call { command: on(Target::New, Command::Start(Box::new(command))), idempotency, ..call.clone() };
-        match engine.execute(start).await? {
-            Outcome::RunStarted { run_id } => run_ids.push(run_id),
-            outcome => return Err(mismatched(&outcome)),
+        let scope = Scope { input: Some(&input), ..Scope::default() };
+        for key in plan.correlation_key.iter().chain(plan.concurrency.as_ref().map(|concurrency| &concurrency.key)) {
+            language.fill(key, &scope).map_err(because)?;
         }
+        starts.push(StartRun { version: Some(definition.version), ..StartRun::new(name.clone(), input) });
     }
-    Ok((StatusCode::ACCEPTED, Json(wire::RunsTriggered { run_ids })))
+    Ok(starts)
 }

@@ -37,7 +37,7 @@ pub async fn claim(
     }
     let call = caller.call(Command::Claim(claim.clone()), posted.sent)?;
     let wait = Duration::from_millis(wait_ms.unwrap_or(0));
-    let tasks = app.engine()?.claim(&call.actor_ref, call.proof, claim, wait).await?;
+    let tasks = app.engine()?.claim_once(&call.actor_ref, call.proof, claim, wait, call.idempotency).await?;
     Ok((StatusCode::OK, Json(wire::TasksClaimed { tasks: tasks.iter().map(to_wire).collect() })))
 }
 

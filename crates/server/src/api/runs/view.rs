@@ -5,6 +5,7 @@ use crate::api::auth::Caller;
 use crate::api::body::Address;
 use crate::api::openapi::Refused;
 use crate::api::query::{Axis, List, Params};
+use crate::api::start::name_and_version;
 use crate::api::{App, Problem, Read, process_view, time};
 use axum::Json;
 use axum::extract::State;
@@ -53,8 +54,9 @@ const STATES: &[&str] = &[
 pub struct StepsOfRun;
 
 impl List for StepsOfRun {
-    const TAG: u8 = b's';
+    const TAG: u8 = b'v';
     const AXES: &'static [Axis] = &[Axis::Text("steps_cursor")];
+    const PAGED: bool = false;
 }
 
 /// Runs, in the order in which they were started. Needs `runs:read`; with a finer scope, the runs of the definitions that
@@ -66,10 +68,18 @@ pub async fn list(
     caller: Caller,
     params: Params<RunList>,
 ) -> Read<wire::Page<wire::RunSummary>> {
+    let (definition, version) = match params.text("definition") {
+        None => (None, None),
+        Some(text) => {
+            let (name, version) = name_and_version(&text).map_err(Problem::into_query)?;
+            (Some(name), version)
+        }
+    };
     let query = RunQuery {
         instance_id: None,
         state: params.text("state"),
-        definition: params.text("definition"),
+        definition,
+        version,
         subject_ref: params.text("subject_ref"),
         trace_id: None,
         started: params.range("started_"),
@@ -111,6 +121,14 @@ pub async fn read(
     address: Address,
     params: Params<StepsOfRun>,
 ) -> Read<wire::RunView> {
+    let from = match params.text("steps_cursor") {
+        None => 0,
+        Some(text) => text
+            .parse::<StepSeq>()
+            .ok()
+            .filter(|seq| seq.to_string() == text)
+            .ok_or_else(|| Problem::invalid_query("steps_cursor", "this is no `steps_next` of ours"))?,
+    };
     let engine = app.engine()?;
     let run_id = InstanceId::parse(address.get("run_id")).unwrap_or(InstanceId(uuid::Uuid::max()));
     let query = RunQuery { instance_id: Some(run_id), ..RunQuery::default() };
@@ -118,12 +136,6 @@ pub async fn read(
     let run = engine.read_runs(&caller.actor_ref, query, &page).await?.into_iter().next();
     let run = run.ok_or_else(|| Refusal::new(Code::NotKnown, "there is no run with this run_id").at("run_id"))?;
     let plan = engine.plan_of(&run).await?;
-    let from = match params.text("steps_cursor") {
-        None => 0,
-        Some(text) => text
-            .parse::<StepSeq>()
-            .map_err(|_| Problem::invalid_query("steps_cursor", "this is no `steps_next` of ours"))?,
-    };
     let machine = engine.machine_of(&run);
     let basis = engine.rollup_of(&run, &plan).await?;
     let corrections = engine.read_corrections(&run).await?;
