@@ -704,7 +704,8 @@ class Run:
         planned = {s.compensates for s in self.steps}
         due = []
         for seq in self.undoable - planned:
-            at = r.at if seq in now else self.steps[seq].completed_at
+            s = self.steps[seq]
+            at = r.at if seq in now else 0 if s.completed_at is None and s.taken_over and s.state == "completed" else s.completed_at
             if at is not None:
                 due.append((at, seq))
         return [[len(self.steps) + i, seq] for i, (_, seq) in enumerate(sorted(due, reverse=True))]

@@ -107,7 +107,8 @@ impl Flow<'_, '_, '_> {
         self.count() as usize > self.run.plan.cell_count()
     }
 
-    /// The last one completed is undone first, and before it what was declared done; steps without an entry are passed over.
+    /// The last one completed is undone first, and before it what was declared done; last what was taken over from another run,
+    /// whose effects are this one's now. Steps without an entry are passed over.
     fn plan_compensations(&mut self) {
         let mut undo: Vec<(crate::Time, StepSeq)> = self
             .run
@@ -116,7 +117,8 @@ impl Flow<'_, '_, '_> {
             .iter()
             .filter_map(|entry| {
                 let cell = self.cell(entry.step)?;
-                Some((cell.completed_at?, entry.step))
+                let taken_over = (cell.state == StepCode::Completed).then_some(crate::Time(0));
+                Some((cell.completed_at.or(taken_over)?, entry.step))
             })
             .collect();
         undo.sort_unstable_by(|a, b| b.cmp(a));

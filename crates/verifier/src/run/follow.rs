@@ -360,7 +360,9 @@ impl Run {
                         && m.seqs.last().is_some_and(|last| last < self.steps.len())
                         && m.seqs.iter().any(|s| s == *seq)
                 });
-                let at = if now { Some(header.recorded_at_us) } else { self.steps.get(*seq)?.completed_at_us };
+                let step = self.steps.get(*seq)?;
+                let taken_over = (step.taken_over && step.state == "completed").then_some(0);
+                let at = if now { Some(header.recorded_at_us) } else { step.completed_at_us.or(taken_over) };
                 Some((at?, *seq))
             })
             .collect();
