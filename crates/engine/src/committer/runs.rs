@@ -502,7 +502,11 @@ impl Committer {
             for seq in run.live.iter().filter(|seq| !unit.steps.contains_key(seq)) {
                 self.book.place(run.run_id, *seq, &run.agenda(*seq), definition, now);
             }
-            self.book.remind((run.run_id, None), run.due_at());
+            match (&run.head.parent, run.due_at()) {
+                (None, due_at) => self.book.remind((run.run_id, None), due_at),
+                // It may have been told to ask after its parent.
+                (Some(_), due_at) => due_at.into_iter().for_each(|at| self.book.remind_by((run.run_id, None), at)),
+            }
             if run.head.concurrency_key.is_some() {
                 self.book.slots.notify_one();
             }

@@ -49,22 +49,22 @@ impl Clockwork {
     /// This run is a step of another one. Where that step has ended without it, nobody waits for it: it is cancelled.
     pub(super) async fn ask_after_parent(&self, run_id: InstanceId, parent: &str, step_seq: StepSeq) {
         let Some(parent) = InstanceId::parse(parent) else { return };
-        let found = self.reader.run_steps(parent, step_seq, 1).await;
-        let left = match found.as_deref() {
-            Ok([step, ..]) if step.step_seq == step_seq => {
-                run::is_over(step.state.state, step.state.next_run_at.is_some())
-            }
-            Ok(_) => false,
+        let settled = match self.reader.run_steps(parent, step_seq, 1).await {
+            Ok(found) => match found.first().filter(|step| step.step_seq == step_seq).map(|step| &step.state) {
+                Some(step) if run::is_over(step.state, step.next_run_at.is_some()) => {
+                    // A cancel that is guarded, or a run that undoes its work, has its own way to end.
+                    let reason = format!("run {parent}, which it was a step of, went on without it");
+                    self.told(run_id, run::Command::Cancel { reason: Some(reason) }).await
+                }
+                // Whoever ends the step says so.
+                _ => true,
+            },
             Err(error) => {
                 tracing::warn!(%error, "the parent of a run could not be read");
                 false
             }
         };
-        // A cancel that is guarded, or a run that undoes its work, has its own way to end.
-        let cancel = || run::Command::Cancel {
-            reason: Some(format!("run {parent}, which it was a step of, went on without it")),
-        };
-        if !left || !self.told(run_id, cancel()).await {
+        if !settled {
             self.book.remind_by((run_id, None), self.later());
         }
     }

@@ -222,6 +222,11 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
     /// The event of this command, by whoever calls.
     pub fn finish(mut self, action: Action, actor_ref: &str, reason: Option<&str>) -> Vec<Event> {
         self.weigh_blocks();
+        // A step that failed as it was claimed may have ended the run: what was claimed before it is nobody's again.
+        let mut claimed = std::mem::take(&mut self.claimed);
+        claimed.retain(|task| {
+            self.cell(task.step_seq).is_some_and(|cell| cell.is_held() && cell.token == Some(task.lease_token))
+        });
         let changes = self.changes();
         let mut events: Vec<Event> = self.gate_events.into_iter().map(Event::Gate).collect();
         if changes {
@@ -238,7 +243,7 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
                 head: self.head,
                 cells,
                 outputs: self.outputs,
-                claimed: self.claimed,
+                claimed,
                 outbound: self.outbound,
                 kept: self.kept,
                 taken: self.taken,
