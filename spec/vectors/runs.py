@@ -11,7 +11,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from make import MOOT, REGISTRY, Actor, Bundle, Record, World, Write, dump, sha  # noqa: E402
-from verify_run import RUN_TABLE, STEP_TABLE  # noqa: E402
+from verifier.runs import RUN_TABLE, STEP_TABLE  # noqa: E402
 
 ROOM = 16_384
 TICK = 1_370_001        # from one command to the next

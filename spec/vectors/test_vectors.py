@@ -32,7 +32,7 @@ import make  # noqa: E402
 import tamper  # noqa: E402
 
 VERIFY = HERE.parent / "verify.py"
-sys.path.insert(0, str(HERE.parent))     # verify_run.py
+sys.path.insert(0, str(HERE.parent))     # verifier/
 _spec = importlib.util.spec_from_file_location("verify", VERIFY)
 assert _spec is not None and _spec.loader is not None
 verify = importlib.util.module_from_spec(_spec)

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use countersign_client::{Client, Format, wire};
 use countersign_engine::{Call, Command, Engine, Outcome, Proof, Target as At};
 use countersign_kernel::process::{self, DecideGate, Decision, FireTransition, OpenGate, Source, StartWorkflow};
-use countersign_kernel::registry::{self, GrantScope, PublishDefinition, scopes};
+use countersign_kernel::registry::{self, GrantScope, scopes};
 use countersign_kernel::{GateSpec, InstanceId};
 use countersign_ledger::sha256;
 use std::sync::Arc;
@@ -72,19 +72,7 @@ impl Story {
     pub async fn of(engine: Arc<Engine>) -> anyhow::Result<Story> {
         engine.bootstrap("admin", sha256(&[b"bench"])).await?;
         let definition = countersign_definition::parse(DEFINITION.as_bytes()).map_err(|p| anyhow!("{p:?}"))?;
-        let countersign_definition::Body::Process { declaration, gate_spec } = definition.body else {
-            return Err(anyhow!("the story's definition is a process"));
-        };
-        let publish = PublishDefinition {
-            name: definition.name,
-            digest: sha256(&[DEFINITION.as_bytes()]),
-            source: DEFINITION.into(),
-            declaration: Arc::new(declaration),
-            gate_spec: Arc::new(gate_spec),
-            workflow: None,
-            machine: None,
-            retention: None,
-        };
+        let publish = definition.published_as(DEFINITION, |bytes| sha256(&[bytes]));
         let admin = |command| Call {
             actor_ref: "admin".into(),
             proof: Proof::InProcess,

@@ -9,8 +9,8 @@ use anyhow::{Context, anyhow};
 use countersign_client::{Client, Format, wire};
 use countersign_engine::{Call, ClaimCall, Command, Config, Engine, Outcome, Proof, Task};
 use countersign_kernel::InstanceId;
-use countersign_kernel::registry::{self, PublishDefinition, Workflow};
-use countersign_kernel::run::{self, ClaimNext, StartRun, TaskRef, shell_declaration};
+use countersign_kernel::registry;
+use countersign_kernel::run::{self, ClaimNext, StartRun, TaskRef};
 use countersign_ledger::sha256;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -202,21 +202,7 @@ impl Place {
 
 async fn publish(engine: &Engine, text: &str) -> anyhow::Result<()> {
     let definition = countersign_definition::parse(text.as_bytes()).map_err(|problems| anyhow!("{problems:?}"))?;
-    let countersign_definition::Body::Workflow { plan, document } = definition.body else {
-        return Err(anyhow!("not a workflow"));
-    };
-    let (declaration, gate_spec) = shell_declaration(&plan);
-    let document_digest = sha256(&[&document]);
-    let publish = PublishDefinition {
-        name: definition.name,
-        digest: sha256(&[text.as_bytes()]),
-        source: text.into(),
-        declaration: Arc::new(declaration),
-        gate_spec: Arc::new(gate_spec),
-        workflow: Some(Workflow { plan: Arc::new(plan), document: document.into(), document_digest }),
-        machine: None,
-        retention: None,
-    };
+    let publish = definition.published_as(text, |bytes| sha256(&[bytes]));
     engine.execute(call(Command::Registry(registry::Command::PublishDefinition(publish)))).await?;
     Ok(())
 }

@@ -18,6 +18,7 @@ mod machine;
 mod names;
 mod problem;
 mod process;
+mod publish;
 mod read;
 mod render;
 mod schedule;

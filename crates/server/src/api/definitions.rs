@@ -12,12 +12,10 @@ use countersign_client::wire;
 use countersign_definition::{Body, Definition, Kind, ProblemCode};
 use countersign_engine::retention::UNSET_POLICY;
 use countersign_engine::{Command, Engine, Outcome, store_failure};
-use countersign_kernel::GateSpec;
 use countersign_kernel::lifecycle::MachineScope;
 use countersign_kernel::plan::MachineRef;
 use countersign_kernel::refusal::{Code, Refusal};
-use countersign_kernel::registry::{self, Machine, Registry, Workflow, scopes};
-use countersign_kernel::run::shell_declaration;
+use countersign_kernel::registry::{self, Registry, scopes};
 use countersign_ledger::sha256;
 use std::sync::Arc;
 
@@ -37,33 +35,8 @@ pub async fn publish(State(app): State<App>, caller: Caller, posted: PostedBytes
     let engine = app.engine()?;
     let (bytes, checked) = checked(&engine, posted.bytes).await?;
     let definition = checked.map_err(invalid_definition)?;
-    let (mut workflow, mut machine) = (None, None);
-    let (declaration, gate_spec) = match definition.body {
-        Body::Process { declaration, gate_spec } => (declaration, gate_spec),
-        Body::Machine { machine: own, document } => {
-            let declaration = own.declaration();
-            let document_digest = sha256(&[&document]);
-            machine = Some(Machine { machine: Arc::new(own), document: document.into(), document_digest });
-            (declaration, GateSpec::default())
-        }
-        Body::Workflow { plan, document } => {
-            let (declaration, gate_spec) = shell_declaration(&plan);
-            let document_digest = sha256(&[&document]);
-            workflow = Some(Workflow { plan: Arc::new(plan), document: document.into(), document_digest });
-            (declaration, gate_spec)
-        }
-    };
     let source = String::from_utf8(bytes).map_err(|_| Problem::invalid_request("the body is not UTF-8"))?;
-    let command = registry::Command::PublishDefinition(registry::PublishDefinition {
-        name: definition.name,
-        digest: sha256(&[source.as_bytes()]),
-        source: source.into(),
-        declaration: Arc::new(declaration),
-        gate_spec: Arc::new(gate_spec),
-        workflow,
-        machine,
-        retention: definition.retention,
-    });
+    let command = registry::Command::PublishDefinition(definition.published_as(source, |bytes| sha256(&[bytes])));
     match engine.execute(caller.call(Command::Registry(command), posted.sent)?).await? {
         Outcome::Published { name, version, digest, created } => {
             let status = if created { StatusCode::CREATED } else { StatusCode::OK };

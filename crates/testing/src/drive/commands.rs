@@ -2,18 +2,15 @@
 
 use super::runs::{Acting, Control, Report, RunStart, compact};
 use super::{Failure, On, Said, Source, Start, broken};
-use countersign_definition::Body;
 use countersign_kernel::lifecycle::FailureCategory;
 use countersign_kernel::plan::Work;
 use countersign_kernel::process::{
     self, Command, DecideGate, Decision, FireTransition, OpenGate, StartWorkflow, StepChoice,
 };
 use countersign_kernel::refusal::{Code, Refusal};
-use countersign_kernel::registry::{self, Machine, Workflow};
-use countersign_kernel::run::{
-    self, ClaimNext, Facet, FromStep, Job, Outbound, Parent, StartRun, TaskRef, shell_declaration,
-};
-use countersign_kernel::{GateSpec, GrantId, InstanceId, Time};
+use countersign_kernel::registry;
+use countersign_kernel::run::{self, ClaimNext, Facet, FromStep, Job, Outbound, Parent, StartRun, TaskRef};
+use countersign_kernel::{GrantId, InstanceId, Time};
 use countersign_ledger::sha256;
 use serde_json::Value;
 use std::sync::Arc;
@@ -28,32 +25,7 @@ pub fn publish_command(document: &str) -> Said<registry::PublishDefinition> {
         let first = problems.first().map(ToString::to_string).unwrap_or_default();
         Failure::Refused(Refusal::new(Code::InvalidDefinition, first))
     })?;
-    let (mut machine, mut workflow) = (None, None);
-    let (declaration, gate_spec) = match definition.body {
-        Body::Process { declaration, gate_spec } => (declaration, gate_spec),
-        Body::Machine { machine: own, document } => {
-            let declaration = own.declaration();
-            let document_digest = sha256(&[&document]);
-            machine = Some(Machine { machine: Arc::new(own), document: document.into(), document_digest });
-            (declaration, GateSpec::default())
-        }
-        Body::Workflow { plan, document } => {
-            let (declaration, gate_spec) = shell_declaration(&plan);
-            let document_digest = sha256(&[&document]);
-            workflow = Some(Workflow { plan: Arc::new(plan), document: document.into(), document_digest });
-            (declaration, gate_spec)
-        }
-    };
-    Ok(registry::PublishDefinition {
-        name: definition.name,
-        digest: sha256(&[document.as_bytes()]),
-        source: Arc::from(document),
-        declaration: Arc::new(declaration),
-        gate_spec: Arc::new(gate_spec),
-        workflow,
-        machine,
-        retention: definition.retention,
-    })
+    Ok(definition.published_as(document, |bytes| sha256(&[bytes])))
 }
 
 fn named(text: &str) -> Said<(String, Option<u32>)> {

@@ -1,4 +1,4 @@
-"""The part of verify.py that follows runs, written from run.md alone. It knows nothing of the rest but what it is handed."""
+"""Runs, written from run.md alone. It knows nothing of the rest but what it is handed."""
 from __future__ import annotations
 
 import hashlib

@@ -1,0 +1,38 @@
+//! A definition as the command that publishes it.
+
+use crate::{Body, Definition};
+use countersign_kernel::registry::{Machine, PublishDefinition, Workflow};
+use countersign_kernel::run::shell_declaration;
+use countersign_kernel::{Digest, GateSpec};
+use std::sync::Arc;
+
+impl Definition {
+    /// `source` is the document that it was parsed from. How digests are made is the ledger's affair.
+    pub fn published_as(self, source: impl Into<Arc<str>>, digest: impl Fn(&[u8]) -> Digest) -> PublishDefinition {
+        let source = source.into();
+        let (mut workflow, mut machine) = (None, None);
+        let (declaration, gate_spec) = match self.body {
+            Body::Process { declaration, gate_spec } => (declaration, gate_spec),
+            Body::Machine { machine: own, document } => {
+                let (declaration, document_digest) = (own.declaration(), digest(&document));
+                machine = Some(Machine { machine: Arc::new(own), document: document.into(), document_digest });
+                (declaration, GateSpec::default())
+            }
+            Body::Workflow { plan, document } => {
+                let (shell, document_digest) = (shell_declaration(&plan), digest(&document));
+                workflow = Some(Workflow { plan: Arc::new(plan), document: document.into(), document_digest });
+                shell
+            }
+        };
+        PublishDefinition {
+            name: self.name,
+            digest: digest(source.as_bytes()),
+            source,
+            declaration: Arc::new(declaration),
+            gate_spec: Arc::new(gate_spec),
+            workflow,
+            machine,
+            retention: self.retention,
+        }
+    }
+}

@@ -1,0 +1,50 @@
+"""Permission: claim 5 (record.md 5.5)."""
+from __future__ import annotations
+
+from . import runs
+from .files import Bundle
+from .found import Report
+from .registry import Registry
+
+SCOPES = {**runs.SCOPES, "workflow_started": "workflows:start", "gate_opened": "workflows:open-gate", "chain_initiated": "workflows:open-gate", "transition_fired": "workflows:fire",
+          "evidence_exported": "audit:read", "hold_placed": "audit:hold", "hold_released": "audit:hold", "record_purged": "audit:purge",
+          "actor_registered": "actors:manage", "credential_issued": "actors:manage", "credential_revoked": "actors:manage", "key_registered": "actors:manage",
+          "key_revoked": "actors:manage", "grant_made": "permissions:manage", "grant_revoked": "permissions:manage", "definition_published": "definitions:publish"}
+
+
+FINER = ("workflows:", "runs:", "tasks:", "governance:")
+
+
+def check_permission(b: Bundle, registry: Registry, report: Report) -> None:
+    for r in b.records:
+        scope = SCOPES.get(r.action)
+        if r.action == "step_transitioned":
+            if r.payload is None:
+                continue
+            scope = runs.CLASS_SCOPES.get((r.payload.get("own_transition") or {}).get("actor_class"), "tasks:work")
+        if b.chains[r.instance][0].action == "run_started" and r.action in ("gate_opened", "chain_initiated", "transition_fired"):
+            scope = None if r.action == "transition_fired" or r.actor == registry.application_actor(r) else "runs:control"
+        if r.action in runs.OWN_WORK and r.actor == registry.application_actor(r):
+            scope = None
+        begun = b.chains[r.instance][0].payload or {}
+        if r.action == "run_cancelled" and begun.get("parent_run_id") is not None and r.actor == registry.application_actor(r):
+            scope = None
+        if scope is None or r in registry.first and r.actor == registry.founder:
+            continue
+        report.checked["5"] += 1
+        p = r.payload or {}
+        if r.action in ("key_registered", "key_revoked"):
+            own = p.get("actor_ref") == r.actor and r.head["assurance"] != "server_attested"
+            of_server = p.get("actor_ref") == registry.configuration(r.registry_seq).get("server_actor_ref")
+            if own or r.action == "key_registered" and of_server and r.actor == registry.application_actor(r):
+                continue
+        scopes = [scope, *([runs.INSTEAD[r.action]] if r.action in runs.INSTEAD else [])]
+        start = b.chains[r.instance][0]
+        if scope.startswith(FINER) and start.payload is not None and start.payload.get("definition"):
+            scopes += [f"{s}:{start.payload['definition'].rpartition('@')[0]}" for s in scopes]
+        if registry.holds(r.actor, scopes, r.registry_seq):
+            continue
+        if scope.startswith(FINER) and start.purged:
+            report.note("partially-purged-coverage", f"{scope} was not held; whether a definition's own scope was cannot be checked", r, ["5"])
+        else:
+            report.find("permission-not-held", f"{r.actor} did not hold {scope} at {r.registry_seq}", r)

@@ -1,0 +1,102 @@
+"""The registry (record.md 5.4, 5.5)."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+from .found import Record, Report
+from .log import Checkpoint
+from .texts import Json, sha256, unbase64
+
+
+@dataclass
+class Span:
+    """Something that holds from one registry sequence until, perhaps, another."""
+    since: int
+    until: Optional[int] = None
+    value: Json = None
+
+    def at(self, sequence: int) -> bool:
+        return self.since <= sequence and (self.until is None or self.until > sequence)
+
+
+class Registry:
+    def __init__(self, chain: list[Record], report: Report):
+        self.actors: dict[str, int] = {}
+        self.keys: dict[tuple[str, str], Span] = {}
+        self.credentials: dict[tuple[str, str], list[Span]] = {}
+        self.grants: dict[str, Span] = {}
+        self.grant_records: dict[str, list[Record]] = {}
+        self.definitions: dict[str, list[Record]] = {}
+        self.configurations: list[Record] = []
+        self.first = [r for r in chain if r.at == chain[0].at] if chain else []
+        self.founder = chain[0].actor if chain else ""
+        for r in chain:
+            if r.payload is not None:
+                self.take(r, r.payload, r.sequence, report)
+
+    def take(self, r: Record, p: dict[str, Json], seq: int, report: Report) -> None:
+        key = (p.get("actor_ref", ""), p.get("key_id") or "")
+        if r.action == "actor_registered":
+            if p["actor_ref"] in self.actors:
+                report.find("record-missing", f"actor {p['actor_ref']} is registered twice", r)
+            self.actors.setdefault(p["actor_ref"], seq)
+        if r.action in ("actor_registered", "key_registered") and p.get("public_key") is not None:
+            try:
+                public = unbase64(p["public_key"])
+            except ValueError:
+                public = b""
+            if len(public) != 32 or sha256(public).hex()[:16] != key[1]:
+                report.find("attestation-proof-invalid", "key_id is not that of the public key registered", r)
+            self.keys.setdefault(key, Span(seq, value=public))
+            if r.action == "key_registered" and r not in self.first:
+                configuration = self.configuration(r.registry_seq)
+                for role, actor in (("application", configuration.get("application_actor_ref", self.founder)), ("server", configuration.get("server_actor_ref"))):
+                    if p["actor_ref"] == actor:
+                        report.note(f"{role}-key-added", f"{r.actor} gave {actor} the further key {key[1]}", r)
+        elif r.action == "key_revoked" and key in self.keys and self.keys[key].until is None:
+            self.keys[key].until = seq
+        credential = (p.get("actor_ref", ""), p.get("credential_id") or "")
+        if r.action in ("actor_registered", "credential_issued") and credential[1]:
+            self.credentials.setdefault(credential, []).append(Span(seq))
+        elif r.action == "credential_revoked":
+            for span in self.credentials.get(credential, []):
+                span.until = span.until or seq
+        elif r.action in ("grant_made", "grant_revoked"):
+            self.grant_records.setdefault(p["grant_id"], []).append(r)
+            if r.action == "grant_made":
+                self.grants.setdefault(p["grant_id"], Span(seq, value=(p["subject_ref"], p["action_scope"])))
+            elif p["grant_id"] in self.grants and self.grants[p["grant_id"]].until is None:
+                self.grants[p["grant_id"]].until = seq
+        elif r.action == "definition_published":
+            self.definitions.setdefault(f"{p['name']}@{p['version']}", []).append(r)
+        elif r.action == "configuration_recorded":
+            self.configurations.append(r)
+
+    def sequence_for(self, r: Record) -> int:
+        """The registry that a record was decided under. The very first command brings its own."""
+        return self.first[-1].sequence if r in self.first else r.registry_seq
+
+    def configuration(self, sequence: int) -> dict[str, Json]:
+        found: dict[str, Json] = {}
+        for r in self.configurations:
+            if r.sequence <= sequence and r.payload is not None:
+                found = r.payload
+        return found
+
+    def application_actor(self, r: Record) -> str:
+        return self.configuration(self.sequence_for(r)).get("application_actor_ref", self.founder)
+
+    def holds(self, actor: str, scopes: list[str], sequence: int) -> bool:
+        return any(g.at(sequence) and g.value[0] == actor and g.value[1] in scopes for g in self.grants.values())
+
+
+def check_checkpoint_key(checkpoint: Optional[Checkpoint], registry: Registry, report: Report) -> None:
+    servers = {r.payload["server_actor_ref"] for r in registry.configurations if r.payload is not None}
+    if checkpoint is None or not checkpoint.signers:
+        return
+    for signer in checkpoint.signers:
+        key_id = sha256(signer.public).hex()[:16]
+        if any((s, key_id) in registry.keys and registry.keys[s, key_id].until is None for s in servers):
+            return
+    report.find("checkpoint-key-unknown", "the key that signed is not a key of the server actor in the registry, or was revoked")

@@ -1,0 +1,143 @@
+"""Strict JSON, forms, digests and signatures (record.md 7)."""
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+REGISTRY = "00000000-0000-0000-0000-000000000000"
+MAX_INT = 2**53 - 1
+Json = Any
+
+
+
+class Unreadable(Exception):
+    """The bundle or an argument cannot be read at all: exit status 2."""
+
+
+class Fault(Exception):
+    """A fault in one text: its code and what is wrong."""
+
+    def __init__(self, code: str, detail: str):
+        super().__init__(detail)
+        self.code, self.detail = code, detail
+
+
+def parse_json(text: str) -> Json:
+    """RFC 8259, and no text that two readers could take for different values."""
+    def pairs(items: list[tuple[str, Json]]) -> dict[str, Json]:
+        out: dict[str, Json] = {}
+        for name, value in items:
+            if name in out:
+                raise Fault("duplicate-key", f"member {name!r} appears twice")
+            out[name] = value
+        return out
+
+    def integer(digits: str) -> int:
+        if len(digits) > 17 or abs(int(digits)) > MAX_INT:
+            raise Fault("number-out-of-range", f"integer {digits[:40]} is beyond 2^53 - 1")
+        return int(digits)
+
+    def fraction(digits: str) -> float:
+        if float(digits) in (float("inf"), float("-inf")):
+            raise Fault("number-out-of-range", f"number {digits[:40]} is not finite")
+        return float(digits)
+
+    def constant(name: str) -> Json:
+        raise Fault("bundle-form", f"{name} is not JSON")
+
+    try:
+        value = json.loads(text, object_pairs_hook=pairs, parse_int=integer, parse_float=fraction, parse_constant=constant)
+        check_texts(value)
+    except (ValueError, RecursionError) as e:
+        raise Fault("bundle-form", f"not JSON: {e}") from e
+    return value
+
+
+def check_texts(value: Json, depth: int = 0) -> None:
+    if depth > 100:
+        raise ValueError("nested too deeply")
+    if isinstance(value, str):
+        value.encode("utf-8")  # a lone surrogate raises ValueError
+        if "\0" in value:
+            raise ValueError("text with U+0000")
+    elif isinstance(value, list):
+        for v in value:
+            check_texts(v, depth + 1)
+    elif isinstance(value, dict):
+        for k, v in value.items():
+            check_texts(k)
+            check_texts(v, depth + 1)
+
+
+def same(a: Json, b: Json) -> bool:
+    """Equal as JSON values: true is not 1, and the order of members does not matter."""
+    return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
+
+
+def without_nulls(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {k: without_nulls(v) for k, v in value.items() if v is not None}
+    return [without_nulls(v) for v in value] if isinstance(value, list) else value
+
+
+HEX64 = re.compile(r"[0-9a-f]{64}\Z")
+TYPES = {"text": lambda v: isinstance(v, str), "int": lambda v: type(v) is int, "bool": lambda v: isinstance(v, bool),
+         "hex": lambda v: isinstance(v, str) and HEX64.match(v) is not None, "list": lambda v: isinstance(v, list),
+         "object": lambda v: isinstance(v, dict), "any": lambda v: v is not None, "one": lambda v: type(v) is int and v == 1,
+         "state": lambda v: v in ("Pending", "Approved", "Rejected", "Withdrawn"), "fate": lambda v: v in ("unspent", "consumed", "mooted"),
+         "status": lambda v: v in ("Active", "Recalled", "Transferred"), "rule": lambda v: v in ("all-of-n", "one-of-n", "m-of-n"),
+         "texts": lambda v: isinstance(v, list) and all(isinstance(x, str) for x in v),
+         "steps": lambda v: isinstance(v, list) and all(isinstance(x, dict) and all(
+             isinstance(x.get(k), str) for k in ("step_id", "assignment_id", "approver_ref")) for x in v)}
+
+
+def check_form(value: Json, form: str, code: str, what: str, exact: bool = True) -> None:
+    """`form` lists members as name:type; a ? after the type allows null, a ? after the name allows absence as well."""
+    if not isinstance(value, dict):
+        raise Fault(code, f"{what} is not an object")
+    known = set()
+    for word in form.split():
+        name, kind = word.split(":")
+        optional, nullable = name.endswith("?"), kind.endswith("?") or name.endswith("?")
+        name, kind = name.rstrip("?"), kind.rstrip("?")
+        known.add(name)
+        if name not in value:
+            if not optional:
+                raise Fault(code, f"{what} lacks {name}")
+        elif not (value[name] is None and nullable) and not TYPES[kind](value[name]):
+            number = isinstance(value[name], float) and kind in ("int", "one")
+            raise Fault("number-out-of-range" if number else code, f"{what}: {name} is not {kind}")
+    if exact and set(value) - known:
+        raise Fault(code, f"{what} has unknown members {sorted(set(value) - known)}")
+
+
+def unbase64(text: Json) -> bytes:
+    """RFC 4648 section 4 with padding, in its one canonical spelling."""
+    if not isinstance(text, str):
+        raise ValueError("not base64 text")
+    try:
+        data = base64.b64decode(text, validate=True)
+    except binascii.Error as e:
+        raise ValueError(str(e)) from e
+    if base64.b64encode(data).decode() != text:
+        raise ValueError("not canonical base64")
+    return data
+
+
+def sha256(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+def signature_fits(public: bytes, signature: bytes, data: bytes) -> bool:
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, data)
+        return True
+    except (InvalidSignature, ValueError):
+        return False
