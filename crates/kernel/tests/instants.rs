@@ -1,51 +1,25 @@
 //! The exact microsecond at which a lease ends, a step may be claimed again, and a jittered delay may end.
 
+#[path = "support/plain.rs"]
+mod plain;
 #[path = "support/runs.rs"]
 mod runs;
 
 use countersign_kernel::Time;
-use countersign_kernel::gate_spec::GateSpec;
-use countersign_kernel::lifecycle::{OwnMachine, StepCode};
+use countersign_kernel::lifecycle::StepCode;
 use countersign_kernel::plan::*;
 use countersign_kernel::process::Process;
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::Registry;
 use countersign_kernel::run::{ClaimSteps, Command, Event, Run, StartRun, TaskRef};
-use runs::{decide, registry_of};
-use std::collections::{BTreeMap, BTreeSet};
+use plain::Plain;
+use runs::{decide, plan_of, registry_of};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use uuid::Uuid;
 
 const START: i64 = 1_000_000_000;
 const LEASE: Micros = 30_000_000;
-
-struct Plain;
-
-impl Language for Plain {
-    fn judge(&self, _: &Expression, _: &Scope<'_>) -> Result<bool, ExpressionError> {
-        Ok(true)
-    }
-
-    fn fill(&self, template: &Template, _: &Scope<'_>) -> Result<String, ExpressionError> {
-        Ok(template.0.to_string())
-    }
-
-    fn moment(&self, template: &Template, _: &Scope<'_>) -> Result<Time, ExpressionError> {
-        Err(ExpressionError(template.0.to_string()))
-    }
-
-    fn conforms(&self, _: &Schema, _: &str) -> Result<(), ExpressionError> {
-        Ok(())
-    }
-
-    fn plan(&self, _: &[u8]) -> Result<Plan, ExpressionError> {
-        Err(ExpressionError("not here".to_owned()))
-    }
-
-    fn machine(&self, _: &[u8]) -> Result<Option<OwnMachine>, ExpressionError> {
-        Err(ExpressionError("not here".to_owned()))
-    }
-}
 
 /// A run of one worker's step.
 struct World {
@@ -188,25 +162,5 @@ fn plan(retry: RetryPolicy) -> Plan {
         priority: None,
         tasks: vec![],
     };
-    Plan {
-        order: Order::Linear,
-        steps: vec![step],
-        compensation: vec![],
-        failure_policy: FailurePolicy::Abort,
-        timeout: None,
-        hard_cap: None,
-        priority: 5,
-        correlation_key: None,
-        concurrency: None,
-        queues: BTreeMap::new(),
-        schedule: vec![],
-        on: vec![],
-        gate_spec: GateSpec(BTreeMap::new()),
-        blocked_escalation: BlockedEscalation::default(),
-        machine: None,
-        input_schema: None,
-        output: None,
-        referenced: vec![],
-        graph: Graph::default(),
-    }
+    plan_of(vec![step])
 }

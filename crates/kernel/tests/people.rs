@@ -3,51 +3,26 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers may fail the test")]
 
+#[path = "support/plain.rs"]
+mod plain;
 #[path = "support/runs.rs"]
 mod runs;
 
 use countersign_kernel::gate_spec::{GateEntry, GateSpec};
-use countersign_kernel::lifecycle::{OwnMachine, StepCode};
+use countersign_kernel::lifecycle::StepCode;
 use countersign_kernel::plan::*;
 use countersign_kernel::process::{DecideGate, Decision, GateStatus, OpenGate, Process};
 use countersign_kernel::refusal::Refusal;
 use countersign_kernel::registry::Registry;
 use countersign_kernel::run::{Act, Cell, ClaimSteps, Command, Event, Prior, Run, StartRun, StepAct, TaskRef};
 use countersign_kernel::{EventId, IdSource, Time};
+use plain::Plain;
 use proptest::prelude::*;
-use runs::{WHO, decide, registry_of};
+use runs::{WHO, decide, plan_of, registry_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const SECOND: Micros = 1_000_000;
-
-struct Plain;
-
-impl Language for Plain {
-    fn judge(&self, _: &Expression, _: &Scope<'_>) -> Result<bool, ExpressionError> {
-        Ok(true)
-    }
-
-    fn fill(&self, template: &Template, _: &Scope<'_>) -> Result<String, ExpressionError> {
-        Ok(template.0.to_string())
-    }
-
-    fn moment(&self, template: &Template, _: &Scope<'_>) -> Result<Time, ExpressionError> {
-        Err(ExpressionError(template.0.to_string()))
-    }
-
-    fn conforms(&self, _: &Schema, document: &str) -> Result<(), ExpressionError> {
-        if document == "null" { Err(ExpressionError("nothing".to_owned())) } else { Ok(()) }
-    }
-
-    fn plan(&self, _: &[u8]) -> Result<Plan, ExpressionError> {
-        Err(ExpressionError("not here".to_owned()))
-    }
-
-    fn machine(&self, _: &[u8]) -> Result<Option<OwnMachine>, ExpressionError> {
-        Err(ExpressionError("not here".to_owned()))
-    }
-}
 
 fn step(i: usize, linear: bool, human: bool, deadline: Option<Micros>) -> StepSpec {
     let before = |back: usize| i.checked_sub(back).map(|seq| seq as StepSeq);
@@ -82,24 +57,9 @@ fn plan(linear: bool, steps: Vec<StepSpec>) -> Plan {
     let entry = GateEntry::Single { approver_ref: WHO.to_owned(), scope: "s".to_owned() };
     Plan {
         order: if linear { Order::Linear } else { Order::Dag },
-        steps,
-        compensation: vec![],
-        failure_policy: FailurePolicy::Abort,
-        timeout: None,
-        hard_cap: None,
-        priority: 5,
-        correlation_key: None,
-        concurrency: None,
-        queues: BTreeMap::new(),
-        schedule: vec![],
-        on: vec![],
         gate_spec: GateSpec(BTreeMap::from([("reopen".to_owned(), entry.clone()), ("escalate".to_owned(), entry)])),
         blocked_escalation: BlockedEscalation { after: 30 * SECOND, critical_path: None },
-        machine: None,
-        input_schema: None,
-        output: None,
-        referenced: vec![],
-        graph: Graph::default(),
+        ..plan_of(steps)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Random plans of up to thirty steps, and what people, workers and the clock do to their runs.
 
 use crate::play::Kind;
+use crate::runs::plan_of;
 use countersign_kernel::gate_spec::{GateEntry, GateSpec};
 use countersign_kernel::plan::*;
 use proptest::collection::vec;
@@ -173,24 +174,10 @@ pub fn chain(steps: usize) -> Plan {
 fn build(linear: bool, drafts: &[Draft], undoes: bool, timeout: Option<Micros>) -> Plan {
     let mut plan = Plan {
         order: if linear { Order::Linear } else { Order::Dag },
-        steps: (0..drafts.len()).map(|i| step(i, &drafts[i], linear)).collect(),
-        compensation: vec![],
         failure_policy: if undoes { FailurePolicy::Compensate } else { FailurePolicy::Abort },
         timeout,
-        hard_cap: None,
-        priority: 5,
-        correlation_key: None,
-        concurrency: None,
-        queues: BTreeMap::new(),
-        schedule: vec![],
-        on: vec![],
         gate_spec: GateSpec(BTreeMap::from([("sign".to_owned(), entry())])),
-        blocked_escalation: BlockedEscalation::default(),
-        machine: None,
-        input_schema: None,
-        output: None,
-        referenced: vec![],
-        graph: Graph::default(),
+        ..plan_of((0..drafts.len()).map(|i| step(i, &drafts[i], linear)).collect())
     };
     for (seq, draft) in (0..).zip(drafts) {
         if draft.undo && !plan.steps[seq as usize].read_only {

@@ -1,14 +1,41 @@
 //! A workflow that somebody may start, control and work on, and the kernel's decisions about its run.
 
-use countersign_kernel::plan::{Language, Plan};
+use countersign_kernel::gate_spec::GateSpec;
+use countersign_kernel::plan::{BlockedEscalation, FailurePolicy, Graph, Language, Order, Plan, StepSpec};
 use countersign_kernel::process::{self, Process};
 use countersign_kernel::refusal::Refusal;
 use countersign_kernel::registry::{self, ActorKind, Definition, Registry, Workflow};
 use countersign_kernel::run::{self, Command, Context, Event, Run};
 use countersign_kernel::{Digest, IdSource, Time};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub const WHO: &str = "ann";
+
+/// One step after the other, and nothing declared beside them.
+pub fn plan_of(steps: Vec<StepSpec>) -> Plan {
+    Plan {
+        order: Order::Linear,
+        steps,
+        compensation: vec![],
+        failure_policy: FailurePolicy::Abort,
+        timeout: None,
+        hard_cap: None,
+        priority: 5,
+        correlation_key: None,
+        concurrency: None,
+        queues: BTreeMap::new(),
+        schedule: vec![],
+        on: vec![],
+        gate_spec: GateSpec(BTreeMap::new()),
+        blocked_escalation: BlockedEscalation::default(),
+        machine: None,
+        input_schema: None,
+        output: None,
+        referenced: vec![],
+        graph: Graph::default(),
+    }
+}
 
 /// The plan is published as `wf`.
 pub fn registry_of(plan: &Arc<Plan>) -> Registry {
