@@ -1,7 +1,7 @@
 //! What actors may read: each read is a permission check and one query.
 
 use crate::port::{
-    AssignmentQuery, ChargedStep, GateWithSteps, Page, ProcessQuery, ProcessView, Range, RecordQuery, RunQuery,
+    AssignmentQuery, ChargedStep, GateWithSteps, Page, ProcessQuery, ProcessView, Range, Reader, RecordQuery, RunQuery,
     RunStepView, RunView, StepQuery,
 };
 use crate::rows::{AssignmentRow, CorrectionRow, RecordRow, StepRow};
@@ -163,11 +163,8 @@ impl Engine {
         Ok(run.map(|run| run.row.trace_id.unwrap_or_else(|| own_trace(run_id))))
     }
 
-    async fn run_of(&self, run_id: InstanceId) -> Result<Option<RunView>, Refusal> {
-        let query = RunQuery { instance_id: Some(run_id), ..RunQuery::default() };
-        let page = Page { after: None, limit: 1, descending: false };
-        let found = self.reader.runs(&query, &page).await.map_err(|error| store_failure(&error))?;
-        Ok(found.into_iter().next())
+    pub(crate) async fn run_of(&self, run_id: InstanceId) -> Result<Option<RunView>, Refusal> {
+        run_of(&*self.reader, run_id).await.map_err(|error| store_failure(&error))
     }
 
     /// The colour of a run, as its row says; for a run that an older version stored, counted from its steps.
@@ -253,4 +250,11 @@ impl Engine {
         self.require_scope(actor_ref, scopes::AUDIT_READ).await?;
         self.reader.records(query, page).await.map_err(|error| store_failure(&error))
     }
+}
+
+/// The run with this id, whoever asks.
+pub(crate) async fn run_of(reader: &dyn Reader, run_id: InstanceId) -> Result<Option<RunView>, StoreError> {
+    let query = RunQuery { instance_id: Some(run_id), ..RunQuery::default() };
+    let page = Page { after: None, limit: 1, descending: false };
+    Ok(reader.runs(&query, &page).await?.into_iter().next())
 }

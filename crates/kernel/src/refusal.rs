@@ -99,6 +99,11 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// Whether the same may be accepted a moment later, although nothing has changed.
+    pub const fn passes(&self) -> bool {
+        matches!(self.code, Code::Overloaded | Code::RecordingFailure)
+    }
+
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Refusal { code, detail: detail.into(), field: None, guard: None }
     }

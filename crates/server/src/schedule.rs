@@ -8,7 +8,7 @@ use countersign_engine::{Call, Command, Engine, IdempotencyKey, Proof, Target};
 use countersign_kernel::Time;
 use countersign_kernel::lifecycle::RunState;
 use countersign_kernel::plan::{Overlap, Plan, Schedule, Scope, Template};
-use countersign_kernel::refusal::{Code, Refusal};
+use countersign_kernel::refusal::Refusal;
 use countersign_kernel::run::{self, StartRun};
 use countersign_ledger::sha256;
 use std::collections::HashMap;
@@ -65,7 +65,7 @@ impl Ticker {
             }
             if let Err(refusal) = tick(engine, pattern, due).await {
                 tracing::warn!(%refusal, definition = pattern.definition, "a scheduled run did not start");
-                if matches!(refusal.code, Code::RecordingFailure | Code::Overloaded) {
+                if refusal.passes() {
                     continue;
                 }
             }

@@ -3,7 +3,8 @@
 
 use super::clockwork::Clockwork;
 use super::rollup::Basis;
-use crate::port::{Page, RunQuery, RunView, StoreError};
+use crate::port::{RunView, StoreError};
+use crate::reads::run_of;
 use crate::rows::StepState;
 use countersign_kernel::lifecycle::{RunState, StepCode};
 use countersign_kernel::plan::StepSeq;
@@ -32,7 +33,7 @@ impl Clockwork {
         let (run_id, step_seq) = (parent.run_id, parent.step_seq);
         let mut shown = None;
         loop {
-            let Some(view) = self.run_view(child).await? else { return Ok(false) };
+            let Some(view) = run_of(&*self.reader, child).await? else { return Ok(false) };
             if let Some((completed, output)) = end_of(&view, parent) {
                 let command = run::Command::ChildEnded { step_seq, child, completed, output };
                 return Ok(self.told(run_id, command).await);
@@ -74,12 +75,6 @@ impl Clockwork {
             Some(answer) => matches!(answer.await, Ok(Ok(_))),
             None => false,
         }
-    }
-
-    async fn run_view(&self, run_id: InstanceId) -> Result<Option<RunView>, StoreError> {
-        let query = RunQuery { instance_id: Some(run_id), ..RunQuery::default() };
-        let page = Page { after: None, limit: 1, descending: false };
-        Ok(self.reader.runs(&query, &page).await?.into_iter().next())
     }
 
     fn later(&self) -> Time {

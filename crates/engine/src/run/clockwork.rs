@@ -98,7 +98,7 @@ impl Clockwork {
     fn put_off(&self, run_id: InstanceId, steps: &[StepSeq], whole: bool, refusal: &Refusal) {
         let delay = match refusal.code {
             Code::NotKnown => return,
-            Code::RecordingFailure | Code::Overloaded => SOON_US,
+            _ if refusal.passes() => SOON_US,
             _ => LATER_US,
         };
         let again = Time((self.now)().0 + delay);

@@ -177,10 +177,7 @@ impl Engine {
 
     /// The record that closed a step, and what it yielded: what a reopening is set beside.
     pub async fn prior(&self, run_id: InstanceId, step: &str) -> Result<Option<Prior>, Refusal> {
-        let query = RunQuery { instance_id: Some(run_id), ..RunQuery::default() };
-        let page = Page { after: None, limit: 1, descending: false };
-        let found = self.reader.runs(&query, &page).await.map_err(|error| store_failure(&error))?;
-        let Some(row) = found.into_iter().next().map(|view| view.row) else { return Ok(None) };
+        let Some(row) = self.run_of(run_id).await?.map(|view| view.row) else { return Ok(None) };
         let plan = self.plan(&row.definition_name, row.definition_version).await?;
         let Some(seq) = plan.and_then(|plan| plan.cell_named(step)) else { return Ok(None) };
         let steps = self.reader.run_steps(run_id, seq, 1).await.map_err(|error| store_failure(&error))?;

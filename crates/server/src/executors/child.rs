@@ -1,7 +1,7 @@
 //! A step that is a run of its own: the child is started once, however many attempts that takes; its end ends the step (the
 //! engine's clockwork sees to that). Only where the step has to be done again is there another child.
 
-use super::{Done, PAUSE, own_call, passes};
+use super::{Done, PAUSE, own_call};
 use countersign_engine::{Call, Engine, IdempotencyKey, Outcome, Target, Task};
 use countersign_executor::Verdict;
 use countersign_kernel::lifecycle::FailureCategory;
@@ -14,7 +14,7 @@ pub async fn start(engine: &Weak<Engine>, task: &Task, job: &Job, name: &str, ve
     loop {
         let why = match try_start(engine, task, job, name, version).await {
             Ok(child) => return Done::Child(child),
-            Err(Some(refusal)) if passes(&refusal) => {
+            Err(Some(refusal)) if refusal.passes() => {
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }

@@ -12,7 +12,7 @@ use countersign_executor::shell::ShellJob;
 use countersign_kernel::lifecycle::FailureCategory;
 use countersign_kernel::plan::Work;
 use countersign_kernel::run::{self, Job, TaskRef};
-use countersign_kernel::{Code, InstanceId, Refusal, Time};
+use countersign_kernel::{InstanceId, Time};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -108,8 +108,8 @@ async fn carry_out(engine: &Weak<Engine>, task: Task, tools: &Tools) {
     };
     let done = match done {
         // It is left to the lease, or to the step's own timeout, to find that nobody knows; a report would be a guess.
-        Done::Verdict(Verdict::Unknown { instead }) if !job.repeatable => {
-            tracing::info!(task_id = task.task_id(), ?instead, "nobody knows what became of an attempt");
+        Done::Verdict(Verdict::Unknown { .. }) if !job.repeatable => {
+            tracing::info!(task_id = task.task_id(), "nobody knows what became of an attempt");
             return;
         }
         Done::Verdict(Verdict::Unknown { instead }) => Done::Verdict(*instead),
@@ -238,14 +238,9 @@ async fn report(engine: &Weak<Engine>, task: &Task, command: impl FnOnce(TaskRef
         Ok(_) => Heard::Refused,
         Err(refusal) => {
             tracing::info!(%refusal, task_id = task.task_id(), "a report was refused");
-            if passes(&refusal) { Heard::NotNow } else { Heard::Refused }
+            if refusal.passes() { Heard::NotNow } else { Heard::Refused }
         }
     }
-}
-
-/// Whether the same may be accepted a moment later.
-fn passes(refusal: &Refusal) -> bool {
-    matches!(refusal.code, Code::Overloaded | Code::RecordingFailure)
 }
 
 fn own_call(engine: &Engine, target: Target, command: run::Command) -> Call {
