@@ -27,7 +27,7 @@ pub struct Sizes {
     pub workers: usize,
 }
 
-pub async fn measure(store: &str, sizes: &Sizes, http: bool, report: &mut Report) -> anyhow::Result<()> {
+pub async fn measure(store: &str, sizes: &Sizes, report: &mut Report) -> anyhow::Result<()> {
     let workers = sizes.workers;
     eprintln!("{store}: W1, {} runs of {STEPS} steps in process …", sizes.runs);
     let target = Target::in_process_with(store, config()).await?;
@@ -67,18 +67,15 @@ pub async fn measure(store: &str, sizes: &Sizes, http: bool, report: &mut Report
         Duration::from_micros(total),
     ));
     eprintln!("{store}: chains of 500 …");
-    let (few, long) = (sizes.runs.div_ceil(50), 500);
+    // A chain keeps one worker busy: as many of them as workers, or fewer would share a flush than where chains are short.
+    let (few, long) = (sizes.runs.div_ceil(50).max(workers), 500);
     let elapsed = place.w1(few, workers, long).await?;
     let mut row = Row::rate("step of a chain of 500", store, "in process", workers, rate(few * long, elapsed));
     let elapsed = place.w1(few * long / STEPS, workers, STEPS).await?;
     row.ratio_to_limit = Some(row.ops_per_s / rate(few * long, elapsed));
     report.add(row);
     drop(place);
-    target.close().await?;
-    if http {
-        over_http(store, sizes, report).await?;
-    }
-    Ok(())
+    target.close().await
 }
 
 pub fn rate(count: usize, elapsed: Duration) -> f64 {
@@ -253,41 +250,57 @@ async fn work(engine: &Engine, n: usize, left: &AtomicI64) -> anyhow::Result<()>
     Ok(())
 }
 
-async fn over_http(store: &str, sizes: &Sizes, report: &mut Report) -> anyhow::Result<()> {
+pub async fn over_http(store: &str, sizes: &Sizes, report: &mut Report) -> anyhow::Result<()> {
     eprintln!("{store}: W1 leased over HTTP …");
     let target = Target::http(store).await?;
-    let url = target.server.as_ref().context("no server")?.url();
-    let client = Client::new(&url)?.with_token(&target.admin_token()?)?;
-    client.publish_definition(Format::Yaml, definition(STEPS).as_bytes()).await?;
+    let served = Served::of(&target, sizes.workers.min(64)).await?;
     let runs = sizes.runs / 2;
-    let left = Arc::new(AtomicI64::new(i64::try_from(runs * STEPS)?));
-    let next = Arc::new(AtomicUsize::new(0));
-    let begin = Instant::now();
-    let mut tasks = tokio::task::JoinSet::new();
-    for n in 0..sizes.workers.min(64) {
-        let (client, next) = (client.clone(), next.clone());
-        tasks.spawn(async move {
-            let request = wire::StartRun { definition: format!("chain-{STEPS}"), ..wire::StartRun::default() };
-            while next.fetch_add(1, Ordering::Relaxed) < runs {
-                client.start_run(&request).await?;
-            }
-            anyhow::Ok(())
-        });
-        let (client, left) = (Client::new(&url)?.with_token(&target.admin_token()?)?, left.clone());
-        tasks.spawn(async move { work_over_http(&client, n, &left).await });
-    }
-    while let Some(done) = tasks.join_next().await {
-        done??;
-    }
-    report.add(Row::rate(
-        "W1 runs of 10 steps",
-        store,
-        "leased, http",
-        sizes.workers.min(64),
-        rate(runs, begin.elapsed()),
-    ));
-    drop(client);
+    // As the peers and the measurement in process: nobody is measured cold.
+    served.w1(runs.min(200)).await?;
+    let elapsed = served.w1(runs).await?;
+    report.add(Row::rate("W1 runs of 10 steps", store, "leased, http", served.workers.len(), rate(runs, elapsed)));
+    drop(served);
     target.close().await
+}
+
+/// A server and its workers, each with connections of its own as separate programs would have.
+struct Served {
+    starters: Client,
+    workers: Vec<Client>,
+}
+
+impl Served {
+    async fn of(target: &Target, workers: usize) -> anyhow::Result<Served> {
+        let url = target.server.as_ref().context("no server")?.url();
+        let token = target.admin_token()?;
+        let client = || anyhow::Ok(Client::new(&url)?.with_token(&token)?);
+        let starters = client()?;
+        starters.publish_definition(Format::Yaml, definition(STEPS).as_bytes()).await?;
+        Ok(Served { starters, workers: (0..workers).map(|_| client()).collect::<Result<_, _>>()? })
+    }
+
+    async fn w1(&self, runs: usize) -> anyhow::Result<Duration> {
+        let left = Arc::new(AtomicI64::new(i64::try_from(runs * STEPS)?));
+        let next = Arc::new(AtomicUsize::new(0));
+        let begin = Instant::now();
+        let mut tasks = tokio::task::JoinSet::new();
+        for (n, worker) in self.workers.iter().enumerate() {
+            let (client, next) = (self.starters.clone(), next.clone());
+            tasks.spawn(async move {
+                let request = wire::StartRun { definition: format!("chain-{STEPS}"), ..wire::StartRun::default() };
+                while next.fetch_add(1, Ordering::Relaxed) < runs {
+                    client.start_run(&request).await?;
+                }
+                anyhow::Ok(())
+            });
+            let (worker, left) = (worker.clone(), left.clone());
+            tasks.spawn(async move { work_over_http(&worker, n, &left).await });
+        }
+        while let Some(done) = tasks.join_next().await {
+            done??;
+        }
+        Ok(begin.elapsed())
+    }
 }
 
 async fn work_over_http(client: &Client, n: usize, left: &AtomicI64) -> anyhow::Result<()> {

@@ -35,7 +35,7 @@ pub struct Digest(pub [u8; 32]);
 
 impl std::fmt::Display for Digest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&text::hex(&self.0))
     }
 }
 

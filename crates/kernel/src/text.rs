@@ -54,21 +54,56 @@ pub fn length(micros: i64) -> String {
 pub fn json_string(text: &str) -> String {
     let mut json = String::with_capacity(text.len() + 2);
     json.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => json.push_str("\\\""),
-            '\\' => json.push_str("\\\\"),
-            c if c < ' ' => json.push_str(&format!("\\u{:04x}", u32::from(c))),
-            c => json.push(c),
+    let mut rest = text;
+    while let Some(at) = rest.bytes().position(|byte| byte < b' ' || byte == b'"' || byte == b'\\') {
+        // Such a byte is a character of its own, never part of another.
+        let (plain, special) = rest.split_at(at);
+        json.push_str(plain);
+        match special.as_bytes()[0] {
+            byte @ (b'"' | b'\\') => json.extend(['\\', char::from(byte)]),
+            control => json.push_str(&format!("\\u{control:04x}")),
         }
+        rest = &special[1..];
     }
+    json.push_str(rest);
     json.push('"');
     json
+}
+
+/// Bytes as lower-case hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+    text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_json_string_escapes_what_it_must_and_nothing_else() {
+        for (text, json) in [
+            ("", r#""""#),
+            ("plain / grün \u{1F600}\u{7f}", "\"plain / grün \u{1F600}\u{7f}\""),
+            (r#"a "b" \c\"#, r#""a \"b\" \\c\\""#),
+            ("\u{0}\n\tend\u{1f}", r#""\u0000\u000a\u0009end\u001f""#),
+        ] {
+            assert_eq!(json_string(text), json);
+        }
+    }
+
+    #[test]
+    fn every_byte_has_its_two_digits() {
+        for byte in 0..=255_u8 {
+            assert_eq!(hex(&[byte, 0x0f]), format!("{byte:02x}0f"));
+        }
+        assert_eq!(crate::Digest([0xa5; 32]).to_string(), "a5".repeat(32));
+    }
 
     #[test]
     fn lengths_are_written_as_definitions_write_them() {

@@ -4,6 +4,7 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use countersign_kernel::Digest;
+use countersign_kernel::text::hex;
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 use sha2::{Digest as _, Sha256};
 
@@ -117,7 +118,7 @@ fn message(kind: u8, text: &str, time_s: u64) -> String {
 
 impl std::fmt::Display for Verifier {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let id: String = key_id(&self.name, self.kind, &self.key).iter().map(|b| format!("{b:02x}")).collect();
+        let id = hex(&key_id(&self.name, self.kind, &self.key));
         let mut blob = vec![self.kind];
         blob.extend_from_slice(self.key.as_bytes());
         write!(f, "{}+{id}+{}", self.name, BASE64_STANDARD.encode(blob))

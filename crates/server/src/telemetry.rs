@@ -5,7 +5,6 @@ use anyhow::Context;
 use axum::extract::{MatchedPath, Request};
 use axum::http::header::CACHE_CONTROL;
 use axum::http::{HeaderName, HeaderValue};
-use axum::middleware::Next;
 use axum::response::Response;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use std::io::IsTerminal;
@@ -89,8 +88,8 @@ pub async fn upkeep() {
     }
 }
 
-/// Middleware: one line and one sample per request, and an id by which both sides can name it.
-pub async fn observe(mut request: Request, next: Next) -> Response {
+/// One line and one sample per request, and an id by which both sides can name it.
+pub async fn observe(mut request: Request, answer: impl AsyncFnOnce(Request) -> Response) -> Response {
     let id = request_id(&request);
     if let Ok(value) = HeaderValue::from_str(&id) {
         request.headers_mut().insert(REQUEST_ID, value);
@@ -102,7 +101,7 @@ pub async fn observe(mut request: Request, next: Next) -> Response {
         .get::<MatchedPath>()
         .map_or_else(|| "(unknown)".to_owned(), |path| path.as_str().to_owned());
     let started = Instant::now();
-    let mut response = next.run(request).await;
+    let mut response = answer(request).await;
     let seconds = started.elapsed().as_secs_f64();
     let status = response.status().as_u16();
 

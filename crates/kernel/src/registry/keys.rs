@@ -1,7 +1,7 @@
 //! Keys and bearer tokens: what an actor is known by. Nothing is forgotten: a revoked key still verifies what it
 //! signed before.
 
-use crate::Digest;
+use crate::{Digest, text};
 use std::collections::HashMap;
 
 /// A public key of an actor. What it is, only the edge knows; here it is a name and a text.
@@ -48,7 +48,7 @@ impl KnownToken {
 }
 
 pub fn credential_id(token_hash: &Digest) -> String {
-    token_hash.to_string().chars().take(16).collect()
+    text::hex(&token_hash.0[..8])
 }
 
 #[derive(Clone, Debug, Default)]

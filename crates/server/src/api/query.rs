@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use countersign_client::wire;
 use countersign_engine::port::{Page, Range};
 use countersign_kernel::Time;
-use countersign_kernel::text::is_blank;
+use countersign_kernel::text::{hex, is_blank};
 use std::marker::PhantomData;
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
@@ -248,7 +248,7 @@ impl<L: List> Params<L> {
     }
 
     fn cursor(&self, key: &[u8]) -> String {
-        self.cursor_head().iter().chain(key).map(|byte| format!("{byte:02x}")).collect()
+        hex(&[&self.cursor_head()[..], key].concat())
     }
 }
 

@@ -3,10 +3,10 @@
 use crate::api::format_time;
 use crate::config::Secret;
 use countersign_engine::port::outbox::Delivery;
+use countersign_kernel::text::hex;
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Map, Value};
 use sha2::Sha256;
-use std::fmt::Write;
 
 pub const MEDIA_TYPE: &str = "application/cloudevents+json";
 pub const SIGNATURE: &str = "countersign-signature";
@@ -39,12 +39,7 @@ pub fn signature(secret: &Secret, unix_seconds: u64, body: &str) -> String {
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret.reveal()) else { return String::new() };
     mac.update(format!("{unix_seconds}.").as_bytes());
     mac.update(body.as_bytes());
-    let mut header = format!("t={unix_seconds},v1=");
-    for byte in mac.finalize().into_bytes() {
-        // To a string that always succeeds.
-        let _ = write!(header, "{byte:02x}");
-    }
-    header
+    format!("t={unix_seconds},v1={}", hex(&mac.finalize().into_bytes()))
 }
 
 #[cfg(test)]
