@@ -49,9 +49,12 @@ struct Args {
     /// Runs of W1.
     #[arg(long, default_value_t = 3000)]
     runs: usize,
-    /// Workers of W1 and W3.
-    #[arg(long, default_value_t = 128)]
+    /// Workers of W1 and W3 in process.
+    #[arg(long, default_value_t = 256)]
     workers: usize,
+    /// Workers of W1 over HTTP.
+    #[arg(long, default_value_t = 64)]
+    leased: usize,
     /// Runs that have ended before W1 is measured again; 1000000 takes minutes. 0 leaves it out.
     #[arg(long, default_value_t = 20_000)]
     finished: usize,
@@ -106,7 +109,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
 
 async fn measure_store(store: &str, time: Duration, args: &Args, report: &mut Report) -> anyhow::Result<()> {
     let most = args.clients.iter().copied().max().unwrap_or(64);
-    let sizes = workflows::Sizes { runs: args.runs, workers: args.workers };
+    let sizes = workflows::Sizes { runs: args.runs, workers: args.workers, leased: args.leased };
     if args.leased_only {
         return workflows::over_http(store, &sizes, report).await;
     }

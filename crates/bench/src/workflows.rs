@@ -25,6 +25,8 @@ pub struct Sizes {
     /// Runs of W1.
     pub runs: usize,
     pub workers: usize,
+    /// Workers over HTTP.
+    pub leased: usize,
 }
 
 pub async fn measure(store: &str, sizes: &Sizes, report: &mut Report) -> anyhow::Result<()> {
@@ -253,7 +255,7 @@ async fn work(engine: &Engine, n: usize, left: &AtomicI64) -> anyhow::Result<()>
 pub async fn over_http(store: &str, sizes: &Sizes, report: &mut Report) -> anyhow::Result<()> {
     eprintln!("{store}: W1 leased over HTTP …");
     let target = Target::http(store).await?;
-    let served = Served::of(&target, sizes.workers.min(64)).await?;
+    let served = Served::of(&target, sizes.leased).await?;
     let runs = sizes.runs / 2;
     // As the peers and the measurement in process: nobody is measured cold.
     served.w1(runs.min(200)).await?;

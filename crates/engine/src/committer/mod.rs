@@ -230,6 +230,17 @@ impl Committer {
         loop {
             tokio::select! {
                 biased;
+                // These two before the calls: under load there is always one.
+                _ = housekeeping.tick() => {
+                    let Some(mut taken) = desk.take().await else { break };
+                    taken.committer.housekeep().await;
+                    taken.put_back();
+                }
+                () = book.look.notified() => {
+                    let Some(mut taken) = desk.take().await else { break };
+                    taken.committer.look_for_due().await;
+                    taken.put_back();
+                }
                 count = queue.recv_many(&mut jobs, MAX_BATCH) => {
                     if count == 0 {
                         break;
@@ -241,16 +252,6 @@ impl Committer {
                     }
                     desk.saw(jobs.len());
                     taken.committer.serve(jobs.drain(..).collect()).await;
-                    taken.put_back();
-                }
-                () = book.look.notified() => {
-                    let Some(mut taken) = desk.take().await else { break };
-                    taken.committer.look_for_due().await;
-                    taken.put_back();
-                }
-                _ = housekeeping.tick() => {
-                    let Some(mut taken) = desk.take().await else { break };
-                    taken.committer.housekeep().await;
                     taken.put_back();
                 }
             }
