@@ -17,11 +17,12 @@ from typing import Any
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-import make  # noqa: E402
-from make import REGISTRY, Process, Record, Tree, World, dump, sha  # noqa: E402
+from bundle import REGISTRY, Record, Tree, det, dump, sha, signed_note, vkey  # noqa: E402
+from honest import Actor, Process, World  # noqa: E402
+from make import staff  # noqa: E402
 
 
-def run(w: World, a: dict[str, make.Actor], number: int) -> Process:
+def run(w: World, a: dict[str, Actor], number: int) -> Process:
     p = Process(w, a["ines"], "batch-release@1", f"batch/{number:07}")
     p.fire(a["lab"], "submit")
     p.open(a["ines"], "pass", "documents complete")
@@ -40,7 +41,7 @@ def main(argv: list[str]) -> int:
         print("usage: large.py PROCESSES OUT.zip", file=sys.stderr)
         return 2
     w = World("large")
-    a = make.staff(w)
+    a = staff(w)
     leaves: list[bytes] = []
     heads = []
     count = 0
@@ -49,7 +50,7 @@ def main(argv: list[str]) -> int:
             for r in w.log:
                 if r is not None:
                     r.log_index = len(leaves)
-                leaves.append(r.hash if r is not None else make.det("somebody else", len(leaves)))
+                leaves.append(r.hash if r is not None else det("somebody else", len(leaves)))
             w.log.clear()
 
         def put_aside(chain: list[Record]) -> int:
@@ -78,8 +79,8 @@ def main(argv: list[str]) -> int:
                     "registry_sequence": len(registry), "instances": len(heads), "records": count + len(registry), "made_at_us": w.now, "made_by": "auditor", "software": "spec/vectors/large.py"}
         with zipfile.ZipFile(argv[2], "w", zipfile.ZIP_DEFLATED, compresslevel=1) as z:
             z.writestr("bundle.json", dump(manifest) + "\n")
-            z.writestr("checkpoint", make.signed_note(w.origin, len(leaves), tree.root, w.log_key, w.witnesses, w.now // 1_000_000))
-            z.writestr("log.vkey", make.vkey(w.origin, w.log_key) + "\n")
+            z.writestr("checkpoint", signed_note(w.origin, len(leaves), tree.root, w.log_key, w.witnesses, w.now // 1_000_000))
+            z.writestr("log.vkey", vkey(w.origin, w.log_key) + "\n")
             z.writestr("documents.jsonl", "".join(dump(d) + "\n" for d in documents))
             z.writestr("grants.jsonl", "".join(dump({k: g[k] for k in keys}) + "\n" for g in sorted(w.grants.values(), key=lambda g: g["granted_seq"])))
             with z.open("records.jsonl", "w", force_zip64=True) as out:
@@ -95,7 +96,7 @@ def main(argv: list[str]) -> int:
             with z.open("state.jsonl", "w", force_zip64=True) as out:
                 for text in state:
                     out.write(text.encode())
-    print(make.vkey(w.origin, w.log_key))
+    print(vkey(w.origin, w.log_key))
     return 0
 
 

@@ -10,7 +10,8 @@ from typing import Any, Optional
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from make import MOOT, REGISTRY, Actor, Bundle, Record, World, Write, dump, sha  # noqa: E402
+from bundle import REGISTRY, Bundle, Record, dump, sha  # noqa: E402
+from honest import MOOT, Actor, World, Write  # noqa: E402
 from verifier.runs import RUN_TABLE, STEP_TABLE  # noqa: E402
 
 ROOM = 16_384

@@ -30,6 +30,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(HERE))
 import make  # noqa: E402
 import tamper  # noqa: E402
+from bundle import Bundle  # noqa: E402
 
 VERIFY = HERE.parent / "verify.py"
 sys.path.insert(0, str(HERE.parent))     # verifier/
@@ -180,7 +181,7 @@ def check_cases(cases: list[Case], other: Optional[list[str]], failures: Failure
         print(f"{differ} of {len(cases)} bundles with different sets of codes (which is allowed beyond the expected ones)")
 
 
-def tampered(name: str, bundle: make.Bundle, keys: dict[str, Any], out: pathlib.Path, covered: set[str], only: Optional[set[str]] = None) -> list[Case]:
+def tampered(name: str, bundle: Bundle, keys: dict[str, Any], out: pathlib.Path, covered: set[str], only: Optional[set[str]] = None) -> list[Case]:
     answer = tamper.tamper(bundle, keys, out, only)
     covered |= {f"{c['name']}.{c['form']}" for c in answer["cases"]}
     return [Case(f"{name}/{c['file']}", out / c["file"], c.get("key", answer["vkey"]), out / c["policy"] if "policy" in c else None, c["expected"]) for c in answer["cases"]]
@@ -254,7 +255,7 @@ def main() -> int:
         if args.bundle:
             keys = json.loads(pathlib.Path(args.keys).read_text(encoding="utf-8"))
             cases = [Case(args.bundle, pathlib.Path(args.bundle), keys["vkey"], None, None)]
-            cases += tampered("real", make.Bundle.read(args.bundle), keys, temp / "real", covered)
+            cases += tampered("real", Bundle.read(args.bundle), keys, temp / "real", covered)
             for s in json.loads((temp / "real" / "expected.json").read_text(encoding="utf-8"))["skipped"]:
                 print(f"skipped {s['name']}.{s['form']}: {s['reason']}")
         else:
