@@ -12,7 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from bundle import REGISTRY, Bundle, Record, dump, sha  # noqa: E402
 from honest import MOOT, Actor, World, Write  # noqa: E402
-from verifier.runs import RUN_TABLE, STEP_TABLE  # noqa: E402
+from verifier.run_model import RUN_TABLE, STEP_TABLE  # noqa: E402
 
 ROOM = 16_384
 TICK = 1_370_001        # from one command to the next

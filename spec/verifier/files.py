@@ -5,7 +5,7 @@ import zipfile
 import zlib
 from dataclasses import dataclass, field
 
-from . import runs
+from . import run_model
 from .found import Record, Report
 from .keys import parse_vkey
 from .records import read_record
@@ -119,9 +119,9 @@ def read_bundle(path: str, report: Report) -> Bundle:
                 if not ascending([row[order] for row in line[rows]]):
                     report.find("bundle-form", f"state.jsonl: {rows} are not ordered by {order}", instance_id=line["instance_id"])
             if line.get("run") is not None:
-                check_form(line["run"], runs.STATE, "bundle-form", f"state.jsonl, {line['instance_id']}, run")
+                check_form(line["run"], run_model.STATE, "bundle-form", f"state.jsonl, {line['instance_id']}, run")
                 for row in line["run"]["steps"]:
-                    check_form(row, runs.STATE_STEP, "bundle-form", f"state.jsonl, {line['instance_id']}, steps of the run")
+                    check_form(row, run_model.STATE_STEP, "bundle-form", f"state.jsonl, {line['instance_id']}, steps of the run")
         except Fault as f:
             report.find(f.code, f.detail, instance_id=line["instance_id"])
             continue

@@ -5,7 +5,7 @@ import re
 import urllib.parse
 from typing import Iterable, Optional
 
-from . import runs
+from . import run_model, run_statements
 from .files import Bundle
 from .found import Record, Report
 from .records import APPLICATION_ONLY, DECIDED
@@ -118,7 +118,7 @@ class Identity:
     def check_nonce(self, r: Record, s: dict[str, Json], raw: bytes, application: bool) -> None:
         command = (r.instance, r.at)
         shared = self.shared.setdefault(raw, {})
-        if s["action"] in runs.SHARED and shared.setdefault(r.instance, command) == command:
+        if s["action"] in run_model.SHARED and shared.setdefault(r.instance, command) == command:
             command = self.used_in.setdefault(raw, command)     # one request may move several runs, once each
         if self.nonces.setdefault((r.actor, s["nonce"]), raw) != raw:
             self.report.find("nonce-reused", "a nonce in two statements", r)
@@ -156,8 +156,8 @@ class Identity:
             if body is not None and s["body_digest"] != sha256(body).hex():
                 yield "body_digest is not that of the body"
             return
-        run = r.action in runs.PAYLOADS
-        if r.action not in ROUTES and not run or r.action in runs.APPLICATION_ONLY:
+        run = r.action in run_model.PAYLOADS
+        if r.action not in ROUTES and not run or r.action in run_model.APPLICATION_ONLY:
             yield f"{r.action} is the application actor's alone"
             return
         action, path, members = (s["action"], "", "") if run else ROUTES[r.action]
@@ -189,7 +189,7 @@ class Identity:
             yield f"the body: {f.detail}"
             return
         if run:
-            yield from runs.compare_request(r, p, s, said)
+            yield from run_statements.compare_request(r, p, s, said)
         for member in members.split():
             if not same(said.get(member), p.get(member)):
                 yield f"{member} of the body is not the payload's"

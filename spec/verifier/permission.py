@@ -1,12 +1,12 @@
 """Permission: claim 5 (record.md 5.5)."""
 from __future__ import annotations
 
-from . import runs
+from . import run_model
 from .files import Bundle
 from .found import Report
 from .registry import Registry
 
-SCOPES = {**runs.SCOPES, "workflow_started": "workflows:start", "gate_opened": "workflows:open-gate", "chain_initiated": "workflows:open-gate", "transition_fired": "workflows:fire",
+SCOPES = {**run_model.SCOPES, "workflow_started": "workflows:start", "gate_opened": "workflows:open-gate", "chain_initiated": "workflows:open-gate", "transition_fired": "workflows:fire",
           "evidence_exported": "audit:read", "hold_placed": "audit:hold", "hold_released": "audit:hold", "record_purged": "audit:purge",
           "actor_registered": "actors:manage", "credential_issued": "actors:manage", "credential_revoked": "actors:manage", "key_registered": "actors:manage",
           "key_revoked": "actors:manage", "grant_made": "permissions:manage", "grant_revoked": "permissions:manage", "definition_published": "definitions:publish"}
@@ -21,10 +21,10 @@ def check_permission(b: Bundle, registry: Registry, report: Report) -> None:
         if r.action == "step_transitioned":
             if r.payload is None:
                 continue
-            scope = runs.CLASS_SCOPES.get((r.payload.get("own_transition") or {}).get("actor_class"), "tasks:work")
+            scope = run_model.CLASS_SCOPES.get((r.payload.get("own_transition") or {}).get("actor_class"), "tasks:work")
         if b.chains[r.instance][0].action == "run_started" and r.action in ("gate_opened", "chain_initiated", "transition_fired"):
             scope = None if r.action == "transition_fired" or r.actor == registry.application_actor(r) else "runs:control"
-        if r.action in runs.OWN_WORK and r.actor == registry.application_actor(r):
+        if r.action in run_model.OWN_WORK and r.actor == registry.application_actor(r):
             scope = None
         begun = b.chains[r.instance][0].payload or {}
         if r.action == "run_cancelled" and begun.get("parent_run_id") is not None and r.actor == registry.application_actor(r):
@@ -38,7 +38,7 @@ def check_permission(b: Bundle, registry: Registry, report: Report) -> None:
             of_server = p.get("actor_ref") == registry.configuration(r.registry_seq).get("server_actor_ref")
             if own or r.action == "key_registered" and of_server and r.actor == registry.application_actor(r):
                 continue
-        scopes = [scope, *([runs.INSTEAD[r.action]] if r.action in runs.INSTEAD else [])]
+        scopes = [scope, *([run_model.INSTEAD[r.action]] if r.action in run_model.INSTEAD else [])]
         start = b.chains[r.instance][0]
         if scope.startswith(FINER) and start.payload is not None and start.payload.get("definition"):
             scopes += [f"{s}:{start.payload['definition'].rpartition('@')[0]}" for s in scopes]

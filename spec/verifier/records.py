@@ -4,7 +4,7 @@ from __future__ import annotations
 import re
 from typing import Optional
 
-from . import runs
+from . import run_model
 from .found import Record, Report
 from .texts import Fault, Json, REGISTRY, check_form, parse_json, sha256
 
@@ -16,7 +16,7 @@ _STEP = "instance_id:text chain_id:text step_id:text action:text decided_by:text
 _KEY_OR_TOKEN = "actor_ref:text credential_id:text"
 _GRANT = "grant_id:text subject_ref:text action_scope:text"
 PAYLOADS = {
-    **runs.PAYLOADS,
+    **run_model.PAYLOADS,
     "workflow_started": "instance_id:text subject_ref:text initial_state:text definition?:text declaration_digest:hex gate_spec_digest:hex gate_spec_labels:texts reason?:text",
     "gate_opened": "instance_id:text action:text from_state:text guard:text step_id?:text assignment_id?:text approver_ref?:text chain_id?:text steps?:steps "
                    "scope:text submitter_ref:text supersedes?:text reason?:text",
@@ -42,7 +42,7 @@ PAYLOADS = {
 WINDOW_EXPORT = "after_us:int? before_us:int? instances:int heads_digest:hex"
 REGISTRY_ONLY = set(list(PAYLOADS)[list(PAYLOADS).index("actor_registered"):])
 EITHER = {"hold_placed", "hold_released", "attempt_refused", "evidence_exported"}
-APPLICATION_ONLY = {"moot_gate_recalled", "chain_resolved", "configuration_recorded"} | runs.APPLICATION_ONLY
+APPLICATION_ONLY = {"moot_gate_recalled", "chain_resolved", "configuration_recorded"} | run_model.APPLICATION_ONLY
 DECIDED = ("step_approved", "step_rejected", "step_withdrawn")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional
 
-from . import runs
+from . import run_model, runs
 from .files import Bundle
 from .found import Record, Report
 from .records import DECIDED
@@ -187,7 +187,7 @@ class Replay:
 
     def take(self, r: Record) -> None:
         if r.action not in PROCESS:
-            if r.action in runs.PAYLOADS and self.of_run is None:
+            if r.action in run_model.PAYLOADS and self.of_run is None:
                 self.report.find("record-missing", f"a {r.action} among the records of a process", r)
             return
         if r.payload is None:
