@@ -50,7 +50,9 @@ const POLL_OFTEN_FOR: Duration = Duration::from_millis(500);
 const BATCH: usize = 1000;
 const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 /// How long closing waits for the last checkpoint.
-const LAST_SEAL: Duration = Duration::from_secs(3);
+const LAST_SEAL: Duration = Duration::from_secs(10);
+/// How often the store may fail meanwhile.
+const LAST_TRIES: u32 = 3;
 /// The lag is counted up to this.
 const COUNTED_LAG: u64 = 1_000_000;
 
@@ -270,19 +272,24 @@ impl Work {
     /// A last checkpoint, so that a store at rest is sealed.
     async fn end(mut self) {
         let last = async {
-            while self.lease.is_some() {
+            let mut failures = 0;
+            loop {
                 self.urgent = true;
                 match self.pass().await {
-                    Ok(_) => {}
+                    // Another node leads, and goes on.
+                    Ok(_) if self.lease.is_none() => break,
+                    // An older transaction may still hold back what was committed last.
+                    Ok(_) if matches!(self.sealer.reader.count_unsealed(1).await, Ok(1)) => {}
+                    Err(Fault::Store(error)) if failures < LAST_TRIES => {
+                        tracing::debug!(%error, "sealing the last records is tried again");
+                        self.edge = None;
+                        failures += 1;
+                    }
                     Err(Fault::Store(error)) => {
                         tracing::warn!(%error, "the last records could not be sealed; the next start does it");
                         break;
                     }
-                    Err(Fault::Contradiction(_)) => break,
-                }
-                // An older transaction may still hold back what was committed last.
-                if !matches!(self.sealer.reader.count_unsealed(1).await, Ok(1)) {
-                    break;
+                    Ok(_) | Err(Fault::Contradiction(_)) => break,
                 }
                 tokio::time::sleep(INDEX_EVERY).await;
             }

@@ -14,7 +14,7 @@ use countersign_testing::hands::{Hand, LEASE, SECOND, call, claim, complete, on_
 use countersign_testing::on_both;
 use countersign_testing::place::{ADMIN, Kind, Place, close, engine_on};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 on_both! {
@@ -23,6 +23,7 @@ on_both! {
     a_queue_hands_out_so_many_in_a_while,
     a_lease_expires_after_an_outage,
     a_step_is_handed_out_after_an_outage,
+    a_queued_run_begins_after_an_outage,
     a_lease_that_ends_during_a_commit_is_recovered,
     a_limit_that_passes_during_a_commit_is_seen,
     steps_are_handed_out_after_the_clock_was_set_back,
@@ -107,29 +108,41 @@ async fn a_queue_hands_out_so_many_in_a_while(kind: Kind) -> anyhow::Result<()> 
     place.remove().await
 }
 
-/// While it is out, the store takes nothing and tells nothing.
-#[derive(Default)]
-struct Outage(AtomicBool);
+/// While it is out, the store takes nothing and tells nothing. It goes out after so many commits.
+struct Outage(AtomicI64);
+
+impl Default for Outage {
+    fn default() -> Self {
+        Outage(AtomicI64::new(i64::MAX))
+    }
+}
 
 impl Outage {
-    fn check(&self) -> Result<(), StoreError> {
-        if self.0.load(Ordering::SeqCst) { Err(StoreError::Transient("out of order".to_owned())) } else { Ok(()) }
+    fn check(&self, commits: i64) -> Result<(), StoreError> {
+        match self.0.fetch_sub(commits, Ordering::SeqCst) {
+            ..=0 => Err(StoreError::Transient("out of order".to_owned())),
+            _ => Ok(()),
+        }
     }
 
     fn set(&self, out: bool) {
-        self.0.store(out, Ordering::SeqCst);
+        self.after(if out { 0 } else { i64::MAX });
+    }
+
+    fn after(&self, commits: i64) {
+        self.0.store(commits, Ordering::SeqCst);
     }
 }
 
 #[async_trait]
 impl Tap for Outage {
     async fn commit(&self, writer: &mut dyn Writer, batch: &Batch) -> Result<Committed, StoreError> {
-        self.check()?;
+        self.check(1)?;
         writer.commit(batch).await
     }
 
     fn read(&self) -> Result<(), StoreError> {
-        self.check()
+        self.check(0)
     }
 }
 
@@ -148,6 +161,26 @@ async fn a_lease_expires_after_an_outage(kind: Kind) -> anyhow::Result<()> {
     outage.set(false);
     let again = claim(&engine, 1, LEASE, LONG).await?;
     ensure!(again.len() == 1 && again[0].attempt == 2, "{again:?}");
+    close(engine).await?;
+    place.remove().await
+}
+
+async fn a_queued_run_begins_after_an_outage(kind: Kind) -> anyhow::Result<()> {
+    let (place, outage) = (Place::new(kind).await?, Arc::new(Outage::default()));
+    let engine = tapped(&place, outage.clone(), config(None)).await?;
+    publish(&engine, &workflow("keyed", "concurrency: {key: \"${input.key}\", limit: 1}\n", "{name: A}")).await?;
+    for _ in 0..2 {
+        start(&engine, "keyed", "{\"key\": \"a\"}").await?;
+    }
+    let first = claim(&engine, 2, LEASE, LONG).await?;
+    ensure!(first.len() == 1, "{first:?}");
+    // The end of the first run is written; that the second begins is not.
+    outage.after(1);
+    complete(&engine, &first[0], false).await?;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    outage.set(false);
+    let second = claim(&engine, 2, LEASE, Duration::from_secs(8)).await?;
+    ensure!(second.len() == 1, "{second:?}");
     close(engine).await?;
     place.remove().await
 }

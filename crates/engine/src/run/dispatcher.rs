@@ -13,6 +13,7 @@ use countersign_kernel::{InstanceId, Time};
 use countersign_ledger::sha256;
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -31,11 +32,15 @@ pub const SCHEDULED: &str = "@schedule/";
 /// Where other nodes end runs, nobody tells us.
 const POLL: Duration = Duration::from_secs(10);
 const RARELY: Duration = Duration::from_secs(60);
+/// After the store failed to tell or to take something.
+const AFTER_TROUBLE: Duration = Duration::from_secs(1);
 
 pub struct Dispatcher {
     pub clockwork: Clockwork,
     pub registry: Arc<KnownRegistry>,
     pub poll: Duration,
+    /// Somebody may be able to begin who did not, because the store failed.
+    pub troubled: AtomicBool,
 }
 
 /// Behind which run, by its priority and id, the search goes on.
@@ -57,9 +62,14 @@ impl Dispatcher {
                 let Some(behind) = self.begin(deeper, &mut full).await else { return };
                 deeper = behind;
             }
+            let pause = match self.troubled.swap(false, Ordering::Relaxed) {
+                true => AFTER_TROUBLE,
+                false if deeper.is_some() => GO_ON,
+                false => self.poll,
+            };
             tokio::select! {
                 () = self.clockwork.book.slots.notified() => {}
-                () = tokio::time::sleep(if deeper.is_some() { GO_ON } else { self.poll }) => {}
+                () = tokio::time::sleep(pause) => {}
             }
         }
     }
@@ -87,6 +97,7 @@ impl Dispatcher {
             }
             Err(error) => {
                 tracing::warn!(%error, "queued runs could not be read");
+                self.troubled.store(true, Ordering::Relaxed);
                 return Some(None);
             }
         };
@@ -159,6 +170,7 @@ impl Dispatcher {
             Ok(Ok(_)) => Some(false),
             Ok(Err(refusal)) => {
                 tracing::warn!(%refusal, run_id = %waiting.instance_id, "a queued run could not begin");
+                self.troubled.fetch_or(refusal.passes(), Ordering::Relaxed);
                 Some(false)
             }
             Err(_) => None,
@@ -172,6 +184,7 @@ impl Engine {
             clockwork: self.clockwork(),
             registry: self.registry.clone(),
             poll: if exclusive { RARELY } else { POLL },
+            troubled: AtomicBool::new(false),
         }
     }
 }
