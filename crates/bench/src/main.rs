@@ -53,7 +53,7 @@ struct Args {
     #[arg(long, default_value_t = 256)]
     workers: usize,
     /// Workers of W1 over HTTP.
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 256)]
     leased: usize,
     /// Runs that have ended before W1 is measured again; 1000000 takes minutes. 0 leaves it out.
     #[arg(long, default_value_t = 20_000)]
