@@ -72,7 +72,7 @@ pub async fn measure(store: &str, sizes: &Sizes, report: &mut Report) -> anyhow:
     ));
     eprintln!("{store}: chains of 500 …");
     // A chain keeps one worker busy: as many of them as workers, or fewer would share a flush than where chains are short. In
-    // turns, for the machine is not the same from one moment to the next.
+    // turns, for the machine is not the same from one moment to the next; not too many, or it takes minutes.
     let (workers, long) = (workers.min(128), 500);
     let (mut chains, mut short) = (Duration::ZERO, Duration::ZERO);
     for _ in 0..TURNS {

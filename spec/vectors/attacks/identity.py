@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+from typing import Optional
 
 from bundle import Record, b64, bearer_attestation, dump, unb64
 from .kit import Skip, Tamper, after_id, mutation
@@ -120,30 +121,31 @@ def _(t: Tamper) -> None:
     t.edit_proof(b, statement=b64(dump(said).encode()))     # reseal keeps the nonce and signs anew
 
 
+def _by_bearer(t: Tamper, r: Record, credential: Optional[str]) -> None:
+    """What its actor did with this command is said to have been done with a token."""
+    for x in t.command(r):
+        if x.head["actor_ref"] == r.head["actor_ref"]:
+            x.head["assurance"], x.attestation = "server_attested", bearer_attestation(credential)
+
+
 @mutation("decision-server-attested", "insider", "identity", "assurance-too-low")
 def _(t: Tamper) -> None:
     if not t.config()["regulated"]:
         raise Skip("not regulated")
     r = t.one("gate_decided")
-    for x in t.command(r):
-        if x.head["actor_ref"] == r.head["actor_ref"]:
-            x.head["assurance"], x.attestation = "server_attested", bearer_attestation("0" * 16)
+    _by_bearer(t, r, "0" * 16)
 
 
 @mutation("credential-not-the-actors", "insider", "identity", "attestation-proof-invalid")
 def _(t: Tamper) -> None:
     r = t.one("transition_fired", "gate_opened")
-    for x in t.command(r):
-        if x.head["actor_ref"] == r.head["actor_ref"]:
-            x.head["assurance"], x.attestation = "server_attested", bearer_attestation("0" * 16)
+    _by_bearer(t, r, "0" * 16)
 
 
 @mutation("credential-null", "insider", "identity", "attestation-proof-invalid")
 def _(t: Tamper) -> None:
     r = t.one("transition_fired", "gate_opened")
-    for x in t.command(r):
-        if x.head["actor_ref"] == r.head["actor_ref"]:
-            x.head["assurance"], x.attestation = "server_attested", bearer_attestation(None)
+    _by_bearer(t, r, None)
 
 
 @mutation("actor-unknown", "insider", "identity", "attestation-actor-unknown-in-registry")

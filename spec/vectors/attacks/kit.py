@@ -76,6 +76,10 @@ class Tamper:
     def command(self, r: Record) -> list[Record]:
         return [x for x in self.b.chain(r.head["instance_id"]) if x.head["recorded_at_us"] == r.head["recorded_at_us"]]
 
+    def part(self, r: Record, action: str) -> Record:
+        """The record of the same command with this action."""
+        return next(x for x in self.command(r) if x.head["action_ref"] == action)
+
     def config(self) -> dict[str, Any]:
         return self.all("configuration_recorded", registry=True)[-1].body
 

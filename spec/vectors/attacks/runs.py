@@ -177,13 +177,13 @@ def _(t: Any) -> None:
 @add("run-unblocked-though-only-fired", "insider", "1", "gate-not-approved")
 def _(t: Any) -> None:
     r, _lines, _i = moved(t, "X8r", "gate_followed")
-    t.delete(next(x for x in t.command(r) if x.head["action_ref"] == "gate_decided"))
+    t.delete(t.part(r, "gate_decided"))
 
 
 @add("run-gate-passed-without-being-consumed", "insider", "1", "gate-not-approved")
 def _(t: Any) -> None:
     r, _lines, _i = moved(t, "X8r", "gate_followed")
-    t.delete(next(x for x in t.command(r) if x.head["action_ref"] == "transition_fired"))
+    t.delete(t.part(r, "transition_fired"))
 
 
 @add("run-ready-without-its-gate", "insider", "3", "binding-invalid")
@@ -196,19 +196,19 @@ def _(t: Any) -> None:
 @add("run-cancelled-without-its-gate", "insider", "1", "gate-not-approved")
 def _(t: Any) -> None:
     r = t.one("run_cancelled")
-    t.delete(next(x for x in t.command(r) if x.head["action_ref"] == "transition_fired"))
+    t.delete(t.part(r, "transition_fired"))
 
 
 @add("run-gate-left-open", "insider", "4", "assignment-coverage")
 def _(t: Any) -> None:
     r = t.one("run_cancelled")
-    t.delete(next(x for x in t.command(r) if x.head["action_ref"] == "moot_gate_recalled"))
+    t.delete(t.part(r, "moot_gate_recalled"))
 
 
 @add("run-gate-mooted-too-early", "insider", "4", "moot-invalid")
 def _(t: Any) -> None:
     r = t.one("run_cancelled")
-    moot = next(x for x in t.command(r) if x.head["action_ref"] == "moot_gate_recalled")
+    moot = t.part(r, "moot_gate_recalled")
     opened = t.one("gate_opened", where=lambda x: x.body["action"] == "cancel")
     body = moot.body
     t.delete(moot)
@@ -251,7 +251,7 @@ def _(t: Any) -> None:
 @add("run-reopened-without-approval", "insider", "1", "gate-not-approved")
 def _(t: Any) -> None:
     r = t.one("step_reopened")
-    t.delete(next(x for x in t.command(r) if x.head["action_ref"] == "transition_fired"))
+    t.delete(t.part(r, "transition_fired"))
 
 
 @add("run-reopened-beside-another-record", "insider", "2", "undeclared-transition")
