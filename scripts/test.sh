@@ -7,4 +7,5 @@ scripts/setup.sh cargo lint cc postgres nats
 scripts/lint.sh
 scripts/tla.sh
 scripts/vectors.sh
-scripts/with-postgres.sh cargo test --workspace --locked
+# Every failure is worth knowing, not the first one only.
+scripts/with-postgres.sh cargo test --workspace --locked --no-fail-fast

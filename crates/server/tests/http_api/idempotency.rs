@@ -39,7 +39,7 @@ const TWO_STEPS: &str = "kind: workflow\nname: two\nqueue: q\nsteps: [{name: A},
 /// What leaves no record of its own answers as the first time too, and its key stands for nothing else.
 #[tokio::test(flavor = "multi_thread")]
 async fn seals_claims_and_events_are_carried_out_once() {
-    let mut server = Server::start().await;
+    let mut server = Server::sealing_when_asked().await;
     let admin = server.admin();
     admin.post_bytes("/v1/definitions", TWO_STEPS).await.created();
     let run = admin.post("/v1/runs", json!({"definition": "two"})).await.created();

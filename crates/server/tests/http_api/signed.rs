@@ -239,7 +239,7 @@ async fn tokens_are_issued_anew_and_revoked() {
 /// What leaves no record is signed for, too, and a statement is taken once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_statement_is_taken_once_whatever_it_asks_for() {
-    let server = Server::start().await;
+    let server = Server::sealing_when_asked().await;
     let hand = Hand::new(&server, "hand", 3, &["audit:seal", "runs:start", "tasks:work", "governance:act"]).await;
     let definition = "kind: workflow\nname: two\nqueue: q\nsteps: [{name: A}, {name: B}]\n";
     server.admin().post_bytes("/v1/definitions", definition).await.created();

@@ -16,6 +16,8 @@ use tempfile::TempDir;
 
 pub const BATCH_RELEASE: &str = include_str!("../../../../definitions/batch-release.yaml");
 
+const SEALING_WHEN_ASKED: &str = "[seal]\nevery = \"1h\"\nrecords = 1000000\n[log]\norigin = \"example.org/log\"\n";
+
 pub struct Server {
     pub directory: TempDir,
     running: Option<Running>,
@@ -31,6 +33,14 @@ pub struct Server {
 impl Server {
     pub async fn start() -> Server {
         Server::with_config(None).await
+    }
+
+    /// What is recorded from now on is sealed only when somebody asks for it.
+    pub async fn sealing_when_asked() -> Server {
+        let server = Server::with_config(Some(SEALING_WHEN_ASKED)).await;
+        // The records of the start may be under a checkpoint already: the log's first one is not waited for.
+        let _ = server.admin().post("/v1/ledger/seal", json!({})).await;
+        server
     }
 
     /// With this TOML as its configuration.
