@@ -51,7 +51,7 @@ pub enum Format {
 /// The body of a request.
 pub(crate) enum Body<'a> {
     None,
-    Json(Value),
+    Json(Vec<u8>),
     Document(Format, &'a [u8]),
 }
 
@@ -251,7 +251,7 @@ impl Client {
         }
         let (media_type, bytes) = match body {
             Body::None => (None, vec![]),
-            Body::Json(value) => (Some("application/json"), value.to_string().into_bytes()),
+            Body::Json(bytes) => (Some("application/json"), bytes),
             Body::Document(format, bytes) => (Some(format.media_type()), bytes.to_vec()),
         };
         if let Some(signing) = &self.signing {
@@ -346,7 +346,7 @@ impl Format {
 
 impl Body<'_> {
     pub(crate) fn json(value: &impl Serialize) -> Result<Self, Error> {
-        serde_json::to_value(value)
+        serde_json::to_vec(value)
             .map(Body::Json)
             .map_err(|error| Error::Unusable(format!("the request cannot be written as JSON: {error}")))
     }

@@ -9,6 +9,7 @@ mod run_stage;
 mod run_story;
 mod stage;
 mod story;
+mod theatre;
 
 use clap::{Args, ValueEnum};
 use countersign_client::Client;
@@ -20,6 +21,7 @@ use stage::Stage;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use story::Story;
+use theatre::Theatre;
 
 use super::output::say;
 use super::table::{Tint, tint};
@@ -126,23 +128,32 @@ struct Teller<'t> {
 
 impl Teller<'_> {
     async fn process(&self, story: &Story) -> anyhow::Result<()> {
-        let mut stage = Stage::set(self.url, self.token, story, self.data_dir).await?;
+        let mut stage = Stage::set(self.open(story.title, story.setting)?, story).await?;
         for beat in story.beats {
             self.wait()?;
             stage.play(beat).await?;
         }
         stage.curtain().await?;
-        evidence::hand_over(stage.admin(), stage.instance_id(), &self.witness.verifier.to_string(), self.to).await
+        self.hand_over(&stage.theatre).await
     }
 
     async fn run(&self, story: &RunStory) -> anyhow::Result<()> {
-        let mut stage = RunStage::set(self.url, self.token, story, self.data_dir).await?;
+        let mut stage = RunStage::set(self.open(story.title, story.setting)?, story).await?;
         for beat in story.beats {
             self.wait()?;
             stage.play(beat).await?;
         }
         stage.curtain().await?;
-        evidence::hand_over(stage.admin(), stage.run_id(), &self.witness.verifier.to_string(), self.to).await
+        self.hand_over(&stage.theatre).await
+    }
+
+    fn open(&self, title: &str, setting: &str) -> anyhow::Result<Theatre> {
+        Theatre::open(self.url, self.token, self.data_dir, title, setting)
+    }
+
+    async fn hand_over(&self, theatre: &Theatre) -> anyhow::Result<()> {
+        let witness = self.witness.verifier.to_string();
+        evidence::hand_over(&theatre.admin, &theatre.instance_id, &witness, self.to).await
     }
 
     fn wait(&self) -> anyhow::Result<()> {

@@ -1,22 +1,20 @@
 //! Plays the story of a workflow: starts a run, plays the workers, the people and the world outside, shows each call with its answer
 //! and its records.
 
-use super::run_story::{RunAct, RunBeat, RunStory};
-use super::stage::{compact, register, show_call, show_chain};
-use super::story::Expect;
-use crate::cli::output::{printable, say};
+use super::run_story::{RunAct, RunStory};
+use super::story::Beat;
+use super::theatre::{Theatre, show_call, show_chain};
+use crate::cli::output::say;
 use crate::cli::run_view::{MAX_ROWS, render};
 use crate::cli::table::{Tint, tint};
 use anyhow::{anyhow, bail, ensure};
 use countersign_client::wire::{
-    ClaimTasks, CompleteTask, DeadTask, DecideGate, Decision, LedgerRecord, OpenGate, Problem, RecordQuery, RetryTask,
-    SendEvent, StartRun, Task,
+    ClaimTasks, CompleteTask, DeadTask, DecideGate, Decision, OpenGate, RetryTask, SendEvent, StartRun, Task,
 };
-use countersign_client::{Client, Error, Format};
+use countersign_client::{Client, Error};
 use jiff::Timestamp;
 use serde_json::Value;
 use std::collections::HashMap;
-use std::path::Path;
 use std::time::Duration;
 
 const LEASE_MS: i64 = 30_000;
@@ -26,93 +24,53 @@ const POLL_MS: u64 = 100;
 
 pub struct RunStage<'s> {
     story: &'s RunStory,
-    admin: Client,
-    cast: HashMap<&'static str, Client>,
-    run_id: String,
+    pub theatre: Theatre,
     /// What each worker has claimed last.
     claimed: HashMap<&'static str, Task>,
     /// The approval that was opened last.
     approval_id: String,
-    /// How many records of the run have been shown.
-    shown: u64,
-    beats: usize,
 }
 
 type Answered = Result<Value, Error>;
 
 impl<'s> RunStage<'s> {
-    pub async fn set(url: &str, admin_token: &str, story: &'s RunStory, data_dir: &Path) -> anyhow::Result<Self> {
-        let admin = Client::new(url)?.with_token(admin_token)?;
-        say(&format!("\n{}", tint(Tint::Strong, story.title)))?;
-        say(&format!("{}\n", story.setting))?;
-        say(&format!("A server runs at {url} on an SQLite store in {}.", data_dir.display()))?;
+    pub async fn set(mut theatre: Theatre, story: &'s RunStory) -> anyhow::Result<Self> {
         let document = match story.hurry {
             None => story.document.to_owned(),
             Some((long, short)) => story.document.replacen(long, short, 1),
         };
-        let published = admin.publish_definition(Format::Yaml, document.as_bytes()).await?.body;
-        say(&format!("Published {}@{} (SHA-256 {}…).", published.name, published.version, &published.digest[..16]))?;
+        theatre.publish(&document).await?;
         if let Some((long, short)) = story.hurry {
             say(&format!("In it stands `{short}` instead of `{long}`: nobody waits that long for a story."))?;
         }
-        say(&format!("Records are kept under {}; a witness cosigns the log.", tint(Tint::Strong, story.retention)))?;
-        let mut cast = HashMap::new();
-        for role in story.cast {
-            cast.insert(role.actor, register(url, &admin, role).await?);
-        }
-        let (run_id, approval_id, claimed) = (String::new(), String::new(), HashMap::new());
-        Ok(RunStage { story, admin, cast, run_id, claimed, approval_id, shown: 0, beats: 0 })
+        say(&format!("Records are kept under {}.", tint(Tint::Strong, story.retention)))?;
+        theatre.enter(story.cast).await?;
+        Ok(RunStage { story, theatre, claimed: HashMap::new(), approval_id: String::new() })
     }
 
-    pub fn admin(&self) -> &Client {
-        &self.admin
-    }
-
-    pub fn run_id(&self) -> &str {
-        &self.run_id
-    }
-
-    pub async fn play(&mut self, beat: &RunBeat) -> anyhow::Result<()> {
-        self.beats += 1;
-        say(&format!("\n{} {}", tint(Tint::Strong, &format!("{:>2}.", self.beats)), beat.say))?;
-        let client = self.cast.get(beat.actor).ok_or_else(|| anyhow!("{} is not in the cast", beat.actor))?.clone();
+    pub async fn play(&mut self, beat: &Beat<RunAct>) -> anyhow::Result<()> {
+        let client = self.theatre.announce(beat)?;
         match beat.act {
             RunAct::Look => return self.look(&client).await,
-            RunAct::Await(step, state) => {
-                self.wait_for(&client, step, state).await?;
-                return self.show_new_records().await;
-            }
-            _ => {}
-        }
-        match (refusal_of(self.act(&client, beat).await)?, beat.expect) {
-            (Ok(answer), Expect::Accepted | Expect::Entries(_)) => {
-                say(&format!("    {} {}", tint(Tint::Good, "→"), compact(&answer)))?;
+            RunAct::Await(step, state) => self.wait_for(&client, step, state).await?,
+            _ => {
+                let result = self.act(&client, beat).await?;
+                let Some(answer) = Theatre::answered(result, beat.expect)? else { return Ok(()) };
                 self.check(&beat.act, &answer)?;
-                self.show_new_records().await
-            }
-            (Err(problem), Expect::Refused(code)) if problem.code == code => {
-                let refused = tint(Tint::Bad, &format!("refused {}: {}", problem.status, problem.code));
-                say(&format!("    {} {refused}", tint(Tint::Bad, "→")))?;
-                say(&format!("      {}", tint(Tint::Dim, &problem.detail)))
-            }
-            (Ok(answer), Expect::Refused(code)) => {
-                bail!("the story expects {code}, but it was accepted: {}", compact(&answer))
-            }
-            (Err(problem), _) => {
-                bail!("the story expects otherwise, but was refused {}: {}", problem.code, problem.detail)
             }
         }
+        self.theatre.show_new_records().await
     }
 
     async fn look(&self, client: &Client) -> anyhow::Result<()> {
-        let run = client.run(&self.run_id).await?.body;
+        let run = client.run(&self.theatre.instance_id).await?.body;
         for line in render(&run, MAX_ROWS, Timestamp::now()).lines() {
             say(&format!("    {line}"))?;
         }
         Ok(())
     }
 
-    async fn act(&mut self, client: &Client, beat: &RunBeat) -> anyhow::Result<Answered> {
+    async fn act(&mut self, client: &Client, beat: &Beat<RunAct>) -> anyhow::Result<Answered> {
         match &beat.act {
             RunAct::Start => {
                 let request = StartRun {
@@ -124,7 +82,7 @@ impl<'s> RunStage<'s> {
                 show_call(beat.actor, "POST /v1/runs", &request)?;
                 let answer = client.start_run(&request).await;
                 if let Ok(answer) = &answer {
-                    self.run_id.clone_from(&answer.body.run_id);
+                    self.theatre.instance_id.clone_from(&answer.body.run_id);
                 }
                 Ok(answer.map(|answer| answer.json))
             }
@@ -165,13 +123,17 @@ impl<'s> RunStage<'s> {
             }
             RunAct::On(step, act, body) => {
                 let request: Value = serde_json::from_str(&body.replace("$approval", &self.approval_id))?;
-                show_call(beat.actor, &format!("POST /v1/runs/{}/steps/{step}/{act}", self.run_id), &request)?;
-                Ok(client.act_on_step(&self.run_id, step, act, &request).await.map(|answer| answer.json))
+                show_call(
+                    beat.actor,
+                    &format!("POST /v1/runs/{}/steps/{step}/{act}", self.theatre.instance_id),
+                    &request,
+                )?;
+                Ok(client.act_on_step(&self.theatre.instance_id, step, act, &request).await.map(|answer| answer.json))
             }
             RunAct::Open(action) => {
                 let request = OpenGate { action: (*action).to_owned(), reason: None };
-                show_call(beat.actor, &format!("POST /v1/runs/{}/gates", self.run_id), &request)?;
-                let answer = client.open_run_gate(&self.run_id, &request).await;
+                show_call(beat.actor, &format!("POST /v1/runs/{}/gates", self.theatre.instance_id), &request)?;
+                let answer = client.open_run_gate(&self.theatre.instance_id, &request).await;
                 if let Ok(answer) = &answer {
                     self.approval_id = answer.body.step_id.clone().unwrap_or_default();
                 }
@@ -179,8 +141,12 @@ impl<'s> RunStage<'s> {
             }
             RunAct::Approve(action) => {
                 let request = DecideGate { decision: Decision::Approve, reason: None, step_id: None };
-                show_call(beat.actor, &format!("POST /v1/runs/{}/gates/{action}/decision", self.run_id), &request)?;
-                Ok(client.decide_run_gate(&self.run_id, action, &request).await.map(|answer| answer.json))
+                show_call(
+                    beat.actor,
+                    &format!("POST /v1/runs/{}/gates/{action}/decision", self.theatre.instance_id),
+                    &request,
+                )?;
+                Ok(client.decide_run_gate(&self.theatre.instance_id, action, &request).await.map(|answer| answer.json))
             }
             RunAct::Look | RunAct::Await(..) => Ok(Ok(Value::Null)),
         }
@@ -188,7 +154,7 @@ impl<'s> RunStage<'s> {
 
     async fn wait_for(&self, client: &Client, step: &str, state: &str) -> anyhow::Result<()> {
         for _ in 0..WAIT_MS / POLL_MS {
-            let run = client.run(&self.run_id).await?.body;
+            let run = client.run(&self.theatre.instance_id).await?.body;
             if run.steps.iter().any(|seen| seen.name == step && seen.state_code == state) {
                 return say(&format!("    {} `{step}` is {state}", tint(Tint::Bad, "→")));
             }
@@ -200,7 +166,7 @@ impl<'s> RunStage<'s> {
     async fn claim(
         &mut self,
         client: &Client,
-        beat: &RunBeat,
+        beat: &Beat<RunAct>,
         queue: &str,
         lease_ms: i64,
         wait_ms: u64,
@@ -221,7 +187,7 @@ impl<'s> RunStage<'s> {
         Ok(answer.map(|answer| answer.json))
     }
 
-    fn task_of(&self, beat: &RunBeat) -> anyhow::Result<(String, String)> {
+    fn task_of(&self, beat: &Beat<RunAct>) -> anyhow::Result<(String, String)> {
         let task = self.claimed.get(beat.actor).ok_or_else(|| anyhow!("{} has claimed nothing", beat.actor))?;
         Ok((task.task_id.clone(), task.lease_token.clone()))
     }
@@ -255,32 +221,11 @@ impl<'s> RunStage<'s> {
         Ok(())
     }
 
-    async fn records(&self) -> anyhow::Result<Vec<LedgerRecord>> {
-        let query = RecordQuery { instance_id: Some(self.run_id.clone()), limit: Some(500), ..RecordQuery::default() };
-        Ok(self.admin.records(&query).await?.body.items)
-    }
-
-    async fn show_new_records(&mut self) -> anyhow::Result<()> {
-        let shown = self.shown;
-        for record in self.records().await?.into_iter().filter(|record| record.sequence > shown) {
-            self.shown = record.sequence;
-            say(&format!(
-                "    {} record {} {} by {}  {}",
-                tint(Tint::Dim, "✎"),
-                record.sequence,
-                tint(Tint::Strong, &record.action_ref),
-                printable(&record.actor_ref),
-                tint(Tint::Dim, &record.event_id)
-            ))?;
-        }
-        Ok(())
-    }
-
     /// The run as anybody may read it afterwards, and the chain of its records.
     pub async fn curtain(&self) -> anyhow::Result<()> {
-        let run = self.admin.run(&self.run_id).await?.body;
+        let run = self.theatre.admin.run(&self.theatre.instance_id).await?.body;
         say(&format!("\n{}\n", render(&run, MAX_ROWS, Timestamp::now())))?;
-        let records = self.records().await?;
+        let records = self.theatre.records().await?;
         show_chain(&records)?;
         let (state, outcome) = self.story.ends;
         ensure!(run.state == state, "the story ends {state}, but the run is {}", run.state);
@@ -306,14 +251,5 @@ impl<'s> RunStage<'s> {
             run.steps.len(),
             records.len()
         ))
-    }
-}
-
-/// A refusal is an answer like any other; anything else that goes wrong ends the tour.
-fn refusal_of(result: anyhow::Result<Answered>) -> anyhow::Result<Result<Value, Problem>> {
-    match result? {
-        Ok(answer) => Ok(Ok(answer)),
-        Err(Error::Refused(problem)) => Ok(Err(*problem)),
-        Err(error) => Err(error.into()),
     }
 }

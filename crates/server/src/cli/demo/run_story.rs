@@ -1,6 +1,6 @@
 //! The stories of workflows, as data: who takes part, what happens, and what must come of it.
 
-use super::story::{Expect, Role};
+use super::story::{Beat, Expect, Role};
 use Expect::{Accepted, Refused};
 use RunAct::{Claim, ClaimBriefly, Complete, Dead, Event, FindNothing, Look, Retry, Start};
 
@@ -16,18 +16,11 @@ pub struct RunStory {
     pub input: &'static str,
     pub retention: &'static str,
     pub cast: &'static [Role],
-    pub beats: &'static [RunBeat],
+    pub beats: &'static [Beat<RunAct>],
     /// The state that the run ends in, and its outcome.
     pub ends: (&'static str, Option<&'static str>),
     /// Steps and the states that they end in; one that undoes another bears a `↩`.
     pub steps: &'static [(&'static str, &'static str)],
-}
-
-pub struct RunBeat {
-    pub say: &'static str,
-    pub actor: &'static str,
-    pub act: RunAct,
-    pub expect: Expect,
 }
 
 pub enum RunAct {
@@ -64,8 +57,8 @@ pub enum RunAct {
     Look,
 }
 
-pub const fn beat(say: &'static str, actor: &'static str, act: RunAct, expect: Expect) -> RunBeat {
-    RunBeat { say, actor, act, expect }
+pub const fn beat(say: &'static str, actor: &'static str, act: RunAct, expect: Expect) -> Beat<RunAct> {
+    Beat { say, actor, act, expect }
 }
 
 pub const START: &str = "runs:start";

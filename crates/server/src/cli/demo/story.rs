@@ -11,7 +11,7 @@ pub struct Story {
     pub subject: &'static str,
     pub retention: &'static str,
     pub cast: &'static [Role],
-    pub beats: &'static [Beat],
+    pub beats: &'static [Beat<Act>],
 }
 
 pub struct Role {
@@ -20,10 +20,10 @@ pub struct Role {
     pub scopes: &'static [&'static str],
 }
 
-pub struct Beat {
+pub struct Beat<A> {
     pub say: &'static str,
     pub actor: &'static str,
-    pub act: Act,
+    pub act: A,
     pub expect: Expect,
 }
 
@@ -45,7 +45,7 @@ pub enum Expect {
     Entries(usize),
 }
 
-const fn beat(say: &'static str, actor: &'static str, act: Act, expect: Expect) -> Beat {
+const fn beat(say: &'static str, actor: &'static str, act: Act, expect: Expect) -> Beat<Act> {
     Beat { say, actor, act, expect }
 }
 
