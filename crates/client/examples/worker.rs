@@ -5,7 +5,7 @@
 //! COUNTERSIGN_TOKEN=$(cat countersign-data/admin.token) cargo run -p countersign-client --example worker
 //! ```
 
-use countersign_client::worker::{Failure, Worker};
+use countersign_client::worker::{Failure, Worker, told_to_stop};
 use countersign_client::{Client, DEFAULT_SERVER, Error};
 use serde_json::{Value, json};
 
@@ -26,6 +26,6 @@ async fn main() -> Result<(), Error> {
             Ok(json!({ "shipped": true }))
         })
         .on_compensation("SHIP", |_| async { Ok(()) })
-        .run(async { drop(tokio::signal::ctrl_c().await) })
+        .run(told_to_stop())
         .await
 }

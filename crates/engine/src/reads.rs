@@ -56,6 +56,12 @@ impl Engine {
         self.allowed(ask, actor_ref, scope).await
     }
 
+    /// Nothing was found where something was named: whoever may not see all does not learn whether it exists.
+    fn unseen(actor_ref: &str, scope: &str) -> Refusal {
+        let detail = format!("`{actor_ref}` holds no active grant of `{scope}` for what is asked for");
+        Refusal::new(Code::PermissionDenied, detail)
+    }
+
     /// `read_workflow`. Whoever holds only `workflows:read:<definition>` sees the processes of those.
     pub async fn read_workflow(
         &self,
@@ -64,13 +70,25 @@ impl Engine {
         page: &Page,
     ) -> Result<Vec<ProcessView>, Refusal> {
         query.definitions = self.visible_definitions(actor_ref, scopes::WORKFLOWS_READ).await?;
-        self.reader.processes(&query, page).await.map_err(|error| store_failure(&error))
+        let found = self.reader.processes(&query, page).await.map_err(|error| store_failure(&error))?;
+        if found.is_empty() && query.definitions.is_some() && query.instance_id.is_some() {
+            return Err(Engine::unseen(actor_ref, scopes::WORKFLOWS_READ));
+        }
+        Ok(found)
     }
 
     /// Whoever holds only `runs:read:<definition>` sees the runs of those.
     pub async fn read_runs(&self, actor_ref: &str, mut query: RunQuery, page: &Page) -> Result<Vec<RunView>, Refusal> {
         query.definitions = self.visible_definitions(actor_ref, scopes::RUNS_READ).await?;
-        self.reader.runs(&query, page).await.map_err(|error| store_failure(&error))
+        let seen = |name: &String| query.definitions.as_ref().is_none_or(|names| names.contains(name));
+        if !query.definition.as_ref().is_none_or(seen) {
+            return Err(Engine::unseen(actor_ref, scopes::RUNS_READ));
+        }
+        let found = self.reader.runs(&query, page).await.map_err(|error| store_failure(&error))?;
+        if found.is_empty() && query.definitions.is_some() && query.instance_id.is_some() {
+            return Err(Engine::unseen(actor_ref, scopes::RUNS_READ));
+        }
+        Ok(found)
     }
 
     /// For the server itself, which needs no grant.

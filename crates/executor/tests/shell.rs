@@ -44,7 +44,7 @@ fn is_alive(pid: &str) -> bool {
 }
 
 async fn eventually(what: &str, is_so: impl Fn() -> bool) {
-    for _ in 0..500 {
+    for _ in 0..3000 {
         if is_so() {
             return;
         }
@@ -131,7 +131,11 @@ async fn a_list_is_run_as_it_is() {
     list.command = Command::List(["printf", "\"%s\"", "$HOME; `id` && x"].map(str::to_owned).to_vec());
     assert_eq!(output(&list).await, "\"$HOME; `id` && x\"");
     list.command = Command::List(vec!["no-such-program-here".to_owned()]);
-    assert!(dead(&list, FailureCategory::Validation).await.starts_with("the command cannot be started"));
+    assert!(
+        dead(&list, FailureCategory::Validation)
+            .await
+            .starts_with("the command cannot be started: no-such-program-here: ")
+    );
     for blank in [Command::List(vec![]), Command::List(vec![" ".to_owned()]), Command::Text(" \n".to_owned())] {
         list.command = blank;
         assert_eq!(dead(&list, FailureCategory::Validation).await, "`command` is blank");
@@ -239,14 +243,14 @@ async fn a_timeout_kills_the_whole_group() {
         "sleep 100 & echo $! > {0}; (sleep 100 & echo $! >> {0}; wait) & echo soon >&2; wait",
         pids.display()
     ));
-    job.timeout = Some(Duration::from_millis(700));
+    job.timeout = Some(Duration::from_secs(3));
     let begun = Instant::now();
     let killed = Verdict::Dead {
         last_error: "STEP_TIMEOUT: the process was killed: soon".to_owned(),
         category: Some(FailureCategory::Timeout),
     };
     assert_eq!(job.run().await, Verdict::Unknown { instead: Box::new(killed) });
-    assert!(begun.elapsed() < Duration::from_secs(10));
+    assert!(begun.elapsed() < Duration::from_secs(60));
     let pids = std::fs::read_to_string(pids).expect("pids");
     assert_eq!(pids.lines().count(), 2);
     for pid in pids.lines() {
@@ -258,14 +262,15 @@ async fn a_timeout_kills_the_whole_group() {
 async fn what_a_process_leaves_running_ends_with_it() {
     let begun = Instant::now();
     let pid = output(&job("sleep 100 & echo $!")).await;
-    assert!(begun.elapsed() < Duration::from_secs(10), "its child kept the pipe open");
+    assert!(begun.elapsed() < Duration::from_secs(60), "its child kept the pipe open");
     assert!(!is_alive(&pid), "{pid} is still there");
     // One that has left the group cannot be killed with it, but is not waited for either.
     let begun = Instant::now();
-    let pid =
-        output(&job("setsid sh -c 'echo $$ > pid; exec sleep 20' & while ! test -s pid; do sleep 0.01; done; cat pid"))
-            .await;
-    assert!(begun.elapsed() < Duration::from_secs(10));
+    let pid = output(&job(
+        "setsid sh -c 'echo $$ > pid; exec sleep 100' & while ! test -s pid; do sleep 0.01; done; cat pid",
+    ))
+    .await;
+    assert!(begun.elapsed() < Duration::from_secs(60));
     std::process::Command::new("kill").arg(pid.trim()).status().expect("kill");
 }
 

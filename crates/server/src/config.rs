@@ -220,6 +220,10 @@ impl Config {
                 !is_blank(origin) && !origin.contains(|c: char| c.is_whitespace() || is_invisible(c) || c == '+');
             ensure!(fits, "log.origin = {origin:?}: the name of a log has no blanks and no `+`");
         }
+        for witness in &self.log.witnesses {
+            let usable = reqwest::Url::parse(witness).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
+            ensure!(usable, "log.witnesses: {witness:?} is no address: write it like http://witness.example:7434");
+        }
         for (name, policy) in &self.retention.policies {
             let key = format!("retention.policies.{name}");
             ensure!(!is_blank(name), "{key}: a policy needs a name");
@@ -347,7 +351,7 @@ fn explained(figment: &Figment, errors: figment::Error) -> anyhow::Error {
                     path.push(name.to_string());
                     "this key is missing".to_owned()
                 }
-                kind => kind.to_string(),
+                kind => crate::wording::plain(&kind.to_string()),
             };
             let key = path.join(".");
             let set_by = figment.find_metadata(&key).map(|metadata| metadata.name.to_string());
@@ -438,6 +442,32 @@ mod tests {
         {
             assert!(Duration::parse(text).is_err_and(|told| told.contains("1h30m")), "{text}");
         }
+    }
+
+    /// What the documents show can be copied as it stands.
+    #[test]
+    fn every_configuration_in_the_documents_is_understood() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut files = vec![root.join("README.md")];
+        for directory in ["docs", "docs/guides", "spec"] {
+            let listed = std::fs::read_dir(root.join(directory)).expect("a directory");
+            files.extend(listed.map(|entry| entry.expect("an entry").path()));
+        }
+        let mut found = 0;
+        for file in files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "md")) {
+            let text = std::fs::read_to_string(file).expect("text");
+            for block in text.split("```toml\n").skip(1) {
+                // Files with secrets and keys are elsewhere.
+                let block = block.split("```").next().expect("an end").replace("secret_file", "secret");
+                let lines = block.lines();
+                let lines: Vec<&str> = lines.filter(|line| !line.contains("_file")).collect();
+                let block = &lines.join("\n");
+                let understood = load(block, &[]);
+                assert!(understood.is_ok(), "{}: {:#}\n{block}", file.display(), understood.expect_err("a refusal"));
+                found += 1;
+            }
+        }
+        assert!(found >= 4, "{found}");
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! - `executors`: shell, http and child steps; `schedule`: runs that start by the clock.
 //! - [`outbox`]: events on their way to webhooks and NATS.
 //! - [`pages`]: what each refusal code means.
-//! - [`telemetry`]: log and metrics.
+//! - [`telemetry`]: log and metrics; [`signals`]: being asked to stop.
 
 pub mod api;
 pub mod config;
@@ -22,5 +22,7 @@ pub mod outbox;
 pub mod pages;
 pub mod schedule;
 pub mod serve;
+pub mod signals;
 pub mod telemetry;
 pub mod witness;
+mod wording;

@@ -6,6 +6,7 @@ use crate::api;
 use crate::config::Config;
 use crate::log_key;
 use crate::outbox::{self, Deliveries, Pace};
+use crate::signals::Stop;
 use crate::telemetry::{self, LogFormat};
 use crate::{cosign, executors, keys, listen, schedule};
 use anyhow::{Context, bail};
@@ -21,8 +22,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::net::TcpSocket;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -32,6 +32,8 @@ const APPLICATION_KEY_FILE: &str = "application.key";
 pub const ADMIN_TOKEN_FILE: &str = "admin.token";
 /// Where we listen when nothing else is said.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:7433";
+/// Connections that may wait to be accepted.
+const BACKLOG: u32 = 1024;
 
 const SQLITE_FILE: &str = "countersign.sqlite";
 const BOOTSTRAP_LOCK_FILE: &str = "bootstrap.lock";
@@ -81,17 +83,10 @@ impl ServeOptions {
 /// Runs a server until the process is told to stop (SIGINT or SIGTERM).
 pub async fn run(options: ServeOptions) -> anyhow::Result<()> {
     telemetry::start_log(options.log)?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
+    let mut stop = Stop::listen()?;
     let running = start(options).await?;
-    if !running.has_retention_policy {
-        // Said beside the log as well, which may go somewhere nobody looks.
-        eprintln!("WARNING: {NO_POLICY}");
-    }
-    tokio::select! {
-        _ = interrupt.recv() => tracing::info!("interrupted: stopping"),
-        _ = terminate.recv() => tracing::info!("terminated: stopping"),
-    }
+    let how = stop.asked().await;
+    tracing::info!("{how}: stopping");
     running.shutdown().await
 }
 
@@ -100,18 +95,18 @@ pub async fn start(options: ServeOptions) -> anyhow::Result<Running> {
     let config = Config::load(options.config.as_deref())?;
     let sinks = config.sinks()?;
     telemetry::metrics();
+    // Before anything is made: whoever mistyped an address has nothing to clear away.
+    let socket = reserve(&options.listen).await?;
     make_data_dir(&options.data_dir)?;
     let store = options.store.unwrap_or_else(|| format!("sqlite:{}", options.data_dir.join(SQLITE_FILE).display()));
     let lock = lock_sqlite(&store)?;
     let engine = open(&store, &config, options.clock, &options.data_dir).await?;
-    let has_retention_policy = config.audit_trail_retention_policy.is_some();
-    if !has_retention_policy {
+    if config.audit_trail_retention_policy.is_none() {
         tracing::warn!("{NO_POLICY}");
     }
     bootstrap(&engine, &options.data_dir).await?;
 
-    let listener =
-        TcpListener::bind(&options.listen).await.with_context(|| format!("cannot listen on {}", options.listen))?;
+    let listener = socket.listen(BACKLOG).with_context(|| format!("cannot listen on {}", options.listen))?;
     let addr = listener.local_addr()?;
     if !addr.ip().is_loopback() {
         tracing::warn!(%addr, "listening beyond this machine without TLS: put a proxy in front that has it");
@@ -131,13 +126,28 @@ pub async fn start(options: ServeOptions) -> anyhow::Result<Running> {
     upkeep.push(tokio::spawn(schedule::run(Arc::downgrade(&engine))));
     let deliveries = outbox::start(&engine, sinks, options.pace)?;
     tracing::info!(%addr, store = engine.store_kind(), version = env!("CARGO_PKG_VERSION"), "serving");
-    Ok(Running { addr, has_retention_policy, stop, server, upkeep, deliveries, engine, _lock: lock })
+    Ok(Running { addr, stop, server, upkeep, deliveries, engine, _lock: lock })
+}
+
+/// A socket with this address. Nobody can connect to it before it listens.
+async fn reserve(listen: &str) -> anyhow::Result<TcpSocket> {
+    let mistyped = || format!("`{listen}` is no address to listen on: write it like {DEFAULT_LISTEN}");
+    let mut result = Err(anyhow::anyhow!("it names no address"));
+    for addr in tokio::net::lookup_host(listen).await.with_context(mistyped)? {
+        let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        // A server that has just stopped may come back at once; a port that nobody named is shared with nobody.
+        socket.set_reuseaddr(addr.port() != 0)?;
+        match socket.bind(addr) {
+            Ok(()) => return Ok(socket),
+            Err(error) => result = Err(error.into()),
+        }
+    }
+    result.with_context(|| format!("cannot listen on {listen}"))
 }
 
 /// A server in this process. Dropping it stops it without waiting; [`Running::shutdown`] waits.
 pub struct Running {
     pub addr: SocketAddr,
-    pub has_retention_policy: bool,
     stop: watch::Sender<()>,
     server: JoinHandle<std::io::Result<()>>,
     upkeep: Vec<JoinHandle<()>>,

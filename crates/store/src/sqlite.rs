@@ -15,7 +15,7 @@ use crate::select::{ByInstance, Dialect, RegistrySince};
 use crate::statement::{self, STATEMENTS, Statement};
 use crate::value::Value;
 use async_trait::async_trait;
-use connect::{Checkpointer, Location, failed, migrate};
+use connect::{Checkpointer, Location, cut_off, failed, migrate};
 use countersign_engine::port::{
     Batch, Committed, Due, Loaded, LogParts, Outbox, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit, Verdict,
     Writer,
@@ -330,12 +330,10 @@ fn write_unit(
 }
 
 impl Drop for SqliteWriter {
-    /// A store at rest is one file: whoever copies it has everything.
     fn drop(&mut self) {
         scrub::at_the_end(&self.connection);
-        if let Err(error) = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
-            tracing::warn!(%error, "the log could not be moved into the database; the next start does it");
-        }
+        self.checkpointer.end();
+        cut_off(&self.connection);
     }
 }
 

@@ -73,10 +73,21 @@ async fn require_whole(place: &Place) -> anyhow::Result<u64> {
     Ok(size)
 }
 
+/// Everything is sealed, by this call or by the sealer itself: an engine's first checkpoint waits for nobody.
+async fn sealed(engine: &Engine) -> anyhow::Result<u64> {
+    match engine.seal_now().await {
+        Ok(seal) => Ok(seal.size),
+        Err(refusal) if refusal.code.as_str() == "nothing-to-seal" => Ok(engine.sealed_through().await?),
+        Err(refusal) => Err(refusal.into()),
+    }
+}
+
 async fn a_seal_covers_everything_and_every_record_can_be_proved(kind: Kind) -> anyhow::Result<()> {
     let place = Place::new(kind).await?;
     let engine = place.engine(sealing_when_asked()).await?;
     let_do(&engine, &["ines"]).await?;
+    // From here on only what is asked for is sealed.
+    sealed(&engine).await?;
     start(&engine, 300).await?;
     let seal = engine.seal_now().await?;
     ensure!(code(engine.seal_now().await) == "nothing-to-seal");
@@ -120,7 +131,7 @@ async fn what_was_recorded_without_a_log_is_sealed_later(kind: Kind) -> anyhow::
     let engine = place.engine(sealing_when_asked()).await?;
     ensure!(engine.sealed_through().await? == size, "a store at rest is not sealed");
     start(&engine, 5).await?;
-    ensure!(engine.seal_now().await?.size == size + 5, "the edge was not read back");
+    ensure!(sealed(&engine).await? == size + 5, "the edge was not read back");
     place::close(engine).await?;
     place.remove().await
 }
@@ -209,8 +220,8 @@ async fn a_record_that_commits_late_is_not_skipped() -> anyhow::Result<()> {
     )
     .await?;
     let id = EventId(uuid::Uuid::parse_str("00000000-0000-7000-8000-000000000001")?);
-    let seal = engine.seal_now().await?;
-    ensure!(seal.size == before + 31, "{} after {before}", seal.size);
+    let size = sealed(&engine).await?;
+    ensure!(size == before + 31, "{size} after {before}");
     ensure!(reader.index_of(&[id]).await? == [Some(before)], "in the order of transactions it is the first of them");
     ensure!(reader.skipped(10).await?.is_empty());
     place::close(engine).await?;
@@ -225,7 +236,7 @@ async fn a_restored_dump_goes_on() -> anyhow::Result<()> {
     let_do(&engine, &["ines"]).await?;
     start(&engine, 10).await?;
     place::close(engine).await?;
-    let sealed = require_whole(&place).await?;
+    let before = require_whole(&place).await?;
     // Some that were not sealed yet, and all from far ahead.
     let engine = place.engine(Config::default()).await?;
     start(&engine, 10).await?;
@@ -233,8 +244,8 @@ async fn a_restored_dump_goes_on() -> anyhow::Result<()> {
     place.sql("UPDATE records SET xact = (xact::text::numeric + 1000000000)::text::xid8").await?;
     let engine = place.engine(sealing()).await?;
     start(&engine, 10).await?;
-    let seal = engine.seal_now().await?;
-    ensure!(seal.size == sealed + 20, "{} after {sealed}", seal.size);
+    let size = sealed(&engine).await?;
+    ensure!(size == before + 20, "{size} after {before}");
     place::close(engine).await?;
     require_whole(&place).await?;
     place.remove().await

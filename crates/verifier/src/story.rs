@@ -1,6 +1,8 @@
 //! What a report shows besides the verdict: the timeline, the gates, and the facts for the questions that only people
 //! can answer. Nothing here is judged.
 
+mod facts;
+
 use crate::bytes::Id;
 use crate::chain::ChainHead;
 use crate::identity::Signing;
@@ -8,9 +10,10 @@ use crate::json::Value;
 use crate::process::Process;
 use crate::process::document::{Declaration, GateSpec};
 use crate::record::{Action, Record};
-use crate::registry::{Actor, Registry};
+use crate::registry::Registry;
 use crate::run::Run;
-use crate::time::utc;
+use crate::run::definition::Workflow;
+use facts::{approver_fact, machine_fact, plan_fact, spec_facts};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -91,6 +94,14 @@ pub struct Machine {
     /// What the process in scope really did: from and action of its firings, and where it is. Of a window nothing.
     pub taken: BTreeSet<(String, String)>,
     pub ended_in: Option<String>,
+}
+
+/// A workflow's definition.
+#[derive(Clone, Debug)]
+struct Plan {
+    digest: String,
+    definition: Option<String>,
+    workflow: Rc<Workflow>,
 }
 
 #[derive(Clone, Debug)]
@@ -176,6 +187,9 @@ pub struct Story {
     /// What the steps did, where the bundle is of a run.
     pub run: Option<RunSummary>,
     pub machines: BTreeMap<String, Machine>,
+    plans: BTreeMap<String, Plan>,
+    /// The steps of the run that undo others, as far as its records have been read.
+    undoing: BTreeSet<i64>,
     specs: BTreeMap<String, Spec>,
     decisions: Vec<Decision>,
     decisions_left_out: u64,
@@ -206,13 +220,14 @@ impl Story {
             self.left_out += 1;
             return;
         }
+        self.undoing.extend(payload.into_iter().flat_map(compensations));
         self.timeline.push(Entry {
             sequence: header.sequence,
             log_index: header.log_index,
             at_us: header.recorded_at_us,
             who: header.actor_ref.to_string(),
             action: header.action.as_str(),
-            what: payload.map_or("content destroyed".to_owned(), |payload| summary(header.action, payload)),
+            what: payload.map_or("content destroyed".to_owned(), |payload| self.summary(header.action, payload)),
             assurance: header.assurance.as_str(),
             meaning: signing.meaning.clone(),
             reason: text("reason"),
@@ -240,7 +255,17 @@ impl Story {
         }
         let Some(started) = &process.started else { return };
         let definition = started.definition.as_deref().map(str::to_owned);
-        if let Some(declaration) = process.declaration.as_ref().filter(|_| self.machines.len() < MOST_DOCUMENTS) {
+        if let Some(run) = run {
+            // Its machine is that of every run: what it declares are its steps.
+            if let (Some(workflow), Some(begin)) = (run.workflow(), &run.begin)
+                && self.plans.len() < MOST_DOCUMENTS
+            {
+                let digest = begin.document_digest.to_string();
+                let plan = Plan { digest: digest.clone(), definition: definition.clone(), workflow };
+                self.plans.entry(digest).or_insert(plan);
+            }
+        } else if let Some(declaration) = process.declaration.as_ref().filter(|_| self.machines.len() < MOST_DOCUMENTS)
+        {
             let digest = started.declaration_digest.to_string();
             let fired = process.fired.iter().filter(|_| self.whole);
             let machine = Machine {
@@ -268,6 +293,11 @@ impl Story {
         }
     }
 
+    /// What the one instance of a bundle is.
+    pub fn kind(&self) -> &'static str {
+        if self.plans.is_empty() { "process" } else { "run" }
+    }
+
     pub fn questions(&self, registry: &Registry) -> Vec<Question> {
         vec![
             Question {
@@ -278,7 +308,7 @@ impl Story {
             Question {
                 check: 7,
                 question: "Is the declared machine the required process?",
-                facts: self.machines.values().map(machine_fact).collect(),
+                facts: self.machines.values().map(machine_fact).chain(self.plans.values().map(plan_fact)).collect(),
             },
             Question {
                 check: 8,
@@ -311,62 +341,76 @@ impl Story {
     }
 }
 
-/// What a run's record says: where the run goes, and what its steps did.
-fn run_summary(action: Action, payload: &Value) -> String {
-    let list = |name: &str| payload.get(name).and_then(Value::as_list).unwrap_or_default();
-    let mut parts: Vec<String> = Vec::new();
-    if action == Action::RunStarted {
-        parts.push(format!(
-            "run of {} started for {}",
-            text_of(payload, "definition"),
-            text_of(payload, "subject_ref")
-        ));
+impl Story {
+    /// What a record says, in a few words.
+    fn summary(&self, action: Action, payload: &Value) -> String {
+        let text = |name: &str| payload.text(name).unwrap_or("?").to_owned();
+        if action.is_run() {
+            return self.run_summary(action, payload);
+        }
+        match action {
+            Action::WorkflowStarted => {
+                let definition = payload.text("definition").unwrap_or("an inline declaration");
+                format!("{} started from {definition}, in {}", text("subject_ref"), text("initial_state"))
+            }
+            Action::GateOpened => {
+                format!("gate for {} in {}, guard {}", text("action"), text("from_state"), text("guard"))
+            }
+            Action::GateDecided => format!("{}: {}", text("action"), text("decision")),
+            Action::TransitionFired => format!("{}: {} → {}", text("action"), text("from_state"), text("new_state")),
+            Action::MootGateRecalled => {
+                format!("gate for {} in {}: {}", text("moot_action"), text("from_state"), text("moot_kind"))
+            }
+            Action::ChainResolved => format!("{}: {}", text("action"), text("outcome")),
+            Action::AttemptRefused => format!("{}: {}", text("attempted"), text("code")),
+            Action::RecordPurged => format!("{} of {} ({})", text("action_ref"), text("actor_ref"), text("event_id")),
+            Action::HoldPlaced | Action::HoldReleased => format!("on {}", text("record_ref")),
+            Action::EvidenceExported => "evidence exported".to_owned(),
+            _ => payload.text("action").unwrap_or_default().to_owned(),
+        }
     }
-    if let Some(event) = payload.get("event") {
-        parts.push(format!("event {}", text_of(event, "type")));
+
+    /// What a run's record says: where the run goes, and what its steps did.
+    fn run_summary(&self, action: Action, payload: &Value) -> String {
+        let list = |name: &str| payload.get(name).and_then(Value::as_list).unwrap_or_default();
+        let mut parts: Vec<String> = Vec::new();
+        if action == Action::RunStarted {
+            parts.push(format!(
+                "run of {} started for {}",
+                text_of(payload, "definition"),
+                text_of(payload, "subject_ref")
+            ));
+        }
+        if let Some(event) = payload.get("event") {
+            parts.push(format!("event {}", text_of(event, "type")));
+        }
+        for step_move in list("transitions").iter().take(6) {
+            let which = match step_move.text("step") {
+                None => format!("steps {}", crate::json::shortened(&text_of(step_move, "step_seqs"))),
+                // It bears the name of what it undoes.
+                Some(step) if step_move.int("step_seq").is_some_and(|seq| self.undoing.contains(&seq)) => {
+                    format!("undoing of {step}")
+                }
+                Some(step) => step.to_owned(),
+            };
+            parts.push(format!("{which} → {}", text_of(step_move, "to")));
+        }
+        if list("transitions").len() > 6 {
+            parts.push("…".to_owned());
+        }
+        parts.extend(list("run_transitions").iter().map(|run_move| format!("run → {}", text_of(run_move, "to"))));
+        if parts.is_empty() { action.as_str().replace('_', " ") } else { parts.join("; ") }
     }
-    for step_move in list("transitions").iter().take(6) {
-        let which = step_move.text("step").map_or_else(
-            || format!("steps {}", crate::json::shortened(&text_of(step_move, "step_seqs"))),
-            str::to_owned,
-        );
-        parts.push(format!("{which} → {}", text_of(step_move, "to")));
-    }
-    if list("transitions").len() > 6 {
-        parts.push("…".to_owned());
-    }
-    parts.extend(list("run_transitions").iter().map(|run_move| format!("run → {}", text_of(run_move, "to"))));
-    if parts.is_empty() { action.as_str().replace('_', " ") } else { parts.join("; ") }
+}
+
+/// Steps that undo others, as a record lists them.
+fn compensations(payload: &Value) -> impl Iterator<Item = i64> {
+    let pairs = payload.get("compensations").and_then(Value::as_list).unwrap_or_default();
+    pairs.iter().filter_map(|pair| pair.as_list()?.first()?.as_int())
 }
 
 fn text_of(value: &Value, name: &str) -> String {
     value.text(name).unwrap_or("?").to_owned()
-}
-
-/// What a record says, in a few words.
-fn summary(action: Action, payload: &Value) -> String {
-    let text = |name: &str| payload.text(name).unwrap_or("?").to_owned();
-    if action.is_run() {
-        return run_summary(action, payload);
-    }
-    match action {
-        Action::WorkflowStarted => {
-            let definition = payload.text("definition").unwrap_or("an inline declaration");
-            format!("{} started from {definition}, in {}", text("subject_ref"), text("initial_state"))
-        }
-        Action::GateOpened => format!("gate for {} in {}, guard {}", text("action"), text("from_state"), text("guard")),
-        Action::GateDecided => format!("{}: {}", text("action"), text("decision")),
-        Action::TransitionFired => format!("{}: {} → {}", text("action"), text("from_state"), text("new_state")),
-        Action::MootGateRecalled => {
-            format!("gate for {} in {}: {}", text("moot_action"), text("from_state"), text("moot_kind"))
-        }
-        Action::ChainResolved => format!("{}: {}", text("action"), text("outcome")),
-        Action::AttemptRefused => format!("{}: {}", text("attempted"), text("code")),
-        Action::RecordPurged => format!("{} of {} ({})", text("action_ref"), text("actor_ref"), text("event_id")),
-        Action::HoldPlaced | Action::HoldReleased => format!("on {}", text("record_ref")),
-        Action::EvidenceExported => "evidence exported".to_owned(),
-        _ => payload.text("action").unwrap_or_default().to_owned(),
-    }
 }
 
 fn process_summary(process: &Process, chain: &ChainHead) -> ProcessSummary {
@@ -402,126 +446,4 @@ fn gate_summary(gate: &crate::process::gate::Gate) -> GateSummary {
         fate: gate.fate.as_str(),
         steps: gate.steps.iter().map(step).collect(),
     }
-}
-
-fn spec_facts(spec: &Spec) -> Vec<Fact> {
-    let origin = match (&spec.definition, spec.as_published) {
-        (Some(name), Some(true)) => format!("as published with {name}"),
-        (Some(name), _) => format!("replaced at the start of a process of {name}"),
-        (None, _) => "given at the start".to_owned(),
-    };
-    let fact = |(guard, entry): (&String, &crate::process::document::GateEntry)| {
-        let rule = entry.rule.map(|rule| rule.as_str());
-        let how = match entry.rule {
-            None => String::new(),
-            Some(rule) => {
-                rule.m().map_or(format!(" ({})", rule.as_str()), |m| format!(" ({m} of {})", entry.approvers.len()))
-            }
-        };
-        Fact {
-            text: format!("guard {guard}: {}{how}, scope {} ({origin})", entry.approvers.join(", "), entry.scope),
-            data: json!({
-                "guard": guard, "approvers": entry.approvers, "rule": rule, "m": entry.rule.and_then(|rule| rule.m()),
-                "scope": entry.scope, "gate_spec_digest": spec.digest, "definition": spec.definition,
-                "as_published": spec.as_published,
-            }),
-        }
-    };
-    spec.gate_spec.0.iter().map(fact).collect()
-}
-
-fn machine_fact(machine: &Machine) -> Fact {
-    let declaration = &machine.declaration;
-    let moves: Vec<String> = declaration
-        .transitions
-        .iter()
-        .map(|t| {
-            let guard = t.guard.as_ref().map(|guard| format!(" [{guard}]")).unwrap_or_default();
-            format!("{} —{}→ {}{guard}", t.from, t.action, t.to)
-        })
-        .collect();
-    let transitions: Vec<serde_json::Value> = declaration
-        .transitions
-        .iter()
-        .map(|t| json!({"from": t.from, "action": t.action, "to": t.to, "guard": t.guard}))
-        .collect();
-    Fact {
-        text: format!(
-            "{}: begins in {}, ends in {}; {}",
-            machine.definition.as_deref().unwrap_or("an inline declaration"),
-            declaration.initial_state,
-            if declaration.terminal_states.is_empty() {
-                "nothing".to_owned()
-            } else {
-                declaration.terminal_states.join(", ")
-            },
-            moves.join("; ")
-        ),
-        data: json!({
-            "definition": machine.definition, "declaration_digest": machine.digest, "states": declaration.states,
-            "initial_state": declaration.initial_state, "terminal_states": declaration.terminal_states,
-            "transitions": transitions,
-        }),
-    }
-}
-
-fn approver_fact(approver: &str, decisions: &[&Decision], registry: &Registry) -> Fact {
-    let actor = registry.actor(approver, u64::MAX);
-    let at = decisions.iter().map(|decision| decision.registry_seq).max().unwrap_or(registry.sequence);
-    let scopes = registry.scopes_of(approver, at);
-    let mut text = match actor {
-        None => format!("{approver}: not in the registry"),
-        Some(actor) => format!("{approver}{}", describe(actor)),
-    };
-    text.push_str(&format!("; grants then: {}", if scopes.is_empty() { "none".to_owned() } else { scopes.join(", ") }));
-    for decision in decisions {
-        let quoted =
-            |label: &str, text: &Option<String>| text.as_ref().map(|t| format!(", {label} “{t}”")).unwrap_or_default();
-        text.push_str(&format!(
-            "; {} {} at {}{}{} ({})",
-            decision.decision,
-            decision.action,
-            utc(decision.at_us),
-            quoted("reason", &decision.reason),
-            quoted("meaning", &decision.meaning),
-            decision.assurance
-        ));
-    }
-    let keys = actor.map(|actor| actor.keys.as_slice()).unwrap_or_default();
-    let keys: Vec<serde_json::Value> = keys
-        .iter()
-        .map(|key| json!({"key_id": key.key_id, "registered_seq": key.span.from, "revoked_seq": key.span.until}))
-        .collect();
-    let listed: Vec<serde_json::Value> = decisions.iter().map(|decision| decision_data(decision)).collect();
-    Fact {
-        text,
-        data: json!({
-            "actor_ref": approver, "kind": actor.map(|actor| &actor.kind),
-            "display_name": actor.and_then(|actor| actor.display_name.as_ref()),
-            "registered_at_us": actor.map(|actor| actor.registered_at_us), "registered_seq": actor.map(|actor| actor.registered),
-            "keys": keys, "grants": scopes, "grants_at_registry_seq": at, "decisions": listed,
-        }),
-    }
-}
-
-fn describe(actor: &Actor) -> String {
-    let name = actor.display_name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
-    let keys: Vec<String> = actor
-        .keys
-        .iter()
-        .map(|key| match key.span.until {
-            None => key.key_id.clone(),
-            Some(until) => format!("{} (revoked by registry record {until})", key.key_id),
-        })
-        .collect();
-    let keys = if keys.is_empty() { "no key".to_owned() } else { format!("keys {}", keys.join(", ")) };
-    format!("{name}: {}, registered {}, {keys}", actor.kind, utc(actor.registered_at_us))
-}
-
-fn decision_data(decision: &Decision) -> serde_json::Value {
-    json!({
-        "instance_id": decision.instance_id.to_string(), "action": decision.action, "decision": decision.decision,
-        "recorded_at_us": decision.at_us, "registry_seq": decision.registry_seq, "reason": decision.reason,
-        "meaning": decision.meaning, "assurance": decision.assurance,
-    })
 }

@@ -88,13 +88,22 @@ impl Verdict {
     }
 
     /// What the bundle is about, in words.
+    /// How much was verified.
+    pub(crate) fn counted(&self) -> String {
+        let instances = match self.instances {
+            1 => format!("1 {}", self.story.kind()),
+            n => format!("{n} processes and runs"),
+        };
+        format!("{} records of {instances} and of the registry", self.records)
+    }
+
     pub(crate) fn subject(&self) -> String {
         let end = |time: Option<i64>| time.map_or("open".to_owned(), crate::time::utc);
         match self.manifest.as_ref().map(|manifest| &manifest.scope) {
             None => "a bundle without a readable manifest".to_owned(),
-            Some(Scope::Instance(id)) => format!("process {id}"),
+            Some(Scope::Instance(id)) => format!("{} {id}", self.story.kind()),
             Some(Scope::Window { after_us, before_us }) => {
-                format!("every process with a record from {} to {}", end(*after_us), end(*before_us))
+                format!("every process and run with a record from {} to {}", end(*after_us), end(*before_us))
             }
         }
     }

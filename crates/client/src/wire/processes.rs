@@ -2,17 +2,22 @@
 //! everything that happened to it.
 
 use super::{ApprovalState, AssignmentStatus, ChainSummary};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 
-/// The finite map that a process moves on. Kept and returned in the order its author wrote it.
+/// The finite map that a process moves on. Kept and returned in the order its author wrote it. What is absent or null in a
+/// request is blank, and refused as `invalid-declaration`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Declaration {
+    #[serde(default, deserialize_with = "texts")]
     pub states: Vec<String>,
+    #[serde(default, deserialize_with = "blank_where_null")]
     pub transitions: Vec<Transition>,
+    #[serde(default, deserialize_with = "blank_where_null")]
     pub initial_state: String,
+    #[serde(default, deserialize_with = "texts")]
     pub terminal_states: Vec<String>,
 }
 
@@ -21,12 +26,24 @@ pub struct Declaration {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Transition {
+    #[serde(default, deserialize_with = "blank_where_null")]
     pub from: String,
+    #[serde(default, deserialize_with = "blank_where_null")]
     pub action: String,
+    #[serde(default, deserialize_with = "blank_where_null")]
     pub to: String,
     /// The label of the approval that this move needs; absent for a free move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<String>,
+}
+
+fn blank_where_null<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>(given: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(given)?.unwrap_or_default())
+}
+
+fn texts<'de, D: Deserializer<'de>>(given: D) -> Result<Vec<String>, D::Error> {
+    let given: Option<Vec<Option<String>>> = Option::deserialize(given)?;
+    Ok(given.unwrap_or_default().into_iter().map(Option::unwrap_or_default).collect())
 }
 
 /// Guard label → who must approve.

@@ -3,7 +3,8 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), countersign_client::Error> {
-//! use countersign_client::{Client, worker::Worker};
+//! use countersign_client::Client;
+//! use countersign_client::worker::{Worker, told_to_stop};
 //! use serde_json::json;
 //!
 //! let client = Client::new("http://127.0.0.1:7433")?.with_token("…")?;
@@ -13,7 +14,7 @@
 //!         let order: serde_json::Value = task.input()?;
 //!         Ok(json!({ "valid": order["lines"].is_array() }))
 //!     })
-//!     .run(async { let _ = tokio::signal::ctrl_c().await; })
+//!     .run(told_to_stop())
 //!     .await
 //! # }
 //! ```
@@ -51,6 +52,19 @@ const GRACE: Duration = Duration::from_secs(30);
 
 type Handling = Pin<Box<dyn Future<Output = Result<Report, Failure>> + Send>>;
 type Handler = Arc<dyn Fn(TaskContext) -> Handling + Send + Sync>;
+
+/// Done when the process is asked to stop: by Ctrl-C, or by SIGTERM as service managers and containers send it.
+pub async fn told_to_stop() {
+    #[cfg(unix)]
+    if let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+        tokio::select! {
+            _ = terminate.recv() => return,
+            _ = tokio::signal::ctrl_c() => return,
+        }
+    }
+    // Where nothing can be heard there is nothing to wait for either.
+    let _ = tokio::signal::ctrl_c().await;
+}
 
 /// Works on one queue until it is told to stop.
 #[must_use = "a worker does nothing until it is run"]

@@ -127,14 +127,13 @@ impl Running {
             .route("/v1/queues/{queue}/claim", post(claim))
             .route("/v1/tasks/{task_id}/{verb}", post(report))
             .with_state(fake.clone());
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = listener.local_addr().expect("an address");
-        drop(listener);
+        let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+        socket.bind("127.0.0.1:0".parse().expect("an address")).expect("a free port");
+        let address = socket.local_addr().expect("an address");
         // The worker is there first and finds nobody.
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(30)).await;
-            let listener = tokio::net::TcpListener::bind(address).await.expect("the same port");
-            axum::serve(listener, router).await
+            axum::serve(socket.listen(128).expect("it listens"), router).await
         });
 
         let client = Client::new(&format!("http://{address}")).and_then(|client| client.with_token("tok"));
@@ -239,11 +238,11 @@ async fn every_kind_of_result_has_its_own_report() {
 #[tokio::test]
 async fn heartbeats_run_by_themselves_and_on_demand() {
     let running = Running::start(vec![task("t1", "slow")], |worker| {
-        worker.lease(Duration::from_millis(1500)).on("slow", |task| async move {
+        worker.lease(Duration::from_millis(4500)).on("slow", |task| async move {
             task.heartbeat().now().await?;
             assert!(task.heartbeat().remaining() > Duration::from_millis(500));
             // Longer than the lease: only heartbeats carry it so far.
-            tokio::time::sleep(Duration::from_millis(2500)).await;
+            tokio::time::sleep(Duration::from_millis(7500)).await;
             Ok(())
         })
     })
@@ -288,7 +287,7 @@ async fn a_lost_lease_drops_the_handler_and_nothing_is_reported() {
     let mut news = None;
     let instead = [("heartbeat", 409, "lease-lost")];
     let running = Running::start_with(vec![task("t1", "endless"), task("t2", "next")], &instead, |worker| {
-        let (worker, dropped) = endless(worker.lease(Duration::from_millis(300)), "endless");
+        let (worker, dropped) = endless(worker.lease(Duration::from_secs(3)), "endless");
         news = Some(dropped);
         worker.on("next", |_| async { Ok(()) })
     })
@@ -326,7 +325,7 @@ async fn a_server_that_cannot_be_asked_until_the_lease_is_over_has_taken_the_tas
     let mut news = None;
     let instead = [("heartbeat", 503, "recording-failure"); 100];
     let running = Running::start_with(vec![task("t1", "endless")], &instead, |worker| {
-        let (worker, dropped) = endless(worker.lease(Duration::from_millis(300)), "endless");
+        let (worker, dropped) = endless(worker.lease(Duration::from_secs(3)), "endless");
         news = Some(dropped);
         worker
     })
@@ -354,7 +353,7 @@ async fn a_report_is_repeated_while_the_server_cannot_take_it() {
 #[tokio::test]
 async fn a_report_is_not_repeated_beyond_the_lease_nor_after_a_no() {
     let mut instead = vec![("complete", 503, "recording-failure"); 100];
-    let lease = Duration::from_millis(400);
+    let lease = Duration::from_secs(3);
     let made = |worker: Worker| worker.lease(lease).on("a", |_| async { Ok(()) });
     let running = Running::start_with(vec![task("t1", "a")], &instead, made).await;
     running.fake.heard("claim", 2).await;
@@ -451,7 +450,7 @@ async fn after_the_grace_time_handlers_are_dropped_unreported() {
     let mut news = None;
     let mut running = Running::start(vec![task("t1", "endless")], |worker| {
         let (worker, dropped) =
-            endless(worker.grace(Duration::from_millis(100)).lease(Duration::from_millis(300)), "endless");
+            endless(worker.grace(Duration::from_millis(100)).lease(Duration::from_secs(3)), "endless");
         news = Some(dropped);
         worker
     })

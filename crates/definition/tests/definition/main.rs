@@ -15,6 +15,8 @@ mod workflows;
 
 use countersign_definition::{Body, Definition, Problem, parse};
 use countersign_kernel::{Declaration, GateSpec};
+use rustix::time::{ClockId, clock_gettime};
+use std::time::Duration;
 
 /// Every definition that is shipped, by file name.
 pub const SHIPPED: &[(&str, &str)] = &[
@@ -29,6 +31,24 @@ pub const SHIPPED: &[(&str, &str)] = &[
     ("reviewed-step", include_str!("../../../../definitions/reviewed-step.yaml")),
     ("purchase-order", include_str!("../../../../definitions/purchase-order.yaml")),
 ];
+
+/// What this thread has worked: however busy the machine is, its neighbours do not count.
+pub struct Effort(Duration);
+
+impl Effort {
+    fn so_far() -> Duration {
+        let worked = clock_gettime(ClockId::ThreadCPUTime);
+        Duration::new(worked.tv_sec.unsigned_abs(), u32::try_from(worked.tv_nsec).expect("less than a second"))
+    }
+
+    pub fn begun() -> Effort {
+        Effort(Effort::so_far())
+    }
+
+    pub fn spent(&self) -> Duration {
+        Effort::so_far() - self.0
+    }
+}
 
 pub fn parsed(text: &str) -> Definition {
     parse(text.as_bytes()).unwrap_or_else(|problems| panic!("{text}\n{}", listed(&problems)))

@@ -111,7 +111,9 @@ fn step_data(run: &Run, event: &RunEvent, m: &Move, name: &str) -> Map<String, V
     put("to_state", m.to.as_str().into());
     put("actor_class", m.actor.as_str().into());
     put("trigger_ref", m.trigger.into());
-    put("attempt", (live.map_or(0, |live| live.attempts) + 1).into());
+    // The one that was under way, or is to come: a failure has been counted by now.
+    let before = run.cell(m.step_seq).and_then(|cell| cell.live.as_deref());
+    put("attempt", (before.map_or(0, |live| live.attempts) + 1).into());
     put("max_attempts", run.max_attempts(m.step_seq).into());
     match m.transition.emits {
         "step.waiting" => {

@@ -174,10 +174,18 @@ impl ShellJob {
             | io::ErrorKind::PermissionDenied
             | io::ErrorKind::InvalidInput
             | io::ErrorKind::ArgumentListTooLong => {
-                Verdict::unusable(format!("the command cannot be started: {error}"))
+                Verdict::unusable(format!("the command cannot be started: {}: {error}", self.program()))
             }
             _ => transient("the command cannot be started", &error),
         })
+    }
+
+    /// What is started, by name.
+    fn program(&self) -> &str {
+        match &self.command {
+            Command::Text(_) => "/bin/sh",
+            Command::List(list) => list.first().map_or("", String::as_str),
+        }
     }
 
     fn judge(&self, status: ExitStatus, stdout: &Tail, stderr: &Tail) -> Verdict {

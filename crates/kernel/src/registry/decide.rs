@@ -345,7 +345,9 @@ fn publish(
     require_ref("name", &command.name)?;
     require_permission(registry, actor_ref, scopes::DEFINITIONS_PUBLISH)?;
     let steps = command.workflow.as_ref().map_or(&[][..], |workflow| &workflow.plan.steps);
-    if steps.iter().any(|step| matches!(step.work, Work::Shell(_))) {
+    // What a pin looks at is run as well.
+    let is_shell = |work: &Work| matches!(work, Work::Shell(_));
+    if steps.iter().any(|step| is_shell(&step.work) || step.pins.iter().any(|(_, work)| is_shell(work))) {
         require_permission(registry, actor_ref, scopes::DEFINITIONS_SHELL)?;
     }
     let checked = command.declaration.validate().and_then(|()| command.declaration.validate_names(""));

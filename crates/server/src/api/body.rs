@@ -61,10 +61,15 @@ impl<T: DeserializeOwned + Serialize> FromRequest<App> for Posted<T> {
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         let Received { bytes, sent, headers } = receive(request, app).await?;
         require_json(&headers)?;
-        if bytes.is_empty() {
-            return Err(Problem::invalid_request("the body is empty; a JSON object is expected"));
-        }
-        Ok(Posted { body: json::typed(&json::parse(&bytes)?)?, sent, bytes })
+        // Where nothing has to be said, saying nothing is enough.
+        let body = if bytes.is_empty() {
+            let nothing = serde_json::Value::Object(serde_json::Map::new());
+            json::typed(&nothing)
+                .map_err(|_| Problem::invalid_request("the body is empty; a JSON object is expected"))?
+        } else {
+            json::typed(&json::parse(&bytes)?)?
+        };
+        Ok(Posted { body, sent, bytes })
     }
 }
 

@@ -3,6 +3,7 @@
 //! (`spec/record.md`, section 7). Every fault names its place.
 
 use super::problem::{Problem, shortened};
+use crate::wording::plain;
 use serde::Serialize;
 use serde::de::{self, DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
@@ -37,6 +38,9 @@ pub fn parse(bytes: &[u8]) -> Result<Value, Problem> {
 
 /// The value as a request of this type; unknown fields, wrong types and missing fields are refused.
 pub fn typed<T: DeserializeOwned + Serialize>(value: &Value) -> Result<T, Problem> {
+    if !value.is_object() {
+        return Err(Problem::invalid_request(format!("the body is {}; it must be an object", kind(value))));
+    }
     let typed: T = serde_path_to_error::deserialize(value).map_err(|error| {
         let mut field = match error.path().to_string() {
             root if root == "." => String::new(),
@@ -50,7 +54,7 @@ pub fn typed<T: DeserializeOwned + Serialize>(value: &Value) -> Result<T, Proble
             }
             field.push_str(name);
         }
-        let message = shortened(&message, 300);
+        let message = shortened(&plain(&message), 300);
         if field.is_empty() {
             Problem::invalid_request(format!("the body: {message}"))
         } else {
@@ -75,6 +79,8 @@ fn same_kinds(written: &Value, meant: &Value, place: Place<'_>) -> Result<(), Pr
             .zip(meant)
             .enumerate()
             .try_for_each(|(index, (value, meant))| same_kinds(value, meant, Place::Item { parent: &place, index })),
+        // What may be null was read as absent, or as blank.
+        (Value::Null, _) => Ok(()),
         _ if std::mem::discriminant(written) == std::mem::discriminant(meant) => Ok(()),
         _ => {
             let (found, expected) = (kind(written), kind(meant));
@@ -298,8 +304,8 @@ mod tests {
         use countersign_client::wire::StartProcess;
         let declaration = json!({"states": ["a"], "transitions": [], "initial_state": "a", "terminal_states": []});
         for (value, field, detail) in [
-            (json!([]), None, "expected struct StartProcess"),
-            (json!("s"), None, "expected struct StartProcess"),
+            (json!([]), None, "the body is a list; it must be an object"),
+            (json!("s"), None, "the body is text; it must be an object"),
             (json!([null, "d", "s", null, null]), None, "the body is a list; it must be an object"),
             (
                 json!({"subject_ref": "s", "declaration": {"states": [], "transitions": [["a", "b", "c"]],
@@ -316,8 +322,8 @@ mod tests {
             (json!({"subject_ref": 5}), Some("subject_ref"), "expected a string"),
             (json!({"subject_ref": "s", "subject": 1}), Some("subject"), "unknown field"),
             (
-                json!({"subject_ref": "s", "declaration": {"transitions": [{"from": "a", "action": "b"}]}}),
-                Some("declaration.transitions[0].to"),
+                json!({"subject_ref": "s", "gate_spec": {"x": {"approver_ref": "a"}}}),
+                Some("gate_spec.x.scope"),
                 "missing field",
             ),
             (
@@ -333,7 +339,7 @@ mod tests {
             (
                 json!({"subject_ref": "s", "gate_spec": {"x": {"quorum": {"rule": "m-of-n", "m": -1}}}}),
                 Some("gate_spec.x.quorum.m"),
-                "-1",
+                "`-1`, expected a whole number",
             ),
         ] {
             let text = value.to_string();

@@ -38,7 +38,8 @@ pub struct DemoArgs {
     /// Keep the store here instead of a temporary directory
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// Leave the evidence bundle and its report in this directory [default: with the store]
+    /// Leave the evidence bundle and its report in this directory [default: with a store that is kept, otherwise a
+    /// temporary directory]
     #[arg(long, value_name = "DIR")]
     evidence: Option<PathBuf>,
 }
@@ -94,7 +95,12 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
     let token = std::fs::read_to_string(place.path().join(serve::ADMIN_TOKEN_FILE))?;
     let waits = !args.no_wait && std::io::stdin().is_terminal();
 
-    let to = args.evidence.clone().unwrap_or_else(|| place.path().join("evidence"));
+    let to = match (&args.evidence, &place) {
+        (Some(directory), _) => directory.clone(),
+        (None, Place::Kept(path)) => path.join("evidence"),
+        // It outlives the store: somebody may want to look at it.
+        (None, Place::Temporary(_)) => temporary("countersign-evidence")?,
+    };
     let teller = Teller { url: &url, token: token.trim(), data_dir: place.path(), waits, to: &to, witness: &witness };
     let told = match &tale {
         Tale::Process(story) => teller.process(story).await,
@@ -192,6 +198,14 @@ fn pause(text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn temporary(name: &str) -> anyhow::Result<PathBuf> {
+    let mut random = [0u8; 8];
+    getrandom::fill(&mut random).map_err(|e| anyhow::anyhow!("no randomness: {e}"))?;
+    let path = std::env::temp_dir().join(format!("{name}-{:016x}", u64::from_le_bytes(random)));
+    std::fs::create_dir(&path)?;
+    Ok(path)
+}
+
 /// Where the tour keeps its store: a directory that was named, or one that is removed at the end.
 enum Place {
     Kept(PathBuf),
@@ -204,11 +218,7 @@ impl Place {
             std::fs::create_dir_all(&path)?;
             return Ok(Place::Kept(path));
         }
-        let mut random = [0u8; 8];
-        getrandom::fill(&mut random).map_err(|e| anyhow::anyhow!("no randomness: {e}"))?;
-        let path = std::env::temp_dir().join(format!("countersign-demo-{:016x}", u64::from_le_bytes(random)));
-        std::fs::create_dir(&path)?;
-        Ok(Place::Temporary(path))
+        Ok(Place::Temporary(temporary("countersign-demo")?))
     }
 
     fn path(&self) -> &Path {

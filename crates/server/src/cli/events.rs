@@ -19,12 +19,13 @@ pub enum EventsCommand {
 }
 
 #[derive(Args)]
+#[command(group = clap::ArgGroup::new("whom").required(true).args(["run", "key"]))]
 pub struct SendArgs {
     /// The event's type, e.g. payment.captured
     #[arg(value_name = "TYPE")]
     event_type: String,
     /// The run that it concerns
-    #[arg(long, value_name = "RUN", required_unless_present = "key", conflicts_with = "key")]
+    #[arg(long, value_name = "RUN")]
     run: Option<String>,
     /// The correlation key of the runs that it concerns
     #[arg(long)]
@@ -88,7 +89,9 @@ async fn send(context: &Context, args: SendArgs) -> anyhow::Result<()> {
         output::say(&format!("  woke {} of {}", tint(Tint::Strong, &woken.step), printable(&woken.run_id)))?;
     }
     if sent.woken.is_empty() && !sent.duplicate {
-        output::say("  nothing waits for it now; a live run that it concerns keeps it for its next wait")?;
+        output::say(
+            "  nothing waits for it now: live runs that it concerns keep it for their next wait, ended ones do not",
+        )?;
     }
     Ok(())
 }

@@ -12,6 +12,8 @@ use std::process::ExitCode;
 
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;
+/// As a shell says it of what Ctrl-C ended.
+const INTERRUPTED: u8 = 130;
 
 /// A failure that is the command's own.
 #[derive(Debug)]
@@ -20,6 +22,8 @@ pub enum Failure {
     Usage(String),
     /// It failed, and everything there is to say has been said.
     Reported,
+    /// Whoever started it ended it before it was done.
+    Interrupted,
 }
 
 impl std::fmt::Display for Failure {
@@ -27,6 +31,7 @@ impl std::fmt::Display for Failure {
         match self {
             Failure::Usage(message) => f.write_str(message),
             Failure::Reported => f.write_str("failed"),
+            Failure::Interrupted => f.write_str("interrupted"),
         }
     }
 }
@@ -45,6 +50,7 @@ pub fn report(context: &Context, error: &anyhow::Error) -> ExitCode {
     }
     let code = match (error.downcast_ref::<Failure>(), error.downcast_ref::<ClientError>()) {
         (Some(Failure::Reported), _) => return ExitCode::from(FAILED),
+        (Some(Failure::Interrupted), _) => return ExitCode::from(INTERRUPTED),
         (Some(Failure::Usage(_)), _) | (_, Some(ClientError::Unusable(_))) => USAGE,
         _ => FAILED,
     };

@@ -47,7 +47,9 @@ pub fn json_or_file<T: DeserializeOwned>(argument: &str) -> anyhow::Result<T> {
 pub fn value(arguments: &[String]) -> anyhow::Result<Option<Value>> {
     match arguments {
         [] => Ok(None),
-        [whole] if field(whole).is_none() => parse_json(whole.as_bytes()).map(Some).map_err(usage),
+        [whole] if field(whole).is_none() => parse_json(whole.as_bytes())
+            .map(Some)
+            .map_err(|told| usage(format!("`{whole}` is neither JSON nor NAME=TEXT nor NAME:=JSON: {told}"))),
         fields => {
             let mut object = Map::new();
             for argument in fields {
@@ -91,7 +93,8 @@ fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
         let path = error.path().to_string();
         let inner = error.into_inner();
         let hint = if inner.is_syntax() { " (this has to be JSON)" } else { "" };
-        if path == "." { format!("{inner}{hint}") } else { format!("{path}: {inner}{hint}") }
+        // Of what is no JSON there is no path.
+        if path == "." || inner.is_syntax() { format!("{inner}{hint}") } else { format!("{path}: {inner}{hint}") }
     })?;
     parser.end().map_err(|error| error.to_string())?;
     Ok(value)
@@ -118,7 +121,8 @@ mod tests {
             assert_eq!(given(arguments), Ok(expected.to_string()), "{arguments:?}");
         }
         for (arguments, told) in [
-            (&["order"][..], "this has to be JSON"),
+            (&["order"][..], "`order` is neither JSON nor NAME=TEXT"),
+            (&["{bad"], "nor NAME:=JSON: key must be a string"),
             (&["a=1", "{}"], "`{}` is no field"),
             (&["a=1", "a=2"], "`a` is given twice"),
             (&["a:=x"], "a: expected value"),

@@ -3,10 +3,10 @@
 use super::output::{self, printable};
 use anyhow::Context as _;
 use clap::Args;
+use countersign_server::signals::Stop;
 use countersign_server::telemetry;
 use countersign_server::witness::{self, WitnessOptions};
 use std::path::PathBuf;
-use tokio::signal::unix::{SignalKind, signal};
 
 /// Run a witness: cosign a log's checkpoints as long as it only grows
 #[derive(Args)]
@@ -27,17 +27,13 @@ pub struct WitnessArgs {
 
 pub async fn run(args: WitnessArgs) -> anyhow::Result<()> {
     telemetry::start_log(None)?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
+    let mut stop = Stop::listen()?;
     let logs = args.logs.iter().map(|key| key_or_file(key)).collect::<anyhow::Result<_>>()?;
     let options = WitnessOptions { data_dir: args.data_dir, listen: args.listen, name: args.name, logs };
     let running = witness::start(&options).await?;
     output::say(&format!("witness key {}", printable(&running.verifier.to_string())))?;
     output::say(&format!("listening on {}", running.url()))?;
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
+    stop.asked().await;
     running.shutdown().await
 }
 

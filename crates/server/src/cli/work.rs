@@ -4,6 +4,7 @@
 mod command;
 
 use super::connection::Context;
+use super::failure::Failure;
 use super::output::{self, printable};
 use super::table::{Tint, tint};
 use super::time::parse_millis;
@@ -13,13 +14,14 @@ use countersign_client::wire::{
     ClaimTasks, CompleteTask, DEFAULT_LEASE_MS, DeadTask, HeartbeatTask, RetryTask, Task, TaskReported,
 };
 use countersign_client::{Answer, Client, Error};
+use countersign_server::signals::Stop;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// How long a claim waits at the server. Ctrl-C takes no longer than this where nothing is under way.
+/// How long a claim waits at the server. Stopping takes no longer than this where nothing is under way.
 const WAIT_MS: u64 = 2000;
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// A report that nobody answers is repeated this often.
@@ -32,7 +34,7 @@ const BEATS: i64 = 3;
 /// The step's input is JSON on the command's stdin; COUNTERSIGN_RUN_ID, _TASK_ID, _STEP, _TASK_TYPE, _ATTEMPT and
 /// _IDEMPOTENCY_KEY are in its environment. Where it exits with 0 and its last line is JSON, that is the step's output.
 /// With 75 the step is tried again, as its policy says; with any other code it failed for good, and the last line on
-/// stderr says why. Ctrl-C lets what is under way finish.
+/// stderr says why. Ctrl-C (or SIGTERM) lets what is under way finish; a second one leaves it to whoever claims it next.
 #[derive(Args)]
 pub struct WorkArgs {
     /// The queue
@@ -80,6 +82,7 @@ pub async fn run(context: &Context, args: WorkArgs) -> anyhow::Result<()> {
         let told = format!("{} works on {}; Ctrl-C stops it", worker.name, worker.queue);
         output::complain(&tint(Tint::Dim, &told));
     }
+    let mut stop = Stop::listen()?;
     let mut hands = JoinSet::new();
     for number in 1..=args.parallel {
         let name = if args.parallel == 1 { worker.name.clone() } else { format!("{}-{number}", worker.name) };
@@ -96,10 +99,9 @@ pub async fn run(context: &Context, args: WorkArgs) -> anyhow::Result<()> {
                     result = failed.map_err(anyhow::Error::from).and_then(|done| done);
                 }
             },
-            pressed = tokio::signal::ctrl_c() => {
-                pressed?;
+            _ = stop.asked() => {
                 if worker.stopped.swap(true, Ordering::Relaxed) {
-                    return result;
+                    return Err(Failure::Interrupted.into());
                 }
                 output::complain("finishing what is under way; once more to leave it");
             }

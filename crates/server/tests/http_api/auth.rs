@@ -124,8 +124,38 @@ async fn a_finer_scope_opens_one_definition_alone() {
     let seen = narrow.get("/v1/processes").await.ok();
     assert_eq!(seen["items"].as_array().map(Vec::len), Some(1));
     assert_eq!(seen["items"][0]["declaration_ref"], "one@1");
+    let other = other["instance_id"].as_str().expect("an id");
+    for path in [format!("/v1/processes/{other}"), format!("/v1/processes?instance_id={other}")] {
+        narrow.get(&path).await.refused(403, "permission-denied");
+    }
     let definitions = narrow.get("/v1/definitions").await.ok();
     assert_eq!(definitions["items"].as_array().map(Vec::len), Some(1));
     narrow.get("/v1/definitions/two").await.refused(403, "permission-denied");
     start(&admin, "two@2").await.refused_at(404, "not-known", "definition");
+}
+
+/// Permission comes before existence, for runs and their tasks as for processes; and who says nothing need not write it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_finer_scope_shows_the_runs_of_its_definition() {
+    let server = Server::start().await;
+    let admin = server.admin();
+    let mut runs = vec![];
+    for name in ["one", "two"] {
+        let definition = format!("kind: workflow\nname: {name}\nsteps: [{{name: A}}]\n");
+        admin.post_bytes("/v1/definitions", definition).await.created();
+        let run = admin.post("/v1/runs", json!({"definition": name})).await.created();
+        runs.push(run["run_id"].as_str().expect("an id").to_owned());
+    }
+    let narrow = server.actor("narrow", &["runs:read:one", "runs:control:one"]).await;
+    narrow.get(&format!("/v1/runs/{}", runs[0])).await.ok();
+    for path in [format!("/v1/runs/{}", runs[1]), "/v1/runs/nowhere".to_owned(), "/v1/runs?definition=two".to_owned()] {
+        narrow.get(&path).await.refused(403, "permission-denied");
+    }
+    admin.get("/v1/runs/nowhere").await.refused(404, "not-known");
+    for task in ["nope", &format!("{}.0", runs[1])] {
+        let lease = json!({"lease_token": "00000000-0000-0000-0000-000000000000"});
+        narrow.post(&format!("/v1/tasks/{task}/heartbeat"), lease.clone()).await.refused(403, "permission-denied");
+    }
+    let pause = narrow.request(reqwest::Method::POST, &format!("/v1/runs/{}/pause", runs[0]));
+    assert_eq!(Answer::of(pause).await.ok()["state"], "paused");
 }

@@ -17,7 +17,7 @@ async fn a_body_that_is_not_strict_json_is_refused_at_its_place() {
         (&transitions, b"{\"action\": \"go\"".to_vec(), None, "line 1, column 15"),
         (&transitions, b"not json".to_vec(), None, "line 1, column 2"),
         (&transitions, b"".to_vec(), None, "the body is empty"),
-        (&transitions, b"[]".to_vec(), None, "expected struct FireTransition"),
+        (&transitions, b"[]".to_vec(), None, "the body is a list; it must be an object"),
         (&transitions, br#"["go", null]"#.to_vec(), None, "must be an object"),
         (&transitions, b"null".to_vec(), None, "the body"),
         (&transitions, br#"{"action": "go"} x"#.to_vec(), None, "trailing"),
@@ -104,6 +104,29 @@ async fn a_gate_spec_or_declaration_that_cannot_work_is_refused() {
         ),
         (without(guarded.clone()), "invalid-request", "gate_spec.g"),
         (without(unknown_state), "invalid-declaration", "declaration.transitions[1].to"),
+        // Blank is null, absent, empty or white space.
+        (
+            without(json!({"states": ["a", null], "transitions": [], "initial_state": "a", "terminal_states": []})),
+            "invalid-declaration",
+            "declaration.states[1]",
+        ),
+        (
+            without(json!({"states": ["a"], "transitions": [], "terminal_states": []})),
+            "invalid-declaration",
+            "declaration.initial_state",
+        ),
+        (
+            without(json!({"states": ["a"], "transitions": [{"from": "a", "to": "a", "action": null}],
+                "initial_state": "a", "terminal_states": []})),
+            "invalid-declaration",
+            "declaration.transitions[0].action",
+        ),
+        (
+            without(json!({"states": ["a"], "transitions": [{"from": "a", "to": "a"}],
+                "initial_state": "a", "terminal_states": []})),
+            "invalid-declaration",
+            "declaration.transitions[0].action",
+        ),
         (both, "invalid-request", "definition"),
         (
             without(

@@ -119,10 +119,16 @@ async fn what_cannot_be_started_says_why() {
     let told = format!("{:#}", serve::start(with_store).await.err().expect("refused"));
     assert!(told.contains("sqlite:PATH") && !told.contains("secret"), "{told}");
 
-    let mut with_listen = options(directory.path());
-    with_listen.listen = "nonsense".to_owned();
-    let told = format!("{:#}", serve::start(with_listen).await.err().expect("refused"));
-    assert!(told.contains("cannot listen on nonsense"), "{told}");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = listener.local_addr().expect("an address").to_string();
+    let not_made = directory.path().join("not-made");
+    for (listen, why) in [("nonsense", "write it like 127.0.0.1:7433"), (&taken, "Address already in use")] {
+        let mut with_listen = options(&not_made);
+        with_listen.listen = listen.to_owned();
+        let told = format!("{:#}", serve::start(with_listen).await.err().expect("refused"));
+        assert!(told.contains(listen) && told.contains(why), "{told}");
+        assert!(!not_made.exists(), "nothing is made for {listen}");
+    }
     // And the failed attempts left nothing behind that would stand in the way.
     serve::start(options(directory.path())).await.expect("a server").shutdown().await.expect("an orderly end");
 }

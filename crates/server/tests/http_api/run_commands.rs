@@ -2,7 +2,7 @@
 
 use crate::support::{Answer, Server};
 use serde_json::{Value, json};
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
 
 const ORDER: &str = include_str!("../../../../definitions/order-process.yaml");
 const SAGA: &str = include_str!("../../../../definitions/order-saga.yaml");
@@ -27,6 +27,11 @@ pub struct Said {
 }
 
 impl Said {
+    fn of(output: Output) -> Said {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+        Said { code: output.status.code().expect("a code"), out: text(output.stdout), err: text(output.stderr) }
+    }
+
     #[track_caller]
     pub fn says(&self, code: i32, texts: &[&str]) {
         assert_eq!(self.code, code, "{}{}", self.out, self.err);
@@ -50,19 +55,26 @@ impl Said {
 
 /// `countersign` with this token.
 async fn as_actor(server: &Server, token: &str, arguments: &[&str]) -> Said {
+    let mut command = command(server, token, arguments);
+    Said::of(tokio::task::spawn_blocking(move || command.output()).await.expect("a thread").expect("it runs"))
+}
+
+fn command(server: &Server, token: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
     command.args(arguments).env_remove("COUNTERSIGN_PROFILE");
     command.env("COUNTERSIGN_SERVER", server.url()).env("COUNTERSIGN_TOKEN", token);
     command.env("COUNTERSIGN_PROFILES", server.directory.path().join("profiles.toml"));
-    let output = tokio::task::spawn_blocking(move || command.output()).await.expect("a thread").expect("it runs");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
-    Said { code: output.status.code().expect("a code"), out: text(output.stdout), err: text(output.stderr) }
+    command
+}
+
+fn admin_token(server: &Server) -> String {
+    let token = std::fs::read_to_string(server.directory.path().join("admin.token")).expect("a token");
+    token.trim().to_owned()
 }
 
 /// `countersign` as the administrator.
 pub async fn countersign(server: &Server, arguments: &[&str]) -> Said {
-    let token = std::fs::read_to_string(server.directory.path().join("admin.token")).expect("a token");
-    as_actor(server, token.trim(), arguments).await
+    as_actor(server, &admin_token(server), arguments).await
 }
 
 async fn with(definitions: &[&'static str]) -> Server {
@@ -136,6 +148,30 @@ async fn a_failed_step_is_undone_or_tried_again_in_a_new_run() {
     let again = again["run_id"].as_str().expect("an id");
     countersign(&server, &["work", "orders", "--drain"]).await.says(0, &["SHIP", "run completed"]);
     countersign(&server, &["runs", "show", again]).await.says(0, &["is completed", "continues", &id]);
+}
+
+/// As a service manager or a container ends it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_is_told_to_stop_finishes_first() {
+    let server = with(&[ORDER]).await;
+    let id = started(&server, &["order-process", "--input", r#"{"order_id": "o-1"}"#]).await;
+    let slow = "echo counting >&2; sleep 2; echo done";
+    let mut command = command(&server, &admin_token(&server), &["work", "orders", "--exec", slow]);
+    let worker = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let pid = worker.id().to_string();
+    while countersign(&server, &["runs", "show", &id, "--json"]).await.json()["steps"][0]["state_code"] != "in_progress"
+    {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    let told = Command::new("kill").args(["-TERM", &pid]).status().expect("kill");
+    assert!(told.success());
+    let said =
+        Said::of(tokio::task::spawn_blocking(|| worker.wait_with_output()).await.expect("a thread").expect("an end"));
+    said.says(
+        0,
+        &["finishing what is under way", "VALIDATE", "completed", "counting", "no JSON: the step's output is null"],
+    );
+    countersign(&server, &["runs", "show", &id]).await.says(0, &["for payment.captured"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -86,11 +86,10 @@ async fn receive(State(receiver): State<Receiver>, headers: HeaderMap, body: Byt
 
 impl Receiver {
     async fn start() -> Receiver {
-        Receiver::at("127.0.0.1:0".parse().expect("an address")).await
+        Receiver::on(tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a listener"))
     }
 
-    async fn at(addr: std::net::SocketAddr) -> Receiver {
-        let listener = tokio::net::TcpListener::bind(addr).await.expect("a listener");
+    fn on(listener: tokio::net::TcpListener) -> Receiver {
         let receiver = Receiver {
             addr: listener.local_addr().expect("an address"),
             got: Arc::default(),
@@ -250,8 +249,10 @@ async fn transitions_are_told_to_whoever_asks_for_them(store: Option<String>) {
 
 async fn a_webhook_that_is_down_gets_them_later(store: Option<String>) {
     let gone = Receiver::start().await;
-    // An address at which nobody listens.
-    let addr = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address");
+    // An address at which nobody listens yet.
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+    let addr = socket.local_addr().expect("an address");
     let config = allowed(&Receiver { addr, ..gone }.webhook("in", "max_attempts = 1000"));
     let (_server, admin) = with_workflow(config, store).await;
     send(&admin, &["order.paid"]).await;
@@ -261,7 +262,7 @@ async fn a_webhook_that_is_down_gets_them_later(store: Option<String>) {
             && pending[0]["deliveries"][0]["last_error"].is_string()
     })
     .await;
-    let back = Receiver::at(addr).await;
+    let back = Receiver::on(socket.listen(128).expect("it listens"));
     until("it is delivered", async || outbox(&admin, "delivered").await.len() == 1).await;
     assert_eq!(back.got().len(), 1);
     assert!(outbox(&admin, "delivered").await[0]["deliveries"][0].get("last_error").is_none());
@@ -331,7 +332,7 @@ async fn one_webhook_is_not_kept_waiting_by_another(store: Option<String>) {
 async fn a_message_whose_answer_was_not_noted_is_sent_again(store: Option<String>) {
     let receiver = Receiver::start().await;
     receiver.delay_ms.store(60_000, Ordering::SeqCst);
-    let (mut server, admin) = with_workflow(allowed(&receiver.webhook("in", "timeout = \"1s\"")), store).await;
+    let (mut server, admin) = with_workflow(allowed(&receiver.webhook("in", "timeout = \"5s\"")), store).await;
     send(&admin, &["order.paid"]).await;
     until("it is sent", async || receiver.got().len() == 1).await;
     // As if the process had died between the answer and its being noted.

@@ -6,6 +6,7 @@ use rusqlite::{Connection, OpenFlags};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 mod migrations {
@@ -167,7 +168,7 @@ fn not_a_store(error: rusqlite::Error) -> StoreError {
 
 /// The checkpointer, as the writer sees it. It ends when this is dropped.
 pub struct Checkpointer {
-    _running: mpsc::Sender<()>,
+    running: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
     nearly_done: Arc<AtomicBool>,
 }
 
@@ -180,6 +181,34 @@ impl Checkpointer {
             checkpoint(writer);
         }
     }
+
+    /// Ends it, and returns when its connection is closed.
+    pub fn end(&mut self) {
+        if let Some((running, thread)) = self.running.take() {
+            drop(running);
+            if thread.join().is_err() {
+                tracing::error!("the thread of the checkpoints panicked");
+            }
+        }
+    }
+}
+
+/// Moves the log into the database and cuts it off, so that a store at rest is one file: whoever copies it has everything.
+/// Whoever reads at the moment is waited for, a while.
+pub fn cut_off(connection: &Connection) {
+    const TRIES: usize = 200;
+    const PAUSE: Duration = Duration::from_millis(10);
+    for _ in 0..TRIES {
+        match connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>("busy")) {
+            Ok(0) => return,
+            Ok(_) => std::thread::sleep(PAUSE),
+            Err(error) => {
+                tracing::warn!(%error, "the log could not be moved into the database; the next start does it");
+                return;
+            }
+        }
+    }
+    tracing::warn!("somebody reads on: the log could not be moved into the database; the next start does it");
 }
 
 /// Never waits; what cannot be moved now is moved by the next one.
@@ -194,10 +223,10 @@ fn checkpoint(connection: &Connection) {
 pub fn checkpoint_beside(location: &Location) -> Result<Checkpointer, StoreError> {
     let (running, ended) = mpsc::channel();
     let nearly_done = Arc::new(AtomicBool::new(false));
-    let checkpointer = Checkpointer { _running: running, nearly_done: nearly_done.clone() };
     if location.in_memory {
-        return Ok(checkpointer);
+        return Ok(Checkpointer { running: None, nearly_done });
     }
+    let told = nearly_done.clone();
     let connection = location.connect(false)?;
     let log = location.wal().unwrap_or_default();
     let work = move || {
@@ -212,12 +241,13 @@ pub fn checkpoint_beside(location: &Location) -> Result<Checkpointer, StoreError
                 let start = Instant::now();
                 checkpoint(&connection);
                 if start.elapsed() < SHORT_PASS {
-                    nearly_done.store(true, Ordering::Relaxed);
+                    told.store(true, Ordering::Relaxed);
                     break;
                 }
             }
         }
     };
     let spawned = std::thread::Builder::new().name("checkpointer".to_owned()).spawn(work);
-    spawned.map(|_| checkpointer).map_err(|e| StoreError::Transient(format!("no thread for checkpoints: {e}")))
+    let thread = spawned.map_err(|e| StoreError::Transient(format!("no thread for checkpoints: {e}")))?;
+    Ok(Checkpointer { running: Some((running, thread)), nearly_done })
 }

@@ -4,7 +4,7 @@
 //! before that, they are found again in the same order. A checkpoint waits.
 
 use super::Turn;
-use super::connect::{Location, failed};
+use super::connect::{Location, cut_off, failed};
 use super::read::{Pool, read_on, rows};
 use crate::log::{self, LogSql};
 use crate::select::{Dialect, RECORD};
@@ -211,12 +211,9 @@ impl LogWriter for SqliteLogWriter {
 }
 
 impl Drop for SqliteLogWriter {
-    /// A store at rest is one file, see the committer's writer.
     fn drop(&mut self) {
-        if let Some(connection) = &self.connection
-            && let Err(error) = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
-        {
-            tracing::warn!(%error, "the write-ahead log could not be moved into the database; the next start does it");
+        if let Some(connection) = &self.connection {
+            cut_off(connection);
         }
     }
 }

@@ -226,7 +226,7 @@ impl Runs for HttpDriver {
 
     /// The server's own executor starts it, in its own time.
     async fn child_of(&mut self, run_id: &str, step: &str) -> Said<String> {
-        for _ in 0..1000 {
+        for _ in 0..6000 {
             if let Some(child) = child_in(&self.read_run(ADMIN, run_id).await?, step)
                 // One that it waited for before is still shown until there is another.
                 && self.read_run(ADMIN, &child).await?["failed_at"].is_null()

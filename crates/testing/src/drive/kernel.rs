@@ -424,10 +424,7 @@ impl Driver for KernelDriver {
         let definition = told.as_ref().ok().and_then(|told| told.process.definition.as_ref());
         let all = self.registry.permitted(by, scopes::WORKFLOWS_READ);
         if !all && !self.registry.permitted_on(by, scopes::WORKFLOWS_READ, definition.map(|d| d.name.as_str())) {
-            let finer = format!("{}:", scopes::WORKFLOWS_READ);
-            let sees_others = self.registry.grants().active_scopes(by, &finer).next().is_some();
-            let code = if sees_others { Code::NotKnown } else { Code::PermissionDenied };
-            return Err(Refusal::new(code, "not to be read by this actor").into());
+            return Err(Refusal::new(Code::PermissionDenied, "not to be read by this actor").into());
         }
         let told = told?;
         Ok(View {

@@ -39,7 +39,7 @@ pub fn write(verdict: &Verdict, circumstances: &Circumstances<'_>) -> String {
 fn title(verdict: &Verdict) -> String {
     match verdict.story.processes.as_slice() {
         [one] if verdict.story.whole => one.subject.clone().unwrap_or_else(|| one.instance_id.to_string()),
-        _ => format!("{} processes", verdict.instances),
+        _ => format!("{} processes and runs", verdict.instances),
     }
 }
 
@@ -90,17 +90,12 @@ fn what_was_verified(verdict: &Verdict, circumstances: &Circumstances<'_>) -> St
         (true, false) => "asked for by the policy",
     };
     rows.push(("Witnesses", witnesses.to_owned(), false));
-    rows.push(("Checked", counted(verdict), false));
+    rows.push(("Checked", verdict.counted(), false));
     let row = |(name, value, code): &(&str, String, bool)| {
         let class = if *code { " class=\"mono\"" } else { "" };
         format!("<dt>{}</dt><dd{class}>{}</dd>", escape(name), escape(value))
     };
     format!("<dl>{}</dl>\n", rows.iter().map(row).collect::<String>())
-}
-
-fn counted(verdict: &Verdict) -> String {
-    let processes = if verdict.instances == 1 { "process" } else { "processes" };
-    format!("{} records of {} {processes} and of the registry", verdict.records, verdict.instances)
 }
 
 fn claims(verdict: &Verdict) -> String {

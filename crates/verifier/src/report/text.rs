@@ -28,7 +28,7 @@ pub fn write(verdict: &Verdict, circumstances: &Circumstances<'_>, colour: bool)
     if let (Some(origin), Some(size), Some(root)) = (&verdict.origin, verdict.tree_size, &verdict.root) {
         line(&mut out, 0, &plain(&format!("log {origin}, {size} entries, root {root}")));
     }
-    line(&mut out, 0, &format!("{} records of {} processes and the registry", verdict.records, verdict.instances));
+    line(&mut out, 0, &verdict.counted());
     for key in &circumstances.trust.log_keys {
         line(&mut out, 0, &plain(&format!("against the log key {key}")));
     }

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 #[derive(Debug)]
 pub struct Workflow {
+    pub linear: bool,
     pub steps: Vec<StepSpec>,
     /// The parts of steps, called `step/task`, in the order of their steps; and the step of each.
     pub tasks: Vec<(String, usize)>,
@@ -17,6 +18,11 @@ pub struct Workflow {
 #[derive(Debug)]
 pub struct StepSpec {
     pub name: String,
+    /// Who or what carries it out.
+    pub run: String,
+    /// What it waits for, which workflow it is, or who does it.
+    pub about: Option<String>,
+    pub gate: Option<String>,
     pub depends_on: Vec<usize>,
     /// The places of its tasks among all tasks.
     pub tasks: std::ops::Range<usize>,
@@ -50,7 +56,17 @@ impl Workflow {
                     names.into_iter().map(place).collect::<Result<_, _>>()?
                 }
             };
-            steps.push(StepSpec { name: step.text("name").unwrap_or_default().to_owned(), depends_on, tasks: 0..0 });
+            steps.push(StepSpec {
+                name: step.text("name").unwrap_or_default().to_owned(),
+                run: step.text("run").unwrap_or("worker").to_owned(),
+                about: ["event", "for", "until", "workflow", "pic"]
+                    .iter()
+                    .find_map(|field| step.text(field))
+                    .map(str::to_owned),
+                gate: step.text("gate").map(str::to_owned),
+                depends_on,
+                tasks: 0..0,
+            });
         }
         let mut tasks = vec![];
         for (seq, step) in listed.iter().enumerate() {
@@ -76,6 +92,6 @@ impl Workflow {
             None => None,
             Some(named) => Some(named.as_text().ok_or("`machine` is no name")?.to_owned()),
         };
-        Ok(Workflow { steps, tasks, compensated, machine })
+        Ok(Workflow { linear, steps, tasks, compensated, machine })
     }
 }

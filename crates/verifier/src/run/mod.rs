@@ -149,6 +149,11 @@ impl Run {
         }
     }
 
+    /// The definition that it was started under, where it could be read.
+    pub fn workflow(&self) -> Option<Rc<Workflow>> {
+        self.workflow.clone()
+    }
+
     /// Before the process beside it takes the next record of the chain.
     pub fn before(&mut self, header: &Header, process: &Process, ctx: &mut Context<'_>) {
         if self.last.as_ref().is_some_and(|last| last.recorded_at_us != header.recorded_at_us) {

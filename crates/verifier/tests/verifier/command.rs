@@ -102,3 +102,19 @@ fn what_cannot_be_read_exits_2() {
     let out = run(&[&bundle("release"), "--key", &key]);
     assert_eq!(out.status.code(), Some(0), "a key alone will do");
 }
+
+/// What a workflow declares are its steps, and what undoes one is not the step itself.
+#[test]
+fn a_run_is_told_as_one() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let page = directory.path().join("report.html").display().to_string();
+    let out = run(&[&bundle("run-saga"), "--policy", &policy("run-saga"), "--report", &page]);
+    let text = String::from_utf8(out.stdout).expect("text");
+    assert_eq!(out.status.code(), Some(0), "{text}");
+    for part in ["\nrun 0", " records of 1 run and of the registry", "(worker", "; can be undone: "] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert!(!text.contains("ends in nothing"), "{text}");
+    let html = std::fs::read_to_string(page).expect("a report");
+    assert!(html.contains("undoing of "), "{html}");
+}

@@ -12,7 +12,7 @@ use countersign_client::wire;
 use countersign_engine::{ClaimCall, Command, Outcome, Target, Task};
 use countersign_kernel::Time;
 use countersign_kernel::lifecycle::FailureCategory;
-use countersign_kernel::refusal::{Code, Refusal, require_text};
+use countersign_kernel::refusal::{Refusal, require_text};
 use countersign_kernel::run::{self, ClaimNext, Facet, Outbound, TaskRef};
 use std::time::Duration;
 
@@ -135,7 +135,7 @@ async fn report(
     make: impl FnOnce(TaskRef) -> run::Command,
 ) -> Done<wire::TaskReported> {
     require_text("lease_token", lease_token)?;
-    let (target, step_seq) = task(address.get("task_id"))?;
+    let (target, step_seq) = task(address.get("task_id"));
     let lease_token = uuid::Uuid::try_parse(lease_token).ok();
     let call = caller.call(on(target, make(TaskRef { step_seq, lease_token })), sent)?;
     match app.engine()?.execute(call).await? {
@@ -147,16 +147,13 @@ async fn report(
     }
 }
 
-/// `<run_id>.<step_seq>`; to callers it is opaque.
-fn task(task_id: &str) -> Result<(Target, u32), Refusal> {
+/// `<run_id>.<step_seq>`; to callers it is opaque. Whether there is such a task is said only to who may know.
+fn task(task_id: &str) -> (Target, u32) {
     let parsed = task_id.rsplit_once('.').and_then(|(run_id, seq)| {
         let seq = seq.parse::<u32>().ok().filter(|number| number.to_string() == seq)?;
         Some((target_of(run_id), seq))
     });
-    match parsed {
-        Some((target @ Target::Existing(_), seq)) => Ok((target, seq)),
-        _ => Err(Refusal::new(Code::NotKnown, "there is no task with this task_id").at("task_id")),
-    }
+    parsed.unwrap_or((Target::Nowhere, 0))
 }
 
 pub fn to_wire(task: &Task) -> wire::Task {

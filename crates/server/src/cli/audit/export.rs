@@ -12,13 +12,14 @@ use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-/// Export evidence of one process, or of a window of time, as a bundle that verifies offline
+/// Export evidence of one process or run, or of a window of time, as a bundle that verifies offline
 #[derive(Args)]
+#[command(group = clap::ArgGroup::new("what").required(true).multiple(true).args(["instance", "from", "to"]))]
 pub struct ExportArgs {
-    /// This process
-    #[arg(long, value_name = "INSTANCE", required_unless_present_any = ["from", "to"], conflicts_with_all = ["from", "to"])]
+    /// This process or run
+    #[arg(long, value_name = "INSTANCE", conflicts_with_all = ["from", "to"])]
     instance: Option<String>,
-    /// Every process with a record from this time on: RFC 3339, or how long ago, like 2h
+    /// Every process and run with a record from this time on: RFC 3339, or how long ago, like 2h
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     from: Option<Instant>,
     /// … and until this time

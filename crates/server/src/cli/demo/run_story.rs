@@ -197,7 +197,7 @@ pub const ORDER_SAGA: RunStory = RunStory {
 
 pub const NIGHTLY_REPORT: RunStory = RunStory {
     title: "A graph: two workers side by side, one of whom dies",
-    setting: "Sales and stock are counted at the same time, returns only on Mondays. The report waits for both.",
+    setting: "Sales and stock are counted at the same time, returns only once a week. The report waits for both.",
     definition: "nightly-report",
     document: include_str!("../../../../../definitions/nightly-report.yaml"),
     hurry: None,
@@ -213,7 +213,7 @@ pub const NIGHTLY_REPORT: RunStory = RunStory {
         beat("A run is started by hand; the schedule would do it at six.", "clock", Start, Accepted),
         beat("First a snapshot, so that all count the same.", "counter_1", Claim("reports", "snapshot"), Accepted),
         beat(
-            "Taken. Sales and stock are ready at once; returns are skipped, for it is not Monday.",
+            "Taken. Sales and stock are ready at once; returns are skipped, for this is not the weekly one.",
             "counter_1",
             Complete(r#"{"at": "2026-11-16T05:00:00Z"}"#),
             Accepted,

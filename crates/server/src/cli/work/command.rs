@@ -77,17 +77,20 @@ fn finish(mut child: Child, input: &str) -> std::io::Result<Ended> {
     let (stdout, stderr) = std::thread::scope(|scope| {
         // A command that reads no input may end before it has it all: that is its own affair.
         scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(input.as_bytes())));
-        let stderr = scope.spawn(move || stderr.map(tail));
-        (stdout.map(tail), stderr.join().ok().flatten())
+        // What it complains of is for whoever looks after this worker.
+        let stderr =
+            scope.spawn(move || stderr.map(|pipe| tail(pipe, |piece| drop(std::io::stderr().write_all(piece)))));
+        (stdout.map(|pipe| tail(pipe, |_| ())), stderr.join().ok().flatten())
     });
     let text = |bytes: Option<Vec<u8>>| String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned();
     Ok(judged(child.wait()?, &text(stdout), &text(stderr)))
 }
 
-/// Everything is read; the end of it is kept.
-fn tail(mut pipe: impl Read) -> Vec<u8> {
+/// Everything is read and passed on; the end of it is kept.
+fn tail(mut pipe: impl Read, pass_on: impl Fn(&[u8])) -> Vec<u8> {
     let (mut kept, mut piece) = (Vec::new(), vec![0; 16 * 1024]);
     while let Ok(count @ 1..) = pipe.read(&mut piece) {
+        pass_on(&piece[..count]);
         kept.extend_from_slice(&piece[..count]);
         if kept.len() > 2 * KEPT {
             kept.drain(..kept.len() - KEPT);
@@ -98,8 +101,11 @@ fn tail(mut pipe: impl Read) -> Vec<u8> {
 
 fn judged(status: ExitStatus, stdout: &str, stderr: &str) -> Ended {
     if status.success() {
-        let output = last_line(stdout).and_then(|line| serde_json::from_str(line).ok());
-        return Ended::Completed(output.unwrap_or(Value::Null));
+        let output = last_line(stdout).map(serde_json::from_str);
+        if let Some(Err(_)) = output {
+            crate::cli::output::complain("the last line of the command is no JSON: the step's output is null");
+        }
+        return Ended::Completed(output.and_then(Result::ok).unwrap_or(Value::Null));
     }
     let error = last_line(stderr).or_else(|| last_line(stdout)).map(|line| line.chars().take(LONGEST_ERROR).collect());
     let error = error.unwrap_or_else(|| match status.code() {
