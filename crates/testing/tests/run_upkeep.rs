@@ -33,6 +33,7 @@ on_both! {
     an_event_is_delivered_to_all_or_refused_at_once,
     a_child_that_its_parent_never_heard_of_ends_with_it,
     a_child_that_nobody_reported_ends_with_the_step_it_was_for,
+    whoever_works_here_hears_that_their_lease_is_gone,
 }
 
 const LONG: Duration = Duration::from_secs(15);
@@ -420,6 +421,37 @@ async fn a_child_that_nobody_reported_ends_with_the_step_it_was_for(kind: Kind) 
     hand.turn(31 * SECOND);
     engine.tick().await;
     becomes(&engine, child, "cancelled").await?;
+    close(engine).await?;
+    place.remove().await
+}
+
+async fn whoever_works_here_hears_that_their_lease_is_gone(kind: Kind) -> anyhow::Result<()> {
+    // Before the store is asked again.
+    let at_once = Duration::from_millis(1500);
+    let place = Place::new(kind).await?;
+    let engine = place.engine(config(None)).await?;
+    publish(&engine, &workflow("one", "", "{name: A, idempotent: true}, {name: B}")).await?;
+    let run_id = start(&engine, "one", "{}").await?;
+    let tasks = claim(&engine, 2, LEASE, LONG).await?;
+    let (task, other) = (&tasks[0], &tasks[1]);
+    let watch = engine.watch_lease(task).context("a lease")?;
+    let meanwhile = async |command: run::Command| -> anyhow::Result<bool> {
+        let acted = async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            engine.execute(on_run(run_id, command)).await
+        };
+        let (heard, acted) = tokio::join!(tokio::time::timeout(at_once, watch.gone()), acted);
+        acted?;
+        Ok(heard.is_ok())
+    };
+    ensure!(!meanwhile(run::Command::Heartbeat { task: task_ref(task), lease: LEASE }).await?, "it was prolonged");
+    let report = run::Command::Retry { task: task_ref(other), error: "e".to_owned(), backoff: None, category: None };
+    ensure!(!meanwhile(report).await?, "that was another step");
+    ensure!(meanwhile(run::Command::Stop { reason: None }).await?, "nobody was told");
+    // Whoever looks only now hears it as well.
+    let late = engine.watch_lease(task).context("a lease")?;
+    tokio::time::timeout(at_once, late.gone()).await?;
+    drop((watch, late));
     close(engine).await?;
     place.remove().await
 }

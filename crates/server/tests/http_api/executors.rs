@@ -117,7 +117,7 @@ async fn sample(admin: &Actor, name: &str) -> Option<f64> {
 async fn metrics_tell_of_runs_steps_and_queues() {
     let server = Server::with_config(Some(SHELL)).await;
     let admin = server.admin();
-    let wait = json!({"name": "WAIT", "queue": "metered", "deadline": "1h"});
+    let wait = json!({"name": "WAIT", "queue": "metered"});
     publish(&admin, json!({"kind": "workflow", "name": "metered", "steps": [wait]})).await;
     let queue = r#"countersign_queue_ready{queue="metered"}"#;
     for _ in 0..3 {
@@ -127,7 +127,9 @@ async fn metrics_tell_of_runs_steps_and_queues() {
     let claim = json!({"worker_id": "w", "max": 2, "lease_ms": 60000});
     let tasks = admin.post("/v1/queues/metered/claim", claim).await.ok();
     assert_eq!(sample(&admin, queue).await, Some(1.0));
-    assert!(sample(&admin, "countersign_timers ").await >= Some(3.0));
+    // One for each lease; other servers of this process show theirs under the same name.
+    let timers = async || sample(&admin, "countersign_timers ").await.filter(|timers| *timers >= 2.0);
+    until("nothing is looked at", timers).await;
     for (task, verb) in tasks["tasks"].as_array().expect("tasks").iter().zip(["complete", "dead"]) {
         let task_id = task["task_id"].as_str().expect("an id");
         let mut body = json!({"lease_token": task["lease_token"]});
@@ -157,10 +159,12 @@ async fn ticks_that_are_skipped_are_counted() {
     publish(&admin, definition).await;
     let counted =
         async |result: &str| sample(&admin, &format!("countersign_schedule_ticks_total{{result=\"{result}\"}}")).await;
-    tokio::time::sleep(Duration::from_millis(1200)).await;
-    server.pass_days(1);
-    until("no tick", async || counted("started").await).await;
-    server.pass_days(1);
-    until("no tick was skipped", async || counted("skipped").await).await;
+    until("no tick was skipped", async || {
+        server.pass_days(1);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        counted("skipped").await
+    })
+    .await;
+    assert!(counted("started").await >= Some(1.0));
     assert_eq!(admin.get("/v1/runs").await.ok()["items"].as_array().map(Vec::len), Some(1));
 }
