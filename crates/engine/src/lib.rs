@@ -355,7 +355,8 @@ impl Engine {
 
     /// Takes no more calls, commits those that wait, seals what was committed, and returns when all has stopped.
     pub fn close(self) {
-        let Engine { jobs, committer, sealer, background, .. } = self;
+        let Engine { jobs, book, committer, sealer, background, .. } = self;
+        book.leases.end();
         background.iter().for_each(tokio::task::JoinHandle::abort);
         drop(jobs);
         committer.wait();

@@ -210,6 +210,10 @@ async fn a_line_with_a_result_is_a_report() {
 async fn a_report_with_a_mistake_is_told_and_not_passed_over() {
     for (line, told) in [
         (r#"{"result":"completed","rows":5}"#, "unknown field `rows`"),
+        (
+            r#"{"result":"completed","outbound_events":[{"type":"a"},{"type":" "}]}"#,
+            "`outbound_events[1].type` is blank",
+        ),
         (r#"{"result":"waiting"}"#, "a wait needs"),
         (r#"{"result":"waiting","timeout_ms":-1}"#, "timeout_ms"),
         (r#"{"result":"waiting","timeout_ms":1,"waiting_facet":"godot"}"#, "`godot` is no waiting_facet"),
@@ -301,4 +305,29 @@ fn a_job_is_made_of_a_step_with_its_templates_filled_in() {
     assert_eq!(ShellJob::filled(&work, "\"ls\"", None).expect("a job").command, Command::Text("ls".to_owned()));
     assert!(ShellJob::filled(&work, "7", None).is_err());
     assert!(ShellJob::filled(&work, "\"ls\"", Some(r#"{"A":1}"#)).is_err());
+}
+
+/// The test runs itself once more, as the server that is killed.
+#[tokio::test]
+async fn no_process_outlives_a_server_that_is_killed() {
+    const FILE: &str = "COUNTERSIGN_TEST_FILE";
+    if let Ok(file) = std::env::var(FILE) {
+        // Not the process that was started writes, but one that it has started.
+        job(&format!("(while :; do echo >> '{file}'; sleep 0.01; done) & echo $! > '{file}.pid'; wait")).run().await;
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("written");
+    let pid = || std::fs::read_to_string(file.with_extension("pid")).unwrap_or_default();
+    let mut server = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "no_process_outlives_a_server_that_is_killed"])
+        .env(FILE, &file)
+        .spawn()
+        .unwrap();
+    eventually("nothing is written", || file.exists() && pid().ends_with('\n')).await;
+    let pid = pid();
+    assert!(is_alive(&pid));
+    server.kill().unwrap();
+    server.wait().unwrap();
+    eventually("the process goes on", || !is_alive(&pid)).await;
 }

@@ -2,7 +2,7 @@
 //! starts one run, whoever is first. Ticks that fall while no node is up are lost.
 
 use countersign_definition::next_after;
-use countersign_engine::port::{Page, RunQuery};
+use countersign_engine::port::{Page, RunQuery, RunView};
 use countersign_engine::run::dispatcher::SCHEDULED;
 use countersign_engine::{Call, Command, Engine, IdempotencyKey, Proof, Target};
 use countersign_kernel::Time;
@@ -10,6 +10,7 @@ use countersign_kernel::lifecycle::RunState;
 use countersign_kernel::plan::{Overlap, Plan, Schedule, Scope, Template};
 use countersign_kernel::refusal::Refusal;
 use countersign_kernel::run::{self, StartRun};
+use countersign_kernel::text::rfc3339;
 use countersign_ledger::sha256;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -17,6 +18,8 @@ use std::time::Duration;
 
 /// How often new definitions are looked for; it costs no query.
 const LOOK: Duration = Duration::from_secs(1);
+/// How many runs are read at a time.
+const PAGE: usize = 100;
 
 /// A pattern of a definition's newest version.
 #[derive(Clone)]
@@ -104,14 +107,25 @@ fn following(schedule: &Schedule, after: Time) -> Time {
 
 async fn tick(engine: &Arc<Engine>, pattern: &Pattern, due: Time) -> Result<(), Refusal> {
     let Pattern { definition, version, name, schedule, .. } = pattern;
-    if schedule.overlap == Overlap::Skip && is_under_way(engine, definition).await? {
-        tracing::info!(definition, "a scheduled run is skipped: the one before it is under way");
+    if schedule.overlap == Overlap::Skip
+        && let Some(run) = under_way(engine, definition).await?
+    {
+        // Where another node was quicker, it is the run of this very tick.
+        let own = run.row.started_at >= due && run.row.initiator_ref == engine.config().application_actor_ref;
+        if !own {
+            let run_id = run.row.instance_id;
+            tracing::info!(definition, at = rfc3339(due), %run_id, "a scheduled run is skipped: another one is under way");
+            count("skipped");
+        }
         return Ok(());
     }
     let filled = input(engine, pattern)
         .and_then(|input| Ok((concurrency_key(engine, pattern, &input)?, input)))
         .inspect_err(|error| tracing::error!(error, definition, "a scheduled run cannot be worked out"));
-    let Ok((concurrency_key, input)) = filled else { return Ok(()) };
+    let Ok((concurrency_key, input)) = filled else {
+        count("failed");
+        return Ok(());
+    };
     let key = format!("schedule/{definition}/{name}/{}", due.0);
     let command = run::Command::Start(Box::new(StartRun {
         version: Some(*version),
@@ -124,7 +138,13 @@ async fn tick(engine: &Arc<Engine>, pattern: &Pattern, due: Time) -> Result<(), 
         command: Command::Run { target: Target::New, command },
         idempotency: Some(IdempotencyKey { request_digest: sha256(&[key.as_bytes()]), key }),
     };
-    engine.execute(call).await.map(|_| ())
+    let answer = engine.execute(call).await.map(|_| ());
+    match &answer {
+        Ok(()) => count("started"),
+        Err(refusal) if refusal.passes() => {}
+        Err(_) => count("failed"),
+    }
+    answer
 }
 
 fn input(engine: &Engine, pattern: &Pattern) -> Result<Arc<str>, String> {
@@ -144,26 +164,45 @@ fn concurrency_key(engine: &Engine, pattern: &Pattern, input: &str) -> Result<Op
     let Some(own) = &pattern.plan.concurrency else { return Ok(Some(queue.into())) };
     let own = fill(engine, &own.key, &Scope { input: Some(input), ..Scope::default() })?;
     // As the kernel has it: a string is its own key; anything else is its JSON.
-    let bare = own.strip_prefix('"').and_then(|text| text.strip_suffix('"')).filter(|text| !text.contains('\\'));
-    Ok(Some(format!("{queue}/{}", bare.unwrap_or(&own)).into()))
+    let own = serde_json::from_str::<String>(&own).unwrap_or(own);
+    Ok(Some(format!("{queue}/{own}").into()))
 }
 
 fn fill(engine: &Engine, template: &Template, scope: &Scope<'_>) -> Result<String, String> {
     engine.config().language.fill(template, scope).map_err(|error| error.to_string())
 }
 
-/// Whether a run of this definition has begun and not ended.
-async fn is_under_way(engine: &Engine, name: &str) -> Result<bool, Refusal> {
-    let page = Page { after: None, limit: 1, descending: true };
+/// A run of this definition that has begun, or is about to, and has not ended. One that is to start later is none.
+async fn under_way(engine: &Engine, name: &str) -> Result<Option<RunView>, Refusal> {
+    let now = engine.now();
     for state in RunState::ALL.iter().filter(|state| !state.is_ended() && **state != RunState::Idle) {
         let query = RunQuery {
             state: Some(state.as_str().to_owned()),
             definition: Some(name.to_owned()),
             ..RunQuery::default()
         };
-        if !engine.own_runs(&query, &page).await?.is_empty() {
-            return Ok(true);
+        let mut page = Page { after: None, limit: PAGE, descending: true };
+        loop {
+            let found = engine.own_runs(&query, &page).await?;
+            page.after = found.last().map(|run| run.row.instance_id.0).filter(|_| found.len() == PAGE);
+            let begun = |run: &RunView| run.head.start_at.is_none_or(|at| at <= now);
+            if let Some(run) = found.into_iter().find(begun) {
+                return Ok(Some(run));
+            }
+            if page.after.is_none() {
+                break;
+            }
         }
     }
-    Ok(false)
+    Ok(None)
+}
+
+const TICKS: &str = "countersign_schedule_ticks_total";
+
+pub fn describe_metrics() {
+    metrics::describe_counter!(TICKS, "Ticks of schedules by what became of them: started, skipped or failed");
+}
+
+fn count(result: &'static str) {
+    metrics::counter!(TICKS, "result" => result).increment(1);
 }

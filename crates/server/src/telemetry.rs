@@ -6,6 +6,7 @@ use axum::extract::{MatchedPath, Request};
 use axum::http::header::CACHE_CONTROL;
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
+use countersign_engine::Engine;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use std::io::IsTerminal;
 use std::sync::OnceLock;
@@ -17,6 +18,8 @@ pub const LOG_VARIABLE: &str = "COUNTERSIGN_LOG";
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_SECONDS: &str = "countersign_http_request_seconds";
+const QUEUE_READY: &str = "countersign_queue_ready";
+const TIMERS: &str = "countersign_timers";
 const LATENCY_BUCKETS: &[f64] = &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 const BATCH_BUCKETS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0];
 /// Samples that nobody fetches must not pile up.
@@ -76,7 +79,24 @@ fn describe() {
     metrics::describe_counter!("countersign_commands_total", "Commands by name and answer");
     metrics::describe_counter!("countersign_refused_authorisations_total", "Commands refused for want of authority");
     metrics::describe_histogram!("countersign_batch_commands", "Commands per transaction");
+    metrics::describe_counter!("countersign_runs_started_total", "Runs that this node has started");
+    metrics::describe_counter!(
+        "countersign_runs_ended_total",
+        "Runs that ended on this node, by the state they ended in"
+    );
+    metrics::describe_counter!("countersign_steps_total", "Steps by the state they came to; `failed` counts attempts");
+    metrics::describe_gauge!(QUEUE_READY, "Steps that may be claimed on this node, by queue");
+    metrics::describe_gauge!(TIMERS, "What this node's clock has to look at: leases, waits, limits, retries");
     crate::outbox::describe_metrics();
+    crate::schedule::describe_metrics();
+}
+
+/// What stands in the queues at this moment; between two scrapes nobody asks.
+pub fn look_at(engine: &Engine) {
+    for (queue, ready) in engine.queue_depths() {
+        metrics::gauge!(QUEUE_READY, "queue" => queue.to_string()).set(ready as f64);
+    }
+    metrics::gauge!(TIMERS).set(engine.timers() as f64);
 }
 
 /// Keeps the memory of unfetched samples bounded, for as long as it runs.

@@ -11,6 +11,8 @@ mod auth;
 mod bad_input;
 #[path = "http_api/description.rs"]
 mod description;
+#[path = "http_api/executors.rs"]
+mod executors;
 #[path = "http_api/failed_attempts.rs"]
 mod failed_attempts;
 #[path = "http_api/fuzz.rs"]

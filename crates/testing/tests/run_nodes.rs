@@ -268,3 +268,22 @@ async fn a_node_goes_by_the_database_s_clock() -> anyhow::Result<()> {
     close(engine).await?;
     place.remove().await
 }
+
+/// Where another node takes a lease away, whoever works under it hears so long before the next heartbeat.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_another_node_took_away_is_missed_soon() -> anyhow::Result<()> {
+    let nodes = Nodes::new(config()).await?;
+    nodes.publish(ONE).await?;
+    let run_id = start(&nodes.here, "one", "{}").await?;
+    let tasks = claim(&nodes.here, 1, LEASE, LONG).await?;
+    let watch = nodes.here.watch_lease(&tasks[0]).context("a lease")?;
+    let cancelled = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        nodes.there.execute(on_run(run_id, run::Command::Cancel { reason: None })).await
+    };
+    let (heard, cancelled) = tokio::join!(tokio::time::timeout(Duration::from_secs(6), watch.gone()), cancelled);
+    cancelled?;
+    heard.context("nobody was told")?;
+    drop(watch);
+    nodes.end().await
+}

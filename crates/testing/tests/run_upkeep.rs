@@ -1,12 +1,13 @@
 //! What must not be lost: slots, reminders, ready steps and kept answers, whatever goes wrong beside them.
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use async_trait::async_trait;
 use countersign_definition::Cel;
 use countersign_engine::port::{Batch, Committed, StoreError, Writer};
-use countersign_engine::{Addressee, Command, Config, Engine, IdempotencyKey, Outcome, Proof};
+use countersign_engine::{Addressee, Call, ClaimCall, Command, Config, Engine, IdempotencyKey, Outcome, Proof, Target};
+use countersign_kernel::InstanceId;
 use countersign_kernel::refusal::Code;
-use countersign_kernel::run::{self, KeptEvent};
+use countersign_kernel::run::{self, KeptEvent, Parent, StartRun};
 use countersign_ledger::sha256;
 use countersign_store::tap::{Tap, Tapped};
 use countersign_testing::drive::commands::{grant_command, register_command};
@@ -30,6 +31,9 @@ on_both! {
     a_full_key_holds_up_no_other,
     an_answer_is_kept_though_nothing_changed,
     an_event_is_delivered_to_all_or_refused_at_once,
+    a_child_that_its_parent_never_heard_of_ends_with_it,
+    a_child_that_nobody_reported_ends_with_the_step_it_was_for,
+    whoever_works_here_hears_that_their_lease_is_gone,
 }
 
 const LONG: Duration = Duration::from_secs(15);
@@ -301,7 +305,7 @@ async fn an_answer_is_kept_though_nothing_changed(kind: Kind) -> anyhow::Result<
     let run_id = start(&engine, "one", "{}").await?;
     let resume = |body: &str| {
         let idempotency = Some(IdempotencyKey { key: "k".to_owned(), request_digest: sha256(&[body.as_bytes()]) });
-        countersign_engine::Call { idempotency, ..on_run(run_id, run::Command::Resume { reason: None }) }
+        Call { idempotency, ..on_run(run_id, run::Command::Resume { reason: None }) }
     };
     let first = engine.execute(resume("a")).await?;
     engine.execute(on_run(run_id, run::Command::Pause { reason: None })).await?;
@@ -358,6 +362,97 @@ async fn an_event_is_delivered_to_all_or_refused_at_once(kind: Kind) -> anyhow::
     let again =
         engine.execute(on_run(sent.woken[0].0, run::Command::Receive { event: event.clone(), seen: false })).await?;
     ensure!(matches!(again, Outcome::EventReceived { duplicate: true, .. }), "{again:?}");
+    close(engine).await?;
+    place.remove().await
+}
+
+/// What is left where a parent is moved between the start of its child and the report of that: the parent, its child, and the
+/// late report.
+async fn unreported(engine: &Engine) -> anyhow::Result<(InstanceId, InstanceId, Call)> {
+    publish(engine, &workflow("inner", "", "{name: A}")).await?;
+    publish(engine, &workflow("outer", "", "{name: CHILD, run: workflow, workflow: inner}")).await?;
+    let parent = start(engine, "outer", "{}").await?;
+    let claim = ClaimCall { queue: "@workflow".into(), worker_id: "w".into(), max: 1, lease: 600 * SECOND };
+    let tasks = engine.claim(ADMIN, Proof::InProcess, claim, LONG).await?;
+    let task = tasks.first().context("the step of the parent")?;
+    let inner = StartRun {
+        parent: Some(Parent { run_id: parent, step_seq: task.step_seq }),
+        ..StartRun::new("inner", task.input.clone())
+    };
+    let command = run::Command::Start(Box::new(inner));
+    let Outcome::RunStarted { run_id } = engine.execute(call(Command::Run { target: Target::New, command })).await?
+    else {
+        bail!("the child did not start");
+    };
+    let child = InstanceId::parse(&run_id).context("an id")?;
+    Ok((parent, child, on_run(parent, run::Command::ChildStarted { task: task_ref(task), child })))
+}
+
+async fn becomes(engine: &Engine, run_id: InstanceId, expected: &str) -> anyhow::Result<()> {
+    let began = Instant::now();
+    while state(engine, run_id).await? != expected {
+        ensure!(began.elapsed() < LONG, "it is {}, not {expected}", state(engine, run_id).await?);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}
+
+async fn a_child_that_its_parent_never_heard_of_ends_with_it(kind: Kind) -> anyhow::Result<()> {
+    let place = Place::new(kind).await?;
+    let engine = place.engine(config(None)).await?;
+    let (parent, child, report) = unreported(&engine).await?;
+    engine.execute(on_run(parent, run::Command::Cancel { reason: None })).await?;
+    let refusal = engine.execute(report).await.err().context("a report after the end")?;
+    ensure!(refusal.code == Code::LeaseLost, "{refusal}");
+    becomes(&engine, child, "cancelled").await?;
+    close(engine).await?;
+    place.remove().await
+}
+
+/// The step is still to be done when its child asks, and ends only then.
+async fn a_child_that_nobody_reported_ends_with_the_step_it_was_for(kind: Kind) -> anyhow::Result<()> {
+    let (place, hand) = (Place::new(kind).await?, Hand::default());
+    let engine = place.engine(config(Some(&hand))).await?;
+    let (parent, child, report) = unreported(&engine).await?;
+    engine.execute(on_run(parent, run::Command::Stop { reason: None })).await?;
+    ensure!(engine.execute(report).await.is_err());
+    engine.tick().await;
+    ensure!(state(&engine, child).await? == "executing");
+    engine.execute(on_run(parent, run::Command::Cancel { reason: None })).await?;
+    hand.turn(31 * SECOND);
+    engine.tick().await;
+    becomes(&engine, child, "cancelled").await?;
+    close(engine).await?;
+    place.remove().await
+}
+
+async fn whoever_works_here_hears_that_their_lease_is_gone(kind: Kind) -> anyhow::Result<()> {
+    // Before the store is asked again.
+    let at_once = Duration::from_millis(1500);
+    let place = Place::new(kind).await?;
+    let engine = place.engine(config(None)).await?;
+    publish(&engine, &workflow("one", "", "{name: A, idempotent: true}, {name: B}")).await?;
+    let run_id = start(&engine, "one", "{}").await?;
+    let tasks = claim(&engine, 2, LEASE, LONG).await?;
+    let (task, other) = (&tasks[0], &tasks[1]);
+    let watch = engine.watch_lease(task).context("a lease")?;
+    let meanwhile = async |command: run::Command| -> anyhow::Result<bool> {
+        let acted = async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            engine.execute(on_run(run_id, command)).await
+        };
+        let (heard, acted) = tokio::join!(tokio::time::timeout(at_once, watch.gone()), acted);
+        acted?;
+        Ok(heard.is_ok())
+    };
+    ensure!(!meanwhile(run::Command::Heartbeat { task: task_ref(task), lease: LEASE }).await?, "it was prolonged");
+    let report = run::Command::Retry { task: task_ref(other), error: "e".to_owned(), backoff: None, category: None };
+    ensure!(!meanwhile(report).await?, "that was another step");
+    ensure!(meanwhile(run::Command::Stop { reason: None }).await?, "nobody was told");
+    // Whoever looks only now hears it as well.
+    let late = engine.watch_lease(task).context("a lease")?;
+    tokio::time::timeout(at_once, late.gone()).await?;
+    drop((watch, late));
     close(engine).await?;
     place.remove().await
 }

@@ -4,9 +4,11 @@
 use anyhow::ensure;
 use countersign_definition::Cel;
 use countersign_engine::port::{Page, RunQuery, RunView};
-use countersign_engine::{Config, Engine};
+use countersign_engine::{Command, Config, Engine, Target};
+use countersign_kernel::Time;
+use countersign_kernel::run::{self, StartRun};
 use countersign_server::schedule::Ticker;
-use countersign_testing::hands::{Hand, LEASE, SECOND, claim, complete, publish, start, state};
+use countersign_testing::hands::{Hand, LEASE, SECOND, call, claim, complete, publish, start, state};
 use countersign_testing::on_both;
 use countersign_testing::place::{Kind, Place, close};
 use std::sync::Arc;
@@ -15,6 +17,8 @@ use std::time::Duration;
 on_both! {
     a_tick_starts_a_run,
     a_tick_is_skipped_while_a_run_is_under_way,
+    a_run_that_is_to_start_later_is_not_under_way,
+    a_key_is_the_text_that_was_computed,
     ticks_that_queue_go_one_after_the_other,
     who_queues_keeps_to_the_definition_s_own_limit,
     a_new_version_loses_no_tick,
@@ -89,6 +93,36 @@ async fn a_tick_is_skipped_while_a_run_is_under_way(kind: Kind) -> anyhow::Resul
     ensure!(tasks.len() == 1, "{tasks:?}");
     complete(&stage.engine, &tasks[0], false).await?;
     ensure!(stage.minutes(2).await? == 2);
+    stage.end().await
+}
+
+async fn a_run_that_is_to_start_later_is_not_under_way(kind: Kind) -> anyhow::Result<()> {
+    let mut stage = Stage::new(kind, &every_minute("", "skip")).await?;
+    let next_year = Time(stage.engine.now().0 + 365 * 24 * 60 * MINUTE);
+    // More than are read at a time.
+    for _ in 0..120 {
+        let later = StartRun { start_at: Some(next_year), ..StartRun::new("clocked", "{}") };
+        let command = run::Command::Start(Box::new(later));
+        stage.engine.execute(call(Command::Run { target: Target::New, command })).await?;
+    }
+    stage.minutes(2).await?;
+    let tasks = claim(&stage.engine, 5, LEASE, Duration::from_secs(5)).await?;
+    ensure!(tasks.len() == 1, "{tasks:?}");
+    stage.end().await
+}
+
+async fn a_key_is_the_text_that_was_computed(kind: Kind) -> anyhow::Result<()> {
+    let key = r#"say "hi" \ there"#;
+    let definition = every_minute("concurrency: {key: \"${input.key}\", limit: 1}\n", "queue")
+        .replace("{key: k}", &serde_json::json!({"key": key}).to_string());
+    let mut stage = Stage::new(kind, &definition).await?;
+    ensure!(stage.minutes(1).await? == 1);
+    let run = runs(&stage.engine).await?.remove(0);
+    ensure!(
+        run.row.concurrency_key.as_deref() == Some(&*format!("@schedule/0/{key}")),
+        "{:?}",
+        run.row.concurrency_key
+    );
     stage.end().await
 }
 

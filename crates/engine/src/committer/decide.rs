@@ -27,6 +27,7 @@ impl Committer {
         jobs: VecDeque<Job>,
         recalled: HashMap<(String, String), IdempotencyRow>,
     ) -> (Batch, Vec<Decided>) {
+        self.tally.clear();
         let registry = self.registry.clone();
         let registry = registry.read();
         let mut round = Round {

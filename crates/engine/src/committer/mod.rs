@@ -18,6 +18,7 @@ mod registry_change;
 mod retention;
 mod round;
 mod runs;
+mod tally;
 
 pub use desk::Desk;
 pub use place::Place;
@@ -161,6 +162,7 @@ pub struct Committer {
     /// What the store said is due when it was last asked.
     told: HashMap<Item, Time>,
     circles: limits::Circles,
+    tally: tally::Tally,
     /// When the newest record was made that the store held when it was opened: clocks may have been set back since.
     pub newest_record: Time,
     ticks: u64,
@@ -215,6 +217,7 @@ impl Committer {
             low_water: Due::from(Time(0)),
             told: HashMap::new(),
             circles: limits::Circles::default(),
+            tally: tally::Tally::default(),
             newest_record: Time(0),
             ticks: 0,
             keys_left: false,
@@ -565,6 +568,9 @@ impl Committer {
             _ => None,
         };
         self.place_again(&job, written);
+        if answer.is_err() {
+            self.send_child_to_parent(&job);
+        }
         let refusal = match &answer {
             Err(refusal) if self.is_recorded(&job, refusal) => refusal.clone(),
             _ => {

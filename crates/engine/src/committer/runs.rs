@@ -339,6 +339,7 @@ impl Committer {
                     if !event.action.is_recorded() {
                         instance.beats += 1;
                     }
+                    self.tally.add(base.run_id, &event.moves);
                     accepted.taken.extend(woken(&event));
                     accepted.input = event.acted.and_then(|acted| acted.input).or(accepted.input.take());
                     accepted.claimed.extend(event.claimed);
@@ -481,9 +482,11 @@ impl Committer {
         }
     }
 
-    /// What a committed unit leaves to be done goes into the agenda.
+    /// What a committed unit leaves to be done goes into the agenda; whoever lost a lease by it hears so.
     pub(super) fn place(&mut self, unit: &Unit) {
         let clock = self.now();
+        self.book.leases.written(unit.instance_id, &unit.steps);
+        self.tally.count(unit);
         let Some(instance) = self.cache.peek(&unit.instance_id) else { return };
         // As the next claim will be judged: clocks may have been set back since the last record.
         let now = self.moment(Some(instance));
@@ -538,6 +541,13 @@ impl Committer {
         match run.due_at() {
             Some(at) if unseen(&at) || !whole => self.book.remind_by((*run_id, None), at),
             _ => {}
+        }
+    }
+
+    /// A child that its parent will not hear of asks after it: the step that it was for may have ended already.
+    pub(super) fn send_child_to_parent(&self, job: &Job) {
+        if let Command::Run { command: run::Command::ChildStarted { child, .. }, .. } = &job.call.command {
+            self.book.remind_by((*child, None), self.now());
         }
     }
 

@@ -2,6 +2,7 @@
 //! at. It is kept in memory and may be wrong: the kernel judges every claim and every timer by what the run holds, and the
 //! store finds again what a node forgot.
 
+use super::leases::Leases;
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::registry::{Registry, scopes};
 use countersign_kernel::run::Agenda;
@@ -27,6 +28,8 @@ pub struct Book {
     /// There are steps for which nobody here waits, and other nodes to tell; see [`Book::take_unattended`].
     pub unattended: Notify,
     has_peers: AtomicBool,
+    /// Leases that somebody in this process works under.
+    pub leases: Leases,
     /// Held by whoever looks at what is due: when the next one has it, all that was taken off the clock has been looked at.
     pub looking: tokio::sync::Mutex<()>,
 }
@@ -46,6 +49,8 @@ struct Pages {
 #[derive(Default)]
 struct Queue {
     ready: BTreeSet<Ready>,
+    /// There have been steps in it: it is no mere word of somebody who asked.
+    used: bool,
     /// Claims that wait for work, or are being served.
     waiting: usize,
     waiters: Arc<Notify>,
@@ -89,6 +94,7 @@ impl Book {
                 let ready = Ready { behind: u8::MAX - claim.priority, since: claim.at, run_id, step_seq, definition };
                 let queue = pages.queues.entry(claim.queue.clone()).or_default();
                 queue.ready.insert(ready);
+                queue.used = true;
                 waiters = Some(queue.waiters.clone());
                 choosers = (queue.choosy > 0).then(|| queue.choosers.clone());
                 unattended = queue.ready.len() > queue.waiting && self.has_peers.load(Ordering::Relaxed);
@@ -220,9 +226,16 @@ impl Book {
         }
     }
 
-    /// How many steps may be claimed in each queue.
+    /// How many steps may be claimed in each queue that has ever had any.
     pub fn depths(&self) -> Vec<(Arc<str>, usize)> {
-        self.pages().queues.iter().map(|(name, queue)| (name.clone(), queue.ready.len())).collect()
+        let pages = self.pages();
+        let used = pages.queues.iter().filter(|(_, queue)| queue.used);
+        used.map(|(name, queue)| (name.clone(), queue.ready.len())).collect()
+    }
+
+    /// How many things the clock has to look at.
+    pub fn timers(&self) -> usize {
+        self.pages().timers.len()
     }
 
     /// Nobody is to wait any more.

@@ -57,6 +57,8 @@ impl Clockwork {
                     let reason = format!("run {parent}, which it was a step of, went on without it");
                     self.told(run_id, run::Command::Cancel { reason: Some(reason) }).await
                 }
+                // It was told of another child, or of none: whoever ends it will not know of this one.
+                Some(step) if step.child_run_id != Some(run_id) => false,
                 // Whoever ends the step says so.
                 _ => true,
             },

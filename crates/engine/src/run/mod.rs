@@ -1,5 +1,5 @@
 //! Runs, as far as they are more than what the kernel decides: from rows to a [`countersign_kernel::run::Run`] and back
-//! ([`assemble`], [`project`]), what a record says of them ([`payload`]), what is to be done when ([`agenda`], [`clockwork`]), parents and their children ([`children`]),
+//! ([`assemble`], [`project`]), what a record says of them ([`payload`]), what is to be done when ([`agenda`], [`clockwork`]), leases that end under somebody at work ([`leases`]), parents and their children ([`children`]),
 //! and what callers are offered ([`service`]).
 
 pub mod agenda;
@@ -11,6 +11,7 @@ mod continued;
 pub mod dispatcher;
 pub mod emit;
 pub mod history;
+pub mod leases;
 pub mod payload;
 pub mod project;
 pub mod rollup;

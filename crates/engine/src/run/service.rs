@@ -220,6 +220,11 @@ impl Engine {
     pub fn queue_depths(&self) -> Vec<(std::sync::Arc<str>, usize)> {
         self.book.depths()
     }
+
+    /// How many things this node's clock has to look at.
+    pub fn timers(&self) -> usize {
+        self.book.timers()
+    }
 }
 
 /// Whether this actor may deliver an event to runs of this definition, or (`None`) of any.

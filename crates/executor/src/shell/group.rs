@@ -1,6 +1,7 @@
 //! A process and everything it starts, as one: killed together, reaped, and the working directory removed when nobody writes
 //! there any more.
 
+use super::warden;
 use process_wrap::tokio::{ChildWrapper, CommandWrap, ProcessGroup};
 use std::io;
 use std::process::ExitStatus;
@@ -20,6 +21,8 @@ pub struct Group {
 
 struct Inner {
     child: Box<dyn ChildWrapper>,
+    /// By which the warden knows it.
+    number: Option<u32>,
     directory: TempDir,
 }
 
@@ -28,7 +31,9 @@ pub type Pipes = (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>);
 impl Group {
     pub fn spawn(command: Command, directory: TempDir) -> io::Result<Self> {
         let child = CommandWrap::from(command).wrap(ProcessGroup::leader()).spawn()?;
-        Ok(Group { inner: Some(Inner { child, directory }) })
+        let number = child.id();
+        number.into_iter().for_each(warden::mind);
+        Ok(Group { inner: Some(Inner { child, number, directory }) })
     }
 
     pub fn pipes(&mut self) -> Pipes {
@@ -72,6 +77,7 @@ impl Inner {
             }
         };
         let _ = tokio::time::timeout(PATIENCE, gone).await;
+        self.number.into_iter().for_each(warden::leave);
         let path = self.directory.path().to_owned();
         let removed = tokio::task::spawn_blocking(move || self.directory.close()).await;
         if let Ok(Err(error)) = removed {

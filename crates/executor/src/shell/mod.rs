@@ -8,6 +8,7 @@
 mod capture;
 mod group;
 mod outcome;
+mod warden;
 
 use crate::text;
 use crate::verdict::Verdict;

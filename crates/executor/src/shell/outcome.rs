@@ -6,6 +6,7 @@ use crate::json::{self, Fault};
 use crate::text;
 use crate::verdict::Verdict;
 use countersign_kernel::lifecycle::FailureCategory;
+use countersign_kernel::refusal::require_text;
 use countersign_kernel::run::{Facet, Outbound};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -88,7 +89,7 @@ fn verdict(report: Line, line: &str) -> Result<Verdict, String> {
     Ok(match report {
         Line::Completed { output, outbound_events } => Verdict::Completed {
             output_json: output.map_or_else(|| "null".to_owned(), |_| raw_output(line)),
-            outbound: events(outbound_events),
+            outbound: events(outbound_events)?,
         },
         Line::Waiting { waiting_event_type, timeout_ms, waiting_facet, outbound_events } => {
             if waiting_event_type.is_none() && timeout_ms.is_none() {
@@ -99,7 +100,7 @@ fn verdict(report: Line, line: &str) -> Result<Verdict, String> {
                 event_type: waiting_event_type,
                 timeout: timeout_ms.map(Duration::from_millis),
                 facet: facet.transpose()?,
-                outbound: events(outbound_events),
+                outbound: events(outbound_events)?,
             }
         }
         Line::Retry { last_error, backoff_ms, error_category } => Verdict::Retry {
@@ -122,12 +123,14 @@ fn raw_output(line: &str) -> String {
     serde_json::from_str::<Output>(line).map_or_else(|_| "null".to_owned(), |found| found.output.get().to_owned())
 }
 
-fn events(events: Option<Vec<Event>>) -> Vec<Outbound> {
-    let outbound = |event: Event| Outbound {
-        event_type: event.event_type,
-        data: event.data.map_or_else(|| "null".into(), |data| data.to_string().into()),
+/// As the route of the same fields has it: an event has a type.
+fn events(events: Option<Vec<Event>>) -> Result<Vec<Outbound>, String> {
+    let outbound = |(i, event): (usize, Event)| {
+        require_text(&format!("outbound_events[{i}].type"), &event.event_type).map_err(|refusal| refusal.detail)?;
+        let data = event.data.map_or_else(|| "null".into(), |data| data.to_string().into());
+        Ok(Outbound { event_type: event.event_type, data })
     };
-    events.unwrap_or_default().into_iter().map(outbound).collect()
+    events.unwrap_or_default().into_iter().enumerate().map(outbound).collect()
 }
 
 fn told(last_error: &str) -> Result<String, String> {

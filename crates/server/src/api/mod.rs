@@ -20,7 +20,7 @@ mod ledger;
 mod openapi;
 mod ops;
 mod outbox;
-mod problem;
+pub(crate) mod problem;
 mod process_view;
 mod processes;
 mod purge;

@@ -42,7 +42,10 @@ pub async fn readyz(State(app): State<App>) -> Result<Json<Status>, Problem> {
 /// Metrics in the text format of Prometheus.
 #[utoipa::path(get, path = "/metrics", tag = "operation", security(()),
     responses((status = 200, body = String, content_type = "text/plain")))]
-pub async fn metrics() -> impl IntoResponse {
+pub async fn metrics(State(app): State<App>) -> impl IntoResponse {
+    if let Ok(engine) = app.engine() {
+        crate::telemetry::look_at(&engine);
+    }
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], crate::telemetry::metrics().render())
 }
 

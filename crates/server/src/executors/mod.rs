@@ -4,6 +4,7 @@
 
 mod child;
 
+use crate::api::problem::shortened;
 use crate::config::ExecutorsSection;
 use countersign_engine::{Call, ClaimCall, Command, Engine, Outcome, Proof, Target, Task};
 use countersign_executor::Verdict;
@@ -11,8 +12,10 @@ use countersign_executor::http::{HttpExecutor, HttpJob};
 use countersign_executor::shell::ShellJob;
 use countersign_kernel::lifecycle::FailureCategory;
 use countersign_kernel::plan::Work;
+use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::run::{self, Job, TaskRef};
 use countersign_kernel::{InstanceId, Time};
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -26,6 +29,8 @@ const WAIT: Duration = Duration::from_secs(20);
 const SHELL_JOBS: usize = 8;
 const HTTP_JOBS: usize = 64;
 const CHILD_JOBS: usize = 16;
+/// How much is told of a refused report.
+const ERROR_CHARACTERS: usize = 1000;
 /// After a failure of the engine itself.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -89,20 +94,20 @@ async fn work(engine: Weak<Engine>, queue: &'static str, jobs: usize, tools: Too
 /// Does the work of one task, keeps its lease meanwhile, and reports.
 async fn carry_out(engine: &Weak<Engine>, task: Task, tools: &Tools) {
     let Some(job) = task.job.clone() else { return };
-    let done = {
-        let doing = perform(engine, &task, &job, tools);
-        tokio::pin!(doing);
-        let mut beat = tokio::time::interval_at(tokio::time::Instant::now() + HEARTBEAT, HEARTBEAT);
-        loop {
+    let done = match &job.work {
+        Work::Workflow { name, version } => {
+            let mut starting = pin!(child::start(engine, &task, &job, name, *version));
             tokio::select! {
-                done = &mut doing => break done,
-                _ = beat.tick() => {
-                    let command = |task| run::Command::Heartbeat { task, lease: LEASE_US };
-                    if report(engine, &task, command).await == Heard::Refused {
-                        // Somebody else has the step now. What is dropped here is killed.
-                        return;
-                    }
-                }
+                done = &mut starting => done,
+                // There may be a child by now. It is reported all the same: refused, it asks after its parent.
+                () = lease_lost(engine, &task) => starting.await,
+            }
+        }
+        _ => {
+            tokio::select! {
+                verdict = execute(engine, &task, &job, tools) => Done::Verdict(verdict),
+                // Somebody else has the step now, or nobody. What is dropped here is killed.
+                () = lease_lost(engine, &task) => return,
             }
         }
     };
@@ -115,9 +120,14 @@ async fn carry_out(engine: &Weak<Engine>, task: Task, tools: &Tools) {
         Done::Verdict(Verdict::Unknown { instead }) => Done::Verdict(*instead),
         done => done,
     };
-    // A report without an answer is sent again; once the lease is over it is refused.
-    while report(engine, &task, |task| command(task, done.clone())).await == Heard::NotNow {
-        tokio::time::sleep(PAUSE).await;
+    let Err(refusal) = deliver(engine, &task, &done).await else { return };
+    // Nobody will ever take it: in silence the step would only be done again, to no better end.
+    tracing::error!(%refusal, task_id = task.task_id(), "the engine refuses the report of a step");
+    let place = refusal.field.as_ref().map_or_else(String::new, |field| format!(" ({field})"));
+    let last_error = shortened(&format!("the report was refused: {refusal}{place}"), ERROR_CHARACTERS);
+    let failed = Done::Verdict(Verdict::Dead { last_error, category: Some(FailureCategory::Validation) });
+    if let Err(refusal) = deliver(engine, &task, &failed).await {
+        tracing::error!(%refusal, task_id = task.task_id(), "the engine refuses the failure too");
     }
 }
 
@@ -128,10 +138,39 @@ enum Done {
     Child(InstanceId),
 }
 
-async fn perform(engine: &Weak<Engine>, task: &Task, job: &Job, tools: &Tools) -> Done {
-    match &job.work {
-        Work::Workflow { name, version } => child::start(engine, task, job, name, *version).await,
-        _ => Done::Verdict(execute(engine, task, job, tools).await),
+/// Keeps the lease, and returns when it is lost.
+async fn lease_lost(engine: &Weak<Engine>, task: &Task) {
+    let watch = engine.upgrade().and_then(|engine| engine.watch_lease(task));
+    let gone = async {
+        match &watch {
+            Some(watch) => watch.gone().await,
+            None => std::future::pending().await,
+        }
+    };
+    let beats = async {
+        let heartbeat = |task| run::Command::Heartbeat { task, lease: LEASE_US };
+        loop {
+            tokio::time::sleep(HEARTBEAT).await;
+            if let Heard::Lost | Heard::No(_) = report(engine, task, heartbeat).await {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = gone => {}
+        () = beats => {}
+    }
+}
+
+/// Reports until there is an answer. An error where the engine has understood the report and will not take it.
+async fn deliver(engine: &Weak<Engine>, task: &Task, done: &Done) -> Result<(), Refusal> {
+    loop {
+        match report(engine, task, |task| command(task, done.clone())).await {
+            Heard::Yes | Heard::Lost => return Ok(()),
+            Heard::No(refusal) => return Err(refusal),
+            // Once the lease is over, it is lost.
+            Heard::NotNow => tokio::time::sleep(PAUSE).await,
+        }
     }
 }
 
@@ -217,28 +256,33 @@ fn command(task: TaskRef, done: Done) -> run::Command {
 }
 
 /// What the engine said to a report.
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Heard {
     Yes,
     /// It could not be recorded at the moment.
     NotNow,
     /// The lease is lost, or the engine is gone.
-    Refused,
+    Lost,
+    /// It never will be taken.
+    No(Refusal),
 }
 
 async fn report(engine: &Weak<Engine>, task: &Task, command: impl FnOnce(TaskRef) -> run::Command) -> Heard {
     let (Some(engine), Some(run_id)) = (engine.upgrade(), InstanceId::parse(&task.run_id)) else {
-        return Heard::Refused;
+        return Heard::Lost;
     };
     let lease_token = Uuid::try_parse(&task.lease_token).ok();
     let command = command(TaskRef { step_seq: task.step_seq, lease_token });
     let call = own_call(&engine, Target::Existing(run_id), command);
     match engine.execute(call).await {
         Ok(Outcome::TaskDone { .. }) => Heard::Yes,
-        Ok(_) => Heard::Refused,
+        Ok(_) => Heard::Lost,
         Err(refusal) => {
             tracing::info!(%refusal, task_id = task.task_id(), "a report was refused");
-            if refusal.passes() { Heard::NotNow } else { Heard::Refused }
+            match refusal.code {
+                Code::LeaseLost | Code::AlreadyTerminal => Heard::Lost,
+                _ if refusal.passes() => Heard::NotNow,
+                _ => Heard::No(refusal),
+            }
         }
     }
 }
