@@ -55,16 +55,28 @@ impl<'a> Mapping<'a> {
     /// Reports the fields that are not in the list, and those that are missing. A missing field that
     /// is there under a misspelt name is reported once, as unknown. Returns the fields so misspelt.
     pub fn check_fields(&self, list: &FieldList, problems: &mut Problems) -> HashSet<&'static str> {
+        self.check_fields_offering(list, &list.all().collect::<Vec<_>>(), problems)
+    }
+
+    /// Like `check_fields`, where not every field of the list belongs here: those that do are offered.
+    pub fn check_fields_offering(
+        &self,
+        list: &FieldList,
+        offered: &[&'static str],
+        problems: &mut Problems,
+    ) -> HashSet<&'static str> {
         let mut misspelt = HashSet::new();
         let absent: Vec<&'static str> = list.all().filter(|field| self.get(field).is_none()).collect();
         for (key, _) in self.entries {
             if list.all().any(|field| field == key.text) {
                 continue;
             }
-            let meant = problems.guess(&key.text, absent.iter().copied());
+            let belongs = absent.iter().copied().filter(|field| offered.contains(field));
+            let meant =
+                problems.guess(&key.text, belongs).or_else(|| problems.guess(&key.text, absent.iter().copied()));
             let advice = match meant {
                 Some(field) => format!("did you mean `{field}`?"),
-                None => format!("the fields here are {}", enumerated(list.all())),
+                None => format!("the fields here are {}", enumerated(offered.iter().copied())),
             };
             misspelt.extend(meant);
             let message = format!("unknown field {}; {advice}", quoted(&key.text));

@@ -9,6 +9,7 @@
 //! its mappings), then one module per kind: `process`, with `gates` beside it for `gate_spec`, `workflow`, and `machine`. `language` evaluates the
 //! expressions of a workflow, `schedule` says when a cron pattern comes next.
 
+mod cron;
 mod document;
 mod duration;
 mod fields;
@@ -22,6 +23,7 @@ mod publish;
 mod read;
 mod render;
 mod schedule;
+mod source;
 mod suggest;
 mod syntax;
 mod tree;
@@ -115,7 +117,8 @@ pub fn parse_resolved(text: &[u8], resolver: Resolver<'_>) -> Result<Definition,
 }
 
 fn parse_with(text: &[u8], resolver: Option<Resolver<'_>>) -> Result<Definition, Vec<Problem>> {
-    let mut problems = Problems::default();
+    let source = std::str::from_utf8(text).unwrap_or_default();
+    let mut problems = Problems::of(source.strip_prefix(read::BYTE_ORDER_MARK).unwrap_or(source));
     let definition = read::read(text, &mut problems).and_then(|root| definition(root, resolver, &mut problems));
     match definition {
         Some(definition) if problems.is_empty() => Ok(definition),

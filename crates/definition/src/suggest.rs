@@ -8,6 +8,8 @@ const MAX_CANDIDATES: usize = 200;
 
 /// The candidate with the fewest slips, if a third of the longer word or less is wrong.
 pub(crate) fn closest<'a>(written: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let original = written;
+    let lower = written.to_lowercase();
     let written: Vec<char> = written.chars().take(MAX_CHARS + 1).collect();
     candidates
         .into_iter()
@@ -16,6 +18,10 @@ pub(crate) fn closest<'a>(written: &str, candidates: impl IntoIterator<Item = &'
             let chars: Vec<char> = candidate.chars().take(MAX_CHARS + 1).collect();
             let longer = written.len().max(chars.len());
             let allowed = if longer > MAX_CHARS { 0 } else { (longer / 3).max(1) };
+            let other_case = candidate.to_lowercase() == lower && candidate != original;
+            if other_case {
+                return Some((0, candidate));
+            }
             let distance = distance(&written, &chars);
             (distance > 0 && distance <= allowed && distance < longer).then_some((distance, candidate))
         })
@@ -52,6 +58,7 @@ mod tests {
         for (written, expected) in [
             ("gaurd", Some("guard")),
             ("Guard", Some("guard")),
+            ("TO", Some("to")),
             ("initialState", Some("initial_state")),
             ("approver", Some("approver_ref")),
             ("form", Some("from")),

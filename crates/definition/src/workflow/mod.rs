@@ -50,7 +50,7 @@ use crate::document::{json, tree};
 use crate::fields::{FieldList, Mapping, list, string, text};
 use crate::language::schema;
 use crate::names::{definition_name, name};
-use crate::problem::{Position, ProblemCode, Problems, quoted};
+use crate::problem::{Position, ProblemCode, Problems, enumerated, quoted};
 use crate::tree::{Node, Value};
 use crate::{Body, Definition, Kind, Resolver};
 use countersign_kernel::GateSpec;
@@ -119,6 +119,14 @@ impl<'p> Reader<'p> {
         self.expressions.template(node, path, place, self.problems)
     }
 
+    /// A text that differs from run to run, or is a constant that cannot be mistaken for such.
+    fn computed(&mut self, node: &Node, path: &str, place: Place) -> Template {
+        if !self.trusted {
+            expressions::refuse_bare(node, path, self.problems);
+        }
+        self.template(node, path, place)
+    }
+
     /// A JSON Schema that can be compiled.
     fn schema(&mut self, node: &Node, path: &str) -> Option<Schema> {
         if !matches!(node.value, Value::Map(_) | Value::Bool(_)) {
@@ -127,10 +135,14 @@ impl<'p> Reader<'p> {
         }
         let text = json(node);
         if !self.trusted
-            && let Err(why) = schema::compile(&text)
+            && let Err(fault) = schema::compile(&text)
         {
-            let message = format!("this is not a JSON Schema that can be used: {why}");
-            self.problems.add(node.at, path, ProblemCode::BadValue, message);
+            let (found, place) = node.at_pointer(&fault.pointer);
+            let message = match &found.value {
+                Value::String(written) if fault.pointer.ends_with("/type") => not_a_type(written, self.problems),
+                _ => format!("this is not a JSON Schema that can be used: {}", fault.message),
+            };
+            self.problems.add(found.at, format!("{path}{place}"), ProblemCode::BadValue, message);
             return None;
         }
         Some(Schema(text.into()))
@@ -152,6 +164,14 @@ impl<'p> Reader<'p> {
         self.fixed.push((self.step, format!("{name}@{fixed}")));
         Some(Work::Workflow { name: name.to_owned(), version: Some(fixed) })
     }
+}
+
+fn not_a_type(written: &str, problems: &Problems) -> String {
+    let advice = match problems.guess(written, schema::TYPES.iter().copied()) {
+        Some(meant) => format!("did you mean `{meant}`? The types are "),
+        None => "the types are ".to_owned(),
+    };
+    format!("{} is not a type of JSON Schema; {advice}{}", quoted(written), enumerated(schema::TYPES.iter().copied()))
 }
 
 pub(crate) fn definition<'p>(
@@ -288,7 +308,7 @@ fn read_rest(fields: &Mapping<'_>, reader: &mut Reader<'_>) -> Plan {
             .unwrap_or(DEFAULT_PRIORITY),
         correlation_key: fields.get("correlationKey").and_then(|node| {
             text(node, "correlationKey", reader.problems)?;
-            Some(reader.template(node, "correlationKey", Place::Start))
+            Some(reader.computed(node, "correlationKey", Place::Start))
         }),
         concurrency: fields.get("concurrency").and_then(|node| limits::concurrency(node, reader)),
         queues: fields.get("queues").map(|node| limits::queues(node, reader.problems)).unwrap_or_default(),

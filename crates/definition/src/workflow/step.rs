@@ -10,10 +10,9 @@ use super::work::{RUNS, Run, check_fields, queue, work};
 use crate::fields::{FieldList, Mapping, list};
 use crate::names::{is_name, name, not_a_name};
 use crate::problem::{Position, ProblemCode, Problems, quoted};
-use crate::tree::Node;
+use crate::tree::{Node, Value};
 use countersign_kernel::plan::{
-    ErrorResponse, ErrorResponses, Expression, FailurePolicy, Micros, OnFailure, RetryPolicy, StepSeq, StepSpec,
-    WaitWork, Work,
+    ErrorResponse, ErrorResponses, Expression, FailurePolicy, Micros, OnFailure, RetryPolicy, StepSeq, StepSpec, Work,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -123,7 +122,7 @@ pub(super) fn read_step<'a>(node: &'a Node, seq: StepSeq, defaults: &Defaults, r
     let Some(fields) = Mapping::of(node, path, "a mapping with the `name` of a step", reader.problems) else {
         return step;
     };
-    let misspelt = fields.check_fields(&STEP_FIELDS, reader.problems);
+    let misspelt = fields.check_fields_offering(&STEP_FIELDS, &offered(&fields), reader.problems);
     if let Some(node) = fields.get("name") {
         step.name = name(node, &fields.path_to("name"), reader.problems);
         step.name_at = node.at;
@@ -135,6 +134,17 @@ pub(super) fn read_step<'a>(node: &'a Node, seq: StepSeq, defaults: &Defaults, r
     step.gate_unknown = step.gate.is_none() && (fields.get("gate").is_some() || misspelt.contains("gate"));
     step.spec = read_spec(&mut step, &fields, &misspelt, Place::Step(seq), defaults, reader);
     step
+}
+
+/// The fields that a step with this `run` may have; without one that can be read, those that every step may have.
+fn offered(fields: &Mapping<'_>) -> Vec<&'static str> {
+    let run = match fields.get("run").map(|node| &node.value) {
+        None => Some(Run::Worker),
+        Some(Value::String(written)) => RUNS.iter().find(|(word, _)| word == written).map(|(_, run)| *run),
+        Some(_) => None,
+    };
+    let own = |field: &str| run.is_some_and(|run| run.fields().all().any(|own| own == field));
+    STEP_FIELDS.all().filter(|field| !Run::is_of_some(field) || own(field)).collect()
 }
 
 fn read_dependencies<'a>(
@@ -172,7 +182,8 @@ fn read_spec(
     reader: &mut Reader<'_>,
 ) -> Option<StepSpec> {
     let work = read_work(fields, misspelt, place, reader);
-    let waits_for_event = matches!(work, Some(Work::Wait(WaitWork::Event { .. })));
+    let waits = fields.get("run").is_some_and(|node| matches!(&node.value, Value::String(run) if run == "wait"));
+    let waits_for_event = waits && fields.get("event").is_some();
     let time = |field: &str, reader: &mut Reader<'_>| {
         let node = fields.get(field)?;
         some_time(node, &fields.path_to(field), ProblemCode::BadValue, reader.problems)

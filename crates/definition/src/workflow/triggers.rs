@@ -3,9 +3,10 @@
 use super::Reader;
 use super::expressions::Place;
 use super::values::{literal, word};
+use crate::cron;
 use crate::fields::{FieldList, Mapping, list};
-use crate::problem::{ProblemCode, quoted};
-use crate::schedule::{cron, ever_comes, time_zone, time_zone_names};
+use crate::problem::{Part, ProblemCode, quoted};
+use crate::schedule::{ever_comes, time_zone, time_zone_names};
 use crate::tree::Node;
 use countersign_kernel::plan::{Overlap, Schedule, Trigger};
 
@@ -44,14 +45,20 @@ fn pattern(node: &Node, path: &str, reader: &mut Reader<'_>) -> Option<String> {
     if reader.trusted {
         return Some(text.to_owned());
     }
-    let wrong = match cron(text) {
+    match cron::parse(text) {
         Ok(cron) if ever_comes(&cron) => return Some(text.to_owned()),
-        Ok(_) => "no such day ever comes".to_owned(),
-        Err(why) => why,
-    };
-    let message =
-        format!("{} is not a cron pattern of minute, hour, day, month and day of the week: {wrong}", quoted(text));
-    reader.problems.add(node.at, path, ProblemCode::BadCron, message);
+        Ok(_) => {
+            reader.problems.add(node.at, path, ProblemCode::BadCron, "no such day ever comes; change day or month")
+        }
+        Err(fault) => {
+            // All of it is the value itself, with its quotes.
+            let part = Part { at: node.at, value: text, part: fault.part.clone() };
+            match fault.part == (0..text.len()) {
+                true => reader.problems.add(node.at, path, ProblemCode::BadCron, fault.message),
+                false => reader.problems.add_inside(part, path, ProblemCode::BadCron, fault.message),
+            }
+        }
+    }
     None
 }
 
