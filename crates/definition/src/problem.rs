@@ -31,6 +31,11 @@ macro_rules! problem_codes {
             pub const fn as_str(self) -> &'static str {
                 match self { $(ProblemCode::$name => $text,)* }
             }
+
+            /// The code of this name, if this version knows it.
+            pub fn named(text: &str) -> Option<ProblemCode> {
+                ProblemCode::ALL.iter().copied().find(|code| code.as_str() == text)
+            }
         }
     };
 }

@@ -153,7 +153,7 @@ impl<'p> Reader<'p> {
         let Some(resolver) = &mut self.resolver else {
             return Some(Work::Workflow { name: name.to_owned(), version });
         };
-        let Some(fixed) = resolver(name, version) else {
+        let Some(fixed) = resolver.workflow(name, version) else {
             let message = match version {
                 Some(version) => format!("there is no version {version} of a workflow {} here", quoted(name)),
                 None => format!("there is no workflow {} here; publish it first", quoted(name)),
@@ -321,6 +321,10 @@ fn read_rest(fields: &Mapping<'_>, reader: &mut Reader<'_>) -> Plan {
             .unwrap_or_default(),
         machine: fields.get("machine").and_then(|node| {
             let (name, version) = work::versioned(node, "machine", reader)?;
+            let refused = reader.resolver.as_ref().and_then(|deployment| deployment.refuses_machine(name, version));
+            if let Some(message) = refused {
+                reader.problems.add(node.at, "machine", ProblemCode::BadValue, message);
+            }
             Some(MachineRef { name: name.to_owned(), version })
         }),
         input_schema: fields.get("inputSchema").and_then(|node| reader.schema(node, "inputSchema")),
