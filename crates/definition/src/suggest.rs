@@ -29,6 +29,42 @@ pub(crate) fn closest<'a>(written: &str, candidates: impl IntoIterator<Item = &'
         .map(|(_, candidate)| candidate)
 }
 
+/// What other formats call a field of this one.
+const FOREIGN: &[(&str, &str)] = &[
+    ("retries", "retryPolicy"),
+    ("maxRetries", "retryPolicy"),
+    ("script", "command"),
+    ("cmd", "command"),
+    ("type", "run"),
+    ("needs", "dependsOn"),
+    ("after", "dependsOn"),
+    ("if", "when"),
+    ("condition", "when"),
+    ("with", "input"),
+    ("params", "input"),
+    ("id", "name"),
+    ("uses", "workflow"),
+    ("assignee", "pic"),
+    ("onError", "onFailure"),
+    ("onFailure", "failurePolicy"),
+    ("duration", "for"),
+    ("approver", "approver_ref"),
+    ("initial", "initial_state"),
+    ("terminal", "terminal_states"),
+    ("final_states", "terminal_states"),
+    ("cron", "schedule"),
+    ("trigger", "on"),
+    ("triggers", "on"),
+    ("tasks", "steps"),
+    ("jobs", "steps"),
+];
+
+/// The field that goes by this name elsewhere, if it is among the candidates.
+pub(crate) fn synonym<'a>(written: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let (_, meant) = FOREIGN.iter().find(|(foreign, _)| *foreign == written)?;
+    candidates.into_iter().find(|candidate| candidate == meant)
+}
+
 /// Insertions, deletions, replacements and swaps of neighbours (optimal string alignment).
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut before_last: Vec<usize> = Vec::new();

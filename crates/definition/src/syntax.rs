@@ -81,6 +81,15 @@ fn explain_scan(kind: &ErrorKind, at: Position, text: &str, error: &Error) -> (P
         ErrorKind::InvalidQuotedScalarIndent => {
             "a quotation runs on to this line; close its quote before, or indent the line".to_owned()
         }
+        ErrorKind::InvalidTrailingDoubleQuotedScalar => {
+            "the quotation has ended before this; inside of `\"…\"` write `'`, or `\\\"`".to_owned()
+        }
+        ErrorKind::InvalidTrailingSingleQuotedScalar => {
+            "the quotation has ended before this; inside of `'…'` write `''`".to_owned()
+        }
+        ErrorKind::UnexpectedCharacter { character } => {
+            format!("a value cannot begin with {}; put it in quotes", quoted(&character.to_string()))
+        }
         ErrorKind::ExpectedDocumentStart => {
             "the document has ended before this; remove what follows it, or check the indentation".to_owned()
         }
@@ -98,7 +107,7 @@ fn unquoted_expression(kind: &ErrorKind, at: Position, text: &str) -> Option<(Po
         ErrorKind::ExpectedFlowMappingSeparator if before.ends_with('$') => (before.len() - 1, "in `{ }` a `${…}`"),
         ErrorKind::ExpectedFlowSequenceSeparator if before.ends_with('$') => (before.len() - 1, "in `[ ]` a `${…}`"),
         ErrorKind::MappingValueNotAllowed => {
-            let start = before.rfind("${").filter(|start| !before[*start..].contains(['}', '"', '\'']))?;
+            let start = before.rfind("${").filter(|start| pieces(&before[*start..]).is_err())?;
             (start, "a `${…}` that holds `: `")
         }
         _ => return None,

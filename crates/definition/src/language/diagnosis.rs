@@ -262,9 +262,9 @@ fn side_by_side(token: Token<'_>) -> Fault {
     (token.span(), format!("an operator is missing before {}", quoted(token.text)))
 }
 
-/// The name with dashes that was cut into pieces at `piece`, if so: what stands before its dot, and the name itself. CEL takes
-/// the dash for a minus.
-pub(crate) fn dashed(text: &str, piece: &Range<usize>) -> Option<(String, String)> {
+/// The name with dashes that was cut into pieces at `piece`, if so: what stands before its dot, and where the name does. CEL
+/// takes the dash for a minus.
+pub(crate) fn dashed<'t>(text: &'t str, piece: &Range<usize>) -> Option<(&'t str, Range<usize>)> {
     let of_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let start = piece.start - text[..piece.start].chars().rev().take_while(|c| of_name(*c)).count();
     let end = piece.end + text[piece.end..].chars().take_while(|c| of_name(*c)).count();
@@ -272,7 +272,12 @@ pub(crate) fn dashed(text: &str, piece: &Range<usize>) -> Option<(String, String
     let before = text[..start].strip_suffix('.')?;
     let path = before.rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '.').map_or(0, |i| i + 1);
     let path = before.get(path..).filter(|path| !path.is_empty())?;
-    name.contains('-').then(|| (path.to_owned(), name.to_owned()))
+    name.contains('-').then(|| (path, start..start + name.len()))
+}
+
+/// Where a quotation begins that never ends, in what stands between `${` and the end of a value.
+pub(crate) fn unclosed_quotation(text: &str) -> Option<usize> {
+    tokens(text).iter().find(|token| token.kind == Kind::Unclosed).map(|token| token.start)
 }
 
 /// Where a name stands that nothing has bound: not a field of something else. `called`: where it is called.
@@ -348,13 +353,12 @@ mod tests {
 
     #[test]
     fn a_dashed_name_is_recognised_by_its_pieces() {
-        let of = |text: &str, piece: &str| {
+        let of = |text: &'static str, piece: &str| {
             let start = text.rfind(piece).unwrap();
-            dashed(text, &(start..start + piece.len()))
+            dashed(text, &(start..start + piece.len())).map(|(path, name)| (path, &text[name]))
         };
-        let owned = |path: &str, name: &str| Some((path.to_owned(), name.to_owned()));
-        assert_eq!(of("steps.a-b.output", "b"), owned("steps", "a-b"));
-        assert_eq!(of("1 + input.order-line-id", "line"), owned("input", "order-line-id"));
+        assert_eq!(of("steps.a-b.output", "b"), Some(("steps", "a-b")));
+        assert_eq!(of("1 + input.order-line-id", "line"), Some(("input", "order-line-id")));
         assert_eq!(of("input.total - tax", "tax"), None);
         assert_eq!(of("a-b", "b"), None);
     }

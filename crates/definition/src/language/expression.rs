@@ -34,6 +34,9 @@ pub(crate) const FUNCTIONS: &[&str] = &[
     "uint",
 ];
 
+/// What there is to know of a step.
+pub(crate) const STEP_VALUES: &[&str] = &["output", "state_code"];
+
 /// What looks like a function and is syntax.
 const MACROS: &[&str] = &["all", "exists", "exists_one", "filter", "has", "map"];
 
@@ -77,6 +80,8 @@ pub(crate) struct Parsed {
     pub variables: Vec<Variable>,
     /// The steps it names, ascending, each once.
     pub steps: Vec<String>,
+    /// What it asks of a step that no step has.
+    pub strange: Option<String>,
 }
 
 /// Why an expression is none, and where in it.
@@ -118,15 +123,15 @@ pub(crate) fn parse(text: &str) -> Result<Parsed, Unsound> {
             return Err(unsound(part, message));
         }
     };
-    let mut walk = Walk { text, bound: Vec::new(), variables: Vec::new(), steps: Vec::new() };
+    let mut walk = Walk { text, bound: Vec::new(), variables: Vec::new(), steps: Vec::new(), strange: None };
     walk.expression(&ast)?;
     budget::guard(&mut ast);
-    let Walk { mut variables, mut steps, .. } = walk;
+    let Walk { mut variables, mut steps, strange, .. } = walk;
     variables.sort_unstable();
     variables.dedup();
     steps.sort_unstable();
     steps.dedup();
-    Ok(Parsed { ast, variables, steps })
+    Ok(Parsed { ast, variables, steps, strange })
 }
 
 fn check_size(text: &str) -> Result<(), String> {
@@ -172,10 +177,17 @@ struct Walk<'t> {
     bound: Vec<String>,
     variables: Vec<Variable>,
     steps: Vec<String>,
+    strange: Option<String>,
 }
 
 impl Walk<'_> {
     fn expression(&mut self, node: &IdedExpr) -> Result<(), Unsound> {
+        if let Some((step, field)) = named_step(&node.expr)
+            && named_step(step).is_some_and(|(operand, _)| self.is_steps(operand))
+            && !STEP_VALUES.contains(&field)
+        {
+            self.strange.get_or_insert_with(|| field.to_owned());
+        }
         if let Some((operand, name)) = named_step(&node.expr)
             && self.is_steps(operand)
         {

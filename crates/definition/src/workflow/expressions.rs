@@ -3,8 +3,8 @@
 
 use crate::document::json;
 use crate::fields::wrong_type;
-use crate::language::diagnosis::{dashed, place_of, place_of_step};
-use crate::language::expression::{Parsed, Unsound, Variable, Why, parse};
+use crate::language::diagnosis::{dashed, place_of, place_of_step, unclosed_quotation};
+use crate::language::expression::{Parsed, STEP_VALUES, Unsound, Variable, Why, parse};
 use crate::language::template::{Piece, Unclosed, is_template, offset, pieces, sole_expression};
 use crate::problem::{Part, Position, ProblemCode, Problems, enumerated, quoted, segment};
 use crate::tree::{Node, Value};
@@ -91,7 +91,8 @@ impl StepUse {
 
     /// The name as it may have been meant, with the dashes that CEL takes for minuses.
     pub fn dashed(&self) -> Option<String> {
-        dashed(self.written().expression, &self.part()).map(|(_, name)| name)
+        let expression = self.written().expression;
+        dashed(expression, &self.part()).map(|(_, name)| expression[name].to_owned())
     }
 
     pub fn report(&self, message: String, problems: &mut Problems) {
@@ -149,7 +150,12 @@ impl Expressions {
             return None;
         }
         let Some(expression) = sole_expression(text) else {
-            let message = format!("{} is not an expression; write it as one `${{…}}`", quoted(text));
+            let advice = match text.as_ref() {
+                "yes" | "no" | "on" | "off" => "write `true` or `false`".to_owned(),
+                text if is_template(text) => "write it as one `${…}`".to_owned(),
+                text => format!("write {}", quoted(&format!("${{{text}}}"))),
+            };
+            let message = format!("{} is not an expression; {advice}", quoted(text));
             problems.add(node.at, path, ProblemCode::BadExpression, message);
             return None;
         };
@@ -209,7 +215,8 @@ impl Expressions {
             Ok(parsed) => parsed,
             Err(unsound) => {
                 let message = explain(text, &unsound, place, problems);
-                written.report(unsound.part, message, problems);
+                let part = dashed(text, &unsound.part).map_or(unsound.part, |(_, name)| name);
+                written.report(part, message, problems);
                 return;
             }
         };
@@ -218,6 +225,14 @@ impl Expressions {
             let part = place_of(text, variable.as_str(), false);
             written.report(part, misplaced(*variable, place), problems);
         } else {
+            if let (Some(strange), false) = (&parsed.strange, self.trusted) {
+                let advice = match problems.guess(strange, STEP_VALUES.iter().copied()) {
+                    Some(meant) => format!("did you mean `{meant}`?"),
+                    None => format!("a step has {}", enumerated(STEP_VALUES.iter().copied())),
+                };
+                let part = text.find(strange.as_str()).map_or(0..text.len(), |start| start..start + strange.len());
+                written.report(part, format!("there is no {} of a step; {advice}", quoted(strange)), problems);
+            }
             self.uses.extend(parsed.steps.iter().map(|name| StepUse::of(name, written, place)));
         }
     }
@@ -225,8 +240,16 @@ impl Expressions {
 
 fn report_unclosed(at: Position, value: &str, unclosed: Unclosed, path: &str, problems: &mut Problems) {
     let Unclosed(start) = unclosed;
-    let part = Part { at, value, part: start..start + 2 };
-    problems.add_inside(part, path, ProblemCode::BadExpression, "a `${` is never closed; close it with `}`");
+    let inside = start + 2;
+    let (part, message) = match unclosed_quotation(&value[inside..]).map(|quote| inside + quote) {
+        // YAML has ended the value at what it takes for a comment.
+        Some(quote) if value[quote + 1..].trim().is_empty() => {
+            (quote..quote + 1, "this quotation is never closed; if a ` #` follows, quote the whole value")
+        }
+        Some(quote) => (quote..quote + 1, "this quotation is never closed, and so the `${` before it is not either"),
+        None => (start..inside, "a `${` is never closed; close it with `}`"),
+    };
+    problems.add_inside(Part { at, value, part }, path, ProblemCode::BadExpression, message);
 }
 
 /// A constant that was clearly meant as an expression: its value would be the same for every run.
@@ -251,8 +274,9 @@ fn explain(text: &str, unsound: &Unsound, place: Place, problems: &Problems) -> 
         Why::Unknown(name) => {
             let seen = || place.sees().iter().map(|variable| variable.as_str());
             let advice = match (dashed(text, &unsound.part), problems.guess(name, seen())) {
-                (Some((path, name)), _) => bracketed(&path, &name),
+                (Some((path, name)), _) => bracketed(path, &text[name]),
                 (None, Some(meant)) => format!("did you mean `{meant}`?"),
+                (None, None) if is_step(text, unsound.part.end, place) => format!("did you mean `steps.{name}`?"),
                 (None, None) if for_the_shell && text == name => {
                     format!("for the shell's own, write `${name}`, or {}", escaped(text))
                 }
@@ -262,6 +286,12 @@ fn explain(text: &str, unsound: &Unsound, place: Place, problems: &Problems) -> 
             format!("there is no variable {}; {advice}", quoted(name))
         }
     }
+}
+
+/// Whether a name that ends here seems to be that of a step.
+fn is_step(text: &str, end: usize, place: Place) -> bool {
+    let asked = text[end..].strip_prefix('.').unwrap_or_default();
+    place.sees().contains(&Variable::Steps) && STEP_VALUES.iter().any(|value| asked.starts_with(value))
 }
 
 /// How `${…}` is passed on to a shell.

@@ -278,7 +278,9 @@ fn read_plan(fields: &Mapping<'_>, reader: &mut Reader<'_>) -> Option<Plan> {
 
 fn read_steps<'a>(fields: &Mapping<'a>, defaults: &Defaults, reader: &mut Reader<'_>) -> Vec<Step<'a>> {
     let Some(node) = fields.get("steps") else { return Vec::new() };
-    let Some(items) = list(node, "steps", "a list of steps", reader.problems) else { return Vec::new() };
+    let Some(items) = list(node, "steps", "a list of steps, each with a `-` before it", reader.problems) else {
+        return Vec::new();
+    };
     if items.is_empty() {
         reader.problems.add(node.at, "steps", ProblemCode::NoSteps, "a workflow needs at least one step; add one");
     }

@@ -7,7 +7,7 @@ use super::retry::{Written, retry_policy};
 use super::tasks::tasks;
 use super::values::{boolean, literal, priority, some_time, word};
 use super::work::{RUNS, Run, check_fields, queue, work};
-use crate::fields::{FieldList, Mapping, list};
+use crate::fields::{FieldList, Mapping, list, wrong_type};
 use crate::names::{is_name, name, not_a_name};
 use crate::problem::{Position, ProblemCode, Problems, quoted};
 use crate::tree::{Node, Value};
@@ -122,13 +122,15 @@ pub(super) fn read_step<'a>(node: &'a Node, seq: StepSeq, defaults: &Defaults, r
     let Some(fields) = Mapping::of(node, path, "a mapping with the `name` of a step", reader.problems) else {
         return step;
     };
-    let misspelt = fields.check_fields_offering(&STEP_FIELDS, &offered(&fields), reader.problems);
+    let misspelt = fields.check_fields_offering(&STEP_FIELDS, || offered(&fields), reader.problems);
     if let Some(node) = fields.get("name") {
         step.name = name(node, &fields.path_to("name"), reader.problems);
         step.name_at = node.at;
     }
     read_dependencies(&mut step, &fields, &misspelt, reader.problems);
-    if let Some(node) = fields.get("gate") {
+    if let Some(node) = fields.get("gate").filter(|node| matches!(node.value, Value::Map(_))) {
+        wrong_type(node, &fields.path_to("gate"), "the label of an entry in gate_spec", reader.problems);
+    } else if let Some(node) = fields.get("gate") {
         step.gate = literal(node, &fields.path_to("gate"), reader.problems).map(|label| (label, node.at));
     }
     step.gate_unknown = step.gate.is_none() && (fields.get("gate").is_some() || misspelt.contains("gate"));
@@ -159,7 +161,7 @@ fn read_dependencies<'a>(
     };
     step.depends_at = Some(node.at);
     let path = fields.path_to("dependsOn");
-    let Some(items) = list(node, &path, "a list of steps", problems) else { return };
+    let Some(items) = list(node, &path, "a list of steps such as `[a]`", problems) else { return };
     let mut seen = HashSet::new();
     for (i, item) in items.iter().enumerate() {
         let path = format!("{path}[{i}]");

@@ -19,7 +19,7 @@ pub(super) const OVERLAPS: &[(&str, Overlap)] =
 const DEFAULT_ZONE: &str = "UTC";
 
 pub(super) fn schedules(node: &Node, reader: &mut Reader<'_>) -> Vec<Schedule> {
-    let items = list(node, "schedule", "a list of schedules", reader.problems).unwrap_or_default();
+    let items = list(node, "schedule", "a list such as `[{cron: 0 6 * * *}]`", reader.problems).unwrap_or_default();
     let each = items.iter().enumerate();
     each.filter_map(|(i, item)| schedule(item, format!("schedule[{i}]"), reader)).collect()
 }
@@ -81,7 +81,7 @@ fn zone(node: &Node, path: &str, reader: &mut Reader<'_>) -> Option<String> {
 }
 
 pub(super) fn triggers(node: &Node, reader: &mut Reader<'_>) -> Vec<Trigger> {
-    let items = list(node, "on", "a list of events that start a run", reader.problems).unwrap_or_default();
+    let items = list(node, "on", "a list such as `[{event: order.created}]`", reader.problems).unwrap_or_default();
     let each = items.iter().enumerate();
     each.filter_map(|(i, item)| trigger(item, format!("on[{i}]"), reader)).collect()
 }

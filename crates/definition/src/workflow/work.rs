@@ -229,7 +229,7 @@ fn codes<T: Copy>(
 ) -> Option<Vec<T>> {
     let Some(node) = fields.get(field) else { return Some(default.to_vec()) };
     let path = fields.path_to(field);
-    let items = list(node, &path, "a list of codes", reader.problems)?;
+    let items = list(node, &path, "a list of codes such as `[0]`", reader.problems)?;
     let mut found = Vec::with_capacity(items.len());
     for (i, item) in items.iter().enumerate() {
         found.extend(read(item, &format!("{path}[{i}]"), reader));

@@ -31,6 +31,10 @@ fn slips_in_expressions_are_told_with_what_to_write() {
             "there is no variable `id`; a name with a dash stands in brackets: write `input[\"order-id\"]`",
         ),
         ("steps.GET.output", "there is no step `GET`; did you mean `get`?"),
+        ("get.output.x", "there is no variable `get`; did you mean `steps.get`?"),
+        ("steps.get.outputs.x", "there is no `outputs` of a step; did you mean `output`?"),
+        ("steps.get.body", "there is no `body` of a step; a step has `output` and `state_code`"),
+        ("input.x == \"y", "this quotation is never closed, and so the `${` before it is not either"),
         (
             "steps.check-run.output",
             "there is no step `check`; a name with a dash stands in brackets: write `steps[\"check-run\"]`",
@@ -53,8 +57,21 @@ fn what_yaml_takes_for_its_own_is_to_be_quoted() {
         ),
         ("steps:\n  - {name: a, input: [1, ${input.x}]}\n", "in `[ ]` a `${…}` must be quoted: `\"${input.x}\"`"),
         (
-            "steps:\n  - name: a\n    input: ${input.x ? 1 : 2}\n",
-            "a `${…}` that holds `: ` must be quoted: `\"${input.x ? 1 : 2}\"`",
+            "steps:\n  - name: a\n    input: ${input.x ? 'a' : 'b'}\n",
+            "a `${…}` that holds `: ` must be quoted: `\"${input.x ? 'a' : 'b'}\"`",
+        ),
+        (
+            "steps:\n  - name: a\n    when: ${input.x == ' #3'}\n",
+            "this quotation is never closed; if a ` #` follows, quote the whole value",
+        ),
+        (
+            "steps:\n  - name: a\n    when: \"${input.x == \"y\"}\"\n",
+            "the quotation has ended before this; inside of `\"…\"` write `'`, or `\\\"`",
+        ),
+        ("steps:\n  - name: a\n    input: @x\n", "a value cannot begin with `@`; put it in quotes"),
+        (
+            "steps:\n  - name: a\n    input: {{input.x}}\n",
+            "a key must be a string, not a mapping; an expression is written `\"${…}\"`",
         ),
     ] {
         assert_eq!(told(rest), expected);
@@ -105,6 +122,29 @@ fn an_unknown_field_is_answered_with_those_of_its_run() {
         told("steps: [{name: a, run: http, url: 'http://x', methd: GET}]\n"),
         "unknown field `methd`; did you mean `method`?"
     );
+}
+
+#[test]
+fn what_other_formats_call_it_is_known() {
+    for (rest, expected) in [
+        ("steps: [{name: a, retries: 3}]\n", "unknown field `retries`; did you mean `retryPolicy`?"),
+        ("steps: [{name: a, run: shell, script: ls}]\n", "unknown field `script`; did you mean `command`?"),
+        (
+            "steps: [{name: a, run: approval, approver: k, scope: s}]\n",
+            "unknown field `approver`; did you mean `approver_ref`?",
+        ),
+        ("onFailure: abort\nsteps: [{name: a}]\n", "unknown field `onFailure`; did you mean `failurePolicy`?"),
+        ("steps: [{name: a, when: yes}]\n", "`yes` is not an expression; write `true` or `false`"),
+        ("steps: [{name: a, when: input.x > 3}]\n", "`input.x > 3` is not an expression; write `${input.x > 3}`"),
+        ("schedule: 0 6 * * *\nsteps: [{name: a}]\n", "expected a list such as `[{cron: 0 6 * * *}]`, found a string"),
+        ("steps: {name: a}\n", "expected a list of steps, each with a `-` before it, found a mapping"),
+        (
+            "steps: [{name: a, gate: {approver_ref: k, scope: s}}]\n",
+            "expected the label of an entry in gate_spec, found a mapping",
+        ),
+    ] {
+        assert_eq!(told(rest), expected);
+    }
 }
 
 #[test]

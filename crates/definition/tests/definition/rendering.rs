@@ -91,7 +91,7 @@ fn the_caret_is_under_what_is_wrong_all_of_it_and_nothing_else() {
         ("  - {name: a, when: '${input.x = 3}'}", "="),
         ("  - {name: a, when: \"${input.x == 'a' && }\"}", "&&"),
         ("  - {name: a, input: [1, \"a ${inptu.x}\"]}", "inptu"),
-        ("  - {name: a, when: \"${steps.a-b.output == 1}\"}", "b"),
+        ("  - {name: a, when: \"${steps.a-b.output == 1}\"}", "a-b"),
         ("  - {name: a, when: \"${'\\u00e9' == secrets.x}\"}", "secrets"),
         ("  - {name: a, when: \"${steps.zz.output}\"}", "zz"),
         ("  - {name: a, when: '${steps[\"zz\"].output}'}", "\"zz\""),

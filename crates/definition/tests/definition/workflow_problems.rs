@@ -284,7 +284,7 @@ const EXPRESSIONS: &[Case] = &[
         "  - name: c\n    when: >-\n      ${input.x\n      == && 3}",
         &[("bad-expression", "steps[2].when", 13, 10)],
     ),
-    (10..=10, "  - {name: c, input: \"${steps.a-b.output}\"}", &[("bad-expression", "steps[2].input", 10, 33)]),
+    (10..=10, "  - {name: c, input: \"${steps.a-b.output}\"}", &[("bad-expression", "steps[2].input", 10, 31)]),
     (10..=10, "  - {name: c, dependsOn: [a], when: input.ok}", &[("bad-expression", "steps[2].when", 10, 37)]),
     (
         10..=10,
