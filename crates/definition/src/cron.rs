@@ -29,6 +29,9 @@ const FIELDS: [Field; 5] = [
 ];
 const IN_ORDER: &str = "minute, hour, day, month and day of the week";
 
+/// A longer pattern is not looked at piece by piece.
+const MAX_LOOKED_AT: usize = 256;
+
 /// What is wrong, and where in the pattern.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
@@ -66,6 +69,11 @@ fn fault(pattern: &str) -> Fault {
         };
         return Fault { part: 0..pattern.len(), message };
     }
+    let unreadable =
+        Fault { part: 0..pattern.len(), message: format!("{} cannot be read as {IN_ORDER}", quoted(pattern)) };
+    if pattern.len() > MAX_LOOKED_AT {
+        return unreadable;
+    }
     // The first field that is at fault alone.
     let alone = |i: usize, text: &str| {
         let alone: Vec<&str> = (0..FIELDS.len()).map(|other| if other == i { text } else { "*" }).collect();
@@ -81,7 +89,7 @@ fn fault(pattern: &str) -> Fault {
             start += item.len() + 1;
         }
     }
-    Fault { part: 0..pattern.len(), message: format!("{} cannot be read as {IN_ORDER}", quoted(pattern)) }
+    unreadable
 }
 
 impl Field {

@@ -157,7 +157,9 @@ impl Reading<'_> {
         let before = self.tokens[i - 1];
         let empty = before.start == level.start;
         let may_be_empty = level.is_call || token.text != ")";
-        if !self.after_value && !(empty && may_be_empty) && !(before.is(",") && !level.is_call) {
+        let after_comma = before.is(",") && !level.is_call;
+        let may_close = self.after_value || after_comma || (empty && may_be_empty);
+        if !may_close {
             return Err((token.span(), missing_before(token)));
         }
         self.complete()?;
