@@ -104,6 +104,8 @@ pub(super) struct Reader<'p> {
     resolver: Option<Resolver<'p>>,
     /// What was published once is taken as it is: only its shape is read, and not judged again.
     trusted: bool,
+    /// The definition's own.
+    name: Option<String>,
     /// The step that is being read.
     step: StepSeq,
     /// Steps whose `workflow` is to be written with the version that was fixed.
@@ -112,7 +114,15 @@ pub(super) struct Reader<'p> {
 
 impl<'p> Reader<'p> {
     fn new(problems: &'p mut Problems, resolver: Option<Resolver<'p>>, trusted: bool) -> Reader<'p> {
-        Reader { problems, expressions: Expressions::new(trusted), resolver, trusted, step: 0, fixed: Vec::new() }
+        Reader {
+            problems,
+            expressions: Expressions::new(trusted),
+            resolver,
+            trusted,
+            name: None,
+            step: 0,
+            fixed: Vec::new(),
+        }
     }
 
     fn template(&mut self, node: &Node, path: &str, place: Place) -> Template {
@@ -156,6 +166,9 @@ impl<'p> Reader<'p> {
         let Some(fixed) = resolver.workflow(name, version) else {
             let message = match version {
                 Some(version) => format!("there is no version {version} of a workflow {} here", quoted(name)),
+                None if self.name.as_deref() == Some(name) => {
+                    format!("{} is this workflow itself, and has no version yet that it could run", quoted(name))
+                }
                 None => format!("there is no workflow {} here; publish it first", quoted(name)),
             };
             self.problems.add(at, path, ProblemCode::UnknownWorkflow, message);
@@ -183,6 +196,7 @@ pub(crate) fn definition<'p>(
     let (name, retention, plan) = {
         let fields = Mapping::of(&root, String::new(), "a mapping", reader.problems)?;
         let name = fields.get("name").and_then(|node| definition_name(node, reader.problems));
+        reader.name.clone_from(&name);
         if let Some(node) = fields.get("description") {
             string(node, "description", reader.problems);
         }

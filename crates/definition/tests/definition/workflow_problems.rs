@@ -444,6 +444,11 @@ fn messages_say_what_and_how_to_mend_it() {
             "  - {name: c, run: workflow, workflow: child@3}",
             "there is no version 3 of a workflow `child` here",
         ),
+        (
+            10..=10,
+            "  - {name: c, run: workflow, workflow: order.flow}",
+            "`order.flow` is this workflow itself, and has no version yet that it could run",
+        ),
     ] {
         assert_eq!(problems_of(&replaced(SOUND, &lines, replacement))[0].message, expected);
     }

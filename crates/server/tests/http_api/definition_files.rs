@@ -91,7 +91,7 @@ async fn a_definition_is_shown_with_what_starts_and_bounds_its_runs() {
     definition(&server, "apply", &[("d.yaml", SCHEDULED)], &[]).await.says(0, &["published nightly@1"]);
     let said = countersign(&server, &["definition", "show", "nightly"]).await;
     let above = said.out.split("kind: workflow").next().unwrap_or_default();
-    for part in ["0 6 * * MON-FRI Europe/Berlin, next 20", "1 at a time of ${input.customer}", "q: 5 at a time", "30m"]
+    for part in ["0 6 * * MON-FRI Europe/Berlin, next 20", "1 at a time per ${input.customer}", "q: 5 at a time", "30m"]
     {
         assert!(above.contains(part), "{part}: {}", said.out);
     }

@@ -25,7 +25,7 @@ fn of_plan(plan: &Plan, now: Timestamp) -> Vec<Fact> {
         facts.push(("correlation", text(key)));
     }
     if let Some(concurrency) = &plan.concurrency {
-        facts.push(("concurrency", format!("{} at a time of {}", concurrency.limit, text(&concurrency.key))));
+        facts.push(("concurrency", format!("{} at a time per {}", concurrency.limit, text(&concurrency.key))));
     }
     facts.extend(plan.queues.iter().map(|(name, limit)| ("queues", queue(name, limit))));
     facts.push(("priority", plan.priority.to_string()));
@@ -94,7 +94,7 @@ steps: [{name: a}]
                 "schedule 0 6 * * MON-FRI Europe/Berlin, next 2026-11-17 05:00Z",
                 "schedule @daily UTC, next 2026-11-17 00:00Z, queued while one runs",
                 "on order.created",
-                "concurrency 1 at a time of ${input.customer}",
+                "concurrency 1 at a time per ${input.customer}",
                 "queues q: 5 at a time, 10 per 1s",
                 "priority 7",
                 "timeout 30m",
