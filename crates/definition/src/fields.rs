@@ -2,6 +2,7 @@
 //! reported once, where it stands.
 
 use crate::problem::{Position, ProblemCode, Problems, enumerated, quoted, segment};
+use crate::suggest::synonym;
 use crate::tree::{Key, Node, Value};
 use countersign_kernel::text::is_blank;
 use std::collections::HashSet;
@@ -55,16 +56,30 @@ impl<'a> Mapping<'a> {
     /// Reports the fields that are not in the list, and those that are missing. A missing field that
     /// is there under a misspelt name is reported once, as unknown. Returns the fields so misspelt.
     pub fn check_fields(&self, list: &FieldList, problems: &mut Problems) -> HashSet<&'static str> {
+        self.check_fields_offering(list, || list.all().collect(), problems)
+    }
+
+    /// Like `check_fields`, where not every field of the list belongs here: those that do are offered.
+    pub fn check_fields_offering(
+        &self,
+        list: &FieldList,
+        offered: impl Fn() -> Vec<&'static str>,
+        problems: &mut Problems,
+    ) -> HashSet<&'static str> {
         let mut misspelt = HashSet::new();
-        let absent: Vec<&'static str> = list.all().filter(|field| self.get(field).is_none()).collect();
         for (key, _) in self.entries {
             if list.all().any(|field| field == key.text) {
                 continue;
             }
-            let meant = problems.guess(&key.text, absent.iter().copied());
+            let offered = offered();
+            let absent: Vec<&'static str> = list.all().filter(|field| self.get(field).is_none()).collect();
+            let belongs = absent.iter().copied().filter(|field| offered.contains(field));
+            let meant = synonym(&key.text, belongs.clone())
+                .or_else(|| problems.guess(&key.text, belongs))
+                .or_else(|| problems.guess(&key.text, absent.iter().copied()));
             let advice = match meant {
                 Some(field) => format!("did you mean `{field}`?"),
-                None => format!("the fields here are {}", enumerated(list.all())),
+                None => format!("the fields here are {}", enumerated(offered.iter().copied())),
             };
             misspelt.extend(meant);
             let message = format!("unknown field {}; {advice}", quoted(&key.text));

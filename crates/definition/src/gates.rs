@@ -116,7 +116,7 @@ fn field_text(entry: &Mapping<'_>, field: &str, problems: &mut Problems) -> Opti
 /// The approvers, when all of them can be read; a name that stands there twice is kept twice, so
 /// that the quorum is measured against what was written.
 fn approvers(node: &Node, path: &str, problems: &mut Problems) -> Option<Vec<String>> {
-    let items = list(node, path, "a list of strings", problems)?;
+    let items = list(node, path, "a list of strings such as `[a, b]`", problems)?;
     if items.is_empty() {
         problems.add(node.at, path, ProblemCode::BadQuorum, "a quorum needs at least one approver; name them here");
         return None;
@@ -140,7 +140,7 @@ fn approvers(node: &Node, path: &str, problems: &mut Problems) -> Option<Vec<Str
 
 /// `count` is the number of approvers, unless those are at fault themselves.
 fn quorum(node: &Node, path: String, count: Option<usize>, problems: &mut Problems) -> Option<QuorumRule> {
-    let quorum = Mapping::of(node, path, "a mapping with a `rule`", problems)?;
+    let quorum = Mapping::of(node, path, "a mapping such as `{rule: m-of-n, m: 2}`", problems)?;
     let misspelt = quorum.check_fields(&QUORUM_FIELDS, problems);
     let rule_node = quorum.get("rule")?;
     let rule = string(rule_node, &quorum.path_to("rule"), problems)?;

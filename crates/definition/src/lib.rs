@@ -9,6 +9,7 @@
 //! its mappings), then one module per kind: `process`, with `gates` beside it for `gate_spec`, `workflow`, and `machine`. `language` evaluates the
 //! expressions of a workflow, `schedule` says when a cron pattern comes next.
 
+mod cron;
 mod document;
 mod duration;
 mod fields;
@@ -22,6 +23,7 @@ mod publish;
 mod read;
 mod render;
 mod schedule;
+mod source;
 mod suggest;
 mod syntax;
 mod tree;
@@ -43,7 +45,7 @@ use countersign_kernel::plan::Plan;
 use countersign_kernel::{Declaration, GateSpec};
 use fields::{Mapping, string};
 use problem::Problems;
-use tree::Node;
+use tree::{Node, Value};
 
 /// A definition without problems.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,9 +98,31 @@ impl Kind {
     }
 }
 
-/// The version of a definition that a workflow runs as a step: `(name, version)` to the version to fix,
-/// where no version means the newest. `None` when there is none.
-pub type Resolver<'a> = &'a mut dyn FnMut(&str, Option<u32>) -> Option<u32>;
+/// What only a deployment knows.
+pub trait Deployment {
+    /// The version of a workflow that a workflow runs as a step, to be fixed; no version means the newest. `None` when there
+    /// is none.
+    fn workflow(&mut self, name: &str, version: Option<u32>) -> Option<u32>;
+
+    /// Why steps cannot move by this machine, if so.
+    fn refuses_machine(&self, _name: &str, _version: Option<u32>) -> Option<String> {
+        None
+    }
+
+    /// Why this retention policy cannot be had, if so.
+    fn refuses_retention(&self, _policy: &str) -> Option<String> {
+        None
+    }
+}
+
+/// A deployment of which nothing matters but its workflows.
+impl<F: FnMut(&str, Option<u32>) -> Option<u32>> Deployment for F {
+    fn workflow(&mut self, name: &str, version: Option<u32>) -> Option<u32> {
+        self(name, version)
+    }
+}
+
+type Resolver<'a> = &'a mut dyn Deployment;
 
 /// Reads one definition document. On failure the list holds at least one problem, at most a thousand,
 /// and is sorted by line and column. Text that is not YAML has one problem only: where it breaks off.
@@ -108,14 +132,15 @@ pub fn parse(text: &[u8]) -> Result<Definition, Vec<Problem>> {
     parse_with(text, None)
 }
 
-/// Like [`parse`], with the versions of the workflows that a workflow runs fixed, in the plan and in the
-/// document. One that the resolver does not know is a problem, `unknown-workflow`.
-pub fn parse_resolved(text: &[u8], resolver: Resolver<'_>) -> Result<Definition, Vec<Problem>> {
-    parse_with(text, Some(resolver))
+/// Like [`parse`], for this deployment: with the versions of the workflows that a workflow runs fixed, in the plan and
+/// in the document. One that is not known there is a problem, `unknown-workflow`.
+pub fn parse_resolved(text: &[u8], deployment: &mut dyn Deployment) -> Result<Definition, Vec<Problem>> {
+    parse_with(text, Some(deployment))
 }
 
 fn parse_with(text: &[u8], resolver: Option<Resolver<'_>>) -> Result<Definition, Vec<Problem>> {
-    let mut problems = Problems::default();
+    let source = std::str::from_utf8(text).unwrap_or_default();
+    let mut problems = Problems::of(source.strip_prefix(read::BYTE_ORDER_MARK).unwrap_or(source));
     let definition = read::read(text, &mut problems).and_then(|root| definition(root, resolver, &mut problems));
     match definition {
         Some(definition) if problems.is_empty() => Ok(definition),
@@ -125,6 +150,12 @@ fn parse_with(text: &[u8], resolver: Option<Resolver<'_>>) -> Result<Definition,
 
 fn definition(root: Node, resolver: Option<Resolver<'_>>, problems: &mut Problems) -> Option<Definition> {
     let fields = Mapping::of(&root, String::new(), "a mapping with `kind` and `name`", problems)?;
+    if let (Some(deployment), Some(node)) = (&resolver, fields.get("retention"))
+        && let Value::String(policy) = &node.value
+        && let Some(message) = deployment.refuses_retention(policy)
+    {
+        problems.add(node.at, "retention", ProblemCode::BadValue, message);
+    }
     match kind(&fields, problems)? {
         Kind::Process => process::definition(&fields, problems),
         Kind::Machine => machine::definition(&root, problems),

@@ -1,13 +1,15 @@
 //! What is wrong with a document, and where. Codes are part of the format and never change their
 //! meaning; messages are for people and may be reworded.
 
+use crate::source::Source;
 use crate::suggest::closest;
 use countersign_kernel::declaration::FaultKind;
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 
 /// The longest message; a document can make its names as long as it likes.
-const MAX_MESSAGE_CHARS: usize = 400;
+const MAX_MESSAGE_CHARS: usize = 600;
 /// How much of a name or value a message repeats.
 const MAX_QUOTED_CHARS: usize = 64;
 /// How much of a key stands in a path.
@@ -28,6 +30,11 @@ macro_rules! problem_codes {
 
             pub const fn as_str(self) -> &'static str {
                 match self { $(ProblemCode::$name => $text,)* }
+            }
+
+            /// The code of this name, if this version knows it.
+            pub fn named(text: &str) -> Option<ProblemCode> {
+                ProblemCode::ALL.iter().copied().find(|code| code.as_str() == text)
             }
         }
     };
@@ -127,6 +134,8 @@ pub struct Problem {
     pub line: u32,
     /// Counted from 1, in characters.
     pub column: u32,
+    /// How many characters from there are meant, where that is less or more than the word there.
+    pub width: Option<u32>,
     pub code: ProblemCode,
     /// What is wrong and what to do, without control characters.
     pub message: String,
@@ -178,35 +187,63 @@ pub(crate) fn lines(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// A part of a value, which begins at `at`.
+pub(crate) struct Part<'a> {
+    pub at: Position,
+    pub value: &'a str,
+    pub part: Range<usize>,
+}
+
 /// Collects problems in any order, up to a thousand.
 #[derive(Debug, Default)]
-pub(crate) struct Problems(Vec<Problem>);
+pub(crate) struct Problems {
+    source: Source,
+    found: Vec<Problem>,
+}
 
 impl Problems {
+    /// Of this text. Without one, what is inside of a value is told where the value begins.
+    pub fn of(text: &str) -> Problems {
+        Problems { source: Source::new(text), found: Vec::new() }
+    }
+
     pub fn add(&mut self, at: Position, path: impl Into<String>, code: ProblemCode, message: impl AsRef<str>) {
-        if self.0.len() == MAX_PROBLEMS {
+        self.push(at, None, path.into(), code, message.as_ref());
+    }
+
+    pub fn add_inside(&mut self, part: Part<'_>, path: &str, code: ProblemCode, message: impl AsRef<str>) {
+        if self.found.len() == MAX_PROBLEMS {
             return;
         }
-        let message = printable(message.as_ref(), MAX_MESSAGE_CHARS);
-        self.0.push(Problem { path: path.into(), line: at.line, column: at.column, code, message });
+        let place = self.source.part(part.at, part.value, part.part);
+        let (at, width) = place.map_or((part.at, None), |(at, width)| (at, Some(width)));
+        self.push(at, width, path.to_owned(), code, message.as_ref());
+    }
+
+    fn push(&mut self, at: Position, width: Option<u32>, path: String, code: ProblemCode, message: &str) {
+        if self.found.len() == MAX_PROBLEMS {
+            return;
+        }
+        let message = printable(message, MAX_MESSAGE_CHARS);
+        self.found.push(Problem { path, line: at.line, column: at.column, width, code, message });
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.found.is_empty()
     }
 
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.found.len()
     }
 
     /// The candidate that was probably meant by `written`.
     pub fn guess<'a>(&self, written: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-        if self.0.len() < MAX_GUESSES { closest(written, candidates) } else { None }
+        if self.found.len() < MAX_GUESSES { closest(written, candidates) } else { None }
     }
 
     pub fn into_sorted(mut self) -> Vec<Problem> {
-        self.0.sort_by_key(|problem| (problem.line, problem.column));
-        self.0
+        self.found.sort_by_key(|problem| (problem.line, problem.column));
+        self.found
     }
 }
 

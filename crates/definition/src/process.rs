@@ -80,7 +80,8 @@ impl Walk<'_> {
     }
 
     fn strings(&mut self, root: &Mapping<'_>, field: &str) -> Vec<String> {
-        let items = root.get(field).and_then(|node| list(node, field, "a list of strings", self.problems));
+        let items =
+            root.get(field).and_then(|node| list(node, field, "a list of strings such as `[a, b]`", self.problems));
         let Some(items) = items else {
             self.hole(field.to_owned());
             return Vec::new();

@@ -232,7 +232,8 @@ impl Cleaner<'_> {
             }
             RawValue::String(text) => return Some(Key { at, text }),
             RawValue::Null => "a key is missing here",
-            RawValue::Seq(_) | RawValue::Map(_) => "a key must be a string, not a list or a mapping",
+            RawValue::Map(_) => "a key must be a string, not a mapping; an expression is written `\"${…}\"`",
+            RawValue::Seq(_) => "a key must be a string, not a list",
             RawValue::Bool(_) | RawValue::Integer(_) | RawValue::Float(_) => "a key must be a string; put it in quotes",
         };
         self.problems.add(at, self.path.clone(), ProblemCode::BadValue, message);

@@ -21,7 +21,8 @@ pub fn render(file_name: &str, text: &str, problems: &[Problem], colour: bool) -
         let line = lines.get(problem.line.saturating_sub(1) as usize).copied().unwrap_or_default();
         let line: Vec<char> = line.chars().map(|c| if is_harmless(c) { c } else { '\u{FFFD}' }).collect();
         let start = (problem.column.saturating_sub(1) as usize).min(line.len());
-        let end = start + marked(&line[start..]);
+        let width = problem.width.map_or_else(|| marked(&line, start), |width| width as usize);
+        let end = (start + width).min(line.len());
         let bytes = |to: usize| line[..to].iter().map(|c| c.len_utf8()).sum::<usize>();
         let annotation = AnnotationKind::Primary.span(bytes(start)..bytes(end));
         let annotation = if problem.path.is_empty() {
@@ -47,17 +48,55 @@ fn is_harmless(c: char) -> bool {
     c == '\t' || !c.is_control()
 }
 
-/// How many characters to mark: a quoted string, a bracket, or a word up to where YAML ends one.
-fn marked(from: &[char]) -> usize {
+/// How many characters to mark from `start` on: a quoted string, a bracket, or a word up to where YAML ends one.
+fn marked(line: &[char], start: usize) -> usize {
+    let from = &line[start..];
+    let ends_word = |i: usize| from.get(i + 1).is_none_or(|c| c.is_whitespace());
     let word = match from.first() {
         None => 0,
         Some(c) if c.is_whitespace() => 1,
         Some(quote @ ('"' | '\'')) => from[1..].iter().position(|c| c == quote).map_or(from.len(), |end| end + 2),
-        Some('{' | '[' | '}' | ']' | ',' | '-' | '?' | ':' | '#') => 1,
-        Some(_) => from.iter().position(|c| matches!(c, ',' | '{' | '}' | '[' | ']' | ':' | '#')).unwrap_or(from.len()),
+        Some('{' | '[' | '}' | ']' | ',' | '#') => 1,
+        Some('-' | '?' | ':') if ends_word(0) => 1,
+        Some(_) => plain(from, in_brackets(&line[..start])),
     };
     let trailing = from[..word].iter().rev().take_while(|c| c.is_whitespace()).count();
     (word - trailing).max(word.min(1))
+}
+
+/// The length of a value without quotes. Between brackets, more characters end it; `${…}` is one piece.
+fn plain(from: &[char], in_brackets: bool) -> usize {
+    let mut braces = 0_usize;
+    for (i, c) in from.iter().enumerate() {
+        let before = i.checked_sub(1).map(|i| from[i]);
+        let after = from.get(i + 1);
+        match c {
+            '{' if before == Some('$') || braces > 0 => braces += 1,
+            '}' if braces > 0 => braces -= 1,
+            _ if braces > 0 => {}
+            ':' if after.is_none_or(|c| c.is_whitespace()) => return i,
+            '#' if before.is_some_and(char::is_whitespace) => return i,
+            ',' | '{' | '}' | '[' | ']' if in_brackets => return i,
+            _ => {}
+        }
+    }
+    from.len()
+}
+
+/// Whether a bracket is open at the end of this line so far, as far as the line tells.
+fn in_brackets(before: &[char]) -> bool {
+    let (mut open, mut quote) = (0_usize, None);
+    for c in before {
+        match (quote, c) {
+            (Some(end), c) if end == c => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '{' | '[') => open += 1,
+            (None, '}' | ']') => open = open.saturating_sub(1),
+            _ => {}
+        }
+    }
+    open > 0
 }
 
 #[cfg(test)]
@@ -66,19 +105,24 @@ mod tests {
 
     #[test]
     fn a_word_a_quotation_or_a_bracket_is_marked() {
-        for (from, expected) in [
-            ("draft, x]", "draft"),
-            ("name: x", "name"),
-            ("\"a, b\", c", "\"a, b\""),
-            ("'a b", "'a b"),
-            ("{from: a}", "{"),
-            ("released  # x", "released"),
-            ("- x", "-"),
-            ("\tx", "\t"),
-            ("", ""),
+        for (before, from, expected) in [
+            ("[", "draft, x]", "draft"),
+            ("", "name: x", "name"),
+            ("", "\"a, b\", c", "\"a, b\""),
+            ("", "'a b", "'a b"),
+            ("", "{from: a}", "{"),
+            ("", "released  # x", "released"),
+            ("", "- x", "-"),
+            ("", "\tx", "\t"),
+            ("", "", ""),
+            ("{n: ", "-1}", "-1"),
+            ("until: ", "2027-01-01T00:00:00Z", "2027-01-01T00:00:00Z"),
+            ("url: ", "htp://x  ", "htp://x"),
+            ("k: ", "a, b", "a, b"),
+            ("k: ", "${input.x ? {'a': 1} : 2}-x # y", "${input.x ? {'a': 1} : 2}-x"),
         ] {
-            let chars: Vec<char> = from.chars().collect();
-            assert_eq!(marked(&chars), expected.chars().count(), "{from}");
+            let line: Vec<char> = before.chars().chain(from.chars()).collect();
+            assert_eq!(marked(&line, before.chars().count()), expected.chars().count(), "{before}{from}");
         }
     }
 }

@@ -3,7 +3,6 @@
 
 use countersign_kernel::plan::Schedule;
 use croner::Cron;
-use croner::parser::{CronParser, Seconds, Year};
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
@@ -18,15 +17,9 @@ static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundl
 /// The first time strictly after `time_us` at which the schedule fires, in microseconds since 1970. `None` when
 /// there is none, or when the schedule itself is not one.
 pub fn next_after(schedule: &Schedule, time_us: i64) -> Option<i64> {
-    let cron = cron(&schedule.cron).ok()?;
+    let cron = crate::cron::parse(&schedule.cron).ok()?;
     let zone = time_zone(&schedule.time_zone)?;
     next(&cron, &zone, Timestamp::from_microsecond(time_us).ok()?).map(Timestamp::as_microsecond)
-}
-
-/// Five fields, from the minute to the day of the week, or a nickname such as `@daily`.
-pub(crate) fn cron(pattern: &str) -> Result<Cron, String> {
-    let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
-    parser.parse(pattern).map_err(|error| error.to_string())
 }
 
 pub(crate) fn time_zone(name: &str) -> Option<TimeZone> {
@@ -145,7 +138,7 @@ mod tests {
         for (pattern, comes) in
             [("0 0 29 2 *", true), ("0 0 29 2 +MON", true), ("0 0 31 12 *", true), ("0 0 31 4 *", false)]
         {
-            assert_eq!(ever_comes(&cron(pattern).unwrap()), comes, "{pattern}");
+            assert_eq!(ever_comes(&crate::cron::parse(pattern).unwrap()), comes, "{pattern}");
         }
     }
 

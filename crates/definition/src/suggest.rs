@@ -8,6 +8,8 @@ const MAX_CANDIDATES: usize = 200;
 
 /// The candidate with the fewest slips, if a third of the longer word or less is wrong.
 pub(crate) fn closest<'a>(written: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let original = written;
+    let lower = written.to_lowercase();
     let written: Vec<char> = written.chars().take(MAX_CHARS + 1).collect();
     candidates
         .into_iter()
@@ -16,11 +18,51 @@ pub(crate) fn closest<'a>(written: &str, candidates: impl IntoIterator<Item = &'
             let chars: Vec<char> = candidate.chars().take(MAX_CHARS + 1).collect();
             let longer = written.len().max(chars.len());
             let allowed = if longer > MAX_CHARS { 0 } else { (longer / 3).max(1) };
+            let other_case = candidate.to_lowercase() == lower && candidate != original;
+            if other_case {
+                return Some((0, candidate));
+            }
             let distance = distance(&written, &chars);
             (distance > 0 && distance <= allowed && distance < longer).then_some((distance, candidate))
         })
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
+}
+
+/// What other formats call a field of this one.
+const FOREIGN: &[(&str, &str)] = &[
+    ("retries", "retryPolicy"),
+    ("maxRetries", "retryPolicy"),
+    ("script", "command"),
+    ("cmd", "command"),
+    ("type", "run"),
+    ("needs", "dependsOn"),
+    ("after", "dependsOn"),
+    ("if", "when"),
+    ("condition", "when"),
+    ("with", "input"),
+    ("params", "input"),
+    ("id", "name"),
+    ("uses", "workflow"),
+    ("assignee", "pic"),
+    ("onError", "onFailure"),
+    ("onFailure", "failurePolicy"),
+    ("duration", "for"),
+    ("approver", "approver_ref"),
+    ("initial", "initial_state"),
+    ("terminal", "terminal_states"),
+    ("final_states", "terminal_states"),
+    ("cron", "schedule"),
+    ("trigger", "on"),
+    ("triggers", "on"),
+    ("tasks", "steps"),
+    ("jobs", "steps"),
+];
+
+/// The field that goes by this name elsewhere, if it is among the candidates.
+pub(crate) fn synonym<'a>(written: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let (_, meant) = FOREIGN.iter().find(|(foreign, _)| *foreign == written)?;
+    candidates.into_iter().find(|candidate| candidate == meant)
 }
 
 /// Insertions, deletions, replacements and swaps of neighbours (optimal string alignment).
@@ -52,6 +94,7 @@ mod tests {
         for (written, expected) in [
             ("gaurd", Some("guard")),
             ("Guard", Some("guard")),
+            ("TO", Some("to")),
             ("initialState", Some("initial_state")),
             ("approver", Some("approver_ref")),
             ("form", Some("from")),

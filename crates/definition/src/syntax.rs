@@ -1,6 +1,7 @@
 //! A syntax error in words that help the author, at the place where it can be mended. The reader's
 //! own words and place serve where there is nothing better to say.
 
+use crate::language::template::{Piece, pieces};
 use crate::problem::{Position, lines, quoted};
 use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::granit_parser::ErrorKind;
@@ -59,6 +60,9 @@ pub(crate) fn after_document_end(text: &str) -> Option<Position> {
 }
 
 fn explain_scan(kind: &ErrorKind, at: Position, text: &str, error: &Error) -> (Position, String) {
+    if let Some((at, message)) = unquoted_expression(kind, at, text) {
+        return (at, message);
+    }
     let message = match kind {
         ErrorKind::RecursionLimitExceeded => too_deep(),
         ErrorKind::TabInPlainScalar
@@ -77,12 +81,44 @@ fn explain_scan(kind: &ErrorKind, at: Position, text: &str, error: &Error) -> (P
         ErrorKind::InvalidQuotedScalarIndent => {
             "a quotation runs on to this line; close its quote before, or indent the line".to_owned()
         }
+        ErrorKind::InvalidTrailingDoubleQuotedScalar => {
+            "the quotation has ended before this; inside of `\"…\"` write `'`, or `\\\"`".to_owned()
+        }
+        ErrorKind::InvalidTrailingSingleQuotedScalar => {
+            "the quotation has ended before this; inside of `'…'` write `''`".to_owned()
+        }
+        ErrorKind::UnexpectedCharacter { character } => {
+            format!("a value cannot begin with {}; put it in quotes", quoted(&character.to_string()))
+        }
         ErrorKind::ExpectedDocumentStart => {
             "the document has ended before this; remove what follows it, or check the indentation".to_owned()
         }
         _ => in_its_own_words(error),
     };
     (at, message)
+}
+
+/// An expression whose braces or colon YAML takes for its own.
+fn unquoted_expression(kind: &ErrorKind, at: Position, text: &str) -> Option<(Position, String)> {
+    let line = lines(text).nth(at.line.checked_sub(1)? as usize)?;
+    let column = at.column.saturating_sub(1) as usize;
+    let before: String = line.chars().take(column).collect();
+    let (start, why) = match kind {
+        ErrorKind::ExpectedFlowMappingSeparator if before.ends_with('$') => (before.len() - 1, "in `{ }` a `${…}`"),
+        ErrorKind::ExpectedFlowSequenceSeparator if before.ends_with('$') => (before.len() - 1, "in `[ ]` a `${…}`"),
+        ErrorKind::MappingValueNotAllowed => {
+            let start = before.rfind("${").filter(|start| pieces(&before[*start..]).is_err())?;
+            (start, "a `${…}` that holds `: `")
+        }
+        _ => return None,
+    };
+    let written = match pieces(&line[start..]).ok()?.first() {
+        Some(Piece::Expression(expression)) if expression.contains('"') => format!("'${{{expression}}}'"),
+        Some(Piece::Expression(expression)) => format!("\"${{{expression}}}\""),
+        _ => return None,
+    };
+    let column = u32::try_from(before[..start].chars().count() + 1).ok()?;
+    Some((Position { line: at.line, column }, format!("{why} must be quoted: {}", quoted(&written))))
 }
 
 fn in_its_own_words(error: &Error) -> String {

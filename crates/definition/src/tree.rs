@@ -82,6 +82,23 @@ impl Node {
     }
 }
 
+impl Node {
+    /// The node that a JSON pointer leads to, or the nearest one above it that exists, with its path from here.
+    pub fn at_pointer(&self, pointer: &str) -> (&Node, String) {
+        let (mut node, mut path) = (self, String::new());
+        for segment in pointer.split('/').skip(1) {
+            let key = segment.replace("~1", "/").replace("~0", "~");
+            let (child, name) = match &node.value {
+                Value::Seq(items) => (key.parse().ok().and_then(|i: usize| items.get(i)), format!("[{key}]")),
+                _ => (node.field(&key), format!(".{}", crate::problem::segment(&key))),
+            };
+            let Some(child) = child else { break };
+            (node, path) = (child, path + &name);
+        }
+        (node, path)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,6 +9,8 @@ mod adversaries;
 mod auth;
 #[path = "http_api/bad_input.rs"]
 mod bad_input;
+#[path = "http_api/definition_files.rs"]
+mod definition_files;
 #[path = "http_api/description.rs"]
 mod description;
 #[path = "http_api/executors.rs"]

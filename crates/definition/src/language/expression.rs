@@ -1,9 +1,12 @@
 //! One CEL expression: parsed within bounds, and what it asks for. The parser and the interpreter descend as
 //! deep as an expression is nested, so that is bounded before either sees the text.
 
-use super::budget;
+use super::{budget, diagnosis};
+use crate::problem::enumerated;
+use crate::suggest::closest;
 use cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue, operators};
 use cel::{Env, IdedExpr as Ast};
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 
@@ -30,6 +33,12 @@ pub(crate) const FUNCTIONS: &[&str] = &[
     "type",
     "uint",
 ];
+
+/// What there is to know of a step.
+pub(crate) const STEP_VALUES: &[&str] = &["output", "state_code"];
+
+/// What looks like a function and is syntax.
+const MACROS: &[&str] = &["all", "exists", "exists_one", "filter", "has", "map"];
 
 /// What CEL calls its types; `type(x) == int`.
 const TYPES: &[&str] = &["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"];
@@ -71,11 +80,19 @@ pub(crate) struct Parsed {
     pub variables: Vec<Variable>,
     /// The steps it names, ascending, each once.
     pub steps: Vec<String>,
+    /// What it asks of a step that no step has.
+    pub strange: Option<String>,
 }
 
-/// Why an expression is none.
+/// Why an expression is none, and where in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unsound {
+pub(crate) struct Unsound {
+    pub why: Why,
+    pub part: Range<usize>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
     Syntax(String),
     /// A name that is not a variable.
     Unknown(String),
@@ -93,37 +110,28 @@ pub(super) fn env() -> Arc<Env> {
 
 /// The expression, or what is wrong with it, in words for its author.
 pub(crate) fn parse(text: &str) -> Result<Parsed, Unsound> {
-    check_size(text).map_err(Unsound::Syntax)?;
+    let unsound = |part: Range<usize>, message: String| Unsound { why: Why::Syntax(message), part };
+    check_size(text).map_err(|message| unsound(0..text.len(), message))?;
     // The generated parser is large and not ours: should it panic, the text is not an expression.
     let parser = cel::parser::Parser::new();
     let parsed = catch_unwind(AssertUnwindSafe(|| parser.parse(text)));
     let mut ast = match parsed {
         Ok(Ok(ast)) => ast,
-        Ok(Err(errors)) => {
-            let first = errors.errors.first();
-            let (column, message) = first.map_or((0, "it cannot be read"), |error| (error.pos.1, error.msg.as_str()));
-            return Err(Unsound::Syntax(syntax_message(column, message)));
+        Ok(Err(_)) | Err(_) => {
+            let (part, message) =
+                diagnosis::fault(text).unwrap_or_else(|| (0..text.len(), "it cannot be read".to_owned()));
+            return Err(unsound(part, message));
         }
-        Err(_) => return Err(Unsound::Syntax("it cannot be read".to_owned())),
     };
-    let mut walk = Walk::default();
+    let mut walk = Walk { text, bound: Vec::new(), variables: Vec::new(), steps: Vec::new(), strange: None };
     walk.expression(&ast)?;
     budget::guard(&mut ast);
-    let Walk { mut variables, mut steps, .. } = walk;
+    let Walk { mut variables, mut steps, strange, .. } = walk;
     variables.sort_unstable();
     variables.dedup();
     steps.sort_unstable();
     steps.dedup();
-    Ok(Parsed { ast, variables, steps })
-}
-
-fn syntax_message(column: isize, message: &str) -> String {
-    let message = message.strip_prefix("Syntax error: ").unwrap_or(message);
-    let message = message.split(" expecting {").next().unwrap_or(message);
-    if message.contains("OtherError") || message.contains("ParseError") || column < 0 {
-        return "it cannot be read".to_owned();
-    }
-    format!("{message}, at its character {}", column.max(0) + 1)
+    Ok(Parsed { ast, variables, steps, strange })
 }
 
 fn check_size(text: &str) -> Result<(), String> {
@@ -163,16 +171,23 @@ fn continues_a_word(text: &str, at: usize) -> bool {
 }
 
 /// Finds the names that an expression does not bind itself.
-#[derive(Default)]
-struct Walk {
+struct Walk<'t> {
+    text: &'t str,
     /// The variables of the macros around, innermost last.
     bound: Vec<String>,
     variables: Vec<Variable>,
     steps: Vec<String>,
+    strange: Option<String>,
 }
 
-impl Walk {
+impl Walk<'_> {
     fn expression(&mut self, node: &IdedExpr) -> Result<(), Unsound> {
+        if let Some((step, field)) = named_step(&node.expr)
+            && named_step(step).is_some_and(|(operand, _)| self.is_steps(operand))
+            && !STEP_VALUES.contains(&field)
+        {
+            self.strange.get_or_insert_with(|| field.to_owned());
+        }
         if let Some((operand, name)) = named_step(&node.expr)
             && self.is_steps(operand)
         {
@@ -181,20 +196,21 @@ impl Walk {
             return Ok(());
         }
         match &node.expr {
-            Expr::Unspecified => Err(Unsound::Syntax("it cannot be read".to_owned())),
+            Expr::Unspecified => Err(self.unsound(0..self.text.len(), "it cannot be read")),
             Expr::Literal(_) => Ok(()),
             Expr::Ident(name) => self.identifier(name),
             Expr::Select(select) => self.expression(&select.operand),
             Expr::List(list) => list.elements.iter().try_for_each(|element| self.expression(element)),
             Expr::Map(map) => map.entries.iter().try_for_each(|entry| self.entry(&entry.expr)),
             Expr::Struct(message) => {
-                Err(Unsound::Syntax(format!("there is no type `{}`; write a map, with quoted keys", message.type_name)))
+                let told = format!("there is no type `{}`; write a map, with quoted keys", message.type_name);
+                Err(self.unsound(diagnosis::place_of(self.text, &message.type_name, false), &told))
             }
             Expr::Call(call) => {
                 let name = call.func_name.as_str();
                 let is_operator = name.starts_with(['_', '@', '!', '-']);
                 if !is_operator && !FUNCTIONS.contains(&name) {
-                    return Err(Unsound::Syntax(format!("there is no function `{name}`")));
+                    return Err(self.unsound(diagnosis::place_of(self.text, name, true), &no_function(name)));
                 }
                 call.target.iter().try_for_each(|target| self.expression(target))?;
                 call.args.iter().try_for_each(|argument| self.expression(argument))
@@ -237,14 +253,41 @@ impl Walk {
             return Ok(());
         }
         match Variable::ALL.iter().find(|(known, _)| *known == name) {
-            Some((_, Variable::Steps)) => Err(Unsound::Syntax(
-                "`steps` needs the name of a step, written out: `steps.NAME` or `steps[\"NAME\"]`".to_owned(),
+            Some((_, Variable::Steps)) => Err(self.unsound(
+                diagnosis::place_of(self.text, name, false),
+                "`steps` needs the name of a step, written out: `steps.NAME` or `steps[\"NAME\"]`",
             )),
             Some((_, variable)) => {
                 self.variables.push(*variable);
                 Ok(())
             }
-            None => Err(Unsound::Unknown(name.to_owned())),
+            None => {
+                let part = diagnosis::place_of(self.text, name, false);
+                Err(Unsound { why: Why::Unknown(name.to_owned()), part })
+            }
+        }
+    }
+
+    fn unsound(&self, part: Range<usize>, message: &str) -> Unsound {
+        Unsound { why: Why::Syntax(message.to_owned()), part }
+    }
+}
+
+/// What other languages call a function of this one goes before a slip of the pen.
+fn no_function(name: &str) -> String {
+    let meant = match name {
+        "len" | "length" | "count" => Some("size"),
+        "str" | "toString" => Some("string"),
+        "includes" => Some("contains"),
+        "parseInt" | "number" => Some("int"),
+        "float" => Some("double"),
+        _ => closest(name, FUNCTIONS.iter().chain(MACROS).copied()),
+    };
+    match meant {
+        Some(meant) => format!("there is no function `{name}`; did you mean `{meant}`?"),
+        None => {
+            let all = enumerated(FUNCTIONS.iter().chain(MACROS).copied());
+            format!("there is no function `{name}`; there are {all}")
         }
     }
 }
@@ -299,23 +342,26 @@ mod tests {
     fn what_is_not_an_expression_is_said() {
         for (text, part) in [
             ("", "nothing between"),
-            ("input.", "at its character"),
-            ("1 +", "at its character"),
+            ("input.", "a name is missing after the `.`"),
+            ("1 +", "a value is missing after `+`"),
             ("steps", "steps.NAME"),
             ("steps[input.x]", "steps.NAME"),
             ("size(steps)", "steps.NAME"),
             ("now()", "no function `now`"),
             ("input.x.lower()", "no function `lower`"),
             ("Thing{a: 1}", "no type `Thing`"),
-            ("input.?a", "at its character"),
+            ("input.?a", "a name is missing after the `.`"),
+            ("len(input.x)", "did you mean `size`?"),
         ] {
             match parse(text) {
-                Err(Unsound::Syntax(message)) => assert!(message.contains(part), "{text}: {message}"),
+                Err(Unsound { why: Why::Syntax(message), .. }) => assert!(message.contains(part), "{text}: {message}"),
                 other => panic!("{text}: {other:?}"),
             }
         }
-        assert!(matches!(parse("inputs.x"), Err(Unsound::Unknown(name)) if name == "inputs"));
-        assert!(matches!(parse("[1].map(x, y)"), Err(Unsound::Unknown(name)) if name == "y"));
+        for (text, name) in [("inputs.x", "inputs"), ("[1].map(x, y)", "y"), ("input.b + size(b)", "b")] {
+            let unsound = parse(text).expect_err(text);
+            assert_eq!((&unsound.why, &text[unsound.part]), (&Why::Unknown(name.to_owned()), name), "{text}");
+        }
     }
 
     #[test]
@@ -330,7 +376,7 @@ mod tests {
             format!("0xa{}", "in 0xa".repeat(600)),
             "x".repeat(5000),
         ] {
-            assert!(matches!(parse(&text), Err(Unsound::Syntax(_))));
+            assert!(matches!(parse(&text), Err(Unsound { why: Why::Syntax(_), .. })));
         }
         let deepest = format!("{}{}{}", "(".repeat(MAX_NESTING), vec!["1"; 190].join("+"), ")".repeat(MAX_NESTING));
         parse(&deepest).unwrap_or_else(|error| panic!("{error:?}"));

@@ -5,11 +5,13 @@
 
 mod budget;
 mod cache;
+pub(crate) mod diagnosis;
 pub(crate) mod expression;
 mod failure;
 mod json;
 pub(crate) mod schema;
 pub(crate) mod template;
+mod tokens;
 
 use crate::{machine, workflow};
 use cache::Cache;
@@ -17,7 +19,7 @@ use cel::{Context, Value};
 use countersign_kernel::Time;
 use countersign_kernel::lifecycle::OwnMachine;
 use countersign_kernel::plan::{Expression, ExpressionError, Language, Plan, Schema, Scope, Template};
-use expression::{Parsed, Unsound, Variable};
+use expression::{Parsed, Variable, Why};
 use jsonschema::Validator;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use template::{Piece, pieces};
@@ -45,9 +47,9 @@ impl Cel {
 
     fn evaluate(&self, text: &str, scope: &Scope<'_>) -> Result<Value, ExpressionError> {
         let named = |why: &str| failure(format!("`{}`: {why}", shortened(text)));
-        let program = self.programs.get(text, || expression::parse(text)).map_err(|unsound| match unsound {
-            Unsound::Syntax(why) => named(&why),
-            Unsound::Unknown(name) => named(&format!("there is no variable `{name}`")),
+        let program = self.programs.get(text, || expression::parse(text)).map_err(|unsound| match unsound.why {
+            Why::Syntax(why) => named(&why),
+            Why::Unknown(name) => named(&format!("there is no variable `{name}`")),
         })?;
         let mut context = Context::with_env(expression::env());
         for variable in &program.variables {
@@ -164,7 +166,8 @@ impl Language for Cel {
     }
 
     fn conforms(&self, schema: &Schema, document: &str) -> Result<(), ExpressionError> {
-        let validator = self.schemas.get(&schema.0, || schema::compile(&schema.0)).map_err(failure)?;
+        let validator =
+            self.schemas.get(&schema.0, || schema::compile(&schema.0)).map_err(|fault| failure(fault.message))?;
         schema::check(&validator, document).map_err(failure)
     }
 

@@ -6,13 +6,31 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const MAX_MESSAGE_CHARS: usize = 300;
 
-pub(crate) fn compile(schema: &str) -> Result<Validator, String> {
-    let schema: serde_json::Value = serde_json::from_str(schema).map_err(|error| format!("it is not JSON: {error}"))?;
+/// What `type` may say.
+pub(crate) const TYPES: &[&str] = &["array", "boolean", "integer", "null", "number", "object", "string"];
+
+/// What is wrong with a schema, and the JSON pointer to where.
+pub(crate) struct Fault {
+    pub pointer: String,
+    pub message: String,
+}
+
+impl Fault {
+    fn of_all(message: String) -> Fault {
+        Fault { pointer: String::new(), message }
+    }
+}
+
+pub(crate) fn compile(schema: &str) -> Result<Validator, Fault> {
+    let schema: serde_json::Value =
+        serde_json::from_str(schema).map_err(|error| Fault::of_all(format!("it is not JSON: {error}")))?;
     let compiled = catch_unwind(AssertUnwindSafe(|| jsonschema::validator_for(&schema)));
     match compiled {
         Ok(Ok(validator)) => Ok(validator),
-        Ok(Err(error)) => Err(place(&error.instance_path().to_string(), &error.to_string())),
-        Err(_) => Err("it cannot be read".to_owned()),
+        Ok(Err(error)) => {
+            Err(Fault { pointer: error.instance_path().to_string(), message: place("", &error.to_string()) })
+        }
+        Err(_) => Err(Fault::of_all("it cannot be read".to_owned())),
     }
 }
 

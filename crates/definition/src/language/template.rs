@@ -9,7 +9,7 @@ pub(crate) enum Piece<'a> {
 }
 
 /// The text's parts in their order; an error when a `${` is never closed. There is no way to escape `${`
-/// other than `${'${'}`.
+/// other than an expression that says it, such as `${'$'}{`.
 pub(crate) fn pieces(text: &str) -> Result<Vec<Piece<'_>>, Unclosed> {
     let mut pieces = Vec::new();
     let mut rest = text;
@@ -18,7 +18,7 @@ pub(crate) fn pieces(text: &str) -> Result<Vec<Piece<'_>>, Unclosed> {
             pieces.push(Piece::Text(&rest[..start]));
         }
         let inside = &rest[start + 2..];
-        let end = end_of_expression(inside).ok_or(Unclosed)?;
+        let end = end_of_expression(inside).ok_or(Unclosed(offset(text, rest) + start))?;
         pieces.push(Piece::Expression(&inside[..end]));
         rest = &inside[end + 1..];
     }
@@ -28,9 +28,14 @@ pub(crate) fn pieces(text: &str) -> Result<Vec<Piece<'_>>, Unclosed> {
     Ok(pieces)
 }
 
-/// A `${` without its `}`.
+/// A `${` without its `}`, and where it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unclosed;
+pub(crate) struct Unclosed(pub usize);
+
+/// Where a part stands in the text that it was cut from.
+pub(crate) fn offset(text: &str, part: &str) -> usize {
+    part.as_ptr() as usize - text.as_ptr() as usize
+}
 
 /// Whether a text holds an expression at all.
 pub(crate) fn is_template(text: &str) -> bool {
@@ -75,7 +80,7 @@ fn is_raw_prefix(before: &[u8]) -> bool {
 }
 
 /// The place after the string that begins at `start`.
-fn end_of_string(bytes: &[u8], start: usize, raw: bool) -> Option<usize> {
+pub(super) fn end_of_string(bytes: &[u8], start: usize, raw: bool) -> Option<usize> {
     let quote = *bytes.get(start)?;
     let three = [quote; 3];
     let closing: &[u8] = if bytes[start..].starts_with(&three) { &three } else { &three[..1] };
@@ -116,8 +121,8 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(pieces(text).as_deref(), Ok(*expected), "{text}");
         }
-        for text in ["${", "a ${b", "${'}", "${{}", r"${'\'}", "${\"\"\"}"] {
-            assert_eq!(pieces(text), Err(Unclosed), "{text}");
+        for (text, at) in [("${", 0), ("a ${b", 2), ("${a} ${'}", 5), ("${{}", 0), (r"${'\'}", 0), ("${\"\"\"}", 0)] {
+            assert_eq!(pieces(text), Err(Unclosed(at)), "{text}");
         }
     }
 

@@ -21,7 +21,8 @@ pub(super) fn read(
 ) -> Vec<CompensationSpec> {
     let problems = &mut *reader.problems;
     let node = fields.get("compensation");
-    let items = node.and_then(|node| list(node, "compensation", "a list of compensations", problems));
+    let items =
+        node.and_then(|node| list(node, "compensation", "a list such as `[{step: …, action: …, agent: …}]`", problems));
     if items.map_or(node.is_none(), <[Node]>::is_empty) {
         report_none(fields, steps, policy, problems);
         return Vec::new();

@@ -3,12 +3,14 @@
 
 use crate::document::json;
 use crate::fields::wrong_type;
-use crate::language::expression::{Parsed, Unsound, Variable, parse};
-use crate::language::template::{Piece, is_template, pieces, sole_expression};
-use crate::problem::{Position, ProblemCode, Problems, enumerated, quoted, segment};
+use crate::language::diagnosis::{dashed, place_of, place_of_step, unclosed_quotation};
+use crate::language::expression::{Parsed, STEP_VALUES, Unsound, Variable, Why, parse};
+use crate::language::template::{Piece, Unclosed, is_template, offset, pieces, sole_expression};
+use crate::problem::{Part, Position, ProblemCode, Problems, enumerated, quoted, segment};
 use crate::tree::{Node, Value};
 use countersign_kernel::plan::{Expression, StepSeq, Template};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Where an expression stands, which decides what it may name.
@@ -22,6 +24,8 @@ pub(super) enum Place {
     Trigger,
     /// Before or while a step is carried out.
     Step(StepSeq),
+    /// What a shell is to run, which has `${…}` of its own.
+    Command(StepSeq),
     /// What is sent out with a step and never recorded: headers, body, env.
     Sent(StepSeq),
     /// When a step has yielded something: `output`, `checks`.
@@ -37,7 +41,7 @@ impl Place {
             Place::Start => &[Input, Run],
             Place::Schedule => &[Run],
             Place::Trigger => &[Event, Run],
-            Place::Step(_) => &[Input, Steps, Run, Pins, Event],
+            Place::Step(_) | Place::Command(_) => &[Input, Steps, Run, Pins, Event],
             Place::Sent(_) => &[Input, Steps, Run, Pins, Event, Secrets],
             Place::Yield(_) => &[Input, Steps, Run, Pins, Event, Output],
             Place::RunOutput => &[Input, Steps, Run, Pins],
@@ -47,7 +51,7 @@ impl Place {
     /// The step whose upstream may be named; `None`: any step.
     pub fn step(self) -> Option<StepSeq> {
         match self {
-            Place::Step(seq) | Place::Sent(seq) | Place::Yield(seq) => Some(seq),
+            Place::Step(seq) | Place::Command(seq) | Place::Sent(seq) | Place::Yield(seq) => Some(seq),
             Place::Start | Place::Schedule | Place::Trigger | Place::RunOutput => None,
         }
     }
@@ -57,8 +61,65 @@ impl Place {
 pub(super) struct StepUse {
     pub name: String,
     pub place: Place,
-    pub at: Position,
     pub path: String,
+    at: Position,
+    value: Arc<str>,
+    /// Where in the value the expression stands.
+    expression: Range<usize>,
+}
+
+impl StepUse {
+    fn of(name: &str, written: Written<'_>, place: Place) -> StepUse {
+        StepUse {
+            name: name.to_owned(),
+            place,
+            path: written.path.to_owned(),
+            at: written.at,
+            expression: written.span(0..written.expression.len()),
+            value: written.value.clone(),
+        }
+    }
+
+    fn written(&self) -> Written<'_> {
+        let expression = &self.value[self.expression.clone()];
+        Written { at: self.at, value: &self.value, path: &self.path, expression }
+    }
+
+    fn part(&self) -> Range<usize> {
+        place_of_step(self.written().expression, &self.name).unwrap_or(0..self.expression.len())
+    }
+
+    /// The name as it may have been meant, with the dashes that CEL takes for minuses.
+    pub fn dashed(&self) -> Option<String> {
+        let expression = self.written().expression;
+        dashed(expression, &self.part()).map(|(_, name)| expression[name].to_owned())
+    }
+
+    pub fn report(&self, message: String, problems: &mut Problems) {
+        self.written().report(self.part(), message, problems);
+    }
+}
+
+/// An expression inside of a value.
+#[derive(Clone, Copy)]
+struct Written<'a> {
+    at: Position,
+    value: &'a Arc<str>,
+    path: &'a str,
+    expression: &'a str,
+}
+
+impl Written<'_> {
+    /// Where a part of the expression stands in the value.
+    fn span(&self, part: Range<usize>) -> Range<usize> {
+        let start = offset(self.value, self.expression);
+        start + part.start..start + part.end
+    }
+
+    fn report(&self, part: Range<usize>, message: String, problems: &mut Problems) {
+        let part = Part { at: self.at, value: self.value, part: self.span(part) };
+        problems.add_inside(part, self.path, ProblemCode::BadExpression, message);
+    }
 }
 
 /// Reads expressions and templates, and remembers which steps they name.
@@ -78,18 +139,27 @@ impl Expressions {
     pub fn condition(&mut self, node: &Node, path: &str, place: Place, problems: &mut Problems) -> Option<Expression> {
         let text = match &node.value {
             Value::Bool(value) => return Some(Expression(value.to_string().into())),
-            Value::String(text) => text,
+            Value::String(text) => &Arc::from(text.as_str()),
             _ => {
                 wrong_type(node, path, "an expression in `${…}`", problems);
                 return None;
             }
         };
+        if let Err(unclosed) = pieces(text) {
+            report_unclosed(node.at, text, unclosed, path, problems);
+            return None;
+        }
         let Some(expression) = sole_expression(text) else {
-            let message = format!("{} is not an expression; write it as one `${{…}}`", quoted(text));
+            let advice = match text.as_ref() {
+                "yes" | "no" | "on" | "off" => "write `true` or `false`".to_owned(),
+                text if is_template(text) => "write it as one `${…}`".to_owned(),
+                text => format!("write {}", quoted(&format!("${{{text}}}"))),
+            };
+            let message = format!("{} is not an expression; {advice}", quoted(text));
             problems.add(node.at, path, ProblemCode::BadExpression, message);
             return None;
         };
-        self.expression(expression, node.at, path, place, problems);
+        self.expression(Written { at: node.at, value: text, path, expression }, place, problems);
         Some(Expression(expression.into()))
     }
 
@@ -101,18 +171,19 @@ impl Expressions {
 
     fn texts(&mut self, node: &Node, path: &str, place: Place, problems: &mut Problems) {
         match &node.value {
-            Value::String(text) if is_template(text) => match pieces(text) {
-                Ok(pieces) => {
-                    for piece in pieces {
-                        if let Piece::Expression(expression) = piece {
-                            self.expression(expression, node.at, path, place, problems);
+            Value::String(text) if is_template(text) => {
+                let value = &Arc::from(text.as_str());
+                match pieces(value) {
+                    Ok(pieces) => {
+                        for piece in pieces {
+                            if let Piece::Expression(expression) = piece {
+                                self.expression(Written { at: node.at, value, path, expression }, place, problems);
+                            }
                         }
                     }
+                    Err(unclosed) => report_unclosed(node.at, value, unclosed, path, problems),
                 }
-                Err(_) => {
-                    problems.add(node.at, path, ProblemCode::BadExpression, "a `${` is never closed; close it with `}`")
-                }
-            },
+            }
             Value::Seq(items) => {
                 for (i, item) in items.iter().enumerate() {
                     self.texts(item, &format!("{path}[{i}]"), place, problems);
@@ -127,7 +198,8 @@ impl Expressions {
         }
     }
 
-    fn expression(&mut self, text: &str, at: Position, path: &str, place: Place, problems: &mut Problems) {
+    fn expression(&mut self, written: Written<'_>, place: Place, problems: &mut Problems) {
+        let text = written.expression;
         if self.trusted && !text.contains("steps") {
             return;
         }
@@ -143,32 +215,93 @@ impl Expressions {
             Ok(parsed) => parsed,
             Err(unsound) => {
                 let message = explain(text, &unsound, place, problems);
-                problems.add(at, path, ProblemCode::BadExpression, message);
+                let part = dashed(text, &unsound.part).map_or(unsound.part, |(_, name)| name);
+                written.report(part, message, problems);
                 return;
             }
         };
         let unseen = parsed.variables.iter().find(|variable| !place.sees().contains(variable));
         if let (Some(variable), false) = (unseen, self.trusted) {
-            let message = misplaced(*variable, place);
-            problems.add(at, path, ProblemCode::BadExpression, message);
+            let part = place_of(text, variable.as_str(), false);
+            written.report(part, misplaced(*variable, place), problems);
         } else {
-            let named = parsed.steps.iter();
-            self.uses.extend(named.map(|name| StepUse { name: name.clone(), place, at, path: path.to_owned() }));
+            if let (Some(strange), false) = (&parsed.strange, self.trusted) {
+                let advice = match problems.guess(strange, STEP_VALUES.iter().copied()) {
+                    Some(meant) => format!("did you mean `{meant}`?"),
+                    None => format!("a step has {}", enumerated(STEP_VALUES.iter().copied())),
+                };
+                let part = text.find(strange.as_str()).map_or(0..text.len(), |start| start..start + strange.len());
+                written.report(part, format!("there is no {} of a step; {advice}", quoted(strange)), problems);
+            }
+            self.uses.extend(parsed.steps.iter().map(|name| StepUse::of(name, written, place)));
         }
     }
 }
 
+fn report_unclosed(at: Position, value: &str, unclosed: Unclosed, path: &str, problems: &mut Problems) {
+    let Unclosed(start) = unclosed;
+    let inside = start + 2;
+    let (part, message) = match unclosed_quotation(&value[inside..]).map(|quote| inside + quote) {
+        // YAML has ended the value at what it takes for a comment.
+        Some(quote) if value[quote + 1..].trim().is_empty() => {
+            (quote..quote + 1, "this quotation is never closed; if a ` #` follows, quote the whole value")
+        }
+        Some(quote) => (quote..quote + 1, "this quotation is never closed, and so the `${` before it is not either"),
+        None => (start..inside, "a `${` is never closed; close it with `}`"),
+    };
+    problems.add_inside(Part { at, value, part }, path, ProblemCode::BadExpression, message);
+}
+
+/// A constant that was clearly meant as an expression: its value would be the same for every run.
+pub(super) fn refuse_bare(node: &Node, path: &str, problems: &mut Problems) {
+    if let Value::String(text) = &node.value
+        && !is_template(text)
+        && ["input.", "input[", "steps.", "steps["].iter().any(|start| text.starts_with(start))
+    {
+        let message = format!("{0} is a text here, the same for every run; write `${{{1}}}`", quoted(text), text);
+        problems.add(node.at, path, ProblemCode::BadExpression, message);
+    }
+}
+
 fn explain(text: &str, unsound: &Unsound, place: Place, problems: &Problems) -> String {
-    match unsound {
-        Unsound::Syntax(why) => format!("{} is not an expression: {why}", quoted(text)),
-        Unsound::Unknown(name) => {
+    let for_the_shell = matches!(place, Place::Command(_));
+    match &unsound.why {
+        Why::Syntax(why) if for_the_shell => {
+            let escaped = escaped(text);
+            format!("{} is not an expression: {why}; for the shell's own, write {escaped}", quoted(text))
+        }
+        Why::Syntax(why) => format!("{} is not an expression: {why}", quoted(text)),
+        Why::Unknown(name) => {
             let seen = || place.sees().iter().map(|variable| variable.as_str());
-            match problems.guess(name, seen()) {
-                Some(meant) => format!("there is no variable {}; did you mean `{meant}`?", quoted(name)),
-                None => format!("there is no variable {}; here are {}", quoted(name), enumerated(seen())),
-            }
+            let advice = match (dashed(text, &unsound.part), problems.guess(name, seen())) {
+                (Some((path, name)), _) => bracketed(path, &text[name]),
+                (None, Some(meant)) => format!("did you mean `{meant}`?"),
+                (None, None) if is_step(text, unsound.part.end, place) => format!("did you mean `steps.{name}`?"),
+                (None, None) if for_the_shell && text == name => {
+                    format!("for the shell's own, write `${name}`, or {}", escaped(text))
+                }
+                (None, None) if for_the_shell => format!("for the shell's own, write {}", escaped(text)),
+                (None, None) => format!("here are {}", enumerated(seen())),
+            };
+            format!("there is no variable {}; {advice}", quoted(name))
         }
     }
+}
+
+/// Whether a name that ends here seems to be that of a step.
+fn is_step(text: &str, end: usize, place: Place) -> bool {
+    let asked = text[end..].strip_prefix('.').unwrap_or_default();
+    place.sees().contains(&Variable::Steps) && STEP_VALUES.iter().any(|value| asked.starts_with(value))
+}
+
+/// How `${…}` is passed on to a shell.
+fn escaped(expression: &str) -> String {
+    quoted(&format!("${{'$'}}{{{expression}}}"))
+}
+
+/// What to write for a name with dashes.
+pub(super) fn bracketed(path: &str, name: &str) -> String {
+    format!("a name with a dash stands in brackets: write `{path}[\"{name}\"]`")
 }
 
 fn misplaced(variable: Variable, place: Place) -> String {

@@ -25,7 +25,7 @@ pub(super) fn concurrency(node: &Node, reader: &mut Reader<'_>) -> Option<Concur
     let key = fields.get("key").and_then(|node| {
         let path = fields.path_to("key");
         text(node, &path, reader.problems)?;
-        Some(reader.template(node, &path, Place::Start))
+        Some(reader.computed(node, &path, Place::Start))
     });
     let limit = fields.get("limit").and_then(|node| count(node, &fields.path_to("limit"), reader.problems));
     Some(Concurrency { key: key?, limit: limit? })

@@ -50,7 +50,7 @@ use crate::document::{json, tree};
 use crate::fields::{FieldList, Mapping, list, string, text};
 use crate::language::schema;
 use crate::names::{definition_name, name};
-use crate::problem::{Position, ProblemCode, Problems, quoted};
+use crate::problem::{Position, ProblemCode, Problems, enumerated, quoted};
 use crate::tree::{Node, Value};
 use crate::{Body, Definition, Kind, Resolver};
 use countersign_kernel::GateSpec;
@@ -104,6 +104,8 @@ pub(super) struct Reader<'p> {
     resolver: Option<Resolver<'p>>,
     /// What was published once is taken as it is: only its shape is read, and not judged again.
     trusted: bool,
+    /// The definition's own.
+    name: Option<String>,
     /// The step that is being read.
     step: StepSeq,
     /// Steps whose `workflow` is to be written with the version that was fixed.
@@ -112,11 +114,27 @@ pub(super) struct Reader<'p> {
 
 impl<'p> Reader<'p> {
     fn new(problems: &'p mut Problems, resolver: Option<Resolver<'p>>, trusted: bool) -> Reader<'p> {
-        Reader { problems, expressions: Expressions::new(trusted), resolver, trusted, step: 0, fixed: Vec::new() }
+        Reader {
+            problems,
+            expressions: Expressions::new(trusted),
+            resolver,
+            trusted,
+            name: None,
+            step: 0,
+            fixed: Vec::new(),
+        }
     }
 
     fn template(&mut self, node: &Node, path: &str, place: Place) -> Template {
         self.expressions.template(node, path, place, self.problems)
+    }
+
+    /// A text that differs from run to run, or is a constant that cannot be mistaken for such.
+    fn computed(&mut self, node: &Node, path: &str, place: Place) -> Template {
+        if !self.trusted {
+            expressions::refuse_bare(node, path, self.problems);
+        }
+        self.template(node, path, place)
     }
 
     /// A JSON Schema that can be compiled.
@@ -127,10 +145,14 @@ impl<'p> Reader<'p> {
         }
         let text = json(node);
         if !self.trusted
-            && let Err(why) = schema::compile(&text)
+            && let Err(fault) = schema::compile(&text)
         {
-            let message = format!("this is not a JSON Schema that can be used: {why}");
-            self.problems.add(node.at, path, ProblemCode::BadValue, message);
+            let (found, place) = node.at_pointer(&fault.pointer);
+            let message = match &found.value {
+                Value::String(written) if fault.pointer.ends_with("/type") => not_a_type(written, self.problems),
+                _ => format!("this is not a JSON Schema that can be used: {}", fault.message),
+            };
+            self.problems.add(found.at, format!("{path}{place}"), ProblemCode::BadValue, message);
             return None;
         }
         Some(Schema(text.into()))
@@ -141,9 +163,12 @@ impl<'p> Reader<'p> {
         let Some(resolver) = &mut self.resolver else {
             return Some(Work::Workflow { name: name.to_owned(), version });
         };
-        let Some(fixed) = resolver(name, version) else {
+        let Some(fixed) = resolver.workflow(name, version) else {
             let message = match version {
                 Some(version) => format!("there is no version {version} of a workflow {} here", quoted(name)),
+                None if self.name.as_deref() == Some(name) => {
+                    format!("{} is this workflow itself, and has no version yet that it could run", quoted(name))
+                }
                 None => format!("there is no workflow {} here; publish it first", quoted(name)),
             };
             self.problems.add(at, path, ProblemCode::UnknownWorkflow, message);
@@ -152,6 +177,14 @@ impl<'p> Reader<'p> {
         self.fixed.push((self.step, format!("{name}@{fixed}")));
         Some(Work::Workflow { name: name.to_owned(), version: Some(fixed) })
     }
+}
+
+fn not_a_type(written: &str, problems: &Problems) -> String {
+    let advice = match problems.guess(written, schema::TYPES.iter().copied()) {
+        Some(meant) => format!("did you mean `{meant}`? The types are "),
+        None => "the types are ".to_owned(),
+    };
+    format!("{} is not a type of JSON Schema; {advice}{}", quoted(written), enumerated(schema::TYPES.iter().copied()))
 }
 
 pub(crate) fn definition<'p>(
@@ -163,6 +196,7 @@ pub(crate) fn definition<'p>(
     let (name, retention, plan) = {
         let fields = Mapping::of(&root, String::new(), "a mapping", reader.problems)?;
         let name = fields.get("name").and_then(|node| definition_name(node, reader.problems));
+        reader.name.clone_from(&name);
         if let Some(node) = fields.get("description") {
             string(node, "description", reader.problems);
         }
@@ -258,7 +292,9 @@ fn read_plan(fields: &Mapping<'_>, reader: &mut Reader<'_>) -> Option<Plan> {
 
 fn read_steps<'a>(fields: &Mapping<'a>, defaults: &Defaults, reader: &mut Reader<'_>) -> Vec<Step<'a>> {
     let Some(node) = fields.get("steps") else { return Vec::new() };
-    let Some(items) = list(node, "steps", "a list of steps", reader.problems) else { return Vec::new() };
+    let Some(items) = list(node, "steps", "a list of steps, each with a `-` before it", reader.problems) else {
+        return Vec::new();
+    };
     if items.is_empty() {
         reader.problems.add(node.at, "steps", ProblemCode::NoSteps, "a workflow needs at least one step; add one");
     }
@@ -288,7 +324,7 @@ fn read_rest(fields: &Mapping<'_>, reader: &mut Reader<'_>) -> Plan {
             .unwrap_or(DEFAULT_PRIORITY),
         correlation_key: fields.get("correlationKey").and_then(|node| {
             text(node, "correlationKey", reader.problems)?;
-            Some(reader.template(node, "correlationKey", Place::Start))
+            Some(reader.computed(node, "correlationKey", Place::Start))
         }),
         concurrency: fields.get("concurrency").and_then(|node| limits::concurrency(node, reader)),
         queues: fields.get("queues").map(|node| limits::queues(node, reader.problems)).unwrap_or_default(),
@@ -301,6 +337,10 @@ fn read_rest(fields: &Mapping<'_>, reader: &mut Reader<'_>) -> Plan {
             .unwrap_or_default(),
         machine: fields.get("machine").and_then(|node| {
             let (name, version) = work::versioned(node, "machine", reader)?;
+            let refused = reader.resolver.as_ref().and_then(|deployment| deployment.refuses_machine(name, version));
+            if let Some(message) = refused {
+                reader.problems.add(node.at, "machine", ProblemCode::BadValue, message);
+            }
             Some(MachineRef { name: name.to_owned(), version })
         }),
         input_schema: fields.get("inputSchema").and_then(|node| reader.schema(node, "inputSchema")),

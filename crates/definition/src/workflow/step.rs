@@ -7,13 +7,12 @@ use super::retry::{Written, retry_policy};
 use super::tasks::tasks;
 use super::values::{boolean, literal, priority, some_time, word};
 use super::work::{RUNS, Run, check_fields, queue, work};
-use crate::fields::{FieldList, Mapping, list};
+use crate::fields::{FieldList, Mapping, list, wrong_type};
 use crate::names::{is_name, name, not_a_name};
 use crate::problem::{Position, ProblemCode, Problems, quoted};
-use crate::tree::Node;
+use crate::tree::{Node, Value};
 use countersign_kernel::plan::{
-    ErrorResponse, ErrorResponses, Expression, FailurePolicy, Micros, OnFailure, RetryPolicy, StepSeq, StepSpec,
-    WaitWork, Work,
+    ErrorResponse, ErrorResponses, Expression, FailurePolicy, Micros, OnFailure, RetryPolicy, StepSeq, StepSpec, Work,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -123,18 +122,31 @@ pub(super) fn read_step<'a>(node: &'a Node, seq: StepSeq, defaults: &Defaults, r
     let Some(fields) = Mapping::of(node, path, "a mapping with the `name` of a step", reader.problems) else {
         return step;
     };
-    let misspelt = fields.check_fields(&STEP_FIELDS, reader.problems);
+    let misspelt = fields.check_fields_offering(&STEP_FIELDS, || offered(&fields), reader.problems);
     if let Some(node) = fields.get("name") {
         step.name = name(node, &fields.path_to("name"), reader.problems);
         step.name_at = node.at;
     }
     read_dependencies(&mut step, &fields, &misspelt, reader.problems);
-    if let Some(node) = fields.get("gate") {
+    if let Some(node) = fields.get("gate").filter(|node| matches!(node.value, Value::Map(_))) {
+        wrong_type(node, &fields.path_to("gate"), "the label of an entry in gate_spec", reader.problems);
+    } else if let Some(node) = fields.get("gate") {
         step.gate = literal(node, &fields.path_to("gate"), reader.problems).map(|label| (label, node.at));
     }
     step.gate_unknown = step.gate.is_none() && (fields.get("gate").is_some() || misspelt.contains("gate"));
     step.spec = read_spec(&mut step, &fields, &misspelt, Place::Step(seq), defaults, reader);
     step
+}
+
+/// The fields that a step with this `run` may have; without one that can be read, those that every step may have.
+fn offered(fields: &Mapping<'_>) -> Vec<&'static str> {
+    let run = match fields.get("run").map(|node| &node.value) {
+        None => Some(Run::Worker),
+        Some(Value::String(written)) => RUNS.iter().find(|(word, _)| word == written).map(|(_, run)| *run),
+        Some(_) => None,
+    };
+    let own = |field: &str| run.is_some_and(|run| run.fields().all().any(|own| own == field));
+    STEP_FIELDS.all().filter(|field| !Run::is_of_some(field) || own(field)).collect()
 }
 
 fn read_dependencies<'a>(
@@ -149,7 +161,7 @@ fn read_dependencies<'a>(
     };
     step.depends_at = Some(node.at);
     let path = fields.path_to("dependsOn");
-    let Some(items) = list(node, &path, "a list of steps", problems) else { return };
+    let Some(items) = list(node, &path, "a list of steps such as `[a]`", problems) else { return };
     let mut seen = HashSet::new();
     for (i, item) in items.iter().enumerate() {
         let path = format!("{path}[{i}]");
@@ -172,7 +184,8 @@ fn read_spec(
     reader: &mut Reader<'_>,
 ) -> Option<StepSpec> {
     let work = read_work(fields, misspelt, place, reader);
-    let waits_for_event = matches!(work, Some(Work::Wait(WaitWork::Event { .. })));
+    let waits = fields.get("run").is_some_and(|node| matches!(&node.value, Value::String(run) if run == "wait"));
+    let waits_for_event = waits && fields.get("event").is_some();
     let time = |field: &str, reader: &mut Reader<'_>| {
         let node = fields.get(field)?;
         some_time(node, &fields.path_to(field), ProblemCode::BadValue, reader.problems)

@@ -3,9 +3,10 @@
 use super::Reader;
 use super::expressions::Place;
 use super::values::{literal, word};
+use crate::cron;
 use crate::fields::{FieldList, Mapping, list};
-use crate::problem::{ProblemCode, quoted};
-use crate::schedule::{cron, ever_comes, time_zone, time_zone_names};
+use crate::problem::{Part, ProblemCode, quoted};
+use crate::schedule::{ever_comes, time_zone, time_zone_names};
 use crate::tree::Node;
 use countersign_kernel::plan::{Overlap, Schedule, Trigger};
 
@@ -18,7 +19,7 @@ pub(super) const OVERLAPS: &[(&str, Overlap)] =
 const DEFAULT_ZONE: &str = "UTC";
 
 pub(super) fn schedules(node: &Node, reader: &mut Reader<'_>) -> Vec<Schedule> {
-    let items = list(node, "schedule", "a list of schedules", reader.problems).unwrap_or_default();
+    let items = list(node, "schedule", "a list such as `[{cron: 0 6 * * *}]`", reader.problems).unwrap_or_default();
     let each = items.iter().enumerate();
     each.filter_map(|(i, item)| schedule(item, format!("schedule[{i}]"), reader)).collect()
 }
@@ -44,14 +45,20 @@ fn pattern(node: &Node, path: &str, reader: &mut Reader<'_>) -> Option<String> {
     if reader.trusted {
         return Some(text.to_owned());
     }
-    let wrong = match cron(text) {
+    match cron::parse(text) {
         Ok(cron) if ever_comes(&cron) => return Some(text.to_owned()),
-        Ok(_) => "no such day ever comes".to_owned(),
-        Err(why) => why,
-    };
-    let message =
-        format!("{} is not a cron pattern of minute, hour, day, month and day of the week: {wrong}", quoted(text));
-    reader.problems.add(node.at, path, ProblemCode::BadCron, message);
+        Ok(_) => {
+            reader.problems.add(node.at, path, ProblemCode::BadCron, "no such day ever comes; change day or month")
+        }
+        Err(fault) => {
+            // All of it is the value itself, with its quotes.
+            let part = Part { at: node.at, value: text, part: fault.part.clone() };
+            match fault.part == (0..text.len()) {
+                true => reader.problems.add(node.at, path, ProblemCode::BadCron, fault.message),
+                false => reader.problems.add_inside(part, path, ProblemCode::BadCron, fault.message),
+            }
+        }
+    }
     None
 }
 
@@ -74,7 +81,7 @@ fn zone(node: &Node, path: &str, reader: &mut Reader<'_>) -> Option<String> {
 }
 
 pub(super) fn triggers(node: &Node, reader: &mut Reader<'_>) -> Vec<Trigger> {
-    let items = list(node, "on", "a list of events that start a run", reader.problems).unwrap_or_default();
+    let items = list(node, "on", "a list such as `[{event: order.created}]`", reader.problems).unwrap_or_default();
     let each = items.iter().enumerate();
     each.filter_map(|(i, item)| trigger(item, format!("on[{i}]"), reader)).collect()
 }

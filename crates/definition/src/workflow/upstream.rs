@@ -1,10 +1,10 @@
 //! The steps that expressions name: that each is there and upstream, and which outputs a run must keep at hand.
 
 use super::Reader;
-use super::expressions::StepUse;
+use super::expressions::{StepUse, bracketed};
 use super::graph::topological;
 use super::step::{Names, Step, no_such_step};
-use crate::problem::{ProblemCode, Problems, quoted};
+use crate::problem::{Problems, quoted};
 use countersign_kernel::plan::{CompensationSpec, Order, StepSeq};
 use std::collections::BTreeSet;
 
@@ -26,8 +26,12 @@ pub(super) fn referenced(
     for found in &uses {
         let Some(target) = names.get(&found.name) else {
             if names.complete {
-                let message = no_such_step(&found.name, steps, reader.problems);
-                reader.problems.add(found.at, found.path.clone(), ProblemCode::BadExpression, message);
+                let meant = found.dashed().filter(|name| names.get(name).is_some());
+                let message = match meant {
+                    Some(name) => format!("there is no step {}; {}", quoted(&found.name), bracketed("steps", &name)),
+                    None => no_such_step(&found.name, steps, reader.problems),
+                };
+                found.report(message, reader.problems);
             }
             continue;
         };
@@ -60,7 +64,7 @@ fn report_not_upstream(found: &StepUse, steps: &[Step<'_>], from: StepSeq, probl
     } else {
         format!("{} is not upstream of {}, and may not have ended by then", quoted(&found.name), quoted(own))
     };
-    problems.add(found.at, found.path.clone(), ProblemCode::BadExpression, message);
+    found.report(message, problems);
 }
 
 /// Whether each named step is an ancestor of the step that names it: the descendants of as many steps as a word has

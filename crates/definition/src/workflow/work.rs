@@ -135,11 +135,13 @@ fn text_template(
 ) -> Option<Template> {
     let path = fields.path_to(field);
     text(node, &path, reader.problems)?;
-    Some(reader.template(node, &path, place))
+    Some(reader.computed(node, &path, place))
 }
 
 fn shell(fields: &Mapping<'_>, place: Place, reader: &mut Reader<'_>) -> Option<ShellWork> {
-    let command = fields.get("command").and_then(|node| command(node, &fields.path_to("command"), place, reader));
+    let for_the_shell = place.step().map_or(place, Place::Command);
+    let command =
+        fields.get("command").and_then(|node| command(node, &fields.path_to("command"), for_the_shell, reader));
     let env = fields.get("env").and_then(|node| texts_by_name(node, &fields.path_to("env"), place, reader));
     let success = codes(fields, "success", SHELL_SUCCESS, exit_code, reader);
     let retry = codes(fields, "retry", SHELL_RETRY, exit_code, reader);
@@ -227,7 +229,7 @@ fn codes<T: Copy>(
 ) -> Option<Vec<T>> {
     let Some(node) = fields.get(field) else { return Some(default.to_vec()) };
     let path = fields.path_to(field);
-    let items = list(node, &path, "a list of codes", reader.problems)?;
+    let items = list(node, &path, "a list of codes such as `[0]`", reader.problems)?;
     let mut found = Vec::with_capacity(items.len());
     for (i, item) in items.iter().enumerate() {
         found.extend(read(item, &format!("{path}[{i}]"), reader));

@@ -150,3 +150,11 @@ fn anchors_and_aliases_may_be_used() {
         .replace("transitions: []", "transitions: [{from: *first, action: go, to: end}]");
     assert_eq!(process(&parsed(&text)).0.transitions[0].from_state, "start");
 }
+
+#[test]
+fn the_guide_shows_definitions_that_are_sound() {
+    let guide = include_str!("../../../../docs/guides/expressions.md");
+    let shown: Vec<&str> = guide.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert_eq!(shown.len(), 1);
+    shown.into_iter().for_each(|document| drop(parsed(document)));
+}

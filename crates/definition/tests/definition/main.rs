@@ -7,6 +7,7 @@ mod documents;
 mod hostile;
 mod language;
 mod machines;
+mod messages;
 mod problems;
 mod rendering;
 mod schema;

@@ -277,7 +277,7 @@ fn messages_say_what_and_how_to_mend_it() {
             "kind: proces",
             "this version supports kind: process, kind: workflow and kind: machine, and not `proces`; did you mean `process`?",
         ),
-        (3..=3, "states: 7", "expected a list of strings, found a number"),
+        (3..=3, "states: 7", "expected a list of strings such as `[a, b]`, found a number"),
         (12..=12, "retentoin: x", "unknown field `retentoin`; did you mean `retention`?"),
         (4..=4, "initial_state: drafft", "`drafft` is not one of the declared states; did you mean `draft`?"),
         (2..=2, "name: true", "expected a string, found a boolean; put it in quotes to make it a string"),

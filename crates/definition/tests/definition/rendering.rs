@@ -71,3 +71,35 @@ fn the_end_of_the_text_can_be_pointed_at() {
         assert!(rendered.contains('^'), "{rendered}");
     }
 }
+
+/// What stands under the caret, of the first problem.
+fn marked(text: &str) -> String {
+    let rendered = render("d.yaml", text, &problems_of(text)[..1], false);
+    let lines: Vec<&str> = rendered.lines().collect();
+    let (source, carets) = (lines[3], lines[4]);
+    let start = carets.find('^').expect("a caret");
+    source.chars().skip(start).take(carets.matches('^').count()).collect()
+}
+
+#[test]
+fn the_caret_is_under_what_is_wrong_all_of_it_and_nothing_else() {
+    const STEPS: &str = "kind: workflow\nname: w\nsteps:\n";
+    for (line, expected) in [
+        ("  - {name: a, retryPolicy: {maxRetries: -1}}", "-1"),
+        ("  - {name: a, run: http, url: htp://x}", "htp://x"),
+        ("  - {name: a, run: wait, for: 5s, until: 2027-01-01T00:00:00Z}", "2027-01-01T00:00:00Z"),
+        ("  - {name: a, when: '${input.x = 3}'}", "="),
+        ("  - {name: a, when: \"${input.x == 'a' && }\"}", "&&"),
+        ("  - {name: a, input: [1, \"a ${inptu.x}\"]}", "inptu"),
+        ("  - {name: a, when: \"${steps.a-b.output == 1}\"}", "a-b"),
+        ("  - {name: a, when: \"${'\\u00e9' == secrets.x}\"}", "secrets"),
+        ("  - {name: a, when: \"${steps.zz.output}\"}", "zz"),
+        ("  - {name: a, when: '${steps[\"zz\"].output}'}", "\"zz\""),
+        ("  - {name: a, input: \"x ${input.x\"}", "${"),
+        ("  - {name: a, inputSchema: {type: objct}}", "objct"),
+    ] {
+        assert_eq!(marked(&format!("{STEPS}{line}\n")), expected, "{line}");
+    }
+    let schedule = "kind: workflow\nname: w\nschedule:\n  - cron: \"0 6 * 13 *\"\nsteps: [{name: a}]\n";
+    assert_eq!(marked(schedule), "13");
+}

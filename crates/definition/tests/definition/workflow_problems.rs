@@ -79,15 +79,24 @@ const TOP: &[Case] = &[
     (4..=4, "queues: {q: {rateLimit: {count: 1}}}", &[("missing-field", "queues.q.rateLimit.per", 4, 25)]),
     (4..=4, "queues: {a.b: {limit: 1}}", &[("bad-value", "queues.a.b", 4, 10)]),
     (4..=4, "blockedEscalation: {after: soon}", &[("bad-value", "blockedEscalation.after", 4, 28)]),
-    (4..=4, "inputSchema: {type: thing}", &[("bad-value", "inputSchema", 4, 14)]),
+    (4..=4, "inputSchema: {type: thing}", &[("bad-value", "inputSchema.type", 4, 21)]),
+    (
+        4..=4,
+        "inputSchema: {properties: {a: {type: [string, nul]}}}",
+        &[("bad-value", "inputSchema.properties.a.type", 4, 38)],
+    ),
     (4..=4, "inputSchema: {$ref: \"https://example.com/s\"}", &[("bad-value", "inputSchema", 4, 14)]),
     (4..=4, "retention: ''", &[("blank", "retention", 4, 12)]),
     (4..=4, "description: [x]", &[("bad-value", "description", 4, 14)]),
     (7..=11, "", &[("missing-field", "steps", 1, 1)]),
     (3..=13, "steps: []", &[("no-steps", "steps", 3, 8)]),
     (3..=13, "steps: {a: {}}", &[("bad-value", "steps", 3, 8)]),
-    (4..=4, "schedule: [{cron: \"61 * * * *\"}]", &[("bad-cron", "schedule[0].cron", 4, 19)]),
+    (4..=4, "schedule: [{cron: \"0 61 * * *\"}]", &[("bad-cron", "schedule[0].cron", 4, 22)]),
     (4..=4, "schedule: [{cron: \"0 0 30 2 *\"}]", &[("bad-cron", "schedule[0].cron", 4, 19)]),
+    (4..=4, "schedule: [{cron: '0 0 6 * * *'}]", &[("bad-cron", "schedule[0].cron", 4, 19)]),
+    (4..=4, "schedule: [{cron: 0 6 * * MOM}]", &[("bad-cron", "schedule[0].cron", 4, 27)]),
+    (4..=4, "correlationKey: input.order_id", &[("bad-expression", "correlationKey", 4, 17)]),
+    (4..=4, "concurrency: {key: input.customer, limit: 1}", &[("bad-expression", "concurrency.key", 4, 20)]),
     (4..=4, "schedule: [{cron: daily}]", &[("bad-cron", "schedule[0].cron", 4, 19)]),
     (
         4..=4,
@@ -216,6 +225,8 @@ const WORK: &[Case] = &[
     (10..=10, "  - {name: c, run: wait}", &[("missing-field", "steps[2].event", 10, 5)]),
     (10..=10, "  - {name: c, run: wait, event: e, for: 5s}", &[("bad-value", "steps[2].for", 10, 41)]),
     (10..=10, "  - {name: c, run: wait, until: tomorrow}", &[("bad-value", "steps[2].until", 10, 33)]),
+    (10..=10, "  - {name: c, run: wait, event: e, timeout: 0s}", &[("bad-value", "steps[2].timeout", 10, 45)]),
+    (10..=10, "  - {name: c, run: human, pic: input.lead}", &[("bad-expression", "steps[2].pic", 10, 32)]),
     (10..=10, "  - {name: c, run: workflow}", &[("missing-field", "steps[2].workflow", 10, 5)]),
     (10..=10, "  - {name: c, run: workflow, workflow: child@0}", &[("bad-value", "steps[2].workflow", 10, 40)]),
     (10..=10, "  - {name: c, run: workflow, workflow: child@3}", &[("unknown-workflow", "steps[2].workflow", 10, 40)]),
@@ -262,7 +273,18 @@ const COMPENSATION: &[Case] = &[
 ];
 
 const EXPRESSIONS: &[Case] = &[
-    (10..=10, "  - {name: c, dependsOn: [a], when: \"${input.}\"}", &[("bad-expression", "steps[2].when", 10, 37)]),
+    (10..=10, "  - {name: c, dependsOn: [a], when: \"${input.}\"}", &[("bad-expression", "steps[2].when", 10, 45)]),
+    // Between brackets YAML takes the brace for its own.
+    (10..=10, "  - {name: c, dependsOn: [a], input: ${input.x}}", &[("yaml-syntax", "", 10, 38)]),
+    (10..=10, "  - {name: c, dependsOn: [a], input: [${input.x}]}", &[("yaml-syntax", "", 10, 39)]),
+    (10..=10, "  - name: c\n    when: ${input.a ? 1 : 2}", &[("yaml-syntax", "", 11, 11)]),
+    (10..=10, "  - name: c\n    when: ${input.x = 3}", &[("bad-expression", "steps[2].when", 11, 21)]),
+    (
+        10..=10,
+        "  - name: c\n    when: >-\n      ${input.x\n      == && 3}",
+        &[("bad-expression", "steps[2].when", 13, 10)],
+    ),
+    (10..=10, "  - {name: c, input: \"${steps.a-b.output}\"}", &[("bad-expression", "steps[2].input", 10, 31)]),
     (10..=10, "  - {name: c, dependsOn: [a], when: input.ok}", &[("bad-expression", "steps[2].when", 10, 37)]),
     (
         10..=10,
@@ -273,55 +295,55 @@ const EXPRESSIONS: &[Case] = &[
     (
         10..=10,
         "  - {name: c, dependsOn: [a], input: {x: \"a ${b\"}}",
-        &[("bad-expression", "steps[2].input.x", 10, 42)],
+        &[("bad-expression", "steps[2].input.x", 10, 45)],
     ),
     (
         10..=10,
         "  - {name: c, dependsOn: [a], input: [\"${inputs.x}\"]}",
-        &[("bad-expression", "steps[2].input[0]", 10, 39)],
+        &[("bad-expression", "steps[2].input[0]", 10, 42)],
     ),
-    (10..=10, "  - {name: c, dependsOn: [a], input: \"${now()}\"}", &[("bad-expression", "steps[2].input", 10, 38)]),
+    (10..=10, "  - {name: c, dependsOn: [a], input: \"${now()}\"}", &[("bad-expression", "steps[2].input", 10, 41)]),
     // Not upstream: beside it, below it, itself, and nowhere.
     (
         10..=10,
         "  - {name: c, dependsOn: [a], when: \"${steps.b.output.x}\"}",
-        &[("bad-expression", "steps[2].when", 10, 37)],
+        &[("bad-expression", "steps[2].when", 10, 46)],
     ),
     (
         10..=10,
         "  - {name: c, dependsOn: [a], when: '${steps[\"d\"].output.x}'}",
-        &[("bad-expression", "steps[2].when", 10, 37)],
+        &[("bad-expression", "steps[2].when", 10, 46)],
     ),
     (
         10..=10,
         "  - {name: c, dependsOn: [a], output: \"${steps.c.output}\"}",
-        &[("bad-expression", "steps[2].output", 10, 39)],
+        &[("bad-expression", "steps[2].output", 10, 48)],
     ),
     (
         10..=10,
         "  - {name: c, dependsOn: [a], when: \"${steps.zz.output.x}\"}",
-        &[("bad-expression", "steps[2].when", 10, 37)],
+        &[("bad-expression", "steps[2].when", 10, 46)],
     ),
     (
         10..=10,
         "  - {name: c, dependsOn: [a], when: \"${size(steps) > 1}\"}",
-        &[("bad-expression", "steps[2].when", 10, 37)],
+        &[("bad-expression", "steps[2].when", 10, 45)],
     ),
-    (10..=10, "  - {name: c, dependsOn: [a], input: \"${output}\"}", &[("bad-expression", "steps[2].input", 10, 38)]),
+    (10..=10, "  - {name: c, dependsOn: [a], input: \"${output}\"}", &[("bad-expression", "steps[2].input", 10, 41)]),
     (
         10..=10,
         "  - {name: c, dependsOn: [a], input: \"${secrets.x}\"}",
-        &[("bad-expression", "steps[2].input", 10, 38)],
+        &[("bad-expression", "steps[2].input", 10, 41)],
     ),
     (
         10..=10,
         "  - {name: c, run: shell, command: \"echo ${secrets.x}\"}",
-        &[("bad-expression", "steps[2].command", 10, 36)],
+        &[("bad-expression", "steps[2].command", 10, 44)],
     ),
-    (4..=4, "correlationKey: \"${steps.a.output}\"", &[("bad-expression", "correlationKey", 4, 17)]),
-    (4..=4, "on: [{event: e, input: \"${input}\"}]", &[("bad-expression", "on[0].input", 4, 24)]),
-    (4..=4, "schedule: [{cron: \"@daily\", input: \"${event}\"}]", &[("bad-expression", "schedule[0].input", 4, 36)]),
-    (4..=4, "output: \"${steps.zz.output}\"", &[("bad-expression", "output", 4, 9)]),
+    (4..=4, "correlationKey: \"${steps.a.output}\"", &[("bad-expression", "correlationKey", 4, 20)]),
+    (4..=4, "on: [{event: e, input: \"${input}\"}]", &[("bad-expression", "on[0].input", 4, 27)]),
+    (4..=4, "schedule: [{cron: \"@daily\", input: \"${event}\"}]", &[("bad-expression", "schedule[0].input", 4, 39)]),
+    (4..=4, "output: \"${steps.zz.output}\"", &[("bad-expression", "output", 4, 18)]),
     (10..=10, "  - {name: c, run: wait, event: \"${input.e}\"}", &[("bad-expression", "steps[2].event", 10, 33)]),
 ];
 
@@ -422,6 +444,11 @@ fn messages_say_what_and_how_to_mend_it() {
             "  - {name: c, run: workflow, workflow: child@3}",
             "there is no version 3 of a workflow `child` here",
         ),
+        (
+            10..=10,
+            "  - {name: c, run: workflow, workflow: order.flow}",
+            "`order.flow` is this workflow itself, and has no version yet that it could run",
+        ),
     ] {
         assert_eq!(problems_of(&replaced(SOUND, &lines, replacement))[0].message, expected);
     }
@@ -448,7 +475,7 @@ compensation:
             ("bad-value", 3, 11),
             ("bad-value", 5, 20),
             ("unknown-dependency", 6, 27),
-            ("bad-expression", 6, 37),
+            ("bad-expression", 6, 42),
             ("duplicate-step", 7, 12),
             ("unknown-gate", 7, 21),
             ("unknown-compensation", 9, 12),

@@ -319,7 +319,7 @@ proptest! {
 #[test]
 fn versions_of_children_are_fixed_when_they_are_resolved() {
     let mut asked = Vec::new();
-    let resolved = parse_resolved(EVERYTHING.as_bytes(), &mut |name, version| {
+    let resolved = parse_resolved(EVERYTHING.as_bytes(), &mut |name: &str, version: Option<u32>| {
         asked.push((name.to_owned(), version));
         Some(version.unwrap_or(7))
     });
@@ -332,7 +332,8 @@ fn versions_of_children_are_fixed_when_they_are_resolved() {
     assert_eq!(Cel::new().plan(&document).as_ref(), Ok(&plan));
     assert_eq!(parsed(&text).body, Body::Workflow { plan, document });
 
-    let problems = parse_resolved(EVERYTHING.as_bytes(), &mut |_, version| version.is_none().then_some(1));
+    let problems =
+        parse_resolved(EVERYTHING.as_bytes(), &mut |_: &str, version: Option<u32>| version.is_none().then_some(1));
     let problems = problems.expect_err("version 2 is not there");
     let found: Vec<_> = problems.iter().map(|p| (p.code.as_str(), p.path.as_str(), p.line, p.column)).collect();
     assert_eq!(found, [("unknown-workflow", "steps[9].workflow", 48, 40)], "{}", listed(&problems));

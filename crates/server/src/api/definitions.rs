@@ -9,11 +9,10 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use countersign_client::wire;
-use countersign_definition::{Body, Definition, Kind, ProblemCode};
+use countersign_definition::{Definition, Deployment, Kind};
 use countersign_engine::retention::UNSET_POLICY;
 use countersign_engine::{Command, Engine, Outcome, store_failure};
 use countersign_kernel::lifecycle::MachineScope;
-use countersign_kernel::plan::MachineRef;
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{self, Registry, scopes};
 use countersign_ledger::sha256;
@@ -186,13 +185,7 @@ async fn checked(engine: &Arc<Engine>, bytes: Vec<u8>) -> Result<(Vec<u8>, Check
 }
 
 fn check(engine: &Engine, bytes: &[u8]) -> Checked {
-    // A child's version is fixed now: what is published later does not change what this one runs.
-    let mut children = |name: &str, version: Option<u32>| {
-        let registry = engine.registry();
-        let child = registry.definition(name, version).filter(|child| child.workflow.is_some())?;
-        Some(child.version)
-    };
-    let definition = countersign_definition::parse_resolved(bytes, &mut children).map_err(|problems| {
+    countersign_definition::parse_resolved(bytes, &mut Here(engine)).map_err(|problems| {
         let to_wire = |problem: countersign_definition::Problem| wire::DefinitionProblem {
             path: problem.path,
             line: problem.line,
@@ -200,93 +193,38 @@ fn check(engine: &Engine, bytes: &[u8]) -> Checked {
             code: problem.code.as_str().to_owned(),
             message: problem.message,
         };
-        problems.into_iter().map(to_wire).collect::<Vec<_>>()
-    })?;
-    if let Body::Workflow { plan, .. } = &definition.body
-        && let Some(named) = &plan.machine
-        && let Some(message) = unusable(&engine.registry(), named)
-    {
-        let (line, column) = line_of(bytes, "machine");
-        return Err(vec![wire::DefinitionProblem {
-            path: "machine".to_owned(),
-            line,
-            column,
-            code: ProblemCode::BadValue.as_str().to_owned(),
-            message,
-        }]);
+        problems.into_iter().map(to_wire).collect()
+    })
+}
+
+/// What this deployment has published and configured.
+struct Here<'e>(&'e Engine);
+
+impl Deployment for Here<'_> {
+    /// A child's version is fixed now: what is published later does not change what this one runs.
+    fn workflow(&mut self, name: &str, version: Option<u32>) -> Option<u32> {
+        let registry = self.0.registry();
+        registry.definition(name, version).filter(|child| child.workflow.is_some()).map(|child| child.version)
     }
-    let policies = &engine.config().policies;
-    match &definition.retention {
-        Some(policy) if policy == UNSET_POLICY || policies.get(policy).is_none() => {
-            let (line, column) = line_of(bytes, "retention");
-            let known = policies.names().collect::<Vec<_>>().join(", ");
-            Err(vec![wire::DefinitionProblem {
-                path: "retention".to_owned(),
-                line,
-                column,
-                code: ProblemCode::BadValue.as_str().to_owned(),
-                message: format!("the retention policy `{policy}` is not configured here; configured are {known}"),
-            }])
-        }
-        _ => Ok(definition),
-    }
-}
 
-/// Why steps cannot move by this machine, if so.
-fn unusable(registry: &Registry, named: &MachineRef) -> Option<String> {
-    match registry.own_machine(&named.name, named.version) {
-        None => {
-            Some(format!("no machine `{}` is published here, or not in that version; publish it first", named.name))
-        }
-        Some((_, own)) if own.machine.scope == MachineScope::WorkflowRun => {
-            Some(format!("`{}` is a machine of runs; steps move by one of the scope step or task", named.name))
-        }
-        Some(_) => None,
-    }
-}
-
-/// Where the document says this at its top level; the parsed value no longer knows.
-fn line_of(bytes: &[u8], field: &str) -> (u32, u32) {
-    let text = String::from_utf8_lossy(bytes);
-    let at = if text.trim_start().starts_with('{') { in_braces(&text, field) } else { in_block(&text, field) };
-    let before = &text[..at.unwrap_or(0)];
-    let line = before.matches('\n').count() + 1;
-    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-    (u32::try_from(line).unwrap_or(1), u32::try_from(column).unwrap_or(1))
-}
-
-fn is_key(text: &str, field: &str) -> bool {
-    let bare = text.trim_start_matches(['"', '\'']);
-    let rest = bare.strip_prefix(field).map(|rest| rest.trim_start_matches(['"', '\'']).trim_start());
-    rest.is_some_and(|rest| rest.starts_with(':'))
-}
-
-/// YAML in lines: a key of the document itself is not indented.
-fn in_block(text: &str, field: &str) -> Option<usize> {
-    let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1));
-    starts.into_iter().find(|start| is_key(&text[*start..], field))
-}
-
-/// JSON, and YAML that is written like it: a key of the outermost braces.
-fn in_braces(text: &str, field: &str) -> Option<usize> {
-    let (mut depth, mut quote, mut escaped, mut key_may_follow) = (0_usize, None, false, false);
-    for (at, c) in text.char_indices() {
-        if let Some(end) = quote {
-            (quote, escaped) = (quote.filter(|_| escaped || c != end), c == '\\' && !escaped);
-            continue;
-        }
-        if depth == 1 && key_may_follow && is_key(&text[at..], field) {
-            return Some(at);
-        }
-        key_may_follow = matches!(c, '{' | ',') || (key_may_follow && c.is_whitespace());
-        match c {
-            '"' | '\'' => quote = Some(c),
-            '{' | '[' => depth += 1,
-            '}' | ']' => depth = depth.saturating_sub(1),
-            _ => {}
+    fn refuses_machine(&self, name: &str, version: Option<u32>) -> Option<String> {
+        match self.0.registry().own_machine(name, version) {
+            None => Some(format!("no machine `{name}` is published here, or not in that version; publish it first")),
+            Some((_, own)) if own.machine.scope == MachineScope::WorkflowRun => {
+                Some(format!("`{name}` is a machine of runs; steps move by one of the scope step or task"))
+            }
+            Some(_) => None,
         }
     }
-    None
+
+    fn refuses_retention(&self, policy: &str) -> Option<String> {
+        let policies = &self.0.config().policies;
+        if policy != UNSET_POLICY && policies.get(policy).is_some() {
+            return None;
+        }
+        let known = policies.names().collect::<Vec<_>>().join(", ");
+        Some(format!("the retention policy `{policy}` is not configured here; configured are {known}"))
+    }
 }
 
 fn invalid_definition(problems: Vec<wire::DefinitionProblem>) -> Problem {
@@ -300,23 +238,4 @@ fn invalid_definition(problems: Vec<wire::DefinitionProblem>) -> Problem {
     let problem = Problem::new(Code::InvalidDefinition, detail);
     let problem = if first.path.is_empty() { problem } else { problem.at(&first.path) };
     problem.with_problems(problems)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::line_of;
-
-    #[test]
-    fn the_place_of_a_key_is_that_of_the_document_itself() {
-        for (text, place) in [
-            ("kind: workflow\nsteps:\n  - name: a\n    machine: x\nmachine: y\n", (5, 1)),
-            ("machines: 1\nmachine : y\n", (2, 1)),
-            ("# machine: no\n\"machine\": y\n", (2, 1)),
-            ("{\"steps\": [{\"machine\": 1}],\n  \"about\": \"machine\",\n  \"machine\": 2}", (3, 3)),
-            ("{about: 'x, machine: 1', machine: 2}", (1, 26)),
-            ("kind: workflow\n", (1, 1)),
-        ] {
-            assert_eq!(line_of(text.as_bytes(), "machine"), place, "{text}");
-        }
-    }
 }

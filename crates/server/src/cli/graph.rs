@@ -144,7 +144,7 @@ fn retry(policy: &RetryPolicy) -> String {
 }
 
 /// As a definition writes it: `1h30m`.
-fn duration(micros: i64) -> String {
+pub fn duration(micros: i64) -> String {
     const UNITS: [(&str, i64); 5] =
         [("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000), ("ms", 1000)];
     let (mut rest, mut text) = (micros, String::new());

@@ -21,9 +21,9 @@ steps:
 
 #[derive(Debug)]
 pub struct Said {
-    code: i32,
+    pub code: i32,
     pub out: String,
-    err: String,
+    pub err: String,
 }
 
 impl Said {
