@@ -12,6 +12,8 @@ use std::process::ExitCode;
 
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;
+/// As a shell has it: 128 and the number of SIGINT.
+const INTERRUPTED: u8 = 130;
 
 /// A failure that is the command's own.
 #[derive(Debug)]
@@ -20,6 +22,8 @@ pub enum Failure {
     Usage(String),
     /// It failed, and everything there is to say has been said.
     Reported,
+    /// Somebody pressed Ctrl-C, and was told what that means.
+    Interrupted,
 }
 
 impl std::fmt::Display for Failure {
@@ -27,11 +31,32 @@ impl std::fmt::Display for Failure {
         match self {
             Failure::Usage(message) => f.write_str(message),
             Failure::Reported => f.write_str("failed"),
+            Failure::Interrupted => f.write_str("interrupted"),
         }
     }
 }
 
 impl std::error::Error for Failure {}
+
+/// What this command line can do about a refusal, beside what the server says.
+#[derive(Debug)]
+pub struct Advice(String);
+
+impl std::fmt::Display for Advice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The error, with advice where there is some.
+pub fn advised(error: ClientError, advice: impl FnOnce(&Problem) -> Option<String>) -> anyhow::Error {
+    let advice = error.refusal().and_then(advice);
+    let error = anyhow::Error::new(error);
+    match advice {
+        Some(advice) => error.context(Advice(advice)),
+        None => error,
+    }
+}
 
 pub fn usage(message: impl Into<String>) -> anyhow::Error {
     Failure::Usage(message.into()).into()
@@ -45,6 +70,7 @@ pub fn report(context: &Context, error: &anyhow::Error) -> ExitCode {
     }
     let code = match (error.downcast_ref::<Failure>(), error.downcast_ref::<ClientError>()) {
         (Some(Failure::Reported), _) => return ExitCode::from(FAILED),
+        (Some(Failure::Interrupted), _) => return ExitCode::from(INTERRUPTED),
         (Some(Failure::Usage(_)), _) | (_, Some(ClientError::Unusable(_))) => USAGE,
         _ => FAILED,
     };
@@ -73,6 +99,9 @@ fn as_text(context: &Context, error: &anyhow::Error) -> String {
         Some(client_error) => format!("{} {}", tint(Tint::Bad, "error:"), printable(&client_error.to_string())),
         None => format!("{} {}", tint(Tint::Bad, "error:"), printable_lines(&format!("{error:#}"))),
     };
+    if let Some(Advice(advice)) = error.downcast_ref() {
+        text.push_str(&format!("\n  {} {}", tint(Tint::Dim, "hint:"), printable(advice)));
+    }
     if let Some(cause) = client_error.and_then(|error| error.source()).map(root_cause) {
         text.push_str(&format!("\n  {} {}", tint(Tint::Dim, "cause:"), printable(&cause)));
     }

@@ -23,7 +23,7 @@ steps:
 pub struct Said {
     code: i32,
     pub out: String,
-    err: String,
+    pub err: String,
 }
 
 impl Said {
@@ -49,7 +49,7 @@ impl Said {
 }
 
 /// `countersign` with this token.
-async fn as_actor(server: &Server, token: &str, arguments: &[&str]) -> Said {
+pub async fn as_actor(server: &Server, token: &str, arguments: &[&str]) -> Said {
     let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
     command.args(arguments).env_remove("COUNTERSIGN_PROFILE");
     command.env("COUNTERSIGN_SERVER", server.url()).env("COUNTERSIGN_TOKEN", token);
@@ -65,7 +65,7 @@ pub async fn countersign(server: &Server, arguments: &[&str]) -> Said {
     as_actor(server, token.trim(), arguments).await
 }
 
-async fn with(definitions: &[&'static str]) -> Server {
+pub async fn with(definitions: &[&'static str]) -> Server {
     let server = Server::start().await;
     for definition in definitions {
         let published: Answer = server.admin().post_bytes("/v1/definitions", *definition).await;
@@ -74,7 +74,7 @@ async fn with(definitions: &[&'static str]) -> Server {
     server
 }
 
-async fn started(server: &Server, arguments: &[&str]) -> String {
+pub async fn started(server: &Server, arguments: &[&str]) -> String {
     let said = countersign(server, &[&["run", "--json"], arguments].concat()).await;
     said.json()["run_id"].as_str().expect("an id").to_owned()
 }
@@ -173,7 +173,7 @@ async fn runs_are_steered() {
     countersign(&server, &["runs", "void", &id, "--reason", "a test"]).await.says(0, &["is voided"]);
     countersign(&server, &["runs", "retry", &id]).await.says(0, &["started "]);
     let later = started(&server, &["order-process", "--input", "order_id=o-4", "--at", "in 2h"]).await;
-    countersign(&server, &["runs", "show", &later]).await.says(0, &["is queued", "not before in 1 h"]);
+    countersign(&server, &["runs", "show", &later]).await.says(0, &["is queued", "not before in 2 h"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

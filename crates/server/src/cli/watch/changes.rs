@@ -1,7 +1,7 @@
 //! What has changed in a run since it was last looked at.
 
 use crate::cli::output::printable;
-use crate::cli::run_view::{attempts, details, named, state_text, step_tint};
+use crate::cli::run_view::{attempts, details, error_text, label, named, state_text, step_tint};
 use crate::cli::table::tint;
 use countersign_client::Answer;
 use countersign_client::wire::{RunView, StepView};
@@ -58,17 +58,35 @@ fn essence(step: &Value) -> Value {
 }
 
 impl Change<'_> {
+    /// When it happened, as far as that is known; else when it was seen.
+    fn at(&self, run: &RunView, now: Timestamp) -> Timestamp {
+        let at = match self {
+            Change::Run => match run.state.as_str() {
+                "idle" | "queued" => Some(&run.started_at),
+                _ => run.ended_at.as_ref().or(run.halted_at.as_ref()),
+            },
+            Change::Step(step, _) => match step.state_code.as_str() {
+                "completed" => step.completed_at.as_ref(),
+                "in_progress" => step.started_at.as_ref(),
+                "overdue" => step.overdue_first_at.as_ref(),
+                "blocked" => step.blocked_since.as_ref(),
+                _ => None,
+            },
+        };
+        at.and_then(|at| at.parse().ok()).unwrap_or(now)
+    }
+
     /// One line, with tints.
     pub fn line(&self, run: &RunView, now: Timestamp) -> String {
-        let at = now.strftime("%H:%M:%SZ");
+        let at = self.at(run, now).strftime("%H:%M:%SZ");
         match self {
             Change::Run => {
-                let error =
-                    run.last_error.as_deref().map_or_else(String::new, |error| format!(": {}", printable(error)));
+                let why = run.last_error.as_deref().map(|error| error_text(run, error)).or_else(|| run.reason.clone());
+                let error = why.map_or_else(String::new, |why| format!(": {}", printable(&why)));
                 format!("{at}  run is {}{error}", state_text(&run.state, run.outcome.as_deref()))
             }
             Change::Step(step, _) => {
-                let state = tint(step_tint(step), &format!("{} {}", step.appearance.icon, step.appearance.label));
+                let state = tint(step_tint(step), &format!("{} {}", step.appearance.icon, label(step)));
                 let attempt = attempts(step);
                 let attempt = if attempt.is_empty() { attempt } else { format!(" (attempt {attempt})") };
                 let details = details(run, step, now);
@@ -79,7 +97,7 @@ impl Change<'_> {
     }
 
     pub fn json(&self, run: &RunView, now: Timestamp) -> Value {
-        let at = format!("{now:.6}");
+        let at = format!("{:.6}", self.at(run, now));
         match self {
             Change::Run => json!({
                 "at": at, "change": "run", "run_id": run.run_id, "state": run.state, "outcome": run.outcome,
