@@ -137,7 +137,11 @@ fn header(run: &RunView, width: Option<usize>, now: Timestamp) -> String {
     let about = if run.subject_ref == format!("run:{}", run.run_id) { &run.definition } else { &run.subject_ref };
     let mut lines =
         vec![format!("{} is {}", tint(Tint::Strong, about), state_text(&run.state, run.outcome.as_deref()))];
+    let room = width.map_or(usize::MAX, |width| width.saturating_sub(NAMES).max(BAR));
     let mut line = |name: &str, value: String| {
+        // However large an output is, it takes no room from the steps.
+        let room = if name == "output" { usize::MAX } else { room };
+        let value = wrapped(&value, room).join(&format!("\n{}", " ".repeat(NAMES)));
         lines.push(format!("  {} {value}", tint(Tint::Dim, &format!("{name:<10}"))));
     };
     line("run", printable(&run.run_id));
@@ -166,9 +170,7 @@ fn header(run: &RunView, width: Option<usize>, now: Timestamp) -> String {
         line("key", printable(key));
     }
     if let Some(error) = &run.last_error {
-        let room = width.map_or(usize::MAX, |width| width.saturating_sub(NAMES).max(BAR));
-        let error = wrapped(&tint(Tint::Bad, &error_text(run, error)), room);
-        line("error", error.join(&format!("\n{}", " ".repeat(NAMES))));
+        line("error", tint(Tint::Bad, &error_text(run, error)));
     }
     if let Some(output) = run.output.as_ref().filter(|output| !output.is_null()) {
         line("output", printable(&output.to_string()));

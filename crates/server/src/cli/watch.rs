@@ -105,11 +105,11 @@ impl Shown {
             // Drawn again even where nothing moved: "in 12 s" becomes "in 11 s".
             Shown::Picture(screen, changes) => {
                 screen.draw(|rows| render(&answer.body, rows, now))?;
-                Ok(changes.take(answer).next().is_some())
+                Ok(changes.take(answer, now).next().is_some())
             }
             Shown::Lines { changes, json } => {
                 let mut changed = false;
-                for change in changes.take(answer) {
+                for change in changes.take(answer, now) {
                     changed = true;
                     if *json {
                         output::say_verbatim(&change.json(&answer.body, now).to_string())?;

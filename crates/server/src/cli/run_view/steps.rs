@@ -25,10 +25,11 @@ pub fn table(run: &RunView, rows: usize, width: Option<usize>, now: Timestamp) -
     }
     let rest = run.steps.iter().filter(|step| !shown.iter().any(|shown| shown.step_seq == step.step_seq));
     let rest = format!("{} (runs show --all-steps lists them)", counted(rest));
-    if shown.is_empty() {
-        return tint(Tint::Dim, &format!(" {rest}"));
-    }
-    format!("{drawn}\n{}", tint(Tint::Dim, &format!(" … and {rest}")))
+    let rest = if shown.is_empty() { rest } else { format!("… and {rest}") };
+    let rest =
+        wrapped(&tint(Tint::Dim, &rest), width.map_or(usize::MAX, |width| width.saturating_sub(1).max(NARROWEST)));
+    let rest = format!(" {}", rest.join("\n "));
+    if shown.is_empty() { rest } else { format!("{drawn}\n{rest}") }
 }
 
 /// What stands in the way comes first, then what lives; the rest is counted.

@@ -17,17 +17,25 @@ pub struct Changes {
 }
 
 pub enum Change<'a> {
-    Run,
+    Run {
+        /// Nothing was known of it before.
+        is_first: bool,
+    },
     Step(&'a StepView, &'a Value),
 }
 
 impl Changes {
-    /// Everything that is new in this answer. A step that has not begun is no news.
-    pub fn take<'a>(&mut self, answer: &'a Answer<RunView>) -> impl Iterator<Item = Change<'a>> + use<'a> {
+    /// Everything that is new in this answer, in the order in which it happened. A step that has not begun is no news.
+    pub fn take<'a>(
+        &mut self,
+        answer: &'a Answer<RunView>,
+        now: Timestamp,
+    ) -> impl Iterator<Item = Change<'a>> + use<'a> {
         let mut changes = vec![];
         let run = (answer.body.state.clone(), answer.body.outcome.clone());
         let run_changed = self.run.as_ref() != Some(&run);
         let ended = crate::cli::run_view::is_ended(&run.0);
+        let is_first = self.run.is_none();
         if run_changed {
             self.run = Some(run);
         }
@@ -40,9 +48,10 @@ impl Changes {
                 changes.push(Change::Step(step, raw));
             }
         }
+        changes.sort_by_key(|change| change.at(&answer.body, now));
         // The end of the run is the last thing to say, any other state the first.
         if run_changed {
-            changes.insert(if ended { changes.len() } else { 0 }, Change::Run);
+            changes.insert(if ended { changes.len() } else { 0 }, Change::Run { is_first });
         }
         changes.into_iter()
     }
@@ -61,8 +70,12 @@ impl Change<'_> {
     /// When it happened, as far as that is known; else when it was seen.
     fn at(&self, run: &RunView, now: Timestamp) -> Timestamp {
         let at = match self {
-            Change::Run => match run.state.as_str() {
+            Change::Run { is_first } => match run.state.as_str() {
                 "idle" | "queued" => Some(&run.started_at),
+                // Unless it had to wait, it has been so from its start.
+                "executing" if *is_first && run.start_at.is_none() && run.concurrency_key.is_none() => {
+                    Some(&run.started_at)
+                }
                 _ => run.ended_at.as_ref().or(run.halted_at.as_ref()),
             },
             Change::Step(step, _) => match step.state_code.as_str() {
@@ -80,7 +93,7 @@ impl Change<'_> {
     pub fn line(&self, run: &RunView, now: Timestamp) -> String {
         let at = self.at(run, now).strftime("%H:%M:%SZ");
         match self {
-            Change::Run => {
+            Change::Run { .. } => {
                 let why = run.last_error.as_deref().map(|error| error_text(run, error)).or_else(|| run.reason.clone());
                 let error = why.map_or_else(String::new, |why| format!(": {}", printable(&why)));
                 format!("{at}  run is {}{error}", state_text(&run.state, run.outcome.as_deref()))
@@ -99,7 +112,7 @@ impl Change<'_> {
     pub fn json(&self, run: &RunView, now: Timestamp) -> Value {
         let at = format!("{:.6}", self.at(run, now));
         match self {
-            Change::Run => json!({
+            Change::Run { .. } => json!({
                 "at": at, "change": "run", "run_id": run.run_id, "state": run.state, "outcome": run.outcome,
                 "rollup": run.rollup, "last_error": run.last_error, "output": run.output,
             }),
