@@ -38,5 +38,5 @@ fn table(items: &[InboxItem]) -> Fitted {
         ]);
     }
     // The command is what the list is for: it is never left out.
-    table.to_width(None)
+    table.within(None)
 }

@@ -232,7 +232,7 @@ fn table(runs: &[RunSummary]) -> Fitted {
             printable(&run.initiator_ref),
         ]);
     }
-    table.to_width(width)
+    table.within(width)
 }
 
 /// `executing, red`: the colour where the state does not say it.

@@ -107,7 +107,7 @@ impl Fitted {
         self.rows.push(cells);
     }
 
-    pub fn to_width(mut self, width: Option<usize>) -> Self {
+    pub fn within(mut self, width: Option<usize>) -> Self {
         let widest =
             |rows: &[Vec<String>], i: usize| rows.iter().filter_map(|row| row.get(i)).map(|cell| columns(cell)).max();
         let empty: Vec<usize> =
@@ -162,7 +162,7 @@ mod tests {
         let drawn = |width| {
             let mut table = Fitted::new(&["run", "state", "due", "who"]);
             table.row(["r-1", "idle", &tint(Tint::Strong, ""), "santos"].map(str::to_owned).to_vec());
-            plain(&table.to_width(width).to_string()).lines().next().unwrap_or_default().to_owned()
+            plain(&table.within(width).to_string()).lines().next().unwrap_or_default().to_owned()
         };
         assert_eq!(drawn(None), " run  state  who");
         assert_eq!(drawn(Some(20)), " run  state  who");

@@ -48,12 +48,18 @@ impl Said {
     }
 }
 
-/// `countersign` with this token.
-pub async fn as_actor(server: &Server, token: &str, arguments: &[&str]) -> Said {
+/// `countersign` with this token, not yet begun.
+pub fn command(server: &Server, token: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
     command.args(arguments).env_remove("COUNTERSIGN_PROFILE");
     command.env("COUNTERSIGN_SERVER", server.url()).env("COUNTERSIGN_TOKEN", token);
     command.env("COUNTERSIGN_PROFILES", server.directory.path().join("profiles.toml"));
+    command
+}
+
+/// `countersign` with this token.
+pub async fn as_actor(server: &Server, token: &str, arguments: &[&str]) -> Said {
+    let mut command = command(server, token, arguments);
     let output = tokio::task::spawn_blocking(move || command.output()).await.expect("a thread").expect("it runs");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
     Said { code: output.status.code().expect("a code"), out: text(output.stdout), err: text(output.stderr) }
@@ -61,8 +67,12 @@ pub async fn as_actor(server: &Server, token: &str, arguments: &[&str]) -> Said 
 
 /// `countersign` as the administrator.
 pub async fn countersign(server: &Server, arguments: &[&str]) -> Said {
+    as_actor(server, &admin_token(server), arguments).await
+}
+
+pub fn admin_token(server: &Server) -> String {
     let token = std::fs::read_to_string(server.directory.path().join("admin.token")).expect("a token");
-    as_actor(server, token.trim(), arguments).await
+    token.trim().to_owned()
 }
 
 pub async fn with(definitions: &[&'static str]) -> Server {

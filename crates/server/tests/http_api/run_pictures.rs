@@ -1,8 +1,10 @@
 //! What the commands show of runs that do not simply go on: held up, tried again, halted, ended, undone.
 
-use crate::run_commands::{as_actor, countersign, started, with};
+use crate::run_commands::{admin_token, as_actor, command, countersign, started, with};
 use crate::support::{Answer, Server};
 use serde_json::json;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 const SHELL: &str = "
 kind: workflow
@@ -212,8 +214,7 @@ async fn what_is_not_there_is_said_to_be_so() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_of_what_happened_begin_with_the_newest() {
-    let webhook =
-        "[[webhooks]]\nname = \"shop\"\nurl = \"http://127.0.0.1:9/\"\nsecret = \"s\"\nallow_private = true\n";
+    let webhook = "[[webhooks]]\nname = \"shop\"\nurl = \"http://127.0.0.1:9/\"\nsecret = \"s\"\nallow_private = true\ntypes = [\"run.*\"]\n";
     let server = Server::with_config(Some(webhook)).await;
     let published: Answer = server.admin().post_bytes("/v1/definitions", RETRIED).await;
     published.created();
@@ -229,4 +230,21 @@ async fn lists_of_what_happened_begin_with_the_newest() {
     has(&first(&["records", "--instance", &id]).await, &["run_started"]);
     has(&first(&["outbox", "list", "--limit", "1"]).await, &["cancelled"]);
     assert!(!first(&["outbox", "list", "--limit", "1", "--oldest-first"]).await.contains("cancelled"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_stops_watching_is_not_told_that_the_run_failed() {
+    let server = with(&[RETRIED]).await;
+    let id = started(&server, &["retried"]).await;
+    let mut watching = command(&server, &admin_token(&server), &["watch", &id]);
+    let ended = tokio::task::spawn_blocking(move || {
+        let mut watching = watching.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it runs");
+        let mut seen = String::new();
+        let mut lines = BufReader::new(watching.stdout.take().expect("a pipe"));
+        lines.read_line(&mut seen).expect("a line");
+        assert!(seen.contains("run is executing"), "{seen}");
+        assert!(Command::new("kill").args(["-INT", &watching.id().to_string()]).status().expect("a kill").success());
+        watching.wait().expect("an end")
+    });
+    assert_eq!(ended.await.expect("a thread").code(), Some(130));
 }
