@@ -72,10 +72,11 @@ impl Change<'_> {
         let at = match self {
             Change::Run { is_first } => match run.state.as_str() {
                 "idle" | "queued" => Some(&run.started_at),
-                // Unless it had to wait, it has been so from its start.
+                // Since its start or, where it had to wait, since its first step at the latest.
                 "executing" if *is_first && run.start_at.is_none() && run.concurrency_key.is_none() => {
                     Some(&run.started_at)
                 }
+                "executing" if *is_first => run.steps.iter().filter_map(|step| step.started_at.as_ref()).min(),
                 _ => run.ended_at.as_ref().or(run.halted_at.as_ref()),
             },
             Change::Step(step, _) => match step.state_code.as_str() {
