@@ -7,15 +7,23 @@ use crate::port::{
 use crate::rows::{AssignmentRow, CorrectionRow, RecordRow, StepRow};
 use crate::run::rollup::Basis;
 use crate::{Engine, StoreError, store_failure};
-use countersign_kernel::InstanceId;
 use countersign_kernel::lifecycle::OwnMachine;
 use countersign_kernel::plan::{Plan, StepSeq};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{Registry, scopes};
 use countersign_kernel::run::own_trace;
+use countersign_kernel::{InstanceId, Time};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+
+/// Somebody brought a run to a halt. What they said is gone once its record is purged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Halt {
+    pub at: Time,
+    pub actor_ref: String,
+    pub reason: Option<String>,
+}
 
 impl Engine {
     /// Asks the registry; before a "no" is given, the changes of other nodes are fetched.
@@ -117,6 +125,29 @@ impl Engine {
 
     pub async fn read_run_gates(&self, run: &RunView) -> Result<Vec<GateWithSteps>, Refusal> {
         self.reader.run_gates(run.row.instance_id).await.map_err(|error| store_failure(&error))
+    }
+
+    /// Who brought a run where it stands and why: for one that was cancelled, voided, paused or stopped by somebody.
+    pub async fn read_halt(&self, run: &RunView) -> Result<Option<Halt>, Refusal> {
+        let action = match (run.head.state.as_str(), run.head.outcome.as_deref()) {
+            ("cancelled", _) => "run_cancelled",
+            ("voided", _) => "run_voided",
+            ("paused", _) => "run_paused",
+            ("stopped", Some("operator")) => "run_stopped",
+            _ => return Ok(None),
+        };
+        let query = RecordQuery {
+            instance_id: Some(run.row.instance_id),
+            action_ref: Some(action.to_owned()),
+            ..RecordQuery::default()
+        };
+        let newest = Page { after: None, limit: 1, descending: true };
+        let records = self.reader.records(&query, &newest).await.map_err(|error| store_failure(&error))?;
+        Ok(records.into_iter().next().map(|row| {
+            let said: Option<Value> = row.record.payload().and_then(|payload| serde_json::from_slice(payload).ok());
+            let reason = said.and_then(|said| said["reason"].as_str().map(str::to_owned));
+            Halt { at: row.recorded_at, actor_ref: row.actor_ref, reason }
+        }))
     }
 
     /// The machine of one's own that a run was started under. Whoever asked for the run's plan has caught up with it.

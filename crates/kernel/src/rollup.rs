@@ -65,6 +65,8 @@ pub enum Share {
     Green,
     Yellow,
     Red,
+    /// Red like the others, but as a consequence: it decides only where nothing else is red.
+    Cancelled,
 }
 
 impl Share {
@@ -81,6 +83,7 @@ impl Share {
             (_, SemanticClass::Active) => Share::Green,
             (StepCode::Blocked, _) if facts.severe && policy.blocked_escalation_treats_as_red => Share::Red,
             (_, SemanticClass::Wait) => Share::Yellow,
+            (StepCode::Cancelled, _) => Share::Cancelled,
             (_, SemanticClass::Red) => Share::Red,
         }
     }
@@ -101,6 +104,7 @@ pub struct Counts {
 pub struct Tally<Seq: Ord = StepSeq> {
     counts: Counts,
     red: BTreeSet<Seq>,
+    cancelled: BTreeSet<Seq>,
     yellow: BTreeSet<Seq>,
 }
 
@@ -123,11 +127,13 @@ impl<Seq: Ord + Copy> Tally<Seq> {
         }
         match old {
             Share::Red => drop(self.red.remove(&seq)),
+            Share::Cancelled => drop(self.cancelled.remove(&seq)),
             Share::Yellow => drop(self.yellow.remove(&seq)),
             _ => {}
         }
         match new {
             Share::Red => drop(self.red.insert(seq)),
+            Share::Cancelled => drop(self.cancelled.insert(seq)),
             Share::Yellow => drop(self.yellow.insert(seq)),
             _ => {}
         }
@@ -146,7 +152,7 @@ impl<Seq: Ord + Copy> Tally<Seq> {
             Share::Optional => Some(&mut self.counts.optional_excluded),
             Share::Green => Some(&mut self.counts.green),
             Share::Yellow => Some(&mut self.counts.yellow),
-            Share::Red => Some(&mut self.counts.red),
+            Share::Red | Share::Cancelled => Some(&mut self.counts.red),
         }
     }
 
@@ -164,9 +170,10 @@ impl<Seq: Ord + Copy> Tally<Seq> {
         }
     }
 
-    /// The step that decides: the first of those that make the run red, or else yellow. Green is nobody's doing.
+    /// The step that decides: the first of those that make the run red, or else yellow; what was only cancelled comes
+    /// behind what failed. Green is nobody's doing.
     pub fn decisive(&self) -> Option<Seq> {
-        self.red.first().or_else(|| self.yellow.first()).copied()
+        self.red.first().or_else(|| self.cancelled.first()).or_else(|| self.yellow.first()).copied()
     }
 }
 
@@ -220,6 +227,14 @@ mod tests {
         for red in [Failed, Overdue, CannotComplete, Cancelled] {
             assert_eq!(colour(&[Completed, Waiting, red, InProgress]), Colour::Red, "{red}");
         }
+    }
+
+    #[test]
+    fn what_failed_decides_over_what_was_cancelled_because_of_it() {
+        let decisive = |states: &[StepCode]| Tally::of(states.iter().map(|state| share(*state))).decisive();
+        assert_eq!(decisive(&[Completed, Cancelled, Failed, Waiting]), Some(2));
+        assert_eq!(decisive(&[Waiting, Cancelled, Cancelled]), Some(1));
+        assert_eq!(Tally::of([Cancelled, Failed].map(share)).counts().red, 2);
     }
 
     #[test]

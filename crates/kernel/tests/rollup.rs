@@ -7,13 +7,14 @@ use proptest::prelude::*;
 use std::cell::Cell;
 use std::cmp::Ordering;
 
-const SHARES: [Share; 6] = [Share::Nothing, Share::Skipped, Share::Optional, Share::Green, Share::Yellow, Share::Red];
+const SHARES: [Share; 7] =
+    [Share::Nothing, Share::Skipped, Share::Optional, Share::Green, Share::Yellow, Share::Red, Share::Cancelled];
 
 proptest! {
     #[test]
     fn kept_and_counted_from_nothing_are_the_same(
-        start in vec(0..6usize, 1..=500),
-        moves in vec((0..500usize, 0..6usize), 0..400),
+        start in vec(0..7usize, 1..=500),
+        moves in vec((0..500usize, 0..7usize), 0..400),
     ) {
         let mut shares: Vec<Share> = start.iter().map(|i| SHARES[*i]).collect();
         let mut tally = Tally::of(shares.iter().copied());

@@ -42,6 +42,8 @@ mod reading;
 mod retention;
 #[path = "http_api/run_commands.rs"]
 mod run_commands;
+#[path = "http_api/run_pictures.rs"]
+mod run_pictures;
 #[path = "http_api/signed.rs"]
 mod signed;
 #[path = "http_api/starts.rs"]

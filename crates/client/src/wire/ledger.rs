@@ -66,6 +66,9 @@ pub struct RecordQuery {
     pub after: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
+    /// `desc`: the newest first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order: Option<String>,
     /// At most this many items (default 50, at most 500).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,

@@ -61,6 +61,9 @@ pub struct OutboxDelivery {
 pub struct OutboxQuery {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<OutboxState>,
+    /// `desc`: the newest first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order: Option<String>,
     /// At most this many items (default 50, at most 500).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,

@@ -96,6 +96,20 @@ pub struct RunView {
     pub completed_at: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_at: Option<String>,
+    /// When it ended, however it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<String>,
+    /// Who cancelled or voided it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_by: Option<String>,
+    /// Since when it is paused, or stopped by an operator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub halted_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub halted_by: Option<String>,
+    /// What was said when it was cancelled, voided, paused or stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -104,6 +118,9 @@ pub struct RunView {
     pub output: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_key: Option<String>,
+    /// Only so many runs of its definition with this key are under way at a time; the others are queued.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency_key: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corrects: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -283,6 +300,9 @@ pub struct RunSummary {
     pub completed_at: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_at: Option<String>,
+    /// When it ended, however it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
     pub rollup: Rollup,

@@ -142,6 +142,17 @@ impl Flow<'_, '_, '_> {
         Ok(())
     }
 
+    /// Why the work is undone, once it is known what became of this step: another one that failed, or else its own error.
+    fn what_failed(&self, declared: StepSeq) -> Option<Arc<str>> {
+        let error = |seq: StepSeq| {
+            let live = self.cell(seq).filter(|cell| cell.state == StepCode::Failed)?.live.as_ref()?;
+            live.last_error.clone().filter(|_| !live.effect_unknown)
+        };
+        let planned = StepSeq::try_from(self.run.plan.steps.len()).unwrap_or(StepSeq::MAX);
+        // The last one: those before it were gone on without.
+        (0..planned).rev().filter(|seq| *seq != declared).find_map(error).or_else(|| error(declared))
+    }
+
     /// It triggers nothing further.
     pub fn compensation_failed(&mut self, error: &str) -> Result<(), Refusal> {
         self.head.last_error = Some(error.into());
@@ -189,6 +200,9 @@ pub fn declare_effect(
     }
     if !at_work {
         flow.head.outcome = None;
+        if let Some(error) = flow.what_failed(seq) {
+            flow.head.last_error = Some(error);
+        }
         flow.move_run(RunState::Compensating, "effect_declared")?;
     }
     flow.effect = Some((seq, done));

@@ -31,7 +31,8 @@ pub fn decide(command: &StartRun, ctx: &mut Context<'_>) -> Result<Vec<Event>, R
     }
     let registry = ctx.base.registry;
     let definition = registry.definition(&command.definition, command.version).ok_or_else(|| {
-        let detail = format!("no workflow named `{}` is published in that version", command.definition);
+        let here = command.version.map_or_else(|| "here".to_owned(), |version| format!("in version {version}"));
+        let detail = format!("no workflow named `{}` is published {here}", command.definition);
         Refusal::new(Code::NotKnown, detail).at("definition")
     })?;
     let Some(workflow) = &definition.workflow else {

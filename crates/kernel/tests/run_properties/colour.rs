@@ -69,19 +69,22 @@ fn severity(run: &Run, seq: StepSeq, path: &[StepSeq], now: Time) {
 
 fn from_scratch(run: &Run) -> (Colour, Counts, Option<StepSeq>) {
     let mut counts = Counts::default();
-    let (mut red, mut yellow) = (vec![], vec![]);
+    let (mut red, mut cancelled, mut yellow) = (vec![], vec![], vec![]);
     for (seq, cell) in (0..).zip(&run.cells) {
         let optional = cell.role == Role::Step && run.plan.steps[seq as usize].optional;
         match cell.state {
             _ if optional => counts.optional_excluded += 1,
             StepCode::Skipped => counts.skipped += 1,
             StepCode::NotStarted => {}
-            StepCode::Failed | StepCode::Overdue | StepCode::CannotComplete | StepCode::Cancelled => red.push(seq),
+            StepCode::Failed | StepCode::Overdue | StepCode::CannotComplete => red.push(seq),
+            StepCode::Cancelled => cancelled.push(seq),
             StepCode::Blocked if cell.severity().is_some_and(Severity::is_red) => red.push(seq),
             StepCode::Waiting | StepCode::Blocked => yellow.push(seq),
             StepCode::Ready | StepCode::InProgress | StepCode::Completed => counts.green += 1,
         }
     }
+    // What failed comes before what was cancelled because of it.
+    red.append(&mut cancelled);
     counts.red = red.len() as u32;
     counts.yellow = yellow.len() as u32;
     let colour = match (red.is_empty(), yellow.is_empty(), counts.green) {

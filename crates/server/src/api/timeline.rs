@@ -12,6 +12,7 @@ use countersign_engine::port::{Page, RecordQuery, RunView};
 use countersign_engine::rows::RecordRow;
 use countersign_kernel::lifecycle::{RUN_TRANSITIONS, STEP_TRANSITIONS};
 use countersign_kernel::plan::{Plan, StepSeq};
+use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::run::own_trace;
 use countersign_kernel::{EventId, InstanceId};
 use serde_json::Value;
@@ -45,11 +46,17 @@ pub async fn list(
         _ => return Err(Problem::invalid_query("run_id", "give one of `trace_id`, `run_id` and `instance_id`")),
     };
     let page = params.page()?;
+    let is_first = page.after.is_none();
     let scenes = scenes(&engine, &caller.actor_ref, &of).await?;
     let mut rows = Vec::new();
     for scene in &scenes {
         let query = RecordQuery { instance_id: Some(scene.instance_id), ..RecordQuery::default() };
         rows.extend(engine.read_records(&caller.actor_ref, &query, &page).await?);
+    }
+    // Whatever exists has at least the record of its start.
+    if rows.is_empty() && is_first && matches!(of, Of::Instance(_)) {
+        let field = if params.text("run_id").is_some() { "run_id" } else { "instance_id" };
+        return Err(Refusal::new(Code::NotKnown, "there is no run and no process with this id").at(field).into());
     }
     // Ids are in the order of time, across instances.
     rows.sort_unstable_by_key(|row| row.event_id);

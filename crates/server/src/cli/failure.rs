@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;
-/// As a shell says it of what Ctrl-C ended.
+/// As a shell has it: 128 and the number of SIGINT.
 const INTERRUPTED: u8 = 130;
 
 /// A failure that is the command's own.
@@ -22,7 +22,7 @@ pub enum Failure {
     Usage(String),
     /// It failed, and everything there is to say has been said.
     Reported,
-    /// Whoever started it ended it before it was done.
+    /// Somebody pressed Ctrl-C, and was told what that means.
     Interrupted,
 }
 
@@ -37,6 +37,26 @@ impl std::fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+/// What this command line can do about a refusal, beside what the server says.
+#[derive(Debug)]
+pub struct Advice(String);
+
+impl std::fmt::Display for Advice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The error, with advice where there is some.
+pub fn advised(error: ClientError, advice: impl FnOnce(&Problem) -> Option<String>) -> anyhow::Error {
+    let advice = error.refusal().and_then(advice);
+    let error = anyhow::Error::new(error);
+    match advice {
+        Some(advice) => error.context(Advice(advice)),
+        None => error,
+    }
+}
 
 pub fn usage(message: impl Into<String>) -> anyhow::Error {
     Failure::Usage(message.into()).into()
@@ -79,6 +99,9 @@ fn as_text(context: &Context, error: &anyhow::Error) -> String {
         Some(client_error) => format!("{} {}", tint(Tint::Bad, "error:"), printable(&client_error.to_string())),
         None => format!("{} {}", tint(Tint::Bad, "error:"), printable_lines(&format!("{error:#}"))),
     };
+    if let Some(Advice(advice)) = error.downcast_ref() {
+        text.push_str(&format!("\n  {} {}", tint(Tint::Dim, "hint:"), printable(advice)));
+    }
     if let Some(cause) = client_error.and_then(|error| error.source()).map(root_cause) {
         text.push_str(&format!("\n  {} {}", tint(Tint::Dim, "cause:"), printable(&cause)));
     }

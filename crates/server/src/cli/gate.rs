@@ -2,6 +2,7 @@
 
 use super::Keyed;
 use super::connection::Context;
+use super::failure::advised;
 use super::instance::process_or_run;
 use super::output::{self, printable, shell_word};
 use super::page::{PageArgs, collect};
@@ -105,7 +106,14 @@ async fn open(context: &Context, args: OpenArgs) -> anyhow::Result<()> {
     let request = OpenGate { action: args.action, reason: args.reason };
     let client = context.client_keyed(&args.keyed)?;
     let of_run = client.open_run_gate(&args.instance, &request);
-    let answer = process_or_run(client.open_gate(&args.instance, &request), of_run).await?;
+    let answer = process_or_run(client.open_gate(&args.instance, &request), of_run).await;
+    let answer = answer.map_err(|error| {
+        advised(error, |problem| {
+            let needless = request.action == "cancel" && problem.code == "invalid-transition";
+            let cancel = format!("countersign runs cancel {}", shell_word(&args.instance));
+            needless.then(|| format!("cancelling this run needs no approval: {cancel}"))
+        })
+    })?;
     if context.json() {
         return output::json(&answer.json);
     }
@@ -117,7 +125,7 @@ async fn open(context: &Context, args: OpenArgs) -> anyhow::Result<()> {
     }
     let decide =
         format!("countersign gate decide {} {} approve", shell_word(&args.instance), shell_word(&request.action));
-    output::say(&tint(Tint::Dim, &decide))
+    output::next([decide])
 }
 
 async fn decide(context: &Context, args: DecideArgs) -> anyhow::Result<()> {

@@ -3,8 +3,8 @@
 use super::connection::Context;
 use super::output::{printable, shell_word};
 use super::page::{PageArgs, collect};
-use super::table::{Table, Tint, tint};
-use super::time::when;
+use super::table::{Fitted, Tint, tint};
+use super::time::ago;
 use clap::Args;
 use countersign_client::wire::{InboxItem, InboxQuery};
 use jiff::Timestamp;
@@ -22,20 +22,21 @@ pub async fn run(context: &Context, args: InboxArgs) -> anyhow::Result<()> {
     listed.print(context.json(), table, "Nothing waits for you.")
 }
 
-fn table(items: &[InboxItem]) -> Table {
+fn table(items: &[InboxItem]) -> Fitted {
     let now = Timestamp::now();
-    let mut table = Table::new(["subject", "action", "scope", "waiting since", "due", "decide with"]);
+    let mut table = Fitted::new(&["subject", "action", "scope", "asked", "due", "decide with"]);
     for item in items {
         let decide =
             format!("countersign gate decide {} {} approve", shell_word(&item.instance_id), shell_word(&item.action));
-        table.row([
+        table.row(vec![
             tint(Tint::Strong, &item.subject_ref),
             printable(&item.action),
             printable(&item.scope),
-            when(&item.assigned_at, now),
-            item.due_at.as_deref().map_or_else(String::new, |due| when(due, now)),
+            ago(&item.assigned_at, now),
+            item.due_at.as_deref().map_or_else(String::new, |due| ago(due, now)),
             tint(Tint::Dim, &decide),
         ]);
     }
-    table
+    // The command is what the list is for: it is never left out.
+    table.within(None)
 }

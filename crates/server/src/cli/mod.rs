@@ -3,7 +3,8 @@
 //!
 //! Every command but `serve` (and `demo`, which starts a server of its own) is a client of the public HTTP contract: it reads no store and links
 //! nothing of the engine. Data goes to stdout, everything said about it to stderr. The exit code is 0
-//! when it was done, 1 when it was refused or failed, 2 when the command itself was wrong.
+//! when it was done, 1 when it was refused or failed, 2 when the command itself was wrong, 130 when watching was
+//! interrupted.
 
 mod actor;
 mod audit;
@@ -40,6 +41,7 @@ mod start;
 mod step;
 mod table;
 mod task;
+mod terminal;
 mod time;
 mod timeline;
 mod view;

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 /// See what is sent to webhooks, and try again what was given up
 #[derive(Subcommand)]
 pub enum OutboxCommand {
-    /// List events and their deliveries
+    /// List events and their deliveries, the newest first
     List(ListArgs),
     /// Try again to deliver an event where that was given up
     Replay(ReplayArgs),
@@ -24,6 +24,9 @@ pub struct ListArgs {
     /// Only those that stand like this
     #[arg(long, value_enum, ignore_case = true)]
     state: Option<StateArg>,
+    /// The oldest first
+    #[arg(long)]
+    oldest_first: bool,
     #[command(flatten)]
     page: PageArgs,
 }
@@ -57,7 +60,8 @@ async fn list(context: &Context, args: ListArgs) -> anyhow::Result<()> {
         StateArg::Delivered => OutboxState::Delivered,
         StateArg::Dead => OutboxState::Dead,
     });
-    let fetch = async |limit, cursor| client.outbox(&OutboxQuery { state, limit, cursor }).await;
+    let order = (!args.oldest_first).then(|| "desc".to_owned());
+    let fetch = async |limit, cursor| client.outbox(&OutboxQuery { state, order: order.clone(), limit, cursor }).await;
     collect(&args.page, fetch).await?.print(context.json(), table, "No events.")
 }
 

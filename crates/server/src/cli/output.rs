@@ -1,7 +1,7 @@
 //! The way to the terminal. Colour is decided here (only where somebody sees it), and no character
 //! that a server or a file sent can act on the terminal.
 
-use super::table::paint;
+use super::table::{Tint, paint, tint};
 use countersign_kernel::text::is_invisible;
 use serde::Serialize;
 use std::io::Write;
@@ -14,6 +14,11 @@ pub fn say(text: &str) -> anyhow::Result<()> {
 /// Prints text that holds no tints, every character as it is.
 pub fn say_verbatim(text: &str) -> anyhow::Result<()> {
     Ok(writeln!(anstream::stdout(), "{text}")?)
+}
+
+/// Prints the commands that may come next.
+pub fn next(commands: impl IntoIterator<Item = String>) -> anyhow::Result<()> {
+    commands.into_iter().try_for_each(|command| say(&format!("  {} {}", tint(Tint::Dim, "next:"), printable(&command))))
 }
 
 /// Prints JSON on stdout.

@@ -9,13 +9,13 @@ use clap::Args;
 use countersign_client::wire::{LedgerRecord, RecordQuery, RetentionState};
 use jiff::Timestamp;
 
-/// List ledger records, or show one
+/// List ledger records, the newest first, or show one
 #[derive(Args)]
 pub struct RecordsArgs {
     /// Show this record in full
-    #[arg(conflicts_with_all = ["instance", "action", "actor", "after", "before", "limit", "all", "cursor"])]
+    #[arg(conflicts_with_all = ["instance", "action", "actor", "after", "before", "oldest_first", "limit", "all", "cursor"])]
     event_id: Option<String>,
-    /// Only those of this process
+    /// Only those of this process or run, in the order of its chain
     #[arg(long, value_name = "INSTANCE")]
     instance: Option<String>,
     /// Only those of this kind, e.g. gate_decided
@@ -30,6 +30,9 @@ pub struct RecordsArgs {
     /// Only those recorded at or before this time
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     before: Option<Instant>,
+    /// The oldest first, as they are chained
+    #[arg(long)]
+    oldest_first: bool,
     #[command(flatten)]
     page: PageArgs,
 }
@@ -40,7 +43,10 @@ pub async fn run(context: &Context, args: RecordsArgs) -> anyhow::Result<()> {
         let answer = client.record(event_id).await?;
         return if context.json() { output::json(&answer.json) } else { output::say(&record(&answer.body)?) };
     }
+    // A chain is read from its beginning.
+    let oldest_first = args.oldest_first || args.instance.is_some();
     let query = RecordQuery {
+        order: (!oldest_first).then(|| "desc".to_owned()),
         instance_id: args.instance,
         action_ref: args.action,
         actor_ref: args.actor,

@@ -2,15 +2,15 @@
 
 use super::Keyed;
 use super::connection::Context;
-use super::failure::usage;
+use super::failure::{Failure, advised, usage};
 use super::input::{self, Document};
-use super::output::{self, shell_word};
-use super::run_view::next;
+use super::output::{self, printable, shell_word};
+use super::run_view::{error_text, is_ended, next, succeeded};
 use super::table::{Tint, tint};
-use super::time::{self, Instant, when};
+use super::time::{self, Instant, is_past, when};
 use super::watch;
 use clap::Args;
-use countersign_client::wire::{RunStarted, StartRun};
+use countersign_client::wire::{Problem, RunStarted, StartRun};
 use countersign_client::{Answer, Client};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -74,8 +74,20 @@ pub async fn run(context: &Context, args: RunArgs) -> anyhow::Result<()> {
         corrects: args.corrects,
         from_step: None,
     };
-    let answer = context.client_keyed(&args.keyed)?.start_run(&request).await?;
+    let answer = context.client_keyed(&args.keyed)?.start_run(&request).await;
+    let answer = answer.map_err(|error| advised(error, |problem| elsewhere(problem, &request.definition)))?;
     told(context, &context.client()?, &request, &answer, args.watch).await
+}
+
+/// Where what was asked for is to be found.
+fn elsewhere(problem: &Problem, definition: &str) -> Option<String> {
+    match (problem.code.as_str(), problem.field.as_deref()) {
+        ("not-known", Some("definition")) => Some("countersign definition list shows what is published".to_owned()),
+        ("invalid-request", Some("definition")) if problem.detail.contains("is a process") => {
+            Some(format!("countersign start {} --subject REF", shell_word(definition)))
+        }
+        _ => None,
+    }
 }
 
 /// Says what was started and what to do next, or goes on to watch it.
@@ -91,10 +103,9 @@ pub async fn told(
         // Watching is lines of JSON, and this is the first.
         if watches { output::say_verbatim(&answer.json.to_string())? } else { output::json(&answer.json)? }
     } else {
-        let at = request
-            .start_at
-            .as_deref()
-            .map_or_else(String::new, |at| format!(", not before {}", when(at, Timestamp::now())));
+        let now = Timestamp::now();
+        let at = request.start_at.as_deref().filter(|at| !is_past(at, now));
+        let at = at.map_or_else(String::new, |at| format!(", not before {}", when(at, now)));
         output::say(&format!("started {}{at}", tint(Tint::Strong, run_id)))?;
     }
     if watches {
@@ -103,11 +114,15 @@ pub async fn told(
     if context.json() {
         return Ok(());
     }
-    output::say(&tint(Tint::Dim, &format!("countersign watch {}", shell_word(run_id))))?;
-    // Who may start runs may not be allowed to read them: then this much has to do.
-    let view = client.run(run_id).await;
-    for (_, command) in view.iter().flat_map(|answer| next(&answer.body)) {
-        output::say(&tint(Tint::Dim, &command))?;
+    // Who may start runs may not be allowed to read them: then to watch has to do.
+    let view = client.run(run_id).await.ok().map(|answer| answer.body);
+    let further = view.iter().flat_map(|view| next(view, Timestamp::now())).map(|(_, command)| command);
+    let ended = view.as_ref().filter(|view| is_ended(&view.state) && !succeeded(view));
+    if let Some(view) = ended {
+        let why = view.last_error.as_deref().map_or_else(String::new, |error| error_text(view, error));
+        output::complain(&format!("{} {}", tint(Tint::Bad, &format!("{} at once:", view.state)), printable(&why)));
+        output::next(further)?;
+        return Err(Failure::Reported.into());
     }
-    Ok(())
+    output::next([format!("countersign watch {}", shell_word(run_id))].into_iter().chain(further))
 }

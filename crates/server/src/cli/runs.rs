@@ -7,9 +7,10 @@ use super::input;
 use super::output::{self, printable};
 use super::page::{PageArgs, collect};
 use super::run::{InputArgs, told};
-use super::run_view::{MAX_ROWS, render, rollup_tint, state_text, whole};
-use super::table::{Table, Tint, tint};
-use super::time::{self, Instant, when};
+use super::run_view::{MAX_ROWS, is_ended, render, rollup_tint, state_text, whole};
+use super::table::{Fitted, Tint, tint};
+use super::terminal;
+use super::time::{self, Instant, ago, at};
 use clap::{Args, Subcommand, ValueEnum};
 use countersign_client::wire::{
     ControlRun, DeclareEffect, DeclaredResult, EvidencedStep, FromStep, RunMoved, RunQuery, RunSummary, RunView,
@@ -183,7 +184,7 @@ async fn list(context: &Context, args: ListArgs) -> anyhow::Result<()> {
     let state = args.state.and_then(|state| state.to_possible_value().map(|value| value.get_name().to_owned()));
     let query = RunQuery {
         state,
-        definition: args.definition,
+        definition: args.definition.clone(),
         subject_ref: args.subject,
         started_after: args.after.map(Instant::to_wire),
         started_before: args.before.map(Instant::to_wire),
@@ -191,26 +192,56 @@ async fn list(context: &Context, args: ListArgs) -> anyhow::Result<()> {
         ..RunQuery::default()
     };
     let fetch = async |limit, cursor| client.runs(&RunQuery { limit, cursor, ..query.clone() }).await;
-    collect(&args.page, fetch).await?.print(context.json(), table, "No runs. `countersign run NAME` starts one.")
+    let listed = collect(&args.page, fetch).await?;
+    let none = match args.definition.filter(|_| listed.items.is_empty() && !context.json()) {
+        Some(definition) => none_of(&client, &definition).await,
+        None => "No runs. `countersign run NAME` starts one.".to_owned(),
+    };
+    listed.print(context.json(), table, &none)
 }
 
-fn table(runs: &[RunSummary]) -> Table {
-    let now = Timestamp::now();
-    let mut table = Table::new(["run", "subject", "state", "colour", "definition", "initiator", "started", "ended"]);
+/// A definition without such runs, or no definition at all.
+async fn none_of(client: &Client, definition: &str) -> String {
+    let name = definition.split('@').next().unwrap_or_default();
+    match client.definition(name).await {
+        Err(error) if error.code() == Some("not-known") => {
+            format!("No workflow {name} is published here; `countersign definition list` shows what is.")
+        }
+        _ => format!("No such runs of {definition}."),
+    }
+}
+
+fn table(runs: &[RunSummary]) -> Fitted {
+    let (now, width) = (Timestamp::now(), terminal::width());
+    // Somebody who looks asks how long ago; in a file that would soon be wrong.
+    let time = |text: &str| if width.is_some() { ago(text, now) } else { at(text) };
+    // In the order in which they are given up where there is no room for them: the last first.
+    let mut table = Fitted::new(&["run", "state", "started", "definition", "subject", "ended", "initiator"]);
     for run in runs {
-        let ended = run.completed_at.as_deref().or(run.failed_at.as_deref());
-        table.row([
+        table.row(vec![
             printable(&run.run_id),
-            tint(Tint::Strong, &run.subject_ref),
-            state_text(&run.state, run.outcome.as_deref()),
-            tint(rollup_tint(&run.rollup.state_code), &run.rollup.state_code),
+            coloured(run),
+            time(&run.started_at),
             printable(&run.definition),
+            // A run that was started without a subject is about itself.
+            tint(
+                Tint::Strong,
+                Some(&*run.subject_ref).filter(|s| s.strip_prefix("run:") != Some(&run.run_id)).unwrap_or(""),
+            ),
+            run.ended_at.as_deref().map_or_else(String::new, time),
             printable(&run.initiator_ref),
-            when(&run.started_at, now),
-            ended.map_or_else(String::new, |at| when(at, now)),
         ]);
     }
-    table
+    table.within(width)
+}
+
+/// `executing, red`: the colour where the state does not say it.
+fn coloured(run: &RunSummary) -> String {
+    let (state, colour) = (state_text(&run.state, run.outcome.as_deref()), &*run.rollup.state_code);
+    if is_ended(&run.state) || !matches!(colour, "red" | "yellow") {
+        return state;
+    }
+    format!("{state}, {}", tint(rollup_tint(colour), colour))
 }
 
 async fn show(context: &Context, args: &ShowArgs) -> anyhow::Result<()> {

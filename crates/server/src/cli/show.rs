@@ -6,6 +6,7 @@ use super::next::is_terminal;
 use super::output;
 use super::run_view::{MAX_ROWS, whole};
 use super::runs;
+use super::terminal::has_cursor;
 use super::view::render;
 use super::watch::follow;
 use clap::Args;
@@ -13,7 +14,6 @@ use countersign_client::wire::{RunView, WorkflowView};
 use countersign_client::{Answer, Client, Error};
 use jiff::Timestamp;
 use serde_json::Value;
-use std::io::IsTerminal;
 use std::time::Duration;
 
 const POLL_EVERY: Duration = Duration::from_secs(1);
@@ -53,7 +53,7 @@ pub async fn run(context: &Context, args: ShowArgs) -> anyhow::Result<()> {
 
 async fn watch(context: &Context, client: &Client, instance: &str) -> anyhow::Result<()> {
     // On a terminal each picture replaces the one before, elsewhere it follows it.
-    let clear = std::io::stdout().is_terminal() && !context.json();
+    let clear = has_cursor() && !context.json();
     let mut shown: Option<Value> = None;
     let mut lost = false;
     loop {

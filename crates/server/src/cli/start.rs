@@ -44,5 +44,5 @@ pub async fn run(context: &Context, args: StartArgs) -> anyhow::Result<()> {
     }
     let instance = &answer.body.instance_id;
     output::say(&format!("started {}", tint(Tint::Strong, instance)))?;
-    output::say(&tint(Tint::Dim, &format!("countersign show {}", shell_word(instance))))
+    output::next([format!("countersign show {}", shell_word(instance))])
 }

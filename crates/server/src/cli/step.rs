@@ -2,6 +2,7 @@
 
 use super::Keyed;
 use super::connection::Context;
+use super::failure::Failure;
 use super::input;
 use super::output::{self, printable, shell_word};
 use super::page::{PageArgs, collect};
@@ -66,7 +67,7 @@ pub struct Which {
     /// Why, for the record
     #[arg(long)]
     reason: Option<String>,
-    /// Change nothing; say what would happen, or which guard refuses
+    /// Change nothing; say what would happen, or which guard refuses (exit code 1)
     #[arg(long)]
     preview: bool,
     #[command(flatten)]
@@ -261,11 +262,19 @@ async fn act(context: &Context, which: Which, verb: &str, request: &impl Seriali
     let Which { run, step, preview, keyed, .. } = which;
     if preview {
         let answer = context.client()?.preview_step(&run, &step, verb, request).await?;
-        return if context.json() { output::json(&answer.json) } else { output::say(&foreseen(&step, &answer.body)) };
+        if context.json() {
+            output::json(&answer.json)?
+        } else {
+            output::say(&foreseen(&step, &answer.body))?
+        }
+        return if answer.body.ok { Ok(()) } else { Err(Failure::Reported.into()) };
     }
     let answer = context.client_keyed(&keyed)?.act_on_step(&run, &step, verb, request).await?;
     if context.json() {
         return output::json(&answer.json);
+    }
+    if verb == "retry" {
+        return output::say(&format!("{} will be tried again", tint(Tint::Strong, &step)));
     }
     let by = answer.body.transition_id.as_deref().map_or_else(String::new, |id| format!(" ({})", printable(id)));
     output::say(&format!(

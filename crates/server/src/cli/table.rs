@@ -3,6 +3,7 @@
 //! hold no marks: they are among the characters that `printable` escapes.
 
 use super::output::printable;
+use super::terminal::columns;
 use anstyle::{AnsiColor, Style};
 use comfy_table::{LineStyle, TableStyle};
 
@@ -22,7 +23,12 @@ const TINTS: [(Tint, char); 5] = [
     (Tint::Bad, '\u{E0044}'),
     (Tint::Wait, '\u{E0045}'),
 ];
-const END: char = '\u{E007F}';
+pub const END: char = '\u{E007F}';
+
+/// Whether this stands for a tint, or for its end, and takes no room.
+pub fn is_mark(c: char) -> bool {
+    c == END || TINTS.iter().any(|(_, mark)| *mark == c)
+}
 
 impl Tint {
     const fn style(self) -> Style {
@@ -83,6 +89,59 @@ impl std::fmt::Display for Table {
     }
 }
 
+/// A table of which columns are left out: those that are empty in all rows, and from the end those for which there is
+/// no room.
+pub struct Fitted {
+    header: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Fitted {
+    /// Columns in the order of their worth.
+    pub fn new(header: &[&'static str]) -> Self {
+        Fitted { header: header.to_vec(), rows: vec![] }
+    }
+
+    /// Adds a row. Its cells are printable already.
+    pub fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    pub fn within(mut self, width: Option<usize>) -> Self {
+        let widest =
+            |rows: &[Vec<String>], i: usize| rows.iter().filter_map(|row| row.get(i)).map(|cell| columns(cell)).max();
+        let empty: Vec<usize> =
+            (0..self.header.len()).filter(|i| widest(&self.rows, *i).unwrap_or(0) == 0).rev().collect();
+        for i in empty {
+            self.remove(i);
+        }
+        let room = width.unwrap_or(usize::MAX);
+        loop {
+            let needed = |i: usize| widest(&self.rows, i).unwrap_or(0).max(columns(self.header[i])) + 2;
+            if (0..self.header.len()).map(needed).sum::<usize>() <= room || self.header.len() < 3 {
+                return self;
+            }
+            self.remove(self.header.len() - 1);
+        }
+    }
+
+    fn remove(&mut self, i: usize) {
+        self.header.remove(i);
+        for row in &mut self.rows {
+            row.remove(i);
+        }
+    }
+}
+
+impl std::fmt::Display for Fitted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut table = comfy_table::Table::new();
+        table.load_style(LIGHT).set_header(self.header.iter().map(|name| tint(Tint::Dim, name)));
+        table.add_rows(&self.rows);
+        f.write_str(&table.trim_fmt())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::output::plain;
@@ -96,5 +155,18 @@ mod tests {
         let expected = " state     who\n────────────────────\n Approved  santos\n Pending   試\\u{1b}";
         assert_eq!(plain(&table.to_string()), expected);
         assert!(paint(&table.to_string()).contains("\u{1b}[32mApproved\u{1b}[0m"));
+    }
+
+    #[test]
+    fn columns_that_are_empty_or_too_wide_are_left_out() {
+        let drawn = |width| {
+            let mut table = Fitted::new(&["run", "state", "due", "who"]);
+            table.row(["r-1", "idle", &tint(Tint::Strong, ""), "santos"].map(str::to_owned).to_vec());
+            plain(&table.within(width).to_string()).lines().next().unwrap_or_default().to_owned()
+        };
+        assert_eq!(drawn(None), " run  state  who");
+        assert_eq!(drawn(Some(20)), " run  state  who");
+        assert_eq!(drawn(Some(19)), " run  state");
+        assert_eq!(drawn(Some(3)), " run  state");
     }
 }

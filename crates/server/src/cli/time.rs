@@ -89,18 +89,31 @@ fn absolute(time: Timestamp) -> String {
     time.strftime("%Y-%m-%d %H:%M:%SZ").to_string()
 }
 
-fn relative(time: Timestamp, now: Timestamp) -> String {
-    let distance = now.duration_since(time);
-    let amount = amount(distance.abs());
-    match amount {
-        None => "just now".to_owned(),
-        Some(amount) if distance.is_negative() => format!("in {amount}"),
-        Some(amount) => format!("{amount} ago"),
+/// `29 s left`, or that it has run out.
+pub fn left(text: &str, now: Timestamp) -> String {
+    let Ok(time) = text.parse::<Timestamp>() else { return printable(text) };
+    let distance = time.duration_since(now);
+    match ahead(distance) {
+        _ if distance.is_negative() => format!("ran out {}", relative(time, now)),
+        Some(amount) => format!("{amount} left"),
+        None => "a moment left".to_owned(),
     }
 }
 
-/// One unit says enough; none for a moment.
-fn amount(distance: SignedDuration) -> Option<String> {
+pub fn is_past(text: &str, now: Timestamp) -> bool {
+    text.parse::<Timestamp>().is_ok_and(|time| time <= now)
+}
+
+fn relative(time: Timestamp, now: Timestamp) -> String {
+    let distance = now.duration_since(time);
+    if distance.is_negative() {
+        return ahead(distance.abs()).map_or_else(|| "in a moment".to_owned(), |amount| format!("in {amount}"));
+    }
+    past(distance).map_or_else(|| "just now".to_owned(), |amount| format!("{amount} ago"))
+}
+
+/// One unit says enough; none for a moment. What is past has lasted at least so long.
+fn past(distance: SignedDuration) -> Option<String> {
     let (seconds, minutes, hours) = (distance.as_secs(), distance.as_mins(), distance.as_hours());
     match (seconds, minutes, hours) {
         (0..=2, ..) => None,
@@ -108,6 +121,19 @@ fn amount(distance: SignedDuration) -> Option<String> {
         (_, 0..=59, _) => Some(format!("{minutes} min")),
         (_, _, 0..=47) => Some(format!("{hours} h")),
         (..) => Some(format!("{} d", hours / 24)),
+    }
+}
+
+/// To the nearest: two hours less a moment are two hours.
+fn ahead(distance: SignedDuration) -> Option<String> {
+    let nearest = |unit: i128| (distance.as_millis() + unit / 2) / unit;
+    let (seconds, minutes, hours) = (nearest(1_000), nearest(60_000), nearest(3_600_000));
+    match (seconds, minutes, hours) {
+        (..=2, ..) => None,
+        (..=59, ..) => Some(format!("{seconds} s")),
+        (_, ..=59, _) => Some(format!("{minutes} min")),
+        (_, _, ..=47) => Some(format!("{hours} h")),
+        (..) => Some(format!("{} d", nearest(86_400_000))),
     }
 }
 
@@ -175,5 +201,20 @@ mod tests {
         ] {
             assert_eq!(when(text, now()), shown);
         }
+    }
+
+    #[test]
+    fn times_ahead_are_shown_to_the_nearest() {
+        for (text, shown, lasts) in [
+            ("2026-11-15T19:50:30Z", "in a moment", "a moment left"),
+            ("2026-11-15T19:50:58.1Z", "in 30 s", "30 s left"),
+            ("2026-11-15T19:51:28.2Z", "in 1 min", "1 min left"),
+            ("2026-11-15T21:50:28.4Z", "in 2 h", "2 h left"),
+            ("2026-11-18T19:50:27.9Z", "in 3 d", "3 d left"),
+            ("2026-11-15T19:50:20Z", "8 s ago", "ran out 8 s ago"),
+        ] {
+            assert_eq!((ago(text, now()), left(text, now())), (shown.to_owned(), lasts.to_owned()), "{text}");
+        }
+        assert!(is_past("2020-01-01T00:00:00Z", now()) && !is_past("2026-11-15T19:50:30Z", now()));
     }
 }

@@ -8,13 +8,13 @@ use super::connection::Context;
 use super::failure::Failure;
 use super::output;
 use super::run_view::{is_ended, render, succeeded, whole};
+use super::terminal::has_cursor;
 use changes::Changes;
 use clap::Args;
 use countersign_client::wire::RunView;
 use countersign_client::{Answer, Client, Error};
 use jiff::Timestamp;
 use screen::Screen;
-use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 const POLL_EVERY: Duration = Duration::from_millis(500);
@@ -24,7 +24,8 @@ const QUIET_AFTER: u32 = 20;
 /// Reading a large run may take no more than a fifth of the time.
 const IDLE_SHARE: u32 = 4;
 
-/// Watch a run until it ends: exit code 0 when it completed, 1 when it failed, was cancelled or rolled back
+/// Watch a run until it ends: exit code 0 when it completed, 1 when it failed, was cancelled or rolled back, 130 after
+/// Ctrl-C
 #[derive(Args)]
 pub struct WatchArgs {
     /// The run
@@ -51,7 +52,7 @@ pub async fn follow(context: &Context, client: &Client, run_id: &str) -> anyhow:
         Some(Err(error)) => Err(error),
         None => {
             output::complain("no longer watched; the run goes on");
-            Err(Failure::Reported.into())
+            Err(Failure::Interrupted.into())
         }
     }
 }
@@ -90,7 +91,7 @@ enum Shown {
 
 impl Shown {
     fn new(context: &Context) -> Self {
-        if std::io::stdout().is_terminal() && !context.json() {
+        if has_cursor() && !context.json() {
             Shown::Picture(Screen::default(), Changes::default())
         } else {
             Shown::Lines { changes: Changes::default(), json: context.json() }
@@ -104,11 +105,11 @@ impl Shown {
             // Drawn again even where nothing moved: "in 12 s" becomes "in 11 s".
             Shown::Picture(screen, changes) => {
                 screen.draw(|rows| render(&answer.body, rows, now))?;
-                Ok(changes.take(answer).next().is_some())
+                Ok(changes.take(answer, now).next().is_some())
             }
             Shown::Lines { changes, json } => {
                 let mut changed = false;
-                for change in changes.take(answer) {
+                for change in changes.take(answer, now) {
                     changed = true;
                     if *json {
                         output::say_verbatim(&change.json(&answer.body, now).to_string())?;

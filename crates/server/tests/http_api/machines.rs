@@ -169,7 +169,7 @@ async fn a_run_moves_by_its_own_machine() {
     assert_eq!(admin.post_bytes("/v1/definitions", shorter).await.created()["version"], 2);
     let refused =
         countersign(&server, &["step", "transition", &run_id, "write", "--to", "changes_requested", "--preview"]).await;
-    refused.says(0, &["would stay as it is", "declaration_evidence"]);
+    refused.says(1, &["would stay as it is", "declaration_evidence"]);
     countersign(
         &server,
         &[

@@ -53,13 +53,8 @@ impl Said {
     }
 }
 
-/// `countersign` with this token.
-async fn as_actor(server: &Server, token: &str, arguments: &[&str]) -> Said {
-    let mut command = command(server, token, arguments);
-    Said::of(tokio::task::spawn_blocking(move || command.output()).await.expect("a thread").expect("it runs"))
-}
-
-fn command(server: &Server, token: &str, arguments: &[&str]) -> Command {
+/// `countersign` with this token, not yet begun.
+pub fn command(server: &Server, token: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
     command.args(arguments).env_remove("COUNTERSIGN_PROFILE");
     command.env("COUNTERSIGN_SERVER", server.url()).env("COUNTERSIGN_TOKEN", token);
@@ -67,9 +62,10 @@ fn command(server: &Server, token: &str, arguments: &[&str]) -> Command {
     command
 }
 
-fn admin_token(server: &Server) -> String {
-    let token = std::fs::read_to_string(server.directory.path().join("admin.token")).expect("a token");
-    token.trim().to_owned()
+/// `countersign` with this token.
+pub async fn as_actor(server: &Server, token: &str, arguments: &[&str]) -> Said {
+    let mut command = command(server, token, arguments);
+    Said::of(tokio::task::spawn_blocking(move || command.output()).await.expect("a thread").expect("it runs"))
 }
 
 /// `countersign` as the administrator.
@@ -77,7 +73,12 @@ pub async fn countersign(server: &Server, arguments: &[&str]) -> Said {
     as_actor(server, &admin_token(server), arguments).await
 }
 
-async fn with(definitions: &[&'static str]) -> Server {
+pub fn admin_token(server: &Server) -> String {
+    let token = std::fs::read_to_string(server.directory.path().join("admin.token")).expect("a token");
+    token.trim().to_owned()
+}
+
+pub async fn with(definitions: &[&'static str]) -> Server {
     let server = Server::start().await;
     for definition in definitions {
         let published: Answer = server.admin().post_bytes("/v1/definitions", *definition).await;
@@ -86,7 +87,7 @@ async fn with(definitions: &[&'static str]) -> Server {
     server
 }
 
-async fn started(server: &Server, arguments: &[&str]) -> String {
+pub async fn started(server: &Server, arguments: &[&str]) -> String {
     let said = countersign(server, &[&["run", "--json"], arguments].concat()).await;
     said.json()["run_id"].as_str().expect("an id").to_owned()
 }
@@ -209,7 +210,7 @@ async fn runs_are_steered() {
     countersign(&server, &["runs", "void", &id, "--reason", "a test"]).await.says(0, &["is voided"]);
     countersign(&server, &["runs", "retry", &id]).await.says(0, &["started "]);
     let later = started(&server, &["order-process", "--input", "order_id=o-4", "--at", "in 2h"]).await;
-    countersign(&server, &["runs", "show", &later]).await.says(0, &["is queued", "not before in 1 h"]);
+    countersign(&server, &["runs", "show", &later]).await.says(0, &["is queued", "not before in 2 h"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

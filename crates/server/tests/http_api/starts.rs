@@ -78,7 +78,7 @@ async fn an_event_starts_all_or_nothing() {
 
 const SHELL: &str = "kind: workflow\nname: build\nsteps:\n  - {name: MAKE, run: shell, command: \"true\"}\n";
 
-async fn until_state(admin: &Actor, run_id: &str, state: &str) -> Value {
+pub async fn until_state(admin: &Actor, run_id: &str, state: &str) -> Value {
     for _ in 0..2400 {
         let run = admin.get(&format!("/v1/runs/{run_id}")).await.ok();
         if run["state"] == state {

@@ -11,10 +11,11 @@ use axum::Json;
 use axum::extract::State;
 use countersign_client::wire;
 use countersign_engine::port::{GateWithSteps, Page, RunQuery, RunStepView, RunView};
+use countersign_engine::reads::Halt;
 use countersign_engine::rows::{CorrectionRow, StepState};
 use countersign_engine::run::rollup::Basis;
 use countersign_kernel::InstanceId;
-use countersign_kernel::lifecycle::{OwnMachine, RunState, StepCode};
+use countersign_kernel::lifecycle::{FacetRow, OwnMachine, RunState, STEP_FACETS, StepCode};
 use countersign_kernel::plan::{Plan, StepSeq};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::rollup::Rollup;
@@ -90,14 +91,25 @@ pub async fn list(
     for run in engine.read_runs(&caller.actor_ref, query, &params.page()?).await? {
         let plan = engine.plan_of(&run).await?;
         let basis = engine.rollup_of(&run, &plan).await?;
-        runs.push((run, rollup(&basis, &plan)));
+        runs.push((run, basis, plan));
     }
-    params.answer(runs, |(run, _)| run.row.instance_id.0, |(run, rollup)| Ok(summary(run, rollup))).map(Json)
+    params
+        .answer(runs, |(run, ..)| run.row.instance_id.0, |(run, basis, plan)| Ok(summary(run, &basis, &plan)))
+        .map(Json)
 }
 
-fn summary(run: RunView, rollup: wire::Rollup) -> wire::RunSummary {
+/// A run that was cancelled or voided has no time of its own for that: it is the one at which its colour was last
+/// computed, for nothing moves an ended run.
+fn ended_at(run: &RunView, basis: &Basis) -> Option<String> {
+    let ended = RunState::parse(&run.head.state).is_some_and(RunState::is_ended);
+    let at = run.head.completed_at.or(run.head.failed_at).unwrap_or(basis.rollup.computed_at);
+    ended.then(|| time::format(at))
+}
+
+fn summary(run: RunView, basis: &Basis, plan: &Plan) -> wire::RunSummary {
     wire::RunSummary {
-        rollup,
+        rollup: rollup(basis, plan),
+        ended_at: ended_at(&run, basis),
         run_id: run.row.instance_id.to_string(),
         definition: format!("{}@{}", run.row.definition_name, run.row.definition_version),
         subject_ref: run.row.subject_ref,
@@ -148,7 +160,19 @@ pub async fn read(
         .map(|step| wire::StepView { corrections: of(step.step_seq), ..to_wire(step, &plan, &run, machine.as_deref()) })
         .collect();
     let gates = engine.read_run_gates(&run).await?;
-    Ok(Json(whole(run, &basis, &plan, shown, next, gates)))
+    let halt = engine.read_halt(&run).await?;
+    let view = whole(run, &basis, &plan, shown, gates);
+    Ok(Json(wire::RunView { steps_next: next, ..halted(view, halt) }))
+}
+
+/// With who brought it where it stands, and why.
+fn halted(view: wire::RunView, halt: Option<Halt>) -> wire::RunView {
+    let Some(Halt { at, actor_ref, reason }) = halt else { return view };
+    let (at, by) = (Some(time::format(at)), Some(actor_ref));
+    if view.ended_at.is_some() {
+        return wire::RunView { ended_at: at, ended_by: by, reason, ..view };
+    }
+    wire::RunView { halted_at: at, halted_by: by, reason, ..view }
 }
 
 fn whole(
@@ -156,12 +180,16 @@ fn whole(
     basis: &Basis,
     plan: &Plan,
     steps: Vec<wire::StepView>,
-    steps_next: Option<String>,
     gates: Vec<GateWithSteps>,
 ) -> wire::RunView {
     let state = RunState::parse(&run.head.state).unwrap_or(RunState::Idle);
     let id = |id: Option<InstanceId>| id.map(|id| id.to_string());
     wire::RunView {
+        ended_at: ended_at(&run, basis),
+        ended_by: None,
+        halted_at: None,
+        halted_by: None,
+        reason: None,
         run_id: run.row.instance_id.to_string(),
         definition: format!("{}@{}", run.row.definition_name, run.row.definition_version),
         machine: run.row.machine.map(|machine| machine.named),
@@ -181,13 +209,14 @@ fn whole(
         input: Some(value(&run.row.input)),
         output: run.head.output.as_deref().map(value),
         correlation_key: run.row.correlation_key.map(|key| key.to_string()),
+        concurrency_key: run.row.concurrency_key.map(|key| key.to_string()),
         corrects: id(run.row.corrects),
         continues: id(run.row.continues),
         parent_run_id: id(run.row.parent.map(|(run_id, _)| run_id)),
         rollup: rollup(basis, plan),
         critical_path: critical_path(basis, plan),
         steps,
-        steps_next,
+        steps_next: None,
         gates: gates
             .into_iter()
             .flat_map(|(row, steps)| {
@@ -211,6 +240,11 @@ fn color_token(state: &StepState, severity: Option<&str>) -> &'static str {
     }
 }
 
+/// What is shown of a failed step that will be tried again (seed 003 §4.5).
+fn retrying() -> Option<&'static FacetRow> {
+    STEP_FACETS.iter().find(|row| row.facet == "retrying")
+}
+
 fn to_wire(step: RunStepView, plan: &Arc<Plan>, run: &RunView, machine: Option<&OwnMachine>) -> wire::StepView {
     let RunStepView { step_seq, new, state } = step;
     let spec = plan.step(step_seq).filter(|_| new.compensates.is_none());
@@ -220,6 +254,13 @@ fn to_wire(step: RunStepView, plan: &Arc<Plan>, run: &RunView, machine: Option<&
     let def = state.state.def();
     let severity = (state.state == StepCode::Blocked).then(|| severity_text(state.blocked_cause));
     let color_token = color_token(&state, severity);
+    let (icon, label) = match retrying().filter(|_| retry && lives) {
+        Some(facet) => {
+            let attempt = state.attempts.saturating_add(1).min(new.max_attempts);
+            (facet.icon, facet.label_en.replace("n/N", &format!("{attempt}/{}", new.max_attempts)))
+        }
+        None => (def.icon, def.label.to_owned()),
+    };
     let charge = state.charge;
     let derived = charge.derived_state.as_deref().and_then(|code| machine?.state(code));
     let text = |text: Option<Arc<str>>| text.map(|text| text.to_string());
@@ -276,8 +317,8 @@ fn to_wire(step: RunStepView, plan: &Arc<Plan>, run: &RunView, machine: Option<&
                 .filter(|_| color_token == def.color)
                 .map_or(color_token, |state| state.ui_color_token)
                 .to_owned(),
-            icon: derived.map_or(def.icon, |state| &state.ui_icon).to_owned(),
-            label: derived.map_or(def.label, |state| &state.label_en).to_owned(),
+            icon: derived.map_or(icon, |state| &state.ui_icon).to_owned(),
+            label: derived.map_or(label, |state| state.label_en.clone()),
         },
         views: wire::StepViews {
             linear: state.state.linear(retry, lives).to_owned(),

@@ -1,7 +1,7 @@
 //! What has changed in a run since it was last looked at.
 
 use crate::cli::output::printable;
-use crate::cli::run_view::{attempts, details, named, state_text, step_tint};
+use crate::cli::run_view::{attempts, details, error_text, label, named, state_text, step_tint};
 use crate::cli::table::tint;
 use countersign_client::Answer;
 use countersign_client::wire::{RunView, StepView};
@@ -17,17 +17,25 @@ pub struct Changes {
 }
 
 pub enum Change<'a> {
-    Run,
+    Run {
+        /// Nothing was known of it before.
+        is_first: bool,
+    },
     Step(&'a StepView, &'a Value),
 }
 
 impl Changes {
-    /// Everything that is new in this answer. A step that has not begun is no news.
-    pub fn take<'a>(&mut self, answer: &'a Answer<RunView>) -> impl Iterator<Item = Change<'a>> + use<'a> {
+    /// Everything that is new in this answer, in the order in which it happened. A step that has not begun is no news.
+    pub fn take<'a>(
+        &mut self,
+        answer: &'a Answer<RunView>,
+        now: Timestamp,
+    ) -> impl Iterator<Item = Change<'a>> + use<'a> {
         let mut changes = vec![];
         let run = (answer.body.state.clone(), answer.body.outcome.clone());
         let run_changed = self.run.as_ref() != Some(&run);
         let ended = crate::cli::run_view::is_ended(&run.0);
+        let is_first = self.run.is_none();
         if run_changed {
             self.run = Some(run);
         }
@@ -40,9 +48,10 @@ impl Changes {
                 changes.push(Change::Step(step, raw));
             }
         }
+        changes.sort_by_key(|change| change.at(&answer.body, now));
         // The end of the run is the last thing to say, any other state the first.
         if run_changed {
-            changes.insert(if ended { changes.len() } else { 0 }, Change::Run);
+            changes.insert(if ended { changes.len() } else { 0 }, Change::Run { is_first });
         }
         changes.into_iter()
     }
@@ -58,17 +67,40 @@ fn essence(step: &Value) -> Value {
 }
 
 impl Change<'_> {
+    /// When it happened, as far as that is known; else when it was seen.
+    fn at(&self, run: &RunView, now: Timestamp) -> Timestamp {
+        let at = match self {
+            Change::Run { is_first } => match run.state.as_str() {
+                "idle" | "queued" => Some(&run.started_at),
+                // Since its start or, where it had to wait, since its first step at the latest.
+                "executing" if *is_first && run.start_at.is_none() && run.concurrency_key.is_none() => {
+                    Some(&run.started_at)
+                }
+                "executing" if *is_first => run.steps.iter().filter_map(|step| step.started_at.as_ref()).min(),
+                _ => run.ended_at.as_ref().or(run.halted_at.as_ref()),
+            },
+            Change::Step(step, _) => match step.state_code.as_str() {
+                "completed" => step.completed_at.as_ref(),
+                "in_progress" => step.started_at.as_ref(),
+                "overdue" => step.overdue_first_at.as_ref(),
+                "blocked" => step.blocked_since.as_ref(),
+                _ => None,
+            },
+        };
+        at.and_then(|at| at.parse().ok()).unwrap_or(now)
+    }
+
     /// One line, with tints.
     pub fn line(&self, run: &RunView, now: Timestamp) -> String {
-        let at = now.strftime("%H:%M:%SZ");
+        let at = self.at(run, now).strftime("%H:%M:%SZ");
         match self {
-            Change::Run => {
-                let error =
-                    run.last_error.as_deref().map_or_else(String::new, |error| format!(": {}", printable(error)));
+            Change::Run { .. } => {
+                let why = run.last_error.as_deref().map(|error| error_text(run, error)).or_else(|| run.reason.clone());
+                let error = why.map_or_else(String::new, |why| format!(": {}", printable(&why)));
                 format!("{at}  run is {}{error}", state_text(&run.state, run.outcome.as_deref()))
             }
             Change::Step(step, _) => {
-                let state = tint(step_tint(step), &format!("{} {}", step.appearance.icon, step.appearance.label));
+                let state = tint(step_tint(step), &format!("{} {}", step.appearance.icon, label(step)));
                 let attempt = attempts(step);
                 let attempt = if attempt.is_empty() { attempt } else { format!(" (attempt {attempt})") };
                 let details = details(run, step, now);
@@ -79,9 +111,9 @@ impl Change<'_> {
     }
 
     pub fn json(&self, run: &RunView, now: Timestamp) -> Value {
-        let at = format!("{now:.6}");
+        let at = format!("{:.6}", self.at(run, now));
         match self {
-            Change::Run => json!({
+            Change::Run { .. } => json!({
                 "at": at, "change": "run", "run_id": run.run_id, "state": run.state, "outcome": run.outcome,
                 "rollup": run.rollup, "last_error": run.last_error, "output": run.output,
             }),

@@ -3,6 +3,7 @@
 
 use crate::cli::run_view::MAX_ROWS;
 use crate::cli::table::paint;
+use crate::cli::terminal::height;
 use anstream::{AutoStream, ColorChoice};
 use std::io::Write;
 
@@ -12,10 +13,6 @@ const WRAP: &str = "\u{1b}[?7h";
 /// Before a line is written: after one that was cut off, it would take the last character with it.
 const ERASE_LINE: &str = "\u{1b}[2K";
 const ERASE_BELOW: &str = "\u{1b}[J";
-/// The names of the columns, and the line under them.
-const TABLE_HEAD: usize = 2;
-/// Where nobody tells how tall the terminal is.
-const USUAL_HEIGHT: usize = 24;
 
 #[derive(Default)]
 pub struct Screen {
@@ -27,11 +24,13 @@ impl Screen {
     /// Draws what `picture` makes of the rows that there is room for.
     pub fn draw(&mut self, picture: impl Fn(usize) -> String) -> anyhow::Result<()> {
         let height = height();
-        let mut text = picture(MAX_ROWS);
+        let (mut rows, mut text) = (MAX_ROWS, picture(MAX_ROWS));
         // The steps are what can be folded; the rest of the picture is as it is.
-        if text.lines().count() >= height {
-            let rest = picture(0).lines().count() + TABLE_HEAD;
-            text = picture(height.saturating_sub(rest + 1));
+        while text.lines().count() >= height && rows > 0 {
+            let over = text.lines().count() + 1 - height;
+            // Of forty rows there may be three steps.
+            rows = rows.min(height).saturating_sub(over);
+            text = picture(rows);
         }
         let lines: Vec<&str> = text.lines().take(height.saturating_sub(1).max(1)).collect();
         let mut stdout = std::io::stdout().lock();
@@ -51,9 +50,4 @@ impl Screen {
         stdout.write_all(out.as_bytes())?;
         Ok(stdout.flush()?)
     }
-}
-
-fn height() -> usize {
-    let size = rustix::termios::tcgetwinsize(std::io::stdout()).map(|size| usize::from(size.ws_row));
-    size.ok().filter(|rows| *rows > 0).unwrap_or(USUAL_HEIGHT)
 }
