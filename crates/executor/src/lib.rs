@@ -4,6 +4,7 @@
 //! It knows neither the engine nor a store, and it never decides what follows from a verdict. Dropping the future of a job
 //! cancels it: no process and no connection is left behind.
 
+mod filled;
 pub mod http;
 mod json;
 pub mod shell;

@@ -331,3 +331,17 @@ async fn no_process_outlives_a_server_that_is_killed() {
     server.wait().unwrap();
     eventually("the process goes on", || !is_alive(&pid)).await;
 }
+
+#[tokio::test]
+async fn numbers_and_truth_values_are_written_as_text() {
+    let work = ShellWork { command: Template("\"\"".into()), env: None, success: vec![0], retry: vec![75] };
+    let filled = |command: &str, env: &str| ShellJob::filled(&work, command, Some(env));
+    let job = filled(r#"["echo", 5, true, "x"]"#, r#"{"N":5.5}"#).expect("a job");
+    assert_eq!(job.command, Command::List(["echo", "5", "true", "x"].map(str::to_owned).to_vec()));
+    assert_eq!(job.env["N"], "5.5");
+    for (command, env) in
+        [(r#"["echo", null]"#, "{}"), (r#"["echo", [1]]"#, "{}"), ("7", "{}"), (r#""true""#, r#"{"N":{}}"#)]
+    {
+        assert!(filled(command, env).is_err(), "{command} {env}");
+    }
+}

@@ -250,7 +250,7 @@ async fn heartbeats_run_by_themselves_and_on_demand() {
     running.fake.heard("complete", 1).await;
     let beats = running.fake.told("heartbeat");
     assert!((3..=10).contains(&beats.len()), "{} heartbeats", beats.len());
-    assert_eq!(beats[0], json!({"lease_token": "lease of t1", "lease_ms": 1500}));
+    assert_eq!(beats[0], json!({"lease_token": "lease of t1", "lease_ms": 4500}));
     running.ended().await.expect("a clean end");
 }
 

@@ -11,6 +11,7 @@ mod message;
 
 pub use message::{Answered, Destination};
 
+use crate::filled;
 use crate::verdict::Verdict;
 use answer::{Answer, BODY_BYTES, names};
 use countersign_kernel::lifecycle::FailureCategory;
@@ -66,8 +67,8 @@ impl HttpJob {
         let url =
             serde_json::from_str(url).map_err(|_| Verdict::unusable("`url` is not a text once it is filled in"))?;
         let headers = match headers {
-            Some(headers) => serde_json::from_str(headers)
-                .map_err(|_| Verdict::unusable("`headers` is not an object of texts once it is filled in"))?,
+            Some(headers) => filled::texts(headers)
+                .ok_or_else(|| Verdict::unusable("`headers` is not an object of texts once it is filled in"))?,
             None => BTreeMap::new(),
         };
         Ok(HttpJob {

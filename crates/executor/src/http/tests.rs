@@ -441,5 +441,8 @@ fn a_job_is_made_of_a_step_with_its_templates_filled_in() {
     let shown = format!("{job:?}");
     assert!(shown.contains(r#"["A"]"#) && !shown.contains(r#""b""#) && !shown.contains("[1]"), "{shown}");
     assert!(HttpJob::filled(&work, "7", None, None).is_err());
-    assert!(HttpJob::filled(&work, r#""https://a.example""#, Some(r#"{"A":1}"#), None).is_err());
+    assert!(HttpJob::filled(&work, r#""https://a.example""#, Some(r#"{"A":[1]}"#), None).is_err());
+    // What can only be text is written as one.
+    let job = HttpJob::filled(&work, r#""https://a.example""#, Some(r#"{"A":1,"B":true}"#), None).expect("a job");
+    assert_eq!(job.headers.values().collect::<Vec<_>>(), ["1", "true"]);
 }

@@ -10,13 +10,12 @@ mod group;
 mod outcome;
 mod warden;
 
-use crate::text;
 use crate::verdict::Verdict;
+use crate::{filled, text};
 use capture::Tail;
 use countersign_kernel::lifecycle::FailureCategory;
 use countersign_kernel::plan::ShellWork;
 use group::{Group, Pipes};
-use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
@@ -56,8 +55,7 @@ pub struct ShellJob {
     pub attempt: u32,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// For `sh -c`.
     Text(String),
@@ -68,11 +66,15 @@ pub enum Command {
 impl ShellJob {
     /// A step's work with its templates filled in: `command` and `env` are JSON texts. The rest of the job is left empty.
     pub fn filled(work: &ShellWork, command: &str, env: Option<&str>) -> Result<Self, Verdict> {
-        let command = serde_json::from_str(command)
-            .map_err(|_| Verdict::unusable("`command` is neither a text nor a list of texts once it is filled in"))?;
+        let command = match filled::list(command) {
+            Some(list) => Command::List(list),
+            None => serde_json::from_str(command).map(Command::Text).map_err(|_| {
+                Verdict::unusable("`command` is neither a text nor a list of texts once it is filled in")
+            })?,
+        };
         let env = match env {
-            Some(env) => serde_json::from_str(env)
-                .map_err(|_| Verdict::unusable("`env` is not an object of texts once it is filled in"))?,
+            Some(env) => filled::texts(env)
+                .ok_or_else(|| Verdict::unusable("`env` is not an object of texts once it is filled in"))?,
             None => BTreeMap::new(),
         };
         Ok(ShellJob {
