@@ -376,7 +376,7 @@ async fn a_live_runs_records_stay(kind: Kind) -> anyhow::Result<()> {
 
     let engine = place.engine(config()).await?;
     let task = claim(&engine, "default").await?;
-    ensure!(*task.input == *r#"{"a":"the-output","of":"the-input"}"#, "{}", task.input);
+    ensure!(*task.input == *r#"{"of":"the-input","a":"the-output"}"#, "{}", task.input);
     engine.execute(on(run_id, run::Command::Cancel { reason: None })).await?;
     ensure!(engine.read_purgeable(ADMIN, None, 100, false).await?.len() > all.len());
     let completed = all.iter().find(|record| record.action_ref == "step_completed").context("no completion")?;
