@@ -122,8 +122,8 @@ pub fn void(target: Target<'_>, reason: Option<&str>, ctx: &mut Context<'_>) -> 
     alive(run)?;
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
-    flow.require_cancel_gate()?;
     flow.move_run(RunState::Voided, "workflow_void")?;
+    flow.require_cancel_gate()?;
     flow.revoke_all(By(ActorClass::Reviewer, "workflow_cancel"))?;
     Ok(flow.finish(Action::RunVoided, &actor_ref, reason))
 }
