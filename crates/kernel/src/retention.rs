@@ -121,8 +121,8 @@ impl ReleaseHold {
 
 /// Whether this JSON stands in the place of a value that was purged.
 pub fn is_purged_value(json: &str) -> bool {
-    let text = crate::text::from_json_string(json);
-    text.is_some_and(|text| text.strip_prefix("purged:").is_some_and(|event_id| EventId::parse(event_id).is_some()))
+    let event_id = json.strip_prefix("\"purged:").and_then(|text| text.strip_suffix('"'));
+    event_id.and_then(EventId::parse).is_some()
 }
 
 impl RecordFacts {

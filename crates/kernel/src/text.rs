@@ -150,8 +150,23 @@ mod tests {
         for text in ["", "plain", r#"a "b" \c\"#, "grün \u{1F600}\u{7f}\n\t\0"] {
             assert_eq!(from_json_string(&json_string(text)).as_deref(), Some(text));
         }
-        assert_eq!(from_json_string(r#""\/\b\f\n\r\t\u00e9\ud83d\ude00""#).as_deref(), Some("/\u{8}\u{c}\n\r\té\u{1F600}"));
-        for other in ["", "null", "1", "\"", r#""a"b""#, r#""\""#, r#""\x""#, r#""\ud83d""#, r#""\ud83dx0041""#, r#""\u12""#, "[\"a\"]"] {
+        assert_eq!(
+            from_json_string(r#""\/\b\f\n\r\t\u00e9\ud83d\ude00""#).as_deref(),
+            Some("/\u{8}\u{c}\n\r\té\u{1F600}")
+        );
+        for other in [
+            "",
+            "null",
+            "1",
+            "\"",
+            r#""a"b""#,
+            r#""\""#,
+            r#""\x""#,
+            r#""\ud83d""#,
+            r#""\ud83dx0041""#,
+            r#""\u12""#,
+            "[\"a\"]",
+        ] {
             assert_eq!(from_json_string(other), None, "{other}");
         }
     }

@@ -250,7 +250,7 @@ pub struct FromStep {
     pub run_id: InstanceId,
     pub step: String,
     pub definition: String,
-    /// What it has finished can only be told when nothing of it is undone any more.
+    /// Before that, what it has finished may still be undone.
     pub has_ended: bool,
     /// The steps that completed or were skipped, by name, with outputs; not those that were undone.
     pub finished: BTreeMap<String, (StepCode, Option<Arc<str>>)>,
