@@ -26,6 +26,22 @@ class Step:
         self.derived: Optional[str] = None      # what lies over its state, in a machine of one's own
 
 
+def depths(depends: list[list[int]]) -> list[int]:
+    depth, waits = [0] * len(depends), [len(d) for d in depends]
+    followers: list[list[int]] = [[] for _ in depends]
+    for later, earlier in ((i, e) for i, d in enumerate(depends) for e in d):
+        followers[earlier].append(later)
+    ahead = [i for i, n in enumerate(waits) if n == 0]
+    while ahead:
+        i = ahead.pop()
+        for later in followers[i]:
+            depth[later] = max(depth[later], depth[i] + 1)
+            waits[later] -= 1
+            if waits[later] == 0:
+                ahead.append(later)
+    return depth
+
+
 class Run:
     """Follows the records of one run. `replay` is what follows its gates."""
 
@@ -33,6 +49,7 @@ class Run:
         self.replay, self.report = replay, replay.report
         self.steps: list[Step] = []
         self.depends: list[list[int]] = []
+        self.depth: list[int] = []      # how many steps the longest chain of dependencies has that reaches each
         self.parts: dict[int, list[Step]] = {}      # the tasks of each step
         self.behind = 0     # steps and tasks; compensations stand behind them
         self.undoable: set[int] = set()
@@ -77,6 +94,7 @@ class Run:
                 raise ValueError("has two steps of one name, or an unknown order")
             linear = d.get("order") == "linear"
             self.depends = [([i - 1] if i else []) if linear else [place[n] for n in s.get("dependsOn") or []] for i, s in enumerate(d["steps"])]
+            self.depth = depths(self.depends)
             self.wanted = d.get("machine")
             self.undoable = {place[c["step"]] for c in d.get("compensation") or []}
             tasks = [(f"{s['name']}/{t['name']}", i) for i, s in enumerate(d["steps"]) for t in s.get("tasks") or []]
@@ -514,8 +532,8 @@ class Run:
             s = self.steps[seq]
             at = r.at if seq in now else 0 if s.completed_at is None and s.taken_over and s.state == "completed" else s.completed_at
             if at is not None:
-                due.append((at, seq))
-        return [[len(self.steps) + i, seq] for i, (_, seq) in enumerate(sorted(due, reverse=True))]
+                due.append((at, self.depth[seq], seq))
+        return [[len(self.steps) + i, seq] for i, (_, _, seq) in enumerate(sorted(due, reverse=True))]
 
     def move_run(self, r: Any, moves: list[Any]) -> None:
         planned = len(self.depends)
@@ -563,15 +581,15 @@ class Run:
                 self.find("gate-not-approved", f"step {name!r} went on without an approval of its gate in this command", last)
         for action, r in self.fired:
             spent = any(a == action for a, _ in self.spends)
-            if action not in names(self.cleared) and not spent and not (action == "cancel" and self.state == "cancelled" and not self.ended):
+            if action not in names(self.cleared) and not spent and not (action == "cancel" and self.state in ("cancelled", "voided") and not self.ended):
                 self.find("gate-not-approved", f"the gate of {action!r} was consumed, and nothing followed it", r)
         for action, approval in self.spends:
             self.report.checked["1"] += 1
             fired = next((step for a, step in self.spent if a == action), False)
             if fired is False or fired is not None and fired != approval:
                 self.find("gate-not-approved", f"nothing was approved by {approval!r} for {action!r} in this command", last)
-        if last.action == "run_cancelled" and self.guard("cancel") is not None and "cancel" not in [a for a, _ in self.fired]:
-            self.find("gate-not-approved", "cancelled without the approval that the definition asks for", last)
+        if last.action in ("run_cancelled", "run_voided") and self.guard("cancel") is not None and "cancel" not in [a for a, _ in self.fired]:
+            self.find("gate-not-approved", "cancelled or voided without the approval that the definition asks for", last)
         for action, r in self.mooted:
             if action not in names(self.dropped) and not self.over:
                 self.find("moot-invalid", f"what waits behind the gate of {action!r} has not ended in this command", r)

@@ -41,7 +41,7 @@ impl Engine {
     /// The command that purges a record.
     pub async fn purge_record(&self, event_id: &str) -> Result<Command, Refusal> {
         let instance_id = self.instance_of_record(event_id).await.map_err(|error| store_failure(&error))?;
-        let command = PurgeRecord { event_id: event_id.to_owned(), record: None };
+        let command = PurgeRecord::of(event_id);
         // The registry is no process; a purge of its records is refused without one.
         Ok(on(instance_id.filter(|id| *id != InstanceId::REGISTRY), process::Command::PurgeRecord(command)))
     }

@@ -93,6 +93,7 @@ struct Tasks {
 struct Ranks {
     order: Vec<StepSeq>,
     rank: Vec<StepSeq>,
+    depth: Vec<u32>,
     /// The dependency by which the longest chain comes.
     deepest: Vec<Option<StepSeq>>,
     has_optional: bool,
@@ -517,6 +518,11 @@ impl Plan {
         self.ranks().rank.get(seq as usize).copied()
     }
 
+    /// How many steps the longest chain of dependencies has that reaches this one.
+    pub fn depth(&self, seq: StepSeq) -> u32 {
+        self.ranks().depth.get(seq as usize).copied().unwrap_or(0)
+    }
+
     /// The longest chain of dependencies that reaches this step, backwards from it.
     pub fn critical_path(&self, to: Option<StepSeq>) -> impl Iterator<Item = StepSeq> {
         std::iter::successors(to, |seq| self.ranks().deepest.get(*seq as usize).copied().flatten())
@@ -559,7 +565,7 @@ impl Plan {
             for (place, seq) in (0..).zip(&sorted) {
                 rank[*seq as usize] = place;
             }
-            Ranks { order: sorted, rank, deepest, has_optional: self.steps.iter().any(|step| step.optional) }
+            Ranks { order: sorted, rank, depth, deepest, has_optional: self.steps.iter().any(|step| step.optional) }
         })
     }
 

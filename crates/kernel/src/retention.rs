@@ -67,6 +67,14 @@ pub struct PurgeRecord {
     pub event_id: String,
     /// `None`: there is no such record.
     pub record: Option<RecordFacts>,
+    /// It is one of a run that has not ended.
+    pub run_lives: bool,
+}
+
+impl PurgeRecord {
+    pub fn of(event_id: &str) -> Self {
+        PurgeRecord { event_id: event_id.to_owned(), record: None, run_lives: false }
+    }
 }
 
 /// What stands in the place of a text that was purged with this record.
@@ -109,6 +117,12 @@ impl ReleaseHold {
         require_optional_text("reason", Some(reason))?;
         Ok(reason.to_owned())
     }
+}
+
+/// Whether this JSON stands in the place of a value that was purged.
+pub fn is_purged_value(json: &str) -> bool {
+    let event_id = json.strip_prefix("\"purged:").and_then(|text| text.strip_suffix('"'));
+    event_id.and_then(EventId::parse).is_some()
 }
 
 impl RecordFacts {

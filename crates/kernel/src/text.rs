@@ -70,6 +70,54 @@ pub fn json_string(text: &str) -> String {
     json
 }
 
+/// The text of a JSON string; `None` where it is other JSON, or none.
+pub fn from_json_string(json: &str) -> Option<String> {
+    let inner = json.strip_prefix('"')?.strip_suffix('"')?;
+    let mut text = String::with_capacity(inner.len());
+    let mut rest = inner.chars();
+    while let Some(c) = rest.next() {
+        let c = match c {
+            '"' => return None,
+            '\\' => match rest.next()? {
+                c @ ('"' | '\\' | '/') => c,
+                'b' => '\u{8}',
+                'f' => '\u{c}',
+                'n' => '\n',
+                'r' => '\r',
+                't' => '\t',
+                'u' => match utf16_unit(&mut rest)? {
+                    high @ 0xd800..=0xdbff => {
+                        let escape = (rest.next()?, rest.next()?) == ('\\', 'u');
+                        let low = utf16_unit(&mut rest).filter(|low| escape && (0xdc00..=0xdfff).contains(low))?;
+                        char::from_u32(0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00))?
+                    }
+                    unit => char::from_u32(unit)?,
+                },
+                _ => return None,
+            },
+            c => c,
+        };
+        text.push(c);
+    }
+    Some(text)
+}
+
+fn utf16_unit(digits: &mut std::str::Chars<'_>) -> Option<u32> {
+    (0..4).try_fold(0, |unit, _| Some(unit * 16 + digits.next()?.to_digit(16)?))
+}
+
+/// An error that is longer is cut short, so that there is room for it in a record.
+pub const MAX_ERROR_BYTES: usize = 4096;
+
+/// The text, or as much of its beginning as has room with a `…` behind it.
+pub fn shortened(error: &str) -> std::borrow::Cow<'_, str> {
+    if error.len() <= MAX_ERROR_BYTES {
+        return error.into();
+    }
+    let end = error.floor_char_boundary(MAX_ERROR_BYTES - '…'.len_utf8());
+    format!("{}…", &error[..end]).into()
+}
+
 /// Bytes as lower-case hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -95,6 +143,41 @@ mod tests {
         ] {
             assert_eq!(json_string(text), json);
         }
+    }
+
+    #[test]
+    fn a_json_string_is_read_as_it_was_written() {
+        for text in ["", "plain", r#"a "b" \c\"#, "grün \u{1F600}\u{7f}\n\t\0"] {
+            assert_eq!(from_json_string(&json_string(text)).as_deref(), Some(text));
+        }
+        assert_eq!(
+            from_json_string(r#""\/\b\f\n\r\t\u00e9\ud83d\ude00""#).as_deref(),
+            Some("/\u{8}\u{c}\n\r\té\u{1F600}")
+        );
+        for other in [
+            "",
+            "null",
+            "1",
+            "\"",
+            r#""a"b""#,
+            r#""\""#,
+            r#""\x""#,
+            r#""\ud83d""#,
+            r#""\ud83dx0041""#,
+            r#""\u12""#,
+            "[\"a\"]",
+        ] {
+            assert_eq!(from_json_string(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_long_error_is_cut_between_characters() {
+        for whole in ["", "boom", &"x".repeat(MAX_ERROR_BYTES)] {
+            assert_eq!(shortened(whole), whole);
+        }
+        assert_eq!(shortened(&"x".repeat(MAX_ERROR_BYTES + 1)), format!("{}…", "x".repeat(MAX_ERROR_BYTES - 3)));
+        assert_eq!(shortened(&"ü".repeat(MAX_ERROR_BYTES)), format!("{}…", "ü".repeat((MAX_ERROR_BYTES - 3) / 2)));
     }
 
     #[test]

@@ -354,10 +354,12 @@ pub fn holds<'q>(dialect: Dialect, query: &'q HoldQuery, page: &Page) -> Select<
     select.paged("hold_id", page)
 }
 
-/// In the order of the index, which holds nothing else.
+/// In the order of the index, which holds nothing else. What a run says that has not ended may not be purged.
 pub fn purgeable(dialect: Dialect, query: &PurgeableQuery) -> Select<'static> {
     let mut select = Select::new(dialect, format!("SELECT {RECORD} FROM records"));
     select.compare("purgeable_from_us", "<=", Value::time(query.now));
+    let live = "SELECT 1 FROM run_heads l WHERE l.instance_id = records.instance_id AND l.is_live";
+    select.conditions.push(format!("NOT EXISTS ({live})"));
     let (than, direction) = if query.descending { ("<", "DESC") } else { (">", "ASC") };
     if let Some((from, event_id)) = query.after {
         select.values.extend([Value::time(from), Value::Id(event_id.0)]);

@@ -389,16 +389,6 @@ async fn saga(works: &Works) -> anyhow::Result<String> {
     let run_id = works.start("travel", json!({})).await?;
     let first = works.claim("default").await?;
     let second = works.complete(&first, json!({"room": 1})).await?.next.context("the next step")?;
-    // Another one begins behind what this one has finished, before it is undone.
-    let from = wire::FromStep { run_id: run_id.clone(), step: "flight".to_owned() };
-    let request = wire::StartRun {
-        definition: "travel".to_owned(),
-        corrects: Some(run_id.clone()),
-        from_step: Some(from),
-        ..Default::default()
-    };
-    let other = works.ines.start_run(&request).await?.body.run_id;
-    works.control(&other, "cancel").await?;
     works.complete(&second, json!({"seat": 2})).await?;
     works.state(&run_id, "blocked").await?;
     let declared = wire::DeclareEffect {
@@ -414,6 +404,51 @@ async fn saga(works: &Works) -> anyhow::Result<String> {
     }
     works.state(&run_id, "completed").await?;
     Ok(run_id)
+}
+
+const HOUSE: &str = "
+kind: workflow
+name: house
+queue: house
+failurePolicy: compensate
+steps:
+  - {name: workspace, dependsOn: [account]}
+  - {name: account}
+  - {name: last, dependsOn: [workspace]}
+compensation:
+  - {step: workspace, action: remove, agent: house}
+  - {step: account, action: close, agent: house}
+";
+
+/// One goes on behind what another has finished, and is undone for an error that is longer than a record; what builds on
+/// something else is undone before it, wherever it stands in the definition.
+async fn continued(works: &Works) -> anyhow::Result<Vec<String>> {
+    works.publish(HOUSE).await?;
+    let old = works.start("house", json!({})).await?;
+    let account = works.claim("house").await?;
+    let workspace = works.complete(&account, json!(1)).await?.next.context("the next step")?;
+    works.complete(&workspace, json!(2)).await?;
+    works.control(&old, "cancel").await?;
+    let request = wire::StartRun {
+        definition: "house".to_owned(),
+        corrects: Some(old.clone()),
+        from_step: Some(wire::FromStep { run_id: old.clone(), step: "last".to_owned() }),
+        ..Default::default()
+    };
+    let run_id = works.ines.start_run(&request).await?.body.run_id;
+    let last = works.claim("house").await?;
+    let request = wire::DeadTask {
+        lease_token: last.lease_token.clone(),
+        last_error: "grün ".repeat(20_000),
+        error_category: None,
+    };
+    works.ines.dead_task(&last.task_id, &request).await?;
+    let first = works.claim("house").await?;
+    let second = works.complete(&first, json!(null)).await?.next.context("the next one")?;
+    ensure!((&*first.step, &*second.step) == ("workspace", "account"), "{} is undone first", first.step);
+    works.complete(&second, json!(null)).await?;
+    works.state(&run_id, "completed").await?;
+    Ok(vec![old, run_id])
 }
 
 /// A quorum, a gate, and a cancellation that needs one while another is open.
@@ -434,6 +469,12 @@ async fn gates(works: &Works) -> anyhow::Result<(String, String)> {
     works.ines.open_run_gate(&cancelled, &wire::OpenGate { action: "cancel".to_owned(), reason: None }).await?;
     works.decide(&cancelled, "cancel", wire::Decision::Approve).await?;
     works.control(&cancelled, "cancel").await?;
+
+    let voided = works.start("change", json!({"tag": "v4"})).await?;
+    works.ines.open_run_gate(&voided, &wire::OpenGate { action: "cancel".to_owned(), reason: None }).await?;
+    ensure!(works.control(&voided, "void").await.is_err(), "voided without an approval");
+    works.decide(&voided, "cancel", wire::Decision::Approve).await?;
+    works.control(&voided, "void").await?;
 
     let rejected = works.start("change", json!({"tag": "v5"})).await?;
     works.complete(&works.claim("default").await?, json!({"image": "…"})).await?;
@@ -547,13 +588,14 @@ async fn runs_are_proven(kind: Kind) -> anyhow::Result<()> {
     let people = people(&works).await?;
     let (filed, unfiled) = tasks(&works).await?;
     let own = own(&works).await?;
+    let continued = continued(&works).await?;
     let children = children(&works).await?;
     let key = works.admin.log_key().await?.trim().to_owned();
     let mut trust = Trust::default();
     trust.log_keys.push(VerifierKey::parse(&key).map_err(|problem| anyhow::anyhow!(problem))?);
     let mut bundles = vec![];
     let alone = [&one, &graph, &undone, &approved, &cancelled, &people, &filed, &unfiled, &own];
-    for (i, run_id) in alone.into_iter().chain(&children).enumerate() {
+    for (i, run_id) in alone.into_iter().chain(&continued).chain(&children).enumerate() {
         bundles.push(works.export(Some(run_id), &format!("{i}.zip")).await?);
     }
     bundles.push(works.export(None, "window.zip").await?);

@@ -9,6 +9,7 @@ use countersign_engine::retention::Policy;
 use countersign_engine::rows::RecordRow;
 use countersign_engine::{Call, ClaimCall, Command, Config, Engine, LogConfig, Outcome, Proof, Target, Task};
 use countersign_kernel::process::{DecideGate, Decision};
+use countersign_kernel::refusal::Code;
 use countersign_kernel::registry;
 use countersign_kernel::retention::PurgeRecord;
 use countersign_kernel::run::{self, Act, KeptEvent, Outbound, StartRun, StepAct, TaskRef};
@@ -49,6 +50,15 @@ steps:
   - {name: deploy, dependsOn: [build], gate: cab}
 gate_spec:
   cab: {approver_ref: admin, scope: 'change:cab'}
+";
+
+const CHAIN: &str = "
+kind: workflow
+name: chain
+order: linear
+steps:
+  - {name: A}
+  - {name: B, input: {of: '${input}', a: '${steps.A.output}'}}
 ";
 
 const PEOPLE: &str = "
@@ -319,8 +329,9 @@ async fn a_purge_reaches_what_was_corrected(kind: Kind) -> anyhow::Result<()> {
     let place = Place::new(kind).await?;
     let engine = place.engine(config()).await?;
     let run_id = corrected(&engine).await?;
+    engine.execute(on(run_id, run::Command::Cancel { reason: None })).await?;
     let purge = async |record: &RecordRow| {
-        let command = PurgeRecord { event_id: record.event_id.to_string(), record: None };
+        let command = PurgeRecord::of(&record.event_id.to_string());
         let command = process::Command::PurgeRecord(command);
         engine.execute(call(Command::Process { target: Target::Existing(run_id), command })).await
     };
@@ -344,12 +355,71 @@ async fn a_purge_reaches_what_was_corrected(kind: Kind) -> anyhow::Result<()> {
     place.remove().await
 }
 
+/// A run works with what its records say: while it lives they stay, whatever their age.
+async fn a_live_runs_records_stay(kind: Kind) -> anyhow::Result<()> {
+    let place = Place::new(kind).await?;
+    let engine = place.engine(config()).await?;
+    publish(&engine, CHAIN).await?;
+    let run_id = start(&engine, "chain", "\"the-input\"").await?;
+    complete(&engine, &claim(&engine, "default").await?, "\"the-output\"").await?;
+    let all = records(&engine, run_id).await?;
+    let purge = async |engine: &Engine, record: &RecordRow| {
+        let command = process::Command::PurgeRecord(PurgeRecord::of(&record.event_id.to_string()));
+        engine.execute(call(Command::Process { target: Target::Existing(run_id), command })).await
+    };
+    for record in &all {
+        let refused = purge(&engine, record).await.err().context("purged while the run lives")?;
+        ensure!(refused.code == Code::NotEligible, "{refused}");
+    }
+    ensure!(engine.read_purgeable(ADMIN, None, 100, false).await?.is_empty());
+    place::close(engine).await?;
+
+    let engine = place.engine(config()).await?;
+    let task = claim(&engine, "default").await?;
+    ensure!(*task.input == *r#"{"of":"the-input","a":"the-output"}"#, "{}", task.input);
+    engine.execute(on(run_id, run::Command::Cancel { reason: None })).await?;
+    ensure!(engine.read_purgeable(ADMIN, None, 100, false).await?.len() > all.len());
+    let completed = all.iter().find(|record| record.action_ref == "step_completed").context("no completion")?;
+    purge(&engine, completed).await?;
+
+    // Nobody goes on with what is not there any more.
+    let from = engine.from_step(ADMIN, run_id, "B".to_owned()).await?;
+    let again = StartRun { from_step: Some(from), ..StartRun::new("chain", "1") };
+    let command = Command::Run { target: Target::New, command: run::Command::Start(Box::new(again)) };
+    let refused = engine.execute(call(command)).await.err().context("went on from what was purged")?;
+    ensure!(refused.code == Code::InvalidRequest && refused.detail.contains("purged"), "{refused}");
+    place::close(engine).await?;
+    place.remove().await
+}
+
+/// An error that a record has no room for is cut short, and the step has failed all the same.
+async fn a_long_error_is_recorded_in_short(kind: Kind) -> anyhow::Result<()> {
+    let place = Place::new(kind).await?;
+    let engine = place.engine(config()).await?;
+    publish(&engine, CHAIN).await?;
+    let run_id = start(&engine, "chain", "1").await?;
+    let (_, task) = of(&claim(&engine, "default").await?)?;
+    let error = format!("boom {}", "ü".repeat(100_000));
+    engine.execute(on(run_id, run::Command::Dead { task, error: error.clone(), category: None })).await?;
+    let query = countersign_engine::port::RunQuery { instance_id: Some(run_id), ..Default::default() };
+    let page = Page { after: None, limit: 1, descending: false };
+    let view = engine.own_runs(&query, &page).await?.into_iter().next().context("no run")?;
+    let told = view.head.last_error.context("no error")?;
+    ensure!(view.head.state == "failed" && told.len() <= 4096, "{} bytes", told.len());
+    ensure!(told.strip_suffix('…').is_some_and(|beginning| error.starts_with(beginning)), "{told}");
+    let _ = engine.seal_now().await;
+    let report = verify(&engine, None).await?;
+    ensure!(report.found == 0, "{:?}", report.findings);
+    place::close(engine).await?;
+    place.remove().await
+}
+
 async fn purged_runs_leave_no_trace_and_verify(kind: Kind) -> anyhow::Result<()> {
     let place = Place::new(kind).await?;
     let engine = place.engine(config()).await?;
     let run_id = linear(&engine).await?;
     for record in records(&engine, run_id).await? {
-        let command = PurgeRecord { event_id: record.event_id.to_string(), record: None };
+        let command = PurgeRecord::of(&record.event_id.to_string());
         let command = process::Command::PurgeRecord(command);
         engine.execute(call(Command::Process { target: Target::Existing(run_id), command })).await?;
     }
@@ -371,4 +441,6 @@ countersign_testing::on_both! {
     purged_runs_leave_no_trace_and_verify,
     corrections_verify_and_edits_of_them_are_found,
     a_purge_reaches_what_was_corrected,
+    a_live_runs_records_stay,
+    a_long_error_is_recorded_in_short,
 }

@@ -87,6 +87,7 @@ scenarios! {
     run_priorities
     run_refusals
     run_retries
+    run_rows
     run_states
     run_timeouts
     run_values

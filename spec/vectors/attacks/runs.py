@@ -199,6 +199,18 @@ def _(t: Any) -> None:
     t.delete(t.part(r, "transition_fired"))
 
 
+@add("run-voided-without-its-gate", "insider", "1", "gate-not-approved")
+def _(t: Any) -> None:
+    r = t.one("run_cancelled")
+    [move] = r.body["run_transitions"]
+    row = {"stopped": "V1", "executing": "V2", "blocked": "V3", "paused": "V4"}.get(move["from"])
+    if row is None:
+        raise Skip("cancelled before it began")
+    t.delete(t.part(r, "transition_fired"))
+    r.head["action_ref"] = "run_voided"
+    t.edit(r, run_transitions=[{**move, "id": row, "to": "voided", "trigger": "workflow_void"}])
+
+
 @add("run-gate-left-open", "insider", "4", "assignment-coverage")
 def _(t: Any) -> None:
     r = t.one("run_cancelled")

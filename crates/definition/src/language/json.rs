@@ -9,6 +9,9 @@ use std::sync::Arc;
 /// The largest result, in bytes of JSON.
 pub(super) const MAX_BYTES: usize = 4 << 20;
 
+/// No text that is recorded holds it: not every store could keep it.
+pub(super) const NUL: &str = "its value holds the character U+0000";
+
 /// The value of a JSON text. `name` is the variable that holds it.
 pub(super) fn value(name: &str, text: &str) -> Result<Value, String> {
     if let Some(number) = too_many_digits(text) {
@@ -90,6 +93,13 @@ pub(super) fn describe(value: &Value) -> &'static str {
     }
 }
 
+fn string(text: &str) -> Result<String, String> {
+    if text.contains('\0') {
+        return Err(NUL.to_owned());
+    }
+    Ok(serde_json::Value::from(text).to_string())
+}
+
 fn write(value: &Value, out: &mut String) -> Result<(), String> {
     if out.len() > MAX_BYTES {
         return Err(format!("its value is larger than {MAX_BYTES} bytes"));
@@ -101,7 +111,7 @@ fn write(value: &Value, out: &mut String) -> Result<(), String> {
         Value::UInt(value) => out.push_str(&value.to_string()),
         Value::Float(value) if value.is_finite() => out.push_str(&serde_json::Value::from(*value).to_string()),
         Value::Float(_) => return Err("its value is not a finite number".to_owned()),
-        Value::String(text) => out.push_str(&serde_json::Value::from(text.as_str()).to_string()),
+        Value::String(text) => out.push_str(&string(text)?),
         Value::List(items) => {
             out.push('[');
             for (i, item) in items.iter().enumerate() {
@@ -124,7 +134,7 @@ fn write(value: &Value, out: &mut String) -> Result<(), String> {
                 if i > 0 {
                     out.push(',');
                 }
-                out.push_str(&serde_json::Value::from(key).to_string());
+                out.push_str(&string(&key)?);
                 out.push(':');
                 write(value, out)?;
             }

@@ -81,6 +81,9 @@ impl Cel {
             match piece {
                 Piece::Text(text) => spliced.push_str(text),
                 Piece::Expression(expression) => match self.evaluate(expression, scope)? {
+                    Value::String(text) if text.contains('\0') => {
+                        return Err(named(expression, json::NUL.to_owned()));
+                    }
                     Value::String(text) => spliced.push_str(&text),
                     value => spliced.push_str(&json::text(&value).map_err(|why| named(expression, why))?),
                 },

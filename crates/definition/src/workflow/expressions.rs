@@ -38,13 +38,20 @@ impl Place {
     fn sees(self) -> &'static [Variable] {
         use Variable::{Event, Input, Output, Pins, Run, Secrets, Steps};
         match self {
-            Place::Start => &[Input, Run],
-            Place::Schedule => &[Run],
-            Place::Trigger => &[Event, Run],
+            Place::Start => &[Input],
+            Place::Schedule => &[],
+            Place::Trigger => &[Event],
             Place::Step(_) | Place::Command(_) => &[Input, Steps, Run, Pins, Event],
             Place::Sent(_) => &[Input, Steps, Run, Pins, Event, Secrets],
             Place::Yield(_) => &[Input, Steps, Run, Pins, Event, Output],
             Place::RunOutput => &[Input, Steps, Run, Pins],
+        }
+    }
+
+    fn variables(self) -> String {
+        match self.sees() {
+            [] => "no variable is there".to_owned(),
+            seen => format!("here are {}", enumerated(seen.iter().map(|variable| variable.as_str()))),
         }
     }
 
@@ -281,7 +288,7 @@ fn explain(text: &str, unsound: &Unsound, place: Place, problems: &Problems) -> 
                     format!("for the shell's own, write `${name}`, or {}", escaped(text))
                 }
                 (None, None) if for_the_shell => format!("for the shell's own, write {}", escaped(text)),
-                (None, None) => format!("here are {}", enumerated(seen())),
+                (None, None) => place.variables(),
             };
             format!("there is no variable {}; {advice}", quoted(name))
         }
@@ -310,8 +317,7 @@ fn misplaced(variable: Variable, place: Place) -> String {
         Variable::Output => "it is there in a step's `output` and `checks`",
         Variable::Event => "it is there in steps, and in the `input` of `on`",
         Variable::Steps | Variable::Pins => "no step has been carried out yet",
-        Variable::Input | Variable::Run => "it comes to be by this value",
+        Variable::Input | Variable::Run => "the run begins with this value",
     };
-    let seen = place.sees().iter().map(|variable| variable.as_str());
-    format!("`{}` is not there at this place: {why}; here are {}", variable.as_str(), enumerated(seen))
+    format!("`{}` is not there at this place: {why}; {}", variable.as_str(), place.variables())
 }

@@ -115,6 +115,9 @@ fn a_template_keeps_types_or_splices() {
         (r#""${input.missing}""#, "missing"),
         (r#""${0.0 / 0.0}""#, "not a finite number"),
         (r#""${b'abc'}""#, "bytes"),
+        (r#""${'\\u0000'}""#, "U+0000"),
+        (r#""a ${'\\u0000'} b""#, "U+0000"),
+        (r#"["${[{'\\u0000': 1}]}"]"#, "U+0000"),
         (r#""a ${b""#, "never closed"),
         (r#"{"${": "#, "not JSON"),
     ] {

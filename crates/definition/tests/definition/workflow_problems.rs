@@ -342,6 +342,11 @@ const EXPRESSIONS: &[Case] = &[
     ),
     (4..=4, "correlationKey: \"${steps.a.output}\"", &[("bad-expression", "correlationKey", 4, 20)]),
     (4..=4, "on: [{event: e, input: \"${input}\"}]", &[("bad-expression", "on[0].input", 4, 27)]),
+    // What a run begins with is worked out before there is one.
+    (4..=4, "correlationKey: \"${run.run_id}\"", &[("bad-expression", "correlationKey", 4, 20)]),
+    (4..=4, "concurrency: {key: \"${run.run_id}\", limit: 1}", &[("bad-expression", "concurrency.key", 4, 23)]),
+    (4..=4, "on: [{event: e, input: \"${run.run_id}\"}]", &[("bad-expression", "on[0].input", 4, 27)]),
+    (4..=4, "schedule: [{cron: \"@daily\", input: \"${run}\"}]", &[("bad-expression", "schedule[0].input", 4, 39)]),
     (4..=4, "schedule: [{cron: \"@daily\", input: \"${event}\"}]", &[("bad-expression", "schedule[0].input", 4, 39)]),
     (4..=4, "output: \"${steps.zz.output}\"", &[("bad-expression", "output", 4, 18)]),
     (10..=10, "  - {name: c, run: wait, event: \"${input.e}\"}", &[("bad-expression", "steps[2].event", 10, 33)]),

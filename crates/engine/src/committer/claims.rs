@@ -2,6 +2,7 @@
 //! and is not claimed in the end goes back, whichever way that end comes.
 
 use super::decide::vouch;
+use super::limits::limit_of;
 use super::round::Round;
 use super::{Answer, Committer, Confirm, Decided, Job};
 use crate::outcome::{Call, ClaimCall, Command, Outcome, Target, Task};
@@ -191,7 +192,7 @@ impl Committer {
             return None;
         };
         let run = self.cache.get(&run_id)?.run.as_deref()?;
-        if !run.plan.queues.is_empty() {
+        if limit_of(run, task.step_seq).is_some() {
             return None;
         }
         let worker_id = run.cell(task.step_seq)?.lease()?.worker_id.clone();

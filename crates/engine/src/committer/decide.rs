@@ -1,6 +1,5 @@
 //! The synchronous heart of the committer: jobs in, a batch and answers out. No I/O.
 
-use super::retention::bring_up_to_date;
 use super::round::Round;
 use super::{Committer, Confirm, Decided, IDEMPOTENCY_WINDOW_US, Instance, Job};
 use crate::outcome::{self, Call, Command, Outcome, Proof, Target};
@@ -53,7 +52,7 @@ impl Committer {
             self.give_back(&mut job);
             return Decided { job, answer, confirm };
         }
-        if !bring_up_to_date(&mut job.call, round) {
+        if !self.bring_up_to_date(&mut job.call, round) {
             let answer = Err(Refusal::new(Code::Overloaded, "to be decided again"));
             return Decided { job, answer, confirm: Some(Confirm::NextRound) };
         }

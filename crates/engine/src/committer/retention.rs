@@ -98,6 +98,19 @@ impl Committer {
         purge::facts(&row).map(Some)
     }
 
+    /// What the store said is older than this batch. `false` where the call must wait for the batch: the start of a process to
+    /// which it adds approval steps repeats its subject in rows that are not there yet.
+    pub(super) fn bring_up_to_date(&mut self, call: &mut Call, round: &Round) -> bool {
+        let Command::Process { command: process::Command::PurgeRecord(command), .. } = &mut call.command else {
+            return true;
+        };
+        let Some(record) = &mut command.record else { return true };
+        record.purged |= round.purged.contains(&record.event_id);
+        let run = self.cache.get(&record.instance_id).and_then(|instance| instance.run.as_deref());
+        command.run_lives = run.is_some_and(|run| !run.head.state.is_ended());
+        !matches!(record.action_ref.as_str(), START | RUN_START) || !round.opened.contains(&record.instance_id)
+    }
+
     /// The rows of a purge that was accepted.
     pub(super) fn write_purge(&self, event: &process::Event, writes: &mut Vec<Write>) -> Result<(), Refusal> {
         let EventBody::RecordPurged { record } = &event.body else { return Ok(()) };
@@ -142,15 +155,4 @@ impl Committer {
 fn is_about_a_record(call: &Call) -> bool {
     use process::Command::{PlaceHold, PurgeRecord, ReleaseHold};
     matches!(&call.command, Command::Process { command: PlaceHold(_) | ReleaseHold(_) | PurgeRecord(_), .. })
-}
-
-/// What the store said is older than this batch. `false` where the call must wait for the batch: the start of a process to
-/// which it adds approval steps repeats its subject in rows that are not there yet.
-pub(super) fn bring_up_to_date(call: &mut Call, round: &Round) -> bool {
-    let Command::Process { command: process::Command::PurgeRecord(command), .. } = &mut call.command else {
-        return true;
-    };
-    let Some(record) = &mut command.record else { return true };
-    record.purged |= round.purged.contains(&record.event_id);
-    !matches!(record.action_ref.as_str(), START | RUN_START) || !round.opened.contains(&record.instance_id)
 }

@@ -3,8 +3,9 @@
 use crate::Engine;
 use crate::port::{Page, RunQuery};
 use countersign_kernel::InstanceId;
-use countersign_kernel::lifecycle::{Outcome, RunState, StepCode};
+use countersign_kernel::lifecycle::{RunState, StepCode};
 use countersign_kernel::refusal::{Code, Refusal};
+use countersign_kernel::retention::is_purged_value;
 use countersign_kernel::run::FromStep;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +20,7 @@ impl Engine {
         let run = self.read_runs(actor_ref, query, &page).await?.into_iter().next();
         let unknown = || Refusal::new(Code::NotKnown, "there is no run with this id").at("from_step.run_id");
         let run = run.ok_or_else(unknown)?;
-        let (mut finished, mut undone) = (BTreeMap::new(), BTreeSet::new());
+        let (mut finished, mut undone, mut purged) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
         let mut from = 0;
         loop {
             let steps = self.read_run_steps(&run, from, PAGE).await?;
@@ -34,6 +35,9 @@ impl Engine {
                         undone.insert(name);
                     }
                     (None, state @ (StepCode::Completed | StepCode::Skipped)) => {
+                        if step.state.output.as_deref().is_some_and(is_purged_value) {
+                            purged.insert(name.clone());
+                        }
                         finished.insert(name, (state, step.state.output));
                     }
                     (None, _) => {}
@@ -43,9 +47,7 @@ impl Engine {
                 break;
             }
         }
-        let effect_unknown = run.head.outcome.as_deref() == Some(Outcome::EffectUnknown.as_str());
-        let is_undoing = run.head.state == RunState::Compensating.as_str()
-            || (run.head.state == RunState::Blocked.as_str() && effect_unknown);
-        Ok(FromStep { run_id, step, definition: run.row.definition_name, is_undoing, finished, undone })
+        let has_ended = RunState::parse(&run.head.state).is_some_and(RunState::is_ended);
+        Ok(FromStep { run_id, step, definition: run.row.definition_name, has_ended, finished, undone, purged })
     }
 }

@@ -14,6 +14,10 @@ pub fn decide(process: Option<&Process>, command: &PurgeRecord, ctx: &Context<'_
     ctx.require_scope(scopes::AUDIT_PURGE, None)?;
     let record = command.record.as_ref().ok_or_else(|| no_record("event_id"))?;
     record.require_eligible(ctx.now)?;
+    if command.run_lives {
+        let detail = "its run has not ended, and works with what its records say: they may be purged when it has";
+        return Err(Refusal::new(Code::NotEligible, detail).at("event_id"));
+    }
     let process = process.filter(|process| process.instance_id == record.instance_id).ok_or_else(not_known)?;
     let holds: Vec<String> = process
         .holds

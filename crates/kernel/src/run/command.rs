@@ -250,12 +250,14 @@ pub struct FromStep {
     pub run_id: InstanceId,
     pub step: String,
     pub definition: String,
-    /// It has begun to undo its steps and has not come to an end.
-    pub is_undoing: bool,
+    /// Before that, what it has finished may still be undone.
+    pub has_ended: bool,
     /// The steps that completed or were skipped, by name, with outputs; not those that were undone.
     pub finished: BTreeMap<String, (StepCode, Option<Arc<str>>)>,
     /// The steps that it undid, or began to undo.
     pub undone: BTreeSet<String>,
+    /// The finished steps of which nobody knows any more what they yielded.
+    pub purged: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug)]

@@ -108,21 +108,21 @@ impl Flow<'_, '_, '_> {
     }
 
     /// The last one completed is undone first, and before it what was declared done; last what was taken over from another run,
-    /// whose effects are this one's now. Steps without an entry are passed over.
+    /// whose effects are this one's now. Of several at one time, what builds on another is undone before it. Steps without an
+    /// entry are passed over.
     fn plan_compensations(&mut self) {
-        let mut undo: Vec<(crate::Time, StepSeq)> = self
-            .run
-            .plan
+        let plan = &self.run.plan;
+        let mut undo: Vec<(crate::Time, u32, StepSeq)> = plan
             .compensation
             .iter()
             .filter_map(|entry| {
                 let cell = self.cell(entry.step)?;
                 let taken_over = (cell.state == StepCode::Completed).then_some(crate::Time(0));
-                Some((cell.completed_at.or(taken_over)?, entry.step))
+                Some((cell.completed_at.or(taken_over)?, plan.depth(entry.step), entry.step))
             })
             .collect();
         undo.sort_unstable_by(|a, b| b.cmp(a));
-        for (_, step) in undo {
+        for (.., step) in undo {
             self.add(Cell { role: Role::Compensation(step), live: Some(Box::new(Live::default())), ..Cell::new(0) });
         }
     }

@@ -15,7 +15,7 @@ fn begin<'r>(target: Target<'r>, reason: Option<&str>, ctx: &Context<'_>) -> Res
 }
 
 /// A run that began to undo its work, and waits to be told what became of an attempt, never executes again: there is nothing
-/// that a resume could go back to.
+/// that a resume could go back to. Nor is it cancelled half-way.
 fn effects_known(run: &Run) -> Result<(), Refusal> {
     if run.head.outcome == Some(Outcome::EffectUnknown) {
         let detail = "the run is undoing its work and waits to be told what became of an attempt: declare its effect";
@@ -34,6 +34,7 @@ pub fn cancel(target: Target<'_>, reason: Option<&str>, ctx: &mut Context<'_>) -
         let detail = "the run is undoing its work; it ends by itself and cannot be cancelled half-way";
         return Err(Refusal::new(Code::InvalidTransition, detail));
     }
+    effects_known(run)?;
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
     flow.require_cancel_gate()?;
@@ -115,12 +116,14 @@ impl Flow<'_, '_, '_> {
     }
 }
 
+/// Its steps are cancelled as by a cancellation, and where that needs an approval, so does this.
 pub fn void(target: Target<'_>, reason: Option<&str>, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
     let (shell, run) = begin(target, reason, ctx)?;
     alive(run)?;
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
     flow.move_run(RunState::Voided, "workflow_void")?;
+    flow.require_cancel_gate()?;
     flow.revoke_all(By(ActorClass::Reviewer, "workflow_cancel"))?;
     Ok(flow.finish(Action::RunVoided, &actor_ref, reason))
 }

@@ -221,13 +221,13 @@ impl Flow<'_, '_, '_> {
         Ok(step_id)
     }
 
-    /// Where the plan names a gate for it, a cancellation needs a cleared one, and spends it.
+    /// Where the plan names a gate for it, a cancellation needs a cleared one, and spends it. To void a run is one too.
     pub fn require_cancel_gate(&mut self) -> Result<(), Refusal> {
         if !self.shell.gate_spec.0.contains_key(CANCEL) {
             return Ok(());
         }
         if self.shell.gate(SHELL_STATE, CANCEL).is_none_or(|gate| !gate.is_cleared()) {
-            let detail = "this definition lets nobody cancel a run without an approval: open the gate `cancel` and have it decided";
+            let detail = "this definition lets nobody cancel or void a run without an approval: open the gate `cancel` and have it decided";
             return Err(Refusal::new(Code::GateNotCleared, detail));
         }
         self.consume(CANCEL)

@@ -132,11 +132,13 @@ pub fn named_person(filled: &str) -> Result<Option<Arc<str>>, String> {
     if filled == "null" {
         return Ok(None);
     }
-    let bare = filled.strip_prefix('"').and_then(|text| text.strip_suffix('"')).filter(|text| !text.contains('\\'));
-    match bare {
-        Some(name) if crate::text::is_blank(name) => Ok(None),
-        Some(name) => Ok(Some(Arc::from(name))),
-        None => Err(format!("{filled} does not name a person")),
+    match crate::text::from_json_string(filled) {
+        Some(name) if crate::text::is_blank(&name) => Ok(None),
+        Some(name) => match require_ref("pic", &name) {
+            Ok(()) => Ok(Some(Arc::from(name))),
+            Err(refusal) => Err(refusal.detail),
+        },
+        None => Err(format!("{} does not name a person", crate::text::shortened(filled))),
     }
 }
 

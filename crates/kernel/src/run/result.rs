@@ -98,8 +98,11 @@ pub fn complete(
     let worker_id = held(run, task, ctx)?.lease().map(|lease| lease.worker_id.clone());
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
-    flow.outbound.extend_from_slice(outbound);
     flow.completed(task.step_seq, output.clone())?;
+    // What a step would have told the world is not told where its result is not accepted.
+    if flow.state(task.step_seq) == Some(StepCode::Completed) {
+        flow.outbound.extend_from_slice(outbound);
+    }
     flow.spend_lease(task, Verb::Complete)?;
     flow.advance()?;
     if let (Some(next), Some(worker_id)) = (claim_next, worker_id) {
@@ -222,6 +225,7 @@ pub fn failed(
     retry: Option<Option<Micros>>,
     category: Option<FailureCategory>,
 ) -> Result<Action, Refusal> {
+    let error = &*crate::text::shortened(error);
     let attempts = flow.cell(seq).map_or(0, |cell| cell.details().attempts);
     let (response, on_failure) = flow.response(seq, category, retry.is_some());
     let by = By(WORKER, "executor_failure");

@@ -9,6 +9,7 @@ use crate::process::{DefinitionRef, Process};
 use crate::refusal::{Code, Refusal, require_ref};
 use crate::registry::scopes;
 use crate::rollup::{Rollup, Tally};
+use crate::text::from_json_string;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -128,8 +129,12 @@ fn key(
         .at("input")
     })?;
     // A string is its own key; anything else is its JSON.
-    let bare = filled.strip_prefix('"').and_then(|text| text.strip_suffix('"')).filter(|text| !text.contains('\\'));
-    Ok(Some(Arc::from(bare.unwrap_or(&filled))))
+    let key = from_json_string(&filled).unwrap_or(filled);
+    require_ref(field, &key).map_err(|refusal| {
+        Refusal::new(refusal.code, format!("the definition's key, worked out from this input: {}", refusal.detail))
+            .at("input")
+    })?;
+    Ok(Some(Arc::from(key)))
 }
 
 /// A slot is free, or the time has come.
@@ -161,8 +166,8 @@ fn take_over(command: &StartRun, plan: &Plan, run: &mut Run) -> Result<Vec<(Step
         let detail = format!("the old run is one of `{}`: a run of that goes on with its steps", from.definition);
         return refuse(detail, "from_step.run_id");
     }
-    if from.is_undoing {
-        let detail = "the old run is undoing its steps: wait until it has come to an end";
+    if !from.has_ended {
+        let detail = "the old run has not ended, and may still undo its steps: wait until it has, or cancel it";
         return Err(Refusal::new(Code::Conflict, detail).at("from_step.run_id"));
     }
     let Some(target) = plan.step_named(&from.step) else {
@@ -176,6 +181,11 @@ fn take_over(command: &StartRun, plan: &Plan, run: &mut Run) -> Result<Vec<(Step
         let name = &*spec.name;
         let because = if from.undone.contains(name) { "was undone" } else { "did not end" };
         let detail = format!("the step `{name}` of the old run {because}: start from it, or from an earlier one");
+        return refuse(detail, "from_step.step");
+    }
+    let steps = taken.iter().flat_map(|seq| std::iter::once(*seq).chain(plan.tasks_of(*seq)));
+    if let Some(spec) = steps.filter_map(|seq| plan.step(seq)).find(|spec| from.purged.contains(&*spec.name)) {
+        let detail = format!("what `{}` yielded in the old run was purged: start from it, or anew", spec.name);
         return refuse(detail, "from_step.step");
     }
     let mut outputs = Vec::new();

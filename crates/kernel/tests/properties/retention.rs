@@ -155,7 +155,7 @@ impl Game {
             Ask::Purge { record } => {
                 let record = pick(record, records);
                 let facts = record.and_then(|record| self.facts(record));
-                let command = Command::PurgeRecord(PurgeRecord { event_id: name(record), record: facts });
+                let command = Command::PurgeRecord(PurgeRecord { record: facts, ..PurgeRecord::of(&name(record)) });
                 (command, self.expect_purge(actor, record))
             }
         };
@@ -308,7 +308,8 @@ fn whose_record_it_is_matters() {
         (other, Some(Time(1)), Code::NotKnown),
     ] {
         let record = Some(facts(instance_id, until));
-        let command = Command::PurgeRecord(PurgeRecord { event_id: event_id(0).to_string(), record: record.clone() });
+        let command =
+            Command::PurgeRecord(PurgeRecord { record: record.clone(), ..PurgeRecord::of(&event_id(0).to_string()) });
         let answer = decide(&registry, process, "pat", Time(1000), &command);
         assert_eq!(answer.map_err(|refusal| refusal.code).map(|_| ()), Err(expected));
         let command = Command::PlaceHold(PlaceHold {

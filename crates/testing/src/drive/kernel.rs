@@ -414,7 +414,7 @@ impl Driver for KernelDriver {
     async fn purge(&mut self, by: &str, event_id: &str) -> Said<()> {
         let record = self.facts(event_id);
         let instance_id = record.as_ref().map(|record| record.instance_id.to_string());
-        let command = PurgeRecord { event_id: event_id.to_owned(), record };
+        let command = PurgeRecord { record, ..PurgeRecord::of(event_id) };
         self.ask(by, instance_id.as_deref(), &Command::PurgeRecord(command)).map(|_| ())
     }
 

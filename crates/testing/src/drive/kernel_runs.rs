@@ -14,7 +14,7 @@ use super::{ADMIN, APPLICATION, Decided, InboxItem, LEASE_US, On, Opened, Record
 use async_trait::async_trait;
 use countersign_engine::payload;
 use countersign_engine::run::payload::{RunDocuments, run_payload};
-use countersign_kernel::lifecycle::{Outcome, RunState, StepCode};
+use countersign_kernel::lifecycle::{RunState, StepCode};
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::process::{self, Decision, EventBody, Process};
 use countersign_kernel::refusal::{Code, Refusal, require_ref};
@@ -117,15 +117,15 @@ impl ToldRun {
             finished && !undoes(cell) && !undone.contains(&name(seq))
         });
         let finished = ended.map(|(seq, cell)| (name(seq), (cell.state, self.outputs.get(seq).cloned())));
-        let head = &self.run.head;
         FromStep {
             run_id: self.run.run_id,
             step: step.to_owned(),
             definition: self.started.definition.name.clone(),
-            is_undoing: head.state == RunState::Compensating
-                || (head.state == RunState::Blocked && head.outcome == Some(Outcome::EffectUnknown)),
+            has_ended: self.run.head.state.is_ended(),
             finished: finished.collect(),
             undone,
+            // The kernel alone purges nothing of a run.
+            purged: BTreeSet::new(),
         }
     }
 

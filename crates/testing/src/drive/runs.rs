@@ -224,13 +224,14 @@ pub fn step_words(code: StepCode, retry_scheduled: bool, run: RunState) -> Value
     json!({"linear": code.linear(retry_scheduled, !run.is_ended()), "dag": code.dag(retry_scheduled)})
 }
 
-/// A chain's first step that has not ended.
+/// A chain's first step that has not ended, or its last one.
 pub fn current(plan: &Plan, codes: &[StepCode]) -> Option<(StepSeq, String)> {
     if plan.order != Order::Linear {
         return None;
     }
     let steps = (0..).zip(&plan.steps).zip(codes);
-    steps.filter(|(_, code)| !code.is_terminal()).map(|((seq, spec), _)| (seq, spec.name.to_string())).next()
+    let open = steps.clone().find(|(_, code)| !code.is_terminal());
+    open.or_else(|| steps.last()).map(|((seq, spec), _)| (seq, spec.name.to_string()))
 }
 
 pub fn value(json: &str) -> Value {

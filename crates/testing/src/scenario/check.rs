@@ -2,7 +2,7 @@
 
 use super::run::Names;
 use super::{Check, HistoryLine};
-use crate::drive::{ADMIN, Driver, Failure, View};
+use crate::drive::{ADMIN, Driver, Failure, Record, View};
 use serde_json::Value;
 
 pub async fn check(check: &Check, driver: &mut dyn Driver, names: &Names) -> Result<(), String> {
@@ -70,14 +70,8 @@ pub async fn check(check: &Check, driver: &mut dyn Driver, names: &Names) -> Res
             same(&found.map(|record| record.payload.is_null()), &Some(*purged))
         }
         Check::Payload { process, number, member, value } => {
-            let records = driver.records(&names.process(process)).await.map_err(works)?;
-            let record = match number {
-                None => records.last(),
-                Some(number) => records.iter().find(|record| record.sequence == *number),
-            };
-            let record = record.ok_or("there is no such record")?;
-            let found = record.payload.get(member);
-            let Some(found) = found else {
+            let record = record(driver, &names.process(process), *number).await?;
+            let Some(found) = record.payload.get(member) else {
                 return Err(format!("{} has no member `{member}`: {}", record.action_ref, record.payload));
             };
             let text = match found {
@@ -86,7 +80,24 @@ pub async fn check(check: &Check, driver: &mut dyn Driver, names: &Names) -> Res
             };
             value.as_ref().map_or(Ok(()), |value| same(&text, &names.substitute(value)))
         }
+        Check::Lacks { process, number, member } => {
+            let record = record(driver, &names.process(process), *number).await?;
+            match record.payload.get(member) {
+                None => Ok(()),
+                Some(found) => Err(format!("{} has `{member}`: {found}", record.action_ref)),
+            }
+        }
     }
+}
+
+/// That of this number, or the last.
+async fn record(driver: &mut dyn Driver, instance_id: &str, number: Option<u64>) -> Result<Record, String> {
+    let mut records = driver.records(instance_id).await.map_err(works)?;
+    let found = match number {
+        None => records.pop(),
+        Some(number) => records.into_iter().find(|record| record.sequence == number),
+    };
+    found.ok_or_else(|| "there is no such record".to_owned())
 }
 
 fn works(failure: Failure) -> String {

@@ -191,6 +191,11 @@ pub enum Check {
         member: String,
         value: Option<String>,
     },
+    Lacks {
+        process: String,
+        number: Option<u64>,
+        member: String,
+    },
 }
 
 #[derive(Clone, Debug)]

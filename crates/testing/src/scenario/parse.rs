@@ -430,6 +430,9 @@ impl Parser<'_> {
                 if words.skip("fires") {
                     return runs::fires(words, process, number).map(Check::Run);
                 }
+                if words.skip("lacks") {
+                    return Ok(Check::Lacks { process, number, member: words.text("the member")? });
+                }
                 let value_follows = words.skip("says");
                 if !value_follows {
                     words.expect("names")?;

@@ -9,6 +9,8 @@ pub struct Workflow {
     pub steps: Vec<StepSpec>,
     /// The parts of steps, called `step/task`, in the order of their steps; and the step of each.
     pub tasks: Vec<(String, usize)>,
+    /// How many steps the longest chain of dependencies has that reaches each.
+    pub depth: Vec<usize>,
     /// Steps that can be undone.
     pub compensated: HashSet<usize>,
     /// The machine of one's own that it names: `name`, or `name@2`.
@@ -82,6 +84,7 @@ impl Workflow {
                 spec.tasks = tasks.len() - own.len()..tasks.len();
             }
         }
+        let depth = depths(&steps);
         let entries = match value.given("compensation") {
             None => &[][..],
             Some(list) => list.as_list().ok_or("`compensation` is not a list")?,
@@ -92,6 +95,27 @@ impl Workflow {
             None => None,
             Some(named) => Some(named.as_text().ok_or("`machine` is no name")?.to_owned()),
         };
-        Ok(Workflow { linear, steps, tasks, compensated, machine })
+        Ok(Workflow { linear, steps, tasks, depth, compensated, machine })
     }
+}
+
+/// What stands in a circle, or behind one, has no depth that matters: no such step ever begins.
+fn depths(steps: &[StepSpec]) -> Vec<usize> {
+    let mut followers = vec![vec![]; steps.len()];
+    for (seq, step) in steps.iter().enumerate() {
+        step.depends_on.iter().for_each(|earlier| followers[*earlier].push(seq));
+    }
+    let mut open: Vec<usize> = steps.iter().map(|step| step.depends_on.len()).collect();
+    let mut ahead: Vec<usize> = (0..steps.len()).filter(|seq| open[*seq] == 0).collect();
+    let mut depth = vec![0; steps.len()];
+    while let Some(seq) = ahead.pop() {
+        for later in &followers[seq] {
+            depth[*later] = depth[*later].max(depth[seq] + 1);
+            open[*later] -= 1;
+            if open[*later] == 0 {
+                ahead.push(*later);
+            }
+        }
+    }
+    depth
 }

@@ -349,7 +349,7 @@ impl Run {
     fn due_compensations(&self, header: &Header, moves: &Moves<'_>) -> Vec<(usize, usize)> {
         let Some(workflow) = &self.workflow else { return vec![] };
         let planned: HashSet<usize> = self.steps.iter().filter_map(|step| step.compensates).collect();
-        let mut due: Vec<(i64, usize)> = workflow
+        let mut due: Vec<(i64, usize, usize)> = workflow
             .compensated
             .iter()
             .filter(|seq| !planned.contains(seq))
@@ -363,11 +363,11 @@ impl Run {
                 let step = self.steps.get(*seq)?;
                 let taken_over = (step.taken_over && step.state == "completed").then_some(0);
                 let at = if now { Some(header.recorded_at_us) } else { step.completed_at_us.or(taken_over) };
-                Some((at?, *seq))
+                Some((at?, workflow.depth[*seq], *seq))
             })
             .collect();
         due.sort_unstable_by(|a, b| b.cmp(a));
-        (self.steps.len()..).zip(due.into_iter().map(|(_, seq)| seq)).collect()
+        (self.steps.len()..).zip(due.into_iter().map(|(.., seq)| seq)).collect()
     }
 
     fn move_run(&mut self, header: &Header, moves: &Moves<'_>, ctx: &mut Context<'_>) {

@@ -89,7 +89,7 @@ impl Run {
         }
         for (action, header) in &command.fired {
             let cleared = command.cleared.iter().any(|seq| name(seq) == action);
-            let cancels = action == CANCEL && self.state == "cancelled" && !self.ended;
+            let cancels = action == CANCEL && matches!(self.state, "cancelled" | "voided") && !self.ended;
             let spent = command.spends.iter().any(|(spends, _)| spends == action);
             if !cleared && !cancels && !spent {
                 let detail = format!("the gate of `{action}` was consumed, and nothing followed it");
@@ -107,9 +107,9 @@ impl Run {
             }
         }
         let guarded = process.declaration.as_ref().is_some_and(|d| d.transition("run", CANCEL).is_some());
-        let cancelled = last.action == Action::RunCancelled;
+        let cancelled = matches!(last.action, Action::RunCancelled | Action::RunVoided);
         if guarded && cancelled && !command.fired.iter().any(|(action, _)| action == CANCEL) {
-            let detail = "the definition lets nobody cancel a run without an approval, and this has none";
+            let detail = "the definition lets nobody cancel or void a run without an approval, and this has none";
             found.push((Code::GateNotApproved, last.clone(), detail.to_owned()));
         }
         for (action, header) in &command.mooted {
