@@ -13,5 +13,6 @@ pub mod emit;
 pub mod history;
 pub mod payload;
 pub mod project;
+mod queue;
 pub mod rollup;
 pub mod service;
