@@ -238,9 +238,8 @@ impl Committer {
     ) -> Option<(usize, Claimed)> {
         // Who holds the keys of another limit was not asked of the store.
         let limited = self.limited(other, step_seq);
-        if !self.cache.contains_key(&other)
-            || limited.is_some() && limited != asked.room.as_ref().map(|room| room.under.clone())
-        {
+        let has_room = limited.is_none() || limited.as_ref() == asked.room.as_ref().map(|room| &room.under);
+        if !has_room || !self.cache.contains_key(&other) {
             return None;
         }
         let (worker_id, lease) = (asked.worker_id.clone(), asked.lease);
