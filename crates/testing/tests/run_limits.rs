@@ -17,6 +17,7 @@ on_both! {
     the_best_of_several_runs_are_given_the_room,
     a_freed_slot_is_there_at_once,
     who_waits_for_a_slot_is_woken,
+    the_one_free_slot_of_many_is_found,
     a_limit_holds_up_nobody_else,
     a_limit_in_another_queue_keeps_nothing_back,
     a_slot_passes_on_to_the_next_step,
@@ -148,6 +149,26 @@ async fn who_waits_for_a_slot_is_woken(kind: Kind) -> anyhow::Result<()> {
     complete(&engine, &holder, false).await?;
     require(&waiting.await??, &[second])?;
     ensure!(freed.elapsed() < LONG / 2, "{:?}", freed.elapsed());
+    close(engine).await?;
+    place.remove().await
+}
+
+/// Not all of so many slots are looked at in one go.
+async fn the_one_free_slot_of_many_is_found(kind: Kind) -> anyhow::Result<()> {
+    const SLOTS: usize = 300;
+    let (place, engine, _) = stage(kind).await?;
+    let steps: Vec<String> = (0..=SLOTS + 1).map(|n| format!("{{name: S{n}}}")).collect();
+    let head = format!("queues: {{q: {{limit: {SLOTS}}}}}\n");
+    publish(&engine, &workflow("wide", &head, &steps.join(", "))).await?;
+    start(&engine, "wide", "{}").await?;
+    let tasks = at_once(&engine, 1000).await?;
+    ensure!(tasks.len() == SLOTS, "{}", tasks.len());
+    ensure!(claim(&engine, 1, LEASE, Duration::from_millis(300)).await?.is_empty(), "more than there is room for");
+    complete(&engine, &tasks[SLOTS / 2], false).await?;
+    ensure!(claim(&engine, 5, LEASE, LONG).await?.len() == 1);
+    ensure!(claim(&engine, 5, LEASE, Duration::from_millis(300)).await?.is_empty(), "more than there is room for");
+    complete(&engine, &tasks[0], false).await?;
+    ensure!(claim(&engine, 5, LEASE, LONG).await?.len() == 1);
     close(engine).await?;
     place.remove().await
 }
