@@ -317,13 +317,13 @@ pub struct Concurrency {
     pub limit: u32,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct QueueLimit {
     pub limit: Option<u32>,
     pub rate: Option<Rate>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rate {
     pub count: u32,
     pub per: Micros,

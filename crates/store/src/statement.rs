@@ -141,6 +141,7 @@ statements! {
     RedactRunError: Redact "run_heads" ("instance_id" Id, "last_error" Text);
     RedactRunEvent: Redact [2] "run_events" ("instance_id" Id, "event_id" Text, "data" Text);
     RedactOutbox: Redact [2] "outbox" ("instance_id" Id, "created_at_us" Int, "data" Text);
+    PassKey: Update [2] "idempotency" ("actor_ref" Text, "key" Text, "expires_at_us" Int, "instance_id" Id);
     ForgetKeys: Delete "idempotency" ("expires_at_us" Int, "instance_id" Id);
 }
 
@@ -529,6 +530,10 @@ pub fn write_values<'a>(unit: &'a Unit, write: &'a Write) -> (Name, Vec<Value<'a
             (Name::RedactHold, vec![Value::Id(hold_id.0), Value::Text(text), Value::Null])
         }
         Write::RedactRelease { hold_id, text } => (Name::RedactRelease, vec![Value::Id(hold_id.0), Value::Text(text)]),
+        Write::PassKey { actor_ref, key, instance_id, expires_at } => (
+            Name::PassKey,
+            vec![Value::Text(actor_ref), Value::Text(key), Value::time(*expires_at), Value::Id(instance_id.0)],
+        ),
         Write::ForgetKeys { instance_id, expires_at } => {
             (Name::ForgetKeys, vec![Value::time(*expires_at), Value::Id(instance_id.0)])
         }

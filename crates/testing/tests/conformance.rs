@@ -38,6 +38,7 @@ suite! {
     checks_tell_what_is_current,
     a_batch_with_data_the_store_cannot_take_writes_nothing,
     keys_are_recalled_until_they_expire,
+    a_key_passes_on,
     a_key_is_good_for_one_commit,
     a_key_may_be_used_again_when_its_time_is_over,
     expired_keys_are_forgotten_in_portions,

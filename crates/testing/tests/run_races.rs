@@ -236,12 +236,16 @@ async fn a_queue_never_holds_more_leases_than_its_limit(stage: &Stage) -> anyhow
         let (engine, held, most, done) = (stage.engine(n).clone(), held.clone(), most.clone(), done.clone());
         workers.spawn(async move {
             while done.load(Ordering::SeqCst) < STEPS {
-                for task in claim(&engine, &format!("w{n}"), 2, 60_000_000, Duration::from_millis(200)).await? {
-                    most.fetch_max(held.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                let mut line = claim(&engine, &format!("w{n}"), 2, 60_000_000, Duration::from_millis(200)).await?;
+                most.fetch_max(held.fetch_add(line.len(), Ordering::SeqCst) + line.len(), Ordering::SeqCst);
+                while let Some(task) = line.pop() {
                     tokio::task::yield_now().await;
                     // Counted as given back before it is: the other way round a claim could come in between.
                     held.fetch_sub(1, Ordering::SeqCst);
-                    complete(&engine, &task, true).await?;
+                    if let Some(next) = complete(&engine, &task, true).await? {
+                        most.fetch_max(held.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                        line.push(next);
+                    }
                     done.fetch_add(1, Ordering::SeqCst);
                 }
             }

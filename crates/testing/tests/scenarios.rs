@@ -82,6 +82,7 @@ scenarios! {
     run_errors
     run_fail_closed
     run_leases
+    run_limits
     run_linear
     run_on_failure
     run_priorities

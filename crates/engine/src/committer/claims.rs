@@ -2,7 +2,7 @@
 //! and is not claimed in the end goes back, whichever way that end comes.
 
 use super::decide::vouch;
-use super::limits::limit_of;
+use super::limits::Room;
 use super::round::Round;
 use super::{Answer, Committer, Confirm, Decided, Job};
 use crate::outcome::{Call, ClaimCall, Command, Outcome, Target, Task};
@@ -27,6 +27,18 @@ pub(super) struct Asked {
     pub done: StepSeq,
     pub worker_id: Arc<str>,
     pub lease: i64,
+    /// In a limited queue.
+    pub room: Option<Room>,
+}
+
+/// A step that a claim may take.
+pub(super) struct Offer {
+    /// Where it stands among those that the claim was offered.
+    pub place: usize,
+    pub run_id: InstanceId,
+    pub step_seq: StepSeq,
+    /// What it takes in a limited queue.
+    pub keys: Vec<IdempotencyRow>,
 }
 
 impl Committer {
@@ -63,7 +75,14 @@ impl Committer {
         }
     }
 
-    fn look_again(&self, run_id: InstanceId, step_seq: StepSeq) {
+    /// A step that was not given away stands where it stood.
+    pub(super) fn put_back(&self, run_id: InstanceId, step_seq: StepSeq) {
+        let known = self.cache.peek(&run_id).and_then(|instance| Some((instance, instance.run.as_deref()?)));
+        let Some((instance, run)) = known else { return self.look_again(run_id, step_seq) };
+        self.place_step(instance, step_seq, &run.agenda(step_seq), self.moment(Some(instance)));
+    }
+
+    pub(super) fn look_again(&self, run_id: InstanceId, step_seq: StepSeq) {
         self.book.remind((run_id, Some(step_seq)), Some(self.now()));
     }
 
@@ -95,50 +114,48 @@ impl Committer {
         registry: &Registry,
         round: &mut Round,
     ) -> Decided {
-        let mut offered = job.offered.clone();
-        offered.sort_unstable();
-        let mut tasks = Vec::with_capacity(offered.len());
-        let mut units = Vec::with_capacity(offered.len());
-        let mut refusal = vouch(&job.call, registry).err();
-        for group in offered.chunk_by(|a, b| a.0 == b.0).flat_map(|group| group.chunks(MAX_CLAIMED)) {
-            let run_id = group[0].0;
-            // Of several definitions, one may not be permitted any more.
-            let refused = refusal.as_ref().is_some_and(|refusal| refusal.code != Code::PermissionDenied);
-            if refused || !self.cache.contains_key(&run_id) {
-                group.iter().for_each(|(_, step_seq)| self.look_again(run_id, *step_seq));
-                continue;
-            }
-            let within = self.within_limits(run_id, group, round);
-            if within.is_empty() {
-                continue;
-            }
-            let steps: Vec<StepSeq> = within.iter().map(|(step_seq, _)| *step_seq).collect();
+        if let Err(refusal) = vouch(&job.call, registry) {
+            self.give_back(&mut job);
+            return Decided { job, answer: Err(refusal), confirm: None };
+        }
+        let mut offers = self.with_room(&job.offered, round);
+        job.offered = offers.iter().map(|offer| (offer.run_id, offer.step_seq)).collect();
+        offers.sort_unstable_by_key(|offer| (offer.run_id, offer.step_seq));
+        let mut claimed = Vec::with_capacity(offers.len());
+        let mut refusal: Option<Refusal> = None;
+        for group in offers.chunk_by_mut(|a, b| a.run_id == b.run_id).flat_map(|group| group.chunks_mut(MAX_CLAIMED)) {
+            let run_id = group[0].run_id;
+            let steps = group.iter().map(|offer| offer.step_seq).collect();
             let (worker_id, lease) = (claim.worker_id.clone(), claim.lease);
-            let command = run::Command::Claim(run::ClaimSteps { steps: steps.clone(), worker_id, lease });
-            let mut claimed = Vec::new();
-            match self.run_command(&job.call, Target::Existing(run_id), &command, registry, round) {
-                Ok(accepted) => {
-                    if let Some(unit) = accepted.unit {
-                        claimed = accepted.claimed;
-                        units.extend(claimed.iter().map(|_| unit));
-                        tasks.extend(claimed.iter().map(|claimed| to_task(run_id, claimed)));
+            let command = run::Command::Claim(run::ClaimSteps { steps, worker_id, lease });
+            // Of several definitions, one may not be permitted any more.
+            let accepted = match &refusal {
+                Some(refusal) if refusal.code != Code::PermissionDenied => None,
+                _ => match self.run_command(&job.call, Target::Existing(run_id), &command, registry, round) {
+                    Ok(accepted) => accepted.unit.map(|unit| (unit, accepted.claimed)),
+                    Err(refused) => {
+                        refusal = Some(refused);
+                        None
                     }
-                }
-                Err(refused) => refusal = Some(refused),
-            }
-            for (step_seq, keys) in within {
-                if claimed.iter().any(|claimed| claimed.step_seq == step_seq) {
-                    let unit = units[units.len() - 1];
-                    round.batch.units[unit].idempotency.extend(keys);
+                },
+            };
+            for offer in group {
+                let keys = std::mem::take(&mut offer.keys);
+                let own = |claimed: &&Claimed| claimed.step_seq == offer.step_seq;
+                if let Some((unit, taken)) = &accepted
+                    && let Some(taken) = taken.iter().find(own)
+                {
+                    round.batch.units[*unit].idempotency.extend(keys);
+                    claimed.push((offer.place, *unit, to_task(run_id, taken)));
                 } else {
                     // A step that fails when it is claimed was nobody's, and takes up no room.
-                    for row in keys {
-                        round.recalled.remove(&(row.actor_ref, row.key));
-                    }
-                    self.look_again(run_id, step_seq);
+                    self.leave(run_id, offer.step_seq, keys, round);
+                    self.look_again(run_id, offer.step_seq);
                 }
             }
         }
+        claimed.sort_unstable_by_key(|(place, ..)| *place);
+        let (units, tasks): (Vec<usize>, Vec<Task>) = claimed.into_iter().map(|(_, unit, task)| (unit, task)).unzip();
         let denied = |refusal: &Refusal| refusal.code == Code::PermissionDenied;
         let reaches = refusal.as_ref().is_some_and(denied) && Reach::of(&job.call.actor_ref, registry).is_some();
         match refusal {
@@ -166,37 +183,16 @@ impl Committer {
         round.batch.units[unit].idempotency.push(row);
     }
 
-    /// The steps for which there is room in their queues, and the keys that they take there.
-    fn within_limits(
-        &mut self,
-        run_id: InstanceId,
-        offered: &[(InstanceId, StepSeq)],
-        round: &mut Round,
-    ) -> Vec<(StepSeq, Vec<IdempotencyRow>)> {
-        let mut steps = Vec::with_capacity(offered.len());
-        for (_, seq) in offered {
-            let Some(taken) = self.take_keys(run_id, *seq, round) else { continue };
-            for row in &taken {
-                round.recalled.insert((row.actor_ref.clone(), row.key.clone()), row.clone());
-            }
-            steps.push((*seq, taken));
-        }
-        steps
-    }
-
-    /// Who completes a task and asks for the next, if it may be handed one: in a limited queue it has to be claimed, because
-    /// there may be no room for it.
-    pub(super) fn asked(&mut self, target: Target, command: &run::Command) -> Option<Asked> {
+    /// Who completes a task and asks for the next, if it may be handed one: in a limited queue there has to be room for it.
+    pub(super) fn asked(&mut self, target: Target, command: &run::Command, round: &Round) -> Option<Asked> {
         let (run::Command::Complete { task, claim_next: Some(next), .. }, Target::Existing(run_id)) = (command, target)
         else {
             return None;
         };
         let run = self.cache.get(&run_id)?.run.as_deref()?;
-        if limit_of(run, task.step_seq).is_some() {
-            return None;
-        }
         let worker_id = run.cell(task.step_seq)?.lease()?.worker_id.clone();
-        Some(Asked { run_id, done: task.step_seq, worker_id, lease: next.lease })
+        let room = self.room_after(run_id, task.step_seq, round).ok()?;
+        Some(Asked { run_id, done: task.step_seq, worker_id, lease: next.lease, room })
     }
 
     /// A worker that finished the last step of its queue here goes on with another run's: both are written, or none. Returns
@@ -204,7 +200,7 @@ impl Committer {
     pub(super) fn claim_elsewhere(
         &mut self,
         call: &Call,
-        asked: &Asked,
+        asked: Asked,
         unit: usize,
         registry: &Registry,
         round: &mut Round,
@@ -214,8 +210,9 @@ impl Committer {
             run.queue(asked.done, run.cell(asked.done)?.role)
         };
         let reach = self.reach(&call.actor_ref, registry)?;
-        let (other, step_seq) = self.book.take(&queue, 1, &reach).into_iter().next()?;
-        let Some(claimed) = self.claim_there(call, asked, (other, step_seq), registry, round) else {
+        let room = asked.room.as_ref().map(|room| (room.under.definition.as_str(), room.under.limit));
+        let (other, step_seq) = self.book.take_next(&queue, &reach, room)?;
+        let Some((there, claimed)) = self.claim_there(call, &asked, (other, step_seq), registry, round) else {
             self.look_again(other, step_seq);
             return None;
         };
@@ -224,7 +221,10 @@ impl Committer {
         if !together.contains(&other) {
             together.push(other);
         }
-        self.note_handed(asked, unit, Handed { run_id: other, step_seq, lease_token: claimed.lease_token }, round);
+        self.note_handed(&asked, unit, Handed { run_id: other, step_seq, lease_token: claimed.lease_token }, round);
+        if let (Some(room), Some(_)) = (asked.room, self.limited(other, step_seq)) {
+            self.pass_on(room, (unit, asked.done), (there, step_seq), round);
+        }
         Some((to_task(other, &claimed), (other, step_seq)))
     }
 
@@ -235,15 +235,17 @@ impl Committer {
         (other, step_seq): (InstanceId, StepSeq),
         registry: &Registry,
         round: &mut Round,
-    ) -> Option<Claimed> {
-        // Who holds the keys of a limited queue was not asked of the store.
-        if !self.cache.contains_key(&other) || self.limited(other, step_seq).is_some() {
+    ) -> Option<(usize, Claimed)> {
+        // Who holds the keys of another limit was not asked of the store.
+        let limited = self.limited(other, step_seq);
+        let has_room = limited.is_none() || limited.as_ref() == asked.room.as_ref().map(|room| &room.under);
+        if !has_room || !self.cache.contains_key(&other) {
             return None;
         }
         let (worker_id, lease) = (asked.worker_id.clone(), asked.lease);
         let command = run::Command::Claim(run::ClaimSteps { steps: vec![step_seq], worker_id, lease });
         let accepted = self.run_command(call, Target::Existing(other), &command, registry, round).ok()?;
-        accepted.claimed.into_iter().next()
+        accepted.unit.zip(accepted.claimed.into_iter().next())
     }
 
     /// The completed step says what its worker was handed, in memory and in its row.

@@ -1,8 +1,9 @@
 //! Runs on their way through the committer: claims take steps out of the agenda, the kernel judges each, and what was
 //! committed goes back into the agenda.
 
-use super::claims::{to_task, without_next};
+use super::claims::{Asked, to_task, without_next};
 use super::decide::{RecordDraft, expect_sequence, vouch};
+use super::limits::limit_in;
 use super::round::Round;
 use super::{Committer, Confirm, Decided, Instance, Job};
 use crate::outcome::{self, Call, Command, Outcome, Target};
@@ -132,7 +133,7 @@ impl Committer {
                 return Ok((answer, Some(Confirm::Unit(*unit))));
             }
         }
-        let asked = self.asked(*target, command);
+        let asked = self.asked(*target, command, round);
         let unclaimed = asked.is_none().then(|| without_next(command)).flatten();
         let decided = unclaimed.as_ref().unwrap_or(command);
         if let run::Command::Act(act) = decided
@@ -142,12 +143,17 @@ impl Committer {
         }
         let accepted = self.run_command(call, *target, decided, registry, round)?;
         let mut answer = self.answer(decided, &accepted);
+        if let (Some(Asked { done, room: Some(room), .. }), Some(unit), Some(next)) =
+            (&asked, accepted.unit, accepted.claimed.first())
+        {
+            self.pass_on(room.clone(), (unit, *done), (unit, next.step_seq), round);
+        }
         if let Outcome::TaskDone { next: next @ None, .. } = &mut answer {
             match accepted.unit {
                 None => *next = self.hand_again(call, (*target, command), registry),
                 // A statement is signed for one instance.
                 Some(unit) if !call.proof.is_signed() => {
-                    let found = asked.and_then(|asked| self.claim_elsewhere(call, &asked, unit, registry, round));
+                    let found = asked.and_then(|asked| self.claim_elsewhere(call, asked, unit, registry, round));
                     if let Some((task, taken)) = found {
                         *next = Some(task);
                         offered.push(taken);
@@ -490,20 +496,21 @@ impl Committer {
         let Some(instance) = self.cache.peek(&unit.instance_id) else { return };
         // As the next claim will be judged: clocks may have been set back since the last record.
         let now = self.moment(Some(instance));
-        let (Some(run), definition) = (instance.run.as_deref(), definition_of(instance)) else { return };
+        let Some(run) = instance.run.as_deref() else { return };
         let moved = unit.writes.iter().any(|write| matches!(write, Write::NewRunHead(_) | Write::RunHead(_)));
         for seq in unit.steps.keys() {
             // Most steps of a plan have not begun; the agenda never heard of them.
             if run.cell(*seq).is_some_and(|cell| cell.live.is_some() || cell.is_ended()) {
-                self.book.place(run.run_id, *seq, &run.agenda(*seq), definition, now);
+                self.place_step(instance, *seq, &run.agenda(*seq), now);
             }
         }
+        self.open_freed(run, definition_of(instance), unit);
         for child in unit.steps.values().filter_map(|write| left_behind(&write.state)) {
             self.book.remind((child, None), Some(now));
         }
         if moved {
             for seq in run.live.iter().filter(|seq| !unit.steps.contains_key(seq)) {
-                self.book.place(run.run_id, *seq, &run.agenda(*seq), definition, now);
+                self.place_step(instance, *seq, &run.agenda(*seq), now);
             }
             match (&run.head.parent, run.due_at()) {
                 (None, due_at) => self.book.remind((run.run_id, None), due_at),
@@ -518,6 +525,13 @@ impl Committer {
             }
         }
         self.tell_parent(unit.instance_id, clock);
+    }
+
+    pub(super) fn place_step(&self, instance: &Instance, step_seq: StepSeq, agenda: &run::Agenda, now: Time) {
+        let claim = instance.run.as_deref().zip(agenda.claim.as_ref());
+        let limit = claim.and_then(|(run, claim)| limit_in(run, &claim.queue));
+        let step = (instance.process.instance_id, step_seq);
+        self.book.place(step, agenda, definition_of(instance), limit, now);
     }
 
     /// After the clock has looked at steps, what those that did not change wait for next goes back into the agenda. What was
@@ -536,7 +550,7 @@ impl Committer {
         for seq in steps.iter().filter(|seq| written.is_none_or(|unit| !unit.steps.contains_key(seq))) {
             let mut agenda = run.agenda(*seq);
             agenda.timer = agenda.timer.filter(unseen);
-            self.book.place(*run_id, *seq, &agenda, definition_of(instance), now);
+            self.place_step(instance, *seq, &agenda, now);
         }
         match run.due_at() {
             Some(at) if unseen(&at) || !whole => self.book.remind_by((*run_id, None), at),

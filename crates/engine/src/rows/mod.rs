@@ -334,4 +334,11 @@ pub enum Write {
         instance_id: InstanceId,
         expires_at: Time,
     },
+    /// A key that stands is another instance's from now on, or kept until another time.
+    PassKey {
+        actor_ref: String,
+        key: String,
+        instance_id: InstanceId,
+        expires_at: Time,
+    },
 }

@@ -3,7 +3,8 @@
 //! store finds again what a node forgot.
 
 use super::leases::Leases;
-use countersign_kernel::plan::StepSeq;
+use super::queue::{LaneId, Lanes, Queue, Ready};
+use countersign_kernel::plan::{QueueLimit, StepSeq};
 use countersign_kernel::registry::{Registry, scopes};
 use countersign_kernel::run::Agenda;
 use countersign_kernel::{InstanceId, Time};
@@ -42,31 +43,11 @@ struct Pages {
     placed: HashMap<Item, Placed>,
     /// Queues with more steps than there are workers waiting here.
     unattended: BTreeSet<Arc<str>>,
-    /// The numbers by which ready steps name their definitions.
+    /// The numbers by which ready steps name their definitions, and the lanes of limited queues.
     definitions: HashMap<String, u32>,
-}
-
-#[derive(Default)]
-struct Queue {
-    ready: BTreeSet<Ready>,
-    /// There have been steps in it: it is no mere word of somebody who asked.
-    used: bool,
-    /// Claims that wait for work, or are being served.
-    waiting: usize,
-    waiters: Arc<Notify>,
-    /// Claims that wait for steps of certain definitions only. Each looks for itself whether what came is for it.
-    choosy: usize,
-    choosers: Arc<Notify>,
-}
-
-/// In the order in which they are handed out: higher priority first, then who has waited longest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Ready {
-    behind: u8,
-    since: Time,
-    run_id: InstanceId,
-    step_seq: StepSeq,
-    definition: u32,
+    lanes: HashMap<(u32, Arc<str>, QueueLimit), LaneId>,
+    /// Lanes for which there was no room, by when that is tried again.
+    shut: BTreeSet<(Time, Arc<str>, LaneId)>,
 }
 
 #[derive(Default)]
@@ -81,7 +62,14 @@ impl Book {
     }
 
     /// What is known of a step now, in place of what was known before.
-    pub fn place(&self, run_id: InstanceId, step_seq: StepSeq, agenda: &Agenda, definition: &str, now: Time) {
+    pub fn place(
+        &self,
+        (run_id, step_seq): (InstanceId, StepSeq),
+        agenda: &Agenda,
+        definition: &str,
+        limit: Option<QueueLimit>,
+        now: Time,
+    ) {
         let item = (run_id, Some(step_seq));
         let mut pages = self.pages();
         pages.remove(&item);
@@ -91,13 +79,15 @@ impl Book {
         if let Some(claim) = &agenda.claim {
             if claim.at <= now {
                 let definition = pages.number(definition);
-                let ready = Ready { behind: u8::MAX - claim.priority, since: claim.at, run_id, step_seq, definition };
+                let lane = limit.map(|limit| pages.lane(definition, &claim.queue, limit));
+                let behind = u8::MAX - claim.priority;
+                let ready = Ready { behind, since: claim.at, run_id, step_seq, definition, lane };
                 let queue = pages.queues.entry(claim.queue.clone()).or_default();
-                queue.ready.insert(ready);
-                queue.used = true;
-                waiters = Some(queue.waiters.clone());
-                choosers = (queue.choosy > 0).then(|| queue.choosers.clone());
-                unattended = queue.ready.len() > queue.waiting && self.has_peers.load(Ordering::Relaxed);
+                if queue.insert(ready, limit.unwrap_or_default()) {
+                    waiters = Some(queue.waiters.clone());
+                    choosers = (queue.choosy > 0).then(|| queue.choosers.clone());
+                }
+                unattended = queue.len() > queue.waiting && self.has_peers.load(Ordering::Relaxed);
                 if unattended {
                     pages.unattended.insert(claim.queue.clone());
                 }
@@ -184,27 +174,41 @@ impl Book {
 
     /// Takes up to `max` steps out of a queue, as far as this reaches; whoever takes them claims them or gives them back.
     pub fn take(&self, queue: &str, max: usize, reach: &Reach) -> Vec<(InstanceId, StepSeq)> {
+        self.take_of(queue, max, reach, |_| Lanes::Open)
+    }
+
+    /// Takes one step for somebody who can only be given what needs no room, or has `room` under a definition's limit.
+    pub fn take_next(
+        &self,
+        queue: &Arc<str>,
+        reach: &Reach,
+        room: Option<(&str, QueueLimit)>,
+    ) -> Option<(InstanceId, StepSeq)> {
+        let lanes = |pages: &Pages| {
+            let lane = |(definition, limit)| {
+                let definition = pages.definitions.get(definition)?;
+                pages.lanes.get(&(*definition, queue.clone(), limit)).copied()
+            };
+            Lanes::Only(room.and_then(lane))
+        };
+        self.take_of(queue, 1, reach, lanes).pop()
+    }
+
+    fn take_of(
+        &self,
+        queue: &str,
+        max: usize,
+        reach: &Reach,
+        lanes: impl FnOnce(&Pages) -> Lanes,
+    ) -> Vec<(InstanceId, StepSeq)> {
         let mut pages = self.pages();
-        let chosen = pages.chosen(queue, reach, max);
+        let (named, lanes) = (pages.named(reach), lanes(&pages));
         let mut taken = Vec::new();
         let mut more = None;
         if let Some(queue) = pages.queues.get_mut(queue) {
-            match chosen {
-                None => {
-                    while taken.len() < max
-                        && let Some(ready) = queue.ready.pop_first()
-                    {
-                        taken.push((ready.run_id, ready.step_seq));
-                    }
-                }
-                Some(chosen) => {
-                    taken.extend(chosen.iter().map(|ready| (ready.run_id, ready.step_seq)));
-                    for ready in chosen {
-                        queue.ready.remove(&ready);
-                    }
-                }
-            }
-            more = (!queue.ready.is_empty()).then(|| queue.waiters.clone());
+            let ready = queue.take(max, named.as_deref(), lanes);
+            taken.extend(ready.into_iter().map(|ready| (ready.run_id, ready.step_seq)));
+            more = queue.has_any(None).then(|| queue.waiters.clone());
         }
         for (run_id, step_seq) in &taken {
             pages.forget_ready(&(*run_id, Some(*step_seq)));
@@ -220,17 +224,43 @@ impl Book {
     /// Whether there is anything to take, as far as this reaches.
     pub fn has_ready(&self, queue: &str, reach: &Reach) -> bool {
         let pages = self.pages();
-        match pages.chosen(queue, reach, 1) {
-            None => pages.queues.get(queue).is_some_and(|queue| !queue.ready.is_empty()),
-            Some(chosen) => !chosen.is_empty(),
+        let named = pages.named(reach);
+        pages.queues.get(queue).is_some_and(|queue| queue.has_any(named.as_deref()))
+    }
+
+    /// There is no room under this definition's limit: nobody is offered such a step before that time, or before somebody
+    /// leaves ([`Book::open`]).
+    pub fn shut(&self, queue: &Arc<str>, definition: &str, limit: QueueLimit, until: Time) {
+        let mut pages = self.pages();
+        let definition = pages.number(definition);
+        let lane = pages.lane(definition, queue, limit);
+        let Some(place) = pages.queues.get_mut(queue) else { return };
+        if let Some(before) = place.shut(lane, until) {
+            pages.shut.remove(&(before, queue.clone(), lane));
+        }
+        let sooner = pages.next_due().is_none_or(|next| until < next);
+        pages.shut.insert((until, queue.clone(), lane));
+        drop(pages);
+        if sooner {
+            self.sooner.notify_one();
         }
     }
 
-    /// How many steps may be claimed in each queue that has ever had any.
+    /// Somebody has left a limited queue: whoever found no room there is offered again.
+    pub fn open(&self, queue: &Arc<str>, definition: &str) {
+        let mut pages = self.pages();
+        let Some(definition) = pages.definitions.get(definition).copied() else { return };
+        let lanes = pages.queues.get(queue).map_or(vec![], |queue| queue.shut_lanes(definition));
+        let woken: Vec<_> = lanes.into_iter().filter_map(|lane| pages.open(queue, lane)).collect();
+        drop(pages);
+        woken.iter().for_each(Woken::wake);
+    }
+
+    /// How many steps wait for workers in each queue that has ever had any.
     pub fn depths(&self) -> Vec<(Arc<str>, usize)> {
         let pages = self.pages();
         let used = pages.queues.iter().filter(|(_, queue)| queue.used);
-        used.map(|(name, queue)| (name.clone(), queue.ready.len())).collect()
+        used.map(|(name, queue)| (name.clone(), queue.len())).collect()
     }
 
     /// How many things the clock has to look at.
@@ -258,9 +288,15 @@ impl Book {
         if *reach == Reach::All { queue.waiters.clone() } else { queue.choosers.clone() }
     }
 
-    /// Everything that is due, taken off the clock.
+    /// Everything that is due, taken off the clock. Limited queues are tried again in passing.
     pub fn due(&self, now: Time, max: usize) -> Vec<Item> {
         let mut pages = self.pages();
+        let mut woken = Vec::new();
+        while let Some((at, queue, lane)) = pages.shut.first().cloned()
+            && at <= now
+        {
+            woken.extend(pages.open(&queue, lane));
+        }
         let mut due = Vec::new();
         while due.len() < max
             && let Some((at, item)) = pages.timers.first().copied()
@@ -276,11 +312,13 @@ impl Book {
             }
             due.push(item);
         }
+        drop(pages);
+        woken.iter().for_each(Woken::wake);
         due
     }
 
     pub fn next_due(&self) -> Option<Time> {
-        self.pages().timers.first().map(|(at, _)| *at)
+        self.pages().next_due()
     }
 }
 
@@ -297,6 +335,19 @@ impl Drop for InQueue<'_> {
             queue.waiting = queue.waiting.saturating_sub(1);
             queue.choosy = queue.choosy.saturating_sub(usize::from(self.choosy));
         }
+    }
+}
+
+/// Who waits in a queue in which there is something to take again.
+struct Woken {
+    waiters: Arc<Notify>,
+    choosers: Arc<Notify>,
+}
+
+impl Woken {
+    fn wake(&self) {
+        self.waiters.notify_one();
+        self.choosers.notify_waiters();
     }
 }
 
@@ -331,12 +382,29 @@ impl Pages {
         number
     }
 
-    /// The first that are in reach; `None` where everything is.
-    fn chosen(&self, queue: &str, reach: &Reach, max: usize) -> Option<Vec<Ready>> {
+    fn lane(&mut self, definition: u32, queue: &Arc<str>, limit: QueueLimit) -> LaneId {
+        let next = u32::try_from(self.lanes.len()).unwrap_or(u32::MAX).saturating_add(1);
+        *self.lanes.entry((definition, queue.clone(), limit)).or_insert(LaneId::new(next).unwrap_or(LaneId::MAX))
+    }
+
+    /// The definitions that are in reach; `None` where all are.
+    fn named(&self, reach: &Reach) -> Option<Vec<u32>> {
         let Reach::Only(names) = reach else { return None };
-        let numbers: Vec<u32> = names.iter().filter_map(|name| self.definitions.get(name).copied()).collect();
-        let ready = self.queues.get(queue).into_iter().flat_map(|queue| &queue.ready);
-        Some(ready.filter(|ready| numbers.contains(&ready.definition)).take(max).copied().collect())
+        Some(names.iter().filter_map(|name| self.definitions.get(name).copied()).collect())
+    }
+
+    /// Opens a lane that is shut.
+    fn open(&mut self, queue: &Arc<str>, lane: LaneId) -> Option<Woken> {
+        let place = self.queues.get_mut(queue)?;
+        let until = place.open(lane)?;
+        self.shut.remove(&(until, queue.clone(), lane));
+        Some(Woken { waiters: place.waiters.clone(), choosers: place.choosers.clone() })
+    }
+
+    fn next_due(&self) -> Option<Time> {
+        let timer = self.timers.first().map(|(at, _)| *at);
+        let lane = self.shut.first().map(|(at, ..)| *at);
+        timer.into_iter().chain(lane).min()
     }
 
     fn remove(&mut self, item: &Item) {
@@ -344,7 +412,7 @@ impl Pages {
         if let Some((queue, ready)) = placed.ready
             && let Some(queue) = self.queues.get_mut(&queue)
         {
-            queue.ready.remove(&ready);
+            queue.remove(&ready);
         }
         if let Some(at) = placed.timer {
             self.timers.remove(&(at, *item));
@@ -388,10 +456,10 @@ mod tests {
     #[test]
     fn priority_goes_first_then_who_waited_longest() {
         let book = Book::default();
-        book.place(run(1), 0, &claim(10, 5), "d", Time(100));
-        book.place(run(2), 0, &claim(5, 5), "d", Time(100));
-        book.place(run(3), 0, &claim(50, 9), "d", Time(100));
-        book.place(run(4), 0, &claim(200, 9), "d", Time(100));
+        book.place((run(1), 0), &claim(10, 5), "d", None, Time(100));
+        book.place((run(2), 0), &claim(5, 5), "d", None, Time(100));
+        book.place((run(3), 0), &claim(50, 9), "d", None, Time(100));
+        book.place((run(4), 0), &claim(200, 9), "d", None, Time(100));
         assert_eq!(book.take("q", 10, &Reach::All), vec![(run(3), 0), (run(2), 0), (run(1), 0)]);
         assert_eq!(book.next_due(), Some(Time(200)), "the fourth waits for its time");
         assert_eq!(book.due(Time(200), 10), vec![(run(4), Some(0))]);
@@ -401,11 +469,11 @@ mod tests {
     #[test]
     fn a_step_is_placed_once() {
         let book = Book::default();
-        book.place(run(1), 0, &claim(10, 5), "d", Time(100));
-        book.place(run(1), 0, &claim(20, 5), "d", Time(100));
+        book.place((run(1), 0), &claim(10, 5), "d", None, Time(100));
+        book.place((run(1), 0), &claim(20, 5), "d", None, Time(100));
         assert_eq!(book.take("q", 10, &Reach::All).len(), 1);
-        book.place(run(1), 0, &claim(20, 5), "d", Time(100));
-        book.place(run(1), 0, &Agenda::default(), "d", Time(100));
+        book.place((run(1), 0), &claim(20, 5), "d", None, Time(100));
+        book.place((run(1), 0), &Agenda::default(), "d", None, Time(100));
         assert!(book.take("q", 10, &Reach::All).is_empty());
         assert_eq!(book.next_due(), None);
     }
@@ -414,7 +482,7 @@ mod tests {
     fn who_may_work_on_some_definitions_takes_nothing_else() {
         let book = Book::default();
         for (n, definition) in [(1, "a"), (2, "b"), (3, "c"), (4, "b")] {
-            book.place(run(n), 0, &claim(i64::try_from(n).expect("small"), 5), definition, Time(100));
+            book.place((run(n), 0), &claim(i64::try_from(n).expect("small"), 5), definition, None, Time(100));
         }
         let only = |names: &[&str]| Reach::Only(names.iter().map(|name| (*name).to_owned()).collect());
         assert!(!book.has_ready("q", &only(&["d"])) && book.take("q", 10, &only(&["d"])).is_empty());
@@ -422,6 +490,39 @@ mod tests {
         assert_eq!(book.take("q", 10, &only(&["b", "c"])), vec![(run(3), 0), (run(4), 0)]);
         assert!(!book.has_ready("q", &only(&["b"])) && book.has_ready("q", &Reach::All));
         assert_eq!(book.take("q", 10, &Reach::All), vec![(run(1), 0)]);
+        assert!(book.pages().placed.is_empty());
+    }
+
+    #[test]
+    fn a_lane_is_shut_until_somebody_leaves_or_its_time_comes() {
+        let (book, q) = (Book::default(), Arc::from("q"));
+        let limit = |limit| QueueLimit { limit: Some(limit), rate: None };
+        for (n, priority, limited) in [(1, 1, Some(1)), (2, 9, Some(1)), (3, 5, None), (4, 7, Some(2))] {
+            book.place((run(n), 0), &claim(1, priority), "d", limited.map(limit), Time(100));
+        }
+        // As many as there can be room for, in order of priority.
+        assert_eq!(book.take("q", 10, &Reach::All), vec![(run(2), 0), (run(4), 0), (run(3), 0)]);
+        book.shut(&q, "d", limit(1), Time(300));
+        assert!(!book.has_ready("q", &Reach::All) && book.take("q", 10, &Reach::All).is_empty());
+        assert_eq!(book.next_due(), Some(Time(300)));
+        book.place((run(2), 0), &claim(1, 9), "d", Some(limit(1)), Time(100));
+        assert!(!book.has_ready("q", &Reach::All), "who comes meanwhile waits too");
+        assert_eq!(book.take_next(&q, &Reach::All, None), None);
+        assert_eq!(book.take_next(&q, &Reach::All, Some(("d", limit(1)))), Some((run(2), 0)), "who brings room along");
+        book.open(&q, "other");
+        assert!(!book.has_ready("q", &Reach::All));
+        book.open(&q, "d");
+        assert_eq!((book.next_due(), book.take("q", 10, &Reach::All)), (None, vec![(run(1), 0)]));
+
+        book.place((run(1), 0), &claim(1, 1), "d", Some(limit(1)), Time(100));
+        book.shut(&q, "d", limit(1), Time(300));
+        book.shut(&q, "d", limit(1), Time(200));
+        assert!(book.due(Time(199), 10).is_empty() && !book.has_ready("q", &Reach::All));
+        assert!(book.due(Time(200), 10).is_empty() && book.has_ready("q", &Reach::All));
+        let only = |name: &str| Reach::Only(vec![name.to_owned()]);
+        assert!(book.has_ready("q", &only("d")) && !book.has_ready("q", &only("other")));
+        assert_eq!(book.take("q", 10, &only("d")), vec![(run(1), 0)]);
+        assert_eq!(book.next_due(), None);
         assert!(book.pages().placed.is_empty());
     }
 }

@@ -14,5 +14,6 @@ pub mod history;
 pub mod leases;
 pub mod payload;
 pub mod project;
+mod queue;
 pub mod rollup;
 pub mod service;

@@ -4,7 +4,7 @@ use super::Bench;
 use crate::place::Place;
 use anyhow::{Context, ensure};
 use countersign_engine::port::{Committed, Unit, Verdict};
-use countersign_engine::rows::IdempotencyRow;
+use countersign_engine::rows::{IdempotencyRow, Write};
 use countersign_kernel::Time;
 use countersign_ledger::sha256;
 
@@ -51,6 +51,43 @@ pub async fn keys_are_recalled_until_they_expire(place: &Place) -> anyhow::Resul
     drop(bench);
     let (mut writer, _) = place.store().await?.into_parts();
     ensure!(writer.recall(&all, Time(end.0 - 1)).await?.len() == 3);
+    Ok(())
+}
+
+/// A key that is passed on is found, and forgotten, as its new holder's.
+pub async fn a_key_passes_on(place: &Place) -> anyhow::Result<()> {
+    let mut bench = Bench::with_registry(place).await?;
+    let starts = bench.story.starts();
+    let (end, later) = (Time(starts[0].head.last_time.0 + 1000), Time(starts[0].head.last_time.0 + 2000));
+    let rows = [key("ines", "one", end), key("ines", "two", end), key("bea", "one", end)];
+    let held: Vec<IdempotencyRow> =
+        rows.into_iter().map(|row| IdempotencyRow { instance_id: starts[0].instance_id, ..row }).collect();
+    bench.write_units(vec![with_keys(&starts[0], held.clone())]).await?;
+    let pass = |row: &IdempotencyRow, holder: usize| Write::PassKey {
+        actor_ref: row.actor_ref.clone(),
+        key: row.key.clone(),
+        instance_id: starts[holder].instance_id,
+        expires_at: later,
+    };
+    let mut passing = starts[1].clone();
+    passing.writes.extend([pass(&held[0], 1), pass(&held[1], 2)]);
+    bench.write_units(vec![passing]).await?;
+    let all: Vec<_> = held.iter().map(asked).collect();
+    let mut found = bench.writer.recall(&all, Time(0)).await?;
+    found.sort_by_key(|row| held.iter().position(|known| asked(known) == asked(row)));
+    let now = |n: usize, holder: usize| IdempotencyRow {
+        instance_id: starts[holder].instance_id,
+        expires_at: later,
+        ..held[n].clone()
+    };
+    ensure!(found == [now(0, 1), now(1, 2), held[2].clone()], "{found:?}");
+    // In one unit it is passed on before it is forgotten.
+    let mut forgetting = starts[3].clone();
+    let forget = |holder: usize| Write::ForgetKeys { instance_id: starts[holder].instance_id, expires_at: later };
+    forgetting.writes.extend([pass(&held[2], 3), forget(3), forget(1)]);
+    bench.write_units(vec![forgetting]).await?;
+    let left = bench.writer.recall(&all, Time(0)).await?;
+    ensure!(left == [now(1, 2)], "{left:?}");
     Ok(())
 }
 

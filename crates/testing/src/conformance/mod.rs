@@ -17,7 +17,7 @@ pub use fence::{
     a_stale_unit_is_lost_alone, an_instance_is_begun_once, checks_tell_what_is_current, one_registry_change_at_a_time,
 };
 pub use keys::{
-    a_key_is_good_for_one_commit, a_key_may_be_used_again_when_its_time_is_over,
+    a_key_is_good_for_one_commit, a_key_may_be_used_again_when_its_time_is_over, a_key_passes_on,
     expired_keys_are_forgotten_in_portions, keys_are_recalled_until_they_expire,
 };
 pub use log::{

@@ -108,7 +108,7 @@ impl Model {
             | Write::RedactRunEvent { .. }
             | Write::RedactOutbox { .. } => {}
             // Keys are recalled, not read; the suite asks for them apart.
-            Write::ForgetKeys { .. } => {}
+            Write::ForgetKeys { .. } | Write::PassKey { .. } => {}
             // The registry is read as events; the suite compares those.
             Write::Actor { .. }
             | Write::Credential { .. }

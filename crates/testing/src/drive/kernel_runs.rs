@@ -416,6 +416,19 @@ impl KernelDriver {
         moved
     }
 
+    /// Whether one more step of this run's definition may be somebody's in this queue, besides those that are about to be.
+    fn has_room(&self, run_id: InstanceId, queue: &str, line: &[(InstanceId, StepSeq)]) -> bool {
+        let definition = |told: &ToldRun| told.started.definition.name.clone();
+        let Some(told) = self.runs.get(&run_id) else { return false };
+        let Some(limit) = told.run.plan.queues.get(queue).and_then(|limit| limit.limit) else { return true };
+        let own = self.runs.values().filter(|other| definition(other) == definition(told));
+        let held = own.flat_map(|other| other.run.cells.iter().zip(0..).map(move |(cell, seq)| (other, cell, seq)));
+        let held = held.filter(|(other, cell, seq)| cell.is_held() && *other.run.queue(*seq, cell.role) == *queue);
+        let about = line.iter().filter_map(|(other, _)| self.runs.get(other));
+        let about = about.filter(|other| definition(other) == definition(told));
+        held.count() + about.count() < limit as usize
+    }
+
     /// The state of the step after a report, for its worker.
     fn state_of(&self, run_id: InstanceId, seq: StepSeq) -> String {
         let cell = self.runs.get(&run_id).and_then(|told| told.run.cell(seq));
@@ -456,17 +469,29 @@ impl Runs for KernelDriver {
             return Err(Refusal::new(Code::PermissionDenied, "no grant for tasks:work").into());
         }
         ready.sort_unstable();
-        ready.truncate(wish.max as usize);
-        ready.sort_unstable_by_key(|(_, _, run_id, seq)| (*run_id, *seq));
+        let mut line: Vec<(InstanceId, StepSeq)> = vec![];
+        for (_, _, run_id, seq) in ready {
+            if line.len() < wish.max as usize && self.has_room(run_id, &wish.queue, &line) {
+                line.push((run_id, seq));
+            }
+        }
+        // A run is asked once; its tasks stand where its steps stood.
         let mut tasks = vec![];
-        for group in ready.chunk_by(|a, b| a.2 == b.2) {
-            let steps = group.iter().map(|(.., seq)| *seq).collect();
+        for (first, (run_id, _)) in line.iter().enumerate() {
+            if line[..first].iter().any(|(earlier, _)| earlier == run_id) {
+                continue;
+            }
+            let steps = line.iter().filter(|(of, _)| of == run_id).map(|(_, seq)| *seq).collect();
             let command =
                 Command::Claim(ClaimSteps { steps, worker_id: wish.worker_id.as_str().into(), lease: wish.lease_us });
-            let (run_id, events) = self.ask_run(by, Some(group[0].2), &command)?;
-            tasks.extend(run_events(&events).flat_map(|event| &event.claimed).map(|claimed| task(run_id, claimed)));
+            let (run_id, events) = self.ask_run(by, Some(*run_id), &command)?;
+            for claimed in run_events(&events).flat_map(|event| &event.claimed) {
+                let place = line.iter().position(|offered| *offered == (run_id, claimed.step_seq));
+                tasks.push((place, task(run_id, claimed)));
+            }
         }
-        Ok(tasks)
+        tasks.sort_by_key(|(place, _)| *place);
+        Ok(tasks.into_iter().map(|(_, task)| task).collect())
     }
 
     async fn report(&mut self, by: &str, of: TaskOf<'_>, report: &Report) -> Said<Reported> {
