@@ -304,7 +304,7 @@ fn a_job_is_made_of_a_step_with_its_templates_filled_in() {
     assert_eq!((job.env["A"].as_str(), job.success, job.retry), ("b", vec![0, 2], vec![75]));
     assert_eq!(ShellJob::filled(&work, "\"ls\"", None).expect("a job").command, Command::Text("ls".to_owned()));
     assert!(ShellJob::filled(&work, "7", None).is_err());
-    assert!(ShellJob::filled(&work, "\"ls\"", Some(r#"{"A":1}"#)).is_err());
+    assert!(ShellJob::filled(&work, "\"ls\"", Some(r#"{"A":[1]}"#)).is_err());
 }
 
 /// The test runs itself once more, as the server that is killed.
