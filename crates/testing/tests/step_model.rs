@@ -288,6 +288,8 @@ async fn a_purge_keeps_every_visit(kind: Kind) -> anyhow::Result<()> {
     engine.tick().await;
     let task = claim(&engine, 1).await?.into_iter().next().context("no task")?;
     engine.execute(dead(&task, MARKER)?).await?;
+    // What belongs to a run that lives is not purged.
+    engine.execute(on_run(run_id, run::Command::Cancel { reason: None })).await?;
 
     let run = view(&engine, run_id).await?;
     let before = [engine.step_history(&run, 0).await?, engine.step_history(&run, 1).await?];
@@ -324,6 +326,7 @@ async fn a_purge_takes_what_transitions_told_the_world(kind: Kind) -> anyhow::Re
     engine.tick().await;
     let task = claim(&engine, 1).await?.into_iter().next().context("no task")?;
     engine.execute(dead(&task, MARKER)?).await?;
+    engine.execute(on_run(run_id, run::Command::Cancel { reason: None })).await?;
     clock.advance(SEVEN_YEARS + 24 * HOUR);
     let failed = records(&engine, run_id).await?;
     let failed = failed.iter().find(|record| record.action_ref == "step_failed").context("no failure")?.event_id;
