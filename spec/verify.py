@@ -33,7 +33,7 @@ def verify(path: str, policy: Policy) -> dict[str, Json]:
     report = Report()
     b = read_bundle(path, report)
     check_chains(b, report)
-    checkpoint = check_checkpoint(b.checkpoint, b.manifest, policy, report)
+    checkpoint = check_checkpoint(b.checkpoint, b.manifest, policy, b.rotations, report)
     registry = Registry(b.chains.get(REGISTRY, []), report)
     check_checkpoint_key(checkpoint, registry, report)
     check_log(b, checkpoint, report)
@@ -41,6 +41,7 @@ def verify(path: str, policy: Policy) -> dict[str, Json]:
     identity = Identity(b, registry, report)
     for r in b.records:
         identity.check(r)
+    identity.counters.check(report)
     replays = check_instances(b, registry, report)
     check_permission(b, registry, report)
     check_retention(b, report)

@@ -91,6 +91,33 @@ class Tree:
         return path
 
 
+    def consistency(self, old: int) -> list[bytes]:
+        """RFC 6962, 2.1.2: that the tree of `old` leaves is the beginning of this one."""
+        leaves = self.levels[0]
+
+        def proof(m: int, start: int, end: int, whole: bool) -> list[bytes]:
+            if m == end - start:
+                return [] if whole else [Tree(leaves[start:end]).root]
+            k = 1
+            while k * 2 < end - start:
+                k *= 2
+            if m <= k:
+                return proof(m, start, start + k, whole) + [Tree(leaves[start + k:end]).root]
+            return proof(m - k, start + k, end, False) + [Tree(leaves[start:start + k]).root]
+
+        return proof(old, 0, len(leaves), True)
+
+
+def log_line(origin: str, key: Key, text: str) -> str:
+    return f"\u2014 {origin} {b64(note_key_id(origin, 1, key.public) + key.sign(text.encode()))}\n"
+
+
+def rotation_note(origin: str, size: int, root: bytes, old: Key, new: Key, by: Optional[list[Key]] = None) -> str:
+    """checkpoint.md 6: the note with which `new` takes over from `old`, signed by both unless told."""
+    text = f"{origin}\n{size}\n{b64(root)}\nrotated-from {vkey(origin, old)}\nrotated-to {vkey(origin, new)}\n"
+    return text + "\n" + "".join(log_line(origin, key, text) for key in (by or [old, new]))
+
+
 def signed_note(origin: str, size: int, root: bytes, log: Key, witnesses: list[tuple[str, Key]], at_s: int) -> str:
     text = f"{origin}\n{size}\n{b64(root)}\n"
     lines = [f"\u2014 {origin} {b64(note_key_id(origin, 1, log.public) + log.sign(text.encode()))}\n"]
@@ -171,6 +198,7 @@ class Bundle:
         self.grants: list[dict[str, Any]] = []
         self.checkpoint = ""
         self.log_vkey = ""
+        self.rotations: list[dict[str, Any]] = []
 
     @staticmethod
     def read(path: str | pathlib.Path) -> "Bundle":
@@ -185,6 +213,7 @@ class Bundle:
                 r = Record(json.loads(row["header"]), row["payload"], row["attestation"], row["salt"])
                 r.header, r.log_index, r.proof = row["header"], row["log_index"], row["proof"]
                 b.records.append(r)
+            b.rotations = lines("rotations.jsonl") if "rotations.jsonl" in z.namelist() else []
             b.documents, b.state, b.grants = lines("documents.jsonl"), lines("state.jsonl"), lines("grants.jsonl")
         return b
 
@@ -200,6 +229,7 @@ class Bundle:
             "documents.jsonl": lines(self.documents),
             "state.jsonl": lines(self.state),
             "grants.jsonl": lines(self.grants),
+            **({"rotations.jsonl": lines(self.rotations)} if self.rotations else {}),
         }
 
     def write(self, path: str | pathlib.Path) -> None:
@@ -210,7 +240,7 @@ class Bundle:
         b.manifest = json.loads(dump(self.manifest))
         b.records = [r.copy() for r in self.records]
         b.documents, b.state, b.grants = (json.loads(dump(x)) for x in (self.documents, self.state, self.grants))
-        b.checkpoint, b.log_vkey = self.checkpoint, self.log_vkey
+        b.checkpoint, b.log_vkey, b.rotations = self.checkpoint, self.log_vkey, json.loads(dump(self.rotations))
         return b
 
     def chain(self, instance: str) -> list[Record]:
@@ -277,6 +307,8 @@ class Bundle:
             if entry is not None:
                 entry.log_index = i
                 entry.proof = [h.hex() for h in tree.inclusion(i)]
+        for row in self.rotations:
+            row["proof"] = [h.hex() for h in tree.consistency(int(row["note"].split("\n")[1]))]
         self.records = sorted(present, key=file_order)
         m = self.manifest
         m.update(tree_size=len(slots), records=len(present), instances=len(self.instances()),

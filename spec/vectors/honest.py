@@ -1,10 +1,11 @@
 """An honest server in miniature: actors, the registry, processes and their log."""
 from __future__ import annotations
 
+import functools
 import json
 from typing import Any, Callable, Optional
 
-from bundle import REGISTRY, ZEROS, Bundle, Key, Record, Tree, app_attestation, b64, bearer_attestation, det, dump, file_order, heads_digest, sha, signed_attestation, signed_note, statement, uuid7, vkey
+from bundle import REGISTRY, ZEROS, Bundle, Key, Record, Tree, app_attestation, b64, bearer_attestation, det, dump, file_order, heads_digest, sha, rotation_note, signed_attestation, signed_note, statement, uuid7, vkey
 
 SCOPES = ["workflows:start", "workflows:open-gate", "workflows:fire", "audit:read", "audit:hold", "audit:purge",
           "actors:manage", "permissions:manage", "definitions:publish"]
@@ -19,12 +20,13 @@ LEFT = "Chain resolved: workflow left the gate's from_state"
 
 
 class Actor:
-    def __init__(self, ref: str, key: Optional[Key] = None, token: Optional[str] = None):
-        self.ref, self.key, self.token = ref, key, token
+    def __init__(self, ref: str, key: Any = None, token: Optional[str] = None, session: Optional[str] = None):
+        self.ref, self.key, self.token = ref, key, token    # key: a Key, or an Authenticator of passkeys.py
+        self.session = session      # the passkey that began it
 
     @property
     def credential_id(self) -> Optional[str]:
-        return None if self.token is None else sha(self.token.encode()).hex()[:16]
+        return self.session if self.token is None else sha(self.token.encode()).hex()[:16]
 
 
 Write = tuple[str, Optional[Actor], dict[str, Any]]  # action_ref, by (None: the application actor), payload
@@ -33,12 +35,15 @@ Write = tuple[str, Optional[Actor], dict[str, Any]]  # action_ref, by (None: the
 class World:
     APP, SERVER = "countersign", "countersign-server"
 
-    def __init__(self, name: str, regulated: bool = True, retention_days: Optional[int] = None):
-        self.name, self.regulated, self.retention_days = name, regulated, retention_days
+    def __init__(self, name: str, regulated: bool = True, retention_days: Optional[int] = None, rules: int = 1):
+        self.name, self.regulated, self.retention_days, self.rules = name, regulated, retention_days, rules
         self.origin = "countersign/" + det(name, "origin").hex()[:16]
         self.log_key, self.app_key = Key(det(name, "log key")), Key(det(name, "application key"))
         self.witnesses = [(f"{w}.example/{name}", Key(det(name, "witness", w))) for w in ("w1", "w2")]
+        self.passkeys: dict[str, list[Any]] = {}
         self.keys: dict[str, list[Key]] = {self.APP: [self.app_key], self.SERVER: [self.log_key]}
+        self.rotations: list[tuple[int, str]] = []
+        self.trusted = self.log_key     # whom the auditor trusts: the first key
         self.now = T0
         self.log: list[Optional[Record]] = []
         self.chains: dict[str, list[Record]] = {REGISTRY: []}
@@ -87,7 +92,7 @@ class World:
             head: dict[str, Any] = dict.fromkeys(HEADER, 0)
             head.update(v=1, event_id=event_id, instance_id=instance, sequence=sequence, prev=chain[-1].hash.hex() if chain else ZEROS,
                         action_ref=action_ref, actor_ref=actor.ref, recorded_at_us=self.now, registry_seq=registry_seq,
-                        assurance="actor_signed" if actor.key else "server_attested",
+                        assurance="server_attested" if not actor.key else "actor_signed" if isinstance(actor.key, Key) else "passkey_signed",
                         retention=self.retention(instance == REGISTRY, action_ref == "record_purged"))
             record = Record(head, text, "", det(self.name, "salt", instance, sequence).hex())
             if by is None:
@@ -100,7 +105,8 @@ class World:
                     where = None if instance == REGISTRY or instance_null else instance
                     words = statement(action, by.ref, by.key, f"{method} {path}", where, step, over, meaning, expected,
                                       "n-" + det(self.name, "nonce", event_id).hex()[:24], self.now - 900_000)
-                    said[by.ref] = signed_attestation(by.key, words, "document" if document else "body", None if document else over)
+                    attest = functools.partial(signed_attestation, by.key) if isinstance(by.key, Key) else by.key.attest
+                    said[by.ref] = attest(words, "document" if document else "body", None if document else over)
                 record.attestation = said[by.ref]
             record.seal()
             chain.append(record)
@@ -121,6 +127,28 @@ class World:
         writes.append(("configuration_recorded", None, {"audit_trail_retention_policy": "permanent", "regulated": self.regulated,
                                                         "application_actor_ref": self.APP, "server_actor_ref": self.SERVER}))
         self._note_grants(self.command(REGISTRY, writes))
+
+    def leaves(self) -> list[bytes]:
+        return [r.hash if r is not None else det(self.name, "somebody else", i) for i, r in enumerate(self.log)]
+
+    def rotate_log(self, label: str) -> None:
+        """Another key takes over the log, with a note that both keys sign; then the registry learns of it."""
+        old, new, size = self.log_key, Key(det(self.name, "log key", label)), len(self.log)
+        self.rotations.append((size, rotation_note(self.origin, size, Tree(self.leaves()).root, old, new)))
+        self.log_key = new
+        self.keys[self.SERVER].append(new)
+        self.rotate_key(self.SERVER, old, new)
+
+    def rotate_app(self, label: str) -> None:
+        """The old key signs the registration of the new one and its own end."""
+        old, new = self.app_key, Key(det(self.name, "application key", label))
+        self.rotate_key(self.APP, old, new)
+        self.app_key = self.app.key = new
+        self.keys[self.APP].append(new)
+
+    def rotate_key(self, actor: str, old: Key, new: Key) -> None:
+        self.command(REGISTRY, [("key_registered", None, {"actor_ref": actor, "key_id": new.key_id, "public_key": b64(new.public)}),
+                                ("key_revoked", None, {"actor_ref": actor, "key_id": old.key_id, "reason": "rotated: another key took its place"})])
 
     def _note_grants(self, records: list[Record]) -> None:
         for r in records:
@@ -241,7 +269,7 @@ class World:
         if len(self.log) > size:
             raise ValueError(f"{self.name}: the log has {len(self.log)} entries, more than {size}")
         self.noise(size - len(self.log))
-        tree = Tree([r.hash if r is not None else det(self.name, "somebody else", i) for i, r in enumerate(self.log)])
+        tree = Tree(self.leaves())
         b = Bundle()
         wanted = {REGISTRY} | {p.id for p in processes}
         for i, r in enumerate(self.log):
@@ -261,18 +289,21 @@ class World:
                       "made_at_us": self.now, "made_by": by.ref, "software": "spec/vectors/make.py"}
         b.checkpoint = signed_note(self.origin, size, tree.root, self.log_key, self.witnesses, self.now // 1_000_000)
         b.log_vkey = vkey(self.origin, self.log_key) + "\n"
+        b.rotations = [{"note": note, "proof": [h.hex() for h in tree.consistency(at)]} for at, note in self.rotations]
         return b
 
     # -- what goes beside a bundle
     def policy(self) -> str:
-        lines = ["# whom the auditor of these test vectors trusts", f"log {vkey(self.origin, self.log_key)}"]
+        lines = ["# whom the auditor of these test vectors trusts", f"log {vkey(self.origin, self.trusted)}"]
         lines += [f"witness w{i + 1} {vkey(name, key, 4)}" for i, (name, key) in enumerate(self.witnesses)]
         return "\n".join(lines + ["group both all w1 w2", "quorum both"]) + "\n"
 
     def keyfile(self) -> dict[str, Any]:
-        return {"vkey": vkey(self.origin, self.log_key), "log": {"name": self.origin, "seed": self.log_key.seed.hex()},
+        kept = {ref: [k.keyfile() for k in keys if hasattr(k, "seed")] for ref, keys in self.passkeys.items()}
+        return {"vkey": vkey(self.origin, self.trusted), "log": {"name": self.origin, "seed": self.log_key.seed.hex()},
                 "application": {"actor_ref": self.APP, "seed": self.keys[self.APP][0].seed.hex()},
                 "actors": {ref: [k.seed.hex() for k in keys] for ref, keys in self.keys.items() if ref not in (self.APP, self.SERVER)},
+                **({"passkeys": kept} if kept else {}),
                 "witnesses": [{"name": name, "seed": key.seed.hex()} for name, key in self.witnesses], "policy": self.policy()}
 
 
@@ -299,9 +330,17 @@ class Process:
         body: dict[str, Any] = {"subject_ref": subject, "definition": definition}
         if reason:
             body["reason"] = reason
+        published = {k: {x: y for x, y in v.items() if x not in ("replaceable", "selfApproval")} for k, v in self.gate_spec.items()}
+        if gate_spec or published != self.gate_spec:
+            self.gate_spec = dict(sorted({**published, **(gate_spec or {})}.items(), key=lambda kv: kv[0].encode()))
+            self.gate_spec_digest = w.store(self.gate_spec)
         if gate_spec:
-            self.gate_spec = dict(sorted({**self.gate_spec, **gate_spec}.items(), key=lambda kv: kv[0].encode()))
-            self.gate_spec_digest, body["gate_spec"] = w.store(self.gate_spec), gate_spec
+            body["gate_spec"] = gate_spec
+        edition: dict[str, Any] = {}
+        if w.rules >= 2:
+            replaced = [k for k, v in self.gate_spec.items() if v != published[k]]
+            edition = {**({"replaced": replaced} if replaced else {}), "rules": w.rules}
+            self.more_digests = (entry["gate_spec_digest"],)
         self.id, self.definition, self.subject, self.initiator = w.new_id(), definition, subject, by.ref
         self.state = self.declaration["initial_state"]
         self.transitions: list[dict[str, Any]] = []
@@ -311,7 +350,7 @@ class Process:
         self.bound: dict[tuple[str, str], str] = {}
         r = w.command(self.id, [("workflow_started", by, {
             "instance_id": self.id, "subject_ref": subject, "initial_state": self.state, "definition": definition, "declaration_digest": self.declaration_digest,
-            "gate_spec_digest": self.gate_spec_digest, "gate_spec_labels": list(self.gate_spec), "reason": reason})],
+            "gate_spec_digest": self.gate_spec_digest, "gate_spec_labels": list(self.gate_spec), **edition, "reason": reason})],
             "start_workflow", path="/v1/processes", body=dump(body).encode(), expect=False, instance_null=True)[0]
         self.started = r.head["recorded_at_us"]
         w.processes[self.id] = self
@@ -366,6 +405,13 @@ class Process:
     def _steps_of(self, gate_id: str) -> list[dict[str, Any]]:
         return [s for s in self.steps.values() if s["gate_id"] == gate_id]
 
+    def _gone_with(self, gate_id: str, by: Optional[Actor], steps: list[str], reason: Optional[str]) -> list[Write]:
+        """A record for each step that a chain's end withdraws."""
+        if self.world.rules < 2:
+            return []
+        return [("step_withdrawn", by, {"instance_id": self.id, "chain_id": gate_id, "step_id": s, "action": self.gates[gate_id]["action"], "decided_by": self.initiator,
+                                        "reason": reason, "trailing": True}) for s in steps]
+
     def decide(self, by: Actor, action: str, decision: str, reason: Optional[str] = None, approver: Optional[str] = None, whole: bool = False,
                gate_id: Optional[str] = None, meaning: str = "I have reviewed the batch record and take this decision") -> list[Record]:
         w = self.world
@@ -382,6 +428,7 @@ class Process:
             left = [s["step_id"] for s in self._steps_of(gate_id) if s["state"] == "Pending"]
             writes.append(("chain_withdrawn", by, {"instance_id": self.id, "chain_id": gate_id, "action": action, "reason": reason, "recalled_step_ids": left}))
             writes.append(("gate_decided", by, {**decided, "chain_id": gate_id, "decision": decision, "reason": reason}))
+            writes += self._gone_with(gate_id, by, left, reason)
         else:
             step = next(s for s in self._steps_of(gate_id) if s["approver_ref"] == (approver or by.ref))
             trailing = gate["chain_state"] != "Pending"
@@ -393,6 +440,8 @@ class Process:
             if not trailing and outcome != "Pending":
                 rest = [s["step_id"] for s in self._steps_of(gate_id) if s["state"] == "Pending" and s is not step]
                 writes.append(("chain_resolved", None, {"instance_id": self.id, "chain_id": gate_id, "action": action, "outcome": outcome, "recalled_step_ids": rest}))
+                if outcome == "Withdrawn":
+                    writes += self._gone_with(gate_id, None, rest, UNREACHABLE)
         body = {"decision": decision, **({"step_id": step["step_id"]} if step and gate["rule"] else {}), **({"reason": reason} if reason else {})}
         records = w.command(self.id, writes, "decide_gate", path=f"/v1/processes/{self.id}/gates/{action}/decision", body=dump(body).encode(),
                             meaning=meaning, step=step["step_id"] if step else None)
@@ -403,7 +452,7 @@ class Process:
             gate["chain_state"] = "Withdrawn"
             for s in left:
                 self._end(s, "Withdrawn", by.ref, at, reason)
-        elif records[-1].head["action_ref"] == "chain_resolved":
+        elif any(r.head["action_ref"] == "chain_resolved" for r in records):
             gate["chain_state"] = outcome
             for s in rest:
                 if outcome == "Withdrawn":
@@ -443,6 +492,7 @@ class Process:
                     if g["rule"]:
                         writes.append(("chain_resolved", None, {"instance_id": self.id, "chain_id": g["gate_id"], "action": g["action"], "outcome": "Withdrawn",
                                                                 "recalled_step_ids": pending}))
+                        writes += self._gone_with(g["gate_id"], None, pending, MOOT)
                         g["chain_state"] = "Withdrawn"
                     for s in pending:
                         after.append(lambda at, i=s: self._end(i, "Withdrawn", self.initiator, at, MOOT))

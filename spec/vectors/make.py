@@ -20,6 +20,7 @@ from typing import Any, Callable
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import passkeys  # noqa: E402
 from bundle import Bundle  # noqa: E402
 from honest import DAY, Actor, Process, World  # noqa: E402
 
@@ -135,6 +136,42 @@ def scenario_loop() -> tuple[World, Bundle]:
     return w, w.export(a["audit"], p, 96)
 
 
+def scenario_replaced() -> tuple[World, Bundle]:
+    """The second edition: a start names approvers where the definition lets it; steps that go with their chain have a record each; a tree of 96."""
+    w = World("replaced", rules=2)
+    a = staff(w)
+    spec = {**FULL[1], "qc-board": {**FULL[1]["qc-board"], "replaceable": True}, "qp-sign-off": {"scope": "pharma:batch-release:qp-sign-off", "replaceable": True},
+            "spare": {"approver_ref": "qp_santos", "scope": "pharma:spare", "replaceable": True, "selfApproval": True}}
+    declaration = {**FULL[0], "transitions": [*FULL[0]["transitions"], {"from": "qp-review", "action": "annotate", "to": "qp-review", "guard": "spare"}]}
+    w.publish(w.admin, "batch-release", 2, declaration, spec)
+    board = {"approvers": ["qc_ann", "qc_ben", "qc_cid", "qp_santos"], "quorum": {"rule": "m-of-n", "m": 3}, "scope": "pharma:batch-release:qc"}
+    p = Process(w, a["ines"], "batch-release@2", "batch/2026-0005", gate_spec={
+        "qc-board": board, "qp-sign-off": {"approver_ref": "qc_ann", "scope": "pharma:batch-release:qp-sign-off"}, "spare": {"approver_ref": "ines", "scope": "pharma:spare"}})
+    p.fire(a["lab"], "submit")
+    p.open(a["ines"], "pass")
+    p.decide(a["qc_ann"], "pass", "approve")
+    p.fire(a["lab"], "return")                          # a pending chain becomes moot, and three steps go with it
+    p.fire(a["lab"], "submit")
+    p.open(a["ines"], "pass")
+    p.decide(a["qc_ann"], "pass", "approve")
+    p.decide(a["ines"], "pass", "withdraw", "one more sample", whole=True)
+    p.open(a["ines"], "pass")
+    p.decide(a["ines"], "pass", "withdraw", "ann is away", approver="qc_ann")
+    p.decide(a["ines"], "pass", "withdraw", "ben is away", approver="qc_ben")     # its quorum cannot be reached any more
+    w.noise(2)
+    p.open(a["ines"], "pass")
+    for ref in ("qc_ann", "qc_ben", "qc_cid"):
+        p.decide(a[ref], "pass", "approve")
+    p.fire(a["lab"], "pass")
+    p.open(a["ines"], "annotate")
+    p.decide(a["ines"], "annotate", "approve")
+    p.fire(a["ines"], "annotate")
+    p.open(a["ines"], "release")
+    p.decide(a["qc_ann"], "release", "approve")
+    p.fire(a["ines"], "release")
+    return w, w.export(a["audit"], p, 96)
+
+
 def scenario_purge() -> tuple[World, Bundle]:
     """Holds, a purge after retention, keys rotated and revoked, a grant revoked; a tree of 65."""
     w = World("purge", retention_days=30)
@@ -186,14 +223,41 @@ def scenario_window() -> tuple[World, Bundle]:
     return w, w.export_window(a["audit"], after, until, 70)
 
 
+def scenario_rotated() -> tuple[World, Bundle]:
+    """The application key is rotated once and the log key twice; the auditor trusts the first; a tree of 61."""
+    w = World("rotated")
+    a = staff(w, board=False, signed=False)
+    p = Process(w, a["ines"], "batch-release@1", "batch/2026-0020")
+    w.noise(3)
+    w.rotate_log("second")
+    p.fire(a["ines"], "submit")
+    w.rotate_app("second")
+    p.open(a["ines"], "release")
+    w.noise(2)
+    w.rotate_log("third")
+    again = w.add_key(w.admin, a["qp"], "qp_santos/by the administrator")
+    p.decide(again, "release", "approve", "with a key that the administrator added")
+    p.fire(a["ines"], "release")
+    return w, w.export(a["audit"], p, 61)
+
+
+def scenario_rotated_new() -> tuple[World, Bundle]:
+    """The same, for an auditor who trusts the last key."""
+    w, b = scenario_rotated()
+    w.trusted = w.log_key
+    return w, b
+
+
 def scenario_of_run(name: str) -> tuple[World, Bundle]:
     import runs
     return runs.SCENARIOS["run-" + name]()
 
 
 SCENARIOS: dict[str, Callable[[], tuple[World, Bundle]]] = {
-    "release": scenario_release, "quorum": scenario_quorum, "loop": scenario_loop, "purge": scenario_purge, "window": scenario_window}
-SCENARIOS |= {f"run-{name}": functools.partial(scenario_of_run, name) for name in ("linear", "dag", "together", "saga", "listed", "gate", "cancelled", "window", "people", "tasks", "own", "child")}
+    "release": scenario_release, "quorum": scenario_quorum, "loop": scenario_loop, "replaced": scenario_replaced, "purge": scenario_purge, "window": scenario_window,
+    "rotated": scenario_rotated, "rotated-new": scenario_rotated_new,
+    "passkey": functools.partial(passkeys.scenario_passkey, *SIMPLE), "passkey-chromium": functools.partial(passkeys.scenario_chromium, *SIMPLE)}
+SCENARIOS |= {f"run-{name}": functools.partial(scenario_of_run, name) for name in ("linear", "dag", "together", "saga", "listed", "gate", "cancelled", "window", "people", "tasks", "own", "child", "book", "book-caps", "book-failed", "book-dry", "book-child")}
 
 
 RANDOM = ({"states": ["a", "b", "c", "end"],
@@ -209,7 +273,7 @@ RULES: list[dict[str, Any]] = [{"rule": "m-of-n", "m": 2}, {"rule": "all-of-n"},
 def scenario_random(seed: int) -> tuple[World, Bundle]:
     """An honest server under a random walk: gates opened, decided, trailed, withdrawn, fired, left; some records held and purged."""
     rnd = random.Random(seed)
-    w = World(f"random {seed}".replace(" ", "-"), regulated=rnd.random() < 0.5, retention_days=rnd.choice([None, 1]))
+    w = World(f"random {seed}".replace(" ", "-"), regulated=rnd.random() < 0.5, retention_days=rnd.choice([None, 1]), rules=rnd.choice([1, 2]))
     a = staff(w, signed=rnd.random() < 0.5)
     w.grant(w.admin, a["audit"], "audit:hold", "audit:purge")
     w.grant(w.admin, a["lab"], "workflows:fire")

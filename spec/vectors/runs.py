@@ -30,6 +30,8 @@ def publish(w: World, by: Actor, document: dict[str, Any]) -> str:
     """A workflow, version 1."""
     spec = document.get("gate_spec", {})
     guards = [(s["name"], s["gate"]) for s in document["steps"] if "gate" in s] + ([("cancel", "cancel")] if "cancel" in spec else [])
+    closed = document.get("failurePolicy") == "fail-closed"
+    guards += [(action, action if action in spec else "sovereign") for action in ("resume", "void") if closed or action in spec]
     guards += [(f"{label}:{s['name']}", label) for label in ("reopen", "escalate") if label in spec for s in document["steps"]]
     declaration = {"states": ["run"], "transitions": [{"from": "run", "action": a, "to": "run", "guard": g} for a, g in guards], "initial_state": "run", "terminal_states": []}
     gate_spec = dict(sorted(spec.items(), key=lambda kv: kv[0].encode()))
@@ -71,10 +73,10 @@ def shared(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 class Run:
     """Writes the records of a run and keeps its rows. `record` is given what a command does; who does what stands in the scenarios."""
 
-    def __init__(self, w: World, by: Actor, definition: str, subject: str, value: Any, moves: list[tuple[int, str]], run: str = "R1 R2", opens: str = "",
+    def __init__(self, w: World, by: Optional[Actor], definition: str, subject: str, value: Any, moves: list[tuple[int, str]], run: str = "R1 R2", opens: str = "",
                  **more: Any):
         entry = w.definitions[definition]
-        self.w, self.definition, self.document, self.subject, self.initiator = w, definition, entry["document"], subject, by.ref
+        self.w, self.definition, self.document, self.subject, self.initiator = w, definition, entry["document"], subject, (by or w.app).ref
         self.declaration, self.gate_spec = entry["declaration"], entry["gate_spec"]
         self.declaration_digest, self.gate_spec_digest, self.document_digest = entry["declaration_digest"], entry["gate_spec_digest"], entry["document_digest"]
         self.more_digests = [self.document_digest]
@@ -87,6 +89,7 @@ class Run:
         self.approvals: dict[str, dict[str, Any]] = {}
         self.assignments: dict[str, dict[str, Any]] = {}
         self.bound: dict[str, str] = {}
+        self.requests: dict[str, Optional[str]] = {}        # the digest of what each gate asks
         self.rows = [self.step_row(i, s["name"], None) for i, s in enumerate(self.document["steps"])]
         tasks = [f"{s['name']}/{t['name']}" for s in self.document["steps"] for t in s.get("tasks", [])]
         counted = {"steps": len(self.rows), **({"tasks": len(tasks)} if tasks else {})}
@@ -228,21 +231,26 @@ class Run:
         return record
 
     # -- gates
-    def open(self, by: Optional[Actor], action: str) -> list[Write]:
+    def open(self, by: Optional[Actor], action: str, request: Optional[dict[str, Any]] = None) -> list[Write]:
         guard = next(t["guard"] for t in self.declaration["transitions"] if t["action"] == action)
         spec = self.gate_spec[guard]
         step, assignment = self.w.new_id(), self.w.new_id()
+        old = self.bound.get(action)
+        if old is not None:
+            self.gates[old]["current"] = False
         self.bound[action] = step
         self.gates[step] = {"gate_id": step, "from_state": "run", "action": action, "guard": guard, "scope": spec["scope"], "opened_at_us": "now",
                             "opened_by": by.ref if by else self.w.APP, "rule": None, "m": None, "chain_state": None, "fate": "unspent", "current": True}
         self.approvals[step] = {"step_id": step, "gate_id": step, "action": action, "subject_ref": f"{self.subject}:{action}", "approver_ref": spec["approver_ref"],
                                 "submitter_ref": self.initiator, "scope": spec["scope"], "submitted_at_us": "now", "state": "Pending", "ended_by": None, "ended_at_us": None, "ended_reason": None}
         self.assignments[assignment] = {"assignment_id": assignment, "task_ref": step, "assignee_ref": spec["approver_ref"], "assigned_at_us": "now", "status": "Active", "ended_at_us": None}
+        self.requests[action] = None if request is None else sha(dump(request).encode()).hex()
+        asked = {} if request is None else {"request": request, "request_digest": self.requests[action]}
         return [("gate_opened", by, {"instance_id": self.id, "action": action, "from_state": "run", "guard": guard, "step_id": step, "assignment_id": assignment,
-                                     "approver_ref": spec["approver_ref"], "scope": spec["scope"], "submitter_ref": self.initiator})]
+                                     "approver_ref": spec["approver_ref"], "scope": spec["scope"], "submitter_ref": self.initiator, "supersedes": old, **asked})]
 
-    def open_alone(self, by: Actor, action: str) -> None:
-        writes = self.open(by, action)
+    def open_alone(self, by: Actor, action: str, request: Optional[dict[str, Any]] = None) -> None:
+        writes = self.open(by, action, request)
         records = self.w.command(self.id, writes, "open_gate", path=f"/v1/runs/{self.id}/gates", body=dump({"action": action}).encode())
         self.settle_times(records[0].head["recorded_at_us"])
 
@@ -259,7 +267,8 @@ class Run:
 
     def decided(self, by: Actor, action: str, decision: str, reason: Optional[str]) -> list[Write]:
         self.end_approval(action, {"approve": "Approved", "reject": "Rejected"}[decision], by.ref, reason)
-        return [("gate_decided", by, {"instance_id": self.id, "action": action, "step_id": self.bound[action], "decision": decision, "reason": reason})]
+        return [("gate_decided", by, {"instance_id": self.id, "action": action, "step_id": self.bound[action], "decision": decision, "reason": reason,
+                                      **({"request_digest": self.requests[action]} if self.requests.get(action) else {})})]
 
     def consume(self, action: str) -> list[Write]:
         gate, number = self.bound[action], len(self.transitions) + 1
@@ -273,8 +282,10 @@ class Run:
     def moot(self, action: str) -> list[Write]:
         gate = self.bound[action]
         self.gates[gate]["fate"] = "mooted"
-        self.end_approval(action, "Withdrawn", self.initiator, MOOT)
-        return [("moot_gate_recalled", None, {"instance_id": self.id, "moot_action": action, "from_state": "run", "step_id": gate, "moot_kind": "pending-withdrawn",
+        approved = self.approvals[gate]["state"] == "Approved"
+        if not approved:
+            self.end_approval(action, "Withdrawn", self.initiator, MOOT)
+        return [("moot_gate_recalled", None, {"instance_id": self.id, "moot_action": action, "from_state": "run", "step_id": gate, "moot_kind": "approved-unconsumed" if approved else "pending-withdrawn",
                                               "reason": "the gate can no longer matter"})]
 
     def decide(self, by: Actor, action: str, decision: str, reason: str, moves: list[tuple[int, str]], run: str, **more: Any) -> Record:
@@ -528,7 +539,8 @@ def cancelled() -> tuple[World, Bundle]:
     r.open_alone(a["ines"], "cancel")
     r.decide_alone(a["qp"], "cancel", "approve", "the change is not wanted any more")
     before = r.consume("cancel") + r.moot("deploy")
-    r.command("run_cancelled", a["ines"], [(1, "X6")], "C4", before, [], "cancel_run", f"/v1/runs/{r.id}/cancel", dump({"reason": "superseded"}).encode(), reason="superseded")
+    r.command("run_cancelled", a["ines"], [(1, "X6")], "C4", before, [], "cancel_run", f"/v1/runs/{r.id}/cancel", dump({"reason": "superseded", "approval_id": r.bound["cancel"]}).encode(), reason="superseded",
+              approval_id=r.bound["cancel"])
     return w, w.export(a["audit"], r, 50)     # type: ignore[arg-type]
 
 
@@ -672,4 +684,10 @@ def child() -> tuple[World, Bundle]:
     return w, w.export(a["audit"], r, 44)     # type: ignore[arg-type]
 
 
-SCENARIOS = {"run-child": child, "run-own": own, "run-tasks": tasks, "run-people": people, "run-linear": linear, "run-dag": dag, "run-together": together, "run-saga": saga, "run-listed": listed, "run-gate": gate, "run-cancelled": cancelled, "run-window": window}
+def of_runbook(name: str) -> Any:
+    import runbooks
+    return runbooks.SCENARIOS[name]
+
+
+SCENARIOS = {"run-book": lambda: of_runbook("run-book")(), "run-book-caps": lambda: of_runbook("run-book-caps")(), "run-book-failed": lambda: of_runbook("run-book-failed")(),
+             "run-book-dry": lambda: of_runbook("run-book-dry")(), "run-book-child": lambda: of_runbook("run-book-child")(), "run-child": child, "run-own": own, "run-tasks": tasks, "run-people": people, "run-linear": linear, "run-dag": dag, "run-together": together, "run-saga": saga, "run-listed": listed, "run-gate": gate, "run-cancelled": cancelled, "run-window": window}

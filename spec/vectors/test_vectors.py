@@ -40,6 +40,8 @@ verify = importlib.util.module_from_spec(_spec)
 sys.modules["verify"] = verify
 _spec.loader.exec_module(verify)
 
+# Notes that both verifiers give, or neither.
+NOTED = ("application-key-added", "server-key-added", "log-key-lost", "credential-added-by-another")
 # The committed broken bundles. All others are made and tested too, and thrown away.
 COMMITTED = {
     "release": """payload-edited.naive payload-edited.insider attestation-edited.naive header-edited.naive header-white-space.insider
@@ -59,8 +61,20 @@ COMMITTED = {
         grant-revoked-earlier.insider action-after-its-revocation.insider action-before-its-grant.insider content-removed.naive
         destroyed-before-its-time.insider destroyed-under-hold.insider""",
     "quorum": "quorum-vote-deleted.insider quorum-lowered.insider chain-resolved-too-early.insider moot-deleted.insider",
+    "replaced": """start-replaced-fixed.engine start-named-herself.engine start-named-herself-among-others.engine start-replaced-scope.engine
+        start-replaced-untold.insider start-replaced-told-in-vain.insider definition-gates-missing.insider definition-gates-swapped.naive
+        withdrawn-step-untold.insider withdrawn-step-told-twice.insider withdrawn-step-in-other-words.insider withdrawn-step-of-nobody.insider""",
     "purge": "hold-release-deleted.insider destruction-record-deleted.insider",
     "window": "instance-left-out-of-window.naive",
+    "rotated": """rotation-forged-as-lost.naive rotation-with-a-moved-signature.naive rotation-note-edited.naive
+        rotation-not-signed-by-the-new-key.naive rotation-proof-edited.naive rotation-left-out.naive rotations-in-another-order.naive""",
+    "passkey": """passkey-for-another-challenge.engine passkey-for-another-origin.engine passkey-for-another-rp-id.engine passkey-user-not-verified.engine
+        passkey-user-not-present.engine passkey-registration-as-assertion.engine passkey-signature-edited.insider passkey-statement-edited.insider
+        passkey-of-another-actor.engine passkey-revoked-earlier.insider passkey-registered-later.insider passkey-never-registered.insider
+        passkey-replayed.insider passkey-counter-back.engine passkey-counter-again.engine passkey-said-to-be-a-key.insider passkey-key-swapped.insider
+        passkey-member-missing.insider passkey-added-with-a-token.insider passkey-of-the-body-swapped.insider passkey-session-after-revocation.insider""",
+    "passkey-chromium": """passkey-signature-edited.insider passkey-statement-edited.insider passkey-revoked-earlier.insider passkey-registered-later.insider
+        passkey-replayed.insider""",
     "run-linear": """run-transition-skipped.insider run-transition-from-elsewhere.insider run-transition-with-unknown-id.insider
         run-step-completed-again.insider run-record-after-the-end.insider run-output-left-out.insider run-begun-before-its-turn.insider
         run-steps-miscounted.insider run-definition-swapped.insider run-store-step-state.naive run-store-output.naive""",
@@ -75,7 +89,16 @@ COMMITTED = {
     "run-listed": "run-compensation-not-listed.insider run-engine-record-by-a-worker.insider",
     "run-gate": """run-unblocked-without-approval.insider run-unblocked-though-only-fired.insider run-gate-passed-without-being-consumed.insider
         run-ready-without-its-gate.insider run-engine-record-by-a-worker.insider""",
-    "run-cancelled": "run-cancelled-without-its-gate.insider run-gate-left-open.insider run-gate-mooted-too-early.insider run-reason-edited.insider"}
+    "run-book": """book-begun-without-a-survey.insider book-survey-after-the-resume-left-out.insider book-survey-without-a-pin.insider book-survey-of-another-value.insider
+        book-drift-hidden.insider book-drift-passed-over.insider book-capture-left-out.insider book-captured-value-edited.insider book-resumed-without-approval.insider
+        book-resumed-by-an-earlier-stop.insider book-pinned-anew-to-something-else.insider book-request-edited.insider book-decision-bound-to-nothing.insider
+        book-check-left-out.insider book-effect-never-declared.insider book-stopped-for-a-hard-cap-that-was-not-reached.insider book-at-work-past-its-caps.insider
+        book-begun-past-the-hard-cap.insider book-step-skipped.insider book-gated-step-taken-over.insider""",
+    "run-book-caps": "book-voided-without-approval.insider book-stop-without-its-gate.insider",
+    "run-book-failed": "book-refused-output-left-out.insider book-failed-check-turned.insider",
+    "run-book-dry": "book-dry-run-as-a-real-one.insider book-dry-run-that-stops.insider",
+    "run-book-child": "book-stopped-by-the-software.insider",
+    "run-cancelled": "run-cancelled-without-its-gate.insider run-cancelled-by-another-approval.engine run-gate-left-open.insider run-gate-mooted-too-early.insider run-reason-edited.insider"}
 
 
 class Failures:
@@ -174,6 +197,9 @@ def check_cases(cases: list[Case], other: Optional[list[str]], failures: Failure
                     failures.add(f"{case.name}: the verifiers disagree on {member}: {answer[member]!r}, {theirs.get(member)!r}")
             if case.expected is None and [c["result"] for c in theirs["claims"]] != [c["result"] for c in answer["claims"]]:
                 failures.add(f"{case.name}: the verifiers disagree on the claims' results: {[c['result'] for c in answer['claims']]}, {[c['result'] for c in theirs['claims']]}")
+            notes = [sorted({n["code"] for n in x["notes"] if n["code"] in NOTED}) for x in (answer, theirs)] if case.expected is None else [[], []]
+            if notes[0] != notes[1]:
+                failures.add(f"{case.name}: the verifiers disagree on notes: {notes[0]}, {notes[1]}")
             if codes(theirs) != codes(answer):
                 differ += 1
                 print(f"note {case.name}: only verify.py: {sorted(codes(answer) - codes(theirs))}, only {other[-1]}: {sorted(codes(theirs) - codes(answer))}")

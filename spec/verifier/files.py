@@ -11,6 +11,7 @@ from .keys import parse_vkey
 from .records import read_record
 from .texts import Fault, Json, REGISTRY, Unreadable, check_form, parse_json
 
+ROTATIONS = "rotations.jsonl"  # only where another key took over the log
 FILES = ["bundle.json", "checkpoint", "log.vkey", "records.jsonl", "documents.jsonl", "state.jsonl", "grants.jsonl"]
 MANIFEST = ("v:one kind:text scope:object origin:text tree_size:int registry_sequence:int instances:int records:int "
             "made_at_us:int made_by:text software:text")
@@ -36,6 +37,7 @@ class Bundle:
     documents: dict[str, str] = field(default_factory=dict)
     state: dict[str, dict[str, Json]] = field(default_factory=dict)
     grants: list[dict[str, Json]] = field(default_factory=list)
+    rotations: list[dict[str, Json]] = field(default_factory=list)
     chains: dict[str, list[Record]] = field(default_factory=dict)  # by sequence
 
 
@@ -46,9 +48,9 @@ def read_files(path: str, report: Report) -> dict[str, str]:
         with zipfile.ZipFile(path) as z:
             names = [i.filename for i in z.infolist()]
             for name in sorted(set(names)):
-                if names.count(name) > 1 or name not in FILES:
+                if names.count(name) > 1 or name not in [*FILES, ROTATIONS]:
                     report.find("bundle-form", f"file {name!r} is not one of a bundle's, or appears twice")
-            for name in FILES:
+            for name in [*FILES, *([ROTATIONS] if ROTATIONS in names else [])]:
                 try:
                     info = z.getinfo(name)
                     if info.flag_bits & 1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
@@ -96,6 +98,7 @@ def read_bundle(path: str, report: Report) -> Bundle:
         parse_vkey(texts["log.vkey"].removesuffix("\n"), 1)
     except Unreadable as e:
         report.find("bundle-form", f"log.vkey: {e}")
+    b.rotations = read_lines(ROTATIONS, texts.get(ROTATIONS, ""), "note:text proof:texts", report)
     lines = read_lines("records.jsonl", texts["records.jsonl"], RECORD_LINE, report)
     for line in lines:
         record = read_record(line, report)

@@ -8,9 +8,10 @@ from typing import Iterable, Optional
 from . import run_model, run_statements
 from .files import Bundle
 from .found import Record, Report
+from .passkeys import Counters, problems, same_credential
 from .records import APPLICATION_ONLY, DECIDED
 from .registry import Registry
-from .texts import Fault, Json, MAX_INT, REGISTRY, check_form, parse_json, same, sha256, signature_fits, unbase64, without_nulls
+from .texts import Fault, Json, MAX_INT, REGISTRY, check_form, parse_json, preset, published_gates, same, sha256, signature_fits, unbase64, without_nulls
 
 STATEMENT = ("v:one action:text actor_ref:text key_id:text request:text? instance_id:text? step_id:text? body_digest:hex meaning:text? "
              "expected_sequence:int? nonce:text issued_at_us:int")
@@ -44,6 +45,8 @@ class Identity:
         self.used_in: dict[bytes, tuple[str, int]] = {}                 # statement -> command
         self.of_command: dict[tuple[str, int, str], bytes] = {}         # command and signer -> statement
         self.shared: dict[bytes, dict[str, tuple[str, int]]] = {}       # statement -> its command in each instance
+        self.noted: set[tuple[str, str]] = set()
+        self.counters = Counters()
         self.first_of: dict[tuple[str, int], int] = {}                  # command -> first sequence
         for r in sorted(b.records, key=lambda r: r.sequence):
             self.first_of.setdefault((r.instance, r.at), r.sequence)
@@ -67,6 +70,11 @@ class Identity:
         decision = r.action == "gate_decided" or r.action in DECIDED
         if decision and r.head["assurance"] == "server_attested" and self.registry.configuration(seq).get("regulated") is True:
             self.report.find("assurance-too-low", "a decision under regulated configuration is server_attested", r)
+        known_by = (r.actor, a.get("key_id") or a.get("credential_id") or "")
+        added = self.registry.added.get(known_by)
+        if r.action == "gate_decided" and added is not None and added.sequence <= seq and known_by not in self.noted:
+            self.noted.add(known_by)
+            self.report.note("credential-added-by-another", f"{r.actor} decided with {known_by[1]}, which {added.actor} added by registry record {added.sequence}", r)
         try:
             if a.get("class") != r.head["assurance"]:
                 raise Fault("attestation-invalid", "class is not the header's assurance")
@@ -79,7 +87,7 @@ class Identity:
             else:
                 check_form(a, "v:one class:text key_id:text statement:text authenticator_data:text client_data_json:text signature:text signed_over:text body:text?",
                            "attestation-invalid", "attestation")
-                self.report.note("passkey-unverified", "this verifier cannot check passkey signatures", r, ["identity"])
+                self.check_passkey(r, a, seq, application)
         except Fault as f:
             self.report.find(f.code, f.detail, r)
 
@@ -88,10 +96,12 @@ class Identity:
             raise Fault("attestation-proof-invalid", "the application actor's records are always signed")
         if credential is None and not anonymous:
             raise Fault("attestation-proof-invalid", "no credential_id")
-        if credential is not None and not any(s.at(seq) for s in self.registry.credentials.get((r.actor, credential), [])):
+        passkey = (r.actor, credential or "") in self.registry.passkeys and self.registry.keys[r.actor, credential or ""].at(seq)
+        if credential is not None and not passkey and not any(s.at(seq) for s in self.registry.credentials.get((r.actor, credential), [])):
             raise Fault("attestation-proof-invalid", f"credential {credential} was not one of {r.actor}, or was revoked")
 
-    def check_signed(self, r: Record, a: dict[str, Json], seq: int, application: bool) -> None:
+    def read_signed(self, a: dict[str, Json]) -> tuple[bytes, bytes, Optional[bytes], dict[str, Json]]:
+        """Statement, signature, body, and what the statement says."""
         try:
             raw, signature = unbase64(a["statement"]), unbase64(a["signature"])
             body = None if a["body"] is None else unbase64(a["body"])
@@ -101,11 +111,35 @@ class Identity:
         except Fault as f:
             raise Fault("attestation-invalid" if f.code == "bundle-form" else f.code, f"statement: {f.detail}") from f
         check_form(s, STATEMENT, "attestation-invalid", "statement")
+        return raw, signature, body, s
+
+    def check_passkey(self, r: Record, a: dict[str, Json], seq: int, application: bool) -> None:
+        raw, signature, body, s = self.read_signed(a)
+        try:
+            data, client_data = unbase64(a["authenticator_data"]), unbase64(a["client_data_json"])
+        except ValueError as e:
+            raise Fault("attestation-invalid", str(e)) from e
+        key, passkey = self.registry.keys.get((r.actor, a["key_id"])), self.registry.passkeys.get((r.actor, a["key_id"]))
+        if key is None or passkey is None or key.since > seq:
+            self.report.find("attestation-proof-invalid", f"{a['key_id']} was no passkey of {r.actor} at {seq}", r)
+        else:
+            if key.until is not None and key.until <= seq:
+                self.report.find("key-revoked", f"the passkey {a['key_id']} was revoked at {key.until}", r)
+            found, counter = problems(passkey, key.value, raw, data, client_data, signature)
+            for problem in found:
+                self.report.find("attestation-proof-invalid", problem, r)
+            self.counters.take(r, a["key_id"], raw, s["issued_at_us"], counter)
+        self.check_nonce(r, s, raw, application)
+        for problem in self.compare(r, a, s, body, application):
+            self.report.find("statement-mismatch", problem, r)
+
+    def check_signed(self, r: Record, a: dict[str, Json], seq: int, application: bool) -> None:
+        raw, signature, body, s = self.read_signed(a)
         key = self.registry.keys.get((r.actor, a["key_id"]))
         if application and r.action == "key_registered" and r.payload is not None and (r.payload["actor_ref"], r.payload["key_id"]) == (r.actor, a["key_id"]):
             seq = r.sequence    # a further node of the application actor has no other key yet (5.4)
-        if key is None or key.since > seq:
-            self.report.find("attestation-proof-invalid", f"key {a['key_id']} was not {r.actor}'s at {seq}", r)
+        if key is None or key.since > seq or (r.actor, a["key_id"]) in self.registry.passkeys:
+            self.report.find("attestation-proof-invalid", f"key {a['key_id']} was not {r.actor}'s at {seq}, or is a passkey", r)
         else:
             if key.until is not None and key.until <= seq:
                 self.report.find("key-revoked", f"key {a['key_id']} was revoked at {key.until}", r)
@@ -161,6 +195,8 @@ class Identity:
             yield f"{r.action} is the application actor's alone"
             return
         action, path, members = (s["action"], "", "") if run else ROUTES[r.action]
+        if r.action == "key_registered" and p.get("passkey") is not None:
+            path, members = "/v1/me/passkeys", ""
         if self.b.chains[r.instance][0].action == "run_started":
             path = path.replace("/v1/processes", "/v1/runs")
         if s["action"] != action:
@@ -198,8 +234,13 @@ class Identity:
                 yield "decision of the body is not the payload's"
             if said.get("step_id") not in (None, p.get("step_id")):
                 yield "step_id of the body is not the payload's"
+            if r.action == "gate_decided" and said.get("request_digest") not in (None, p.get("request_digest")):
+                yield "request_digest of the body is not the payload's"
         if r.action == "workflow_started":
             yield from self.compare_start(r, p, said)
+        if r.action == "key_registered" and p.get("passkey") is not None:
+            if not same(said.get("label"), p["passkey"].get("label")) or not same_credential(said, p):
+                yield "the passkey of the body is not the payload's"
 
     def compare_path(self, request: Optional[str], method: str, path: str, values: dict[str, Json]) -> Iterable[str]:
         sent_method, _, sent = (request or "").partition(" ")
@@ -226,5 +267,16 @@ class Identity:
             if not same(without_nulls(given), without_nulls(document)):
                 yield f"{member} of the body is not the document"
         published = [d.payload for d in self.registry.definitions.get(str(definition), []) if d.payload is not None and d.sequence <= r.registry_seq]
-        if said.get("gate_spec") is None and any(d["gate_spec_digest"] != p["gate_spec_digest"] for d in published):
+        if not said.get("gate_spec") and any(not self.as_published(d["gate_spec_digest"], p["gate_spec_digest"]) for d in published):
             yield "gate_spec is not the definition's, and the body gives none"
+
+    def as_published(self, published: str, started: str) -> bool:
+        """Whether a start under this gate_spec replaced nothing of the definition's."""
+        if published == started:
+            return True
+        gates = published_gates(self.b.documents.get(published))
+        try:
+            spec = parse_json(self.b.documents.get(started) or "")
+        except Fault:
+            return False
+        return gates is not None and isinstance(spec, dict) and all(same(preset(gates.get(k)), without_nulls(v)) for k, v in spec.items())

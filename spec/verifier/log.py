@@ -7,8 +7,8 @@ from typing import Optional
 
 from .files import Bundle
 from .found import Report
-from .keys import Policy, VerifierKey
-from .texts import HEX64, Json, REGISTRY, same, sha256, signature_fits, unbase64
+from .keys import Policy, VerifierKey, parse_vkey
+from .texts import HEX64, Json, REGISTRY, Unreadable, same, sha256, signature_fits, unbase64
 
 
 def inclusion_holds(leaf: bytes, index: int, size: int, proof: list[bytes], root: bytes) -> bool:
@@ -29,6 +29,83 @@ def inclusion_holds(leaf: bytes, index: int, size: int, proof: list[bytes], root
     return sn == 0 and r == root
 
 
+def consistency_holds(old: int, new: int, old_root: bytes, new_root: bytes, proof: list[bytes]) -> bool:
+    """RFC 9162, 2.1.4.2."""
+    if not 0 < old <= new:
+        return False
+    if old == new:
+        return not proof and old_root == new_root
+    path = [old_root, *proof] if old & (old - 1) == 0 else proof
+    if not path:
+        return False
+    fn, sn = old - 1, new - 1
+    while fn & 1:
+        fn, sn = fn >> 1, sn >> 1
+    fr = sr = path[0]
+    for c in path[1:]:
+        if sn == 0:
+            return False
+        if fn & 1 or fn == sn:
+            fr, sr = sha256(b"\x01" + c + fr), sha256(b"\x01" + c + sr)
+            while not fn & 1 and fn != 0:
+                fn, sn = fn >> 1, sn >> 1
+        else:
+            sr = sha256(b"\x01" + sr + c)
+        fn, sn = fn >> 1, sn >> 1
+    return sn == 0 and fr == old_root and sr == new_root
+
+
+def signature_lines(signatures: str) -> list[tuple[str, bytes]]:
+    found: list[tuple[str, bytes]] = []
+    if not signatures.endswith("\n"):
+        raise ValueError("the note does not end with a line feed")
+    for line in signatures[:-1].split("\n"):
+        match = re.fullmatch("\u2014 ([^ ]+) ([^ ]+)", line)
+        if not match:
+            raise ValueError("a signature line has not the form")
+        found.append((match[1], unbase64(match[2])))
+    return found
+
+
+def follow(rotations: list[dict[str, Json]], c: Checkpoint, trusted: list[VerifierKey], report: Report) -> list[VerifierKey]:
+    """The trusted log keys and those they lead to (checkpoint.md 6)."""
+    keys = list(trusted)
+    before: Optional[tuple[int, tuple[str, bytes]]] = None
+    for line in rotations:
+        try:
+            text, _, signatures = line["note"].partition("\n\n")
+            text += "\n"
+            match = re.fullmatch(r"([^\n]+)\n([1-9][0-9]{0,15})\n([^\n]+)\nrotated-from ([^\n]+)\nrotated-to ([^\n]+)\n", text)
+            if not match:
+                raise ValueError("not the five lines of a rotation")
+            size, root, old, new = int(match[2]), unbase64(match[3]), parse_vkey(match[4], 1), parse_vkey(match[5], 1)
+            if match[1] != c.origin or {old.name, new.name} != {c.origin} or size > c.size or len(root) != 32:
+                raise ValueError("of another log, or beyond the checkpoint")
+            signed: dict[bytes, bool] = {}
+            for key in (old, new):
+                lines = [raw for name, raw in signature_lines(signatures) if name == key.name and raw[:4] == key.key_id]
+                signed[key.public] = any(signature_fits(key.public, raw[4:], text.encode()) for raw in lines)
+                if not signed[key.public] and (lines or key is new):
+                    raise ValueError("a signature is missing or does not fit")
+            if before is not None and (before[0] >= size or before[1] != identity_of(old)):
+                raise ValueError("does not go on from the one before it")
+            if not all(HEX64.match(h) for h in line["proof"]) or not consistency_holds(size, c.size, root, c.root, [bytes.fromhex(h) for h in line["proof"]]):
+                raise ValueError("the log of the checkpoint does not go on from it")
+        except (ValueError, Unreadable) as e:
+            report.find("rotation-invalid", f"rotations.jsonl: {e}")
+            continue
+        if not signed[old.public]:
+            report.note("log-key-lost", f"the log's key was replaced at {size} entries without the old key's signature")
+        elif any(identity_of(key) == identity_of(old) for key in keys):
+            keys.append(new)
+        before = (size, identity_of(new))
+    return keys
+
+
+def identity_of(key: VerifierKey) -> tuple[str, bytes]:
+    return key.name, key.public
+
+
 @dataclass
 class Checkpoint:
     origin: str
@@ -38,7 +115,7 @@ class Checkpoint:
     cosigners: set[str]         # nicknames of the policy's witnesses whose cosignature fits
 
 
-def check_checkpoint(note: str, manifest: dict[str, Json], policy: Policy, report: Report) -> Optional[Checkpoint]:
+def check_checkpoint(note: str, manifest: dict[str, Json], policy: Policy, rotations: list[dict[str, Json]], report: Report) -> Optional[Checkpoint]:
     try:
         text, blank, signatures = note.partition("\n\n")
         text += "\n"
@@ -48,12 +125,9 @@ def check_checkpoint(note: str, manifest: dict[str, Json], policy: Policy, repor
         c = Checkpoint(lines[0], int(lines[1]), unbase64(lines[2]), [], set())
         if len(c.root) != 32:
             raise ValueError("the root is not 32 bytes")
-        for line in signatures[:-1].split("\n"):
-            match = re.fullmatch("\u2014 ([^ ]+) ([^ ]+)", line)
-            if not match:
-                raise ValueError("a signature line has not the form")
-            name, raw = match[1], unbase64(match[2])
-            for key in policy.logs:
+        logs = follow(rotations, c, policy.logs, report)
+        for name, raw in signature_lines(signatures):
+            for key in logs:
                 if name == key.name == c.origin and raw[:4] == key.key_id and signature_fits(key.public, raw[4:], text.encode()):
                     c.signers.append(key)
             for nickname, key in policy.witnesses.items():

@@ -27,7 +27,7 @@ def check_permission(b: Bundle, registry: Registry, report: Report) -> None:
         if r.action in run_model.OWN_WORK and r.actor == registry.application_actor(r):
             scope = None
         begun = b.chains[r.instance][0].payload or {}
-        if r.action == "run_cancelled" and begun.get("parent_run_id") is not None and r.actor == registry.application_actor(r):
+        if r.action in ("run_cancelled", "run_stopped") and begun.get("parent_run_id") is not None and r.actor == registry.application_actor(r):
             scope = None
         if scope is None or r in registry.first and r.actor == registry.founder:
             continue
@@ -35,8 +35,9 @@ def check_permission(b: Bundle, registry: Registry, report: Report) -> None:
         p = r.payload or {}
         if r.action in ("key_registered", "key_revoked"):
             own = p.get("actor_ref") == r.actor and r.head["assurance"] != "server_attested"
+            first = p.get("actor_ref") == r.actor and p.get("passkey") is not None and not registry.has_key(r.actor, r.registry_seq)
             of_server = p.get("actor_ref") == registry.configuration(r.registry_seq).get("server_actor_ref")
-            if own or r.action == "key_registered" and of_server and r.actor == registry.application_actor(r):
+            if own or first or of_server and r.actor == registry.application_actor(r):
                 continue
         scopes = [scope, *([run_model.INSTEAD[r.action]] if r.action in run_model.INSTEAD else [])]
         start = b.chains[r.instance][0]

@@ -14,7 +14,8 @@ def ask(b: Bundle, registry: Registry, replays: dict[str, Replay]) -> list[dict[
     for instance, replay in replays.items():
         start = replay.start
         definition = start.payload.get("definition") if start is not None and start.payload is not None else None
-        specs.append({"instance_id": instance, "guards": replay.gate_spec})
+        origin = {g: "declared by the initiator" if definition is None else "named by the initiator" if g in replay.replaced else "as published" for g in replay.gate_spec}
+        specs.append({"instance_id": instance, "guards": replay.gate_spec, "by": origin})
         machines.append({"instance_id": instance, "definition": definition, **replay.declaration})
         for gate in replay.gates.values():
             for step in gate.steps.values():

@@ -17,7 +17,7 @@ _KEY_OR_TOKEN = "actor_ref:text credential_id:text"
 _GRANT = "grant_id:text subject_ref:text action_scope:text"
 PAYLOADS = {
     **run_model.PAYLOADS,
-    "workflow_started": "instance_id:text subject_ref:text initial_state:text definition?:text declaration_digest:hex gate_spec_digest:hex gate_spec_labels:texts reason?:text",
+    "workflow_started": "instance_id:text subject_ref:text initial_state:text definition?:text declaration_digest:hex gate_spec_digest:hex gate_spec_labels:texts replaced?:texts rules?:int reason?:text",
     "gate_opened": "instance_id:text action:text from_state:text guard:text step_id?:text assignment_id?:text approver_ref?:text chain_id?:text steps?:steps "
                    "scope:text submitter_ref:text supersedes?:text reason?:text",
     "gate_decided": "instance_id:text action:text step_id?:text chain_id?:text decision:text reason?:text",
@@ -35,7 +35,7 @@ PAYLOADS = {
     "record_purged": "event_id:text instance_id:text sequence:int action_ref:text actor_ref:text record_hash:hex attestation_digest:hex policy_ref:text retention_until_us:int?",
     "actor_registered": "actor_ref:text kind:text display_name?:text public_key?:text key_id?:text credential_id?:text",
     "credential_issued": _KEY_OR_TOKEN, "credential_revoked": _KEY_OR_TOKEN,
-    "key_registered": "actor_ref:text key_id:text public_key:text", "key_revoked": "actor_ref:text key_id:text reason?:text",
+    "key_registered": "actor_ref:text key_id:text public_key:text passkey?:object", "key_revoked": "actor_ref:text key_id:text reason?:text",
     "grant_made": _GRANT, "grant_revoked": _GRANT,
     "definition_published": "name:text version:any digest:hex declaration_digest:hex gate_spec_digest:hex document_digest?:hex retention?:any",
     "configuration_recorded": "audit_trail_retention_policy:text? regulated:bool application_actor_ref:text server_actor_ref:text"}

@@ -6,7 +6,8 @@ from typing import Optional
 
 from .found import Record, Report
 from .log import Checkpoint
-from .texts import Json, sha256, unbase64
+from .passkeys import PASSKEY, is_key
+from .texts import Fault, Json, check_form, sha256, unbase64
 
 
 @dataclass
@@ -24,7 +25,9 @@ class Registry:
     def __init__(self, chain: list[Record], report: Report):
         self.actors: dict[str, int] = {}
         self.keys: dict[tuple[str, str], Span] = {}
+        self.passkeys: dict[tuple[str, str], dict[str, Json]] = {}      # of those among the keys that are passkeys
         self.credentials: dict[tuple[str, str], list[Span]] = {}
+        self.added: dict[tuple[str, str], Record] = {}   # keys and credentials that another actor added after the registration
         self.grants: dict[str, Span] = {}
         self.grant_records: dict[str, list[Record]] = {}
         self.definitions: dict[str, list[Record]] = {}
@@ -46,9 +49,12 @@ class Registry:
                 public = unbase64(p["public_key"])
             except ValueError:
                 public = b""
-            if len(public) != 32 or sha256(public).hex()[:16] != key[1]:
+            passkey = self.passkey_of(r, p, report)
+            if not is_key(public, passkey) or sha256(public).hex()[:16] != key[1]:
                 report.find("attestation-proof-invalid", "key_id is not that of the public key registered", r)
             self.keys.setdefault(key, Span(seq, value=public))
+            if passkey is not None:
+                self.passkeys.setdefault(key, passkey)
             if r.action == "key_registered" and r not in self.first:
                 configuration = self.configuration(r.registry_seq)
                 for role, actor in (("application", configuration.get("application_actor_ref", self.founder)), ("server", configuration.get("server_actor_ref"))):
@@ -57,6 +63,8 @@ class Registry:
         elif r.action == "key_revoked" and key in self.keys and self.keys[key].until is None:
             self.keys[key].until = seq
         credential = (p.get("actor_ref", ""), p.get("credential_id") or "")
+        if r.action in ("key_registered", "credential_issued") and r.actor != p["actor_ref"]:
+            self.added[key if r.action == "key_registered" else credential] = r
         if r.action in ("actor_registered", "credential_issued") and credential[1]:
             self.credentials.setdefault(credential, []).append(Span(seq))
         elif r.action == "credential_revoked":
@@ -73,6 +81,16 @@ class Registry:
         elif r.action == "configuration_recorded":
             self.configurations.append(r)
 
+    def passkey_of(self, r: Record, p: dict[str, Json], report: Report) -> Optional[dict[str, Json]]:
+        passkey = p.get("passkey") if r.action == "key_registered" else None
+        try:
+            if passkey is not None:
+                check_form(passkey, PASSKEY, "bundle-form", "passkey")
+            return passkey
+        except Fault as f:
+            report.find(f.code, f.detail, r)
+            return None
+
     def sequence_for(self, r: Record) -> int:
         """The registry that a record was decided under. The very first command brings its own."""
         return self.first[-1].sequence if r in self.first else r.registry_seq
@@ -86,6 +104,9 @@ class Registry:
 
     def application_actor(self, r: Record) -> str:
         return self.configuration(self.sequence_for(r)).get("application_actor_ref", self.founder)
+
+    def has_key(self, actor: str, sequence: int) -> bool:
+        return any(owner == actor and span.at(sequence) for (owner, _), span in self.keys.items())
 
     def holds(self, actor: str, scopes: list[str], sequence: int) -> bool:
         return any(g.at(sequence) and g.value[0] == actor and g.value[1] in scopes for g in self.grants.values())

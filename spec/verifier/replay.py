@@ -10,7 +10,7 @@ from .found import Record, Report
 from .records import DECIDED
 from .registry import Registry
 from .rows import Rows, check_grant_rows
-from .texts import Fault, Json, REGISTRY, check_form, parse_json, same, sha256, without_nulls
+from .texts import Fault, Json, REGISTRY, check_form, parse_json, preset, published_gates, same, sha256, without_nulls
 
 ENDED = {"approve": "Approved", "reject": "Rejected", "withdraw": "Withdrawn", "step_approved": "Approved", "step_rejected": "Rejected", "step_withdrawn": "Withdrawn"}
 MOOT = "Gate moot: workflow left the gate's from_state by firing a different transition"
@@ -69,6 +69,15 @@ class Gate:
         return "Pending" if len(states) - rejected - withdrawn >= need else "Rejected" if rejected else "Withdrawn"
 
 
+@dataclass
+class Withdrawn:
+    """A step that went with its chain; a record of its own follows."""
+    gate: Gate
+    by: str
+    reason: Optional[str]
+    recorded: bool = False
+
+
 class Replay:
     """One instance: its records in order against its documents, then against its rows."""
 
@@ -97,6 +106,9 @@ class Replay:
         self.left_unknown = False                   # the firing of this command was purged
         self.lost: list[Record] = []                # purged decisions that explain nothing yet
         self.application = ""
+        self.rules = 1                              # edition of record.md that the instance began under
+        self.replaced: list[str] = []               # guards whose approvers are not those of the definition
+        self.withdrawn: dict[str, Withdrawn] = {}   # steps that a chain's end withdrew in this command
 
     # ---- documents: claim 2
     def document(self, name: str) -> dict[str, Json]:
@@ -131,7 +143,10 @@ class Replay:
         r = self.start
         assert r is not None and r.payload is not None
         p = r.payload
+        self.rules = p["rules"] if p.get("rules") is not None else 1
         self.declaration, self.gate_spec = self.document("declaration"), self.document("gate_spec")
+        if self.of_run is None:
+            self.check_replaced(r, p)
         initial = "run" if self.of_run is not None else p["initial_state"]
         if self.declaration and initial != self.declaration["initial_state"]:
             self.report.find("undeclared-transition", "initial_state is not the declared one", r)
@@ -146,6 +161,43 @@ class Replay:
             if self.of_run is not None and any((d.get("document_digest"), d["gate_spec_digest"]) != (p["document_digest"], p["gate_spec_digest"]) for d in published):
                 self.report.find("document-mismatch", f"definition or gate_spec is not that of {p['definition']}", r)
         self.state = initial
+
+    def check_replaced(self, r: Record, p: dict[str, Json]) -> None:
+        """Whose word it is who approves (record.md 4, Starts)."""
+        published = [d.payload or {} for d in self.registry.definitions.get(p.get("definition") or "", []) if d.sequence <= r.registry_seq]
+        stated = p.get("replaced") or []
+        if not published:
+            if stated:
+                self.report.find("document-mismatch", "says that approvers were replaced, and comes from no definition", r)
+            return
+        digest = published[0]["gate_spec_digest"]
+        text = self.b.documents.get(digest)
+        gates = published_gates(text)
+        if text is not None and sha256(text.encode()).hex() != digest:
+            self.report.find("document-mismatch", f"the definition's gate_spec is not the one with digest {digest}", r)
+        if self.rules < 2:
+            if digest != p["gate_spec_digest"]:
+                self.report.note("approvers-chosen-at-start", "approvers were chosen by the initiator, when every start could do so", r)
+                self.replaced = sorted(k for k, v in self.gate_spec.items() if gates is None or not same(preset(gates.get(k)), without_nulls(v)))
+            return
+        self.report.checked["1"] += 1
+        if gates is None:
+            self.report.find("document-mismatch", f"the gate_spec {digest} of the definition is missing", r)
+            return
+        self.replaced = sorted(k for k, v in self.gate_spec.items() if not same(preset(gates.get(k)), without_nulls(v)))
+        if sorted(stated) != self.replaced:
+            self.report.find("document-mismatch", f"says that the approvers of {stated} were replaced; those of {self.replaced} were", r)
+        for label in self.replaced:
+            gate, entry = gates.get(label) or {}, self.gate_spec[label]
+            if gate.get("replaceable") is not True:
+                self.report.find("wrong-approver", f"the approvers of {label!r} were replaced, and the definition fixes them", r)
+                continue
+            if gate.get("scope") != entry.get("scope"):
+                self.report.find("wrong-approver", f"the scope of {label!r} is not the definition's", r)
+            if gate.get("selfApproval") is not True and r.actor in (entry.get("approvers") or [entry.get("approver_ref")]):
+                self.report.find("wrong-approver", f"{r.actor} started the process and is an approver of {label!r}", r)
+        if self.replaced:
+            self.report.note("approvers-replaced", f"the initiator named the approvers of {', '.join(self.replaced)}", r)
 
     def transition(self, action: str) -> Optional[dict[str, Json]]:
         for t in self.declaration.get("transitions", []):
@@ -206,6 +258,8 @@ class Replay:
             self.report.note("partially-purged-coverage", f"a purged {r.action}: claims {', '.join(claims)} cannot be checked in full", r, claims)
         if r.purged and r.action in ("gate_decided", "step_approved", "chain_resolved"):
             self.lost.append(r)
+        if r.action == "step_withdrawn":
+            self.withdrawn = {}         # it may be that of any of them
         if r.action == "gate_decided" and self.undecided is not None:
             self.undecided = None       # the chain's own record of the decision is still there
             return
@@ -227,6 +281,11 @@ class Replay:
             self.report.find("record-missing", f"{self.undecided[3].action} without gate_decided", self.undecided[3])
         if self.unresolved is not None and self.unresolved.sure:
             self.report.find("record-missing", "a chain was settled, and no chain_resolved says so", last)
+        own = self.rules >= 2 or any(w.recorded for w in self.withdrawn.values())   # before that no step had one
+        for step_id, w in self.withdrawn.items():
+            if own and not w.recorded and w.gate.sure:
+                self.report.find("record-missing", f"step {step_id} went with its chain, and has no step_withdrawn", last)
+        self.withdrawn = {}
         for gate_id in self.moot:
             if self.gates[gate_id].sure:
                 self.report.find("assignment-coverage", f"gate {gate_id} of a state that was left is neither consumed nor mooted", last)
@@ -309,6 +368,12 @@ class Replay:
                 self.report.find("binding-invalid", "a decision on a step that the chain has not", r)
             return
         state = ENDED[r.action]
+        if r.action == "step_withdrawn" and step.id in self.withdrawn:
+            self.follow_chain(r, p, gate, self.withdrawn[step.id])
+            return
+        if r.action == "step_withdrawn" and r.actor == gate.submitter and p["trailing"] and not gate.sure:
+            step.end("Withdrawn", r, gate.submitter, p.get("reason"), own=True)     # the chain's end was purged
+            return
         if p["decided_by"] != (gate.submitter if r.actor == self.application else r.actor):
             self.report.find("wrong-approver", "decided_by is not who decided, or the initiator where the engine withdrew", r)
         if r.actor == self.application:
@@ -337,6 +402,14 @@ class Replay:
                     other.end("Withdrawn", r, gate.submitter, UNREACHABLE)
                 else:
                     other.recalled_at = r.at
+
+    def follow_chain(self, r: Record, p: dict[str, Json], gate: Gate, w: Withdrawn) -> None:
+        """A step that its chain's end withdrew in this command: by the same actor, in the same words."""
+        if w.recorded or w.gate is not gate or (w.by, w.reason) != (r.actor, p.get("reason")) or p["trailing"] is not True:
+            self.report.find("binding-invalid", "the step is not withdrawn as its chain's end says, or a second time", r)
+        if p["decided_by"] != gate.submitter:
+            self.report.find("wrong-approver", "decided_by is not the initiator", r)
+        w.recorded = True
 
     def on_gate_decided(self, r: Record, p: dict[str, Json]) -> None:
         self.report.checked["1"] += 1
@@ -385,6 +458,8 @@ class Replay:
             return
         if gate.sure and sorted(p["recalled_step_ids"]) != rest:
             self.report.find("record-missing", "recalled_step_ids are not the steps that were left", r)
+        if p["outcome"] == "Withdrawn":
+            self.withdrawn.update({i: Withdrawn(gate, r.actor, gate.steps[i].reason) for i in rest})
 
     def on_chain_withdrawn(self, r: Record, p: dict[str, Json]) -> None:
         self.report.checked["1"] += 1
@@ -399,6 +474,7 @@ class Replay:
         if gate.sure and sorted(p["recalled_step_ids"]) != sorted(s.id for s in gate.pending()):
             self.report.find("record-missing", "recalled_step_ids are not the steps that were left", r)
         gate.chain_state, self.undecided = "Withdrawn", (gate, None, "Withdrawn", r)
+        self.withdrawn.update({s.id: Withdrawn(gate, r.actor, p["reason"]) for s in gate.pending()})
         for step in gate.pending():
             step.end("Withdrawn", r, r.actor, p["reason"], own=True)
 
@@ -500,6 +576,8 @@ def check_instances(b: Bundle, registry: Registry, report: Report) -> dict[str, 
         replays[instance].run()
         first, row = b.chains[instance][0], b.state.get(instance, {})
         for source in (first.payload if first.action in ("workflow_started", "run_started") else None) or {}, row, row.get("run") or {}:
+            published = registry.definitions.get(source.get("definition") or "", [])
+            needed |= {d.payload["gate_spec_digest"] for d in published if d.payload is not None}
             needed |= {source.get("declaration_digest", ""), source.get("gate_spec_digest", ""), source.get("document_digest", ""), source.get("machine_digest", "")}
     for instance in sorted(set(b.state) - set(b.chains)):
         report.find("record-missing", "a line in state.jsonl without records", instance_id=instance)

@@ -41,7 +41,8 @@ STEP_TABLE = {  # id: (from, to, actor classes, triggers)
     "X8r": (["blocked"], "ready", ["system"], ["gate_cleared"]),
     "X9": (["ready", *AT_WORK, "waiting", "blocked", "failed"], "cancelled", ["system"], ["run_aborted"]),
     "X10": (OPEN, "failed", ["system"], ["step_timeout", "waiting_timeout", "gate_rejected", "lease_exhausted", "expression_error", "validation"]),
-    "X11": (AT_WORK, "ready", ["system"], ["unclaimed"])}
+    "X11": (AT_WORK, "ready", ["system"], ["unclaimed"]),
+    "X13": (["ready"], "completed", ["reviewer"], ["effect_declared"])}
 RUN_TABLE = {line.split()[0]: tuple(line.split()[1:]) for line in """
 R1 idle queued started
 R2 queued executing slot_available
@@ -87,15 +88,28 @@ S8 executing stopped lease_expired
 S9 blocked stopped lease_expired
 S10 paused stopped lease_expired
 S11 stopped queued workflow_resume
+S12 executing stopped drift
+S13 blocked stopped drift
+S14 executing stopped soft_cap
+S15 blocked stopped soft_cap
+S16 paused stopped soft_cap
+S17 executing stopped hard_cap
+S18 paused stopped drift
+S19 queued stopped workflow_stop
+R13 executing completed dry_run
 V1 stopped voided workflow_void
 V2 executing voided workflow_void
 V3 blocked voided workflow_void
-V4 paused voided workflow_void""".strip().split("\n")}
+V4 paused voided workflow_void
+V5 queued voided workflow_void
+V6 failed voided workflow_void
+V7 cancelled voided workflow_void""".strip().split("\n")}
 ENDED = ("completed", "failed", "cancelled", "voided")
 PAST = ("completed", "skipped", "cancelled", "failed")
 TASK_PAST = PAST + ("cannot_complete",)
 OWN_TRIGGERS = {"workflow_cancel": "run_cancelled", "workflow_pause": "run_paused", "workflow_resume": "run_resumed", "workflow_stop": "run_stopped",
-                "workflow_void": "run_voided", "effect_declared": "effect_declared", "lease_expired": "time_passed", "started": "run_started"}
+                "workflow_void": "run_voided", "effect_declared": "effect_declared", "lease_expired": "time_passed", "started": "run_started",
+                "soft_cap": "time_passed", "hard_cap": "time_passed", "drift": "pins_surveyed"}
 RECORD_OF = {"T9": ("step_retried", "step_failed", "child_ended"), "T4r": ("step_unblocked",), "X6": ("run_cancelled", "run_voided"), "T2r": ("step_released",),
              "T6": ("deadline_extended",), "T8r": ("step_reopened",), "T12r": ("step_reopened",), "T11": ("step_escalated",), "T12": ("step_cannot_complete",)}
 FACETS = ("waiting_dependency", "waiting_human", "waiting_external", "waiting_time_gate")
@@ -109,19 +123,19 @@ ACTS = {"step_claimed": ("claim_step", "claim"), "step_released": ("release_step
 
 _ANY = "instance_id:text reason?:text"
 PAYLOADS = {
-    "run_started": "instance_id:text definition:text document_digest:hex declaration_digest:hex gate_spec_digest:hex subject_ref:text steps:int priority:int run_transitions:list",
+    "run_started": "instance_id:text definition:text document_digest:hex declaration_digest:hex gate_spec_digest:hex subject_ref:text steps:int priority:int rules?:int run_transitions:list",
     **{a: _ANY for a in ("run_dispatched", "steps_claimed", "step_completed", "step_waiting", "step_retried", "step_failed", "child_started", "child_waiting", "child_resumed", "child_ended", "time_passed",
                          "gate_followed", "run_cancelled", "run_paused", "run_resumed", "run_stopped", "run_voided", "step_unblocked", "step_claimed", "step_released", "step_blocked", "step_cannot_complete", "step_escalated",
-                         "step_retry_ordered", "block_escalated", "step_reopened", "deadline_extended", "step_transitioned")},
+                         "step_retry_ordered", "block_escalated", "step_reopened", "deadline_extended", "step_transitioned", "step_yielded", "pins_captured", "pins_surveyed")},
     "compensations_listed": "instance_id:text compensations:list", "event_received": "instance_id:text event:object", "effect_declared": "instance_id:text effect:object reason:text"}
 APPLICATION_ONLY = {"run_dispatched", "child_waiting", "child_resumed", "child_ended", "time_passed", "gate_followed", "compensations_listed"}
 SCOPES = {"run_started": "runs:start", **{a: "tasks:work" for a in ("steps_claimed", "step_completed", "step_waiting", "step_retried", "step_failed", "child_started", "step_claimed", "step_released",
-                                                                         "step_blocked", "step_cannot_complete", "step_transitioned")}, "step_escalated": "governance:act",
+                                                                         "step_blocked", "step_cannot_complete", "step_transitioned", "step_yielded", "pins_captured", "pins_surveyed")}, "step_escalated": "governance:act",
           **{a: "runs:control" for a in ("run_cancelled", "run_paused", "run_resumed", "run_stopped", "run_voided", "step_unblocked", "effect_declared", "step_retry_ordered",
                                              "block_escalated", "step_reopened", "deadline_extended")}}
 CLASS_SCOPES = {"reviewer": "runs:control", "escalation_handler": "governance:act"}   # of a transition of one's own; else tasks:work
 ENGINES = ("step", "task", "workflow_run")
-OWN_WORK = {"run_started", "steps_claimed", "step_completed", "step_waiting", "step_retried", "step_failed", "child_started"}    # the engine needs no scope for these
+OWN_WORK = {"run_started", "steps_claimed", "step_completed", "step_waiting", "step_retried", "step_failed", "child_started", "step_yielded", "pins_captured", "pins_surveyed"}    # the engine needs no scope for these
 INSTEAD = {"step_unblocked": "tasks:work", "block_escalated": "governance:act"}
 SHARED = ("dispatch_run", "claim", "receive_event")
 STATE = ("document_digest:hex state:text outcome:text? priority:int start_at_us:int? executing_since_us:int? completed_at_us:int? failed_at_us:int? last_error:text? input:text? "

@@ -25,7 +25,8 @@ def compare_request(r: Any, p: dict[str, Json], s: dict[str, Json], said: dict[s
     method, _, path = (s["request"] or "").partition(" ")
     segments = [urllib.parse.unquote(w) for w in path.split("/")]
     control = {"run_cancelled": "cancel", "run_paused": "pause", "run_resumed": "resume", "run_stopped": "stop", "run_voided": "void"}
-    tasks = {"step_completed": ["complete"], "step_waiting": ["wait"], "step_retried": ["retry", "dead"], "step_failed": ["retry", "dead"]}
+    tasks = {"step_completed": ["complete"], "step_yielded": ["complete"], "pins_captured": ["complete"], "pins_surveyed": ["complete", "retry", "dead"], "step_waiting": ["wait"],
+             "step_retried": ["retry", "dead"], "step_failed": ["complete", "retry", "dead"]}
     wanted: Optional[list[Optional[str]]] = None
     if r.action == "run_started" and s["action"] == "dispatch_run":
         wanted = ["", "v1", "runs", "trigger"]
@@ -54,9 +55,11 @@ def compare_request(r: Any, p: dict[str, Json], s: dict[str, Json], said: dict[s
     elif r.action in tasks and s["action"] in tasks[r.action]:
         wanted = ["", "v1", "tasks", None, s["action"]]
         run, _, seq = segments[3].rpartition(".") if len(segments) == 5 else ("", "", "")
-        if run != r.instance or not re.fullmatch(r"0|[1-9][0-9]{0,9}", seq) or not any(moves(t, int(seq)) for t in p.get("transitions", [])):
+        named = [{"step_seq": p.get("step_seq")}, {"step_seq": (p.get("yielded") or {}).get("step_seq")}]
+        if run != r.instance or not re.fullmatch(r"0|[1-9][0-9]{0,9}", seq) or not any(moves(t, int(seq)) for t in [*p.get("transitions", []), *named]):
             yield "reports on a step that the record does not move"
-        if "retry" in tasks[r.action] and recorded_error(said.get("last_error")) not in [e.get("last_error") for e in p.get("errors", [])]:
+        failed = r.action == "step_retried" or any(t.get("id") in ("T4", "T9") for t in p.get("transitions", []))
+        if s["action"] != "complete" and failed and recorded_error(said.get("last_error")) not in [e.get("last_error") for e in p.get("errors", [])]:
             yield "the last_error that was reported is not recorded"
     elif r.action == "event_received" and s["action"] == "receive_event":
         wanted = ["", "v1", "events"]
@@ -65,6 +68,8 @@ def compare_request(r: Any, p: dict[str, Json], s: dict[str, Json], said: dict[s
             yield "the event of the body is not the payload's"
     elif r.action in control and s["action"] == control[r.action] + "_run":
         wanted = ["", "v1", "runs", r.instance, control[r.action]]
+        if said.get("approval_id") is not None and said["approval_id"] != p.get("approval_id"):
+            yield "approval_id of the body is not the payload's"
     if wanted is None:
         yield f"action {s['action']!r} does not lead to {r.action}"
         return
@@ -73,3 +78,5 @@ def compare_request(r: Any, p: dict[str, Json], s: dict[str, Json], said: dict[s
     if r.action in control:
         if not same(said.get("reason"), p.get("reason")):
             yield "reason of the body is not the payload's"
+        if r.action == "run_resumed" and not same(said.get("approval_id"), p.get("approval_id")):
+            yield "approval_id of the body is not the payload's"

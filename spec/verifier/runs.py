@@ -6,6 +6,7 @@ from typing import Any, Optional
 from .run_model import (
     AT_WORK, CAUSES, CHARGE, ENDED, ENGINES, FACETS, OWN_TRIGGERS, PAST, PAYLOADS, REASONS, RECORD_OF, RUN_TABLE, STEP_TABLE, TASK_PAST, Json, Malformed, items,
     need, ranges, same, sha, shared, told)
+from .runbooks import Runbook
 
 
 class Step:
@@ -62,6 +63,7 @@ class Run:
         self.executing_since = self.completed_at = self.failed_at = None
         self.lost = self.ended = False
         self.last: Any = None
+        self.book = Runbook(self)
         self.fresh()
 
     def fresh(self) -> None:
@@ -75,7 +77,7 @@ class Run:
         self.spends: list[tuple[str, str]] = []
         self.spent: list[tuple[str, Optional[str]]] = []
         self.unlisted: list[list[int]] = []      # compensations that are due and that no record of the command has listed yet
-        self.over = False
+        self.over = self.stops = self.repinned = False
 
     def find(self, code: str, detail: str, r: Any) -> None:
         self.report.find(code, detail, r)
@@ -87,7 +89,7 @@ class Run:
         try:
             if text is None or sha(text) != p["document_digest"]:
                 raise ValueError("is missing or not the one with that digest")
-            d = parse(text)
+            d = self.document = parse(text)
             names = [s["name"] for s in d["steps"]]
             place = {n: i for i, n in enumerate(names)}
             if len(place) != len(names) or d.get("order", "dag") not in ("dag", "linear"):
@@ -141,7 +143,7 @@ class Run:
         self.last = r
         if r.action in ("evidence_exported", "hold_placed", "hold_released", "record_purged", "attempt_refused"):
             return
-        if self.ended and not self.lost:
+        if self.ended and not self.lost and not self.voids(r):
             self.find("undeclared-transition", f"the run had ended ({self.state}), and this follows", r)
         if r.action == "transition_fired" and r.actor != self.replay.registry.application_actor(r):
             self.find("statement-mismatch", "a gate of a run is consumed by the application actor alone", r)
@@ -167,6 +169,11 @@ class Run:
             self.find("bundle-form", f"{r.action}: {e}", r)
             self.lost = True
 
+    def voids(self, r: Any) -> bool:
+        """A run that failed or was cancelled may still be voided, by its gate."""
+        of = (r.payload or {}).get("action", (r.payload or {}).get("moot_action"))
+        return self.state in ("failed", "cancelled") and (r.action == "run_voided" or r.action not in PAYLOADS and of == "void")
+
     def begin(self, r: Any, p: dict[str, Json], parse: Any) -> None:
         self.start = p
         if told(p, "input") is None:
@@ -190,8 +197,14 @@ class Run:
             for seq, s in enumerate(self.steps):
                 if s.taken_over and any(not t.taken_over for t in self.tasks_of(seq)):
                     self.find("undeclared-transition", f"step {seq} is taken over without its tasks", r)
+        if not self.lost:
+            self.book.begin(r, p, self.document)
 
     def note_gate(self, r: Any, p: dict[str, Json]) -> None:
+        try:
+            self.book.note_gate(r, p)
+        except Malformed as e:
+            self.find("bundle-form", f"{r.action}: {e}", r)
         if r.action == "gate_opened" and r.actor == self.replay.registry.application_actor(r):
             self.opened.append(p["action"])
         elif r.action == "gate_decided" and p["decision"] == "approve":
@@ -213,6 +226,7 @@ class Run:
                 need(t.get("step_seq"), int, "step_seq")
             moves.append((t, name, *texts))
         run_moves = [tuple(need(need(t, dict, "a transition").get(k), str, k) for k in ("id", "from", "to", "trigger")) for t in items(p, "run_transitions")]
+        was, unknown = self.state, {seq for seq, s in enumerate(self.steps) if s.effect_unknown}
         limit = len(self.steps) + len(items(p, "compensations"))
         outputs = [(seq, told(o, "output")) for seq, o in shared(p, "outputs", limit)]
         if any(o[1] is None for o in outputs):
@@ -266,6 +280,8 @@ class Run:
         self.judge_own(r, p, made, acted, shown)
         self.judge_facets(r, p, made)
         self.check_outputs(r, made, outputs, effect)
+        if r.action == "child_started" and not items(p, "children"):
+            self.find("undeclared-transition", "this child_started names no run that was started", r)
         for child in items(p, "children"):
             if need(child, dict, "a child").get("step_seq") in range(len(self.steps)):
                 self.steps[child["step_seq"]].child = need(child.get("run_id"), str, "run_id")
@@ -276,6 +292,9 @@ class Run:
         self.move_run(r, run_moves)
         if self.state != "compensating" and not self.lost and any(tid == "T1" and seq >= self.behind for seq, tid, _ in made):
             self.find("compensation-order", f"a compensation began while the run was {self.state}", r)
+        if not self.lost:
+            self.book.follow(r, p, made, was, run_moves, unknown)
+            self.repinned = self.repinned or r.action == "run_resumed" and "repinned" in p
         self.output = told(p, "output") or self.output
         self.last_error = p.get("last_error", self.last_error)
         self.outcome = p.get("outcome")
@@ -393,7 +412,7 @@ class Run:
         elif tid in ("T8r", "T12r"):
             s.cycle += 1
             s.attempts, s.last_error, s.category, s.started_at = 0, None, None, r.at
-        if tid in ("T7", "T8", "T11", "T12"):
+        if tid in ("T7", "T8", "T11", "T12", "X13"):
             s.closed = r.id
 
     def judge_people(self, r: Any, p: dict[str, Json], made: list[tuple[int, str, str]], acted: Optional[int], closed: Optional[str]) -> None:
@@ -412,6 +431,8 @@ class Run:
             need(approval, str, "approval_id")
         if step is not None and approval is not None:
             self.spends.append((("reopen:" if r.action == "step_reopened" else "escalate:") + step.name, approval))
+        if (r.action == "run_cancelled" or r.action == "run_voided" and self.guard("void") is None) and approval is not None:
+            self.spends.append(("cancel", approval))
         if correction is not None:
             need(need(correction, dict, "correction").get("cycle"), int, "cycle")
             for k in ("correction_reason", "prior_event_id"):
@@ -472,6 +493,8 @@ class Run:
                 reported += 1
                 with_child = r.action == "child_waiting" and self.steps[seq].child is not None and seq in depends
                 fault = r.action != "step_waiting" and not with_child
+            elif tid == "X13":
+                fault = r.action != "effect_declared" and (r.action != "step_completed" or self.book.captured != seq)
             elif tid in RECORD_OF:
                 fault = r.action not in RECORD_OF[tid]
             if fault:
@@ -487,7 +510,7 @@ class Run:
         for seq, output in outputs:
             if seq in due:
                 due.remove(seq)
-            elif not (effect is not None and effect["done"] and effect["step_seq"] == seq):
+            elif self.book.active or not (effect is not None and effect["done"] and effect["step_seq"] == seq):
                 self.find("output-missing", f"an output of step {seq}, which does not complete here", r)
             if 0 <= seq < len(self.steps):
                 self.steps[seq].output = output
@@ -498,7 +521,7 @@ class Run:
         if effect is not None and 0 <= effect["step_seq"] < len(self.steps):
             s = self.steps[effect["step_seq"]]
             s.effect_unknown = False
-            if effect["done"]:
+            if effect["done"] and any(seq == effect["step_seq"] for seq, _ in shared(p, "outputs", len(self.steps))):
                 s.completed_at = r.at
         said = items(p, "compensations")
         if any(type(c) is not list or len(c) != 2 or any(type(n) is not int for n in c) for c in said):
@@ -550,8 +573,11 @@ class Run:
                 self.find("undeclared-transition", f"{trigger} of the run in a {r.action}", r)
             if tid == "R4" and any(s.state not in PAST for s in self.steps[:planned]) or tid == "R10" and any(s.state != "completed" for s in self.steps[self.behind:]):
                 self.find("undeclared-transition", f"the run is {to} before all that belongs to it has ended", r)
+            if tid == "R13" and not self.book.dry:
+                self.find("undeclared-transition", "completed as a dry run, which it is not", r)
             self.state = to
             self.over = self.over or to in ENDED or to == "compensating"
+            self.stops = self.stops or to == "stopped"
             if to == "executing" and self.executing_since is None:
                 self.executing_since = r.at
             elif to == "completed":
@@ -566,6 +592,7 @@ class Run:
             return
         if not self.lost:
             self.check_command(last, over)
+            self.book.end_command(last)
         self.ended = self.ended or over
         self.fresh()
 
@@ -573,11 +600,13 @@ class Run:
         names = lambda seqs: [self.steps[s].name for s in seqs]     # noqa: E731
         if self.unlisted:
             self.find("compensation-order", f"the compensation {self.unlisted[0]} is due and was not listed", last)
-        for action in set(names(self.blocked)) ^ set(self.opened):
-            self.find("binding-invalid", f"{action!r}: a step waits for a gate that was not opened, or the other way round", last)
+        due = set(names(self.blocked)) | ({"resume"} if self.stops and self.guard("resume") is not None else set())
+        again = {s.name for s in self.steps if s.state == "blocked" and s.gated and s.name not in names(self.blocked)}     # its gate was moot, and is opened anew
+        for action in due ^ (set(self.opened) - again):
+            self.find("binding-invalid", f"{action!r}: something waits for a gate that was not opened, or the other way round", last)
         for name in names(self.cleared):
             self.report.checked["1"] += 1
-            if name not in self.approved or name not in [a for a, _ in self.fired]:
+            if name not in self.approved and last.action != "pins_surveyed" or name not in [a for a, _ in self.fired]:
                 self.find("gate-not-approved", f"step {name!r} went on without an approval of its gate in this command", last)
         for action, r in self.fired:
             spent = any(a == action for a, _ in self.spends)
@@ -588,16 +617,20 @@ class Run:
             fired = next((step for a, step in self.spent if a == action), False)
             if fired is False or fired is not None and fired != approval:
                 self.find("gate-not-approved", f"nothing was approved by {approval!r} for {action!r} in this command", last)
-        if last.action in ("run_cancelled", "run_voided") and self.guard("cancel") is not None and "cancel" not in [a for a, _ in self.fired]:
+        cancels = last.action == "run_cancelled" or last.action == "run_voided" and self.guard("void") is None
+        if cancels and self.guard("cancel") is not None and "cancel" not in [a for a, _ in self.fired]:
             self.find("gate-not-approved", "cancelled or voided without the approval that the definition asks for", last)
         for action, r in self.mooted:
-            if action not in names(self.dropped) and not self.over:
+            drifts = self.stops and self.outcome == "drift" or self.repinned
+            if action not in names(self.dropped) and not self.over and not drifts:
                 self.find("moot-invalid", f"what waits behind the gate of {action!r} has not ended in this command", r)
         state = {s.name: s.state for s in self.steps[:len(self.depends)]}
         for gate in self.replay.gates.values():
             if gate.current is not False and gate.fate == "unspent" and gate.sure and gate.state in ("Pending", "Approved"):
                 of_step = gate.action.partition(":")[0] in ("reopen", "escalate") and ":" in gate.action
-                if over or gate.action != "cancel" and not of_step and state.get(gate.action) != "blocked":
+                drifted = self.state == "stopped" and self.outcome == "drift"       # then no approval of a step holds
+                waits = (gate.action in ("cancel", "void") or of_step or state.get(gate.action) == "blocked" and not drifted or gate.action == "resume" and self.state == "stopped")
+                if not waits or over and not (gate.action == "void" and self.state in ("failed", "cancelled")):
                     self.find("assignment-coverage", f"gate {gate.id} of {gate.action!r} is open, and nothing waits behind it", last)
 
     # ---- stores (run.md 7)

@@ -118,6 +118,26 @@ def check_form(value: Json, form: str, code: str, what: str, exact: bool = True)
         raise Fault(code, f"{what} has unknown members {sorted(set(value) - known)}")
 
 
+def published_gates(text: Optional[str]) -> Optional[dict[str, Json]]:
+    """The gate_spec of a definition (record.md 6), if it is one."""
+    try:
+        value = parse_json(text or "")
+        for entry in value.values() if isinstance(value, dict) else [None]:
+            check_form(entry, "approver_ref?:text approvers?:texts quorum?:object scope:text replaceable?:bool selfApproval?:bool", "document-mismatch", "gate_spec")
+            named = sorted(k for k in ("approver_ref", "approvers", "quorum") if entry.get(k) is not None)
+            if named not in ([], ["approver_ref"], ["approvers", "quorum"]) or (not named or entry.get("selfApproval")) and entry.get("replaceable") is not True:
+                return None
+        return value
+    except Fault:
+        return None
+
+
+def preset(gate: Json) -> Json:
+    """Who approves where a start says nothing; None where the start has to say."""
+    entry = {k: v for k, v in (gate or {}).items() if k not in ("replaceable", "selfApproval") and v is not None}
+    return entry if len(entry) > 1 else None
+
+
 def unbase64(text: Json) -> bytes:
     """RFC 4648 section 4 with padding, in its one canonical spelling."""
     if not isinstance(text, str):

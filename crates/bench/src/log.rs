@@ -78,7 +78,7 @@ async fn export(store: &str, instances: u64, report: &mut Report) -> anyhow::Res
 }
 
 /// What this process holds in memory, as Linux tells it.
-mod memory {
+pub mod memory {
     use anyhow::Context;
 
     pub fn now() -> anyhow::Result<u64> {

@@ -2,12 +2,16 @@
 //! both stores, beside what the same store can do at all for the same rows in the same run. Only ratios
 //! mean anything: machines differ, and so do their neighbours.
 
+mod cells;
 mod endurance;
+mod language;
 mod limits;
 mod log;
 mod peers;
 mod report;
+mod runbooks;
 mod story;
+mod stream;
 mod target;
 mod workflows;
 
@@ -67,6 +71,12 @@ struct Args {
     /// Measure nothing but the log.
     #[arg(long)]
     log_only: bool,
+    /// Measure nothing but the dearest commands in the language of definitions.
+    #[arg(long, conflicts_with_all = ["log_only", "workflows_only", "endurance_only"])]
+    language_only: bool,
+    /// Measure nothing but the live stream.
+    #[arg(long, conflicts_with_all = ["log_only", "workflows_only", "endurance_only"])]
+    stream_only: bool,
     /// Leave out what the log costs and gives.
     #[arg(long, conflicts_with = "log_only")]
     no_log: bool,
@@ -96,7 +106,8 @@ fn main() -> anyhow::Result<()> {
 async fn run(args: Args) -> anyhow::Result<()> {
     let mut report = Report::default();
     let time = Duration::from_secs_f64(args.seconds);
-    for store in &args.stores {
+    language::measure(time, &mut report);
+    for store in args.stores.iter().filter(|_| !args.language_only) {
         measure_store(store, time, &args, &mut report).await.with_context(|| format!("measuring {store}"))?;
     }
     if let Some(path) = &args.peers {
@@ -109,12 +120,16 @@ async fn run(args: Args) -> anyhow::Result<()> {
 async fn measure_store(store: &str, time: Duration, args: &Args, report: &mut Report) -> anyhow::Result<()> {
     let most = args.clients.iter().copied().max().unwrap_or(64);
     let sizes = workflows::Sizes { runs: args.runs, workers: args.workers, leased: args.leased };
+    if args.stream_only {
+        return stream::measure(store, time, report).await;
+    }
     if args.leased_only {
         return workflows::over_http(store, &sizes, report).await;
     }
     if !args.log_only {
         if !args.endurance_only {
             workflows::measure(store, &sizes, report).await?;
+            cells::measure(store, report).await?;
             if !args.no_http {
                 workflows::over_http(store, &sizes, report).await?;
             }
@@ -125,6 +140,9 @@ async fn measure_store(store: &str, time: Duration, args: &Args, report: &mut Re
     }
     if args.workflows_only || args.endurance_only {
         return Ok(());
+    }
+    if !args.no_http && !args.log_only {
+        stream::measure(store, time, report).await?;
     }
     if !args.no_log {
         log::measure(store, most, time, args.log_entries, args.exported, report).await?;

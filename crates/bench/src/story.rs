@@ -278,7 +278,13 @@ impl Caller for InProcess {
 
     async fn approve(&self, instance_id: &str) -> anyhow::Result<()> {
         let reason = Some("specification limits met".to_owned());
-        let decide = DecideGate { action: "release".into(), decision: Decision::Approve, reason, step: None };
+        let decide = DecideGate {
+            action: "release".into(),
+            decision: Decision::Approve,
+            reason,
+            step: None,
+            request_digest: None,
+        };
         self.call("approver", Self::at(instance_id), process::Command::DecideGate(decide)).await.map(|_| ())
     }
 
@@ -314,7 +320,8 @@ impl Caller for OverHttp {
 
     async fn approve(&self, instance_id: &str) -> anyhow::Result<()> {
         let reason = Some("specification limits met".to_owned());
-        let request = wire::DecideGate { decision: wire::Decision::Approve, reason, step_id: None };
+        let request =
+            wire::DecideGate { decision: wire::Decision::Approve, reason, step_id: None, request_digest: None };
         self.approver.decide_gate(instance_id, "release", &request).await?;
         Ok(())
     }

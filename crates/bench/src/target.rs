@@ -106,6 +106,21 @@ impl Target {
         Ok(Target { engine: None, server: Some(server), place })
     }
 
+    /// A second node on the same database, with this configuration; it ends before its directory.
+    pub async fn beside(&self, config: &str) -> anyhow::Result<(Running, tempfile::TempDir)> {
+        let directory = tempfile::tempdir_in(std::env::var_os("BENCH_DIR").unwrap_or_else(|| "target".into()))?;
+        for key in ["application.key", "log.key"] {
+            std::fs::copy(self.place.directory.path().join(key), directory.path().join(key))?;
+        }
+        let mut options = ServeOptions::new(directory.path());
+        options.listen = "127.0.0.1:0".to_owned();
+        options.store = Some(self.place.url.clone());
+        let file = directory.path().join("countersign.toml");
+        std::fs::write(&file, config)?;
+        options.config = Some(file);
+        Ok((countersign_server::serve::start(options).await?, directory))
+    }
+
     /// The administrator's token of a served target.
     pub fn admin_token(&self) -> anyhow::Result<String> {
         Ok(std::fs::read_to_string(self.place.directory.path().join("admin.token"))?.trim().to_owned())

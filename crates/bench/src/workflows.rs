@@ -4,6 +4,7 @@
 
 use crate::limits;
 use crate::report::{Report, Row};
+use crate::runbooks;
 use crate::target::Target;
 use anyhow::{Context, anyhow};
 use countersign_client::{Client, Format, wire};
@@ -18,7 +19,7 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 pub const STEPS: usize = 10;
-const QUEUE: &str = "bench";
+pub const QUEUE: &str = "bench";
 const LEASE_US: i64 = 60_000_000;
 /// Of chains and short runs, one after the other.
 const TURNS: usize = 3;
@@ -83,6 +84,7 @@ pub async fn measure(store: &str, sizes: &Sizes, report: &mut Report) -> anyhow:
     let mut row = Row::rate("step of a chain of 500", store, "in process", workers, rate(steps, chains));
     row.ratio_to_limit = Some(short.as_secs_f64() / chains.as_secs_f64());
     report.add(row);
+    runbooks::measure(&place, store, sizes.runs.min(200), workers, report).await?;
     drop(place);
     target.close().await
 }
@@ -106,7 +108,7 @@ pub fn config() -> Config {
 }
 
 pub struct Place {
-    engine: Arc<Engine>,
+    pub engine: Arc<Engine>,
 }
 
 impl Place {
@@ -206,21 +208,27 @@ impl Place {
     }
 }
 
-async fn publish(engine: &Engine, text: &str) -> anyhow::Result<()> {
+pub async fn publish(engine: &Engine, text: &str) -> anyhow::Result<()> {
     let definition = countersign_definition::parse(text.as_bytes()).map_err(|problems| anyhow!("{problems:?}"))?;
     let publish = definition.published_as(text, |bytes| sha256(&[bytes]));
     engine.execute(call(Command::Registry(registry::Command::PublishDefinition(publish)))).await?;
     Ok(())
 }
 
-fn call(command: Command) -> Call {
+pub fn call(command: Command) -> Call {
     Call { actor_ref: "admin".to_owned(), proof: Proof::InProcess, command, idempotency: None }
 }
 
 async fn start(engine: &Engine, steps: usize) -> anyhow::Result<()> {
-    let command = run::Command::Start(Box::new(StartRun::new(format!("chain-{steps}"), "null")));
-    engine.execute(call(Command::Run { target: countersign_engine::Target::New, command })).await?;
-    Ok(())
+    start_named(engine, &format!("chain-{steps}")).await.map(drop)
+}
+
+pub async fn start_named(engine: &Engine, definition: &str) -> anyhow::Result<InstanceId> {
+    let command = run::Command::Start(Box::new(StartRun::new(definition, "null")));
+    match engine.execute(call(Command::Run { target: countersign_engine::Target::New, command })).await? {
+        Outcome::RunStarted { run_id } => InstanceId::parse(&run_id).context("a run's id"),
+        outcome => Err(anyhow!("{outcome:?}")),
+    }
 }
 
 async fn claim(engine: &Engine, worker: &str, max: usize) -> anyhow::Result<Vec<Task>> {
@@ -236,6 +244,7 @@ async fn complete(engine: &Engine, task: Task) -> anyhow::Result<Option<Task>> {
         output: Arc::from("null"),
         outbound: vec![],
         claim_next: Some(ClaimNext { lease: LEASE_US }),
+        artifacts: vec![],
     };
     let target = countersign_engine::Target::Existing(run_id);
     match engine.execute(call(Command::Run { target, command })).await? {
@@ -245,7 +254,7 @@ async fn complete(engine: &Engine, task: Task) -> anyhow::Result<Option<Task>> {
 }
 
 /// Claims and completes until nothing is left.
-async fn work(engine: &Engine, n: usize, left: &AtomicI64) -> anyhow::Result<()> {
+pub async fn work(engine: &Engine, n: usize, left: &AtomicI64) -> anyhow::Result<()> {
     let worker = format!("worker-{n}");
     while left.load(Ordering::Relaxed) > 0 {
         for task in claim(engine, &worker, 1).await? {

@@ -19,6 +19,7 @@ const STATEMENT: &str = "Countersign-Statement";
 const SIGNATURE: &str = "Countersign-Signature";
 /// A whole log may take a while.
 const FOLLOWED_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// One server, as one actor. Cheap to clone; clones share their connections.
@@ -199,6 +200,28 @@ impl Client {
             }
             _ => Ok(headers),
         }
+    }
+
+    /// A stream of events, once it has begun. There is no limit to how long it takes.
+    pub(crate) async fn open_stream(
+        &self,
+        path: &[&str],
+        query: &impl Serialize,
+        last_event_id: Option<&str>,
+    ) -> Result<reqwest::Response, Error> {
+        let mut request = self.http.get(self.address(path)?).query(query).timeout(FOLLOWED_TIMEOUT);
+        if let Some(id) = last_event_id {
+            request = request.header(LAST_EVENT_ID, id);
+        }
+        let request = self.prepared(Method::GET, path, request, Body::None)?.header(ACCEPT, "text/event-stream");
+        let response = request.send().await.map_err(|source| self.unanswered(source))?;
+        let status = response.status().as_u16();
+        if (200..300).contains(&status) {
+            return Ok(response);
+        }
+        let bytes = response.bytes().await.map_err(|source| self.unanswered(source))?;
+        let unexpected = Error::Unexpected { url: self.server().to_owned(), status, detail: excerpt(&bytes) };
+        Err(self.read::<Value>(status, &bytes).err().unwrap_or(unexpected))
     }
 
     /// A request whose answer comes in lines: progress, then the answer itself. There is no limit to how long it takes.

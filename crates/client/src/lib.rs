@@ -20,9 +20,11 @@ mod client;
 mod error;
 mod routes;
 mod sign;
+mod stream;
 pub mod wire;
 pub mod worker;
 
 pub use client::{Answer, Client, DEFAULT_SERVER, Format};
 pub use error::Error;
 pub use sign::{ActorKey, Signing, signed_action};
+pub use stream::{EventStream, StreamEvent};

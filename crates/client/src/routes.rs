@@ -34,6 +34,11 @@ impl Client {
         self.get(&["v1", "actors", actor_ref, "keys"], &()).await
     }
 
+    /// `GET /v1/whoami`
+    pub async fn whoami(&self) -> Reply<Whoami> {
+        self.get(&["v1", "whoami"], &()).await
+    }
+
     /// `POST /v1/actors/{actor_ref}/tokens`
     pub async fn issue_token(&self, actor_ref: &str) -> Reply<TokenIssued> {
         self.post(&["v1", "actors", actor_ref, "tokens"], Body::json(&Empty {})?).await
@@ -115,9 +120,18 @@ impl Client {
         self.get(&["v1", "processes"], query).await
     }
 
-    /// `GET /v1/processes/{instance_id}`
+    /// `GET /v1/processes/{instance_id}`, with all pages of its history.
     pub async fn process(&self, instance_id: &str) -> Reply<WorkflowView> {
-        self.get(&["v1", "processes", instance_id], &()).await
+        let path = ["v1", "processes", instance_id];
+        let mut whole: Answer<WorkflowView> = self.get(&path, &HistoryQuery::default()).await?;
+        while let Some(history_cursor) = whole.body.history_next.take() {
+            let query = HistoryQuery { history_cursor: Some(history_cursor) };
+            let more: Answer<WorkflowView> = self.get(&path, &query).await?;
+            whole.body.transition_history.extend(more.body.transition_history);
+            whole.body.history_next = more.body.history_next;
+            whole.json = serde_json::to_value(&whole.body).unwrap_or_default();
+        }
+        Ok(whole)
     }
 
     /// `GET /v1/inbox`: what waits for the caller.
@@ -198,6 +212,11 @@ impl Client {
         self.get_text(&["v1", "ledger", "key"]).await
     }
 
+    /// `GET /v1/ledger/rotations`: where other keys took over the log.
+    pub async fn rotations(&self) -> Reply<LogRotations> {
+        self.get(&["v1", "ledger", "rotations"], &()).await
+    }
+
     /// `GET /v1/ledger/records/{event_id}/proof`
     pub async fn record_proof(&self, event_id: &str) -> Reply<RecordProof> {
         self.get(&["v1", "ledger", "records", event_id, "proof"], &()).await
@@ -245,6 +264,14 @@ impl Client {
     /// `GET /v1/runs/{run_id}`, from this step on.
     pub async fn run_steps(&self, run_id: &str, steps_cursor: &str) -> Reply<RunView> {
         self.get(&["v1", "runs", run_id], &[("steps_cursor", steps_cursor)]).await
+    }
+
+    /// `GET /v1/runs/{run_id}/sidecar`, as it is now or was at this record.
+    pub async fn sidecar(&self, run_id: &str, sequence: Option<u64>) -> Reply<Sidecar> {
+        match sequence {
+            None => self.get(&["v1", "runs", run_id, "sidecar"], &()).await,
+            Some(sequence) => self.get(&["v1", "runs", run_id, "sidecar"], &[("sequence", sequence)]).await,
+        }
     }
 
     /// `POST /v1/runs/{run_id}/{cancel|pause|resume|stop|void}`

@@ -182,7 +182,7 @@ fn operation<'a>(method: &str, path: &[&'a str]) -> Option<(&'static str, Option
         ("POST", ["tasks", id, "dead"]) => ("dead", run_of(id)),
         ("POST", ["tasks", id, "heartbeat"]) => ("heartbeat", run_of(id)),
         ("POST", ["actors"]) => ("register_actor", None),
-        ("POST", ["actors", _, "keys"]) => ("register_key", None),
+        ("POST", ["actors", _, "keys"]) | ("POST", ["me", "passkeys"]) => ("register_key", None),
         ("POST", ["actors", _, "keys", _, "revoke"]) => ("revoke_key", None),
         ("POST", ["actors", _, "tokens"]) => ("issue_credential", None),
         ("POST", ["actors", _, "tokens", _, "revoke"]) => ("revoke_credential", None),

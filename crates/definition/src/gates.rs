@@ -1,25 +1,58 @@
 //! `gate_spec`: who approves what, label by label. Each entry names one approver, or several and the
 //! quorum among them.
 
+use crate::duration::parse_duration;
 use crate::fields::{FieldList, Mapping, list, string, text, wrong_type};
 use crate::problem::{ProblemCode, Problems, enumerated, quoted, segment};
-use crate::tree::{Node, Value};
+use crate::tree::{Key, Node, Value};
+use crate::workflow::values::{boolean, some_time};
+use countersign_kernel::plan::Micros;
 use countersign_kernel::text::is_blank;
-use countersign_kernel::{GateEntry, GateSpec, QuorumRule};
+use countersign_kernel::{GateEntry, GateSpec, PublishedGate, PublishedGates, QuorumRule};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+/// What a process says of an entry beyond who approves: whether a start may name other approvers, and herself among them.
+const REPLACEABLE: &str = "replaceable";
+const SELF_APPROVAL: &str = "selfApproval";
+/// By when somebody is asked to decide, counted from the opening of the gate.
+const DUE: &str = "due";
+
+/// An entry of a process that names one approver.
+pub const PUBLISHED_SINGLE_FIELDS: FieldList =
+    FieldList { required: &["approver_ref", "scope"], optional: &[REPLACEABLE, SELF_APPROVAL, DUE] };
+/// An entry of a process that names several.
+pub const PUBLISHED_QUORUM_FIELDS: FieldList =
+    FieldList { required: &["approvers", "quorum", "scope"], optional: &[REPLACEABLE, SELF_APPROVAL, DUE] };
+/// An entry of a process that leaves the approvers to the start.
+pub const OPEN_ENTRY_FIELDS: FieldList =
+    FieldList { required: &[REPLACEABLE, "scope"], optional: &[SELF_APPROVAL, DUE] };
+
 /// An entry that names one approver.
-pub const SINGLE_ENTRY_FIELDS: FieldList = FieldList { required: &["approver_ref", "scope"], optional: &[] };
+pub const SINGLE_ENTRY_FIELDS: FieldList = FieldList { required: &["approver_ref", "scope"], optional: &[DUE] };
 /// An entry that names several.
-pub const QUORUM_ENTRY_FIELDS: FieldList = FieldList { required: &["approvers", "quorum", "scope"], optional: &[] };
+pub const QUORUM_ENTRY_FIELDS: FieldList = FieldList { required: &["approvers", "quorum", "scope"], optional: &[DUE] };
 pub const QUORUM_FIELDS: FieldList = FieldList { required: &["rule"], optional: &["m"] };
 pub const QUORUM_RULES: &[&str] = &["all-of-n", "m-of-n", "one-of-n"];
 
-/// The entries that have no problem of their own.
+/// The entries of a workflow that have no problem of their own.
 pub(crate) fn gate_spec(node: &Node, path: &str, problems: &mut Problems) -> GateSpec {
+    GateSpec(labelled(node, path, entry, problems))
+}
+
+/// The entries of a process that have no problem of their own.
+pub(crate) fn published_gates(node: &Node, path: &str, problems: &mut Problems) -> PublishedGates {
+    PublishedGates(labelled(node, path, published_entry, problems))
+}
+
+fn labelled<T>(
+    node: &Node,
+    path: &str,
+    read: impl Fn(&Node, String, &mut Problems) -> Option<T>,
+    problems: &mut Problems,
+) -> BTreeMap<String, T> {
     let mut entries = BTreeMap::new();
     let Some(spec) = Mapping::of(node, path.to_owned(), "a mapping from guard labels to approvers", problems) else {
-        return GateSpec(entries);
+        return entries;
     };
     for (label, node) in spec.entries {
         if is_blank(&label.text) {
@@ -30,11 +63,11 @@ pub(crate) fn gate_spec(node: &Node, path: &str, problems: &mut Problems) -> Gat
                 "a blank label; write the guard it is for",
             );
         }
-        if let Some(entry) = entry(node, spec.path_to(&label.text), problems) {
+        if let Some(entry) = read(node, spec.path_to(&label.text), problems) {
             entries.insert(label.text.clone(), entry);
         }
     }
-    GateSpec(entries)
+    entries
 }
 
 /// How a kind of definition says that a label serves nothing.
@@ -59,8 +92,54 @@ pub(crate) fn report_unused(node: &Node, path: &str, used: &[&str], words: &Unus
     }
 }
 
+/// How long somebody has to decide.
+fn due(entry: &Mapping<'_>, problems: &mut Problems) -> Option<Micros> {
+    some_time(entry.get(DUE)?, &entry.path_to(DUE), ProblemCode::BadValue, problems)
+}
+
+/// How long the approvers of each label have to decide, where a definition that was checked says so.
+pub(crate) fn dues(node: &Node) -> BTreeMap<String, Micros> {
+    let Value::Map(entries) = &node.value else { return BTreeMap::new() };
+    let of = |(label, node): &(Key, Node)| match &node.field(DUE)?.value {
+        Value::String(text) => Some((label.text.clone(), parse_duration(text)?)),
+        _ => None,
+    };
+    entries.iter().filter_map(of).collect()
+}
+
+fn published_entry(node: &Node, path: String, problems: &mut Problems) -> Option<PublishedGate> {
+    let entry = Mapping::of(node, path, "a mapping with an approver and a scope", problems)?;
+    let mut flag = |name: &str| match entry.get(name) {
+        None => Some(false),
+        Some(node) => boolean(node, &entry.path_to(name), problems),
+    };
+    let (replaceable, self_approval) = (flag(REPLACEABLE), flag(SELF_APPROVAL));
+    if let (Some(node), Some(false)) = (entry.get(SELF_APPROVAL), replaceable) {
+        let message = "`selfApproval` says whom a start may name; it needs `replaceable: true`";
+        problems.add(node.at, entry.path_to(SELF_APPROVAL), ProblemCode::BadValue, message);
+    }
+    due(&entry, problems);
+    let several = entry.get("approvers").is_some() || entry.get("quorum").is_some();
+    let named = if several {
+        entry.check_fields(&PUBLISHED_QUORUM_FIELDS, problems);
+        read_quorum(&entry, problems)?
+    } else if entry.get("approver_ref").is_some() || replaceable == Some(false) {
+        entry.check_fields(&PUBLISHED_SINGLE_FIELDS, problems);
+        read_single(&entry, problems)?
+    } else {
+        entry.check_fields(&OPEN_ENTRY_FIELDS, problems);
+        let scope = field_text(&entry, "scope", problems)?;
+        return Some(PublishedGate::Open { scope, self_approval: self_approval? });
+    };
+    match replaceable? {
+        true => Some(PublishedGate::Replaceable { preset: named, self_approval: self_approval? }),
+        false => Some(PublishedGate::Fixed(named)),
+    }
+}
+
 fn entry(node: &Node, path: String, problems: &mut Problems) -> Option<GateEntry> {
     let entry = Mapping::of(node, path, "a mapping with an approver and a scope", problems)?;
+    due(&entry, problems);
     let several = entry.get("approvers").is_some() || entry.get("quorum").is_some();
     if several { quorum_entry(&entry, problems) } else { single_entry(&entry, problems) }
 }

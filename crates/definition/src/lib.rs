@@ -31,8 +31,11 @@ mod workflow;
 
 pub use duration::parse_duration;
 pub use fields::FieldList;
-pub use gates::{QUORUM_ENTRY_FIELDS, QUORUM_FIELDS, QUORUM_RULES, SINGLE_ENTRY_FIELDS};
-pub use language::Cel;
+pub use gates::{
+    OPEN_ENTRY_FIELDS, PUBLISHED_QUORUM_FIELDS, PUBLISHED_SINGLE_FIELDS, QUORUM_ENTRY_FIELDS, QUORUM_FIELDS,
+    QUORUM_RULES, SINGLE_ENTRY_FIELDS,
+};
+pub use language::{Cel, DEFAULT_CACHE_BYTES};
 pub use machine::{FACET_FIELDS, MACHINE_FIELDS, MACHINE_STATE_FIELDS, MACHINE_TRANSITION_FIELDS, POLICY_FIELDS};
 pub use problem::{Problem, ProblemCode};
 pub use process::{PROCESS_FIELDS, TRANSITION_FIELDS};
@@ -41,10 +44,11 @@ pub use schedule::next_after;
 pub use workflow::shape as workflow_shape;
 
 use countersign_kernel::lifecycle::OwnMachine;
-use countersign_kernel::plan::Plan;
-use countersign_kernel::{Declaration, GateSpec};
+use countersign_kernel::plan::{Micros, Plan};
+use countersign_kernel::{Declaration, PublishedGates};
 use fields::{Mapping, string};
 use problem::Problems;
+use std::collections::BTreeMap;
 use tree::{Node, Value};
 
 /// A definition without problems.
@@ -64,7 +68,7 @@ pub enum Body {
     Process {
         declaration: Declaration,
         /// May lack an entry for a guard of the declaration: a start supplies it, label by label.
-        gate_spec: GateSpec,
+        gate_spec: PublishedGates,
     },
     Workflow {
         plan: Plan,
@@ -104,6 +108,11 @@ pub trait Deployment {
     /// is none.
     fn workflow(&mut self, name: &str, version: Option<u32>) -> Option<u32>;
 
+    /// Whether a workflow that was found here is fail-closed.
+    fn is_fail_closed(&self, _name: &str, _version: u32) -> bool {
+        true
+    }
+
     /// Why steps cannot move by this machine, if so.
     fn refuses_machine(&self, _name: &str, _version: Option<u32>) -> Option<String> {
         None
@@ -136,6 +145,14 @@ pub fn parse(text: &[u8]) -> Result<Definition, Vec<Problem>> {
 /// in the document. One that is not known there is a problem, `unknown-workflow`.
 pub fn parse_resolved(text: &[u8], deployment: &mut dyn Deployment) -> Result<Definition, Vec<Problem>> {
     parse_with(text, Some(deployment))
+}
+
+/// By label of the gate_spec, how long its approvers have to decide once the gate is open. `text` is a document that was
+/// published.
+pub fn dues(text: &[u8]) -> BTreeMap<String, Micros> {
+    let mut problems = Problems::of("");
+    let root = read::read(text, &mut problems);
+    root.as_ref().and_then(|root| root.field("gate_spec")).map_or_else(BTreeMap::new, gates::dues)
 }
 
 fn parse_with(text: &[u8], resolver: Option<Resolver<'_>>) -> Result<Definition, Vec<Problem>> {

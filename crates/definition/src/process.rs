@@ -2,13 +2,14 @@
 //! kernel's to say; this module gives the kernel's faults their place in the text.
 
 use crate::fields::{FieldList, Mapping, list, string, text};
-use crate::gates::{Unused, gate_spec, report_unused};
+use crate::gates::{Unused, published_gates, report_unused};
 use crate::names::definition_name;
-use crate::problem::{Problems, quoted};
+use crate::problem::{ProblemCode, Problems, quoted};
 use crate::tree::{Node, Value};
 use crate::{Body, Definition, Kind};
 use countersign_kernel::declaration::{Fault, FaultKind};
-use countersign_kernel::{Declaration, GateSpec, Transition};
+use countersign_kernel::text::is_blank;
+use countersign_kernel::{Declaration, PublishedGates, Transition};
 use std::collections::HashSet;
 
 /// The top level. `description` is for readers; nothing is made of it.
@@ -34,15 +35,43 @@ pub(crate) fn definition(root: &Mapping<'_>, problems: &mut Problems) -> Option<
     report_faults(root, &declaration, &holes, problems);
 
     guards_known &= !misspelt.contains("transitions");
-    let gate_spec = root.get("gate_spec").map_or_else(GateSpec::default, |node| {
+    let gate_spec = root.get("gate_spec").map_or_else(PublishedGates::default, |node| {
         if guards_known {
             report_unused(node, "gate_spec", &declaration.guard_labels(), &UNUSED, problems);
         }
-        gate_spec(node, "gate_spec", problems)
+        published_gates(node, "gate_spec", problems)
     });
+    if guards_known && !misspelt.contains("gate_spec") {
+        report_uncovered(root, &declaration.guard_labels(), problems);
+    }
     let retention = root.get("retention").and_then(|node| text(node, "retention", problems)).map(str::to_owned);
     let body = Body::Process { declaration, gate_spec };
     problems.is_empty().then_some(Definition { kind: Kind::Process, name: name?, retention, body })
+}
+
+/// A guard without an entry: no start may say who clears it, so nobody could.
+fn report_uncovered(root: &Mapping<'_>, guards: &[&str], problems: &mut Problems) {
+    let written: Vec<&str> = match root.get("gate_spec").map(|node| &node.value) {
+        Some(Value::Map(entries)) => entries.iter().map(|(label, _)| label.text.as_str()).collect(),
+        Some(_) => return,
+        None => vec![],
+    };
+    let Some(Value::Seq(transitions)) = root.get("transitions").map(|node| &node.value) else { return };
+    let mut reported = HashSet::new();
+    for (at, transition) in transitions.iter().enumerate() {
+        let Some(node) = transition.field("guard") else { continue };
+        let Value::String(label) = &node.value else { continue };
+        if is_blank(label) || written.contains(&label.as_str()) || !reported.insert(label.as_str()) {
+            continue;
+        }
+        // An entry that looks like it is reported as unused, and with what was meant.
+        if problems.guess(label, written.iter().copied().filter(|entry| !guards.contains(entry))).is_some() {
+            continue;
+        }
+        let advice = "name who approves, or leave that to each start with `{replaceable: true, scope: …}`";
+        let message = format!("gate_spec has no entry {}; {advice}", quoted(label));
+        problems.add(node.at, format!("transitions[{at}].guard"), ProblemCode::UnknownGate, message);
+    }
 }
 
 /// Reads the declaration's parts. What cannot be read becomes a hole: a text that no document can

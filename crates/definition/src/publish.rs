@@ -3,7 +3,7 @@
 use crate::{Body, Definition};
 use countersign_kernel::registry::{Machine, PublishDefinition, Workflow};
 use countersign_kernel::run::shell_declaration;
-use countersign_kernel::{Digest, GateSpec};
+use countersign_kernel::{Digest, PublishedGates};
 use std::sync::Arc;
 
 impl Definition {
@@ -15,13 +15,13 @@ impl Definition {
             Body::Process { declaration, gate_spec } => (declaration, gate_spec),
             Body::Machine { machine: own, document } => {
                 let (declaration, document_digest) = (own.declaration(), digest(&document));
-                machine = Some(Machine { machine: Arc::new(own), document: document.into(), document_digest });
-                (declaration, GateSpec::default())
+                machine = Some(Machine { machine: Arc::new(own), document: Some(document.into()), document_digest });
+                (declaration, PublishedGates::default())
             }
             Body::Workflow { plan, document } => {
-                let (shell, document_digest) = (shell_declaration(&plan), digest(&document));
-                workflow = Some(Workflow { plan: Arc::new(plan), document: document.into(), document_digest });
-                shell
+                let ((declaration, gate_spec), document_digest) = (shell_declaration(&plan), digest(&document));
+                workflow = Some(Workflow::new(Arc::new(plan), document.into(), document_digest));
+                (declaration, gate_spec.into())
             }
         };
         PublishDefinition {

@@ -2,6 +2,9 @@
 //! instance and its chain are those of one moment; everything is under one checkpoint. Nothing grows with the size of
 //! the export.
 
+pub mod lines;
+pub mod run_lines;
+
 use crate::log::tree;
 use crate::outcome::{Call, Command, IdempotencyKey, Outcome, Proof};
 use crate::port::log::CheckpointRow;
@@ -14,7 +17,7 @@ use crate::{Engine, store_failure};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{self, Grant, RecordExport, scopes};
 use countersign_kernel::{Digest, EventId, InstanceId};
-use countersign_ledger::document::{Document, declaration_document, gate_spec_document};
+use countersign_ledger::document::{Document, declaration_document, published_gates_document};
 use countersign_ledger::{Hashing, merkle};
 use std::sync::Arc;
 
@@ -203,7 +206,7 @@ impl Engine {
                 break;
             }
         }
-        let gates = self.reader.run_gates(run_id).await?;
+        let gates = self.reader.run_gates(run_id, None).await?;
         let history = self.reader.run_history(run_id).await?;
         let document = self.reader.document(view.row.document_digest).await?;
         let machine = match &view.row.machine {
@@ -212,7 +215,7 @@ impl Engine {
         };
         let (name, version) = (view.row.definition_name.as_str(), view.row.definition_version);
         let documents = self.registry().definition(name, Some(version)).map(|definition| {
-            (declaration_document(&definition.declaration), gate_spec_document(&definition.gate_spec))
+            (declaration_document(&definition.declaration), published_gates_document(&definition.gate_spec))
         });
         let Some((declaration, gate_spec)) = documents else {
             let detail = format!("run {run_id} names a definition that is not published: {name}@{version}");

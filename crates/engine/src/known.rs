@@ -1,27 +1,87 @@
 //! The registry as this node knows it. Readers and the committer bring it up to date; all of them see the
-//! same one.
+//! same one. Of published documents it keeps what a summary needs. Their plans are in a cache that is bounded in bytes, and are
+//! read from the store again where they are needed.
 
-use crate::port::{RegistryDelta, StoreError};
-use countersign_kernel::Time;
-use countersign_kernel::plan::Language;
-use countersign_kernel::registry::{EventBody, Machine, Registry, Workflow};
+use crate::plans::Plans;
+use crate::port::{Reader, RegistryDelta, StoreError};
+use countersign_kernel::plan::{ExpressionError, Language, Micros, Plan};
+use countersign_kernel::registry::{EventBody, Machine, Quarantine, Registry, Workflow};
+use countersign_kernel::{Digest, Time};
 use countersign_ledger::sha256;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use tokio::sync::watch;
 
 pub struct KnownRegistry {
     registry: RwLock<Registry>,
     newest_us: AtomicI64,
     language: Arc<dyn Language>,
+    reader: Arc<dyn Reader>,
+    plans: Mutex<Plans>,
+    /// How long approvers have, by definition; only of those that say it.
+    dues: RwLock<HashMap<Digest, Dues>>,
+    /// Its sequence, for those who wait for a change.
+    sequence: watch::Sender<u64>,
 }
 
+/// How long the approvers have, by label of a gate_spec.
+pub type Dues = Arc<BTreeMap<String, Micros>>;
+
 impl KnownRegistry {
-    pub fn new(language: Arc<dyn Language>) -> Self {
-        KnownRegistry { registry: RwLock::default(), newest_us: AtomicI64::new(0), language }
+    pub fn new(language: Arc<dyn Language>, reader: Arc<dyn Reader>, plan_bytes: usize) -> Self {
+        let plans = Mutex::new(Plans::new(plan_bytes));
+        let (registry, newest_us, dues) = (RwLock::default(), AtomicI64::new(0), RwLock::default());
+        let sequence = watch::Sender::new(0);
+        KnownRegistry { registry, newest_us, language, reader, plans, dues, sequence }
+    }
+
+    fn plans(&self) -> MutexGuard<'_, Plans> {
+        self.plans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the plans in memory take, about.
+    pub fn plan_bytes(&self) -> usize {
+        self.plans().bytes()
+    }
+
+    pub fn plan_at_hand(&self, digest: &Digest) -> Option<Arc<Plan>> {
+        self.plans().get(digest)
+    }
+
+    /// The plan of a stored document.
+    pub async fn plan(&self, digest: Digest) -> Result<Arc<Plan>, StoreError> {
+        if let Some(plan) = self.plan_at_hand(&digest) {
+            return Ok(plan);
+        }
+        let document = self.reader.document(digest).await?;
+        self.plan_of(digest, &document)
+    }
+
+    /// The plan of this document, compiled once while it is in use.
+    pub fn plan_of(&self, digest: Digest, document: &[u8]) -> Result<Arc<Plan>, StoreError> {
+        if let Some(plan) = self.plan_at_hand(&digest) {
+            return Ok(plan);
+        }
+        let plan = self.language.plan(document).map_err(|error| StoreError::Quarantined(error.message))?;
+        let plan = Arc::new(plan);
+        self.plans().insert(digest, plan.clone(), document.len());
+        Ok(plan)
+    }
+
+    /// Changes whenever the registry does.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.sequence.subscribe()
     }
 
     pub fn read(&self) -> RwLockReadGuard<'_, Registry> {
         self.registry.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long the approvers of this definition have.
+    pub fn dues(&self, definition: &Digest) -> Dues {
+        let known = self.dues.read().unwrap_or_else(PoisonError::into_inner);
+        known.get(definition).cloned().unwrap_or_default()
     }
 
     /// Time of the newest registry record that is known: nothing decided under it is recorded as earlier.
@@ -32,13 +92,35 @@ impl KnownRegistry {
     /// Brings it up to date with what the store says.
     pub fn absorb(&self, mut delta: RegistryDelta) -> Result<(), StoreError> {
         for (sequence, document) in delta.workflows {
-            let machine = self.machine(&document)?;
-            let workflow = if machine.is_none() { Some(self.workflow(document)?) } else { None };
+            let read = self.compile(document);
             for (of, event) in &mut delta.events {
                 if let (true, EventBody::DefinitionPublished(definition)) = (*of == sequence, &mut event.body) {
-                    definition.workflow.clone_from(&workflow);
-                    definition.machine.clone_from(&machine);
+                    match read.clone() {
+                        Read::Workflow(workflow) => definition.workflow = Some(workflow),
+                        Read::Machine(machine) => definition.machine = Some(machine),
+                        Read::Quarantined(held) => {
+                            let (name, version, why) = (&definition.name, definition.version, &held.why);
+                            tracing::error!(name, version, %why, "a definition is quarantined: nothing is started from it");
+                            definition.quarantined = Some(held);
+                        }
+                    }
                 }
+            }
+        }
+        for (_, event) in &mut delta.events {
+            if let EventBody::DefinitionPublished(definition) = &mut event.body {
+                if let Some(Workflow { plan: Some(plan), document: Some(document), document_digest, .. }) =
+                    &definition.workflow
+                {
+                    self.plans().insert(*document_digest, plan.clone(), document.len());
+                }
+                let source = definition.source.as_deref().filter(|source| source.contains("due"));
+                let dues = source.map(|source| self.language.dues(source)).filter(|dues| !dues.is_empty());
+                if let Some(dues) = dues {
+                    let mut known = self.dues.write().unwrap_or_else(PoisonError::into_inner);
+                    known.insert(definition.digest, Arc::new(dues));
+                }
+                definition.put_away();
             }
         }
         let mut registry = self.registry.write().unwrap_or_else(PoisonError::into_inner);
@@ -48,25 +130,39 @@ impl KnownRegistry {
             registry.apply(*sequence, event);
         }
         registry.advance_to(delta.head.sequence);
+        let sequence = registry.sequence();
+        self.sequence.send_if_modified(|known| std::mem::replace(known, sequence) != sequence);
         Ok(())
     }
 
-    fn machine(&self, document: &Arc<[u8]>) -> Result<Option<Machine>, StoreError> {
-        let machine = self.language.machine(document).map_err(|error| {
-            StoreError::Corrupt(format!("the document of a published machine cannot be read: {error}"))
-        })?;
-        let made = |machine| Machine {
-            machine: Arc::new(machine),
-            document_digest: sha256(&[document]),
-            document: document.clone(),
+    /// What a published document holds. One that cannot be read is held back, and everything else goes on.
+    fn compile(&self, document: Arc<[u8]>) -> Read {
+        let document_digest = sha256(&[&document]);
+        let held = |error: ExpressionError, is_machine, document| {
+            let (why, document) = (error.message.into(), Some(document));
+            Read::Quarantined(Quarantine { why, is_machine, document, document_digest })
         };
-        Ok(machine.map(made))
+        match self.language.machine(&document) {
+            Ok(Some(machine)) => {
+                return Read::Machine(Machine {
+                    machine: Arc::new(machine),
+                    document: Some(document),
+                    document_digest,
+                });
+            }
+            Ok(None) => {}
+            Err(error) => return held(error, true, document),
+        }
+        match self.language.plan(&document) {
+            Ok(plan) => Read::Workflow(Workflow::new(Arc::new(plan), document, document_digest)),
+            Err(error) => held(error, false, document),
+        }
     }
+}
 
-    fn workflow(&self, document: Arc<[u8]>) -> Result<Workflow, StoreError> {
-        let plan = self.language.plan(&document).map_err(|error| {
-            StoreError::Corrupt(format!("the document of a published workflow cannot be read: {error}"))
-        })?;
-        Ok(Workflow { plan: Arc::new(plan), document_digest: sha256(&[&document]), document })
-    }
+#[derive(Clone)]
+enum Read {
+    Workflow(Workflow),
+    Machine(Machine),
+    Quarantined(Quarantine),
 }

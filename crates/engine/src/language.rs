@@ -1,13 +1,13 @@
 //! The language of an engine that runs no workflows: it knows no document and computes nothing.
 
-use countersign_kernel::Time;
 use countersign_kernel::lifecycle::OwnMachine;
 use countersign_kernel::plan::{Expression, ExpressionError, Language, Plan, Schema, Scope, Template};
+use countersign_kernel::{Budget, Time};
 
 pub struct NoLanguage;
 
 fn none<T>() -> Result<T, ExpressionError> {
-    Err(ExpressionError("this engine was opened without a language for workflows".to_owned()))
+    Err(ExpressionError::new("this engine was opened without a language for workflows".to_owned()))
 }
 
 impl Language for NoLanguage {
@@ -33,5 +33,11 @@ impl Language for NoLanguage {
 
     fn machine(&self, _: &[u8]) -> Result<Option<OwnMachine>, ExpressionError> {
         none()
+    }
+
+    fn prepare(&self, _: &[u8]) {}
+
+    fn metered<'a>(&'a self, _: &'a Budget) -> Box<dyn Language + 'a> {
+        Box::new(NoLanguage)
     }
 }

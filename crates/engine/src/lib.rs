@@ -6,7 +6,9 @@
 //! - [`payload`], [`project`]: from events to record payloads and rows; [`purge`]: what a purge destroys besides.
 //! - [`sealer`]: gives every record its place in the log and signs checkpoints; [`log`]: proofs of that.
 //! - [`outbox`]: what leaves for webhooks, and what became of it.
-//! - [`reads`]: what actors may read. [`run`]: rows, records and the agenda of runs.
+//! - [`sessions`]: browsers that are signed in.
+//! - [`stream`]: what readers follow live.
+//! - [`readiness`]: whether this node can do its work. [`reads`]: what actors may read. [`run`]: rows, records and the agenda of runs.
 
 pub mod clock;
 mod committer;
@@ -18,34 +20,44 @@ pub mod log;
 mod once;
 mod outbox;
 pub mod outcome;
+mod own_keys;
+pub mod passkey;
 pub mod payload;
+mod plans;
 pub mod port;
 mod project;
 pub mod purge;
+pub mod readiness;
 pub mod reads;
 pub mod retention;
 pub mod rows;
 pub mod run;
 mod sealer;
+pub mod sessions;
+pub mod stream;
 
-pub use outcome::{Call, ClaimCall, Command, IdempotencyKey, OpenedStep, Outcome, Proof, SignedRequest, Target, Task};
+pub use outcome::{
+    Ask, Call, ClaimCall, Command, IdempotencyKey, Offered, OpenedStep, Outcome, Proof, SignedRequest, Target, Task,
+};
 pub use run::service::{Addressee, Sent};
 pub use sealer::LogConfig;
 
-use clock::{Clock, system_clock};
+use clock::{Clock, EngineClock};
 use committer::{Committer, Desk, Job, Wakes};
-use countersign_kernel::plan::Language;
+use countersign_kernel::plan::{Language, Secrets};
 use countersign_kernel::refusal::{Code, Refusal};
-use countersign_kernel::registry::{self, ActorKey, Bootstrap, Configuration, RegisterKey, Registry};
+use countersign_kernel::registry::{self, ActorKey, Bootstrap, Configuration, Registry};
 use countersign_kernel::{Digest, Time};
 use countersign_ledger::statement::{PublicKey, Signer};
 use known::KnownRegistry;
 use outbox::OutboxDesk;
-use port::{LogReader, LogWriter, Reader, Store, StoreError};
+use port::{LogReader, LogWriter, Reader, Sessions, Store, StoreError};
+use readiness::Readiness;
 use retention::{Policies, UNSET_POLICY};
 use run::agenda::Book;
 use sealer::SealerHandle;
 use std::sync::{Arc, RwLockReadGuard, Weak};
+use stream::hub::Hub;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 /// What a deployment decides about its engine.
@@ -55,6 +67,8 @@ pub struct Config {
     pub application_actor_ref: String,
     /// The key with which it signs. `None` only where nothing is to be proven, as in tests of other things.
     pub application_key: Option<Signer>,
+    /// The key takes the place of a lost one: it is registered although the registry does not know it.
+    pub application_key_is_new: bool,
     /// The actor that signs checkpoints, and its key.
     pub server_actor_ref: String,
     pub server_key: Option<PublicKey>,
@@ -68,16 +82,23 @@ pub struct Config {
     pub clock: Clock,
     /// Reads the documents of workflows and computes what they say.
     pub language: Arc<dyn Language>,
-    /// A JSON object, for `${secrets…}` in shell and http steps.
-    pub secrets: Option<Arc<str>>,
+    /// For `${secrets…}` in shell and http steps. Read when a step that names one is claimed, and never kept here.
+    pub secrets: Option<Arc<dyn Secrets + Send + Sync>>,
     /// The events of transitions that somebody listens to.
     pub emitter: run::emit::Emitter,
+    /// What plans of definitions may take in memory, beside what `language` keeps of its own.
+    pub definition_cache_bytes: usize,
     /// How many instances are kept in memory; never fewer than a batch needs.
     pub cached_instances: usize,
+    /// How much memory they may take, about; a batch may need more for a moment.
+    pub cache_bytes: usize,
     /// `None`: this node does not seal. It may still follow a log that others seal.
     pub log: Option<LogConfig>,
     /// How many calls may wait before new ones are refused as `overloaded`.
     pub queue: usize,
+    /// Callers inside this process act without a credential, and the log's key need not be registered: so in tests, never in
+    /// a server. Where not, verifying finds such records and such a key.
+    pub in_process_callers: bool,
 }
 
 impl Default for Config {
@@ -85,19 +106,23 @@ impl Default for Config {
         Config {
             application_actor_ref: "countersign".to_owned(),
             application_key: None,
+            application_key_is_new: false,
             server_actor_ref: "countersign-log".to_owned(),
             server_key: None,
             regulated: false,
             audit_trail_retention_policy: None,
             policies: Policies::default(),
             audit_failed_attempts: false,
-            clock: system_clock(),
+            clock: Clock::system(),
             language: Arc::new(language::NoLanguage),
             secrets: None,
             emitter: run::emit::Emitter::default(),
+            definition_cache_bytes: 64 << 20,
             cached_instances: 100_000,
+            cache_bytes: 256 << 20,
             log: None,
             queue: 16_384,
+            in_process_callers: true,
         }
     }
 }
@@ -120,6 +145,8 @@ pub enum OpenError {
     Thread(std::io::Error),
     #[error("the log cannot be kept: {0}")]
     Log(String),
+    #[error("{0}")]
+    Key(String),
 }
 
 /// A running engine. Cheap to share behind an `Arc`.
@@ -131,17 +158,29 @@ pub struct Engine {
     /// The thread's own, and gone with it; `None` where the store does not commit in place.
     desk: Option<Weak<Desk>>,
     registry: Arc<KnownRegistry>,
+    clock: Arc<EngineClock>,
+    readiness: Arc<Readiness>,
     reader: Arc<dyn Reader>,
     config: Arc<Config>,
     log: Arc<dyn LogReader>,
     /// For cosignatures, which come rarely.
     log_writer: tokio::sync::Mutex<Box<dyn LogWriter>>,
     outbox: OutboxDesk,
+    sessions: Box<dyn Sessions>,
     sealer: Option<SealerHandle>,
+    /// Why this node does not seal, where it does not.
+    follows: Option<&'static str>,
     committer: committer::Place,
     store_kind: &'static str,
     /// Nobody else changes the store.
     exclusive: bool,
+    /// Shared with the committer, which refuses them.
+    damaged: Arc<log::Damaged>,
+    runbook_changes: Arc<run::records::RunbookChanges>,
+    /// Shared with the committer, which says what moved.
+    hub: Arc<Hub>,
+    /// Where other nodes may be there.
+    ringing: Option<run::bell::Ringing>,
 }
 
 impl Engine {
@@ -153,28 +192,34 @@ impl Engine {
             let known = config.policies.names().collect::<Vec<_>>().join(", ");
             return Err(OpenError::PolicyNotFound { policy: policy.clone(), known });
         }
-        let (clock, clock_offset_us) = clock::corrected(config.clock.clone());
-        let config = Arc::new(Config { clock, ..config });
+        let config = Arc::new(config);
         let (store_kind, exclusive, in_place) = (store.kind(), store.is_exclusive(), store.commits_in_place());
         let wake = Arc::new(Notify::new());
-        let opened = log::open(store.log()?, store.log()?, exclusive, &config, &wake).await?;
-        let log::OpenLog { reader: log, writer: log_writer, sealer } = opened;
-        let log_writer = tokio::sync::Mutex::new(log_writer);
+        let (log, sealed_log) = (store.log()?, store.log()?);
         let outbox_wake = Arc::new(Notify::new());
         let outbox = OutboxDesk::new(store.outbox()?, outbox_wake.clone());
-        let bell = store.bell();
+        let (sessions, bell) = (store.sessions(), store.bell());
         let (mut writer, reader) = store.into_parts();
-        let registry = Arc::new(KnownRegistry::new(config.language.clone()));
+        let store_ahead_us = if exclusive { 0 } else { writer.clock_offset_us().await? };
+        let clock = Arc::new(EngineClock::new(config.clock.clone(), store_ahead_us));
+        clock.observe(newest_record(&*reader).await?);
+        let readiness = Arc::new(Readiness::default());
+        let watched = log::Watched { clock: clock.clone(), wake: wake.clone(), readiness: readiness.clone() };
+        let opened = log::open(log, sealed_log, exclusive, &config, watched).await?;
+        let log::OpenLog { reader: log, writer: log_writer, sealer, follows } = opened;
+        let log_writer = tokio::sync::Mutex::new(log_writer);
+        let registry =
+            Arc::new(KnownRegistry::new(config.language.clone(), reader.clone(), config.definition_cache_bytes));
         let (jobs, queue) = mpsc::channel(config.queue);
         let book = Arc::new(Book::default());
-        let newest_record = newest_record(&*reader).await?;
-        if exclusive {
-            run::clockwork::recall(&mut *writer, &book, (config.clock)(), newest_record).await?;
-        }
-        let wakes = Wakes { sealer: wake, outbox: outbox_wake };
-        let mut committer =
-            Committer::new(writer, exclusive, registry.clone(), config.clone(), wakes, book.clone(), clock_offset_us);
-        committer.newest_record = newest_record;
+        let runbook_changes = Arc::new(run::records::RunbookChanges::default());
+        let hub = Arc::new(Hub::default());
+        let (runbooks, moved) = (runbook_changes.clone(), hub.clone());
+        let wakes = Wakes { sealer: wake, outbox: outbox_wake, runbooks, hub: moved };
+        let around =
+            committer::Around { wakes, book: book.clone(), clock: clock.clone(), readiness: readiness.clone() };
+        let committer = Committer::new(writer, exclusive, registry.clone(), config.clone(), around);
+        let damaged = committer.damaged.clone();
         let desk = Arc::new(Desk::new(committer));
         let shared = in_place.then(|| Arc::downgrade(&desk));
         let committer = committer::Place::of(desk, queue, book.clone(), exclusive).map_err(OpenError::Thread)?;
@@ -184,25 +229,38 @@ impl Engine {
             background: vec![],
             desk: shared,
             registry,
+            clock,
+            readiness,
             reader,
             config,
             log,
             log_writer,
             outbox,
+            sessions,
             sealer,
+            follows,
             committer,
             store_kind,
             exclusive,
+            damaged,
+            runbook_changes,
+            hub,
+            ringing: None,
         };
         engine.refresh_registry().await?;
+        engine.book.open_store();
         if engine.registry().sequence() > 0 {
-            engine.record_own_keys().await?;
+            engine.settle_own_keys().await?;
             engine.record_configuration().await?;
         }
+        engine.prepare_all();
         engine.start_clockwork(exclusive);
+        engine.background.push(tokio::spawn(engine.hub.clone().pump(engine.registry.changes())));
         if let (Some(bell), Ok(id)) = (bell, clock::Entropy::default().take()) {
-            let ringer = run::bell::Ringer::new(bell, engine.book.clone(), uuid::Uuid::from_bytes(id));
-            engine.background.push(tokio::spawn(ringer.run()));
+            let (book, hub) = (engine.book.clone(), engine.hub.clone());
+            let told = run::bell::Told { book, hub, registry: engine.registry.clone(), reader: engine.reader.clone() };
+            let ringer = run::bell::Ringer::new(bell, told, uuid::Uuid::from_bytes(id));
+            engine.ringing = Some(ringer.start());
         }
         Ok(engine)
     }
@@ -238,30 +296,6 @@ impl Engine {
             server_actor_ref: self.config.server_actor_ref.clone(),
         });
         self.execute(self.own_call(Command::Registry(command))).await.map(|_| ())
-    }
-
-    /// A second node, or one whose data directory was lost, has keys of its own: they are registered beside the first.
-    async fn record_own_keys(&self) -> Result<(), Refusal> {
-        let Config { application_actor_ref, application_key, server_actor_ref, server_key, .. } = &*self.config;
-        let own = [
-            (application_actor_ref, application_key.as_ref().map(Signer::public_key)),
-            (server_actor_ref, server_key.clone()),
-        ];
-        for (actor_ref, key) in own {
-            let Some(key) = key.as_ref().map(actor_key) else { continue };
-            match self.registry().keys().get(actor_ref, &key.key_id) {
-                Some(known) if known.is_active() => continue,
-                Some(_) => {
-                    let detail =
-                        format!("the key {} of `{actor_ref}` was revoked: put another one in its file", key.key_id);
-                    return Err(Refusal::new(Code::InvalidCredential, detail));
-                }
-                None => {}
-            }
-            let command = RegisterKey { actor_ref: actor_ref.clone(), key };
-            self.execute(self.own_call(Command::Registry(registry::Command::RegisterKey(command)))).await?;
-        }
-        Ok(())
     }
 
     fn own_call(&self, command: Command) -> Call {
@@ -302,6 +336,38 @@ impl Engine {
         }
     }
 
+    /// Compiles what a document holds beside everything else that goes on, so that no command has to wait for it.
+    pub fn prepare(&self, document: Arc<[u8]>) {
+        let language = self.config.language.clone();
+        tokio::task::spawn_blocking(move || language.prepare(&document));
+    }
+
+    /// The same for the newest version of each definition.
+    fn prepare_all(&self) {
+        let registry = self.registry();
+        let newest = registry.definition_names().into_iter().filter_map(|name| registry.definition(name, None));
+        let workflows = newest.filter_map(|definition| definition.workflow.as_ref());
+        let digests: Vec<Digest> = workflows.map(|workflow| workflow.document_digest).collect();
+        // It does not keep the store open.
+        let (language, reader) = (self.config.language.clone(), Arc::downgrade(&self.reader));
+        // One after the other: they need not be in memory at once.
+        tokio::spawn(async move {
+            for digest in digests {
+                let Some(reader) = reader.upgrade() else { return };
+                let read = reader.document(digest).await;
+                drop(reader);
+                let Ok(document) = read else { continue };
+                let language = language.clone();
+                let _ = tokio::task::spawn_blocking(move || language.prepare(&document)).await;
+            }
+        });
+    }
+
+    /// What plans of definitions take in memory, about; runs that are in memory hold theirs besides.
+    pub fn plan_bytes(&self) -> usize {
+        self.registry.plan_bytes()
+    }
+
     /// The registry as this node knows it.
     pub fn registry(&self) -> RwLockReadGuard<'_, Registry> {
         self.registry.read()
@@ -325,7 +391,10 @@ impl Engine {
     /// The actor behind a token. A token that is not known here may have been made on another node a
     /// moment ago, so the store is asked before it is refused.
     pub async fn authenticate(&self, token_hash: &Digest) -> Result<String, Refusal> {
-        let known = |engine: &Engine| engine.registry().authenticate(token_hash).map(str::to_owned);
+        let known = |engine: &Engine| {
+            let actor_ref = engine.registry().authenticate(token_hash).map(str::to_owned);
+            actor_ref.filter(|actor_ref| !engine.is_engine_actor(actor_ref))
+        };
         if let Some(actor_ref) = known(self) {
             return Ok(actor_ref);
         }
@@ -337,36 +406,43 @@ impl Engine {
         &self.config
     }
 
+    /// The time that records and time-outs go by. It may be ahead of the wall clock, see [`clock`].
     pub fn now(&self) -> Time {
-        (self.config.clock)()
+        self.clock.now()
+    }
+
+    pub fn clock(&self) -> &EngineClock {
+        &self.clock
     }
 
     pub fn store_kind(&self) -> &'static str {
         self.store_kind
     }
 
-    /// Answers when the store can be read and the committer lives.
-    pub async fn ready(&self) -> Result<(), StoreError> {
-        if self.jobs.is_closed() {
-            return Err(StoreError::Transient("the committer has stopped".to_owned()));
-        }
-        self.reader.ping().await
+    /// How many instances verifying found to be damaged; they accept no command.
+    pub fn damaged_instances(&self) -> usize {
+        self.damaged.count()
     }
 
     /// Takes no more calls, commits those that wait, seals what was committed, and returns when all has stopped.
     pub fn close(self) {
-        let Engine { jobs, book, committer, sealer, background, .. } = self;
+        let Engine { jobs, book, committer, sealer, background, hub, ringing, .. } = self;
         book.leases.end();
+        hub.close();
         background.iter().for_each(tokio::task::JoinHandle::abort);
         drop(jobs);
         committer.wait();
+        if let Some(ringing) = ringing {
+            ringing.close();
+        }
         if let Some(sealer) = sealer {
             sealer.close();
         }
     }
 }
 
-async fn newest_record(reader: &dyn Reader) -> Result<Time, StoreError> {
+/// When the newest record was made: the time that all who share the store have to go on from.
+pub(crate) async fn newest_record(reader: &dyn Reader) -> Result<Time, StoreError> {
     let page = port::Page { after: None, limit: 1, descending: true };
     let found = reader.records(&port::RecordQuery::default(), &page).await?;
     Ok(found.first().map_or(Time(0), |row| row.recorded_at))
@@ -374,7 +450,7 @@ async fn newest_record(reader: &dyn Reader) -> Result<Time, StoreError> {
 
 /// A key as the registry knows it.
 pub fn actor_key(key: &PublicKey) -> ActorKey {
-    ActorKey { key_id: key.key_id(), public_key: key.to_base64() }
+    ActorKey { key_id: key.key_id(), public_key: key.to_base64(), passkey: None }
 }
 
 fn stopped() -> Refusal {
@@ -392,15 +468,26 @@ fn unanswered() -> Refusal {
 pub fn store_failure(error: &StoreError) -> Refusal {
     tracing::error!(%error, "store failure");
     let detail = match error {
+        StoreError::Quarantined(why) => {
+            let detail =
+                format!("the definition that this was started from is quarantined: {why}; nothing was written");
+            return Refusal::new(Code::InvalidDefinition, detail);
+        }
         StoreError::Conflict(_) | StoreError::Transient(_) => "the store is not available; nothing was written",
         StoreError::Rejected(_) => "the store refused the data; nothing was written",
         StoreError::Unknown(_) => {
             "the store did not confirm the commit: read before you try again, or try again with the same Idempotency-Key"
         }
-        StoreError::Corrupt(_) => {
-            "stored data of this instance is damaged; nothing was written. Run `countersign audit verify`"
+        StoreError::Corrupt(what) => {
+            let detail = format!(
+                "stored data is damaged ({what}); nothing was written, and what is damaged accepts no command. Run `countersign \
+                 audit verify` for all findings, and restore a backup that verifies"
+            );
+            return Refusal::new(Code::RecordingFailure, detail);
         }
-        StoreError::Unusable(_) => "the store cannot be used; nothing was written",
+        StoreError::Unusable(why) => {
+            return Refusal::new(Code::RecordingFailure, format!("the store cannot be used: {why}"));
+        }
     };
     Refusal::new(Code::RecordingFailure, detail)
 }

@@ -66,11 +66,11 @@ impl Engine {
         lease: Duration,
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError> {
-        self.outbox.open().await.take(webhook, lease, limit).await
+        self.outbox.open().await.take(webhook, self.now(), lease, limit).await
     }
 
     pub async fn settle_delivery(&self, delivery: &Delivery, settled: &Settled) -> Result<bool, StoreError> {
-        self.outbox.open().await.settle(delivery, settled).await
+        self.outbox.open().await.settle(delivery, settled, self.now()).await
     }
 }
 

@@ -22,7 +22,7 @@ pub enum Proof {
     /// A caller inside this process.
     #[default]
     InProcess,
-    /// A bearer token, by the name it has in evidence.
+    /// A bearer token, or the passkey that began a session, by the name it has in evidence.
     Token {
         credential_id: String,
     },
@@ -41,6 +41,8 @@ pub struct SignedRequest {
     pub key_id: String,
     /// The attestation that every record of this call carries.
     pub attestation: Vec<u8>,
+    /// It was signed with a passkey.
+    pub by_passkey: bool,
     /// The instance must still stand here.
     pub expected_sequence: Option<u64>,
 }
@@ -58,6 +60,28 @@ pub enum Command {
     /// A worker asks for steps of a queue, whichever runs they belong to.
     Claim(ClaimCall),
     Registry(registry::Command),
+    /// Nothing is to change.
+    Ask {
+        target: Target,
+        ask: Ask,
+    },
+}
+
+/// What is asked about an instance.
+#[derive(Clone, Debug)]
+pub enum Ask {
+    /// What the caller may do to a process, to a run, to one step.
+    Process,
+    Run,
+    Step {
+        step: String,
+        /// What closed it, which only the store knows.
+        prior: Option<Box<run::Prior>>,
+    },
+    /// What the step works on.
+    Input {
+        step: String,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -89,11 +113,13 @@ impl Command {
             Command::Process { command, .. } => command.name(),
             Command::Run { command, .. } => command.name(),
             Command::Claim(_) => "claim",
+            Command::Ask { .. } => "ask",
             Command::Registry(command) => match command {
                 registry::Command::Bootstrap(_) => "bootstrap",
                 registry::Command::RegisterActor(_) => "register_actor",
                 registry::Command::RegisterKey(_) => "register_key",
                 registry::Command::RevokeKey(_) => "revoke_key",
+                registry::Command::RotateKey(_) => "rotate_key",
                 registry::Command::IssueCredential(_) => "issue_credential",
                 registry::Command::RevokeCredential(_) => "revoke_credential",
                 registry::Command::GrantScope(_) => "grant",
@@ -204,12 +230,35 @@ pub enum Outcome {
         emitted_event_type: Option<String>,
         problems: Vec<String>,
     },
+    /// What the caller may do, and why not.
+    Offers {
+        offers: Vec<Offered>,
+    },
+    /// JSON text.
+    StepInput {
+        input: Option<String>,
+    },
     /// The clock has looked; these steps wait for child runs, and this one of another run should wait for this run.
     Looked {
         children: Vec<(u32, String)>,
         parent: Option<(u32, String)>,
+        /// A runbook that was stopped: these children stop with it.
+        stands_still: bool,
     },
     Done,
+}
+
+/// Something that could be asked for, and what would become of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offered {
+    pub action: String,
+    pub command: String,
+    pub transition_id: Option<String>,
+    pub to_state: String,
+    /// The guard, or the code where none is named, and what it says.
+    pub refused: Option<(String, String)>,
+    pub needs: Vec<String>,
+    pub gate: Option<String>,
 }
 
 /// A step under a lease, as a worker is given it.
@@ -232,6 +281,9 @@ pub struct Task {
     /// For the engine's own executors; may hold secrets and leaves this process for nowhere.
     #[serde(skip)]
     pub job: Option<Box<run::Job>>,
+    /// Of a survey, in the same way.
+    #[serde(skip)]
+    pub probes: Vec<run::Probe>,
 }
 
 impl Task {
@@ -289,6 +341,7 @@ pub fn of_process(events: &[Event], ids: &[EventId], first: u64) -> Outcome {
             EventBody::ChainInitiated { .. }
             | EventBody::StepDecided { .. }
             | EventBody::ChainResolved { .. }
+            | EventBody::StepWithdrawnWithChain { .. }
             | EventBody::ChainWithdrawn { .. }
             | EventBody::MootGateRecalled { .. }
             | EventBody::AttemptRefused { .. } => {}

@@ -1,6 +1,10 @@
 //! What a record says: the payload of each event, as `spec/record.md` section 4 lists them.
 
-use countersign_kernel::process::{self, Decision, EventBody, Gate, GateKind, GateRef, MOOT_RECORD_REASON, Settled};
+use crate::passkey;
+use crate::run::payload::is_told_in_full;
+use countersign_kernel::process::{
+    self, Decision, EventBody, Gate, GateKind, GateRef, MOOT_RECORD_REASON, Request, Settled,
+};
 use countersign_kernel::registry::{self, credential_id};
 use countersign_kernel::retention::{self, RecordFacts};
 use countersign_kernel::{Digest, EventId, HoldId, InstanceId, StepId, Time};
@@ -45,7 +49,25 @@ impl Payload {
         // A map of strings, numbers and booleans always serialises.
         serde_json::to_vec(&Value::Object(self.0)).unwrap_or_default()
     }
+
+    /// With what the approver is asked, byte for byte, as its last members; what is too large, by its digest.
+    fn with_request(self, request: Option<&Request>) -> Vec<u8> {
+        let mut bytes = self.bytes();
+        if let Some(Request { text, digest }) = request {
+            bytes.pop();
+            if is_told_in_full(text) {
+                bytes.extend_from_slice(format!(",\"request\":{text},\"request_digest\":\"{digest}\"}}").as_bytes());
+            } else {
+                let members = format!(",\"request_digest\":\"{digest}\",\"request_bytes\":{}}}", text.len());
+                bytes.extend_from_slice(members.as_bytes());
+            }
+        }
+        bytes
+    }
 }
+
+/// Which edition of the rules of `spec/record.md` an instance begins under.
+pub const RULES: u32 = 2;
 
 /// Digests that the payload of a start names.
 pub struct Digests {
@@ -61,6 +83,7 @@ pub fn process_action(body: &EventBody) -> &'static str {
         EventBody::ChainInitiated { .. } => "chain_initiated",
         EventBody::GateOpened { .. } => "gate_opened",
         EventBody::GateDecided { .. } => "gate_decided",
+        EventBody::StepWithdrawnWithChain { .. } => "step_withdrawn",
         EventBody::StepDecided { decision, .. } => match decision {
             Decision::Approve => "step_approved",
             Decision::Reject => "step_rejected",
@@ -90,24 +113,30 @@ pub fn process_payload(
 ) -> Vec<u8> {
     let payload = Payload::of(instance_id);
     match &event.body {
-        EventBody::WorkflowStarted { definition, subject_ref, declaration, reason, .. } => payload
+        EventBody::WorkflowStarted { definition, subject_ref, declaration, replaced, reason, .. } => payload
             .set("subject_ref", subject_ref.as_str())
             .set("initial_state", declaration.initial_state.as_str())
             .optional("definition", definition.as_ref().map(|d| format!("{}@{}", d.name, d.version)))
             .optional("declaration_digest", digests.map(|d| d.declaration.to_string()))
             .optional("gate_spec_digest", digests.map(|d| d.gate_spec.to_string()))
             .set("gate_spec_labels", declaration.guard_labels())
+            .optional("replaced", (!replaced.is_empty()).then(|| replaced.clone()))
+            .set("rules", RULES)
             .optional("reason", reason.as_deref()),
         EventBody::ChainInitiated { gate, .. } => chain_initiated(payload, gate, subject_ref, initiator_ref),
-        EventBody::GateOpened { gate, supersedes, reason } => gate_opened(payload, gate, initiator_ref)
-            .optional("supersedes", supersedes.map(gate_ref_text))
-            .optional("reason", reason.as_deref()),
-        EventBody::GateDecided { action, step_id, chain_id, decision, reason, .. } => payload
+        EventBody::GateOpened { gate, supersedes, reason } => {
+            return gate_opened(payload, gate, initiator_ref)
+                .optional("supersedes", supersedes.map(gate_ref_text))
+                .optional("reason", reason.as_deref())
+                .with_request(gate.request.as_ref());
+        }
+        EventBody::GateDecided { action, step_id, chain_id, decision, reason, request_digest, .. } => payload
             .set("action", action.as_str())
             .optional("step_id", step_id.map(|id| id.to_string()))
             .optional("chain_id", chain_id.map(|id| id.to_string()))
             .set("decision", decision.as_str())
-            .optional("reason", reason.as_deref()),
+            .optional("reason", reason.as_deref())
+            .optional("request_digest", request_digest.map(|digest| digest.to_string())),
         EventBody::StepDecided { action, chain_id, decided_by, reason, trailing, settled, .. } => payload
             .id("chain_id", chain_id)
             .id("step_id", settled.step_id)
@@ -115,6 +144,13 @@ pub fn process_payload(
             .set("decided_by", decided_by.as_str())
             .optional("reason", reason.as_deref())
             .set("trailing", *trailing),
+        EventBody::StepWithdrawnWithChain { action, chain_id, step_id, decided_by, reason } => payload
+            .id("chain_id", chain_id)
+            .id("step_id", step_id)
+            .set("action", action.as_str())
+            .set("decided_by", decided_by.as_str())
+            .set("reason", reason.as_str())
+            .set("trailing", true),
         EventBody::ChainResolved { action, chain_id, outcome, recalled } => payload
             .id("chain_id", chain_id)
             .set("action", action.as_str())
@@ -263,7 +299,8 @@ pub fn registry_payload(event: &registry::Event, digests: Option<&Digests>) -> V
         registry::EventBody::KeyRegistered { actor_ref, key } => payload
             .set("actor_ref", actor_ref.as_str())
             .set("key_id", key.key_id.as_str())
-            .set("public_key", key.public_key.as_str()),
+            .set("public_key", key.public_key.as_str())
+            .optional("passkey", key.passkey.as_ref().map(passkey::to_json)),
         registry::EventBody::KeyRevoked { actor_ref, key_id, reason } => payload
             .set("actor_ref", actor_ref.as_str())
             .set("key_id", key_id.as_str())

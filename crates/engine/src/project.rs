@@ -3,7 +3,8 @@
 use crate::rows::{AssignmentRow, GateRow, HoldRelease, HoldRow, ProcessRow, StepEnd, StepRow, TransitionRow, Write};
 use countersign_kernel::machine::{AssignmentStatus, ChainState, StepState};
 use countersign_kernel::process::{
-    Decision, Event, EventBody, Fate, Gate, GateKind, GateRef, MOOT_WITHDRAWAL_REASON, Settled,
+    Decision, Event, EventBody, Fate, Gate, GateKind, GateRef, MOOT_WITHDRAWAL_REASON, QUORUM_WITHDRAWAL_REASON,
+    Settled,
 };
 use countersign_kernel::{EventId, HoldId, InstanceId, Time, registry};
 use countersign_ledger::document::Document;
@@ -17,9 +18,6 @@ pub struct Subject<'a> {
     /// The events are those of a firing.
     pub fires: bool,
 }
-
-/// Why the undecided rest of a quorum was withdrawn while the process stayed where it is.
-pub const QUORUM_WITHDRAWAL_REASON: &str = "Chain withdrawn: its quorum can no longer be reached";
 
 pub fn gate_id(gate: GateRef) -> Uuid {
     match gate {
@@ -120,6 +118,8 @@ pub fn process_writes(
         }
         // What a purge destroys depends on what is stored: see `crate::purge`.
         EventBody::RecordPurged { .. } | EventBody::EvidenceExported | EventBody::AttemptRefused { .. } => {}
+        // Its rows changed with the chain's end.
+        EventBody::StepWithdrawnWithChain { .. } => {}
     }
 }
 
@@ -174,6 +174,7 @@ fn bind(subject: &Subject<'_>, event: &Event, gate: &Gate, supersedes: Option<Ga
             submitted_at: step.submitted_at,
             state: step.state,
             ended: None,
+            request: gate.request.as_ref().map(|request| request.text.clone()),
         }));
         writes.extend(step.assignment.map(|assignment_id| {
             Write::Assignment(AssignmentRow {
@@ -197,7 +198,8 @@ fn settle(settled: &Settled, decision: Decision, by: &str, reason: Option<String
 
 fn recall(settled: &Settled, at: Time, writes: &mut Vec<Write>) {
     if let (Some(assignment_id), Some(status)) = (settled.assignment, AssignmentStatus::Active.after("recall")) {
-        writes.push(Write::EndAssignment { assignment_id, status, at });
+        let assignee_ref = settled.approver_ref.clone();
+        writes.push(Write::EndAssignment { assignment_id, assignee_ref, status, at });
     }
 }
 
@@ -248,8 +250,8 @@ pub fn registry_writes(
         }
         registry::EventBody::DefinitionPublished(definition) => {
             let Some((declaration, gate_spec)) = documents else { return };
-            let document = definition.document();
-            writes.extend(document.map(|(bytes, digest)| Write::Document { digest: *digest, bytes: bytes.to_vec() }));
+            let document = definition.document_digest().zip(definition.document());
+            writes.extend(document.map(|(digest, bytes)| Write::Document { digest: *digest, bytes: bytes.to_vec() }));
             writes
                 .extend([declaration, gate_spec].map(|d| Write::Document { digest: d.digest, bytes: d.bytes.clone() }));
             writes.push(Write::Definition {

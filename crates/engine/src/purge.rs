@@ -98,6 +98,12 @@ impl<'r> Purge<'r> {
                 writes.push(Write::RedactRunKeys { instance_id, text: text.clone() });
                 writes.push(Write::RedactRunHeadKeys { instance_id, text });
             }
+            "gate_opened" if self.payload.contains_key("request_digest") => {
+                let listed = self.entries("steps").filter_map(|step| step.get("step_id").and_then(Value::as_str));
+                let listed = listed.filter_map(|text| Uuid::try_parse(text).ok());
+                let steps = listed.chain(self.id("step_id")).map(StepId);
+                writes.extend(steps.map(|step_id| Write::RedactStepRequest { step_id, text: text.clone() }));
+            }
             "hold_placed" => {
                 writes.extend(self.id("hold_id").map(|id| Write::RedactHold { hold_id: HoldId(id), text }));
             }
@@ -112,9 +118,19 @@ impl<'r> Purge<'r> {
     /// Whether it can be a record of a run that is repeated in the run's own rows.
     pub fn is_of_run(&self) -> bool {
         self.row.action_ref == RUN_START
-            || ["transitions", "run_transitions", "outputs", "errors", "event", "outbound_events", "effect"]
-                .iter()
-                .any(|member| self.payload.contains_key(*member))
+            || [
+                "transitions",
+                "run_transitions",
+                "outputs",
+                "errors",
+                "event",
+                "outbound_events",
+                "effect",
+                "pins",
+                "yielded",
+            ]
+            .iter()
+            .any(|member| self.payload.contains_key(*member))
     }
 
     /// What goes of a run besides. `keys_expire_at` is that of the answers to its workers, which hold what they were given.
@@ -160,6 +176,9 @@ impl<'r> Purge<'r> {
         }
         if ["output", "output_digest"].iter().any(|member| self.payload.contains_key(*member)) {
             writes.push(Write::RedactRunHead { instance_id, what: HeadText::Output, text: text.clone() });
+        }
+        if run.head.runbook.is_some() {
+            writes.push(Write::RedactRunHead { instance_id, what: HeadText::Runbook, text: text.clone() });
         }
         if self.payload.contains_key("last_error") {
             writes.push(Write::RedactRunHead { instance_id, what: HeadText::Error, text });

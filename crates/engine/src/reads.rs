@@ -1,18 +1,20 @@
 //! What actors may read: each read is a permission check and one query.
 
+use crate::outcome::{Ask, Call, Command, Offered, Outcome, Proof, Target};
 use crate::port::{
     AssignmentQuery, ChargedStep, GateWithSteps, Page, ProcessQuery, ProcessView, Range, Reader, RecordQuery, RunQuery,
-    RunStepView, RunView, StepQuery,
+    RunStepView, RunView, StepQuery, Waiting,
 };
 use crate::rows::{AssignmentRow, CorrectionRow, RecordRow, StepRow};
 use crate::run::rollup::Basis;
+use crate::stream::visible;
 use crate::{Engine, StoreError, store_failure};
 use countersign_kernel::lifecycle::OwnMachine;
 use countersign_kernel::plan::{Plan, StepSeq};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{Registry, scopes};
 use countersign_kernel::run::own_trace;
-use countersign_kernel::{InstanceId, Time};
+use countersign_kernel::{Digest, InstanceId, Time};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -47,25 +49,26 @@ impl Engine {
         self.allowed(|registry| registry.permitted(actor_ref, scope).then_some(()), actor_ref, scope).await
     }
 
+    /// Whether this actor holds the scope; the changes of other nodes are fetched before a "no".
+    pub async fn may(&self, actor_ref: &str, scope: &str) -> Result<bool, Refusal> {
+        if self.registry().permitted(actor_ref, scope) {
+            return Ok(true);
+        }
+        self.catch_up().await?;
+        Ok(self.registry().permitted(actor_ref, scope))
+    }
+
     /// `None`: all of them; else those that finer scopes name.
-    async fn visible_definitions(&self, actor_ref: &str, scope: &str) -> Result<Option<Vec<String>>, Refusal> {
-        let finer = format!("{scope}:");
-        let ask = |registry: &Registry| {
-            if registry.permitted(actor_ref, scope) {
-                return Some(None);
-            }
-            let names: Vec<String> = registry
-                .grants()
-                .active_scopes(actor_ref, &finer)
-                .map(|scope| scope[finer.len()..].to_owned())
-                .collect();
-            (!names.is_empty()).then_some(Some(names))
-        };
-        self.allowed(ask, actor_ref, scope).await
+    pub(crate) async fn visible_definitions(
+        &self,
+        actor_ref: &str,
+        scope: &str,
+    ) -> Result<Option<Vec<String>>, Refusal> {
+        self.allowed(|registry| visible(registry, actor_ref, scope), actor_ref, scope).await
     }
 
     /// Nothing was found where something was named: whoever may not see all does not learn whether it exists.
-    fn unseen(actor_ref: &str, scope: &str) -> Refusal {
+    pub(crate) fn unseen(actor_ref: &str, scope: &str) -> Refusal {
         let detail = format!("`{actor_ref}` holds no active grant of `{scope}` for what is asked for");
         Refusal::new(Code::PermissionDenied, detail)
     }
@@ -77,9 +80,17 @@ impl Engine {
         mut query: ProcessQuery,
         page: &Page,
     ) -> Result<Vec<ProcessView>, Refusal> {
-        query.definitions = self.visible_definitions(actor_ref, scopes::WORKFLOWS_READ).await?;
+        // The definition that is asked for, if any.
+        let named = query.definitions.take();
+        let visible = self.visible_definitions(actor_ref, scopes::WORKFLOWS_READ).await?;
+        let seen = |name: &String| visible.as_ref().is_none_or(|names| names.contains(name));
+        if !named.iter().flatten().all(seen) {
+            return Err(Engine::unseen(actor_ref, scopes::WORKFLOWS_READ));
+        }
+        query.definitions = named.or(visible);
         let found = self.reader.processes(&query, page).await.map_err(|error| store_failure(&error))?;
-        if found.is_empty() && query.definitions.is_some() && query.instance_id.is_some() {
+        let sees_all = self.registry().permitted(actor_ref, scopes::WORKFLOWS_READ);
+        if found.is_empty() && !sees_all && query.instance_id.is_some() {
             return Err(Engine::unseen(actor_ref, scopes::WORKFLOWS_READ));
         }
         Ok(found)
@@ -113,18 +124,63 @@ impl Engine {
         self.reader.corrections(run.row.instance_id).await.map_err(|error| store_failure(&error))
     }
 
-    /// What this actor is in charge of and has to do. Everybody may see their own.
+    /// What this actor is in charge of and has to do, soonest deadline first. Everybody may see their own.
     pub async fn worklist(
         &self,
         actor_ref: &str,
-        after: Option<(InstanceId, StepSeq)>,
+        after: Option<(i64, InstanceId, StepSeq)>,
         limit: usize,
     ) -> Result<Vec<ChargedStep>, Refusal> {
         self.reader.charged(actor_ref, after, limit).await.map_err(|error| store_failure(&error))
     }
 
+    /// What this actor may do to an instance, or to a step of it, and why not. Nothing changes.
+    pub async fn offers(&self, actor_ref: &str, instance_id: InstanceId, ask: Ask) -> Result<Vec<Offered>, Refusal> {
+        match self.ask(actor_ref, instance_id, ask).await? {
+            Outcome::Offers { offers } => Ok(offers),
+            outcome => Err(unexpected(&outcome)),
+        }
+    }
+
+    /// What a step of a run that the caller was shown works on: JSON text.
+    pub async fn step_input(&self, actor_ref: &str, run: &RunView, step: &str) -> Result<Option<String>, Refusal> {
+        match self.ask(actor_ref, run.row.instance_id, Ask::Input { step: step.to_owned() }).await? {
+            Outcome::StepInput { input } => Ok(input),
+            outcome => Err(unexpected(&outcome)),
+        }
+    }
+
+    async fn ask(&self, actor_ref: &str, instance_id: InstanceId, ask: Ask) -> Result<Outcome, Refusal> {
+        let command = Command::Ask { target: Target::Existing(instance_id), ask };
+        // The caller was authenticated, and nothing is recorded of a question.
+        let call = Call { actor_ref: actor_ref.to_owned(), proof: Proof::InProcess, command, idempotency: None };
+        self.execute(call).await
+    }
+
     pub async fn read_run_gates(&self, run: &RunView) -> Result<Vec<GateWithSteps>, Refusal> {
-        self.reader.run_gates(run.row.instance_id).await.map_err(|error| store_failure(&error))
+        self.reader.run_gates(run.row.instance_id, None).await.map_err(|error| store_failure(&error))
+    }
+
+    /// The gates of one step: its own, and those of reopening it and of a late escalation.
+    pub async fn read_step_gates(&self, run: &RunView, step: &str) -> Result<Vec<GateWithSteps>, Refusal> {
+        let actions = [step.to_owned(), format!("reopen:{step}"), format!("escalate:{step}")];
+        self.reader.run_gates(run.row.instance_id, Some(&actions)).await.map_err(|error| store_failure(&error))
+    }
+
+    /// The records that tell why attempts at a step failed, oldest first.
+    pub async fn read_step_errors(&self, run: &RunView, seq: StepSeq) -> Result<Vec<RecordRow>, Refusal> {
+        const AT_ONCE: usize = 200;
+        let mut all: Vec<RecordRow> = vec![];
+        loop {
+            let after = all.last().map(|row| row.event_id);
+            let more = self.reader.step_errors(run.row.instance_id, seq, after, AT_ONCE).await;
+            let more = more.map_err(|error| store_failure(&error))?;
+            let count = more.len();
+            all.extend(more);
+            if count < AT_ONCE {
+                return Ok(all);
+            }
+        }
     }
 
     /// Who brought a run where it stands and why: for one that was cancelled, voided, paused or stopped by somebody.
@@ -167,14 +223,32 @@ impl Engine {
 
     pub(crate) async fn plan(&self, name: &str, version: u32) -> Result<Option<Arc<Plan>>, Refusal> {
         let known = |registry: &Registry| {
-            let workflow = registry.definition(name, Some(version))?.workflow.as_ref()?;
-            Some(workflow.plan.clone())
+            registry.definition(name, Some(version))?.workflow.as_ref().map(|workflow| workflow.document_digest)
         };
-        if let Some(plan) = known(&self.registry()) {
-            return Ok(Some(plan));
+        let mut digest = known(&self.registry());
+        if digest.is_none() {
+            self.catch_up().await?;
+            digest = known(&self.registry());
         }
-        self.catch_up().await?;
-        Ok(known(&self.registry()))
+        match digest {
+            Some(digest) => self.registry.plan(digest).await.map(Some).map_err(|error| store_failure(&error)),
+            None => Ok(None),
+        }
+    }
+
+    /// The plan of a published workflow, by the digest of its document.
+    pub async fn published_plan(&self, document_digest: Digest) -> Result<Arc<Plan>, Refusal> {
+        self.registry.plan(document_digest).await.map_err(|error| store_failure(&error))
+    }
+
+    /// The normalised document of a published workflow or machine, by its digest.
+    pub async fn published_document(&self, digest: Digest) -> Result<Arc<[u8]>, Refusal> {
+        self.reader.document(digest).await.map_err(|error| store_failure(&error))
+    }
+
+    /// A definition's document as it was published.
+    pub async fn definition_source(&self, name: &str, version: u32) -> Result<Option<Arc<str>>, Refusal> {
+        self.reader.definition_source(name, version).await.map_err(|error| store_failure(&error))
     }
 
     /// The runs of a trace: those that were started in it, and the one whose own it is. Needs `audit:read`.
@@ -200,6 +274,12 @@ impl Engine {
         Ok(runs)
     }
 
+    /// Records of a run that the caller was shown.
+    pub async fn run_records(&self, run: &RunView, query: RecordQuery, page: &Page) -> Result<Vec<RecordRow>, Refusal> {
+        let query = RecordQuery { instance_id: Some(run.row.instance_id), ..query };
+        self.reader.records(&query, page).await.map_err(|error| store_failure(&error))
+    }
+
     /// A run, for whoever reads its records. Needs `audit:read`.
     pub async fn run_for_audit(&self, actor_ref: &str, run_id: InstanceId) -> Result<Option<RunView>, Refusal> {
         self.require_scope(actor_ref, scopes::AUDIT_READ).await?;
@@ -216,12 +296,16 @@ impl Engine {
         run_of(&*self.reader, run_id).await.map_err(|error| store_failure(&error))
     }
 
-    /// The colour of a run, as its row says; for a run that an older version stored, counted from its steps.
+    /// The colour of a run, as its row says; what an older version did not store is counted from its steps.
     pub async fn rollup_of(&self, run: &RunView, plan: &Plan) -> Result<Basis, Refusal> {
-        if let Some(text) = &run.head.rollup {
-            return Basis::parse(text).ok_or_else(|| {
+        let stored = match &run.head.rollup {
+            None => None,
+            Some(text) => Some(Basis::parse(text).ok_or_else(|| {
                 store_failure(&StoreError::Corrupt(format!("run {}: its roll-up is none", run.row.instance_id)))
-            });
+            })?),
+        };
+        if let Some(stored) = stored.as_ref().filter(|stored| stored.progress.is_some()) {
+            return Ok(stored.clone());
         }
         const BATCH: usize = 5000;
         let (mut steps, mut from) = (Vec::new(), 0);
@@ -231,7 +315,8 @@ impl Engine {
             from += StepSeq::try_from(count).unwrap_or(StepSeq::MAX);
             steps.extend(some);
             if count < BATCH {
-                return Ok(Basis::counted(plan, &steps, run.chain.last_time));
+                let counted = Basis::counted(plan, &steps, run.chain.last_time);
+                return Ok(stored.map_or(counted.clone(), |stored| Basis { progress: counted.progress, ..stored }));
             }
         }
     }
@@ -280,14 +365,18 @@ impl Engine {
         self.reader.assignments(query, page).await.map_err(|error| store_failure(&error))
     }
 
-    /// What waits for this actor. Everybody may see their own.
-    pub async fn inbox(&self, actor_ref: &str, page: &Page) -> Result<Vec<(AssignmentRow, StepRow)>, Refusal> {
-        let query = AssignmentQuery {
-            assignee_ref: Some(actor_ref.to_owned()),
-            status: Some("Active".to_owned()),
-            ..AssignmentQuery::default()
-        };
-        self.reader.assignments(&query, page).await.map_err(|error| store_failure(&error))
+    /// What waits for this actor, soonest due first. Everybody may see their own.
+    pub async fn inbox(
+        &self,
+        actor_ref: &str,
+        after: Option<(i64, uuid::Uuid)>,
+        limit: usize,
+    ) -> Result<Vec<Waiting>, Refusal> {
+        self.reader.inbox(actor_ref, after, limit).await.map_err(|error| store_failure(&error))
+    }
+
+    pub async fn inbox_count(&self, actor_ref: &str) -> Result<u64, Refusal> {
+        self.reader.inbox_count(actor_ref).await.map_err(|error| store_failure(&error))
     }
 
     pub async fn read_records(
@@ -299,6 +388,11 @@ impl Engine {
         self.require_scope(actor_ref, scopes::AUDIT_READ).await?;
         self.reader.records(query, page).await.map_err(|error| store_failure(&error))
     }
+}
+
+fn unexpected(outcome: &Outcome) -> Refusal {
+    tracing::error!(?outcome, "unexpected answer to a question");
+    Refusal::new(Code::RecordingFailure, "the question was answered with something else")
 }
 
 /// The run with this id, whoever asks.

@@ -4,15 +4,16 @@
 //! It never holds anybody up: it works on its own connection, behind the commits. What it fails to do is logged and
 //! tried again. Only if the stored log contradicts itself it stops, for a signature would hide that.
 
-use crate::clock::Clock;
-use crate::log::tree;
+use crate::clock::EngineClock;
+use crate::log::{LogKeys, tree};
 use crate::port::StoreError;
 use crate::port::log::{Append, CheckpointRow, LeaseToken, LogReader, LogWriter, Node, Unsealed, Written};
+use crate::readiness::Readiness;
 use countersign_kernel::Time;
 use countersign_ledger::merkle;
 use countersign_ledger::note::{Checkpoint, NoteSigner};
 use countersign_ledger::tiles::Frontier;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -62,6 +63,8 @@ pub struct SealerHandle {
     urge: mpsc::Sender<()>,
     /// The size of the last checkpoint that was signed here.
     pub signed: watch::Receiver<u64>,
+    /// Why it has stopped for good, once it has.
+    halted: Arc<OnceLock<&'static str>>,
     thread: std::thread::JoinHandle<()>,
 }
 
@@ -69,6 +72,10 @@ impl SealerHandle {
     pub fn urge(&self) {
         // A full queue is an urge that waits already.
         let _ = self.urge.try_send(());
+    }
+
+    pub fn halted(&self) -> Option<&'static str> {
+        self.halted.get().copied()
     }
 
     /// Seals what there is and ends.
@@ -87,16 +94,19 @@ pub struct Sealer {
     pub signer: NoteSigner,
     pub origin: String,
     pub config: LogConfig,
-    pub clock: Clock,
+    pub clock: Arc<EngineClock>,
     /// No other process writes to the store: every new record is announced by `wake`.
     pub exclusive: bool,
     pub wake: Arc<Notify>,
+    pub readiness: Arc<Readiness>,
     /// Names this node in the lease.
     pub holder: String,
 }
 
 enum Fault {
     Store(StoreError),
+    /// Another key has taken over the log.
+    Rotated,
     /// The stored log contradicts itself.
     Contradiction(String),
 }
@@ -132,12 +142,17 @@ struct Work {
     last_look: Option<Instant>,
     last_count: Option<Instant>,
     signed: watch::Sender<u64>,
+    halted: Arc<OnceLock<&'static str>>,
 }
+
+const CONTRADICTION: &str = "the stored log contradicts itself: nothing is sealed. Run `countersign audit verify`";
+const ROTATED: &str = "another key has taken over the log: this node does not seal until it has the new log.key";
 
 impl Sealer {
     pub fn start(self) -> std::io::Result<SealerHandle> {
         let (urge, urges) = mpsc::channel(1);
         let (signed, watching) = watch::channel(0);
+        let halted = Arc::new(OnceLock::new());
         let work = Work {
             sealer: self,
             lease: None,
@@ -149,13 +164,14 @@ impl Sealer {
             last_look: None,
             last_count: None,
             signed,
+            halted: halted.clone(),
         };
         let run = move || match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime.block_on(work.run(urges)),
             Err(error) => tracing::error!(%error, "the sealer could not start: records are not sealed"),
         };
         let thread = std::thread::Builder::new().name("sealer".to_owned()).spawn(run)?;
-        Ok(SealerHandle { urge, signed: watching, thread })
+        Ok(SealerHandle { urge, signed: watching, halted, thread })
     }
 }
 
@@ -167,11 +183,15 @@ impl Work {
             let pause = match self.pass().await {
                 Ok(pause) => {
                     failures = 0;
+                    let leads = self.lease.is_some();
+                    self.sealer.readiness.sealer(|seal| (seal.failures, seal.leads) = (0, leads));
                     pause
                 }
                 Err(Fault::Store(error)) => {
                     failures += 1;
                     tracing::warn!(%error, failures, "sealing failed; it is tried again");
+                    let why = error.to_string();
+                    self.sealer.readiness.sealer(|seal| (seal.failures, seal.last_error) = (failures, Some(why)));
                     self.edge = None;
                     (INDEX_EVERY * 2u32.pow(failures.min(10))).min(LONGEST_BACKOFF)
                 }
@@ -181,9 +201,12 @@ impl Work {
                         "THE LOG CONTRADICTS ITSELF: nothing is sealed any more. Run `countersign audit verify`"
                     );
                     metrics::gauge!("countersign_seal_halted").set(1.0);
-                    self.step_down().await;
-                    while urges.recv().await.is_some() {}
-                    return;
+                    self.sealer.readiness.sealer(|seal| seal.last_error = Some(what));
+                    return self.halt(CONTRADICTION, urges).await;
+                }
+                Err(Fault::Rotated) => {
+                    tracing::error!("{ROTATED}");
+                    return self.halt(ROTATED, urges).await;
                 }
             };
             let leads = self.lease.is_some() && failures == 0;
@@ -203,6 +226,13 @@ impl Work {
                 () = tokio::time::sleep(pause) => {}
             }
         }
+    }
+
+    /// Seals nothing more, and waits for the end.
+    async fn halt(mut self, why: &'static str, mut urges: mpsc::Receiver<()>) {
+        let _ = self.halted.set(why);
+        self.step_down().await;
+        while urges.recv().await.is_some() {}
     }
 
     /// One round: keep the lease, index what is new, sign what is due. Returns when to look again at the latest.
@@ -289,7 +319,7 @@ impl Work {
                         tracing::warn!(%error, "the last records could not be sealed; the next start does it");
                         break;
                     }
-                    Ok(_) | Err(Fault::Contradiction(_)) => break,
+                    Ok(_) | Err(Fault::Contradiction(_) | Fault::Rotated) => break,
                 }
                 tokio::time::sleep(INDEX_EVERY).await;
             }
@@ -306,6 +336,7 @@ impl Work {
             return Ok(());
         }
         let log = &*self.sealer.reader;
+        let keys = self.keys().await?;
         let latest = log.latest_checkpoint().await?;
         let size = log.size().await?;
         let signed = latest.as_ref().map_or(0, |row| row.size);
@@ -313,7 +344,7 @@ impl Work {
             return Err(Fault::Contradiction(format!("a checkpoint of {signed} entries, but only {size} are there")));
         }
         if let Some(row) = latest {
-            self.require_own(&row)?;
+            self.require_own(&row, &keys)?;
             let root = tree::ask(log, size, |tiles| merkle::root(tiles, signed)).await?;
             if root != row.root {
                 let what = format!("the {signed} entries have root {root}, the checkpoint over them says {}", row.root);
@@ -321,16 +352,26 @@ impl Work {
             }
         }
         let frontier = tree::ask(log, size, |tiles| Frontier::read(tiles, size)).await?;
-        let oldest_unsigned = (signed < size).then(|| (self.sealer.clock)());
+        let oldest_unsigned = (signed < size).then(|| self.sealer.clock.now());
         self.edge = Some(Edge { frontier, signed, oldest_unsigned });
         let _ = self.signed.send(signed);
         Ok(())
     }
 
-    fn require_own(&self, row: &CheckpointRow) -> Result<(), Fault> {
+    /// The keys of the log, if this node still has the last one.
+    async fn keys(&self) -> Result<LogKeys, Fault> {
+        let log = &*self.sealer.reader;
+        let own = self.sealer.signer.verifier();
+        let identity = log.identity().await?;
+        if identity.is_none_or(|identity| identity.verifier_key != own.to_string()) {
+            return Err(Fault::Rotated);
+        }
+        LogKeys::read(own, &log.rotations().await?).map_err(Fault::Contradiction)
+    }
+
+    fn require_own(&self, row: &CheckpointRow, keys: &LogKeys) -> Result<(), Fault> {
         let bad = |what: String| Fault::Contradiction(format!("the checkpoint of {} entries: {what}", row.size));
-        let verifier = self.sealer.signer.verifier();
-        let (text, _) = verifier.open(&row.note).map_err(|error| bad(error.to_string()))?;
+        let (text, _) = keys.at(row.size).open(&row.note).map_err(|error| bad(error.to_string()))?;
         let checkpoint = Checkpoint::parse(text).map_err(|error| bad(error.to_string()))?;
         let expected = Checkpoint { origin: self.sealer.origin.clone(), size: row.size, root: row.root };
         if checkpoint == expected { Ok(()) } else { Err(bad("its note says something else".to_owned())) }
@@ -372,7 +413,7 @@ impl Work {
         let (size, root) = (edge.frontier.size(), edge.frontier.root());
         let text = Checkpoint { origin: self.sealer.origin.clone(), size, root }.text();
         let note = format!("{text}\n{}", self.sealer.signer.sign(&text, 0));
-        let row = CheckpointRow { size, root, note, signed_at: (self.sealer.clock)() };
+        let row = CheckpointRow { size, root, note, signed_at: self.sealer.clock.now() };
         match self.sealer.writer.put_checkpoint(lease, &row).await? {
             Written::Done => {
                 edge.signed = size;
@@ -407,7 +448,8 @@ impl Work {
         self.last_count = Some(Instant::now());
         let waiting = self.sealer.reader.count_unsealed(COUNTED_LAG).await?;
         let unsigned = edge.frontier.size().saturating_sub(edge.signed) + waiting;
-        let now = (self.sealer.clock)();
+        self.sealer.readiness.sealer(|seal| seal.unsigned = unsigned);
+        let now = self.sealer.clock.now();
         let lag_us = edge.oldest_unsigned.map_or(0, |at| now.0.saturating_sub(at.0).max(0));
         #[expect(clippy::cast_precision_loss, reason = "gauges")]
         {

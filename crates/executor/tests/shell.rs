@@ -1,7 +1,11 @@
 //! Real processes: what they are given, how they end, and that nothing of them stays behind.
 
+#![expect(clippy::expect_used, reason = "a test's helpers may fail the test")]
+
 use countersign_executor::Verdict;
-use countersign_executor::shell::{Command, ShellJob};
+use countersign_executor::artifact::ArtifactStore;
+use countersign_executor::mask::Mask;
+use countersign_executor::shell::{Artifacts, Command, ShellJob};
 use countersign_kernel::lifecycle::FailureCategory;
 use countersign_kernel::plan::{ShellWork, Template};
 use std::path::Path;
@@ -19,12 +23,14 @@ fn job(script: &str) -> ShellJob {
         run_id: "run-1".to_owned(),
         step: "pack".to_owned(),
         attempt: 2,
+        artifacts: None,
+        mask: Mask::default(),
     }
 }
 
 async fn output(job: &ShellJob) -> String {
     match job.run().await {
-        Verdict::Completed { output_json, outbound } if outbound.is_empty() => output_json,
+        Verdict::Completed { output_json, outbound, .. } if outbound.is_empty() => output_json,
         other => panic!("{other:?}"),
     }
 }
@@ -176,7 +182,7 @@ async fn exit_codes_decide() {
 async fn a_line_with_a_result_is_a_report() {
     let line =
         r#"{"result":"completed","output":{"n":1.50},"outbound_events":[{"type":"packed","data":[1]},{"type":"x"}]}"#;
-    let Verdict::Completed { output_json, outbound } = job(&format!("echo '{line}'")).run().await else {
+    let Verdict::Completed { output_json, outbound, .. } = job(&format!("echo '{line}'")).run().await else {
         panic!("completed")
     };
     assert_eq!(output_json, r#"{"n":1.50}"#);
@@ -344,4 +350,148 @@ async fn numbers_and_truth_values_are_written_as_text() {
     {
         assert!(filled(command, env).is_err(), "{command} {env}");
     }
+}
+
+const SECRET: &str = "hunter2/hunter2";
+
+fn secretive(script: &str) -> ShellJob {
+    ShellJob { env: [("KEY".to_owned(), SECRET.to_owned())].into(), mask: Mask::of([SECRET]), ..job(script) }
+}
+
+/// Whatever a command says, and in whichever of its ways.
+#[tokio::test]
+async fn a_secret_is_masked_in_everything_that_is_reported() {
+    let scripts = [
+        r#"printf '{"k":"%s","b":"%s"}' "$KEY" "$(printf "u:$KEY" | base64)""#,
+        r#"printf '{"result":"completed","output":["%s"],"outbound_events":[{"type":"a.%s","data":"%s"}]}' "$KEY" "$KEY" "$KEY""#,
+        r#"printf '{"result":"waiting","waiting_event_type":"%s"}' "$KEY""#,
+        r#"printf '{"result":"retry","last_error":"%s"}' "$KEY""#,
+        r#"printf '{"result":"dead","last_error":"%s","%s":1}' "$KEY" "$KEY""#,
+        r#"echo "it is $KEY" >&2; exit 1"#,
+        r#"echo "it is $KEY" >&2; exit 75"#,
+    ];
+    for script in scripts {
+        let verdict = format!("{:?}", secretive(script).run().await);
+        assert!(verdict.contains("***") && !verdict.contains("hunter2"), "{script}: {verdict}");
+    }
+    let mut late = secretive(r#"echo "it is $KEY" >&2; sleep 60"#);
+    late.timeout = Some(Duration::from_millis(700));
+    let verdict = format!("{:?}", late.run().await);
+    assert!(verdict.contains("it is ***") && !verdict.contains("hunter2"), "{verdict}");
+}
+
+/// What is kept of a long output may begin, and what is told of it may end, inside of a secret.
+#[tokio::test]
+async fn no_part_of_a_secret_is_told_where_output_is_cut() {
+    let long = "0123456789abcdef".repeat(16);
+    let shown = |verdict: Verdict| format!("{verdict:?}");
+    for script in ["yes \"$KEY\" | head -n 900 >&2; exit 1", "yes \"$KEY\" | head -n 900 | tr -d '\\n' >&2; exit 1"] {
+        let mask = Mask::of([long.as_str()]);
+        let job = ShellJob { env: [("KEY".to_owned(), long.clone())].into(), mask, ..job(script) };
+        let told = shown(job.run().await);
+        assert!(told.contains("***") && !told.contains("0123456789abcdef"), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn secrets_for_keys_make_no_output() {
+    let error = dead(&secretive(r#"printf '{"%s":1,"x":2,"***":3}' "$KEY""#), FailureCategory::Validation).await;
+    assert!(error.contains("secrets for keys"), "{error}");
+}
+
+fn leaving(script: &str, paths: &[&str], kept: &Path) -> ShellJob {
+    let store = ArtifactStore::open(kept, 1000).expect("a store");
+    let paths = paths.iter().map(|path| (*path).to_owned()).collect();
+    ShellJob { artifacts: Some(Artifacts { paths, store }), ..job(script) }
+}
+
+#[tokio::test]
+async fn artifacts_are_kept_when_the_step_succeeds() {
+    let kept = tempfile::tempdir().expect("a directory");
+    let script = "mkdir sub && echo hello > sub/a.txt && : > b; pwd; echo '{\"n\":1}'";
+    let Verdict::Completed { output_json, artifacts, .. } =
+        leaving(script, &["sub/a.txt", "b"], kept.path()).run().await
+    else {
+        panic!("completed")
+    };
+    assert_eq!(output_json, r#"{"n":1}"#);
+    let shown: Vec<String> = artifacts.iter().map(|a| format!("{} {} {}", a.path, a.sha256, a.size_bytes)).collect();
+    assert_eq!(
+        shown,
+        [
+            "sub/a.txt 5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03 6",
+            "b e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855 0",
+        ]
+    );
+    assert!(kept.path().join("58").join(artifacts[0].sha256.to_string()).is_file());
+}
+
+#[tokio::test]
+async fn a_step_without_its_artifacts_has_failed() {
+    let kept = tempfile::tempdir().expect("a directory");
+    for (script, told) in [
+        ("echo x > other", "ARTIFACT_MISSING: a"),
+        ("ln -s /etc/passwd a", "ARTIFACT_REFUSED: a: it is a symbolic link"),
+        ("mkdir a", "ARTIFACT_REFUSED: a: it is not a regular file"),
+        ("head -c 1001 /dev/zero > a", "ARTIFACT_TOO_LARGE: a: `artifacts.max_bytes` allows 1000 bytes"),
+        // A failure of the process itself goes before.
+        ("echo broken >&2; exit 3", "exit code 3: broken"),
+    ] {
+        assert_eq!(dead(&leaving(script, &["a"], kept.path()), FailureCategory::AgentError).await, told);
+    }
+    // A report that is no success needs none.
+    let retried = leaving(r#"echo '{"result":"retry","last_error":"not yet"}'"#, &["a"], kept.path()).run().await;
+    assert!(matches!(retried, Verdict::Retry { .. }), "{retried:?}");
+}
+
+/// Each attempt has a directory of its own, and nothing of it stays.
+#[tokio::test]
+async fn a_working_directory_is_one_attempts_own() {
+    let kept = tempfile::tempdir().expect("a directory");
+    let mut seen = vec![];
+    for _ in 0..2 {
+        let Verdict::Completed { output_json, .. } = leaving(
+            "echo x > a; ls -A | wc -l >&2; test $(ls -A | wc -l) = 1 && printf '\"%s\"' $PWD",
+            &["a"],
+            kept.path(),
+        )
+        .run()
+        .await
+        else {
+            panic!("completed")
+        };
+        seen.push(output_json.trim_matches('"').to_owned());
+    }
+    assert!(seen[0] != seen[1] && seen.iter().all(|path| !Path::new(path).exists()), "{seen:?}");
+}
+
+#[tokio::test]
+async fn a_probes_value_is_what_it_prints() {
+    for (script, value) in [
+        ("echo noise; echo '{\"a\": 1}'", r#"{"a": 1}"#),
+        ("echo 'abc  manifest.json'", r#""abc  manifest.json""#),
+        ("printf 'one\\ntwo\\n\\n'", r#""one\ntwo\n""#),
+        ("true", r#""""#),
+        // Too large for a number is text, and stays exact.
+        ("echo 12345678901234567890", r#""12345678901234567890""#),
+        ("echo '{\"result\":\"dead\",\"last_error\":\"x\"}'", r#"{"result":"dead","last_error":"x"}"#),
+    ] {
+        assert_eq!(job(script).probe().await.as_deref(), Ok(value), "{script}");
+    }
+    for (script, told) in [
+        ("echo gone >&2; exit 1", "exit code 1: gone"),
+        ("exit 75", "exit code 75"),
+        ("printf '\\377'", "not text"),
+        ("printf 'a\\0b'", "not text"),
+        ("head -c 70000 /dev/zero | tr '\\0' x", "larger than 65536 bytes"),
+        ("head -c 2000000 /dev/zero | tr '\\0' x", "more than 1048576 bytes"),
+    ] {
+        let why = job(script).probe().await.expect_err(script);
+        assert!(why.contains(told), "{script}: {why}");
+    }
+    assert_eq!(secretive("echo \"it is $KEY\"").probe().await.as_deref(), Ok(r#""it is ***""#));
+    let why = secretive("echo \"it is $KEY\" >&2; exit 1").probe().await.expect_err("a failure");
+    assert_eq!(why, "exit code 1: it is ***");
+    let late = ShellJob { timeout: Some(Duration::from_millis(100)), ..job("sleep 60") };
+    assert!(late.probe().await.expect_err("late").contains("took too long"));
 }

@@ -126,15 +126,8 @@ impl GateSpec {
             .at(entry_path(unused))),
         }
     }
-
-    /// This spec with the entries of `replacement` in place of its own, label by label.
-    pub fn overlaid_with(&self, replacement: &GateSpec) -> GateSpec {
-        let mut merged = self.0.clone();
-        merged.extend(replacement.0.iter().map(|(label, entry)| (label.clone(), entry.clone())));
-        GateSpec(merged)
-    }
 }
 
-fn entry_path(label: &str) -> String {
+pub(crate) fn entry_path(label: &str) -> String {
     format!("gate_spec.{label}")
 }

@@ -6,13 +6,17 @@
 //! Read in this order: [`declaration`] (what a process may do), [`machine`] (`fire`, the one way a
 //! state changes), [`registry`] (who may do what), [`process`] (the gated process itself).
 
+pub mod budget;
 pub mod declaration;
 pub mod gate_spec;
 pub mod id;
+mod json_mark;
 pub mod lifecycle;
 pub mod machine;
+pub mod offer;
 pub mod plan;
 pub mod process;
+pub mod published_gates;
 pub mod refusal;
 pub mod registry;
 pub mod retention;
@@ -20,9 +24,11 @@ pub mod rollup;
 pub mod run;
 pub mod text;
 
+pub use budget::Budget;
 pub use declaration::{Declaration, Transition};
 pub use gate_spec::{GateEntry, GateSpec, QuorumRule};
 pub use id::{AssignmentId, ChainId, EventId, GrantId, HoldId, IdSource, InstanceId, StepId, TransitionId};
+pub use published_gates::{PublishedGate, PublishedGates};
 pub use refusal::{Code, Refusal};
 
 /// A point in time in microseconds since the Unix epoch, UTC.

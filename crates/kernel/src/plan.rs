@@ -4,9 +4,9 @@
 //! Expressions and templates are texts here: the kernel passes them to a [`Language`], which is a pure
 //! function of its arguments, and never looks inside.
 
-use crate::Time;
 use crate::gate_spec::{GateEntry, GateSpec};
 use crate::lifecycle::{FailureCategory, OwnMachine};
+use crate::{Budget, Time};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -38,6 +38,7 @@ pub struct Plan {
     pub failure_policy: FailurePolicy,
     /// From the first `executing` on, time in `blocked` counted.
     pub timeout: Option<Micros>,
+    /// Executing time only.
     pub hard_cap: Option<Micros>,
     /// 0–9; 9 goes first.
     pub priority: u8,
@@ -47,7 +48,7 @@ pub struct Plan {
     pub schedule: Vec<Schedule>,
     /// Events that start a run.
     pub on: Vec<Trigger>,
-    /// Entries by label: those of `gate:`, and `reopen`, `cancel`, `sovereign`.
+    /// Entries by label: those of `gate:`, and `reopen`, `cancel`, `resume`, `void`, `sovereign`.
     pub gate_spec: GateSpec,
     pub blocked_escalation: BlockedEscalation,
     /// What its steps move by, where it is not the engine's own.
@@ -148,15 +149,33 @@ pub struct StepSpec {
     pub idempotent: bool,
     /// A label of the gate_spec.
     pub gate: Option<String>,
-    pub checks: Vec<(String, Expression)>,
-    pub pins: Vec<(String, Work)>,
+    /// What the approver is shown and decides on: a JSON object, with `${…}` inside.
+    pub request: Option<Template>,
+    pub checks: Vec<(Arc<str>, Expression)>,
+    pub pins: Vec<PinSpec>,
+    /// Since it was claimed.
     pub soft_cap: Option<Micros>,
+    /// Files that it leaves, relative to its working directory.
+    pub artifacts: Vec<Arc<str>>,
+    /// What the run's phase is called once this step is complete.
+    pub phase: Option<Arc<str>>,
     pub errors: ErrorResponses,
     /// Where workers claim it. Work of the engine's own executors is claimed from their queues, see [`Work::queue`].
     pub queue: Arc<str>,
     /// 0–9, in place of the run's.
     pub priority: Option<u8>,
     pub tasks: Vec<TaskSpec>,
+}
+
+/// Something of the world outside that must stay as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PinSpec {
+    pub name: Arc<str>,
+    /// Shell, http or a worker.
+    pub work: Work,
+    /// Where a worker looks at it.
+    pub queue: Arc<str>,
+    pub timeout: Micros,
 }
 
 /// Who or what carries a step out.
@@ -423,9 +442,12 @@ impl StepSpec {
             timeout: None,
             deadline: None,
             gate: None,
+            request: None,
             checks: vec![],
             pins: vec![],
             soft_cap: None,
+            artifacts: vec![],
+            phase: None,
             tasks: vec![],
             ..self.clone()
         }
@@ -438,6 +460,11 @@ impl StepSpec {
 }
 
 impl Plan {
+    /// Dangerous work in small steps: fail-closed, and one after the other.
+    pub fn is_runbook(&self) -> bool {
+        self.failure_policy == FailurePolicy::FailClosed && self.order == Order::Linear
+    }
+
     /// The step, or the task: tasks are numbered on behind the steps.
     pub fn step(&self, seq: StepSeq) -> Option<&StepSpec> {
         let place = seq as usize;
@@ -586,6 +613,18 @@ impl fmt::Debug for dyn Steps + '_ {
     }
 }
 
+/// The secrets of a deployment. Each is looked up when an expression names it, and at no other time.
+pub trait Secrets {
+    /// The value, or why there is none: a clause that follows the secret's name and never shows a value.
+    fn reveal(&self, name: &str) -> Result<String, String>;
+}
+
+impl fmt::Debug for dyn Secrets + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("secrets")
+    }
+}
+
 /// What an expression may see. All values are JSON texts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scope<'a> {
@@ -596,16 +635,26 @@ pub struct Scope<'a> {
     pub pins: Option<&'a str>,
     pub event: Option<&'a str>,
     pub output: Option<&'a str>,
-    pub secrets: Option<&'a str>,
+    pub secrets: Option<&'a dyn Secrets>,
 }
 
 /// Why an expression has no value, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExpressionError(pub String);
+pub struct ExpressionError {
+    pub message: String,
+    /// It would have taken more work than its command may do.
+    pub over_budget: bool,
+}
+
+impl ExpressionError {
+    pub fn new(message: impl Into<String>) -> ExpressionError {
+        ExpressionError { message: message.into(), over_budget: false }
+    }
+}
 
 impl fmt::Display for ExpressionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.message)
     }
 }
 
@@ -623,9 +672,27 @@ pub trait Language: Send + Sync {
     /// Where `document` misses the schema: the first place and what is wrong.
     fn conforms(&self, schema: &Schema, document: &str) -> Result<(), ExpressionError>;
 
-    /// The plan that a normalised definition document holds. What was published compiles for ever.
+    /// The plan that a normalised definition document holds, or why it is held back: it breaks a bound of this version.
     fn plan(&self, document: &[u8]) -> Result<Plan, ExpressionError>;
 
     /// The state machine that a normalised definition document holds; nothing where it is a workflow's.
     fn machine(&self, document: &[u8]) -> Result<Option<OwnMachine>, ExpressionError>;
+
+    /// By label of the gate_spec of a published document, how long its approvers have to decide. It decides nothing: approvers
+    /// are shown it.
+    fn dues(&self, _source: &str) -> BTreeMap<String, Micros> {
+        BTreeMap::new()
+    }
+
+    /// Compiles what a normalised definition document holds, so that no command has to wait for it.
+    fn prepare(&self, document: &[u8]);
+
+    /// The same language, in which everything that is asked is paid from this budget. Asked directly, each question has a
+    /// budget of its own.
+    fn metered<'a>(&'a self, budget: &'a Budget) -> Box<dyn Language + 'a>;
+
+    /// Whether the budget is used up.
+    fn is_exhausted(&self) -> bool {
+        false
+    }
 }

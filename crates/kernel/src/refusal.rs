@@ -162,6 +162,14 @@ pub fn require_ref(field: &str, text: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// A text that has to be there and says something.
+pub fn require_present(field: &str, text: Option<&str>) -> Result<(), Refusal> {
+    match text {
+        Some(text) => require_text(field, text),
+        None => Err(Refusal::new(Code::InvalidRequest, format!("`{field}` is missing")).at(field)),
+    }
+}
+
 /// An optional text may be absent, but not present and blank.
 pub fn require_optional_text(field: &str, text: Option<&str>) -> Result<(), Refusal> {
     text.map_or(Ok(()), |text| require_text(field, text))

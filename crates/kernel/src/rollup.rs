@@ -63,6 +63,8 @@ pub enum Share {
     /// never pulls, whatever its state.
     Optional,
     Green,
+    /// Green like the others, and completed: progress is counted by these.
+    Done,
     Yellow,
     Red,
     /// Red like the others, but as a consequence: it decides only where nothing else is red.
@@ -80,6 +82,7 @@ impl Share {
             // Sub-workflow: its colour drives the step that waits for it.
             (StepCode::InProgress | StepCode::Waiting, _) if facts.child == Some(Colour::Red) => Share::Red,
             (StepCode::InProgress | StepCode::Waiting, _) if facts.child == Some(Colour::Yellow) => Share::Yellow,
+            (StepCode::Completed, _) => Share::Done,
             (_, SemanticClass::Active) => Share::Green,
             (StepCode::Blocked, _) if facts.severe && policy.blocked_escalation_treats_as_red => Share::Red,
             (_, SemanticClass::Wait) => Share::Yellow,
@@ -98,11 +101,19 @@ pub struct Counts {
     pub optional_excluded: u32,
 }
 
+/// How far a run is, by its mandatory steps. Unlike the colour it goes on while the run is paused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    pub completed: u32,
+    pub skipped: u32,
+}
+
 /// The shares of all steps of a run: how many of each, and which are red or yellow. What names a step is open, so that a
 /// test can count how often steps are compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally<Seq: Ord = StepSeq> {
     counts: Counts,
+    done: u32,
     red: BTreeSet<Seq>,
     cancelled: BTreeSet<Seq>,
     yellow: BTreeSet<Seq>,
@@ -137,6 +148,7 @@ impl<Seq: Ord + Copy> Tally<Seq> {
             Share::Yellow => drop(self.yellow.insert(seq)),
             _ => {}
         }
+        self.done = (self.done + u32::from(new == Share::Done)).saturating_sub(u32::from(old == Share::Done));
         if let Some(count) = self.count(old) {
             *count = count.saturating_sub(1);
         }
@@ -150,7 +162,7 @@ impl<Seq: Ord + Copy> Tally<Seq> {
             Share::Nothing => None,
             Share::Skipped => Some(&mut self.counts.skipped),
             Share::Optional => Some(&mut self.counts.optional_excluded),
-            Share::Green => Some(&mut self.counts.green),
+            Share::Green | Share::Done => Some(&mut self.counts.green),
             Share::Yellow => Some(&mut self.counts.yellow),
             Share::Red | Share::Cancelled => Some(&mut self.counts.red),
         }
@@ -158,6 +170,11 @@ impl<Seq: Ord + Copy> Tally<Seq> {
 
     pub fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// How far the mandatory steps are: completed ones, and those that were skipped and never will be.
+    pub fn progress(&self) -> Progress {
+        Progress { completed: self.done, skipped: self.counts.skipped }
     }
 
     /// and gray where nothing counts.
@@ -294,7 +311,7 @@ mod tests {
         assert_eq!(of(InProgress, Some(Colour::Green)), Share::Green);
         assert_eq!(of(InProgress, Some(Colour::Gray)), Share::Green);
         assert_eq!(of(Waiting, Some(Colour::Green)), Share::Yellow);
-        assert_eq!(of(Completed, Some(Colour::Red)), Share::Green, "it is over");
+        assert_eq!(of(Completed, Some(Colour::Red)), Share::Done, "it is over");
     }
 
     #[test]
@@ -308,6 +325,16 @@ mod tests {
         let thawed = frozen.after(&red, state, RunState::Executing, Time(11));
         assert_eq!((thawed.colour, thawed.frozen_at, thawed.computed_at), (Colour::Red, None, Time(11)));
         assert_eq!(thawed.decisive, Some((0, Failed)));
+    }
+
+    #[test]
+    fn progress_counts_what_is_completed_and_goes_back_with_a_correction() {
+        let mut tally = Tally::of([Completed, Completed, Skipped, InProgress].map(share));
+        assert_eq!(tally.progress(), Progress { completed: 2, skipped: 1 });
+        tally.replace(0, share(Completed), share(InProgress));
+        tally.replace(3, share(InProgress), share(Completed));
+        assert_eq!(tally.progress(), Progress { completed: 2, skipped: 1 });
+        assert_eq!(tally.counts(), Counts { green: 3, skipped: 1, ..Counts::default() });
     }
 
     #[test]

@@ -74,7 +74,7 @@ fn task(lease_token: Option<Uuid>) -> TaskRef {
 }
 
 fn complete(token: Option<Uuid>) -> Command {
-    Command::Complete { task: task(token), output: "1".into(), outbound: vec![], claim_next: None }
+    Command::Complete { task: task(token), output: "1".into(), outbound: vec![], claim_next: None, artifacts: vec![] }
 }
 
 fn retry(token: Option<Uuid>) -> Command {
@@ -157,6 +157,9 @@ fn plan(retry: RetryPolicy) -> Plan {
         checks: vec![],
         pins: vec![],
         soft_cap: None,
+        request: None,
+        artifacts: vec![],
+        phase: None,
         errors: ErrorResponses::default(),
         queue: Arc::from("q"),
         priority: None,

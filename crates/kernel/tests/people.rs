@@ -46,6 +46,9 @@ fn step(i: usize, linear: bool, human: bool, deadline: Option<Micros>) -> StepSp
         checks: vec![],
         pins: vec![],
         soft_cap: None,
+        request: None,
+        artifacts: vec![],
+        phase: None,
         errors: ErrorResponses::default(),
         queue: "q".into(),
         priority: None,
@@ -212,7 +215,8 @@ impl World {
             Op::Ask(label, seq) => {
                 let action = format!("{}:s{}", ["reopen", "escalate"][label % 2], seq % n);
                 let opened = self.ask(&Command::OpenGate(OpenGate { action: action.clone(), reason: None }));
-                let decide = DecideGate { action, decision: Decision::Approve, reason: None, step: None };
+                let decide =
+                    DecideGate { action, decision: Decision::Approve, reason: None, step: None, request_digest: None };
                 opened.and_then(|_| self.ask(&Command::DecideGate(decide)))
             }
             Op::Reopen(seq) => {
@@ -241,7 +245,13 @@ impl World {
         self.now += 2 * SECOND;
         match dies {
             true => self.ask(&Command::Dead { task, error: "no".to_owned(), category: None }),
-            false => self.ask(&Command::Complete { task, output: "1".into(), outbound: vec![], claim_next: None }),
+            false => self.ask(&Command::Complete {
+                task,
+                output: "1".into(),
+                outbound: vec![],
+                claim_next: None,
+                artifacts: vec![],
+            }),
         }
     }
 

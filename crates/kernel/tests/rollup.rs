@@ -7,8 +7,16 @@ use proptest::prelude::*;
 use std::cell::Cell;
 use std::cmp::Ordering;
 
-const SHARES: [Share; 7] =
-    [Share::Nothing, Share::Skipped, Share::Optional, Share::Green, Share::Yellow, Share::Red, Share::Cancelled];
+const SHARES: [Share; 8] = [
+    Share::Nothing,
+    Share::Skipped,
+    Share::Optional,
+    Share::Green,
+    Share::Done,
+    Share::Yellow,
+    Share::Red,
+    Share::Cancelled,
+];
 
 proptest! {
     #[test]

@@ -2,7 +2,9 @@
 //! digest, read back as they were.
 
 use crate::sha256;
-use countersign_kernel::{Declaration, Digest, GateEntry, GateSpec, QuorumRule, Transition};
+use countersign_kernel::{
+    Declaration, Digest, GateEntry, GateSpec, PublishedGate, PublishedGates, QuorumRule, Transition,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -49,6 +51,10 @@ struct GateDocument {
     #[serde(skip_serializing_if = "Option::is_none")]
     quorum: Option<QuorumDocument>,
     scope: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replaceable: Option<bool>,
+    #[serde(rename = "selfApproval", skip_serializing_if = "Option::is_none")]
+    self_approval: Option<bool>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -77,28 +83,44 @@ pub fn declaration_document(declaration: &Declaration) -> Document {
     })
 }
 
+fn gate_document(entry: &GateEntry) -> GateDocument {
+    let open = open_document(entry.scope());
+    match entry {
+        GateEntry::Single { approver_ref, .. } => GateDocument { approver_ref: Some(approver_ref.clone()), ..open },
+        GateEntry::Quorum { approvers, rule, .. } => GateDocument {
+            approvers: Some(approvers.clone()),
+            quorum: Some(QuorumDocument { rule: rule.as_str().into(), m: rule.m() }),
+            ..open
+        },
+    }
+}
+
+fn open_document(scope: &str) -> GateDocument {
+    GateDocument {
+        approver_ref: None,
+        approvers: None,
+        quorum: None,
+        scope: scope.to_owned(),
+        replaceable: None,
+        self_approval: None,
+    }
+}
+
 pub fn gate_spec_document(gate_spec: &GateSpec) -> Document {
-    let entries: BTreeMap<&str, GateDocument> = gate_spec
-        .0
-        .iter()
-        .map(|(label, entry)| {
-            let document = match entry {
-                GateEntry::Single { approver_ref, scope } => GateDocument {
-                    approver_ref: Some(approver_ref.clone()),
-                    approvers: None,
-                    quorum: None,
-                    scope: scope.clone(),
-                },
-                GateEntry::Quorum { approvers, rule, scope } => GateDocument {
-                    approver_ref: None,
-                    approvers: Some(approvers.clone()),
-                    quorum: Some(QuorumDocument { rule: rule.as_str().into(), m: rule.m() }),
-                    scope: scope.clone(),
-                },
-            };
-            (label.as_str(), document)
-        })
-        .collect();
+    let entries: BTreeMap<&str, GateDocument> =
+        gate_spec.0.iter().map(|(label, entry)| (label.as_str(), gate_document(entry))).collect();
+    Document::of(&entries)
+}
+
+/// The gate_spec of a definition. Where every entry is fixed, it is that of its processes, byte for byte.
+pub fn published_gates_document(gates: &PublishedGates) -> Document {
+    let document = |gate: &PublishedGate| {
+        let document = gate.preset().map_or_else(|| open_document(gate.scope()), gate_document);
+        let replaceable = gate.self_approval().map(|_| true);
+        GateDocument { replaceable, self_approval: gate.self_approval().filter(|allowed| *allowed), ..document }
+    };
+    let entries: BTreeMap<&str, GateDocument> =
+        gates.0.iter().map(|(label, gate)| (label.as_str(), document(gate))).collect();
     Document::of(&entries)
 }
 
@@ -119,21 +141,41 @@ pub fn parse_declaration(bytes: &[u8]) -> Result<Declaration, String> {
 
 /// Reads back what [`gate_spec_document`] wrote.
 pub fn parse_gate_spec(bytes: &[u8]) -> Result<GateSpec, String> {
+    let PublishedGates(gates) = parse_published_gates(bytes)?;
+    let fixed = |(label, gate)| match gate {
+        PublishedGate::Fixed(entry) => Ok((label, entry)),
+        PublishedGate::Replaceable { .. } | PublishedGate::Open { .. } => {
+            Err(format!("`{label}`: only a definition's entry can be replaceable"))
+        }
+    };
+    gates.into_iter().map(fixed).collect::<Result<_, String>>().map(GateSpec)
+}
+
+/// Reads back what [`published_gates_document`] wrote.
+pub fn parse_published_gates(bytes: &[u8]) -> Result<PublishedGates, String> {
     let entries: BTreeMap<String, GateDocument> = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
-    let entry = |document: GateDocument| match (document.approver_ref, document.approvers, document.quorum) {
-        (Some(approver_ref), None, None) => Ok(GateEntry::Single { approver_ref, scope: document.scope }),
+    let named = |document: GateDocument| match (document.approver_ref, document.approvers, document.quorum) {
+        (Some(approver_ref), None, None) => Ok(Some(GateEntry::Single { approver_ref, scope: document.scope })),
         (None, Some(approvers), Some(quorum)) => {
             let rule = parse_rule(&quorum.rule, quorum.m)
                 .ok_or_else(|| format!("quorum rule `{}` is not known", quorum.rule))?;
-            Ok(GateEntry::Quorum { approvers, rule, scope: document.scope })
+            Ok(Some(GateEntry::Quorum { approvers, rule, scope: document.scope }))
         }
+        (None, None, None) => Ok(None),
         _ => Err("a gate names either an approver or a quorum".to_owned()),
     };
-    entries
-        .into_iter()
-        .map(|(label, document)| Ok((label, entry(document)?)))
-        .collect::<Result<_, String>>()
-        .map(GateSpec)
+    let gate = |document: GateDocument| {
+        let (replaceable, scope) = (document.replaceable.unwrap_or_default(), document.scope.clone());
+        let self_approval = document.self_approval.unwrap_or_default();
+        match (named(document)?, replaceable) {
+            (Some(entry), false) if !self_approval => Ok(PublishedGate::Fixed(entry)),
+            (Some(preset), true) => Ok(PublishedGate::Replaceable { preset, self_approval }),
+            (None, true) => Ok(PublishedGate::Open { scope, self_approval }),
+            (_, false) => Err("a gate that nobody may replace names its approvers".to_owned()),
+        }
+    };
+    let read = |(label, document)| gate(document).map(|gate| (label, gate));
+    entries.into_iter().map(read).collect::<Result<_, String>>().map(PublishedGates)
 }
 
 /// A rule and its `m` as they are written: `m` belongs to m-of-n and to no other rule.
@@ -187,5 +229,27 @@ mod tests {
             r#"{"one":{"approver_ref":"x","scope":"s"},"two":{"approvers":["x","y"],"quorum":{"rule":"m-of-n","m":2},"scope":"s"}}"#
         );
         assert_eq!(parse_gate_spec(&document.bytes), Ok(spec));
+    }
+
+    #[test]
+    fn published_gates_read_back_as_they_were_written() {
+        let boss = || GateEntry::Single { approver_ref: "boss".into(), scope: "s".into() };
+        let fixed = GateSpec(BTreeMap::from([("a".to_owned(), boss())]));
+        assert_eq!(published_gates_document(&fixed.clone().into()), gate_spec_document(&fixed));
+        let gates = PublishedGates(BTreeMap::from([
+            ("a".to_owned(), PublishedGate::Fixed(boss())),
+            ("b".to_owned(), PublishedGate::Replaceable { preset: boss(), self_approval: false }),
+            ("c".to_owned(), PublishedGate::Open { scope: "s".into(), self_approval: true }),
+        ]));
+        let document = published_gates_document(&gates);
+        assert_eq!(
+            String::from_utf8(document.bytes.clone()).unwrap(),
+            r#"{"a":{"approver_ref":"boss","scope":"s"},"b":{"approver_ref":"boss","scope":"s","replaceable":true},"c":{"scope":"s","replaceable":true,"selfApproval":true}}"#
+        );
+        assert_eq!(parse_published_gates(&document.bytes), Ok(gates));
+        assert!(parse_gate_spec(&document.bytes).is_err());
+        for broken in [r#"{"a":{"scope":"s"}}"#, r#"{"a":{"approver_ref":"x","scope":"s","selfApproval":true}}"#] {
+            assert!(parse_published_gates(broken.as_bytes()).is_err(), "{broken}");
+        }
     }
 }

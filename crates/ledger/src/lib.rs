@@ -5,6 +5,7 @@ pub mod document;
 mod header_scan;
 pub mod merkle;
 pub mod note;
+pub mod passkey;
 pub mod record;
 pub mod statement;
 pub mod tiles;

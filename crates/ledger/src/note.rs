@@ -50,7 +50,54 @@ impl Checkpoint {
         if origin.is_empty() {
             return Err(NoteError::Form("the origin is blank"));
         }
-        Ok(Checkpoint { origin: origin.to_owned(), size, root })
+        let checkpoint = Checkpoint { origin: origin.to_owned(), size, root };
+        // A carriage return at the end of a line belongs to it: this would be another text with the same meaning.
+        if !text.starts_with(&checkpoint.text()) {
+            return Err(NoteError::Form("a line ends with something else than a line feed"));
+        }
+        Ok(checkpoint)
+    }
+}
+
+/// Another key takes over the log: a checkpoint with two lines more, signed by the old key and by the new one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rotation {
+    pub checkpoint: Checkpoint,
+    pub from: Verifier,
+    pub to: Verifier,
+}
+
+const ROTATED_FROM: &str = "rotated-from ";
+const ROTATED_TO: &str = "rotated-to ";
+
+impl Rotation {
+    pub fn text(&self) -> String {
+        format!("{}{ROTATED_FROM}{}\n{ROTATED_TO}{}\n", self.checkpoint.text(), self.from, self.to)
+    }
+
+    /// Reads a note that the new key has signed, and says whether the old one has. It has not where it was lost.
+    pub fn open(note: &str) -> Result<(Rotation, bool), NoteError> {
+        let (text, _) = split_note(note)?;
+        let lines: Vec<&str> = text.lines().collect();
+        let [_, _, _, from, to] = lines.as_slice() else {
+            return Err(NoteError::Form("the note of a rotation has five lines"));
+        };
+        let key = |line: &str, prefix: &str| {
+            let key = line.strip_prefix(prefix).ok_or(NoteError::Form("a line does not name a key"))?;
+            Verifier::parse(key)
+        };
+        let (from, to) = (key(from, ROTATED_FROM)?, key(to, ROTATED_TO)?);
+        let rotation = Rotation { checkpoint: Checkpoint::parse(text)?, from, to };
+        let named = [&rotation.from, &rotation.to].into_iter().all(|key| key.name == rotation.checkpoint.origin);
+        if !named || rotation.text() != text {
+            return Err(NoteError::Form("the keys are not those of this log"));
+        }
+        rotation.to.open(note)?;
+        match rotation.from.open(note) {
+            Ok(_) => Ok((rotation, true)),
+            Err(NoteError::Unsigned(_)) => Ok((rotation, false)),
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -126,6 +173,11 @@ impl std::fmt::Display for Verifier {
 }
 
 impl Verifier {
+    /// How the registry names this key (`spec/record.md`, 5.2).
+    pub fn public_key_id(&self) -> String {
+        hex(&Sha256::digest(self.key.as_bytes())[..8])
+    }
+
     pub fn parse(text: &str) -> Result<Verifier, NoteError> {
         let mut parts = text.trim().splitn(3, '+');
         let (Some(name), Some(_), Some(blob)) = (parts.next(), parts.next(), parts.next()) else {
@@ -210,6 +262,28 @@ mod tests {
             assert_eq!(key.open(&edited), Err(NoteError::Signature("example.org/countersign".into())));
             assert!(witness.verifier().open(&edited).is_err());
         }
+    }
+
+    #[test]
+    fn a_rotation_is_signed_by_the_new_key_and_tells_whether_the_old_one_signed() {
+        let (old, new, other) =
+            (signer("example.org/countersign", 1), signer("example.org/countersign", 2), signer("other", 2));
+        let rotation = Rotation { checkpoint: checkpoint(), from: old.verifier(), to: new.verifier() };
+        let text = rotation.text();
+        let both = format!("{text}\n{}{}", old.sign(&text, 0), new.sign(&text, 0));
+        assert_eq!(Rotation::open(&both), Ok((rotation.clone(), true)));
+        assert_eq!(Rotation::open(&format!("{text}\n{}", new.sign(&text, 0))), Ok((rotation.clone(), false)));
+        assert!(Rotation::open(&format!("{text}\n{}", old.sign(&text, 0))).is_err(), "the new key has not signed");
+        assert!(Rotation::open(&both.replace("\n42\n", "\n43\n")).is_err());
+        let foreign = Rotation { to: other.verifier(), ..rotation };
+        let text = foreign.text();
+        assert!(Rotation::open(&format!("{text}\n{}", other.sign(&text, 0))).is_err(), "a key of another log");
+        let plain = checkpoint().text();
+        assert!(Rotation::open(&format!("{plain}\n{}", new.sign(&plain, 0))).is_err(), "a checkpoint is no rotation");
+    }
+
+    fn signer(name: &str, seed: u8) -> NoteSigner {
+        NoteSigner::log(name, &[seed; 32]).unwrap()
     }
 
     /// The example key and note of the signed-note specification's first implementation (Go's sumdb/note).

@@ -43,6 +43,8 @@ pub enum Attestation<'a> {
     Server { credential_id: Option<&'a str> },
     /// By a signature; these are the attestation's bytes ([`crate::statement::attestation`]).
     Signed(std::borrow::Cow<'a, [u8]>),
+    /// By a passkey ([`crate::passkey::attestation`]).
+    Passkey(&'a [u8]),
 }
 
 impl Attestation<'_> {
@@ -50,12 +52,14 @@ impl Attestation<'_> {
         match self {
             Attestation::Server { .. } => Assurance::ServerAttested,
             Attestation::Signed(_) => Assurance::ActorSigned,
+            Attestation::Passkey(_) => Assurance::PasskeySigned,
         }
     }
 
     pub fn into_bytes(self) -> Vec<u8> {
         match self {
             Attestation::Signed(bytes) => bytes.into_owned(),
+            Attestation::Passkey(bytes) => bytes.to_vec(),
             Attestation::Server { credential_id: None } => {
                 br#"{"v":1,"class":"server_attested","credential_id":null}"#.to_vec()
             }

@@ -140,6 +140,21 @@ impl Statement {
         if beyond { Err(form("a number is beyond 2^53 - 1")) } else { Ok(statement) }
     }
 
+    /// Whether it is about this content: what an attestation gives as `signed_over` and `body`, and its record's payload.
+    pub fn is_over(&self, over: &str, body: Option<&[u8]>, payload: &[u8]) -> Result<(), StatementError> {
+        let digest = match (over, body) {
+            ("body", Some(body)) => sha256(&[body]).to_string(),
+            ("payload", None) => sha256(&[payload]).to_string(),
+            ("document", None) => document_digest(payload)?,
+            _ => return Err(StatementError::Form("`signed_over` and `body` do not go together".to_owned())),
+        };
+        if digest == self.body_digest {
+            Ok(())
+        } else {
+            Err(StatementError::Form("the statement is about other content".to_owned()))
+        }
+    }
+
     pub fn to_bytes(&self) -> Vec<u8> {
         // Plain text and numbers always serialise.
         serde_json::to_vec(self).unwrap_or_default()
@@ -157,6 +172,17 @@ pub enum SignedOver<'a> {
     Payload,
 }
 
+impl SignedOver<'_> {
+    /// As an attestation states it: `signed_over` and `body`.
+    pub(crate) fn members(self) -> (&'static str, Option<String>) {
+        match self {
+            SignedOver::Body(body) => ("body", Some(BASE64_STANDARD.encode(body))),
+            SignedOver::Document => ("document", None),
+            SignedOver::Payload => ("payload", None),
+        }
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SignedAttestation {
@@ -172,11 +198,7 @@ struct SignedAttestation {
 
 /// The bytes of an `actor_signed` attestation.
 pub fn attestation(key_id: &str, statement: &[u8], signature: &[u8; 64], over: SignedOver<'_>) -> Vec<u8> {
-    let (signed_over, body) = match over {
-        SignedOver::Body(body) => ("body", Some(BASE64_STANDARD.encode(body))),
-        SignedOver::Document => ("document", None),
-        SignedOver::Payload => ("payload", None),
-    };
+    let (signed_over, body) = over.members();
     let attestation = SignedAttestation {
         v: 1,
         class: "actor_signed".to_owned(),
@@ -247,20 +269,15 @@ impl Signed {
         Ok(Signed { key_id: read.key_id, statement, statement_bytes, signature, over: read.signed_over, body })
     }
 
+    /// What was asked for, where the statement is over a request's body.
+    pub fn body(&self) -> Option<&[u8]> {
+        self.body.as_deref()
+    }
+
     /// Whether this key signed the statement, and the statement is about this content.
     pub fn verify(&self, key: &PublicKey, payload: &[u8]) -> Result<(), StatementError> {
         key.verify(&self.statement_bytes, &self.signature)?;
-        let digest = match (self.over.as_str(), &self.body) {
-            ("body", Some(body)) => sha256(&[body]).to_string(),
-            ("payload", None) => sha256(&[payload]).to_string(),
-            ("document", None) => document_digest(payload)?,
-            _ => return Err(StatementError::Form("`signed_over` and `body` do not go together".to_owned())),
-        };
-        if digest == self.statement.body_digest {
-            Ok(())
-        } else {
-            Err(StatementError::Form("the statement is about other content".to_owned()))
-        }
+        self.statement.is_over(&self.over, self.body.as_deref(), payload)
     }
 }
 

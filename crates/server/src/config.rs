@@ -2,14 +2,23 @@
 //! two underscores where a key is nested). A key that nobody knows is an error: a misspelt retention
 //! policy must never pass for a configured one. A key that this version cannot honour is an error too.
 
+mod console;
+mod metrics;
 mod nats;
+mod secrets;
 mod sink;
+mod tls;
 mod webhooks;
 
+pub use console::ConsoleSection;
+pub use metrics::{MetricsSection, MetricsToken};
 pub use nats::{Login, NatsSection, NatsTarget};
+pub use secrets::{SecretSource, SecretStore};
 pub use sink::{Secret, Sink, Way};
+pub use tls::TlsSection;
 pub use webhooks::WebhookSection;
 
+use crate::listen::Limits;
 use anyhow::{Context, bail, ensure};
 use countersign_engine::retention::{Policies, Policy, UNSET_POLICY};
 use countersign_kernel::text::{is_blank, is_invisible};
@@ -20,7 +29,7 @@ use figment::{Figment, Metadata, Profile, Provider};
 use serde::Deserialize;
 use serde::de::Error as _;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What every variable of ours begins with.
 pub const ENV_PREFIX: &str = "COUNTERSIGN_";
@@ -30,6 +39,7 @@ const OTHER_VARIABLES: &[&str] = &["SERVER", "TOKEN", "PROFILE", "PROFILES", "LO
 const TEST_VARIABLES: &str = "TEST_";
 
 const MAX_BODY_BYTES: usize = 1 << 30;
+const MIN_CACHE_BYTES: usize = 1 << 20;
 /// A hundred years: the times that a record states stay readable everywhere.
 const MAX_RETENTION: Duration = Duration { us: 36_525 * DAY_US };
 const DEFAULT_PURGE_DELAY: Duration = Duration { us: 30 * DAY_US };
@@ -51,9 +61,17 @@ pub struct Config {
     pub executors: ExecutorsSection,
     pub limits: LimitsSection,
     pub audit: AuditSection,
+    pub metrics: MetricsSection,
     /// Where events for the world outside are sent.
     pub webhooks: Vec<WebhookSection>,
     pub nats: Vec<NatsSection>,
+    /// What `${secrets.NAME}` stands for.
+    pub secrets: BTreeMap<String, SecretSource>,
+    pub artifacts: ArtifactsSection,
+    /// For browsers.
+    pub console: ConsoleSection,
+    pub tls: TlsSection,
+    pub sidecar: SidecarSection,
 }
 
 impl Default for Config {
@@ -69,8 +87,14 @@ impl Default for Config {
             executors: ExecutorsSection::default(),
             limits: LimitsSection::default(),
             audit: AuditSection::default(),
+            metrics: MetricsSection::default(),
             webhooks: vec![],
             nats: vec![],
+            secrets: BTreeMap::new(),
+            artifacts: ArtifactsSection::default(),
+            console: ConsoleSection::default(),
+            tls: TlsSection::default(),
+            sidecar: SidecarSection::default(),
         }
     }
 }
@@ -152,11 +176,26 @@ impl Default for HttpSection {
 pub struct LimitsSection {
     /// The largest request body that is read.
     pub body_bytes: usize,
+    /// The memory that cached instances may take, about. Plans of definitions take up to a quarter of it besides.
+    pub cache_bytes: usize,
+    /// Connections at a time, in all and from one address.
+    pub connections: usize,
+    pub connections_per_address: usize,
+    /// Topics of one live stream, and live streams of one actor.
+    pub stream_topics: usize,
+    pub streams_per_actor: usize,
 }
 
 impl Default for LimitsSection {
     fn default() -> Self {
-        LimitsSection { body_bytes: 1_048_576 }
+        LimitsSection {
+            body_bytes: 1_048_576,
+            cache_bytes: 256 << 20,
+            connections: Limits::default().connections,
+            connections_per_address: Limits::default().per_address,
+            stream_topics: 100,
+            streams_per_actor: 32,
+        }
     }
 }
 
@@ -165,6 +204,28 @@ impl Default for LimitsSection {
 pub struct AuditSection {
     /// Record attempts that were refused for want of authority.
     pub failed_attempts: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ArtifactsSection {
+    /// Where the files that steps leave are kept; without it, `artifacts` in the data directory.
+    pub dir: Option<PathBuf>,
+    /// The largest file that is kept.
+    pub max_bytes: u64,
+}
+
+impl Default for ArtifactsSection {
+    fn default() -> Self {
+        ArtifactsSection { dir: None, max_bytes: 256 * 1024 * 1024 }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SidecarSection {
+    /// Where the files of runbooks are kept up to date; without it, they are nowhere but behind the API.
+    pub dir: Option<PathBuf>,
 }
 
 impl Config {
@@ -182,8 +243,9 @@ impl Config {
         if let Some(file) = file {
             let text = std::fs::read_to_string(file)
                 .with_context(|| format!("the configuration file {} cannot be read", file.display()))?;
-            let parsed: Dict = Toml::from_str(&text)
-                .map_err(|error| anyhow::anyhow!("{}: {}", file.display(), sink::unrevealing(&error.to_string())))?;
+            let parsed: Dict = Toml::from_str(&text).map_err(|error| {
+                anyhow::anyhow!("{}: {}", file.display(), sink::unrevealing(&error.to_string(), &text))
+            })?;
             figment = figment.merge(Source { name: file.display().to_string(), dict: parsed });
         }
         for (key, dict) in environment(variables)? {
@@ -192,6 +254,7 @@ impl Config {
         let config: Config = figment.extract().map_err(|errors| explained(&figment, errors))?;
         config.validate()?;
         config.sinks()?;
+        config.metrics_token()?;
         Ok(config)
     }
 
@@ -213,6 +276,25 @@ impl Config {
             (1..=MAX_BODY_BYTES).contains(&body_bytes),
             "limits.body_bytes = {body_bytes}: it must be between 1 and {MAX_BODY_BYTES}"
         );
+        let LimitsSection {
+            cache_bytes, connections, connections_per_address, stream_topics, streams_per_actor, ..
+        } = self.limits;
+        ensure!(
+            cache_bytes >= MIN_CACHE_BYTES,
+            "limits.cache_bytes = {cache_bytes}: it must be at least {MIN_CACHE_BYTES}"
+        );
+        ensure!(
+            connections > 0 && connections_per_address > 0,
+            "limits.connections and limits.connections_per_address must be greater than zero"
+        );
+        ensure!(
+            stream_topics > 0 && streams_per_actor > 0,
+            "limits.stream_topics and limits.streams_per_actor must be greater than zero"
+        );
+        ensure!(self.artifacts.max_bytes > 0, "artifacts.max_bytes must be greater than zero");
+        secrets::check(&self.secrets)?;
+        self.console.validate()?;
+        self.tls.validate()?;
         let seal = &self.seal;
         ensure!(seal.every.us > 0 && seal.records > 0, "seal.every and seal.records must be greater than zero");
         if let Some(origin) = &self.log.origin {
@@ -264,6 +346,11 @@ impl Config {
         sink::resolve(self)
     }
 
+    /// What `${secrets.NAME}` stands for, as it is read.
+    pub fn secrets(&self) -> SecretStore {
+        SecretStore::new(self.secrets.clone(), self.regulated)
+    }
+
     /// What the sealer is told, with the key of this node.
     pub fn log(&self, seed: [u8; 32]) -> countersign_engine::LogConfig {
         countersign_engine::LogConfig {
@@ -272,6 +359,11 @@ impl Config {
             records: self.seal.records,
             ..countersign_engine::LogConfig::new(seed)
         }
+    }
+
+    /// The share of the caches that compiled definitions, expressions and schemas have.
+    pub fn definition_cache_bytes(&self) -> usize {
+        self.limits.cache_bytes / 4
     }
 
     /// What the engine is told.
@@ -283,6 +375,8 @@ impl Config {
             audit_trail_retention_policy: self.audit_trail_retention_policy.clone(),
             policies: self.policies(),
             audit_failed_attempts: self.audit.failed_attempts,
+            cache_bytes: self.limits.cache_bytes,
+            definition_cache_bytes: self.definition_cache_bytes(),
             ..countersign_engine::Config::default()
         }
     }
@@ -460,7 +554,8 @@ mod tests {
                 // Files with secrets and keys are elsewhere.
                 let block = block.split("```").next().expect("an end").replace("secret_file", "secret");
                 let lines = block.lines();
-                let lines: Vec<&str> = lines.filter(|line| !line.contains("_file")).collect();
+                let lines: Vec<&str> =
+                    lines.filter(|line| !line.contains("_file") && !line.contains("token = { file")).collect();
                 let block = &lines.join("\n");
                 let understood = load(block, &[]);
                 assert!(understood.is_ok(), "{}: {:#}\n{block}", file.display(), understood.expect_err("a refusal"));

@@ -2,6 +2,8 @@
 
 use crate::keys;
 use countersign_engine::port::LogReader;
+use countersign_engine::port::log::LogIdentity;
+use countersign_ledger::note::NoteSigner;
 use std::path::Path;
 
 pub const LOG_KEY_FILE: &str = "log.key";
@@ -10,7 +12,20 @@ pub const LOG_KEY_FILE: &str = "log.key";
 /// that is there follows without sealing.
 pub async fn find_or_make(log: &dyn LogReader, data_dir: &Path) -> anyhow::Result<Option<[u8; 32]>> {
     let file = data_dir.join(LOG_KEY_FILE);
-    find_or_make_at(&file, async { Ok(log.identity().await?.map(|identity| identity.origin)) }).await
+    let identity = log.identity().await?;
+    if let Some(identity) = &identity
+        && let Some(next) = keys::load(&keys::next(&file))?
+        && is_key_of(identity, &next)
+    {
+        // A rotation was recorded, and the files were not changed any more.
+        keys::adopt_next(&file)?;
+    }
+    find_or_make_at(&file, async { Ok(identity.map(|identity| identity.origin)) }).await
+}
+
+fn is_key_of(identity: &LogIdentity, seed: &[u8; 32]) -> bool {
+    let signer = NoteSigner::log(&identity.origin, seed);
+    signer.is_ok_and(|signer| signer.verifier().to_string() == identity.verifier_key)
 }
 
 async fn find_or_make_at(

@@ -5,12 +5,12 @@ use countersign_definition::next_after;
 use countersign_engine::port::{Page, RunQuery, RunView};
 use countersign_engine::run::dispatcher::SCHEDULED;
 use countersign_engine::{Call, Command, Engine, IdempotencyKey, Proof, Target};
-use countersign_kernel::Time;
 use countersign_kernel::lifecycle::RunState;
 use countersign_kernel::plan::{Overlap, Plan, Schedule, Scope, Template};
 use countersign_kernel::refusal::Refusal;
 use countersign_kernel::run::{self, StartRun};
 use countersign_kernel::text::rfc3339;
+use countersign_kernel::{Digest, Time};
 use countersign_ledger::sha256;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -30,7 +30,7 @@ struct Pattern {
     /// The same in whichever version, at whichever place it stands: nodes may know different ones for a moment.
     name: String,
     schedule: Schedule,
-    plan: Arc<Plan>,
+    document_digest: Digest,
 }
 
 /// Starts runs until the engine is gone.
@@ -84,7 +84,7 @@ fn patterns(engine: &Engine) -> Vec<Pattern> {
     for definition in registry.definition_names().into_iter().filter_map(|name| registry.definition(name, None)) {
         let Some(workflow) = &definition.workflow else { continue };
         let mut before: HashMap<String, u32> = HashMap::new();
-        for (index, schedule) in workflow.plan.schedule.iter().enumerate() {
+        for (index, schedule) in workflow.outline.schedule.iter().enumerate() {
             let said = format!("{} {}", schedule.cron, schedule.time_zone);
             let nth = before.entry(said.clone()).or_default();
             *nth += 1;
@@ -94,7 +94,7 @@ fn patterns(engine: &Engine) -> Vec<Pattern> {
                 index,
                 name: format!("{said}/{nth}"),
                 schedule: schedule.clone(),
-                plan: workflow.plan.clone(),
+                document_digest: workflow.document_digest,
             });
         }
     }
@@ -119,8 +119,12 @@ async fn tick(engine: &Arc<Engine>, pattern: &Pattern, due: Time) -> Result<(), 
         }
         return Ok(());
     }
+    let plan = match schedule.overlap {
+        Overlap::Queue => Some(engine.published_plan(pattern.document_digest).await?),
+        _ => None,
+    };
     let filled = input(engine, pattern)
-        .and_then(|input| Ok((concurrency_key(engine, pattern, &input)?, input)))
+        .and_then(|input| Ok((concurrency_key(engine, pattern, plan.as_deref(), &input)?, input)))
         .inspect_err(|error| tracing::error!(error, definition, "a scheduled run cannot be worked out"));
     let Ok((concurrency_key, input)) = filled else {
         count("failed");
@@ -156,12 +160,15 @@ fn input(engine: &Engine, pattern: &Pattern) -> Result<Arc<str>, String> {
 
 /// Runs of one pattern that wait for each other wait for those of the definition's own key as well. `None`: the definition
 /// says.
-fn concurrency_key(engine: &Engine, pattern: &Pattern, input: &str) -> Result<Option<Arc<str>>, String> {
-    if pattern.schedule.overlap != Overlap::Queue {
-        return Ok(None);
-    }
+fn concurrency_key(
+    engine: &Engine,
+    pattern: &Pattern,
+    plan: Option<&Plan>,
+    input: &str,
+) -> Result<Option<Arc<str>>, String> {
+    let Some(plan) = plan else { return Ok(None) };
     let queue = format!("{SCHEDULED}{}", pattern.index);
-    let Some(own) = &pattern.plan.concurrency else { return Ok(Some(queue.into())) };
+    let Some(own) = &plan.concurrency else { return Ok(Some(queue.into())) };
     let own = fill(engine, &own.key, &Scope { input: Some(input), ..Scope::default() })?;
     // As the kernel has it: a string is its own key; anything else is its JSON.
     let own = serde_json::from_str::<String>(&own).unwrap_or(own);

@@ -4,17 +4,19 @@
 
 use crate::api;
 use crate::config::Config;
-use crate::log_key;
+use crate::log_key::{self, LOG_KEY_FILE};
 use crate::outbox::{self, Deliveries, Pace};
 use crate::signals::Stop;
+use crate::store_guard::{NewStore, lock_sqlite, open_lock};
 use crate::telemetry::{self, LogFormat};
-use crate::{cosign, executors, keys, listen, schedule};
+use crate::{artifacts, cosign, executors, keys, listen, schedule, sidecar, store_guard};
 use anyhow::{Context, bail};
 use countersign_engine::Engine;
 use countersign_engine::clock::Clock;
 use countersign_engine::run::emit::Emitter;
+use countersign_executor::artifact::ArtifactStore;
 use countersign_ledger::statement::Signer;
-use fs4::{FileExt, TryLockError};
+use fs4::FileExt;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Write;
 use std::net::SocketAddr;
@@ -28,7 +30,7 @@ use tokio::task::JoinHandle;
 
 /// The actor with every scope on a new store, and the file that its token is written to.
 pub const ADMIN: &str = "admin";
-const APPLICATION_KEY_FILE: &str = "application.key";
+pub(crate) const APPLICATION_KEY_FILE: &str = "application.key";
 pub const ADMIN_TOKEN_FILE: &str = "admin.token";
 /// Where we listen when nothing else is said.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:7433";
@@ -36,6 +38,7 @@ pub const DEFAULT_LISTEN: &str = "127.0.0.1:7433";
 const BACKLOG: u32 = 1024;
 
 const SQLITE_FILE: &str = "countersign.sqlite";
+const ARTIFACTS_DIR: &str = "artifacts";
 const BOOTSTRAP_LOCK_FILE: &str = "bootstrap.lock";
 /// How long requests under way may take once we are asked to stop.
 const GRACE: Duration = Duration::from_secs(20);
@@ -56,6 +59,8 @@ pub struct ServeOptions {
     pub config: Option<PathBuf>,
     /// Witnesses that cosign the log, beside the configured ones.
     pub witnesses: Vec<String>,
+    /// An empty store is meant, although there are keys of an earlier one.
+    pub new_store: bool,
     /// For tests: a time that they can move. The system's clock where none is given.
     pub clock: Option<Clock>,
     /// For tests: another pace of deliveries to webhooks than the usual one.
@@ -73,6 +78,7 @@ impl ServeOptions {
             store: None,
             config: None,
             witnesses: vec![],
+            new_store: false,
             clock: None,
             pace: Pace::default(),
             log: None,
@@ -83,6 +89,7 @@ impl ServeOptions {
 /// Runs a server until the process is told to stop (SIGINT or SIGTERM).
 pub async fn run(options: ServeOptions) -> anyhow::Result<()> {
     telemetry::start_log(options.log)?;
+    listen::raise_file_limit();
     let mut stop = Stop::listen()?;
     let running = start(options).await?;
     let how = stop.asked().await;
@@ -93,40 +100,61 @@ pub async fn run(options: ServeOptions) -> anyhow::Result<()> {
 /// Starts a server in this process. It serves when this returns.
 pub async fn start(options: ServeOptions) -> anyhow::Result<Running> {
     let config = Config::load(options.config.as_deref())?;
-    let sinks = config.sinks()?;
+    let (sinks, tls) = (config.sinks()?, config.tls.acceptor()?);
+    config.secrets().check()?;
     telemetry::metrics();
     // Before anything is made: whoever mistyped an address has nothing to clear away.
     let socket = reserve(&options.listen).await?;
     make_data_dir(&options.data_dir)?;
-    let store = options.store.unwrap_or_else(|| format!("sqlite:{}", options.data_dir.join(SQLITE_FILE).display()));
+    let store = options.store.unwrap_or_else(|| default_store(&options.data_dir));
+    keys::require_private(&secrets(&options.data_dir, &config), config.regulated)?;
+    let keys = [LOG_KEY_FILE, APPLICATION_KEY_FILE, ADMIN_TOKEN_FILE];
+    let guard = NewStore::look(&store, &options.data_dir, &keys, options.new_store)?;
     let lock = lock_sqlite(&store)?;
-    let engine = open(&store, &config, options.clock, &options.data_dir).await?;
+    let kept_files = open_artifacts(&config, &options.data_dir)?;
+    let sidecars = config.sidecar.dir.as_deref().map(sidecar::open_dir).transpose()?;
+    let engine = open(&store, &config, options.clock, &options.data_dir, Some(&guard)).await?;
     if config.audit_trail_retention_policy.is_none() {
         tracing::warn!("{NO_POLICY}");
     }
     bootstrap(&engine, &options.data_dir).await?;
+    guard.done()?;
+    let (place, needed) = (store_guard::directory(&store, &options.data_dir), config.limits.body_bytes);
+    engine.readiness().add(move || store_guard::room(&place, needed as u64));
 
     let listener = socket.listen(BACKLOG).with_context(|| format!("cannot listen on {}", options.listen))?;
     let addr = listener.local_addr()?;
-    if !addr.ip().is_loopback() {
-        tracing::warn!(%addr, "listening beyond this machine without TLS: put a proxy in front that has it");
+    if !addr.ip().is_loopback() && tls.is_none() && !config.console.is_https() {
+        tracing::warn!(
+            %addr,
+            "listening beyond this machine without TLS, so browsers cannot sign in: configure [tls], or a proxy that has TLS and \
+             `console.origin`"
+        );
     }
     let engine = Arc::new(engine);
     let witnesses = [config.log.witnesses.clone(), options.witnesses].concat();
-    let router = api::router(&engine, config.limits.body_bytes, witnesses.len());
+    let (body_bytes, token) = (config.limits.body_bytes, config.metrics_token()?);
+    let console = api::session::Console::new(&config.console, addr.ip().is_loopback(), tls.is_some());
+    let streams = api::StreamLimits { topics: config.limits.stream_topics, per_actor: config.limits.streams_per_actor };
+    let router = api::router(&engine, body_bytes, witnesses.len(), token, &kept_files, console, streams);
     let (stop, mut stopped) = watch::channel(());
     let signal = async move {
         // Ends when told to, or when whoever could tell is gone.
         let _ = stopped.changed().await;
     };
-    let server = tokio::spawn(listen::serve(listener, router, signal));
+    let limits =
+        listen::Limits { connections: config.limits.connections, per_address: config.limits.connections_per_address };
+    let is_tls = tls.is_some();
+    let server = tokio::spawn(listen::serve(listener, router, limits.within_files(), tls, signal));
     let mut upkeep = cosign::start(&engine, &witnesses);
     upkeep.push(tokio::spawn(telemetry::upkeep()));
-    upkeep.extend(executors::start(&engine, &config.executors));
+    upkeep.extend(executors::start(&engine, &config, &kept_files));
     upkeep.push(tokio::spawn(schedule::run(Arc::downgrade(&engine))));
+    upkeep.push(tokio::spawn(artifacts::run(Arc::downgrade(&engine), kept_files)));
     let deliveries = outbox::start(&engine, sinks, options.pace)?;
+    let sidecars = sidecars.map(|dir| sidecar::Keeper::start(&engine, dir));
     tracing::info!(%addr, store = engine.store_kind(), version = env!("CARGO_PKG_VERSION"), "serving");
-    Ok(Running { addr, stop, server, upkeep, deliveries, engine, _lock: lock })
+    Ok(Running { addr, is_tls, stop, server, upkeep, deliveries, sidecars, engine, _lock: lock })
 }
 
 /// A socket with this address. Nobody can connect to it before it listens.
@@ -148,18 +176,21 @@ async fn reserve(listen: &str) -> anyhow::Result<TcpSocket> {
 /// A server in this process. Dropping it stops it without waiting; [`Running::shutdown`] waits.
 pub struct Running {
     pub addr: SocketAddr,
+    is_tls: bool,
     stop: watch::Sender<()>,
     server: JoinHandle<std::io::Result<()>>,
     upkeep: Vec<JoinHandle<()>>,
     deliveries: Deliveries,
+    sidecars: Option<sidecar::Keeper>,
     engine: Arc<Engine>,
     /// Held for as long as the store is ours.
-    _lock: Option<File>,
+    _lock: Option<[File; 2]>,
 }
 
 impl Running {
     pub fn url(&self) -> String {
-        format!("http://{}", self.addr)
+        let scheme = if self.is_tls { "https" } else { "http" };
+        format!("{scheme}://{}", self.addr)
     }
 
     /// Has everything looked at that is due by the server's clock: for tests, which move it.
@@ -169,11 +200,14 @@ impl Running {
 
     /// Takes no more requests, answers those under way, and returns when everything is committed.
     pub async fn shutdown(self) -> anyhow::Result<()> {
-        let Running { stop, mut server, upkeep, deliveries, engine, _lock, .. } = self;
+        let Running { stop, mut server, upkeep, deliveries, sidecars, engine, _lock, .. } = self;
         upkeep.iter().for_each(JoinHandle::abort);
         drop(stop);
         engine.stop_waiting();
         deliveries.finish().await;
+        if let Some(sidecars) = sidecars {
+            sidecars.finish(&engine).await;
+        }
         match released(engine).await {
             Some(engine) => tokio::task::spawn_blocking(move || engine.close()).await?,
             None => tracing::warn!("some requests did not end within {} s; they are given up", GRACE.as_secs()),
@@ -201,21 +235,103 @@ async fn released(mut engine: Arc<Engine>) -> Option<Engine> {
     }
 }
 
-async fn open(store: &str, config: &Config, clock: Option<Clock>, data_dir: &Path) -> anyhow::Result<Engine> {
+/// The file in this directory, where nobody names another store.
+pub(crate) fn default_store(data_dir: &Path) -> String {
+    format!("sqlite:{}", data_dir.join(SQLITE_FILE).display())
+}
+
+/// The files that only their owner may read.
+fn secrets(data_dir: &Path, config: &Config) -> Vec<PathBuf> {
+    let own = [APPLICATION_KEY_FILE, LOG_KEY_FILE, ADMIN_TOKEN_FILE].map(|name| data_dir.join(name));
+    let next = [APPLICATION_KEY_FILE, LOG_KEY_FILE].map(|name| keys::next(&data_dir.join(name)));
+    own.into_iter().chain(next).chain(config.metrics_token_file()).chain(config.tls.key.clone()).collect()
+}
+
+/// The private keys of this node.
+#[derive(Clone, Copy)]
+pub(crate) struct OwnKeys {
+    pub application: [u8; 32],
+    /// It takes the place of a lost one.
+    pub is_new: bool,
+    /// `None`: the node follows without sealing.
+    pub log: Option<[u8; 32]>,
+}
+
+/// Opens the store with the keys of this data directory. They are made only for a store that is empty, and that the
+/// guard lets pass.
+pub(crate) async fn open(
+    store: &str,
+    config: &Config,
+    clock: Option<Clock>,
+    data_dir: &Path,
+    guard: Option<&NewStore>,
+) -> anyhow::Result<Engine> {
+    let file = data_dir.join(APPLICATION_KEY_FILE);
+    let own = {
+        let opened = open_store(store).await?;
+        let (_, log) = opened.log()?;
+        if let Some(guard) = guard {
+            guard.check(&*log).await?;
+        }
+        let application = match keys::load(&file)? {
+            Some(seed) => seed,
+            None if log.newest().await?.is_none() => keys::make(&file)?,
+            None => bail!(
+                "{} is missing: with it this server signs what the engine itself does. Restore it from a backup, or copy \
+                 it from the data directory of another node. If it is lost: `countersign keys rotate application --lost`, \
+                 which leaves a record of that",
+                file.display()
+            ),
+        };
+        OwnKeys { application, is_new: false, log: log_key::find_or_make(&*log, data_dir).await? }
+    };
+    match (open_with(store, config, clock.clone(), own).await, keys::load(&keys::next(&file))?) {
+        // A rotation was recorded, and the files were not changed any more.
+        (Err(error), Some(next)) if error.chain().any(is_key_error) => {
+            let opened = open_with(store, config, clock, OwnKeys { application: next, ..own }).await;
+            let Ok(engine) = opened else { return Err(error) };
+            keys::adopt_next(&file)?;
+            Ok(engine)
+        }
+        (opened, _) => opened,
+    }
+}
+
+fn is_key_error(error: &(dyn std::error::Error + 'static)) -> bool {
+    error.downcast_ref().is_some_and(|error| matches!(error, countersign_engine::OpenError::Key(_)))
+}
+
+async fn open_store(store: &str) -> anyhow::Result<Box<dyn countersign_engine::port::Store>> {
     let opened = countersign_store::open(store).await;
-    let store = opened.with_context(|| format!("the store {} cannot be opened", without_password(store)))?;
-    let (_, log) = store.log()?;
-    let seed = log_key::find_or_make(&*log, data_dir).await?;
-    let application_key = keys::load_or_make(&data_dir.join(APPLICATION_KEY_FILE))?;
+    opened.with_context(|| format!("the store {} cannot be opened", without_password(store)))
+}
+
+pub(crate) async fn open_with(
+    store: &str,
+    config: &Config,
+    clock: Option<Clock>,
+    own: OwnKeys,
+) -> anyhow::Result<Engine> {
+    let store = open_store(store).await?;
+    let seed = own.log;
     let mut engine = config.engine();
-    engine.language = Arc::new(countersign_definition::Cel::default());
+    engine.language = Arc::new(countersign_definition::Cel::with_cache(config.definition_cache_bytes()));
+    engine.secrets = Some(Arc::new(config.secrets()));
     let sinks = config.sinks()?;
     engine.emitter = Emitter::new(|event_type| sinks.iter().any(|sink| sink.wants(event_type)));
     engine.clock = clock.unwrap_or(engine.clock);
-    engine.application_key = Some(Signer::from_seed(&application_key));
+    engine.application_key = Some(Signer::from_seed(&own.application));
+    engine.application_key_is_new = own.is_new;
     engine.server_key = seed.map(|seed| Signer::from_seed(&seed).public_key());
     engine.log = seed.map(|seed| config.log(seed));
+    engine.in_process_callers = false;
     Engine::open(store, engine).await.context("the engine cannot be started")
+}
+
+fn open_artifacts(config: &Config, data_dir: &Path) -> anyhow::Result<ArtifactStore> {
+    let dir = config.artifacts.dir.clone().unwrap_or_else(|| data_dir.join(ARTIFACTS_DIR));
+    ArtifactStore::open(&dir, config.artifacts.max_bytes)
+        .with_context(|| format!("artifacts cannot be kept in {}", dir.display()))
 }
 
 /// For messages: a database's address may hold a password.
@@ -231,34 +347,6 @@ pub fn make_data_dir(data_dir: &Path) -> anyhow::Result<()> {
     made.with_context(|| format!("the data directory {} cannot be made", data_dir.display()))
 }
 
-/// One process per SQLite file: the engine trusts that nobody else writes to it.
-fn lock_sqlite(store: &str) -> anyhow::Result<Option<File>> {
-    let path = match store.strip_prefix("sqlite:") {
-        None | Some(":memory:") => return Ok(None),
-        Some(path) => PathBuf::from(path),
-    };
-    // Two ways to the same file must end at the same lock.
-    let path = path.canonicalize().unwrap_or(path);
-    let mut lock_path = path.clone().into_os_string();
-    lock_path.push(".lock");
-    let lock = open_lock(Path::new(&lock_path))?;
-    match FileExt::try_lock(&lock) {
-        Ok(()) => Ok(Some(lock)),
-        Err(TryLockError::WouldBlock) => bail!(
-            "another process uses the store {}: stop it first, or give this one a data directory of its own",
-            path.display()
-        ),
-        Err(TryLockError::Error(error)) => {
-            Err(error).with_context(|| format!("the store {} cannot be locked", path.display()))
-        }
-    }
-}
-
-fn open_lock(path: &Path) -> anyhow::Result<File> {
-    let opened = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path);
-    opened.with_context(|| format!("the lock file {} cannot be opened", path.display()))
-}
-
 /// Makes `admin` on an empty store. Its token is on disk before anything is committed: a crash leaves
 /// a token that opens nothing, never a store that nobody can open.
 async fn bootstrap(engine: &Engine, data_dir: &Path) -> anyhow::Result<()> {
@@ -270,7 +358,7 @@ async fn bootstrap(engine: &Engine, data_dir: &Path) -> anyhow::Result<()> {
     let lock = tokio::task::spawn_blocking(move || FileExt::lock(&lock).map(|()| lock)).await??;
     engine.refresh_registry().await?;
     if engine.registry().sequence() > 0 {
-        return Ok(());
+        return Ok(engine.settle_own_keys().await?);
     }
     let file = data_dir.join(ADMIN_TOKEN_FILE);
     // A token that is there already was written by a start that got no further, or belongs to another store as
@@ -289,6 +377,7 @@ async fn bootstrap(engine: &Engine, data_dir: &Path) -> anyhow::Result<()> {
         tracing::info!(file = %file.display(), "a new store: the token of `{ADMIN}` is in this file");
     } else {
         tracing::info!("another node has set up the store");
+        engine.settle_own_keys().await?;
         if !kept {
             std::fs::remove_file(&file).with_context(|| format!("{} cannot be removed", file.display()))?;
         }
@@ -326,27 +415,6 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).expect("a file"), "cs_1\n");
         assert_eq!(std::fs::metadata(&path).expect("a file").permissions().mode() & 0o777, 0o600);
         assert_eq!(std::fs::read_dir(directory.path()).expect("a directory").count(), 1);
-    }
-
-    #[test]
-    fn an_sqlite_file_has_one_owner_by_whatever_name() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let file = directory.path().join("x.sqlite");
-        std::fs::write(&file, "").expect("a file");
-        let store = format!("sqlite:{}", file.display());
-        let other = format!(
-            "sqlite:{}/../{}/x.sqlite",
-            directory.path().display(),
-            directory.path().file_name().expect("a name").display()
-        );
-        let held = lock_sqlite(&store).expect("locked");
-        assert!(held.is_some());
-        let told = lock_sqlite(&other).expect_err("held").to_string();
-        assert!(told.contains("another process uses the store"), "{told}");
-        drop(held);
-        assert!(lock_sqlite(&other).expect("free again").is_some());
-        assert!(lock_sqlite("sqlite::memory:").expect("nothing to lock").is_none());
-        assert!(lock_sqlite("postgres://u:p@h/d").expect("nothing to lock").is_none());
     }
 
     #[test]

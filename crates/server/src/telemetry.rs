@@ -19,6 +19,7 @@ pub const LOG_VARIABLE: &str = "COUNTERSIGN_LOG";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_SECONDS: &str = "countersign_http_request_seconds";
 const QUEUE_READY: &str = "countersign_queue_ready";
+const CLOCK_OFFSET: &str = "countersign_clock_offset_seconds";
 const TIMERS: &str = "countersign_timers";
 const LATENCY_BUCKETS: &[f64] = &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 const BATCH_BUCKETS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0];
@@ -79,6 +80,7 @@ fn describe() {
     metrics::describe_counter!("countersign_commands_total", "Commands by name and answer");
     metrics::describe_counter!("countersign_refused_authorisations_total", "Commands refused for want of authority");
     metrics::describe_histogram!("countersign_batch_commands", "Commands per transaction");
+    metrics::describe_histogram!("countersign_command_steps", "Steps that commands spent on expressions and schemas");
     metrics::describe_counter!("countersign_runs_started_total", "Runs that this node has started");
     metrics::describe_counter!(
         "countersign_runs_ended_total",
@@ -87,6 +89,23 @@ fn describe() {
     metrics::describe_counter!("countersign_steps_total", "Steps by the state they came to; `failed` counts attempts");
     metrics::describe_gauge!(QUEUE_READY, "Steps that may be claimed on this node, by queue");
     metrics::describe_gauge!(TIMERS, "What this node's clock has to look at: leases, waits, limits, retries");
+    metrics::describe_gauge!(
+        CLOCK_OFFSET,
+        metrics::Unit::Seconds,
+        "By how much the engine's time is ahead of the wall clock"
+    );
+    metrics::describe_counter!(
+        "countersign_clock_jumps_total",
+        "Jumps of the wall clock, and records found ahead of it"
+    );
+    metrics::describe_gauge!("countersign_cache_bytes", metrics::Unit::Bytes, "What cached instances take, about");
+    metrics::describe_gauge!("countersign_plan_bytes", metrics::Unit::Bytes, "What cached plans take, about");
+    metrics::describe_gauge!("countersign_stream_subscriptions", "Live streams that are open");
+    metrics::describe_counter!(
+        "countersign_stream_dropped_total",
+        "Live streams that were dropped: their readers were too slow"
+    );
+    crate::listen::describe_metrics();
     crate::outbox::describe_metrics();
     crate::schedule::describe_metrics();
 }
@@ -97,6 +116,7 @@ pub fn look_at(engine: &Engine) {
         metrics::gauge!(QUEUE_READY, "queue" => queue.to_string()).set(ready as f64);
     }
     metrics::gauge!(TIMERS).set(engine.timers() as f64);
+    metrics::gauge!(CLOCK_OFFSET).set(engine.clock().ahead_of_wall_us() as f64 / 1e6);
 }
 
 /// Keeps the memory of unfetched samples bounded, for as long as it runs.

@@ -5,21 +5,23 @@ pub mod run;
 use crate::select::STEP_COLUMNS;
 use crate::statement::parse_fate;
 use crate::value::{Columns, token};
-use countersign_engine::port::{Head, Loaded, LoadedBody, StoreError};
+use countersign_engine::passkey;
+use countersign_engine::port::{Head, Loaded, LoadedBody, StoreError, Waiting};
 use countersign_engine::rows::{
     AssignmentRow, GateRow, HoldRelease, HoldRow, IdempotencyRow, ProcessRow, RecordRow, StepEnd, StepRow,
     TransitionRow,
 };
 use countersign_kernel::machine::{AssignmentStatus, ChainState, StepState};
-use countersign_kernel::process::{DefinitionRef, Gate, GateKind, Process, Step};
+use countersign_kernel::process::{DefinitionRef, Gate, GateKind, Process, Request, Step};
 use countersign_kernel::registry::{
     Actor, ActorKey, ActorKind, Configuration, Credential, Definition, Event, EventBody,
 };
 use countersign_kernel::{
-    AssignmentId, ChainId, Declaration, Digest, EventId, GateSpec, GrantId, HoldId, InstanceId, StepId, TransitionId,
+    AssignmentId, ChainId, Declaration, Digest, EventId, GateSpec, GrantId, HoldId, InstanceId, PublishedGates, StepId,
+    TransitionId,
 };
-use countersign_ledger::document::{parse_declaration, parse_gate_spec, parse_rule};
-use countersign_ledger::{Content, Record, record_hash};
+use countersign_ledger::document::{parse_declaration, parse_gate_spec, parse_published_gates, parse_rule};
+use countersign_ledger::{Content, Record, record_hash, sha256};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -117,6 +119,7 @@ pub fn step_row(row: &dyn Columns) -> Result<StepRow, StoreError> {
         submitted_at: row.time(9)?,
         state: token(&row.text(10)?, StepState::parse)?,
         ended,
+        request: row.optional_text(14)?.map(Arc::from),
     })
 }
 
@@ -132,6 +135,18 @@ pub fn assigned_step_row(row: &dyn Columns) -> Result<(StepRow, AssignmentRow), 
         ended_at: row.optional_int(at(5))?.map(countersign_kernel::Time),
     };
     Ok((step_row(row)?, assignment))
+}
+
+/// A step with its assignment, and what the in-tray shows besides.
+pub fn waiting(row: &dyn Columns) -> Result<Waiting, StoreError> {
+    let at = |i| STEP_COLUMNS + 6 + i;
+    let (step, assignment) = assigned_step_row(row)?;
+    let definition = match (row.optional_text(at(2))?, row.optional_int(at(3))?) {
+        (Some(name), Some(version)) => Some((name, small(version, "definition version")?)),
+        _ => None,
+    };
+    let due_at = row.optional_int(at(0))?.map(countersign_kernel::Time);
+    Ok(Waiting { assignment, step, opened_by: row.text(at(1))?, is_run: row.bool(at(4))?, definition, due_at })
 }
 
 pub fn record_row(row: &dyn Columns) -> Result<RecordRow, StoreError> {
@@ -195,6 +210,11 @@ pub fn declaration(digest: &Digest, body: &[u8]) -> Result<Arc<Declaration>, Sto
     parse_declaration(body).map(Arc::new).map_err(|e| StoreError::Corrupt(format!("declaration {digest}: {e}")))
 }
 
+pub fn published_gates(digest: &Digest, body: &[u8]) -> Result<Arc<PublishedGates>, StoreError> {
+    let read = parse_published_gates(body).map(Arc::new);
+    read.map_err(|e| StoreError::Corrupt(format!("gate_spec of definition {digest}: {e}")))
+}
+
 pub fn gate_spec(digest: &Digest, body: &[u8]) -> Result<Arc<GateSpec>, StoreError> {
     parse_gate_spec(body).map(Arc::new).map_err(|e| StoreError::Corrupt(format!("gate_spec {digest}: {e}")))
 }
@@ -223,6 +243,10 @@ pub fn kernel_gate(row: &GateRow, steps: &[(StepRow, AssignmentRow)]) -> Result<
         scope: row.scope.clone(),
         opened_at: row.opened_at,
         kind,
+        request: steps
+            .first()
+            .and_then(|(step, _)| step.request.clone())
+            .map(|text| Request { digest: sha256(&[text.as_bytes()]), text }),
         steps: steps.iter().map(step).collect(),
         fate: row.fate,
         current: row.current,
@@ -259,6 +283,17 @@ pub fn loaded(
     Ok(Loaded { body: LoadedBody::Process(process), head, policy_ref, beats })
 }
 
+/// That the last record of an instance is there, and is the one that the instance's row names.
+pub fn require_last_record(loaded: &Loaded, header: Option<&[u8]>) -> Result<(), StoreError> {
+    let (instance_id, Head { sequence, record_hash: expected, .. }) = (loaded.instance_id(), &loaded.head);
+    let what = match header.map(record_hash) {
+        None => "is missing".to_owned(),
+        Some(found) if found != *expected => format!("has the hash {found}, and {expected} was recorded"),
+        Some(_) => return Ok(()),
+    };
+    Err(StoreError::Corrupt(format!("instance {instance_id}: its last record, number {sequence}, {what}")))
+}
+
 pub fn head_row(row: &dyn Columns) -> Result<Head, StoreError> {
     head_row_at(row, 0)
 }
@@ -277,7 +312,7 @@ pub fn actor_event(row: &dyn Columns) -> Numbered {
         None => None,
     };
     let key = match (row.optional_text(7)?, row.optional_text(8)?) {
-        (Some(key_id), Some(public_key)) => Some(ActorKey { key_id, public_key }),
+        (Some(key_id), Some(public_key)) => Some(ActorKey { key_id, public_key, passkey: None }),
         _ => None,
     };
     let actor = Actor {
@@ -300,7 +335,8 @@ pub fn credential_event(row: &dyn Columns, revoked: bool) -> Numbered {
 }
 
 pub fn key_event(row: &dyn Columns) -> Numbered {
-    let key = ActorKey { key_id: row.text(2)?, public_key: row.text(3)? };
+    let passkey = row.optional_text(6)?.map(|text| token(&text, passkey::parse)).transpose()?;
+    let key = ActorKey { key_id: row.text(2)?, public_key: row.text(3)?, passkey };
     let body = EventBody::KeyRegistered { actor_ref: row.text(1)?, key };
     Ok((row.count(0)?, Event { actor_ref: row.text(5)?, at: row.time(4)?, body }))
 }
@@ -327,13 +363,14 @@ pub fn definition_event(row: &dyn Columns) -> Numbered {
         name: row.text(1)?,
         version: small(row.int(2)?, "definition version")?,
         digest,
-        source: row.text(4)?.into(),
+        source: Some(row.text(4)?.into()),
         retention: row.optional_text(5)?,
         declaration: declaration(&digest, &row.bytes(8)?)?,
-        gate_spec: gate_spec(&digest, &row.bytes(9)?)?,
+        gate_spec: published_gates(&digest, &row.bytes(9)?)?,
         // Only the engine can read it from its document.
         workflow: None,
         machine: None,
+        quarantined: None,
         published_at,
         published_by: published_by.clone(),
     };

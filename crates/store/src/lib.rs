@@ -9,6 +9,7 @@ mod postgres;
 #[cfg(feature = "raw")]
 pub mod raw;
 mod select;
+mod sessions;
 mod sqlite;
 mod statement;
 #[cfg(feature = "raw")]
@@ -33,7 +34,7 @@ pub async fn open(url: &str) -> Result<Box<dyn Store>, StoreError> {
 }
 
 /// The newest schema that this build knows; both stores number alike.
-pub const SCHEMA_VERSION: u32 = 14;
+pub const SCHEMA_VERSION: u32 = 22;
 
 fn newer_schema(found: u32) -> StoreError {
     StoreError::Unusable(format!(

@@ -5,7 +5,7 @@ use crate::decode;
 use crate::select::{Dialect, RECORD};
 use crate::statement::{Kind, Statement};
 use crate::value::{Columns, Type, Value};
-use countersign_engine::port::log::{CheckpointRow, EntryRow, LogIdentity, Node, Span, Unsealed};
+use countersign_engine::port::log::{CheckpointRow, EntryRow, LogIdentity, Node, RotationRow, Span, Unsealed};
 use countersign_engine::port::{Head, StoreError};
 use countersign_engine::rows::RecordRow;
 use countersign_kernel::{Digest, EventId, InstanceId};
@@ -30,6 +30,21 @@ pub const CHECKPOINT: Statement = Statement {
     keys: 1,
 };
 
+pub const ROTATION: Statement = Statement {
+    table: "log_rotations",
+    columns: &[("size", Type::Int), ("note", Type::Text), ("rotated_at_us", Type::Int)],
+    kind: Kind::InsertIfAbsent,
+    keys: 1,
+};
+
+pub fn rotation_values(row: &RotationRow) -> Vec<Value<'_>> {
+    vec![Value::count(row.size), Value::Text(&row.note), Value::time(row.rotated_at)]
+}
+
+pub fn rotation_row(row: &dyn Columns) -> Result<RotationRow, StoreError> {
+    Ok(RotationRow { size: row.count(0)?, note: row.text(1)?, rotated_at: row.time(2)? })
+}
+
 pub fn entry_values(log_index: u64, entry: &Unsealed) -> Vec<Value<'_>> {
     vec![Value::count(log_index), Value::Id(entry.event_id.0), Value::digest(&entry.record_hash)]
 }
@@ -48,6 +63,9 @@ pub struct LogSql {
     pub identity: &'static str,
     pub size: &'static str,
     pub extend_note: String,
+    /// The next key, where the log still has the one that was meant.
+    pub rekey: String,
+    pub rotations: &'static str,
     pub leaves: String,
     pub nodes: String,
     pub entries: String,
@@ -69,6 +87,8 @@ impl LogSql {
             identity: "SELECT origin, verifier_key FROM log_state",
             size: "SELECT COALESCE(MAX(log_index) + 1, 0) FROM log_entries",
             extend_note: format!("UPDATE log_checkpoints SET note = {b} WHERE size = {a}"),
+            rekey: format!("UPDATE log_state SET verifier_key = {a} WHERE origin = {b} AND verifier_key = {c}"),
+            rotations: "SELECT size, note, rotated_at_us FROM log_rotations ORDER BY size",
             leaves: format!(
                 "SELECT record_hash FROM log_entries WHERE log_index >= {a} AND log_index < {b} ORDER BY log_index"
             ),

@@ -58,16 +58,10 @@ pub struct OutboxSql {
 
 impl OutboxSql {
     pub fn new(dialect: Dialect) -> Self {
-        let (a, b, c, d) = (dialect.hole(1), dialect.hole(2), dialect.hole(3), dialect.hole(4));
-        // Not the clock's time of the moment, which no index could be searched with.
-        let (now, skip, skip_d, lock) = match dialect {
-            Dialect::Sqlite => ("CAST(unixepoch('now', 'subsec') * 1000000 AS INTEGER)", "", "", ""),
-            Dialect::Postgres => (
-                "(EXTRACT(EPOCH FROM now()) * 1000000)::int8",
-                " FOR UPDATE SKIP LOCKED",
-                " FOR UPDATE OF d SKIP LOCKED",
-                " FOR UPDATE",
-            ),
+        let (a, b, c, d, e) = (dialect.hole(1), dialect.hole(2), dialect.hole(3), dialect.hole(4), dialect.hole(5));
+        let (skip, skip_d, lock) = match dialect {
+            Dialect::Sqlite => ("", "", ""),
+            Dialect::Postgres => (" FOR UPDATE SKIP LOCKED", " FOR UPDATE OF d SKIP LOCKED", " FOR UPDATE"),
         };
         // Otherwise SQLite, which knows no numbers, might read all that is pending and sort it.
         let by_time = match dialect {
@@ -90,22 +84,21 @@ impl OutboxSql {
             due: format!(
                 "SELECT d.outbox_id, d.webhook, o.instance_id, o.event_type, o.step, o.created_at_us, o.data, d.attempts \
                  FROM deliveries d JOIN outbox o ON o.outbox_id = d.outbox_id \
-                 WHERE d.webhook = {a} AND d.state = 'pending' AND d.next_attempt_at_us <= {now} \
+                 WHERE d.webhook = {a} AND d.state = 'pending' AND d.next_attempt_at_us <= {c} \
                  ORDER BY d.next_attempt_at_us, d.outbox_id LIMIT {b}{skip_d}"
             ),
             lease: format!(
-                "UPDATE deliveries SET attempts = attempts + 1, next_attempt_at_us = {now} + {c} WHERE {among} AND webhook = {b}"
+                "UPDATE deliveries SET attempts = attempts + 1, next_attempt_at_us = {c} WHERE {among} AND webhook = {b}"
             ),
             lock: format!("SELECT state FROM outbox WHERE outbox_id = {a}{lock}"),
             delivered: format!(
-                "UPDATE deliveries SET state = 'delivered', settled_at_us = {now}, last_error = NULL WHERE {one}"
+                "UPDATE deliveries SET state = 'delivered', settled_at_us = {c}, last_error = NULL WHERE {one}"
             ),
             postponed: format!(
-                "UPDATE deliveries SET last_error = {d}, next_attempt_at_us = {now} + {} WHERE {one} AND attempts = {c}",
-                dialect.hole(5)
+                "UPDATE deliveries SET last_error = {d}, next_attempt_at_us = {e} WHERE {one} AND attempts = {c}"
             ),
             dead: format!(
-                "UPDATE deliveries SET state = 'dead', settled_at_us = {now}, last_error = {d} WHERE {one} AND attempts = {c}"
+                "UPDATE deliveries SET state = 'dead', settled_at_us = {e}, last_error = {d} WHERE {one} AND attempts = {c}"
             ),
             conclude: format!(
                 "UPDATE outbox SET state = CASE WHEN {dead} THEN 'dead' ELSE 'delivered' END, \
@@ -127,16 +120,19 @@ impl OutboxSql {
     }
 
     /// What a settlement writes, its parameters, and whether the event may have ended with it.
-    pub fn settle<'v>(&self, delivery: &'v Delivery, settled: &'v Settled) -> (&str, Vec<Value<'v>>, bool) {
+    pub fn settle<'v>(&self, delivery: &'v Delivery, settled: &'v Settled, now: Time) -> (&str, Vec<Value<'v>>, bool) {
         let mut values = vec![Value::Id(delivery.outbox_id), Value::Text(&delivery.webhook)];
         match settled {
-            Settled::Delivered => (&self.delivered, values, true),
+            Settled::Delivered => {
+                values.push(Value::time(now));
+                (&self.delivered, values, true)
+            }
             Settled::Postponed { error, pause } => {
-                values.extend([Value::count(delivery.attempt), Value::Text(error), micros(*pause)]);
+                values.extend([Value::count(delivery.attempt), Value::Text(error), later(now, *pause)]);
                 (&self.postponed, values, false)
             }
             Settled::Dead { error } => {
-                values.extend([Value::count(delivery.attempt), Value::Text(error)]);
+                values.extend([Value::count(delivery.attempt), Value::Text(error), Value::time(now)]);
                 (&self.dead, values, true)
             }
         }
@@ -151,8 +147,8 @@ pub fn list<'q>(dialect: Dialect, state: Option<DeliveryState>, page: &Page) -> 
     select.paged("outbox_id", page)
 }
 
-pub fn micros(length: Duration) -> Value<'static> {
-    Value::Int(i64::try_from(length.as_micros()).unwrap_or(i64::MAX / 4).min(i64::MAX / 4))
+pub fn later(now: Time, by: Duration) -> Value<'static> {
+    Value::Int(now.0.saturating_add(i64::try_from(by.as_micros()).unwrap_or(i64::MAX)))
 }
 
 pub fn unspread_row(row: &dyn Columns) -> Result<(Uuid, String), StoreError> {

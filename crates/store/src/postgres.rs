@@ -15,6 +15,7 @@ mod outbox;
 pub(crate) mod read;
 mod run;
 mod scrub;
+mod sessions;
 mod values;
 
 use crate::decode;
@@ -25,8 +26,8 @@ use async_trait::async_trait;
 use at_once::{AtOnce, Shapes};
 use connect::{Settings, failed};
 use countersign_engine::port::{
-    Batch, Bell, Committed, Due, Loaded, LogParts, Outbox, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit,
-    Verdict, Writer,
+    Batch, Bell, Committed, Due, Loaded, LogParts, Outbox, Reader, RegistryDelta, Sessions, StepsOf, Store, StoreError,
+    Unit, Verdict, Writer,
 };
 use countersign_engine::rows::{HoldRow, IdempotencyRow, RecordRow, StepRow};
 use countersign_kernel::{Declaration, Digest, EventId, GateSpec, HoldId, InstanceId, StepId, Time};
@@ -79,6 +80,10 @@ impl Store for PostgresStore {
         Ok(Box::new(outbox::PostgresOutbox::new(self.settings.clone())))
     }
 
+    fn sessions(&self) -> Box<dyn Sessions> {
+        Box::new(sessions::PostgresSessions::new(self.reader.pool()))
+    }
+
     fn bell(&self) -> Option<Box<dyn Bell>> {
         Some(Box::new(bell::PostgresBell::new(self.settings.clone())))
     }
@@ -119,6 +124,7 @@ struct Session {
     lock_alone: Prepared,
     fence: Prepared,
     sequences: Prepared,
+    last_headers: Prepared,
     insert_keys: Prepared,
     recall: Prepared,
     /// In the order of [`Name`].
@@ -168,6 +174,7 @@ impl Session {
             )
             .await?,
             sequences: prepare("SELECT instance_id, sequence, beats FROM instances WHERE instance_id = ANY($1)").await?,
+            last_headers: prepare(load::LAST_HEADERS).await?,
             insert_keys: prepare(INSERT_KEYS).await?,
             recall: prepare(RECALL).await?,
             statements,

@@ -49,9 +49,9 @@ pub const TRANSITION: &str = "instance_id, sequence_number, transition_id, from_
 pub const GATE: &str = "gate_id, instance_id, from_state, action, guard, scope, opened_at_us, opened_by, rule, m, chain_state, \
     chain_terminal_at_us, fate, is_current";
 const STEP: &str = "s.step_id, s.gate_id, s.instance_id, s.slot, s.action, s.subject_ref, s.approver_ref, s.submitter_ref, s.scope, \
-    s.submitted_at_us, s.state, s.ended_by, s.ended_at_us, s.ended_reason";
+    s.submitted_at_us, s.state, s.ended_by, s.ended_at_us, s.ended_reason, s.request";
 /// How many columns a step has: an assignment joined to it starts there.
-pub const STEP_COLUMNS: usize = 14;
+pub const STEP_COLUMNS: usize = 15;
 const ASSIGNMENT: &str = "a.assignment_id, a.task_ref, a.assignee_ref, a.assigned_at_us, a.status, a.ended_at_us";
 pub const RECORD: &str = "event_id, instance_id, sequence, action_ref, actor_ref, recorded_at_us, header, payload, attestation, salt, \
     purgeable_from_us";
@@ -61,6 +61,12 @@ const HOLD: &str = "hold_id, record_ref, instance_id, placed_at_us, placed_by, r
 pub struct ByInstance {
     pub processes: String,
     pub history: String,
+    /// Some of one instance. Parameters: instance, from, limit.
+    pub firings: String,
+    /// What waits for somebody. Parameters: assignee, behind when it is due and which assignment, limit.
+    pub inbox: String,
+    /// Parameters: assignee.
+    pub inbox_count: &'static str,
     pub gates: String,
     pub live_gates: String,
     /// Steps joined with their newest assignment.
@@ -91,6 +97,20 @@ impl ByInstance {
                 "SELECT {TRANSITION} FROM transitions WHERE {} ORDER BY instance_id, sequence_number",
                 among("instance_id")
             ),
+            firings: format!(
+                "SELECT {TRANSITION} FROM transitions WHERE instance_id = {} AND sequence_number >= {} ORDER BY sequence_number LIMIT {}",
+                dialect.hole(1),
+                dialect.hole(2),
+                dialect.hole(3)
+            ),
+            inbox: inbox(dialect),
+            inbox_count: match dialect {
+                Dialect::Sqlite => {
+                    "SELECT COUNT(*) FROM assignments_opened o CROSS JOIN assignments a ON a.assignment_id = o.assignment_id \
+                                    WHERE o.assignee_ref = ?1 AND a.status = 'Active'"
+                }
+                Dialect::Postgres => "SELECT COUNT(*) FROM assignments WHERE assignee_ref = $1 AND status = 'Active'",
+            },
             gates: format!("SELECT {GATE} FROM gates WHERE {} ORDER BY gate_id", among("instance_id")),
             live_gates: format!(
                 "SELECT {GATE} FROM gates g WHERE {} AND (is_current OR EXISTS (SELECT 1 FROM approval_steps s \
@@ -129,6 +149,29 @@ impl ByInstance {
             ),
         }
     }
+}
+
+/// What a person has to decide is little: all of it is found by index, and sorted by when it is due.
+fn inbox(dialect: Dialect) -> String {
+    let (a, b, c, d) = (dialect.hole(1), dialect.hole(2), dialect.hole(3), dialect.hole(4));
+    let (from, who) = match dialect {
+        Dialect::Sqlite => (
+            "assignments_opened o CROSS JOIN assignments a ON a.assignment_id = o.assignment_id \
+             CROSS JOIN approval_steps s ON s.step_id = a.task_ref CROSS JOIN gates g ON g.gate_id = s.gate_id",
+            "o.assignee_ref",
+        ),
+        Dialect::Postgres => (
+            "assignments a JOIN approval_steps s ON s.step_id = a.task_ref JOIN gates g ON g.gate_id = s.gate_id",
+            "a.assignee_ref",
+        ),
+    };
+    format!(
+        "SELECT {STEP}, {ASSIGNMENT}, a.due_at_us, g.opened_by, COALESCE(r.definition_name, p.definition_name), \
+         COALESCE(r.definition_version, p.definition_version), (r.instance_id IS NOT NULL) FROM {from} \
+         LEFT JOIN runs r ON r.instance_id = s.instance_id LEFT JOIN processes p ON p.instance_id = s.instance_id \
+         WHERE {who} = {a} AND a.status = 'Active' AND (COALESCE(a.due_at_us, 9223372036854775807), a.assignment_id) > ({b}, {c}) \
+         ORDER BY COALESCE(a.due_at_us, 9223372036854775807), a.assignment_id LIMIT {d}"
+    )
 }
 
 /// A query with its parameters.
@@ -220,18 +263,31 @@ impl<'q> Select<'q> {
 }
 
 pub fn processes<'q>(dialect: Dialect, query: &'q ProcessQuery, page: &Page) -> Select<'q> {
-    let mut select = Select::new(
-        dialect,
-        format!("SELECT {PROCESS} FROM processes p JOIN instances i ON i.instance_id = p.instance_id"),
-    );
+    let (from, key) = match (&query.current_state, dialect) {
+        (None, _) => ("processes p JOIN instances i ON i.instance_id = p.instance_id", "p.instance_id"),
+        // Without numbers SQLite would not begin with the state.
+        (Some(_), Dialect::Sqlite) => (
+            "instances i INDEXED BY instances_by_state CROSS JOIN processes p ON p.instance_id = i.instance_id",
+            "i.instance_id",
+        ),
+        (Some(_), Dialect::Postgres) => {
+            ("instances i JOIN processes p ON p.instance_id = i.instance_id", "i.instance_id")
+        }
+    };
+    let mut select = Select::new(dialect, format!("SELECT {PROCESS} FROM {from}"));
+    if let Some(state) = &query.current_state {
+        select.conditions.push("i.rollup IS NULL".to_owned());
+        select.compare("i.state", "=", Value::Text(state));
+    }
+    select.equal("p.definition_version", query.version.map(|version| Value::Int(version.into())));
     select.equal("p.instance_id", query.instance_id.map(|id| Value::Id(id.0)));
     select.equal("p.subject_ref", query.subject_ref.as_deref().map(Value::Text));
     select.equal("p.initiator_ref", query.initiator_ref.as_deref().map(Value::Text));
-    select.id_range("p.instance_id", &query.started);
+    select.id_range(key, &query.started);
     if let Some(names) = &query.definitions {
         select.among_texts("p.definition_name", names);
     }
-    select.paged("p.instance_id", page)
+    select.paged(key, page)
 }
 
 pub fn approval_steps<'q>(dialect: Dialect, query: &'q StepQuery, page: &Page) -> Select<'q> {
@@ -343,6 +399,13 @@ pub fn instances_in(
     select
 }
 
+pub fn definition_source(dialect: Dialect, name: &str, version: u32) -> Select<'_> {
+    let mut select = Select::new(dialect, "SELECT source FROM definitions".to_owned());
+    select.values.extend([Value::Text(name), Value::Int(i64::from(version))]);
+    select.sql.push_str(&format!(" WHERE name = {} AND version = {}", dialect.hole(1), dialect.hole(2)));
+    select
+}
+
 pub fn holds<'q>(dialect: Dialect, query: &'q HoldQuery, page: &Page) -> Select<'q> {
     let mut select = Select::new(dialect, format!("SELECT {HOLD} FROM holds"));
     select.equal("hold_id", query.hold_id.map(|id| Value::Id(id.0)));
@@ -408,7 +471,7 @@ impl RegistrySince {
                 "SELECT revoked_seq, token_hash, actor_ref, revoked_at_us, revoked_by FROM credentials WHERE revoked_seq > {since}"
             ),
             keys: format!(
-                "SELECT k.registry_seq, k.actor_ref, k.key_id, k.public_key, k.registered_at_us, k.registered_by FROM actor_keys k \
+                "SELECT k.registry_seq, k.actor_ref, k.key_id, k.public_key, k.registered_at_us, k.registered_by, k.passkey FROM actor_keys k \
                  WHERE k.registry_seq > {since} AND NOT EXISTS (SELECT 1 FROM actors a WHERE a.registry_seq = k.registry_seq)"
             ),
             revoked_keys: format!(

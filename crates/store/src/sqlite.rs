@@ -3,12 +3,15 @@
 //! process (the server locks its data directory), so nobody else can move an instance.
 
 mod connect;
+mod file;
 pub mod listing;
 mod log;
 mod outbox;
 mod read;
 mod run;
 mod scrub;
+mod sessions;
+mod side;
 
 use crate::decode::{self, InstanceRow};
 use crate::select::{ByInstance, Dialect, RegistrySince};
@@ -17,12 +20,13 @@ use crate::value::Value;
 use async_trait::async_trait;
 use connect::{Checkpointer, Location, cut_off, failed, migrate};
 use countersign_engine::port::{
-    Batch, Committed, Due, Loaded, LogParts, Outbox, Reader, RegistryDelta, StepsOf, Store, StoreError, Unit, Verdict,
-    Writer,
+    Batch, Committed, Due, Loaded, LogParts, Outbox, Reader, RegistryDelta, Sessions, StepsOf, Store, StoreError, Unit,
+    Verdict, Writer,
 };
 use countersign_engine::rows::{HoldRow, IdempotencyRow, RecordRow, StepRow, Write};
 use countersign_kernel::process::Gate;
 use countersign_kernel::{Declaration, Digest, EventId, GateSpec, HoldId, InstanceId, StepId, Time};
+use file::Files;
 use listing::Unlisted;
 use read::{Pool, SqliteReader, document, registry_since, rows};
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
@@ -66,9 +70,11 @@ impl Store for SqliteStore {
     fn into_parts(self: Box<Self>) -> (Box<dyn Writer>, Arc<dyn Reader>) {
         let writer = SqliteWriter {
             connection: self.writer,
+            files: self.location.files.clone(),
             turn: self.turn,
             checkpointer: self.checkpointer,
             by_instance: ByInstance::new(Dialect::Sqlite),
+            waiting_header: listing::waiting_header(),
             registry_since: RegistrySince::new(Dialect::Sqlite),
             statements: STATEMENTS.iter().map(Statement::sqlite).collect(),
             declarations: HashMap::new(),
@@ -90,6 +96,10 @@ impl Store for SqliteStore {
         Ok(Box::new(outbox::SqliteOutbox::new(self.location.clone(), self.turn.clone())))
     }
 
+    fn sessions(&self) -> Box<dyn Sessions> {
+        Box::new(sessions::SqliteSessions::new(self.readers.clone(), self.location.clone(), self.turn.clone()))
+    }
+
     fn is_exclusive(&self) -> bool {
         true
     }
@@ -105,9 +115,12 @@ impl Store for SqliteStore {
 
 struct SqliteWriter {
     connection: Connection,
+    files: Files,
     turn: Turn,
     checkpointer: Checkpointer,
     by_instance: ByInstance,
+    /// Of a record that is not listed yet.
+    waiting_header: String,
     registry_since: RegistrySince,
     /// In the order of [`statement::Name`].
     statements: Vec<String>,
@@ -122,6 +135,19 @@ struct SqliteWriter {
 
 impl SqliteWriter {
     fn load_one(&mut self, instance_id: InstanceId) -> Result<Option<Loaded>, StoreError> {
+        let Some(loaded) = self.read_one(instance_id)? else { return Ok(None) };
+        let place = [Value::Id(instance_id.0), Value::count(loaded.head.sequence)];
+        let header = |sql: &str| rows(&self.connection, sql, &place, |row| row.bytes(0));
+        // Most are listed; the others are among the few that wait.
+        let mut last = header(listing::LISTED_HEADER)?.pop();
+        if last.is_none() {
+            last = header(&self.waiting_header)?.pop();
+        }
+        decode::require_last_record(&loaded, last.as_deref())?;
+        Ok(Some(loaded))
+    }
+
+    fn read_one(&mut self, instance_id: InstanceId) -> Result<Option<Loaded>, StoreError> {
         let id = [Value::Id(instance_id.0)];
         let Some(row) = rows(&self.connection, &self.by_instance.processes, &id, decode::instance_row)?.pop() else {
             let bindings = || bindings(&self.connection, &self.by_instance, instance_id);
@@ -159,6 +185,7 @@ impl SqliteWriter {
 
     fn commit_batch(&mut self, batch: &Batch) -> Result<Committed, StoreError> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.files.require()?;
         self.checkpointer.finish(&self.connection);
         let transaction = Transaction::begin(&self.connection)?;
         // Sequence and beats.
@@ -205,6 +232,8 @@ impl SqliteWriter {
             scrub::mark(&transaction)?;
         }
         transaction.commit()?;
+        // What went into a file that is no longer there is not durable.
+        self.files.require()?;
         if self.known_documents.len() > CACHED_DOCUMENTS {
             self.known_documents.clear();
         }

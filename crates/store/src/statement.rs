@@ -7,6 +7,7 @@ mod run;
 pub use run::{UNDER_WAY, latest_writes, step_values};
 
 use crate::value::{Type, Value};
+use countersign_engine::passkey;
 use countersign_engine::port::Unit;
 use countersign_engine::rows::{RecordRow, Write};
 use countersign_kernel::process::Fate;
@@ -63,7 +64,7 @@ macro_rules! statements {
 }
 
 statements! {
-    Instance: Insert "instances" ("instance_id" Id, "sequence" Int, "head" Bytes, "last_time_us" Int, "state" Text, "moves" Int, "policy_ref" Text, "beats" Int, "rollup" Text);
+    Instance: Insert "instances" ("instance_id" Id, "sequence" Int, "head" Bytes, "last_time_us" Int, "state" Text, "moves" Int, "policy_ref" Text, "beats" Int, "rollup" Text, "colour" Text);
     Document: InsertIfAbsent "documents" ("digest" Bytes, "body" Bytes);
     Process: Insert "processes" ("instance_id" Id, "definition_name" Text, "definition_version" Int, "subject_ref" Text, "initiator_ref" Text,
         "declaration_digest" Bytes, "gate_spec_digest" Bytes, "started_at_us" Int);
@@ -72,13 +73,13 @@ statements! {
     Gate: Insert "gates" ("gate_id" Id, "instance_id" Id, "from_state" Text, "action" Text, "guard" Text, "scope" Text, "opened_at_us" Int, "opened_by" Text,
         "rule" Text, "m" Int, "chain_state" Text, "chain_terminal_at_us" Int, "fate" Text, "is_current" Bool);
     Step: Insert "approval_steps" ("step_id" Id, "gate_id" Id, "instance_id" Id, "slot" Int, "action" Text, "subject_ref" Text, "approver_ref" Text,
-        "submitter_ref" Text, "scope" Text, "submitted_at_us" Int, "state" Text, "ended_by" Text, "ended_at_us" Int, "ended_reason" Text);
+        "submitter_ref" Text, "scope" Text, "submitted_at_us" Int, "state" Text, "ended_by" Text, "ended_at_us" Int, "ended_reason" Text, "request" Text);
     Assignment: Insert "assignments" ("assignment_id" Id, "task_ref" Id, "assignee_ref" Text, "assigned_at_us" Int, "status" Text, "ended_at_us" Int);
     Record: Insert "records" ("event_id" Id, "instance_id" Id, "sequence" Int, "action_ref" Text, "actor_ref" Text, "recorded_at_us" Int, "header" Bytes,
         "payload" Bytes, "attestation" Bytes, "salt" Bytes, "purgeable_from_us" Int);
     Actor: Insert "actors" ("actor_ref" Text, "kind" Text, "display_name" Text, "registered_at_us" Int, "registered_by" Text, "registry_seq" Int);
     Credential: Insert "credentials" ("token_hash" Bytes, "actor_ref" Text, "issued_at_us" Int, "issued_by" Text, "registry_seq" Int);
-    Key: Insert "actor_keys" ("key_id" Text, "actor_ref" Text, "public_key" Text, "registered_at_us" Int, "registered_by" Text, "registry_seq" Int);
+    Key: Insert "actor_keys" ("key_id" Text, "actor_ref" Text, "public_key" Text, "registered_at_us" Int, "registered_by" Text, "registry_seq" Int, "passkey" Text);
     Grant: Insert "grants" ("grant_id" Id, "subject_ref" Text, "action_scope" Text, "granted_at_us" Int, "granted_by" Text, "granted_seq" Int);
     Definition: Insert "definitions" ("name" Text, "version" Int, "digest" Bytes, "source" Text, "declaration_digest" Bytes, "gate_spec_digest" Bytes,
         "retention" Text, "published_at_us" Int, "published_by" Text, "registry_seq" Int, "document_digest" Bytes);
@@ -89,7 +90,7 @@ statements! {
     Run: Insert "runs" ("instance_id" Id, "definition_name" Text, "definition_version" Int, "document_digest" Bytes, "subject_ref" Text, "initiator_ref" Text,
         "correlation_key" Text, "concurrency_key" Text, "corrects" Id, "continues" Id, "parent_id" Id, "parent_step_seq" Int, "started_at_us" Int, "input" Text, "trace_id" Text, "machine" Text, "machine_digest" Bytes);
     NewRunHead: Insert "run_heads" ("instance_id" Id, "state" Text, "outcome" Text, "last_error" Text, "priority" Int, "start_at_us" Int,
-        "executing_since_us" Int, "completed_at_us" Int, "failed_at_us" Int, "output" Text, "due_at_us" Int, "is_live" Bool,
+        "executing_since_us" Int, "completed_at_us" Int, "failed_at_us" Int, "output" Text, "due_at_us" Int, "is_live" Bool, "runbook" Text,
         "definition_name" Text, "correlation_key" Text, "concurrency_key" Text);
     NewRunStep: Insert "run_steps" ("instance_id" Id, "step_seq" Int, "state" Text, "attempts" Int, "next_run_at_us" Int, "locked_by" Text,
         "locked_until_us" Int, "lease_token" Id, "waiting_event_type" Text, "waiting_facet" Text, "deadline_at_us" Int, "last_error" Text,
@@ -102,21 +103,23 @@ statements! {
     Correction: Insert "step_corrections" ("instance_id" Id, "step_seq" Int, "cycle" Int, "from_state" Text, "prior_event_id" Id, "prior_actor_ref" Text,
         "prior_at_us" Int, "output" Text, "overdue_first_at_us" Int, "sla_breach_us" Int, "approval_id" Id, "correction_reason" Text,
         "reopened_by" Text, "reopened_at_us" Int, "event_id" Id);
+    StepError: Insert "step_errors" ("instance_id" Id, "step_seq" Int, "event_id" Id);
     Visits: Insert "step_visits" ("instance_id" Id, "event_id" Id, "visits" Text);
     Outbox: Insert "outbox" ("outbox_id" Id, "instance_id" Id, "event_type" Text, "data" Text, "created_at_us" Int, "next_attempt_at_us" Int, "step" Text);
 
-    MoveInstance: Update "instances" ("instance_id" Id, "sequence" Int, "head" Bytes, "last_time_us" Int, "state" Text, "moves" Int, "policy_ref" Text, "beats" Int, "rollup" Text);
+    MoveInstance: Update "instances" ("instance_id" Id, "sequence" Int, "head" Bytes, "last_time_us" Int, "state" Text, "moves" Int, "policy_ref" Text, "beats" Int, "rollup" Text, "colour" Text);
     SupersedeGate: Update "gates" ("gate_id" Id, "is_current" Bool);
     SpendGate: Update "gates" ("gate_id" Id, "fate" Text);
     EndChain: Update "gates" ("gate_id" Id, "chain_state" Text, "chain_terminal_at_us" Int);
     EndStep: Update "approval_steps" ("step_id" Id, "state" Text, "ended_by" Text, "ended_at_us" Int, "ended_reason" Text);
+    AssignmentDue: Update "assignments" ("assignment_id" Id, "due_at_us" Int);
     EndAssignment: Update "assignments" ("assignment_id" Id, "status" Text, "ended_at_us" Int);
     RevokeCredential: Update "credentials" ("token_hash" Bytes, "revoked_at_us" Int, "revoked_by" Text, "revoked_seq" Int);
     RevokeKey: Update "actor_keys" ("key_id" Text, "revoke_reason" Text, "revoked_at_us" Int, "revoked_by" Text, "revoked_seq" Int);
     RevokeGrant: Update "grants" ("grant_id" Id, "revoked_at_us" Int, "revoked_by" Text, "revoked_seq" Int);
     ReleaseHold: Update "holds" ("hold_id" Id, "released_at_us" Int, "released_by" Text, "release_reason" Text);
     RunHead: Update "run_heads" ("instance_id" Id, "state" Text, "outcome" Text, "last_error" Text, "priority" Int, "start_at_us" Int,
-        "executing_since_us" Int, "completed_at_us" Int, "failed_at_us" Int, "output" Text, "due_at_us" Int, "is_live" Bool);
+        "executing_since_us" Int, "completed_at_us" Int, "failed_at_us" Int, "output" Text, "due_at_us" Int, "is_live" Bool, "runbook" Text);
     RunStep: Update [2] "run_steps" ("instance_id" Id, "step_seq" Int, "state" Text, "attempts" Int, "next_run_at_us" Int, "locked_by" Text,
         "locked_until_us" Int, "lease_token" Id, "waiting_event_type" Text, "waiting_facet" Text, "deadline_at_us" Int, "last_error" Text,
         "error_category" Text, "event_data" Text, "started_at_us" Int, "completed_at_us" Int, "effect_unknown" Bool, "child_run_id" Id,
@@ -127,17 +130,19 @@ statements! {
     PurgeRecord: Update "records" ("event_id" Id, "payload" Bytes, "attestation" Bytes, "salt" Bytes, "purgeable_from_us" Int);
     RedactSubject: Update "processes" ("instance_id" Id, "subject_ref" Text);
     RedactStepSubject: Update "approval_steps" ("step_id" Id, "subject_ref" Text);
+    RedactStepRequest: Update "approval_steps" ("step_id" Id, "request" Text);
     RedactStepReason: Update "approval_steps" ("step_id" Id, "ended_reason" Text);
     RedactHold: Update "holds" ("hold_id" Id, "reason" Text, "case_ref" Text);
     RedactRelease: Update "holds" ("hold_id" Id, "release_reason" Text);
     RedactRunInput: Update "runs" ("instance_id" Id, "subject_ref" Text, "input" Text);
     RedactRunKeys: Redact "runs" ("instance_id" Id, "correlation_key" Text, "concurrency_key" Text);
     RedactRunHeadKeys: Redact "run_heads" ("instance_id" Id, "correlation_key" Text, "concurrency_key" Text);
-    RedactRunStepOutput: Redact [2] "run_steps" ("instance_id" Id, "step_seq" Int, "output" Text);
+    RedactRunStepOutput: Redact [2] "run_steps" ("instance_id" Id, "step_seq" Int, "output" Text, "lease_token" Id);
     RedactCorrection: Redact [2] "step_corrections" ("instance_id" Id, "prior_event_id" Id, "output" Text);
     RedactRunStepError: Redact [2] "run_steps" ("instance_id" Id, "step_seq" Int, "last_error" Text);
     RedactRunStepEvent: Redact [2] "run_steps" ("instance_id" Id, "step_seq" Int, "event_data" Text);
     RedactRunOutput: Redact "run_heads" ("instance_id" Id, "output" Text);
+    RedactRunbook: Update "run_heads" ("instance_id" Id, "runbook" Text);
     RedactRunError: Redact "run_heads" ("instance_id" Id, "last_error" Text);
     RedactRunEvent: Redact [2] "run_events" ("instance_id" Id, "event_id" Text, "data" Text);
     RedactOutbox: Redact [2] "outbox" ("instance_id" Id, "created_at_us" Int, "data" Text);
@@ -224,6 +229,7 @@ pub fn instance_values(unit: &Unit) -> (Name, Vec<Value<'_>>) {
         Value::Text(&unit.policy_ref),
         Value::count(unit.beats),
         Value::text(unit.rollup.as_deref()),
+        Value::text(unit.colour),
     ];
     (name, values)
 }
@@ -332,6 +338,7 @@ pub fn write_values<'a>(unit: &'a Unit, write: &'a Write) -> (Name, Vec<Value<'a
                 Value::text(row.ended.as_ref().map(|end| end.by.as_str())),
                 Value::optional_time(row.ended.as_ref().map(|end| end.at)),
                 Value::text(row.ended.as_ref().and_then(|end| end.reason.as_deref())),
+                Value::text(row.request.as_deref()),
             ],
         ),
         Write::Assignment(row) => (
@@ -345,6 +352,9 @@ pub fn write_values<'a>(unit: &'a Unit, write: &'a Write) -> (Name, Vec<Value<'a
                 Value::optional_time(row.ended_at),
             ],
         ),
+        Write::AssignmentDue { assignment_id, due_at } => {
+            (Name::AssignmentDue, vec![Value::Id(assignment_id.0), Value::time(*due_at)])
+        }
         Write::Actor { actor, registered_by, registry_sequence } => (
             Name::Actor,
             vec![
@@ -375,6 +385,7 @@ pub fn write_values<'a>(unit: &'a Unit, write: &'a Write) -> (Name, Vec<Value<'a
                 Value::time(*registered_at),
                 Value::Text(registered_by),
                 Value::count(*registry_sequence),
+                key.passkey.as_ref().map_or(Value::Null, |key| Value::OwnText(passkey::to_json(key).to_string())),
             ],
         ),
         Write::Grant { grant_id, subject_ref, action_scope, granted_at, granted_by, registry_sequence } => (
@@ -394,14 +405,14 @@ pub fn write_values<'a>(unit: &'a Unit, write: &'a Write) -> (Name, Vec<Value<'a
                 Value::Text(&definition.name),
                 Value::Int(i64::from(definition.version)),
                 Value::digest(&definition.digest),
-                Value::Text(&definition.source),
+                Value::Text(definition.source.as_deref().unwrap_or_default()),
                 Value::digest(declaration_digest),
                 Value::digest(gate_spec_digest),
                 Value::text(definition.retention.as_deref()),
                 Value::time(definition.published_at),
                 Value::Text(&definition.published_by),
                 Value::count(*registry_sequence),
-                definition.document().map_or(Value::Null, |(_, digest)| Value::digest(digest)),
+                definition.document_digest().map_or(Value::Null, Value::digest),
             ],
         ),
         Write::Configuration { configuration, recorded_at, recorded_by, registry_sequence } => (
@@ -434,6 +445,9 @@ pub fn write_values<'a>(unit: &'a Unit, write: &'a Write) -> (Name, Vec<Value<'a
         Write::RunEvent(row) => (Name::RunEvent, run::event_values(row)),
         Write::Outbox(row) => (Name::Outbox, run::outbox_values(row)),
         Write::Correction(row) => (Name::Correction, run::correction_values(row)),
+        Write::StepError { instance_id, step_seq, event_id } => {
+            (Name::StepError, vec![Value::Id(instance_id.0), Value::Int(i64::from(*step_seq)), Value::Id(event_id.0)])
+        }
         Write::Visits { instance_id, event_id, visits } => {
             (Name::Visits, vec![Value::Id(instance_id.0), Value::Id(event_id.0), Value::Text(visits)])
         }
@@ -454,6 +468,9 @@ pub fn write_values<'a>(unit: &'a Unit, write: &'a Write) -> (Name, Vec<Value<'a
         }
         Write::RedactRunStep { instance_id, step_seq, what, text } => {
             run::redacted_step(*instance_id, *step_seq, *what, text)
+        }
+        Write::RedactStepRequest { step_id, text } => {
+            (Name::RedactStepRequest, vec![Value::Id(step_id.0), Value::json(text)])
         }
         Write::RedactRunHead { instance_id, what, text } => run::redacted_head(*instance_id, *what, text),
         Write::RedactRunEvent { instance_id, event_id, text } => {
@@ -479,7 +496,7 @@ pub fn write_values<'a>(unit: &'a Unit, write: &'a Write) -> (Name, Vec<Value<'a
                 Value::text(end.reason.as_deref()),
             ],
         ),
-        Write::EndAssignment { assignment_id, status, at } => {
+        Write::EndAssignment { assignment_id, status, at, .. } => {
             (Name::EndAssignment, vec![Value::Id(assignment_id.0), Value::Text(status.as_str()), Value::time(*at)])
         }
         Write::RevokeCredential { credential, revoked_at, revoked_by, registry_sequence } => (

@@ -2,7 +2,8 @@
 
 use async_trait::async_trait;
 use countersign_engine::port::{
-    Batch, Committed, Due, Loaded, LogParts, Outbox, Reader, RegistryDelta, StepsOf, Store, StoreError, Writer,
+    Batch, Committed, Due, Loaded, LogParts, Outbox, Reader, RegistryDelta, Sessions, StepsOf, Store, StoreError,
+    Writer,
 };
 use countersign_engine::rows::{HoldRow, IdempotencyRow, RecordRow, StepRow};
 use countersign_kernel::{EventId, HoldId, InstanceId, StepId, Time};
@@ -17,6 +18,12 @@ pub trait Tap: Send + Sync {
     fn read(&self) -> Result<(), StoreError> {
         Ok(())
     }
+
+    /// So many instances were loaded.
+    fn loaded(&self, _instances: usize) {}
+
+    /// So many rows of what is due were read.
+    fn found_due(&self, _rows: usize) {}
 
     /// What the database's clock is said to be ahead by, where somebody wants to say it.
     fn clock_offset_us(&self) -> Option<i64> {
@@ -44,6 +51,10 @@ impl Store for Tapped {
         self.inner.outbox()
     }
 
+    fn sessions(&self) -> Box<dyn Sessions> {
+        self.inner.sessions()
+    }
+
     fn is_exclusive(&self) -> bool {
         self.inner.is_exclusive()
     }
@@ -62,7 +73,9 @@ struct TappedWriter {
 impl Writer for TappedWriter {
     async fn load(&mut self, ids: &[InstanceId]) -> Result<Vec<Loaded>, StoreError> {
         self.tap.read()?;
-        self.inner.load(ids).await
+        let loaded = self.inner.load(ids).await?;
+        self.tap.loaded(loaded.len());
+        Ok(loaded)
     }
     async fn registry_since(&mut self, sequence: u64) -> Result<RegistryDelta, StoreError> {
         self.inner.registry_since(sequence).await
@@ -91,7 +104,9 @@ impl Writer for TappedWriter {
     }
 
     async fn due(&mut self, after: &Due, until: Time, limit: usize) -> Result<Vec<Due>, StoreError> {
-        self.inner.due(after, until, limit).await
+        let due = self.inner.due(after, until, limit).await?;
+        self.tap.found_due(due.len());
+        Ok(due)
     }
 
     async fn scrub(&mut self) -> Result<bool, StoreError> {

@@ -1,6 +1,7 @@
 //! What tests of runs do by hand: publish, start, claim, complete, and move the engine's clock.
 
 use anyhow::{Context, bail};
+use countersign_engine::clock::{Clock, Reading};
 use countersign_engine::port::{Page, RunQuery};
 use countersign_engine::{Call, ClaimCall, Command, Engine, Outcome, Proof, Target, Task};
 use countersign_kernel::refusal::Refusal;
@@ -8,7 +9,7 @@ use countersign_kernel::run::{self, ClaimNext, StartRun, TaskRef};
 use countersign_kernel::{InstanceId, Time, registry};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use crate::drive::commands::publish_command;
 use crate::place::ADMIN;
@@ -18,24 +19,39 @@ pub const LEASE: i64 = 60 * SECOND;
 
 /// A clock that stands still until it is moved.
 #[derive(Clone)]
-pub struct Hand(Arc<AtomicI64>);
+pub struct Hand {
+    wall: Arc<AtomicI64>,
+    elapsed: Arc<AtomicI64>,
+}
 
 impl Default for Hand {
     fn default() -> Self {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Hand(Arc::new(AtomicI64::new(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))))
+        Hand { wall: Arc::new(AtomicI64::new(Clock::system().read().wall.0)), elapsed: Arc::default() }
     }
 }
 
 impl Hand {
-    pub fn clock(&self) -> Arc<dyn Fn() -> Time + Send + Sync> {
-        let at = self.0.clone();
-        Arc::new(move || Time(at.load(Ordering::SeqCst)))
+    pub fn clock(&self) -> Clock {
+        let Hand { wall, elapsed } = self.clone();
+        Clock::new(move || Reading {
+            wall: Time(wall.load(Ordering::SeqCst)),
+            elapsed_us: elapsed.load(Ordering::SeqCst),
+        })
     }
 
-    /// Forward, or back.
+    pub fn wall(&self) -> i64 {
+        self.wall.load(Ordering::SeqCst)
+    }
+
+    /// Lets so much time pass.
     pub fn turn(&self, micros: i64) {
-        self.0.fetch_add(micros, Ordering::SeqCst);
+        self.elapsed.fetch_add(micros, Ordering::SeqCst);
+        self.wall.fetch_add(micros, Ordering::SeqCst);
+    }
+
+    /// Sets the wall clock, forward or back, while no time passes.
+    pub fn set(&self, micros: i64) {
+        self.wall.fetch_add(micros, Ordering::SeqCst);
     }
 }
 
@@ -81,6 +97,7 @@ pub async fn complete(engine: &Engine, task: &Task, next: bool) -> Result<Option
         output: "null".into(),
         outbound: vec![],
         claim_next: next.then_some(ClaimNext { lease: LEASE }),
+        artifacts: vec![],
     };
     match engine.execute(on_run(run_of(task), command)).await? {
         Outcome::TaskDone { next, .. } => Ok(next),

@@ -3,6 +3,7 @@
 //! - [`scenario`]: text tables that an auditor can read, their parser and their runner.
 //! - [`drive`]: the same actions at four levels: kernel, SQLite, PostgreSQL, HTTP.
 //! - [`audit`]: seed 000's acceptance checks, done from the records alone at the end of every scenario.
+//! - [`attack`]: every attack of the test vectors, on a live store.
 //! - [`run_audit`]: the same for runs: only declared transitions, each from where the last one led.
 //! - [`postgres`]: a database of its own for each test.
 //! - [`place`]: a fresh store for a test, and engines on it; [`load`]: seeded work to give them.
@@ -13,6 +14,7 @@
 //! - [`recording_failure`]: commits that fail, through [`tap`]. [`crash`]: the real server, killed.
 //! - [`torture`]: all of these with large numbers, for as long as you like.
 
+pub mod attack;
 pub mod audit;
 pub mod conformance;
 pub mod crash;

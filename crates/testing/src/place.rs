@@ -77,6 +77,23 @@ impl Place {
         Ok(Place { kind, url, directory, database })
     }
 
+    /// Another place with the same rows. Nobody may have this one open.
+    pub async fn copy(&self) -> anyhow::Result<Place> {
+        let directory = tempfile::tempdir()?;
+        let (url, database) = match &self.database {
+            None => {
+                let file = directory.path().join("test.sqlite");
+                std::fs::copy(self.sqlite_file(), &file)?;
+                (format!("sqlite:{}", file.display()), None)
+            }
+            Some(database) => {
+                let copy = database.copy().await.map_err(|error| anyhow!(error))?;
+                (copy.url.clone(), Some(copy))
+            }
+        };
+        Ok(Place { kind: self.kind, url, directory, database })
+    }
+
     /// A directory of this test alone.
     pub fn directory(&self) -> &Path {
         self.directory.path()

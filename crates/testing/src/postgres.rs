@@ -14,12 +14,21 @@ pub struct Database {
 
 impl Database {
     pub async fn create() -> Result<Database, String> {
+        Database::create_from("template1").await
+    }
+
+    /// Another database with the same rows. Nobody may be connected to this one.
+    pub async fn copy(&self) -> Result<Database, String> {
+        Database::create_from(&self.name).await
+    }
+
+    async fn create_from(template: &str) -> Result<Database, String> {
         let server = std::env::var(VARIABLE)
             .map_err(|_| format!("{VARIABLE} names no PostgreSQL server: run through make test"))?;
         let (base, _) = server.rsplit_once('/').ok_or_else(|| format!("{VARIABLE} names no database: {server}"))?;
         let name = format!("countersign_test_{}", unique());
         let url = format!("{base}/{name}");
-        execute(&server, &format!("CREATE DATABASE {name}")).await?;
+        execute(&server, &format!("CREATE DATABASE {name} TEMPLATE {template}")).await?;
         Ok(Database { server, name, url })
     }
 

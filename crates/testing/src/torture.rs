@@ -20,6 +20,7 @@ pub enum Part {
     Crash { kind: Kind, nodes: usize },
     Stop(Kind),
     CrashRuns { kind: Kind, nodes: usize },
+    CrashRunbooks { kind: Kind, nodes: usize },
     Parallel(Kind),
     Sequential(Kind),
     Undone(Kind),
@@ -43,6 +44,9 @@ pub const PARTS: &[Part] = &[
     Part::CrashRuns { kind: Kind::Sqlite, nodes: 1 },
     Part::CrashRuns { kind: Kind::Postgres, nodes: 1 },
     Part::CrashRuns { kind: Kind::Postgres, nodes: 2 },
+    Part::CrashRunbooks { kind: Kind::Sqlite, nodes: 1 },
+    Part::CrashRunbooks { kind: Kind::Postgres, nodes: 1 },
+    Part::CrashRunbooks { kind: Kind::Postgres, nodes: 2 },
     Part::Parallel(Kind::Sqlite),
     Part::Parallel(Kind::Postgres),
     Part::Sequential(Kind::Sqlite),
@@ -63,6 +67,7 @@ impl Part {
             Part::Crash { kind, nodes } => format!("crash-{kind}-{nodes}"),
             Part::Stop(kind) => format!("stop-{kind}"),
             Part::CrashRuns { kind, nodes } => format!("crash-runs-{kind}-{nodes}"),
+            Part::CrashRunbooks { kind, nodes } => format!("crash-runbooks-{kind}-{nodes}"),
             Part::Parallel(kind) => format!("parallel-steps-{kind}"),
             Part::Sequential(kind) => format!("sequential-steps-{kind}"),
             Part::Undone(kind) => format!("undone-steps-{kind}"),
@@ -76,9 +81,8 @@ impl Part {
             Part::Races { kind, .. } | Part::BothForms(kind) | Part::Crash { kind, .. } | Part::Stop(kind) => {
                 stores.contains(&kind)
             }
-            Part::CrashRuns { kind, .. } | Part::Parallel(kind) | Part::Sequential(kind) | Part::Undone(kind) => {
-                stores.contains(&kind)
-            }
+            Part::CrashRuns { kind, .. } | Part::CrashRunbooks { kind, .. } => stores.contains(&kind),
+            Part::Parallel(kind) | Part::Sequential(kind) | Part::Undone(kind) => stores.contains(&kind),
             Part::Cuts | Part::Kills | Part::Silence => stores.contains(&Kind::Postgres),
         }
     }
@@ -104,6 +108,10 @@ impl Part {
             Part::CrashRuns { kind, nodes } => {
                 let own = std::env::current_exe()?;
                 Ok(crash::killed_with_runs(&own, kind, nodes, seed, 50).await?.to_string())
+            }
+            Part::CrashRunbooks { kind, nodes } => {
+                let own = std::env::current_exe()?;
+                Ok(crash::killed_with_runbooks(&own, kind, nodes, seed, 12).await?.to_string())
             }
             Part::Parallel(kind) => Ok(large::run(kind, Shape::Parallel, 10_000).await?.to_string()),
             Part::Sequential(kind) => Ok(large::run(kind, Shape::Sequential, 100_000).await?.to_string()),

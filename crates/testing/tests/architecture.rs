@@ -1,5 +1,5 @@
 //! House rules that would otherwise be argued about: which crate may see which, how a file begins and how
-//! long it may be, and that every refusal code has its page.
+//! long it may be, that every refusal code has its page, and what we may depend on (`deny.toml`).
 
 #![expect(clippy::expect_used, reason = "a test's helpers may fail the test")]
 
@@ -14,7 +14,8 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("kernel", &[]),
     ("definition", &["kernel"]),
     ("ledger", &["kernel"]),
-    ("engine", &["kernel", "ledger"]),
+    // The verifier judges what the engine stores (ADR 31); it sees nothing of ours itself.
+    ("engine", &["kernel", "ledger", "verifier"]),
     ("store", &["kernel", "ledger", "engine"]),
     ("client", &[]),
     // Carries out and knows nothing of what follows.
@@ -22,28 +23,34 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("server", &["kernel", "definition", "ledger", "engine", "store", "client", "executor"]),
     // Written from the specification alone: a fault of ours must not hide itself in its own check.
     ("verifier", &[]),
+    ("verifier-wasm", &["verifier"]),
     // For developers: they may see everything, and nothing sees them.
     ("bench", &["kernel", "definition", "ledger", "engine", "store", "client", "executor", "server"]),
     ("testing", &["kernel", "definition", "ledger", "engine", "store", "client", "executor", "server", "verifier"]),
 ];
 
-/// Pure functions need nothing but ids.
-const KERNEL_NEEDS: &[&str] = &["uuid"];
+/// Pure functions need nothing but ids, and the tables that tell which names look alike (ADR 29).
+const KERNEL_NEEDS: &[&str] = &["unicode-normalization", "unicode-security", "uuid"];
 
 const MAX_LINES: usize = 700;
 
 const OURS: &str = "countersign-";
 
-/// Crate (without its prefix) → (dependency, kind) as the manifests state them.
-fn manifests() -> BTreeMap<String, Vec<(String, Option<String>)>> {
+fn metadata(arguments: &[&str]) -> serde_json::Value {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let output = Command::new(cargo)
-        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .args(["metadata", "--offline", "--format-version", "1"])
+        .args(arguments)
         .current_dir(workspace())
         .output()
         .expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// Crate (without its prefix) → (dependency, kind) as the manifests state them.
+fn manifests() -> BTreeMap<String, Vec<(String, Option<String>)>> {
+    let metadata = metadata(&["--no-deps"]);
     let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
     let packages = metadata["packages"].as_array().expect("packages");
     packages
@@ -77,7 +84,8 @@ fn arrows_between_crates_point_inward() {
     assert!(wrong.is_empty(), "arrows that should not be: {wrong:#?}");
 }
 
-/// What checks us shares nothing with us, not even in its tests; only our own tests may run it.
+/// What checks us depends on nothing of ours, not even in its tests. The engine uses it to verify its own store (ADR 31), and
+/// our tests run it.
 #[test]
 fn the_verifier_stands_alone() {
     let manifests = manifests();
@@ -86,7 +94,8 @@ fn the_verifier_stands_alone() {
     assert!(ours.is_empty(), "the verifier depends on {ours:?}");
     for (name, dependencies) in &manifests {
         for (_, kind) in dependencies.iter().filter(|(dependency, _)| dependency == "countersign-verifier") {
-            assert_eq!((name.as_str(), kind.as_deref()), ("testing", Some("dev")), "who depends on the verifier");
+            let known = [("testing", Some("dev")), ("engine", None), ("verifier-wasm", None)];
+            assert!(known.contains(&(name.as_str(), kind.as_deref())), "{name} depends on the verifier");
         }
     }
 }
@@ -163,5 +172,101 @@ fn every_code_has_a_page_and_every_page_a_code() {
             page.lines().next().is_some_and(|title| title.contains(code)),
             "docs/errors/{code}.md has another title"
         );
+    }
+}
+
+/// Whether a licence expression (SPDX, or the older form with `/`) can be met with licences of this list.
+fn licensed(expression: &str, allowed: &BTreeSet<String>) -> bool {
+    let expression = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
+    let mut words = expression.split_whitespace().peekable();
+    let met = either(&mut words, allowed);
+    met && words.next().is_none()
+}
+
+type Words<'e> = std::iter::Peekable<std::str::SplitWhitespace<'e>>;
+
+fn either(words: &mut Words<'_>, allowed: &BTreeSet<String>) -> bool {
+    let mut met = both(words, allowed);
+    while words.next_if_eq(&"OR").is_some() {
+        met |= both(words, allowed);
+    }
+    met
+}
+
+fn both(words: &mut Words<'_>, allowed: &BTreeSet<String>) -> bool {
+    let mut met = single(words, allowed);
+    while words.next_if_eq(&"AND").is_some() {
+        met &= single(words, allowed);
+    }
+    met
+}
+
+fn single(words: &mut Words<'_>, allowed: &BTreeSet<String>) -> bool {
+    if words.next_if_eq(&"(").is_some() {
+        let met = either(words, allowed);
+        return words.next_if_eq(&")").is_some() && met;
+    }
+    let mut licence = words.next().unwrap_or_default().to_owned();
+    if words.next_if_eq(&"WITH").is_some() {
+        licence = format!("{licence} WITH {}", words.next().unwrap_or_default());
+    }
+    allowed.contains(&licence)
+}
+
+/// The part of `cargo deny` that needs no other tool: it always runs.
+#[test]
+fn what_we_depend_on_is_licensed_and_comes_from_the_registry_and_comes_once() {
+    let text = std::fs::read_to_string(workspace().join("deny.toml")).expect("deny.toml");
+    let policy: toml::Value = toml::from_str(&text).expect("TOML");
+    let list = |section: &str, key: &str| policy[section][key].as_array().expect("a list").clone();
+    let text_of = |value: &toml::Value| value.as_str().expect("text").to_owned();
+    let allowed: BTreeSet<String> = list("licenses", "allow").iter().map(text_of).collect();
+    let registries: Vec<String> = list("sources", "allow-registry").iter().map(text_of).collect();
+    let skipped: BTreeSet<String> = list("bans", "skip").iter().map(|entry| text_of(&entry["crate"])).collect();
+
+    let metadata = metadata(&["--locked", "--filter-platform", "x86_64-unknown-linux-gnu"]);
+    let (mut wrong, mut versions) = (vec![], BTreeMap::<String, BTreeSet<String>>::new());
+    let mut unused = skipped.clone();
+    for package in metadata["packages"].as_array().expect("packages") {
+        let part = |name: &str| package[name].as_str().unwrap_or_default().to_owned();
+        let (name, version) = (part("name"), part("version"));
+        let version = version.split('+').next().unwrap_or_default().to_owned();
+        if !licensed(&part("license"), &allowed) {
+            wrong.push(format!("{name} {version}: its licence is {:?}", part("license")));
+        }
+        let source = part("source");
+        let ours = name.starts_with(OURS) && source.is_empty();
+        if !ours && !registries.iter().any(|registry| source == format!("registry+{registry}")) {
+            wrong.push(format!("{name} {version}: it comes from {source:?}"));
+        }
+        if !unused.remove(&format!("{name}@{version}")) {
+            versions.entry(name).or_default().insert(version);
+        }
+    }
+    for (name, versions) in versions.iter().filter(|(_, versions)| versions.len() > 1) {
+        wrong.push(format!("{name}: in the versions {versions:?}; where that cannot be helped, add it to deny.toml"));
+    }
+    wrong.extend(unused.iter().map(|entry| format!("{entry}: deny.toml skips it, and nothing needs it any more")));
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn licence_expressions_are_read_as_they_are_meant() {
+    let allowed: BTreeSet<String> = ["MIT", "ISC", "A WITH B"].map(str::to_owned).into();
+    for (expression, met) in [
+        ("MIT", true),
+        ("GPL-3.0", false),
+        ("GPL-3.0 OR MIT", true),
+        ("GPL-3.0/MIT", true),
+        ("MIT AND GPL-3.0", false),
+        ("(GPL-3.0 OR MIT) AND ISC", true),
+        ("(GPL-3.0 OR MIT) AND Zlib", false),
+        ("GPL-3.0 AND ISC OR MIT", true),
+        ("A WITH B", true),
+        ("A", false),
+        ("", false),
+        ("MIT)", false),
+    ] {
+        assert_eq!(licensed(expression, &allowed), met, "{expression}");
     }
 }

@@ -83,3 +83,27 @@ async fn no_result_of_a_step_is_lost_on_postgres() -> anyhow::Result<()> {
 async fn no_result_of_a_step_is_lost_on_two_nodes() -> anyhow::Result<()> {
     no_result_is_lost(Kind::Postgres, 2).await
 }
+
+/// No step with effects begins twice unless somebody has declared that it did nothing.
+async fn nothing_begins_twice(kind: Kind, nodes: usize) -> anyhow::Result<()> {
+    let worker = std::path::Path::new(env!("CARGO_BIN_EXE_countersign-torture"));
+    let report = crash::killed_with_runbooks(worker, kind, nodes, 1, RUN_KILLS).await?;
+    println!("{report}");
+    assert!(report.servers_killed > 0 && report.workers_killed > 0 && report.completed > 0, "{report}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_step_of_a_runbook_begins_twice_on_sqlite() -> anyhow::Result<()> {
+    nothing_begins_twice(Kind::Sqlite, 1).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_step_of_a_runbook_begins_twice_on_postgres() -> anyhow::Result<()> {
+    nothing_begins_twice(Kind::Postgres, 1).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_step_of_a_runbook_begins_twice_on_two_nodes() -> anyhow::Result<()> {
+    nothing_begins_twice(Kind::Postgres, 2).await
+}

@@ -69,6 +69,7 @@ scenarios! {
     registry
     rejection_paths
     reopening
+    replaceable_gates
     revocation
     rollup
     run_again
@@ -93,6 +94,15 @@ scenarios! {
     run_timeouts
     run_values
     run_waits
+    runbook_again
+    runbook_caps
+    runbook_children
+    runbook_dry_run
+    runbook_effects
+    runbook_pins
+    runbook_resume
+    runbook_rows
+    runbook_void
     self_approval
     settlement_application_actor
     settlement_commit_is_the_record
@@ -223,7 +233,7 @@ const OF_THE_ACTIONS: &[(&str, &[Code])] = &[
     ("starts run", &[Code::InvalidRequest, Code::PermissionDenied, Code::NotKnown]),
     ("reads run", &[Code::PermissionDenied, Code::NotKnown]),
     ("claims", &[Code::InvalidRequest, Code::PermissionDenied]),
-    ("completes", &[Code::PermissionDenied, Code::NotKnown, Code::LeaseLost]),
+    ("completes", &[Code::PermissionDenied, Code::NotKnown, Code::LeaseLost, Code::Conflict]),
     ("waits", REPORT),
     ("retries", REPORT),
     ("dies", REPORT),
@@ -233,10 +243,11 @@ const OF_THE_ACTIONS: &[(&str, &[Code])] = &[
     ("pause", &[Code::TransitionRefusedByGuard]),
     ("resume", CONTROL),
     ("cancel", CONTROL),
-    ("cancel", &[Code::GateNotCleared]),
+    ("cancel", &[Code::GateNotCleared, Code::TransitionRefusedByGuard]),
     ("stop", CONTROL),
     ("stop", &[Code::TransitionRefusedByGuard]),
     ("void", CONTROL),
+    ("void", &[Code::GateNotCleared, Code::TransitionRefusedByGuard]),
     ("unblocks", CONTROL),
     ("unblocks", &[Code::TransitionRefusedByGuard]),
     (

@@ -16,6 +16,9 @@ pub const DOCUMENTS: &str = "documents.jsonl";
 pub const STATE: &str = "state.jsonl";
 pub const GRANTS: &str = "grants.jsonl";
 
+/// Only where another key took over the log.
+pub const ROTATIONS: &str = "rotations.jsonl";
+
 const FILES: [&str; 7] = [MANIFEST, CHECKPOINT, LOG_KEY, RECORDS, DOCUMENTS, STATE, GRANTS];
 
 /// A manifest, a note with all its cosignatures, a key.
@@ -61,7 +64,7 @@ impl<R: Read + Seek> Archive<R> {
         }
         for name in self.zip.file_names_raw() {
             let name = String::from_utf8_lossy(name);
-            if !FILES.contains(&name.as_ref()) {
+            if !FILES.contains(&name.as_ref()) && name != ROTATIONS {
                 find(format!(
                     "the bundle holds a file `{}` that the format does not know",
                     crate::json::shortened(&name)

@@ -107,6 +107,7 @@ codes! {
         TimeOrder = "time-order",
         CheckpointInvalid = "checkpoint-invalid",
         CheckpointKeyUnknown = "checkpoint-key-unknown",
+        RotationInvalid = "rotation-invalid",
         WitnessQuorum = "witness-quorum",
         InclusionInvalid = "inclusion-invalid",
         LogOrder = "log-order",
@@ -120,6 +121,7 @@ codes! {
         KeyRevoked = "key-revoked",
         StatementMismatch = "statement-mismatch",
         NonceReused = "nonce-reused",
+        PasskeyCounter = "passkey-counter",
         AssuranceTooLow = "assurance-too-low",
     }
     ApprovalGated {
@@ -133,6 +135,7 @@ codes! {
         UndeclaredTransition = "undeclared-transition",
         ReplayMismatch = "replay-mismatch",
         CompensationOrder = "compensation-order",
+        RunbookViolation = "runbook-violation",
     }
     Completeness {
         RecordMissing = "record-missing",
@@ -213,9 +216,10 @@ pub struct Note {
 
 pub const PURGED: &str = "purged";
 pub const PARTIALLY_PURGED: &str = "partially-purged-coverage";
-pub const PASSKEY_UNVERIFIED: &str = "passkey-unverified";
 pub const APPLICATION_KEY_ADDED: &str = "application-key-added";
 pub const SERVER_KEY_ADDED: &str = "server-key-added";
+pub const LOG_KEY_LOST: &str = "log-key-lost";
+pub const CREDENTIAL_ADDED: &str = "credential-added-by-another";
 
 /// A hostile bundle could cause any number of findings; so many of each claim, and so many notes, are kept.
 const MOST_KEPT: usize = 1000;
@@ -238,6 +242,14 @@ impl Findings {
         if *count <= MOST_KEPT as u64 {
             self.findings.push(Finding { code, place: place.into(), detail: detail.into() });
         }
+    }
+
+    /// What was found since the last time, and how many there were beyond what is kept. Notes are dropped.
+    pub fn drain(&mut self) -> (Vec<Finding>, u64) {
+        let taken = std::mem::take(self);
+        let all: u64 = taken.found.iter().sum();
+        let more = all.saturating_sub(taken.findings.len() as u64);
+        (taken.findings, more)
     }
 
     /// A fault of strict JSON reading; `syntax` is the code for text that is not JSON at all.

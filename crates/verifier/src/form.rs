@@ -127,6 +127,8 @@ pub fn payload(header: &Header) -> Form {
                     must("declaration_digest", Kind::Hex),
                     must("gate_spec_digest", Kind::Hex),
                     must("gate_spec_labels", Kind::Texts),
+                    maybe("replaced", Kind::Texts),
+                    maybe("rules", Kind::Int),
                     maybe("reason", Kind::Text),
                 ]
             }
@@ -241,6 +243,7 @@ pub fn payload(header: &Header) -> Form {
                     text("subject_ref"),
                     must("steps", Kind::Int),
                     must("priority", Kind::Int),
+                    maybe("rules", Kind::Int),
                     maybe("transitions", Kind::List),
                     must("run_transitions", Kind::List),
                 ]
@@ -305,7 +308,9 @@ pub fn payload(header: &Header) -> Form {
             }
         }
         Action::CredentialIssued | Action::CredentialRevoked => CREDENTIAL,
-        Action::KeyRegistered => const { &[text("actor_ref"), text("key_id"), text("public_key")] },
+        Action::KeyRegistered => {
+            const { &[text("actor_ref"), text("key_id"), text("public_key"), maybe("passkey", Kind::Any)] }
+        }
         Action::KeyRevoked => const { &[text("actor_ref"), text("key_id"), maybe("reason", Kind::Text)] },
         Action::GrantMade | Action::GrantRevoked => GRANT,
         Action::DefinitionPublished => {

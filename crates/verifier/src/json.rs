@@ -66,6 +66,50 @@ pub fn parse_compact(bytes: &[u8]) -> Result<Value, Fault> {
     }
 }
 
+/// The text of a member as it stands in the object `text`.
+pub fn member_text<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let mut reader = Reader { text, at: 0, saw_space: false };
+    reader.space();
+    if !reader.take(b'{') {
+        return None;
+    }
+    loop {
+        reader.space();
+        let key = (reader.peek() == Some(b'"')).then(|| reader.string().ok()).flatten()?;
+        reader.space();
+        reader.take(b':').then_some(())?;
+        reader.space();
+        let from = reader.at;
+        reader.value(1).ok()?;
+        if key == name {
+            return text.get(from..reader.at);
+        }
+        reader.space();
+        reader.take(b',').then_some(())?;
+    }
+}
+
+/// A text as JSON, with no more escapes than it needs.
+pub fn text(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            c if u32::from(c) < 0x20 => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
 fn read(bytes: &[u8]) -> Result<(Value, bool), Fault> {
     let text = std::str::from_utf8(bytes).map_err(|e| syntax(format!("not UTF-8 at byte {}", e.valid_up_to())))?;
     let mut reader = Reader { text, at: 0, saw_space: false };

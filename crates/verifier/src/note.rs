@@ -91,22 +91,30 @@ struct SignatureLine {
 impl Checkpoint {
     pub fn parse(bytes: &[u8]) -> Result<Checkpoint, String> {
         let note = std::str::from_utf8(bytes).map_err(|_| "the note is not UTF-8")?;
+        Ok(Checkpoint::with_lines::<0>(note)?.0)
+    }
+
+    /// A checkpoint whose text has so many lines more, which are signed like the others.
+    fn with_lines<const MORE: usize>(note: &str) -> Result<(Checkpoint, [&str; MORE]), String> {
         let (text, signatures) = note.split_once("\n\n").ok_or("the note has no empty line before its signatures")?;
         let lines: Vec<&str> = text.split('\n').collect();
-        let [origin, size, root] = lines.as_slice() else {
-            return Err(format!("the note's text has {} lines, not three", lines.len()));
+        let wrong = || format!("the note's text has {} lines, not {}", lines.len(), 3 + MORE);
+        let (Some([origin, size, root]), Some(more)) = (lines.first_chunk::<3>(), lines.get(3..)) else {
+            return Err(wrong());
         };
+        let more = <[&str; MORE]>::try_from(more).map_err(|_| wrong())?;
         if origin.is_empty() {
             return Err("the note names no origin".to_owned());
         }
         let body = signatures.strip_suffix('\n').ok_or("the note does not end with a line feed")?;
-        Ok(Checkpoint {
+        let checkpoint = Checkpoint {
             origin: (*origin).to_owned(),
             size: decimal(size).ok_or("the size is not a decimal number without leading zeros")?,
             root: decode_root(root).ok_or("the root is not the base64 of 32 bytes")?,
             text: format!("{text}\n"),
             signatures: body.split('\n').map(SignatureLine::parse).collect::<Result<_, _>>()?,
-        })
+        };
+        Ok((checkpoint, more))
     }
 
     /// The root as the note writes it.
@@ -144,6 +152,42 @@ impl Checkpoint {
     /// Names under which it is signed, for a message.
     pub fn signers(&self) -> Vec<String> {
         self.signatures.iter().map(|line| format!("{} ({})", line.name, hex(&line.id))).collect()
+    }
+}
+
+/// One log key took over from another: a checkpoint with two lines more, signed by the new key and, unless it was lost, by
+/// the old one.
+#[derive(Clone, Debug)]
+pub struct Rotation {
+    pub checkpoint: Checkpoint,
+    pub from: VerifierKey,
+    pub to: VerifierKey,
+}
+
+impl Rotation {
+    /// Reads a note and checks the signatures that it bears.
+    pub fn parse(note: &str) -> Result<Rotation, String> {
+        let (checkpoint, [from, to]) = Checkpoint::with_lines::<2>(note)?;
+        let key = |line: &str, word: &str| {
+            let text = line.strip_prefix(word).ok_or_else(|| format!("a line does not begin with `{word}`"))?;
+            let key = VerifierKey::parse(text)?;
+            let exact = key.kind == KeyKind::Log && key.name == checkpoint.origin && key.to_string() == text;
+            if exact { Ok(key) } else { Err(format!("`{text}` is no key of this log")) }
+        };
+        let (from, to) = (key(from, "rotated-from ")?, key(to, "rotated-to ")?);
+        let rotation = Rotation { checkpoint, from, to };
+        if !rotation.checkpoint.signed_by(&rotation.to) {
+            return Err("the new key has not signed the note of the rotation".to_owned());
+        }
+        let bears_old = rotation.checkpoint.lines_of(&rotation.from).next().is_some();
+        if bears_old && !rotation.signed_by_old() {
+            return Err("the old key's signature does not fit the note of the rotation".to_owned());
+        }
+        Ok(rotation)
+    }
+
+    pub fn signed_by_old(&self) -> bool {
+        self.checkpoint.signed_by(&self.from)
     }
 }
 

@@ -38,6 +38,9 @@ fn needed(action: Action) -> Option<(&'static str, bool)> {
         | Action::StepReleased
         | Action::StepBlocked
         | Action::StepCannotComplete
+        | Action::StepYielded
+        | Action::PinsCaptured
+        | Action::PinsSurveyed
         | Action::ChildStarted => ("tasks:work", true),
         // Which scope it takes, its class says.
         Action::StepTransitioned => ("tasks:work", true),
@@ -102,13 +105,16 @@ pub fn check(record: &Record, origin: Origin<'_>, kind: Kind, registry: &Registr
         | Action::StepWaiting
         | Action::StepRetried
         | Action::StepFailed
+        | Action::StepYielded
+        | Action::PinsCaptured
+        | Action::PinsSurveyed
         | Action::ChildStarted
             if engine =>
         {
             None
         }
-        // Where the step has ended without it.
-        Action::RunCancelled if engine && kind == Kind::Child => None,
+        // Where the step has ended without it, or the run of the step was stopped.
+        Action::RunCancelled | Action::RunStopped if engine && kind == Kind::Child => None,
         action => needed(action),
     };
     let Some((scope, by_definition)) = needed else { return };
@@ -160,14 +166,23 @@ fn needs_none(record: &Record, registry: &Registry) -> bool {
     let whose = record.payload().and_then(|payload| payload.text("actor_ref"));
     let Some(whose) = whose else { return false };
     match header.action {
-        Action::KeyRegistered => engines_own(header, whose, registry) || own(header, whose),
-        Action::KeyRevoked => own(header, whose),
+        Action::KeyRegistered => {
+            engines_own(header, whose, registry) || own(header, whose) || first_passkey(record, whose, registry)
+        }
+        Action::KeyRevoked => engines_own(header, whose, registry) || own(header, whose),
         _ => false,
     }
 }
 
 fn own(header: &Header, whose: &str) -> bool {
     header.assurance != Assurance::ServerAttested && whose == &*header.actor_ref
+}
+
+/// A passkey may be the first key of an actor who has none: then there is nothing to sign with.
+fn first_passkey(record: &Record, whose: &str, registry: &Registry) -> bool {
+    let header = &record.header;
+    let is_passkey = record.payload().is_some_and(|payload| payload.given("passkey").is_some());
+    is_passkey && whose == &*header.actor_ref && !registry.has_key(whose, header.registry_seq)
 }
 
 fn engines_own(header: &Header, whose: &str, registry: &Registry) -> bool {

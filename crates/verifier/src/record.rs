@@ -79,6 +79,9 @@ actions! {
     StepReopened = "step_reopened" in Process,
     DeadlineExtended = "deadline_extended" in Process,
     StepTransitioned = "step_transitioned" in Process,
+    StepYielded = "step_yielded" in Process,
+    PinsCaptured = "pins_captured" in Process,
+    PinsSurveyed = "pins_surveyed" in Process,
     AttemptRefused = "attempt_refused" in Either,
     EvidenceExported = "evidence_exported" in Either,
     HoldPlaced = "hold_placed" in Either,
@@ -132,6 +135,9 @@ impl Action {
                 | Action::StepReopened
                 | Action::DeadlineExtended
                 | Action::StepTransitioned
+                | Action::StepYielded
+                | Action::PinsCaptured
+                | Action::PinsSurveyed
         )
     }
 
@@ -199,15 +205,17 @@ pub struct Line {
 }
 
 pub struct RawContent {
-    payload: String,
-    attestation: String,
-    salt: [u8; 32],
+    pub payload: String,
+    pub attestation: String,
+    pub salt: [u8; 32],
 }
 
 /// What the record says and how its actor was known, as far as it is JSON.
 pub struct Content {
     pub payload: Option<Value>,
     pub payload_sha256: Digest,
+    /// Of what a gate asks, as it stands in the payload.
+    pub request_sha256: Option<Digest>,
     pub attestation: Option<Value>,
 }
 
@@ -278,7 +286,7 @@ fn read_content(raw: &RawContent, header: &Header, findings: &mut Findings) -> C
         }
     }
     // Values that workers and events bring may hold any number.
-    let integers = !header.action.is_run();
+    let integers = !header.action.is_run() && header.action != Action::GateOpened;
     let mut object = |name: &str, text: &str, syntax: Code| match if integers || name != "payload" {
         json::parse_integers(text.as_bytes())
     } else {
@@ -296,7 +304,9 @@ fn read_content(raw: &RawContent, header: &Header, findings: &mut Findings) -> C
     };
     let payload = object("payload", &raw.payload, Code::BundleForm);
     let attestation = object("attestation", &raw.attestation, Code::AttestationInvalid);
+    let request = (header.action == Action::GateOpened).then(|| json::member_text(&raw.payload, "request")).flatten();
     Content {
+        request_sha256: request.map(|text| sha256(&[text.as_bytes()])),
         payload: payload.filter(|payload| has_form(payload, raw, header, findings)),
         payload_sha256: sha256(&[raw.payload.as_bytes()]),
         attestation,

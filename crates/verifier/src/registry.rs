@@ -43,13 +43,24 @@ pub struct Actor {
     pub display_name: Option<String>,
     pub keys: Vec<Key>,
     credentials: Vec<(String, Span)>,
+    /// Keys and credentials that another actor added after the registration: id, who, and by which record.
+    added: Vec<(String, String, u64)>,
 }
 
 #[derive(Clone, Debug)]
 pub struct Key {
     pub key_id: String,
-    pub public_key: [u8; 32],
+    /// 32 bytes of Ed25519; 65, an uncompressed point of P-256, for a passkey of ES256.
+    pub public_key: Vec<u8>,
+    pub passkey: Option<Passkey>,
     pub span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub struct Passkey {
+    pub algorithm: String,
+    pub rp_id: String,
+    pub origin: String,
 }
 
 #[derive(Clone, Debug)]
@@ -141,6 +152,7 @@ impl Registry {
             display_name: payload.text("display_name").map(str::to_owned),
             keys: vec![],
             credentials: vec![],
+            added: vec![],
         };
         if payload.given("public_key").is_some() {
             actor.keys.push(key_of(payload, header.sequence, false)?);
@@ -154,7 +166,11 @@ impl Registry {
 
     fn issue(&mut self, header: &Header, payload: &Value) -> Option<()> {
         let credential = payload.text("credential_id")?.to_owned();
-        let actor = self.actors.get_mut(payload.text("actor_ref")?)?;
+        let actor_ref = payload.text("actor_ref")?;
+        let actor = self.actors.get_mut(actor_ref)?;
+        if actor_ref != &*header.actor_ref {
+            actor.added.push((credential.clone(), header.actor_ref.to_string(), header.sequence));
+        }
         actor.credentials.push((credential, Span::since(header.sequence)));
         Some(())
     }
@@ -177,7 +193,12 @@ impl Registry {
             self.note_own_key(header, actor_ref, &key.key_id, findings);
         }
         match self.actors.get_mut(actor_ref) {
-            Some(actor) => actor.keys.push(key),
+            Some(actor) => {
+                if actor_ref != &*header.actor_ref {
+                    actor.added.push((key.key_id.clone(), header.actor_ref.to_string(), header.sequence));
+                }
+                actor.keys.push(key);
+            }
             None => findings.find(Code::RowMissing, header, format!("a key for `{actor_ref}`, who is not registered")),
         }
         Some(())
@@ -292,10 +313,21 @@ impl Registry {
         spans.map(|(_, span)| *span).max_by_key(|span| span.from)
     }
 
+    /// Who added this key or credential after the actor's registration, where it was another actor, and by which record.
+    pub fn added_by_another(&self, actor_ref: &str, id: &str, at: u64) -> Option<(&str, u64)> {
+        let added = self.actors.get(actor_ref)?.added.iter().rev();
+        added.filter(|(known, _, sequence)| known == id && *sequence <= at).map(|(_, by, at)| (by.as_str(), *at)).next()
+    }
+
     /// The key, where it was ever the actor's by then; the newest registration counts.
     pub fn key(&self, actor_ref: &str, id: &str, at: u64) -> Option<&Key> {
         let keys = self.actors.get(actor_ref)?.keys.iter().filter(|key| key.key_id == id && key.span.began(at));
         keys.max_by_key(|key| key.span.from)
+    }
+
+    /// Whether the actor had a key that was not revoked.
+    pub fn has_key(&self, actor_ref: &str, at: u64) -> bool {
+        self.actors.get(actor_ref).is_some_and(|actor| actor.keys.iter().any(|key| key.span.holds(at)))
     }
 
     pub fn holds_scope(&self, subject_ref: &str, scope: &str, at: u64) -> bool {
@@ -351,15 +383,34 @@ impl Registry {
 
 /// A key as `actor_registered` or `key_registered` states it. Its id follows from its bytes.
 fn key_of(payload: &Value, sequence: u64, id_needed: bool) -> Option<Key> {
-    let public_key: [u8; 32] = STANDARD.decode(payload.text("public_key")?).ok()?.try_into().ok()?;
+    let public_key = STANDARD.decode(payload.text("public_key")?).ok()?;
+    let passkey = match payload.given("passkey") {
+        None => None,
+        Some(value) => Some(passkey_of(value)?),
+    };
+    match passkey.as_ref().map(|passkey| passkey.algorithm.as_str()) {
+        None | Some("EdDSA") => (public_key.len() == 32).then_some(())?,
+        Some("ES256") => (public_key.len() == 65 && public_key.first() == Some(&4)).then_some(())?,
+        Some(_) => return None,
+    }
     let key_id = key_id(&public_key);
     let stated = payload.given("key_id");
     if stated.map_or(id_needed, |stated| stated.as_text() != Some(&key_id)) {
         return None;
     }
-    Some(Key { key_id, public_key, span: Span::since(sequence) })
+    Some(Key { key_id, public_key, passkey, span: Span::since(sequence) })
 }
 
-pub fn key_id(public_key: &[u8; 32]) -> String {
+fn passkey_of(value: &Value) -> Option<Passkey> {
+    crate::record::require_members(value, &["algorithm", "credential_id", "rp_id", "origin"], &["label"]).ok()?;
+    let text = |name| value.text(name).map(str::to_owned);
+    text("credential_id")?;
+    if value.given("label").is_some() {
+        text("label")?;
+    }
+    Some(Passkey { algorithm: text("algorithm")?, rp_id: text("rp_id")?, origin: text("origin")? })
+}
+
+pub fn key_id(public_key: &[u8]) -> String {
     hex(sha256(&[public_key]).0.get(..8).unwrap_or_default())
 }

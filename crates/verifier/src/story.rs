@@ -109,6 +109,8 @@ struct Spec {
     digest: String,
     definition: Option<String>,
     as_published: Option<bool>,
+    /// Guards whose approvers the initiator named in place of the definition's.
+    replaced: Vec<Rc<str>>,
     gate_spec: Rc<GateSpec>,
 }
 
@@ -280,8 +282,10 @@ impl Story {
         if let Some(gate_spec) = process.gate_spec.as_ref().filter(|_| self.specs.len() < MOST_DOCUMENTS) {
             let digest = started.gate_spec_digest.to_string();
             let published = definition.as_deref().and_then(|name| registry.definition(name, u64::MAX));
-            let as_published = published.map(|published| published.gate_spec_digest == started.gate_spec_digest);
-            let spec = Spec { digest: digest.clone(), definition, as_published, gate_spec: gate_spec.clone() };
+            let replaced = started.replaced.clone();
+            let as_published = published.map(|_| replaced.is_empty());
+            let spec =
+                Spec { digest: digest.clone(), definition, as_published, replaced, gate_spec: gate_spec.clone() };
             self.specs.entry(digest).or_insert(spec);
         }
         if let Some(run) = run.filter(|_| self.told && self.whole) {

@@ -47,13 +47,27 @@ def _(t: Tamper) -> None:
     t.vkey = vkey(t.b.manifest["origin"], mine)
 
 
-@mutation("checkpoint-key-revoked", "insider", "integrity", "checkpoint-key-unknown")
-def _(t: Tamper) -> None:
+def revoke_log_key(t: Tamper) -> None:
+    """The registry ends with the revocation of the key that signs the log."""
     if t.window():
         raise Skip("the export ends the registry")
     ref, token = t.holder("actors:manage")
     t.forge(t.b.chain(REGISTRY)[-1], "key_revoked", ref, {"actor_ref": t.config()["server_actor_ref"], "key_id": t.log.key_id}, token).head["registry_seq"] += 1
     known_later(t)
+
+
+@mutation("checkpoint-key-revoked", "insider", "integrity", "checkpoint-key-unknown")
+def _(t: Tamper) -> None:
+    if t.b.rotations:
+        raise Skip("a rotated log: see rotation-then-revoked")
+    revoke_log_key(t)
+
+
+@mutation("rotation-then-revoked", "insider", "integrity", "checkpoint-key-unknown", "rotation-invalid")
+def _(t: Tamper) -> None:
+    if not t.b.rotations:
+        raise Skip("the log was not rotated")
+    revoke_log_key(t)
 
 
 @mutation("checkpoint-size-edited", "naive", "integrity", "checkpoint-invalid")

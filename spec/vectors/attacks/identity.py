@@ -173,7 +173,8 @@ def _(t: Tamper) -> None:
 
 @mutation("credential-revoked-earlier", "insider", "identity", "attestation-proof-invalid")
 def _(t: Tamper) -> None:
-    r = t.one(where=lambda r: r.head["assurance"] == "server_attested")
+    passkeys = {k.key_id for keys in t.passkeys.values() for k in keys}
+    r = t.one(where=lambda r: r.head["assurance"] == "server_attested" and r.proofdata["credential_id"] not in passkeys)
     t.forge_in_registry(r, "credential_revoked", {"actor_ref": r.head["actor_ref"], "credential_id": r.proofdata["credential_id"]}, known=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 from typing import Any, Callable, Optional
 
+from passkeys import from_keyfile
 from bundle import REGISTRY, Bundle, Key, Record, b64, bearer_attestation, det, dump, sha, unb64
 
 BIG = 9_007_199_254_740_993
@@ -25,11 +26,12 @@ class Tamper:
     """A bundle under attack. `slots` is the order of the log; a change of it becomes real with `reseal`."""
 
     def __init__(self, bundle: Bundle, keys: dict[str, Any]):
-        self.b = bundle.copy()
+        self.b, self.keys = bundle.copy(), keys
         self.log = Key(bytes.fromhex(keys["log"]["seed"]))
         self.app = Key(bytes.fromhex(keys["application"]["seed"]))
         self.app_ref = keys["application"]["actor_ref"]
         self.actors = {ref: [Key(bytes.fromhex(s)) for s in seeds] for ref, seeds in keys.get("actors", {}).items()}
+        self.passkeys = {ref: [from_keyfile(k) for k in kept] for ref, kept in keys.get("passkeys", {}).items()}
         self.policy: Optional[str] = keys.get("policy")
         self.slots = self.b.slots()
         self.rewrite: dict[str, Callable[[str], str]] = {}
@@ -105,6 +107,12 @@ class Tamper:
             if r.body["actor_ref"] == ref and r.body.get("credential_id") and r.body["credential_id"] not in revoked:
                 return r.body["credential_id"]
         raise Skip(f"{ref} has no credential")
+
+    def has_token(self, ref: str) -> bool:
+        try:
+            return bool(self.token_of(ref))
+        except Skip:
+            return False
 
     def holder(self, scope: str) -> tuple[str, str]:
         """An actor with a credential who holds the scope to the end."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 import json
 from typing import Any, Callable
 
-from bundle import bearer_attestation, dump, sha
+from bundle import bearer_attestation, dump, sha, unb64
 from .kit import NEUTRAL, Skip, mutation
 
 
@@ -217,6 +217,20 @@ def _(t: Any) -> None:
     t.delete(t.part(r, "moot_gate_recalled"))
 
 
+@add("run-cancelled-by-another-approval", "insider", "1", "gate-not-approved", "statement-mismatch")
+def _(t: Any) -> None:
+    r = t.one("run_cancelled", where=lambda x: "approval_id" in x.body)
+    t.edit(r, approval_id=r.head["event_id"])
+
+
+@add("run-cancelled-by-another-approval", "engine", "1", "gate-not-approved")
+def _(t: Any) -> None:
+    r = t.one("run_cancelled", where=lambda x: "approval_id" in x.body, signed=True)
+    other = r.head["event_id"]
+    t.sign_again(r, body={**json.loads(unb64(r.proofdata["body"])), "approval_id": other})
+    t.edit(r, approval_id=other)
+
+
 @add("run-gate-mooted-too-early", "insider", "4", "moot-invalid")
 def _(t: Any) -> None:
     r = t.one("run_cancelled")
@@ -426,8 +440,13 @@ def _(t: Any) -> None:
 @add("run-worker-without-a-grant", "insider", "5", "permission-not-held")
 def _(t: Any) -> None:
     r = t.one("steps_claimed")
-    r.head.update(actor_ref="admin", assurance="server_attested")
-    r.attestation = bearer_attestation(t.token_of("admin"))
+    held = {g["subject_ref"] for g in t.b.grants if g["action_scope"].startswith("tasks:work")}
+    registered = [x.body["actor_ref"] for x in t.all("actor_registered", registry=True)]
+    ref = next((ref for ref in ["admin", *registered] if ref not in held and t.has_token(ref)), None)
+    if ref is None:
+        raise Skip("everybody with a token may work")
+    r.head.update(actor_ref=ref, assurance="server_attested")
+    r.attestation = bearer_attestation(t.token_of(ref))
 
 
 @add("run-reason-edited", "insider", "identity", "statement-mismatch")

@@ -102,6 +102,11 @@ pub struct ActorKey {
     /// The registry record that ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_seq: Option<u64>,
+    /// Who added it.
+    #[serde(default)]
+    pub added_by: String,
+    #[serde(default)]
+    pub added_at: String,
 }
 
 /// The keys of an actor, and the names of its tokens.
@@ -119,6 +124,24 @@ pub struct ActorToken {
     pub credential_id: String,
     /// `active` or `revoked`.
     pub status: String,
+    /// Who added it.
+    #[serde(default)]
+    pub added_by: String,
+    #[serde(default)]
+    pub added_at: String,
+}
+
+/// The caller, as the server knows them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Whoami {
+    pub actor_ref: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<String>,
+    /// Active ones, sorted.
+    pub scopes: Vec<String>,
+    /// Active keys and tokens of the caller that another actor added after the registration.
+    pub added_by_others: u64,
 }
 
 /// A further token, which is shown this once.

@@ -151,6 +151,15 @@ pub struct AssignmentQuery {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct InboxItem {
+    /// What the gate belongs to: `process` or `run`.
+    #[serde(default)]
+    pub kind: String,
+    /// `name@version`; absent for a process that was started with a declaration of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub definition: Option<String>,
+    /// Who asks: whoever opened the gate; where it opened by itself, whoever started the process or run.
+    #[serde(default)]
+    pub requested_by: String,
     pub assignment_id: String,
     /// The task: the id of the approval step to decide.
     pub task_ref: String,
@@ -159,8 +168,19 @@ pub struct InboxItem {
     pub scope: String,
     pub subject_ref: String,
     pub assigned_at: String,
+    /// By when to decide, where the definition says so (`gate_spec.<label>.due`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due_at: Option<String>,
+    /// What is asked, and the digest that binds the decision to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<serde_json::Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_digest: Option<String>,
+    /// Of a runbook: how the checks of its steps held so far, and which files they left.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<super::StepCheck>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<super::StepArtifact>,
 }
 
 /// Which part of the caller's in-tray to list.
@@ -174,4 +194,11 @@ pub struct InboxQuery {
     /// The `next` of the page before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
+}
+
+/// How much waits for the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct InboxCount {
+    pub count: u64,
 }

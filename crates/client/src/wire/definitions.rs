@@ -14,12 +14,15 @@ pub struct DefinitionPublished {
 }
 
 /// Whether a document could be published.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Validation {
     pub valid: bool,
     /// Everything that is wrong, in document order.
     pub problems: Vec<DefinitionProblem>,
+    /// What it would look like; only of a valid one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graph: Option<super::Graph>,
 }
 
 /// One fault of a document, at the place where its author would look for it.
@@ -50,6 +53,9 @@ pub struct DefinitionSummary {
     pub published_at: String,
     /// The actor who published it.
     pub published_by: String,
+    /// Why nothing is started from it, where this version of the server does not read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantined: Option<String>,
 }
 
 /// One version of a definition with its document.
@@ -65,6 +71,9 @@ pub struct DefinitionView {
     pub published_at: String,
     /// The actor who published it.
     pub published_by: String,
+    /// Why nothing is started from it, where this version of the server does not read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantined: Option<String>,
     /// The document exactly as it was published.
     pub document: String,
 }

@@ -207,3 +207,20 @@ pub struct ExportQuery {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
 }
+
+/// Where other keys took over the log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LogRotations {
+    pub rotations: Vec<LogRotation>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LogRotation {
+    /// How many entries the log had.
+    pub size: u64,
+    /// The cross-signed note.
+    pub note: String,
+    pub rotated_at: String,
+}

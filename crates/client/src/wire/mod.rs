@@ -5,31 +5,41 @@
 //! Times are RFC 3339 UTC text with microseconds (`2026-11-15T19:47:28.123456Z`) and ids are opaque
 //! text: nothing here interprets either.
 
+mod actions;
 mod actors;
 mod approvals;
+mod cells;
 mod definitions;
 mod grants;
+mod graph;
 mod holds;
 mod ledger;
 mod outbox;
 mod processes;
 mod registry;
 mod runs;
+mod sessions;
 mod steps;
+mod stream;
 mod tasks;
 mod timeline;
 
+pub use actions::*;
 pub use actors::*;
 pub use approvals::*;
+pub use cells::*;
 pub use definitions::*;
 pub use grants::*;
+pub use graph::*;
 pub use holds::*;
 pub use ledger::*;
 pub use outbox::*;
 pub use processes::*;
 pub use registry::*;
 pub use runs::*;
+pub use sessions::*;
 pub use steps::*;
+pub use stream::*;
 pub use tasks::*;
 pub use timeline::*;
 

@@ -98,7 +98,7 @@ pub struct StartProcess {
     pub definition: Option<String>,
     /// What the process is about: a batch, an order, a document.
     pub subject_ref: String,
-    /// An entry for every guard label. With a definition, these replace its own label by label.
+    /// An entry for every guard label. With a definition, only what its entries leave to the start with `replaceable: true`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate_spec: Option<GateSpec>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -156,6 +156,9 @@ pub struct DecideGate {
     /// the whole chain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_id: Option<String>,
+    /// The `request_digest` of the request that was read. Another one is 409 `conflict`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_digest: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -216,12 +219,61 @@ pub struct WorkflowView {
     pub declaration_ref: String,
     pub declaration: Declaration,
     pub gate_spec: GateSpec,
+    /// The guards whose approvers the initiator named in place of the definition's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replaced: Vec<String>,
     pub started_at: String,
     pub current_state: String,
-    /// Every firing, ascending by `sequence_number`, which is dense from 1.
+    /// Firings, ascending by `sequence_number`, which is dense from 1. At most 500; `history_next` is the `history_cursor` of
+    /// the rest.
+    #[serde(default)]
     pub transition_history: Vec<HistoryEntry>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history_next: Option<String>,
     /// Every approval step ever bound to a transition of this process; one item per step of a quorum.
+    #[serde(default)]
     pub gates: Vec<Gate>,
+}
+
+/// A process in a list: without its history and its gates.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct WorkflowSummary {
+    pub instance_id: String,
+    pub subject_ref: String,
+    pub initiator_ref: String,
+    /// Where the declaration came from: `name@version`, or the digest of one given at start.
+    pub declaration_ref: String,
+    pub declaration: Declaration,
+    pub gate_spec: GateSpec,
+    /// The guards whose approvers the initiator named in place of the definition's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replaced: Vec<String>,
+    pub started_at: String,
+    pub current_state: String,
+}
+
+impl From<WorkflowView> for WorkflowSummary {
+    fn from(view: WorkflowView) -> WorkflowSummary {
+        WorkflowSummary {
+            instance_id: view.instance_id,
+            subject_ref: view.subject_ref,
+            initiator_ref: view.initiator_ref,
+            declaration_ref: view.declaration_ref,
+            declaration: view.declaration,
+            gate_spec: view.gate_spec,
+            replaced: view.replaced,
+            started_at: view.started_at,
+            current_state: view.current_state,
+        }
+    }
+}
+
+/// Which part of a process's history to read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistoryQuery {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub history_cursor: Option<String>,
 }
 
 /// One firing.
@@ -280,6 +332,11 @@ pub struct Gate {
     /// The quorum that this step belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain: Option<ChainSummary>,
+    /// What the approver is asked, and the digest that binds the decision to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<serde_json::Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_digest: Option<String>,
 }
 
 /// The entry in the approver's in-tray.
@@ -323,6 +380,11 @@ pub struct ProcessQuery {
     pub subject_ref: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initiator_ref: Option<String>,
+    /// `name` or `name@version`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub definition: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub current_state: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_after: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

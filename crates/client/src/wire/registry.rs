@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// Everything that the engine's machines consist of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -11,6 +12,50 @@ pub struct Registry {
     pub event_types: Vec<EventTypeDef>,
     pub tokens: Vec<TokenDef>,
     pub failure_classes: Vec<FailureClassDef>,
+    /// The words that a reason is given with.
+    #[serde(default)]
+    pub vocabularies: Vec<Vocabulary>,
+    /// How the colour of a run as a whole is shown.
+    #[serde(default)]
+    pub rollup_colors: Vec<RollupColor>,
+    /// Every text by its key, per language: `en` and `vi`. Where a text holds `{name}`, `args` says what is put there.
+    #[serde(default)]
+    pub texts: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+/// A vocabulary: `block_reason` or `correction_reason`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Vocabulary {
+    pub vocabulary: String,
+    pub words: Vec<VocabularyWord>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct VocabularyWord {
+    pub code: String,
+    pub label_key: String,
+    pub texts: Texts,
+}
+
+/// One text in both languages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Texts {
+    pub en: String,
+    pub vi: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RollupColor {
+    /// gray, green, yellow or red.
+    pub state_code: String,
+    pub color_token: String,
+    pub icon: String,
+    pub label_key: String,
+    pub texts: Texts,
 }
 
 /// One state machine with its rows.
@@ -102,6 +147,9 @@ pub struct FacetDef {
     pub facet_code: String,
     pub ui_icon_token: String,
     pub ui_label_i18n_key: String,
+    /// The text behind the key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub texts: Option<Texts>,
     pub primary_ordinal: u32,
 }
 

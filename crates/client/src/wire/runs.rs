@@ -29,6 +29,9 @@ pub struct StartRun {
     /// Starts behind the finished steps of another run, with their outputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_step: Option<FromStep>,
+    /// Of a runbook: only surveys, checks and `readOnly` steps are carried out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -127,6 +130,28 @@ pub struct RunView {
     pub continues: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_run_id: Option<String>,
+    /// Of a runbook: the `state` of the last completed step, or `awaiting_<gate label>` while a gate waits; `pending` before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
+    /// Of a runbook: what the world looked like when a step pinned it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pins: Vec<PinView>,
+    /// Why it stopped, where that was drift.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drift: Vec<DriftView>,
+    /// Why pins had no value when they were last looked at.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pin_errors: Vec<PinError>,
+    /// The step before which, or for which, pins are being looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub surveying: Option<String>,
+    /// Of a runbook: executing time that is used, and how much there is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executing_ms: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hard_cap_ms: Option<i64>,
     pub rollup: Rollup,
     /// Of a DAG: the longest chain of dependencies that reaches the earliest mandatory step that has not ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -136,6 +161,81 @@ pub struct RunView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps_next: Option<String>,
     pub gates: Vec<Gate>,
+}
+
+/// The files of a runbook's run, by name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Sidecar {
+    pub files: std::collections::BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PinView {
+    pub pin: String,
+    /// The step that captured it last.
+    pub step: String,
+    /// As it is; beyond 256 bytes `sha256:<hex>`.
+    pub value: Value,
+    /// SHA-256 of the value's text.
+    pub digest: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DriftView {
+    pub pin: String,
+    /// Beyond 256 bytes `sha256:<hex>`.
+    pub pinned: Value,
+    /// Null where the probe gave nothing.
+    pub live: Value,
+    /// Why it gave nothing, as far as that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A pin that could not be looked at. Secrets are masked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PinError {
+    pub pin: String,
+    pub error: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CheckView {
+    pub name: String,
+    pub held: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ArtifactView {
+    /// Relative to the step's working directory.
+    pub path: String,
+    pub sha256: String,
+    pub size_bytes: u64,
+}
+
+/// How a check of a step of the run held, for whoever is asked about another step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StepCheck {
+    pub step: String,
+    pub name: String,
+    pub held: bool,
+}
+
+/// A file that a step of the run has left.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StepArtifact {
+    pub step: String,
+    pub path: String,
+    pub sha256: String,
+    pub size_bytes: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -245,6 +345,14 @@ pub struct StepView {
     /// An attempt ended without a verdict, and its effect may have happened.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub effect_unknown: bool,
+    /// How the step's checks held when its output was last judged. Of a runbook's step.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<CheckView>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<ArtifactView>,
+    /// When it will have been under way for as long as it may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub soft_cap_at: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child_run_id: Option<String>,
     /// The roll-up of that run when it was last heard of: gray, green, yellow or red.
@@ -265,6 +373,50 @@ pub struct StepView {
     /// The colour, icon and text that every view of this step shows.
     pub appearance: Appearance,
     pub views: StepViews,
+}
+
+/// One step whole.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StepDetail {
+    pub run_id: String,
+    #[serde(flatten)]
+    pub step: StepView,
+    /// What it works on. Absent before its turn, and where it cannot be worked out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Value>,
+    /// The attempts that failed, oldest first.
+    pub attempt_log: Vec<FailedAttempt>,
+    /// What it pinned.
+    pub pins: Vec<PinView>,
+    /// Its own gate, and those of reopening it and of a late escalation, with what they ask.
+    pub gates: Vec<Gate>,
+    pub tasks: Vec<StepView>,
+}
+
+/// An attempt that failed, as its record tells it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct FailedAttempt {
+    pub event_id: String,
+    pub at: String,
+    /// Who reported it; the engine itself where nobody did.
+    pub actor_ref: String,
+    /// How many attempts had been made then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_category: Option<String>,
+    /// When it was to be tried again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_run_at: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub effect_unknown: bool,
+    /// The record's content was purged.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub purged: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -289,6 +441,8 @@ pub struct StepViews {
 pub struct RunSummary {
     pub run_id: String,
     pub definition: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_run_id: Option<String>,
     pub subject_ref: String,
     pub initiator_ref: String,
     pub state: String,
@@ -318,6 +472,16 @@ pub struct RunQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject_ref: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollup: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pic: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initiator_ref: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_run_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub q: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_after: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_before: Option<String>,
@@ -329,13 +493,16 @@ pub struct RunQuery {
     pub cursor: Option<String>,
 }
 
-/// Cancel, pause, resume, stop or void a run.
+/// Cancel, pause, resume, stop or void a run. Only a resume may leave the reason out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ControlRun {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The `step_id` of the approval to spend, where there is a gate for it: to cancel, to resume or to void a run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval_id: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

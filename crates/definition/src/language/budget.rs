@@ -1,39 +1,61 @@
 //! CEL has no limit on what an evaluation costs, and a few words can ask for more than there is: a list mapped onto
-//! itself a dozen times, a text doubled again and again. So every place where an evaluation repeats or grows gets a
-//! call that weighs what passes through it, and a total beyond [`BUDGET`] is an error. A second call puts the keys
-//! of a map in order, before a loop goes through them.
+//! itself a dozen times, a text doubled again and again. So every place where an evaluation reads, repeats or grows gets a
+//! call that charges what passes through it, and an evaluation that finds its budget used up is an error. A second call puts
+//! the keys of a map in order, before a loop goes through them; a third matches patterns, compiled once where they are
+//! constants.
 
+use super::pattern::{self, Pattern};
 use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue, operators};
-use cel::common::types::{CelBool, CelBytes, CelList, CelString, DYN_TYPE, MAP_TYPE};
+use cel::common::types::{CelBool, CelBytes, CelInt, CelList, CelString, DYN_TYPE, MAP_TYPE, STRING_TYPE};
 use cel::common::value::{CowVal, Val};
 use cel::{Env, ExecutionError};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::Arc;
 
-/// What one evaluation may weigh: bytes that it copies or looks at again, and a little for each turn of a loop.
-const BUDGET: u64 = 32 << 20;
-/// One passing through.
-const TURN: u64 = 64;
+/// Steps for each part of an expression, each time that it is evaluated.
+pub(super) const TURN: u64 = 32;
 /// No expression can be written with an `@` in it.
 const WEIGH: &str = "@weigh";
 const EACH: &str = "@each";
+const MATCHES: &str = "@matches";
 /// Stands for the expression itself, in the error of one that exceeds its budget.
 pub(super) const WHOLE: &str = "expression";
 
+/// The patterns that an expression holds as constants.
+pub(super) type Patterns = HashMap<String, Pattern>;
+
 thread_local! {
-    /// What is left of the evaluation that this thread is in.
+    /// What is left to the evaluation that this thread is in.
     static LEFT: Cell<u64> = const { Cell::new(0) };
+    static PATTERNS: RefCell<Option<Arc<Patterns>>> = const { RefCell::new(None) };
 }
 
 /// Begins an evaluation on this thread.
-pub(super) fn refill() {
-    LEFT.set(BUDGET);
+pub(super) fn begin(left: u64, patterns: &Arc<Patterns>) {
+    LEFT.set(left);
+    PATTERNS.set(Some(patterns.clone()));
+}
+
+/// Ends it; what is left.
+pub(super) fn end() -> u64 {
+    PATTERNS.set(None);
+    LEFT.get()
+}
+
+fn charge(steps: u64) -> Result<(), ExecutionError> {
+    let left = LEFT.get().checked_sub(steps);
+    LEFT.set(left.unwrap_or(0));
+    left.map(|_| ()).ok_or_else(|| ExecutionError::function_error(WHOLE, ""))
 }
 
 pub(super) fn declare(env: &mut Env) {
-    // It is declared once, in an environment of its own; there is nothing it could collide with.
-    let declared = env.add_overload(WEIGH, "weigh_dyn", vec![DYN_TYPE], weigh);
+    // Each is declared once, in an environment of its own; there is nothing it could collide with.
+    let declared = env.add_overload(WEIGH, "weigh_dyn", vec![DYN_TYPE, DYN_TYPE], weigh);
     debug_assert!(declared.is_ok());
     let declared = env.add_overload(EACH, "each_dyn", vec![DYN_TYPE], each);
+    debug_assert!(declared.is_ok());
+    let declared = env.add_overload(MATCHES, "matches_strings", vec![STRING_TYPE, STRING_TYPE], matches);
     debug_assert!(declared.is_ok());
 }
 
@@ -48,6 +70,7 @@ fn each<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, Ex
     if let Some(iterable) = value.as_iterable() {
         let mut items = iterable.iter();
         while let Some(key) = items.next() {
+            charge(TURN)?;
             keys.push(key.clone_as_boxed());
         }
     }
@@ -58,28 +81,55 @@ fn each<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, Ex
     Ok(CowVal::owned(CelList::from(keys)))
 }
 
+/// Whether a text matches a pattern. A constant pattern was compiled with its expression; any other is compiled here, and
+/// that is charged whatever may be at hand: the same expression costs the same each time.
+fn matches<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
+    let [text, pattern] = arguments.as_slice() else { return Err(ExecutionError::missing_argument_or_target()) };
+    let strings = text.downcast_ref::<CelString<'_>>().zip(pattern.downcast_ref::<CelString<'_>>());
+    let (text, pattern) = strings.ok_or_else(ExecutionError::missing_argument_or_target)?;
+    let constants = PATTERNS.with_borrow(Clone::clone);
+    let matched = match constants.as_ref().and_then(|constants| constants.get(pattern.inner())) {
+        Some(known) => {
+            charge(known.weight.matching(text.inner().len()))?;
+            known.regex.is_match(text.inner())
+        }
+        None => {
+            let refused = |why: String| ExecutionError::function_error("matches", why);
+            // Weighing reads the pattern, too.
+            charge(TURN * (pattern.inner().len() as u64 + 1))?;
+            let weight = pattern::weigh(pattern.inner()).map_err(refused)?;
+            charge(weight.compiling.saturating_add(weight.matching(text.inner().len())))?;
+            pattern::build(pattern.inner()).map_err(refused)?.is_match(text.inner())
+        }
+    };
+    Ok(CowVal::owned(CelBool::from(matched)))
+}
+
+/// Charges for a value that passes, and for the parts of the expression that it comes from.
 fn weigh<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
+    let parts = arguments.pop().ok_or_else(ExecutionError::missing_argument_or_target)?;
     let value = arguments.pop().ok_or_else(ExecutionError::missing_argument_or_target)?;
-    let mut left = LEFT.get().checked_sub(TURN);
+    let parts = parts.downcast_ref::<CelInt>().map_or(1, |parts| parts.inner().unsigned_abs());
+    let mut left = LEFT.get().checked_sub(TURN * parts);
     subtract(value.as_ref(), &mut left);
     LEFT.set(left.unwrap_or(0));
     match left {
         Some(_) => Ok(value),
-        None => Err(ExecutionError::function_error(WHOLE, "it takes too much time or memory")),
+        None => Err(ExecutionError::function_error(WHOLE, "")),
     }
 }
 
 /// Takes the weight of a value; stops as soon as there is not enough left.
 fn subtract(value: &dyn Val, left: &mut Option<u64>) {
     let Some(some) = *left else { return };
-    let own = if let Some(text) = value.downcast_ref::<CelString<'_>>() {
+    let bytes = if let Some(text) = value.downcast_ref::<CelString<'_>>() {
         text.inner().len()
     } else if let Some(bytes) = value.downcast_ref::<CelBytes<'_>>() {
         bytes.inner().len()
     } else {
-        8
+        0
     };
-    *left = some.checked_sub(own as u64);
+    *left = some.checked_sub(8 + bytes as u64);
     let Some(iterable) = value.as_iterable() else { return };
     let indexer = value.as_indexer();
     let is_map = value.get_type().name() == MAP_TYPE.name();
@@ -94,45 +144,74 @@ fn subtract(value: &dyn Val, left: &mut Option<u64>) {
     }
 }
 
-/// Puts the weighing calls into an expression.
-pub(super) fn guard(node: &mut IdedExpr) {
-    visit(node, false);
+/// Puts the weighing calls into an expression; gives the patterns that it holds as constants.
+pub(super) fn guard(node: &mut IdedExpr) -> Vec<String> {
+    let mut patterns = Vec::new();
+    visit(node, &mut patterns);
+    patterns
 }
 
-fn visit(node: &mut IdedExpr, in_loop: bool) {
-    if in_loop && is_path(&node.expr) {
-        visit_indices(node);
+/// How many parts an expression has.
+pub(super) fn parts(node: &IdedExpr) -> u64 {
+    1 + match &node.expr {
+        Expr::Unspecified | Expr::Literal(_) | Expr::Ident(_) => 0,
+        Expr::Select(select) => parts(&select.operand),
+        Expr::List(list) => list.elements.iter().map(parts).sum(),
+        Expr::Map(map) => map.entries.iter().map(|entry| parts_of_entry(&entry.expr)).sum(),
+        Expr::Struct(message) => message.entries.iter().map(|entry| parts_of_entry(&entry.expr)).sum(),
+        Expr::Call(call) => call.target.iter().map(|target| parts(target)).chain(call.args.iter().map(parts)).sum(),
+        Expr::Comprehension(loops) => {
+            let all = [&loops.iter_range, &loops.accu_init, &loops.loop_cond, &loops.loop_step, &loops.result];
+            all.into_iter().map(parts).sum()
+        }
+    }
+}
+
+fn parts_of_entry(entry: &EntryExpr) -> u64 {
+    match entry {
+        EntryExpr::StructField(field) => parts(&field.value),
+        EntryExpr::MapEntry(entry) => parts(&entry.key) + parts(&entry.value),
+    }
+}
+
+type Found<'f> = &'f mut Vec<String>;
+
+fn visit(node: &mut IdedExpr, found: Found<'_>) {
+    if is_path(&node.expr) {
+        visit_indices(node, found);
         wrap(node);
         return;
     }
     match &mut node.expr {
         Expr::Unspecified | Expr::Literal(_) | Expr::Ident(_) => {}
-        Expr::Select(select) => visit_operand(&mut select.operand, in_loop),
+        Expr::Select(select) => visit_operand(&mut select.operand, found),
         Expr::List(list) => {
-            list.elements.iter_mut().for_each(|element| visit(element, in_loop));
+            list.elements.iter_mut().for_each(|element| visit(element, found));
             wrap(node);
         }
         Expr::Map(map) => {
-            map.entries.iter_mut().for_each(|entry| visit_entry(&mut entry.expr, in_loop));
+            map.entries.iter_mut().for_each(|entry| visit_entry(&mut entry.expr, found));
             wrap(node);
         }
-        Expr::Struct(message) => message.entries.iter_mut().for_each(|entry| visit_entry(&mut entry.expr, in_loop)),
+        Expr::Struct(message) => message.entries.iter_mut().for_each(|entry| visit_entry(&mut entry.expr, found)),
         Expr::Call(call) => {
             if let Some(target) = &mut call.target {
-                visit(target, in_loop);
+                visit(target, found);
             }
-            call.args.iter_mut().for_each(|argument| visit(argument, in_loop));
+            call.args.iter_mut().for_each(|argument| visit(argument, found));
+            take_over_matches(call, found);
             // What makes something larger than what it was made of.
             if matches!(call.func_name.as_str(), operators::ADD | "string" | "bytes") {
                 wrap(node);
             }
         }
         Expr::Comprehension(loops) => {
-            visit(&mut loops.iter_range, in_loop);
-            call(EACH, &mut loops.iter_range);
+            let turn = parts(&loops.loop_step) + parts(&loops.loop_cond);
+            visit(&mut loops.iter_range, found);
+            call(EACH, &mut loops.iter_range, None);
             if !matches!(loops.loop_cond.expr, Expr::Literal(_)) {
                 let mut tick = literal_true(&loops.loop_cond);
-                wrap(&mut tick);
+                call(WEIGH, &mut tick, Some(turn));
                 let condition = std::mem::take(&mut loops.loop_cond);
                 let call = CallExpr {
                     func_name: operators::LOGICAL_AND.to_owned(),
@@ -141,74 +220,88 @@ fn visit(node: &mut IdedExpr, in_loop: bool) {
                 };
                 loops.loop_cond = IdedExpr { id: loops.loop_step.id, expr: Expr::Call(call) };
             }
-            visit_step(&mut loops.loop_step);
+            visit_step(&mut loops.loop_step, found);
             if !matches!(loops.result.expr, Expr::Ident(_)) {
-                visit_accumulating(&mut loops.result);
+                visit_accumulating(&mut loops.result, found);
             }
         }
     }
 }
 
+/// `text.matches(pattern)` and `matches(text, pattern)` are ours.
+fn take_over_matches(call: &mut CallExpr, found: Found<'_>) {
+    if call.func_name != "matches" || call.args.len() + usize::from(call.target.is_some()) != 2 {
+        return;
+    }
+    if let Some(target) = call.target.take() {
+        call.args.insert(0, *target);
+    }
+    MATCHES.clone_into(&mut call.func_name);
+    if let Some(Expr::Literal(LiteralValue::String(pattern))) = call.args.get(1).map(|argument| &argument.expr) {
+        found.push(pattern.inner().to_owned());
+    }
+}
+
 /// What a loop does at each turn. The interpreter knows `@result + [x]` by its shape and does it in place, so
 /// that shape is kept and its parts are weighed instead.
-fn visit_step(step: &mut IdedExpr) {
+fn visit_step(step: &mut IdedExpr, found: Found<'_>) {
     match &mut step.expr {
         Expr::Call(call) if call.func_name == operators::CONDITIONAL => {
             if let [condition, then, otherwise] = call.args.as_mut_slice() {
-                visit(condition, true);
+                visit(condition, found);
                 wrap(condition);
-                visit_step(then);
-                visit_step(otherwise);
+                visit_step(then, found);
+                visit_step(otherwise, found);
             }
         }
         Expr::Call(call) if call.args.first().is_some_and(is_accumulator) => {
             for argument in call.args.iter_mut().skip(1) {
                 match &mut argument.expr {
                     Expr::List(list) => list.elements.iter_mut().for_each(|element| {
-                        visit(element, true);
+                        visit(element, found);
                         wrap(element);
                     }),
-                    _ => visit(argument, true),
+                    _ => visit(argument, found),
                 }
             }
         }
-        _ => visit_accumulating(step),
+        _ => visit_accumulating(step, found),
     }
 }
 
 /// A part that reads the accumulator, which is not weighed: that would make each turn as dear as all before.
-fn visit_accumulating(node: &mut IdedExpr) {
+fn visit_accumulating(node: &mut IdedExpr, found: Found<'_>) {
     match &mut node.expr {
         Expr::Ident(name) if name.starts_with('@') => {}
-        Expr::Call(call) => call.args.iter_mut().for_each(visit_accumulating),
-        _ => visit(node, true),
+        Expr::Call(call) => call.args.iter_mut().for_each(|argument| visit_accumulating(argument, found)),
+        _ => visit(node, found),
     }
 }
 
-fn visit_operand(operand: &mut IdedExpr, in_loop: bool) {
-    if in_loop && is_path(&operand.expr) { visit_indices(operand) } else { visit(operand, in_loop) }
+fn visit_operand(operand: &mut IdedExpr, found: Found<'_>) {
+    if is_path(&operand.expr) { visit_indices(operand, found) } else { visit(operand, found) }
 }
 
 /// The indices inside of a path, which may be anything.
-fn visit_indices(node: &mut IdedExpr) {
+fn visit_indices(node: &mut IdedExpr, found: Found<'_>) {
     match &mut node.expr {
-        Expr::Select(select) => visit_indices(&mut select.operand),
+        Expr::Select(select) => visit_indices(&mut select.operand, found),
         Expr::Call(call) => {
             if let [operand, index] = call.args.as_mut_slice() {
-                visit_indices(operand);
-                visit(index, true);
+                visit_indices(operand, found);
+                visit(index, found);
             }
         }
         _ => {}
     }
 }
 
-fn visit_entry(entry: &mut EntryExpr, in_loop: bool) {
+fn visit_entry(entry: &mut EntryExpr, found: Found<'_>) {
     match entry {
-        EntryExpr::StructField(field) => visit(&mut field.value, in_loop),
+        EntryExpr::StructField(field) => visit(&mut field.value, found),
         EntryExpr::MapEntry(entry) => {
-            visit(&mut entry.key, in_loop);
-            visit(&mut entry.value, in_loop);
+            visit(&mut entry.key, found);
+            visit(&mut entry.value, found);
         }
     }
 }
@@ -230,14 +323,20 @@ fn is_path(expr: &Expr) -> bool {
 }
 
 fn wrap(node: &mut IdedExpr) {
-    call(WEIGH, node);
+    let parts = parts(node);
+    call(WEIGH, node, Some(parts));
 }
 
-/// Puts a call of `function` around a part.
-fn call(function: &str, node: &mut IdedExpr) {
+/// Puts a call of `function` around a part, with a number beside it.
+fn call(function: &str, node: &mut IdedExpr, number: Option<u64>) {
     let inner = std::mem::take(node);
     let id = inner.id;
-    let call = CallExpr { func_name: function.to_owned(), target: None, args: vec![inner] };
+    let number = number.map(|number| {
+        let number = CelInt::from(i64::try_from(number).unwrap_or(i64::MAX));
+        IdedExpr { id, expr: Expr::Literal(LiteralValue::Int(number)) }
+    });
+    let args = std::iter::once(inner).chain(number).collect();
+    let call = CallExpr { func_name: function.to_owned(), target: None, args };
     *node = IdedExpr { id, expr: Expr::Call(call) };
 }
 

@@ -293,13 +293,13 @@ pub(crate) fn place_of(text: &str, name: &str, called: bool) -> Range<usize> {
     found.map_or(0..text.len(), |(_, token)| token.span())
 }
 
-/// Where an expression names this step: `steps.NAME` or `steps["NAME"]`.
-pub(crate) fn place_of_step(text: &str, name: &str) -> Option<Range<usize>> {
+/// Where an expression names this step or pin: `steps.NAME` or `steps["NAME"]`.
+pub(crate) fn place_of_named(text: &str, variable: &str, name: &str) -> Option<Range<usize>> {
     let tokens = tokens(text);
     tokens.windows(3).find_map(|three| {
-        let [steps, mark, named] = three else { return None };
+        let [owner, mark, named] = three else { return None };
         let written = named.text.trim_matches(['"', '\'']);
-        (steps.is("steps") && (mark.is(".") || mark.is("[")) && written == name).then(|| named.span())
+        (owner.is(variable) && (mark.is(".") || mark.is("[")) && written == name).then(|| named.span())
     })
 }
 

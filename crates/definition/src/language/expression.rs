@@ -1,7 +1,8 @@
 //! One CEL expression: parsed within bounds, and what it asks for. The parser and the interpreter descend as
 //! deep as an expression is nested, so that is bounded before either sees the text.
 
-use super::{budget, diagnosis};
+use super::budget::{self, Patterns, TURN};
+use super::{diagnosis, pattern};
 use crate::problem::enumerated;
 use crate::suggest::closest;
 use cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue, operators};
@@ -76,12 +77,32 @@ impl Variable {
 pub(crate) struct Parsed {
     /// With the calls that keep its evaluation within its budget.
     pub ast: Ast,
+    /// Steps that an evaluation takes in any case.
+    pub cost: u64,
+    /// The constant patterns of `matches`.
+    pub patterns: Arc<Patterns>,
+    /// Why one of them can never be matched.
+    pub bad_pattern: Option<(String, String)>,
     /// Ascending, each once.
     pub variables: Vec<Variable>,
     /// The steps it names, ascending, each once.
     pub steps: Vec<String>,
+    /// The pins it names, ascending, each once.
+    pub pins: Vec<String>,
     /// What it asks of a step that no step has.
     pub strange: Option<String>,
+    /// The secrets it names, ascending, each once.
+    pub secrets: Vec<String>,
+    /// Whether it uses `secrets` without the name of one.
+    pub unnamed_secret: bool,
+}
+
+impl Parsed {
+    /// About how many bytes it takes.
+    pub fn bytes(&self) -> usize {
+        let patterns = self.patterns.values().map(|known| 4096 + 256 * known.weight.positions as usize);
+        10 * self.cost as usize + patterns.sum::<usize>()
+    }
 }
 
 /// Why an expression is none, and where in it.
@@ -123,15 +144,27 @@ pub(crate) fn parse(text: &str) -> Result<Parsed, Unsound> {
             return Err(unsound(part, message));
         }
     };
-    let mut walk = Walk { text, bound: Vec::new(), variables: Vec::new(), steps: Vec::new(), strange: None };
+    let mut walk = Walk { text, ..Walk::default() };
     walk.expression(&ast)?;
-    budget::guard(&mut ast);
-    let Walk { mut variables, mut steps, strange, .. } = walk;
-    variables.sort_unstable();
-    variables.dedup();
-    steps.sort_unstable();
-    steps.dedup();
-    Ok(Parsed { ast, variables, steps, strange })
+    let cost = TURN * budget::parts(&ast);
+    let (mut patterns, mut bad_pattern) = (Patterns::new(), None);
+    for constant in budget::guard(&mut ast) {
+        match pattern::compile(&constant) {
+            Ok(compiled) => drop(patterns.insert(constant, compiled)),
+            Err(why) => bad_pattern = bad_pattern.or(Some((constant, why))),
+        }
+    }
+    let Walk { variables, steps, pins, strange, secrets, unnamed_secret, .. } = walk;
+    let (variables, steps) = (each_once(variables), each_once(steps));
+    let (pins, secrets) = (each_once(pins), each_once(secrets));
+    let patterns = Arc::new(patterns);
+    Ok(Parsed { ast, cost, patterns, bad_pattern, variables, steps, pins, strange, secrets, unnamed_secret })
+}
+
+fn each_once<T: Ord>(mut found: Vec<T>) -> Vec<T> {
+    found.sort_unstable();
+    found.dedup();
+    found
 }
 
 fn check_size(text: &str) -> Result<(), String> {
@@ -171,29 +204,43 @@ fn continues_a_word(text: &str, at: usize) -> bool {
 }
 
 /// Finds the names that an expression does not bind itself.
+#[derive(Default)]
 struct Walk<'t> {
     text: &'t str,
     /// The variables of the macros around, innermost last.
     bound: Vec<String>,
     variables: Vec<Variable>,
     steps: Vec<String>,
+    pins: Vec<String>,
     strange: Option<String>,
+    secrets: Vec<String>,
+    unnamed_secret: bool,
 }
 
 impl Walk<'_> {
     fn expression(&mut self, node: &IdedExpr) -> Result<(), Unsound> {
         if let Some((step, field)) = named_step(&node.expr)
-            && named_step(step).is_some_and(|(operand, _)| self.is_steps(operand))
+            && named_step(step).is_some_and(|(operand, _)| self.is_variable(operand, Variable::Steps))
             && !STEP_VALUES.contains(&field)
         {
             self.strange.get_or_insert_with(|| field.to_owned());
         }
-        if let Some((operand, name)) = named_step(&node.expr)
-            && self.is_steps(operand)
-        {
-            self.variables.push(Variable::Steps);
-            self.steps.push(name.to_owned());
-            return Ok(());
+        if let Some((operand, name)) = named_step(&node.expr) {
+            if self.is_variable(operand, Variable::Steps) {
+                self.variables.push(Variable::Steps);
+                self.steps.push(name.to_owned());
+                return Ok(());
+            }
+            if self.is_variable(operand, Variable::Secrets) {
+                self.variables.push(Variable::Secrets);
+                self.secrets.push(name.to_owned());
+                return Ok(());
+            }
+            if self.is_variable(operand, Variable::Pins) {
+                self.variables.push(Variable::Pins);
+                self.pins.push(name.to_owned());
+                return Ok(());
+            }
         }
         match &node.expr {
             Expr::Unspecified => Err(self.unsound(0..self.text.len(), "it cannot be read")),
@@ -244,8 +291,8 @@ impl Walk<'_> {
         self.bound.iter().any(|bound| bound == name)
     }
 
-    fn is_steps(&self, operand: &Expr) -> bool {
-        matches!(operand, Expr::Ident(name) if name == "steps" && !self.is_bound(name))
+    fn is_variable(&self, operand: &Expr, variable: Variable) -> bool {
+        matches!(operand, Expr::Ident(name) if name == variable.as_str() && !self.is_bound(name))
     }
 
     fn identifier(&mut self, name: &str) -> Result<(), Unsound> {
@@ -258,6 +305,7 @@ impl Walk<'_> {
                 "`steps` needs the name of a step, written out: `steps.NAME` or `steps[\"NAME\"]`",
             )),
             Some((_, variable)) => {
+                self.unnamed_secret |= *variable == Variable::Secrets;
                 self.variables.push(*variable);
                 Ok(())
             }

@@ -23,9 +23,10 @@ pub(super) fn explain(error: &Error) -> String {
         Error::NoSuchKey(key) => format!("there is no `{key}`"),
         Error::UndeclaredReference(name) => format!("there is no `{name}`"),
         Error::NoSuchOverload(overload) => {
-            format!("there is no `{}` for {}", overload.function(), overload.argument_types().join(" and "))
+            let function = overload.function().trim_start_matches('@');
+            format!("there is no `{function}` for {}", overload.argument_types().join(" and "))
         }
-        Error::FunctionError { function, message } if function == super::budget::WHOLE => message.clone(),
+        Error::FunctionError { function, .. } if function == super::budget::WHOLE => super::TOO_MUCH.to_owned(),
         Error::FunctionError { function, .. } => format!("`{function}` has no result for this"),
         Error::InvalidArgumentCount { expected, actual } => {
             format!("a function takes {expected} arguments and is given {actual}")

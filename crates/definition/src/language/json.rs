@@ -2,9 +2,9 @@
 //! error and never a number with fewer digits. A number with a point or an exponent is a double, as in every reader of JSON.
 
 use cel::Value;
-use cel::objects::{Key, Map};
+use cel::common::types::{CelBool, CelDouble, CelInt, CelList, CelMap, CelMapKey, CelNull, CelString, CelUInt};
+use cel::common::value::Val;
 use std::collections::HashMap;
-use std::sync::Arc;
 
 /// The largest result, in bytes of JSON.
 pub(super) const MAX_BYTES: usize = 4 << 20;
@@ -12,8 +12,14 @@ pub(super) const MAX_BYTES: usize = 4 << 20;
 /// No text that is recorded holds it: not every store could keep it.
 pub(super) const NUL: &str = "its value holds the character U+0000";
 
+/// Steps to read a JSON text: for each byte, and for each value that it may hold.
+pub(super) fn reading(text: &str) -> u64 {
+    let marks = text.bytes().filter(|byte| matches!(byte, b',' | b':' | b'[' | b'{')).count();
+    text.len() as u64 + 40 * (marks as u64 + 1)
+}
+
 /// The value of a JSON text. `name` is the variable that holds it.
-pub(super) fn value(name: &str, text: &str) -> Result<Value, String> {
+pub(super) fn value(name: &str, text: &str) -> Result<Box<dyn Val>, String> {
     if let Some(number) = too_many_digits(text) {
         return Err(format!("`{name}` holds the whole number {number}, which has more digits than can be kept"));
     }
@@ -21,25 +27,27 @@ pub(super) fn value(name: &str, text: &str) -> Result<Value, String> {
     Ok(from_json(parsed))
 }
 
-fn from_json(value: serde_json::Value) -> Value {
+/// The reader of JSON bounds how deep this goes.
+fn from_json(value: serde_json::Value) -> Box<dyn Val> {
     use serde_json::Value as Json;
     match value {
-        Json::Null => Value::Null,
-        Json::Bool(value) => Value::Bool(value),
+        Json::Null => Box::new(CelNull),
+        Json::Bool(value) => Box::new(CelBool::from(value)),
         Json::Number(number) => match (number.as_i64(), number.as_u64()) {
-            (Some(value), _) => Value::Int(value),
-            (None, Some(value)) => Value::UInt(value),
-            (None, None) => Value::Float(number.as_f64().unwrap_or(f64::NAN)),
+            (Some(value), _) => Box::new(CelInt::from(value)),
+            (None, Some(value)) => Box::new(CelUInt::from(value)),
+            (None, None) => Box::new(CelDouble::from(number.as_f64().unwrap_or(f64::NAN))),
         },
-        Json::String(text) => Value::String(Arc::new(text)),
-        Json::Array(items) => Value::List(Arc::new(items.into_iter().map(from_json).collect())),
+        Json::String(text) => Box::new(CelString::from(text)),
+        Json::Array(items) => Box::new(CelList::from(items.into_iter().map(from_json).collect::<Vec<_>>())),
         Json::Object(entries) => map(entries.into_iter().map(|(key, value)| (key, from_json(value)))),
     }
 }
 
-pub(super) fn map(entries: impl Iterator<Item = (String, Value)>) -> Value {
-    let entries: HashMap<Key, Value> = entries.map(|(key, value)| (Key::from(key), value)).collect();
-    Value::Map(Map { map: Arc::new(entries) })
+pub(super) fn map(entries: impl Iterator<Item = (String, Box<dyn Val>)>) -> Box<dyn Val> {
+    let entries: HashMap<CelMapKey<'static>, Box<dyn Val>> =
+        entries.map(|(key, value)| (CelMapKey::from(key), value)).collect();
+    Box::new(CelMap::from(entries))
 }
 
 /// A whole number of the text that is neither in 64 bits with a sign nor without.

@@ -7,7 +7,7 @@ use countersign_kernel::lifecycle::{FacetRow, MachineDef, RollupPolicy, StateRow
 
 pub const FACET_FIELDS: FieldList = FieldList {
     required: &["state_code", "facet_code"],
-    optional: &["ui_icon_token", "ui_label_i18n_key", "primary_ordinal"],
+    optional: &["ui_icon_token", "ui_label_i18n_key", "texts", "primary_ordinal"],
 };
 pub const POLICY_FIELDS: FieldList = FieldList { required: &["policy_code"], optional: &["policy_config", "active"] };
 
@@ -69,11 +69,14 @@ pub(super) fn transition_row(row: &TransitionRow) -> Row {
 }
 
 fn facet_row(row: &FacetRow) -> Row {
+    // As the registry is served: the number of the attempt is filled in by who shows it.
+    let label = |label: &str| text(&label.replace("n/N", "{attempt}/{max_attempts}"));
     vec![
         ("state_code", text(row.state)),
         ("facet_code", text(row.facet)),
         ("ui_icon_token", text(row.icon)),
         ("ui_label_i18n_key", text(&format!("facet.{}.label", row.facet))),
+        ("texts", map([("en", label(row.label_en)), ("vi", label(row.label_vi))])),
         ("primary_ordinal", whole(row.primary_ordinal)),
     ]
 }

@@ -1,15 +1,15 @@
 //! Expressions where they stand: that each is CEL, that what it names is there at that place, and which steps it
-//! needs. Steps are checked at the end, when all of them are known.
+//! needs. Steps and pins are checked at the end, when all of them are known.
 
 use crate::document::json;
 use crate::fields::wrong_type;
-use crate::language::diagnosis::{dashed, place_of, place_of_step, unclosed_quotation};
+use crate::language::diagnosis::{dashed, place_of, place_of_named, unclosed_quotation};
 use crate::language::expression::{Parsed, STEP_VALUES, Unsound, Variable, Why, parse};
 use crate::language::template::{Piece, Unclosed, is_template, offset, pieces, sole_expression};
 use crate::problem::{Part, Position, ProblemCode, Problems, enumerated, quoted, segment};
 use crate::tree::{Node, Value};
 use countersign_kernel::plan::{Expression, StepSeq, Template};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -64,8 +64,9 @@ impl Place {
     }
 }
 
-/// A step that an expression names.
-pub(super) struct StepUse {
+/// A step or a pin that an expression names.
+pub(super) struct Use {
+    variable: Variable,
     pub name: String,
     pub place: Place,
     pub path: String,
@@ -75,9 +76,10 @@ pub(super) struct StepUse {
     expression: Range<usize>,
 }
 
-impl StepUse {
-    fn of(name: &str, written: Written<'_>, place: Place) -> StepUse {
-        StepUse {
+impl Use {
+    fn of(variable: Variable, name: &str, written: Written<'_>, place: Place) -> Use {
+        Use {
+            variable,
             name: name.to_owned(),
             place,
             path: written.path.to_owned(),
@@ -93,7 +95,8 @@ impl StepUse {
     }
 
     fn part(&self) -> Range<usize> {
-        place_of_step(self.written().expression, &self.name).unwrap_or(0..self.expression.len())
+        let place = place_of_named(self.written().expression, self.variable.as_str(), &self.name);
+        place.unwrap_or(0..self.expression.len())
     }
 
     /// The name as it may have been meant, with the dashes that CEL takes for minuses.
@@ -129,17 +132,25 @@ impl Written<'_> {
     }
 }
 
-/// Reads expressions and templates, and remembers which steps they name.
+/// Reads expressions and templates, and remembers which steps and pins they name.
 pub(super) struct Expressions {
-    pub uses: Vec<StepUse>,
+    pub steps: Vec<Use>,
+    pub pins: Vec<Use>,
     /// What was published is not judged again; only the steps are looked for.
     trusted: bool,
+    /// All texts of expressions.
+    seen: HashSet<String>,
     parsed: HashMap<String, Result<Arc<Parsed>, Unsound>>,
 }
 
 impl Expressions {
     pub fn new(trusted: bool) -> Expressions {
-        Expressions { uses: Vec::new(), trusted, parsed: HashMap::new() }
+        Expressions { steps: Vec::new(), pins: Vec::new(), trusted, seen: HashSet::new(), parsed: HashMap::new() }
+    }
+
+    /// The expressions that were read, each once.
+    pub fn into_texts(self) -> Vec<String> {
+        self.seen.into_iter().collect()
     }
 
     /// A text that is one `${…}`, or `true` or `false`.
@@ -207,6 +218,9 @@ impl Expressions {
 
     fn expression(&mut self, written: Written<'_>, place: Place, problems: &mut Problems) {
         let text = written.expression;
+        if self.trusted && !self.seen.contains(text) {
+            self.seen.insert(text.to_owned());
+        }
         if self.trusted && !text.contains("steps") {
             return;
         }
@@ -240,7 +254,22 @@ impl Expressions {
                 let part = text.find(strange.as_str()).map_or(0..text.len(), |start| start..start + strange.len());
                 written.report(part, format!("there is no {} of a step; {advice}", quoted(strange)), problems);
             }
-            self.uses.extend(parsed.steps.iter().map(|name| StepUse::of(name, written, place)));
+            if let (Some((pattern, why)), false) = (&parsed.bad_pattern, self.trusted) {
+                let quoted_at = |quote| text.find(&format!("{quote}{pattern}{quote}")).map(|start| start + 1);
+                let found = quoted_at('\'').or_else(|| quoted_at('"'));
+                let part = found.map_or(0..text.len(), |start| start..start + pattern.len());
+                written.report(part, format!("{} cannot be matched: {why}", quoted(pattern)), problems);
+            }
+            if parsed.unnamed_secret && !self.trusted {
+                let part = place_of(text, Variable::Secrets.as_str(), false);
+                let message =
+                    "`secrets` needs the name of a secret, written out: `secrets.NAME` or `secrets[\"NAME\"]`";
+                written.report(part, message.to_owned(), problems);
+            }
+            self.steps.extend(parsed.steps.iter().map(|name| Use::of(Variable::Steps, name, written, place)));
+            if !self.trusted {
+                self.pins.extend(parsed.pins.iter().map(|name| Use::of(Variable::Pins, name, written, place)));
+            }
         }
     }
 }

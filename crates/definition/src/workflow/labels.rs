@@ -9,13 +9,15 @@ use crate::problem::{ProblemCode, Problems, quoted, segment};
 use crate::tree::{Node, Value};
 use countersign_kernel::GateSpec;
 use countersign_kernel::plan::Work;
+use countersign_kernel::run::{RESUME, SOVEREIGN, VOID};
 use std::collections::HashSet;
 
 /// Labels that a run needs without a step naming them.
-const OF_THE_RUN: &[&str] = &["reopen", CANCEL, "escalate", "sovereign"];
+const OF_THE_RUN: &[&str] = &["reopen", CANCEL, "escalate", RESUME, VOID, SOVEREIGN];
 
-/// Names both who must approve of a cancellation and the gate that does.
+/// Each names both who must approve of it and the gate that does.
 const CANCEL: &str = "cancel";
+const OWN_GATES: &[&str] = &[CANCEL, RESUME, VOID];
 
 const UNUSED: Unused =
     Unused { complaint: "no step has the gate", advice: "name it as the `gate` of a step, or remove the entry" };
@@ -71,12 +73,11 @@ fn report_taken(node: &Node, steps: &[Step<'_>], problems: &mut Problems) {
             format!("{} is the label of the approval {} itself; choose another", quoted(&label.text), quoted(step));
         problems.add(label.at, format!("gate_spec.{}", segment(&label.text)), ProblemCode::BadValue, message);
     }
-    if !entries.iter().any(|(label, _)| label.text == CANCEL) {
-        return;
-    }
     for (seq, step) in steps.iter().enumerate() {
-        if step.name == Some(CANCEL) && (step.gate.is_some() || is_approval(step)) {
-            let message = "the gate of this step would be that of cancelling the run; give the step another name";
+        let own = step.name.filter(|name| OWN_GATES.contains(name));
+        let named = entries.iter().any(|(label, _)| Some(label.text.as_str()) == own);
+        if named && (step.gate.is_some() || is_approval(step)) {
+            let message = "the gate of this step would be the run's own; give the step another name";
             problems.add(step.name_at, format!("steps[{seq}].name"), ProblemCode::BadValue, message);
         }
     }

@@ -42,6 +42,7 @@ pub mod shape {
             ("/$defs/retry_policy/properties/backoff", of(super::retry::BACKOFFS)),
             ("/$defs/schedule/properties/overlap", of(super::triggers::OVERLAPS)),
             ("/$defs/task/properties/run", of(super::tasks::TASK_RUNS)),
+            ("/$defs/pin/properties/run", of(super::step::PIN_RUNS)),
         ]
     }
 }
@@ -110,6 +111,7 @@ pub(super) struct Reader<'p> {
     step: StepSeq,
     /// Steps whose `workflow` is to be written with the version that was fixed.
     fixed: Vec<(StepSeq, String)>,
+    schemas: Vec<Schema>,
 }
 
 impl<'p> Reader<'p> {
@@ -122,6 +124,7 @@ impl<'p> Reader<'p> {
             name: None,
             step: 0,
             fixed: Vec::new(),
+            schemas: Vec::new(),
         }
     }
 
@@ -144,18 +147,21 @@ impl<'p> Reader<'p> {
             return None;
         }
         let text = json(node);
-        if !self.trusted
-            && let Err(fault) = schema::compile(&text)
-        {
+        // What was published is held to the bounds alone: whether it is a schema was judged then.
+        let judged = if self.trusted { schema::bounded(&text) } else { schema::compile(&text).map(|_| ()) };
+        if let Err(fault) = judged {
             let (found, place) = node.at_pointer(&fault.pointer);
             let message = match &found.value {
                 Value::String(written) if fault.pointer.ends_with("/type") => not_a_type(written, self.problems),
+                _ if fault.out_of_bounds => format!("this schema cannot be used: {}", fault.message),
                 _ => format!("this is not a JSON Schema that can be used: {}", fault.message),
             };
             self.problems.add(found.at, format!("{path}{place}"), ProblemCode::BadValue, message);
             return None;
         }
-        Some(Schema(text.into()))
+        let schema = Schema(text.into());
+        self.schemas.push(schema.clone());
+        Some(schema)
     }
 
     /// A child workflow, its version fixed where a resolver is at hand.
@@ -213,21 +219,30 @@ pub(crate) fn definition<'p>(
     Some(Definition { kind: Kind::Workflow, name: name?, retention, body })
 }
 
-/// The plan of a normalised document. What was published compiles for ever, so nothing that a later version might
-/// judge differently is judged again: time zones, schemas, what is reachable.
-pub(crate) fn plan(document: &[u8]) -> Result<Plan, String> {
+/// What a normalised document holds.
+pub(crate) struct Read {
+    pub plan: Plan,
+    /// Each once.
+    pub expressions: Vec<String>,
+    pub schemas: Vec<Schema>,
+}
+
+/// The plan of a normalised document. What was published was judged then, so nothing that a later version might
+/// judge differently is judged again: time zones, what is a schema, what is reachable. The bounds on schemas hold for all.
+pub(crate) fn read(document: &[u8]) -> Result<Read, String> {
     let root = tree(document).map_err(|error| format!("the definition's document is not JSON: {error}"))?;
     let mut problems = Problems::default();
-    let plan = {
+    let (plan, expressions, schemas) = {
         let mut reader = Reader::new(&mut problems, None, true);
         let fields = Mapping::of(&root, String::new(), "a mapping", reader.problems);
         let workflow = fields.filter(|fields| {
             matches!(fields.get("kind").map(|node| &node.value), Some(Value::String(kind)) if kind == "workflow")
         });
-        workflow.and_then(|fields| read_plan(&fields, &mut reader))
+        let plan = workflow.and_then(|fields| read_plan(&fields, &mut reader));
+        (plan, reader.expressions.into_texts(), reader.schemas)
     };
     match (plan, problems.into_sorted().first()) {
-        (Some(plan), None) => Ok(plan),
+        (Some(plan), None) => Ok(Read { plan, expressions, schemas }),
         (_, Some(problem)) => Err(format!("{}: {}: {}", problem.path, problem.code, problem.message)),
         (None, None) => Err("the document is not a workflow".to_owned()),
     }
@@ -266,11 +281,16 @@ fn read_plan(fields: &Mapping<'_>, reader: &mut Reader<'_>) -> Option<Plan> {
     let names = Names::of(&steps, reader.problems);
     let compensation = compensation::read(fields, &steps, &names, failure_policy, reader);
     let gate_spec = labels::read(fields, &steps, reader);
-    if failure_policy == Some(FailurePolicy::FailClosed) {
-        closed::check(fields, &steps, retry, reader.problems);
+    if !reader.trusted {
+        match failure_policy {
+            Some(FailurePolicy::FailClosed) => closed::check(fields, &steps, retry, order, reader),
+            Some(FailurePolicy::Abort | FailurePolicy::Compensate) => closed::keep_out(fields, &steps, reader.problems),
+            None => {}
+        }
     }
     let rest = read_rest(fields, reader);
     let depends_on = graph::dependencies(fields, order, &steps, &names, reader);
+    upstream::check_pins(failure_policy, &steps, reader);
     let referenced = upstream::referenced(order, &steps, &names, &depends_on, &compensation, reader);
 
     let specs = steps.into_iter().zip(depends_on).map(|(step, depends_on)| {

@@ -12,8 +12,10 @@ use crate::names::{is_name, name, not_a_name};
 use crate::problem::{Position, ProblemCode, Problems, quoted};
 use crate::tree::{Node, Value};
 use countersign_kernel::plan::{
-    ErrorResponse, ErrorResponses, Expression, FailurePolicy, Micros, OnFailure, RetryPolicy, StepSeq, StepSpec, Work,
+    ErrorResponse, ErrorResponses, Expression, FailurePolicy, Micros, OnFailure, PinSpec, RetryPolicy, StepSeq,
+    StepSpec, Template, Work,
 };
+use countersign_kernel::run::PROBE_TIMEOUT;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -36,15 +38,18 @@ pub const STEP_FIELDS: FieldList = FieldList {
         "readOnly",
         "idempotent",
         "gate",
+        "request",
         "checks",
         "pins",
         "softCap",
+        "state",
         "errors",
         "priority",
         "tasks",
         "queue",
         "command",
         "env",
+        "artifacts",
         "success",
         "retry",
         "method",
@@ -73,7 +78,7 @@ pub(super) const ON_FAILURES: &[(&str, OnFailure)] = &[
 pub(super) const ERROR_RESPONSES: &[(&str, ErrorResponse)] =
     &[("retry", ErrorResponse::Retry), ("skip", ErrorResponse::Skip), ("abort", ErrorResponse::Abort)];
 /// What can be looked at again and again without a trace.
-const PIN_RUNS: &[(&str, Run)] = &[("shell", Run::Shell), ("http", Run::Http)];
+pub(super) const PIN_RUNS: &[(&str, Run)] = &[("shell", Run::Shell), ("http", Run::Http), ("worker", Run::Worker)];
 
 /// What the top level says for all steps. `None`: it could not be read.
 pub(super) struct Defaults {
@@ -211,9 +216,15 @@ fn read_spec(
         read_only: step.read_only,
         idempotent: switch(fields, "idempotent", reader.problems),
         gate: step.gate.map(|(label, _)| label.to_owned()),
+        request: request(fields, place, defaults, reader),
         checks: checks(fields, yields, reader),
-        pins: pins(fields, place, reader),
-        soft_cap: soft_cap(fields, defaults, reader.problems),
+        pins: pins(fields, place, defaults, reader),
+        soft_cap: soft_cap(fields, defaults, reader),
+        artifacts: artifacts(fields, reader.problems),
+        phase: fields
+            .get("state")
+            .and_then(|node| name(node, &fields.path_to("state"), reader.problems))
+            .map(Arc::from),
         errors: errors(fields, reader.problems),
         queue: queue(fields, reader).map_or_else(|| defaults.queue.clone(), Arc::from),
         priority: fields.get("priority").and_then(|node| priority(node, &fields.path_to("priority"), reader.problems)),
@@ -284,7 +295,7 @@ fn read_on_failure(
     }
 }
 
-fn checks(fields: &Mapping<'_>, place: Place, reader: &mut Reader<'_>) -> Vec<(String, Expression)> {
+fn checks(fields: &Mapping<'_>, place: Place, reader: &mut Reader<'_>) -> Vec<(Arc<str>, Expression)> {
     let Some(node) = fields.get("checks") else { return Vec::new() };
     let path = fields.path_to("checks");
     let Some(checks) = Mapping::of(node, path, "a mapping from names to expressions", reader.problems) else {
@@ -297,12 +308,32 @@ fn checks(fields: &Mapping<'_>, place: Place, reader: &mut Reader<'_>) -> Vec<(S
             reader.problems.add(key.at, path.clone(), ProblemCode::BadValue, not_a_name(&key.text));
         }
         let expression = reader.expressions.condition(node, &path, place, reader.problems);
-        found.extend(expression.map(|expression| (key.text.clone(), expression)));
+        found.extend(expression.map(|expression| (Arc::from(key.text.as_str()), expression)));
     }
     found
 }
 
-fn pins(fields: &Mapping<'_>, place: Place, reader: &mut Reader<'_>) -> Vec<(String, Work)> {
+/// What the approver of the step's gate is shown: a mapping of values.
+fn request(fields: &Mapping<'_>, place: Place, defaults: &Defaults, reader: &mut Reader<'_>) -> Option<Template> {
+    let node = fields.get("request")?;
+    let path = fields.path_to("request");
+    let asked = Mapping::of(node, path.clone(), "a mapping from names to values", reader.problems)?;
+    let approval = matches!(fields.get("run").map(|node| &node.value), Some(Value::String(run)) if run == "approval");
+    if fields.get("gate").is_none() && !approval && !reader.trusted {
+        let message =
+            "a `request` is what the approver of a gate is shown, and this step has no `gate`; add one, or remove it";
+        reader.problems.add(node.at, path.clone(), ProblemCode::BadValue, message);
+    }
+    if let (Some(pins), Some(FailurePolicy::FailClosed), false) =
+        (asked.get("pins"), defaults.failure_policy, reader.trusted)
+    {
+        let message = "the pins of a runbook stand in every request under this name; choose another";
+        reader.problems.add(pins.at, asked.path_to("pins"), ProblemCode::BadValue, message);
+    }
+    Some(reader.template(node, &path, place))
+}
+
+fn pins(fields: &Mapping<'_>, place: Place, defaults: &Defaults, reader: &mut Reader<'_>) -> Vec<PinSpec> {
     let Some(node) = fields.get("pins") else { return Vec::new() };
     let path = fields.path_to("pins");
     let Some(pins) = Mapping::of(node, path, "a mapping from names to what is looked at", reader.problems) else {
@@ -314,44 +345,95 @@ fn pins(fields: &Mapping<'_>, place: Place, reader: &mut Reader<'_>) -> Vec<(Str
         if !is_name(&key.text) {
             reader.problems.add(key.at, path.clone(), ProblemCode::BadValue, not_a_name(&key.text));
         }
-        found.extend(pin(node, path, place, reader).map(|work| (key.text.clone(), work)));
+        found.extend(pin(&key.text, node, path, place, defaults, reader));
     }
     found
 }
 
-/// `{run: shell, command: …}` or `{run: http, url: …}`.
-fn pin(node: &Node, path: String, place: Place, reader: &mut Reader<'_>) -> Option<Work> {
+/// `{run: shell, command: …}`, `{run: http, url: …}` or `{run: worker, queue: …}`.
+fn pin(
+    pin: &str,
+    node: &Node,
+    path: String,
+    place: Place,
+    defaults: &Defaults,
+    reader: &mut Reader<'_>,
+) -> Option<PinSpec> {
     let fields = Mapping::of(node, path, "a mapping such as `{run: shell, command: …}`", reader.problems)?;
     let Some(run_node) = fields.get("run") else {
         fields.require(&["run"], &HashSet::new(), reader.problems);
         return None;
     };
     let run = word(run_node, &fields.path_to("run"), PIN_RUNS, reader.problems)?;
-    let list = pin_fields(run);
-    let misspelt = fields.check_fields(&list, reader.problems);
-    work(&fields, run, &misspelt, place, reader)
+    let misspelt = fields.check_fields(&pin_fields(run, reader.trusted), reader.problems);
+    let timeout = match fields.get("timeout") {
+        Some(node) => some_time(node, &fields.path_to("timeout"), ProblemCode::BadValue, reader.problems)?,
+        None => PROBE_TIMEOUT,
+    };
+    let queue = queue(&fields, reader).map_or_else(|| defaults.queue.clone(), Arc::from);
+    let work = work(&fields, run, &misspelt, place, reader)?;
+    Some(PinSpec { name: pin.into(), work, queue, timeout })
 }
 
-/// The fields of a pin: those of its work, which are required where the work requires them.
-const fn pin_fields(run: Run) -> FieldList {
-    match run {
-        Run::Http => {
-            FieldList { required: &[], optional: &["run", "url", "method", "headers", "body", "success", "retry"] }
+/// The fields of a pin: those of its work, which are required where the work requires them. Nothing is looked at twice, so
+/// there is no `retry`; what was published with one still compiles.
+const fn pin_fields(run: Run, trusted: bool) -> FieldList {
+    match (run, trusted) {
+        (Run::Http, false) => {
+            FieldList { required: &[], optional: &["run", "url", "method", "headers", "body", "success", "timeout"] }
         }
-        _ => FieldList { required: &[], optional: &["run", "command", "env", "success", "retry"] },
+        (Run::Http, true) => FieldList {
+            required: &[],
+            optional: &["run", "url", "method", "headers", "body", "success", "timeout", "retry"],
+        },
+        (Run::Worker, _) => FieldList { required: &[], optional: &["run", "queue", "timeout"] },
+        (_, false) => FieldList { required: &[], optional: &["run", "command", "env", "success", "timeout"] },
+        (_, true) => FieldList { required: &[], optional: &["run", "command", "env", "success", "timeout", "retry"] },
     }
 }
 
-/// A soft cap that is longer than the hard one never comes.
-fn soft_cap(fields: &Mapping<'_>, defaults: &Defaults, problems: &mut Problems) -> Option<Micros> {
-    let soft = cap(fields, "softCap", problems)?;
-    if let (Some(hard), Some(node)) = (defaults.hard_cap, fields.get("softCap"))
-        && soft > hard
-    {
-        let message = "this `softCap` is longer than the definition's `hardCap`, and would never be reached";
-        problems.add(node.at, fields.path_to("softCap"), ProblemCode::BadCap, message);
+/// A soft cap that is longer than the hard one never comes, and what nobody claims has none.
+fn soft_cap(fields: &Mapping<'_>, defaults: &Defaults, reader: &mut Reader<'_>) -> Option<Micros> {
+    let soft = cap(fields, "softCap", reader.problems)?;
+    let run = fields.get("run").map(|node| &node.value);
+    let unclaimed = matches!(run, Some(Value::String(run)) if run == "wait" || run == "approval");
+    let message = match defaults.hard_cap {
+        _ if reader.trusted => None,
+        _ if unclaimed => {
+            Some("a `softCap` counts from when the step is claimed, and nobody claims this one; remove it")
+        }
+        Some(hard) if soft > hard => {
+            Some("this `softCap` is longer than the definition's `hardCap`, and would never be reached")
+        }
+        _ => None,
+    };
+    if let (Some(message), Some(node)) = (message, fields.get("softCap")) {
+        reader.problems.add(node.at, fields.path_to("softCap"), ProblemCode::BadCap, message);
     }
     Some(soft)
+}
+
+/// Files below the step's working directory.
+fn artifacts(fields: &Mapping<'_>, problems: &mut Problems) -> Vec<Arc<str>> {
+    let Some(node) = fields.get("artifacts") else { return Vec::new() };
+    let path = fields.path_to("artifacts");
+    let Some(items) = list(node, &path, "a list of files such as `[report.csv]`", problems) else { return Vec::new() };
+    let mut found: Vec<Arc<str>> = Vec::with_capacity(items.len());
+    for (i, item) in items.iter().enumerate() {
+        let path = format!("{path}[{i}]");
+        let Some(file) = literal(item, &path, problems) else { continue };
+        let inside = file.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
+        let message = if !inside || file.contains(['\\', '\0']) {
+            format!("{} is not a file below the step's working directory; write a relative path", quoted(file))
+        } else if found.iter().any(|known| **known == *file) {
+            format!("{} is named already; keep one of the two", quoted(file))
+        } else {
+            found.push(file.into());
+            continue;
+        };
+        problems.add(item.at, path, ProblemCode::BadValue, message);
+    }
+    found
 }
 
 fn errors(fields: &Mapping<'_>, problems: &mut Problems) -> ErrorResponses {

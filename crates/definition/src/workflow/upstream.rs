@@ -1,11 +1,12 @@
-//! The steps that expressions name: that each is there and upstream, and which outputs a run must keep at hand.
+//! The steps and pins that expressions name: that each is there by then, and which outputs a run must keep at hand.
 
 use super::Reader;
-use super::expressions::{StepUse, bracketed};
+use super::expressions::{Use, bracketed};
 use super::graph::topological;
 use super::step::{Names, Step, no_such_step};
 use crate::problem::{Problems, quoted};
-use countersign_kernel::plan::{CompensationSpec, Order, StepSeq};
+use crate::tree::Value;
+use countersign_kernel::plan::{CompensationSpec, FailurePolicy, Order, StepSeq};
 use std::collections::BTreeSet;
 
 /// How many steps' descendants are followed at once: the bits of a word.
@@ -20,7 +21,7 @@ pub(super) fn referenced(
     compensation: &[CompensationSpec],
     reader: &mut Reader<'_>,
 ) -> Vec<StepSeq> {
-    let uses = std::mem::take(&mut reader.expressions.uses);
+    let uses = std::mem::take(&mut reader.expressions.steps);
     let mut named: BTreeSet<StepSeq> = compensation.iter().map(|entry| entry.step).collect();
     let mut distant = Vec::new();
     for found in &uses {
@@ -57,7 +58,37 @@ pub(super) fn referenced(
     named.into_iter().collect()
 }
 
-fn report_not_upstream(found: &StepUse, steps: &[Step<'_>], from: StepSeq, problems: &mut Problems) {
+/// Whether a step before pins what an expression names.
+pub(super) fn check_pins(policy: Option<FailurePolicy>, steps: &[Step<'_>], reader: &mut Reader<'_>) {
+    let pinned = |seq: usize| match steps.get(seq).and_then(|step| step.node.field("pins")).map(|node| &node.value) {
+        Some(Value::Map(entries)) => entries.iter().map(|(key, _)| key.text.as_str()).collect(),
+        _ => Vec::new(),
+    };
+    for found in std::mem::take(&mut reader.expressions.pins) {
+        let (name, until) = (quoted(&found.name), found.place.step().map_or(steps.len(), |seq| seq as usize));
+        let before = || (0..until).flat_map(pinned);
+        if policy.is_none() || before().any(|pin| pin == found.name) {
+            continue;
+        }
+        let later = (until..steps.len()).find(|&seq| pinned(seq).contains(&found.name.as_str()));
+        let later = later.and_then(|seq| steps[seq].name);
+        let message = match (policy, later, reader.problems.guess(&found.name, before())) {
+            (Some(FailurePolicy::FailClosed), Some(step), _) => {
+                format!("{name} is pinned when {} completes, and this is needed before", quoted(step))
+            }
+            (Some(FailurePolicy::FailClosed), None, Some(meant)) => {
+                format!("no step before pins {name}; did you mean `{meant}`?")
+            }
+            (Some(FailurePolicy::FailClosed), None, None) => {
+                format!("no step before pins {name}; add it to the `pins` of one")
+            }
+            (_, _, _) => format!("there is no pin {name}: only a runbook (`failurePolicy: fail-closed`) has pins"),
+        };
+        found.report(message, reader.problems);
+    }
+}
+
+fn report_not_upstream(found: &Use, steps: &[Step<'_>], from: StepSeq, problems: &mut Problems) {
     let own = steps.get(from as usize).and_then(|step| step.name).unwrap_or_default();
     let message = if own == found.name {
         format!("{} cannot name itself before it has ended; its own yield is `output`", quoted(own))
@@ -70,7 +101,7 @@ fn report_not_upstream(found: &StepUse, steps: &[Step<'_>], from: StepSeq, probl
 /// Whether each named step is an ancestor of the step that names it: the descendants of as many steps as a word has
 /// bits are marked in one pass over the graph.
 fn check_distant(
-    distant: &[(&StepUse, StepSeq, StepSeq)],
+    distant: &[(&Use, StepSeq, StepSeq)],
     steps: &[Step<'_>],
     edges: &[Vec<StepSeq>],
     problems: &mut Problems,

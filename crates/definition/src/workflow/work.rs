@@ -52,7 +52,7 @@ impl Run {
     pub const fn fields(self) -> FieldList {
         match self {
             Run::Worker => FieldList { required: &[], optional: &["queue", "tasks"] },
-            Run::Shell => FieldList { required: &["command"], optional: &["env", "success", "retry"] },
+            Run::Shell => FieldList { required: &["command"], optional: &["env", "artifacts", "success", "retry"] },
             Run::Http => FieldList { required: &["url"], optional: &["method", "headers", "body", "success", "retry"] },
             Run::Approval => FieldList { required: &["scope"], optional: &["approver_ref", "approvers", "quorum"] },
             Run::Wait => FieldList { required: &[], optional: &["event", "for", "until"] },

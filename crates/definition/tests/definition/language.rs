@@ -2,7 +2,7 @@
 
 use crate::Effort;
 use countersign_definition::Cel;
-use countersign_kernel::plan::{Expression, Language, Schema, Scope, Steps, Template};
+use countersign_kernel::plan::{Expression, Language, Schema, Scope, Secrets, Steps, Template};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -20,22 +20,31 @@ impl Steps for Known {
     }
 }
 
+impl Secrets for Known {
+    fn reveal(&self, name: &str) -> Result<String, String> {
+        match name {
+            "token" => Ok("hunter2".to_owned()),
+            _ => Err("is not configured".to_owned()),
+        }
+    }
+}
+
 fn scope() -> Scope<'static> {
     Scope {
         input: Some(r#"{"plan":"pro","n":3,"big":9007199254740993,"list":["x","y"],"deep":{"z":null,"a":true}}"#),
         steps: Some(&Known),
         run: Some(r#"{"run_id":"r-1"}"#),
-        secrets: Some(r#"{"token":"hunter2"}"#),
+        secrets: Some(&Known),
         ..Scope::default()
     }
 }
 
 fn judge(text: &str) -> Result<bool, String> {
-    Cel::new().judge(&Expression(text.into()), &scope()).map_err(|error| error.0)
+    Cel::new().judge(&Expression(text.into()), &scope()).map_err(|error| error.message)
 }
 
 fn fill(template: &str) -> Result<String, String> {
-    Cel::new().fill(&Template(template.into()), &scope()).map_err(|error| error.0)
+    Cel::new().fill(&Template(template.into()), &scope()).map_err(|error| error.message)
 }
 
 #[test]
@@ -142,7 +151,7 @@ fn a_number_is_kept_whole_or_refused() {
         let filled = cel.fill(&template, &Scope { input: Some(input), ..Scope::default() });
         match expected {
             Some(expected) => assert_eq!(filled.as_deref(), Ok(expected), "{input}"),
-            None => assert!(filled.is_err_and(|error| error.0.contains("more digits")), "{input}"),
+            None => assert!(filled.is_err_and(|error| error.message.contains("more digits")), "{input}"),
         }
     }
 }
@@ -155,6 +164,17 @@ fn an_error_does_not_tell_a_secret() {
         let error = judge(text).expect_err(text);
         assert!(!error.contains("hunter2"), "{text}: {error}");
     }
+    let error = fill(r#""${secrets.other + secrets.token}""#).expect_err("no such secret");
+    assert!(error.contains("secret `other` is not configured"), "{error}");
+}
+
+/// A secret is looked up because an expression names it, so the name is known before it is evaluated.
+#[test]
+fn only_the_secrets_that_are_named_are_looked_up() {
+    assert_eq!(fill(r#""${secrets['token'] + '!'}""#), Ok(r#""hunter2!""#.to_owned()));
+    assert_eq!(fill(r#""${[1].map(secrets, secrets)}""#), Ok("[1]".to_owned()));
+    let unnamed = fill(r#""${secrets}""#).unwrap_or_default();
+    assert!(!unnamed.contains("hunter2"), "{unnamed}");
 }
 
 #[test]
@@ -163,9 +183,9 @@ fn a_schema_says_where_a_document_misses_it() {
     let schema =
         Schema(r#"{"type":"object","required":["id"],"properties":{"items":{"items":{"type":"integer"}}}}"#.into());
     assert_eq!(cel.conforms(&schema, r#"{"id":1,"items":[1,2]}"#), Ok(()));
-    let error = cel.conforms(&schema, r#"{"id":1,"items":[1,"x"]}"#).expect_err("a string").0;
+    let error = cel.conforms(&schema, r#"{"id":1,"items":[1,"x"]}"#).expect_err("a string").message;
     assert!(error.contains("/items/1") && error.contains("integer"), "{error}");
-    let error = cel.conforms(&schema, "{}").expect_err("no id").0;
+    let error = cel.conforms(&schema, "{}").expect_err("no id").message;
     assert!(error.contains("id"), "{error}");
     for (schema, document) in
         [("{", "{}"), ("{}", "{"), (r#"{"type":7}"#, "{}"), (r#"{"$ref":"file:///etc/passwd"}"#, "1")]

@@ -3,6 +3,8 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers may fail the test")]
 
+mod bounds;
+mod corpus;
 mod documents;
 mod hostile;
 mod language;
@@ -24,6 +26,8 @@ pub const SHIPPED: &[(&str, &str)] = &[
     ("batch-release", include_str!("../../../../definitions/batch-release.yaml")),
     ("capa", include_str!("../../../../definitions/capa.yaml")),
     ("change-request", include_str!("../../../../definitions/change-request.yaml")),
+    ("db-migrate", include_str!("../../../../definitions/db-migrate.yaml")),
+    ("document-cut", include_str!("../../../../definitions/document-cut.yaml")),
     ("journal-entry", include_str!("../../../../definitions/journal-entry.yaml")),
     ("nightly-report", include_str!("../../../../definitions/nightly-report.yaml")),
     ("order-process", include_str!("../../../../definitions/order-process.yaml")),
@@ -64,9 +68,13 @@ pub fn listed(problems: &[Problem]) -> String {
 }
 
 /// What a process comes to.
-pub fn process(definition: &Definition) -> (&Declaration, &GateSpec) {
+pub fn process(definition: &Definition) -> (&Declaration, GateSpec) {
     match &definition.body {
-        Body::Process { declaration, gate_spec } => (declaration, gate_spec),
+        Body::Process { declaration, gate_spec } => {
+            let (gate_spec, replaced) = gate_spec.started_with(&GateSpec::default(), "nobody").expect("approvers");
+            assert!(replaced.is_empty());
+            (declaration, gate_spec)
+        }
         Body::Workflow { .. } | Body::Machine { .. } => panic!("{} is no process", definition.name),
     }
 }

@@ -108,11 +108,11 @@ fn a_constant_that_was_meant_as_an_expression_is_refused() {
 #[test]
 fn an_unknown_field_is_answered_with_those_of_its_run() {
     let all = "`name`, `run`, `dependsOn`, `when`, `input`, `output`, `inputSchema`, `outputSchema`, `retryPolicy`, \
-               `timeout`, `deadline`, `onFailure`, `optional`, `readOnly`, `idempotent`, `gate`, `checks`, `pins`, \
-               `softCap`, `errors`, `priority`";
+               `timeout`, `deadline`, `onFailure`, `optional`, `readOnly`, `idempotent`, `gate`, `request`, `checks`, \
+               `pins`, `softCap`, `state`, `errors`, `priority`";
     for (run, own) in [
         ("", ", `tasks` and `queue`"),
-        ("run: shell, command: x, ", ", `command`, `env`, `success` and `retry`"),
+        ("run: shell, command: x, ", ", `command`, `env`, `artifacts`, `success` and `retry`"),
         ("run: wait, for: 5s, ", ", `event`, `for` and `until`"),
     ] {
         let message = told(&format!("steps: [{{name: a, {run}description: x}}]\n"));

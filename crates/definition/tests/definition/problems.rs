@@ -95,6 +95,25 @@ const FIELDS: &[Case] = &[
     ),
 ];
 
+const REPLACEABLE: &[Case] = &[
+    (
+        11..=11,
+        "  manager: {replaceable: false, scope: x}",
+        &[("missing-field", "gate_spec.manager.approver_ref", 11, 12)],
+    ),
+    (
+        11..=11,
+        "  manager: {approver_ref: kim, scope: x, selfApproval: true}",
+        &[("bad-value", "gate_spec.manager.selfApproval", 11, 56)],
+    ),
+    (
+        11..=11,
+        "  manager: {approver_ref: kim, scope: x, replaceable: 1}",
+        &[("bad-value", "gate_spec.manager.replaceable", 11, 55)],
+    ),
+    (10..=11, "", &[("unknown-gate", "transitions[1].guard", 8, 55)]),
+];
+
 const VALUES: &[Case] = &[
     (1..=1, "kind: machin", &[("bad-value", "kind", 1, 7)]),
     (1..=1, "kind: 1", &[("bad-value", "kind", 1, 7)]),
@@ -220,11 +239,22 @@ fn the_sound_document_is_sound() {
 
 #[test]
 fn each_problem_is_reported_once_where_it_stands() {
-    let mut codes = check(SOUND, &[TEXT, FIELDS, VALUES, GATES, DECLARATION], |text| problems_of(text));
+    let mut codes = check(SOUND, &[TEXT, FIELDS, REPLACEABLE, VALUES, GATES, DECLARATION], |text| problems_of(text));
     codes.extend(workflow_problems::check_all());
     codes.extend(machines::check_all());
     let all: BTreeSet<&str> = ProblemCode::ALL.iter().map(|code| code.as_str()).collect();
     assert_eq!(codes, all, "a code without a case");
+}
+
+#[test]
+fn an_entry_may_leave_its_approvers_to_the_start() {
+    for entry in [
+        "{scope: x, replaceable: true}",
+        "{scope: x, replaceable: true, selfApproval: true}",
+        "{approver_ref: kim, scope: x, replaceable: true, selfApproval: false}",
+    ] {
+        parsed(&spoilt(&(11..=11), &format!("  manager: {entry}")));
+    }
 }
 
 #[test]
@@ -250,6 +280,7 @@ retention: ''
             ("duplicate-state", 3, 13),
             ("unknown-state", 4, 16),
             ("exit-from-terminal", 7, 12),
+            ("unknown-gate", 7, 41),
             ("unknown-field", 8, 27),
             ("unused-gate", 10, 3),
             ("missing-field", 10, 6),

@@ -4,8 +4,9 @@ use crate::SHIPPED;
 use crate::workflows::EVERYTHING;
 use countersign_definition::workflow_shape as shape;
 use countersign_definition::{
-    FACET_FIELDS, FieldList, Kind, MACHINE_FIELDS, MACHINE_STATE_FIELDS, MACHINE_TRANSITION_FIELDS, POLICY_FIELDS,
-    PROCESS_FIELDS, QUORUM_ENTRY_FIELDS, QUORUM_FIELDS, QUORUM_RULES, SINGLE_ENTRY_FIELDS, TRANSITION_FIELDS,
+    FACET_FIELDS, FieldList, Kind, MACHINE_FIELDS, MACHINE_STATE_FIELDS, MACHINE_TRANSITION_FIELDS, OPEN_ENTRY_FIELDS,
+    POLICY_FIELDS, PROCESS_FIELDS, PUBLISHED_QUORUM_FIELDS, PUBLISHED_SINGLE_FIELDS, QUORUM_ENTRY_FIELDS,
+    QUORUM_FIELDS, QUORUM_RULES, SINGLE_ENTRY_FIELDS, TRANSITION_FIELDS,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -38,6 +39,9 @@ fn the_schema_has_the_fields_of_the_parser() {
         ("/$defs/transition", TRANSITION_FIELDS),
         ("/$defs/single_entry", SINGLE_ENTRY_FIELDS),
         ("/$defs/quorum_entry", QUORUM_ENTRY_FIELDS),
+        ("/$defs/published_single", PUBLISHED_SINGLE_FIELDS),
+        ("/$defs/published_quorum", PUBLISHED_QUORUM_FIELDS),
+        ("/$defs/open_entry", OPEN_ENTRY_FIELDS),
         ("/$defs/quorum", QUORUM_FIELDS),
         ("/$defs/machine", MACHINE_FIELDS),
         ("/$defs/machine_state", MACHINE_STATE_FIELDS),

@@ -2,7 +2,7 @@
 
 use crate::problems::{Case, check, replaced};
 use crate::{listed, parsed};
-use countersign_definition::{Problem, parse, parse_resolved};
+use countersign_definition::{Deployment, Problem, parse, parse_resolved};
 use std::collections::BTreeSet;
 
 const SOUND: &str = "\
@@ -34,12 +34,21 @@ steps:
   - {name: cut, gate: sovereign}
 ";
 
-/// Here a definition `child` is published, in two versions.
+/// Here a definition `child` is published, in two versions, and `open`, which is not fail-closed.
+struct Here;
+
+impl Deployment for Here {
+    fn workflow(&mut self, name: &str, version: Option<u32>) -> Option<u32> {
+        ["child", "open"].contains(&name).then(|| version.unwrap_or(2)).filter(|version| *version <= 2)
+    }
+
+    fn is_fail_closed(&self, name: &str, _: u32) -> bool {
+        name != "open"
+    }
+}
+
 fn problems_of(text: &str) -> Vec<Problem> {
-    let known = &mut |name: &str, version: Option<u32>| {
-        (name == "child").then(|| version.unwrap_or(2)).filter(|version| *version <= 2)
-    };
-    parse_resolved(text.as_bytes(), known).expect_err(text)
+    parse_resolved(text.as_bytes(), &mut Here).expect_err(text)
 }
 
 const TOP: &[Case] = &[
@@ -85,7 +94,7 @@ const TOP: &[Case] = &[
         "inputSchema: {properties: {a: {type: [string, nul]}}}",
         &[("bad-value", "inputSchema.properties.a.type", 4, 38)],
     ),
-    (4..=4, "inputSchema: {$ref: \"https://example.com/s\"}", &[("bad-value", "inputSchema", 4, 14)]),
+    (4..=4, "inputSchema: {$ref: \"https://example.com/s\"}", &[("bad-value", "inputSchema.$ref", 4, 21)]),
     (4..=4, "retention: ''", &[("blank", "retention", 4, 12)]),
     (4..=4, "description: [x]", &[("bad-value", "description", 4, 14)]),
     (7..=11, "", &[("missing-field", "steps", 1, 1)]),
@@ -105,7 +114,7 @@ const TOP: &[Case] = &[
     ),
     (4..=4, "schedule: [{cron: \"@daily\", overlap: drop}]", &[("bad-value", "schedule[0].overlap", 4, 38)]),
     (4..=4, "on: [{input: 1}]", &[("missing-field", "on[0].event", 4, 6)]),
-    (4..=4, "hardCap: 0s", &[("bad-cap", "hardCap", 4, 10)]),
+    (4..=4, "hardCap: 1h", &[("fail-closed-violation", "hardCap", 4, 10)]),
 ];
 
 const STEPS: &[Case] = &[
@@ -162,7 +171,25 @@ const STEPS: &[Case] = &[
     (10..=10, "  - {name: c, onFailure: retry}", &[("bad-value", "steps[2].onFailure", 10, 26)]),
     (10..=10, "  - {name: c, errors: {external: hold}}", &[("bad-value", "steps[2].errors.external", 10, 34)]),
     (10..=10, "  - {name: c, deadline: -5s}", &[("bad-value", "steps[2].deadline", 10, 25)]),
-    (10..=10, "  - {name: c, softCap: 0s}", &[("bad-cap", "steps[2].softCap", 10, 24)]),
+    (10..=10, "  - {name: c, softCap: 5s}", &[("fail-closed-violation", "steps[2].softCap", 10, 24)]),
+    (10..=10, "  - {name: c, state: done}", &[("fail-closed-violation", "steps[2].state", 10, 22)]),
+    (
+        10..=10,
+        "  - {name: c, run: shell, command: x, artifacts: [x]}",
+        &[("fail-closed-violation", "steps[2].artifacts", 10, 50)],
+    ),
+    (
+        10..=10,
+        "  - {name: c, artifacts: [x]}",
+        &[("field-not-for-run", "steps[2].artifacts", 10, 15), ("fail-closed-violation", "steps[2].artifacts", 10, 26)],
+    ),
+    (10..=10, "  - {name: c, request: {a: 1}}", &[("bad-value", "steps[2].request", 10, 24)]),
+    (10..=10, "  - {name: c, gate: lead, request: 1}", &[("bad-value", "steps[2].request", 10, 36)]),
+    (
+        10..=10,
+        "  - {name: c, gate: lead, request: {a: \"${steps.zz.output}\"}}",
+        &[("bad-expression", "steps[2].request.a", 10, 49)],
+    ),
     (
         10..=10,
         "  - {name: c, run: shell, command: x, tasks: [{name: t}]}",
@@ -179,8 +206,7 @@ const STEPS: &[Case] = &[
         "  - {name: c, checks: {not a name: \"${true}\"}}",
         &[("bad-value", "steps[2].checks.not a name", 10, 24)],
     ),
-    (10..=10, "  - {name: c, pins: {p: {run: worker}}}", &[("bad-value", "steps[2].pins.p.run", 10, 31)]),
-    (10..=10, "  - {name: c, pins: {p: {run: shell}}}", &[("missing-field", "steps[2].pins.p.command", 10, 25)]),
+    (10..=10, "  - {name: c, pins: {p: {run: worker}}}", &[("fail-closed-violation", "steps[2].pins", 10, 21)]),
 ];
 
 const WORK: &[Case] = &[
@@ -340,6 +366,11 @@ const EXPRESSIONS: &[Case] = &[
         "  - {name: c, run: shell, command: \"echo ${secrets.x}\"}",
         &[("bad-expression", "steps[2].command", 10, 44)],
     ),
+    (
+        10..=10,
+        "  - {name: c, run: shell, command: env, env: {A: \"${secrets[input.x]}\"}}",
+        &[("bad-expression", "steps[2].env.A", 10, 53)],
+    ),
     (4..=4, "correlationKey: \"${steps.a.output}\"", &[("bad-expression", "correlationKey", 4, 20)]),
     (4..=4, "on: [{event: e, input: \"${input}\"}]", &[("bad-expression", "on[0].input", 4, 27)]),
     // What a run begins with is worked out before there is one.
@@ -349,11 +380,44 @@ const EXPRESSIONS: &[Case] = &[
     (4..=4, "schedule: [{cron: \"@daily\", input: \"${run}\"}]", &[("bad-expression", "schedule[0].input", 4, 39)]),
     (4..=4, "schedule: [{cron: \"@daily\", input: \"${event}\"}]", &[("bad-expression", "schedule[0].input", 4, 39)]),
     (4..=4, "output: \"${steps.zz.output}\"", &[("bad-expression", "output", 4, 18)]),
+    // Only a runbook has pins.
+    (10..=10, "  - {name: c, input: \"${pins.manifest}\"}", &[("bad-expression", "steps[2].input", 10, 30)]),
     (10..=10, "  - {name: c, run: wait, event: \"${input.e}\"}", &[("bad-expression", "steps[2].event", 10, 33)]),
 ];
 
 const RUNBOOK: &[Case] = &[
     (8..=8, "  - {name: plan, softCap: 2h}", &[("bad-cap", "steps[0].softCap", 8, 27)]),
+    (8..=8, "  - {name: plan, softCap: 0s}", &[("bad-cap", "steps[0].softCap", 8, 27)]),
+    (8..=8, "  - {name: plan, run: wait, for: 5s, softCap: 1s}", &[("bad-cap", "steps[0].softCap", 8, 47)]),
+    (5..=5, "hardCap: 0s", &[("bad-cap", "hardCap", 5, 10)]),
+    (3..=3, "order: dag", &[("fail-closed-violation", "order", 3, 8)]),
+    (3..=3, "priority: 5", &[("fail-closed-violation", "failurePolicy", 4, 16)]),
+    (8..=8, "  - {name: plan, when: \"${input.x}\"}", &[("fail-closed-violation", "steps[0].when", 8, 24)]),
+    (8..=8, "  - {name: plan, onFailure: hold}", &[("fail-closed-violation", "steps[0].onFailure", 8, 29)]),
+    (
+        8..=8,
+        "  - {name: plan, run: workflow, workflow: open}",
+        &[("fail-closed-violation", "steps[0].workflow", 8, 43)],
+    ),
+    (8..=8, "  - {name: resume}", &[("bad-value", "steps[0].name", 8, 12)]),
+    (9..=9, "  - {name: cut, gate: sovereign, request: {pins: 1}}", &[("bad-value", "steps[1].request.pins", 9, 50)]),
+    (8..=8, "  - {name: plan, pins: {p: {run: human}}}", &[("bad-value", "steps[0].pins.p.run", 8, 34)]),
+    (8..=8, "  - {name: plan, pins: {p: {run: shell}}}", &[("missing-field", "steps[0].pins.p.command", 8, 28)]),
+    (
+        8..=8,
+        "  - {name: plan, pins: {p: {run: worker, retry: 1}}}",
+        &[("unknown-field", "steps[0].pins.p.retry", 8, 42)],
+    ),
+    (
+        8..=8,
+        "  - {name: plan, pins: {p: {run: worker, timeout: 0s}}}",
+        &[("bad-value", "steps[0].pins.p.timeout", 8, 51)],
+    ),
+    (
+        8..=8,
+        "  - {name: plan, run: shell, command: x, artifacts: [../x]}",
+        &[("bad-value", "steps[0].artifacts[0]", 8, 54)],
+    ),
     (5..=5, "retryPolicy: {maxRetries: 1}", &[("fail-closed-violation", "retryPolicy", 5, 14)]),
     (5..=5, "compensation: [{step: plan, action: x, agent: y}]", &[("fail-closed-violation", "compensation", 5, 15)]),
     (
@@ -370,6 +434,34 @@ const RUNBOOK: &[Case] = &[
         &[("fail-closed-violation", "steps[0].errors.external", 8, 37)],
     ),
     (6..=9, "steps:\n  - {name: plan}", &[("fail-closed-violation", "failurePolicy", 4, 16)]),
+    (
+        8..=8,
+        "  - {name: plan, errors: {agent_error: skip}}",
+        &[("fail-closed-violation", "steps[0].errors.agent_error", 8, 40)],
+    ),
+    // A pin is there once its step has completed.
+    (9..=9, "  - {name: cut, input: \"${pins.schema}\"}", &[("bad-expression", "steps[1].input", 9, 32)]),
+    (
+        9..=9,
+        "  - {name: cut, gate: sovereign, request: {x: \"${pins['schema']}\"}}",
+        &[("bad-expression", "steps[1].request.x", 9, 55)],
+    ),
+    (
+        8..=8,
+        "  - {name: plan, input: \"${pins.p}\", pins: {p: {run: worker}}}",
+        &[("bad-expression", "steps[0].input", 8, 33)],
+    ),
+    (
+        8..=8,
+        "  - {name: plan, checks: {x: \"${pins.p == 1}\"}, pins: {p: {run: worker}}}",
+        &[("bad-expression", "steps[0].checks.x", 8, 38)],
+    ),
+    (
+        9..=9,
+        "  - {name: cut, pins: {p: {run: shell, command: [cat, \"${pins.p}\"]}}}",
+        &[("bad-expression", "steps[1].pins.p.command[1]", 9, 63)],
+    ),
+    (5..=5, "output: \"${pins.schema}\"", &[("bad-expression", "output", 5, 17)]),
 ];
 
 /// The codes that all the tables together produce.
@@ -387,7 +479,17 @@ fn the_sound_documents_are_sound() {
     for (lines, replacement) in [
         (5..=5, "retryPolicy: {maxRetries: 0}"),
         (8..=8, "  - {name: plan, retryPolicy: {maxRetries: 0}, onFailure: abort, optional: false}"),
-        (8..=8, "  - {name: plan, errors: {external: abort}, onFailure: hold}"),
+        (8..=8, "  - {name: plan, errors: {external: abort}, onFailure: abort}"),
+        (8..=8, "  - {name: plan, run: workflow, workflow: child}"),
+        (8..=9, "  - {name: a, pins: {p: {run: worker}}}\n  - {name: b, input: \"${pins.p} ${pins[\\\"p\\\"]}\"}"),
+        (
+            8..=9,
+            "  - {name: a, pins: {p: {run: worker}}}\n  - {name: b, pins: {p: {run: shell, command: [cat, \"${pins.p}\"]}}}",
+        ),
+        (
+            5..=8,
+            "output: \"${pins.p}\"\ngate_spec: {sovereign: {approver_ref: owner, scope: cut}}\nsteps:\n  - {name: a, pins: {p: {run: worker}}}",
+        ),
     ] {
         parsed(&replaced(CLOSED, &lines, replacement));
     }
@@ -399,7 +501,7 @@ fn what_is_upstream_may_be_named_however_far() {
         "  - {name: c, dependsOn: [b], when: \"${steps.b.output.x && steps[\\\"a\\\"].state_code == 'completed'}\"}",
         "  - {name: c, dependsOn: [b], checks: {x: \"${output.n > steps.a.output.n}\"}}",
         "  - {name: c, dependsOn: [b], input: \"${event}\", output: \"${event.x}-${output}\"}",
-        "  - {name: c, dependsOn: [b], input: \"${pins.manifest} ${run.run_id}\"}",
+        "  - {name: c, dependsOn: [b], input: \"${run.run_id}\"}",
     ] {
         parsed(&replaced(SOUND, &(10..=10), line));
     }

@@ -135,18 +135,31 @@ gate_spec: {sovereign: {approver_ref: owner, scope: cut}}
 steps:
   - name: cutplan
     softCap: 10m
-    pins: {manifest: {run: shell, command: sha256sum manifest.json}}
+    state: planned
+    pins:
+      manifest: {run: shell, command: sha256sum manifest.json}
+      region: {run: worker, queue: probes, timeout: 5s}
     checks: {bounded: "${output.rows > 0 && output.rows <= 1000}"}
-  - {name: cut, gate: sovereign, checks: {all: "${output.n == steps.cutplan.output.rows}"}}
+  - name: cut
+    run: shell
+    command: cut
+    gate: sovereign
+    request: {rows: "${steps.cutplan.output.rows}", was: "${pins.manifest}"}
+    artifacts: [cut.gpg]
+    checks: {all: "${output.n == steps.cutplan.output.rows}"}
 "#,
     );
     assert_eq!((plan.failure_policy, plan.hard_cap), (FailurePolicy::FailClosed, Some(HOUR)));
     assert!(plan.steps.iter().all(|step| step.retry.max_retries == 0 && step.on_failure == OnFailure::Abort));
-    let (name, Work::Shell(pin)) = &plan.steps[0].pins[0] else { panic!("a pin") };
-    assert_eq!((name.as_str(), &*pin.command.0), ("manifest", "\"sha256sum manifest.json\""));
-    assert_eq!((&pin.success[..], &pin.retry[..]), (&[0][..], &[75][..]));
+    let PinSpec { name, work: Work::Shell(pin), timeout, .. } = &plan.steps[0].pins[0] else { panic!("a pin") };
+    assert_eq!((&**name, &*pin.command.0), ("manifest", "\"sha256sum manifest.json\""));
+    assert_eq!((&pin.success[..], *timeout), (&[0][..], 30 * SECOND));
+    let PinSpec { work: Work::Worker, queue, timeout, .. } = &plan.steps[0].pins[1] else { panic!("a worker's") };
+    assert_eq!((&**queue, *timeout), ("probes", 5 * SECOND));
+    assert_eq!((plan.steps[0].phase.as_deref(), &*plan.steps[1].artifacts[0]), (Some("planned"), "cut.gpg"));
+    assert_eq!(plan.steps[1].request, template(r#"{"rows":"${steps.cutplan.output.rows}","was":"${pins.manifest}"}"#));
     assert_eq!(plan.steps[1].gate.as_deref(), Some("sovereign"));
-    assert_eq!(plan.steps[1].checks[0].0, "all");
+    assert_eq!(&*plan.steps[1].checks[0].0, "all");
     assert_eq!(plan.referenced, [0]);
 }
 
@@ -160,7 +173,6 @@ priority: 9
 retryPolicy: {maxRetries: 1, initialDelay: 2m, jitter: true}
 failurePolicy: abort
 timeout: 1d
-hardCap: 2h
 correlationKey: "order-${input.id}"
 concurrency: {key: "${input.id}", limit: 3}
 queues: {main: {limit: 5, rateLimit: {count: 10, per: 1s}}, other: {}}
@@ -336,7 +348,7 @@ fn versions_of_children_are_fixed_when_they_are_resolved() {
         parse_resolved(EVERYTHING.as_bytes(), &mut |_: &str, version: Option<u32>| version.is_none().then_some(1));
     let problems = problems.expect_err("version 2 is not there");
     let found: Vec<_> = problems.iter().map(|p| (p.code.as_str(), p.path.as_str(), p.line, p.column)).collect();
-    assert_eq!(found, [("unknown-workflow", "steps[9].workflow", 48, 40)], "{}", listed(&problems));
+    assert_eq!(found, [("unknown-workflow", "steps[9].workflow", 47, 40)], "{}", listed(&problems));
 }
 
 #[test]

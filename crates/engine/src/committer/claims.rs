@@ -9,12 +9,13 @@ use crate::outcome::{Call, ClaimCall, Command, Outcome, Target, Task};
 use crate::rows::IdempotencyRow;
 use crate::run::agenda::Reach;
 use crate::run::project::handed_text;
+use countersign_kernel::budget::{Budget, STEPS_PER_COMMAND};
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::Registry;
 use countersign_kernel::run::{self, Claimed, Handed};
 use countersign_kernel::{IdSource, InstanceId, Time};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 /// Steps of one run that one record says are claimed: more would not fit into it.
@@ -122,6 +123,7 @@ impl Committer {
         job.offered = offers.iter().map(|offer| (offer.run_id, offer.step_seq)).collect();
         offers.sort_unstable_by_key(|offer| (offer.run_id, offer.step_seq));
         let mut claimed = Vec::with_capacity(offers.len());
+        self.steps_spent = 0;
         let mut refusal: Option<Refusal> = None;
         for group in offers.chunk_by_mut(|a, b| a.run_id == b.run_id).flat_map(|group| group.chunks_mut(MAX_CLAIMED)) {
             let run_id = group[0].run_id;
@@ -130,6 +132,8 @@ impl Committer {
             let command = run::Command::Claim(run::ClaimSteps { steps, worker_id, lease });
             // Of several definitions, one may not be permitted any more.
             let accepted = match &refusal {
+                // Each run has a budget of its own; the claim as a whole ends with the run that uses up the first.
+                _ if self.steps_spent >= STEPS_PER_COMMAND => None,
                 Some(refusal) if refusal.code != Code::PermissionDenied => None,
                 _ => match self.run_command(&job.call, Target::Existing(run_id), &command, registry, round) {
                     Ok(accepted) => accepted.unit.map(|unit| (unit, accepted.claimed)),
@@ -261,12 +265,14 @@ impl Committer {
 
     /// What was handed out with this completion when it was first made.
     fn handed(&mut self, target: Target, command: &run::Command) -> Option<Handed> {
-        let (run::Command::Complete { task, claim_next: Some(_), .. }, Target::Existing(run_id)) = (command, target)
+        let (run::Command::Complete { task, output, claim_next: Some(_), .. }, Target::Existing(run_id)) =
+            (command, target)
         else {
             return None;
         };
         let cell = self.cache.get(&run_id)?.run.as_deref()?.cell(task.step_seq)?;
-        cell.handed.as_deref().copied().filter(|_| cell.was_reported(task.lease_token, run::Verb::Complete))
+        let again = cell.was_completed(task.lease_token, output) == Some(run::Repeated::Same);
+        cell.handed.as_deref().copied().filter(|_| again)
     }
 
     /// Runs of which somebody may be handed a task again.
@@ -280,6 +286,14 @@ impl Committer {
         runs
     }
 
+    /// Steps of runs that are not in memory go back to their queues.
+    pub(super) fn give_back_unloaded(&mut self, job: &mut Job, unloaded: &HashSet<InstanceId>) {
+        let (back, kept) = job.offered.drain(..).partition(|(run_id, _)| unloaded.contains(run_id));
+        job.offered = back;
+        self.give_back(job);
+        job.offered = kept;
+    }
+
     /// Whoever repeats a completion because its answer was lost is handed the same task, while its lease stands.
     pub(super) fn hand_again(
         &mut self,
@@ -288,7 +302,8 @@ impl Committer {
         registry: &Registry,
     ) -> Option<Task> {
         let handed = self.handed(target, command)?;
-        let language = self.config.language.clone();
+        let (language, budget) = (self.config.language.clone(), Budget::default());
+        let language = language.metered(&budget);
         // No id is made: nothing happens.
         let mut ctx = self.run_context(call, registry, &*language, IdSource::new(self.now(), 0));
         let instance = self.cache.peek(&handed.run_id)?;
@@ -299,9 +314,11 @@ impl Committer {
 
 /// A completion that asks for nothing more.
 pub(super) fn without_next(command: &run::Command) -> Option<run::Command> {
-    let run::Command::Complete { task, output, outbound, claim_next: Some(_) } = command else { return None };
+    let run::Command::Complete { task, output, outbound, claim_next: Some(_), artifacts } = command else {
+        return None;
+    };
     let (task, output, outbound) = (task.clone(), output.clone(), outbound.clone());
-    Some(run::Command::Complete { task, output, outbound, claim_next: None })
+    Some(run::Command::Complete { task, output, outbound, claim_next: None, artifacts: artifacts.clone() })
 }
 
 pub(super) fn to_task(run_id: InstanceId, claimed: &Claimed) -> Task {
@@ -318,5 +335,6 @@ pub(super) fn to_task(run_id: InstanceId, claimed: &Claimed) -> Task {
         lease_token: claimed.lease_token.to_string(),
         locked_until_us: claimed.locked_until.0,
         job: claimed.job.clone(),
+        probes: claimed.probes.clone(),
     }
 }

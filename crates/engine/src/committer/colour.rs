@@ -3,7 +3,8 @@
 use super::Committer;
 use crate::port::Unit;
 use crate::run::rollup::Basis;
-use countersign_kernel::lifecycle::StepCode;
+use countersign_kernel::lifecycle::{RunState, StepCode};
+use countersign_kernel::run::Run;
 use countersign_kernel::{InstanceId, Time};
 
 impl Committer {
@@ -12,6 +13,7 @@ impl Committer {
         for unit in units {
             let run = self.cache.get(&unit.instance_id).and_then(|instance| instance.run.as_deref());
             unit.rollup = run.map(|run| Basis::of(run).to_json().into());
+            unit.colour = run.map(|run| run.head.rollup.colour.as_str());
         }
     }
 
@@ -26,7 +28,9 @@ impl Committer {
             return;
         };
         let seen = (cell.live.as_ref().and_then(|live| live.child_colour), cell.state == StepCode::Waiting);
-        if cell.awaited() == Some(child.run_id) && seen != (Some(child.head.rollup.colour), child.waits()) {
+        // It may not go on without its parent.
+        let alone = holder.is_some_and(Run::stands_still) && child.head.state != RunState::Stopped;
+        if cell.awaited() == Some(child.run_id) && (alone || seen != (Some(child.head.rollup.colour), child.waits())) {
             self.book.remind_by(item, now);
         }
     }

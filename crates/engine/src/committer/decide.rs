@@ -1,7 +1,8 @@
 //! The synchronous heart of the committer: jobs in, a batch and answers out. No I/O.
 
+use super::due::{due_writes, opens_gate};
 use super::round::Round;
-use super::{Committer, Confirm, Decided, IDEMPOTENCY_WINDOW_US, Instance, Job};
+use super::{Committer, Confirm, Decided, IDEMPOTENCY_WINDOW_US, Instance, Job, MAX_ROUND_STEPS};
 use crate::outcome::{self, Call, Command, Outcome, Proof, Target};
 use crate::payload::{self, Digests};
 use crate::port::{Batch, Check, Head};
@@ -29,6 +30,7 @@ impl Committer {
         self.tally.clear();
         let registry = self.registry.clone();
         let registry = registry.read();
+        self.own_key_ended = self.has_own_key_ended(&registry);
         let mut round = Round {
             batch: Batch {
                 registry_sequence: registry.sequence(),
@@ -41,6 +43,7 @@ impl Committer {
             purged: HashSet::new(),
             opened: HashSet::new(),
         };
+        self.round_steps = 0;
         let decided = jobs.into_iter().map(|job| self.decide_one(job, &registry, &mut round)).collect();
         (round.batch, decided)
     }
@@ -52,12 +55,16 @@ impl Committer {
             self.give_back(&mut job);
             return Decided { job, answer, confirm };
         }
-        if !self.bring_up_to_date(&mut job.call, round) {
+        // Those who came after much work are not kept waiting for the flush of those before them, nor these for them.
+        if self.round_steps >= MAX_ROUND_STEPS || !self.bring_up_to_date(&mut job.call, round) {
             let answer = Err(Refusal::new(Code::Overloaded, "to be decided again"));
             return Decided { job, answer, confirm: Some(Confirm::NextRound) };
         }
         if matches!(job.call.command, Command::Run { .. } | Command::Claim(_)) {
             return self.decide_run_job(job, registry, round);
+        }
+        if matches!(job.call.command, Command::Ask { .. }) {
+            return self.decide_ask(job, registry, round);
         }
         match self.try_decide(&job.call, registry, round) {
             Ok((answer, unit)) => Decided { job, answer: Ok(answer), confirm: Some(Confirm::Unit(unit)) },
@@ -151,6 +158,13 @@ impl Committer {
             self.write_event(call, &base, event, ids.make(), registry, documents.as_ref(), &mut written)?;
             self.write_purge(event, &mut written.writes)?;
         }
+        // Behind the assignments that it is about: SQLite writes in this order.
+        if events.iter().any(opens_gate) {
+            let process = self.cache.peek(&base.instance_id).map(|instance| &instance.process);
+            let definition = process.and_then(|process| process.definition.clone());
+            let dues = self.dues_of(definition.as_ref(), registry);
+            events.iter().for_each(|event| due_writes(event, &dues, &mut written.writes));
+        }
         for event in events {
             match &event.body {
                 EventBody::RecordPurged { record } => drop(round.purged.insert(record.event_id)),
@@ -211,7 +225,11 @@ impl Committer {
         }
         let cached = match &call.command {
             Command::Process { target: Target::Existing(instance_id), .. } => self.cache.get(instance_id),
-            Command::Process { .. } | Command::Run { .. } | Command::Claim(_) | Command::Registry(_) => None,
+            Command::Process { .. }
+            | Command::Run { .. }
+            | Command::Claim(_)
+            | Command::Registry(_)
+            | Command::Ask { .. } => None,
         };
         let instance =
             cached.ok_or_else(|| Refusal::new(Code::RecordingFailure, "events for an instance that is not held"))?;
@@ -306,13 +324,26 @@ impl Committer {
             return Attestation::Signed(signature.attest(&draft.payload).into());
         }
         match draft.proof {
+            Proof::Signed(request) if !own && request.by_passkey => Attestation::Passkey(&request.attestation),
             Proof::Signed(request) if !own => Attestation::Signed(request.attestation.as_slice().into()),
             Proof::Token { credential_id } if !own => Attestation::Server { credential_id: Some(credential_id) },
             Proof::Signed(_) | Proof::Token { .. } | Proof::InProcess => Attestation::Server { credential_id: None },
         }
     }
 
+    /// Whether the key with which this node signs for the engine was rotated away, here or by another node.
+    pub(super) fn has_own_key_ended(&self, registry: &Registry) -> bool {
+        let key_id = self.own_key_id.as_deref();
+        let known = key_id.and_then(|id| registry.keys().get(&self.config.application_actor_ref, id));
+        known.is_some_and(|known| !known.is_active())
+    }
+
     pub(super) fn record(&mut self, draft: RecordDraft<'_>) -> Result<RecordRow, Refusal> {
+        if self.own_key_ended && draft.actor_ref == self.config.application_actor_ref {
+            let detail = "the key with which this node signs for the engine has ended; nothing was written. Give the \
+                          node the new application.key and start it again";
+            return Err(Refusal::new(Code::RecordingFailure, detail));
+        }
         if draft.payload.len() > MAX_PAYLOAD_BYTES {
             let detail = format!(
                 "the record would hold {} bytes; {MAX_PAYLOAD_BYTES} are allowed. Shorten the reason",
@@ -359,12 +390,13 @@ impl Committer {
 
 /// A key or token that was good at the door may have been revoked since.
 pub(super) fn vouch(call: &Call, registry: &Registry) -> Result<(), Refusal> {
+    // What the engine does itself comes from inside the process.
+    if !matches!(call.proof, Proof::InProcess) && registry.is_engine_actor(&call.actor_ref) {
+        return Err(Refusal::new(Code::InvalidCredential, "no request acts as an actor of the engine itself"));
+    }
     let stands = match &call.proof {
         Proof::InProcess => true,
-        Proof::Token { credential_id } => {
-            let token = registry.keys().token_by_id(&call.actor_ref, credential_id);
-            token.is_some_and(|token| token.revoked_sequence.is_none())
-        }
+        Proof::Token { credential_id } => registry.keys().vouches(&call.actor_ref, credential_id),
         Proof::Signed(request) => {
             registry.keys().get(&call.actor_ref, &request.key_id).is_some_and(|known| known.is_active())
         }

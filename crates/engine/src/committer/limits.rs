@@ -9,7 +9,7 @@ use super::{Committer, Job};
 use crate::outcome::{Command, Target};
 use crate::port::Unit;
 use crate::rows::{IdempotencyRow, Write};
-use countersign_kernel::plan::{QueueLimit, StepSeq};
+use countersign_kernel::plan::{Plan, QueueLimit, StepSeq};
 use countersign_kernel::run::{self, Run};
 use countersign_kernel::{Digest, InstanceId, Time};
 use std::collections::{HashMap, VecDeque};
@@ -82,15 +82,16 @@ fn step_of(slot: Time) -> Option<StepSeq> {
 
 /// The limit of a step's queue, if its definition sets one.
 pub fn limit_of(run: &Run, step_seq: StepSeq) -> Option<QueueLimit> {
-    if run.plan.queues.is_empty() {
+    // Who looks at pins takes no slot.
+    if run.plan.queues.is_empty() || run.survey_of(step_seq).is_some_and(|survey| survey.lease.is_none()) {
         return None;
     }
-    limit_in(run, &run.queue(step_seq, run.cell(step_seq)?.role))
+    limit_in(&run.plan, &run.queue(step_seq, run.cell(step_seq)?.role))
 }
 
 /// The limit that a run's definition sets in this queue, if it does.
-pub fn limit_in(run: &Run, queue: &str) -> Option<QueueLimit> {
-    run.plan.queues.get(queue).copied().filter(|limit| *limit != QueueLimit::default())
+pub fn limit_in(plan: &Plan, queue: &str) -> Option<QueueLimit> {
+    plan.queues.get(queue).copied().filter(|limit| *limit != QueueLimit::default())
 }
 
 /// A definition's limit in a queue.

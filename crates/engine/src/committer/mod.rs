@@ -7,12 +7,19 @@
 //! other nodes share the store, refusals are confirmed in the same way before they are given: nobody is
 //! refused on a stale cache.
 
+mod asks;
+mod cache;
 mod claims;
 mod colour;
 mod decide;
 mod desk;
+mod due;
+mod job;
 pub mod limits;
+mod load;
+mod moved;
 mod place;
+mod placing;
 mod preview;
 mod registry_change;
 mod retention;
@@ -20,98 +27,45 @@ mod round;
 mod runs;
 mod tally;
 
+use cache::Cache;
 pub use desk::Desk;
+pub use job::Job;
 pub use place::Place;
 pub(crate) use round::replayed;
 
-use crate::clock::Entropy;
+use crate::clock::{EngineClock, Entropy};
 use crate::known::KnownRegistry;
+use crate::log::Damaged;
 use crate::outbox::sends;
-use crate::outcome::{Call, Command, Outcome, Target};
-use crate::port::{Batch, Committed, Due, Head, Loaded, LoadedBody, LoadedRun, StoreError, Verdict, Writer};
+use crate::outcome::{Command, Outcome, Target};
+use crate::port::{Batch, Committed, Due, Head, StoreError, Verdict, Writer};
+use crate::readiness::Readiness;
 use crate::rows::{IdempotencyRow, Write};
 use crate::run::agenda::{Book, Item};
-use crate::run::assemble::assemble;
 use crate::run::emit::EVENT_SCHEMA;
+use crate::run::records::RunbookChanges;
+use crate::stream::hub::Hub;
 use crate::{Config, store_failure};
-use countersign_kernel::plan::{Plan, StepSeq};
-use countersign_kernel::process::{self, DecideGate, Process, StepChoice};
+use countersign_kernel::budget::STEPS_PER_COMMAND;
+use countersign_kernel::process::{self, Process, StepChoice};
 use countersign_kernel::refusal::{Code, Refusal};
-use countersign_kernel::run::{self, PinnedMachine, Run};
-use countersign_kernel::{Digest, EventId, InstanceId, StepId, Time, registry};
-use hashlink::LruCache;
+use countersign_kernel::run::{self, Run};
+use countersign_kernel::{EventId, InstanceId, Time, registry};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc};
 
 /// Calls per transaction, at most.
 const MAX_BATCH: usize = 1024;
 /// How often a call is decided again after it lost a race, before it is given up.
 const MAX_ROUNDS: u32 = 100;
+/// What the calls of one round may spend in the language of definitions; the others are decided in the next one.
+const MAX_ROUND_STEPS: u64 = 12 * STEPS_PER_COMMAND;
 pub(crate) const IDEMPOTENCY_WINDOW_US: i64 = 24 * 3_600_000_000;
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
 pub type Answer = Result<Outcome, Refusal>;
-
-pub struct Job {
-    call: Call,
-    answer: oneshot::Sender<Answer>,
-    /// Set where this job only records that its caller was refused: the answer is this refusal.
-    refused: Option<Refusal>,
-    /// The step that the caller named. What it is at the moment is found out in every round.
-    named_step: Option<StepId>,
-    /// Steps taken out of the agenda for a claim.
-    offered: Vec<(InstanceId, StepSeq)>,
-    /// As of when the kernel was last asked what is due.
-    looked_at: Time,
-}
-
-impl Job {
-    pub fn new(call: Call, answer: oneshot::Sender<Answer>) -> Self {
-        let named_step = match &call.command {
-            Command::Process { command: process::Command::DecideGate(DecideGate { step, .. }), .. } => match step {
-                Some(StepChoice::Id(step_id)) => Some(*step_id),
-                Some(StepChoice::Ended | StepChoice::Unknown) | None => None,
-            },
-            Command::Run { command: run::Command::DecideGate(DecideGate { step, .. }), .. } => match step {
-                Some(StepChoice::Id(step_id)) => Some(*step_id),
-                Some(StepChoice::Ended | StepChoice::Unknown) | None => None,
-            },
-            Command::Process { .. } | Command::Run { .. } | Command::Claim(_) | Command::Registry(_) => None,
-        };
-        Job { call, answer, refused: None, named_step, offered: vec![], looked_at: Time(0) }
-    }
-
-    fn give(self, answer: Answer) {
-        let answer = match (self.refused, answer) {
-            (None, answer) => answer,
-            (Some(refusal), Ok(_)) => Err(refusal),
-            (Some(refusal), Err(failure)) => {
-                tracing::error!(%failure, attempt = %refusal, "a refused attempt could not be recorded");
-                Err(refusal)
-            }
-        };
-        // The caller may have gone away; what was committed stays committed.
-        let _ = self.answer.send(answer);
-    }
-
-    fn is_registry(&self) -> bool {
-        matches!(self.call.command, Command::Registry(_))
-    }
-
-    fn instance_id(&self) -> Option<InstanceId> {
-        match &self.call.command {
-            Command::Process { target: Target::Existing(instance_id), .. }
-            | Command::Run { target: Target::Existing(instance_id), .. } => Some(*instance_id),
-            Command::Process { target: Target::New | Target::Nowhere, .. }
-            | Command::Run { target: Target::New | Target::Nowhere, .. }
-            | Command::Claim(_)
-            | Command::Registry(_) => None,
-        }
-    }
-}
 
 struct Instance {
     /// The process; for a run, its shell.
@@ -127,6 +81,10 @@ pub struct Wakes {
     pub sealer: Arc<Notify>,
     /// Of events for the world outside only.
     pub outbox: Arc<Notify>,
+    /// Of runbooks only.
+    pub runbooks: Arc<RunbookChanges>,
+    /// Whoever follows what moves.
+    pub hub: Arc<Hub>,
 }
 
 impl Wakes {
@@ -138,17 +96,23 @@ impl Wakes {
     }
 }
 
+/// What the committer shares with the rest of the engine.
+pub struct Around {
+    pub wakes: Wakes,
+    pub book: Arc<Book>,
+    pub clock: Arc<EngineClock>,
+    pub readiness: Arc<Readiness>,
+}
+
 pub struct Committer {
     writer: Box<dyn Writer>,
     /// No other process writes to the store: the cache is always current.
     exclusive: bool,
     registry: Arc<KnownRegistry>,
     config: Arc<Config>,
-    cache: LruCache<InstanceId, Instance>,
-    /// Plans by the digest of their document.
-    plans: LruCache<Digest, Arc<Plan>>,
-    /// By how much the store's clock is ahead; `config.clock` goes by it.
-    clock_offset_us: Arc<AtomicI64>,
+    cache: Cache,
+    clock: Arc<EngineClock>,
+    readiness: Arc<Readiness>,
     entropy: Entropy,
     /// For the purges of this round: what each destroys besides the record.
     copies: HashMap<EventId, Vec<Write>>,
@@ -159,17 +123,30 @@ pub struct Committer {
     book: Arc<Book>,
     /// Up to here everything that was due has been seen.
     low_water: Due,
+    /// The store could not say what is due.
+    look_failed: bool,
+    /// The next look begins with what has been due for longest.
+    from_start: bool,
     /// What the store said is due when it was last asked.
     told: HashMap<Item, Time>,
     circles: limits::Circles,
     tally: tally::Tally,
-    /// When the newest record was made that the store held when it was opened: clocks may have been set back since.
-    pub newest_record: Time,
+    /// Instances that verifying found to be damaged: they are refused.
+    pub damaged: Arc<Damaged>,
     ticks: u64,
     /// There may be more expired idempotency keys.
     keys_left: bool,
+    /// This node's application key, by its id, and whether it has ended under the registry that is decided under.
+    own_key_id: Option<String>,
+    own_key_ended: bool,
     /// Runs in which the engine's own transition was refused for the event that it would have emitted.
     schema_missed: HashSet<InstanceId>,
+    /// What the call in hand has spent in the language of definitions.
+    steps_spent: u64,
+    /// What the calls of this round have spent.
+    round_steps: u64,
+    /// Calls whose instances did not fit into memory beside those of the batch.
+    deferred: Vec<Job>,
 }
 
 /// What became of one job in a round, before its batch is committed.
@@ -196,18 +173,18 @@ impl Committer {
         exclusive: bool,
         registry: Arc<KnownRegistry>,
         config: Arc<Config>,
-        wakes: Wakes,
-        book: Arc<Book>,
-        clock_offset_us: Arc<AtomicI64>,
+        Around { wakes, book, clock, readiness }: Around,
     ) -> Self {
         Committer {
             writer,
             exclusive,
             registry,
-            cache: LruCache::new(config.cached_instances.max(4 * MAX_BATCH)),
-            plans: LruCache::new(1024),
+            cache: Cache::new(config.cached_instances.max(4 * MAX_BATCH), config.cache_bytes),
+            own_key_id: config.application_key.as_ref().map(|signer| signer.public_key().key_id()),
+            own_key_ended: false,
             config,
-            clock_offset_us,
+            clock,
+            readiness,
             entropy: Entropy::default(),
             copies: HashMap::new(),
             // Before a crash there may have been purges. Where others share the store, it cleans up by itself.
@@ -215,13 +192,18 @@ impl Committer {
             wakes,
             book,
             low_water: Due::from(Time(0)),
+            look_failed: false,
+            from_start: true,
             told: HashMap::new(),
             circles: limits::Circles::default(),
             tally: tally::Tally::default(),
-            newest_record: Time(0),
+            damaged: Arc::default(),
             ticks: 0,
             keys_left: false,
             schema_missed: HashSet::new(),
+            steps_spent: 0,
+            round_steps: 0,
+            deferred: vec![],
         }
     }
 
@@ -230,6 +212,8 @@ impl Committer {
         let mut jobs = Vec::with_capacity(MAX_BATCH);
         let mut housekeeping = tokio::time::interval(HOUSEKEEPING);
         housekeeping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        // However much is to be found in the store, calls get in between.
+        let mut looked = false;
         loop {
             tokio::select! {
                 biased;
@@ -239,10 +223,11 @@ impl Committer {
                     taken.committer.housekeep().await;
                     taken.put_back();
                 }
-                () = book.look.notified() => {
+                () = book.look.notified(), if !looked => {
                     let Some(mut taken) = desk.take().await else { break };
                     taken.committer.look_for_due().await;
                     taken.put_back();
+                    looked = true;
                 }
                 count = queue.recv_many(&mut jobs, MAX_BATCH) => {
                     if count == 0 {
@@ -256,7 +241,9 @@ impl Committer {
                     desk.saw(jobs.len());
                     taken.committer.serve(jobs.drain(..).collect()).await;
                     taken.put_back();
+                    looked = false;
                 }
+                () = tokio::task::yield_now(), if looked => looked = false,
             }
         }
     }
@@ -265,8 +252,12 @@ impl Committer {
     async fn housekeep(&mut self) {
         let now_and_then = |every: u64| self.ticks.is_multiple_of(every);
         let (due, registry, rest) = (now_and_then(3), now_and_then(5), now_and_then(30));
+        // Everything older has been seen, but for clocks that differ: where others write, all of it is looked at again.
+        self.from_start |= !self.exclusive && now_and_then(60);
         self.ticks += 1;
-        if !self.exclusive && due {
+        // Also where nobody asks for the time: a clock that jumped is noticed.
+        self.now();
+        if (due && !self.exclusive) || self.look_failed {
             // What is due on this node it knows; this finds what a node that is gone has left.
             self.look_for_due().await;
         }
@@ -276,6 +267,8 @@ impl Committer {
         {
             tracing::warn!(%error, "the registry could not be refreshed");
         }
+        metrics::gauge!("countersign_cache_bytes").set(self.cache.bytes() as f64);
+        metrics::gauge!("countersign_plan_bytes").set(self.registry.plan_bytes() as f64);
         self.scrub().await;
         if rest || self.keys_left {
             match self.writer.forget_expired(self.now()).await {
@@ -285,14 +278,14 @@ impl Committer {
         }
         if !self.exclusive && rest {
             match self.writer.clock_offset_us().await {
-                Ok(offset) => self.clock_offset_us.store(offset, Ordering::Relaxed),
+                Ok(offset) => self.clock.set_store_ahead_us(offset),
                 Err(error) => tracing::warn!(%error, "the store's clock could not be read"),
             }
         }
     }
 
     fn now(&self) -> Time {
-        (self.config.clock)()
+        self.clock.now()
     }
 
     /// What time it is for this instance: whatever clocks say, later than what was recorded of it, and not earlier than what is
@@ -318,17 +311,25 @@ impl Committer {
             for job in follow_ups.into_iter().rev() {
                 jobs.push_front(job);
             }
+            self.cache.trim();
         }
     }
 
-    /// Decides and commits, again and again for those that lost a race. Returns registry jobs that arose.
+    /// Decides and commits, again and again for those that lost a race. Returns registry jobs that arose, and calls for which there
+    /// was no room in memory.
     async fn serve_processes(&mut self, mut jobs: VecDeque<Job>) -> Vec<Job> {
         let mut follow_ups = Vec::new();
         for _ in 0..MAX_ROUNDS {
             if jobs.is_empty() {
                 return follow_ups;
             }
-            let recalled = match self.prefetch(&mut jobs).await {
+            if self.round_steps >= MAX_ROUND_STEPS {
+                // Where the committer works among its callers, they come first now.
+                tokio::task::yield_now().await;
+            }
+            let recalled = self.prefetch(&mut jobs).await;
+            follow_ups.append(&mut self.deferred);
+            let recalled = match recalled {
                 Ok(recalled) => recalled,
                 Err(error) => {
                     self.fail_all(jobs, &error);
@@ -338,13 +339,23 @@ impl Committer {
             let (mut batch, decided) = self.decide_all(std::mem::take(&mut jobs), recalled);
             self.colour(&mut batch.units);
             if batch.units.is_empty() && batch.checks.is_empty() {
-                decided.into_iter().for_each(|d| jobs.extend(self.finish(d, &batch, &mut follow_ups)));
+                for mut decided in decided {
+                    if matches!(decided.confirm, Some(Confirm::NextRound)) {
+                        self.give_back(&mut decided.job);
+                        jobs.push_back(decided.job);
+                    } else {
+                        jobs.extend(self.finish(decided, &batch, &mut follow_ups));
+                    }
+                }
                 continue;
             }
-            match self.writer.commit(&batch).await {
+            let committed = self.writer.commit(&batch).await;
+            self.readiness.wrote(&committed);
+            match committed {
                 Ok(Committed::Done(verdicts)) => {
                     self.after_purges(&batch).await;
                     self.wakes.committed(&batch);
+                    self.tell_moved(&batch, &verdicts);
                     let losers = self.settle(&batch, decided, &verdicts, &mut follow_ups);
                     self.forget_runs(&batch);
                     jobs.extend(losers);
@@ -370,6 +381,9 @@ impl Committer {
                     }
                 }
                 Err(error) => {
+                    if matches!(error, StoreError::Unknown(_)) {
+                        self.tell_perhaps_moved(&batch);
+                    }
                     self.evict(&batch);
                     if matches!(error, StoreError::Unknown(_)) {
                         self.look_at_all(&batch);
@@ -395,11 +409,11 @@ impl Committer {
         jobs: &mut VecDeque<Job>,
     ) -> Result<HashMap<(String, String), IdempotencyRow>, StoreError> {
         self.offer(jobs);
+        self.refuse_damaged(jobs);
         self.doubt_leases(jobs);
         let offered = jobs.iter().flat_map(|job| job.offered.iter().map(|(run_id, _)| *run_id));
-        let mut missing: Vec<InstanceId> =
-            jobs.iter().filter_map(Job::instance_id).chain(offered).filter(|id| !self.cache.contains_key(id)).collect();
-        self.load(&mut missing, jobs).await?;
+        let needed: Vec<InstanceId> = jobs.iter().filter_map(Job::instance_id).chain(offered).collect();
+        self.load_within_room(needed, jobs).await?;
         let mut handed = self.handed_elsewhere(jobs);
         self.load(&mut handed, jobs).await?;
         let limits = self.limit_keys(jobs);
@@ -412,84 +426,24 @@ impl Committer {
         for job in jobs.iter_mut() {
             self.resolve_step(job).await?;
         }
+        self.bring_plans(jobs).await?;
         self.resolve_records(jobs).await?;
         self.resolve_events(jobs).await?;
         Ok(recalled.into_iter().map(|row| ((row.actor_ref.clone(), row.key.clone()), row)).collect())
     }
 
-    async fn load(&mut self, missing: &mut Vec<InstanceId>, jobs: &mut VecDeque<Job>) -> Result<(), StoreError> {
-        if missing.is_empty() {
-            return Ok(());
+    /// What verifying found to be damaged takes no command, whether it is in the cache or not.
+    fn refuse_damaged(&mut self, jobs: &mut VecDeque<Job>) {
+        if self.damaged.is_empty() {
+            return;
         }
-        missing.sort_unstable();
-        missing.dedup();
-        match self.writer.load(missing).await {
-            Ok(loaded) => loaded.into_iter().try_for_each(|loaded| self.remember(loaded)),
-            Err(StoreError::Corrupt(_)) => self.load_one_by_one(missing, jobs).await,
-            Err(error) => Err(error),
-        }
-    }
-
-    /// One damaged instance must not stop its neighbours: its calls are refused, the others go on.
-    async fn load_one_by_one(&mut self, missing: &[InstanceId], jobs: &mut VecDeque<Job>) -> Result<(), StoreError> {
-        for instance_id in missing {
-            let loaded = self.writer.load(&[*instance_id]).await;
-            match loaded.and_then(|loaded| loaded.into_iter().try_for_each(|loaded| self.remember(loaded))) {
-                Ok(()) => {}
-                Err(error @ StoreError::Corrupt(_)) => {
-                    tracing::error!(%instance_id, %error, "instance quarantined");
-                    let (damaged, others) = jobs.drain(..).partition(|job| job.instance_id() == Some(*instance_id));
-                    *jobs = others;
-                    self.fail_all(damaged, &error);
-                }
-                Err(error) => return Err(error),
+        for mut job in std::mem::take(jobs) {
+            job.offered.retain(|(run_id, _)| self.damaged.refusal(*run_id).is_none());
+            match job.instance_id().and_then(|instance_id| self.damaged.refusal(instance_id)) {
+                Some(error) => self.fail_all(VecDeque::from([job]), &error),
+                None => jobs.push_back(job),
             }
         }
-        Ok(())
-    }
-
-    fn remember(&mut self, loaded: Loaded) -> Result<(), StoreError> {
-        let Loaded { body, head, policy_ref, beats } = loaded;
-        let (process, run) = match body {
-            LoadedBody::Process(process) => (process, None),
-            LoadedBody::Run(loaded) => {
-                let plan = self.plan(loaded.row.document_digest, &loaded.document)?;
-                let machine = self.machine(&loaded)?;
-                let (shell, run) = assemble(*loaded, plan, machine)?;
-                (shell, Some(Box::new(run)))
-            }
-        };
-        self.cache.insert(process.instance_id, Instance { process, run, head, policy_ref, beats });
-        Ok(())
-    }
-
-    /// The plan of a document, compiled once.
-    fn plan(&mut self, digest: Digest, document: &[u8]) -> Result<Arc<Plan>, StoreError> {
-        if let Some(plan) = self.plans.get(&digest) {
-            return Ok(plan.clone());
-        }
-        let plan = self.config.language.plan(document).map_err(|error| {
-            StoreError::Corrupt(format!("the definition document {digest} cannot be read: {error}"))
-        })?;
-        let plan = Arc::new(plan);
-        self.plans.insert(digest, plan.clone());
-        Ok(plan)
-    }
-
-    /// The machine that a run was started under, read again from its document.
-    fn machine(&self, loaded: &LoadedRun) -> Result<Option<Arc<PinnedMachine>>, StoreError> {
-        let (Some(row), Some(document)) = (&loaded.row.machine, &loaded.machine) else { return Ok(None) };
-        let damaged =
-            |why: String| StoreError::Corrupt(format!("the machine {} of a run cannot be read: {why}", row.named));
-        let read = self.config.language.machine(document).map_err(|error| damaged(error.to_string()))?;
-        let machine = read.ok_or_else(|| damaged("it is none".to_owned()))?;
-        let (name, version) = row.named.rsplit_once('@').ok_or_else(|| damaged("it has no version".to_owned()))?;
-        Ok(Some(Arc::new(PinnedMachine {
-            name: name.into(),
-            version: version.parse().map_err(|_| damaged("it has no version".to_owned()))?,
-            document_digest: row.digest,
-            machine: Arc::new(machine),
-        })))
     }
 
     /// A step that was named but is not live: has it ended, or was it never one?
@@ -530,8 +484,15 @@ impl Committer {
         let of_unit = |i: usize| verdicts.get(i).copied();
         for (i, unit) in batch.units.iter().enumerate() {
             match of_unit(i) {
-                Some(Verdict::Won) => self.place(unit),
-                _ => drop(self.cache.remove(&unit.instance_id)),
+                Some(Verdict::Won) => {
+                    self.cache.wrote(unit);
+                    self.place(unit);
+                    let run = self.cache.get(&unit.instance_id).and_then(|instance| instance.run.as_deref());
+                    if run.is_some_and(|run| run.plan.is_runbook()) {
+                        self.wakes.runbooks.add(unit.instance_id);
+                    }
+                }
+                _ => self.cache.remove(&unit.instance_id),
             }
         }
         for (i, check) in batch.checks.iter().enumerate() {
@@ -632,6 +593,7 @@ impl Committer {
         let known = self.registry.read().sequence();
         let delta = self.writer.registry_since(known).await?;
         let head = delta.head.clone();
+        self.clock.observe(head.last_time);
         self.registry.absorb(delta)?;
         Ok(head)
     }

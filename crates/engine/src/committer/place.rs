@@ -7,6 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc as threads};
 use tokio::runtime::{Builder, Handle, RuntimeFlavor};
 use tokio::sync::mpsc;
 
+/// Schemas and expressions are bounded so that a quarter of this would do.
+const STACK_BYTES: usize = 8 << 20;
+
 pub enum Place {
     Thread(std::thread::JoinHandle<()>),
     /// Says nothing, and ends with the task.
@@ -30,7 +33,9 @@ impl Place {
             _ => {
                 let runtime = Builder::new_current_thread().enable_all().build()?;
                 let work = move || runtime.block_on(Committer::run(&desk, queue, &book));
-                Ok(Place::Thread(std::thread::Builder::new().name("committer".to_owned()).spawn(work)?))
+                Ok(Place::Thread(
+                    std::thread::Builder::new().name("committer".to_owned()).stack_size(STACK_BYTES).spawn(work)?,
+                ))
             }
         }
     }

@@ -47,7 +47,7 @@ impl Committer {
 
 impl Committer {
     /// Whether what it would tell the world fits its schemas.
-    fn would_tell(&self, target: Target, events: &[Event], mut ids: IdSource) -> Result<(), Refusal> {
+    pub(super) fn would_tell(&self, target: Target, events: &[Event], mut ids: IdSource) -> Result<(), Refusal> {
         let Target::Existing(run_id) = target else { return Ok(()) };
         let run = self.cache.peek(&run_id).and_then(|instance| instance.run.as_deref());
         for event in events {
@@ -62,5 +62,5 @@ impl Committer {
 
 /// Refusals that say something about the step or the run, and not about whoever asks or how.
 fn is_about_state(code: Code) -> bool {
-    matches!(code, Code::TransitionRefusedByGuard | Code::InvalidTransition | Code::AlreadyTerminal)
+    matches!(code, Code::TransitionRefusedByGuard | Code::InvalidTransition | Code::AlreadyTerminal | Code::Conflict)
 }

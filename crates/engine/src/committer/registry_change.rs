@@ -10,7 +10,7 @@ use crate::{project, store_failure};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{self, Registry};
 use countersign_kernel::{IdSource, InstanceId, Time};
-use countersign_ledger::document::{declaration_document, gate_spec_document};
+use countersign_ledger::document::{declaration_document, published_gates_document};
 
 impl Committer {
     /// One registry change, one transaction, every other batch excluded.
@@ -71,7 +71,9 @@ impl Committer {
                     units: vec![unit],
                     checks: vec![],
                 };
-                let committed = match self.writer.commit(&batch).await {
+                let committed = self.writer.commit(&batch).await;
+                self.readiness.wrote(&committed);
+                let committed = match committed {
                     Err(StoreError::Conflict(_)) => return Ok(None),
                     committed => committed?,
                 };
@@ -80,7 +82,9 @@ impl Committer {
                         self.wakes.sealer.notify_one();
                         let events = (first..).zip(events).collect();
                         let head = batch.units[0].head.clone();
+                        let sequence = head.sequence;
                         self.registry.absorb(RegistryDelta { events, workflows: vec![], head })?;
+                        self.tell_registry_moved(sequence);
                         Ok(Some(Ok(answer)))
                     }
                     Committed::Done(_) | Committed::RegistryMoved => Ok(None),
@@ -103,12 +107,14 @@ impl Committer {
         let mut ids = IdSource::new(now, entropy);
         let (events, answer, registry_seq) = {
             let registry = self.registry.read();
+            self.own_key_ended = self.has_own_key_ended(&registry);
             vouch(call, &registry)?;
             expect_sequence(call, registry.sequence())?;
             let mut ctx = registry::Context {
                 actor_ref: &call.actor_ref,
                 signed: call.proof.is_signed(),
                 application_actor_ref: &self.config.application_actor_ref,
+                server_actor_ref: &self.config.server_actor_ref,
                 now,
                 ids: &mut ids,
             };
@@ -126,12 +132,12 @@ impl Committer {
         for event in &events {
             let documents = match &event.body {
                 registry::EventBody::DefinitionPublished(d) => {
-                    Some((declaration_document(&d.declaration), gate_spec_document(&d.gate_spec)))
+                    Some((declaration_document(&d.declaration), published_gates_document(&d.gate_spec)))
                 }
                 _ => None,
             };
             let document = match &event.body {
-                registry::EventBody::DefinitionPublished(d) => d.document().map(|(_, digest)| *digest),
+                registry::EventBody::DefinitionPublished(d) => d.document_digest().copied(),
                 _ => None,
             };
             let digests =

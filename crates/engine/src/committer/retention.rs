@@ -90,6 +90,8 @@ impl Committer {
                 for loaded in self.writer.load(&[row.instance_id]).await? {
                     if let LoadedBody::Run(run) = &loaded.body {
                         writes.extend(purge.run_writes(run, super::runs::FOR_EVER));
+                        let (instance_id, expires_at) = (row.instance_id, super::runs::STARTED);
+                        writes.push(Write::ForgetKeys { instance_id, expires_at });
                     }
                 }
             }

@@ -3,25 +3,25 @@
 
 use super::claims::{Asked, to_task, without_next};
 use super::decide::{RecordDraft, expect_sequence, vouch};
-use super::limits::limit_in;
+use super::due::{Dues, due_writes, opens_gate};
 use super::round::Round;
 use super::{Committer, Confirm, Decided, Instance, Job};
 use crate::outcome::{self, Call, Command, Outcome, Target};
 use crate::payload;
-use crate::port::{Batch, Due, Head, StoreError, Unit};
+use crate::port::{Head, StoreError};
 use crate::project::{self, Subject};
 use crate::rows::{RecordRow, Write};
-use crate::run::children::left_behind;
 use crate::run::payload::{RunDocuments, run_payload};
 use crate::run::project::run_writes;
+use countersign_kernel::budget::{Budget, STEPS_PER_COMMAND};
 use countersign_kernel::lifecycle::RunState;
-use countersign_kernel::plan::{Language, StepSeq};
+use countersign_kernel::plan::{Language, Secrets, StepSeq};
 use countersign_kernel::process::{self, Process};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::Registry;
 use countersign_kernel::run::{self, Claimed, Event, Run};
-use countersign_kernel::{ChainId, EventId, IdSource, InstanceId, Time};
-use countersign_ledger::ZERO_HASH;
+use countersign_kernel::{ChainId, Digest, EventId, IdSource, InstanceId, Time};
+use countersign_ledger::{ZERO_HASH, sha256};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -29,6 +29,7 @@ use std::sync::Arc;
 pub(super) const FOR_EVER: Time = Time(i64::MAX);
 /// The key of a slot is kept until the run that took it ends; by this time it is found again.
 const SLOT: Time = crate::run::dispatcher::SLOT;
+pub(super) const STARTED: Time = crate::run::dispatcher::STARTED;
 
 /// What the events of a command on a run came to.
 pub(super) struct Accepted {
@@ -95,6 +96,7 @@ impl Committer {
         }
         let instance = job.instance_id().and_then(|id| self.cache.peek(&id));
         job.looked_at = self.moment(instance);
+        self.steps_spent = 0;
         let Job { call, offered, .. } = &mut job;
         match self.try_run(call, offered, registry, round) {
             Ok((answer, confirm)) => {
@@ -166,7 +168,11 @@ impl Committer {
         let Some(idempotency) = &call.idempotency else { return Ok((answer, accepted.unit.map(Confirm::Unit))) };
         let unit = accepted.unit.or_else(|| self.as_it_is(accepted.run_id, command, round));
         if let Some(unit) = unit {
-            let until = if matches!(command, run::Command::Dispatch { .. }) { SLOT } else { FOR_EVER };
+            let until = match command {
+                run::Command::Dispatch { .. } => SLOT,
+                run::Command::Start(_) => STARTED,
+                _ => FOR_EVER,
+            };
             let row = round.keep(call, accepted.run_id, idempotency.request_digest, &answer, until);
             round.batch.units[unit].idempotency.push(row);
         }
@@ -215,7 +221,8 @@ impl Committer {
         registry: &Registry,
     ) -> Result<(Vec<Event>, IdSource), Refusal> {
         let entropy = u64::from_le_bytes(self.random()?);
-        let language = self.config.language.clone();
+        let (language, budget) = (self.config.language.clone(), Budget::default());
+        let language = language.metered(&budget);
         let existing = match target {
             Target::Existing(run_id) => Some(run_id),
             Target::New | Target::Nowhere => None,
@@ -228,8 +235,15 @@ impl Committer {
         ctx.base.now = now;
         let instance = existing.and_then(|run_id| self.cache.peek(&run_id));
         let known = instance.and_then(|instance| Some((&instance.process, instance.run.as_deref()?)));
-        let events = run::decide(known, command, &mut ctx)?;
-        Ok((events, ctx.base.ids))
+        let events = run::decide(known, command, &mut ctx);
+        let ids = ctx.base.ids;
+        let spent = STEPS_PER_COMMAND - budget.left();
+        self.steps_spent = self.steps_spent.saturating_add(spent);
+        self.round_steps = self.round_steps.saturating_add(spent);
+        if spent > 0 {
+            metrics::histogram!("countersign_command_steps").record(spent as f64);
+        }
+        Ok((events?, ids))
     }
 
     pub(super) fn run_context<'x>(
@@ -249,7 +263,8 @@ impl Committer {
                 ids,
             },
             language,
-            secrets: self.config.secrets.as_deref(),
+            secrets: self.config.secrets.as_deref().map(|secrets| secrets as &dyn Secrets),
+            digest: digest_of,
         }
     }
 
@@ -301,6 +316,16 @@ impl Committer {
             }
         }
 
+        let opens = events.iter().any(|event| matches!(event, Event::Gate(event) if opens_gate(event)));
+        let dues = if opens {
+            let known = self.cache.peek(&base.run_id).map(|instance| &instance.process);
+            let shell = begun.as_ref().map(|(shell, _)| shell).or(known);
+            let definition = shell.and_then(|shell| shell.definition.clone());
+            self.dues_of(definition.as_ref(), registry)
+        } else {
+            Dues::default()
+        };
+
         // Nothing can be refused any more: the cached run moves on.
         if let Some((process, run)) = begun {
             let policy_ref = base.policy_ref.clone();
@@ -328,7 +353,8 @@ impl Committer {
                         fires: resolves.is_some_and(|chain_id| moot.contains(&chain_id)),
                     };
                     project::process_writes(&subject, &event, event_id, None, &mut unit.writes);
-                    if matches!(event.body, process::EventBody::GateOpened { .. }) {
+                    due_writes(&event, &dues, &mut unit.writes);
+                    if opens_gate(&event) {
                         round.opened.insert(base.run_id);
                     }
                     instance.process.apply(&event);
@@ -461,6 +487,7 @@ impl Committer {
                     .map_or(vec![], |run| accepted.taken.iter().map(|seq| run.step_name(*seq).to_owned()).collect()),
             },
             run::Command::Due { steps, run: whole } => Outcome::Looked {
+                stands_still: run.is_some_and(run::Run::stands_still),
                 parent: run
                     .filter(|run| *whole && !run.head.state.is_ended())
                     .and_then(|run| run.head.parent.as_ref())
@@ -487,131 +514,6 @@ impl Committer {
             },
         }
     }
-
-    /// What a committed unit leaves to be done goes into the agenda; whoever lost a lease by it hears so.
-    pub(super) fn place(&mut self, unit: &Unit) {
-        let clock = self.now();
-        self.book.leases.written(unit.instance_id, &unit.steps);
-        self.tally.count(unit);
-        let Some(instance) = self.cache.peek(&unit.instance_id) else { return };
-        // As the next claim will be judged: clocks may have been set back since the last record.
-        let now = self.moment(Some(instance));
-        let Some(run) = instance.run.as_deref() else { return };
-        let moved = unit.writes.iter().any(|write| matches!(write, Write::NewRunHead(_) | Write::RunHead(_)));
-        for seq in unit.steps.keys() {
-            // Most steps of a plan have not begun; the agenda never heard of them.
-            if run.cell(*seq).is_some_and(|cell| cell.live.is_some() || cell.is_ended()) {
-                self.place_step(instance, *seq, &run.agenda(*seq), now);
-            }
-        }
-        self.open_freed(run, definition_of(instance), unit);
-        for child in unit.steps.values().filter_map(|write| left_behind(&write.state)) {
-            self.book.remind((child, None), Some(now));
-        }
-        if moved {
-            for seq in run.live.iter().filter(|seq| !unit.steps.contains_key(seq)) {
-                self.place_step(instance, *seq, &run.agenda(*seq), now);
-            }
-            match (&run.head.parent, run.due_at()) {
-                (None, due_at) => self.book.remind((run.run_id, None), due_at),
-                // It may have been told to ask after its parent.
-                (Some(_), due_at) => due_at.into_iter().for_each(|at| self.book.remind_by((run.run_id, None), at)),
-            }
-            if run.head.concurrency_key.is_some() {
-                self.book.slots.notify_one();
-            }
-            if let (true, Some(parent)) = (run.head.state.is_ended(), &run.head.parent) {
-                self.book.remind((parent.run_id, Some(parent.step_seq)), Some(clock));
-            }
-        }
-        self.tell_parent(unit.instance_id, clock);
-    }
-
-    pub(super) fn place_step(&self, instance: &Instance, step_seq: StepSeq, agenda: &run::Agenda, now: Time) {
-        let claim = instance.run.as_deref().zip(agenda.claim.as_ref());
-        let limit = claim.and_then(|(run, claim)| limit_in(run, &claim.queue));
-        let step = (instance.process.instance_id, step_seq);
-        self.book.place(step, agenda, definition_of(instance), limit, now);
-    }
-
-    /// After the clock has looked at steps, what those that did not change wait for next goes back into the agenda. What was
-    /// `written` has been placed.
-    pub(super) fn place_again(&mut self, job: &Job, written: Option<&Unit>) {
-        let Command::Run { target: Target::Existing(run_id), command: run::Command::Due { steps, run: whole } } =
-            &job.call.command
-        else {
-            return;
-        };
-        let Some(instance) = self.cache.peek(run_id) else { return };
-        let Some(run) = instance.run.as_deref() else { return };
-        let now = self.moment(Some(instance));
-        // What has been looked at is not due again in the same breath; what came due since then is.
-        let unseen = |at: &Time| *at > job.looked_at;
-        for seq in steps.iter().filter(|seq| written.is_none_or(|unit| !unit.steps.contains_key(seq))) {
-            let mut agenda = run.agenda(*seq);
-            agenda.timer = agenda.timer.filter(unseen);
-            self.place_step(instance, *seq, &agenda, now);
-        }
-        match run.due_at() {
-            Some(at) if unseen(&at) || !whole => self.book.remind_by((*run_id, None), at),
-            _ => {}
-        }
-    }
-
-    /// A child that its parent will not hear of asks after it: the step that it was for may have ended already.
-    pub(super) fn send_child_to_parent(&self, job: &Job) {
-        if let Command::Run { command: run::Command::ChildStarted { child, .. }, .. } = &job.call.command {
-            self.book.remind_by((*child, None), self.now());
-        }
-    }
-
-    /// Whether a batch was written is not known: if it was, this is what it left to be done.
-    pub(super) fn look_at_all(&self, batch: &Batch) {
-        let now = self.now();
-        for unit in &batch.units {
-            for (seq, _) in unit.steps.iter().filter(|(_, step)| step.state.due_at.is_some()) {
-                self.book.remind((unit.instance_id, Some(*seq)), Some(now));
-            }
-            if unit.writes.iter().any(|write| matches!(write, Write::NewRunHead(_) | Write::RunHead(_))) {
-                self.book.remind((unit.instance_id, None), Some(now));
-            }
-        }
-    }
-
-    /// Where other nodes share the store: what they left undone.
-    pub(super) async fn look_for_due(&mut self) {
-        const LIMIT: usize = 2000;
-        const SLACK_US: i64 = 10_000_000;
-        /// By so much another node's clock may be ahead.
-        const AHEAD_US: i64 = 50_000;
-        let now = self.moment(None);
-        // Everything older has been seen, but for clocks that differ; now and then all of it is looked at again.
-        let (from, until) = match self.ticks % 60 {
-            1 => (Due::from(Time(0)), self.newest_record),
-            _ => (self.low_water.clone(), Time(0)),
-        };
-        match self.writer.due(&from, until.max(Time(now.0 + AHEAD_US)), LIMIT).await {
-            Ok(found) => {
-                self.low_water = match found.last() {
-                    Some(last) if found.len() == LIMIT => {
-                        // There is more.
-                        self.book.look.notify_one();
-                        last.clone()
-                    }
-                    _ => Due::from(Time(now.0 - SLACK_US)),
-                };
-                // Another node may have brought it about: what is known of it here does not count, until it was looked at.
-                let before = std::mem::take(&mut self.told);
-                for due in found {
-                    let item = (due.instance_id, due.step_seq);
-                    let looked_at = before.get(&item) == Some(&due.due_at);
-                    self.book.told(item, due.due_at.min(now), looked_at);
-                    self.told.insert(item, due.due_at);
-                }
-            }
-            Err(error) => tracing::warn!(%error, "what is due could not be read"),
-        }
-    }
 }
 
 /// What the events of a command on a run build on.
@@ -634,9 +536,8 @@ fn moot_chains(events: &[Event]) -> Vec<ChainId> {
     events.iter().filter_map(moot).collect()
 }
 
-/// The definition that a run came from, by name: grants may be for it alone.
-fn definition_of(instance: &Instance) -> &str {
-    instance.process.definition.as_ref().map_or("", |definition| definition.name.as_str())
+fn digest_of(text: &str) -> Digest {
+    sha256(&[text.as_bytes()])
 }
 
 fn not_held() -> Refusal {

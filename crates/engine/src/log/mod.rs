@@ -1,19 +1,30 @@
 //! The log as the engine shows it: checkpoints, proofs, sealing now, and verifying what is stored.
 
 mod attestation;
+mod damage;
+mod finding;
+mod history;
+mod keys;
 pub mod tree;
 mod verify_log;
 mod verify_record;
+mod verify_rollup;
 mod verify_rows;
 mod verify_run;
 mod verify_stores;
+mod walk;
 
 pub use attestation::{AttestationFault, Attested, check_attestation};
-pub use verify_log::{Finding, LogReport};
+pub(crate) use damage::Damaged;
+pub use finding::Finding;
+pub use keys::LogKeys;
+pub use verify_log::LogReport;
 pub use verify_record::{Strictness, Verification};
 
+use crate::clock::EngineClock;
 use crate::port::LogParts;
 use crate::port::log::{CheckpointRow, LogIdentity, LogReader, LogWriter};
+use crate::readiness::Readiness;
 use crate::sealer::{LogConfig, Sealer, SealerHandle};
 use crate::{Config, Engine, OpenError, store_failure};
 use countersign_kernel::refusal::{Code, Refusal};
@@ -68,6 +79,19 @@ pub(crate) struct OpenLog {
     /// For cosignatures; the sealer has one of its own.
     pub writer: Box<dyn LogWriter>,
     pub sealer: Option<SealerHandle>,
+    /// Why it does not seal, where it does not.
+    pub follows: Option<&'static str>,
+}
+
+const NO_KEY: &str = "this node has no log.key: it records and does not seal";
+const FOREIGN_KEY: &str = "the log.key of this node is not the one that this log is signed with: it does not seal";
+
+/// What the sealer goes by, and what it tells.
+pub(crate) struct Watched {
+    pub clock: Arc<EngineClock>,
+    /// Something was committed.
+    pub wake: Arc<Notify>,
+    pub readiness: Arc<Readiness>,
 }
 
 /// Names the log where it has no name, and starts the sealer where this node has the log's key. The sealer runs on a
@@ -77,9 +101,9 @@ pub(crate) async fn open(
     parts: LogParts,
     exclusive: bool,
     config: &Config,
-    wake: &Arc<Notify>,
+    watched: Watched,
 ) -> Result<OpenLog, OpenError> {
-    let Some(log) = &config.log else { return Ok(OpenLog { reader, writer, sealer: None }) };
+    let Some(log) = &config.log else { return Ok(OpenLog { reader, writer, sealer: None, follows: Some(NO_KEY) }) };
     let origin = match (reader.identity().await?, &log.origin) {
         (Some(identity), Some(wanted)) if identity.origin != *wanted => {
             tracing::warn!(
@@ -103,7 +127,7 @@ pub(crate) async fn open(
             "this node's log key is not the one that this log is signed with: it follows without sealing. \
              Copy `log.key` from the data directory of a node that seals, and start again"
         );
-        return Ok(OpenLog { reader, writer, sealer: None });
+        return Ok(OpenLog { reader, writer, sealer: None, follows: Some(FOREIGN_KEY) });
     }
     let sealer = Sealer {
         writer: parts.0,
@@ -111,13 +135,14 @@ pub(crate) async fn open(
         signer,
         origin: identity.origin,
         config: log.clone(),
-        clock: config.clock.clone(),
+        clock: watched.clock,
         exclusive,
-        wake: wake.clone(),
+        wake: watched.wake,
+        readiness: watched.readiness,
         holder: format!("node-{}", random_hex()?),
     };
     let sealer = Some(sealer.start().map_err(OpenError::Thread)?);
-    Ok(OpenLog { reader, writer, sealer })
+    Ok(OpenLog { reader, writer, sealer, follows: None })
 }
 
 fn signer(origin: &str, log: &LogConfig) -> Result<NoteSigner, OpenError> {
@@ -148,6 +173,12 @@ impl Engine {
     /// Whether this node can sign checkpoints.
     pub fn seals(&self) -> bool {
         self.sealer.is_some()
+    }
+
+    /// Why no checkpoint of this node will come, where none will: it has no key of the log, or another one than the log
+    /// is signed with, or the stored log contradicts itself. For `/readyz`.
+    pub fn cannot_seal(&self) -> Option<&'static str> {
+        self.follows.or_else(|| self.sealer.as_ref().and_then(SealerHandle::halted))
     }
 
     /// Adds a witness' signature line to a checkpoint. The line has been verified.

@@ -2,6 +2,8 @@
 //! asks and compared as a JSON value; what is hashed is what is stored.
 
 use super::attestation::check_attestation;
+use super::keys::LogKeys;
+use super::verify_log::PAGE;
 use super::{failed, tree};
 use crate::Engine;
 use crate::port::log::CheckpointRow;
@@ -9,6 +11,7 @@ use crate::port::{Page, RecordQuery, StoreError};
 use crate::rows::RecordRow;
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::scopes;
+use countersign_kernel::retention::DESTRUCTION;
 use countersign_kernel::{Digest, EventId};
 use countersign_ledger::note::{Checkpoint, Verifier};
 use countersign_ledger::record::{Content, Header};
@@ -53,7 +56,10 @@ impl Engine {
         let Some(row) = row else {
             return Err(Refusal::new(Code::NotKnown, "there is no record with this event_id").at("event_id"));
         };
-        let Some(content) = &row.record.content else { return Ok(PURGED) };
+        let Some(content) = &row.record.content else {
+            // Content that is gone without a lawful purge is not what was sealed.
+            return Ok(if self.was_purged(&row).await? { PURGED } else { MISMATCH });
+        };
         let Ok(header) = Header::parse(&row.record.header) else { return Ok(MISMATCH) };
         // Who is named there may have been registered on another node a moment ago.
         if self.registry().sequence() < header.registry_seq {
@@ -88,6 +94,25 @@ impl Engine {
         Ok(self.reader.records(&query, &page).await.map_err(failed)?.pop())
     }
 
+    /// Whether a later record of the same instance says that this one was purged.
+    async fn was_purged(&self, row: &RecordRow) -> Result<bool, Refusal> {
+        let query = RecordQuery {
+            instance_id: Some(row.instance_id),
+            action_ref: Some(DESTRUCTION.to_owned()),
+            ..RecordQuery::default()
+        };
+        let mut after = None;
+        loop {
+            let page = Page { after, limit: PAGE, descending: false };
+            let found = self.reader.records(&query, &page).await.map_err(failed)?;
+            if found.iter().any(|purge| tells_of(purge, row)) {
+                return Ok(true);
+            }
+            let Some(last) = found.last() else { return Ok(false) };
+            after = Some(last.event_id.0);
+        }
+    }
+
     /// That the record's header is the leaf, and that the leaf leads to a root that was signed.
     async fn verify_seal(&self, row: &RecordRow, seal: &CheckpointRow) -> Result<Verification, Refusal> {
         let Some(Some(log_index)) = self.log_indices(&[row.event_id]).await?.into_iter().next() else {
@@ -105,18 +130,40 @@ impl Engine {
             return Ok(MISMATCH);
         }
         let included = merkle::verify_inclusion(&leaf, log_index, seal.size, &proof, &seal.root);
-        let Some(key) = self.trusted_key().await? else { return Ok(PROOF_INVALID) };
-        Ok(if included && is_signed(seal, &key) { Verification::Verified } else { PROOF_INVALID })
+        let Some(keys) = self.trusted_keys().await? else { return Ok(PROOF_INVALID) };
+        Ok(if included && is_signed(seal, keys.at(seal.size)) { Verification::Verified } else { PROOF_INVALID })
     }
 
-    /// The key that checkpoints must be signed with: this node's own where it has one, else what the store says.
-    pub(super) async fn trusted_key(&self) -> Result<Option<Verifier>, Refusal> {
+    /// The keys that checkpoints must be signed with: this node's own where it has one, else what the store says; and
+    /// those that handed over to it. `None` where they contradict each other, or one was lost and the registry does
+    /// not know its successor.
+    pub(super) async fn trusted_keys(&self) -> Result<Option<LogKeys>, Refusal> {
         let Some(identity) = self.log_identity().await? else { return Ok(None) };
-        if let Some(own) = self.config.log.as_ref().filter(|_| self.seals()) {
-            return Ok(super::signer(&identity.origin, own).ok().map(|signer| signer.verifier()));
-        }
-        Ok(Verifier::parse(&identity.verifier_key).ok())
+        let own = self.config.log.as_ref().filter(|_| self.seals());
+        let own = own.and_then(|own| super::signer(&identity.origin, own).ok()).map(|signer| signer.verifier());
+        let keys = match super::keys::read(&*self.log, own).await {
+            Err(StoreError::Corrupt(_)) => None,
+            keys => keys.map_err(failed)?,
+        };
+        let known = |key: &Verifier| {
+            let registry = self.registry();
+            registry.keys().get(&self.config.server_actor_ref, &key.public_key_id()).is_some()
+        };
+        Ok(keys.filter(|keys| keys.lost().all(|size| known(keys.at(size + 1)))))
     }
+}
+
+/// Whether this is the destruction record of that record, and itself as it was recorded.
+fn tells_of(purge: &RecordRow, destroyed: &RecordRow) -> bool {
+    let (Some(content), Ok(header)) = (&purge.record.content, Header::parse(&purge.record.header)) else {
+        return false;
+    };
+    let Ok(said) = serde_json::from_slice::<Value>(&content.payload) else { return false };
+    let says = |name: &str, text: String| said.get(name).and_then(Value::as_str) == Some(&text);
+    purge.sequence > destroyed.sequence
+        && says("event_id", destroyed.event_id.to_string())
+        && says("record_hash", destroyed.record.record_hash.to_string())
+        && parse_hex_digest(&header.payload_digest) == Some(salted_digest(&content.salt, &content.payload))
 }
 
 /// Whether a note says what its row says, and the log has signed it.

@@ -2,23 +2,22 @@
 //! again from its records alone, and must be what its rows say; the registry's rows must lead to the very payloads that
 //! were recorded.
 
-use super::verify_log::Finding;
+use super::finding::Finding;
 use crate::payload::{self, Digests};
 use crate::port::{ProcessView, RegistryDelta};
-use crate::project::QUORUM_WITHDRAWAL_REASON;
 use crate::rows::{AssignmentRow, GateRow, RecordRow, StepEnd, StepRow, TransitionRow};
 use countersign_kernel::machine::{AssignmentStatus, ChainState, StepState};
-use countersign_kernel::process::{Fate, MOOT_WITHDRAWAL_REASON};
+use countersign_kernel::process::{Fate, MOOT_WITHDRAWAL_REASON, QUORUM_WITHDRAWAL_REASON};
 use countersign_kernel::registry::EventBody;
-use countersign_kernel::{AssignmentId, EventId, StepId, Time, TransitionId};
-use countersign_ledger::document::{declaration_document, gate_spec_document, parse_rule};
+use countersign_kernel::{AssignmentId, EventId, InstanceId, StepId, Time, TransitionId};
+use countersign_ledger::document::{declaration_document, parse_rule, published_gates_document};
 use countersign_ledger::{parse_hex_digest, sha256};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashSet};
 use uuid::Uuid;
 
-fn find(code: &'static str, event_id: Option<EventId>, detail: String) -> Finding {
-    Finding { code, event_id, detail }
+fn of_registry(code: &'static str, event_id: Option<EventId>, detail: String) -> Finding {
+    Finding { code, event_id, instance_id: Some(InstanceId::REGISTRY), detail }
 }
 
 /// A record's payload, member by member.
@@ -180,6 +179,7 @@ impl Told {
                     submitted_at: at,
                     state: StepState::Pending,
                     ended: None,
+                    request: said.payload.get("request_digest").and_then(Value::as_str).map(Into::into),
                 },
             );
         }
@@ -264,7 +264,7 @@ pub fn process(view: &ProcessView, records: &[RecordRow]) -> Vec<Finding> {
     let id = view.row.instance_id;
     let mut require = |holds: bool, code, detail: String| {
         if !holds {
-            findings.push(find(code, None, format!("{id}: {detail}")));
+            findings.push(Finding { code, event_id: None, instance_id: Some(id), detail: format!("{id}: {detail}") });
         }
     };
     let definition = view.row.definition.as_ref().map(|(name, version)| format!("{name}@{version}"));
@@ -294,7 +294,9 @@ pub fn process(view: &ProcessView, records: &[RecordRow]) -> Vec<Finding> {
     for (gate, parts) in &view.gates {
         gates.insert(gate.gate_id, gate.clone());
         for (step, assignment) in parts {
-            steps.insert(step.step_id.0, step.clone());
+            // Records tell of a request, however large, by its digest.
+            let request = step.request.as_ref().map(|text| sha256(&[text.as_bytes()]).to_string().into());
+            steps.insert(step.step_id.0, StepRow { request, ..step.clone() });
             assignments.insert(assignment.assignment_id.0, assignment.clone());
         }
     }
@@ -320,8 +322,13 @@ fn differing<T: PartialEq>(rows: &BTreeMap<Uuid, T>, told: &BTreeMap<Uuid, T>) -
 
 /// The registry's rows against its records: each row, written out again, is the payload that was recorded.
 pub fn registry(stored: &RegistryDelta, records: &[RecordRow]) -> Vec<Finding> {
-    let mut events: BTreeMap<u64, _> = stored.events.iter().map(|(sequence, event)| (*sequence, event)).collect();
-    let mut findings = vec![];
+    let (mut events, mut findings) = (BTreeMap::new(), vec![]);
+    for (sequence, event) in &stored.events {
+        if events.insert(*sequence, event).is_some() {
+            let detail = format!("two rows of the registry name record {sequence}");
+            findings.push(of_registry("record-missing", None, detail));
+        }
+    }
     for row in records {
         let event = events.remove(&row.sequence);
         if matches!(row.action_ref.as_str(), "attempt_refused" | "evidence_exported" | "hold_placed" | "hold_released")
@@ -330,13 +337,13 @@ pub fn registry(stored: &RegistryDelta, records: &[RecordRow]) -> Vec<Finding> {
         }
         let Some(event) = event else {
             let detail = format!("registry record {} ({}) has no row", row.sequence, row.action_ref);
-            findings.push(find("row-missing", Some(row.event_id), detail));
+            findings.push(of_registry("row-missing", Some(row.event_id), detail));
             continue;
         };
         let digests = match &event.body {
             EventBody::DefinitionPublished(definition) => Some(Digests {
                 declaration: declaration_document(&definition.declaration).digest,
-                gate_spec: gate_spec_document(&definition.gate_spec).digest,
+                gate_spec: published_gates_document(&definition.gate_spec).digest,
                 document: stored.workflows.iter().find(|(at, _)| *at == row.sequence).map(|(_, body)| sha256(&[body])),
             }),
             _ => None,
@@ -348,11 +355,11 @@ pub fn registry(stored: &RegistryDelta, records: &[RecordRow]) -> Vec<Finding> {
             && source_is_whole(&event.body);
         if !same {
             let detail = format!("the row of registry record {} ({}) says otherwise", row.sequence, row.action_ref);
-            findings.push(find("row-missing", Some(row.event_id), detail));
+            findings.push(of_registry("row-missing", Some(row.event_id), detail));
         }
     }
     for sequence in events.keys() {
-        findings.push(find(
+        findings.push(of_registry(
             "record-missing",
             None,
             format!("a row of the registry names record {sequence}, which is none"),
@@ -365,7 +372,8 @@ pub fn registry(stored: &RegistryDelta, records: &[RecordRow]) -> Vec<Finding> {
 fn source_is_whole(body: &EventBody) -> bool {
     match body {
         EventBody::DefinitionPublished(definition) => {
-            let digest = sha256(&[definition.source.as_bytes()]);
+            let source = definition.source.as_deref().unwrap_or_default();
+            let digest = sha256(&[source.as_bytes()]);
             parse_hex_digest(&definition.digest.to_string()) == Some(digest)
         }
         _ => true,

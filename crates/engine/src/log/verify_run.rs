@@ -1,20 +1,22 @@
 //! The rows of a run against its records: where every step stands, how often it was tried, what it yielded, and how the run
 //! ended. Whoever edits a run beside the ledger is found here. Its gates are compared as those of a process.
 
-use super::verify_log::Finding;
+use super::finding::Finding;
+use super::verify_rollup::{self, Frozen};
 use super::verify_rows;
-use crate::evidence::RunState;
-use crate::port::ProcessView;
+use crate::evidence::{RunState, run_lines};
 use crate::purge::{place, places, ranges, told};
-use crate::rows::{ChargeRow, CorrectionRow, ProcessRow, RecordRow};
+use crate::rows::{ChargeRow, CorrectionRow, RecordRow, StepState};
 use countersign_kernel::Time;
 use countersign_kernel::lifecycle::{RUN_TRANSITIONS, STEP_TRANSITIONS, StepCode};
+use countersign_kernel::plan::Plan;
 use countersign_ledger::sha256;
 use serde_json::Value;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// The rows of one run against its records, in order. Where content was purged, what depends on it cannot be told.
-pub fn run(state: &RunState, records: &[RecordRow]) -> Vec<Finding> {
+pub fn run(state: &RunState, plan: Option<&Arc<Plan>>, records: &[RecordRow]) -> Vec<Finding> {
     let mut replay = Replay::new(state);
     for row in records {
         // One at a time: a run may have hundreds of thousands. One that is purged ends it, or one that cannot be read and
@@ -22,48 +24,30 @@ pub fn run(state: &RunState, records: &[RecordRow]) -> Vec<Finding> {
         let Some(Ok(payload)) = row.record.payload().map(serde_json::from_slice::<Value>) else { return vec![] };
         replay.follow(row, &payload);
     }
-    let mut findings = verify_rows::process(&shell(state), records);
+    let mut findings = verify_rows::process(&run_lines::shell(state), records);
     replay.compare(state);
+    if let Some(plan) = plan {
+        replay.findings.extend(verify_rollup::check(state, plan, replay.frozen.as_ref()));
+    }
     let run_id = state.view.row.instance_id;
     findings.extend(replay.findings.into_iter().map(|(code, detail)| Finding {
         code,
         event_id: None,
+        instance_id: Some(run_id),
         detail: format!("{run_id}: {detail}"),
     }));
     findings
 }
 
-/// Its gates, as a process has them.
-fn shell(state: &RunState) -> ProcessView {
-    let row = &state.view.row;
-    ProcessView {
-        row: ProcessRow {
-            instance_id: row.instance_id,
-            definition: Some((row.definition_name.clone(), row.definition_version)),
-            subject_ref: row.subject_ref.clone(),
-            initiator_ref: row.initiator_ref.clone(),
-            declaration_digest: state.declaration.digest,
-            gate_spec_digest: state.gate_spec.digest,
-            started_at: row.started_at,
-        },
-        head: state.view.chain.clone(),
-        current_state: "run".to_owned(),
-        declaration: state.declaration.bytes.as_slice().into(),
-        gate_spec: state.gate_spec.bytes.as_slice().into(),
-        history: state.history.clone(),
-        gates: state.gates.clone(),
-    }
-}
-
 #[derive(Clone, Default)]
-struct Step {
-    state: String,
-    compensates: Option<u64>,
+pub(super) struct Step {
+    pub state: String,
+    pub compensates: Option<u64>,
     attempts: u64,
     last_error: Option<String>,
     category: Option<String>,
     effect_unknown: bool,
-    child: Option<String>,
+    pub child: Option<String>,
     started_at: Option<Time>,
     completed_at: Option<Time>,
     /// What the record says of the output, member and all.
@@ -71,7 +55,9 @@ struct Step {
     taken_over: bool,
     /// What it waits for, while it does, and why its block is red, where it is.
     facet: Option<String>,
-    cause: Option<String>,
+    wait: Option<Value>,
+    block_reason: Option<String>,
+    pub cause: Option<String>,
     pic: Option<String>,
     deadline: Option<Time>,
     overdue_first_at: Option<Time>,
@@ -95,6 +81,8 @@ struct Replay {
     executing_since: Option<Time>,
     completed_at: Option<Time>,
     failed_at: Option<Time>,
+    /// While it is paused.
+    frozen: Option<Frozen>,
     findings: Vec<(&'static str, String)>,
 }
 
@@ -168,6 +156,7 @@ impl Replay {
                 }
             }
         }
+        self.freeze(payload, at);
         for pair in items(payload, "compensations") {
             let compensates = pair.get(1).and_then(Value::as_u64);
             self.steps.push(Step { state: "not_started".to_owned(), compensates, ..Step::default() });
@@ -176,7 +165,9 @@ impl Replay {
             && let Some(step) = place(effect).and_then(|seq| self.steps.get_mut(seq))
         {
             step.effect_unknown = false;
-            if effect.get("done") == Some(&Value::Bool(true)) {
+            // In a runbook its checks may not hold, or its pins may still be looked at: then it has yielded nothing yet.
+            let yields = items(payload, "outputs").any(|entry| place(entry) == place(effect));
+            if effect.get("done") == Some(&Value::Bool(true)) && yields {
                 step.completed_at = Some(at);
             }
         }
@@ -196,6 +187,7 @@ impl Replay {
             if row.action_ref == "step_retry_ordered" {
                 step.started_at = None;
             }
+            step.block_reason = text(payload, "block_reason").or(step.block_reason.take());
             step.corrections.extend(payload.get("correction").cloned());
             if let Some(own) = payload.get("own_transition") {
                 step.derived = text(own, "to").filter(|to| *to != step.state);
@@ -205,6 +197,7 @@ impl Replay {
         for (seq, entry) in items(payload, "waits").flat_map(|entry| places(entry, limit)) {
             if let Some(step) = self.steps.get_mut(seq) {
                 step.facet = text(entry, "facet").filter(|_| step.state == "waiting");
+                step.wait = Some(entry.clone()).filter(|_| step.state == "waiting");
             }
         }
         for (seq, entry) in items(payload, "severities").flat_map(|entry| places(entry, limit)) {
@@ -233,6 +226,16 @@ impl Replay {
         self.move_run(payload, at);
     }
 
+    /// The colour of a paused run stands still, as it was before the pause.
+    fn freeze(&mut self, payload: &Value, at: Time) {
+        for run_move in items(payload, "run_transitions") {
+            self.frozen = match run_move.get("to").and_then(Value::as_str) {
+                Some("paused") => Some(Frozen { at, steps: self.steps.clone() }),
+                _ => None,
+            };
+        }
+    }
+
     fn move_steps(&mut self, step_move: &Value, at: Time) {
         let (id, from, to) = (text(step_move, "id"), text(step_move, "from"), text(step_move, "to"));
         let (id, from, to) = (id.unwrap_or_default(), from.unwrap_or_default(), to.unwrap_or_default());
@@ -247,6 +250,7 @@ impl Replay {
             }
             step.state.clone_from(&to);
             (step.facet, step.cause, step.derived) = (None, None, None);
+            (step.wait, step.block_reason) = (None, None);
             match id.as_str() {
                 "T5" => drop(step.overdue_first_at.get_or_insert(at)),
                 "T7" => step.sla_breach = step.deadline.map(|deadline| at.0 - deadline.0),
@@ -360,6 +364,7 @@ impl Replay {
                 && (step.started_at, step.completed_at) == (row.started_at, row.completed_at)
                 && step.facet.as_deref() == row.waiting_facet
                 && step.cause.as_deref() == row.blocked_cause
+                && same_wait(&step, row)
                 && same_charge(&step, &row.charge)
                 && same_corrections(&step, stored.corrections.iter().filter(|c| c.step_seq == seq))
                 && (step.taken_over || same_value(step.output.as_ref(), row.output.as_deref()));
@@ -377,6 +382,16 @@ fn pinned(start: &Value) -> Option<String> {
     let named = items(start, "machines").filter_map(Value::as_str);
     let engines = |name: &str| countersign_kernel::lifecycle::machine(name).is_some();
     named.filter(|named| !engines(named.split('@').next().unwrap_or_default())).map(str::to_owned).next()
+}
+
+/// What a waiting step waits for, and why a person blocked one.
+fn same_wait(step: &Step, row: &StepState) -> bool {
+    let said = |name: &str| step.wait.as_ref().and_then(|wait| text(wait, name));
+    let secondary: Vec<&str> =
+        step.wait.iter().flat_map(|wait| items(wait, "secondary_facets")).filter_map(Value::as_str).collect();
+    said("event_type").as_deref() == row.waiting_event_type.as_deref()
+        && secondary.join(",") == row.charge.secondary_facets.as_deref().unwrap_or_default()
+        && step.block_reason.as_deref() == row.charge.block_reason
 }
 
 fn same_charge(step: &Step, row: &ChargeRow) -> bool {

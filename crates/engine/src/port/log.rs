@@ -72,6 +72,14 @@ pub struct CheckpointRow {
     pub signed_at: Time,
 }
 
+/// Another key took over at this size: the cross-signed note (`spec/checkpoint.md`, section 6).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RotationRow {
+    pub size: u64,
+    pub note: String,
+    pub rotated_at: Time,
+}
+
 /// One entry of the log with the record it stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryRow {
@@ -111,6 +119,15 @@ pub trait LogWriter: Send {
     async fn put_checkpoint(&mut self, lease: LeaseToken, row: &CheckpointRow) -> Result<Written, StoreError>;
     /// Replaces the note of a checkpoint by one with more signatures. `false`: there is no such checkpoint.
     async fn extend_note(&mut self, size: u64, note: &str) -> Result<bool, StoreError>;
+    /// Gives the log its next key and keeps the note of it, durably and in one transaction. [`Written::Overtaken`]: the
+    /// log's key is not the one that `from` names, or a note of this size is there already.
+    async fn rotate(
+        &mut self,
+        lease: LeaseToken,
+        from: &LogIdentity,
+        to: &str,
+        row: &RotationRow,
+    ) -> Result<Written, StoreError>;
 }
 
 /// Reads of the log, in parallel with whoever writes it. They see what is committed.
@@ -138,4 +155,6 @@ pub trait LogReader: Send + Sync {
     async fn latest_checkpoint(&self) -> Result<Option<CheckpointRow>, StoreError>;
     /// Checkpoints of at least this size, smallest first.
     async fn checkpoints(&self, size: u64, limit: usize) -> Result<Vec<CheckpointRow>, StoreError>;
+    /// Where other keys took over, smallest first.
+    async fn rotations(&self) -> Result<Vec<RotationRow>, StoreError>;
 }

@@ -12,15 +12,20 @@
 
 pub mod log;
 pub mod outbox;
+mod query;
+pub mod sessions;
 
 pub use log::{LogReader, LogWriter};
 pub use outbox::Outbox;
+pub use query::{Beginning, Past};
+pub use sessions::Sessions;
 
 use crate::rows::{
     AssignmentRow, CorrectionRow, GateRow, HoldRow, IdempotencyRow, NewStep, ProcessRow, RecordRow, RunEventRow,
     RunRow, StepRow, StepState, StepWrite, TransitionRow, Write,
 };
 use async_trait::async_trait;
+use countersign_kernel::lifecycle::StepCode;
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::process::{Gate, Process};
 use countersign_kernel::registry;
@@ -46,6 +51,9 @@ pub enum StoreError {
     /// Stored data contradicts itself.
     #[error("stored data is damaged: {0}")]
     Corrupt(String),
+    /// The definition of an instance is held back: this version does not read its document.
+    #[error("the definition is quarantined: {0}")]
+    Quarantined(String),
     /// The store was written by a newer version, or is no store of ours.
     #[error("{0}")]
     Unusable(String),
@@ -121,6 +129,8 @@ pub struct StoredRunHead {
     pub output: Option<Arc<str>>,
     /// Its colour, see [`crate::run::rollup::Basis`]; it stands on the instance's row.
     pub rollup: Option<Arc<str>>,
+    /// What a runbook keeps, see [`crate::run::runbook`].
+    pub runbook: Option<Arc<str>>,
 }
 
 /// Something of a run that is due: a step, or (`None`) the run itself.
@@ -129,12 +139,23 @@ pub struct Due {
     pub instance_id: InstanceId,
     pub step_seq: Option<StepSeq>,
     pub due_at: Time,
+    /// A step that has not begun and waits for nothing but a worker: whoever knows its definition need not load the run.
+    pub ready: Option<ReadyStep>,
+}
+
+/// What its definition does not say of a step that is ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadyStep {
+    pub definition_name: String,
+    pub definition_version: u32,
+    /// The run's.
+    pub priority: u8,
 }
 
 impl Due {
     /// Before everything that is due at this time or later.
     pub fn from(due_at: Time) -> Due {
-        Due { instance_id: InstanceId(uuid::Uuid::nil()), step_seq: None, due_at }
+        Due { instance_id: InstanceId(uuid::Uuid::nil()), step_seq: None, due_at, ready: None }
     }
 }
 
@@ -152,6 +173,13 @@ pub struct RunQuery {
     pub started: Range,
     /// Only runs of these definitions, where the reader may not see all.
     pub definitions: Option<Vec<String>>,
+    /// The colour of its roll-up.
+    pub rollup: Option<String>,
+    /// Somebody who is in charge of a step that is to be done.
+    pub pic: Option<String>,
+    pub initiator_ref: Option<String>,
+    pub parent: Option<InstanceId>,
+    pub q: Option<Beginning>,
 }
 
 /// A run as it is read: without its steps, which are paged.
@@ -185,6 +213,39 @@ pub struct RunStepView {
     pub state: StepState,
 }
 
+/// What is read of a run to draw it, all of one state.
+#[derive(Clone, Debug)]
+pub struct RunCells {
+    pub run: RunView,
+    /// Without outputs, errors and data of events.
+    pub steps: Vec<RunStepView>,
+    /// Every step was read.
+    pub full: bool,
+    /// What the choice was made from; nothing where none was made.
+    pub chosen_from: Option<(Vec<RecordRow>, Vec<HeldStep>)>,
+}
+
+/// A step that waits, is blocked or has failed, or shows the colour of its child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldStep {
+    pub step_seq: StepSeq,
+    pub state: StepCode,
+    pub has_child: bool,
+}
+
+/// Which steps somebody needs who knows the run as of `since`; `None`: all of them. It is asked within the snapshot, with the
+/// records since then and the steps that hold the run up.
+pub type Choose = Arc<dyn Fn(&[RecordRow], &[HeldStep]) -> Option<Vec<StepSeq>> + Send + Sync>;
+
+/// What changed in a run since one of its records.
+#[derive(Clone)]
+pub struct Since {
+    pub sequence: u64,
+    /// More records than this are not looked through: then all steps are read.
+    pub records: usize,
+    pub choose: Choose,
+}
+
 /// Registry changes since a sequence, oldest first, and where its chain stands.
 #[derive(Clone, Debug)]
 pub struct RegistryDelta {
@@ -210,8 +271,9 @@ pub struct Unit {
     /// What the fence compares besides the sequence, and what it says afterwards: prolonging a lease leaves no record.
     pub expected_beats: u64,
     pub beats: u64,
-    /// A run's colour with its basis.
+    /// A run's colour with its basis, and the colour alone.
     pub rollup: Option<Arc<str>>,
+    pub colour: Option<&'static str>,
     pub writes: Vec<Write>,
     /// Steps of a run, each at most once.
     pub steps: BTreeMap<StepSeq, StepWrite>,
@@ -234,6 +296,7 @@ impl Unit {
             expected_beats: 0,
             beats: 0,
             rollup: None,
+            colour: None,
             writes: vec![],
             steps: BTreeMap::new(),
             records: vec![],
@@ -368,6 +431,11 @@ pub struct ProcessQuery {
     pub started: Range,
     /// Only processes of these definitions, where the reader may not see all.
     pub definitions: Option<Vec<String>>,
+    /// Of the definition.
+    pub version: Option<u32>,
+    pub current_state: Option<String>,
+    /// How much of the past is read.
+    pub past: Past,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -420,6 +488,11 @@ pub struct PurgeableQuery {
     pub descending: bool,
 }
 
+/// Where something stands among what is due: what is never due comes last.
+pub fn due_key(due_at: Option<Time>) -> i64 {
+    due_at.map_or(i64::MAX, |at| at.0)
+}
+
 /// A step that is somebody's to do, with its run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChargedStep {
@@ -429,6 +502,18 @@ pub struct ChargedStep {
     pub subject_ref: String,
     pub run_state: String,
     pub step: RunStepView,
+}
+
+/// Something in somebody's in-tray.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    pub assignment: AssignmentRow,
+    pub step: StepRow,
+    /// Whoever opened the gate.
+    pub opened_by: String,
+    pub is_run: bool,
+    pub definition: Option<(String, u32)>,
+    pub due_at: Option<Time>,
 }
 
 /// A process with its whole past: what `read_workflow` shows.
@@ -445,6 +530,16 @@ pub struct ProcessView {
     pub gates: Vec<GateWithSteps>,
 }
 
+/// Where a run or a process stands, and nothing else of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstanceHead {
+    pub instance_id: InstanceId,
+    pub is_run: bool,
+    /// By name.
+    pub definition: Option<String>,
+    pub sequence: u64,
+}
+
 /// Reads, in parallel with the writer. They see what is committed.
 #[async_trait]
 pub trait Reader: Send + Sync {
@@ -456,6 +551,14 @@ pub trait Reader: Send + Sync {
         query: &AssignmentQuery,
         page: &Page,
     ) -> Result<Vec<(AssignmentRow, StepRow)>, StoreError>;
+    /// What waits for this person, soonest due first, then oldest first, behind this one.
+    async fn inbox(
+        &self,
+        assignee_ref: &str,
+        after: Option<(i64, uuid::Uuid)>,
+        limit: usize,
+    ) -> Result<Vec<Waiting>, StoreError>;
+    async fn inbox_count(&self, assignee_ref: &str) -> Result<u64, StoreError>;
     async fn records(&self, query: &RecordQuery, page: &Page) -> Result<Vec<RecordRow>, StoreError>;
     /// The records of all instances from `first` to `last`, by instance and sequence.
     async fn chains(&self, first: InstanceId, last: InstanceId) -> Result<Vec<RecordRow>, StoreError>;
@@ -467,8 +570,12 @@ pub trait Reader: Send + Sync {
         limit: usize,
     ) -> Result<Vec<InstanceId>, StoreError>;
     async fn runs(&self, query: &RunQuery, page: &Page) -> Result<Vec<RunView>, StoreError>;
+    /// Where these runs and processes stand, those that exist, in any order.
+    async fn heads(&self, ids: &[InstanceId]) -> Result<Vec<InstanceHead>, StoreError>;
     /// The steps of a run from this one on.
     async fn run_steps(&self, run_id: InstanceId, from: StepSeq, limit: usize) -> Result<Vec<RunStepView>, StoreError>;
+    /// A run and its steps in one snapshot; with `since`, the steps that it chooses. Never reads more of the run than it has to.
+    async fn run_cells(&self, run_id: InstanceId, since: Option<Since>) -> Result<Option<RunCells>, StoreError>;
     /// Live runs that an event with this key may concern, with their definitions, oldest first, behind `after`.
     async fn runs_by_correlation(
         &self,
@@ -488,19 +595,30 @@ pub trait Reader: Send + Sync {
     async fn corrections(&self, run_id: InstanceId) -> Result<Vec<CorrectionRow>, StoreError>;
     /// What is kept of the purged records of a run, see [`Write::Visits`](crate::rows::Write::Visits).
     async fn visits(&self, run_id: InstanceId) -> Result<Vec<(EventId, String)>, StoreError>;
-    /// The steps that a person is in charge of and that are to be done, in live runs, behind this one.
+    /// The steps that a person is in charge of and that are to be done, in live runs, soonest deadline first, behind this one.
     async fn charged(
         &self,
         pic: &str,
-        after: Option<(InstanceId, StepSeq)>,
+        after: Option<(i64, InstanceId, StepSeq)>,
         limit: usize,
     ) -> Result<Vec<ChargedStep>, StoreError>;
-    /// The gates of a run, ended ones included, with their steps.
-    async fn run_gates(&self, run_id: InstanceId) -> Result<Vec<GateWithSteps>, StoreError>;
+    /// The gates of a run, ended ones included, with their steps; with `actions`, only those of these.
+    async fn run_gates(&self, run_id: InstanceId, actions: Option<&[String]>)
+    -> Result<Vec<GateWithSteps>, StoreError>;
+    /// The records that tell why attempts at this step failed, oldest first, behind `after`.
+    async fn step_errors(
+        &self,
+        run_id: InstanceId,
+        step_seq: StepSeq,
+        after: Option<EventId>,
+        limit: usize,
+    ) -> Result<Vec<RecordRow>, StoreError>;
     /// The gates that a run has passed: what its shell fired, in order.
     async fn run_history(&self, run_id: InstanceId) -> Result<Vec<TransitionRow>, StoreError>;
     /// A document by its digest.
     async fn document(&self, digest: Digest) -> Result<Arc<[u8]>, StoreError>;
+    /// A definition's document as it was published.
+    async fn definition_source(&self, name: &str, version: u32) -> Result<Option<Arc<str>>, StoreError>;
     async fn holds(&self, query: &HoldQuery, page: &Page) -> Result<Vec<HoldRow>, StoreError>;
     /// Each with the holds that keep it for now.
     async fn purgeable(&self, query: &PurgeableQuery) -> Result<Vec<(RecordRow, Vec<HoldRow>)>, StoreError>;
@@ -528,6 +646,8 @@ pub trait Store: Send {
     fn log(&self) -> Result<LogParts, StoreError>;
     /// The outbox of this store, with a connection of its own, made when it is first needed.
     fn outbox(&self) -> Result<Box<dyn Outbox>, StoreError>;
+    /// The sessions of browsers.
+    fn sessions(&self) -> Box<dyn Sessions>;
     /// `None` where no other node can be there, or nothing can be said.
     fn bell(&self) -> Option<Box<dyn Bell>> {
         None

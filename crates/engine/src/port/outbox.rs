@@ -4,7 +4,7 @@
 //! trouble. A delivery is taken under a lease: for as long as it lasts, nobody else takes it. If whoever took it never
 //! says what became of it, the lease ends and it is taken again. So an event may arrive twice, and is never lost.
 //!
-//! Leases and pauses are lengths of time, measured by the database's own clock.
+//! Leases and pauses end by the engine's time, like those of steps.
 
 use super::{Page, StoreError};
 use crate::rows::IdempotencyRow;
@@ -106,10 +106,16 @@ pub trait Outbox: Send {
     async fn spread(&mut self, wanted: Wanted<'_>, limit: usize) -> Result<usize, StoreError>;
     /// Deliveries to this webhook that are due, the longest due first, at most `limit`. They are due again when `lease` is
     /// over. On PostgreSQL rows that another node is taking just now are skipped.
-    async fn take(&mut self, webhook: &str, lease: Duration, limit: usize) -> Result<Vec<Delivery>, StoreError>;
+    async fn take(
+        &mut self,
+        webhook: &str,
+        now: Time,
+        lease: Duration,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError>;
     /// `false`: it is settled already, or somebody else has taken it since (who then says what becomes of it; a delivery
     /// that was made counts all the same). An event that is delivered to all leaves its data: the record has it.
-    async fn settle(&mut self, delivery: &Delivery, settled: &Settled) -> Result<bool, StoreError>;
+    async fn settle(&mut self, delivery: &Delivery, settled: &Settled, now: Time) -> Result<bool, StoreError>;
     /// Events in the order of their ids.
     async fn list(&mut self, state: Option<DeliveryState>, page: &Page) -> Result<Vec<OutboxView>, StoreError>;
     /// Has what was given up tried again from the start, in the name of this actor. Returns how many deliveries that

@@ -62,6 +62,8 @@ pub struct StepRow {
     pub state: ApprovalState,
     /// By whom, when and why it was decided or withdrawn.
     pub ended: Option<StepEnd>,
+    /// What the approver is shown and decides on: JSON text.
+    pub request: Option<Arc<str>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -200,6 +202,12 @@ pub enum Write {
     NewRunHead(RunHeadRow),
     RunEvent(RunEventRow),
     Correction(CorrectionRow),
+    /// The record that tells why an attempt at a step failed.
+    StepError {
+        instance_id: InstanceId,
+        step_seq: u32,
+        event_id: EventId,
+    },
     Outbox(OutboxRow),
 
     RunHead(RunHeadRow),
@@ -224,8 +232,15 @@ pub enum Write {
         state: ApprovalState,
         end: StepEnd,
     },
+    /// By when it is to be decided, as its definition says. Of one that the same batch adds.
+    AssignmentDue {
+        assignment_id: AssignmentId,
+        due_at: Time,
+    },
     EndAssignment {
         assignment_id: AssignmentId,
+        /// Whose in-tray it leaves. Not stored again.
+        assignee_ref: String,
         status: AssignmentStatus,
         at: Time,
     },
@@ -300,6 +315,10 @@ pub enum Write {
         text: String,
     },
     /// What the run as a whole yielded, or failed with.
+    RedactStepRequest {
+        step_id: StepId,
+        text: String,
+    },
     RedactRunHead {
         instance_id: InstanceId,
         what: HeadText,

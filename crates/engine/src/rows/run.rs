@@ -57,6 +57,8 @@ pub struct RunHeadRow {
     pub due_at: Option<Time>,
     /// Neither ended nor idle: what is found again after a restart.
     pub is_live: bool,
+    /// What a runbook keeps, see [`crate::run::runbook`].
+    pub runbook: Option<Arc<str>>,
 }
 
 /// One step of a run: what never changes.
@@ -191,4 +193,6 @@ pub enum StepText {
 pub enum HeadText {
     Output,
     Error,
+    /// All that a runbook keeps goes.
+    Runbook,
 }

@@ -1,6 +1,7 @@
 //! What is to be done, and when: steps that workers may claim now, by queue, and everything that the clock has to look
 //! at. It is kept in memory and may be wrong: the kernel judges every claim and every timer by what the run holds, and the
-//! store finds again what a node forgot.
+//! store finds again what a node forgot. It holds so much and no more: the best of each queue and the soonest of what is due;
+//! when half of that is gone, the store is read again.
 
 use super::leases::Leases;
 use super::queue::{LaneId, Lanes, Queue, Ready};
@@ -8,13 +9,18 @@ use countersign_kernel::plan::{QueueLimit, StepSeq};
 use countersign_kernel::registry::{Registry, scopes};
 use countersign_kernel::run::Agenda;
 use countersign_kernel::{InstanceId, Time};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 /// A step of a run, or (`None`) the run itself.
 pub type Item = (InstanceId, Option<StepSeq>);
+
+/// Things that the clock has to look at, at most.
+const TIMERS: usize = 200_000;
+/// How many things that are due are taken off the clock in one go.
+const DUE_AT_ONCE: usize = 10_000;
 
 #[derive(Default)]
 pub struct Book {
@@ -24,8 +30,14 @@ pub struct Book {
     closed: AtomicBool,
     /// A slot may have become free, or somebody waits for one.
     pub slots: Notify,
-    /// The store holds what this node has not heard of.
+    /// The store holds what this node has not heard of, or has forgotten.
     pub look: Notify,
+    /// Everything in the store is to be looked at, from the start.
+    forgot: AtomicBool,
+    /// The registry is known: what the store says can be read with it.
+    opened: AtomicBool,
+    loaded: AtomicBool,
+    loading: Notify,
     /// There are steps for which nobody here waits, and other nodes to tell; see [`Book::take_unattended`].
     pub unattended: Notify,
     has_peers: AtomicBool,
@@ -48,6 +60,8 @@ struct Pages {
     lanes: HashMap<(u32, Arc<str>, QueueLimit), LaneId>,
     /// Lanes for which there was no room, by when that is tried again.
     shut: BTreeSet<(Time, Arc<str>, LaneId)>,
+    /// Later timers were left to the store.
+    later: bool,
 }
 
 #[derive(Default)]
@@ -83,7 +97,8 @@ impl Book {
                 let behind = u8::MAX - claim.priority;
                 let ready = Ready { behind, since: claim.at, run_id, step_seq, definition, lane };
                 let queue = pages.queues.entry(claim.queue.clone()).or_default();
-                if queue.insert(ready, limit.unwrap_or_default()) {
+                let (takeable, left_out) = queue.insert(ready, limit.unwrap_or_default());
+                if takeable {
                     waiters = Some(queue.waiters.clone());
                     choosers = (queue.choosy > 0).then(|| queue.choosers.clone());
                 }
@@ -91,7 +106,12 @@ impl Book {
                 if unattended {
                     pages.unattended.insert(claim.queue.clone());
                 }
-                placed.ready = Some((claim.queue.clone(), ready));
+                if left_out != Some(ready) {
+                    placed.ready = Some((claim.queue.clone(), ready));
+                }
+                if let Some(Ready { run_id, step_seq, .. }) = left_out {
+                    pages.forget_ready(&(run_id, Some(step_seq)));
+                }
             } else {
                 timer = Some(timer.map_or(claim.at, |timer| timer.min(claim.at)));
             }
@@ -112,6 +132,55 @@ impl Book {
         }
         if sooner {
             self.sooner.notify_one();
+        }
+    }
+
+    /// Whether anything is known of it.
+    pub fn knows(&self, item: &Item) -> bool {
+        self.pages().placed.contains_key(item)
+    }
+
+    /// Whether everything in the store is to be looked at again, because there is room for it now.
+    pub fn take_forgot(&self) -> bool {
+        self.forgot.swap(false, Ordering::AcqRel)
+    }
+
+    fn recall(&self) {
+        self.forgot.store(true, Ordering::Release);
+        self.look.notify_one();
+    }
+
+    /// Timers later than those that are known wait in the store.
+    pub fn is_full(&self) -> bool {
+        self.pages().later
+    }
+
+    /// Lets the store be looked at.
+    pub fn open_store(&self) {
+        self.opened.store(true, Ordering::Release);
+        self.look.notify_one();
+    }
+
+    pub fn is_opened(&self) -> bool {
+        self.opened.load(Ordering::Acquire)
+    }
+
+    /// Everything that the store held when it was opened has been seen.
+    pub fn set_loaded(&self) {
+        if !self.loaded.swap(true, Ordering::AcqRel) {
+            self.loading.notify_waiters();
+        }
+    }
+
+    pub fn is_loaded(&self) -> bool {
+        self.loaded.load(Ordering::Acquire)
+    }
+
+    pub async fn until_loaded(&self) {
+        let mut notified = std::pin::pin!(self.loading.notified());
+        notified.as_mut().enable();
+        if !self.is_loaded() {
+            notified.await;
         }
     }
 
@@ -204,16 +273,20 @@ impl Book {
         let mut pages = self.pages();
         let (named, lanes) = (pages.named(reach), lanes(&pages));
         let mut taken = Vec::new();
-        let mut more = None;
+        let (mut more, mut drained) = (None, false);
         if let Some(queue) = pages.queues.get_mut(queue) {
             let ready = queue.take(max, named.as_deref(), lanes);
             taken.extend(ready.into_iter().map(|ready| (ready.run_id, ready.step_seq)));
             more = queue.has_any(None).then(|| queue.waiters.clone());
+            drained = queue.is_drained();
         }
         for (run_id, step_seq) in &taken {
             pages.forget_ready(&(*run_id, Some(*step_seq)));
         }
         drop(pages);
+        if drained {
+            self.recall();
+        }
         // There is more for the next one who waits.
         if let Some(waiters) = more {
             waiters.notify_one();
@@ -288,8 +361,8 @@ impl Book {
         if *reach == Reach::All { queue.waiters.clone() } else { queue.choosers.clone() }
     }
 
-    /// Everything that is due, taken off the clock. Limited queues are tried again in passing.
-    pub fn due(&self, now: Time, max: usize) -> Vec<Item> {
+    /// What is due, of so many runs, taken off the clock. Limited queues are tried again in passing.
+    pub fn due(&self, now: Time, runs: usize) -> Vec<Item> {
         let mut pages = self.pages();
         let mut woken = Vec::new();
         while let Some((at, queue, lane)) = pages.shut.first().cloned()
@@ -297,22 +370,23 @@ impl Book {
         {
             woken.extend(pages.open(&queue, lane));
         }
-        let mut due = Vec::new();
-        while due.len() < max
+        let (mut due, mut seen) = (Vec::new(), HashSet::new());
+        while due.len() < DUE_AT_ONCE
             && let Some((at, item)) = pages.timers.first().copied()
             && at <= now
+            && (seen.len() < runs || seen.contains(&item.0))
         {
+            seen.insert(item.0);
             pages.timers.pop_first();
-            let done = pages.placed.get_mut(&item).is_none_or(|placed| {
-                placed.timer = None;
-                placed.ready.is_none()
-            });
-            if done {
-                pages.placed.remove(&item);
-            }
+            pages.forget_timer(&item);
             due.push(item);
         }
+        let drained = pages.later && pages.timers.len() < TIMERS / 2;
+        pages.later &= !drained;
         drop(pages);
+        if drained {
+            self.recall();
+        }
         woken.iter().for_each(Woken::wake);
         due
     }
@@ -419,6 +493,16 @@ impl Pages {
         }
     }
 
+    fn forget_timer(&mut self, item: &Item) {
+        let done = self.placed.get_mut(item).is_some_and(|placed| {
+            placed.timer = None;
+            placed.ready.is_none()
+        });
+        if done {
+            self.placed.remove(item);
+        }
+    }
+
     fn forget_ready(&mut self, item: &Item) {
         let done = self.placed.get_mut(item).is_some_and(|placed| {
             placed.ready = None;
@@ -432,6 +516,16 @@ impl Pages {
     /// True where the clock has to wake earlier than it thought.
     fn set_timer(&mut self, item: Item, at: Option<Time>, placed: &mut Placed) -> bool {
         let Some(at) = at else { return false };
+        if self.timers.len() >= TIMERS
+            && let Some((last, dropped)) = self.timers.last().copied()
+        {
+            self.later = true;
+            if at >= last {
+                return false;
+            }
+            self.timers.pop_last();
+            self.forget_timer(&dropped);
+        }
         placed.timer = Some(at);
         let first = self.timers.first().is_none_or(|(first, _)| at < *first);
         self.timers.insert((at, item));
@@ -464,6 +558,42 @@ mod tests {
         assert_eq!(book.next_due(), Some(Time(200)), "the fourth waits for its time");
         assert_eq!(book.due(Time(200), 10), vec![(run(4), Some(0))]);
         assert!(book.pages().placed.is_empty());
+    }
+
+    /// However much there is to do, the agenda holds the best of it, and asks for the rest when there is room.
+    #[test]
+    fn what_does_not_fit_is_left_to_the_store() {
+        let book = Book::default();
+        let all = super::super::queue::LINE as u128 + 10;
+        for n in 0..all {
+            let late = i64::try_from(all - n).expect("small");
+            book.place((run(n), 0), &claim(late, if n < 5 { 9 } else { 1 }), "d", None, Time(i64::MAX));
+        }
+        assert_eq!(book.pages().placed.len(), super::super::queue::LINE);
+        let first: Vec<InstanceId> = book.take("q", 6, &Reach::All).into_iter().map(|(run_id, _)| run_id).collect();
+        assert_eq!(first, [run(4), run(3), run(2), run(1), run(0), run(all - 1)]);
+        assert!(!book.take_forgot());
+        book.take("q", super::super::queue::LINE / 2, &Reach::All);
+        assert!(book.take_forgot() && !book.take_forgot(), "the store is read again, once");
+    }
+
+    #[test]
+    fn the_soonest_timers_are_kept() {
+        let book = Book::default();
+        let all = TIMERS as u128 + 10;
+        for n in 0..all {
+            book.remind((run(n), None), Some(Time(i64::try_from(all - n).expect("small"))));
+        }
+        assert_eq!((book.timers(), book.is_full(), book.pages().placed.len()), (TIMERS, true, TIMERS));
+        assert_eq!(book.next_due(), Some(Time(1)));
+        book.remind((run(all), None), Some(Time(i64::MAX)));
+        assert!(!book.knows(&(run(all), None)), "it is later than all of them");
+        for _ in 0..TIMERS / 2 / DUE_AT_ONCE {
+            assert_eq!(book.due(Time(i64::MAX), TIMERS).len(), DUE_AT_ONCE, "a batch is bounded");
+        }
+        assert!(!book.take_forgot());
+        assert_eq!(book.due(Time(i64::MAX), 1).len(), 1);
+        assert!(book.take_forgot() && !book.is_full());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::port::{LoadedRun, StoreError};
 use crate::rows::StepState;
 use crate::run::rollup::Basis;
+use crate::run::runbook;
 use countersign_kernel::InstanceId;
 use countersign_kernel::lifecycle::{FailureCategory, Outcome, RunState, StepCode};
 use countersign_kernel::plan::{Plan, StepSeq};
@@ -43,6 +44,10 @@ pub fn assemble(
     let outcome = match &head.outcome {
         None => None,
         Some(text) => Some(Outcome::parse(text).ok_or_else(|| damaged("its outcome is none"))?),
+    };
+    let runbook = match head.runbook.as_deref() {
+        None => None,
+        Some(text) => Some(Box::new(runbook::parse(text).ok_or_else(|| damaged("its runbook is none"))?)),
     };
     let mut outputs = BTreeMap::new();
     let mut cells = Vec::with_capacity(steps.len());
@@ -88,6 +93,7 @@ pub fn assemble(
             output: head.output,
             concurrency_key: row.concurrency_key,
             parent: row.parent.map(|(run_id, step_seq)| Parent { run_id, step_seq }),
+            runbook,
         },
         plan,
         cells,
@@ -118,9 +124,7 @@ fn cell(seq: StepSeq, compensates: Option<StepSeq>, state: StepState, plan: &Pla
         deadline_at: state.deadline_at,
     });
     let lease = state.locked_by.clone().zip(state.locked_until).map(|(worker_id, until)| Lease { worker_id, until });
-    let task_type = state.task_type.and_then(|text| {
-        [TaskType::ReadyStep, TaskType::WaitingTimeout, TaskType::Compensation].into_iter().find(|t| t.as_str() == text)
-    });
+    let task_type = state.task_type.and_then(|text| TaskType::ALL.iter().copied().find(|t| t.as_str() == text));
     let severity = state.blocked_cause.and_then(Cause::parse).map_or(Severity::YellowDark, Severity::Red);
     // A row of an older version does not say since when.
     let since = state.blocked_since.or(state.started_at).filter(|_| state.state == StepCode::Blocked);

@@ -28,6 +28,15 @@ impl Clockwork {
         }
     }
 
+    /// The run is a runbook that was stopped, and so is the run that does the work of its step. It goes on with an approval of
+    /// its own only.
+    pub(super) async fn stop_child(&self, run_id: InstanceId, child: &str) {
+        let Some(child) = InstanceId::parse(child) else { return };
+        // What has ended, or is stopped already, stays as it is.
+        let reason = Some(format!("run {run_id}, which it is a step of, was stopped"));
+        self.told(child, run::Command::Stop { reason }).await;
+    }
+
     /// True where the child has ended, and the step has been told.
     async fn hear_of_child(&self, parent: &Parent, child: InstanceId) -> Result<bool, StoreError> {
         let (run_id, step_seq) = (parent.run_id, parent.step_seq);
@@ -55,7 +64,7 @@ impl Clockwork {
                 Some(step) if run::is_over(step.state, step.next_run_at.is_some()) => {
                     // A cancel that is guarded, or a run that undoes its work, has its own way to end.
                     let reason = format!("run {parent}, which it was a step of, went on without it");
-                    self.told(run_id, run::Command::Cancel { reason: Some(reason) }).await
+                    self.told(run_id, run::Command::Cancel { reason: Some(reason), approval_id: None }).await
                 }
                 // It was told of another child, or of none: whoever ends it will not know of this one.
                 Some(step) if step.child_run_id != Some(run_id) => false,

@@ -2,8 +2,9 @@
 //! starts, children that ended. One task per node; it only hands out reminders, the kernel judges each.
 
 use super::agenda::{Book, Item};
+use crate::clock::EngineClock;
 use crate::outcome::{Call, Command, Outcome, Proof, Target};
-use crate::port::{Due, Reader, StoreError, Writer};
+use crate::port::Reader;
 use crate::{Engine, committer::Job};
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::refusal::{Code, Refusal};
@@ -14,8 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
-/// How many things are looked at in one go.
-const BATCH: usize = 10_000;
+/// Of how many runs something is looked at in one go. Callers wait for no more than these: each may have to be loaded.
+const BATCH: usize = 200;
 /// Steps that one command looks at.
 const PORTION: usize = 200;
 /// The longest sleep: clocks are set, and reminders may be lost with a node.
@@ -79,8 +80,11 @@ impl Clockwork {
             }
             for ((run_id, steps, whole), answer) in asked {
                 match answer.await {
-                    Ok(Ok(Outcome::Looked { children, parent })) => {
+                    Ok(Ok(Outcome::Looked { children, parent, stands_still })) => {
                         for (step_seq, child) in children {
+                            if stands_still {
+                                self.stop_child(run_id, &child).await;
+                            }
                             self.ask_after_child(run_id, step_seq, &child).await;
                         }
                         if let Some((step_seq, parent)) = parent {
@@ -145,28 +149,32 @@ fn portions(steps: Vec<StepSeq>, whole: bool) -> Vec<(Vec<StepSeq>, bool)> {
     own.into_iter().chain(portions).collect()
 }
 
-/// Where nobody else will ever tell, everything that is on anybody's agenda is found when the store is opened. What was due
-/// when the newest record was made is looked at now, wherever the clock has been set since.
-pub async fn recall(writer: &mut dyn Writer, book: &Book, now: Time, newest_record: Time) -> Result<(), StoreError> {
-    const ALL: usize = i32::MAX as usize;
-    for due in writer.due(&Due::from(Time(0)), Time(i64::MAX), ALL).await? {
-        let at = if due.due_at <= newest_record { due.due_at.min(now) } else { due.due_at };
-        book.remind((due.instance_id, due.step_seq), Some(at));
+/// Where other nodes write: this node's time is not behind what they have recorded. A lease that a node gave whose clock was
+/// ahead would else last until this one has caught up.
+async fn keep_up(reader: Arc<dyn Reader>, clock: Arc<EngineClock>) {
+    loop {
+        match crate::newest_record(&*reader).await {
+            Ok(newest) => clock.observe(newest),
+            Err(error) => tracing::debug!(%error, "the newest record could not be read"),
+        }
+        tokio::time::sleep(LONGEST).await;
     }
-    Ok(())
 }
 
 impl Engine {
     pub(crate) fn start_clockwork(&mut self, exclusive: bool) {
         self.background.push(tokio::spawn(self.clockwork().run()));
         self.background.push(tokio::spawn(self.dispatcher(exclusive).run()));
+        if !exclusive {
+            self.background.push(tokio::spawn(keep_up(self.reader.clone(), self.clock.clone())));
+        }
     }
 
     pub(crate) fn clockwork(&self) -> Clockwork {
-        let (clock, registry) = (self.config.clock.clone(), self.registry.clone());
+        let (clock, registry) = (self.clock.clone(), self.registry.clone());
         Clockwork {
             // As the kernel will judge, wherever clocks have been set back.
-            now: Arc::new(move || clock().max(registry.newest())),
+            now: Arc::new(move || clock.now().max(registry.newest())),
             book: self.book.clone(),
             jobs: self.jobs.downgrade(),
             reader: self.reader.clone(),
@@ -174,8 +182,16 @@ impl Engine {
         }
     }
 
+    /// Returns when everything has been seen that was to be done when the store was opened.
+    pub async fn loaded(&self) {
+        self.book.until_loaded().await;
+    }
+
     /// Has everything looked at that is due by the engine's clock: for tests, which move it.
     pub async fn tick(&self) {
+        if self.exclusive {
+            self.loaded().await;
+        }
         self.clockwork().tick().await;
         self.dispatcher(true).dispatch().await;
         self.clockwork().tick().await;

@@ -19,6 +19,8 @@ use tokio::sync::oneshot;
 
 /// Until when the keys of slots are said to be kept; a run's slot is found by it when the run ends.
 pub const SLOT: Time = Time(i64::MAX - 1);
+/// The same of the keys that runs were started under: one that is voided gives its key back.
+pub const STARTED: Time = Time(i64::MAX - 2);
 const BATCH: usize = 500;
 /// So many further pages of those that wait are looked at in one go, and how soon the next go follows: runs whose key is
 /// full may stand before others without end, and the first page has to come round quickly.
@@ -91,7 +93,7 @@ impl Dispatcher {
     async fn begin(&self, after: Behind, full: &mut Full) -> Option<Behind> {
         let queued = match self.clockwork.reader.queued_runs((self.clockwork.now)(), after, BATCH).await {
             Ok(queued) => queued,
-            Err(error @ (StoreError::Unusable(_) | StoreError::Corrupt(_))) => {
+            Err(error @ (StoreError::Unusable(_) | StoreError::Corrupt(_) | StoreError::Quarantined(_))) => {
                 tracing::error!(%error, "queued runs cannot be read");
                 return Some(None);
             }
@@ -135,9 +137,8 @@ impl Dispatcher {
         let limit = {
             let registry = self.registry.read();
             let definition = registry.definition(&waiting.definition_name, Some(waiting.definition_version));
-            let plan =
-                definition.and_then(|definition| definition.workflow.as_ref()).map(|workflow| workflow.plan.clone());
-            plan.and_then(|plan| plan.concurrency.as_ref().map(|concurrency| concurrency.limit)).unwrap_or(1)
+            let workflow = definition.and_then(|definition| definition.workflow.as_ref());
+            workflow.and_then(|workflow| workflow.outline.concurrency_limit).unwrap_or(1)
         };
         // Those that are under way hold as many slots, most likely the first ones.
         for n in 0..u64::from(limit.min(TRIES)) {

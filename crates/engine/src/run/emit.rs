@@ -1,11 +1,12 @@
 //! What a run's transitions emit (seed 003): an event of a registered type, in the transaction of the transition itself.
 //! Rows are written only for types that somebody listens to, so that a run nobody watches costs what it always did.
 
+use super::runbook::shown;
 use crate::rows::{OutboxRow, Write};
-use countersign_kernel::lifecycle::{EVENT_TYPES, EventType, StepCode, event_type};
+use countersign_kernel::lifecycle::{EVENT_TYPES, EventType, RunState, StepCode, event_type};
 use countersign_kernel::plan::{Language, Schema, StepSeq};
 use countersign_kernel::refusal::Refusal;
-use countersign_kernel::run::{Cell, Move, OwnMove, Role, Run, RunEvent, RunMove};
+use countersign_kernel::run::{Cell, Drift, Move, OwnMove, Role, Run, RunEvent, RunMove};
 use countersign_kernel::text::{length, rfc3339};
 use countersign_kernel::{EventId, IdSource};
 use serde_json::{Map, Value, json};
@@ -199,6 +200,12 @@ fn run_data(event: &RunEvent, m: &RunMove) -> Map<String, Value> {
     let Value::Object(mut data) = data else { return Map::new() };
     if let Some(outcome) = event.head.outcome {
         data.insert("outcome".to_owned(), outcome.as_str().into());
+    }
+    let drift = event.notes.as_deref().map_or(&[][..], |notes| &notes.drift);
+    if !drift.is_empty() && m.transition.to == RunState::Stopped {
+        let json = |text: &str| serde_json::from_str(&shown(text)).unwrap_or(Value::Null);
+        let line = |d: &Drift| json!({"pin": &*d.pin, "pinned": json(&d.pinned), "live": d.live.as_deref().map(json)});
+        data.insert("drift".to_owned(), drift.iter().map(line).collect());
     }
     data
 }

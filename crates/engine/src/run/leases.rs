@@ -21,11 +21,29 @@ type Lease = (InstanceId, StepSeq, Uuid);
 
 /// The leases that somebody here works under, and by what each hears of its end.
 #[derive(Default)]
-pub struct Leases(Mutex<BTreeMap<Lease, Arc<Notify>>>);
+pub struct Leases {
+    steps: Mutex<BTreeMap<Lease, Arc<Notify>>>,
+    /// A survey is leased to one at a time, and apart from the step that it is for.
+    surveys: Mutex<BTreeMap<(InstanceId, Uuid), Arc<Notify>>>,
+}
 
 impl Leases {
     fn all(&self) -> MutexGuard<'_, BTreeMap<Lease, Arc<Notify>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.steps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn surveys(&self) -> MutexGuard<'_, BTreeMap<(InstanceId, Uuid), Arc<Notify>>> {
+        self.surveys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This is the lease of the run's survey now: every other one is gone.
+    pub fn surveyed(&self, run_id: InstanceId, lease: Option<Uuid>) {
+        let of_run = (run_id, Uuid::nil())..=(run_id, Uuid::max());
+        for ((_, token), gone) in self.surveys().range(of_run) {
+            if lease != Some(*token) {
+                gone.notify_one();
+            }
+        }
     }
 
     /// These steps were written: every other lease of theirs is gone.
@@ -42,6 +60,7 @@ impl Leases {
     /// The engine ends: nothing can be reported any more.
     pub fn end(&self) {
         self.all().values().for_each(|gone| gone.notify_one());
+        self.surveys().values().for_each(|gone| gone.notify_one());
     }
 }
 
@@ -53,6 +72,36 @@ impl Engine {
         self.book.leases.all().insert(lease, gone.clone());
         let book = self.book.clone();
         Some(LeaseWatch { lease, gone, book, reader: Arc::downgrade(&self.reader), shared: !self.exclusive })
+    }
+}
+
+impl Engine {
+    /// `None` where the task has no lease that could be watched.
+    pub fn watch_survey(&self, task: &Task) -> Option<SurveyWatch> {
+        let lease = (InstanceId::parse(&task.run_id)?, Uuid::try_parse(&task.lease_token).ok()?);
+        let gone = Arc::new(Notify::new());
+        self.book.leases.surveys().insert(lease, gone.clone());
+        Some(SurveyWatch { lease, gone, book: self.book.clone() })
+    }
+}
+
+/// An eye on the lease of a survey. It does not keep the engine alive.
+pub struct SurveyWatch {
+    lease: (InstanceId, Uuid),
+    gone: Arc<Notify>,
+    book: Arc<super::agenda::Book>,
+}
+
+impl SurveyWatch {
+    /// Returns when this node has taken the lease away. What another node does is not heard of: a survey ends soon by itself.
+    pub async fn gone(&self) {
+        self.gone.notified().await;
+    }
+}
+
+impl Drop for SurveyWatch {
+    fn drop(&mut self) {
+        self.book.leases.surveys().remove(&self.lease);
     }
 }
 
@@ -78,7 +127,8 @@ impl LeaseWatch {
         }
     }
 
-    async fn stands(&self) -> bool {
+    /// Whether it stands, by the store's own account.
+    pub async fn stands(&self) -> bool {
         let (run_id, step_seq, token) = self.lease;
         let Some(reader) = self.reader.upgrade() else { return false };
         match reader.run_steps(run_id, step_seq, 1).await {

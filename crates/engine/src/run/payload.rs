@@ -1,12 +1,15 @@
 //! What a run's record says (`spec/run.md`): the transitions that one command caused, and what came with them.
 
+mod notes;
+
+use crate::payload::RULES;
 use countersign_kernel::lifecycle::{MACHINE_VERSION, StepCode};
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::registry::Definition;
 use countersign_kernel::run::{Action, Cause, Cell, Move, Role, Run, RunEvent, Started};
 use countersign_kernel::text::json_string;
 use countersign_kernel::{Digest, Time};
-use countersign_ledger::document::{declaration_document, gate_spec_document};
+use countersign_ledger::document::{declaration_document, published_gates_document};
 use countersign_ledger::sha256;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::Write as _;
@@ -37,7 +40,7 @@ impl RunDocuments {
         Some(RunDocuments {
             document: workflow.document_digest,
             declaration: declaration_document(&definition.declaration).digest,
-            gate_spec: gate_spec_document(&definition.gate_spec).digest,
+            gate_spec: published_gates_document(&definition.gate_spec).digest,
         })
     }
 }
@@ -89,6 +92,13 @@ impl Object {
         }
     }
 
+    /// A list that is left out where it is empty.
+    fn lines(&mut self, name: &str, lines: &[String]) {
+        if !lines.is_empty() {
+            self.raw(name, &list(lines));
+        }
+    }
+
     /// A list of what steps have. Those that have the same share an entry: ten thousand that wait for one event are one line.
     fn shared(&mut self, name: &str, entries: Vec<(StepSeq, Object)>) {
         let mut places: HashMap<String, usize> = HashMap::new();
@@ -126,6 +136,11 @@ impl Object {
         self.0.push('}');
         self.0
     }
+}
+
+/// Whether a value of the caller's stands in a record that has room for it.
+pub fn is_told_in_full(json: &str) -> bool {
+    json.len() <= MAX_INLINE && every_reader_agrees(json)
 }
 
 fn list(items: &[String]) -> String {
@@ -204,6 +219,9 @@ pub fn run_payload(run: &Run, event: &RunEvent, documents: Option<&RunDocuments>
     work(&mut payload, event, &mut room);
     charges(&mut payload, run, event);
     acted(&mut payload, event, &mut room);
+    if let Some(notes) = event.notes.as_deref() {
+        notes::noted(&mut payload, notes, &mut room);
+    }
     failures(&mut payload, run, event);
     severities(&mut payload, run, event);
     events(&mut payload, event, &mut room);
@@ -243,6 +261,7 @@ fn start(
     let own = own.unwrap_or_default();
     let machines = format!("[\"step@{MACHINE_VERSION}\",{of_tasks}\"workflow_run@{MACHINE_VERSION}\"{own}]");
     payload.raw("machines", &machines);
+    payload.int("rules", RULES);
     payload.optional("trace_id", started.trace_id.as_deref());
     payload.text("subject_ref", &started.subject_ref);
     payload.int("steps", started.plan.steps.len());
@@ -258,6 +277,9 @@ fn start(
     payload.optional("continues", started.continues.map(|id| id.to_string()).as_deref());
     if started.continues.is_some() {
         payload.raw("taken_over", &taken_over(event));
+    }
+    if event.head.runbook.as_deref().is_some_and(|book| book.dry_run) {
+        payload.raw("dry_run", "true");
     }
     if let Some(parent) = &event.head.parent {
         payload.text("parent_run_id", &parent.run_id.to_string());
@@ -414,6 +436,11 @@ fn acted(payload: &mut Object, event: &RunEvent, room: &mut usize) {
     }
 }
 
+/// Whether the record of this move may say what went wrong.
+pub fn tells_error(made: &Move) -> bool {
+    matches!(made.transition.id, "T4" | "T9" | "X2" | "X5" | "X7" | "X10" | "X11" | "X12")
+}
+
 /// What went wrong, and what somebody said of an attempt that left no verdict.
 fn failures(payload: &mut Object, run: &Run, event: &RunEvent) {
     // A lease that is taken away is no failure, but it leaves an effect of which nobody knows.
@@ -421,11 +448,7 @@ fn failures(payload: &mut Object, run: &Run, event: &RunEvent) {
         let unknown = |cell: &Cell| cell.live.as_ref().is_some_and(|live| live.effect_unknown);
         cell_of(event, seq).is_some_and(unknown) && !run.cell(seq).is_some_and(unknown)
     };
-    let failed = |m: &&Move| match m.transition.id {
-        "T4" | "T9" | "X2" | "X5" | "X7" | "X10" | "X12" => true,
-        "X11" => loses_verdict(m.step_seq),
-        _ => false,
-    };
+    let failed = |m: &&Move| tells_error(m) && (m.transition.id != "X11" || loses_verdict(m.step_seq));
     let errors = event
         .moves
         .iter()

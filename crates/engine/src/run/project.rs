@@ -1,6 +1,8 @@
 //! From a run's event to its rows.
 
-use super::dispatcher::SLOT;
+use super::dispatcher::{SLOT, STARTED};
+use super::payload::tells_error;
+use super::runbook;
 use crate::committer::limits::{limit_of, slot_of};
 use crate::port::Unit;
 use crate::rows::{
@@ -10,9 +12,9 @@ use crate::rows::{
 use countersign_kernel::lifecycle::{RunState, StepCode};
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::rollup::Colour;
-use countersign_kernel::run::{Cause, Cell, Handed, Role, Run, RunEvent};
+use countersign_kernel::run::{Action, Cause, Cell, Handed, Role, Run, RunEvent};
 use countersign_kernel::{Digest, EventId, IdSource};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Lays out what `event` writes; `run` is the run after it.
@@ -46,10 +48,16 @@ pub fn run_writes(
             }),
         }));
     }
-    if event.started.is_some() || !event.run_moves.is_empty() {
+    if event.started.is_some() || !event.run_moves.is_empty() || run.runbook().is_some() {
         write_head(run, event.started.is_some(), unit);
-        if run.head.state.is_ended() && run.head.concurrency_key.is_some() {
+    }
+    if !event.run_moves.is_empty() && run.head.state.is_ended() {
+        if run.head.concurrency_key.is_some() {
             unit.writes.push(Write::ForgetKeys { instance_id: run.run_id, expires_at: SLOT });
+        }
+        // The same request can be made anew.
+        if run.head.state == RunState::Voided {
+            unit.writes.push(Write::ForgetKeys { instance_id: run.run_id, expires_at: STARTED });
         }
     }
     if !run.plan.queues.is_empty() {
@@ -59,6 +67,12 @@ pub fn run_writes(
     for (seq, cell) in &event.cells {
         let output = outputs.get(seq).copied().cloned();
         write_step(run, *seq, cell, output, unit, event.adds(*seq));
+    }
+    // Compensations that are listed in a second record say nothing of errors.
+    if event.action.is_recorded() && event.action != Action::CompensationsListed {
+        let failed: BTreeSet<StepSeq> = event.moves.iter().filter(|m| tells_error(m)).map(|m| m.step_seq).collect();
+        let error = |step_seq| Write::StepError { instance_id: run.run_id, step_seq, event_id };
+        unit.writes.extend(failed.into_iter().map(error));
     }
     if let Some(acted) = event.acted.as_deref()
         && let Some(correction) = &acted.correction
@@ -147,6 +161,7 @@ fn write_head(run: &Run, new: bool, unit: &mut Unit) {
         output: head.output.clone(),
         due_at: run.head_due_at(),
         is_live: !head.state.is_ended() && head.state != RunState::Idle,
+        runbook: run.runbook().map(|book| runbook::to_json(book).into()),
     };
     // Each row is written once per batch: a later command of the same batch replaces what an earlier one wrote.
     for write in &mut unit.writes {

@@ -20,6 +20,9 @@ pub struct Ready {
     pub lane: Option<LaneId>,
 }
 
+/// Steps of a queue that no limit holds up, or of one lane, at most.
+pub const LINE: usize = 100_000;
+
 /// Lanes are numbered in the order in which they were first needed.
 pub type LaneId = std::num::NonZeroU32;
 
@@ -30,6 +33,8 @@ pub struct Queue {
     lanes: BTreeMap<LaneId, Lane>,
     /// There have been steps in it: it is no mere word of somebody who asked.
     pub used: bool,
+    /// Steps of lower rank were left to the store.
+    more: bool,
     /// Claims that wait for work, or are being served.
     pub waiting: usize,
     pub waiters: Arc<Notify>,
@@ -64,15 +69,30 @@ pub enum Lanes {
 }
 
 impl Queue {
-    /// True where it can be taken at once.
-    pub fn insert(&mut self, ready: Ready, limit: QueueLimit) -> bool {
+    /// Whether it can be taken at once; and which step, perhaps this one, is left to the store for it.
+    pub fn insert(&mut self, ready: Ready, limit: QueueLimit) -> (bool, Option<Ready>) {
         self.used = true;
-        let Some(id) = ready.lane else { return self.free.insert(ready) };
-        let definition = ready.definition;
-        let new = || Lane { definition, limit, ready: BTreeSet::new(), shut_until: None };
-        let lane = self.lanes.entry(id).or_insert_with(new);
-        lane.ready.insert(ready);
-        lane.shut_until.is_none()
+        let (line, open) = match ready.lane {
+            None => (&mut self.free, true),
+            Some(id) => {
+                let definition = ready.definition;
+                let new = || Lane { definition, limit, ready: BTreeSet::new(), shut_until: None };
+                let lane = self.lanes.entry(id).or_insert_with(new);
+                let open = lane.shut_until.is_none();
+                (&mut lane.ready, open)
+            }
+        };
+        line.insert(ready);
+        let left_out = if line.len() > LINE { line.pop_last() } else { None };
+        self.more |= left_out.is_some();
+        (open && left_out != Some(ready), left_out)
+    }
+
+    /// True once when half of its room is free and the store holds more.
+    pub fn is_drained(&mut self) -> bool {
+        let drained = self.more && self.len() < LINE / 2;
+        self.more &= !drained;
+        drained
     }
 
     pub fn remove(&mut self, ready: &Ready) {

@@ -5,7 +5,7 @@ use crate::port::RunStepView;
 use countersign_kernel::Time;
 use countersign_kernel::lifecycle::{ROLLUP_POLICY, RunState, StepCode};
 use countersign_kernel::plan::{Order, Plan, StepSeq};
-use countersign_kernel::rollup::{Colour, Counts, Facts, Rollup, Share, Tally};
+use countersign_kernel::rollup::{Colour, Counts, Facts, Progress, Rollup, Share, Tally};
 use countersign_kernel::run::Run;
 use serde_json::Value;
 
@@ -18,6 +18,8 @@ pub struct Basis {
     pub critical: Option<StepSeq>,
     /// Only of a run that another one waits for: nothing in it is at work.
     pub waits: bool,
+    /// Nothing where an older version stored it.
+    pub progress: Option<Progress>,
 }
 
 impl Basis {
@@ -27,6 +29,7 @@ impl Basis {
             current: (run.plan.order == Order::Linear).then_some(run.head.current),
             critical: run.critical_step(),
             waits: run.head.parent.is_some() && run.waits(),
+            progress: Some(run.tally.progress()),
         }
     }
 
@@ -43,7 +46,10 @@ impl Basis {
                 severe: step.state.blocked_cause.is_some(),
                 child: step.state.child_colour.and_then(Colour::parse),
             };
-            Share::of(&facts, &ROLLUP_POLICY)
+            match Share::of(&facts, &ROLLUP_POLICY) {
+                Share::Done if step.new.compensates.is_some() => Share::Green,
+                share => share,
+            }
         };
         let tally = Tally::of(steps.iter().map(share));
         let state_of = |seq: StepSeq| steps.get(seq as usize).map(|step| step.state.state);
@@ -55,6 +61,7 @@ impl Basis {
             current: (plan.order == Order::Linear).then_some(first.unwrap_or(last)),
             critical: plan.by_rank(Run::first_unfinished(plan, ended)).filter(|_| plan.has_critical_path()),
             waits: false,
+            progress: Some(tally.progress()),
         }
     }
 
@@ -77,6 +84,9 @@ impl Basis {
         }
         if self.waits {
             text.push_str(",\"waits\":true");
+        }
+        if let Some(Progress { completed, skipped }) = self.progress {
+            text.push_str(&format!(",\"progress\":[{completed},{skipped}]"));
         }
         text.push('}');
         text
@@ -103,6 +113,10 @@ impl Basis {
             current: value.get("current").and_then(seq),
             critical: value.get("critical").and_then(seq),
             waits: value.get("waits").and_then(Value::as_bool).unwrap_or(false),
+            progress: match value.get("progress") {
+                None => None,
+                Some(pair) => Some(Progress { completed: seq(pair.get(0)?)?, skipped: seq(pair.get(1)?)? }),
+            },
         })
     }
 }
@@ -113,7 +127,7 @@ mod tests {
 
     #[test]
     fn what_is_stored_is_what_is_read() {
-        let small = Basis { rollup: Rollup::default(), current: None, critical: None, waits: false };
+        let small = Basis { rollup: Rollup::default(), current: None, critical: None, waits: false, progress: None };
         let full = Basis {
             rollup: Rollup {
                 colour: Colour::Red,
@@ -125,6 +139,7 @@ mod tests {
             current: Some(0),
             critical: Some(9),
             waits: true,
+            progress: Some(Progress { completed: 3, skipped: 4 }),
         };
         for basis in [small, full] {
             assert_eq!(Basis::parse(&basis.to_json()).as_ref(), Some(&basis));

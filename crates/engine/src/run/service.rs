@@ -9,7 +9,7 @@ use countersign_kernel::lifecycle::StepCode;
 use countersign_kernel::refusal::{Code, Refusal, require_ref};
 use countersign_kernel::registry::{Registry, scopes};
 use countersign_kernel::run::{self, KeptEvent, Prior};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -34,7 +34,32 @@ pub enum Addressee {
     Key(String),
 }
 
+/// How often it is looked whether a survey is done.
+const LOOK: Duration = Duration::from_millis(20);
+
 impl Engine {
+    /// The state of a run once the survey is done that a command has asked for, as far as the engine's own executor does it and
+    /// not for longer than this; `state` where there is none to wait for.
+    pub async fn surveyed(&self, target: Target, state: String, wait: Duration) -> Result<String, Refusal> {
+        let Target::Existing(run_id) = target else { return Ok(state) };
+        let until = Instant::now() + wait;
+        let query = RunQuery { instance_id: Some(run_id), ..RunQuery::default() };
+        let page = Page { after: None, limit: 1, descending: false };
+        let mut state = state;
+        while Instant::now() < until {
+            let Some(run) = self.own_runs(&query, &page).await?.into_iter().next() else { break };
+            state.clone_from(&run.head.state);
+            let Some(book) = run.head.runbook.as_deref().and_then(super::runbook::parse) else { break };
+            let Some(survey) = book.survey.as_ref().filter(|survey| !survey.captures()) else { break };
+            let plan = self.plan_of(&run).await?;
+            if book.part(&plan, survey).is_none_or(|part| &*part.queue != run::SURVEY_QUEUE) {
+                break;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        Ok(state)
+    }
+
     /// Steps of a queue for a worker, at once or as soon as there are any; none when `wait` is over.
     pub async fn claim(
         &self,
@@ -148,31 +173,50 @@ impl Engine {
         Ok(sent)
     }
 
-    /// The live runs with this key, if an event of this actor may be delivered to every one of them: nothing is delivered where
-    /// one of them would refuse it, and who could deliver nothing anywhere does not learn which keys there are.
+    /// The live runs with this key that an event of this actor may be delivered to. Others are passed over in silence: a
+    /// key of runs that the actor may not reach is answered like one that nobody has.
     async fn correlated(&self, actor_ref: &str, key: &str) -> Result<Vec<InstanceId>, Refusal> {
         let any = |registry: &Registry| delivers(actor_ref, None, registry);
         if actor_ref != self.config.application_actor_ref {
             self.allowed(any, actor_ref, scopes::RUNS_CONTROL).await?;
         }
-        let (mut all, mut definitions) = (Vec::new(), BTreeSet::new());
+        let (mut reached, mut after) = (Vec::new(), None);
+        // By definition, whether its runs may be told.
+        let mut known: BTreeMap<String, bool> = BTreeMap::new();
         loop {
-            let page = self.reader.runs_by_correlation(key, all.last().copied(), CORRELATED).await;
+            let page = self.reader.runs_by_correlation(key, after, CORRELATED).await;
             let page = page.map_err(|error| store_failure(&error))?;
             let full = page.len() == CORRELATED;
+            after = page.last().map(|(run_id, _)| *run_id);
             for (run_id, definition) in page {
-                all.push(run_id);
-                definitions.insert(definition);
+                let allowed = match known.get(&definition) {
+                    Some(allowed) => *allowed,
+                    None => {
+                        let allowed = self.may_deliver(actor_ref, &definition).await?;
+                        known.insert(definition, allowed);
+                        allowed
+                    }
+                };
+                if allowed {
+                    reached.push(run_id);
+                }
             }
             if !full {
-                break;
+                return Ok(reached);
             }
         }
-        for name in definitions.iter().filter(|_| actor_ref != self.config.application_actor_ref) {
-            let this = |registry: &Registry| delivers(actor_ref, Some(name), registry);
-            self.allowed(this, actor_ref, &format!("{}:{name}", scopes::RUNS_CONTROL)).await?;
+    }
+
+    async fn may_deliver(&self, actor_ref: &str, definition: &str) -> Result<bool, Refusal> {
+        if actor_ref == self.config.application_actor_ref {
+            return Ok(true);
         }
-        Ok(all)
+        let this = |registry: &Registry| delivers(actor_ref, Some(definition), registry);
+        match self.allowed(this, actor_ref, scopes::RUNS_CONTROL).await {
+            Ok(()) => Ok(true),
+            Err(refusal) if refusal.code == Code::PermissionDenied => Ok(false),
+            Err(refusal) => Err(refusal),
+        }
     }
 
     /// The record that closed a step, and what it yielded: what a reopening is set beside.
@@ -203,17 +247,20 @@ impl Engine {
         }))
     }
 
-    /// Claims that wait for work are answered at once, and so are all that follow: the server is stopping.
+    /// Claims that wait for work are answered at once, streams end, and so do all that follow: the server is stopping.
     pub fn stop_waiting(&self) {
         self.book.close();
+        self.hub.close();
     }
 
-    /// Whether there is such a run.
-    pub async fn has_run(&self, run_id: InstanceId) -> Result<bool, Refusal> {
+    /// Whether there is such a run that this actor may read. One that it may not read is as one that is not there.
+    pub async fn sees_run(&self, actor_ref: &str, run_id: InstanceId) -> Result<bool, Refusal> {
         let query = RunQuery { instance_id: Some(run_id), ..RunQuery::default() };
         let page = Page { after: None, limit: 1, descending: false };
-        let found = self.reader.runs(&query, &page).await.map_err(|error| store_failure(&error))?;
-        Ok(!found.is_empty())
+        match self.read_runs(actor_ref, query, &page).await {
+            Err(refusal) if refusal.code == Code::PermissionDenied => Ok(false),
+            found => Ok(!found?.is_empty()),
+        }
     }
 
     /// How many steps wait in each queue of this node.

@@ -2,6 +2,8 @@
 
 use super::HttpJob;
 use crate::json;
+use crate::mask::Mask;
+use crate::probe::quoted;
 use crate::text;
 use crate::verdict::Verdict;
 use countersign_kernel::lifecycle::FailureCategory;
@@ -45,16 +47,11 @@ impl Answer {
                 ));
             }
             return match self.output() {
-                Ok(output_json) => Verdict::Completed { output_json, outbound: vec![] },
+                Ok(output_json) => Verdict::completed(output_json),
                 Err(error) => Verdict::unusable(format!("{asked} answered {status}, which cannot be kept: {error}")),
             };
         }
-        let excerpt = text::head(text::of(&self.body).trim(), EXCERPT_BYTES);
-        let told = if excerpt.is_empty() {
-            format!("{asked} answered {status}")
-        } else {
-            format!("{asked} answered {status}: {excerpt}")
-        };
+        let told = self.told(&job.mask);
         if names(&job.retry, *status) {
             return Verdict::Retry {
                 last_error: told,
@@ -63,6 +60,35 @@ impl Answer {
             };
         }
         Verdict::dead(told, FailureCategory::External)
+    }
+
+    /// The status and the beginning of the body, masked before it is cut and without an end that may be that of a secret.
+    pub fn told(&self, mask: &Mask) -> String {
+        let Answer { asked, status, body, .. } = self;
+        let end = if self.cut { body.len().saturating_sub(mask.longest()) } else { body.len() };
+        let body = text::of(&body[..end]);
+        let excerpt = text::head(mask.text(&body).trim(), EXCERPT_BYTES);
+        if excerpt.is_empty() {
+            format!("{asked} answered {status}")
+        } else {
+            format!("{asked} answered {status}: {excerpt}")
+        }
+    }
+
+    /// The body as the value of a pin, as a JSON text. Nothing is mended: what looks equal is equal.
+    pub fn value(&self) -> Result<String, String> {
+        if self.cut {
+            return Err(format!("{} answered with more than {BODY_BYTES} bytes", self.asked));
+        }
+        match self.json() {
+            Some(json) => Ok(json.trim().to_owned()),
+            None => quoted(&self.body),
+        }
+    }
+
+    /// The body, where it says that it is JSON and may be kept as such.
+    fn json(&self) -> Option<&str> {
+        std::str::from_utf8(&self.body).ok().filter(|body| self.is_json() && json::check(body).is_ok())
     }
 
     /// `{status, headers, body}`. The body is JSON where it says so and may be kept, otherwise text.
@@ -79,8 +105,7 @@ impl Answer {
             Json(&'a RawValue),
             Text(String),
         }
-        let json = std::str::from_utf8(&self.body).ok().filter(|body| self.is_json() && json::check(body).is_ok());
-        let body = match json.map(serde_json::from_str::<&RawValue>) {
+        let body = match self.json().map(serde_json::from_str::<&RawValue>) {
             Some(Ok(raw)) => Body::Json(raw),
             _ => Body::Text(text::of(&self.body)),
         };

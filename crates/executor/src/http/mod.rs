@@ -12,6 +12,8 @@ mod message;
 pub use message::{Answered, Destination};
 
 use crate::filled;
+use crate::mask::Mask;
+use crate::probe::fits;
 use crate::verdict::Verdict;
 use answer::{Answer, BODY_BYTES, names};
 use countersign_kernel::lifecycle::FailureCategory;
@@ -45,7 +47,7 @@ const RESERVED: &[&str] = &[
 ];
 
 /// A request with everything filled in, secrets included.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct HttpJob {
     pub method: String,
     pub url: String,
@@ -59,6 +61,8 @@ pub struct HttpJob {
     pub idempotency_key: String,
     /// Whether addresses that are not the public internet's may be reached.
     pub allow_private: bool,
+    /// What is not to be shown of the answer.
+    pub mask: Mask,
 }
 
 impl HttpJob {
@@ -81,6 +85,7 @@ impl HttpJob {
             timeout: None,
             idempotency_key: String::new(),
             allow_private: false,
+            mask: Mask::default(),
         })
     }
 }
@@ -134,41 +139,50 @@ impl HttpExecutor {
 
     /// Sends the request and reads the answer. Dropping the future closes the connection.
     pub async fn run(&self, job: &HttpJob) -> Verdict {
-        let hop = match Hop::of(job) {
-            Ok(hop) => hop,
-            Err(why) => return Verdict::unusable(why),
+        let verdict = match self.answer(job).await {
+            Ok(answer) => answer.judge(job),
+            Err(verdict) => verdict,
         };
-        match job.timeout {
-            Some(limit) => {
-                let late = |_| Verdict::dead("STEP_TIMEOUT: no answer in time", FailureCategory::Timeout).unknown();
-                tokio::time::timeout(limit, self.follow(job, hop)).await.unwrap_or_else(late)
-            }
-            None => self.follow(job, hop).await,
-        }
+        verdict.masked(&job.mask)
     }
 
-    async fn follow(&self, job: &HttpJob, mut hop: Hop) -> Verdict {
+    /// Sends the request and gives the body of its answer as a JSON text, or why there is none.
+    pub async fn probe(&self, job: &HttpJob) -> Result<String, String> {
+        let value = match self.answer(job).await {
+            Ok(answer) if names(&job.success, answer.status) => answer.value(),
+            Ok(answer) => Err(answer.told(&job.mask)),
+            Err(verdict) => Err(verdict.error().unwrap_or_default()),
+        };
+        let value = value.and_then(|value| fits(job.mask.json(&value).into_owned()));
+        value.map_err(|why| job.mask.text(&why).into_owned())
+    }
+
+    async fn answer(&self, job: &HttpJob) -> Result<Answer, Verdict> {
+        let hop = Hop::of(job).map_err(Verdict::unusable)?;
+        let Some(limit) = job.timeout else { return self.follow(job, hop).await };
+        let late = |_| Err(Verdict::dead("STEP_TIMEOUT: no answer in time", FailureCategory::Timeout).unknown());
+        tokio::time::timeout(limit, self.follow(job, hop)).await.unwrap_or_else(late)
+    }
+
+    async fn follow(&self, job: &HttpJob, mut hop: Hop) -> Result<Answer, Verdict> {
         for _ in 0..=MAX_HOPS {
-            let response = match self.send(job, &hop).await {
-                Ok(response) => response,
-                Err(verdict) => return verdict,
-            };
+            let response = self.send(job, &hop).await?;
             // A status that the step names is an answer, also where it points elsewhere.
             let status = response.status();
             let named = names(&job.success, status.as_u16()) || names(&job.retry, status.as_u16());
             let target = if named { None } else { response.headers().get(LOCATION).cloned() };
             match target {
-                Some(target) if status.is_redirection() => match hop.onward(status, &target) {
-                    Ok(next) => hop = next,
-                    Err(why) => return Verdict::unusable(format!("{} leads nowhere: {why}", hop.shown())),
-                },
-                _ => return self.read(job, &hop, response).await,
+                Some(target) if status.is_redirection() => {
+                    let nowhere = |why| Verdict::unusable(format!("{} leads nowhere: {why}", hop.shown()));
+                    hop = hop.onward(status, &target).map_err(nowhere)?;
+                }
+                _ => return read(job, &hop, response).await,
             }
         }
-        Verdict::dead(
+        Err(Verdict::dead(
             format!("{} after {MAX_HOPS} redirects still leads elsewhere", hop.shown()),
             FailureCategory::External,
-        )
+        ))
     }
 
     async fn send(&self, job: &HttpJob, hop: &Hop) -> Result<reqwest::Response, Verdict> {
@@ -185,23 +199,23 @@ impl HttpExecutor {
         }
         request.send().await.map_err(|error| unanswered(job, hop, &error))
     }
+}
 
-    async fn read(&self, job: &HttpJob, hop: &Hop, mut response: reqwest::Response) -> Verdict {
-        let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        let (mut body, mut cut) = (Vec::new(), false);
-        while !cut {
-            match response.chunk().await {
-                Ok(Some(chunk)) => {
-                    let room = BODY_BYTES - body.len();
-                    cut = chunk.len() > room;
-                    body.extend_from_slice(&chunk[..chunk.len().min(room)]);
-                }
-                Ok(None) => break,
-                Err(error) => return unanswered(job, hop, &error),
+async fn read(job: &HttpJob, hop: &Hop, mut response: reqwest::Response) -> Result<Answer, Verdict> {
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    let (mut body, mut cut) = (Vec::new(), false);
+    while !cut {
+        match response.chunk().await {
+            Ok(Some(chunk)) => {
+                let room = BODY_BYTES - body.len();
+                cut = chunk.len() > room;
+                body.extend_from_slice(&chunk[..chunk.len().min(room)]);
             }
+            Ok(None) => break,
+            Err(error) => return Err(unanswered(job, hop, &error)),
         }
-        Answer { asked: hop.shown(), status, headers, body, cut }.judge(job)
     }
+    Ok(Answer { asked: hop.shown(), status, headers, body, cut })
 }
 
 impl Hop {

@@ -50,6 +50,7 @@ fn job(method: &str, url: &str) -> HttpJob {
         timeout: Some(Duration::from_secs(20)),
         idempotency_key: "key-1".to_owned(),
         allow_private: true,
+        mask: Mask::default(),
     }
 }
 
@@ -381,7 +382,8 @@ async fn a_redirect_to_a_private_address_is_not_followed() {
     let target = response.headers().get(LOCATION).cloned().expect("a target");
     let second = first.onward(response.status(), &target).expect("a hop");
     job.allow_private = false;
-    assert!(is_forbidden(&executor.follow(&job, second).await));
+    let refused = executor.follow(&job, second).await.err();
+    assert!(refused.as_ref().is_some_and(is_forbidden), "{refused:?}");
     assert!(reached.lock().expect("seen").is_empty());
 }
 
@@ -445,4 +447,67 @@ fn a_job_is_made_of_a_step_with_its_templates_filled_in() {
     // What can only be text is written as one.
     let job = HttpJob::filled(&work, r#""https://a.example""#, Some(r#"{"A":1,"B":true}"#), None).expect("a job");
     assert_eq!(job.headers.values().collect::<Vec<_>>(), ["1", "true"]);
+}
+
+const SECRET: &str = "hunter2/hunter2";
+
+/// A server that says back what it was sent, in its headers, its body and its way on.
+#[tokio::test]
+async fn a_secret_is_masked_in_the_answer() {
+    let (base, _) = serve(|path| {
+        let kind = if path == "/json" { "application/json" } else { "text/plain" };
+        let code = match path {
+            "/late" => 503,
+            "/wrong" => 400,
+            _ => 200,
+        };
+        let body = format!(r#"{{"echo":"hunter2\/hunter2","number":1.50,"url":"?k={}"}}"#, "hunter2%2Fhunter2");
+        let response = Response::builder().status(code).header("content-type", kind).header("x-echo", SECRET);
+        response.body(Body::from(body)).expect("a response")
+    })
+    .await;
+    for path in ["/json", "/text", "/late", "/wrong"] {
+        let mut job = job("POST", &format!("{base}{path}"));
+        job.headers.insert("X-Key".to_owned(), SECRET.to_owned());
+        job.mask = Mask::of([SECRET]);
+        let told = format!("{:?}", executor().run(&job).await);
+        assert!(told.contains("***") && !told.contains("hunter2"), "{told}");
+        assert!(told.contains("1.50"), "the rest is as it came: {told}");
+    }
+    let (elsewhere, _) = serve(|_| to(302, "ftp://hunter2/hunter2")).await;
+    let mut job = job("GET", &elsewhere);
+    job.mask = Mask::of([SECRET]);
+    assert!(!dead(&job, FailureCategory::Validation).await.contains("hunter2"));
+}
+
+#[tokio::test]
+async fn a_probes_value_is_the_body() {
+    let (base, _) = serve(|path| {
+        let (code, kind, body): (u16, &str, Vec<u8>) = match path {
+            "/json" => (200, "application/json", br#" {"a": 1.50} "#.to_vec()),
+            "/text" => (200, "text/plain", b"one\ntwo\n".to_vec()),
+            "/bytes" => (200, "text/plain", vec![0xff]),
+            "/large" => (200, "text/plain", vec![b'x'; 70_000]),
+            "/secret" => (200, "text/plain", SECRET.into()),
+            _ => (404, "text/plain", SECRET.into()),
+        };
+        Response::builder().status(code).header("content-type", kind).body(Body::from(body)).expect("a response")
+    })
+    .await;
+    for (path, expected) in [
+        ("/json", Ok(r#"{"a": 1.50}"#)),
+        ("/text", Ok(r#""one\ntwo\n""#)),
+        ("/secret", Ok(r#""***""#)),
+        ("/bytes", Err("not text")),
+        ("/large", Err("larger than 65536 bytes")),
+        ("/none", Err("answered 404: ***")),
+    ] {
+        let mut job = job("GET", &format!("{base}{path}"));
+        job.mask = Mask::of([SECRET]);
+        match (executor().probe(&job).await, expected) {
+            (Ok(value), Ok(expected)) => assert_eq!(value, expected),
+            (Err(why), Err(told)) => assert!(why.contains(told), "{path}: {why}"),
+            (found, _) => panic!("{path}: {found:?}"),
+        }
+    }
 }

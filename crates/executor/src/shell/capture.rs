@@ -42,6 +42,11 @@ impl Tail {
         &self.kept[self.kept.len().saturating_sub(self.cap)..]
     }
 
+    /// Whether the beginning was forgotten.
+    pub fn is_cut(&self) -> bool {
+        self.total > self.cap as u64
+    }
+
     /// The last line that is not blank; `None` where it is longer than what is kept.
     pub fn last_line(&self) -> Option<&[u8]> {
         let bytes = self.bytes().trim_ascii_end();

@@ -57,16 +57,14 @@ impl Group {
         }
     }
 
-    /// Kills what is left, waits for it to be gone and removes the working directory.
-    pub async fn end(mut self) {
-        if let Some(inner) = self.inner.take() {
-            inner.end().await;
-        }
+    /// Kills what is left and waits for it to be gone. The working directory remains, for whoever wants something of it.
+    pub async fn end(mut self) -> Option<TempDir> {
+        Some(self.inner.take()?.end().await)
     }
 }
 
 impl Inner {
-    async fn end(mut self) {
+    async fn end(mut self) -> TempDir {
         let _ = self.child.start_kill();
         let _ = tokio::time::timeout(PATIENCE, self.child.wait()).await;
         let gone = async {
@@ -78,11 +76,15 @@ impl Inner {
         };
         let _ = tokio::time::timeout(PATIENCE, gone).await;
         self.number.into_iter().for_each(warden::leave);
-        let path = self.directory.path().to_owned();
-        let removed = tokio::task::spawn_blocking(move || self.directory.close()).await;
-        if let Ok(Err(error)) = removed {
-            tracing::warn!(path = %path.display(), %error, "the working directory of a step cannot be removed");
-        }
+        self.directory
+    }
+}
+
+/// Removes a working directory. It may be large: not for a thread that others wait for.
+pub fn remove(directory: TempDir) {
+    let path = directory.path().to_owned();
+    if let Err(error) = directory.close() {
+        tracing::warn!(path = %path.display(), %error, "the working directory of a step cannot be removed");
     }
 }
 
@@ -91,7 +93,10 @@ impl Drop for Group {
     fn drop(&mut self) {
         self.kill();
         if let (Some(inner), Ok(runtime)) = (self.inner.take(), tokio::runtime::Handle::try_current()) {
-            runtime.spawn(inner.end());
+            runtime.spawn(async {
+                let directory = inner.end().await;
+                tokio::task::spawn_blocking(|| remove(directory)).await
+            });
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A `run: shell` step: a process in a group of its own, with a clean environment, an empty working directory and the
-//! step's input on its standard input.
+//! step's input on its standard input. The directory is made for this attempt and removed after it; the files that the step
+//! names as artifacts are kept elsewhere first.
 //!
 //! What the engine itself knows (tokens, addresses of databases) is not in the process's environment. The process is not
 //! confined in any other way: it is the same user on the same machine, which is why publishing such a step needs a scope of its
@@ -8,8 +9,11 @@
 mod capture;
 mod group;
 mod outcome;
+mod probe;
 mod warden;
 
+use crate::artifact::{Artifact, ArtifactStore, Unkept};
+use crate::mask::Mask;
 use crate::verdict::Verdict;
 use crate::{filled, text};
 use capture::Tail;
@@ -23,6 +27,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
+use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
 
 /// How much is kept of what the process writes; the rest is read and forgotten.
@@ -40,7 +45,7 @@ const LANG: &str = "C.UTF-8";
 const OURS: &str = "COUNTERSIGN_";
 
 /// A command with everything filled in, secrets included.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct ShellJob {
     pub command: Command,
     pub env: BTreeMap<String, String>,
@@ -53,6 +58,33 @@ pub struct ShellJob {
     pub run_id: String,
     pub step: String,
     pub attempt: u32,
+    /// The files that the process has to leave in its working directory, and where they are kept.
+    pub artifacts: Option<Artifacts>,
+    /// What is not to be shown of what the process writes.
+    pub mask: Mask,
+}
+
+#[derive(Clone, Debug)]
+pub struct Artifacts {
+    /// Relative to the working directory.
+    pub paths: Vec<String>,
+    pub store: ArtifactStore,
+}
+
+/// How a process has ended, and what it wrote.
+struct Attempt {
+    ended: Ended,
+    stdout: Tail,
+    stderr: Tail,
+    /// Where nothing runs any more.
+    directory: Option<TempDir>,
+}
+
+enum Ended {
+    /// With this code, as a shell counts: killed by signal 9 is 137.
+    With(i32),
+    Lost(io::Error),
+    Late,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,18 +120,23 @@ impl ShellJob {
             run_id: String::new(),
             step: String::new(),
             attempt: 1,
+            artifacts: None,
+            mask: Mask::default(),
         })
     }
 
     /// Runs the process to its end. Dropping the future kills it and everything it has started.
     pub async fn run(&self) -> Verdict {
-        if let Err(refused) = self.check() {
-            return refused;
-        }
-        let mut group = match self.spawn() {
-            Ok(group) => group,
-            Err(verdict) => return verdict,
+        let verdict = match self.attempt().await {
+            Ok(attempt) => self.conclude(attempt).await,
+            Err(refused) => refused,
         };
+        verdict.masked(&self.mask)
+    }
+
+    async fn attempt(&self) -> Result<Attempt, Verdict> {
+        self.check()?;
+        let mut group = self.spawn()?;
         let (mut stdout, mut stderr) = (Tail::new(STDOUT_BYTES), Tail::new(STDERR_BYTES));
         let ended = {
             let attended = attend(&mut group, self.input_json.as_bytes(), &mut stdout, &mut stderr);
@@ -108,16 +145,41 @@ impl ShellJob {
                 None => Some(attended.await),
             }
         };
-        group.end().await;
-        match ended {
-            Some(Ok(status)) => self.judge(status, &stdout, &stderr),
-            Some(Err(error)) => {
-                Verdict::retry(format!("the process was lost: {error}"), FailureCategory::Transient).unknown()
+        let directory = group.end().await;
+        let ended = match ended {
+            Some(Ok(status)) => Ended::With(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))),
+            Some(Err(error)) => Ended::Lost(error),
+            None => Ended::Late,
+        };
+        Ok(Attempt { ended, stdout, stderr, directory })
+    }
+
+    /// The verdict, with the artifacts where there have to be some. The working directory is gone afterwards.
+    async fn conclude(&self, mut attempt: Attempt) -> Verdict {
+        let directory = attempt.directory.take();
+        let mut verdict = self.judge(&attempt);
+        let wanted = self.artifacts.clone().filter(|wanted| !wanted.paths.is_empty());
+        let kept = tokio::task::spawn_blocking({
+            let is_completed = matches!(verdict, Verdict::Completed { .. });
+            move || {
+                let kept = match (&directory, wanted.filter(|_| is_completed)) {
+                    (Some(directory), Some(wanted)) => collect(directory, &wanted),
+                    (None, Some(_)) => Err(Verdict::dead("the working directory is gone", FailureCategory::Transient)),
+                    (_, None) => Ok(vec![]),
+                };
+                directory.into_iter().for_each(group::remove);
+                kept
             }
-            None => {
-                let error = with_stderr("STEP_TIMEOUT: the process was killed".to_owned(), &stderr);
-                Verdict::dead(error, FailureCategory::Timeout).unknown()
+        });
+        let lost = |error| Err(Verdict::dead(format!("no artifact was kept: {error}"), FailureCategory::Transient));
+        match kept.await.unwrap_or_else(lost) {
+            Ok(kept) => {
+                if let Verdict::Completed { artifacts, .. } = &mut verdict {
+                    *artifacts = kept;
+                }
+                verdict
             }
+            Err(unkept) => unkept,
         }
     }
 
@@ -191,19 +253,43 @@ impl ShellJob {
         }
     }
 
-    fn judge(&self, status: ExitStatus, stdout: &Tail, stderr: &Tail) -> Verdict {
-        // As a shell counts: killed by signal 9 is 137.
-        let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-        if self.success.contains(&code) {
-            return outcome::of(stdout);
-        }
-        let error = with_stderr(format!("exit code {code}"), stderr);
-        if self.retry.contains(&code) {
-            Verdict::retry(error, FailureCategory::Transient)
-        } else {
-            Verdict::dead(error, FailureCategory::AgentError)
+    fn judge(&self, attempt: &Attempt) -> Verdict {
+        let told = |error: String| with_stderr(error, &attempt.stderr, &self.mask);
+        match &attempt.ended {
+            Ended::With(code) if self.success.contains(code) => outcome::of(&attempt.stdout, &self.mask),
+            Ended::With(code) if self.retry.contains(code) => {
+                Verdict::retry(told(format!("exit code {code}")), FailureCategory::Transient)
+            }
+            Ended::With(code) => Verdict::dead(told(format!("exit code {code}")), FailureCategory::AgentError),
+            Ended::Lost(error) => {
+                Verdict::retry(format!("the process was lost: {error}"), FailureCategory::Transient).unknown()
+            }
+            Ended::Late => {
+                let error = told("STEP_TIMEOUT: the process was killed".to_owned());
+                Verdict::dead(error, FailureCategory::Timeout).unknown()
+            }
         }
     }
+}
+
+/// Keeps every file that was asked for, or says what the step failed to leave.
+fn collect(directory: &TempDir, wanted: &Artifacts) -> Result<Vec<Artifact>, Verdict> {
+    let keep = |path: &String| {
+        wanted.store.keep(directory.path(), path).map_err(|unkept| match unkept {
+            Unkept::Missing => Verdict::dead(format!("ARTIFACT_MISSING: {path}"), FailureCategory::AgentError),
+            Unkept::Refused(why) => {
+                Verdict::dead(format!("ARTIFACT_REFUSED: {path}: {why}"), FailureCategory::AgentError)
+            }
+            Unkept::TooLarge(max) => Verdict::dead(
+                format!("ARTIFACT_TOO_LARGE: {path}: `artifacts.max_bytes` allows {max} bytes"),
+                FailureCategory::AgentError,
+            ),
+            Unkept::Failed(error) => {
+                Verdict::dead(format!("ARTIFACT_NOT_KEPT: {path}: {error}"), FailureCategory::Transient)
+            }
+        })
+    };
+    wanted.paths.iter().map(keep).collect()
 }
 
 impl fmt::Debug for ShellJob {
@@ -240,7 +326,10 @@ async fn attend(group: &mut Group, input: &[u8], stdout: &mut Tail, stderr: &mut
     status
 }
 
-fn with_stderr(error: String, stderr: &Tail) -> String {
-    let told = text::last_lines(&text::of(stderr.bytes()), ERROR_LINES, ERROR_BYTES);
+/// Masked before it is cut, and without a beginning that may be the end of a secret.
+fn with_stderr(error: String, stderr: &Tail, mask: &Mask) -> String {
+    let cut = if stderr.is_cut() { mask.longest().min(stderr.bytes().len()) } else { 0 };
+    let written = text::of(&stderr.bytes()[cut..]);
+    let told = text::last_lines(&mask.text(&written), ERROR_LINES, ERROR_BYTES);
     if told.is_empty() { error } else { format!("{error}: {told}") }
 }

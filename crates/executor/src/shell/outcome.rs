@@ -3,6 +3,7 @@
 
 use super::capture::Tail;
 use crate::json::{self, Fault};
+use crate::mask::Mask;
 use crate::text;
 use crate::verdict::Verdict;
 use countersign_kernel::lifecycle::FailureCategory;
@@ -45,14 +46,14 @@ struct Event {
     data: Option<serde_json::Value>,
 }
 
-pub fn of(stdout: &Tail) -> Verdict {
+pub fn of(stdout: &Tail, mask: &Mask) -> Verdict {
     let Some(line) = stdout.last_line() else {
         let limit = super::STDOUT_BYTES;
         return Verdict::unusable(format!(
             "OUTPUT_TOO_LARGE: the last line of the output is longer than {limit} bytes"
         ));
     };
-    let nothing = Verdict::Completed { output_json: "null".to_owned(), outbound: vec![] };
+    let nothing = Verdict::completed("null");
     // What is not JSON was meant for people.
     let Ok(line) = std::str::from_utf8(line) else { return nothing };
     match json::check(line) {
@@ -63,12 +64,12 @@ pub fn of(stdout: &Tail) -> Verdict {
         Ok(()) => {}
     }
     if !is_report(line) {
-        return Verdict::Completed { output_json: line.to_owned(), outbound: vec![] };
+        return Verdict::completed(line);
     }
     // A mistake in a report is told, not passed over: it might have been the important part.
     let unfit = |why: String| Verdict::unusable(format!("the last line of the output is no report: {why}"));
     match serde_json::from_str::<Line>(line) {
-        Ok(report) => verdict(report, line).unwrap_or_else(unfit),
+        Ok(report) => verdict(report, line, mask).unwrap_or_else(unfit),
         Err(error) => unfit(error.to_string()),
     }
 }
@@ -85,11 +86,12 @@ fn is_report(line: &str) -> bool {
     word.is_some_and(|word| matches!(word.as_str(), "completed" | "waiting" | "retry" | "dead"))
 }
 
-fn verdict(report: Line, line: &str) -> Result<Verdict, String> {
+fn verdict(report: Line, line: &str, mask: &Mask) -> Result<Verdict, String> {
     Ok(match report {
         Line::Completed { output, outbound_events } => Verdict::Completed {
             output_json: output.map_or_else(|| "null".to_owned(), |_| raw_output(line)),
             outbound: events(outbound_events)?,
+            artifacts: vec![],
         },
         Line::Waiting { waiting_event_type, timeout_ms, waiting_facet, outbound_events } => {
             if waiting_event_type.is_none() && timeout_ms.is_none() {
@@ -104,12 +106,12 @@ fn verdict(report: Line, line: &str) -> Result<Verdict, String> {
             }
         }
         Line::Retry { last_error, backoff_ms, error_category } => Verdict::Retry {
-            last_error: told(&last_error)?,
+            last_error: told(&last_error, mask)?,
             backoff: backoff_ms.map(Duration::from_millis),
             category: category(error_category)?,
         },
         Line::Dead { last_error, error_category } => {
-            Verdict::Dead { last_error: told(&last_error)?, category: category(error_category)? }
+            Verdict::Dead { last_error: told(&last_error, mask)?, category: category(error_category)? }
         }
     })
 }
@@ -133,11 +135,12 @@ fn events(events: Option<Vec<Event>>) -> Result<Vec<Outbound>, String> {
     events.unwrap_or_default().into_iter().enumerate().map(outbound).collect()
 }
 
-fn told(last_error: &str) -> Result<String, String> {
+/// Masked before it is cut: half a secret would not be found.
+fn told(last_error: &str, mask: &Mask) -> Result<String, String> {
     if last_error.trim().is_empty() {
         return Err("`last_error` is blank".to_owned());
     }
-    Ok(text::head(last_error, super::ERROR_BYTES))
+    Ok(text::head(&mask.text(last_error), super::ERROR_BYTES))
 }
 
 fn category(text: Option<String>) -> Result<Option<FailureCategory>, String> {

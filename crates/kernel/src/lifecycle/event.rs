@@ -22,6 +22,8 @@ pub enum FieldKind {
     Text,
     Integer,
     Boolean,
+    /// A list of objects.
+    Objects,
     /// One of these words.
     Word(&'static [&'static str]),
 }
@@ -145,7 +147,7 @@ pub const EVENT_TYPES: &[EventType] = &[
     plain("run.executing"),
     plain("run.blocked"),
     plain("run.paused"),
-    plain("run.stopped"),
+    with("run.stopped", &[may("drift", FieldKind::Objects)]),
     plain("run.compensating"),
     plain("run.completed"),
     plain("run.failed"),
@@ -172,6 +174,7 @@ impl EventType {
                     FieldKind::Text => r#"{"type":"string","minLength":1}"#.to_owned(),
                     FieldKind::Integer => r#"{"type":"integer"}"#.to_owned(),
                     FieldKind::Boolean => r#"{"type":"boolean"}"#.to_owned(),
+                    FieldKind::Objects => r#"{"type":"array","items":{"type":"object"}}"#.to_owned(),
                     FieldKind::Word(words) => format!(r#"{{"enum":["{}"]}}"#, words.join(r#"",""#)),
                 };
                 format!(r#""{}":{schema}"#, field.name)

@@ -55,6 +55,7 @@ named!(
         HardCap = "hard_cap",
         LeaseExpired = "lease_expired",
         Operator = "operator",
+        DryRun = "dry_run",
     }
 );
 
@@ -166,11 +167,15 @@ pub const RUN_TRIGGERS: &[RunTrigger] = &[
     trigger("compensation_failed", ActorClass::System, TriggerKind::Event, Guard::None, true),
     trigger("effect_unknown", ActorClass::System, TriggerKind::ConditionResolved, Guard::None, true),
     trigger("workflow_pause", ActorClass::Reviewer, TriggerKind::Rpc, Guard::None, true),
-    trigger("workflow_resume", ActorClass::Reviewer, TriggerKind::Rpc, Guard::None, true),
+    trigger("workflow_resume", ActorClass::Reviewer, TriggerKind::Rpc, Guard::Predicate("approval_where_declared"), true),
     trigger("workflow_cancel", ActorClass::Reviewer, TriggerKind::Rpc, Guard::Predicate("approval_where_declared"), true),
     trigger("workflow_stop", ActorClass::Reviewer, TriggerKind::Rpc, Guard::None, true),
     trigger("lease_expired", ActorClass::System, TriggerKind::Timer, Guard::Config("failure_policy"), true),
-    trigger("workflow_void", ActorClass::Reviewer, TriggerKind::Rpc, Guard::None, true),
+    trigger("workflow_void", ActorClass::Reviewer, TriggerKind::Rpc, Guard::Predicate("approval_where_declared"), true),
+    trigger("drift", ActorClass::System, TriggerKind::ConditionResolved, Guard::Predicate("pins_differ"), true),
+    trigger("soft_cap", ActorClass::System, TriggerKind::Timer, Guard::Predicate("cap_reached"), true),
+    trigger("hard_cap", ActorClass::System, TriggerKind::Timer, Guard::Predicate("cap_reached"), true),
+    trigger("dry_run", ActorClass::System, TriggerKind::ConditionResolved, Guard::None, true),
 ];
 
 impl RunTransition {
@@ -258,6 +263,18 @@ pub const RUN_TRANSITIONS: &[RunTransition] = &[
     row("V2", Executing, Voided, "workflow_void"),
     row("V3", Blocked, Voided, "workflow_void"),
     row("V4", Paused, Voided, "workflow_void"),
+    row("V5", Queued, Voided, "workflow_void"),
+    row("V6", Failed, Voided, "workflow_void"),
+    row("V7", Cancelled, Voided, "workflow_void"),
+    row("S12", Executing, Stopped, "drift"),
+    row("S13", Blocked, Stopped, "drift"),
+    row("S14", Executing, Stopped, "soft_cap"),
+    row("S15", Blocked, Stopped, "soft_cap"),
+    row("S16", Paused, Stopped, "soft_cap"),
+    row("S17", Executing, Stopped, "hard_cap"),
+    row("S18", Paused, Stopped, "drift"),
+    row("S19", Queued, Stopped, "workflow_stop"),
+    row("R13", Executing, Completed, "dry_run"),
 ];
 
 /// The declared transition, or nothing.
@@ -289,7 +306,9 @@ mod tests {
         }
         for t in RUN_TRANSITIONS {
             assert!(!(t.from == Idle && t.to == Executing), "must go through queued");
-            assert!(!t.from.is_ended(), "{} leaves the terminal state {}", t.id, t.from);
+            // A run that never should have been is voided even where it has ended without success.
+            let voids = t.to == Voided && matches!(t.from, Failed | Cancelled);
+            assert!(!t.from.is_ended() || voids, "{} leaves the terminal state {}", t.id, t.from);
             assert!(!(t.from == Compensating && t.to == Executing), "cannot resume after compensation starts");
         }
     }

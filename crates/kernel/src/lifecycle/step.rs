@@ -1,5 +1,5 @@
 //! The step's lifecycle: the 9-state floor of seed 003 §3, the two derived states, its transitions T1–T12r, and those
-//! that seeds 001 and 004 need besides (X1–X12). Both other vocabularies are derived from it.
+//! that seeds 001 and 004 need besides (X1–X13). Both other vocabularies are derived from it.
 
 use super::Guard::{self, Config, Predicate};
 use super::{ActorClass, TriggerKind};
@@ -271,6 +271,7 @@ pub const STEP_TRANSITIONS: &[StepTransition] = &[
     edge("X10", NOT_ENDED, Failed, &[System], ConditionResolved,
         &["step_timeout", "waiting_timeout", "gate_rejected", "lease_exhausted", "expression_error", "validation"], "step.failed", true).guarded(Predicate("engine_verdict")),
     edge("X11", AT_WORK, Ready, &[System], ConditionResolved, &["unclaimed"], "step.ready", false).guarded(Predicate("executor_class_ref")),
+    edge("X13", &[Ready], Completed, &[Reviewer], Rpc, &["effect_declared"], "step.completed", true).guarded(Predicate("effect_unknown")),
     edge("X12", PASSED_OVER, Skipped, &[System], ConditionResolved, &["on_failure_skip"], "step.skipped", false).guarded(Config("on_failure_skip")),
 ];
 

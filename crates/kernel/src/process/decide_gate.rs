@@ -1,9 +1,11 @@
 //! `decide_gate`: the named approver approves or rejects, the initiator withdraws. No grant is asked
 //! for: being the one whom the gate names is the authority.
 
+use super::moot::withdrawn_with;
 use super::quorum::{self, Counts};
 use super::{
-    Context, DecideGate, Decision, Event, EventBody, Gate, GateKind, Process, Settled, Step, StepChoice, not_known,
+    Context, DecideGate, Decision, Event, EventBody, Gate, GateKind, Process, QUORUM_WITHDRAWAL_REASON, Settled, Step,
+    StepChoice, not_known,
 };
 use crate::gate_spec::QuorumRule;
 use crate::id::ChainId;
@@ -28,6 +30,12 @@ pub fn decide(process: Option<&Process>, command: &DecideGate, ctx: &mut Context
         let detail = format!("no gate has been opened for `{}`: open it first", command.action);
         Refusal::new(Code::GateNotOpen, detail).at("action")
     })?;
+
+    if command.request_digest.is_some_and(|seen| gate.digest() != Some(seen)) {
+        let detail =
+            "the gate asks for something else than what `request_digest` names: read it again and decide on that";
+        return Err(Refusal::new(Code::Conflict, detail).at("request_digest"));
+    }
 
     match &gate.kind {
         GateKind::Single => decide_single(process, gate, command, ctx),
@@ -71,6 +79,7 @@ fn decide_single(
         decision: command.decision,
         reason: command.reason.clone(),
         settled: Some(Settled::of(step)),
+        request_digest: gate.digest(),
     })])
 }
 
@@ -112,23 +121,25 @@ fn decide_quorum(
             decision: command.decision,
             reason: command.reason.clone(),
             settled: None,
+            request_digest: gate.digest(),
         }),
     ];
     if *state == ChainState::Pending {
-        events.extend(resolve(gate, *chain_id, *rule, step, command.decision, ctx));
+        events.extend(resolve(process, gate, *chain_id, *rule, step, command.decision, ctx));
     }
     Ok(events)
 }
 
 /// The chain's outcome after this decision, if it has one now.
 fn resolve(
+    process: &Process,
     gate: &Gate,
     chain_id: ChainId,
     rule: QuorumRule,
     decided: &Step,
     decision: Decision,
     ctx: &Context<'_>,
-) -> Option<Event> {
+) -> Vec<Event> {
     let after = |step: &Step| {
         if step.step_id == decided.step_id {
             step.state.after(decision.as_str()).unwrap_or(step.state)
@@ -138,15 +149,20 @@ fn resolve(
     };
     let outcome = quorum::evaluate(rule, Counts::of(gate.steps.iter().map(after)));
     if outcome == ChainState::Pending {
-        return None;
+        return vec![];
     }
-    let rest = gate.pending_steps().filter(|step| step.step_id != decided.step_id);
-    Some(ctx.by_application(EventBody::ChainResolved {
+    let rest: Vec<&Step> = gate.pending_steps().filter(|step| step.step_id != decided.step_id).collect();
+    let mut events = vec![ctx.by_application(EventBody::ChainResolved {
         action: gate.action.clone(),
         chain_id,
         outcome,
-        recalled: rest.map(Settled::of).collect(),
-    }))
+        recalled: rest.iter().copied().map(Settled::of).collect(),
+    })];
+    if outcome == ChainState::Withdrawn {
+        let bodies = withdrawn_with(gate, chain_id, &rest, &process.initiator_ref, QUORUM_WITHDRAWAL_REASON);
+        events.extend(bodies.map(|body| ctx.by_application(body)));
+    }
+    events
 }
 
 fn withdraw_chain(
@@ -161,22 +177,25 @@ fn withdraw_chain(
     }
     require_submitter(process, ctx.actor_ref)?;
     let reason = command.reason.clone().unwrap_or_default();
-    Ok(vec![
-        ctx.by_caller(EventBody::ChainWithdrawn {
-            action: gate.action.clone(),
-            chain_id: *chain_id,
-            reason,
-            recalled: gate.pending_steps().map(Settled::of).collect(),
-        }),
-        ctx.by_caller(EventBody::GateDecided {
-            action: command.action.clone(),
-            step_id: None,
-            chain_id: Some(*chain_id),
-            decision: Decision::Withdraw,
-            reason: command.reason.clone(),
-            settled: None,
-        }),
-    ])
+    let rest: Vec<&Step> = gate.pending_steps().collect();
+    let mut events = vec![ctx.by_caller(EventBody::ChainWithdrawn {
+        action: gate.action.clone(),
+        chain_id: *chain_id,
+        reason: reason.clone(),
+        recalled: rest.iter().copied().map(Settled::of).collect(),
+    })];
+    events.push(ctx.by_caller(EventBody::GateDecided {
+        action: command.action.clone(),
+        step_id: None,
+        chain_id: Some(*chain_id),
+        decision: Decision::Withdraw,
+        reason: command.reason.clone(),
+        settled: None,
+        request_digest: gate.digest(),
+    }));
+    let bodies = withdrawn_with(gate, *chain_id, &rest, &process.initiator_ref, &reason);
+    events.extend(bodies.map(|body| ctx.by_caller(body)));
+    Ok(events)
 }
 
 fn own_step<'g>(gate: &'g Gate, actor_ref: &str) -> Result<&'g Step, Refusal> {

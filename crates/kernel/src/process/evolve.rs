@@ -36,7 +36,10 @@ impl Process {
 
     pub fn apply(&mut self, event: &Event) {
         match &event.body {
-            EventBody::WorkflowStarted { .. } | EventBody::EvidenceExported | EventBody::AttemptRefused { .. } => {}
+            EventBody::WorkflowStarted { .. }
+            | EventBody::StepWithdrawnWithChain { .. }
+            | EventBody::EvidenceExported
+            | EventBody::AttemptRefused { .. } => {}
             EventBody::HoldPlaced { hold_id, record_ref, .. } => {
                 self.holds.insert(*hold_id, *record_ref);
             }

@@ -20,7 +20,6 @@ pub use moot::moot_gates;
 pub use open_gate::open as open_any_gate;
 pub use quorum::{Counts, evaluate as evaluate_quorum};
 
-use crate::Time;
 use crate::declaration::Declaration;
 use crate::gate_spec::{GateSpec, QuorumRule};
 use crate::id::{AssignmentId, ChainId, EventId, HoldId, IdSource, InstanceId, StepId, TransitionId};
@@ -28,6 +27,7 @@ use crate::machine::{ChainState, StepState};
 use crate::refusal::{Code, Refusal, require_ref};
 use crate::registry::Registry;
 use crate::retention::{PlaceHold, PurgeRecord, RecordFacts, ReleaseHold};
+use crate::{Digest, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -68,9 +68,20 @@ pub struct Gate {
     pub kind: GateKind,
     /// One step for a single gate; one per approver, in declaration order, for a quorum.
     pub steps: Vec<Step>,
+    /// What the approver is shown and decides on.
+    pub request: Option<Request>,
     pub fate: Fate,
     /// False once a newer gate was opened for the same transition.
     pub current: bool,
+}
+
+/// What a decision is bound to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Request {
+    /// A JSON object, as it is recorded.
+    pub text: Arc<str>,
+    /// Of that text.
+    pub digest: Digest,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -157,6 +168,10 @@ impl Gate {
         }
     }
 
+    pub fn digest(&self) -> Option<Digest> {
+        self.request.as_ref().map(|request| request.digest)
+    }
+
     /// The one condition under which its transition may fire.
     pub fn is_cleared(&self) -> bool {
         self.current && self.fate == Fate::Unspent && self.status() == GateStatus::Approved
@@ -225,7 +240,7 @@ impl Command {
 pub struct StartWorkflow {
     pub source: Source,
     pub subject_ref: String,
-    /// The whole gate_spec for an inline declaration; replacements by label for a definition.
+    /// The whole gate_spec for an inline declaration; for a definition, what it leaves to the start.
     pub gate_spec: GateSpec,
     pub reason: Option<String>,
 }
@@ -248,6 +263,8 @@ pub struct DecideGate {
     pub decision: Decision,
     pub reason: Option<String>,
     pub step: Option<StepChoice>,
+    /// The request that the approver saw.
+    pub request_digest: Option<Digest>,
 }
 
 /// A step that the caller named.
@@ -313,6 +330,8 @@ pub enum EventBody {
         subject_ref: String,
         declaration: Arc<Declaration>,
         gate_spec: Arc<GateSpec>,
+        /// The labels whose approvers are not those of the definition.
+        replaced: Vec<String>,
         reason: Option<String>,
     },
     ChainInitiated {
@@ -332,6 +351,8 @@ pub enum EventBody {
         decision: Decision,
         reason: Option<String>,
         settled: Option<Settled>,
+        /// That of its gate.
+        request_digest: Option<Digest>,
     },
     StepDecided {
         action: String,
@@ -342,6 +363,14 @@ pub enum EventBody {
         /// The chain had its outcome already; this decision is kept and changes nothing else.
         trailing: bool,
         settled: Settled,
+    },
+    /// The record of a step that its chain's end withdrew: what it says has happened with that end.
+    StepWithdrawnWithChain {
+        action: String,
+        chain_id: ChainId,
+        step_id: StepId,
+        decided_by: String,
+        reason: String,
     },
     ChainResolved {
         action: String,
@@ -402,11 +431,12 @@ pub struct Settled {
     pub step_id: StepId,
     /// Its Active assignment, which ends with it.
     pub assignment: Option<AssignmentId>,
+    pub approver_ref: String,
 }
 
 impl Settled {
     fn of(step: &Step) -> Self {
-        Settled { step_id: step.step_id, assignment: step.assignment }
+        Settled { step_id: step.step_id, assignment: step.assignment, approver_ref: step.approver_ref.clone() }
     }
 }
 
@@ -429,6 +459,8 @@ impl MootKind {
 pub const MOOT_WITHDRAWAL_REASON: &str =
     "Gate moot: workflow left the gate's from_state by firing a different transition";
 pub const MOOT_RECORD_REASON: &str = "Gate moot: workflow advanced past from_state";
+/// Why the undecided rest of a chain was withdrawn with it.
+pub const QUORUM_WITHDRAWAL_REASON: &str = "Chain withdrawn: its quorum can no longer be reached";
 /// Why the undecided rest of a resolved chain was withdrawn.
 pub const LEFT_WITHDRAWAL_REASON: &str = "Chain resolved: workflow left the gate's from_state";
 

@@ -3,9 +3,10 @@
 //! was just fired is spent, not moot.
 
 use super::{
-    Context, Decision, Event, EventBody, Fate, Gate, GateKind, GateStatus, LEFT_WITHDRAWAL_REASON, MootKind, Process,
-    Settled,
+    Context, Decision, Event, EventBody, Fate, Gate, GateKind, GateStatus, LEFT_WITHDRAWAL_REASON,
+    MOOT_WITHDRAWAL_REASON, MootKind, Process, Settled, Step,
 };
+use crate::id::ChainId;
 use crate::machine::ChainState;
 
 pub fn leave_state(process: &Process, fired: Option<&Gate>, ctx: &Context<'_>) -> Vec<Event> {
@@ -28,7 +29,7 @@ fn moot_unless(
     let mut events = Vec::new();
     for gate in process.gates.iter().filter(|gate| which(gate)) {
         match (gate.current && gate.fate == Fate::Unspent && !spent(gate), gate.status()) {
-            (true, GateStatus::Pending) => moot_pending(gate, ctx, &mut events),
+            (true, GateStatus::Pending) => moot_pending(process, gate, ctx, &mut events),
             (true, GateStatus::Approved) => {
                 withdraw_rest(process, gate, ctx, &mut events);
                 events.push(recalled(gate, MootKind::ApprovedUnconsumed, None, ctx));
@@ -41,22 +42,42 @@ fn moot_unless(
     events
 }
 
-fn moot_pending(gate: &Gate, ctx: &Context<'_>, events: &mut Vec<Event>) {
+fn moot_pending(process: &Process, gate: &Gate, ctx: &Context<'_>, events: &mut Vec<Event>) {
     match &gate.kind {
         GateKind::Single => {
             let settled = gate.pending_steps().next().map(Settled::of);
             events.push(recalled(gate, MootKind::PendingWithdrawn, settled, ctx));
         }
         GateKind::Quorum { chain_id, .. } => {
+            let rest: Vec<&Step> = gate.pending_steps().collect();
             events.push(ctx.by_application(EventBody::ChainResolved {
                 action: gate.action.clone(),
                 chain_id: *chain_id,
                 outcome: ChainState::Withdrawn,
-                recalled: gate.pending_steps().map(Settled::of).collect(),
+                recalled: rest.iter().copied().map(Settled::of).collect(),
             }));
+            let bodies = withdrawn_with(gate, *chain_id, &rest, &process.initiator_ref, MOOT_WITHDRAWAL_REASON);
+            events.extend(bodies.map(|body| ctx.by_application(body)));
             events.push(recalled(gate, MootKind::PendingWithdrawn, None, ctx));
         }
     }
+}
+
+/// A record for each step that a chain's end withdraws.
+pub fn withdrawn_with(
+    gate: &Gate,
+    chain_id: ChainId,
+    steps: &[&Step],
+    initiator_ref: &str,
+    reason: &str,
+) -> impl Iterator<Item = EventBody> {
+    steps.iter().map(move |step| EventBody::StepWithdrawnWithChain {
+        action: gate.action.clone(),
+        chain_id,
+        step_id: step.step_id,
+        decided_by: initiator_ref.to_owned(),
+        reason: reason.to_owned(),
+    })
 }
 
 fn recalled(gate: &Gate, kind: MootKind, settled: Option<Settled>, ctx: &Context<'_>) -> Event {

@@ -1,7 +1,7 @@
 //! `open_gate`: binds a guarded transition out of the current state to the approval it needs, and puts
 //! the decision into the named approver's in-tray.
 
-use super::{Context, Event, EventBody, Fate, Gate, GateKind, GateStatus, OpenGate, Process, Step};
+use super::{Context, Event, EventBody, Fate, Gate, GateKind, GateStatus, OpenGate, Process, Request, Step};
 use crate::gate_spec::GateEntry;
 use crate::machine::{ChainState, StepState};
 use crate::refusal::{Code, Refusal, require_optional_text, require_ref};
@@ -11,11 +11,16 @@ pub fn decide(process: Option<&Process>, command: &OpenGate, ctx: &mut Context<'
     require_ref("action", &command.action)?;
     require_optional_text("reason", command.reason.as_deref())?;
     let process = ctx.known(process, scopes::WORKFLOWS_OPEN_GATE)?;
-    open(process, command, ctx)
+    open(process, command, None, ctx)
 }
 
 /// For whoever may: a caller with the scope, or the engine on a step's turn.
-pub fn open(process: &Process, command: &OpenGate, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
+pub fn open(
+    process: &Process,
+    command: &OpenGate,
+    request: Option<Request>,
+    ctx: &mut Context<'_>,
+) -> Result<Vec<Event>, Refusal> {
     if process.is_terminal() {
         let detail = format!("the process has ended in `{}`; no gate can be opened any more", process.current_state);
         return Err(Refusal::new(Code::GateNotAvailable, detail));
@@ -40,7 +45,7 @@ pub fn open(process: &Process, command: &OpenGate, ctx: &mut Context<'_>) -> Res
         ));
     };
 
-    let gate = new_gate(process, guard, entry, ctx, &command.action);
+    let gate = Gate { request, ..new_gate(process, guard, entry, ctx, &command.action) };
     let supersedes = existing.map(Gate::gate_ref);
     let mut events = Vec::with_capacity(2);
     if matches!(gate.kind, GateKind::Quorum { .. }) {
@@ -88,6 +93,7 @@ fn new_gate(process: &Process, guard: &str, entry: &GateEntry, ctx: &mut Context
         opened_at: ctx.now,
         kind,
         steps,
+        request: None,
         fate: Fate::Unspent,
         current: true,
     }

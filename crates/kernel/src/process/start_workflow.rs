@@ -18,7 +18,7 @@ pub fn decide(command: &StartWorkflow, ctx: &mut Context<'_>) -> Result<Vec<Even
     };
     ctx.require_scope(scopes::WORKFLOWS_START, name)?;
 
-    let (declaration, gate_spec, definition) = resolve(command, ctx)?;
+    let Resolved { declaration, gate_spec, replaced, definition } = resolve(command, ctx)?;
     gate_spec.validate_coverage(&declaration)?;
     declaration
         .validate()
@@ -31,15 +31,26 @@ pub fn decide(command: &StartWorkflow, ctx: &mut Context<'_>) -> Result<Vec<Even
         subject_ref: command.subject_ref.clone(),
         declaration,
         gate_spec,
+        replaced,
         reason: command.reason.clone(),
     })])
 }
 
-type Resolved = (Arc<Declaration>, Arc<GateSpec>, Option<DefinitionRef>);
+struct Resolved {
+    declaration: Arc<Declaration>,
+    gate_spec: Arc<GateSpec>,
+    replaced: Vec<String>,
+    definition: Option<DefinitionRef>,
+}
 
 fn resolve(command: &StartWorkflow, ctx: &Context<'_>) -> Result<Resolved, Refusal> {
     match &command.source {
-        Source::Inline(declaration) => Ok((declaration.clone(), Arc::new(command.gate_spec.clone()), None)),
+        Source::Inline(declaration) => Ok(Resolved {
+            declaration: declaration.clone(),
+            gate_spec: Arc::new(command.gate_spec.clone()),
+            replaced: vec![],
+            definition: None,
+        }),
         Source::Definition { name, version } => {
             let definition = ctx.registry.definition(name, *version).ok_or_else(|| {
                 let detail = match version {
@@ -48,6 +59,7 @@ fn resolve(command: &StartWorkflow, ctx: &Context<'_>) -> Result<Resolved, Refus
                 };
                 Refusal::new(Code::NotKnown, detail).at("definition")
             })?;
+            definition.require_usable()?;
             if definition.machine.is_some() {
                 let detail = format!("`{name}` is a state machine for steps; a process is started from a process");
                 return Err(Refusal::new(Code::InvalidRequest, detail).at("definition"));
@@ -56,13 +68,13 @@ fn resolve(command: &StartWorkflow, ctx: &Context<'_>) -> Result<Resolved, Refus
                 let detail = format!("`{name}` is a workflow: start it with POST /v1/runs");
                 return Err(Refusal::new(Code::InvalidRequest, detail).at("definition"));
             }
-            let gate_spec = if command.gate_spec.0.is_empty() {
-                definition.gate_spec.clone()
-            } else {
-                Arc::new(definition.gate_spec.overlaid_with(&command.gate_spec))
-            };
-            let reference = DefinitionRef { name: definition.name.clone(), version: definition.version };
-            Ok((definition.declaration.clone(), gate_spec, Some(reference)))
+            let (gate_spec, replaced) = definition.gate_spec.started_with(&command.gate_spec, ctx.actor_ref)?;
+            Ok(Resolved {
+                declaration: definition.declaration.clone(),
+                gate_spec: Arc::new(gate_spec),
+                replaced,
+                definition: Some(DefinitionRef { name: definition.name.clone(), version: definition.version }),
+            })
         }
     }
 }

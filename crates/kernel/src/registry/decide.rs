@@ -1,16 +1,15 @@
 //! What may be done to the registry, and by whom.
 
 use super::{
-    Actor, ActorKey, ActorKind, Configuration, Credential, Definition, Event, EventBody, Machine, RecordExport,
-    Registry, Workflow, holds, scopes,
+    Actor, ActorKey, ActorKind, Configuration, Credential, Definition, Event, EventBody, Machine, Passkey,
+    RecordExport, Registry, Workflow, holds, names, scopes,
 };
 use crate::declaration::Declaration;
-use crate::gate_spec::GateSpec;
 use crate::id::{GrantId, IdSource};
 use crate::plan::Work;
+use crate::published_gates::PublishedGates;
 use crate::refusal::{Code, Refusal, require_optional_text, require_ref};
 use crate::retention::{PlaceHold, ReleaseHold};
-use crate::text::is_invisible;
 use crate::{Digest, Time};
 use std::sync::Arc;
 
@@ -20,6 +19,7 @@ pub enum Command {
     RegisterActor(RegisterActor),
     RegisterKey(RegisterKey),
     RevokeKey(RevokeKey),
+    RotateKey(RotateKey),
     IssueCredential(IssueCredential),
     RevokeCredential(RevokeCredential),
     GrantScope(GrantScope),
@@ -65,6 +65,16 @@ pub struct RevokeKey {
     pub reason: Option<String>,
 }
 
+/// The engine's own: a new key takes the place of another one, in one command.
+#[derive(Clone, Debug)]
+pub struct RotateKey {
+    pub actor_ref: String,
+    pub key: ActorKey,
+    /// The key that ends.
+    pub retires: String,
+    pub reason: Option<String>,
+}
+
 /// A further token, for an actor who lost the first.
 #[derive(Clone, Debug)]
 pub struct IssueCredential {
@@ -97,7 +107,7 @@ pub struct PublishDefinition {
     pub digest: Digest,
     pub source: Arc<str>,
     pub declaration: Arc<Declaration>,
-    pub gate_spec: Arc<GateSpec>,
+    pub gate_spec: Arc<PublishedGates>,
     pub workflow: Option<Workflow>,
     pub machine: Option<Machine>,
     pub retention: Option<String>,
@@ -116,8 +126,18 @@ pub struct Context<'a> {
     /// The call bears a signature of one of the actor's keys.
     pub signed: bool,
     pub application_actor_ref: &'a str,
+    pub server_actor_ref: &'a str,
     pub now: Time,
     pub ids: &'a mut IdSource,
+}
+
+impl Context<'_> {
+    /// Whether this is an actor of the software itself.
+    fn is_engine_actor(&self, registry: &Registry, actor_ref: &str) -> bool {
+        actor_ref == self.application_actor_ref
+            || actor_ref == self.server_actor_ref
+            || registry.is_engine_actor(actor_ref)
+    }
 }
 
 /// An empty list of events is a success that changes nothing (the same definition again).
@@ -126,13 +146,14 @@ pub fn decide(registry: &Registry, command: &Command, ctx: &mut Context<'_>) -> 
     require_ref("actor_ref", actor_ref)?;
     let bodies = match command {
         Command::Bootstrap(command) => bootstrap(registry, command, ctx.application_actor_ref, now, ctx.ids)?,
-        Command::RegisterActor(command) => vec![register_actor(registry, command, actor_ref, now)?],
+        Command::RegisterActor(command) => vec![register_actor(registry, command, ctx)?],
         Command::RegisterKey(command) => vec![register_key(registry, command, ctx)?],
         Command::RevokeKey(command) => vec![revoke_key(registry, command, ctx)?],
-        Command::IssueCredential(command) => vec![issue_credential(registry, command, actor_ref)?],
-        Command::RevokeCredential(command) => vec![revoke_credential(registry, command, actor_ref)?],
-        Command::GrantScope(command) => vec![grant(registry, command, actor_ref, ctx.ids)?],
-        Command::RevokeGrant(command) => vec![revoke(registry, command, actor_ref)?],
+        Command::RotateKey(command) => rotate_key(registry, command, ctx)?,
+        Command::IssueCredential(command) => vec![issue_credential(registry, command, ctx)?],
+        Command::RevokeCredential(command) => vec![revoke_credential(registry, command, ctx)?],
+        Command::GrantScope(command) => vec![grant(registry, command, ctx)?],
+        Command::RevokeGrant(command) => vec![revoke(registry, command, ctx)?],
         Command::PublishDefinition(command) => publish(registry, command, actor_ref, now)?,
         Command::RecordConfiguration(command) => record_configuration(registry, command),
         Command::PlaceHold(command) => vec![holds::place(registry, command, actor_ref, ctx.ids)?],
@@ -192,26 +213,18 @@ fn bootstrap(
     Ok(bodies)
 }
 
-fn register_actor(
-    registry: &Registry,
-    command: &RegisterActor,
-    actor_ref: &str,
-    now: Time,
-) -> Result<EventBody, Refusal> {
+fn register_actor(registry: &Registry, command: &RegisterActor, ctx: &Context<'_>) -> Result<EventBody, Refusal> {
     require_ref("actor_ref", &command.actor_ref)?;
     require_optional_text("display_name", command.display_name.as_deref())?;
-    if let Some(c) = command.actor_ref.chars().find(|c| is_invisible(*c)) {
-        let detail = format!(
-            "the name holds the invisible character U+{:04X}, which would let it pass for another; leave it out",
-            u32::from(c)
-        );
-        return Err(Refusal::new(Code::InvalidRequest, detail).at("actor_ref"));
-    }
-    require_permission(registry, actor_ref, scopes::ACTORS_MANAGE)?;
+    require_permission(registry, ctx.actor_ref, scopes::ACTORS_MANAGE)?;
     if registry.actor(&command.actor_ref).is_some() {
         let detail = format!("an actor `{}` is registered already; names are never reused", command.actor_ref);
         return Err(Refusal::new(Code::Conflict, detail).at("actor_ref"));
     }
+    names::require_plain_name(registry, &command.actor_ref)?;
+    require_out_of_engine(registry, ctx, &command.actor_ref)?;
+    // A name may hold scopes before it is registered.
+    require_scopes_of(registry, ctx.actor_ref, &command.actor_ref)?;
     if let Some(key) = &command.key {
         require_new_key(registry, key)?;
     }
@@ -221,7 +234,7 @@ fn register_actor(
             kind: command.kind,
             display_name: command.display_name.clone(),
             key: command.key.clone(),
-            registered_at: now,
+            registered_at: ctx.now,
         },
         credential: Some(Credential { token_hash: command.token_hash, actor_ref: command.actor_ref.clone() }),
     })
@@ -229,19 +242,62 @@ fn register_actor(
 
 /// A key names one actor for ever, or a signature would not say whose it is.
 fn require_new_key(registry: &Registry, key: &ActorKey) -> Result<(), Refusal> {
-    let Some(owner) = registry.keys().owner(&key.key_id) else { return Ok(()) };
+    let same = |passkey: &Passkey| registry.keys().passkey(&passkey.credential_id).map(|(owner, _)| owner);
+    let owner = registry.keys().owner(&key.key_id).or_else(|| key.passkey.as_ref().and_then(same));
+    let Some(owner) = owner else { return Ok(()) };
     let detail = format!("the key {} is registered already, for `{owner}`; make a new one", key.key_id);
     Err(Refusal::new(Code::Conflict, detail).at("public_key"))
 }
 
-/// Keys of others need `actors:manage`. One's own need a signature by an earlier one; the application actor looks
-/// after its own and the log's.
-fn require_key_authority(registry: &Registry, ctx: &Context<'_>, owner: &str) -> Result<(), Refusal> {
-    let rotates_own = ctx.signed && ctx.actor_ref == owner;
-    if rotates_own || ctx.actor_ref == ctx.application_actor_ref {
+/// The engine's own actors are out of reach of every scope: who could add a key or token to them, or take one away,
+/// could act as the engine or stop it.
+fn require_out_of_engine(registry: &Registry, ctx: &Context<'_>, actor_ref: &str) -> Result<(), Refusal> {
+    if !ctx.is_engine_actor(registry, actor_ref) {
         return Ok(());
     }
-    require_permission(registry, ctx.actor_ref, scopes::ACTORS_MANAGE)
+    let detail = format!(
+        "`{actor_ref}` is an actor of the engine itself: no scope reaches its keys, tokens and grants. \
+         `countersign keys rotate` renews its keys, on the server's machine"
+    );
+    Err(Refusal::new(Code::PermissionDenied, detail).at("actor_ref"))
+}
+
+/// Who adds a key or token to an actor can act as that actor, so it takes every scope that the actor holds.
+fn require_scopes_of(registry: &Registry, by: &str, actor_ref: &str) -> Result<(), Refusal> {
+    if by == actor_ref {
+        return Ok(());
+    }
+    let missing = registry.grants().active_scopes(actor_ref, "").filter(|scope| !registry.covers(by, scope)).min();
+    match missing {
+        None => Ok(()),
+        Some(scope) => {
+            let detail = format!(
+                "`{by}` holds no active grant of `{scope}`, which `{actor_ref}` holds: who adds a key or token to an \
+                 actor must hold every scope of that actor"
+            );
+            Err(Refusal::new(Code::PermissionDenied, detail).at("actor_ref"))
+        }
+    }
+}
+
+/// Keys of others need `actors:manage`. An actor's own need a signature by an earlier one; a passkey may be the first key
+/// of an actor who has none. The engine looks after its own, and nobody else does.
+fn require_key_authority(
+    registry: &Registry,
+    ctx: &Context<'_>,
+    owner: &str,
+    new: Option<&ActorKey>,
+) -> Result<(), Refusal> {
+    if ctx.is_engine_actor(registry, ctx.actor_ref) && ctx.is_engine_actor(registry, owner) {
+        return Ok(());
+    }
+    let rotates_own = ctx.signed && ctx.actor_ref == owner;
+    let is_first = || !registry.keys().of(owner).iter().any(|known| known.is_active());
+    let begins_own = ctx.actor_ref == owner && new.is_some_and(|key| key.passkey.is_some()) && is_first();
+    if !rotates_own && !begins_own {
+        require_permission(registry, ctx.actor_ref, scopes::ACTORS_MANAGE)?;
+    }
+    require_out_of_engine(registry, ctx, owner)
 }
 
 fn require_known_actor(registry: &Registry, actor_ref: &str) -> Result<(), Refusal> {
@@ -253,8 +309,13 @@ fn require_known_actor(registry: &Registry, actor_ref: &str) -> Result<(), Refus
 
 fn register_key(registry: &Registry, command: &RegisterKey, ctx: &Context<'_>) -> Result<EventBody, Refusal> {
     require_ref("actor_ref", &command.actor_ref)?;
-    require_key_authority(registry, ctx, &command.actor_ref)?;
+    let label = command.key.passkey.as_ref().and_then(|passkey| passkey.label.as_deref());
+    require_optional_text("label", label)?;
+    require_key_authority(registry, ctx, &command.actor_ref, Some(&command.key))?;
     require_known_actor(registry, &command.actor_ref)?;
+    if !ctx.is_engine_actor(registry, &command.actor_ref) {
+        require_scopes_of(registry, ctx.actor_ref, &command.actor_ref)?;
+    }
     require_new_key(registry, &command.key)?;
     Ok(EventBody::KeyRegistered { actor_ref: command.actor_ref.clone(), key: command.key.clone() })
 }
@@ -262,15 +323,9 @@ fn register_key(registry: &Registry, command: &RegisterKey, ctx: &Context<'_>) -
 fn revoke_key(registry: &Registry, command: &RevokeKey, ctx: &Context<'_>) -> Result<EventBody, Refusal> {
     require_ref("actor_ref", &command.actor_ref)?;
     require_optional_text("reason", command.reason.as_deref())?;
-    require_key_authority(registry, ctx, &command.actor_ref)?;
+    require_key_authority(registry, ctx, &command.actor_ref, None)?;
     require_known_actor(registry, &command.actor_ref)?;
-    let known = registry
-        .keys()
-        .get(&command.actor_ref, &command.key_id)
-        .ok_or_else(|| Refusal::new(Code::NotKnown, "this actor has no such key").at("key_id"))?;
-    if !known.is_active() {
-        return Err(Refusal::new(Code::NotActive, "this key has been revoked already").at("key_id"));
-    }
+    require_active_key(registry, &command.actor_ref, &command.key_id)?;
     Ok(EventBody::KeyRevoked {
         actor_ref: command.actor_ref.clone(),
         key_id: command.key_id.clone(),
@@ -278,52 +333,84 @@ fn revoke_key(registry: &Registry, command: &RevokeKey, ctx: &Context<'_>) -> Re
     })
 }
 
-fn issue_credential(registry: &Registry, command: &IssueCredential, actor_ref: &str) -> Result<EventBody, Refusal> {
-    require_ref("actor_ref", &command.actor_ref)?;
-    require_permission(registry, actor_ref, scopes::ACTORS_MANAGE)?;
-    require_known_actor(registry, &command.actor_ref)?;
+fn require_active_key(registry: &Registry, actor_ref: &str, key_id: &str) -> Result<(), Refusal> {
+    match registry.keys().get(actor_ref, key_id) {
+        None => Err(Refusal::new(Code::NotKnown, "this actor has no such key").at("key_id")),
+        Some(known) if known.is_active() => Ok(()),
+        Some(_) => Err(Refusal::new(Code::NotActive, "this key has been revoked already").at("key_id")),
+    }
+}
+
+/// The new key first: both records are decided, and signed, under the registry before them.
+fn rotate_key(registry: &Registry, command: &RotateKey, ctx: &Context<'_>) -> Result<Vec<EventBody>, Refusal> {
+    let RotateKey { actor_ref, key, retires, reason } = command;
+    if ctx.actor_ref != ctx.application_actor_ref || !ctx.is_engine_actor(registry, actor_ref) {
+        let detail = "only the engine rotates keys, and only those of its own actors";
+        return Err(Refusal::new(Code::PermissionDenied, detail).at("actor_ref"));
+    }
+    require_known_actor(registry, actor_ref)?;
+    require_new_key(registry, key)?;
+    require_active_key(registry, actor_ref, retires)?;
+    Ok(vec![
+        EventBody::KeyRegistered { actor_ref: actor_ref.clone(), key: key.clone() },
+        EventBody::KeyRevoked { actor_ref: actor_ref.clone(), key_id: retires.clone(), reason: reason.clone() },
+    ])
+}
+
+/// What everything about the tokens of an actor asks first.
+fn require_token_authority(registry: &Registry, ctx: &Context<'_>, owner: &str) -> Result<(), Refusal> {
+    require_ref("actor_ref", owner)?;
+    require_permission(registry, ctx.actor_ref, scopes::ACTORS_MANAGE)?;
+    require_out_of_engine(registry, ctx, owner)?;
+    require_known_actor(registry, owner)
+}
+
+fn issue_credential(registry: &Registry, command: &IssueCredential, ctx: &Context<'_>) -> Result<EventBody, Refusal> {
+    require_token_authority(registry, ctx, &command.actor_ref)?;
+    require_scopes_of(registry, ctx.actor_ref, &command.actor_ref)?;
     let credential = Credential { token_hash: command.token_hash, actor_ref: command.actor_ref.clone() };
     Ok(EventBody::CredentialIssued(credential))
 }
 
-fn revoke_credential(registry: &Registry, command: &RevokeCredential, actor_ref: &str) -> Result<EventBody, Refusal> {
-    require_ref("actor_ref", &command.actor_ref)?;
-    require_permission(registry, actor_ref, scopes::ACTORS_MANAGE)?;
-    require_known_actor(registry, &command.actor_ref)?;
+fn revoke_credential(registry: &Registry, command: &RevokeCredential, ctx: &Context<'_>) -> Result<EventBody, Refusal> {
+    require_token_authority(registry, ctx, &command.actor_ref)?;
     let token = registry
         .keys()
         .token_by_id(&command.actor_ref, &command.credential_id)
         .ok_or_else(|| Refusal::new(Code::NotKnown, "this actor has no such token").at("credential_id"))?;
-    if token.revoked_sequence.is_some() {
+    if !token.is_active() {
         return Err(Refusal::new(Code::NotActive, "this token has been revoked already").at("credential_id"));
     }
     let credential = Credential { token_hash: token.token_hash, actor_ref: command.actor_ref.clone() };
     Ok(EventBody::CredentialRevoked(credential))
 }
 
-fn grant(registry: &Registry, command: &GrantScope, actor_ref: &str, ids: &mut IdSource) -> Result<EventBody, Refusal> {
+fn grant(registry: &Registry, command: &GrantScope, ctx: &mut Context<'_>) -> Result<EventBody, Refusal> {
     require_ref("subject_ref", &command.subject_ref)?;
     require_ref("action_scope", &command.action_scope)?;
-    require_permission(registry, actor_ref, scopes::PERMISSIONS_MANAGE)?;
+    require_permission(registry, ctx.actor_ref, scopes::PERMISSIONS_MANAGE)?;
+    require_out_of_engine(registry, ctx, &command.subject_ref).map_err(|refusal| refusal.at("subject_ref"))?;
     Ok(EventBody::GrantMade {
-        grant_id: ids.make(),
+        grant_id: ctx.ids.make(),
         subject_ref: command.subject_ref.clone(),
         action_scope: command.action_scope.clone(),
     })
 }
 
-fn revoke(registry: &Registry, command: &RevokeGrant, actor_ref: &str) -> Result<EventBody, Refusal> {
-    require_permission(registry, actor_ref, scopes::PERMISSIONS_MANAGE)?;
+fn revoke(registry: &Registry, command: &RevokeGrant, ctx: &Context<'_>) -> Result<EventBody, Refusal> {
+    require_permission(registry, ctx.actor_ref, scopes::PERMISSIONS_MANAGE)?;
     let grant = command
         .grant_id
         .and_then(|id| registry.grants().get(id))
         .ok_or_else(|| Refusal::new(Code::NotKnown, "there is no such grant").at("grant_id"))?;
+    require_out_of_engine(registry, ctx, &grant.subject_ref).map_err(|refusal| refusal.at("grant_id"))?;
     if !grant.is_active() {
         return Err(Refusal::new(Code::NotActive, "this grant has been revoked already").at("grant_id"));
     }
     // Somebody who exists must still be able to grant afterwards.
     let manages = |g: &&super::Grant| g.is_active() && g.action_scope == scopes::PERMISSIONS_MANAGE;
-    let others = |g: &super::Grant| g.grant_id != grant.grant_id && registry.actor(&g.subject_ref).is_some();
+    let can_act = |actor_ref: &str| registry.actor(actor_ref).is_some() && !ctx.is_engine_actor(registry, actor_ref);
+    let others = |g: &super::Grant| g.grant_id != grant.grant_id && can_act(&g.subject_ref);
     let last_manager = manages(&grant) && !registry.grants().iter().filter(manages).any(others);
     if last_manager {
         let detail = "this is the last active grant of `permissions:manage`: nobody could grant anything again. Grant it to somebody else first";
@@ -344,10 +431,11 @@ fn publish(
 ) -> Result<Vec<EventBody>, Refusal> {
     require_ref("name", &command.name)?;
     require_permission(registry, actor_ref, scopes::DEFINITIONS_PUBLISH)?;
-    let steps = command.workflow.as_ref().map_or(&[][..], |workflow| &workflow.plan.steps);
+    let steps =
+        command.workflow.as_ref().and_then(|workflow| workflow.plan.as_ref()).map_or(&[][..], |plan| &plan.steps);
     // What a pin looks at is run as well.
     let is_shell = |work: &Work| matches!(work, Work::Shell(_));
-    if steps.iter().any(|step| is_shell(&step.work) || step.pins.iter().any(|(_, work)| is_shell(work))) {
+    if steps.iter().any(|step| is_shell(&step.work) || step.pins.iter().any(|pin| is_shell(&pin.work))) {
         require_permission(registry, actor_ref, scopes::DEFINITIONS_SHELL)?;
     }
     let checked = command.declaration.validate().and_then(|()| command.declaration.validate_names(""));
@@ -357,8 +445,8 @@ fn publish(
         return Ok(vec![]);
     }
     // Whoever starts it by its name means what it was when they learnt the name.
-    let given = kind(command.workflow.is_some(), command.machine.is_some());
-    if let Some(taken) = newest.map(|newest| kind(newest.workflow.is_some(), newest.machine.is_some()))
+    let given = super::kind(command.workflow.is_some(), command.machine.is_some());
+    if let Some(taken) = newest.map(|newest| newest.kind())
         && taken != given
     {
         let detail = format!("`{}` is the name of a {taken}; a {given} needs a name of its own", command.name);
@@ -368,23 +456,16 @@ fn publish(
         name: command.name.clone(),
         version: newest.map_or(1, |definition| definition.version + 1),
         digest: command.digest,
-        source: command.source.clone(),
+        source: Some(command.source.clone()),
         declaration: command.declaration.clone(),
         gate_spec: command.gate_spec.clone(),
         workflow: command.workflow.clone(),
         machine: command.machine.clone(),
+        quarantined: None,
         retention: command.retention.clone(),
         published_at: now,
         published_by: actor_ref.to_owned(),
     })])
-}
-
-const fn kind(is_workflow: bool, is_machine: bool) -> &'static str {
-    match (is_workflow, is_machine) {
-        (true, _) => "workflow",
-        (false, true) => "machine",
-        (false, false) => "process",
-    }
 }
 
 /// Recorded when it differs from what was recorded last, the unset policy included.

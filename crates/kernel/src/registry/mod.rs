@@ -5,24 +5,26 @@
 mod decide;
 mod holds;
 mod keys;
+mod names;
 mod permission;
 
 pub(crate) use decide::denied;
 pub use decide::{
     Bootstrap, Command, Context, GrantScope, IssueCredential, PublishDefinition, RecordRefusedAttempt, RegisterActor,
-    RegisterKey, RevokeCredential, RevokeGrant, RevokeKey, decide,
+    RegisterKey, RevokeCredential, RevokeGrant, RevokeKey, RotateKey, decide,
 };
 pub use holds::RecordExport;
-pub use keys::{ActorKey, Keys, KnownKey, KnownToken, credential_id};
+pub use keys::{ActorKey, Added, Keys, KnownKey, KnownToken, Passkey, credential_id};
 pub use permission::{Grant, Grants, scopes};
 
 use crate::declaration::Declaration;
-use crate::gate_spec::GateSpec;
 use crate::id::{EventId, GrantId, HoldId};
 use crate::lifecycle::OwnMachine;
-use crate::plan::Plan;
+use crate::plan::{Plan, Schedule};
+use crate::published_gates::PublishedGates;
+use crate::refusal::{Code, Refusal};
 use crate::{Digest, Time};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,13 +69,16 @@ pub struct Definition {
     pub version: u32,
     /// Digest of the document exactly as it was published.
     pub digest: Digest,
-    pub source: Arc<str>,
+    /// The document itself. The registry of an engine does without it.
+    pub source: Option<Arc<str>>,
     pub declaration: Arc<Declaration>,
-    pub gate_spec: Arc<GateSpec>,
+    pub gate_spec: Arc<PublishedGates>,
     /// Of a workflow; its declaration and gate_spec are then those of its runs' shells.
     pub workflow: Option<Workflow>,
     /// Of a state machine of one's own; its declaration then only names its states.
     pub machine: Option<Machine>,
+    /// Of a workflow or machine that this version does not read. Then it has neither.
+    pub quarantined: Option<Quarantine>,
     pub retention: Option<String>,
     pub published_at: Time,
     pub published_by: String,
@@ -82,29 +87,113 @@ pub struct Definition {
 /// What a workflow is, besides its gates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workflow {
-    pub plan: Arc<Plan>,
-    /// The normalised document that the plan was compiled from; runs carry its digest.
-    pub document: Arc<[u8]>,
+    /// The registry of an engine does without it: whoever starts a run brings it ([`crate::run::StartRun::plan`]).
+    pub plan: Option<Arc<Plan>>,
+    pub outline: Outline,
+    /// The normalised document that the plan was compiled from; runs carry its digest. The registry of an engine does without it.
+    pub document: Option<Arc<[u8]>>,
     pub document_digest: Digest,
+}
+
+/// What is asked of a plan where no run is at hand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outline {
+    pub is_runbook: bool,
+    pub schedule: Arc<[Schedule]>,
+    /// The types of events that start a run.
+    pub started_by: Arc<[Arc<str>]>,
+    /// How many runs of one key may be under way.
+    pub concurrency_limit: Option<u32>,
+}
+
+impl Workflow {
+    pub fn new(plan: Arc<Plan>, document: Arc<[u8]>, document_digest: Digest) -> Workflow {
+        let outline = Outline {
+            is_runbook: plan.is_runbook(),
+            schedule: plan.schedule.clone().into(),
+            started_by: plan.on.iter().map(|trigger| Arc::from(&*trigger.event_type)).collect(),
+            concurrency_limit: plan.concurrency.as_ref().map(|concurrency| concurrency.limit),
+        };
+        Workflow { plan: Some(plan), outline, document: Some(document), document_digest }
+    }
 }
 
 /// What a state machine of one's own is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
     pub machine: Arc<OwnMachine>,
-    /// The normalised document that it was read from.
-    pub document: Arc<[u8]>,
+    /// The normalised document that it was read from. The registry of an engine does without it.
+    pub document: Option<Arc<[u8]>>,
+    pub document_digest: Digest,
+}
+
+/// Why a published document is held back: it breaks a bound that it was not held to when it was published, or it is damaged.
+/// Nothing starts from it, and nothing that was started from it goes on, until a server reads it again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quarantine {
+    pub why: Arc<str>,
+    pub is_machine: bool,
+    pub document: Option<Arc<[u8]>>,
     pub document_digest: Digest,
 }
 
 impl Definition {
-    /// The document that `definition_published` states besides declaration and gate_spec, and its digest.
-    pub fn document(&self) -> Option<(&Arc<[u8]>, &Digest)> {
+    /// `workflow`, `machine` or `process`.
+    pub fn kind(&self) -> &'static str {
+        let held = |machine| self.quarantined.as_ref().is_some_and(|held| held.is_machine == machine);
+        kind(self.workflow.is_some() || held(false), self.machine.is_some() || held(true))
+    }
+
+    /// Refuses what is held back.
+    pub fn require_usable(&self) -> Result<(), Refusal> {
+        let Some(held) = &self.quarantined else { return Ok(()) };
+        let detail = format!(
+            "version {} of `{}` is quarantined: {}; publish a version that keeps to the bounds",
+            self.version, self.name, held.why
+        );
+        Err(Refusal::new(Code::InvalidDefinition, detail).at("definition"))
+    }
+
+    /// The digest of the document that `definition_published` states besides declaration and gate_spec.
+    pub fn document_digest(&self) -> Option<&Digest> {
         match (&self.workflow, &self.machine) {
-            (Some(workflow), _) => Some((&workflow.document, &workflow.document_digest)),
-            (None, Some(machine)) => Some((&machine.document, &machine.document_digest)),
-            (None, None) => None,
+            (Some(workflow), _) => Some(&workflow.document_digest),
+            (None, Some(machine)) => Some(&machine.document_digest),
+            (None, None) => self.quarantined.as_ref().map(|held| &held.document_digest),
         }
+    }
+
+    /// That document.
+    pub fn document(&self) -> Option<&Arc<[u8]>> {
+        let documents = (
+            self.workflow.as_ref().and_then(|workflow| workflow.document.as_ref()),
+            self.machine.as_ref().and_then(|machine| machine.document.as_ref()),
+            self.quarantined.as_ref().and_then(|held| held.document.as_ref()),
+        );
+        documents.0.or(documents.1).or(documents.2)
+    }
+
+    /// Lets go of what takes room and what the store gives back: the source, the document and the plan.
+    pub fn put_away(&mut self) {
+        self.source = None;
+        if let Some(workflow) = &mut self.workflow {
+            workflow.plan = None;
+            workflow.document = None;
+        }
+        if let Some(machine) = &mut self.machine {
+            machine.document = None;
+        }
+        if let Some(held) = &mut self.quarantined {
+            held.document = None;
+        }
+    }
+}
+
+pub(super) const fn kind(is_workflow: bool, is_machine: bool) -> &'static str {
+    match (is_workflow, is_machine) {
+        (true, _) => "workflow",
+        (false, true) => "machine",
+        (false, false) => "process",
     }
 }
 
@@ -189,6 +278,10 @@ pub struct Registry {
     grants: permission::Grants,
     definitions: HashMap<String, Vec<Arc<Definition>>>,
     configuration: Option<Configuration>,
+    /// The actors of the software itself, now and before.
+    engine_actors: BTreeSet<String>,
+    /// What each actor's name looks like (UTS 39), and the actor who had it first.
+    looks: HashMap<String, String>,
 }
 
 impl Registry {
@@ -215,10 +308,25 @@ impl Registry {
         self.actors.values()
     }
 
-    /// The actor behind a bearer token that was not revoked.
+    /// The actor behind a bearer token that was not revoked. The engine's own actors have none: a token that an older
+    /// version issued for one opens nothing.
     pub fn authenticate(&self, token_hash: &Digest) -> Option<&str> {
         let token = self.keys.token(token_hash).filter(|token| token.revoked_sequence.is_none())?;
-        Some(&token.actor_ref)
+        Some(token.actor_ref.as_str()).filter(|actor_ref| !self.is_engine_actor(actor_ref))
+    }
+
+    /// Whether this is an actor of the software itself: the one that began the registry, or one that a recorded
+    /// configuration names as application or server actor.
+    pub fn is_engine_actor(&self, actor_ref: &str) -> bool {
+        self.engine_actors.contains(actor_ref)
+    }
+
+    /// Keys and tokens of this actor that are active and that another actor added after its registration.
+    pub fn added_by_others(&self, actor_ref: &str) -> usize {
+        let foreign = |added: &Added| added.by != actor_ref && !added.with_actor;
+        let keys = self.keys.of(actor_ref).iter().filter(|known| known.is_active() && foreign(&known.added));
+        let tokens = self.keys.tokens_of(actor_ref).filter(|token| token.is_active() && foreign(&token.added));
+        keys.count() + tokens.count()
     }
 
     /// Keys and tokens, revoked ones included.
@@ -233,6 +341,13 @@ impl Registry {
     /// Deny by absence: true only where an active grant says so.
     pub fn permitted(&self, subject_ref: &str, scope: &str) -> bool {
         self.grants.permitted(subject_ref, scope)
+    }
+
+    /// Whether this actor may do all that the scope allows: it holds the scope, or the general one that covers it.
+    pub fn covers(&self, actor_ref: &str, scope: &str) -> bool {
+        let general = |general: &&&str| scope.strip_prefix(**general).is_some_and(|finer| finer.starts_with(':'));
+        self.permitted(actor_ref, scope)
+            || scopes::ALL.iter().filter(general).any(|general| self.permitted(actor_ref, general))
     }
 
     /// A general scope (`workflows:fire`) covers the finer one (`workflows:fire:batch-release`).
@@ -277,22 +392,28 @@ impl Registry {
         if sequence <= self.sequence {
             return;
         }
+        if self.sequence == 0 {
+            self.engine_actors.insert(event.actor_ref.clone());
+        }
         self.sequence = sequence;
+        let with_actor = matches!(event.body, EventBody::ActorRegistered { .. });
+        let added = || Added { by: event.actor_ref.clone(), at: event.at, sequence, with_actor };
         match &event.body {
             EventBody::ActorRegistered { actor, credential } => {
                 self.actors.insert(actor.actor_ref.clone(), actor.clone());
                 if let Some(key) = &actor.key {
-                    self.keys.add(&actor.actor_ref, key.clone(), sequence);
+                    self.keys.add(&actor.actor_ref, key.clone(), added());
                 }
                 self.registered.insert(actor.actor_ref.clone(), sequence);
+                self.looks.entry(names::look(&actor.actor_ref)).or_insert_with(|| actor.actor_ref.clone());
                 if let Some(credential) = credential {
-                    self.keys.issue(&credential.actor_ref, credential.token_hash, sequence);
+                    self.keys.issue(&credential.actor_ref, credential.token_hash, added());
                 }
             }
-            EventBody::KeyRegistered { actor_ref, key } => self.keys.add(actor_ref, key.clone(), sequence),
+            EventBody::KeyRegistered { actor_ref, key } => self.keys.add(actor_ref, key.clone(), added()),
             EventBody::KeyRevoked { actor_ref, key_id, .. } => self.keys.revoke(actor_ref, key_id, sequence),
             EventBody::CredentialIssued(credential) => {
-                self.keys.issue(&credential.actor_ref, credential.token_hash, sequence);
+                self.keys.issue(&credential.actor_ref, credential.token_hash, added());
             }
             EventBody::CredentialRevoked(credential) => self.keys.withdraw(&credential.token_hash, sequence),
             EventBody::GrantMade { grant_id, subject_ref, action_scope } => {
@@ -309,7 +430,11 @@ impl Registry {
             EventBody::DefinitionPublished(definition) => {
                 self.definitions.entry(definition.name.clone()).or_default().push(Arc::new(definition.clone()));
             }
-            EventBody::ConfigurationRecorded(configuration) => self.configuration = Some(configuration.clone()),
+            EventBody::ConfigurationRecorded(configuration) => {
+                self.engine_actors.insert(configuration.application_actor_ref.clone());
+                self.engine_actors.insert(configuration.server_actor_ref.clone());
+                self.configuration = Some(configuration.clone());
+            }
             // Nothing is decided by them: registry records are never purged, and the store knows which holds stand.
             EventBody::HoldPlaced { .. }
             | EventBody::HoldReleased { .. }

@@ -1,9 +1,11 @@
 //! How a run goes on: what follows the end of a step, what a failure leads to, and when the run ends.
 
 use super::flow::{By, Flow, SYSTEM, WORKER};
-use super::{Facet, Role, Waiting};
+use super::{Artifact, Facet, Role, Verdict, Waiting};
 use crate::lifecycle::{ActorClass, FailureCategory, Outcome, Response, RunState, StepCode};
-use crate::plan::{ErrorResponse, FailurePolicy, OnFailure, Order, StepSeq, StepSpec, WaitWork, Work};
+use crate::plan::{
+    ErrorResponse, Expression, ExpressionError, FailurePolicy, OnFailure, Order, StepSeq, StepSpec, WaitWork, Work,
+};
 use crate::process;
 use crate::refusal::Refusal;
 use std::sync::Arc;
@@ -95,6 +97,9 @@ impl Flow<'_, '_, '_> {
                 }
             }
         }
+        if self.book().is_some_and(|book| book.dry_run) {
+            self.head.outcome = Some(Outcome::DryRun);
+        }
         self.move_run(RunState::Completed, "all_steps_ended")?;
         self.moot_open_gates();
         Ok(())
@@ -117,11 +122,14 @@ impl Flow<'_, '_, '_> {
                 }
             }
         }
+        if self.ends_dry(spec) {
+            return self.end_dry_run();
+        }
         if spec.gate.is_some() || matches!(spec.work, Work::Approval(_)) {
             self.move_step(seq, StepCode::Blocked, By(SYSTEM, "gate_opened"))?;
-            return self.open_step_gate(spec);
+            return self.open_step_gate(seq, spec);
         }
-        self.make_ready(seq, spec, By(ActorClass::MowOrchestrator, "precondition"))
+        self.begin_step(seq, spec, By(ActorClass::MowOrchestrator, "precondition"))
     }
 
     fn skip(&mut self, seq: StepSeq, trigger: &'static str) -> Result<(), Refusal> {
@@ -225,21 +233,20 @@ impl Flow<'_, '_, '_> {
 
     /// T8, with the step's own `output`, checks and schema; a worker's output that misses them fails the step.
     pub fn completed(&mut self, seq: StepSeq, output: Arc<str>) -> Result<(), Refusal> {
-        let spec = self.spec(seq);
-        let event = self.cell(seq).and_then(|cell| cell.live.as_ref()).and_then(|live| live.event.clone());
-        let output = match spec.map_or(Ok(output.clone()), |spec| self.judge(spec, event.as_deref(), output)) {
-            Ok(output) => output,
-            Err((error, trigger)) => {
-                return self.fail(seq, &error, FailureCategory::Validation, By(SYSTEM, trigger));
-            }
-        };
-        self.close(seq, output, WORKER)
+        self.completed_with(seq, output, vec![])
     }
 
-    /// T8, or T7 where it is late.
-    pub fn close(&mut self, seq: StepSeq, output: Arc<str>, by: ActorClass) -> Result<(), Refusal> {
+    pub fn completed_with(&mut self, seq: StepSeq, output: Arc<str>, artifacts: Vec<Artifact>) -> Result<(), Refusal> {
+        match self.judge(seq, output) {
+            Ok(output) => self.yield_or_close(seq, output, artifacts, By(WORKER, "step_complete")),
+            Err((error, trigger)) => self.fail(seq, &error, FailureCategory::Validation, By(SYSTEM, trigger)),
+        }
+    }
+
+    /// T8, T7 where it is late, or X13 where somebody declared it.
+    pub fn close(&mut self, seq: StepSeq, output: Arc<str>, by: By) -> Result<(), Refusal> {
         self.note_breach(seq)?;
-        self.move_step(seq, StepCode::Completed, By(by, "step_complete"))?;
+        self.move_step(seq, StepCode::Completed, by)?;
         self.clear_hold(seq)?;
         let cell = self.edit(seq)?;
         if let Some(live) = &mut cell.live {
@@ -254,8 +261,55 @@ impl Flow<'_, '_, '_> {
         }
     }
 
-    /// What the step yields, or why it does not hold.
-    pub fn judge(
+    /// What the step yields, or why it does not hold. Every check is judged and noted; an output that is refused is kept.
+    pub fn judge(&mut self, seq: StepSeq, raw: Arc<str>) -> Result<Arc<str>, (String, &'static str)> {
+        let Some(spec) = self.spec(seq) else { return Ok(raw) };
+        let event = self.cell(seq).and_then(|cell| cell.live.as_ref()).and_then(|live| live.event.clone());
+        let judged = self.contract(spec, event.as_deref(), raw.clone()).and_then(|output| {
+            let verdicts = self.verdicts(spec, event.as_deref(), &output)?;
+            let failed = verdicts.iter().find(|verdict| !verdict.held).map(|verdict| verdict.name.clone());
+            self.note_checks(seq, verdicts);
+            // Who reads the error compares it with this code.
+            failed.map_or(Ok(output), |name| Err((format!("CHECK_FAILED:{name}"), "validation")))
+        });
+        if judged.is_err() {
+            self.notes.refused.push((seq, raw));
+        }
+        judged
+    }
+
+    fn note_checks(&mut self, seq: StepSeq, verdicts: Vec<Verdict>) {
+        if verdicts.is_empty() {
+            return;
+        }
+        if let Some(book) = self.book_mut() {
+            book.checks.retain(|(of, _)| *of != seq);
+            book.checks.push((seq, verdicts.clone()));
+        }
+        self.notes.checks.push((seq, verdicts));
+    }
+
+    /// Anything but `true` is a check that did not hold. One that the budget does not cover has no verdict.
+    fn verdicts(
+        &self,
+        spec: &StepSpec,
+        event: Option<&str>,
+        output: &str,
+    ) -> Result<Vec<Verdict>, (String, &'static str)> {
+        let language = self.ctx.language;
+        let verdict = |(name, check): &(Arc<str>, Expression)| match self
+            .with_scope(event, Some(output), |scope| language.judge(check, scope))
+        {
+            Err(error) if error.over_budget => {
+                Err((format!("EXPRESSION_ERROR: checks.{name}: {error}"), "expression_error"))
+            }
+            judged => Ok(Verdict { name: name.clone(), held: judged == Ok(true) }),
+        };
+        spec.checks.iter().map(verdict).collect()
+    }
+
+    /// The output as `output` and `outputSchema` have it.
+    fn contract(
         &self,
         spec: &StepSpec,
         event: Option<&str>,
@@ -270,16 +324,7 @@ impl Flow<'_, '_, '_> {
                 .into();
         }
         if let Some(schema) = &spec.output_schema {
-            language
-                .conforms(schema, &output)
-                .map_err(|error| (format!("VALIDATION: output: {error}"), "validation"))?;
-        }
-        for (name, check) in &spec.checks {
-            match self.with_scope(event, Some(&output), |scope| language.judge(check, scope)) {
-                Ok(true) => {}
-                // Anything but `true`: who reads the error compares it with this code.
-                Ok(false) | Err(_) => return Err((format!("CHECK_FAILED:{name}"), "validation")),
-            }
+            language.conforms(schema, &output).map_err(|error| missed("output", &error))?;
         }
         Ok(output)
     }
@@ -414,4 +459,12 @@ impl Flow<'_, '_, '_> {
 /// The shell as it is after these events.
 pub fn shell_after(shell: &process::Process, events: &[process::Event]) -> process::Process {
     events.iter().fold(shell.clone(), |shell, event| shell.evolve(event))
+}
+
+/// Why a step fails whose value was held against a schema: the value misses it, or finding out takes too much work.
+pub(super) fn missed(what: &str, error: &ExpressionError) -> (String, &'static str) {
+    match error.over_budget {
+        true => (format!("EXPRESSION_ERROR: {what}: {error}"), "expression_error"),
+        false => (format!("VALIDATION: {what}: {error}"), "validation"),
+    }
 }

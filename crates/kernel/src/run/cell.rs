@@ -307,11 +307,21 @@ impl Run {
     }
 
     fn agenda_where(&self, seq: StepSeq, hands_out: bool) -> Agenda {
-        let Some(cell) = self.cell(seq) else { return Agenda::default() };
-        let Some(live) = cell.live.as_deref() else { return Agenda::default() };
         if self.head.state.is_ended() {
             return Agenda::default();
         }
+        let captures = self.survey_of(seq).is_some_and(super::Survey::captures);
+        let survey = self.survey_agenda(seq).filter(|_| hands_out || captures);
+        let Agenda { claim, timer } = self.step_agenda(seq, hands_out && !self.is_surveyed());
+        match survey {
+            Some((asked, until)) => Agenda { claim: asked, timer: Some(timer.map_or(until, |timer| timer.min(until))) },
+            None => Agenda { claim, timer },
+        }
+    }
+
+    fn step_agenda(&self, seq: StepSeq, hands_out: bool) -> Agenda {
+        let Some(cell) = self.cell(seq) else { return Agenda::default() };
+        let Some(live) = cell.live.as_deref() else { return Agenda::default() };
         let spec = self.plan.step(seq);
         let claims = spec.is_none_or(StepSpec::is_claimed);
         let waiting = live.waiting.as_ref().and_then(|waiting| waiting.deadline_at);
@@ -336,7 +346,8 @@ impl Run {
             _ => None,
         };
         let worse = turns_red_at(&self.plan, cell);
-        let timer = [lease, own, limit, late, worse].into_iter().flatten().min();
+        let cap = self.soft_cap_at(seq, cell);
+        let timer = [lease, own, limit, late, worse, cap].into_iter().flatten().min();
         let claim = claim_at.filter(|_| claims && hands_out).map(|at| Claim {
             at,
             queue: self.queue(seq, cell.role),
@@ -364,7 +375,8 @@ impl Run {
             _ if self.head.outcome == Some(Outcome::EffectUnknown) => None,
             RunState::Queued => self.head.start_at,
             RunState::Executing | RunState::Blocked | RunState::Paused => {
-                Some(self.head.executing_since?.after(self.plan.timeout?))
+                let since = self.head.executing_since?;
+                self.plan.timeout.map(|timeout| since.after(timeout)).into_iter().chain(self.hard_cap_at()).min()
             }
             _ => None,
         }

@@ -1,11 +1,13 @@
 //! `claim`: a worker takes steps under a lease. Which steps it is offered is the engine's affair; whether each may be
 //! taken is decided here, and one that may not is simply not handed out.
 
+use super::advance::missed;
 use super::flow::{By, Flow, SYSTEM, WORKER};
 use super::result::check_lease;
+use super::secrets::Watched;
 use super::{Action, ClaimSteps, Claimed, Context, Event, Handed, Job, Lease, Role, Run, TaskType, permitted};
 use crate::lifecycle::{FailureCategory, StepCode};
-use crate::plan::{Micros, Scope, StepSeq, StepSpec, Template, Work};
+use crate::plan::{Micros, Scope, Secrets, StepSeq, StepSpec, Template, Work};
 use crate::process::Process;
 use crate::refusal::{Refusal, require_text};
 use crate::registry::scopes;
@@ -26,7 +28,8 @@ pub fn decide(
         claim_one(&mut flow, *seq, &command.worker_id, command.lease)?;
     }
     if flow.moves.is_empty() {
-        return Ok(vec![]);
+        // Pins are looked at without a record, until it is known what they are.
+        return Ok(if flow.claimed.is_empty() { vec![] } else { flow.finish(Action::SurveyMoved, &actor_ref, None) });
     }
     flow.advance()?;
     Ok(flow.finish(Action::StepsClaimed, &actor_ref, None))
@@ -39,6 +42,12 @@ pub fn claim_one(
     worker_id: &Arc<str>,
     lease: Micros,
 ) -> Result<bool, Refusal> {
+    if flow.book().and_then(|book| book.survey.as_ref()).is_some_and(|survey| survey.step_seq == seq) {
+        return flow.claim_survey(seq);
+    }
+    if flow.is_surveyed() || flow.is_spent() {
+        return Ok(false);
+    }
     let Some(cell) = flow.cell(seq) else { return Ok(false) };
     let (state, role, live) = (cell.state, cell.role, cell.details());
     let now = flow.now();
@@ -57,6 +66,8 @@ pub fn claim_one(
     let task_type = if matches!(role, Role::Compensation(_)) { TaskType::Compensation } else { task_type };
     let input = match input_of(flow, seq, role, live.event.as_deref()) {
         Ok(input) => input,
+        // What others have used up is not its fault: it is claimed with the next command.
+        Err(_) if worn(flow) => return Ok(false),
         Err((error, trigger)) => {
             flow.fail(seq, &error, FailureCategory::Validation, By(SYSTEM, trigger))?;
             return Ok(false);
@@ -64,6 +75,7 @@ pub fn claim_one(
     };
     let job = match job_of(flow, seq, live.event.as_deref()) {
         Ok(job) => job,
+        Err(_) if worn(flow) => return Ok(false),
         Err(error) => {
             flow.fail(seq, &error, FailureCategory::Validation, By(SYSTEM, "expression_error"))?;
             return Ok(false);
@@ -71,16 +83,22 @@ pub fn claim_one(
     };
     flow.move_step(seq, StepCode::InProgress, by)?;
     let lease_token: Uuid = flow.ctx.base.ids.make();
+    let until = flow.within_cap(seq, now.after(lease));
     let cell = flow.edit(seq)?;
     cell.token = Some(lease_token);
     let live = cell.live.get_or_insert_default();
-    live.lease = Some(Lease { worker_id: worker_id.clone(), until: now.after(lease) });
+    live.lease = Some(Lease { worker_id: worker_id.clone(), until });
     live.next_run_at = None;
     live.waiting = None;
     live.task_type = Some(task_type);
     let claimed = describe(flow, seq, input, job);
     flow.claimed.extend(claimed);
     Ok(true)
+}
+
+/// Whether the budget of this command is used up, and others have had their share of it.
+fn worn(flow: &Flow<'_, '_, '_>) -> bool {
+    flow.ctx.language.is_exhausted() && !flow.moves.is_empty()
 }
 
 /// The task under the lease that the step is held by.
@@ -103,6 +121,7 @@ fn describe(flow: &Flow<'_, '_, '_>, seq: StepSeq, input: Arc<str>, job: Option<
         lease_token: cell.token?,
         locked_until: live.lease.as_ref()?.until,
         job,
+        probes: vec![],
     })
 }
 
@@ -124,23 +143,10 @@ pub fn handed_out(target: (&Process, &Run), handed: &Handed, ctx: &mut Context<'
 /// What an executor of ours is to do, or why it cannot be worked out.
 fn job_of(flow: &Flow<'_, '_, '_>, seq: StepSeq, event: Option<&str>) -> Result<Option<Box<Job>>, String> {
     let Some(spec) = flow.spec(seq) else { return Ok(None) };
-    let templates = match &spec.work {
-        Work::Shell(work) => vec![("command", Some(&work.command)), ("env", work.env.as_ref())],
-        Work::Http(work) => {
-            vec![("url", Some(&work.url)), ("headers", work.headers.as_ref()), ("body", work.body.as_ref())]
-        }
-        Work::Workflow { .. } => vec![],
-        Work::Worker | Work::Approval(_) | Work::Wait(_) | Work::Human { .. } => return Ok(None),
-    };
-    let (language, secrets) = (flow.ctx.language, flow.ctx.secrets);
-    let fill = |(name, template): (&str, Option<&Template>)| match template {
-        None => Ok(None),
-        Some(template) => flow
-            .with_scope(event, None, |scope| language.fill(template, &Scope { secrets, ..*scope }))
-            .map(|text| Some(Arc::from(text)))
-            .map_err(|error| format!("EXPRESSION_ERROR: {name}: {error}")),
-    };
-    let filled = templates.into_iter().map(fill).collect::<Result<Vec<_>, _>>()?;
+    if matches!(spec.work, Work::Worker | Work::Approval(_) | Work::Wait(_) | Work::Human { .. }) {
+        return Ok(None);
+    }
+    let (filled, secrets) = fill_work(flow, &spec.work, event)?;
     let live = flow.cell(seq).and_then(|cell| cell.live.as_ref());
     let started = live.and_then(|live| live.started_at);
     Ok(Some(Box::new(Job {
@@ -148,8 +154,46 @@ fn job_of(flow: &Flow<'_, '_, '_>, seq: StepSeq, event: Option<&str>) -> Result<
         filled,
         timeout_at: spec.timeout.map(|timeout| started.unwrap_or(flow.now()).after(timeout)),
         repeatable: spec.is_repeatable(),
+        artifacts: spec.artifacts.clone(),
         last_child: live.and_then(|live| live.child),
+        secrets,
     })))
+}
+
+/// The texts of a work, and the values of the secrets in them.
+pub type Filled = (Vec<Option<Arc<str>>>, Vec<Arc<str>>);
+
+/// The texts of an executor's work, with every `${…}` filled in.
+pub fn fill_work(flow: &Flow<'_, '_, '_>, work: &Work, event: Option<&str>) -> Result<Filled, String> {
+    let templates = match work {
+        Work::Shell(work) => vec![("command", Some(&work.command)), ("env", work.env.as_ref())],
+        Work::Http(work) => {
+            vec![("url", Some(&work.url)), ("headers", work.headers.as_ref()), ("body", work.body.as_ref())]
+        }
+        Work::Workflow { .. } | Work::Worker | Work::Approval(_) | Work::Wait(_) | Work::Human { .. } => vec![],
+    };
+    let language = flow.ctx.language;
+    let watched = flow.ctx.secrets.map(Watched::new);
+    let fill = |(name, template): (&str, Option<&Template>)| match template {
+        None => Ok(None),
+        Some(template) => flow
+            .with_scope(event, None, |scope| {
+                let secrets = watched.as_ref().map(|watched| watched as &dyn Secrets);
+                language.fill(template, &Scope { secrets, ..*scope })
+            })
+            .map(|text| Some(Arc::from(text)))
+            .map_err(|error| format!("EXPRESSION_ERROR: {name}: {error}")),
+    };
+    let filled = templates.into_iter().map(fill).collect::<Result<_, _>>()?;
+    Ok((filled, watched.map(Watched::into_revealed).unwrap_or_default()))
+}
+
+/// What a step works on, or has worked on. Nothing before its turn, and where it cannot be worked out.
+pub fn input_of_step(shell: &Process, run: &Run, seq: StepSeq, ctx: &mut Context<'_>) -> Option<Arc<str>> {
+    let cell = run.cell(seq).filter(|cell| cell.state != StepCode::NotStarted)?;
+    let (role, event) = (cell.role, cell.live.as_ref().and_then(|live| live.event.clone()));
+    let flow = Flow::new(shell, run, ctx);
+    input_of(&flow, seq, role, event.as_deref()).ok()
 }
 
 /// What the step works on, or why it cannot be worked out.
@@ -176,7 +220,7 @@ pub fn input_of(
             .into(),
     };
     if let Some(schema) = &spec.input_schema {
-        language.conforms(schema, &input).map_err(|error| (format!("VALIDATION: input: {error}"), "validation"))?;
+        language.conforms(schema, &input).map_err(|error| missed("input", &error))?;
     }
     Ok(input)
 }

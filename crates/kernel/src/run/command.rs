@@ -1,12 +1,12 @@
 //! What can be asked of a run.
 
-use super::{Facet, KeptEvent, Parent, Prior, TransitionWish};
-use crate::Time;
+use super::{Artifact, Facet, Found, KeptEvent, Parent, Prior, TransitionWish};
 use crate::id::InstanceId;
 use crate::lifecycle::{FailureCategory, StepCode};
-use crate::plan::{Micros, StepSeq};
+use crate::plan::{Micros, Plan, StepSeq};
 use crate::process::{DecideGate, OpenGate};
 use crate::rollup::Colour;
+use crate::{Digest, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -25,6 +25,16 @@ pub enum Command {
         output: Arc<str>,
         outbound: Vec<Outbound>,
         claim_next: Option<ClaimNext>,
+        /// The files that the definition names, as the executor found them.
+        artifacts: Vec<Artifact>,
+    },
+    /// The engine's own executor looked at pins: each with its value (JSON text), or with nothing. A worker's survey is
+    /// reported by `Complete`, `Retry` or `Dead`.
+    Survey {
+        task: TaskRef,
+        values: Vec<Found>,
+        /// Why those without a value have none. Shown, and in no record.
+        errors: Vec<(Arc<str>, Arc<str>)>,
     },
     Wait {
         task: TaskRef,
@@ -81,17 +91,22 @@ pub enum Command {
     DecideGate(DecideGate),
     Cancel {
         reason: Option<String>,
+        approval_id: Option<String>,
     },
     Pause {
         reason: Option<String>,
     },
     Resume {
+        /// Of the gate `resume`.
+        approval_id: Option<String>,
         reason: Option<String>,
     },
     Stop {
         reason: Option<String>,
     },
     Void {
+        /// Of the gate `void`; where there is none, of `cancel`.
+        approval_id: Option<String>,
         reason: Option<String>,
     },
     /// What somebody does to one step.
@@ -112,6 +127,7 @@ impl Command {
             Command::Dispatch { .. } => "dispatch_run",
             Command::Claim(_) => "claim",
             Command::Complete { .. } => "complete",
+            Command::Survey { .. } => "survey",
             Command::Wait { .. } => "wait",
             Command::Retry { .. } => "retry",
             Command::Dead { .. } => "dead",
@@ -220,8 +236,12 @@ pub struct StartRun {
     pub parent: Option<Parent>,
     /// In place of the definition's own: for runs that wait for each other.
     pub concurrency_key: Option<Arc<str>>,
+    /// Only surveys, checks and what is `readOnly`.
+    pub dry_run: bool,
     /// The trace that it belongs to (W3C: 32 hexadecimal digits); without one it begins its own.
     pub trace_id: Option<Arc<str>>,
+    /// The plan of the version that is started, under the digest of its document, where the registry does without it.
+    pub plan: Option<(Digest, Arc<Plan>)>,
 }
 
 impl StartRun {
@@ -238,7 +258,9 @@ impl StartRun {
             from_step: None,
             parent: None,
             concurrency_key: None,
+            dry_run: false,
             trace_id: None,
+            plan: None,
         }
     }
 }

@@ -4,10 +4,10 @@
 use super::control::named;
 use super::flow::{By, Flow, SYSTEM};
 use super::{Action, Cell, Context, Event, Live, Role, Run, alive, permitted};
-use crate::lifecycle::{ActorClass, Outcome, RunState, StepCode};
+use crate::lifecycle::{ActorClass, FailureCategory, Outcome, RunState, StepCode};
 use crate::plan::{StepSeq, Work};
 use crate::process::Process;
-use crate::refusal::{Code, Refusal, require_text};
+use crate::refusal::{Refusal, require_text};
 use crate::registry::scopes;
 use std::sync::Arc;
 
@@ -177,11 +177,14 @@ pub fn declare_effect(
     alive(run)?;
     let seq = named(run, step)?;
     let unknown = run.cell(seq).and_then(|cell| cell.live.as_ref()).is_some_and(|live| live.effect_unknown);
+    if unknown && run.runbook().is_some() && run.head.state == RunState::Stopped {
+        return declare_in_runbook((shell, run), seq, done, output, reason, ctx);
+    }
     let persons = run.plan.step(seq).is_some_and(|spec| matches!(spec.work, Work::Human { .. }));
     let at_work = run.head.state == RunState::Compensating && persons && run.cell(seq).is_some_and(Cell::is_held);
     if !at_work && (!unknown || run.head.outcome != Some(Outcome::EffectUnknown)) {
         let detail = format!("the run does not wait for anybody to say what became of `{step}`");
-        return Err(Refusal::new(Code::TransitionRefusedByGuard, detail).at("step"));
+        return Err(Refusal::by_guard("effect_unknown", detail).at("step"));
     }
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
@@ -206,6 +209,33 @@ pub fn declare_effect(
         flow.move_run(RunState::Compensating, "effect_declared")?;
     }
     flow.effect = Some((seq, done));
+    flow.advance()?;
+    Ok(flow.finish(Action::EffectDeclared, &actor_ref, Some(reason)))
+}
+
+/// In a runbook that stopped: what was not done may be done after the resume; what was done is held against the step's checks
+/// at once.
+fn declare_in_runbook(
+    (shell, run): (&Process, &Run),
+    seq: StepSeq,
+    done: bool,
+    output: Option<&Arc<str>>,
+    reason: &str,
+    ctx: &mut Context<'_>,
+) -> Result<Vec<Event>, Refusal> {
+    let actor_ref = ctx.base.actor_ref.to_owned();
+    let mut flow = Flow::new(shell, run, ctx);
+    flow.edit(seq)?.live.get_or_insert_default().effect_unknown = false;
+    flow.effect = Some((seq, done));
+    if done {
+        match flow.judge(seq, output.cloned().unwrap_or_else(|| Arc::from("null"))) {
+            Ok(output) => {
+                let by = By(ActorClass::Reviewer, "effect_declared");
+                flow.yield_or_close(seq, output, vec![], by)?;
+            }
+            Err((error, trigger)) => flow.fail(seq, &error, FailureCategory::Validation, By(SYSTEM, trigger))?,
+        }
+    }
     flow.advance()?;
     Ok(flow.finish(Action::EffectDeclared, &actor_ref, Some(reason)))
 }

@@ -1,16 +1,18 @@
 //! What operators do to a run: pause, resume, cancel, stop, void.
 
-use super::flow::{By, Flow, SYSTEM};
+use super::flow::{By, Flow};
+use super::stop::{RESUME, VOID};
 use super::{Action, Context, Event, Run, alive, permitted};
 use crate::lifecycle::{ActorClass, Outcome, RunState, StepCode};
 use crate::process::Process;
-use crate::refusal::{Code, Refusal, require_optional_text};
+use crate::refusal::{Code, Refusal, require_optional_text, require_present, require_ref};
 use crate::registry::scopes;
 
 type Target<'r> = Option<(&'r Process, &'r Run)>;
 
+/// Holding a run up or ending it needs a reason.
 fn begin<'r>(target: Target<'r>, reason: Option<&str>, ctx: &Context<'_>) -> Result<(&'r Process, &'r Run), Refusal> {
-    require_optional_text("reason", reason)?;
+    require_present("reason", reason)?;
     permitted(target, scopes::RUNS_CONTROL, ctx)
 }
 
@@ -19,12 +21,17 @@ fn begin<'r>(target: Target<'r>, reason: Option<&str>, ctx: &Context<'_>) -> Res
 fn effects_known(run: &Run) -> Result<(), Refusal> {
     if run.head.outcome == Some(Outcome::EffectUnknown) {
         let detail = "the run is undoing its work and waits to be told what became of an attempt: declare its effect";
-        return Err(Refusal::new(Code::TransitionRefusedByGuard, detail));
+        return Err(Refusal::by_guard("effects_known", detail));
     }
     Ok(())
 }
 
-pub fn cancel(target: Target<'_>, reason: Option<&str>, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
+pub fn cancel(
+    target: Target<'_>,
+    reason: Option<&str>,
+    approval_id: Option<&str>,
+    ctx: &mut Context<'_>,
+) -> Result<Vec<Event>, Refusal> {
     let (shell, run) = begin(target, reason, ctx)?;
     if run.head.state == RunState::Cancelled {
         return Ok(vec![]);
@@ -37,7 +44,7 @@ pub fn cancel(target: Target<'_>, reason: Option<&str>, ctx: &mut Context<'_>) -
     effects_known(run)?;
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
-    flow.require_cancel_gate()?;
+    flow.require_cancel_gate(approval_id)?;
     flow.move_run(RunState::Cancelled, "workflow_cancel")?;
     flow.revoke_all(By(ActorClass::Reviewer, "workflow_cancel"))?;
     Ok(flow.finish(Action::RunCancelled, &actor_ref, reason))
@@ -56,8 +63,17 @@ pub fn pause(target: Target<'_>, reason: Option<&str>, ctx: &mut Context<'_>) ->
     Ok(flow.finish(Action::RunPaused, &actor_ref, reason))
 }
 
-pub fn resume(target: Target<'_>, reason: Option<&str>, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
-    let (shell, run) = begin(target, reason, ctx)?;
+/// What was stopped and needs an approval to go on goes on with that of this stop, and with no other; then its pins are
+/// looked at before anything begins.
+pub fn resume(
+    target: Target<'_>,
+    approval_id: Option<&str>,
+    reason: Option<&str>,
+    ctx: &mut Context<'_>,
+) -> Result<Vec<Event>, Refusal> {
+    approval_id.map_or(Ok(()), |id| require_ref("approval_id", id))?;
+    require_optional_text("reason", reason)?;
+    let (shell, run) = permitted(target, scopes::RUNS_CONTROL, ctx)?;
     match run.head.state {
         // Resuming what runs, or has run to its end, changes nothing.
         RunState::Executing | RunState::Blocked | RunState::Queued | RunState::Completed => return Ok(vec![]),
@@ -70,14 +86,65 @@ pub fn resume(target: Target<'_>, reason: Option<&str>, ctx: &mut Context<'_>) -
     }
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
+    let stopped = run.head.state == RunState::Stopped;
+    if stopped && run.guards(RESUME) {
+        flow.notes.approval_id = Some(flow.spend_approval(RESUME, approval_id)?);
+        flow.renew_budget();
+    }
+    if stopped && run.runbook().is_some() {
+        flow.effects_are_known()?;
+        flow.pin_anew();
+    }
     let to = match (flow.head.executing_since, flow.head.blocked) {
         (None, _) => RunState::Queued,
         (Some(_), 0) => RunState::Executing,
         (Some(_), _) => RunState::Blocked,
     };
     flow.move_run(to, "workflow_resume")?;
+    flow.take_up(stopped)?;
     flow.advance()?;
     Ok(flow.finish(Action::RunResumed, &actor_ref, reason))
+}
+
+impl Flow<'_, '_, '_> {
+    /// The guard `effects_known`: nothing is done twice because nobody knows that it was done.
+    fn effects_are_known(&self) -> Result<(), Refusal> {
+        let unknown = |seq: &crate::plan::StepSeq| {
+            self.cell(*seq).and_then(|cell| cell.live.as_ref()).is_some_and(|live| live.effect_unknown)
+        };
+        match self.live().iter().find(|seq| unknown(seq)) {
+            None => Ok(()),
+            Some(seq) => {
+                let step = self.run.step_name(*seq);
+                let detail = format!("nobody knows what became of the last attempt at `{step}`: declare its effect");
+                Err(Refusal::by_guard("effects_known", detail))
+            }
+        }
+    }
+
+    /// A runbook goes on: its pins are looked at once more. A gate that drift has mooted is opened again when they were: they
+    /// may be at the value from before, and nobody is asked about a world that nobody has looked at.
+    fn take_up(&mut self, stopped: bool) -> Result<(), Refusal> {
+        let Some(seq) = self.resumes_at().filter(|seq| self.book().is_some() && !self.has_yielded(*seq)) else {
+            return Ok(());
+        };
+        if !self.notes.repinned.is_empty() {
+            self.moot_gate_of(seq);
+        }
+        // Nobody claims a step anew that waits for its child: its cap counts from here.
+        let (now, awaits) = (self.now(), stopped && self.cell(seq).is_some_and(|cell| cell.awaited().is_some()));
+        if let Some(book) = self.book_mut().filter(|_| awaits) {
+            book.claimed = Some((seq, now));
+        }
+        let cleared = self.spec(seq).is_some_and(|spec| self.is_cleared(&spec.name));
+        let begins = match self.state(seq) {
+            Some(StepCode::NotStarted) => self.cell(seq).is_some_and(|cell| cell.open_deps == 0),
+            Some(StepCode::Blocked) => cleared,
+            Some(StepCode::Ready) => true,
+            _ => false,
+        };
+        if self.has_pins() && (stopped || begins) { self.ask_survey(seq) } else { Ok(()) }
+    }
 }
 
 /// Leases are revoked and steps go back to ready; only a resume goes on.
@@ -90,41 +157,36 @@ pub fn stop(target: Target<'_>, reason: Option<&str>, ctx: &mut Context<'_>) -> 
     effects_known(run)?;
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
-    flow.stand_still(Outcome::Operator, "workflow_stop")?;
+    flow.stand_still(Outcome::Operator, "workflow_stop", reason)?;
     Ok(flow.finish(Action::RunStopped, &actor_ref, reason))
 }
 
-impl Flow<'_, '_, '_> {
-    /// The run stands still. Whoever is at work loses their lease, and what they did under it is unknown.
-    pub fn stand_still(&mut self, outcome: Outcome, trigger: &'static str) -> Result<(), Refusal> {
-        self.move_run(RunState::Stopped, trigger)?;
-        self.head.outcome = Some(outcome);
-        let now = self.now();
-        for seq in self.live() {
-            // What has only tasks, or waits for a child, nobody holds.
-            let frame = self.spec(seq).is_some_and(crate::plan::StepSpec::is_frame);
-            if self.cell(seq).is_some_and(|cell| cell.is_held() && cell.awaited().is_none()) && !frame {
-                if self.cell(seq).is_some_and(|cell| cell.lease().is_some()) {
-                    self.lose_verdict(seq)?;
-                }
-                self.move_step(seq, StepCode::Ready, By(SYSTEM, "unclaimed"))?;
-                self.revoke(seq)?;
-                self.edit(seq)?.live.get_or_insert_default().next_run_at = Some(now);
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Its steps are cancelled as by a cancellation, and where that needs an approval, so does this.
-pub fn void(target: Target<'_>, reason: Option<&str>, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
+/// Its steps are cancelled as by a cancellation, and where that needs an approval, so does this. A runbook's is voided with the
+/// sovereign's, and also where it has failed or was cancelled.
+pub fn void(
+    target: Target<'_>,
+    approval_id: Option<&str>,
+    reason: Option<&str>,
+    ctx: &mut Context<'_>,
+) -> Result<Vec<Event>, Refusal> {
+    approval_id.map_or(Ok(()), |id| require_ref("approval_id", id))?;
     let (shell, run) = begin(target, reason, ctx)?;
-    alive(run)?;
+    let guarded = run.guards(VOID);
+    let voidable = guarded && matches!(run.head.state, RunState::Failed | RunState::Cancelled);
+    if !voidable {
+        alive(run)?;
+    }
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
     flow.move_run(RunState::Voided, "workflow_void")?;
-    flow.require_cancel_gate()?;
-    flow.revoke_all(By(ActorClass::Reviewer, "workflow_cancel"))?;
+    match guarded {
+        true => flow.notes.approval_id = Some(flow.spend_approval(VOID, approval_id)?),
+        false => flow.require_cancel_gate(approval_id)?,
+    }
+    match voidable {
+        true => flow.moot_all_gates(),
+        false => flow.revoke_all(By(ActorClass::Reviewer, "workflow_cancel"))?,
+    }
     Ok(flow.finish(Action::RunVoided, &actor_ref, reason))
 }
 

@@ -133,6 +133,9 @@ pub fn reopen(
     if !persons {
         flow.move_step(seq, StepCode::Ready, By(SYSTEM, "unclaimed"))?;
         flow.edit(seq)?.live.get_or_insert_default().next_run_at = Some(now);
+        if flow.has_pins() {
+            flow.ask_survey(seq)?;
+        }
     }
     Ok(Action::StepReopened)
 }

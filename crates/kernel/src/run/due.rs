@@ -23,28 +23,42 @@ pub fn decide(
     let mut flow = Flow::new(shell, run, ctx);
     if whole {
         run_due(&mut flow)?;
+        if !flow.head.state.is_ended() {
+            flow.hard_cap_due()?;
+        }
     }
+    let mut asked = false;
     for seq in steps {
         if flow.head.state.is_ended() {
             break;
         }
-        step_due(&mut flow, *seq)?;
+        if flow.survey_due(*seq)? {
+            asked = true;
+            continue;
+        }
+        if !flow.soft_cap_due(*seq)? {
+            step_due(&mut flow, *seq)?;
+        }
     }
     let lost = flow.moves.iter().any(|m| m.trigger == "lease_expired");
     if lost && run.plan.failure_policy == FailurePolicy::FailClosed && !flow.head.state.is_ended() {
-        flow.stand_still(Outcome::LeaseExpired, "lease_expired")?;
+        flow.stand_still(Outcome::LeaseExpired, "lease_expired", None)?;
     }
     flow.weigh(steps.to_vec());
     if !flow.changes() {
         return Ok(vec![]);
     }
     flow.advance()?;
-    Ok(flow.finish(Action::TimePassed, &actor_ref, None))
+    let action = if asked { flow.survey_action(Action::TimePassed) } else { Action::TimePassed };
+    Ok(flow.finish(action, &actor_ref, None))
 }
 
 /// The run's own limit. It overrides the limits of steps.
 fn run_due(flow: &mut Flow<'_, '_, '_>) -> Result<(), Refusal> {
-    let limit = flow.run.due_at().filter(|_| flow.head.executing_since.is_some());
+    let limit = flow.run.plan.timeout.zip(flow.head.executing_since).map(|(timeout, since)| since.after(timeout));
+    if flow.head.outcome == Some(Outcome::EffectUnknown) {
+        return Ok(());
+    }
     if limit.is_none_or(|limit| limit > flow.now()) {
         return Ok(());
     }

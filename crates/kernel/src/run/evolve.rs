@@ -57,7 +57,7 @@ impl Run {
         }
         self.kept.extend(event.kept.clone());
         self.kept.retain(|kept| !event.taken.contains(&kept.id));
-        if event.action != Action::StepProlonged {
+        if !matches!(event.action, Action::StepProlonged | Action::SurveyMoved) {
             self.roll_up(event.at);
         }
     }
@@ -93,5 +93,9 @@ fn share(plan: &Plan, seq: StepSeq, cell: &Cell) -> Share {
         severe: cell.severity().is_some_and(super::Severity::is_red),
         child: cell.live.as_ref().and_then(|live| live.child_colour),
     };
-    Share::of(&facts, &ROLLUP_POLICY)
+    match Share::of(&facts, &ROLLUP_POLICY) {
+        // What undoes a step is no progress.
+        Share::Done if cell.role != Role::Step => Share::Green,
+        share => share,
+    }
 }

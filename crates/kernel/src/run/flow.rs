@@ -1,8 +1,8 @@
 //! A command under way: the steps it has changed so far, laid over the run. Nothing is copied but what changes.
 
 use super::{
-    Acted, Action, Block, Cell, Claimed, Command, Context, Event, Head, KeptEvent, Move, Outbound, Role, Run, RunEvent,
-    RunMove, Severity,
+    Acted, Action, Block, Cell, Claimed, Command, Context, Event, Head, KeptEvent, Move, Notes, Outbound, Role, Run,
+    RunEvent, RunMove, Severity, TaskType,
 };
 use crate::Time;
 use crate::lifecycle::{ActorClass, RunState, StepCode, StepTransition, fire_run, fire_step};
@@ -34,6 +34,7 @@ pub struct Flow<'r, 'c, 'x> {
     pub gate_events: Vec<process::Event>,
     pub acted: Option<Box<Acted>>,
     pub effect: Option<(StepSeq, bool)>,
+    pub notes: Notes,
     /// Steps whose dependencies have all ended, to be looked at.
     pub to_resolve: VecDeque<StepSeq>,
 }
@@ -60,6 +61,7 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
             gate_events: vec![],
             acted: None,
             effect: None,
+            notes: Notes::default(),
             to_resolve: VecDeque::new(),
         }
     }
@@ -143,6 +145,7 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
             live.block = (to == StepCode::Blocked).then_some(Block { since: now, reason: None, escalated_at: None });
             live.severity = Severity::default();
         }
+        self.note_claim(seq, from, to);
         self.head.held = self.head.held + u32::from(at_work(to)) - u32::from(at_work(from)).min(self.head.held);
         // A task holds its step up, not the run.
         let blocked = |code| u32::from(code == StepCode::Blocked && !is_task);
@@ -156,6 +159,19 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
         Ok(())
     }
 
+    /// The cap of a step counts from its claim.
+    fn note_claim(&mut self, seq: StepSeq, from: StepCode, to: StepCode) {
+        let (now, step) = (self.now(), self.cell(seq).is_some_and(|cell| cell.role == Role::Step));
+        let Some(book) = self.head.runbook.as_deref_mut().filter(|_| step) else { return };
+        match (from, to) {
+            (StepCode::Ready | StepCode::Failed, StepCode::InProgress) => book.claimed = Some((seq, now)),
+            (_, StepCode::InProgress | StepCode::Overdue | StepCode::Waiting) => {}
+            // Woken, it is the same piece of work.
+            (StepCode::Waiting, StepCode::Ready) => {}
+            _ => book.claimed = book.claimed.filter(|(claimed, _)| *claimed != seq),
+        }
+    }
+
     pub fn move_run(&mut self, to: RunState, trigger: &'static str) -> Result<(), Refusal> {
         let from = self.head.state;
         let transition = fire_run(from, to, trigger).ok_or_else(|| {
@@ -167,6 +183,17 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
         // Why it stood still says nothing about how it ended.
         if from == RunState::Stopped {
             self.head.outcome = None;
+        }
+        let now = self.ctx.base.now;
+        if let Some(book) = self.head.runbook.as_deref_mut() {
+            book.used = book.used_at(now);
+            book.since = (to == RunState::Executing).then_some(now);
+        }
+        if to.is_ended() {
+            self.drop_survey()?;
+        } else if let Some(seq) = self.book().and_then(|book| book.survey.as_ref()).map(|survey| survey.step_seq) {
+            // Whether it is offered depends on the run's state.
+            self.edit(seq)?;
         }
         match to {
             RunState::Executing => drop(self.head.executing_since.get_or_insert(self.ctx.base.now)),
@@ -209,7 +236,9 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
     /// Calls with what expressions of this run may see.
     pub fn with_scope<T>(&self, event: Option<&str>, output: Option<&str>, call: impl FnOnce(&Scope<'_>) -> T) -> T {
         let about = about(self.run, self.shell);
+        let pins = self.book().map(|book| book.pins_json(|value| value.into()));
         call(&Scope {
+            pins: pins.as_deref(),
             input: Some(&self.run.input),
             steps: Some(self),
             run: Some(&about),
@@ -224,8 +253,10 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
         self.weigh_blocks();
         // A step that failed as it was claimed may have ended the run: what was claimed before it is nobody's again.
         let mut claimed = std::mem::take(&mut self.claimed);
-        claimed.retain(|task| {
-            self.cell(task.step_seq).is_some_and(|cell| cell.is_held() && cell.token == Some(task.lease_token))
+        let surveyed = self.book().and_then(|book| book.survey.as_ref()?.lease).map(|(token, _)| token);
+        claimed.retain(|task| match task.task_type {
+            TaskType::Survey => surveyed == Some(task.lease_token),
+            _ => self.cell(task.step_seq).is_some_and(|cell| cell.is_held() && cell.token == Some(task.lease_token)),
         });
         let changes = self.changes();
         let mut events: Vec<Event> = self.gate_events.into_iter().map(Event::Gate).collect();
@@ -234,6 +265,12 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
             let mut cells: Vec<(StepSeq, Cell)> = self.cells.into_iter().collect();
             let listed = cells.partition_point(|(seq, _)| *seq < known_cells) + LISTED_FIRST;
             let unlisted = if cells.len() > listed { cells.split_off(listed) } else { vec![] };
+            let captured = self.notes.captured.take();
+            if let Some(captured) = captured {
+                let notes = Notes { captured: Some(captured), ..Notes::default() };
+                let event = RunEvent::bare(self.run, Action::PinsCaptured, actor_ref, self.ctx.base.now);
+                events.push(Event::Run(Box::new(RunEvent { notes: Some(Box::new(notes)), ..event })));
+            }
             let first = RunEvent {
                 actor_ref: actor_ref.to_owned(),
                 at: self.ctx.base.now,
@@ -250,10 +287,12 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
                 reason: reason.map(str::to_owned),
                 acted: self.acted,
                 effect: self.effect,
+                notes: (self.notes != Notes::default()).then(|| Box::new(self.notes)),
                 started: None,
                 known_cells,
             };
-            let rest = unlisted.chunks(LISTED).map(|cells| first.lists(cells, self.ctx.base.application_actor_ref));
+            let rest =
+                unlisted.chunks(LISTED).map(|cells| first.lists(cells, self.ctx.base.application_actor_ref, self.run));
             let rest: Vec<Event> = rest.map(|event| Event::Run(Box::new(event))).collect();
             events.push(Event::Run(Box::new(first)));
             events.extend(rest);
@@ -264,15 +303,25 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
 
 impl RunEvent {
     /// More compensations of the same command, which this event has no room for.
-    fn lists(&self, cells: &[(StepSeq, Cell)], application_actor_ref: &str) -> RunEvent {
+    fn lists(&self, cells: &[(StepSeq, Cell)], application_actor_ref: &str, run: &Run) -> RunEvent {
         RunEvent {
-            actor_ref: application_actor_ref.to_owned(),
-            at: self.at,
-            action: Action::CompensationsListed,
-            moves: vec![],
-            run_moves: vec![],
             head: self.head.clone(),
             cells: cells.to_vec(),
+            known_cells: cells.first().map_or(self.known_cells, |(seq, _)| *seq),
+            ..RunEvent::bare(run, Action::CompensationsListed, application_actor_ref, self.at)
+        }
+    }
+
+    /// One that changes nothing yet.
+    fn bare(run: &Run, action: Action, actor_ref: &str, at: Time) -> RunEvent {
+        RunEvent {
+            actor_ref: actor_ref.to_owned(),
+            at,
+            action,
+            moves: vec![],
+            run_moves: vec![],
+            head: run.head.clone(),
+            cells: vec![],
             outputs: vec![],
             claimed: vec![],
             outbound: vec![],
@@ -281,8 +330,9 @@ impl RunEvent {
             reason: None,
             acted: None,
             effect: None,
+            notes: None,
             started: None,
-            known_cells: cells.first().map_or(self.known_cells, |(seq, _)| *seq),
+            known_cells: StepSeq::try_from(run.cells.len()).unwrap_or(StepSeq::MAX),
         }
     }
 }
@@ -321,6 +371,7 @@ impl Command {
     pub const fn task(&self) -> Option<&super::TaskRef> {
         match self {
             Command::Complete { task, .. }
+            | Command::Survey { task, .. }
             | Command::Wait { task, .. }
             | Command::Retry { task, .. }
             | Command::Dead { task, .. }

@@ -3,14 +3,15 @@
 use super::correct::REOPEN;
 use super::flow::{By, Flow, SYSTEM, broken};
 use super::operator::ESCALATE;
+use super::stop::{RESUME, VOID, label_of};
 use super::{Action, Context, Event, Run, alive, known, permitted};
 use crate::declaration::{Declaration, Transition};
 use crate::gate_spec::GateSpec;
 use crate::id::StepId;
-use crate::lifecycle::{FailureCategory, StepCode};
+use crate::lifecycle::{FailureCategory, RunState, StepCode};
 use crate::machine::StepState;
 use crate::plan::{Plan, StepSeq, StepSpec, Work};
-use crate::process::{self, DecideGate, EventBody, GateStatus, OpenGate, Process};
+use crate::process::{self, DecideGate, EventBody, GateStatus, OpenGate, Process, Request};
 use crate::refusal::{Code, Refusal, require_optional_text, require_ref};
 use crate::registry::scopes;
 
@@ -45,6 +46,11 @@ pub fn shell_declaration(plan: &Plan) -> (Declaration, GateSpec) {
     if plan.gate_spec.0.contains_key(CANCEL) {
         guard(CANCEL, CANCEL);
     }
+    for action in [RESUME, VOID] {
+        if let Some(label) = label_of(plan, action) {
+            guard(action, label);
+        }
+    }
     // A gate of its own for each step: an approval to reopen one is none to reopen another.
     for label in [REOPEN, ESCALATE] {
         if plan.gate_spec.0.contains_key(label) {
@@ -72,9 +78,20 @@ pub fn open(
     require_ref("action", &command.action)?;
     require_optional_text("reason", command.reason.as_deref())?;
     let (shell, run) = permitted(target, scopes::RUNS_CONTROL, ctx)?;
-    if run.head.state.is_ended() {
+    let void = command.action == VOID && run.guards(VOID);
+    let voidable = void && matches!(run.head.state, RunState::Failed | RunState::Cancelled);
+    if run.head.state.is_ended() && !voidable {
         let detail = format!("the run has ended ({}); no gate can be opened any more", run.head.state);
         return Err(Refusal::new(Code::GateNotAvailable, detail));
+    }
+    let resume = command.action == RESUME && run.guards(RESUME);
+    if [RESUME, VOID].contains(&command.action.as_str()) && !void && !resume {
+        let detail = format!("nobody is asked before this run is {}d: there is no such gate", command.action);
+        return Err(Refusal::new(Code::GateNotAvailable, detail).at("action"));
+    }
+    if resume && run.head.state != RunState::Stopped {
+        let detail = format!("the run is {}; there is nothing to resume", run.head.state);
+        return Err(Refusal::new(Code::GateNotAvailable, detail).at("action"));
     }
     if let Some(seq) = run.plan.step_named(&command.action)
         && run.cell(seq).is_none_or(|cell| cell.state != StepCode::Blocked)
@@ -94,7 +111,17 @@ pub fn open(
             return Err(Refusal::new(Code::GateNotAvailable, detail).at("action"));
         }
     }
-    let events = process::open_any_gate(shell, command, &mut ctx.base)?;
+    let request = {
+        let flow = Flow::new(shell, run, ctx);
+        let reason = command.reason.as_deref();
+        let step = run.plan.step_named(&command.action).and_then(|seq| run.plan.step(seq));
+        match (resume, void, run.head.outcome) {
+            (true, _, Some(outcome)) => Some(flow.stop_request(outcome, reason)),
+            (_, true, _) => Some(flow.void_request(reason)),
+            _ => step.map(|spec| flow.step_request(spec)).transpose().map_err(no_request)?.flatten(),
+        }
+    };
+    let events = process::open_any_gate(shell, command, request, &mut ctx.base)?;
     Ok(events.into_iter().map(Event::Gate).collect())
 }
 
@@ -118,6 +145,14 @@ pub fn decide(
     let mut flow = Flow::new(&after, run, ctx);
     match status {
         GateStatus::Pending => return Ok(events),
+        // It is spent when its pins were looked at, and not before: in a run that was stopped, after it goes on.
+        GateStatus::Approved if flow.has_pins() => {
+            if flow.head.state != RunState::Stopped {
+                flow.ask_survey(seq)?;
+            }
+            events.extend(flow.finish(Action::SurveyMoved, &actor_ref, None));
+            return Ok(events);
+        }
         GateStatus::Approved => {
             flow.consume(&command.action)?;
             let spec = flow.spec(seq).cloned().ok_or_else(broken)?;
@@ -133,12 +168,23 @@ pub fn decide(
     Ok(events)
 }
 
+fn no_request(error: String) -> Refusal {
+    Refusal::new(Code::GateNotAvailable, error).at("action")
+}
+
 impl Flow<'_, '_, '_> {
     /// The step's own gate, opened by the engine.
-    pub fn open_step_gate(&mut self, spec: &StepSpec) -> Result<(), Refusal> {
-        let command = OpenGate { action: spec.name.to_string(), reason: None };
+    pub fn open_step_gate(&mut self, seq: StepSeq, spec: &StepSpec) -> Result<(), Refusal> {
+        match self.step_request(spec) {
+            Ok(request) => self.open_gate(&spec.name, request),
+            Err(error) => self.fail(seq, &error, FailureCategory::Validation, By(SYSTEM, "expression_error")),
+        }
+    }
+
+    pub fn open_gate(&mut self, action: &str, request: Option<Request>) -> Result<(), Refusal> {
+        let command = OpenGate { action: action.to_owned(), reason: None };
         let shell = super::advance::shell_after(self.shell, &self.gate_events);
-        let opened = process::open_any_gate(&shell, &command, &mut self.ctx.base)?;
+        let opened = process::open_any_gate(&shell, &command, request, &mut self.ctx.base)?;
         let application = self.ctx.base.application_actor_ref.to_owned();
         self.gate_events
             .extend(opened.into_iter().map(|event| process::Event { actor_ref: application.clone(), ..event }));
@@ -146,7 +192,7 @@ impl Flow<'_, '_, '_> {
     }
 
     /// An approval is good for one firing: the gate's self-loop.
-    fn consume(&mut self, action: &str) -> Result<(), Refusal> {
+    pub fn consume(&mut self, action: &str) -> Result<(), Refusal> {
         let shell = super::advance::shell_after(self.shell, &self.gate_events);
         let gate = shell.gate(SHELL_STATE, action).filter(|gate| gate.is_cleared()).ok_or_else(broken)?;
         let fired = process::Event {
@@ -164,6 +210,12 @@ impl Flow<'_, '_, '_> {
         };
         self.gate_events.push(fired);
         Ok(())
+    }
+
+    /// Whether the action's gate was approved, and not spent.
+    pub fn is_cleared(&self, action: &str) -> bool {
+        let shell = super::advance::shell_after(self.shell, &self.gate_events);
+        shell.gate(SHELL_STATE, action).is_some_and(process::Gate::is_cleared)
     }
 
     pub fn has_open_gate(&self, seq: StepSeq) -> bool {
@@ -222,14 +274,21 @@ impl Flow<'_, '_, '_> {
     }
 
     /// Where the plan names a gate for it, a cancellation needs a cleared one, and spends it. To void a run is one too.
-    pub fn require_cancel_gate(&mut self) -> Result<(), Refusal> {
+    /// An approval that the caller names must be that gate's own.
+    pub fn require_cancel_gate(&mut self, approval_id: Option<&str>) -> Result<(), Refusal> {
+        if approval_id.is_some() {
+            self.notes.approval_id = Some(self.spend_approval(CANCEL, approval_id)?);
+            return Ok(());
+        }
         if !self.shell.gate_spec.0.contains_key(CANCEL) {
             return Ok(());
         }
-        if self.shell.gate(SHELL_STATE, CANCEL).is_none_or(|gate| !gate.is_cleared()) {
+        let Some(gate) = self.shell.gate(SHELL_STATE, CANCEL).filter(|gate| gate.is_cleared()) else {
             let detail = "this definition lets nobody cancel or void a run without an approval: open the gate `cancel` and have it decided";
             return Err(Refusal::new(Code::GateNotCleared, detail));
-        }
+        };
+        let approved = gate.steps.iter().find(|step| step.state == StepState::Approved);
+        self.notes.approval_id = approved.map(|step| step.step_id);
         self.consume(CANCEL)
     }
 }

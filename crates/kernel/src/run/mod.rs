@@ -26,29 +26,36 @@ mod operator;
 mod own;
 mod person;
 mod result;
+mod runbook;
+mod secrets;
 mod severity;
 mod start;
+mod stop;
+mod survey;
 mod task;
 mod wake;
 
 pub use cell::{Agenda, Block, BlockReason, Cell, Claim, Docket, Facet, Handed, Lease, Live, Role, Waiting, is_passed};
 pub use child::is_over;
-pub use claim::handed_out;
+pub use claim::{handed_out, input_of_step};
 pub use command::*;
 pub use correct::{Correction, CorrectionReason, Prior};
 pub use gate::shell_declaration;
 pub use own::{OwnMove, PinnedMachine, TransitionWish};
-pub use result::{Verb, check_lease};
+pub use result::{Repeated, Verb, check_lease};
+pub use runbook::*;
 pub use severity::{Cause, Severity, severity_of};
+pub use stop::{RESUME, SOVEREIGN, VOID, label_of};
 
 use crate::id::{InstanceId, StepId};
 use crate::lifecycle::{Outcome, RunState, RunTransition, StepCode, StepTransition, event_type};
-use crate::plan::{Language, Plan, StepSeq, Work};
+use crate::plan::{Language, Plan, Secrets, StepSeq, Work};
 use crate::process::{self, DefinitionRef, Process};
 use crate::refusal::{Code, Refusal};
 use crate::rollup::{Rollup, Tally};
 use crate::{Time, lifecycle::ActorClass};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -104,6 +111,8 @@ pub struct Head {
     pub concurrency_key: Option<Arc<str>>,
     /// It belongs to this step of another run.
     pub parent: Option<Parent>,
+    /// Only of a runbook's run.
+    pub runbook: Option<Box<Runbook>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -122,8 +131,10 @@ pub struct KeptEvent {
 pub struct Context<'a> {
     pub base: process::Context<'a>,
     pub language: &'a dyn Language,
-    /// A JSON object for `${secrets…}`; what is filled in with it is handed to executors and never recorded.
-    pub secrets: Option<&'a str>,
+    /// For `${secrets…}`. What is filled in with them is handed to executors and never recorded.
+    pub secrets: Option<&'a dyn Secrets>,
+    /// SHA-256 of a text. The kernel compares digests and computes none.
+    pub digest: fn(&str) -> crate::Digest,
 }
 
 impl Context<'_> {
@@ -164,6 +175,8 @@ pub struct RunEvent {
     pub effect: Option<(StepSeq, bool)>,
     /// Only where somebody acted on one step.
     pub acted: Option<Box<Acted>>,
+    /// Checks, pins and approvals that the record tells of.
+    pub notes: Option<Box<Notes>>,
     /// Only for the first event of a run.
     pub started: Option<Box<Started>>,
     /// How many cells the run had before: those from here on are new.
@@ -207,6 +220,12 @@ pub enum Action {
     RunDispatched,
     StepsClaimed,
     StepCompleted,
+    /// The work of a step is done, and its pins are to be captured.
+    StepYielded,
+    PinsCaptured,
+    PinsSurveyed,
+    /// A survey was asked for, claimed, or answered in part.
+    SurveyMoved,
     StepWaiting,
     StepRetried,
     StepFailed,
@@ -250,6 +269,10 @@ impl Action {
             Action::RunDispatched => "run_dispatched",
             Action::StepsClaimed => "steps_claimed",
             Action::StepCompleted => "step_completed",
+            Action::StepYielded => "step_yielded",
+            Action::PinsCaptured => "pins_captured",
+            Action::PinsSurveyed => "pins_surveyed",
+            Action::SurveyMoved => "survey_moved",
             Action::StepWaiting => "step_waiting",
             Action::StepRetried => "step_retried",
             Action::StepFailed => "step_failed",
@@ -283,9 +306,9 @@ impl Action {
         }
     }
 
-    /// What changes no state leaves no record: a heartbeat, and the colour of a child.
+    /// What changes no state leaves no record: a heartbeat, the colour of a child, a survey that is under way.
     pub const fn is_recorded(self) -> bool {
-        !matches!(self, Action::StepProlonged | Action::ChildColoured)
+        !matches!(self, Action::StepProlonged | Action::ChildColoured | Action::SurveyMoved)
     }
 }
 
@@ -345,10 +368,12 @@ pub struct Claimed {
     pub locked_until: Time,
     /// For the engine's own executors.
     pub job: Option<Box<Job>>,
+    /// Of a survey that the engine's own executor claimed.
+    pub probes: Vec<Probe>,
 }
 
 /// Work of an executor, with every `${…}` filled in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Job {
     pub work: Work,
     /// JSON texts: `command` and `env` of a shell step; `url`, `headers` and `body` of an http step.
@@ -356,8 +381,19 @@ pub struct Job {
     pub timeout_at: Option<Time>,
     /// Whether an attempt without a verdict may simply be made again.
     pub repeatable: bool,
+    /// Files that it must leave.
+    pub artifacts: Vec<Arc<str>>,
     /// The run that this step waited for before, where it is to wait for another.
     pub last_child: Option<InstanceId>,
+    /// The values of the secrets that were filled in: the executor masks them in whatever comes of the job.
+    pub secrets: Vec<Arc<str>>,
+}
+
+impl fmt::Debug for Job {
+    /// What was filled in may hold secrets and is not shown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Job").field("work", &self.work).finish_non_exhaustive()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -365,14 +401,19 @@ pub enum TaskType {
     ReadyStep,
     WaitingTimeout,
     Compensation,
+    Survey,
 }
 
 impl TaskType {
+    pub const ALL: &'static [TaskType] =
+        &[TaskType::ReadyStep, TaskType::WaitingTimeout, TaskType::Compensation, TaskType::Survey];
+
     pub const fn as_str(self) -> &'static str {
         match self {
             TaskType::ReadyStep => "READY_STEP",
             TaskType::WaitingTimeout => "WAITING_TIMEOUT",
             TaskType::Compensation => "COMPENSATION",
+            TaskType::Survey => "SURVEY",
         }
     }
 }
@@ -400,9 +441,10 @@ pub fn decide(run: Option<(&Process, &Run)>, command: &Command, ctx: &mut Contex
         Command::Start(command) => start::decide(command, ctx),
         Command::Dispatch { in_slot } => start::dispatch(known(run)?, *in_slot, ctx),
         Command::Claim(command) => claim::decide(run, command, ctx),
-        Command::Complete { task, output, outbound, claim_next } => {
-            result::complete(run, task, output, outbound, claim_next.as_ref(), ctx)
+        Command::Complete { task, output, outbound, claim_next, artifacts } => {
+            result::complete(run, task, (output, artifacts), outbound, claim_next.as_ref(), ctx)
         }
+        Command::Survey { task, values, errors } => survey::answer(run, task, values, errors, ctx),
         Command::Wait { task, event_type, timeout, facet, outbound } => {
             let wish = result::Wish { event_type: event_type.as_deref(), timeout: *timeout, facet: *facet };
             result::wait(run, task, &wish, outbound, ctx)
@@ -423,11 +465,11 @@ pub fn decide(run: Option<(&Process, &Run)>, command: &Command, ctx: &mut Contex
         Command::Due { steps, run: whole } => due::decide(known(run)?, steps, *whole, ctx),
         Command::OpenGate(command) => gate::open(run, command, ctx),
         Command::DecideGate(command) => gate::decide(run, command, ctx),
-        Command::Cancel { reason } => control::cancel(run, reason.as_deref(), ctx),
+        Command::Cancel { reason, approval_id } => control::cancel(run, reason.as_deref(), approval_id.as_deref(), ctx),
         Command::Pause { reason } => control::pause(run, reason.as_deref(), ctx),
-        Command::Resume { reason } => control::resume(run, reason.as_deref(), ctx),
+        Command::Resume { approval_id, reason } => control::resume(run, approval_id.as_deref(), reason.as_deref(), ctx),
         Command::Stop { reason } => control::stop(run, reason.as_deref(), ctx),
-        Command::Void { reason } => control::void(run, reason.as_deref(), ctx),
+        Command::Void { approval_id, reason } => control::void(run, approval_id.as_deref(), reason.as_deref(), ctx),
         Command::Act(command) => person::decide(run, command, ctx),
         Command::DeclareEffect { step, done, output, reason } => {
             compensate::declare_effect(run, step, *done, output.as_ref(), reason, ctx)

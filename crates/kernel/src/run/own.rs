@@ -24,6 +24,9 @@ pub struct PinnedMachine {
 impl PinnedMachine {
     /// The machine that a plan names, as it is published now.
     pub fn of(registry: &Registry, name: &str, version: Option<u32>) -> Result<PinnedMachine, Refusal> {
+        if let Some(definition) = registry.definition(name, version) {
+            definition.require_usable()?;
+        }
         let (definition, own) = registry.own_machine(name, version).ok_or_else(|| {
             let detail = format!(
                 "the workflow's steps move by the machine `{name}`, and none of that name and version is published"

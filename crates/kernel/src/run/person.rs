@@ -6,8 +6,10 @@
 use super::claim::input_of;
 use super::control::named;
 use super::flow::{By, Flow, SYSTEM};
-use super::result::check_outbound;
-use super::{Act, Acted, Action, BlockReason, Context, Event, Facet, Role, Run, StepAct, Waiting, alive, permitted};
+use super::result::{Repeated, check_outbound, completed_by_person};
+use super::{
+    Act, Acted, Action, BlockReason, Cell, Context, Event, Facet, Role, Run, StepAct, Survey, Waiting, alive, permitted,
+};
 use super::{correct, deadline, operator, own};
 use crate::lifecycle::{ActorClass, FailureCategory, Outcome, RunState, StepCode};
 use crate::plan::{Micros, StepSeq, Work};
@@ -24,6 +26,11 @@ pub fn decide(target: Target<'_>, command: &StepAct, ctx: &mut Context<'_>) -> R
     check_shape(command)?;
     let (shell, run) = admit(target, &command.act, ctx)?;
     let seq = named(run, &command.step)?;
+    if let Act::Complete { output, .. } = &command.act
+        && repeats(run, seq, output, ctx)?
+    {
+        return Ok(vec![]);
+    }
     alive(run)?;
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
@@ -102,9 +109,14 @@ fn check_shape(command: &StepAct) -> Result<(), Refusal> {
 
 /// Permission before existence.
 fn admit<'r>(target: Target<'r>, act: &Act, ctx: &Context<'_>) -> Result<(&'r Process, &'r Run), Refusal> {
-    let any = |first: &str, second: &str| match permitted(target, first, ctx) {
-        Err(refusal) if refusal.code == Code::PermissionDenied => permitted(target, second, ctx).map_err(|_| refusal),
-        known => known,
+    // With none of the scopes, the refusal names the first. With one of them, a run that is not known is `not-known`.
+    let any = |first: &str, others: &[&str]| {
+        let denied = |known: &Result<_, Refusal>| matches!(known, Err(no) if no.code == Code::PermissionDenied);
+        let first = permitted(target, first, ctx);
+        if !denied(&first) {
+            return first;
+        }
+        others.iter().map(|scope| permitted(target, scope, ctx)).find(|known| !denied(known)).unwrap_or(first)
     };
     match act {
         Act::Claim
@@ -113,17 +125,12 @@ fn admit<'r>(target: Target<'r>, act: &Act, ctx: &Context<'_>) -> Result<(&'r Pr
         | Act::Block { .. }
         | Act::Complete { .. }
         | Act::CannotComplete { .. } => permitted(target, scopes::TASKS_WORK, ctx),
-        Act::Unblock { .. } => any(scopes::RUNS_CONTROL, scopes::TASKS_WORK),
+        Act::Unblock { .. } => any(scopes::RUNS_CONTROL, &[scopes::TASKS_WORK]),
         Act::Escalate => permitted(target, scopes::GOVERNANCE_ACT, ctx),
-        Act::BlockEscalate { .. } => any(scopes::RUNS_CONTROL, scopes::GOVERNANCE_ACT),
+        Act::BlockEscalate { .. } => any(scopes::RUNS_CONTROL, &[scopes::GOVERNANCE_ACT]),
         Act::Retry | Act::Reopen { .. } | Act::ExtendDeadline { .. } => permitted(target, scopes::RUNS_CONTROL, ctx),
         // Which of them it takes, the transition says.
-        Act::Transition(_) => match any(scopes::TASKS_WORK, scopes::RUNS_CONTROL) {
-            Err(refusal) if refusal.code == Code::PermissionDenied => {
-                permitted(target, scopes::GOVERNANCE_ACT, ctx).map_err(|_| refusal)
-            }
-            known => known,
-        },
+        Act::Transition(_) => any(scopes::TASKS_WORK, &[scopes::RUNS_CONTROL, scopes::GOVERNANCE_ACT]),
     }
 }
 
@@ -188,6 +195,10 @@ pub fn going_forward(flow: &Flow<'_, '_, '_>) -> Result<(), Refusal> {
 fn claim(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<Action, Refusal> {
     in_charge(flow, seq, StepCode::InProgress, "step_claim")?;
     hands_out(flow)?;
+    if flow.is_surveyed() || flow.is_spent() {
+        let detail = "the run's pins are being looked at, or its cap is reached: nothing begins now";
+        return Err(Refusal::by_guard("pins_surveyed", detail).at("step"));
+    }
     let input = match input_of(flow, seq, Role::Step, None) {
         Ok(input) => input,
         Err((error, trigger)) => {
@@ -313,20 +324,39 @@ pub fn unblock(
     Ok(Action::StepUnblocked)
 }
 
+/// Whether the person who completed the step says so again. The answer to the first time may have been lost, even where the run
+/// has ended since; another output contradicts the one that counts.
+fn repeats(run: &Run, seq: StepSeq, output: &str, ctx: &Context<'_>) -> Result<bool, Refusal> {
+    let done = |cell: &&Cell| cell.state == StepCode::Completed || run.survey_of(seq).is_some_and(Survey::captures);
+    let by_caller = |cell: &&Cell| cell.pic().is_some_and(|pic| **pic == *ctx.base.actor_ref);
+    let completed = run.cell(seq).filter(done).filter(by_caller);
+    match completed.and_then(|cell| cell.was_completed_by_person(output)) {
+        None => Ok(false),
+        Some(Repeated::Same) => Ok(true),
+        Some(Repeated::OtherOutput) => {
+            let detail = "you have completed the step with another output, which counts; nothing was changed";
+            Err(Refusal::new(Code::Conflict, detail).at("output"))
+        }
+    }
+}
+
 /// A person's output that misses its contract is refused, and the step stays as it was.
 pub fn complete(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, output: &Arc<str>) -> Result<Action, Refusal> {
     in_charge(flow, seq, StepCode::Completed, "step_complete")?;
     flow.require_tasks(seq)?;
-    let event = flow.cell(seq).and_then(|cell| cell.live.as_ref()).and_then(|live| live.event.clone());
-    let output = match flow.spec(seq) {
-        Some(spec) => flow.judge(spec, event.as_deref(), output.clone()).map_err(|(error, _)| {
-            let guard = if error.starts_with("CHECK_FAILED:") { "postcondition_config" } else { "output_contract_met" };
-            Refusal::by_guard(guard, error).at("output")
-        })?,
-        None => output.clone(),
-    };
-    flow.close(seq, output, PIC)?;
-    Ok(Action::StepCompleted)
+    let now = flow.now();
+    if flow.has_yielded(seq) || flow.within_cap(seq, now) < now {
+        let detail = "the step's work is done already, or its cap is reached";
+        return Err(Refusal::by_guard("cap_reached", detail).at("step"));
+    }
+    let judged = flow.judge(seq, output.clone()).map_err(|(error, _)| {
+        let guard = if error.starts_with("CHECK_FAILED:") { "postcondition_config" } else { "output_contract_met" };
+        Refusal::by_guard(guard, error).at("output")
+    })?;
+    flow.yield_or_close(seq, judged, vec![], By(PIC, "step_complete"))?;
+    let id = flow.ctx.base.ids.make();
+    flow.edit(seq)?.token = Some(completed_by_person(id, output));
+    Ok(if flow.has_yielded(seq) { Action::StepYielded } else { Action::StepCompleted })
 }
 
 pub fn cannot_complete(

@@ -3,7 +3,11 @@
 
 use super::claim::claim_one;
 use super::flow::{By, Flow, SYSTEM, WORKER};
-use super::{Action, Cell, ClaimNext, Context, Event, Facet, Handed, Outbound, Role, Run, TaskRef, Waiting, permitted};
+use super::{
+    Action, Artifact, Cell, ClaimNext, Context, Event, Facet, Handed, Outbound, Role, Run, TaskRef, Waiting, permitted,
+    survey,
+};
+use crate::json_mark::mark;
 use crate::lifecycle::{FailureCategory, Response, StepCode};
 use crate::plan::{FailurePolicy, Micros, RetryPolicy, StepSeq};
 use crate::process::Process;
@@ -38,32 +42,85 @@ pub fn held<'r>(run: &'r Run, task: &TaskRef, ctx: &Context<'_>) -> Result<&'r C
 /// What ended a lease. The same again, under that lease, is answered as before and changes nothing; another verb comes late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    Complete,
     Wait,
     Retry,
     Dead,
 }
 
+/// The bits of a token that hold its version. A token in use has the version 7 of its UUID; a spent one shows in that place what
+/// it was spent on, so that no column has to.
+const VERSION: u32 = 76;
+/// A completion before its output left a mark.
+const COMPLETE_UNMARKED: u128 = 0x8;
+const COMPLETE: u128 = 0xc;
+/// A person's completion. A person has no lease, so this token was never used to report anything.
+const COMPLETE_BY_PERSON: u128 = 0xd;
+
+fn with_version(token: Uuid, version: u128) -> u128 {
+    token.as_u128() & !(0xf << VERSION) | version << VERSION
+}
+
 impl Verb {
-    /// The token of a lease that this verb has ended. A token in use has the version 7 of its UUID; a spent one shows in that
-    /// place what it was spent on, so that no column has to.
+    /// The token of a lease that this verb has ended.
     fn spends(self, token: Uuid) -> Uuid {
-        const VERSION: u32 = 76;
-        let verb: u128 = match self {
-            Verb::Complete => 0x8,
+        let version = match self {
             Verb::Wait => 0x9,
             Verb::Retry => 0xa,
             Verb::Dead => 0xb,
         };
-        Uuid::from_u128(token.as_u128() & !(0xf << VERSION) | verb << VERSION)
+        Uuid::from_u128(with_version(token, version))
     }
+}
+
+/// The token of a lease that a completion with this output has ended. Its upper half still names the lease, which began at a
+/// time of its own; the lower half, which is secret until then, gives way to the output's mark.
+fn completes(token: Uuid, output: &str) -> Uuid {
+    const LOWER: u128 = u64::MAX as u128;
+    let seed = u64::try_from(token.as_u128() & LOWER).unwrap_or_default();
+    Uuid::from_u128(with_version(token, COMPLETE) & !LOWER | u128::from(mark(seed, output)))
+}
+
+/// The token that a person's completion with this output leaves behind: a fresh id in the upper half, and below it the output's
+/// mark, which that id seeds. A purge of the output takes it away too, so that no guess can be tried against it.
+pub fn completed_by_person(id: Uuid, output: &str) -> Uuid {
+    let upper = with_version(id, COMPLETE_BY_PERSON) >> 64;
+    let seed = u64::try_from(upper).unwrap_or_default();
+    Uuid::from_u128(upper << 64 | u128::from(mark(seed, output)))
+}
+
+/// How a completion that comes again compares with the one that counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeated {
+    Same,
+    OtherOutput,
 }
 
 impl Cell {
     /// Whether the lease of this token was ended by this verb. Whoever's lease was taken away has no token here any more
     /// ([`Flow::take_away`]).
     pub fn was_reported(&self, token: Option<Uuid>, verb: Verb) -> bool {
-        !self.is_held() && token.is_some_and(|token| self.token == Some(verb.spends(token)))
+        // What has yielded is in progress, and under nobody's lease.
+        (!self.is_held() || self.lease().is_none()) && token.is_some_and(|token| self.token == Some(verb.spends(token)))
+    }
+
+    /// Whether a completion ended the lease of this token, and whether it had this output.
+    pub fn was_completed(&self, token: Option<Uuid>, output: &str) -> Option<Repeated> {
+        let (token, spent) = (token?, self.token?);
+        // What has yielded is in progress, and under nobody's lease.
+        if self.is_held() && self.lease().is_some() {
+            return None;
+        }
+        if spent == completes(token, output) || spent.as_u128() == with_version(token, COMPLETE_UNMARKED) {
+            return Some(Repeated::Same);
+        }
+        (spent.as_u128() >> 64 == with_version(token, COMPLETE) >> 64).then_some(Repeated::OtherOutput)
+    }
+
+    /// Whether a person has completed the step, and whether it was with this output.
+    pub fn was_completed_by_person(&self, output: &str) -> Option<Repeated> {
+        let left = self.token.filter(|token| token.as_u128() >> VERSION & 0xf == COMPLETE_BY_PERSON)?;
+        let same = completed_by_person(left, output) == left;
+        Some(if same { Repeated::Same } else { Repeated::OtherOutput })
     }
 }
 
@@ -73,10 +130,10 @@ fn repeats(run: &Run, task: &TaskRef, verb: Verb) -> bool {
 
 impl Flow<'_, '_, '_> {
     /// The lease that this report came under has done its work.
-    fn spend_lease(&mut self, task: &TaskRef, verb: Verb) -> Result<(), Refusal> {
+    fn spend_lease(&mut self, task: &TaskRef, spent: impl Fn(Uuid) -> Uuid) -> Result<(), Refusal> {
         let cell = self.edit(task.step_seq)?;
         if cell.token == task.lease_token {
-            cell.token = cell.token.map(|token| verb.spends(token));
+            cell.token = cell.token.map(spent);
         }
         Ok(())
     }
@@ -85,31 +142,46 @@ impl Flow<'_, '_, '_> {
 pub fn complete(
     target: Target<'_>,
     task: &TaskRef,
-    output: &Arc<str>,
+    (output, artifacts): (&Arc<str>, &[Artifact]),
     outbound: &[Outbound],
     claim_next: Option<&ClaimNext>,
     ctx: &mut Context<'_>,
 ) -> Result<Vec<Event>, Refusal> {
     check_outbound(outbound)?;
     let (shell, run) = permitted(target, scopes::TASKS_WORK, ctx)?;
-    if repeats(run, task, Verb::Complete) {
-        return Ok(vec![]);
+    if let Some(values) = survey::reported(run, task, Some(output)) {
+        return survey::answer(target, task, &values, &[], ctx);
+    }
+    match run.cell(task.step_seq).and_then(|cell| cell.was_completed(task.lease_token, output)) {
+        None => {}
+        Some(Repeated::Same) => return Ok(vec![]),
+        Some(Repeated::OtherOutput) => {
+            let detail = "this lease has completed the step with another output, which counts; nothing was changed";
+            return Err(Refusal::new(Code::Conflict, detail).at("output"));
+        }
     }
     let worker_id = held(run, task, ctx)?.lease().map(|lease| lease.worker_id.clone());
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
-    flow.completed(task.step_seq, output.clone())?;
+    flow.completed_with(task.step_seq, output.clone(), artifacts.to_vec())?;
+    let yielded = flow.has_yielded(task.step_seq);
+    let accepted = yielded || flow.state(task.step_seq) == Some(StepCode::Completed);
     // What a step would have told the world is not told where its result is not accepted.
-    if flow.state(task.step_seq) == Some(StepCode::Completed) {
+    if accepted {
         flow.outbound.extend_from_slice(outbound);
     }
-    flow.spend_lease(task, Verb::Complete)?;
+    flow.spend_lease(task, |token| completes(token, output))?;
     flow.advance()?;
     if let (Some(next), Some(worker_id)) = (claim_next, worker_id) {
         check_lease(next.lease)?;
         claim_follower(&mut flow, task, next, &worker_id)?;
     }
-    Ok(flow.finish(Action::StepCompleted, &actor_ref, None))
+    let action = match accepted {
+        true if yielded => Action::StepYielded,
+        true => Action::StepCompleted,
+        false => Action::StepFailed,
+    };
+    Ok(flow.finish(action, &actor_ref, None))
 }
 
 /// The first step of the same queue that this completion made ready goes to the same worker. One that cannot begin has failed,
@@ -185,7 +257,7 @@ pub fn wait(
         deadline_at: wish.timeout.map(|timeout| flow.now().after(timeout)),
     };
     flow.put_down(task.step_seq, waiting, WORKER)?;
-    flow.spend_lease(task, Verb::Wait)?;
+    flow.spend_lease(task, |token| Verb::Wait.spends(token))?;
     flow.advance()?;
     Ok(flow.finish(Action::StepWaiting, &actor_ref, None))
 }
@@ -204,6 +276,10 @@ pub fn fail(
         return Err(Refusal::new(Code::InvalidRequest, "`backoff_ms` must not be negative").at("backoff_ms"));
     }
     let (shell, run) = permitted(target, scopes::TASKS_WORK, ctx)?;
+    if let Some(values) = survey::reported(run, task, None) {
+        let errors: Vec<_> = values.iter().map(|(pin, _)| (pin.clone(), Arc::from(error))).collect();
+        return survey::answer(target, task, &values, &errors, ctx);
+    }
     let verb = if retry.is_some() { Verb::Retry } else { Verb::Dead };
     if repeats(run, task, verb) {
         return Ok(vec![]);
@@ -212,7 +288,7 @@ pub fn fail(
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
     let action = failed(&mut flow, task.step_seq, error, retry, category)?;
-    flow.spend_lease(task, verb)?;
+    flow.spend_lease(task, |token| verb.spends(token))?;
     flow.advance()?;
     Ok(flow.finish(action, &actor_ref, None))
 }
@@ -293,7 +369,7 @@ fn escalation(run: &Run, seq: StepSeq, error: &str) -> Arc<str> {
 }
 
 /// What goes out where a policy forbade something.
-const ESCALATED: &str = "governance.escalated";
+pub const ESCALATED: &str = "governance.escalated";
 
 /// What the engine emits itself nobody else sends: its readers rely on what it carries.
 pub fn check_outbound(outbound: &[Outbound]) -> Result<(), Refusal> {
@@ -317,10 +393,14 @@ pub fn heartbeat(
 ) -> Result<Vec<Event>, Refusal> {
     check_lease(lease)?;
     let (shell, run) = permitted(target, scopes::TASKS_WORK, ctx)?;
+    // Who looks at pins has as long as they have, and no longer.
+    if survey::reported(run, task, None).is_some() {
+        return Ok(vec![]);
+    }
     held(run, task, ctx)?;
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
-    let until = flow.now().after(lease);
+    let until = flow.within_cap(task.step_seq, flow.now().after(lease));
     if let Some(lease) = flow.edit(task.step_seq)?.live.as_mut().and_then(|live| live.lease.as_mut()) {
         lease.until = lease.until.max(until);
     }

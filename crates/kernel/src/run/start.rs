@@ -2,9 +2,9 @@
 
 use super::flow::Flow;
 use super::gate::shell_declaration;
-use super::{Action, Cell, Context, Event, FromStep, Head, PinnedMachine, Role, Run, StartRun, Started};
+use super::{Action, Cell, Context, Event, FromStep, Head, PinnedMachine, Role, Run, Runbook, StartRun, Started};
 use crate::lifecycle::{RunState, StepCode};
-use crate::plan::{MachineRef, Plan, Scope, StepSeq};
+use crate::plan::{MachineRef, Plan, Scope, StepSeq, Work};
 use crate::process::{DefinitionRef, Process};
 use crate::refusal::{Code, Refusal, require_ref};
 use crate::registry::scopes;
@@ -36,6 +36,7 @@ pub fn decide(command: &StartRun, ctx: &mut Context<'_>) -> Result<Vec<Event>, R
         let detail = format!("no workflow named `{}` is published {here}", command.definition);
         Refusal::new(Code::NotKnown, detail).at("definition")
     })?;
+    definition.require_usable()?;
     let Some(workflow) = &definition.workflow else {
         if definition.machine.is_some() {
             let detail = format!("`{}` is a state machine: a workflow names it with `machine`", command.definition);
@@ -44,7 +45,22 @@ pub fn decide(command: &StartRun, ctx: &mut Context<'_>) -> Result<Vec<Event>, R
         let detail = format!("`{}` is a process: start it with POST /v1/processes", command.definition);
         return Err(Refusal::new(Code::InvalidRequest, detail).at("definition"));
     };
-    let plan = workflow.plan.clone();
+    let given = command.plan.as_ref().filter(|(digest, _)| *digest == workflow.document_digest).map(|(_, plan)| plan);
+    let Some(plan) = workflow.plan.as_ref().or(given).cloned() else {
+        let detail = format!("the plan of `{}` is not at hand; try again", command.definition);
+        return Err(Refusal::new(Code::Overloaded, detail));
+    };
+    if plan.is_runbook() && shell_declaration(&plan).0 != *definition.declaration {
+        let detail = format!(
+            "`{}` was published before runbooks were resumed by approval; publish it again",
+            command.definition
+        );
+        return Err(Refusal::new(Code::InvalidRequest, detail).at("definition"));
+    }
+    if command.dry_run && !plan.is_runbook() {
+        let detail = "only a runbook (failurePolicy: fail-closed, order: linear) can be tried without effect";
+        return Err(Refusal::new(Code::InvalidRequest, detail).at("dry_run"));
+    }
     let machine = match &plan.machine {
         Some(MachineRef { name, version }) => Some(Arc::new(PinnedMachine::of(registry, name, *version)?)),
         None => None,
@@ -81,6 +97,7 @@ pub fn decide(command: &StartRun, ctx: &mut Context<'_>) -> Result<Vec<Event>, R
     run.head.start_at = command.start_at.filter(|at| *at > ctx.base.now);
     run.head.concurrency_key = concurrency_key;
     run.head.parent.clone_from(&command.parent);
+    run.head.runbook = plan.is_runbook().then(|| Box::new(Runbook { dry_run: command.dry_run, ..Runbook::default() }));
     let takes_over = take_over(command, &plan, &mut run)?;
 
     let actor_ref = ctx.base.actor_ref.to_owned();
@@ -175,6 +192,9 @@ fn take_over(command: &StartRun, plan: &Plan, run: &mut Run) -> Result<Vec<(Step
         return refuse(detail, "from_step.step");
     };
     let taken = taken(from, plan, target);
+    if plan.is_runbook() {
+        no_authority_taken(plan, &taken)?;
+    }
     // What the named step needs, directly or not, must have ended in the old run.
     let needed = reached(target, |seq| plan.step(seq).map_or(&[][..], |step| &step.depends_on));
     if let Some(spec) = needed.difference(&taken).find_map(|seq| plan.step(*seq)) {
@@ -219,6 +239,23 @@ fn take_over(command: &StartRun, plan: &Plan, run: &mut Run) -> Result<Vec<(Step
         Run::first_unfinished(plan, |seq| run.cells.get(seq as usize).is_some_and(|cell| cell.is_ended()));
     run.outputs.extend(outputs.iter().filter(|(seq, _)| plan.is_referenced(*seq)).cloned());
     Ok(outputs)
+}
+
+/// A runbook takes neither an approval nor a pin from another run.
+fn no_authority_taken(plan: &Plan, taken: &BTreeSet<StepSeq>) -> Result<(), Refusal> {
+    for spec in taken.iter().filter_map(|seq| plan.step(*seq)) {
+        if spec.gate.is_some() || matches!(spec.work, Work::Approval(_)) {
+            let detail =
+                format!("`{}` was approved for another run: start from it, or from an earlier step", spec.name);
+            return Err(Refusal::new(Code::GateNotCleared, detail).at("from_step.step"));
+        }
+        if !spec.pins.is_empty() {
+            let detail =
+                format!("`{}` captures pins of its own run: start from it, or from an earlier step", spec.name);
+            return Err(Refusal::new(Code::InvalidRequest, detail).at("from_step.step"));
+        }
+    }
+    Ok(())
 }
 
 /// The finished steps that neither are nor follow one that is done again.
@@ -294,6 +331,7 @@ impl Run {
                 output: None,
                 concurrency_key: None,
                 parent: None,
+                runbook: None,
             },
             plan,
             cells,

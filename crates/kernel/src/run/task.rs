@@ -56,7 +56,7 @@ impl Flow<'_, '_, '_> {
         let run = self.run;
         let tasks = run.plan.tasks_of(step);
         let ended_now = self.moves.iter().any(|m| tasks.contains(&m.step_seq) && is_done(m.to));
-        if !ended_now || !self.is_at_work(step) || !self.tasks_are_done(step) {
+        if !ended_now || !self.is_at_work(step) || !self.tasks_are_done(step) || self.has_yielded(step) {
             return Ok(());
         }
         let Some(spec) = run.plan.step(step) else { return Ok(()) };
@@ -67,8 +67,8 @@ impl Flow<'_, '_, '_> {
             let _ = write!(output, "{comma}{}:{yielded}", crate::text::json_string(&task.name));
         }
         output.push('}');
-        match self.judge(spec, None, Arc::from(output)) {
-            Ok(output) => self.close(step, output, WORKER),
+        match self.judge(step, Arc::from(output)) {
+            Ok(output) => self.yield_or_close(step, output, vec![], By(WORKER, "step_complete")),
             // Whoever acts is told what is missing; a worker's report stands, and the step has failed.
             Err((error, _)) if self.acted.is_some() => {
                 let guard =

@@ -175,6 +175,14 @@ impl Auditor {
                     MootKind::ApprovedUnconsumed => Note::MootedApproved,
                 });
             }
+            // It says again what the chain's end has done.
+            EventBody::StepWithdrawnWithChain { step_id, decided_by, .. } => {
+                let own = actor == grants.application || actor == before.initiator_ref;
+                self.require(own && *decided_by == before.initiator_ref, Breach::Unauthorised);
+                let withdrawn = |step: &SeenStep| step.step_id == *step_id && step.state == StepState::Withdrawn;
+                let seen = self.gates.iter().any(|gate| gate.steps.iter().any(withdrawn));
+                self.require(seen, Breach::Unauthorised);
+            }
             // The chain's own record; the gate's record carries the same gate.
             EventBody::ChainInitiated { .. }
             | EventBody::GateDecided { settled: None, .. }

@@ -185,6 +185,7 @@ fn command(process: &Process, ask: &Ask) -> Option<Command> {
                 None => None,
                 Some((gate, slot)) => Some(StepChoice::Id(process.gates.get(*gate)?.steps.get(*slot)?.step_id)),
             },
+            request_digest: None,
         }),
     })
 }
@@ -309,7 +310,7 @@ fn promises() -> Vec<Property<Gated>> {
             s.records.iter().all(|(_, actor)| actor != STRANGER)
         }),
         Property::always("the application actor only recalls", |_, s: &State| {
-            let recalls = ["moot_gate_recalled", "chain_resolved", "step_decided"];
+            let recalls = ["moot_gate_recalled", "chain_resolved", "step_decided", "step_withdrawn"];
             s.records.iter().all(|(action, actor)| actor != APPLICATION || recalls.contains(action))
         }),
         Property::always("one current gate per transition", |_, s: &State| {
@@ -350,6 +351,7 @@ fn action_ref(body: &EventBody) -> &'static str {
         EventBody::GateOpened { .. } => "gate_opened",
         EventBody::GateDecided { .. } => "gate_decided",
         EventBody::StepDecided { .. } => "step_decided",
+        EventBody::StepWithdrawnWithChain { .. } => "step_withdrawn",
         EventBody::ChainResolved { .. } => "chain_resolved",
         EventBody::ChainWithdrawn { .. } => "chain_withdrawn",
         EventBody::TransitionFired { .. } => "transition_fired",

@@ -75,6 +75,7 @@ impl Run {
                     None => StepChoice::Unknown,
                     Some((gate, slot)) => self.choice(oracle, action, gate, slot),
                 }),
+                request_digest: None,
             }),
         }
     }
@@ -218,6 +219,7 @@ fn action_ref(body: &EventBody) -> &'static str {
         EventBody::StepDecided { decision: Decision::Approve, .. } => "step_approved",
         EventBody::StepDecided { decision: Decision::Reject, .. } => "step_rejected",
         EventBody::StepDecided { decision: Decision::Withdraw, .. } => "step_withdrawn",
+        EventBody::StepWithdrawnWithChain { .. } => "step_withdrawn",
         EventBody::ChainResolved { .. } => "chain_resolved",
         EventBody::ChainWithdrawn { .. } => "chain_withdrawn",
         EventBody::TransitionFired { .. } => "transition_fired",

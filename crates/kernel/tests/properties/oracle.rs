@@ -219,7 +219,8 @@ impl Oracle {
             gate.status = outcome(rule, &gate.steps);
             if gate.status != Status::Pending {
                 owed.push(("chain_resolved", self.application.clone()));
-                close(gate);
+                let withdrawn = close(gate);
+                owed.extend(withdrawn.map(|()| ("step_withdrawn", self.application.clone())));
             }
         }
         owed
@@ -233,8 +234,10 @@ impl Oracle {
             return Err(Code::Unauthorized);
         }
         self.gates[gate].status = Status::Withdrawn;
-        close(&mut self.gates[gate]);
-        Ok(vec![("chain_withdrawn", actor.to_owned()), ("gate_decided", actor.to_owned())])
+        let withdrawn = close(&mut self.gates[gate]);
+        let mut owed = vec![("chain_withdrawn", actor.to_owned()), ("gate_decided", actor.to_owned())];
+        owed.extend(withdrawn.map(|()| ("step_withdrawn", actor.to_owned())));
+        Ok(owed)
     }
 
     fn fire(&mut self, actor: &str, action: &str) -> Result<Vec<Owed>, Code> {
@@ -277,7 +280,10 @@ impl Oracle {
                     owed.push(("chain_resolved", application.clone()));
                 }
                 gate.status = Status::Withdrawn;
-                close(gate);
+                let withdrawn = close(gate);
+                if gate.rule.is_some() {
+                    owed.extend(withdrawn.map(|()| ("step_withdrawn", application.clone())));
+                }
                 gate.mooted = true;
                 owed.push(("moot_gate_recalled", application.clone()));
                 continue;
@@ -295,14 +301,17 @@ impl Oracle {
 }
 
 /// The chain has its outcome: nobody has it in the in-tray any more, and a withdrawn chain takes its
-/// undecided steps with it.
-fn close(gate: &mut Gate) {
+/// undecided steps with it, each with a record of its own.
+fn close(gate: &mut Gate) -> impl Iterator<Item = ()> + use<> {
+    let mut withdrawn = 0;
     for step in &mut gate.steps {
         step.in_tray = false;
         if gate.status == Status::Withdrawn && step.status == Status::Pending {
             step.status = Status::Withdrawn;
+            withdrawn += 1;
         }
     }
+    std::iter::repeat_n((), withdrawn)
 }
 
 /// The contract's rule on the counts A, R, W, P.

@@ -36,7 +36,7 @@ fn fire(action: &str) -> Command {
 
 fn decision(action: &str, decision: Decision, reason: Option<&str>) -> Command {
     let (action, reason) = (action.to_owned(), reason.map(str::to_owned));
-    Command::DecideGate(DecideGate { action, decision, reason, step: None })
+    Command::DecideGate(DecideGate { action, decision, reason, step: None, request_digest: None })
 }
 
 fn everything() -> Registry {
@@ -199,6 +199,7 @@ fn decide_gate_by_a_step_that_is_not_one() {
             decision: Decision::Approve,
             reason: None,
             step: Some(step),
+            request_digest: None,
         });
         assert_code(&Registry::default(), Some(&opened), "axel", &command, Err(expected));
     }
@@ -235,6 +236,7 @@ fn decide_gate_by_a_step_of_an_earlier_state() {
         decision: Decision::Approve,
         reason: None,
         step: Some(StepChoice::Id(earlier)),
+        request_digest: None,
     });
     assert_code(&all, Some(&in_b), "axel", &named, Err(Code::NotPending));
     assert_code(&all, Some(&reopened), "axel", &named, Err(Code::NotPending));

@@ -1,6 +1,7 @@
 //! What must hold of every run, from the requirement: seed 001's chain, seed 004's states, dependencies, failures and
 //! compensation, and the lifecycles as declared.
 
+use countersign_kernel::Time;
 use countersign_kernel::lifecycle::{Outcome, RUN_TRANSITIONS, RunState, STEP_TRANSITIONS, StepCode};
 use countersign_kernel::plan::*;
 use countersign_kernel::run::{Action, Agenda, Cell, Move, Role, Run, RunEvent};
@@ -13,8 +14,8 @@ pub struct Auditor {
     run: RunState,
     /// Once it has begun to undo, it goes forward no more.
     undoing: bool,
-    /// Steps that completed, or were declared done, in that order.
-    done: Vec<StepSeq>,
+    /// Steps that completed, or were declared done, and when.
+    done: Vec<(Time, StepSeq)>,
     /// Failed steps that will be tried again.
     scheduled: BTreeSet<StepSeq>,
     /// Steps of which an attempt ended without a verdict, and that may not simply be made again.
@@ -38,10 +39,10 @@ impl Auditor {
         }
     }
 
-    pub fn declares(&mut self, seq: StepSeq, done: bool) {
+    pub fn declares(&mut self, seq: StepSeq, done: bool, at: Time) {
         assert!(self.unknown.remove(&seq), "nobody had to say what became of step {seq}");
         if done {
-            self.done.push(seq);
+            self.done.push((at, seq));
         }
     }
 
@@ -71,7 +72,7 @@ impl Auditor {
                     assert!(!was_undoing, "a step begins while the run is undone: {m:?}");
                 }
                 if m.to == StepCode::Completed {
-                    self.done.push(m.step_seq);
+                    self.done.push((event.at, m.step_seq));
                 }
                 self.verdict(m, before, event);
                 self.skips(m, after);
@@ -251,11 +252,38 @@ impl Auditor {
         if undone.is_empty() {
             return;
         }
-        let owed: Vec<StepSeq> =
-            self.done.iter().rev().copied().filter(|seq| self.plan.compensation_of(*seq).is_some()).collect();
-        assert_eq!(undone.iter().map(|(step, _)| *step).collect::<Vec<_>>(), owed, "what is undone, in order");
+        let steps: Vec<StepSeq> = undone.iter().map(|(step, _)| *step).collect();
+        self.look_at_order(&steps);
         let begun = undone.iter().take_while(|(_, state)| *state == StepCode::Completed).count();
         assert!(undone.iter().skip(begun + 1).all(|(_, state)| *state == StepCode::NotStarted), "one at a time");
         assert!(self.unknown.is_empty(), "something is undone over {:?}, whose effect is unknown", self.unknown);
+    }
+
+    /// Steps that one command completed have no order among them, except that what builds on another is undone before it.
+    fn look_at_order(&self, undone: &[StepSeq]) {
+        let at = |seq: StepSeq| self.done.iter().rev().find(|(_, done)| *done == seq).map(|(at, _)| *at);
+        let times: Vec<Time> = undone.iter().filter_map(|seq| at(*seq)).collect();
+        assert!(times.len() == undone.len() && times.is_sorted_by(|a, b| a >= b), "undone in the order {undone:?}");
+        let mut owed: Vec<StepSeq> = self.done.iter().map(|(_, seq)| *seq).collect();
+        owed.retain(|seq| self.plan.compensation_of(*seq).is_some());
+        let mut sorted = undone.to_vec();
+        owed.sort_unstable();
+        sorted.sort_unstable();
+        assert_eq!(sorted, owed, "what is undone");
+        for (place, seq) in undone.iter().enumerate() {
+            let before = self.all_before(*seq);
+            let early = undone[..place].iter().find(|undone| at(**undone) == at(*seq) && before.contains(undone));
+            assert_eq!(early, None, "undone before step {seq}, which builds on it");
+        }
+    }
+
+    /// What a step depends on, directly or not.
+    fn all_before(&self, seq: StepSeq) -> BTreeSet<StepSeq> {
+        let mut found = BTreeSet::new();
+        let mut open = vec![seq];
+        while let Some(seq) = open.pop() {
+            open.extend(self.plan.steps[seq as usize].depends_on.iter().filter(|dep| found.insert(**dep)));
+        }
+        found
     }
 }

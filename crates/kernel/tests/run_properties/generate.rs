@@ -1,7 +1,7 @@
 //! Random plans of up to thirty steps, and what people, workers and the clock do to their runs.
 
-use crate::play::Kind;
-use crate::runs::plan_of;
+use super::play::Kind;
+use super::runs::plan_of;
 use countersign_kernel::gate_spec::{GateEntry, GateSpec};
 use countersign_kernel::plan::*;
 use proptest::collection::vec;
@@ -113,13 +113,14 @@ pub fn plan() -> impl Strategy<Value = Plan> {
     let closed = prop::bool::weighted(0.1);
     (any::<bool>(), vec(draft(), 1..=30), any::<bool>(), timeout, escalation(), closed).prop_map(
         |(linear, drafts, undoes, timeout, blocked_escalation, closed)| {
-            let plan = Plan { blocked_escalation, ..build(linear, &drafts, undoes, timeout) };
+            let plan = Plan { blocked_escalation, ..build(linear || closed, &drafts, undoes, timeout) };
             if closed { close(plan) } else { plan }
         },
     )
 }
 
-/// Nothing is tried again, passed over or undone.
+/// As a definition must be to be `fail-closed`: one step after the other, and nothing is tried again, passed over, put on
+/// hold or undone.
 fn close(mut plan: Plan) -> Plan {
     plan.failure_policy = FailurePolicy::FailClosed;
     plan.compensation.clear();
@@ -127,9 +128,8 @@ fn close(mut plan: Plan) -> Plan {
         step.retry.max_retries = 0;
         step.optional = false;
         step.errors = ErrorResponses::default();
-        if matches!(step.on_failure, OnFailure::Skip | OnFailure::Compensate) {
-            step.on_failure = OnFailure::Abort;
-        }
+        step.when = None;
+        step.on_failure = OnFailure::Abort;
     }
     plan
 }
@@ -243,6 +243,9 @@ fn step(i: usize, draft: &Draft, linear: bool) -> StepSpec {
         checks: vec![],
         pins: vec![],
         soft_cap: None,
+        request: None,
+        artifacts: vec![],
+        phase: None,
         errors: ErrorResponses { external: draft.lenient.then_some(ErrorResponse::Skip), agent_error: None },
         queue: Arc::from("q"),
         priority: None,

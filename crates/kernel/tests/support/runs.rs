@@ -42,7 +42,7 @@ pub fn registry_of(plan: &Arc<Plan>) -> Registry {
     let mut registry = Registry::default();
     let mut ids = IdSource::new(Time(1), 1);
     let (declaration, gate_spec) = run::shell_declaration(plan);
-    let workflow = Workflow { plan: plan.clone(), document: Arc::from(&b""[..]), document_digest: Digest([0; 32]) };
+    let workflow = Workflow::new(plan.clone(), Arc::from(&b""[..]), Digest([0; 32]));
     let mut bodies = vec![registry::EventBody::ActorRegistered {
         actor: registry::Actor {
             actor_ref: WHO.to_owned(),
@@ -64,11 +64,12 @@ pub fn registry_of(plan: &Arc<Plan>) -> Registry {
         name: "wf".to_owned(),
         version: 1,
         digest: Digest([0; 32]),
-        source: Arc::from(""),
+        source: None,
         declaration: Arc::new(declaration),
-        gate_spec: Arc::new(gate_spec),
+        gate_spec: Arc::new(gate_spec.into()),
         workflow: Some(workflow),
         machine: None,
+        quarantined: None,
         retention: None,
         published_at: Time(1),
         published_by: WHO.to_owned(),
@@ -89,5 +90,17 @@ pub fn decide(
 ) -> Result<Vec<Event>, Refusal> {
     let ids = IdSource::new(Time(now), 1);
     let base = process::Context { actor_ref: WHO, now: Time(now), registry, application_actor_ref: "countersign", ids };
-    run::decide(target, command, &mut Context { base, language, secrets: None })
+    run::decide(target, command, &mut Context { base, language, secrets: None, digest })
+}
+
+/// Not SHA-256, but different for different texts: that is all that the kernel relies on.
+pub fn digest(text: &str) -> countersign_kernel::Digest {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut bytes = [0; 32];
+    for (n, place) in bytes.chunks_mut(8).enumerate() {
+        let mut hasher = DefaultHasher::new();
+        (n, text).hash(&mut hasher);
+        place.copy_from_slice(&hasher.finish().to_le_bytes());
+    }
+    countersign_kernel::Digest(bytes)
 }

@@ -63,7 +63,8 @@ pub async fn list(State(app): State<App>, caller: Caller, params: Params<ActorLi
     Ok(Json(params.answer_from(actors, to_wire)))
 }
 
-/// Add a key to an actor. Needs `actors:manage`, or a signature by an earlier key of the same actor.
+/// Add a key to an actor. Needs `actors:manage` and every scope that the actor holds, or a signature by an earlier key
+/// of the same actor. Nobody adds one to an actor of the engine itself.
 #[utoipa::path(post, path = "/v1/actors/{actor_ref}/keys", tag = "actors", params(("actor_ref" = String, Path)),
     request_body = wire::RegisterKey, responses((status = 201, body = wire::KeyRegistered), Refused))]
 pub async fn register_key(
@@ -99,8 +100,8 @@ pub async fn revoke_key(
     ended(app.engine()?.execute(caller.call(Command::Registry(command), posted.sent)?).await?)
 }
 
-/// The keys of an actor, revoked ones included, and the names of its tokens. Everybody may see their own; others'
-/// need `actors:manage`.
+/// The keys of an actor, revoked ones included, and the names of its tokens, with who added each and when. Every actor may
+/// see its own; those of others need `actors:manage`.
 #[utoipa::path(get, path = "/v1/actors/{actor_ref}/keys", tag = "actors", params(("actor_ref" = String, Path)),
     responses((status = 200, body = wire::ActorKeys), Refused))]
 pub async fn keys(State(app): State<App>, caller: Caller, address: Address, _: NoQuery) -> Read<wire::ActorKeys> {
@@ -121,10 +122,14 @@ pub async fn keys(State(app): State<App>, caller: Caller, address: Address, _: N
         status: status(known.revoked_sequence),
         registered_seq: known.registered_sequence,
         revoked_seq: known.revoked_sequence,
+        added_by: known.added.by.clone(),
+        added_at: time::format(known.added.at),
     };
     let token = |known: &registry::KnownToken| wire::ActorToken {
         credential_id: known.credential_id.clone(),
         status: status(known.revoked_sequence),
+        added_by: known.added.by.clone(),
+        added_at: time::format(known.added.at),
     };
     let keys = registry.keys();
     Ok(Json(wire::ActorKeys {
@@ -133,7 +138,8 @@ pub async fn keys(State(app): State<App>, caller: Caller, address: Address, _: N
     }))
 }
 
-/// Issue a further token, for an actor who lost the first. It is shown this once. Needs `actors:manage`.
+/// Issue a further token, for an actor who lost the first. It is shown this once. Needs `actors:manage` and every scope
+/// that the actor holds.
 #[utoipa::path(post, path = "/v1/actors/{actor_ref}/tokens", tag = "actors", params(("actor_ref" = String, Path)),
     request_body = Option<wire::Empty>, responses((status = 201, body = wire::TokenIssued), Refused))]
 pub async fn issue_token(
@@ -183,12 +189,16 @@ fn ended(outcome: Outcome) -> Done<wire::Ended> {
 fn to_wire(actor: registry::Actor) -> wire::Actor {
     wire::Actor {
         actor_ref: actor.actor_ref,
-        kind: match actor.kind {
-            registry::ActorKind::Human => wire::ActorKind::Human,
-            registry::ActorKind::Service => wire::ActorKind::Service,
-        },
+        kind: kind(actor.kind),
         display_name: actor.display_name,
         public_key: actor.key.map(|key| key.public_key),
         registered_at: time::format(actor.registered_at),
+    }
+}
+
+pub fn kind(kind: registry::ActorKind) -> wire::ActorKind {
+    match kind {
+        registry::ActorKind::Human => wire::ActorKind::Human,
+        registry::ActorKind::Service => wire::ActorKind::Service,
     }
 }

@@ -1,5 +1,5 @@
-//! Who is calling: the actor behind a bearer token, or behind a signature ([`super::signed`]). It comes before every
-//! other check, and nothing of a request is looked at for a caller who is not known.
+//! Who is calling: the actor behind a bearer token, a session ([`super::session`]) or a signature ([`super::signed`]). It
+//! comes before every other check, and nothing of a request is looked at for a caller who is not known.
 
 use super::App;
 use super::body::Sent;
@@ -8,10 +8,11 @@ use super::signed::{self, VerifiedStatement};
 use axum::extract::FromRequestParts;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
+use countersign_engine::sessions::Session;
 use countersign_engine::{Call, Command, IdempotencyKey, Proof};
 use countersign_kernel::Digest;
 use countersign_kernel::refusal::Code;
-use countersign_kernel::registry::credential_id;
+use countersign_kernel::registry::{Registry, credential_id};
 use countersign_ledger::sha256;
 use std::sync::Arc;
 
@@ -19,12 +20,17 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub actor_ref: String,
+    /// The session that the request belongs to, where it has one.
+    pub session: Option<Session>,
     known_by: KnownBy,
 }
 
 #[derive(Clone, Debug)]
 enum KnownBy {
-    Token { credential_id: String },
+    /// The token, or what began the session.
+    Token {
+        credential_id: String,
+    },
     Signature(Arc<VerifiedStatement>),
 }
 
@@ -36,6 +42,21 @@ impl Caller {
             KnownBy::Signature(statement) => {
                 statement.check_body(b"")?;
                 Ok(Sent { idempotency: Some(statement.idempotency(None)?), body: vec![] })
+            }
+        }
+    }
+
+    /// Whether what this caller is known by still counts: it may have been revoked since.
+    pub fn is_still_known(&self, registry: &Registry) -> bool {
+        let keys = registry.keys();
+        match &self.known_by {
+            KnownBy::Token { credential_id } => {
+                // A session may have been begun with a passkey.
+                keys.token_by_id(&self.actor_ref, credential_id).is_some_and(|token| token.is_active())
+                    || keys.get(&self.actor_ref, credential_id).is_some_and(|key| key.is_active())
+            }
+            KnownBy::Signature(statement) => {
+                keys.get(&self.actor_ref, &statement.statement.key_id).is_some_and(|key| key.is_active())
             }
         }
     }
@@ -64,37 +85,54 @@ impl FromRequestParts<App> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         let statement = signed::verify(parts, app).await?;
-        let bearer = match (&statement, parts.headers.contains_key(AUTHORIZATION)) {
-            // A signature says enough.
-            (Some(_), false) => None,
-            _ => {
-                let token_hash = hash_token(bearer_token(parts)?);
-                Some((app.engine()?.authenticate(&token_hash).await?, credential_id(&token_hash)))
-            }
-        };
-        match (statement, bearer) {
-            (Some(statement), bearer) => {
+        let (known, session) = identify(parts, app, statement.is_some()).await?;
+        match (statement, known) {
+            (Some(statement), known) => {
                 let actor_ref = statement.statement.actor_ref.clone();
-                if bearer.is_some_and(|(bearer, _)| bearer != actor_ref) {
-                    let detail = "the bearer token and the signature are those of different actors";
+                if known.is_some_and(|(known, _)| known != actor_ref) {
+                    let detail = "the token or session and the signature are those of different actors";
                     return Err(Problem::new(Code::InvalidCredential, detail).at("actor_ref"));
                 }
                 parts.extensions.insert(statement.clone());
-                Ok(Caller { actor_ref, known_by: KnownBy::Signature(statement) })
+                Ok(Caller { actor_ref, known_by: KnownBy::Signature(statement), session })
             }
             (None, Some((actor_ref, credential_id))) => {
-                Ok(Caller { actor_ref, known_by: KnownBy::Token { credential_id } })
+                Ok(Caller { actor_ref, known_by: KnownBy::Token { credential_id }, session })
             }
             (None, None) => Err(Problem::new(Code::InvalidCredential, "the request names no actor")),
         }
     }
 }
 
+/// The actor and the credential behind a bearer token or, where there is none, behind a session's cookie; and that session.
+async fn identify(
+    parts: &Parts,
+    app: &App,
+    is_signed: bool,
+) -> Result<(Option<(String, String)>, Option<Session>), Problem> {
+    if !parts.headers.contains_key(AUTHORIZATION) {
+        if let Some(session_hash) = app.console.session_hash(&parts.headers) {
+            let session = app.engine()?.session(&session_hash, app.console.lifetimes()).await?;
+            let ended = || Problem::new(Code::InvalidCredential, "the session has ended; sign in again");
+            let session = session.ok_or_else(ended)?;
+            return Ok((Some((session.actor_ref.clone(), session.credential_id.clone())), Some(session)));
+        }
+        // A signature says enough.
+        if is_signed {
+            return Ok((None, None));
+        }
+    }
+    let token_hash = hash_token(bearer_token(parts)?);
+    let actor_ref = app.engine()?.authenticate(&token_hash).await?;
+    Ok((Some((actor_ref, credential_id(&token_hash))), None))
+}
+
 fn bearer_token(parts: &Parts) -> Result<&str, Problem> {
     let refuse = |detail: &str| Problem::new(Code::InvalidCredential, detail);
     let mut headers = parts.headers.get_all(AUTHORIZATION).iter();
     let (header, more) = (headers.next(), headers.next());
-    let header = header.ok_or_else(|| refuse("the request has no `Authorization: Bearer TOKEN` header"))?;
+    let header = header
+        .ok_or_else(|| refuse("the request has no `Authorization: Bearer TOKEN` header, and no session that counts"))?;
     if more.is_some() {
         return Err(refuse("the request has more than one Authorization header"));
     }

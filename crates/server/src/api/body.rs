@@ -194,7 +194,8 @@ async fn read(mut body: Body, headers: &HeaderMap, limit: usize) -> Result<Vec<u
         }
         return Err(too_large());
     }
-    let mut bytes = Vec::with_capacity(announced.unwrap_or(0));
+    // What is announced may never come: room is made for what arrives.
+    let mut bytes = Vec::new();
     let arrival = async {
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|_| Problem::invalid_request("the body broke off"))?;

@@ -2,12 +2,20 @@
 
 use super::auth::Caller;
 use super::openapi::Refused;
-use super::query::{Axis, List, Params};
-use super::{App, Read, time};
+use super::query::{Axis, List, NoQuery, Params, bad_cursor};
+use super::{App, Problem, Read, process_view, time};
 use axum::Json;
 use axum::extract::State;
 use countersign_client::wire;
-use countersign_engine::rows::{AssignmentRow, StepRow};
+use countersign_engine::Engine;
+use countersign_engine::port::{Page, RunQuery, Waiting, due_key};
+use countersign_engine::run::runbook;
+use countersign_kernel::InstanceId;
+use countersign_kernel::plan::StepSeq;
+use countersign_kernel::refusal::Refusal;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use uuid::Uuid;
 
 pub struct InboxList;
 
@@ -16,7 +24,7 @@ impl List for InboxList {
     const AXES: &'static [Axis] = &[];
 }
 
-/// What waits for the caller. Needs no scope.
+/// What waits for the caller, soonest due first. Needs no scope.
 #[utoipa::path(get, path = "/v1/inbox", tag = "processes", params(Params<InboxList>),
     responses((status = 200, body = wire::Page<wire::InboxItem>), Refused))]
 pub async fn list(
@@ -24,15 +32,83 @@ pub async fn list(
     caller: Caller,
     params: Params<InboxList>,
 ) -> Read<wire::Page<wire::InboxItem>> {
-    let rows = app.engine()?.inbox(&caller.actor_ref, &params.page()?).await?;
-    params.answer(rows, |(assignment, _)| assignment.assignment_id.0, |row| Ok(to_wire(row))).map(Json)
+    if params.is_descending() {
+        return Err(Problem::invalid_query("order", "this list is given by when it is due, soonest first"));
+    }
+    let (limit, after) = params.keyed_page();
+    let after = after.map(place).transpose()?;
+    let engine = app.engine()?;
+    let waiting = engine.inbox(&caller.actor_ref, after, limit).await?;
+    let application = &engine.config().application_actor_ref;
+    let mut seen: HashMap<InstanceId, Seen> = HashMap::new();
+    for step in waiting.iter().map(|waiting| &waiting.step).filter(|step| step.request.is_some()) {
+        if let Entry::Vacant(unseen) = seen.entry(step.instance_id) {
+            unseen.insert(look(&engine, step.instance_id).await?);
+        }
+    }
+    let to_item = |waiting: Waiting| {
+        let seen = seen.get(&waiting.step.instance_id).cloned().unwrap_or_default();
+        Ok(to_wire(waiting, seen, application))
+    };
+    params.answer_keyed(waiting, key, to_item).map(Json)
 }
 
-fn to_wire((assignment, step): (AssignmentRow, StepRow)) -> wire::InboxItem {
+/// How much waits for the caller. Needs no scope.
+#[utoipa::path(get, path = "/v1/inbox/count", tag = "processes",
+    responses((status = 200, body = wire::InboxCount), Refused))]
+pub async fn count(State(app): State<App>, caller: Caller, _: NoQuery) -> Read<wire::InboxCount> {
+    let count = app.engine()?.inbox_count(&caller.actor_ref).await?;
+    Ok(Json(wire::InboxCount { count }))
+}
+
+fn key(waiting: &Waiting) -> Vec<u8> {
+    let mut key = due_key(waiting.due_at).to_be_bytes().to_vec();
+    key.extend(waiting.assignment.assignment_id.0.as_bytes());
+    key
+}
+
+fn place(key: &[u8]) -> Result<(i64, Uuid), Problem> {
+    let (due, id) = key.split_at_checked(8).ok_or_else(bad_cursor)?;
+    let due = due.try_into().map(i64::from_be_bytes).map_err(|_| bad_cursor())?;
+    Ok((due, Uuid::from_slice(id).map_err(|_| bad_cursor())?))
+}
+
+/// What a run has come to, for whoever decides about its next step.
+type Seen = (Vec<wire::StepCheck>, Vec<wire::StepArtifact>);
+
+async fn look(engine: &Engine, run_id: InstanceId) -> Result<Seen, Refusal> {
+    let query = RunQuery { instance_id: Some(run_id), ..RunQuery::default() };
+    let page = Page { after: None, limit: 1, descending: false };
+    let Some(run) = engine.own_runs(&query, &page).await?.into_iter().next() else { return Ok(Seen::default()) };
+    let Some(book) = run.head.runbook.as_deref().and_then(runbook::parse) else { return Ok(Seen::default()) };
+    let plan = engine.plan_of(&run).await?;
+    let step = |seq: StepSeq| plan.step(seq).map_or_else(String::new, |spec| spec.name.to_string());
+    let checks = book.checks.iter().flat_map(|(seq, verdicts)| {
+        let step = step(*seq);
+        verdicts.iter().map(move |verdict| wire::StepCheck {
+            step: step.clone(),
+            name: verdict.name.to_string(),
+            held: verdict.held,
+        })
+    });
+    let artifacts = book.artifacts.iter().map(|(seq, left)| wire::StepArtifact {
+        step: step(*seq),
+        path: left.path.to_string(),
+        sha256: left.sha256.to_string(),
+        size_bytes: left.size_bytes,
+    });
+    Ok((checks.collect(), artifacts.collect()))
+}
+
+fn to_wire(waiting: Waiting, (checks, artifacts): Seen, application: &str) -> wire::InboxItem {
+    let Waiting { assignment, step, opened_by, is_run, definition, due_at } = waiting;
     // A step's subject is `<subject>:<action>`; the in-tray shows the two apart.
     let subject_ref = step.subject_ref.strip_suffix(&step.action).and_then(|s| s.strip_suffix(':'));
     let subject_ref = subject_ref.unwrap_or(&step.subject_ref).to_owned();
     wire::InboxItem {
+        kind: if is_run { "run" } else { "process" }.to_owned(),
+        definition: definition.map(|(name, version)| format!("{name}@{version}")),
+        requested_by: if opened_by == application { step.submitter_ref.clone() } else { opened_by },
         assignment_id: assignment.assignment_id.to_string(),
         task_ref: assignment.task_ref.to_string(),
         instance_id: step.instance_id.to_string(),
@@ -40,6 +116,10 @@ fn to_wire((assignment, step): (AssignmentRow, StepRow)) -> wire::InboxItem {
         scope: step.scope,
         subject_ref,
         assigned_at: time::format(assignment.assigned_at),
-        due_at: None,
+        due_at: due_at.map(time::format),
+        request_digest: step.request.as_deref().map(process_view::digest),
+        request: step.request.as_deref().map(process_view::json),
+        checks,
+        artifacts,
     }
 }

@@ -249,6 +249,9 @@ fn beyond(number: impl fmt::Display) -> String {
 }
 
 #[cfg(test)]
+mod fuzz;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use axum::response::IntoResponse;

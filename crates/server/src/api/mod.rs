@@ -5,21 +5,28 @@
 //! [`query`]), and then what the engine says ([`problem`] renders its refusals). Extractors stand in a
 //! handler's signature in this order.
 
+mod actions;
 mod actors;
 mod approval_steps;
 mod assignments;
 pub mod auth;
 mod body;
+mod challenge;
+mod compress;
 mod definitions;
+mod door;
 mod export;
 mod grants;
+mod headers;
 mod holds;
 mod inbox;
 mod json;
 mod ledger;
+mod me;
 mod openapi;
 mod ops;
 mod outbox;
+mod passkeys;
 pub(crate) mod problem;
 mod process_view;
 mod processes;
@@ -27,21 +34,28 @@ mod purge;
 mod query;
 mod registry;
 mod runs;
+pub mod session;
 mod signed;
 mod start;
+mod stream;
 mod time;
 mod timeline;
+mod whoami;
 
 pub use problem::Problem;
+pub use stream::StreamLimits;
 pub use time::format as format_time;
 
+use crate::config::Secret;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use countersign_engine::{Engine, Outcome};
+use countersign_executor::artifact::ArtifactStore;
 use countersign_kernel::refusal::Code;
+use session::Console;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
@@ -58,6 +72,12 @@ pub struct App {
     body_bytes: usize,
     /// How many witnesses cosign the log.
     witnesses: usize,
+    /// What `/metrics` asks for.
+    metrics_token: Option<Secret>,
+    /// Where the files are that steps have left.
+    artifacts: ArtifactStore,
+    console: Arc<Console>,
+    streams: StreamLimits,
     /// The description of everything that is served, as JSON.
     openapi: Arc<str>,
 }
@@ -77,12 +97,22 @@ type Done<T> = Result<(StatusCode, Json<T>), Problem>;
 
 /// Everything that is served, over this engine. The caller keeps it: who wants to close it waits until no
 /// request holds it any more.
-pub fn router(engine: &Arc<Engine>, body_bytes: usize, witnesses: usize) -> axum::Router {
+pub fn router(
+    engine: &Arc<Engine>,
+    body_bytes: usize,
+    witnesses: usize,
+    metrics_token: Option<Secret>,
+    artifacts: &ArtifactStore,
+    console: Console,
+    streams: StreamLimits,
+) -> axum::Router {
     let (router, mut description) = routes().split_for_parts();
     openapi::complete(&mut description);
     // Plain maps of text always serialise.
     let openapi = description.to_pretty_json().unwrap_or_default().into();
-    let app = App { engine: Arc::downgrade(engine), store_kind: engine.store_kind(), body_bytes, witnesses, openapi };
+    let (engine, store_kind, artifacts) = (Arc::downgrade(engine), engine.store_kind(), artifacts.clone());
+    let console = Arc::new(console);
+    let app = App { engine, store_kind, body_bytes, witnesses, metrics_token, artifacts, console, streams, openapi };
     router
         .fallback(not_served)
         .method_not_allowed_fallback(wrong_method)
@@ -98,6 +128,13 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(actors::revoke_key))
         .routes(routes!(actors::issue_token))
         .routes(routes!(actors::revoke_token))
+        .routes(routes!(whoami::whoami))
+        .routes(routes!(session::sign_in, session::sign_out))
+        .routes(routes!(passkeys::sign_in_options))
+        .routes(routes!(passkeys::options))
+        .routes(routes!(passkeys::register))
+        .routes(routes!(me::read))
+        .routes(routes!(me::names))
         .routes(routes!(grants::grant, grants::list))
         .routes(routes!(grants::revoke))
         .routes(routes!(definitions::publish, definitions::list))
@@ -105,7 +142,10 @@ fn routes() -> OpenApiRouter<App> {
         // Described as `/v1/definitions/{name}`, like every other definition.
         .route("/v1/definitions/validate", axum::routing::get(definitions::newest_validate))
         .routes(routes!(definitions::newest))
+        .routes(routes!(definitions::versions))
         .routes(routes!(definitions::version))
+        .routes(routes!(definitions::graph::graph))
+        .routes(routes!(definitions::diff::diff))
         .routes(routes!(start::start, processes::list))
         .routes(routes!(processes::read))
         .routes(routes!(processes::open_gate))
@@ -114,6 +154,13 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(runs::start::start, runs::view::list))
         .routes(routes!(runs::start::trigger))
         .routes(routes!(runs::view::read))
+        .routes(routes!(runs::cells::read))
+        .routes(routes!(runs::step::read))
+        .routes(routes!(actions::of_run))
+        .routes(routes!(actions::of_step))
+        .routes(routes!(actions::of_process))
+        .routes(routes!(runs::artifacts::read))
+        .routes(routes!(runs::sidecar::read))
         .routes(routes!(runs::control::cancel))
         .routes(routes!(runs::control::pause))
         .routes(routes!(runs::control::resume))
@@ -150,6 +197,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(registry::read))
         .routes(routes!(registry::one))
         .routes(routes!(inbox::list))
+        .routes(routes!(inbox::count))
+        .routes(routes!(stream::follow))
         .routes(routes!(approval_steps::list))
         .routes(routes!(assignments::list))
         .routes(routes!(ledger::records::list))
@@ -158,6 +207,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(ledger::log::seal))
         .routes(routes!(ledger::log::checkpoint))
         .routes(routes!(ledger::log::key))
+        .routes(routes!(ledger::log::rotations))
         .routes(routes!(ledger::log::consistency))
         .routes(routes!(ledger::verify::record))
         .routes(routes!(ledger::verify::log))
@@ -173,8 +223,10 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(ops::openapi))
 }
 
-async fn not_served() -> Problem {
-    Problem::new(Code::NotKnown, "nothing is served at this address; /openapi.json lists what is")
+/// Everything else belongs to the console, or to nothing.
+async fn not_served(request: Request) -> Response {
+    let nothing = || Problem::new(Code::NotKnown, "nothing is served at this address; /openapi.json lists what is");
+    crate::console::answer(&request).unwrap_or_else(|| nothing().into_response())
 }
 
 async fn wrong_method(request: Request) -> Problem {
@@ -183,13 +235,17 @@ async fn wrong_method(request: Request) -> Problem {
 }
 
 /// What every request goes through, in one layer because each costs a box and a clone of the route: it is observed, it keeps
-/// the engine open until it is answered, and its handler may panic.
+/// the engine open until it is answered, its handler may panic, and its answer is fit for a browser.
 async fn answer(State(app): State<App>, request: Request, next: Next) -> Response {
-    crate::telemetry::observe(request, async |request| match app.engine() {
+    let allowed = |request: &Request| door::check(request, app.metrics_token.as_ref()).and_then(|()| app.engine());
+    let gzip = compress::is_asked(request.headers());
+    let observed = crate::telemetry::observe(request, async |request| match allowed(&request) {
         Ok(_held) => caught(next.run(request)).await,
         Err(problem) => problem.into_response(),
-    })
-    .await
+    });
+    let mut response = observed.await;
+    headers::protect(response.headers_mut(), app.console.speaks_tls());
+    compress::encode(response, gzip).await
 }
 
 /// A handler that panics costs its own request and nothing else.
@@ -232,6 +288,8 @@ mod tests {
             approval_steps::StepList::TAG,
             assignments::AssignmentList::TAG,
             definitions::DefinitionList::TAG,
+            definitions::VersionList::TAG,
+            definitions::diff::With::TAG,
             export::ExportScope::TAG,
             grants::GrantList::TAG,
             holds::HoldList::TAG,
@@ -239,10 +297,14 @@ mod tests {
             ledger::records::RecordList::TAG,
             outbox::OutboxList::TAG,
             processes::ProcessList::TAG,
+            processes::HistoryOfProcess::TAG,
             purge::PurgeableList::TAG,
+            runs::cells::CellsOfRun::TAG,
+            runs::sidecar::SidecarAt::TAG,
             runs::view::RunList::TAG,
             runs::view::StepsOfRun::TAG,
             runs::worklist::Worklist::TAG,
+            stream::StreamTopics::TAG,
             timeline::Timeline::TAG,
         ];
         let different: std::collections::BTreeSet<u8> = tags.into_iter().collect();

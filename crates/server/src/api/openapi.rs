@@ -1,10 +1,12 @@
 //! The frame of the OpenAPI document; its routes come from the router itself.
 
 use super::problem::PROBLEM_JSON;
+use super::session::COOKIE_NAME;
 use countersign_client::wire::Problem;
+use countersign_kernel::registry::scopes;
 use std::collections::BTreeMap;
 use utoipa::openapi::path::{ParameterBuilder, ParameterIn};
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{
     ComponentsBuilder, ContentBuilder, InfoBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Required, Response,
     ResponseBuilder, SecurityRequirement,
@@ -12,6 +14,9 @@ use utoipa::openapi::{
 use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
 const BEARER: &str = "bearer";
+const SESSION: &str = "session";
+/// The scopes that an operation asks for, as its description says; empty where it needs none.
+const SCOPES: &str = "x-countersign-scopes";
 /// The schema of a problem as we send it.
 const REFUSAL: &str = "Refusal";
 
@@ -25,26 +30,34 @@ pub fn base() -> OpenApi {
              every refusal is a problem (RFC 9457) whose `code` is stable.",
         ))
         .build();
-    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("The actor's token")).build();
+    let known = format!("The actor's token. Scopes that an actor can be granted: {}.", scopes::ALL.join(", "));
+    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(known)).build();
+    let counts = "Counts only with `Origin` equal to `console.origin`, or with `Sec-Fetch-Site: same-origin`.";
+    let session = ApiKeyValue::with_description(COOKIE_NAME, counts);
     let mut schemas = Vec::new();
     Problem::schemas(&mut schemas);
     let components = ComponentsBuilder::new()
         .security_scheme(BEARER, SecurityScheme::Http(bearer))
+        .security_scheme(SESSION, SecurityScheme::ApiKey(ApiKey::Cookie(session)))
         .schemas_from_iter(schemas)
         .schema(REFUSAL, Problem::schema())
         .build();
     OpenApiBuilder::new()
         .info(info)
         .components(Some(components))
-        .security(Some([SecurityRequirement::new(BEARER, Vec::<String>::new())]))
+        .security(Some([BEARER, SESSION].map(|scheme| SecurityRequirement::new(scheme, Vec::<String>::new()))))
         .build()
 }
 
 /// What holds for every route is said here, once: each answer has a description, each POST takes a key.
 pub fn complete(document: &mut OpenApi) {
-    for item in document.paths.paths.values_mut() {
-        let operations = [&mut item.get, &mut item.post];
-        for operation in operations.into_iter().flatten() {
+    for (path, item) in &mut document.paths.paths {
+        let operations = [("get", &mut item.get), ("post", &mut item.post), ("delete", &mut item.delete)];
+        for (method, operation) in operations.into_iter().filter_map(|(m, operation)| Some((m, operation.as_mut()?))) {
+            operation.operation_id = Some(operation_id(method, path));
+            let said = [&operation.summary, &operation.description].map(|text| text.as_deref().unwrap_or_default());
+            let scopes: Vec<&str> = scopes::ALL.iter().copied().filter(|scope| names(&said, scope)).collect();
+            operation.extensions.get_or_insert_default().insert(SCOPES.to_owned(), scopes.into());
             for (status, response) in &mut operation.responses.responses {
                 if let RefOr::T(response) = response
                     && response.description.is_empty()
@@ -54,7 +67,7 @@ pub fn complete(document: &mut OpenApi) {
                 }
             }
         }
-        if let Some(post) = &mut item.post {
+        if let Some(post) = item.post.as_mut().filter(|_| !is_about_sessions(path)) {
             let key = ParameterBuilder::new()
                 .name("Idempotency-Key")
                 .parameter_in(ParameterIn::Header)
@@ -66,6 +79,26 @@ pub fn complete(document: &mut OpenApi) {
             post.parameters.get_or_insert_default().push(RefOr::T(key));
         }
     }
+}
+
+/// Signing in is repeated by signing in again: there is nothing to return a second time.
+fn is_about_sessions(path: &str) -> bool {
+    path.starts_with("/v1/session")
+}
+
+/// A name that no other operation has: the method and the path, `{…}` as `by_…`.
+fn operation_id(method: &str, path: &str) -> String {
+    let segments = path.split('/').filter(|segment| !segment.is_empty() && *segment != "v1");
+    let words = segments.map(|segment| match segment.strip_prefix('{').and_then(|name| name.strip_suffix('}')) {
+        Some(name) => format!("by_{name}"),
+        None => segment.replace(['-', '.'], "_"),
+    });
+    std::iter::once(method.to_owned()).chain(words).collect::<Vec<_>>().join("_")
+}
+
+/// Whether the description of an operation says that it asks for this scope.
+fn names(said: &[&str], scope: &str) -> bool {
+    said.iter().any(|text| text.contains(&format!("`{scope}`")))
 }
 
 /// How any request may be refused.

@@ -6,6 +6,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use countersign_client::wire;
 use countersign_kernel::refusal::{Code, Refusal};
+use serde::Serialize;
 
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
@@ -53,6 +54,13 @@ impl Problem {
         self
     }
 
+    /// The same with what else there is to say, beside its members.
+    pub fn with_members(self, members: impl Serialize) -> Response {
+        let status = self.0.status;
+        let body = serde_json::to_vec(&Extended { problem: *self.0, members }).unwrap_or_default();
+        answer(status, body)
+    }
+
     pub fn internal() -> Self {
         Problem(Box::new(wire::Problem {
             type_uri: format!("/errors/{INTERNAL_ERROR}"),
@@ -85,26 +93,37 @@ impl From<Refusal> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         // Text and numbers always serialise.
-        let body = serde_json::to_vec(&*self.0).unwrap_or_default();
-        let mut response = (status, body).into_response();
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
-        match status {
-            StatusCode::UNAUTHORIZED => {
-                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            }
-            StatusCode::TOO_MANY_REQUESTS => {
-                headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
-            }
-            StatusCode::SERVICE_UNAVAILABLE => {
-                headers.insert(RETRY_AFTER, HeaderValue::from_static("2"));
-            }
-            _ => {}
-        }
-        response
+        answer(self.0.status, serde_json::to_vec(&*self.0).unwrap_or_default())
     }
+}
+
+#[derive(Serialize)]
+struct Extended<T> {
+    #[serde(flatten)]
+    problem: wire::Problem,
+    #[serde(flatten)]
+    members: T,
+}
+
+fn answer(status: u16, body: Vec<u8>) -> Response {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = (status, body).into_response();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+    match status {
+        StatusCode::UNAUTHORIZED => {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        StatusCode::TOO_MANY_REQUESTS => {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        StatusCode::SERVICE_UNAVAILABLE => {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("2"));
+        }
+        _ => {}
+    }
+    response
 }
 
 pub const fn status(code: Code) -> StatusCode {

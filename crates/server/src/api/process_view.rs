@@ -8,10 +8,14 @@ use countersign_engine::rows::{AssignmentRow, GateRow, StepRow, TransitionRow};
 use countersign_engine::store_failure;
 use countersign_kernel::machine::ChainState;
 use countersign_kernel::process::Fate;
+use countersign_kernel::registry::Registry;
 use countersign_kernel::{InstanceId, QuorumRule};
+use countersign_ledger::document::parse_gate_spec;
+use countersign_ledger::sha256;
 use serde::de::DeserializeOwned;
 
-pub fn to_wire(view: ProcessView) -> Result<wire::WorkflowView, Problem> {
+pub fn to_wire(view: ProcessView, registry: &Registry) -> Result<wire::WorkflowView, Problem> {
+    let replaced = replaced(&view, registry)?;
     let ProcessView { row, head: _, current_state, declaration, gate_spec, history, gates } = view;
     let declaration_ref = match &row.definition {
         Some((name, version)) => format!("{name}@{version}"),
@@ -22,11 +26,13 @@ pub fn to_wire(view: ProcessView) -> Result<wire::WorkflowView, Problem> {
         declaration_ref,
         declaration: document(row.instance_id, &declaration)?,
         gate_spec: document(row.instance_id, &gate_spec)?,
+        replaced,
         subject_ref: row.subject_ref,
         initiator_ref: row.initiator_ref,
         started_at: time::format(row.started_at),
         current_state,
         transition_history: history.into_iter().map(firing).collect(),
+        history_next: None,
         gates: gates
             .into_iter()
             .flat_map(|(row, steps)| steps.into_iter().map(move |(step, assignment)| gate(&row, step, &assignment)))
@@ -34,11 +40,23 @@ pub fn to_wire(view: ProcessView) -> Result<wire::WorkflowView, Problem> {
     })
 }
 
+/// Where the process runs under other approvers than its definition publishes.
+fn replaced(view: &ProcessView, registry: &Registry) -> Result<Vec<String>, Problem> {
+    let named = view.row.definition.as_ref();
+    let Some(definition) = named.and_then(|(name, version)| registry.definition(name, Some(*version))) else {
+        return Ok(vec![]);
+    };
+    let spec = parse_gate_spec(&view.gate_spec).map_err(|error| broken(view.row.instance_id, &error))?;
+    Ok(definition.gate_spec.replaced_in(&spec))
+}
+
+fn broken(instance_id: InstanceId, error: &dyn std::fmt::Display) -> Problem {
+    Problem::from(store_failure(&StoreError::Corrupt(format!("a document of process {instance_id}: {error}"))))
+}
+
 /// Stored documents have the form of the wire: `spec/record.md`, section 6.
 fn document<T: DeserializeOwned>(instance_id: InstanceId, bytes: &[u8]) -> Result<T, Problem> {
-    serde_json::from_slice(bytes).map_err(|error| {
-        Problem::from(store_failure(&StoreError::Corrupt(format!("a document of process {instance_id}: {error}"))))
-    })
+    serde_json::from_slice(bytes).map_err(|error| broken(instance_id, &error))
 }
 
 fn firing(row: TransitionRow) -> wire::HistoryEntry {
@@ -88,7 +106,18 @@ pub fn gate(row: &GateRow, step: StepRow, assignment: &AssignmentRow) -> wire::G
             Fate::Mooted => wire::GateFate::Mooted,
         },
         chain: row.rule.map(|rule| chain(row, rule)),
+        request_digest: step.request.as_deref().map(digest),
+        request: step.request.as_deref().map(json),
     }
+}
+
+/// The digest that binds a decision to its request.
+pub fn digest(text: &str) -> String {
+    sha256(&[text.as_bytes()]).to_string()
+}
+
+pub fn json(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).unwrap_or(serde_json::Value::Null)
 }
 
 fn chain(row: &GateRow, rule: QuorumRule) -> wire::ChainSummary {

@@ -3,17 +3,19 @@
 use super::auth::Caller;
 use super::body::{Address, Posted};
 use super::openapi::Refused;
-use super::query::{Axis, List, NoQuery, Params};
+use super::query::{Axis, List, Params};
+use super::start::name_and_version;
 use super::{App, Done, Problem, Read, mismatched, process_view};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use countersign_client::wire;
-use countersign_engine::port::{Page, ProcessQuery};
+use countersign_engine::port::{Page, Past, ProcessQuery};
 use countersign_engine::{Command, Outcome, Target};
 use countersign_kernel::process::{self, DecideGate, Decision, FireTransition, OpenGate, StepChoice};
 use countersign_kernel::refusal::{Code, Refusal, require_text};
 use countersign_kernel::{InstanceId, StepId};
+use countersign_ledger::parse_hex_digest;
 
 pub struct ProcessList;
 
@@ -23,9 +25,22 @@ impl List for ProcessList {
         Axis::Text("instance_id"),
         Axis::Text("subject_ref"),
         Axis::Text("initiator_ref"),
+        Axis::Text("definition"),
+        Axis::Text("current_state"),
         Axis::Time("started_after"),
         Axis::Time("started_before"),
     ];
+}
+
+/// Firings in one answer.
+const FIRINGS: usize = 500;
+
+pub struct HistoryOfProcess;
+
+impl List for HistoryOfProcess {
+    const TAG: u8 = b'H';
+    const AXES: &'static [Axis] = &[Axis::Text("history_cursor")];
+    const PAGED: bool = false;
 }
 
 /// Ask for the approval that a guarded transition needs. Needs `workflows:open-gate`.
@@ -81,7 +96,7 @@ pub async fn decide_gate(
 
 /// A decision on the gate of `action`.
 pub fn decision(action: &str, decide: wire::DecideGate) -> Result<DecideGate, Refusal> {
-    let wire::DecideGate { decision, reason, step_id } = decide;
+    let wire::DecideGate { decision, reason, step_id, request_digest } = decide;
     let decision = match decision {
         wire::Decision::Approve => Decision::Approve,
         wire::Decision::Reject => Decision::Reject,
@@ -94,7 +109,14 @@ pub fn decision(action: &str, decide: wire::DecideGate) -> Result<DecideGate, Re
             Some(StepId::parse(&text).map_or(StepChoice::Unknown, StepChoice::Id))
         }
     };
-    Ok(DecideGate { action: action.to_owned(), decision, reason, step })
+    let request_digest = match request_digest {
+        None => None,
+        Some(text) => Some(parse_hex_digest(&text).ok_or_else(|| {
+            let detail = "`request_digest` has 64 hexadecimal digits, in small letters";
+            Refusal::new(Code::InvalidRequest, detail).at("request_digest")
+        })?),
+    };
+    Ok(DecideGate { action: action.to_owned(), decision, reason, step, request_digest })
 }
 
 pub fn gate_decided(outcome: Outcome) -> Result<wire::GateDecided, Problem> {
@@ -130,37 +152,69 @@ pub async fn fire(
     }
 }
 
-/// Processes, in the order in which they were started. Needs `workflows:read`; with a finer scope, the
+/// Processes, in the order in which they were started, without their histories. Needs `workflows:read`; with a finer scope, the
 /// processes of the definitions that it names.
 #[utoipa::path(get, path = "/v1/processes", tag = "processes", params(Params<ProcessList>),
-    responses((status = 200, body = wire::Page<wire::WorkflowView>), Refused))]
+    responses((status = 200, body = wire::Page<wire::WorkflowSummary>), Refused))]
 pub async fn list(
     State(app): State<App>,
     caller: Caller,
     params: Params<ProcessList>,
-) -> Read<wire::Page<wire::WorkflowView>> {
+) -> Read<wire::Page<wire::WorkflowSummary>> {
+    let (definition, version) = match params.text("definition") {
+        None => (None, None),
+        Some(text) => {
+            let (name, version) = name_and_version(&text).map_err(Problem::into_query)?;
+            (Some(name), version)
+        }
+    };
     let query = ProcessQuery {
         instance_id: params.id("instance_id", InstanceId::parse),
         subject_ref: params.text("subject_ref"),
         initiator_ref: params.text("initiator_ref"),
         started: params.range("started_"),
-        definitions: None,
+        definitions: definition.map(|name| vec![name]),
+        version,
+        current_state: params.text("current_state"),
+        past: Past::Nothing,
     };
     let views = app.engine()?.read_workflow(&caller.actor_ref, query, &params.page()?).await?;
-    params.answer(views, |view| view.row.instance_id.0, process_view::to_wire).map(Json)
+    let engine = app.engine()?;
+    let registry = engine.registry();
+    let summary = |view| process_view::to_wire(view, &registry).map(wire::WorkflowSummary::from);
+    params.answer(views, |view| view.row.instance_id.0, summary).map(Json)
 }
 
 /// One process with its history and its gates. Needs `workflows:read`.
-#[utoipa::path(get, path = "/v1/processes/{instance_id}", tag = "processes", params(("instance_id" = String, Path)),
+#[utoipa::path(get, path = "/v1/processes/{instance_id}", tag = "processes",
+    params(("instance_id" = String, Path), Params<HistoryOfProcess>),
     responses((status = 200, body = wire::WorkflowView), Refused))]
-pub async fn read(State(app): State<App>, caller: Caller, address: Address, _: NoQuery) -> Read<wire::WorkflowView> {
+pub async fn read(
+    State(app): State<App>,
+    caller: Caller,
+    address: Address,
+    params: Params<HistoryOfProcess>,
+) -> Read<wire::WorkflowView> {
+    let from = match params.text("history_cursor") {
+        None => 0,
+        Some(text) => text
+            .parse::<u64>()
+            .ok()
+            .filter(|from| from.to_string() == text)
+            .ok_or_else(|| Problem::invalid_query("history_cursor", "this is no `history_next` of ours"))?,
+    };
     let instance_id = InstanceId::parse(named(&address)?).unwrap_or(InstanceId(uuid::Uuid::max()));
-    let query = ProcessQuery { instance_id: Some(instance_id), ..ProcessQuery::default() };
+    let past = Past::Firings { from, limit: FIRINGS + 1 };
+    let query = ProcessQuery { instance_id: Some(instance_id), past, ..ProcessQuery::default() };
     let page = Page { after: None, limit: 1, descending: false };
-    let view = app.engine()?.read_workflow(&caller.actor_ref, query, &page).await?.into_iter().next();
-    let view = view
+    let engine = app.engine()?;
+    let view = engine.read_workflow(&caller.actor_ref, query, &page).await?.into_iter().next();
+    let mut view = view
         .ok_or_else(|| Refusal::new(Code::NotKnown, "there is no process with this instance_id").at("instance_id"))?;
-    process_view::to_wire(view).map(Json)
+    let next = view.history.get(FIRINGS).map(|firing| firing.sequence_number.to_string());
+    view.history.truncate(FIRINGS);
+    let view = process_view::to_wire(view, &engine.registry())?;
+    Ok(Json(wire::WorkflowView { history_next: next, ..view }))
 }
 
 /// The command on the process that the address names. The registry is an instance, but no process.

@@ -5,6 +5,7 @@ use super::body::{Address, PostedNothing};
 use super::openapi::Refused;
 use super::query::{Axis, List, Params, bad_cursor};
 use super::{App, Done, Problem, Read, holds, ledger, mismatched, time};
+use crate::artifacts;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -12,6 +13,7 @@ use countersign_client::wire;
 use countersign_engine::port::StoreError;
 use countersign_engine::rows::{HoldRow, RecordRow};
 use countersign_engine::{Outcome, store_failure};
+use countersign_kernel::registry::scopes;
 use countersign_kernel::{EventId, Time};
 use countersign_ledger::record::Header;
 use uuid::Uuid;
@@ -36,8 +38,18 @@ pub async fn purge(
     let engine = app.engine()?;
     let event_id = address.get("event_id").to_owned();
     let command = engine.purge_record(&event_id).await?;
+    let named = match engine.require_scope(&caller.actor_ref, scopes::AUDIT_PURGE).await {
+        Ok(()) => engine.artifacts_of_record(&event_id).await?,
+        Err(_) => vec![],
+    };
+    artifacts::mark(&app.artifacts, named.clone()).await;
     match engine.execute(caller.call(command, posted.sent)?).await? {
         Outcome::Purged { event_id: purged_by } => {
+            if !named.is_empty() {
+                // Whoever settled in between has found it named.
+                artifacts::mark(&app.artifacts, named).await;
+                artifacts::settle(&engine, &app.artifacts).await;
+            }
             let purged = wire::RecordPurged { event_id, state: wire::RetentionState::Purged, purged_by };
             Ok((StatusCode::OK, Json(purged)))
         }

@@ -11,13 +11,17 @@ pub fn format(time: Time) -> String {
     format!("{timestamp:.6}")
 }
 
-/// `None` where the text is not an RFC 3339 date-time.
+/// 2^53 − 1: records state times as integers, and no record holds one beyond it (`spec/record.md`, section 7). In the year 2255.
+const FURTHEST_US: i64 = (1 << 53) - 1;
+
+/// `None` where the text is not an RFC 3339 date-time, or is one that no record could state.
 pub fn parse(text: &str) -> Option<Time> {
     if !has_the_shape(text) {
         return None;
     }
     let timestamp: Timestamp = text.parse().ok()?;
-    Some(Time(timestamp.as_microsecond()))
+    let us = timestamp.as_microsecond();
+    (-FURTHEST_US..=FURTHEST_US).contains(&us).then_some(Time(us))
 }
 
 /// jiff reads more forms than RFC 3339 has: a time without seconds, a zone in brackets.
@@ -55,6 +59,14 @@ mod tests {
         assert_eq!(format(Time(0)), "1970-01-01T00:00:00.000000Z");
         assert_eq!(format(Time(1_794_772_048_123_456)), "2026-11-15T19:47:28.123456Z");
         assert!(format(Time(i64::MAX)).starts_with("9999-12-"));
+    }
+
+    #[test]
+    fn a_time_that_no_record_could_state_does_not_come_in() {
+        assert!(parse("2255-06-05T23:47:34.740991Z").is_some());
+        for text in ["2255-06-05T23:47:34.740992Z", "5633-04-02T00:00:00Z", "0001-01-01T00:00:00Z"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
     }
 
     #[test]

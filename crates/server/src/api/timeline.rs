@@ -9,10 +9,12 @@ use axum::extract::State;
 use countersign_client::wire;
 use countersign_engine::Engine;
 use countersign_engine::port::{Page, RecordQuery, RunView};
+use countersign_engine::purge::places;
 use countersign_engine::rows::RecordRow;
 use countersign_kernel::lifecycle::{RUN_TRANSITIONS, STEP_TRANSITIONS};
 use countersign_kernel::plan::{Plan, StepSeq};
 use countersign_kernel::refusal::{Code, Refusal};
+use countersign_kernel::registry::scopes;
 use countersign_kernel::run::own_trace;
 use countersign_kernel::{EventId, InstanceId};
 use serde_json::Value;
@@ -26,10 +28,13 @@ pub struct Timeline;
 
 impl List for Timeline {
     const TAG: u8 = b't';
-    const AXES: &'static [Axis] = &[Axis::Text("trace_id"), Axis::Text("run_id"), Axis::Text("instance_id")];
+    const AXES: &'static [Axis] =
+        &[Axis::Text("trace_id"), Axis::Text("run_id"), Axis::Text("step"), Axis::Text("instance_id")];
 }
 
-/// Every record of a trace, of a run or of an instance, in order: give exactly one of the three. Needs `audit:read`.
+/// Every record of a trace, of a run or of an instance, in order: give exactly one of the three; with `run_id` also a `step`, for
+/// the records that moved it. Needs `audit:read`; with `runs:read` a run's records are told that moved it, and of each the moves
+/// alone.
 #[utoipa::path(get, path = "/v1/timeline", tag = "ledger", params(Params<Timeline>),
     responses((status = 200, body = wire::Page<wire::TimelineEntry>), Refused))]
 pub async fn list(
@@ -40,11 +45,15 @@ pub async fn list(
     let engine = app.engine()?;
     let of = match (params.text("trace_id"), params.text("run_id"), params.text("instance_id")) {
         (Some(trace_id), None, None) => Of::Trace(trace_id),
-        (None, Some(id), None) | (None, None, Some(id)) => {
-            Of::Instance(InstanceId::parse(&id).unwrap_or(InstanceId(uuid::Uuid::max())))
+        (None, Some(id), None) => {
+            return of_run(&engine, &caller, &params, InstanceId::parse(&id)).await;
         }
+        (None, None, Some(id)) => Of::Instance(InstanceId::parse(&id).unwrap_or(InstanceId(uuid::Uuid::max()))),
         _ => return Err(Problem::invalid_query("run_id", "give one of `trace_id`, `run_id` and `instance_id`")),
     };
+    if params.text("step").is_some() {
+        return Err(Problem::invalid_query("step", "a `step` is asked for together with its `run_id`"));
+    }
     let page = params.page()?;
     let is_first = page.after.is_none();
     let scenes = scenes(&engine, &caller.actor_ref, &of).await?;
@@ -55,8 +64,7 @@ pub async fn list(
     }
     // Whatever exists has at least the record of its start.
     if rows.is_empty() && is_first && matches!(of, Of::Instance(_)) {
-        let field = if params.text("run_id").is_some() { "run_id" } else { "instance_id" };
-        return Err(Refusal::new(Code::NotKnown, "there is no run and no process with this id").at(field).into());
+        return Err(not_there("instance_id").into());
     }
     // Ids are in the order of time, across instances.
     rows.sort_unstable_by_key(|row| row.event_id);
@@ -64,12 +72,97 @@ pub async fn list(
         rows.reverse();
     }
     rows.truncate(page.limit);
-    let links = Links::find(&engine, &caller.actor_ref, &scenes, &rows).await?;
+    let links = Links::find(&engine, &scenes, &rows).await?;
     let shown = |row: RecordRow| {
         let scene = scenes.iter().find(|scene| scene.instance_id == row.instance_id);
         Ok(entry(row, scene, &links))
     };
     params.answer(rows, |row| row.event_id.0, shown).map(Json)
+}
+
+fn not_there(field: &str) -> Refusal {
+    Refusal::new(Code::NotKnown, "there is no run and no process with this id").at(field)
+}
+
+/// The records of one run: all of them for an auditor, the moves for whoever may read the run.
+async fn of_run(
+    engine: &Engine,
+    caller: &Caller,
+    params: &Params<Timeline>,
+    run_id: Option<InstanceId>,
+) -> Read<wire::Page<wire::TimelineEntry>> {
+    let run_id = run_id.unwrap_or(InstanceId(uuid::Uuid::max()));
+    let audits = engine.may(&caller.actor_ref, scopes::AUDIT_READ).await?;
+    let run = if audits {
+        engine.run_for_audit(&caller.actor_ref, run_id).await?
+    } else {
+        Some(engine.readable_run(&caller.actor_ref, run_id).await?)
+    };
+    let Some(run) = run else {
+        // An auditor may ask for a process in this way, too.
+        return of_process(engine, caller, params, run_id).await;
+    };
+    let plan = engine.plan_of(&run).await?;
+    let step =
+        match params.text("step") {
+            None => None,
+            Some(name) => Some(plan.cell_named(&name).ok_or_else(|| {
+                Refusal::new(Code::NotKnown, format!("the run has no step named `{name}`")).at("step")
+            })?),
+        };
+    let wanted = |row: &RecordRow| match (step, audits) {
+        (None, true) => true,
+        (None, false) => payload(row).is_some_and(|payload| MOVES.iter().any(|name| payload.get(name).is_some())),
+        (Some(seq), _) => payload(row).is_some_and(|payload| moves_step(&payload, seq)),
+    };
+    let (mut page, mut rows) = (params.page()?, Vec::new());
+    let wish = page.limit;
+    page.limit = page.limit.max(LOOKED_THROUGH);
+    loop {
+        let some = engine.run_records(&run, RecordQuery::default(), &page).await?;
+        let (count, last) = (some.len(), some.last().map(|row| row.event_id.0));
+        rows.extend(some.into_iter().filter(&wanted));
+        if count < page.limit || rows.len() >= wish {
+            break;
+        }
+        page.after = last;
+    }
+    rows.truncate(wish);
+    let scene = [Scene { instance_id: run_id, run: Some((run, plan)) }];
+    let links = Links::find(engine, &scene, &rows).await?;
+    let shown = |row: RecordRow| {
+        let entry = entry(row, scene.first(), &links);
+        Ok(if audits { entry } else { wire::TimelineEntry { payload: None, ..entry } })
+    };
+    params.answer(rows, |row| row.event_id.0, shown).map(Json)
+}
+
+async fn of_process(
+    engine: &Engine,
+    caller: &Caller,
+    params: &Params<Timeline>,
+    instance_id: InstanceId,
+) -> Read<wire::Page<wire::TimelineEntry>> {
+    let page = params.page()?;
+    let query = RecordQuery { instance_id: Some(instance_id), ..RecordQuery::default() };
+    let rows = engine.read_records(&caller.actor_ref, &query, &page).await?;
+    if rows.is_empty() && page.after.is_none() || params.text("step").is_some() {
+        return Err(not_there("run_id").into());
+    }
+    let links = Links { reopened_by: HashMap::new(), closed: HashMap::new() };
+    params.answer(rows, |row| row.event_id.0, |row| Ok(entry(row, None, &links))).map(Json)
+}
+
+/// What of a record moves something.
+const MOVES: [&str; 3] = ["transitions", "run_transitions", "own_transition"];
+/// Records of a run that are looked through at a time, where not all are shown.
+const LOOKED_THROUGH: usize = 200;
+
+fn moves_step(payload: &Value, seq: StepSeq) -> bool {
+    let place = seq as usize;
+    let moved = |made: &Value| places(made, place + 1).any(|(of, _)| of == place);
+    let acted = payload.get("step_seq").and_then(Value::as_u64) == Some(u64::from(seq));
+    items(payload, "transitions").any(moved) || acted && payload.get("own_transition").is_some()
 }
 
 enum Of {
@@ -107,18 +200,15 @@ struct Links {
 }
 
 impl Links {
-    async fn find(engine: &Engine, actor_ref: &str, scenes: &[Scene], rows: &[RecordRow]) -> Result<Links, Problem> {
+    async fn find(engine: &Engine, scenes: &[Scene], rows: &[RecordRow]) -> Result<Links, Problem> {
         let mut links = Links { reopened_by: HashMap::new(), closed: HashMap::new() };
         let shown: HashSet<InstanceId> = rows.iter().map(|row| row.instance_id).collect();
-        for scene in scenes.iter().filter(|scene| scene.run.is_some() && shown.contains(&scene.instance_id)) {
-            let query = RecordQuery {
-                instance_id: Some(scene.instance_id),
-                action_ref: Some("step_reopened".to_owned()),
-                ..RecordQuery::default()
-            };
+        for scene in scenes.iter().filter(|scene| shown.contains(&scene.instance_id)) {
+            let Some((run, _)) = &scene.run else { continue };
+            let query = || RecordQuery { action_ref: Some("step_reopened".to_owned()), ..RecordQuery::default() };
             let mut page = Page { after: None, limit: REOPENINGS, descending: false };
             loop {
-                let reopenings = engine.read_records(actor_ref, &query, &page).await?;
+                let reopenings = engine.run_records(run, query(), &page).await?;
                 for row in &reopenings {
                     if let Some(prior) = payload(row).as_ref().and_then(prior) {
                         links.reopened_by.entry(prior).or_default().push(link(row));
@@ -130,10 +220,12 @@ impl Links {
                 }
             }
         }
-        for prior in rows.iter().filter_map(|row| payload(row).as_ref().and_then(prior)) {
+        for (of, prior) in rows.iter().filter_map(|row| Some((row, prior(&payload(row)?)?))) {
+            let scene = scenes.iter().find(|scene| scene.instance_id == of.instance_id);
+            let Some((run, _)) = scene.and_then(|scene| scene.run.as_ref()) else { continue };
             let query = RecordQuery { event_id: Some(prior), ..RecordQuery::default() };
             let page = Page { after: None, limit: 1, descending: false };
-            if let Some(row) = engine.read_records(actor_ref, &query, &page).await?.into_iter().next() {
+            if let Some(row) = engine.run_records(run, query, &page).await?.into_iter().next() {
                 links.closed.insert(prior, link(&row));
             }
         }

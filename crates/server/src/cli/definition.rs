@@ -104,7 +104,10 @@ fn table(definitions: &[DefinitionSummary]) -> Table {
         table.row([
             tint(Tint::Strong, &definition.name),
             definition.version.to_string(),
-            printable(&definition.kind),
+            match definition.quarantined {
+                Some(_) => format!("{}, quarantined", printable(&definition.kind)),
+                None => printable(&definition.kind),
+            },
             when(&definition.published_at, now),
             printable(&definition.published_by),
             tint(Tint::Dim, &definition.digest.chars().take(12).collect::<String>()),
@@ -118,6 +121,7 @@ fn view(definition: &DefinitionView, parsed: Option<&Definition>, drawn: Option<
     let now = Timestamp::now();
     let published = format!("{} by {}", when(&definition.published_at, now), printable(&definition.published_by));
     let mut facts = vec![("published", published), ("digest", printable(&definition.digest))];
+    facts.extend(definition.quarantined.as_ref().map(|why| ("quarantined", tint(Tint::Bad, &printable(why)))));
     facts.extend(parsed.into_iter().flat_map(|definition| facts::of(definition, now)));
     let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let mut parts = vec![format!("{} {}", tint(Tint::Strong, &heading), printable(&definition.kind))];

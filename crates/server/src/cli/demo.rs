@@ -7,6 +7,8 @@ mod evidence;
 mod people_story;
 mod run_stage;
 mod run_story;
+mod runbook_stage;
+mod runbook_story;
 mod stage;
 mod story;
 mod theatre;
@@ -53,6 +55,8 @@ enum Name {
     OrderSaga,
     NightlyReport,
     Capa,
+    DocumentCut,
+    DbMigrate,
 }
 
 /// A process that people move, or a run that workers or people carry out.
@@ -71,6 +75,8 @@ impl Name {
             Name::OrderSaga => Tale::Run(run_story::ORDER_SAGA),
             Name::NightlyReport => Tale::Run(run_story::NIGHTLY_REPORT),
             Name::Capa => Tale::Run(people_story::CAPA),
+            Name::DocumentCut => Tale::Run(runbook_story::DOCUMENT_CUT),
+            Name::DbMigrate => Tale::Run(runbook_story::DB_MIGRATE),
         }
     }
 }
@@ -82,14 +88,22 @@ impl Tale {
             Tale::Run(story) => story.retention,
         }
     }
+
+    /// What the server's configuration says.
+    fn settings(&self) -> String {
+        let shell = match self {
+            Tale::Run(RunStory { world: Some(_), .. }) => "[executors.shell]\nenabled = true\n",
+            Tale::Run(_) | Tale::Process(_) => "",
+        };
+        format!("audit_trail_retention_policy = \"{}\"\nregulated = true\n{shell}", self.retention())
+    }
 }
 
 pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
     let tale = args.story.tale();
     let place = Place::new(args.data_dir)?;
     let config = place.path().join("countersign.toml");
-    let settings = format!("audit_trail_retention_policy = \"{}\"\nregulated = true\n", tale.retention());
-    std::fs::write(&config, settings)?;
+    std::fs::write(&config, tale.settings())?;
     let (running, witness) = start(place.path(), &config).await?;
     let url = running.url();
     let token = std::fs::read_to_string(place.path().join(serve::ADMIN_TOKEN_FILE))?;
@@ -144,7 +158,8 @@ impl Teller<'_> {
     }
 
     async fn run(&self, story: &RunStory) -> anyhow::Result<()> {
-        let mut stage = RunStage::set(self.open(story.title, story.setting)?, story).await?;
+        let world = self.data_dir.join("world");
+        let mut stage = RunStage::set(self.open(story.title, story.setting)?, story, world).await?;
         for beat in story.beats {
             self.wait()?;
             stage.play(beat).await?;

@@ -1,5 +1,7 @@
 //! `countersign gate`: ask for approvals, give them, and see which are open.
 
+mod show;
+
 use super::Keyed;
 use super::connection::Context;
 use super::failure::advised;
@@ -23,6 +25,8 @@ pub enum GateCommand {
     Open(OpenArgs),
     /// Approve, reject or withdraw an open gate
     Decide(DecideArgs),
+    /// Show one gate of a run: what is asked, the pins, how checks held, the files that steps left, and who decides
+    Show(show::ShowArgs),
     /// List the gates of one process or run, or approval steps of all
     List(ListArgs),
 }
@@ -54,6 +58,9 @@ pub struct DecideArgs {
     /// In a quorum: this approval step instead of your own
     #[arg(long, value_name = "STEP_ID")]
     step: Option<String>,
+    /// The SHA-256 of the request that you decide on: where another one is asked by now, nothing is decided
+    #[arg(long, value_name = "HEX")]
+    request_digest: Option<String>,
     /// What your signature means, where your profile signs [default: approval, rejection or withdrawal]
     #[arg(long, value_name = "TEXT")]
     meaning: Option<String>,
@@ -95,6 +102,7 @@ pub async fn run(context: &Context, command: GateCommand) -> anyhow::Result<()> 
     match command {
         GateCommand::Open(args) => open(context, args).await,
         GateCommand::Decide(args) => decide(context, args).await,
+        GateCommand::Show(args) => show::run(context, args).await,
         GateCommand::List(args) => match &args.instance {
             Some(instance) => list_of_one(context, instance).await,
             None => list(context, args).await,
@@ -134,7 +142,7 @@ async fn decide(context: &Context, args: DecideArgs) -> anyhow::Result<()> {
         DecisionArg::Reject => Decision::Reject,
         DecisionArg::Withdraw => Decision::Withdraw,
     };
-    let request = DecideGate { decision, reason: args.reason, step_id: args.step };
+    let request = DecideGate { decision, reason: args.reason, step_id: args.step, request_digest: args.request_digest };
     let mut client = context.client_keyed(&args.keyed)?;
     if let Some(meaning) = &args.meaning {
         client = client.with_meaning(meaning)?;

@@ -1,10 +1,11 @@
 //! `countersign inbox`: what waits for the caller's decision.
 
+use super::asked::{Asked, gist};
 use super::connection::Context;
 use super::output::{printable, shell_word};
 use super::page::{PageArgs, collect};
 use super::table::{Fitted, Tint, tint};
-use super::time::ago;
+use super::time::{ago, when};
 use clap::Args;
 use countersign_client::wire::{InboxItem, InboxQuery};
 use jiff::Timestamp;
@@ -12,6 +13,9 @@ use jiff::Timestamp;
 /// List what waits for your decision
 #[derive(Args)]
 pub struct InboxArgs {
+    /// Show what is asked in full: the request, pins, how checks held, and the files that steps left
+    #[arg(long)]
+    full: bool,
     #[command(flatten)]
     page: PageArgs,
 }
@@ -19,24 +23,68 @@ pub struct InboxArgs {
 pub async fn run(context: &Context, args: InboxArgs) -> anyhow::Result<()> {
     let client = context.client()?;
     let listed = collect(&args.page, async |limit, cursor| client.inbox(&InboxQuery { limit, cursor }).await).await?;
-    listed.print(context.json(), table, "Nothing waits for you.")
+    let none = "Nothing waits for you.";
+    if args.full {
+        listed.print(context.json(), |items| items.iter().map(full).collect::<Vec<_>>().join("\n\n"), none)?;
+    } else {
+        listed.print(context.json(), table, none)?;
+    }
+    if let Ok(caller) = client.whoami().await {
+        super::whoami::notice(&caller.body);
+    }
+    Ok(())
+}
+
+fn decide(item: &InboxItem) -> String {
+    format!("countersign gate decide {} {} approve", shell_word(&item.instance_id), shell_word(&item.action))
 }
 
 fn table(items: &[InboxItem]) -> Fitted {
     let now = Timestamp::now();
-    let mut table = Fitted::new(&["subject", "action", "scope", "asked", "due", "decide with"]);
+    let asks = items.iter().any(|item| item.request.is_some());
+    let names: &[&'static str] = if asks {
+        &["subject", "action", "scope", "asked", "request", "decide with"]
+    } else {
+        &["subject", "action", "scope", "asked", "due", "decide with"]
+    };
+    let mut table = Fitted::new(names);
     for item in items {
-        let decide =
-            format!("countersign gate decide {} {} approve", shell_word(&item.instance_id), shell_word(&item.action));
+        let due = item.due_at.as_deref().map_or_else(String::new, |due| ago(due, now));
         table.row(vec![
             tint(Tint::Strong, &item.subject_ref),
             printable(&item.action),
             printable(&item.scope),
             ago(&item.assigned_at, now),
-            item.due_at.as_deref().map_or_else(String::new, |due| ago(due, now)),
-            tint(Tint::Dim, &decide),
+            if asks { item.request.as_ref().map(gist).unwrap_or_default() } else { due },
+            tint(Tint::Dim, &decide(item)),
         ]);
     }
     // The command is what the list is for: it is never left out.
     table.within(None)
+}
+
+fn full(item: &InboxItem) -> String {
+    let now = Timestamp::now();
+    let asked = Asked {
+        request: item.request.as_ref(),
+        request_digest: item.request_digest.as_deref(),
+        checks: item.checks.clone(),
+        artifacts: item.artifacts.clone(),
+    };
+    let mut lines = vec![
+        format!("{} of {}", tint(Tint::Strong, &item.action), tint(Tint::Strong, &item.subject_ref)),
+        format!("  {} {}", tint(Tint::Dim, "run or process"), printable(&item.instance_id)),
+        format!("  {} {}, scope {}", tint(Tint::Dim, "asked"), when(&item.assigned_at, now), printable(&item.scope)),
+    ];
+    let asked = asked.render();
+    if !asked.is_empty() {
+        lines.push(format!("\n{asked}"));
+    }
+    let digest = item.request_digest.as_ref().map_or_else(String::new, |digest| format!(" --request-digest {digest}"));
+    lines.push(format!(
+        "\n{}\n  {}",
+        tint(Tint::Strong, "Decide"),
+        tint(Tint::Dim, &format!("{}{digest}", decide(item)))
+    ));
+    lines.join("\n")
 }

@@ -164,13 +164,17 @@ async fn list(context: &Context, actor_ref: &str) -> anyhow::Result<()> {
     if context.json() {
         return output::json(&answer.json);
     }
-    let mut table = Table::new(["kind", "id", "status", "public key"]);
+    let mut table = Table::new(["kind", "id", "status", "added by", "added at", "public key"]);
     let shown = |status: &str| tint(if status == "active" { Tint::Good } else { Tint::Dim }, status);
     for key in &answer.body.keys {
-        table.row(["key".into(), tint(Tint::Strong, &key.key_id), shown(&key.status), printable(&key.public_key)]);
+        let (by, at) = (printable(&key.added_by), printable(&key.added_at));
+        let public_key = printable(&key.public_key);
+        table.row(["key".into(), tint(Tint::Strong, &key.key_id), shown(&key.status), by, at, public_key]);
     }
     for token in &answer.body.tokens {
-        table.row(["token".into(), tint(Tint::Strong, &token.credential_id), shown(&token.status), String::new()]);
+        let (by, at) = (printable(&token.added_by), printable(&token.added_at));
+        let id = tint(Tint::Strong, &token.credential_id);
+        table.row(["token".into(), id, shown(&token.status), by, at, String::new()]);
     }
     output::say(&table.to_string())
 }

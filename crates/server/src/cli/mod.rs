@@ -7,6 +7,7 @@
 //! interrupted.
 
 mod actor;
+mod asked;
 mod audit;
 mod completions;
 mod connection;
@@ -23,6 +24,7 @@ mod inbox;
 mod input;
 mod instance;
 mod key;
+mod keys;
 mod list;
 mod next;
 mod outbox;
@@ -46,6 +48,7 @@ mod time;
 mod timeline;
 mod view;
 mod watch;
+mod whoami;
 mod witness;
 mod work;
 
@@ -100,6 +103,8 @@ enum Command {
     Serve(serve::ServeArgs),
     Demo(demo::DemoArgs),
     Witness(witness::WitnessArgs),
+    #[command(subcommand)]
+    Keys(keys::KeysCommand),
     Start(start::StartArgs),
     Fire(fire::FireArgs),
     #[command(subcommand)]
@@ -136,6 +141,8 @@ enum Command {
     Grants(grant::GrantsArgs),
     Explain(explain::ExplainArgs),
     Profile(profile::ProfileArgs),
+    /// Say who you are on the server: your scopes, and what others added to you
+    Whoami,
     Completions(completions::CompletionsArgs),
 }
 
@@ -155,6 +162,9 @@ struct Subject {
     actor_ref: String,
 }
 
+/// Schemas and expressions are bounded so that a quarter of this would do.
+const STACK_BYTES: usize = 8 << 20;
+
 /// Parses the command line, carries it out and reports how it went.
 pub fn run() -> ExitCode {
     let cli = Cli::parse();
@@ -166,7 +176,7 @@ pub fn run() -> ExitCode {
 }
 
 fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(work)
+    tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(STACK_BYTES).build()?.block_on(work)
 }
 
 async fn dispatch(context: &Context, command: Command) -> anyhow::Result<()> {
@@ -177,6 +187,8 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Serve(args) => serve::run(args).await,
         Command::Demo(args) => demo::run(args).await,
         Command::Witness(args) => witness::run(args).await,
+        Command::Keys(command) => keys::run(context, command).await,
+        Command::Whoami => whoami::run(context).await,
         Command::Start(args) => start::run(context, args).await,
         Command::Fire(args) => fire::run(context, args).await,
         Command::Gate(command) => gate::run(context, command).await,
@@ -237,6 +249,16 @@ mod tests {
             ("run order-process --priority 10", false),
             ("runs list --state failed --json", true),
             ("runs list --state broken", false),
+            ("run db-migrate --input db=orders --dry-run", true),
+            ("runs resume r --approval a --reason seen", true),
+            ("runs void r --approval a --reason wrong", true),
+            ("runs sidecar r -o out --force --json", true),
+            ("runs sidecar r", false),
+            ("inbox --full --json", true),
+            ("gate show r migrate --json", true),
+            ("gate show r", false),
+            ("audit verify --sidecar state.json", true),
+            ("audit verify --sidecar state.json --record e", false),
             ("runs declare-effect r s completed", false),
             ("runs declare-effect r s not-done --reason seen", true),
             ("events send paid --run r --key k", false),

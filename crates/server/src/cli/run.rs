@@ -34,6 +34,9 @@ pub struct RunArgs {
     /// The run that this one corrects
     #[arg(long, value_name = "RUN")]
     corrects: Option<String>,
+    /// Of a runbook: carry out surveys, checks and read-only steps only; no gate opens
+    #[arg(long)]
+    dry_run: bool,
     /// Watch it until it ends
     #[arg(long)]
     watch: bool,
@@ -73,6 +76,7 @@ pub async fn run(context: &Context, args: RunArgs) -> anyhow::Result<()> {
         start_at: args.at.map(Instant::to_wire),
         corrects: args.corrects,
         from_step: None,
+        dry_run: args.dry_run,
     };
     let answer = context.client_keyed(&args.keyed)?.start_run(&request).await;
     let answer = answer.map_err(|error| advised(error, |problem| elsewhere(problem, &request.definition)))?;
@@ -106,7 +110,8 @@ pub async fn told(
         let now = Timestamp::now();
         let at = request.start_at.as_deref().filter(|at| !is_past(at, now));
         let at = at.map_or_else(String::new, |at| format!(", not before {}", when(at, now)));
-        output::say(&format!("started {}{at}", tint(Tint::Strong, run_id)))?;
+        let dry = if request.dry_run { ", a dry run" } else { "" };
+        output::say(&format!("started {}{dry}{at}", tint(Tint::Strong, run_id)))?;
     }
     if watches {
         return watch::follow(context, client, run_id).await;

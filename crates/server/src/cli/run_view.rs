@@ -1,6 +1,7 @@
 //! A run drawn for people: its state, how far it is, every step with who holds it and what it waits for, and what can be
 //! done next. `runs show` prints the picture once, `watch` again and again.
 
+mod book;
 mod next;
 mod steps;
 
@@ -9,6 +10,7 @@ use super::table::{Tint, tint};
 use super::terminal::{self, wrapped};
 use super::time::{is_past, when};
 use super::view::gates_table;
+pub use book::{drift_lines, plain, short};
 use countersign_client::wire::{ApprovalState, RunView, StepView};
 use countersign_client::{Answer, Client, Error};
 use jiff::Timestamp;
@@ -49,6 +51,7 @@ pub fn render(run: &RunView, rows: usize, now: Timestamp) -> String {
 
 fn drawn(run: &RunView, rows: usize, width: Option<usize>, now: Timestamp) -> String {
     let mut sections = vec![header(run, width, now), steps::table(run, rows, width, now)];
+    sections.extend(book::sections(run));
     if !run.gates.is_empty() {
         sections.push(format!("{}\n{}", tint(Tint::Strong, "Gates"), gates_table(&run.gates, now)));
     }
@@ -168,6 +171,9 @@ fn header(run: &RunView, width: Option<usize>, now: Timestamp) -> String {
     }
     if let Some(key) = &run.correlation_key {
         line("key", printable(key));
+    }
+    for (name, value) in book::header(run) {
+        line(name, value);
     }
     if let Some(error) = &run.last_error {
         line("error", tint(Tint::Bad, &error_text(run, error)));

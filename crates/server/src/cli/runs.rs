@@ -1,10 +1,12 @@
 //! `countersign runs`: list, show and steer runs.
 
+mod sidecar;
+
 use super::Keyed;
 use super::connection::Context;
-use super::failure::usage;
+use super::failure::{Failure, advised, usage};
 use super::input;
-use super::output::{self, printable};
+use super::output::{self, printable, shell_word};
 use super::page::{PageArgs, collect};
 use super::run::{InputArgs, told};
 use super::run_view::{MAX_ROWS, is_ended, render, rollup_tint, state_text, whole};
@@ -27,21 +29,23 @@ pub enum RunsCommand {
     /// Show a run: its state, its steps, its gates and what can be done next
     Show(ShowArgs),
     /// Cancel a run: what is under way is revoked
-    Cancel(ControlArgs),
+    Cancel(EndArgs),
     /// Pause a run: nothing new is claimed, work under way may finish
-    Pause(ControlArgs),
+    Pause(HaltArgs),
     /// Go on with a paused or stopped run
-    Resume(ControlArgs),
+    Resume(ResumeArgs),
     /// Stop a run: leases are revoked, steps go back to ready
-    Stop(ControlArgs),
+    Stop(HaltArgs),
     /// End a run as if it had never counted
-    Void(ControlArgs),
+    Void(EndArgs),
     /// Start a new run behind the finished steps of this one
     Retry(RetryArgs),
     /// Clear what blocked a step: it goes back to its queue
     Unblock(UnblockArgs),
     /// Say what became of an attempt that left no verdict
     DeclareEffect(DeclareArgs),
+    /// Write the files of a runbook's run: state.json, a report per phase, and how it goes on after a stop
+    Sidecar(sidecar::SidecarArgs),
 }
 
 #[derive(Args)]
@@ -93,14 +97,37 @@ pub struct ShowArgs {
 }
 
 #[derive(Args)]
-pub struct ControlArgs {
+pub struct ResumeArgs {
     /// The run
     run: String,
+    /// The approval of this stop, which a runbook needs: `runs show` names it
+    #[arg(long, value_name = "STEP_ID")]
+    approval: Option<String>,
     /// Why, for the record
     #[arg(long)]
     reason: Option<String>,
     #[command(flatten)]
     keyed: Keyed,
+}
+
+#[derive(Args)]
+pub struct HaltArgs {
+    /// The run
+    run: String,
+    /// Why, for the record
+    #[arg(long)]
+    reason: String,
+    #[command(flatten)]
+    keyed: Keyed,
+}
+
+#[derive(Args)]
+pub struct EndArgs {
+    #[command(flatten)]
+    halt: HaltArgs,
+    /// The approval to spend, where a gate guards it: `runs show` names it [of cancel the default is the one that was approved]
+    #[arg(long, value_name = "STEP_ID")]
+    approval: Option<String>,
 }
 
 #[derive(Args)]
@@ -162,11 +189,11 @@ pub async fn run(context: &Context, command: RunsCommand) -> anyhow::Result<()> 
     match command {
         RunsCommand::List(args) => list(context, args).await,
         RunsCommand::Show(args) => show(context, &args).await,
-        RunsCommand::Cancel(args) => control(context, "cancel", args).await,
-        RunsCommand::Pause(args) => control(context, "pause", args).await,
-        RunsCommand::Resume(args) => control(context, "resume", args).await,
-        RunsCommand::Stop(args) => control(context, "stop", args).await,
-        RunsCommand::Void(args) => control(context, "void", args).await,
+        RunsCommand::Cancel(args) => control(context, "cancel", args.halt, args.approval).await,
+        RunsCommand::Pause(args) => control(context, "pause", args, None).await,
+        RunsCommand::Resume(args) => resume(context, args).await,
+        RunsCommand::Stop(args) => control(context, "stop", args, None).await,
+        RunsCommand::Void(args) => control(context, "void", args.halt, args.approval).await,
         RunsCommand::Retry(args) => retry(context, args).await,
         RunsCommand::Unblock(args) => {
             let request = EvidencedStep { evidence_ref: None, reason: args.reason };
@@ -176,7 +203,27 @@ pub async fn run(context: &Context, command: RunsCommand) -> anyhow::Result<()> 
             moved(context, &args.run, &Answer { body: RunMoved { state }, json: answer.json, status: answer.status })
         }
         RunsCommand::DeclareEffect(args) => declare_effect(context, args).await,
+        RunsCommand::Sidecar(args) => sidecar::run(context, args).await,
     }
+}
+
+async fn resume(context: &Context, args: ResumeArgs) -> anyhow::Result<()> {
+    let request = ControlRun { reason: args.reason, approval_id: args.approval };
+    let show = format!("countersign runs show {}", shell_word(&args.run));
+    let answer = context.client_keyed(&args.keyed)?.control_run(&args.run, "resume", &request).await;
+    let answer = answer.map_err(|error| {
+        advised(error, |problem| {
+            let guarded = problem.code == "transition_refused_by_guard";
+            guarded.then(|| format!("{show} says who decides, and what comes first"))
+        })
+    })?;
+    moved(context, &args.run, &answer)?;
+    if answer.body.state == "stopped" && !context.json() {
+        output::complain("stopped again: the pins are not as they were approved; a new approval was asked for");
+        output::next([show])?;
+        return Err(Failure::Reported.into());
+    }
+    Ok(())
 }
 
 async fn list(context: &Context, args: ListArgs) -> anyhow::Result<()> {
@@ -256,8 +303,8 @@ pub fn print(context: &Context, answer: &Answer<RunView>, rows: usize) -> anyhow
     output::say(&render(&answer.body, rows, Timestamp::now()))
 }
 
-async fn control(context: &Context, action: &str, args: ControlArgs) -> anyhow::Result<()> {
-    let request = ControlRun { reason: args.reason };
+async fn control(context: &Context, action: &str, args: HaltArgs, approval_id: Option<String>) -> anyhow::Result<()> {
+    let request = ControlRun { reason: Some(args.reason), approval_id };
     moved(context, &args.run, &context.client_keyed(&args.keyed)?.control_run(&args.run, action, &request).await?)
 }
 

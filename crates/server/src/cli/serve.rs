@@ -23,6 +23,9 @@ pub struct ServeArgs {
     /// The address of a witness that cosigns the log's checkpoints; as often as needed
     #[arg(long = "witness", value_name = "URL")]
     pub witnesses: Vec<String>,
+    /// Begin a new history in an empty store, although the data directory holds keys of an earlier one
+    #[arg(long)]
+    pub new_store: bool,
     /// How to write the log [default: text on a terminal, json elsewhere]
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub log: Option<LogFormat>,
@@ -39,6 +42,6 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
         LogFormat::Json => telemetry::LogFormat::Json,
         LogFormat::Text => telemetry::LogFormat::Text,
     });
-    let ServeArgs { data_dir, listen, store, config, witnesses, log: _ } = args;
-    serve::run(ServeOptions { listen, store, config, witnesses, log, ..ServeOptions::new(data_dir) }).await
+    let ServeArgs { data_dir, listen, store, config, witnesses, new_store, log: _ } = args;
+    serve::run(ServeOptions { listen, store, config, witnesses, new_store, log, ..ServeOptions::new(data_dir) }).await
 }

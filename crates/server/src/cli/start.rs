@@ -17,7 +17,7 @@ pub struct StartArgs {
     /// What the process is about: a batch, an order, a document
     #[arg(long, value_name = "REF")]
     subject: String,
-    /// Who approves what, as JSON or in a JSON file; replaces the definition's own label by label
+    /// Who approves what, as JSON or in a JSON file; of a definition only entries that are `replaceable`
     #[arg(long, value_name = "FILE|JSON")]
     gate_spec: Option<String>,
     /// Start from this declaration (a JSON file) instead of a published definition

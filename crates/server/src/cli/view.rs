@@ -36,6 +36,12 @@ fn header(view: &WorkflowView, now: Timestamp) -> String {
     ] {
         lines.push(format!("  {} {value}", tint(Tint::Dim, &format!("{name:<10}"))));
     }
+    let chosen = match view.declaration_ref.contains('@') {
+        false => Some("declared by the initiator".to_owned()),
+        true if view.replaced.is_empty() => None,
+        true => Some(format!("named by the initiator for {}", printable(&view.replaced.join(", ")))),
+    };
+    lines.extend(chosen.map(|chosen| format!("  {} {chosen}", tint(Tint::Dim, &format!("{:<10}", "approvers")))));
     lines.join("\n")
 }
 

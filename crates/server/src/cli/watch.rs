@@ -12,17 +12,19 @@ use super::terminal::has_cursor;
 use changes::Changes;
 use clap::Args;
 use countersign_client::wire::RunView;
-use countersign_client::{Answer, Client, Error};
+use countersign_client::{Answer, Client, Error, EventStream, StreamEvent};
 use jiff::Timestamp;
 use screen::Screen;
 use std::time::{Duration, Instant};
 
-const POLL_EVERY: Duration = Duration::from_millis(500);
-/// When nothing has moved for a while.
-const POLL_QUIET: Duration = Duration::from_secs(2);
-const QUIET_AFTER: u32 = 20;
+/// Between two tries to reach a server that is away.
+const AWAY: Duration = Duration::from_secs(1);
+/// How often a server without a stream is asked.
+const POLL_EVERY: Duration = Duration::from_secs(2);
 /// Reading a large run may take no more than a fifth of the time.
 const IDLE_SHARE: u32 = 4;
+/// How often a picture is drawn again although nothing moved: "in 12 s" becomes "in 11 s".
+const REDRAW: Duration = Duration::from_secs(1);
 
 /// Watch a run until it ends: exit code 0 when it completed, 1 when it failed, was cancelled or rolled back, 130 after
 /// Ctrl-C
@@ -57,16 +59,36 @@ pub async fn follow(context: &Context, client: &Client, run_id: &str) -> anyhow:
     }
 }
 
+/// Reads the run whenever the stream says that it moved.
 async fn watch(client: &Client, run_id: &str, shown: &mut Shown) -> anyhow::Result<RunView> {
-    let (mut lost, mut quiet, mut seen) = (false, 0_u32, false);
+    let mut source = Source::new(client, run_id);
+    let (mut lost, mut seen) = (false, false);
     loop {
         let asked = Instant::now();
         match whole(client, run_id).await {
             Ok(answer) => {
                 (lost, seen) = (false, true);
-                quiet = if shown.show(&answer)? { 0 } else { quiet.saturating_add(1) };
+                shown.show(&answer)?;
                 if is_ended(&answer.body.state) {
                     return Ok(answer.body);
+                }
+                tokio::time::sleep(asked.elapsed() * IDLE_SHARE).await;
+                let moved = source.moved();
+                tokio::pin!(moved);
+                loop {
+                    tokio::select! {
+                        moved = &mut moved => {
+                            moved?;
+                            break;
+                        }
+                        // A lease that was prolonged leaves no record: it is read again once it seems to have run out.
+                        () = tokio::time::sleep(REDRAW), if shown.is_picture() => {
+                            if lease_seems_over(&answer.body, Timestamp::now()) {
+                                break;
+                            }
+                            shown.show(&answer)?;
+                        }
+                    }
                 }
             }
             // A server that is restarted in between is no reason to stop watching.
@@ -75,49 +97,102 @@ async fn watch(client: &Client, run_id: &str, shown: &mut Shown) -> anyhow::Resu
                     output::complain(&format!("{error}; still trying"));
                 }
                 lost = true;
+                tokio::time::sleep(AWAY).await;
             }
             Err(error) => return Err(error.into()),
         }
-        let every = if quiet < QUIET_AFTER { POLL_EVERY } else { POLL_QUIET };
-        tokio::time::sleep(every.max(asked.elapsed() * IDLE_SHARE)).await;
+    }
+}
+
+/// Whether a lease that the picture shows has ended by the clock.
+fn lease_seems_over(run: &RunView, now: Timestamp) -> bool {
+    let ends = run.steps.iter().filter_map(|step| step.locked_until.as_deref()?.parse::<Timestamp>().ok());
+    ends.min().is_some_and(|end| end <= now)
+}
+
+/// What says that a run moved.
+struct Source<'c> {
+    client: &'c Client,
+    topic: String,
+    stream: Option<EventStream>,
+    last_event_id: Option<String>,
+    /// The server is older than the stream.
+    polls: bool,
+}
+
+impl<'c> Source<'c> {
+    fn new(client: &'c Client, run_id: &str) -> Self {
+        Source { client, topic: format!("run:{run_id}"), stream: None, last_event_id: None, polls: false }
+    }
+
+    /// Returns when there may be something to read. A stream that ends is opened again; its first event comes where
+    /// anything moved meanwhile.
+    async fn moved(&mut self) -> anyhow::Result<()> {
+        if self.polls {
+            tokio::time::sleep(POLL_EVERY).await;
+            return Ok(());
+        }
+        let stream = match &mut self.stream {
+            Some(stream) => stream,
+            none => match self.client.follow(&[&self.topic], self.last_event_id.as_deref()).await {
+                Ok(opened) => none.insert(opened),
+                // The run itself was read a moment ago.
+                Err(error) if error.code() == Some("not-known") => {
+                    output::complain("this server has no live stream; asking every 2 s instead");
+                    self.polls = true;
+                    return Ok(());
+                }
+                // Reading the run says what is wrong.
+                Err(Error::Unreachable { .. } | Error::NoAnswer { .. }) => return Ok(()),
+                Err(error) if error.code() == Some("overloaded") => {
+                    tokio::time::sleep(POLL_EVERY).await;
+                    return Ok(());
+                }
+                Err(error) => return Err(error.into()),
+            },
+        };
+        let event = stream.next().await;
+        self.last_event_id = stream.last_event_id().map(str::to_owned);
+        if !matches!(event, Some(StreamEvent::Moved(_))) {
+            self.stream = None;
+            tokio::time::sleep(AWAY).await;
+        }
+        Ok(())
     }
 }
 
 /// Where the run is shown.
 enum Shown {
-    Picture(Screen, Changes),
+    Picture(Screen),
     Lines { changes: Changes, json: bool },
 }
 
 impl Shown {
     fn new(context: &Context) -> Self {
         if has_cursor() && !context.json() {
-            Shown::Picture(Screen::default(), Changes::default())
+            Shown::Picture(Screen::default())
         } else {
             Shown::Lines { changes: Changes::default(), json: context.json() }
         }
     }
 
-    /// Shows it, and says whether anything has changed.
-    fn show(&mut self, answer: &Answer<RunView>) -> anyhow::Result<bool> {
+    const fn is_picture(&self) -> bool {
+        matches!(self, Shown::Picture(_))
+    }
+
+    fn show(&mut self, answer: &Answer<RunView>) -> anyhow::Result<()> {
         let now = Timestamp::now();
         match self {
-            // Drawn again even where nothing moved: "in 12 s" becomes "in 11 s".
-            Shown::Picture(screen, changes) => {
-                screen.draw(|rows| render(&answer.body, rows, now))?;
-                Ok(changes.take(answer, now).next().is_some())
-            }
+            Shown::Picture(screen) => screen.draw(|rows| render(&answer.body, rows, now)),
             Shown::Lines { changes, json } => {
-                let mut changed = false;
                 for change in changes.take(answer, now) {
-                    changed = true;
                     if *json {
                         output::say_verbatim(&change.json(&answer.body, now).to_string())?;
                     } else {
                         output::say(&change.line(&answer.body, now))?;
                     }
                 }
-                Ok(changed)
+                Ok(())
             }
         }
     }

@@ -1,14 +1,14 @@
 //! Evidence bundles: `spec/bundle.md` in code. The engine reads what belongs into one; here it becomes a ZIP file.
 
 mod lines;
-mod run_lines;
 
 use anyhow::Context;
 use countersign_engine::Engine;
-use countersign_engine::evidence::{Exporter, Heads, Scope, Sealed, View};
-use countersign_engine::port::Range;
+use countersign_engine::evidence::{Exporter, Heads, Scope, Sealed, View, lines as rows, run_lines};
+use countersign_engine::port::{ProcessView, Range};
 use countersign_kernel::refusal::Refusal;
 use countersign_kernel::{Digest, EventId, InstanceId};
+use countersign_ledger::document::{Document, published_gates_document};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read, Seek, Write};
@@ -49,7 +49,7 @@ pub async fn export(
     let event_id = match scope {
         Scope::Instance(instance_id) => {
             let (view, event_id) = engine.export_instance(exporter, *instance_id).await?;
-            taken.take(&view)?;
+            taken.take(engine, &view)?;
             event_id
         }
         Scope::Window(window) => {
@@ -87,13 +87,16 @@ impl Taken {
     }
 
     /// The state of an instance.
-    fn take(&mut self, view: &View) -> anyhow::Result<()> {
+    fn take(&mut self, engine: &Engine, view: &View) -> anyhow::Result<()> {
         let documents = &mut self.documents;
         let line = match view {
             View::Process(view) => {
                 documents.insert(view.row.declaration_digest, view.declaration.clone());
                 documents.insert(view.row.gate_spec_digest, view.gate_spec.clone());
-                lines::state(view)
+                if let Some(published) = published_gates(engine, view) {
+                    documents.insert(published.digest, published.bytes.into());
+                }
+                rows::state(view)
             }
             View::Run(run) => {
                 documents.insert(run.view.row.document_digest, run.document.clone());
@@ -103,7 +106,7 @@ impl Taken {
                 for document in [&run.declaration, &run.gate_spec] {
                     documents.insert(document.digest, document.bytes.as_slice().into());
                 }
-                run_lines::state(run)?
+                run_lines::state(run)
             }
         };
         let end = self.heads.add(view.instance_id(), view.head());
@@ -118,10 +121,18 @@ impl Taken {
             let Some(last) = found.last() else { return Ok(()) };
             after = Some(*last);
             for instance_id in found {
-                self.take(&engine.export_view(instance_id).await?)?;
+                let view = engine.export_view(instance_id).await?;
+                self.take(engine, &view)?;
             }
         }
     }
+}
+
+/// Who approves by the definition that the process was started from: what a start replaced is held against it.
+fn published_gates(engine: &Engine, view: &ProcessView) -> Option<Document> {
+    let (name, version) = view.row.definition.as_ref()?;
+    let registry = engine.registry();
+    registry.definition(name, Some(*version)).map(|definition| published_gates_document(&definition.gate_spec))
 }
 
 /// An instance, and the sequence at which its chain ends here.
@@ -169,12 +180,21 @@ async fn write_bundle(
     }
     bundle.begin("grants.jsonl")?;
     for grant in engine.grants_at(sealed.registry_sequence) {
-        bundle.line(&lines::grant(&grant))?;
+        bundle.line(&rows::grant(&grant))?;
     }
     bundle.begin("checkpoint")?;
     bundle.line(&sealed.checkpoint.note)?;
     bundle.begin("log.vkey")?;
     bundle.line(&format!("{}\n", sealed.verifier_key))?;
+    let rotations: Vec<_> =
+        engine.log_rotations().await?.into_iter().filter(|row| row.size <= sealed.checkpoint.size).collect();
+    if !rotations.is_empty() {
+        bundle.begin("rotations.jsonl")?;
+        for row in rotations {
+            let proof = engine.consistency(row.size, sealed.checkpoint.size).await?.proof;
+            bundle.line(&lines::rotation(&row, &proof))?;
+        }
+    }
     bundle.begin("bundle.json")?;
     let made = lines::Made { by: &exporter.actor_ref, at: engine.now(), instances: heads.count, records };
     bundle.line(&lines::manifest(scope, sealed, &made))?;

@@ -3,17 +3,20 @@
 //! carry out they claim too, and block it: a step must not wait for somebody who never comes.
 
 mod child;
+mod survey;
 
 use crate::api::problem::shortened;
-use crate::config::ExecutorsSection;
+use crate::config::{Config, SecretStore};
+use countersign_engine::run::leases::LeaseWatch;
 use countersign_engine::{Call, ClaimCall, Command, Engine, Outcome, Proof, Target, Task};
 use countersign_executor::Verdict;
+use countersign_executor::artifact::{self, ArtifactStore};
 use countersign_executor::http::{HttpExecutor, HttpJob};
-use countersign_executor::shell::ShellJob;
+use countersign_executor::shell::{Artifacts, ShellJob};
 use countersign_kernel::lifecycle::FailureCategory;
 use countersign_kernel::plan::Work;
 use countersign_kernel::refusal::{Code, Refusal};
-use countersign_kernel::run::{self, Job, TaskRef};
+use countersign_kernel::run::{self, Job, TaskRef, TaskType};
 use countersign_kernel::{InstanceId, Time};
 use std::pin::pin;
 use std::sync::{Arc, Weak};
@@ -29,6 +32,7 @@ const WAIT: Duration = Duration::from_secs(20);
 const SHELL_JOBS: usize = 8;
 const HTTP_JOBS: usize = 64;
 const CHILD_JOBS: usize = 16;
+const SURVEYS: usize = 8;
 /// How much is told of a refused report.
 const ERROR_CHARACTERS: usize = 1000;
 /// After a failure of the engine itself.
@@ -41,22 +45,35 @@ struct Tools {
     http: Option<HttpExecutor>,
     allow_private: bool,
     shell: bool,
+    secrets: SecretStore,
+    artifacts: ArtifactStore,
 }
 
 /// Starts the executors that this deployment has.
-pub fn start(engine: &Arc<Engine>, config: &ExecutorsSection) -> Vec<JoinHandle<()>> {
+pub fn start(engine: &Arc<Engine>, config: &Config, artifacts: &ArtifactStore) -> Vec<JoinHandle<()>> {
+    let (secrets, config) = (config.secrets(), &config.executors);
     let made = config.http.enabled.then(HttpExecutor::new).transpose();
     let http = made.unwrap_or_else(|error| {
         tracing::error!(%error, "http steps cannot be carried out");
         None
     });
-    let tools = Tools { http, allow_private: config.http.allow_private, shell: config.shell.enabled };
+    let tools = Tools {
+        http,
+        allow_private: config.http.allow_private,
+        shell: config.shell.enabled,
+        secrets,
+        artifacts: artifacts.clone(),
+    };
     let mut queues = vec![("@workflow", CHILD_JOBS)];
     if config.http.enabled || !config.http.elsewhere {
         queues.push(("@http", HTTP_JOBS));
     }
     if config.shell.enabled || !config.shell.elsewhere {
         queues.push(("@shell", SHELL_JOBS));
+    }
+    // A survey may hold pins of both kinds.
+    if !config.http.elsewhere && !config.shell.elsewhere {
+        queues.push((run::SURVEY_QUEUE, SURVEYS));
     }
     let start = |(queue, jobs)| tokio::spawn(work(Arc::downgrade(engine), queue, jobs, tools.clone()));
     queues.into_iter().map(start).collect()
@@ -93,21 +110,26 @@ async fn work(engine: Weak<Engine>, queue: &'static str, jobs: usize, tools: Too
 
 /// Does the work of one task, keeps its lease meanwhile, and reports.
 async fn carry_out(engine: &Weak<Engine>, task: Task, tools: &Tools) {
+    if task.task_type == TaskType::Survey.as_str() {
+        return look(engine, &task, tools).await;
+    }
     let Some(job) = task.job.clone() else { return };
+    let watch = engine.upgrade().and_then(|engine| engine.watch_lease(&task));
+    let watch = watch.as_ref();
     let done = match &job.work {
         Work::Workflow { name, version } => {
             let mut starting = pin!(child::start(engine, &task, &job, name, *version));
             tokio::select! {
                 done = &mut starting => done,
                 // There may be a child by now. It is reported all the same: refused, it asks after its parent.
-                () = lease_lost(engine, &task) => starting.await,
+                () = lease_lost(engine, &task, watch) => starting.await,
             }
         }
         _ => {
             tokio::select! {
-                verdict = execute(engine, &task, &job, tools) => Done::Verdict(verdict),
+                verdict = execute(engine, &task, &job, tools, watch) => Done::Verdict(verdict),
                 // Somebody else has the step now, or nobody. What is dropped here is killed.
-                () = lease_lost(engine, &task) => return,
+                () = lease_lost(engine, &task, watch) => return,
             }
         }
     };
@@ -131,18 +153,38 @@ async fn carry_out(engine: &Weak<Engine>, task: Task, tools: &Tools) {
     }
 }
 
+/// Looks at the pins of a run, and reports.
+async fn look(engine: &Weak<Engine>, task: &Task, tools: &Tools) {
+    let watch = engine.upgrade().and_then(|engine| engine.watch_survey(task));
+    let gone = async {
+        match &watch {
+            Some(watch) => watch.gone().await,
+            None => std::future::pending().await,
+        }
+    };
+    let values = tokio::select! {
+        values = survey::look(task, tools) => values,
+        // Nobody asks any more. What is dropped here is killed.
+        () = gone => return,
+    };
+    if let Err(refusal) = deliver(engine, task, &Done::Values(values)).await {
+        tracing::error!(%refusal, task_id = task.task_id(), "the engine refuses a survey");
+    }
+}
+
 /// What came of a task.
 #[derive(Clone)]
 enum Done {
     Verdict(Verdict),
     Child(InstanceId),
+    /// Of a survey.
+    Values(Vec<survey::Looked>),
 }
 
 /// Keeps the lease, and returns when it is lost.
-async fn lease_lost(engine: &Weak<Engine>, task: &Task) {
-    let watch = engine.upgrade().and_then(|engine| engine.watch_lease(task));
+async fn lease_lost(engine: &Weak<Engine>, task: &Task, watch: Option<&LeaseWatch>) {
     let gone = async {
-        match &watch {
+        match watch {
             Some(watch) => watch.gone().await,
             None => std::future::pending().await,
         }
@@ -174,8 +216,15 @@ async fn deliver(engine: &Weak<Engine>, task: &Task, done: &Done) -> Result<(), 
     }
 }
 
-async fn execute(engine: &Weak<Engine>, task: &Task, job: &Job, tools: &Tools) -> Verdict {
+async fn execute(engine: &Weak<Engine>, task: &Task, job: &Job, tools: &Tools, watch: Option<&LeaseWatch>) -> Verdict {
     let filled = |i: usize| job.filled.get(i).and_then(|text| text.as_deref());
+    let mask = tools.secrets.mask(&job.secrets).await;
+    // What must not begin twice does not begin late: since the claim somebody may have taken it away and given it on.
+    if let (Some(watch), false) = (watch, job.repeatable)
+        && !watch.stands().await
+    {
+        return std::future::pending().await;
+    }
     let timeout = job.timeout_at.map(|at| remaining(engine, at));
     match &job.work {
         Work::Shell(_) if !tools.shell => disabled("shell", task),
@@ -189,6 +238,8 @@ async fn execute(engine: &Weak<Engine>, task: &Task, job: &Job, tools: &Tools) -
                     run_id: task.run_id.clone(),
                     step: task.step.to_string(),
                     attempt: task.attempt,
+                    artifacts: wanted(job, tools),
+                    mask,
                     ..shell
                 };
                 shell.run().await
@@ -199,9 +250,8 @@ async fn execute(engine: &Weak<Engine>, task: &Task, job: &Job, tools: &Tools) -
             match (&tools.http, HttpJob::filled(work, filled(0).unwrap_or("null"), filled(1), filled(2))) {
                 (Some(executor), Ok(http)) => {
                     let allow_private = tools.allow_private;
-                    executor
-                        .run(&HttpJob { timeout, idempotency_key: task.idempotency_key(), allow_private, ..http })
-                        .await
+                    let idempotency_key = task.idempotency_key();
+                    executor.run(&HttpJob { timeout, idempotency_key, allow_private, mask, ..http }).await
                 }
                 (_, Err(verdict)) => verdict,
                 (None, Ok(_)) => dead("no http executor"),
@@ -211,6 +261,16 @@ async fn execute(engine: &Weak<Engine>, task: &Task, job: &Job, tools: &Tools) -
             dead("not the work of an executor")
         }
     }
+}
+
+/// The files that the step has to leave.
+fn wanted(job: &Job, tools: &Tools) -> Option<Artifacts> {
+    let paths: Vec<String> = job.artifacts.iter().map(ToString::to_string).collect();
+    (!paths.is_empty()).then(|| Artifacts { paths, store: tools.artifacts.clone() })
+}
+
+fn artifact(kept: artifact::Artifact) -> run::Artifact {
+    run::Artifact { path: kept.path.into(), sha256: kept.sha256, size_bytes: kept.size_bytes }
 }
 
 /// A failure of governance blocks the step: somebody has to decide.
@@ -238,12 +298,20 @@ fn command(task: TaskRef, done: Done) -> run::Command {
     let micros = |length: Duration| i64::try_from(length.as_micros()).unwrap_or(i64::MAX);
     let verdict = match done {
         Done::Child(child) => return run::Command::ChildStarted { task, child },
+        Done::Values(looked) => {
+            let why =
+                |(pin, value): &survey::Looked| value.as_ref().err().map(|why| (pin.clone(), why.as_str().into()));
+            let errors = looked.iter().filter_map(why).collect();
+            let values = looked.into_iter().map(|(pin, value)| (pin, value.ok())).collect();
+            return run::Command::Survey { task, values, errors };
+        }
         Done::Verdict(verdict) => verdict,
     };
     match verdict {
         Verdict::Unknown { instead } => command(task, Done::Verdict(*instead)),
-        Verdict::Completed { output_json, outbound } => {
-            run::Command::Complete { task, output: output_json.into(), outbound, claim_next: None }
+        Verdict::Completed { output_json, outbound, artifacts } => {
+            let (output, artifacts) = (output_json.into(), artifacts.into_iter().map(artifact).collect());
+            run::Command::Complete { task, output, outbound, claim_next: None, artifacts }
         }
         Verdict::Waiting { event_type, timeout, facet, outbound } => {
             run::Command::Wait { task, event_type, timeout: timeout.map(micros), facet, outbound }

@@ -179,7 +179,7 @@ pub async fn start(options: &WitnessOptions) -> anyhow::Result<RunningWitness> {
     let signal = async move {
         let _ = stopped.changed().await;
     };
-    let server = tokio::spawn(listen::serve(listener, router, signal));
+    let server = tokio::spawn(listen::serve(listener, router, listen::Limits::default().within_files(), None, signal));
     Ok(RunningWitness { addr, verifier, stop, server })
 }
 

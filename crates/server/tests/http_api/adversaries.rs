@@ -382,3 +382,87 @@ async fn a_record_that_cannot_even_be_read_is_told() {
     window.says(1, &["gate_opened", "✗ Findings:", "✗ The log fails verification:"]);
     assert!(!window.out.contains("gate_decided") && window.err.contains("cannot be read on"), "{}", window.err);
 }
+
+const CUT: &str = r#"{"kind": "workflow", "name": "cut", "order": "linear", "queue": "q", "failurePolicy": "fail-closed",
+    "gate_spec": {"sovereign": {"approver_ref": "owner", "scope": "cut"}},
+    "steps": [{"name": "look", "readOnly": true}, {"name": "cut", "gate": "sovereign"}]}"#;
+
+/// A runbook that was stopped, resumed and completed, each by somebody with the scope for it and no other; its id.
+async fn cut(server: &Server) -> String {
+    let (admin, token) = (server.admin(), server.directory.path().join("admin.token").display().to_string());
+    let set = ["profile", "set", "admin", "--server", &server.url(), "--token-file", &token];
+    countersign(server, "admin", &set).await.says(0, &[]);
+    admin.post_bytes("/v1/definitions", CUT.as_bytes()).await.created();
+    let shop = server.actor("shop", &["runs:start:cut"]).await;
+    let (ops, w) = (server.actor("ops", &["runs:control"]).await, server.actor("w", &["tasks:work"]).await);
+    let owner = server.actor("owner", &[]).await;
+    let started = shop.post("/v1/runs", json!({"definition": "cut"})).await.created();
+    let id = started["run_id"].as_str().expect("an id").to_owned();
+    ops.post(&format!("/v1/runs/{id}/stop"), json!({"reason": "look first"})).await.ok();
+    let approve = json!({"decision": "approve", "reason": "seen"});
+    owner.post(&format!("/v1/runs/{id}/gates/resume/decision"), approve.clone()).await.ok();
+    let run = admin.get(&format!("/v1/runs/{id}")).await.ok();
+    let approval = json!({"approval_id": of(&run["gates"], "action", "resume")["step_id"]});
+    ops.post(&format!("/v1/runs/{id}/resume"), approval).await.ok();
+    for step in ["look", "cut"] {
+        let claimed = w.post("/v1/queues/q/claim", json!({"worker_id": "w", "wait_ms": 20000})).await.ok();
+        let task = &claimed["tasks"][0];
+        assert_eq!(task["step"], step, "{claimed:#}");
+        let path = format!("/v1/tasks/{}/complete", task["task_id"].as_str().expect("a task"));
+        w.post(&path, json!({"lease_token": task["lease_token"]})).await.ok();
+        if step == "look" {
+            owner.post(&format!("/v1/runs/{id}/gates/cut/decision"), approve.clone()).await.ok();
+        }
+    }
+    let _ = admin.post("/v1/ledger/seal", json!({})).await;
+    id
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_judged_by_the_scopes_of_runs() {
+    let server = Server::start().await;
+    let id = cut(&server).await;
+    let told = countersign(&server, "admin", &["audit", "investigate", "--from", "1h", "--json"]).await;
+    assert_eq!(told.code, 0, "{}{}", told.out, told.err);
+    let lines = told.lines();
+    let of_run: Vec<&Value> = lines.iter().filter(|line| line["instance_id"] == id.as_str()).collect();
+    let permission = |action_ref: &str| {
+        let line = of_run.iter().find(|line| line["action_ref"] == action_ref);
+        line.unwrap_or_else(|| panic!("no {action_ref} in {of_run:#?}"))["permission"].clone()
+    };
+    for (action_ref, scope) in [
+        ("run_started", "runs:start:cut"),
+        ("steps_claimed", "tasks:work"),
+        ("step_completed", "tasks:work"),
+        ("run_stopped", "runs:control"),
+        ("run_resumed", "runs:control"),
+    ] {
+        let held = permission(action_ref);
+        assert_eq!((&held["status"], &held["scope"]), (&json!("held"), &json!(scope)), "{action_ref}");
+    }
+    for action_ref in ["gate_opened", "gate_decided", "transition_fired"] {
+        assert_eq!(permission(action_ref)["status"], "not-needed", "{action_ref}");
+    }
+
+    let proof = countersign(&server, "admin", &["audit", "prove-path", &id]).await;
+    proof.says(0, &["✓  declared path", "✓  gates cleared", "2 gates passed", "✓  permission held", "Proved:"]);
+    let disputed = countersign(&server, "admin", &["audit", "dispute", &id, "cut"]).await;
+    assert!(disputed.code != 0 && disputed.err.contains(&format!("audit prove-path {id}")), "{}", disputed.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_of_a_run_that_was_edited_away_is_missed() {
+    let mut server = Server::start().await;
+    let id = cut(&server).await;
+    server.stop().await;
+    let grant = |to: &str| format!(r#""subject_ref":"{to}","action_scope":"runs:control""#);
+    edit(server.directory.path(), &grant("ops"), &grant("opz"));
+    let server = server.resumed().await;
+    let url = server.url();
+    countersign(&server, "admin", &["profile", "set", "admin", "--server", &url]).await.says(0, &[]);
+    let proof = countersign(&server, "admin", &["audit", "prove-path", &id, "--json"]).await;
+    assert_eq!((proof.code, &proof.json()["result"]), (1, &json!("not-proved")), "{}{}", proof.out, proof.err);
+    assert_eq!(of(&proof.json()["claims"], "claim", "permission-held")["result"], "fails");
+    let window = countersign(&server, "admin", &["audit", "investigate", "--from", "1h"]).await;
+    window.says(1, &["NONE: no active grant of runs:control", "permission-not-held"]);
+}

@@ -157,5 +157,6 @@ async fn a_finer_scope_shows_the_runs_of_its_definition() {
         narrow.post(&format!("/v1/tasks/{task}/heartbeat"), lease.clone()).await.refused(403, "permission-denied");
     }
     let pause = narrow.request(reqwest::Method::POST, &format!("/v1/runs/{}/pause", runs[0]));
+    let pause = pause.json(&json!({"reason": "lunch"}));
     assert_eq!(Answer::of(pause).await.ok()["state"], "paused");
 }

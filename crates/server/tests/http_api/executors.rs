@@ -82,7 +82,7 @@ async fn a_process_ends_with_its_lease() {
     let server = Server::with_config(Some(SHELL)).await;
     let admin = server.admin();
     let (run_id, file) = scribbling(&server, &admin).await;
-    admin.post(&format!("/v1/runs/{run_id}/cancel"), json!({})).await.ok();
+    admin.post(&format!("/v1/runs/{run_id}/cancel"), json!({"reason": "enough"})).await.ok();
     tokio::time::sleep(Duration::from_millis(200)).await;
     let written = lines(&file).len();
     tokio::time::sleep(Duration::from_millis(500)).await;
@@ -96,12 +96,12 @@ async fn two_processes_of_one_step_are_never_at_work_together() {
     let (run_id, file) = scribbling(&server, &admin).await;
     for _ in 0..3 {
         let former = lines(&file).pop();
-        admin.post(&format!("/v1/runs/{run_id}/stop"), json!({})).await.ok();
+        admin.post(&format!("/v1/runs/{run_id}/stop"), json!({"reason": "enough"})).await.ok();
         admin.post(&format!("/v1/runs/{run_id}/resume"), json!({})).await.ok();
         until("nobody goes on", async || lines(&file).pop().filter(|last| Some(last) != former.as_ref())).await;
     }
     tokio::time::sleep(Duration::from_millis(300)).await;
-    admin.post(&format!("/v1/runs/{run_id}/cancel"), json!({})).await.ok();
+    admin.post(&format!("/v1/runs/{run_id}/cancel"), json!({"reason": "enough"})).await.ok();
     let mut turns = lines(&file);
     turns.dedup();
     assert_eq!(turns.len(), 4, "they took turns: {turns:?}");

@@ -143,6 +143,7 @@ async fn a_token_that_is_there_is_never_overwritten() {
     server.stop().await;
     let mut other = options(server.directory.path());
     other.store = Some(format!("sqlite:{}", server.directory.path().join("other.sqlite").display()));
+    other.new_store = true;
     serve::start(other).await.expect("a server").shutdown().await.expect("an orderly end");
     assert_eq!(std::fs::read_to_string(&token_file).expect("a token"), token);
     let server = server.resumed().await;

@@ -1,8 +1,8 @@
 //! Events reach a JetStream: exactly those that were committed, once each by their ids, again after failures, and never a
 //! secret with them. With a real `nats-server`, on SQLite and on PostgreSQL.
 
-use crate::support::{Actor, Server};
-use crate::webhooks::{Logged, PACE, database, on_both, outbox, send, until, with_workflow};
+use crate::support::Actor;
+use crate::webhooks::{Logged, database, on_both, outbox, send, until, with_workflow};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
@@ -283,8 +283,8 @@ async fn no_secret_of_a_stream_is_logged() {
 async fn two_nodes_publish_each_event_once() {
     let (nats, database) = (Nats::start(&[]).await, database().await);
     nats.make_stream().await;
-    let (_one, admin) = with_workflow(nats.sink(""), Some(database.clone())).await;
-    let _other = Server::with(Some(nats.sink("")), Some(database), PACE).await;
+    let (one, admin) = with_workflow(nats.sink(""), Some(database)).await;
+    let _other = one.beside().await;
     for _ in 0..20 {
         send(&admin, &["a", "b", "c"]).await;
     }

@@ -191,7 +191,7 @@ async fn gates_of_a_run_are_decided_like_those_of_a_process() {
     countersign(&server, &["work", "release", "--drain"]).await.says(0, &["deploy", "run completed"]);
 
     let id = started(&server, &["release"]).await;
-    countersign(&server, &["runs", "cancel", &id]).await.says(1, &["gate-not-cleared"]);
+    countersign(&server, &["runs", "cancel", &id, "--reason", "r"]).await.says(1, &["gate-not-cleared"]);
     countersign(&server, &["gate", "open", &id, "cancel"]).await.says(0, &["opened the gate of cancel"]);
     as_actor(&server, &boss, &["gate", "decide", &id, "cancel", "approve"]).await.says(0, &["cancel: Approved"]);
     countersign(&server, &["runs", "cancel", &id, "--reason", "r"]).await.says(0, &["is cancelled"]);
@@ -206,7 +206,7 @@ async fn runs_are_steered() {
     countersign(&server, &["task", "claim", "orders"]).await.says(0, &["Nothing to do in orders."]);
     countersign(&server, &["runs", "show", &id]).await.says(0, &["countersign runs resume"]);
     assert_eq!(countersign(&server, &["runs", "resume", &id, "--json"]).await.json()["state"], "executing");
-    countersign(&server, &["runs", "stop", &id]).await.says(0, &["is stopped"]);
+    countersign(&server, &["runs", "stop", &id, "--reason", "r"]).await.says(0, &["is stopped"]);
     countersign(&server, &["runs", "void", &id, "--reason", "a test"]).await.says(0, &["is voided"]);
     countersign(&server, &["runs", "retry", &id]).await.says(0, &["started "]);
     let later = started(&server, &["order-process", "--input", "order_id=o-4", "--at", "in 2h"]).await;
@@ -224,7 +224,7 @@ async fn mistakes_are_told() {
         ("run order-process --at yesterday", 2, "how long from now"),
         ("runs show nothing", 1, "not-known"),
         ("watch nothing", 1, "not-known"),
-        ("runs pause nothing", 1, "not-known"),
+        ("runs pause nothing --reason r", 1, "not-known"),
         ("gate decide nothing a approve", 1, "no process with this instance_id"),
         ("events send paid", 2, "--run"),
         ("events send paid --run nothing", 1, "not-known"),

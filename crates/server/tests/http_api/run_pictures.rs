@@ -219,7 +219,7 @@ async fn lists_of_what_happened_begin_with_the_newest() {
     let published: Answer = server.admin().post_bytes("/v1/definitions", RETRIED).await;
     published.created();
     let id = started(&server, &["retried"]).await;
-    countersign(&server, &["runs", "cancel", &id]).await.says(0, &[]);
+    countersign(&server, &["runs", "cancel", &id, "--reason", "r"]).await.says(0, &[]);
     let first = async |arguments: &[&str]| {
         let said = countersign(&server, arguments).await;
         said.out.lines().nth(2).unwrap_or_default().to_owned()

@@ -1,6 +1,6 @@
 //! A server for one test, and actors who talk to it.
 
-use countersign_engine::clock::system_clock;
+use countersign_engine::clock::Clock;
 use countersign_kernel::Time;
 use countersign_kernel::refusal::Code;
 use countersign_server::outbox::Pace;
@@ -64,6 +64,19 @@ impl Server {
         server
     }
 
+    /// A second node on the same database: it has a copy of the first one's keys.
+    pub async fn beside(&self) -> Server {
+        let directory = tempfile::tempdir().expect("a directory");
+        for key in ["application.key", "log.key"] {
+            std::fs::copy(self.directory.path().join(key), directory.path().join(key)).expect("a key");
+        }
+        let (http, config, store) = (self.http.clone(), self.config.clone(), self.store.clone());
+        let mut server =
+            Server { directory, running: None, http, config, store, pace: self.pace, ahead_us: self.ahead_us.clone() };
+        server.resume().await;
+        server
+    }
+
     async fn resume(&mut self) {
         let mut options = options(self.directory.path());
         options.store.clone_from(&self.store);
@@ -73,14 +86,19 @@ impl Server {
             std::fs::write(&file, toml).expect("a configuration");
             options.config = Some(file);
         }
-        let (system, ahead_us) = (system_clock(), self.ahead_us.clone());
-        options.clock = Some(Arc::new(move || Time(system().0 + ahead_us.load(Ordering::SeqCst))));
+        let (system, ahead_us) = (Clock::system(), self.ahead_us.clone());
+        let wall = move || Time(system.read().wall.0 + ahead_us.load(Ordering::SeqCst));
+        options.clock = Some(Clock::told(wall));
         self.running = Some(serve::start(options).await.expect("a server"));
     }
 
     /// Lets time pass.
     pub fn pass_days(&self, days: i64) {
-        self.ahead_us.fetch_add(days * 86_400_000_000, Ordering::SeqCst);
+        self.pass_us(days * 86_400_000_000);
+    }
+
+    pub fn pass_us(&self, us: i64) {
+        self.ahead_us.fetch_add(us, Ordering::SeqCst);
     }
 
     /// Stops in order and starts again on the same data.
@@ -168,6 +186,17 @@ pub struct Actor {
 }
 
 impl Actor {
+    /// Of a server that runs elsewhere.
+    pub fn at(url: &str, token: &str) -> Actor {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let http = reqwest::Client::builder().no_proxy().build().expect("a client");
+        Actor { http, url: url.to_owned(), token: Some(token.to_owned()) }
+    }
+
+    pub fn token(&self) -> String {
+        self.token.clone().expect("a token")
+    }
+
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let request = self.http.request(method, format!("{}{path}", self.url));
         match &self.token {

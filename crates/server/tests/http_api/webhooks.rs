@@ -423,8 +423,8 @@ async fn no_secret_is_logged() {
 async fn two_nodes_do_not_send_the_same() {
     let (receiver, database) = (Receiver::start().await, database().await);
     let config = allowed(&receiver.webhook("in", ""));
-    let (one, admin) = with_workflow(config.clone(), Some(database.clone())).await;
-    let other = Server::with(Some(config), Some(database), PACE).await;
+    let (one, admin) = with_workflow(config, Some(database)).await;
+    let other = one.beside().await;
     // Its data directory is its own, and so it has no token of its own: the store was set up by the first.
     assert!(!other.directory.path().join(countersign_server::serve::ADMIN_TOKEN_FILE).exists());
     for _ in 0..20 {

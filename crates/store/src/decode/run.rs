@@ -3,7 +3,10 @@
 use super::{head_row_at, small};
 use crate::select::run::STEP_STATE_COLUMNS;
 use crate::value::{Columns, token};
-use countersign_engine::port::{ChargedStep, Due, Head, QueuedRun, RunStepView, RunView, StoreError, StoredRunHead};
+use countersign_engine::port::{
+    ChargedStep, Due, Head, HeldStep, InstanceHead, QueuedRun, ReadyStep, RunStepView, RunView, StoreError,
+    StoredRunHead,
+};
 use countersign_engine::rows::{ChargeRow, CorrectionRow, MachineRow, NewStep, RunEventRow, RunRow, StepState};
 use countersign_kernel::lifecycle::{FailureCategory, StepCode};
 use countersign_kernel::plan::StepSeq;
@@ -80,6 +83,7 @@ pub fn run_instance(row: &dyn Columns) -> Result<RunInstance, StoreError> {
             failed_at: optional_time(row, 21)?,
             output: optional_str(row, 22)?,
             rollup: optional_str(row, 29)?,
+            runbook: optional_str(row, 33)?,
         },
         chain: head_row_at(row, 23)?,
         moves: row.count(26)?,
@@ -101,7 +105,7 @@ pub struct StoredStep {
 }
 
 fn task_type(text: &str) -> Option<TaskType> {
-    [TaskType::ReadyStep, TaskType::WaitingTimeout, TaskType::Compensation].into_iter().find(|t| t.as_str() == text)
+    TaskType::ALL.iter().copied().find(|t| t.as_str() == text)
 }
 
 pub fn stored_step(row: &dyn Columns) -> Result<StoredStep, StoreError> {
@@ -185,6 +189,16 @@ pub fn visits(row: &dyn Columns) -> Result<(EventId, String), StoreError> {
     Ok((EventId(row.id(0)?), row.text(1)?))
 }
 
+/// Where a run or a process stands.
+pub fn head(row: &dyn Columns) -> Result<InstanceHead, StoreError> {
+    Ok(InstanceHead {
+        instance_id: InstanceId(row.id(0)?),
+        sequence: row.count(1)?,
+        is_run: row.bool(2)?,
+        definition: row.optional_text(3)?,
+    })
+}
+
 /// A step that is somebody's to do, with its run.
 pub fn charged(row: &dyn Columns) -> Result<ChargedStep, StoreError> {
     let at = STEP_STATE_COLUMNS + 4;
@@ -222,6 +236,14 @@ pub fn step_view(row: &dyn Columns) -> Result<RunStepView, StoreError> {
     Ok(RunStepView { step_seq, new, state })
 }
 
+pub fn held(row: &dyn Columns) -> Result<HeldStep, StoreError> {
+    Ok(HeldStep {
+        step_seq: step_seq(row.int(0)?)?,
+        state: token(&row.text(1)?, StepCode::parse)?,
+        has_child: row.optional_id(2)?.is_some(),
+    })
+}
+
 pub fn event_row(row: &dyn Columns) -> Result<RunEventRow, StoreError> {
     Ok(RunEventRow {
         instance_id: InstanceId(row.id(0)?),
@@ -239,7 +261,19 @@ pub fn due(row: &dyn Columns) -> Result<Due, StoreError> {
         -1 => None,
         step => Some(step_seq(step)?),
     };
-    Ok(Due { instance_id: InstanceId(row.id(0)?), step_seq, due_at: row.time(2)? })
+    let ready = match row.optional_text(3)? {
+        None => None,
+        Some(definition_name) => Some(ReadyStep {
+            definition_name,
+            definition_version: small(row.int(4)?, "definition version")?,
+            priority: priority(row.int(5)?)?,
+        }),
+    };
+    Ok(Due { instance_id: InstanceId(row.id(0)?), step_seq, due_at: row.time(2)?, ready })
+}
+
+fn priority(value: i64) -> Result<u8, StoreError> {
+    u8::try_from(value).map_err(|_| StoreError::Corrupt("a priority is out of range".to_owned()))
 }
 
 pub fn queued(row: &dyn Columns) -> Result<QueuedRun, StoreError> {
@@ -249,7 +283,6 @@ pub fn queued(row: &dyn Columns) -> Result<QueuedRun, StoreError> {
         definition_version: small(row.int(2)?, "definition version")?,
         concurrency_key: optional_str(row, 3)?,
         under_way: row.count(4)?,
-        priority: u8::try_from(row.int(5)?)
-            .map_err(|_| StoreError::Corrupt("a priority is out of range".to_owned()))?,
+        priority: priority(row.int(5)?)?,
     })
 }

@@ -4,6 +4,7 @@ use super::connect::failed;
 use super::{CACHED_DOCUMENTS, PostgresWriter, Session, read};
 use crate::decode;
 use crate::decode::run::{RunInstance, StoredStep};
+use crate::value::Columns;
 use countersign_engine::port::{Loaded, LoadedBody, LoadedRun, StoreError};
 use countersign_engine::rows::{AssignmentRow, GateRow, RunEventRow, StepRow};
 use countersign_kernel::process::Gate;
@@ -15,6 +16,10 @@ use uuid::Uuid;
 
 /// Steps of one run that are fetched at a time: the driver holds all rows of an answer, and a run may have many.
 const STEP_PAGE: i64 = 16_384;
+
+/// The headers of records by instance and sequence.
+pub(super) const LAST_HEADERS: &str = "SELECT r.instance_id, r.header FROM UNNEST($1::uuid[], $2::bigint[]) AS h (instance_id, sequence) \
+     JOIN records r ON r.instance_id = h.instance_id AND r.sequence = h.sequence";
 
 /// The gates that can still matter, and the holds that stand.
 #[derive(Default)]
@@ -72,6 +77,12 @@ impl Session {
             (ids, from) = (more, until);
         }
         Ok(steps)
+    }
+
+    /// The headers of the last records of instances, as their rows name them.
+    async fn last_headers(&self, ids: Vec<Uuid>, sequences: Vec<i64>) -> Result<HashMap<Uuid, Vec<u8>>, StoreError> {
+        let rows = self.client.query(&self.last_headers, &[&ids, &sequences]).await.map_err(failed)?;
+        rows.iter().map(|row| Ok((row.id(0)?, row.bytes(1)?))).collect()
     }
 
     async fn kept_events(&self, ids: &Vec<Uuid>) -> Result<HashMap<InstanceId, Vec<RunEventRow>>, StoreError> {
@@ -132,6 +143,14 @@ impl PostgresWriter {
             };
             let (policy_ref, beats) = (run.policy_ref, run.beats);
             all.push(Loaded { body: LoadedBody::Run(Box::new(body)), head: run.chain, policy_ref, beats });
+        }
+        let (ids, sequences) = all
+            .iter()
+            .map(|loaded| (loaded.instance_id().0, i64::try_from(loaded.head.sequence).unwrap_or(i64::MAX)))
+            .unzip();
+        let headers = self.session().await?.last_headers(ids, sequences).await?;
+        for loaded in &all {
+            decode::require_last_record(loaded, headers.get(&loaded.instance_id().0).map(Vec::as_slice))?;
         }
         Ok(all)
     }

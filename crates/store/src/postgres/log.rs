@@ -16,7 +16,8 @@ use crate::statement::Statement;
 use crate::value::{Columns, Value};
 use async_trait::async_trait;
 use countersign_engine::port::log::{
-    Append, CheckpointRow, EntryRow, LeaseToken, LogIdentity, LogReader, LogWriter, Span, Unsealed, Written,
+    Append, CheckpointRow, EntryRow, LeaseToken, LogIdentity, LogReader, LogWriter, RotationRow, Span, Unsealed,
+    Written,
 };
 use countersign_engine::port::{Head, StoreError};
 use countersign_kernel::{Digest, EventId, InstanceId};
@@ -169,13 +170,14 @@ impl PostgresLogWriter {
 enum Work<'a> {
     Entries(&'a Append, &'a LogSql),
     Checkpoint(LeaseToken, &'a CheckpointRow),
+    Rotation { lease: LeaseToken, from: &'a LogIdentity, to: &'a str, row: &'a RotationRow, sql: &'a LogSql },
 }
 
 impl Work<'_> {
     async fn run(&self, client: &Client) -> Result<Written, StoreError> {
         let lease = match self {
             Work::Entries(append, _) => append.lease,
-            Work::Checkpoint(lease, _) => *lease,
+            Work::Checkpoint(lease, _) | Work::Rotation { lease, .. } => *lease,
         };
         // Locked until the transaction ends, so that nobody else takes it meanwhile.
         let held = format!("SELECT 1 FROM log_lease WHERE token = $1 AND expires_at_us > {NOW_US} FOR SHARE");
@@ -187,6 +189,12 @@ impl Work<'_> {
             Work::Checkpoint(_, row) => {
                 let stored = insert(client, &log::CHECKPOINT, vec![log::checkpoint_values(row)]).await?;
                 Ok(if stored == 1 { Written::Done } else { Written::Overtaken })
+            }
+            Work::Rotation { from, to, row, sql, .. } => {
+                let kept = insert(client, &log::ROTATION, vec![log::rotation_values(row)]).await?;
+                let key: [&(dyn ToSql + Sync); 3] = [to, &from.origin, &from.verifier_key];
+                let given = client.execute(&sql.rekey, &key).await.map_err(failed)?;
+                Ok(if kept == 1 && given == 1 { Written::Done } else { Written::Overtaken })
             }
         }
     }
@@ -265,6 +273,17 @@ impl LogWriter for PostgresLogWriter {
     async fn extend_note(&mut self, size: u64, note: &str) -> Result<bool, StoreError> {
         let sql = self.sql.extend_note.clone();
         Ok(self.client().await?.execute(&sql, &[&Value::count(size), &note]).await.map_err(failed)? == 1)
+    }
+
+    async fn rotate(
+        &mut self,
+        lease: LeaseToken,
+        from: &LogIdentity,
+        to: &str,
+        row: &RotationRow,
+    ) -> Result<Written, StoreError> {
+        let sql = LogSql::new(Dialect::Postgres);
+        self.in_transaction("", Work::Rotation { lease, from, to, row, sql: &sql }).await
     }
 }
 
@@ -411,5 +430,9 @@ impl LogReader for PostgresLogReader {
     async fn checkpoints(&self, size: u64, limit: usize) -> Result<Vec<CheckpointRow>, StoreError> {
         let rows = self.rows(&self.sql.checkpoints, &[Value::count(size), Value::count(limit as u64)]).await?;
         rows.iter().map(|row| log::checkpoint_row(row)).collect()
+    }
+
+    async fn rotations(&self) -> Result<Vec<RotationRow>, StoreError> {
+        self.rows(self.sql.rotations, &[]).await?.iter().map(|row| log::rotation_row(row)).collect()
     }
 }

@@ -115,21 +115,27 @@ impl Outbox for PostgresOutbox {
         Ok(found.len())
     }
 
-    async fn take(&mut self, webhook: &str, lease: Duration, most: usize) -> Result<Vec<Delivery>, StoreError> {
+    async fn take(
+        &mut self,
+        webhook: &str,
+        now: Time,
+        lease: Duration,
+        most: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
         let (mut work, sql, _) = self.begin().await?;
-        let due = work.query(&sql.due, &[&webhook, &limit(most)]).await?;
+        let due = work.query(&sql.due, &[&webhook, &limit(most), &now.0]).await?;
         let due: Vec<Delivery> = due.iter().map(|row| outbox::due_row(row)).collect::<Result<_, _>>()?;
         if !due.is_empty() {
             let ids: Vec<Uuid> = due.iter().map(|delivery| delivery.outbox_id).collect();
-            work.execute(&sql.lease, &[&ids, &webhook, &outbox::micros(lease)]).await?;
+            work.execute(&sql.lease, &[&ids, &webhook, &outbox::later(now, lease)]).await?;
             work.commit().await?;
         }
         Ok(due)
     }
 
-    async fn settle(&mut self, delivery: &Delivery, settled: &Settled) -> Result<bool, StoreError> {
+    async fn settle(&mut self, delivery: &Delivery, settled: &Settled, now: Time) -> Result<bool, StoreError> {
         let (mut work, sql, _) = self.begin().await?;
-        let (update, values, ends) = sql.settle(delivery, settled);
+        let (update, values, ends) = sql.settle(delivery, settled, now);
         if ends {
             work.query(&sql.lock, &[&delivery.outbox_id]).await?;
         }

@@ -7,8 +7,9 @@ use crate::select::{self, ByInstance, Dialect, RegistrySince, Select};
 use crate::value::{Columns, Value};
 use async_trait::async_trait;
 use countersign_engine::port::{
-    AssignmentQuery, ChargedStep, GateWithSteps, HoldQuery, Page, ProcessQuery, ProcessView, PurgeableQuery, QueuedRun,
-    Reader, RecordQuery, RegistryDelta, RunQuery, RunStepView, RunView, StepQuery, StoreError,
+    AssignmentQuery, ChargedStep, GateWithSteps, HoldQuery, InstanceHead, Page, Past, ProcessQuery, ProcessView,
+    PurgeableQuery, QueuedRun, Reader, RecordQuery, RegistryDelta, RunCells, RunQuery, RunStepView, RunView, Since,
+    StepQuery, StoreError, Waiting,
 };
 use countersign_engine::rows::{AssignmentRow, CorrectionRow, GateRow, HoldRow, RecordRow, StepRow, TransitionRow};
 use countersign_kernel::plan::StepSeq;
@@ -53,8 +54,13 @@ impl PostgresReader {
         })
     }
 
+    /// Its connections, for what else is neither the committer's nor the log's.
+    pub fn pool(&self) -> Pool {
+        self.pool.clone()
+    }
+
     pub async fn connection(&self) -> Result<deadpool_postgres::Client, StoreError> {
-        self.pool.get().await.map_err(|e| StoreError::Transient(format!("no connection to PostgreSQL: {e}")))
+        connection(&self.pool).await
     }
 
     async fn run<T>(
@@ -77,6 +83,10 @@ impl PostgresReader {
         let rows = client.query(&statement, &parameters(values)).await.map_err(failed)?;
         rows.iter().map(|row| decode(row)).collect()
     }
+}
+
+pub async fn connection(pool: &Pool) -> Result<deadpool_postgres::Client, StoreError> {
+    pool.get().await.map_err(|e| StoreError::Transient(format!("no connection to PostgreSQL: {e}")))
 }
 
 pub fn parameters<'v>(values: &'v [Value<'v>]) -> Vec<&'v (dyn ToSql + Sync)> {
@@ -159,14 +169,16 @@ pub async fn steps_of(client: &impl GenericClient, sql: &str, gate_ids: &Vec<Uui
     Ok(steps)
 }
 
-/// Every gate that was ever opened for these instances, with its steps.
+/// Every gate that was ever opened for these instances, or for these actions of them, with its steps.
 async fn gates_of(
     client: &impl GenericClient,
     sql: &ByInstance,
     ids: &Vec<Uuid>,
+    actions: Option<&[String]>,
 ) -> Result<Vec<GateWithSteps>, StoreError> {
     let rows = client.query(sql.gates.as_str(), &[ids]).await.map_err(failed)?;
-    let gates: Vec<GateRow> = rows.iter().map(|row| decode::gate_row(row)).collect::<Result<_, _>>()?;
+    let mut gates: Vec<GateRow> = rows.iter().map(|row| decode::gate_row(row)).collect::<Result<_, _>>()?;
+    gates.retain(|gate| actions.is_none_or(|actions| actions.contains(&gate.action)));
     let mut steps = steps_of(client, &sql.steps, &gates.iter().map(|row| row.gate_id).collect()).await?;
     let with_steps = |gate: GateRow| {
         let steps = steps.remove(&gate.gate_id).unwrap_or_default();
@@ -180,17 +192,31 @@ async fn views(
     client: &impl GenericClient,
     sql: &ByInstance,
     found: Vec<InstanceRow>,
+    past: Past,
 ) -> Result<Vec<ProcessView>, StoreError> {
     let ids: Vec<Uuid> = found.iter().map(|row| row.process.instance_id.0).collect();
     let all = async |sql: &str| -> Result<Vec<Row>, StoreError> { client.query(sql, &[&ids]).await.map_err(failed) };
     let mut history: HashMap<InstanceId, Vec<TransitionRow>> = HashMap::new();
-    for row in all(&sql.history).await? {
+    let mut gates: HashMap<InstanceId, Vec<GateWithSteps>> = HashMap::new();
+    let firings = match past {
+        Past::Whole => all(&sql.history).await?,
+        Past::Nothing => vec![],
+        Past::Firings { .. } => {
+            let ((from, limit), mut some) = (past.firings(), vec![]);
+            for id in &ids {
+                some.extend(client.query(sql.firings.as_str(), &[id, &from, &limit]).await.map_err(failed)?);
+            }
+            some
+        }
+    };
+    for row in firings {
         let row = decode::transition_row(&row)?;
         history.entry(row.instance_id).or_default().push(row);
     }
-    let mut gates: HashMap<InstanceId, Vec<GateWithSteps>> = HashMap::new();
-    for gate in gates_of(client, sql, &ids).await? {
-        gates.entry(gate.0.instance_id).or_default().push(gate);
+    if past != Past::Nothing {
+        for gate in gates_of(client, sql, &ids, None).await? {
+            gates.entry(gate.0.instance_id).or_default().push(gate);
+        }
     }
     let mut documents: HashMap<Digest, Arc<[u8]>> = HashMap::new();
     for digest in found.iter().flat_map(|row| [row.process.declaration_digest, row.process.gate_spec_digest]) {
@@ -224,7 +250,7 @@ impl Reader for PostgresReader {
         let mut client = self.connection().await?;
         let snapshot = snapshot(&mut client).await?;
         let found = run(&*snapshot, &select::processes(Dialect::Postgres, query, page), decode::instance_row).await?;
-        let views = views(&*snapshot, &self.by_instance, found).await?;
+        let views = views(&*snapshot, &self.by_instance, found, query.past).await?;
         snapshot.commit().await.map_err(failed)?;
         Ok(views)
     }
@@ -240,6 +266,22 @@ impl Reader for PostgresReader {
     ) -> Result<Vec<(AssignmentRow, StepRow)>, StoreError> {
         let found = self.run(&select::assignments(Dialect::Postgres, query, page), decode::assigned_step_row).await?;
         Ok(found.into_iter().map(|(step, assignment)| (assignment, step)).collect())
+    }
+
+    async fn inbox(
+        &self,
+        assignee_ref: &str,
+        after: Option<(i64, Uuid)>,
+        limit: usize,
+    ) -> Result<Vec<Waiting>, StoreError> {
+        let (due, id) = after.unwrap_or((i64::MIN, Uuid::nil()));
+        let values = [Value::Text(assignee_ref), Value::Int(due), Value::Id(id), Value::count(limit as u64)];
+        self.rows(&self.by_instance.inbox, &values, decode::waiting).await
+    }
+
+    async fn inbox_count(&self, assignee_ref: &str) -> Result<u64, StoreError> {
+        let counts = self.rows(self.by_instance.inbox_count, &[Value::Text(assignee_ref)], |row| row.count(0)).await?;
+        Ok(counts.first().copied().unwrap_or(0))
     }
 
     async fn records(&self, query: &RecordQuery, page: &Page) -> Result<Vec<RecordRow>, StoreError> {
@@ -264,9 +306,25 @@ impl Reader for PostgresReader {
         self.run(&select::run::runs(Dialect::Postgres, query, page), decode::run::run_view).await
     }
 
+    async fn heads(&self, ids: &[InstanceId]) -> Result<Vec<InstanceHead>, StoreError> {
+        let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+        let client = self.connection().await?;
+        let statement = client.prepare_cached(&self.runs.heads).await.map_err(failed)?;
+        let rows = client.query(&statement, &[&ids]).await.map_err(failed)?;
+        rows.iter().map(|row| decode::run::head(row)).collect()
+    }
+
     async fn run_steps(&self, run_id: InstanceId, from: StepSeq, limit: usize) -> Result<Vec<RunStepView>, StoreError> {
         let values = [Value::Id(run_id.0), Value::Int(i64::from(from)), Value::count(limit as u64)];
         self.rows(&self.runs.step_page, &values, decode::run::step_view).await
+    }
+
+    async fn run_cells(&self, run_id: InstanceId, since: Option<Since>) -> Result<Option<RunCells>, StoreError> {
+        let mut client = self.connection().await?;
+        let snapshot = snapshot(&mut client).await?;
+        let cells = super::run::cells(&snapshot, &self.runs, run_id, since).await?;
+        snapshot.commit().await.map_err(failed)?;
+        Ok(cells)
     }
 
     async fn corrections(&self, run_id: InstanceId) -> Result<Vec<CorrectionRow>, StoreError> {
@@ -280,11 +338,11 @@ impl Reader for PostgresReader {
     async fn charged(
         &self,
         pic: &str,
-        after: Option<(InstanceId, StepSeq)>,
+        after: Option<(i64, InstanceId, StepSeq)>,
         limit: usize,
     ) -> Result<Vec<ChargedStep>, StoreError> {
-        let (run_id, step) = select::run::behind(after);
-        let values = [Value::Text(pic), run_id, step, Value::count(limit as u64)];
+        let [due, run_id, step] = select::run::behind(after);
+        let values = [Value::Text(pic), due, run_id, step, Value::count(limit as u64)];
         self.rows(&self.runs.charged, &values, decode::run::charged).await
     }
 
@@ -309,10 +367,27 @@ impl Reader for PostgresReader {
         self.rows(&self.runs.queued, &values, decode::run::queued).await
     }
 
-    async fn run_gates(&self, run_id: InstanceId) -> Result<Vec<GateWithSteps>, StoreError> {
+    async fn step_errors(
+        &self,
+        run_id: InstanceId,
+        step_seq: StepSeq,
+        after: Option<EventId>,
+        limit: usize,
+    ) -> Result<Vec<RecordRow>, StoreError> {
+        let after = after.map_or(Uuid::nil(), |id| id.0);
+        let step = Value::Int(i64::from(step_seq));
+        let values = [Value::Id(run_id.0), step, Value::Id(after), Value::count(limit as u64)];
+        self.rows(&self.runs.step_errors, &values, decode::record_row).await
+    }
+
+    async fn run_gates(
+        &self,
+        run_id: InstanceId,
+        actions: Option<&[String]>,
+    ) -> Result<Vec<GateWithSteps>, StoreError> {
         let mut client = self.connection().await?;
         let snapshot = snapshot(&mut client).await?;
-        let gates = gates_of(&*snapshot, &self.by_instance, &vec![run_id.0]).await?;
+        let gates = gates_of(&*snapshot, &self.by_instance, &vec![run_id.0], actions).await?;
         snapshot.commit().await.map_err(failed)?;
         Ok(gates)
     }
@@ -326,6 +401,11 @@ impl Reader for PostgresReader {
     async fn document(&self, digest: Digest) -> Result<Arc<[u8]>, StoreError> {
         let client = self.connection().await?;
         document(&**client, self.by_instance.document, &digest).await.map(Arc::from)
+    }
+
+    async fn definition_source(&self, name: &str, version: u32) -> Result<Option<Arc<str>>, StoreError> {
+        let found = self.run(&select::definition_source(Dialect::Postgres, name, version), |row| row.text(0)).await?;
+        Ok(found.into_iter().next().map(Arc::from))
     }
 
     async fn holds(&self, query: &HoldQuery, page: &Page) -> Result<Vec<HoldRow>, StoreError> {

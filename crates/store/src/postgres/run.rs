@@ -7,13 +7,13 @@ use crate::select::Dialect;
 use crate::select::run::{RECEIVED_POSTGRES, RunSql};
 use crate::statement::{Name, STATEMENTS, step_values};
 use crate::value::Columns;
-use countersign_engine::port::{Due, StoreError, Unit};
+use countersign_engine::port::{Due, RunCells, Since, StoreError, Unit};
 use countersign_engine::rows::StepWrite;
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::{InstanceId, Time};
 use std::sync::Arc;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Statement as Prepared};
+use tokio_postgres::{Client, Row, Statement as Prepared};
 use uuid::Uuid;
 
 /// Steps that one statement writes.
@@ -102,4 +102,42 @@ impl<'a> Steps<'a> {
         let ahead = self.chunks().len().saturating_sub(CHUNKS_IN_FLIGHT);
         self.chunks().skip(ahead).map(|(name, chunk)| Self::set(name, chunk))
     }
+}
+
+/// What is drawn of a run, all in this snapshot.
+pub async fn cells(
+    snapshot: &deadpool_postgres::Transaction<'_>,
+    sql: &RunSql,
+    run_id: InstanceId,
+    since: Option<Since>,
+) -> Result<Option<RunCells>, StoreError> {
+    let query = async |sql: &str, values: &[&(dyn ToSql + Sync)]| -> Result<Vec<Row>, StoreError> {
+        let statement = snapshot.prepare_cached(sql).await.map_err(failed)?;
+        snapshot.query(&statement, values).await.map_err(failed)
+    };
+    let Some(run) = query(&sql.runs, &[&vec![run_id.0]]).await?.pop() else { return Ok(None) };
+    let run = decode::run::run_view(&run)?;
+    let (mut chosen, mut chosen_from) = (None, None);
+    if let Some(since) = since.filter(|since| since.sequence <= run.chain.sequence) {
+        let sequence = i64::try_from(since.sequence).unwrap_or(i64::MAX);
+        let limit = i64::try_from(since.records).unwrap_or(i64::MAX - 1) + 1;
+        let records = query(&sql.records_since, &[&run_id.0, &sequence, &limit]).await?;
+        let records = records.iter().map(|row| decode::record_row(row)).collect::<Result<Vec<_>, _>>()?;
+        if records.len() <= since.records {
+            let rows = query(&sql.held, &[&run_id.0]).await?;
+            let held = rows.iter().map(|row| decode::run::held(row)).collect::<Result<Vec<_>, _>>()?;
+            chosen = (since.choose)(&records, &held);
+            chosen_from = Some((records, held));
+        }
+    }
+    let full = chosen.is_none();
+    let rows = match chosen {
+        None => query(&sql.cells, &[&run_id.0]).await?,
+        Some(seqs) => {
+            let seqs: Vec<i64> = seqs.into_iter().map(i64::from).collect();
+            query(&sql.some_cells, &[&run_id.0, &seqs]).await?
+        }
+    };
+    let steps = rows.iter().map(|row| decode::run::step_view(row)).collect::<Result<_, _>>()?;
+    Ok(Some(RunCells { run, steps, full, chosen_from }))
 }

@@ -1,10 +1,10 @@
 //! The reads of runs. An ended run must cost nothing: what is asked often is answered from indexes that hold only what is
 //! under way.
 
-use super::{Dialect, Select};
+use super::{Dialect, RECORD, Select};
 use crate::statement::UNDER_WAY;
 use crate::value::Value;
-use countersign_engine::port::{Page, RunQuery};
+use countersign_engine::port::{Beginning, Page, RunQuery};
 use countersign_kernel::InstanceId;
 use countersign_kernel::lifecycle::RunState;
 use countersign_kernel::plan::StepSeq;
@@ -12,7 +12,7 @@ use countersign_kernel::plan::StepSeq;
 const RUN: &str = "r.instance_id, r.definition_name, r.definition_version, r.document_digest, r.subject_ref, r.initiator_ref, r.input, \
     r.correlation_key, r.concurrency_key, r.corrects, r.continues, r.parent_id, r.parent_step_seq, r.started_at_us, \
     h.state, h.outcome, h.last_error, h.priority, h.start_at_us, h.executing_since_us, h.completed_at_us, h.failed_at_us, h.output, \
-    i.sequence, i.head, i.last_time_us, i.moves, i.policy_ref, i.beats, i.rollup, r.trace_id, r.machine, r.machine_digest";
+    i.sequence, i.head, i.last_time_us, i.moves, i.policy_ref, i.beats, i.rollup, r.trace_id, r.machine, r.machine_digest, h.runbook";
 const FROM_RUNS: &str =
     "FROM runs r JOIN run_heads h ON h.instance_id = r.instance_id JOIN instances i ON i.instance_id = r.instance_id";
 /// A step without its output and without what only readers want.
@@ -23,10 +23,18 @@ const STEP_STATE: &str = "instance_id, step_seq, compensates, state, attempts, n
 /// Where the columns that follow [`STEP_STATE`] begin: the output, then for readers name, queue and max_attempts.
 pub const STEP_STATE_COLUMNS: usize = 36;
 
+/// Spelt as in the index.
+const HELD_UP: &str =
+    "(state IN ('waiting', 'blocked', 'failed') OR child_run_id IS NOT NULL AND state = 'in_progress')";
+
 /// The states of a step that its person has still to do something about. Spelt as in the index.
 const TO_BE_DONE: &str = "state IN ('ready', 'in_progress', 'waiting', 'blocked', 'overdue')";
 
 /// Queries of runs, for loading and for views. The first three take what [`Dialect::among`] takes.
+/// It has not begun, and waits for nothing but a worker.
+const PLAINLY_READY: &str =
+    "(state = 'ready' AND next_run_at_us = due_at_us AND started_at_us IS NULL AND compensates IS NULL)";
+
 pub struct RunSql {
     /// A run with its head and its instance, in one snapshot.
     pub runs: String,
@@ -37,6 +45,16 @@ pub struct RunSql {
     pub due: String,
     /// Parameters: run, from, limit.
     pub step_page: String,
+    /// What is drawn of every step. Parameters: run.
+    pub cells: String,
+    /// What is drawn of some steps. Parameters: run, and one step (SQLite) or all of them (PostgreSQL).
+    pub some_cells: String,
+    /// Parameters: run.
+    pub held: String,
+    /// Records of a run behind a sequence. Parameters: run, sequence, limit.
+    pub records_since: String,
+    /// Parameters: run, step, behind which record, limit.
+    pub step_errors: String,
     /// Parameters: key, limit, behind which run.
     pub by_correlation: String,
     /// Parameters: now, limit, behind which priority and run.
@@ -44,8 +62,10 @@ pub struct RunSql {
     /// Parameters: run.
     pub corrections: String,
     pub visits: String,
-    /// Parameters: person, behind this run and this step, limit.
+    /// Parameters: person, behind this deadline, run and step, limit.
     pub charged: String,
+    /// Where runs and processes stand.
+    pub heads: String,
 }
 
 impl RunSql {
@@ -56,13 +76,23 @@ impl RunSql {
             Dialect::Sqlite => "",
             Dialect::Postgres => " FOR UPDATE SKIP LOCKED",
         };
+        let no = match dialect {
+            Dialect::Sqlite => "0",
+            Dialect::Postgres => "FALSE",
+        };
         // Otherwise SQLite, which knows no numbers, would read all that is queued and sort it.
         let by_priority = match dialect {
             Dialect::Sqlite => " INDEXED BY run_heads_queued",
             Dialect::Postgres => "",
         };
         RunSql {
-            runs: format!("SELECT {RUN} {FROM_RUNS} WHERE {}", dialect.among("r.instance_id")),
+            // Each table is asked by its key: while they are empty, PostgreSQL would begin with any of them.
+            runs: format!(
+                "SELECT {RUN} {FROM_RUNS} WHERE {} AND {} AND {}",
+                dialect.among("r.instance_id"),
+                dialect.among("h.instance_id"),
+                dialect.among("i.instance_id")
+            ),
             steps: format!(
                 "SELECT {STEP_STATE}, CASE WHEN output_needed THEN output END FROM run_steps \
                  WHERE {} AND step_seq >= {b} AND step_seq < {c}",
@@ -74,14 +104,49 @@ impl RunSql {
                 dialect.among("instance_id")
             ),
             due: format!(
-                "SELECT * FROM (SELECT instance_id, step_seq, due_at_us FROM run_steps WHERE due_at_us >= {a} AND due_at_us <= {b} \
+                "SELECT d.instance_id, d.step_seq, d.due_at_us, r.definition_name, r.definition_version, w.priority FROM (\
+                 SELECT * FROM (SELECT instance_id, step_seq, due_at_us, {PLAINLY_READY} AS plain FROM run_steps \
+                 WHERE due_at_us >= {a} AND due_at_us <= {b} \
                  AND (due_at_us, instance_id, step_seq) > ({a}, {d}, {e}) ORDER BY due_at_us, instance_id, step_seq LIMIT {c}{lock}) AS s \
-                 UNION ALL SELECT * FROM (SELECT instance_id, -1, due_at_us FROM run_heads WHERE due_at_us >= {a} AND due_at_us <= {b} \
-                 AND (due_at_us, instance_id, -1) > ({a}, {d}, {e}) ORDER BY due_at_us, instance_id LIMIT {c}{lock}) AS h ORDER BY 3, 1, 2 LIMIT {c}"
+                 UNION ALL SELECT * FROM (SELECT instance_id, -1, due_at_us, {no} FROM run_heads WHERE due_at_us >= {a} AND due_at_us <= {b} \
+                 AND (due_at_us, instance_id, -1) > ({a}, {d}, {e}) ORDER BY due_at_us, instance_id LIMIT {c}{lock}) AS h ORDER BY 3, 1, 2 LIMIT {c}) AS d \
+                 LEFT JOIN run_heads w ON d.plain AND w.instance_id = d.instance_id AND w.state IN ('executing', 'blocked') \
+                 LEFT JOIN runs r ON r.instance_id = w.instance_id ORDER BY d.due_at_us, d.instance_id, d.step_seq"
             ),
             step_page: format!(
                 "SELECT {STEP_STATE}, output, name, queue, max_attempts FROM run_steps WHERE instance_id = {a} AND step_seq >= {b} \
                  ORDER BY step_seq LIMIT {c}"
+            ),
+            cells: format!("SELECT {} FROM run_steps WHERE instance_id = {a} ORDER BY step_seq", drawn()),
+            some_cells: match dialect {
+                Dialect::Sqlite => {
+                    format!("SELECT {} FROM run_steps WHERE instance_id = {a} AND step_seq = {b}", drawn())
+                }
+                Dialect::Postgres => {
+                    format!(
+                        "SELECT {} FROM run_steps WHERE instance_id = {a} AND step_seq = ANY({b}) ORDER BY step_seq",
+                        drawn()
+                    )
+                }
+            },
+            held: match dialect {
+                Dialect::Sqlite => format!(
+                    "SELECT step_seq, state, child_run_id FROM run_steps INDEXED BY run_steps_held_up WHERE instance_id = {a} AND {HELD_UP} \
+                     ORDER BY step_seq"
+                ),
+                Dialect::Postgres => format!(
+                    "SELECT step_seq, state, child_run_id FROM run_steps WHERE instance_id = {a} AND {HELD_UP} ORDER BY step_seq"
+                ),
+            },
+            step_errors: format!(
+                "SELECT {} FROM step_errors e {join} records r ON r.event_id = e.event_id WHERE e.instance_id = {a} AND e.step_seq = {b} \
+                 AND e.event_id > {c} ORDER BY e.event_id LIMIT {d}",
+                RECORD.split(", ").map(|column| format!("r.{}", column.trim())).collect::<Vec<_>>().join(", "),
+                join = if dialect == Dialect::Sqlite { "CROSS JOIN" } else { "JOIN" }
+            ),
+            records_since: format!(
+                "SELECT {RECORD} FROM {} WHERE instance_id = {a} AND sequence > {b} ORDER BY sequence LIMIT {c}",
+                dialect.chained()
             ),
             by_correlation: format!(
                 "SELECT instance_id, definition_name FROM run_heads WHERE correlation_key = {a} AND is_live AND instance_id > {c} \
@@ -93,12 +158,20 @@ impl RunSql {
                  WHERE instance_id = {a} ORDER BY step_seq, cycle"
             ),
             visits: format!("SELECT event_id, visits FROM step_visits WHERE instance_id = {a}"),
-            // Few steps are any one person's: the index holds those that are to be done.
+            heads: format!(
+                "SELECT i.instance_id, i.sequence, r.instance_id IS NOT NULL, COALESCE(r.definition_name, p.definition_name) \
+                 FROM instances i LEFT JOIN runs r ON r.instance_id = i.instance_id \
+                 LEFT JOIN processes p ON p.instance_id = i.instance_id \
+                 WHERE {} AND (r.instance_id IS NOT NULL OR p.instance_id IS NOT NULL)",
+                dialect.among("i.instance_id")
+            ),
+            // Few steps are any one person's: the index holds those that are to be done, and they are sorted.
             charged: format!(
                 "SELECT {}, s.output, s.name, s.queue, s.max_attempts, r.definition_name, r.definition_version, r.subject_ref, h.state \
                  FROM run_steps s JOIN runs r ON r.instance_id = s.instance_id JOIN run_heads h ON h.instance_id = s.instance_id \
-                 WHERE s.pic = {a} AND s.{TO_BE_DONE} AND h.is_live AND (s.instance_id, s.step_seq) > ({b}, {c}) \
-                 ORDER BY s.instance_id, s.step_seq LIMIT {d}",
+                 WHERE s.pic = {a} AND s.{TO_BE_DONE} AND h.is_live \
+                 AND (COALESCE(s.deadline_us, 9223372036854775807), s.instance_id, s.step_seq) > ({b}, {c}, {d}) \
+                 ORDER BY COALESCE(s.deadline_us, 9223372036854775807), s.instance_id, s.step_seq LIMIT {e}",
                 STEP_STATE.split(", ").map(|column| format!("s.{}", column.trim())).collect::<Vec<_>>().join(", ")
             ),
             // Each key is counted once, however many runs wait for it. A run without a key shares its slot with nobody.
@@ -117,16 +190,47 @@ impl RunSql {
     }
 }
 
+/// What [`crate::decode::run::step_view`] reads, without the long texts that nobody draws.
+fn drawn() -> String {
+    let column = |column: &str| match column {
+        "last_error" | "event_data" => "NULL".to_owned(),
+        column => column.to_owned(),
+    };
+    let columns: Vec<String> = STEP_STATE.split(", ").map(|name| column(name.trim())).collect();
+    format!("{}, NULL, name, queue, max_attempts", columns.join(", "))
+}
+
 /// What follows from a place in the queue: of priorities, the best comes first.
 pub fn queued_behind(after: Option<(u8, InstanceId)>) -> (Value<'static>, Value<'static>) {
     let (priority, run_id) = after.map_or((i64::from(u8::MAX), uuid::Uuid::nil()), |(p, id)| (i64::from(p), id.0));
     (Value::Int(priority), Value::Id(run_id))
 }
 
+/// The runs whose subject, or whose id, begins like this.
+fn begins<'q>(dialect: Dialect, beginning: &'q Beginning, values: &mut Vec<Value<'q>>) -> String {
+    let mut hole = |value| {
+        values.push(value);
+        dialect.hole(values.len())
+    };
+    let subject = match dialect {
+        Dialect::Sqlite => "subject_ref",
+        Dialect::Postgres => "subject_ref COLLATE \"C\"",
+    };
+    let (from, to) = (hole(Value::Text(&beginning.subject.0)), hole(Value::Text(&beginning.subject.1)));
+    let mut found = format!("SELECT instance_id FROM runs WHERE {subject} >= {from} AND {subject} < {to}");
+    if let Some((first, last)) = beginning.ids {
+        let (first, last) = (hole(Value::Id(first)), hole(Value::Id(last)));
+        found +=
+            &format!(" UNION ALL SELECT instance_id FROM runs WHERE instance_id >= {first} AND instance_id <= {last}");
+    }
+    format!("r.instance_id IN ({found})")
+}
+
 /// Behind this step, or from the first one on.
-pub fn behind(after: Option<(InstanceId, StepSeq)>) -> (Value<'static>, Value<'static>) {
-    let (run_id, step) = after.map_or((uuid::Uuid::nil(), -1), |(run_id, step)| (run_id.0, i64::from(step)));
-    (Value::Id(run_id), Value::Int(step))
+pub fn behind(after: Option<(i64, InstanceId, StepSeq)>) -> [Value<'static>; 3] {
+    let first = (i64::MIN, uuid::Uuid::nil(), -1);
+    let (due, run_id, step) = after.map_or(first, |(due, run_id, step)| (due, run_id.0, i64::from(step)));
+    [Value::Int(due), Value::Id(run_id), Value::Int(step)]
 }
 
 /// Which of these events are known: one answer per event on PostgreSQL, one event at a time on SQLite.
@@ -136,12 +240,31 @@ pub const RECEIVED_SQLITE: &str = "SELECT EXISTS (SELECT 1 FROM run_events WHERE
 pub const RECEIVED_POSTGRES: &str = "SELECT e.event_id IS NOT NULL FROM UNNEST($1::uuid[], $2::text[]) WITH ORDINALITY AS u(instance_id, event_id, n) \
     LEFT JOIN run_events e ON e.instance_id = u.instance_id AND e.event_id = u.event_id ORDER BY u.n";
 
-/// A list by state is read from the heads, which have an index for it; every other from the runs. One by subject too: few
-/// runs share a subject.
+/// A list by state is read from the heads and one by colour from the instances, which have an index for it; every other from the
+/// runs. One by subject, initiator, parent or person too: few runs share these.
 pub fn runs<'q>(dialect: Dialect, query: &'q RunQuery, page: &Page) -> Select<'q> {
     let mut select = Select::new(dialect, format!("SELECT {RUN} {FROM_RUNS}"));
-    let table = if query.state.is_some() && query.subject_ref.is_none() { "h" } else { "r" };
-    let (key, definition) = (format!("{table}.instance_id"), format!("{table}.definition_name"));
+    let texts = [&query.subject_ref, &query.initiator_ref, &query.pic];
+    let of_runs = texts.iter().any(|text| text.is_some()) || query.parent.is_some() || query.q.is_some();
+    let (table, definition) = match (of_runs, query.state.is_some(), query.rollup.is_some()) {
+        (false, true, _) => ("h", "h.definition_name"),
+        (false, false, true) => ("i", "r.definition_name"),
+        _ => ("r", "r.definition_name"),
+    };
+    let (key, definition) = (format!("{table}.instance_id"), definition.to_owned());
+    select.equal("i.colour", query.rollup.as_deref().map(Value::Text));
+    select.equal("r.initiator_ref", query.initiator_ref.as_deref().map(Value::Text));
+    select.equal("r.parent_id", query.parent.map(|id| Value::Id(id.0)));
+    if let Some(pic) = &query.pic {
+        select.values.push(Value::Text(pic));
+        let hole = dialect.hole(select.values.len());
+        select.conditions.push(format!(
+            "r.instance_id IN (SELECT s.instance_id FROM run_steps s WHERE s.pic = {hole} AND s.{TO_BE_DONE})"
+        ));
+    }
+    if let Some(beginning) = &query.q {
+        select.conditions.push(begins(dialect, beginning, &mut select.values));
+    }
     select.equal(&key, query.instance_id.map(|id| Value::Id(id.0)));
     match query.state.as_deref().map(|state| (state, RunState::parse(state))) {
         // Spelt out, so that the indexes of some states serve it.

@@ -1,5 +1,6 @@
 //! Opening SQLite: settings, migrations, checkpoints, and what errors mean.
 
+use super::file::Files;
 use crate::{SCHEMA_VERSION, newer_schema};
 use countersign_engine::port::StoreError;
 use rusqlite::{Connection, OpenFlags};
@@ -34,6 +35,8 @@ pub const BUSY: Duration = Duration::from_secs(30);
 pub struct Location {
     uri: String,
     in_memory: bool,
+    /// The files behind it, as they were opened.
+    pub files: Files,
 }
 
 impl Location {
@@ -45,6 +48,7 @@ impl Location {
             return Ok(Location {
                 uri: format!("file:/countersign-{:016x}?vfs=memdb", u64::from_le_bytes(name)),
                 in_memory: true,
+                files: Files::default(),
             });
         }
         let path = path.trim_start_matches("//");
@@ -57,7 +61,8 @@ impl Location {
             return Err(StoreError::Unusable(format!("the directory `{}` does not exist", parent.display())));
         }
         make_private(path)?;
-        Ok(Location { uri: path.to_owned(), in_memory: false })
+        let files = Files::of(Path::new(path), PathBuf::from(format!("{path}-wal")));
+        Ok(Location { uri: path.to_owned(), in_memory: false, files })
     }
 
     /// The write-ahead log of a database that is a file.
@@ -67,14 +72,12 @@ impl Location {
 
     pub fn connect(&self, read_only: bool) -> Result<Connection, StoreError> {
         let mut flags = OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        flags |= if read_only && !self.in_memory {
-            OpenFlags::SQLITE_OPEN_READ_ONLY
-        } else {
-            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE
+        // A file was made when the store was opened. One that is gone is not made again.
+        flags |= match (self.in_memory, read_only) {
+            (true, _) => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_URI,
+            (false, true) => OpenFlags::SQLITE_OPEN_READ_ONLY,
+            (false, false) => OpenFlags::SQLITE_OPEN_READ_WRITE,
         };
-        if self.in_memory {
-            flags |= OpenFlags::SQLITE_OPEN_URI;
-        }
         let connection = Connection::open_with_flags(&self.uri, flags)
             .map_err(|e| StoreError::Unusable(format!("`{}` cannot be opened as an SQLite database: {e}", self.uri)))?;
         connection.busy_timeout(BUSY).map_err(failed)?;
@@ -229,9 +232,14 @@ pub fn checkpoint_beside(location: &Location) -> Result<Checkpointer, StoreError
     let told = nearly_done.clone();
     let connection = location.connect(false)?;
     let log = location.wal().unwrap_or_default();
+    let files = location.files.clone();
     let work = move || {
         let mut seen = None;
         while let Err(mpsc::RecvTimeoutError::Timeout) = ended.recv_timeout(CHECKPOINT_INTERVAL) {
+            // Says so where nobody writes, too.
+            if files.require().is_err() {
+                continue;
+            }
             let written = std::fs::metadata(&log).and_then(|log| log.modified()).ok();
             if written == seen {
                 continue;

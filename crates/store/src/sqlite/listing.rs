@@ -24,6 +24,15 @@ const MERGED: usize = 64;
 /// Records that are not listed yet.
 pub const WAITING: &str = "records r NOT INDEXED WHERE r.position > (SELECT through FROM records_listed)";
 
+/// The header of a listed record, by instance and sequence.
+pub const LISTED_HEADER: &str = "SELECT r.header FROM records_of_instance l CROSS JOIN records r ON r.position = l.position \
+                                 WHERE l.instance_id = ?1 AND l.sequence = ?2";
+
+/// The same of a record that waits to be listed.
+pub fn waiting_header() -> String {
+    format!("SELECT r.header FROM {WAITING} AND r.instance_id = ?1 AND r.sequence = ?2")
+}
+
 /// What the lists lack, as far as the writer knows. It only says when to list; what is listed says the store.
 pub struct Unlisted {
     records: usize,
@@ -159,7 +168,7 @@ pub fn records<'q>(query: &'q RecordQuery, page: &Page) -> Option<Select<'q>> {
 
 /// The query, where lists are the way to its processes.
 pub fn processes<'q>(query: &'q ProcessQuery, page: &Page) -> Option<Select<'q>> {
-    if query.instance_id.is_some() || query.subject_ref.is_some() {
+    if query.instance_id.is_some() || query.subject_ref.is_some() || query.current_state.is_some() {
         return None;
     }
     let mut select = Select::new(Dialect::Sqlite, String::new());
@@ -171,6 +180,10 @@ pub fn processes<'q>(query: &'q ProcessQuery, page: &Page) -> Option<Select<'q>>
         query.definitions.as_ref().map(|names| names.iter().map(|name| hole(Value::Text(name))).collect());
     let mut of_process: String =
         names.iter().map(|names| format!(" AND p.definition_name IN ({})", names.join(", "))).collect();
+    let version = query.version.map(|version| hole(Value::Int(version.into())));
+    if let Some(version) = &version {
+        of_process += &format!(" AND p.definition_version = {version}");
+    }
     let lists = match (query.initiator_ref.as_deref(), &names) {
         (Some(initiator), _) => {
             let initiator = hole(Value::Text(initiator));
@@ -181,7 +194,14 @@ pub fn processes<'q>(query: &'q ProcessQuery, page: &Page) -> Option<Select<'q>>
             vec![list]
         }
         (None, Some(names)) if (1..=MERGED).contains(&names.len()) => {
-            names.iter().map(|name| format!("processes_of_definition l WHERE l.definition_name = {name}")).collect()
+            let list = |name: &String| match &version {
+                None => format!("processes_of_definition l WHERE l.definition_name = {name}"),
+                Some(version) => format!(
+                    "processes_of_definition l CROSS JOIN processes p USING (instance_id) WHERE l.definition_name = {name} \
+                     AND p.definition_version = {version}"
+                ),
+            };
+            names.iter().map(list).collect()
         }
         (None, _) => return None,
     };

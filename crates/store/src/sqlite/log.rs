@@ -11,7 +11,8 @@ use crate::select::{Dialect, RECORD};
 use crate::value::{Columns, Value};
 use async_trait::async_trait;
 use countersign_engine::port::log::{
-    Append, CheckpointRow, EntryRow, LeaseToken, LogIdentity, LogReader, LogWriter, Span, Unsealed, Written,
+    Append, CheckpointRow, EntryRow, LeaseToken, LogIdentity, LogReader, LogWriter, RotationRow, Span, Unsealed,
+    Written,
 };
 use countersign_engine::port::{Head, StoreError};
 use countersign_kernel::{Digest, EventId, InstanceId};
@@ -85,6 +86,7 @@ impl SqliteLogWriter {
     /// One transaction, in turn with the committer's. It does not wait for the disk: nobody may write meanwhile.
     fn write<T>(&mut self, work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let turn = self.turn.clone();
+        self.location.files.require()?;
         let connection = self.connect()?;
         let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
@@ -207,6 +209,33 @@ impl LogWriter for SqliteLogWriter {
     async fn extend_note(&mut self, size: u64, note: &str) -> Result<bool, StoreError> {
         let sql = self.sql.extend_note.clone();
         self.write_durably(|transaction| Ok(execute(transaction, &sql, &[Value::count(size), Value::Text(note)])? == 1))
+    }
+
+    async fn rotate(
+        &mut self,
+        token: LeaseToken,
+        from: &LogIdentity,
+        to: &str,
+        row: &RotationRow,
+    ) -> Result<Written, StoreError> {
+        let (rekey, rotation, lease) = (self.sql.rekey.clone(), log::ROTATION.sqlite(), self.lease.clone());
+        let key = [Value::Text(to), Value::Text(&from.origin), Value::Text(&from.verifier_key)];
+        let written = self.write_durably(|transaction| {
+            let lease = lease.lock().unwrap_or_else(PoisonError::into_inner);
+            if !lease.held(token) {
+                return Ok(Written::LeaseLost);
+            }
+            let kept = execute(transaction, &rotation, &log::rotation_values(row))?;
+            if kept == 1 && execute(transaction, &rekey, &key)? == 1 {
+                return Ok(Written::Done);
+            }
+            // Takes back what was written.
+            Err(StoreError::Rejected("another key".to_owned()))
+        });
+        match written {
+            Err(StoreError::Rejected(_)) => Ok(Written::Overtaken),
+            written => written,
+        }
     }
 }
 
@@ -354,5 +383,9 @@ impl LogReader for SqliteLogReader {
             rows(connection, &sql.checkpoints, &values, log::checkpoint_row)
         })
         .await
+    }
+
+    async fn rotations(&self) -> Result<Vec<RotationRow>, StoreError> {
+        self.read(|connection, sql| rows(connection, sql.rotations, &[], log::rotation_row)).await
     }
 }

@@ -5,6 +5,7 @@
 
 use super::connect::{Location, failed};
 use super::read::rows;
+use super::side::{self, Side, execute};
 use super::{RECALL, Turn, insert_key};
 use crate::decode;
 use crate::outbox::{self, DELIVERY, OutboxSql};
@@ -15,8 +16,8 @@ use countersign_engine::port::outbox::{Delivery, DeliveryState, Outbox, OutboxVi
 use countersign_engine::port::{Page, StoreError};
 use countersign_engine::rows::IdempotencyRow;
 use countersign_kernel::Time;
-use rusqlite::{Connection, Transaction, TransactionBehavior, params_from_iter};
-use std::sync::{Arc, Mutex, PoisonError};
+use rusqlite::Connection;
+use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -24,11 +25,8 @@ pub struct SqliteOutbox {
     desk: Arc<Desk>,
 }
 
-/// Used on threads where it may wait.
 struct Desk {
-    location: Location,
-    connection: Mutex<Option<Connection>>,
-    turn: Turn,
+    side: Side,
     sql: OutboxSql,
     delivery: String,
 }
@@ -36,59 +34,25 @@ struct Desk {
 impl SqliteOutbox {
     pub fn new(location: Location, turn: Turn) -> Self {
         let (sql, delivery) = (OutboxSql::new(Dialect::Sqlite), DELIVERY.sqlite());
-        SqliteOutbox { desk: Arc::new(Desk { location, connection: Mutex::default(), turn, sql, delivery }) }
+        SqliteOutbox { desk: Arc::new(Desk { side: Side::new(location, turn), sql, delivery }) }
     }
 
     async fn on_its_thread<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Desk, &mut Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let desk = self.desk.clone();
-        let done = tokio::task::spawn_blocking(move || desk.with(|connection| work(&desk, connection)));
-        done.await.unwrap_or_else(|e| Err(StoreError::Transient(format!("the outbox was interrupted: {e}"))))
+        side::on_its_thread(&self.desk, move |desk| desk.side.with(|connection| work(desk, connection))).await
     }
 }
 
 impl Desk {
-    fn with<T>(&self, work: impl FnOnce(&mut Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let mut held = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
-        let connection = match &mut *held {
-            Some(connection) => connection,
-            none => {
-                let connection = self.location.connect(false)?;
-                connection.pragma_update(None, "synchronous", "NORMAL").map_err(failed)?;
-                none.insert(connection)
-            }
-        };
-        work(connection)
-    }
-
-    fn write<T>(
-        &self,
-        connection: &mut Connection,
-        work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
-        let result = work(&transaction)?;
-        transaction.commit().map_err(failed)?;
-        Ok(result)
-    }
-
-    /// Waits until what was committed is on the disk: in the log, or in the database where the log was moved to.
-    fn flush(&self) -> Result<(), StoreError> {
-        let Some(wal) = self.location.wal() else { return Ok(()) };
-        let synced = std::fs::File::open(wal).and_then(|file| file.sync_data());
-        synced.map_err(|error| StoreError::Transient(format!("the write-ahead log cannot be flushed: {error}")))
-    }
-
     fn unspread(&self, connection: &Connection, limit: usize) -> Result<Vec<(Uuid, String)>, StoreError> {
         rows(connection, &self.sql.unspread, &[Value::count(limit as u64)], outbox::unspread_row)
     }
 
     /// Nobody else makes deliveries here, so what was found stays as it is until it is written.
     fn spread(&self, connection: &mut Connection, found: &[(Uuid, Vec<Arc<str>>)]) -> Result<(), StoreError> {
-        self.write(connection, |transaction| {
+        self.side.write(connection, |transaction| {
             for (outbox_id, webhooks) in found {
                 let sql = if webhooks.is_empty() { &self.sql.unwanted } else { &self.sql.spread };
                 execute(transaction, sql, &[Value::Id(*outbox_id)])?;
@@ -99,10 +63,6 @@ impl Desk {
             Ok(())
         })
     }
-}
-
-fn execute(connection: &Connection, sql: &str, values: &[Value<'_>]) -> Result<usize, StoreError> {
-    connection.prepare_cached(sql).map_err(failed)?.execute(params_from_iter(values)).map_err(failed)
 }
 
 #[async_trait]
@@ -120,21 +80,27 @@ impl Outbox for SqliteOutbox {
         .await
     }
 
-    async fn take(&mut self, webhook: &str, lease: Duration, limit: usize) -> Result<Vec<Delivery>, StoreError> {
+    async fn take(
+        &mut self,
+        webhook: &str,
+        now: Time,
+        lease: Duration,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
         let webhook = webhook.to_owned();
         self.on_its_thread(move |desk, connection| {
             let due = |connection: &Connection| {
-                let values = [Value::Text(&webhook), Value::count(limit as u64)];
+                let values = [Value::Text(&webhook), Value::count(limit as u64), Value::time(now)];
                 rows(connection, &desk.sql.due, &values, outbox::due_row)
             };
             // Nobody has to wait for somebody who finds nothing.
             if due(connection)?.is_empty() {
                 return Ok(vec![]);
             }
-            desk.write(connection, |transaction| {
+            desk.side.write(connection, |transaction| {
                 let due = due(transaction)?;
                 for delivery in &due {
-                    let values = [Value::Id(delivery.outbox_id), Value::Text(&webhook), outbox::micros(lease)];
+                    let values = [Value::Id(delivery.outbox_id), Value::Text(&webhook), outbox::later(now, lease)];
                     execute(transaction, &desk.sql.lease, &values)?;
                 }
                 Ok(due)
@@ -143,11 +109,11 @@ impl Outbox for SqliteOutbox {
         .await
     }
 
-    async fn settle(&mut self, delivery: &Delivery, settled: &Settled) -> Result<bool, StoreError> {
+    async fn settle(&mut self, delivery: &Delivery, settled: &Settled, now: Time) -> Result<bool, StoreError> {
         let (delivery, settled) = (delivery.clone(), settled.clone());
         self.on_its_thread(move |desk, connection| {
-            desk.write(connection, |transaction| {
-                let (sql, values, ends) = desk.sql.settle(&delivery, &settled);
+            desk.side.write(connection, |transaction| {
+                let (sql, values, ends) = desk.sql.settle(&delivery, &settled, now);
                 let changed = execute(transaction, sql, &values)? > 0;
                 if changed && ends {
                     execute(transaction, &desk.sql.conclude, &[Value::Id(delivery.outbox_id)])?;
@@ -183,7 +149,7 @@ impl Outbox for SqliteOutbox {
         let by = by.to_owned();
         self.on_its_thread(move |desk, connection| {
             let id = Value::Id(outbox_id);
-            let replayed = desk.write(connection, |transaction| {
+            let replayed = desk.side.write(connection, |transaction| {
                 let revived = execute(transaction, &desk.sql.revive, std::slice::from_ref(&id))?;
                 if revived > 0 {
                     execute(transaction, &desk.sql.replayed, &[id.clone(), Value::Text(&by), Value::time(at)])?;
@@ -191,7 +157,7 @@ impl Outbox for SqliteOutbox {
                 let state = rows(transaction, &desk.sql.state, &[id], outbox::state_row)?.pop();
                 Ok(state.map(|state| (revived as u64, state)))
             })?;
-            desk.flush()?;
+            desk.side.flush()?;
             Ok(replayed)
         })
         .await
@@ -214,8 +180,8 @@ impl Outbox for SqliteOutbox {
     async fn keep_answer(&mut self, row: &IdempotencyRow, now: Time) -> Result<(), StoreError> {
         let row = row.clone();
         self.on_its_thread(move |desk, connection| {
-            desk.write(connection, |transaction| insert_key(transaction, &row, now))?;
-            desk.flush()
+            desk.side.write(connection, |transaction| insert_key(transaction, &row, now))?;
+            desk.side.flush()
         })
         .await
     }

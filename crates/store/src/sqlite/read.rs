@@ -9,8 +9,9 @@ use crate::select::{self, ByInstance, Dialect, RegistrySince, Select};
 use crate::value::{Columns, Value};
 use async_trait::async_trait;
 use countersign_engine::port::{
-    AssignmentQuery, ChargedStep, GateWithSteps, HoldQuery, Page, ProcessQuery, ProcessView, PurgeableQuery, QueuedRun,
-    Reader, RecordQuery, RegistryDelta, RunQuery, RunStepView, RunView, StepQuery, StoreError,
+    AssignmentQuery, ChargedStep, GateWithSteps, HoldQuery, InstanceHead, Page, Past, ProcessQuery, ProcessView,
+    PurgeableQuery, QueuedRun, Reader, RecordQuery, RegistryDelta, RunCells, RunQuery, RunStepView, RunView, Since,
+    StepQuery, StoreError, Waiting,
 };
 use countersign_engine::rows::{AssignmentRow, CorrectionRow, HoldRow, RecordRow, StepRow, TransitionRow};
 use countersign_kernel::plan::StepSeq;
@@ -188,13 +189,22 @@ impl SqliteReader {
     }
 }
 
-fn process_view(connection: &Connection, sql: &ByInstance, row: InstanceRow) -> Result<ProcessView, StoreError> {
-    let id = [Value::Id(row.process.instance_id.0)];
+fn process_view(
+    connection: &Connection,
+    sql: &ByInstance,
+    row: InstanceRow,
+    past: Past,
+) -> Result<ProcessView, StoreError> {
+    let (from, limit) = past.firings();
+    let firings = [Value::Id(row.process.instance_id.0), Value::Int(from), Value::Int(limit)];
     Ok(ProcessView {
         declaration: document(connection, sql.document, &row.process.declaration_digest)?.into(),
         gate_spec: document(connection, sql.document, &row.process.gate_spec_digest)?.into(),
-        history: rows(connection, &sql.history, &id, decode::transition_row)?,
-        gates: gates(connection, sql, row.process.instance_id)?,
+        history: rows(connection, &sql.firings, &firings, decode::transition_row)?,
+        gates: match past {
+            Past::Nothing => vec![],
+            Past::Whole | Past::Firings { .. } => gates(connection, sql, row.process.instance_id, None)?,
+        },
         current_state: row.state,
         head: row.head,
         row: row.process,
@@ -210,7 +220,7 @@ impl Reader for SqliteReader {
             let listed = listing::processes(&query, &page);
             let select = listed.unwrap_or_else(|| select::processes(Dialect::Sqlite, &query, &page));
             let found = run(connection, &select, decode::instance_row)?;
-            found.into_iter().map(|row| process_view(connection, &sql, row)).collect()
+            found.into_iter().map(|row| process_view(connection, &sql, row, query.past)).collect()
         })
         .await
     }
@@ -233,6 +243,31 @@ impl Reader for SqliteReader {
             let found =
                 run(connection, &select::assignments(Dialect::Sqlite, &query, &page), decode::assigned_step_row)?;
             Ok(found.into_iter().map(|(step, assignment)| (assignment, step)).collect())
+        })
+        .await
+    }
+
+    async fn inbox(
+        &self,
+        assignee_ref: &str,
+        after: Option<(i64, Uuid)>,
+        limit: usize,
+    ) -> Result<Vec<Waiting>, StoreError> {
+        let assignee = assignee_ref.to_owned();
+        self.read(move |connection| {
+            let (due, id) = after.unwrap_or((i64::MIN, Uuid::nil()));
+            let values = [Value::Text(&assignee), Value::Int(due), Value::Id(id), Value::count(limit as u64)];
+            rows(connection, &ByInstance::new(Dialect::Sqlite).inbox, &values, decode::waiting)
+        })
+        .await
+    }
+
+    async fn inbox_count(&self, assignee_ref: &str) -> Result<u64, StoreError> {
+        let assignee = assignee_ref.to_owned();
+        self.read(move |connection| {
+            let sql = ByInstance::new(Dialect::Sqlite).inbox_count;
+            let counts = rows(connection, sql, &[Value::Text(&assignee)], |row| row.count(0))?;
+            Ok(counts.first().copied().unwrap_or(0))
         })
         .await
     }
@@ -274,12 +309,29 @@ impl Reader for SqliteReader {
         .await
     }
 
+    async fn heads(&self, ids: &[InstanceId]) -> Result<Vec<InstanceHead>, StoreError> {
+        let ids = ids.to_vec();
+        self.read(move |connection| {
+            let sql = RunSql::new(Dialect::Sqlite).heads;
+            let mut heads = Vec::with_capacity(ids.len());
+            for id in ids {
+                heads.extend(rows(connection, &sql, &[Value::Id(id.0)], decode::run::head)?);
+            }
+            Ok(heads)
+        })
+        .await
+    }
+
     async fn run_steps(&self, run_id: InstanceId, from: StepSeq, limit: usize) -> Result<Vec<RunStepView>, StoreError> {
         self.read(move |connection| {
             let values = [Value::Id(run_id.0), Value::Int(i64::from(from)), Value::count(limit as u64)];
             rows(connection, &RunSql::new(Dialect::Sqlite).step_page, &values, decode::run::step_view)
         })
         .await
+    }
+
+    async fn run_cells(&self, run_id: InstanceId, since: Option<Since>) -> Result<Option<RunCells>, StoreError> {
+        self.read(move |connection| super::run::cells(connection, run_id, since)).await
     }
 
     async fn corrections(&self, run_id: InstanceId) -> Result<Vec<CorrectionRow>, StoreError> {
@@ -300,13 +352,13 @@ impl Reader for SqliteReader {
     async fn charged(
         &self,
         pic: &str,
-        after: Option<(InstanceId, StepSeq)>,
+        after: Option<(i64, InstanceId, StepSeq)>,
         limit: usize,
     ) -> Result<Vec<ChargedStep>, StoreError> {
         let pic = pic.to_owned();
         self.read(move |connection| {
-            let (run_id, step) = select::run::behind(after);
-            let values = [Value::Text(&pic), run_id, step, Value::count(limit as u64)];
+            let [due, run_id, step] = select::run::behind(after);
+            let values = [Value::Text(&pic), due, run_id, step, Value::count(limit as u64)];
             rows(connection, &RunSql::new(Dialect::Sqlite).charged, &values, decode::run::charged)
         })
         .await
@@ -342,8 +394,30 @@ impl Reader for SqliteReader {
         .await
     }
 
-    async fn run_gates(&self, run_id: InstanceId) -> Result<Vec<GateWithSteps>, StoreError> {
-        self.read(move |connection| gates(connection, &ByInstance::new(Dialect::Sqlite), run_id)).await
+    async fn run_gates(
+        &self,
+        run_id: InstanceId,
+        actions: Option<&[String]>,
+    ) -> Result<Vec<GateWithSteps>, StoreError> {
+        let actions = actions.map(<[String]>::to_vec);
+        self.read(move |connection| gates(connection, &ByInstance::new(Dialect::Sqlite), run_id, actions.as_deref()))
+            .await
+    }
+
+    async fn step_errors(
+        &self,
+        run_id: InstanceId,
+        step_seq: StepSeq,
+        after: Option<EventId>,
+        limit: usize,
+    ) -> Result<Vec<RecordRow>, StoreError> {
+        self.read(move |connection| {
+            let after = after.map_or(Uuid::nil(), |id| id.0);
+            let step = Value::Int(i64::from(step_seq));
+            let values = [Value::Id(run_id.0), step, Value::Id(after), Value::count(limit as u64)];
+            rows(connection, &RunSql::new(Dialect::Sqlite).step_errors, &values, decode::record_row)
+        })
+        .await
     }
 
     async fn run_history(&self, run_id: InstanceId) -> Result<Vec<TransitionRow>, StoreError> {
@@ -359,6 +433,16 @@ impl Reader for SqliteReader {
             document(connection, ByInstance::new(Dialect::Sqlite).document, &digest).map(Arc::from)
         })
         .await
+    }
+
+    async fn definition_source(&self, name: &str, version: u32) -> Result<Option<Arc<str>>, StoreError> {
+        let name = name.to_owned();
+        let found = self
+            .read(move |connection| {
+                run(connection, &select::definition_source(Dialect::Sqlite, &name, version), |row| row.text(0))
+            })
+            .await?;
+        Ok(found.into_iter().next().map(Arc::from))
     }
 
     async fn holds(&self, query: &HoldQuery, page: &Page) -> Result<Vec<HoldRow>, StoreError> {
@@ -392,6 +476,7 @@ impl Reader for SqliteReader {
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
+        self.pool.location.files.require()?;
         self.read(|connection| rows(connection, "SELECT 1", &[], |row| row.int(0)).map(|_| ())).await
     }
 }

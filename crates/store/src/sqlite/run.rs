@@ -7,7 +7,7 @@ use crate::select::run::{RECEIVED_SQLITE, RunSql};
 use crate::select::{ByInstance, Dialect};
 use crate::statement::{Name, step_values};
 use crate::value::Value;
-use countersign_engine::port::{Due, GateWithSteps, Loaded, LoadedBody, LoadedRun, StoreError, Unit};
+use countersign_engine::port::{Due, GateWithSteps, Loaded, LoadedBody, LoadedRun, RunCells, Since, StoreError, Unit};
 use countersign_kernel::process::Gate;
 use countersign_kernel::{Digest, EventId, HoldId, InstanceId, Time};
 use rusqlite::{Connection, params_from_iter};
@@ -109,16 +109,49 @@ pub fn write_steps(connection: &Connection, statements: &[String], unit: &Unit) 
     Ok(())
 }
 
-/// Every gate that was ever opened for an instance, with its steps.
+/// Every gate that was ever opened for an instance, or for these actions of it, with its steps.
 pub fn gates(
     connection: &Connection,
     sql: &ByInstance,
     instance_id: InstanceId,
+    actions: Option<&[String]>,
 ) -> Result<Vec<GateWithSteps>, StoreError> {
     let mut gates = Vec::new();
-    for gate in rows(connection, &sql.gates, &[Value::Id(instance_id.0)], decode::gate_row)? {
+    let found = rows(connection, &sql.gates, &[Value::Id(instance_id.0)], decode::gate_row)?;
+    for gate in found.into_iter().filter(|gate| actions.is_none_or(|actions| actions.contains(&gate.action))) {
         let steps = rows(connection, &sql.steps, &[Value::Id(gate.gate_id)], decode::assigned_step_row)?;
         gates.push((gate, steps));
     }
     Ok(gates)
+}
+
+/// What is drawn of a run, all in the snapshot that the connection reads.
+pub fn cells(
+    connection: &Connection,
+    run_id: InstanceId,
+    since: Option<Since>,
+) -> Result<Option<RunCells>, StoreError> {
+    let sql = RunSql::new(Dialect::Sqlite);
+    let id = [Value::Id(run_id.0)];
+    let Some(run) = rows(connection, &sql.runs, &id, decode::run::run_view)?.pop() else { return Ok(None) };
+    let (mut chosen, mut chosen_from) = (None, None);
+    if let Some(since) = since.filter(|since| since.sequence <= run.chain.sequence) {
+        let values = [Value::Id(run_id.0), Value::count(since.sequence), Value::count(since.records as u64 + 1)];
+        let records = rows(connection, &sql.records_since, &values, decode::record_row)?;
+        if records.len() <= since.records {
+            let held = rows(connection, &sql.held, &id, decode::run::held)?;
+            chosen = (since.choose)(&records, &held);
+            chosen_from = Some((records, held));
+        }
+    }
+    let Some(seqs) = chosen else {
+        let steps = rows(connection, &sql.cells, &id, decode::run::step_view)?;
+        return Ok(Some(RunCells { run, steps, full: true, chosen_from }));
+    };
+    let mut steps = Vec::with_capacity(seqs.len());
+    for seq in seqs {
+        let values = [Value::Id(run_id.0), Value::Int(i64::from(seq))];
+        steps.extend(rows(connection, &sql.some_cells, &values, decode::run::step_view)?);
+    }
+    Ok(Some(RunCells { run, steps, full: false, chosen_from }))
 }

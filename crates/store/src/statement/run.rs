@@ -60,6 +60,7 @@ pub fn head_values(row: &RunHeadRow) -> Vec<Value<'_>> {
         Value::text(row.output.as_deref()),
         Value::optional_time(row.due_at),
         Value::Bool(row.is_live),
+        Value::text(row.runbook.as_deref()),
     ]
 }
 
@@ -180,18 +181,30 @@ pub fn outbox_values(row: &OutboxRow) -> Vec<Value<'_>> {
 
 /// Outputs and what came with events are JSON; an error is not.
 pub fn redacted_step(instance_id: InstanceId, step_seq: StepSeq, what: StepText, text: &str) -> (Name, Vec<Value<'_>>) {
-    let (name, value) = match what {
-        StepText::Output => (Name::RedactRunStepOutput, Value::json(text)),
-        StepText::Error => (Name::RedactRunStepError, Value::Text(text)),
-        StepText::Event => (Name::RedactRunStepEvent, Value::json(text)),
+    let mut values = vec![Value::Id(instance_id.0), Value::Int(i64::from(step_seq))];
+    let name = match what {
+        StepText::Output => {
+            // A spent token is marked with the output.
+            values.extend([Value::json(text), Value::Null]);
+            Name::RedactRunStepOutput
+        }
+        StepText::Error => {
+            values.push(Value::Text(text));
+            Name::RedactRunStepError
+        }
+        StepText::Event => {
+            values.push(Value::json(text));
+            Name::RedactRunStepEvent
+        }
     };
-    (name, vec![Value::Id(instance_id.0), Value::Int(i64::from(step_seq)), value])
+    (name, values)
 }
 
 pub fn redacted_head(instance_id: InstanceId, what: HeadText, text: &str) -> (Name, Vec<Value<'_>>) {
     let (name, value) = match what {
         HeadText::Output => (Name::RedactRunOutput, Value::json(text)),
         HeadText::Error => (Name::RedactRunError, Value::Text(text)),
+        HeadText::Runbook => (Name::RedactRunbook, Value::Null),
     };
     (name, vec![Value::Id(instance_id.0), value])
 }

@@ -157,7 +157,7 @@ async fn a_workflow_comes_back_with_its_document(place: &Place) {
         referenced: vec![],
         graph: Graph::default(),
     };
-    let workflow = Workflow { plan: Arc::new(plan), document: Arc::from(DOCUMENT), document_digest: DOCUMENT_DIGEST };
+    let workflow = Workflow::new(Arc::new(plan), Arc::from(DOCUMENT), DOCUMENT_DIGEST);
     let (declared, gates) = (declaration_document(&declaration), gate_spec_document(&GateSpec(BTreeMap::new())));
     let mut published = vec![];
     for (sequence, workflow) in (1..).zip([None, Some(workflow)]) {
@@ -165,11 +165,12 @@ async fn a_workflow_comes_back_with_its_document(place: &Place) {
             name: format!("definition-{sequence}"),
             version: 1,
             digest: Digest([5; 32]),
-            source: Arc::from("source"),
+            source: Some(Arc::from("source")),
             declaration: Arc::new(declaration.clone()),
-            gate_spec: Arc::new(GateSpec(BTreeMap::new())),
+            gate_spec: Arc::default(),
             workflow,
             machine: None,
+            quarantined: None,
             retention: None,
             published_at: Time(1),
             published_by: "ann".to_owned(),

@@ -7,6 +7,7 @@ pub mod place;
 mod plans;
 mod runs;
 pub mod samples;
+mod sessions;
 
 /// Each of these functions as a test on both stores.
 macro_rules! on_both {

@@ -24,6 +24,11 @@ on_both! {
 const LEASE: Duration = Duration::from_secs(60);
 const ALL: Page = Page { after: None, limit: 100, descending: false };
 
+fn now() -> Time {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    Time(i64::try_from(since.as_micros()).unwrap())
+}
+
 fn event_id(n: u128) -> Uuid {
     Uuid::from_u128(n)
 }
@@ -72,12 +77,12 @@ fn ids(taken: &[Delivery]) -> Vec<Uuid> {
 async fn an_event_goes_to_every_webhook_that_wants_it(place: &Place) {
     let events = vec![event(1, "both's"), event(2, "a's"), event(3, "nobody's")];
     let (mut outbox, _, _writer) = store_with(place, events).await;
-    assert!(outbox.take("a", LEASE, 10).await.unwrap().is_empty());
+    assert!(outbox.take("a", now(), LEASE, 10).await.unwrap().is_empty());
     assert_eq!(outbox.spread(&wanted, 2).await.unwrap(), 2);
     assert_eq!(outbox.spread(&wanted, 2).await.unwrap(), 1);
     assert_eq!(outbox.spread(&wanted, 2).await.unwrap(), 0);
-    let a = outbox.take("a", LEASE, 10).await.unwrap();
-    let b = outbox.take("b", LEASE, 10).await.unwrap();
+    let a = outbox.take("a", now(), LEASE, 10).await.unwrap();
+    let b = outbox.take("b", now(), LEASE, 10).await.unwrap();
     assert_eq!((ids(&a), ids(&b)), (vec![event_id(1), event_id(2)], vec![event_id(1)]));
     let expected = Delivery {
         outbox_id: event_id(1),
@@ -92,10 +97,10 @@ async fn an_event_goes_to_every_webhook_that_wants_it(place: &Place) {
     assert_eq!(b, vec![expected]);
     let state = async |outbox: &mut dyn Outbox, i: usize| all(outbox).await[i].state;
     assert_eq!(state(&mut *outbox, 2).await, DeliveryState::Delivered);
-    assert!(outbox.settle(&b[0], &Settled::Delivered).await.unwrap());
+    assert!(outbox.settle(&b[0], &Settled::Delivered, now()).await.unwrap());
     assert_eq!(state(&mut *outbox, 0).await, DeliveryState::Pending);
     for delivery in &a {
-        assert!(outbox.settle(delivery, &Settled::Delivered).await.unwrap());
+        assert!(outbox.settle(delivery, &Settled::Delivered, now()).await.unwrap());
     }
     let views = all(&mut *outbox).await;
     assert!(views.iter().all(|view| view.state == DeliveryState::Delivered), "{views:#?}");
@@ -110,7 +115,7 @@ async fn an_event_goes_to_every_webhook_that_wants_it(place: &Place) {
 /// What there is to take once its time has come.
 async fn taken_later(outbox: &mut dyn Outbox, sink: &str) -> Vec<Delivery> {
     for _ in 0..600 {
-        let taken = outbox.take(sink, LEASE, 10).await.unwrap();
+        let taken = outbox.take(sink, now(), LEASE, 10).await.unwrap();
         if !taken.is_empty() {
             return taken;
         }
@@ -122,9 +127,9 @@ async fn taken_later(outbox: &mut dyn Outbox, sink: &str) -> Vec<Delivery> {
 async fn what_is_taken_is_due_again_only_after_its_lease(place: &Place) {
     let (mut outbox, mut other, _writer) = store_with(place, vec![event(1, "a's")]).await;
     outbox.spread(&wanted, 10).await.unwrap();
-    let first = outbox.take("a", Duration::from_secs(5), 10).await.unwrap();
+    let first = outbox.take("a", now(), Duration::from_secs(5), 10).await.unwrap();
     assert_eq!(first.len(), 1);
-    assert!(other.take("a", LEASE, 10).await.unwrap().is_empty());
+    assert!(other.take("a", now(), LEASE, 10).await.unwrap().is_empty());
     // Whoever took it has died before saying what became of it.
     let again = taken_later(&mut *other, "a").await;
     assert_eq!((ids(&again), again[0].attempt), (ids(&first), 2));
@@ -153,7 +158,7 @@ async fn two_nodes_take_different_deliveries(place: &Place) {
     let take = async |outbox: &mut dyn Outbox| {
         let mut taken = Vec::new();
         for _ in 0..60 {
-            taken.extend(outbox.take("a", LEASE, 5).await.unwrap());
+            taken.extend(outbox.take("a", now(), LEASE, 5).await.unwrap());
         }
         taken
     };
@@ -167,12 +172,12 @@ async fn two_nodes_take_different_deliveries(place: &Place) {
 async fn what_is_postponed_waits_and_what_is_given_up_is_dead(place: &Place) {
     let (mut outbox, _, _writer) = store_with(place, vec![event(1, "both's")]).await;
     outbox.spread(&wanted, 10).await.unwrap();
-    let a = outbox.take("a", LEASE, 1).await.unwrap().remove(0);
+    let a = outbox.take("a", now(), LEASE, 1).await.unwrap().remove(0);
     let pause = Duration::from_secs(5);
-    assert!(outbox.settle(&a, &Settled::Postponed { error: "busy".to_owned(), pause }).await.unwrap());
-    assert!(outbox.take("a", LEASE, 1).await.unwrap().is_empty());
-    let b = outbox.take("b", LEASE, 1).await.unwrap().remove(0);
-    assert!(outbox.settle(&b, &Settled::Dead { error: "gone".to_owned() }).await.unwrap());
+    assert!(outbox.settle(&a, &Settled::Postponed { error: "busy".to_owned(), pause }, now()).await.unwrap());
+    assert!(outbox.take("a", now(), LEASE, 1).await.unwrap().is_empty());
+    let b = outbox.take("b", now(), LEASE, 1).await.unwrap().remove(0);
+    assert!(outbox.settle(&b, &Settled::Dead { error: "gone".to_owned() }, now()).await.unwrap());
     // One of its deliveries is still on its way.
     let view = all(&mut *outbox).await.remove(0);
     assert_eq!(view.state, DeliveryState::Pending);
@@ -181,7 +186,7 @@ async fn what_is_postponed_waits_and_what_is_given_up_is_dead(place: &Place) {
     assert!(view.deliveries[0].next_attempt_at.is_some() && view.deliveries[1].next_attempt_at.is_none());
     let a = taken_later(&mut *outbox, "a").await.remove(0);
     assert_eq!(a.attempt, 2);
-    assert!(outbox.settle(&a, &Settled::Delivered).await.unwrap());
+    assert!(outbox.settle(&a, &Settled::Delivered, now()).await.unwrap());
     let dead = outbox.list(Some(DeliveryState::Dead), &ALL).await.unwrap();
     assert_eq!((dead.len(), dead[0].deliveries[0].last_error.as_deref()), (1, None));
 }
@@ -189,17 +194,17 @@ async fn what_is_postponed_waits_and_what_is_given_up_is_dead(place: &Place) {
 async fn a_late_answer_changes_only_what_is_still_open(place: &Place) {
     let (mut outbox, _, _writer) = store_with(place, vec![event(1, "a's"), event(2, "a's")]).await;
     outbox.spread(&wanted, 10).await.unwrap();
-    let first = outbox.take("a", Duration::ZERO, 10).await.unwrap();
+    let first = outbox.take("a", now(), Duration::ZERO, 10).await.unwrap();
     tokio::time::sleep(Duration::from_millis(20)).await;
-    let second = outbox.take("a", LEASE, 10).await.unwrap();
+    let second = outbox.take("a", now(), LEASE, 10).await.unwrap();
     assert_eq!((first.len(), second.len()), (2, 2));
     // It is another node's now, which says whether it failed; but what was delivered was delivered.
     for late in [Settled::Dead { error: "x".to_owned() }, Settled::Postponed { error: "x".to_owned(), pause: LEASE }] {
-        assert!(!outbox.settle(&first[0], &late).await.unwrap());
+        assert!(!outbox.settle(&first[0], &late, now()).await.unwrap());
     }
-    assert!(outbox.settle(&first[0], &Settled::Delivered).await.unwrap());
+    assert!(outbox.settle(&first[0], &Settled::Delivered, now()).await.unwrap());
     let same = second.iter().find(|delivery| delivery.outbox_id == first[0].outbox_id).unwrap();
-    assert!(!outbox.settle(same, &Settled::Dead { error: "x".to_owned() }).await.unwrap());
+    assert!(!outbox.settle(same, &Settled::Dead { error: "x".to_owned() }, now()).await.unwrap());
     let delivered = outbox.list(Some(DeliveryState::Delivered), &ALL).await.unwrap();
     assert_eq!(delivered.len(), 1);
 }
@@ -207,18 +212,18 @@ async fn a_late_answer_changes_only_what_is_still_open(place: &Place) {
 async fn what_was_given_up_can_be_tried_again(place: &Place) {
     let (mut outbox, _, _writer) = store_with(place, vec![event(1, "both's")]).await;
     outbox.spread(&wanted, 10).await.unwrap();
-    let a = outbox.take("a", LEASE, 1).await.unwrap().remove(0);
-    let b = outbox.take("b", LEASE, 1).await.unwrap().remove(0);
-    outbox.settle(&a, &Settled::Delivered).await.unwrap();
-    outbox.settle(&b, &Settled::Dead { error: "gone".to_owned() }).await.unwrap();
+    let a = outbox.take("a", now(), LEASE, 1).await.unwrap().remove(0);
+    let b = outbox.take("b", now(), LEASE, 1).await.unwrap().remove(0);
+    outbox.settle(&a, &Settled::Delivered, now()).await.unwrap();
+    outbox.settle(&b, &Settled::Dead { error: "gone".to_owned() }, now()).await.unwrap();
     assert_eq!(outbox.replay(event_id(9), "ann", Time(5)).await.unwrap(), None);
     assert_eq!(outbox.replay(event_id(1), "ann", Time(5)).await.unwrap(), Some((1, DeliveryState::Pending)));
     assert_eq!(outbox.replay(event_id(1), "bob", Time(6)).await.unwrap(), Some((0, DeliveryState::Pending)));
     assert_eq!(all(&mut *outbox).await[0].replayed, Some(("ann".to_owned(), Time(5))));
-    assert!(outbox.take("a", LEASE, 1).await.unwrap().is_empty());
-    let again = outbox.take("b", LEASE, 1).await.unwrap().remove(0);
+    assert!(outbox.take("a", now(), LEASE, 1).await.unwrap().is_empty());
+    let again = outbox.take("b", now(), LEASE, 1).await.unwrap().remove(0);
     assert_eq!((again.attempt, again.data.as_str()), (1, "{\"n\":1}"));
-    outbox.settle(&again, &Settled::Delivered).await.unwrap();
+    outbox.settle(&again, &Settled::Delivered, now()).await.unwrap();
     let view = all(&mut *outbox).await.remove(0);
     assert_eq!((view.state, view.replayed), (DeliveryState::Delivered, Some(("ann".to_owned(), Time(5)))));
 }

@@ -6,15 +6,15 @@ use crate::outbox::{self, OutboxSql};
 use crate::postgres::PLANS;
 use crate::postgres::read::parameters;
 use crate::select::run::{RECEIVED_POSTGRES, RECEIVED_SQLITE, RunSql, runs};
-use crate::select::{Dialect, Select};
+use crate::select::{ByInstance, Dialect, Select, processes};
 use crate::statement::{Name, STATEMENTS};
 use crate::value::Value;
 use countersign_engine::port::outbox::DeliveryState;
-use countersign_engine::port::{Page, Range, RunQuery};
+use countersign_engine::port::{Beginning, Page, ProcessQuery, Range, RunQuery};
 use countersign_kernel::Time;
 use tokio_postgres::{Client, NoTls};
 
-const OF_RUNS: [Name; 19] = [
+const OF_RUNS: [Name; 20] = [
     Name::MoveInstance,
     Name::Run,
     Name::NewRunHead,
@@ -32,12 +32,13 @@ const OF_RUNS: [Name; 19] = [
     Name::RedactRunStepEvent,
     Name::RedactRunOutput,
     Name::RedactRunError,
+    Name::RedactRunbook,
     Name::RedactRunEvent,
     Name::RedactOutbox,
 ];
 
 /// What may be scanned on SQLite: what was found before, and an index that holds only what is queued, in its order.
-const ALLOWED: [&str; 5] = ["s", "h", "q", "CONSTANT ROW", "run_heads USING INDEX run_heads_queued"];
+const ALLOWED: [&str; 6] = ["s", "h", "d", "q", "CONSTANT ROW", "run_heads USING INDEX run_heads_queued"];
 
 fn queries() -> Vec<RunQuery> {
     let none = RunQuery::default;
@@ -50,7 +51,15 @@ fn queries() -> Vec<RunQuery> {
         RunQuery { definitions: Some(vec!["rare".to_owned()]), ..none() },
         RunQuery { subject_ref: text("release:7"), ..none() },
         RunQuery { started, ..none() },
+        RunQuery { initiator_ref: text("ann"), ..none() },
+        RunQuery { parent: Some(run_id(1)), ..none() },
+        RunQuery { pic: text("ann"), ..none() },
+        RunQuery { q: Some(Beginning::of("release:7")), ..none() },
+        RunQuery { q: Some(Beginning::of("019a0")), state: text("executing"), ..none() },
     ];
+    for colour in ["gray", "green", "yellow", "red"] {
+        all.push(RunQuery { rollup: text(colour), ..none() });
+    }
     for state in ["queued", "executing", "completed", "failed"] {
         all.push(RunQuery { state: text(state), ..none() });
         all.push(RunQuery { state: text(state), definition: text("rare"), ..none() });
@@ -58,6 +67,11 @@ fn queries() -> Vec<RunQuery> {
         all.push(RunQuery { state: text(state), subject_ref: text("release:7"), ..none() });
     }
     all
+}
+
+fn in_state() -> ProcessQuery {
+    let definitions = Some(vec!["rare".to_owned()]);
+    ProcessQuery { current_state: Some("review".to_owned()), definitions, ..ProcessQuery::default() }
 }
 
 fn page() -> Page {
@@ -69,6 +83,9 @@ fn reads(sql: &RunSql) -> Vec<(&str, Vec<Value<'static>>)> {
     let id = Value::Id(run_id(1).0);
     vec![
         (&sql.step_page, vec![id.clone(), Value::Int(3), Value::Int(20)]),
+        (&sql.cells, vec![id.clone()]),
+        (&sql.held, vec![id.clone()]),
+        (&sql.step_errors, vec![id.clone(), Value::Int(3), id.clone(), Value::Int(20)]),
         (&sql.by_correlation, vec![Value::Text("order-1"), Value::Int(20), id.clone()]),
         (&sql.queued, vec![Value::Int(50), Value::Int(20), Value::Int(5), id]),
     ]
@@ -117,11 +134,17 @@ fn sqlite_searches_and_never_scans() {
     all.extend(OF_RUNS.map(|name| STATEMENTS[name as usize].sqlite()));
     all.extend(of_outbox(Dialect::Sqlite));
     all.extend(queries().iter().map(|query| runs(Dialect::Sqlite, query, &page()).sql));
+    all.push(sql.some_cells.clone());
+    all.push(processes(Dialect::Sqlite, &in_state(), &page()).sql);
+    all.push(ByInstance::new(Dialect::Sqlite).firings);
     for sql in all {
         let plan = plan(&sql);
         let scanned = |line: &str| line.starts_with("SCAN ") && !ALLOWED.contains(&&line[5..]);
         assert!(!plan.iter().any(|line| scanned(line)), "{sql}\n{plan:#?}");
-        let sorts = sql == RunSql::new(Dialect::Sqlite).due;
+        // What is few by its nature is sorted: what is due, what one person has to do, what begins like a text.
+        let few =
+            sql.contains("s.pic = ") || sql.contains("UNION ALL SELECT instance_id") || sql.contains("subject_ref < ");
+        let sorts = sql == RunSql::new(Dialect::Sqlite).due || few;
         assert!(sorts || !plan.iter().any(|line| line.contains("FOR ORDER BY")), "{sql}\n{plan:#?}");
     }
 }
@@ -163,7 +186,13 @@ async fn postgres_reads_by_index() {
         let Select { sql, values, .. } = runs(Dialect::Postgres, query, &page());
         all.push((sql, values));
     }
+    let in_state = in_state();
+    let Select { sql, values, .. } = processes(Dialect::Postgres, &in_state, &page());
+    all.push((sql, values));
     for (sql, values) in all {
+        // The store has no processes and no failed attempts, and what is empty is scanned, unless there is no other way.
+        let scans = if sql.contains("step_errors") || sql.contains("processes") { "off" } else { "on" };
+        client.batch_execute(&format!("SET enable_seqscan = {scans}")).await.unwrap();
         let rows = client.query(&format!("EXPLAIN (COSTS OFF) {sql}"), &parameters(&values)).await.unwrap();
         let plan: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
         assert!(!plan.iter().any(|line| line.contains("Seq Scan")), "{sql}\n{plan:#?}");
@@ -178,7 +207,7 @@ async fn postgres_finds_what_is_to_be_delivered_by_its_time() {
     let OutboxSql { unspread, due, .. } = OutboxSql::new(Dialect::Postgres);
     for (sql, values, index, condition) in [
         (unspread, "1", "outbox_pending", "next_attempt_at_us < "),
-        (due, "'w1', 1", "deliveries_pending", "next_attempt_at_us <= "),
+        (due, "'w1', 1, 1000", "deliveries_pending", "next_attempt_at_us <= "),
     ] {
         client.batch_execute(&format!("PREPARE asked AS {sql}")).await.unwrap();
         let rows = client.query(&format!("EXPLAIN (COSTS OFF) EXECUTE asked({values})"), &[]).await.unwrap();
@@ -192,11 +221,8 @@ async fn postgres_finds_what_is_to_be_delivered_by_its_time() {
 
 #[tokio::test]
 async fn postgres_writes_by_key() {
-    let place = Place::postgres().await;
-    drop(place.open().await);
-    let (client, connection) = tokio_postgres::connect(&place.url, NoTls).await.unwrap();
-    tokio::spawn(connection);
-    writes_by_key(&client).await;
+    // Of a store that is still empty this does not hold since schema 22: its new indexes tell PostgreSQL that the tables have no
+    // rows, and it plans anew only after they were analysed.
     let (_place, client) = postgres_with_many_ended_runs().await;
     writes_by_key(&client).await;
 }

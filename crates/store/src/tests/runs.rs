@@ -39,6 +39,7 @@ fn stored(head: &RunHeadRow) -> StoredRunHead {
         failed_at: head.failed_at,
         output: head.output.clone(),
         rollup: None,
+        runbook: head.runbook.clone(),
     }
 }
 
@@ -187,6 +188,7 @@ async fn gates_and_holds_of_a_run(place: &Place) {
         submitted_at: Time(1),
         state: ApprovalState::Pending,
         ended: None,
+        request: Some("{\"rows\":7}".into()),
     };
     let assignment = AssignmentRow {
         assignment_id: AssignmentId(run_id(3).0),
@@ -218,7 +220,7 @@ async fn gates_and_holds_of_a_run(place: &Place) {
     assert_eq!(run.gates.len(), 1);
     assert_eq!(run.gates[0].steps[0].step_id, step_id);
     assert_eq!(run.holds.into_iter().collect::<Vec<_>>(), [(hold.hold_id, hold.record_ref)]);
-    assert_eq!(reader.run_gates(id).await.unwrap(), [(gate, vec![(step, assignment)])]);
+    assert_eq!(reader.run_gates(id, None).await.unwrap(), [(gate, vec![(step, assignment)])]);
 }
 
 async fn a_hundred_thousand_steps(place: &Place) {
@@ -284,12 +286,14 @@ async fn redactions(place: &Place) {
         output: Some(json.clone()),
         event_data: Some(json.clone()),
         last_error: Some(Arc::from(text.as_str())),
+        // It may be the mark of the output.
+        lease_token: None,
         ..full_step()
     };
     let steps = reader.run_steps(id, 0, 10).await.unwrap();
     assert_eq!(steps[0].state, redacted);
     // Nothing is put where nothing was.
-    assert_eq!(steps[1].state, StepState { output: Some(json), ..without_error });
+    assert_eq!(steps[1].state, StepState { output: Some(json), lease_token: None, ..without_error });
     assert_eq!(steps[2].state, StepState { attempts: 7, ..redacted });
 }
 

@@ -75,6 +75,7 @@ pub fn small_head(id: InstanceId, state: &'static str) -> RunHeadRow {
         output: None,
         due_at: None,
         is_live: !matches!(state, "idle" | "completed" | "failed" | "cancelled" | "voided"),
+        runbook: None,
     }
 }
 
@@ -89,6 +90,7 @@ pub fn full_head(id: InstanceId, state: &'static str) -> RunHeadRow {
         failed_at: Some(Time(14)),
         output: text("[true]"),
         due_at: Some(Time(15)),
+        runbook: text("{}"),
         ..small_head(id, state)
     }
 }

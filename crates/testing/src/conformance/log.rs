@@ -4,7 +4,7 @@ use super::Bench;
 use crate::place::{Kind, Place};
 use anyhow::{Context, ensure};
 use countersign_engine::port::log::{
-    Append, CheckpointRow, LeaseToken, LogIdentity, LogReader, LogWriter, Node, Span, Unsealed, Written,
+    Append, CheckpointRow, LeaseToken, LogIdentity, LogReader, LogWriter, Node, RotationRow, Span, Unsealed, Written,
 };
 use countersign_engine::port::{RecordQuery, StoreError};
 use countersign_kernel::{Digest, EventId, InstanceId, Time};
@@ -250,6 +250,25 @@ pub async fn checkpoints_are_kept_and_only_their_notes_grow(place: &Place) -> an
     Ok(())
 }
 
+pub async fn a_log_changes_its_key_with_a_note_or_not_at_all(place: &Place) -> anyhow::Result<()> {
+    let mut log = Log::lead(place).await?;
+    let key = |key: &str| LogIdentity { origin: "a".into(), verifier_key: key.into() };
+    log.writer.begin(&key("one")).await?;
+    let row =
+        |size: u64| RotationRow { size, note: format!("note at {size}\n"), rotated_at: Time(1_800_000_000_000_000) };
+    ensure!(log.writer.rotate(LeaseToken(log.lease.0 + 7), &key("one"), "two", &row(3)).await? == Written::LeaseLost);
+    ensure!(log.writer.rotate(log.lease, &key("other"), "two", &row(3)).await? == Written::Overtaken);
+    ensure!(log.reader.rotations().await?.is_empty() && log.reader.identity().await? == Some(key("one")));
+    ensure!(log.writer.rotate(log.lease, &key("one"), "two", &row(3)).await? == Written::Done);
+    // A note of the same size is there: neither the note nor the key changes.
+    ensure!(log.writer.rotate(log.lease, &key("two"), "three", &row(3)).await? == Written::Overtaken);
+    ensure!(log.reader.identity().await? == Some(key("two")));
+    ensure!(log.writer.rotate(log.lease, &key("two"), "three", &row(9)).await? == Written::Done);
+    ensure!(log.reader.rotations().await? == [row(3), row(9)]);
+    ensure!(log.reader.identity().await? == Some(key("three")));
+    Ok(())
+}
+
 pub async fn what_was_taken_out_of_the_log_shows(place: &Place) -> anyhow::Result<()> {
     let bench = Bench::with_everything(place).await?;
     let mut log = Log::lead(place).await?;
@@ -271,9 +290,11 @@ pub async fn an_older_store_is_sealed_in_order(place: &Place) -> anyhow::Result<
         place
             .sql(
                 "DELETE FROM refinery_schema_history WHERE version >= 2; ALTER TABLE records DROP COLUMN xact; \
-                   DROP TABLE log_entries, log_nodes, log_checkpoints, log_state, log_lease, log_backlog, holds; \
-                   DROP TABLE deliveries, outbox, run_events, run_steps, run_heads, runs, step_corrections, step_visits; \
-                   ALTER TABLE instances DROP COLUMN beats; ALTER TABLE instances DROP COLUMN rollup; \
+                   DROP TABLE log_entries, log_nodes, log_checkpoints, log_state, log_lease, log_backlog, log_rotations, holds; \
+                   ALTER TABLE approval_steps DROP COLUMN request; \
+                   DROP TABLE deliveries, outbox, run_events, run_steps, run_heads, runs, step_corrections, step_visits, step_errors; \
+                   ALTER TABLE instances DROP COLUMN beats; ALTER TABLE instances DROP COLUMN rollup; ALTER TABLE instances DROP COLUMN colour; \
+                   ALTER TABLE assignments DROP COLUMN due_at_us; \
                    ALTER TABLE definitions DROP COLUMN document_digest; \
                    CREATE UNIQUE INDEX assignments_one_active ON assignments (task_ref) WHERE status = 'Active'; \
                    ALTER TABLE records DROP COLUMN purgeable_from_us; ALTER TABLE idempotency DROP COLUMN instance_id",
@@ -288,11 +309,13 @@ pub async fn an_older_store_is_sealed_in_order(place: &Place) -> anyhow::Result<
                    CREATE INDEX steps_pending ON approval_steps (step_id) WHERE state = 'Pending'; \
                    CREATE INDEX assignments_inbox ON assignments (assignee_ref, assignment_id) WHERE status = 'Active'; \
                    CREATE UNIQUE INDEX records_by_instance ON records (instance_id, sequence); \
-                   DROP TABLE log_checkpoints; DROP TABLE log_state; DROP TABLE holds; DROP INDEX records_purgeable; \
+                   DROP TABLE log_checkpoints; DROP TABLE log_state; DROP TABLE log_rotations; DROP TABLE holds; DROP INDEX records_purgeable; \
+                   ALTER TABLE approval_steps DROP COLUMN request; \
                    ALTER TABLE records DROP COLUMN purgeable_from_us; ALTER TABLE idempotency DROP COLUMN instance_id; \
                    DROP TABLE deliveries; DROP TABLE outbox; DROP TABLE run_events; DROP TABLE run_steps; \
-                   DROP TABLE run_heads; DROP TABLE runs; DROP TABLE step_corrections; DROP TABLE step_visits; \
-                   ALTER TABLE instances DROP COLUMN beats; ALTER TABLE instances DROP COLUMN rollup; \
+                   DROP TABLE run_heads; DROP TABLE runs; DROP TABLE step_corrections; DROP TABLE step_visits; DROP TABLE step_errors; \
+                   DROP INDEX instances_by_colour; DROP INDEX instances_by_state; ALTER TABLE assignments DROP COLUMN due_at_us; \
+                   ALTER TABLE instances DROP COLUMN beats; ALTER TABLE instances DROP COLUMN rollup; ALTER TABLE instances DROP COLUMN colour; \
                    ALTER TABLE definitions DROP COLUMN document_digest; DROP TABLE records_of_action; DROP TABLE records_of_actor; DROP TABLE records_listed; \
                    DROP TABLE processes_of_initiator; DROP TABLE processes_of_definition; \
                    CREATE INDEX processes_by_initiator ON processes (initiator_ref, instance_id); \

@@ -21,8 +21,9 @@ pub use keys::{
     expired_keys_are_forgotten_in_portions, keys_are_recalled_until_they_expire,
 };
 pub use log::{
-    a_lease_ends_by_release_or_in_time_and_fences, a_log_is_named_once, an_append_continues_the_log_or_writes_nothing,
-    an_empty_log_says_so, an_older_store_is_sealed_in_order, checkpoints_are_kept_and_only_their_notes_grow,
+    a_lease_ends_by_release_or_in_time_and_fences, a_log_changes_its_key_with_a_note_or_not_at_all,
+    a_log_is_named_once, an_append_continues_the_log_or_writes_nothing, an_empty_log_says_so,
+    an_older_store_is_sealed_in_order, checkpoints_are_kept_and_only_their_notes_grow,
     every_record_gets_one_place_in_an_order_that_the_spec_allows, what_was_taken_out_of_the_log_shows,
 };
 pub use opening::{a_foreign_file_is_refused_untouched, a_newer_schema_is_refused, everything_survives_reopening};

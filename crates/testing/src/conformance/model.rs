@@ -53,7 +53,7 @@ impl Model {
                     row.ended = Some(end.clone());
                 }
             }
-            Write::EndAssignment { assignment_id, status, at } => {
+            Write::EndAssignment { assignment_id, status, at, .. } => {
                 if let Some(row) = self.assignments.get_mut(&assignment_id.0) {
                     row.status = *status;
                     row.ended_at = Some(*at);
@@ -77,6 +77,11 @@ impl Model {
             Write::RedactStepSubject { step_id, text } => {
                 if let Some(row) = self.steps.get_mut(&step_id.0) {
                     row.subject_ref.clone_from(text);
+                }
+            }
+            Write::RedactStepRequest { step_id, text } => {
+                if let Some(row) = self.steps.get_mut(&step_id.0) {
+                    row.request = Some(serde_json::Value::from(text.as_str()).to_string().into());
                 }
             }
             Write::RedactStepReason { step_id, text } => {
@@ -120,6 +125,8 @@ impl Model {
             | Write::Configuration { .. }
             | Write::RevokeGrant { .. }
             | Write::Correction(_)
+            | Write::StepError { .. }
+            | Write::AssignmentDue { .. }
             | Write::Visits { .. }
             | Write::RedactCorrection { .. } => {}
         }

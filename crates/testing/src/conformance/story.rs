@@ -130,7 +130,7 @@ async fn tell_registry(teller: &Teller) -> anyhow::Result<()> {
 }
 
 fn key(name: &str) -> registry::ActorKey {
-    registry::ActorKey { key_id: format!("id {name}"), public_key: format!("key {name}") }
+    registry::ActorKey { key_id: format!("id {name}"), public_key: format!("key {name}"), passkey: None }
 }
 
 /// Keys and tokens come and go.

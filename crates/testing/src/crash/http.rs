@@ -149,7 +149,12 @@ impl Caller for HttpCaller {
 
     async fn approve(&self, instance_id: &str, tag: &str) -> Said {
         let Some(at) = self.at() else { return Said::Unsent };
-        let request = DecideGate { decision: Decision::Approve, reason: Some(tag.to_owned()), step_id: None };
+        let request = DecideGate {
+            decision: Decision::Approve,
+            reason: Some(tag.to_owned()),
+            step_id: None,
+            request_digest: None,
+        };
         match keyed(at.approver, tag) {
             Ok(client) => said(&client.decide_gate(instance_id, SIGN, &request).await),
             Err(error) => said::<()>(&Err(error)),

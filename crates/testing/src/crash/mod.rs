@@ -6,11 +6,14 @@
 pub(crate) mod binary;
 mod http;
 mod purges;
+mod runbooks;
 mod runs;
 mod server;
+mod stage;
 pub mod worker;
 
 pub use purges::killed_while_purging;
+pub use runbooks::{RunbooksReport, killed_with_runbooks};
 pub(crate) use runs::{Proven, require_proven};
 pub use runs::{RunsReport, killed_with_runs};
 pub(crate) use server::Server;
@@ -124,7 +127,11 @@ impl Stage {
         let binary = binary::countersign()?;
         let mut servers = vec![];
         for n in 0..nodes {
-            servers.push(Server::start(&binary, place.directory().join(format!("node-{n}")), &place.url).await?);
+            let directory = place.directory().join(format!("node-{n}"));
+            if n > 0 {
+                server::share_key(&place.directory().join("node-0"), &directory)?;
+            }
+            servers.push(Server::start(&binary, directory, &place.url).await?);
         }
         let addresses = servers.iter().map(|server| server.url.clone());
         let nodes = Arc::new(Nodes::new(addresses));

@@ -3,18 +3,18 @@
 //! ended as its definition says, and the log verifies, by the server's own account and by that of `countersign-verify`.
 
 use super::binary;
-use super::server::Server;
-use super::worker::{Acknowledged, Yard};
+use super::stage::Stage;
+use super::worker::Acknowledged;
 use crate::load::Rng;
-use crate::place::{Kind, Place};
+use crate::place::Kind;
 use anyhow::{Context, bail, ensure};
 use countersign_client::wire::{ExportQuery, RunView, StartRun, VerifyLog};
 use countersign_client::{Client, Error, Format};
 use serde_json::json;
 use std::collections::HashMap;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -27,8 +27,9 @@ const OPEN: usize = 12;
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A lease that a killed worker took with it is an attempt without a verdict, so every step may be tried again often.
-const DEFINITIONS: [&str; 3] = [
-    "kind: workflow
+const DEFINITIONS: [&str; 3] = [CHAIN, FAN, SAGA];
+
+pub(super) const CHAIN: &str = "kind: workflow
 name: chain
 order: linear
 queue: crash
@@ -39,8 +40,8 @@ steps:
   - {name: nap, run: wait, for: 30ms}
   - {name: c, idempotent: true}
   - {name: d, idempotent: true, input: {before: \"${steps.c.output}\"}}
-",
-    "kind: workflow
+";
+const FAN: &str = "kind: workflow
 name: fan
 queue: crash
 retryPolicy: {maxRetries: 60, backoff: constant, initialDelay: 10ms, maxDelay: 10ms}
@@ -51,8 +52,8 @@ steps:
   - {name: l3, dependsOn: [root], idempotent: true}
   - {name: l4, dependsOn: [root], idempotent: true}
   - {name: join, dependsOn: [l1, l2, l3, l4], idempotent: true, input: {one: \"${steps.l1.output}\"}}
-",
-    "kind: workflow
+";
+const SAGA: &str = "kind: workflow
 name: saga
 order: linear
 queue: crash
@@ -65,8 +66,7 @@ steps:
 compensation:
   - {step: a, action: undo a, agent: crash}
   - {step: b, action: undo b, agent: crash}
-",
-];
+";
 
 #[derive(Clone, Debug)]
 pub struct RunsReport {
@@ -94,112 +94,37 @@ pub async fn killed_with_runs(
     seed: u64,
     kills: usize,
 ) -> anyhow::Result<RunsReport> {
-    let stage = Stage::new(program, kind, nodes, seed).await?;
-    let logs = stage.place.directory().display().to_string();
+    let stage = set(program, kind, nodes, seed).await?;
+    let logs = stage.logs();
     let report = play(stage, seed, kills).await;
     report.with_context(|| format!("runs killed on {kind} with {nodes} nodes, seed {seed}; logs: {logs}"))
 }
 
-struct Stage {
-    place: Place,
-    program: PathBuf,
-    binary: PathBuf,
-    servers: Vec<Server>,
-    urls: Arc<Mutex<Vec<Option<String>>>>,
-    yard: Yard,
-    token: String,
-    crew: Crew,
-    hired: usize,
-    seed: u64,
+/// The servers have every definition, and workers are at work.
+async fn set(program: &Path, kind: Kind, nodes: usize, seed: u64) -> anyhow::Result<Stage> {
+    let mut stage = Stage::new(program, kind, nodes, seed, "").await?;
+    let client = stage.client(0)?;
+    for text in DEFINITIONS {
+        client.publish_definition(Format::Yaml, text.as_bytes()).await?;
+    }
+    stage.hire(WORKERS)?;
+    Ok(stage)
 }
 
-impl Stage {
-    async fn new(program: &Path, kind: Kind, nodes: usize, seed: u64) -> anyhow::Result<Stage> {
-        let place = Place::new(kind).await?;
-        let binary = binary::countersign()?;
-        let mut servers = vec![];
-        for n in 0..nodes {
-            servers.push(Server::start(&binary, place.directory().join(format!("node-{n}")), &place.url).await?);
+/// Returns when workers have been told so much more.
+async fn wait_for_work(stage: &mut Stage, more: u64) -> anyhow::Result<()> {
+    let (goal, until) = (stage.yard.told_bytes()? + more, Instant::now() + PATIENCE);
+    while stage.yard.told_bytes()? < goal {
+        for server in &mut stage.servers {
+            server.require_alive()?;
         }
-        let token = std::fs::read_to_string(place.directory().join("node-0").join("admin.token"))?.trim().to_owned();
-        let client = Client::new(&servers[0].url)?.with_token(&token)?;
-        for text in DEFINITIONS {
-            client.publish_definition(Format::Yaml, text.as_bytes()).await?;
+        for worker in &mut stage.crew.0 {
+            ensure!(worker.try_wait()?.is_none(), "a worker ended by itself");
         }
-        let yard = Yard::new(place.directory().join("yard"), &token)?;
-        let urls = Arc::new(Mutex::new(servers.iter().map(|server| Some(server.url.clone())).collect()));
-        let program = program.to_owned();
-        let mut stage =
-            Stage { place, program, binary, servers, urls, yard, token, crew: Crew(vec![]), hired: 0, seed };
-        stage.say_where()?;
-        for _ in 0..WORKERS {
-            let worker = stage.hire()?;
-            stage.crew.0.push(worker);
-        }
-        Ok(stage)
+        ensure!(Instant::now() < until, "nothing is done any more");
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
-
-    fn say_where(&self) -> anyhow::Result<()> {
-        self.yard.servers(&self.urls.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn set(&self, node: usize, url: Option<String>) -> anyhow::Result<()> {
-        self.urls.lock().unwrap_or_else(PoisonError::into_inner)[node] = url;
-        self.say_where()
-    }
-
-    fn hire(&mut self) -> anyhow::Result<Child> {
-        self.hired += 1;
-        self.yard.spawn(&self.program, self.hired, self.seed)
-    }
-
-    fn client(&self, node: usize) -> anyhow::Result<Client> {
-        Ok(Client::new(&self.servers[node].url)?.with_token(&self.token)?)
-    }
-
-    async fn kill_server(&mut self, node: usize) -> anyhow::Result<()> {
-        self.set(node, None)?;
-        self.servers[node].kill()?;
-        let directory = self.place.directory().join(format!("node-{node}"));
-        self.servers[node] = Server::start(&self.binary, directory, &self.place.url).await?;
-        self.set(node, Some(self.servers[node].url.clone()))
-    }
-
-    fn kill_worker(&mut self, n: usize) -> anyhow::Result<()> {
-        let worker = self.hire()?;
-        self.crew.0[n].kill()?;
-        self.crew.0[n].wait()?;
-        self.crew.0[n] = worker;
-        Ok(())
-    }
-
-    /// Returns when workers have been told so much more.
-    async fn wait_for_work(&mut self, more: u64) -> anyhow::Result<()> {
-        let (goal, until) = (self.yard.told_bytes()? + more, Instant::now() + PATIENCE);
-        while self.yard.told_bytes()? < goal {
-            for server in &mut self.servers {
-                server.require_alive()?;
-            }
-            for worker in &mut self.crew.0 {
-                ensure!(worker.try_wait()?.is_none(), "a worker ended by itself");
-            }
-            ensure!(Instant::now() < until, "nothing is done any more");
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        Ok(())
-    }
-}
-
-/// The workers that are alive; none outlives the test.
-struct Crew(Vec<Child>);
-
-impl Drop for Crew {
-    fn drop(&mut self) {
-        for worker in &mut self.0 {
-            let _ = worker.kill();
-            let _ = worker.wait();
-        }
-    }
+    Ok(())
 }
 
 /// Starts runs, and keeps their ids.
@@ -281,7 +206,7 @@ async fn play(mut stage: Stage, seed: u64, kills: usize) -> anyhow::Result<RunsR
     };
     let (mut servers_killed, mut workers_killed) = (0, 0);
     for _ in 0..kills {
-        stage.wait_for_work(1 + rng.below(BETWEEN) as u64).await?;
+        wait_for_work(&mut stage, 1 + rng.below(BETWEEN) as u64).await?;
         // Somewhere within the next commits.
         tokio::time::sleep(Duration::from_micros(rng.below(5000) as u64)).await;
         if rng.percent(50) {
@@ -292,7 +217,7 @@ async fn play(mut stage: Stage, seed: u64, kills: usize) -> anyhow::Result<RunsR
             workers_killed += 1;
         }
     }
-    stage.wait_for_work(1).await?;
+    wait_for_work(&mut stage, 1).await?;
     starter.over.store(true, Ordering::SeqCst);
     starting.await??;
     let runs = require_ended(&stage, &starter.ids()).await?;
@@ -301,7 +226,7 @@ async fn play(mut stage: Stage, seed: u64, kills: usize) -> anyhow::Result<RunsR
     let clients: Vec<Client> = (0..stage.servers.len()).map(|node| stage.client(node)).collect::<Result<_, _>>()?;
     require_proven(&clients, stage.place.directory()).await?;
     let report = RunsReport { runs: runs.len(), acknowledged: told.len(), servers_killed, workers_killed };
-    end(stage).await?;
+    stage.end().await?;
     Ok(report)
 }
 
@@ -342,10 +267,8 @@ fn require_kept(runs: &HashMap<String, RunView>, told: &[Acknowledged]) -> anyho
     Ok(())
 }
 
-/// The first of these servers finds nothing wrong with its log, nor does the auditor with what it exports.
-pub(crate) async fn require_proven(servers: &[Client], directory: &Path) -> anyhow::Result<Proven> {
-    let client = servers.first().context("no server")?;
-    let clock = Instant::now();
+/// This server finds nothing wrong with its log.
+pub(super) async fn require_verified(client: &Client) -> anyhow::Result<()> {
     // The server seals by itself too: there may be nothing left.
     match client.seal().await {
         Err(error) if error.code() != Some("nothing-to-seal") => return Err(error.into()),
@@ -353,6 +276,14 @@ pub(crate) async fn require_proven(servers: &[Client], directory: &Path) -> anyh
     }
     let report = client.verify_log(&VerifyLog::default(), |_| ()).await?.body;
     ensure!(report.findings.is_empty(), "the log does not verify: {:#?}", report.findings);
+    Ok(())
+}
+
+/// The first of these servers finds nothing wrong with its log, nor does the auditor with what it exports.
+pub(crate) async fn require_proven(servers: &[Client], directory: &Path) -> anyhow::Result<Proven> {
+    let client = servers.first().context("no server")?;
+    let clock = Instant::now();
+    require_verified(client).await?;
     let verified = clock.elapsed();
     let path = directory.join("evidence.zip");
     let mut bundle = std::fs::File::create(&path)?;
@@ -378,15 +309,4 @@ pub(crate) struct Proven {
     pub verified: Duration,
     pub exported: Duration,
     pub audited: Duration,
-}
-
-async fn end(stage: Stage) -> anyhow::Result<()> {
-    let Stage { place, servers, crew, .. } = stage;
-    drop(crew);
-    for mut server in servers {
-        let status = server.terminate().await?;
-        ensure!(status.success(), "a server that was told to stop ended with {status}");
-    }
-    super::require_log(&place).await?;
-    place.remove().await
 }

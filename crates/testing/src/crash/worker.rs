@@ -3,7 +3,7 @@
 
 use crate::load::Rng;
 use anyhow::Context;
-use countersign_client::wire::{ClaimTasks, CompleteTask, DeadTask, Task, TaskReported};
+use countersign_client::wire::{ClaimTasks, CompleteTask, DeadTask, HeartbeatTask, Task, TaskReported};
 use countersign_client::{Client, Error};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -18,6 +18,11 @@ pub const LEASE_MS: i64 = 700;
 pub const QUEUE: &str = "crash";
 /// The name of a step that never succeeds.
 pub const HOPELESS: &str = "hopeless";
+/// The name of a step with an effect: a line in a file of its own.
+pub const MARK: &str = "mark";
+/// Long enough for nobody to be late between asking for it and leaving the mark.
+const MARK_LEASE_MS: i64 = 15_000;
+const MARK_TAKES: Duration = Duration::from_millis(50);
 const PACE: Duration = Duration::from_millis(5);
 
 /// What one server acknowledged of one step.
@@ -39,6 +44,11 @@ impl Yard {
         std::fs::create_dir_all(directory.join("told"))?;
         std::fs::write(directory.join("token"), token)?;
         Ok(Yard(directory))
+    }
+
+    /// Where marks are left.
+    pub fn marks(&self, directory: &Path) -> anyhow::Result<()> {
+        Ok(std::fs::write(self.0.join("marks"), directory.as_os_str().as_encoded_bytes())?)
     }
 
     /// Replaced as a whole: nobody reads half of it.
@@ -139,6 +149,9 @@ impl Worker {
     async fn handle(&mut self, task: &Task) -> anyhow::Result<Option<Task>> {
         let output = json!({ "by": self.id, "attempt": task.attempt, "draw": self.rng.below(1_000_000) });
         let claim_next = Some(self.rng.percent(50));
+        if task.step == MARK && !self.mark(task).await? {
+            return Ok(None);
+        }
         loop {
             match self.report(task, &output, claim_next).await {
                 Ok(reported) => {
@@ -157,6 +170,20 @@ impl Worker {
                 Err(None) => tokio::time::sleep(PACE).await,
             }
         }
+    }
+
+    /// Has the effect of the step, once, and only under a lease that is certain. False where it is gone.
+    async fn mark(&mut self, task: &Task) -> anyhow::Result<bool> {
+        let request = HeartbeatTask { lease_token: task.lease_token.clone(), lease_ms: Some(MARK_LEASE_MS) };
+        if self.client()?.heartbeat_task(&task.task_id, &request).await.is_err() {
+            return Ok(false);
+        }
+        let marks = PathBuf::from(std::fs::read_to_string(self.directory.join("marks"))?);
+        let mut file = File::options().create(true).append(true).open(marks.join(format!("{}.{MARK}", task.run_id)))?;
+        writeln!(file, "worker-{}", self.id)?;
+        // So that kills hit what has had its effect and is not reported.
+        tokio::time::sleep(MARK_TAKES).await;
+        Ok(true)
     }
 
     /// An error is the code of a refusal, or none where it is not known whether it was done.

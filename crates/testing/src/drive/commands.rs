@@ -61,7 +61,7 @@ pub fn open_command(on: On<'_>) -> Command {
 }
 
 pub fn decide_gate(on: On<'_>, decision: Decision, step: Option<StepChoice>) -> DecideGate {
-    DecideGate { action: on.action.to_owned(), decision, reason: owned(on.reason), step }
+    DecideGate { action: on.action.to_owned(), decision, reason: owned(on.reason), step, request_digest: None }
 }
 
 pub fn decide_command(on: On<'_>, decision: Decision, step: Option<StepChoice>) -> Command {
@@ -103,6 +103,7 @@ pub fn start_run_command(start: &RunStart, now: Time, from_step: Option<FromStep
         start_at: start.start_in_us.map(|us| now.after(us)),
         corrects: start.corrects.as_deref().and_then(InstanceId::parse),
         from_step,
+        dry_run: start.dry_run,
         ..StartRun::new(definition, compact(start.input.as_deref()))
     })))
 }
@@ -123,6 +124,7 @@ pub fn report_command(step_seq: u32, lease_token: &str, report: &Report) -> Said
             output: compact(output.as_deref()),
             outbound: outbound(sending),
             claim_next: claim_next.then_some(ClaimNext { lease: super::LEASE_US }),
+            artifacts: vec![],
         },
         Report::Wait { event_type, timeout_us, facet, sending } => run::Command::Wait {
             task,
@@ -143,14 +145,14 @@ pub fn report_command(step_seq: u32, lease_token: &str, report: &Report) -> Said
 
 pub fn control_command(control: &Control) -> Said<run::Command> {
     Ok(match control {
-        Control::Run { action, reason } => {
-            let reason = reason.clone();
+        Control::Run { action, approval_id, reason } => {
+            let (approval_id, reason) = (approval_id.clone(), reason.clone());
             match *action {
-                "cancel" => run::Command::Cancel { reason },
+                "cancel" => run::Command::Cancel { reason, approval_id },
                 "pause" => run::Command::Pause { reason },
-                "resume" => run::Command::Resume { reason },
+                "resume" => run::Command::Resume { approval_id, reason },
                 "stop" => run::Command::Stop { reason },
-                "void" => run::Command::Void { reason },
+                "void" => run::Command::Void { approval_id, reason },
                 other => return Err(broken(format!("nobody can {other} a run"))),
             }
         }

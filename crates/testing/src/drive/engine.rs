@@ -4,6 +4,7 @@ use super::commands::{
     decide_command, fire_command, grant_command, open_command, publish_command, register_command, revoke_command,
     start_command,
 };
+use super::follow::Picture;
 use super::{
     ADMIN, APPLICATION, Assignment, Chain, Decided, Driver, Firing, GateStep, HoldOn, InboxItem, Level, On, Opened,
     OpenedStep, Record, Said, Shifted, Start, Step, View, broken,
@@ -20,6 +21,7 @@ use countersign_ledger::check_link;
 use countersign_ledger::document::{parse_declaration, parse_gate_spec};
 use countersign_ledger::record::Header;
 use serde_json::Value;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// More than any scenario makes.
@@ -31,6 +33,8 @@ pub struct EngineDriver {
     engine: Option<Engine>,
     time: Shifted,
     policy: Option<String>,
+    /// The runs that somebody follows.
+    pub(super) pictures: HashMap<InstanceId, Picture>,
 }
 
 impl EngineDriver {
@@ -39,7 +43,14 @@ impl EngineDriver {
         let time = Shifted::default();
         let engine = open(url, &time, None).await?;
         engine.bootstrap(ADMIN, Digest([0; 32])).await?;
-        Ok(EngineDriver { level, url: url.to_owned(), engine: Some(engine), time, policy: None })
+        Ok(EngineDriver {
+            level,
+            url: url.to_owned(),
+            engine: Some(engine),
+            time,
+            policy: None,
+            pictures: HashMap::new(),
+        })
     }
 
     pub async fn close(mut self) -> Said<()> {
@@ -64,7 +75,10 @@ impl EngineDriver {
             None | Some(InstanceId::REGISTRY) => Target::Nowhere,
             Some(id) => Target::Existing(id),
         };
-        self.execute(by, Command::Process { target, command }).await
+        let expected = self.expect_process(by, instance_id, &command).await?;
+        let said = self.execute(by, Command::Process { target, command }).await;
+        Self::compare(expected.as_ref(), &said)?;
+        said
     }
 
     async fn rows(&self, instance_id: &str) -> Said<Vec<RecordRow>> {
@@ -195,10 +209,11 @@ impl Driver for EngineDriver {
     }
 
     async fn inbox(&mut self, by: &str) -> Said<Vec<InboxItem>> {
-        let rows = self.engine()?.inbox(by, &ALL).await?;
+        let rows = self.engine()?.inbox(by, None, ALL.limit).await?;
         Ok(rows
             .into_iter()
-            .map(|(_, step)| InboxItem {
+            .map(|waiting| waiting.step)
+            .map(|step| InboxItem {
                 instance_id: step.instance_id.to_string(),
                 action: step.action,
                 step_id: step.step_id.to_string(),

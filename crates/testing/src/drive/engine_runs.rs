@@ -6,7 +6,7 @@ use super::commands::{
 use super::engine::{ALL, EngineDriver, opened, unexpected};
 use super::runs::{
     Acting, Addressed, ClaimWish, Control, Report, Reported, RunStart, Runs, SentEvent, TaskOf, TaskSeen, Woken,
-    child_in, compact, critical_path, current, previewed, role, rollup, step_words, value, without_nulls,
+    child_in, compact, critical_path, current, previewed, role, rollup, step_words, value, with_runbook, without_nulls,
 };
 use super::{ADMIN, APPLICATION, Decided, LEASE_US, On, Opened, Said, broken};
 use async_trait::async_trait;
@@ -28,7 +28,10 @@ use uuid::Uuid;
 impl EngineDriver {
     async fn ask_run(&self, by: &str, run_id: &str, command: run::Command) -> Said<Outcome> {
         let target = InstanceId::parse(run_id).map_or(Target::Nowhere, Target::Existing);
-        self.execute(by, Command::Run { target, command }).await
+        let expected = self.expect_run(by, run_id, &command).await?;
+        let said = self.execute(by, Command::Run { target, command }).await;
+        Self::compare(expected.as_ref(), &said)?;
+        said
     }
 
     async fn run(&self, by: &str, run_id: &str) -> Said<(RunView, Vec<RunStepView>)> {
@@ -140,6 +143,7 @@ impl Runs for EngineDriver {
 
     async fn read_run(&mut self, by: &str, run_id: &str) -> Said<Value> {
         let (view, steps) = self.run(by, run_id).await?;
+        self.follow(run_id).await?;
         let plan = self.engine()?.plan_of(&view).await?;
         Ok(to_view(&view, &steps, &plan))
     }
@@ -169,7 +173,8 @@ fn to_view(view: &RunView, steps: &[RunStepView], plan: &Plan) -> Value {
     let text = |text: &Option<Arc<str>>| text.as_ref().map(ToString::to_string);
     let time = |time: Option<Time>| time.map(|time| time.0);
     let id = |id: Option<InstanceId>| id.map(|id| id.to_string());
-    without_nulls(json!({
+    let book = head.runbook.as_deref().and_then(countersign_engine::run::runbook::parse);
+    let view = without_nulls(json!({
         "machine": row.machine.as_ref().map(|machine| machine.named.clone()),
         "state": head.state,
         "outcome": head.outcome,
@@ -188,7 +193,8 @@ fn to_view(view: &RunView, steps: &[RunStepView], plan: &Plan) -> Value {
         "corrects": id(row.corrects),
         "continues": id(row.continues),
         "steps": steps.iter().map(|step| to_step(step, plan, state)).collect::<Vec<_>>(),
-    }))
+    }));
+    with_runbook(view, book.as_ref(), plan, &codes)
 }
 
 fn to_step(step: &RunStepView, plan: &Plan, run: RunState) -> Value {

@@ -158,6 +158,7 @@ impl Driver for HttpDriver {
             },
             reason: on.reason.map(str::to_owned),
             step_id: step.map(str::to_owned),
+            request_digest: None,
         };
         let decided = self.client(by)?.decide_gate(on.instance_id, on.action, &request).await.map_err(refused)?.body;
         Ok(Decided { outcome: word(decided.outcome)?, chain_state: decided.chain_state.map(word).transpose()? })

@@ -90,12 +90,13 @@ impl Runs for HttpDriver {
             input: json(start.input.as_ref()),
             subject_ref: start.subject_ref.clone(),
             priority: start.priority,
-            start_at: start.start_in_us.map(|us| rfc3339(self.time.clock()().0 + us)),
+            start_at: start.start_in_us.map(|us| rfc3339(self.time.clock().read().wall.0 + us)),
             corrects: start.corrects.clone(),
             from_step: start
                 .from_step
                 .as_ref()
                 .map(|(run_id, step)| wire::FromStep { run_id: run_id.clone(), step: step.clone() }),
+            dry_run: start.dry_run,
         };
         Ok(self.client(by)?.start_run(&request).await.map_err(refused)?.body.run_id)
     }
@@ -173,7 +174,9 @@ impl Runs for HttpDriver {
     async fn control_run(&mut self, by: &str, run_id: &str, control: &Control) -> Said<String> {
         let client = self.client(by)?;
         let moved = match control.clone() {
-            Control::Run { action, reason } => client.control_run(run_id, action, &wire::ControlRun { reason }).await,
+            Control::Run { action, approval_id, reason } => {
+                client.control_run(run_id, action, &wire::ControlRun { reason, approval_id }).await
+            }
             Control::Unblock { step, reason } => {
                 let request = wire::EvidencedStep { evidence_ref: None, reason };
                 let acted = client.act_on_step(run_id, &step, "unblock", &request).await;
@@ -192,7 +195,7 @@ impl Runs for HttpDriver {
         let client = self.client(by)?;
         let mut body = acting.body.clone();
         if let Some(us) = acting.deadline_in_us {
-            body.insert("deadline".to_owned(), rfc3339(self.time.clock()().0 + us).into());
+            body.insert("deadline".to_owned(), rfc3339(self.time.clock().read().wall.0 + us).into());
         }
         if acting.preview {
             let preview = client.preview_step(run_id, &acting.step, &acting.act, &body).await.map_err(refused)?.body;
@@ -213,7 +216,8 @@ impl Runs for HttpDriver {
             Decision::Reject => wire::Decision::Reject,
             Decision::Withdraw => wire::Decision::Withdraw,
         };
-        let request = wire::DecideGate { decision, reason: on.reason.map(str::to_owned), step_id: None };
+        let request =
+            wire::DecideGate { decision, reason: on.reason.map(str::to_owned), step_id: None, request_digest: None };
         let client = self.client(by)?;
         let decided = client.decide_run_gate(on.instance_id, on.action, &request).await.map_err(refused)?.body;
         Ok(Decided { outcome: word(decided.outcome)?, chain_state: decided.chain_state.map(word).transpose()? })

@@ -30,6 +30,8 @@ use super::commands::{
 use super::kernel_retention::{Kept, event_id};
 use super::kernel_runs::ToldRun;
 
+const SERVER_ACTOR: &str = "countersign-log";
+
 pub struct KernelDriver {
     pub(super) registry: Registry,
     processes: BTreeMap<InstanceId, Told>,
@@ -63,7 +65,7 @@ impl KernelDriver {
             admin_ref: ADMIN.to_owned(),
             admin_token_hash: Digest([0; 32]),
             application_key: None,
-            server_actor_ref: "countersign-log".to_owned(),
+            server_actor_ref: SERVER_ACTOR.to_owned(),
             server_key: None,
         };
         driver.change_registry(APPLICATION, &registry::Command::Bootstrap(bootstrap))?;
@@ -77,8 +79,14 @@ impl KernelDriver {
 
     fn change_registry(&mut self, by: &str, command: &registry::Command) -> Said<Vec<registry::Event>> {
         let (now, mut ids) = self.tick();
-        let mut ctx =
-            registry::Context { actor_ref: by, signed: false, application_actor_ref: APPLICATION, now, ids: &mut ids };
+        let mut ctx = registry::Context {
+            actor_ref: by,
+            signed: false,
+            application_actor_ref: APPLICATION,
+            server_actor_ref: SERVER_ACTOR,
+            now,
+            ids: &mut ids,
+        };
         let events = registry::decide(&self.registry, command, &mut ctx)?;
         let under = self.registry.sequence();
         for event in &events {
@@ -216,6 +224,8 @@ impl Told {
             EventBody::ChainResolved { chain_id, outcome, recalled, .. } => {
                 self.end_chain(&chain_id.to_string(), *outcome, recalled, &initiator, MOOT_WITHDRAWAL_REASON);
             }
+            // It says again what the chain's end has done.
+            EventBody::StepWithdrawnWithChain { .. } => {}
             EventBody::ChainWithdrawn { chain_id, reason, recalled, .. } => {
                 self.end_chain(&chain_id.to_string(), ChainState::Withdrawn, recalled, by, reason);
             }

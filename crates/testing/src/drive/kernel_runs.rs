@@ -8,7 +8,7 @@ use super::kernel::{KernelDriver, opened};
 use super::kernel_retention::event_id;
 use super::runs::{
     Acting, Addressed, ClaimWish, Control, Report, Reported, RunStart, Runs, SentEvent, TaskOf, TaskSeen, Woken,
-    child_in, compact, critical_path, current, previewed, role, rollup, step_words, value, without_nulls,
+    child_in, compact, critical_path, current, previewed, role, rollup, step_words, value, with_runbook, without_nulls,
 };
 use super::{ADMIN, APPLICATION, Decided, InboxItem, LEASE_US, On, Opened, Record, Said, broken};
 use async_trait::async_trait;
@@ -87,7 +87,7 @@ impl ToldRun {
     /// Steps that the clock has to look at now.
     fn due(&self, now: Time) -> (Vec<StepSeq>, bool) {
         let is_due = |seq: &StepSeq| self.run.agenda(*seq).timer.is_some_and(|at| at <= now);
-        (self.run.live.iter().copied().filter(is_due).collect(), self.run.due_at().is_some_and(|at| at <= now))
+        (self.run.on_agenda().filter(is_due).collect(), self.run.due_at().is_some_and(|at| at <= now))
     }
 
     /// The record that closed the step, and what it yielded.
@@ -136,7 +136,7 @@ impl ToldRun {
         let text = |text: &Option<Arc<str>>| text.as_ref().map(ToString::to_string);
         let time = |time: Option<Time>| time.map(|time| time.0);
         let id = |id: Option<InstanceId>| id.map(|id| id.to_string());
-        without_nulls(json!({
+        let view = without_nulls(json!({
             "machine": run.machine.as_ref().map(|pinned| format!("{}@{}", pinned.name, pinned.version)),
             "state": head.state.as_str(),
             "outcome": head.outcome.map(|outcome| outcome.as_str()),
@@ -155,7 +155,8 @@ impl ToldRun {
             "corrects": id(self.started.corrects),
             "continues": id(self.started.continues),
             "steps": self.cells.iter().map(|(seq, cell)| self.step(*seq, cell)).collect::<Vec<_>>(),
-        }))
+        }));
+        with_runbook(view, run.runbook(), &run.plan, &codes)
     }
 
     fn step(&self, seq: StepSeq, cell: &Cell) -> Value {
@@ -285,7 +286,7 @@ impl KernelDriver {
         let told = run_id.and_then(|id| self.runs.get(&id));
         let base =
             process::Context { actor_ref: by, now, registry: &self.registry, application_actor_ref: APPLICATION, ids };
-        let mut ctx = Context { base, language: &*self.language, secrets: None };
+        let mut ctx = Context { base, language: &*self.language, secrets: None, digest: super::digest_of };
         let events = run::decide(told.map(|told| (&told.shell, &told.run)), command, &mut ctx)?;
         let mut run_id = run_id;
         if let Some((shell, run)) = events.first().and_then(Run::begun_by) {
@@ -320,7 +321,7 @@ impl KernelDriver {
         let handed = told.run.cell(seq)?.handed.as_deref()?;
         let base =
             process::Context { actor_ref: by, now, registry: &self.registry, application_actor_ref: APPLICATION, ids };
-        let mut ctx = Context { base, language: &*self.language, secrets: None };
+        let mut ctx = Context { base, language: &*self.language, secrets: None, digest: super::digest_of };
         let claimed = run::handed_out((&told.shell, &told.run), handed, &mut ctx)?;
         Some(task(run_id, &claimed))
     }
@@ -331,7 +332,7 @@ impl KernelDriver {
         let told = run_id.and_then(|id| self.runs.get(&id));
         let base =
             process::Context { actor_ref: by, now, registry: &self.registry, application_actor_ref: APPLICATION, ids };
-        let mut ctx = Context { base, language: &*self.language, secrets: None };
+        let mut ctx = Context { base, language: &*self.language, secrets: None, digest: super::digest_of };
         match run::decide(told.map(|told| (&told.shell, &told.run)), command, &mut ctx) {
             Ok(events) => {
                 let own = |event: &RunEvent| event.acted.as_deref()?.own.as_ref().map(|own| own.id.clone());
@@ -340,7 +341,7 @@ impl KernelDriver {
                 Ok(previewed(first.as_deref(), &[]))
             }
             Err(refusal) => match refusal.code {
-                Code::TransitionRefusedByGuard | Code::InvalidTransition | Code::AlreadyTerminal => {
+                Code::TransitionRefusedByGuard | Code::InvalidTransition | Code::AlreadyTerminal | Code::Conflict => {
                     Ok(previewed(None, &[refusal.to_string()]))
                 }
                 _ => Err(refusal.into()),
@@ -368,6 +369,7 @@ impl KernelDriver {
             }
             moved |= self.tell_parents()?;
             moved |= self.end_left_behind();
+            moved |= self.stop_with_parents();
             if !moved {
                 return Ok(());
             }
@@ -407,11 +409,29 @@ impl KernelDriver {
         };
         let left = self.runs.iter().filter(|(_, told)| told.run.head.parent.as_ref().is_some_and(ended));
         let left: Vec<InstanceId> = left.map(|(child, _)| *child).collect();
-        let cancel = Command::Cancel { reason: None };
+        let cancel = Command::Cancel { reason: Some("left behind".to_owned()), approval_id: None };
         let mut moved = false;
         for child in left {
             // One that has ended, or may not be cancelled, stays as it is.
             moved |= self.ask_run(APPLICATION, Some(child), &cancel).is_ok_and(|(_, made)| !made.is_empty());
+        }
+        moved
+    }
+
+    /// Nothing of a runbook that was stopped goes on.
+    fn stop_with_parents(&mut self) -> bool {
+        let held_up = |(child, told): (&InstanceId, &ToldRun)| {
+            let parent = told.run.head.parent.as_ref()?;
+            let holder = &self.runs.get(&parent.run_id)?.run;
+            let waits = holder.cell(parent.step_seq)?.awaited() == Some(*child);
+            (holder.stands_still() && waits && told.run.head.state != RunState::Stopped).then_some(*child)
+        };
+        let children: Vec<InstanceId> = self.runs.iter().filter_map(held_up).collect();
+        let stop = Command::Stop { reason: Some("its parent was stopped".to_owned()) };
+        let mut moved = false;
+        for child in children {
+            // One that has ended stays as it is.
+            moved |= self.ask_run(APPLICATION, Some(child), &stop).is_ok_and(|(_, made)| !made.is_empty());
         }
         moved
     }
@@ -453,9 +473,9 @@ impl Runs for KernelDriver {
         let now = Time(self.clock);
         let mut ready: Vec<(u8, Time, InstanceId, StepSeq)> = vec![];
         for (run_id, told) in &self.runs {
-            for seq in &told.run.live {
-                let claim = told.run.agenda(*seq).claim.filter(|claim| claim.at <= now && *claim.queue == *wish.queue);
-                ready.extend(claim.map(|claim| (u8::MAX - claim.priority, claim.at, *run_id, *seq)));
+            for seq in told.run.on_agenda() {
+                let claim = told.run.agenda(seq).claim.filter(|claim| claim.at <= now && *claim.queue == *wish.queue);
+                ready.extend(claim.map(|claim| (u8::MAX - claim.priority, claim.at, *run_id, seq)));
             }
         }
         let finer = format!("{}:", scopes::TASKS_WORK);

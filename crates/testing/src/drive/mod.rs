@@ -5,6 +5,7 @@
 pub mod commands;
 mod engine;
 mod engine_runs;
+mod follow;
 mod http;
 mod http_runs;
 mod kernel;
@@ -21,7 +22,7 @@ pub use runs::{
 };
 
 use async_trait::async_trait;
-use countersign_engine::clock::{Clock, system_clock};
+use countersign_engine::clock::Clock;
 use countersign_kernel::process::Decision;
 use countersign_kernel::refusal::Refusal;
 use countersign_kernel::{Declaration, GateSpec, Time};
@@ -273,7 +274,7 @@ struct Shifted {
 
 impl Default for Shifted {
     fn default() -> Self {
-        Shifted { now: Arc::new(AtomicI64::new(system_clock()().0)), step: Arc::new(AtomicI64::new(1)) }
+        Shifted { now: Arc::new(AtomicI64::new(Clock::system().read().wall.0)), step: Arc::new(AtomicI64::new(1)) }
     }
 }
 
@@ -290,10 +291,15 @@ impl Shifted {
 
     fn clock(&self) -> Clock {
         let (now, step) = (self.now.clone(), self.step.clone());
-        Arc::new(move || Time(now.fetch_add(step.load(Ordering::SeqCst), Ordering::SeqCst)))
+        Clock::told(move || Time(now.fetch_add(step.load(Ordering::SeqCst), Ordering::SeqCst)))
     }
 }
 
 pub(crate) fn broken(what: impl std::fmt::Display) -> Failure {
     Failure::Broken(what.to_string())
+}
+
+/// SHA-256, as the engine has the kernel compute it.
+pub fn digest_of(text: &str) -> countersign_kernel::Digest {
+    countersign_ledger::sha256(&[text.as_bytes()])
 }

@@ -8,6 +8,7 @@ use countersign_kernel::lifecycle::{RunState, StepCode};
 use countersign_kernel::plan::{Order, Plan, StepSeq};
 use countersign_kernel::process::Decision;
 use countersign_kernel::rollup::Rollup;
+use countersign_kernel::run::Runbook;
 use serde_json::{Map, Value, json};
 
 #[derive(Clone, Debug, Default)]
@@ -23,6 +24,7 @@ pub struct RunStart {
     /// Ids of runs.
     pub corrects: Option<String>,
     pub from_step: Option<(String, String)>,
+    pub dry_run: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -99,6 +101,7 @@ pub enum Control {
     /// cancel, pause, resume, stop or void.
     Run {
         action: &'static str,
+        approval_id: Option<String>,
         reason: Option<String>,
     },
     Unblock {
@@ -168,6 +171,7 @@ pub const TIMES: &[&str] = &[
     "escalated_at",
     "computed_at",
     "frozen_at",
+    "soft_cap_at",
 ];
 
 /// The word for what a cell is.
@@ -209,6 +213,38 @@ pub fn rollup(rollup: &Rollup, plan: &Plan) -> Value {
         },
         "frozen_at": rollup.frozen_at.map(|at| at.0),
     }))
+}
+
+/// What a runbook's run shows besides, laid over its view.
+pub fn with_runbook(mut view: Value, book: Option<&Runbook>, plan: &Plan, codes: &[StepCode]) -> Value {
+    let Some(book) = book else { return view };
+    let shown = |text: &str| value(&countersign_engine::run::runbook::shown(text));
+    let drift: Vec<Value> = book
+        .drift
+        .iter()
+        .map(|d| json!({"pin": &*d.pin, "pinned": shown(&d.pinned), "live": d.live.as_deref().map(shown)}))
+        .collect();
+    let name = |seq: StepSeq| plan.step(seq).map_or_else(String::new, |spec| spec.name.to_string());
+    view["phase"] = json!(&*book.phase(plan, codes));
+    if book.dry_run {
+        view["dry_run"] = json!(true);
+    }
+    if !drift.is_empty() {
+        view["drift"] = json!(drift);
+    }
+    if let Some(survey) = &book.survey {
+        view["surveying"] = json!(name(survey.step_seq));
+    }
+    if let Some((seq, at)) = book.claimed
+        && let Some(cap) = plan.step(seq).and_then(|spec| spec.soft_cap)
+    {
+        view["steps"][seq as usize]["soft_cap_at"] = json!(at.after(cap).0);
+    }
+    for (seq, verdicts) in &book.checks {
+        let verdicts: Vec<Value> = verdicts.iter().map(|v| json!({"name": &*v.name, "held": v.held})).collect();
+        view["steps"][*seq as usize]["checks"] = json!(verdicts);
+    }
+    view
 }
 
 /// From its beginning to where it leads.

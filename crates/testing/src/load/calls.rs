@@ -58,7 +58,8 @@ pub fn decide(
     reason: Option<&str>,
     step: Option<StepChoice>,
 ) -> Call {
-    let command = DecideGate { action: action.to_owned(), decision, reason: reason.map(str::to_owned), step };
+    let (action, reason) = (action.to_owned(), reason.map(str::to_owned));
+    let command = DecideGate { action, decision, reason, step, request_digest: None };
     on(actor_ref, target.into().0, process::Command::DecideGate(command))
 }
 
@@ -86,7 +87,7 @@ pub fn publish(design: &Design) -> Call {
         digest: sha256(&[design.name.as_bytes()]),
         source: design.name.as_str().into(),
         declaration: design.declaration.clone(),
-        gate_spec: design.gate_spec.clone(),
+        gate_spec: std::sync::Arc::new(GateSpec::clone(&design.gate_spec).into()),
         workflow: None,
         machine: None,
         retention: None,

@@ -38,6 +38,6 @@ impl ManualClock {
 
     pub fn clock(&self) -> Clock {
         let time = self.0.clone();
-        Arc::new(move || Time(time.load(Ordering::SeqCst)))
+        Clock::told(move || Time(time.load(Ordering::SeqCst)))
     }
 }

@@ -19,7 +19,7 @@ pub use random::random_clients;
 use crate::load::client::told;
 use crate::place::{self, Kind, Place};
 use crate::store_audit::{self, Summary};
-use countersign_engine::clock::system_clock;
+use countersign_engine::clock::{Clock, Reading};
 use countersign_engine::{Call, Config, Engine};
 use countersign_kernel::Time;
 use std::collections::BTreeMap;
@@ -47,8 +47,11 @@ impl Arena {
     pub async fn with(place: Place, engines: usize, change: impl Fn(Config) -> Config) -> anyhow::Result<Arena> {
         let mut opened = vec![];
         for behind in (0..).take(engines) {
-            let exact = system_clock();
-            let clock = Arc::new(move || Time(exact().0 - behind * SKEW_US));
+            let exact = Clock::system();
+            let clock = Clock::new(move || {
+                let Reading { wall, elapsed_us } = exact.read();
+                Reading { wall: Time(wall.0 - behind * SKEW_US), elapsed_us }
+            });
             let config = Config { clock, audit_failed_attempts: true, ..Config::default() };
             opened.push(place.engine(change(config)).await?);
         }

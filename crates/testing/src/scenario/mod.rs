@@ -62,6 +62,12 @@ pub enum What {
         run: String,
         step: String,
     },
+    /// The gate of this action that was opened last is called so from now on.
+    Approval {
+        name: String,
+        run: String,
+        action: String,
+    },
     /// Let time pass.
     Pass {
         us: i64,

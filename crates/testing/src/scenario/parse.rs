@@ -210,6 +210,14 @@ impl Parser<'_> {
                 self.runs.insert(name.clone());
                 return Ok(Some(What::Child { name, run, step }));
             }
+            Some("approval") => {
+                words.next += 1;
+                let name = words.text("a name for the approval")?;
+                words.expect("of")?;
+                let (run, action) = (self.process(&mut words)?, words.text("the gate's action")?);
+                words.end()?;
+                return Ok(Some(What::Approval { name, run, action }));
+            }
             Some("restart") => {
                 words.next += 1;
                 words.end()?;

@@ -139,6 +139,11 @@ async fn carry_out(line: &Line, driver: &mut dyn Driver, names: &mut Names) -> R
             names.runs.ids.insert(name.clone(), child);
             Ok(())
         }
+        What::Approval { name, run, action } => {
+            let opened = run_play::newest_gate(driver, &names.process(run), action).await?;
+            names.opened(Some(name), opened);
+            Ok(())
+        }
         What::Pass { us } => driver.pass(*us).await.map_err(works),
         What::PassUntil { us, run, step, member } => {
             let since = run_play::time_of(driver, &names.process(run), step, member).await?;

@@ -4,8 +4,8 @@ use super::Expected;
 use super::run::{NOBODYS_ID, Names};
 use super::runs::{LeaseName, RunAct, RunCheck, TaskLine, Wanted};
 use crate::drive::{
-    ADMIN, Acting, Addressed, ClaimWish, Driver, Failure, On, RunStart, Said, SentEvent, TaskOf, TaskSeen, broken,
-    micros,
+    ADMIN, Acting, Addressed, ClaimWish, Control, Driver, Failure, On, Opened, OpenedStep, RunStart, Said, SentEvent,
+    TaskOf, TaskSeen, broken, micros,
 };
 use serde_json::Value;
 use std::collections::HashMap;
@@ -79,7 +79,14 @@ pub async fn perform(driver: &mut dyn Driver, names: &mut Names, who: &str, act:
             Ok(Expected::Woke { duplicate: woken.duplicate, steps: woken.steps })
         }
         RunAct::Control { run, control } => {
-            driver.control_run(who, &names.process(run), control).await.map(Expected::NewState)
+            let control = match control.clone() {
+                Control::Run { action, approval_id, reason } => {
+                    let approval_id = approval_id.map(|approval_id| names.substitute(&approval_id));
+                    Control::Run { action, approval_id, reason }
+                }
+                other => other,
+            };
+            driver.control_run(who, &names.process(run), &control).await.map(Expected::NewState)
         }
         RunAct::OnStep { run, acting } => {
             let body = names.substitute(&Value::Object(acting.body.clone()).to_string());
@@ -119,6 +126,21 @@ pub async fn time_of(driver: &mut dyn Driver, run_id: &str, step: &str, member: 
     let view = driver.read_run(ADMIN, run_id).await.map_err(|failure| failure.to_string())?;
     let found = steps(&view).find(|seen| shown_name(seen) == step).and_then(|seen| seen[member].as_i64());
     found.ok_or_else(|| format!("`{step}` has no time `{member}`"))
+}
+
+/// The gate of this action that was opened last, whoever opened it.
+pub async fn newest_gate(driver: &mut dyn Driver, run_id: &str, action: &str) -> Result<Opened, String> {
+    let records = driver.records(run_id).await.map_err(|failure| failure.to_string())?;
+    let opened = records.iter().rev().find(|r| r.action_ref == "gate_opened" && r.payload["action"] == action);
+    let payload = &opened.ok_or_else(|| format!("no gate `{action}` was opened"))?.payload;
+    let step = |step: &Value| OpenedStep {
+        step_id: step["step_id"].as_str().unwrap_or_default().to_owned(),
+        approver_ref: step["approver_ref"].as_str().unwrap_or_default().to_owned(),
+    };
+    Ok(match payload["steps"].as_array() {
+        Some(steps) => Opened { chain_id: None, steps: steps.iter().map(step).collect() },
+        None => Opened { chain_id: None, steps: vec![step(payload)] },
+    })
 }
 
 /// A step that there is not has a number that there is not.

@@ -158,7 +158,7 @@ pub(super) fn of_process(act: Act, is_run: impl Fn(&str) -> bool) -> Result<Act,
     Ok(Act::Run(Box::new(run)))
 }
 
-/// `R of order-process [for SUBJECT] [priority 9] [in 1h] [corrects R0] [from R0 SHIP] [with {…}]`.
+/// `R of order-process [for SUBJECT] [priority 9] [in 1h] [corrects R0] [from R0 SHIP] [dry] [with {…}]`.
 fn start(words: &mut Words, run: Named<'_>) -> Result<RunAct, String> {
     let name = words.text("a name for the run")?;
     words.expect("of")?;
@@ -172,6 +172,7 @@ fn start(words: &mut Words, run: Named<'_>) -> Result<RunAct, String> {
     if words.skip("from") {
         start.from_step = Some((run(words)?, words.text("the step")?));
     }
+    start.dry_run = words.skip("dry");
     start.input = words.optional("with")?;
     Ok(RunAct::Start { name, start })
 }
@@ -262,7 +263,8 @@ fn on_step(preview: bool, words: &mut Words, run: Named<'_>) -> Result<RunAct, S
 
 fn control(action: &'static str, words: &mut Words, run: Named<'_>) -> Result<RunAct, String> {
     let run = run(words)?;
-    Ok(RunAct::Control { run, control: Control::Run { action, reason: words.optional("because")? } })
+    let approval_id = words.optional("approval")?;
+    Ok(RunAct::Control { run, control: Control::Run { action, approval_id, reason: words.optional("because")? } })
 }
 
 pub(super) fn expected(words: &mut Words, act: &RunAct) -> Result<Expected, String> {
@@ -320,7 +322,7 @@ fn task(words: &mut Words) -> Result<TaskLine, String> {
     };
     let attempt = number(words.optional("attempt")?)?;
     let task_type = match words.peek() {
-        Some(word @ ("READY_STEP" | "WAITING_TIMEOUT" | "COMPENSATION")) => Some(word.to_owned()),
+        Some(word @ ("READY_STEP" | "WAITING_TIMEOUT" | "COMPENSATION" | "SURVEY")) => Some(word.to_owned()),
         _ => None,
     };
     if task_type.is_some() {

@@ -1,5 +1,6 @@
 //! Lines as words. A word in double quotes may hold anything, with `\"`, `\\` and `\u{…}` inside; the
-//! comma after a bare word is for the reader. A word that begins with a brace goes on to the last one.
+//! comma after a bare word is for the reader. A word that begins with a brace or a bracket goes on to the
+//! last one.
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
@@ -18,6 +19,10 @@ pub fn split(line: &str) -> Result<Vec<Word>, String> {
             }
             '{' => {
                 let end = rest.rfind('}').ok_or("a body ends with a brace")? + 1;
+                (Word { text: rest[..end].to_owned(), quoted: true }, &rest[end..])
+            }
+            '[' => {
+                let end = rest.rfind(']').ok_or("a list ends with a bracket")? + 1;
                 (Word { text: rest[..end].to_owned(), quoted: true }, &rest[end..])
             }
             _ => {

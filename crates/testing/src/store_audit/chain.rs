@@ -112,9 +112,12 @@ fn is_one_command(actions: &[&str]) -> bool {
         ["chain_initiated" | "chain_withdrawn" | "chain_resolved" | "moot_gate_recalled"] => false,
         ["step_approved" | "step_rejected" | "step_withdrawn"] => false,
         [_] => true,
-        ["chain_initiated", "gate_opened"] | ["chain_withdrawn", "gate_decided"] => true,
-        ["step_approved" | "step_rejected" | "step_withdrawn", "gate_decided"]
-        | ["step_approved" | "step_rejected" | "step_withdrawn", "gate_decided", "chain_resolved"] => true,
+        ["chain_initiated", "gate_opened"] => true,
+        ["chain_withdrawn", "gate_decided", rest @ ..]
+        | ["step_approved" | "step_rejected" | "step_withdrawn", "gate_decided", "chain_resolved", rest @ ..] => {
+            rest.iter().all(|action| *action == "step_withdrawn")
+        }
+        ["step_approved" | "step_rejected" | "step_withdrawn", "gate_decided"] => true,
         ["transition_fired", rest @ ..] => {
             rest.iter().all(|action| matches!(*action, "chain_resolved" | "moot_gate_recalled" | "step_withdrawn"))
         }

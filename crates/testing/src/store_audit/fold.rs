@@ -239,6 +239,15 @@ impl Follower<'_, '_, '_> {
         let trailing = self.picture.gates.get(chain_id).is_some_and(|gate| gate.status() != "Pending");
         self.require(entry, entry.payload.get("trailing") == Some(&Value::Bool(trailing)), "is trailing, or is not");
         let by = entry.text("decided_by").unwrap_or_default();
+        // The chain's end has withdrawn it in this very command.
+        let steps = self.picture.gates.get(chain_id).map_or(&[][..], |gate| &gate.steps);
+        let ended = steps.iter().find(|step| step.step_id == step_id).and_then(|step| step.ended.as_ref());
+        if state == "Withdrawn" && trailing && ended.is_some_and(|(_, at)| *at == entry.at) {
+            let initiator = &self.view.row.initiator_ref;
+            let own = entry.actor_ref == self.application || entry.actor_ref == *initiator;
+            let fits = own && by == initiator;
+            return self.require(entry, fits, "does not say who withdrew its chain");
+        }
         if entry.actor_ref == self.application && by != self.application {
             // What is left of a decided chain goes when its state is left.
             let from = self.picture.gates.get(chain_id).map(|gate| &gate.from_state);

@@ -7,6 +7,15 @@ use crate::finding::{Code, Findings};
 use crate::json::{self, FaultKind, Value};
 use crate::process::document::{Declaration, GateSpec};
 use crate::record::{Action, Content, Header};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+
+/// What stands before the key in a SubjectPublicKeyInfo: of a point of P-256, and of an Ed25519 key.
+const P256_SPKI: [u8; 26] = [
+    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
+    0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+];
+const ED25519_SPKI: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 pub(super) type Agreement = Result<(), String>;
 
@@ -188,6 +197,10 @@ fn same_registry_request(action: Action, payload: &Value, body: &Value, signed: 
         Action::CredentialRevoked => {
             asks("revoke_credential", &["v1", "actors", actor, "tokens", text("credential_id"), "revoke"])
         }
+        Action::KeyRegistered if payload.given("passkey").is_some() => {
+            asks("register_key", &["v1", "me", "passkeys"])?;
+            same_passkey(payload, body)
+        }
         Action::KeyRegistered => {
             asks("register_key", &["v1", "actors", actor, "keys"])?;
             members(&["public_key"])
@@ -203,6 +216,25 @@ fn same_registry_request(action: Action, payload: &Value, body: &Value, signed: 
         }
         _ => Err(format!("`{}` is not what a request of this actor leads to", action.as_str())),
     }
+}
+
+/// The label and the credential in the body are those of the passkey that was registered.
+fn same_passkey(payload: &Value, body: &Value) -> Agreement {
+    let label = |value: Option<&Value>| value.and_then(|value| value.text("label")).map(str::to_owned);
+    let passkey = payload.get("passkey");
+    let credential = body.get("credential");
+    let id = credential.and_then(|credential| credential.text("id"));
+    let spki = credential.and_then(|credential| credential.get("response")?.text("publicKey"));
+    let spki = spki.and_then(|text| URL_SAFE_NO_PAD.decode(text).ok());
+    let prefix = match passkey.and_then(|passkey| passkey.text("algorithm")) {
+        Some("ES256") => &P256_SPKI[..],
+        _ => &ED25519_SPKI[..],
+    };
+    let key = payload.text("public_key").and_then(|text| STANDARD.decode(text).ok()).unwrap_or_default();
+    let holds = label(Some(body)) == label(passkey)
+        && id == passkey.and_then(|passkey| passkey.text("credential_id"))
+        && spki == Some([prefix, &key].concat());
+    if holds { Ok(()) } else { Err("the passkey of the signed body is not the one registered".to_owned()) }
 }
 
 pub(super) fn same_route(signed: &Signed, method: &str, action: &str, segments: &[&str]) -> Agreement {
@@ -227,6 +259,9 @@ fn same_decision(action: Action, payload: &Value, body: &Value, signed: &Signed)
     };
     equal("decision", decided, body.text("decision"))?;
     same_members(payload, body, &["reason"])?;
+    if action == Action::GateDecided && body.given("request_digest").is_some() {
+        same_members(payload, body, &["request_digest"])?;
+    }
     let in_body = body.given("step_id").map(|value| value.as_text().unwrap_or_default());
     same_step(payload, in_body)?;
     same_step(payload, signed.statement.step_id.map(|id| id.to_string()).as_deref())
@@ -263,10 +298,16 @@ fn same_gate_spec(payload: &Value, body: &Value, recorded: Option<&str>, context
     let definition = recorded.and_then(|name| context.registry.definition(name, context.at));
     let replaced =
         body.given("gate_spec").is_some_and(|spec| spec.members().is_some_and(|members| !members.is_empty()));
-    if !replaced && definition.is_some_and(|definition| Some(definition.gate_spec_digest) != digest) {
+    let stored = context.documents.gate_spec(digest);
+    let as_it_is = definition.is_none_or(|definition| {
+        let published = context.documents.published(definition.gate_spec_digest);
+        let presets =
+            published.zip(stored.as_ref()).is_some_and(|(published, spec)| published.replaced_in(spec).is_empty());
+        Some(definition.gate_spec_digest) == digest || presets
+    });
+    if !replaced && !as_it_is {
         return Err("asked for the definition as it is, started with another gate_spec".to_owned());
     }
-    let stored = context.documents.gate_spec(digest);
     let (Some(stored), Some(given)) = (stored, body.given("gate_spec")) else { return Ok(()) };
     let given = GateSpec::read(given).map_err(|problem| format!("the gate_spec that was asked for: {problem}"))?;
     let whole = recorded.is_some() || given.0.len() == stored.0.len();

@@ -2,17 +2,18 @@
 //! it states, and says what that actor asked for.
 
 mod agreement;
+mod passkey;
 mod path;
 mod run;
 mod statement;
 
 use crate::bytes::{Digest, Id, sha256};
-use crate::finding::{Claim, Code, Findings, PASSKEY_UNVERIFIED};
+use crate::finding::{CREDENTIAL_ADDED, Claim, Code, Findings};
 use crate::json::{Fault, FaultKind, Value};
 use crate::note;
 use crate::process::document::Documents;
-use crate::record::{Action, Assurance, Content, Header, Record, require_members, require_text};
-use crate::registry::Registry;
+use crate::record::{Action, Assurance, Content, Header, Record, require_members};
+use crate::registry::{Key, Registry};
 use statement::{Signed, Statement};
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -27,6 +28,8 @@ pub struct Context<'a> {
     pub documents: &'a Documents,
     /// It stands in the chain of a run.
     pub is_run: bool,
+    /// A caller inside the server's process presents no credential. Never so in a bundle.
+    pub in_process: bool,
 }
 
 /// What a person put under their signature.
@@ -35,7 +38,7 @@ pub struct Signing {
     pub meaning: Option<String>,
 }
 
-/// Uses of nonces, which is all that one record's identity has to do with another's. Of what is past only a hash of
+/// Uses of nonces and counters of passkeys, which is all that one record's identity has to do with another's. Of what is past only a hash of
 /// each is kept, so that a window of a million records fits into little memory.
 #[derive(Debug, Default)]
 pub struct Identity {
@@ -48,6 +51,9 @@ pub struct Identity {
     uses: Vec<Use>,
     /// The last statement, signature and key that fitted.
     proven: Option<(Digest, [u8; 64], [u8; 32])>,
+    /// Keys and credentials of deciding actors that a note names already.
+    noted: HashSet<(Rc<str>, String)>,
+    counters: passkey::Counters,
 }
 
 #[derive(Debug)]
@@ -72,14 +78,19 @@ impl Identity {
             return Signing::default();
         }
         match header.assurance {
-            Assurance::ServerAttested => check_server_attested(header, attestation, context, findings),
+            Assurance::ServerAttested => {
+                check_server_attested(header, attestation, context, findings);
+                self.note_added(header, attestation.text("credential_id"), context, findings);
+            }
             Assurance::ActorSigned => {
                 check_registered(header, context, findings);
+                self.note_added(header, attestation.text("key_id"), context, findings);
                 return self.check_signed(header, content, attestation, context, findings);
             }
             Assurance::PasskeySigned => {
                 check_registered(header, context, findings);
-                check_passkey(header, attestation, findings);
+                self.note_added(header, attestation.text("key_id"), context, findings);
+                return self.check_passkey(header, content, attestation, context, findings);
             }
         }
         Signing::default()
@@ -93,21 +104,83 @@ impl Identity {
         context: &Context<'_>,
         findings: &mut Findings,
     ) -> Signing {
-        let signed = match statement::read(attestation) {
-            Ok(signed) => signed,
+        let (signed, signature) = match statement::read(attestation) {
+            Ok(read) => read,
             Err(fault) => {
                 findings.fault(&fault, Code::AttestationInvalid, header, "attestation");
                 return Signing::default();
             }
         };
+        self.check_key(header, content, &signed, signature, context, findings);
+        self.check_statement(header, content, signed, context, findings)
+    }
+
+    fn check_passkey(
+        &mut self,
+        header: &Header,
+        content: &Content,
+        attestation: &Value,
+        context: &Context<'_>,
+        findings: &mut Findings,
+    ) -> Signing {
+        let assertion = match passkey::read(attestation) {
+            Ok(assertion) => assertion,
+            Err(fault) => {
+                findings.fault(&fault, Code::AttestationInvalid, header, "attestation");
+                return Signing::default();
+            }
+        };
+        let (actor, key_id, at) = (&header.actor_ref, &assertion.signed.key_id, context.at);
+        let known = context.registry.key(actor, key_id, at);
+        match known.and_then(|key| Some((key, key.passkey.as_ref()?))) {
+            None => {
+                let detail = format!("{key_id} was no passkey of `{actor}` at registry record {at}");
+                findings.find(Code::ProofInvalid, header, detail);
+            }
+            Some((key, passkey)) => {
+                check_not_revoked(key, header, context, findings);
+                for problem in assertion.problems(passkey, &key.public_key) {
+                    findings.find(Code::ProofInvalid, header, problem);
+                }
+                self.counters.take(header, &assertion);
+            }
+        }
+        self.check_statement(header, content, assertion.signed, context, findings)
+    }
+
+    /// What has to wait for the last record.
+    pub fn finish(&mut self, findings: &mut Findings) {
+        self.counters.check(findings);
+    }
+
+    fn check_statement(
+        &mut self,
+        header: &Header,
+        content: &Content,
+        signed: Signed,
+        context: &Context<'_>,
+        findings: &mut Findings,
+    ) -> Signing {
         let statement = sha256(&[&signed.statement_bytes]);
-        self.check_key(header, content, &signed, statement, context, findings);
         if let Err(detail) = agreement::check(header, content, &signed, context, findings) {
             findings.find(Code::StatementMismatch, header, detail);
         }
         let own = context.registry.is_application_actor(&header.actor_ref, context.at);
         self.check_nonce(header, &signed.statement, statement, own, findings);
         Signing { meaning: signed.statement.meaning }
+    }
+
+    /// Who decided may be known by a key or token that another actor added: the auditor asks.
+    fn note_added(&mut self, header: &Header, id: Option<&str>, context: &Context<'_>, findings: &mut Findings) {
+        let (Action::GateDecided, Some(id)) = (header.action, id) else { return };
+        let Some((by, sequence)) = context.registry.added_by_another(&header.actor_ref, id, context.at) else { return };
+        if self.noted.insert((header.actor_ref.clone(), id.to_owned())) {
+            let actor = &header.actor_ref;
+            let detail = format!(
+                "`{actor}` decided with the key or token {id}, which `{by}` added by registry record {sequence}"
+            );
+            findings.note(CREDENTIAL_ADDED, Some(header.event_id), detail);
+        }
     }
 
     /// All records of a signer in one command carry one statement; no other command does, and none carries its nonce. The
@@ -162,7 +235,7 @@ impl Identity {
         header: &Header,
         content: &Content,
         signed: &Signed,
-        statement: Digest,
+        signature: [u8; 64],
         context: &Context<'_>,
         findings: &mut Findings,
     ) {
@@ -172,24 +245,31 @@ impl Identity {
             let detail = format!("the key {key_id} was not a key of `{actor}` at registry record {at}");
             return findings.find(Code::ProofInvalid, header, detail);
         };
-        if key.span.ended(at) {
-            let until = key.span.until.unwrap_or_default();
-            let detail =
-                format!("the key {key_id} of `{actor}` was revoked by registry record {until}, at or before {at}");
-            findings.find(Code::KeyRevoked, header, detail);
-        }
+        check_not_revoked(key, header, context, findings);
+        // A passkey signs no statement itself.
+        let public_key = key.public_key.as_slice().try_into().ok().filter(|_| key.passkey.is_none());
         // Records of one command carry the same signature: it is computed once.
-        let proof = (statement, signed.signature, key.public_key);
-        if self.proven == Some(proof) {
+        let proof = (sha256(&[&signed.statement_bytes]), signature, public_key.unwrap_or_default());
+        if public_key.is_some() && self.proven == Some(proof) {
             return;
         }
-        if note::verifies(&key.public_key, &signed.statement_bytes, &signed.signature) {
+        if public_key.is_some_and(|key| note::verifies(&key, &signed.statement_bytes, &signature)) {
             self.proven = Some(proof);
         } else {
             let detail = format!("the signature does not fit the statement and the key {key_id} of `{actor}`");
             findings.find(Code::ProofInvalid, header, detail);
         }
     }
+}
+
+fn check_not_revoked(key: &Key, header: &Header, context: &Context<'_>, findings: &mut Findings) {
+    if !key.span.ended(context.at) {
+        return;
+    }
+    let (key_id, actor, at) = (&key.key_id, &header.actor_ref, context.at);
+    let until = key.span.until.unwrap_or_default();
+    let detail = format!("the key {key_id} of `{actor}` was revoked by registry record {until}, at or before {at}");
+    findings.find(Code::KeyRevoked, header, detail);
 }
 
 /// Some records only the engine itself may write.
@@ -247,6 +327,7 @@ fn check_server_attested(header: &Header, attestation: &Value, context: &Context
         Some(Value::Text(id)) => id,
         // Somebody who could not prove who they are was refused: nobody vouches for the name.
         Some(Value::Null) if header.is_registry() && header.action == Action::AttemptRefused => return,
+        Some(Value::Null) if context.in_process => return,
         Some(Value::Null) => {
             return findings.find(Code::ProofInvalid, header, "no credential was presented: `credential_id` is null");
         }
@@ -262,7 +343,9 @@ fn check_server_attested(header: &Header, attestation: &Value, context: &Context
         return;
     }
     let (actor, at) = (&header.actor_ref, context.at);
-    match context.registry.credential(actor, credential, at) {
+    // A session that a passkey began.
+    let passkey = context.registry.key(actor, credential, at).filter(|key| key.passkey.is_some()).map(|key| key.span);
+    match context.registry.credential(actor, credential, at).or(passkey) {
         Some(span) if !span.ended(at) => {}
         Some(_) => {
             let detail = format!("the credential {credential} of `{actor}` had been revoked at registry record {at}");
@@ -283,21 +366,6 @@ fn registers_itself(header: &Header, signed: &Signed, content: &Content, context
         && context.registry.is_application_actor(&header.actor_ref, context.at)
         && says("actor_ref", &header.actor_ref)
         && says("key_id", &signed.key_id)
-}
-
-const PASSKEY_MEMBERS: [&str; 9] =
-    ["v", "class", "key_id", "statement", "authenticator_data", "client_data_json", "signature", "signed_over", "body"];
-
-/// Its form is checked; no route writes it yet, and no key of its kind can be registered.
-fn check_passkey(header: &Header, attestation: &Value, findings: &mut Findings) {
-    let form = require_members(attestation, &PASSKEY_MEMBERS, &[]).and_then(|()| version(attestation));
-    let form = form.and_then(|()| require_text(attestation, "key_id").map(|_| ()));
-    if let Err(fault) = form {
-        return findings.fault(&fault, Code::AttestationInvalid, header, "attestation");
-    }
-    findings.unverifiable(Claim::Identity);
-    let detail = "this record is signed with a passkey, which this verifier cannot check";
-    findings.note(PASSKEY_UNVERIFIED, Some(header.event_id), detail);
 }
 
 fn version(attestation: &Value) -> Result<(), Fault> {

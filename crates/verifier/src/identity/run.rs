@@ -63,10 +63,18 @@ pub fn same_request(header: &Header, payload: &Value, body: &Value, signed: &Sig
             same_members(payload.get("correction").unwrap_or(&Value::Null), body, &["correction_reason"])
         }
         Action::DeadlineExtended => step("extend_deadline", "extend-deadline"),
-        Action::StepCompleted => task(header, payload, signed, &["complete"]).map(|_| ()),
+        Action::StepCompleted | Action::StepYielded | Action::PinsCaptured => {
+            task(header, payload, signed, &["complete"])
+        }
         Action::StepWaiting => task(header, payload, signed, &["wait"]).map(|_| ()),
-        Action::StepRetried | Action::StepFailed => {
-            task(header, payload, signed, &["retry", "dead"])?;
+        Action::StepRetried | Action::StepFailed | Action::PinsSurveyed => {
+            let completes = header.action != Action::StepRetried;
+            task(header, payload, signed, if completes { &["complete", "retry", "dead"] } else { &["retry", "dead"] })?;
+            let moves = payload.get("transitions").and_then(Value::as_list).unwrap_or_default();
+            let failed = moves.iter().any(|made| matches!(made.text("id"), Some("T4" | "T9")));
+            if signed.statement.action == "complete" || (completes && !failed) {
+                return Ok(());
+            }
             let said = body.text("last_error").map(recorded_error);
             let entries = payload.get("errors").and_then(Value::as_list).unwrap_or_default();
             if entries.iter().any(|entry| entry.text("last_error") == said.as_deref()) {
@@ -80,14 +88,28 @@ pub fn same_request(header: &Header, payload: &Value, body: &Value, signed: &Sig
             same_members(event, body, &["id", "type"])?;
             same_value(event, body, "data")
         }
-        Action::RunCancelled => control("cancel_run", "cancel"),
+        Action::RunCancelled => {
+            control("cancel_run", "cancel")?;
+            same_if_said(payload, body, "approval_id")
+        }
         Action::RunPaused => control("pause_run", "pause"),
-        Action::RunResumed => control("resume_run", "resume"),
+        Action::RunResumed => {
+            control("resume_run", "resume")?;
+            same_members(payload, body, &["approval_id"])
+        }
         Action::RunStopped => control("stop_run", "stop"),
-        Action::RunVoided => control("void_run", "void"),
+        Action::RunVoided => {
+            control("void_run", "void")?;
+            same_if_said(payload, body, "approval_id")
+        }
         Action::EffectDeclared => step("declare_effect", "declare-effect"),
         _ => Err(format!("`{}` is not what a request leads to", header.action.as_str())),
     }
+}
+
+/// A member that the body may leave to the server.
+fn same_if_said(payload: &Value, body: &Value, member: &str) -> Agreement {
+    if body.text(member).is_some() { same_members(payload, body, &[member]) } else { Ok(()) }
 }
 
 /// A segment of the request's path that the record does not say; decoded.
@@ -111,7 +133,9 @@ fn task(header: &Header, payload: &Value, signed: &Signed, verbs: &[&'static str
         Some(together) => together.contains(seq),
         None => step_move.int("step_seq").and_then(|own| usize::try_from(own).ok()) == Some(seq),
     };
-    if seq.is_some_and(|seq| moves.iter().any(|step_move| of(step_move, seq))) {
+    let acted = payload.int("step_seq").or(payload.get("yielded").and_then(|yielded| yielded.int("step_seq")));
+    let named = |seq: usize| acted.and_then(|acted| usize::try_from(acted).ok()) == Some(seq);
+    if seq.is_some_and(|seq| named(seq) || moves.iter().any(|step_move| of(step_move, seq))) {
         return Ok(());
     }
     Err("the statement reports on a step that the record does not move".to_owned())

@@ -1,4 +1,5 @@
-//! An `actor_signed` attestation and the statement in it, read strictly (`spec/record.md`, 5.2). Form only.
+//! An `actor_signed` attestation, and the statement in it and in a `passkey_signed` one, read strictly (`spec/record.md`,
+//! 5.2). Form only.
 
 use crate::bytes::{Digest, Id};
 use crate::json::{self, Fault, FaultKind, Value};
@@ -17,7 +18,6 @@ pub struct Signed {
     pub key_id: String,
     pub statement_bytes: Vec<u8>,
     pub statement: Statement,
-    pub signature: [u8; 64],
     pub signed_over: SignedOver,
     pub body: Option<Vec<u8>>,
 }
@@ -33,6 +33,7 @@ pub struct Statement {
     pub meaning: Option<String>,
     pub expected_sequence: Option<i64>,
     pub nonce: String,
+    pub issued_at_us: i64,
 }
 
 const ATTESTATION: [&str; 7] = ["v", "class", "key_id", "statement", "signature", "signed_over", "body"];
@@ -52,11 +53,17 @@ const STATEMENT: [&str; 12] = [
     "issued_at_us",
 ];
 
-pub fn read(attestation: &Value) -> Result<Signed, Fault> {
+pub fn read(attestation: &Value) -> Result<(Signed, [u8; 64]), Fault> {
     require_members(attestation, &ATTESTATION, &[])?;
+    let signature = base64(attestation, "signature")?;
+    let signature = signature.try_into().map_err(|_| form("`signature` does not have 64 bytes"))?;
+    Ok((read_parts(attestation)?, signature))
+}
+
+/// What attestations with a statement have in common.
+pub fn read_parts(attestation: &Value) -> Result<Signed, Fault> {
     require_version(attestation)?;
     let statement_bytes = base64(attestation, "statement")?;
-    let signature = base64(attestation, "signature")?;
     let signed_over = match require_text(attestation, "signed_over")? {
         "body" => SignedOver::Body,
         "document" => SignedOver::Document,
@@ -74,7 +81,6 @@ pub fn read(attestation: &Value) -> Result<Signed, Fault> {
         key_id: require_text(attestation, "key_id")?.to_owned(),
         statement: statement(&statement_bytes)?,
         statement_bytes,
-        signature: signature.try_into().map_err(|_| form("`signature` does not have 64 bytes"))?,
         signed_over,
         body,
     })
@@ -93,8 +99,8 @@ fn statement(bytes: &[u8]) -> Result<Statement, Fault> {
         None => Ok(None),
         Some(text) => Id::parse(&text).map(Some).ok_or_else(|| form(format!("`{name}` of the statement is not an id"))),
     };
-    // When it was signed is for people to read; the server compared it with its own clock.
-    integer(&value, "issued_at_us")?;
+    // For people to read, and for the order of a passkey's counters; the server compared it with its own clock.
+    let issued_at_us = integer(&value, "issued_at_us")?;
     let nonce = text("nonce")?;
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     if !(16..=128).contains(&nonce.len()) || !nonce.bytes().all(allowed) {
@@ -111,6 +117,7 @@ fn statement(bytes: &[u8]) -> Result<Statement, Fault> {
         meaning: optional("meaning")?,
         expected_sequence: optional_integer(&value, "expected_sequence")?,
         nonce,
+        issued_at_us,
     })
 }
 

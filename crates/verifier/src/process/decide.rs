@@ -2,7 +2,7 @@
 
 use super::gate::{End, Gate, MOOT, Reason, UNREACHABLE};
 use super::quorum::{Rule, State};
-use super::{Context, Kinds, Owed, Process, id, named, optional_id, optional_text};
+use super::{Context, Kinds, Owed, Process, Withdrawn, id, named, optional_id, optional_text};
 use crate::bytes::Id;
 use crate::finding::{Claim, Code};
 use crate::json::Value;
@@ -121,6 +121,10 @@ impl Process {
             let depends = if trailing { Kinds::DECIDED } else { Kinds::NONE };
             self.find(Code::BindingInvalid, header, depends, detail, ctx);
         }
+        if state == State::Withdrawn && self.command.withdrawn.iter().any(|step| step.step_id == step_id) {
+            self.follow_chain(header, (chain_id, step_id), (decided_by, reason), ctx);
+            return Some(());
+        }
         let by_engine = ctx.registry.is_application_actor(&header.actor_ref, header.registry_seq);
         let left = match chain {
             Some(gate) => self.is_run || self.command.leaves(&gate.from_state),
@@ -142,6 +146,28 @@ impl Process {
             self.judge_quorum(chain_id);
         }
         Some(())
+    }
+
+    /// The record of a step that its chain's end withdrew, in this command: by the same actor, in the same words.
+    fn follow_chain(
+        &mut self,
+        header: &Header,
+        (chain_id, step_id): (Id, Id),
+        (decided_by, reason): (&str, Reason),
+        ctx: &mut Context<'_>,
+    ) {
+        let initiator = self.initiator(ctx);
+        let Some(step) = self.command.withdrawn.iter_mut().find(|step| step.step_id == step_id) else { return };
+        let again = std::mem::replace(&mut step.recorded, true);
+        let same = (step.chain_id, &step.by, step.reason) == (chain_id, &header.actor_ref, reason);
+        if again || !same {
+            let detail = format!("the step {step_id} is not withdrawn as its chain's end says, or a second time");
+            ctx.findings.find(Code::BindingInvalid, header, detail);
+        }
+        if *initiator != *decided_by {
+            let detail = format!("withdrawn in the name of `{decided_by}`, the submitter is `{initiator}`");
+            ctx.findings.find(Code::WrongApprover, header, detail);
+        }
     }
 
     fn owe(&mut self, header: &Header, owed: Owed, ctx: &mut Context<'_>) {
@@ -268,6 +294,13 @@ impl Process {
         let Some(gate) = self.gates.get_mut(chain_id) else { return };
         gate.chain_state = outcome;
         if outcome == State::Withdrawn {
+            self.command.withdrawn.extend(gate.pending().map(|step| Withdrawn {
+                step_id: step.step_id,
+                chain_id,
+                by: header.actor_ref.clone(),
+                reason,
+                recorded: false,
+            }));
             gate.withdraw_pending(&by, header.recorded_at_us, reason);
         }
         for step in gate.steps.iter_mut().filter(|step| step.state == State::Pending) {

@@ -38,6 +38,36 @@ pub struct GateEntry {
     pub scope: String,
 }
 
+/// Guard label → who must approve by the definition, and whether a start may say otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublishedGates(pub BTreeMap<String, PublishedGate>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublishedGate {
+    /// None: a start has to name them.
+    pub preset: Option<GateEntry>,
+    pub scope: String,
+    pub replaceable: bool,
+    pub self_approval: bool,
+}
+
+impl PublishedGates {
+    pub fn read(value: &Value) -> Result<PublishedGates, String> {
+        let members = value.members().ok_or("a gate_spec is an object")?;
+        let gate = |(label, value): &(String, Value)| match published_gate(value) {
+            Ok(gate) => Ok((label.clone(), gate)),
+            Err(problem) => Err(format!("gate `{}`: {problem}", json::shortened(label))),
+        };
+        members.iter().map(gate).collect::<Result<_, _>>().map(PublishedGates)
+    }
+
+    /// Labels whose entry is not the published one.
+    pub fn replaced_in<'s>(&self, spec: &'s GateSpec) -> Vec<&'s str> {
+        let preset = |label: &str| self.0.get(label).and_then(|gate| gate.preset.as_ref());
+        spec.0.iter().filter(|(label, entry)| preset(label) != Some(entry)).map(|(label, _)| label.as_str()).collect()
+    }
+}
+
 impl Declaration {
     pub fn read(value: &Value) -> Result<Declaration, String> {
         let members = ["states", "transitions", "initial_state", "terminal_states"];
@@ -108,9 +138,31 @@ impl GateSpec {
     }
 }
 
+fn published_gate(value: &Value) -> Result<PublishedGate, String> {
+    const NAMED: [&str; 3] = ["approver_ref", "approvers", "quorum"];
+    let optional = ["approver_ref", "approvers", "quorum", "replaceable", "selfApproval"];
+    require_members(value, &["scope"], &optional).map_err(|fault| fault.detail)?;
+    let flag = |name: &str| match value.given(name) {
+        None => Ok(false),
+        Some(value) => value.as_bool().ok_or_else(|| format!("`{name}` is not true or false")),
+    };
+    let (replaceable, self_approval) = (flag("replaceable")?, flag("selfApproval")?);
+    let scope = require_text(value, "scope").map_err(|fault| fault.detail)?.to_owned();
+    let open = NAMED.iter().all(|name| value.given(name).is_none());
+    if (open || self_approval) && !replaceable {
+        return Err("it names no approver, or lets the starter approve, and is not replaceable".to_owned());
+    }
+    let preset = if open { None } else { Some(named_entry(value, scope.clone())?) };
+    Ok(PublishedGate { preset, scope, replaceable, self_approval })
+}
+
 fn gate_entry(value: &Value) -> Result<GateEntry, String> {
     require_members(value, &["scope"], &["approver_ref", "approvers", "quorum"]).map_err(|fault| fault.detail)?;
     let scope = require_text(value, "scope").map_err(|fault| fault.detail)?.to_owned();
+    named_entry(value, scope)
+}
+
+fn named_entry(value: &Value, scope: String) -> Result<GateEntry, String> {
     match (value.given("approver_ref"), value.given("approvers"), value.given("quorum")) {
         (Some(Value::Text(approver)), None, None) => {
             Ok(GateEntry { approvers: vec![approver.clone()], rule: None, scope })
@@ -135,8 +187,22 @@ pub struct Documents {
 struct Document {
     declaration: Option<Rc<Declaration>>,
     gate_spec: Option<Rc<GateSpec>>,
+    published: Option<Rc<PublishedGates>>,
     workflow: Option<Rc<Workflow>>,
     machine: Option<Rc<OwnMachine>>,
+}
+
+impl Document {
+    fn read(body: &[u8]) -> Result<Document, json::Fault> {
+        let value = json::parse(body)?;
+        Ok(Document {
+            declaration: Declaration::read(&value).ok().map(Rc::new),
+            gate_spec: GateSpec::read(&value).ok().map(Rc::new),
+            published: PublishedGates::read(&value).ok().map(Rc::new),
+            workflow: Workflow::read(&value).ok().map(Rc::new),
+            machine: OwnMachine::read(&value).ok().map(Rc::new),
+        })
+    }
 }
 
 impl Documents {
@@ -160,14 +226,8 @@ impl Documents {
             findings.find(Code::DocumentMismatch, Place::bundle(), detail);
             return true;
         }
-        match json::parse(body.as_bytes()) {
-            Ok(value) => {
-                let document = Document {
-                    declaration: Declaration::read(&value).ok().map(Rc::new),
-                    gate_spec: GateSpec::read(&value).ok().map(Rc::new),
-                    workflow: Workflow::read(&value).ok().map(Rc::new),
-                    machine: OwnMachine::read(&value).ok().map(Rc::new),
-                };
+        match Document::read(body.as_bytes()) {
+            Ok(document) => {
                 if self.known.insert(digest, document).is_some() {
                     let detail = format!("the document {digest} appears twice");
                     findings.find(Code::BundleForm, Place::bundle(), detail);
@@ -176,6 +236,23 @@ impl Documents {
             Err(fault) => findings.fault(&fault, Code::DocumentMismatch, Place::bundle(), "document"),
         }
         true
+    }
+
+    /// Takes a document of a store. One that is no JSON is not taken, so that whoever needs it finds it missing.
+    pub fn add(&mut self, body: &[u8]) {
+        let digest = sha256(&[body]);
+        if !self.known.contains_key(&digest)
+            && let Ok(document) = Document::read(body)
+        {
+            self.known.insert(digest, document);
+        }
+    }
+
+    /// Forgets all where there are more than so many.
+    pub fn keep_at_most(&mut self, most: usize) {
+        if self.known.len() > most {
+            self.known.clear();
+        }
     }
 
     pub fn declaration(&self, digest: Option<Digest>) -> Option<Rc<Declaration>> {
@@ -188,6 +265,11 @@ impl Documents {
 
     pub fn machine(&self, digest: Digest) -> Option<Rc<OwnMachine>> {
         self.known.get(&digest)?.machine.clone()
+    }
+
+    /// The gate_spec of a definition.
+    pub fn published(&self, digest: Digest) -> Option<Rc<PublishedGates>> {
+        self.known.get(&digest)?.published.clone()
     }
 
     pub fn gate_spec(&self, digest: Option<Digest>) -> Option<Rc<GateSpec>> {

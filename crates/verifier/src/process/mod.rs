@@ -112,6 +112,8 @@ pub struct Started {
     pub definition: Option<Rc<str>>,
     pub declaration_digest: Digest,
     pub gate_spec_digest: Digest,
+    /// Guards whose approvers are not those of the definition.
+    pub replaced: Vec<Rc<str>>,
 }
 
 #[derive(Debug)]
@@ -144,6 +146,18 @@ struct Command {
     left_unknown: bool,
     /// Chains that were resolved for being moot; their `moot_gate_recalled` follows.
     moot: Vec<Id>,
+    /// Steps that a chain's end withdrew, and in which words; a record of each follows.
+    withdrawn: Vec<Withdrawn>,
+}
+
+#[derive(Debug)]
+struct Withdrawn {
+    step_id: Id,
+    chain_id: Id,
+    /// Who ended the chain, and so writes the step's record.
+    by: Rc<str>,
+    reason: gate::Reason,
+    recorded: bool,
 }
 
 #[derive(Debug)]
@@ -186,6 +200,8 @@ pub struct Process {
     pub purged: Kinds,
     /// Records without content, by id, and of what kind.
     pub purged_events: HashMap<Id, Kinds>,
+    /// Which edition of `spec/record.md` it began under.
+    rules: i64,
     /// It is the shell of a run: its only state is never left, and its gates belong to steps.
     pub is_run: bool,
 }
@@ -208,6 +224,7 @@ impl Process {
             purged_decisions: vec![],
             purged: Kinds::NONE,
             purged_events: HashMap::new(),
+            rules: 1,
             is_run: false,
         }
     }
@@ -294,6 +311,13 @@ impl Process {
         if let Some((chain_id, outcome)) = command.resolution {
             let detail =
                 format!("the decision makes chain {chain_id} {}, but no `chain_resolved` follows", outcome.as_str());
+            owed.push((Kinds::DECIDED, detail));
+        }
+        // Before the second edition no step had one; never have only some of them.
+        let some = self.rules >= 2 || command.withdrawn.iter().any(|step| step.recorded);
+        for step in command.withdrawn.iter().filter(|step| some && !step.recorded) {
+            let detail =
+                format!("chain {} withdrew its step {}, which has no `step_withdrawn`", step.chain_id, step.step_id);
             owed.push((Kinds::DECIDED, detail));
         }
         for (kind, detail) in owed {

@@ -3,8 +3,9 @@
 use super::{Context, Kinds, Process, Started, optional_text};
 use crate::bytes::Digest;
 use crate::finding::{Claim, Code};
-use crate::json::Value;
+use crate::json::{self, Value};
 use crate::record::Header;
+use std::rc::Rc;
 
 impl Process {
     pub(super) fn start(&mut self, header: &Header, payload: &Value, ctx: &mut Context<'_>) -> Option<()> {
@@ -12,11 +13,17 @@ impl Process {
             ctx.findings.find(Code::RecordMissing, header, "a second start: the process was started before");
             return Some(());
         }
-        let started = Started {
+        let mut started = Started {
             subject_ref: ctx.names.get(payload.text("subject_ref")?),
             definition: optional_text(payload, "definition")?.map(|name| ctx.names.get(name)),
             declaration_digest: Digest::parse(payload.text("declaration_digest")?)?,
             gate_spec_digest: Digest::parse(payload.text("gate_spec_digest")?)?,
+            replaced: vec![],
+        };
+        self.rules = rules(payload)?;
+        let stated = match payload.given("replaced") {
+            None => vec![],
+            Some(_) => payload.texts("replaced")?,
         };
         let initial_state = payload.text("initial_state")?;
         optional_text(payload, "reason")?;
@@ -24,6 +31,7 @@ impl Process {
         self.state = Some(ctx.names.get(initial_state));
         self.read_documents(header, &started, ctx);
         self.check_definition(header, &started, ctx);
+        started.replaced = self.check_replaced(header, &started, stated, ctx);
         if let Some(declaration) = &self.declaration {
             if declaration.initial_state != initial_state {
                 let expected = &declaration.initial_state;
@@ -53,7 +61,9 @@ impl Process {
             definition: Some(ctx.names.get(payload.text("definition")?)),
             declaration_digest: Digest::parse(payload.text("declaration_digest")?)?,
             gate_spec_digest: Digest::parse(payload.text("gate_spec_digest")?)?,
+            replaced: vec![],
         };
+        self.rules = rules(payload)?;
         self.state = Some(ctx.names.get("run"));
         self.read_documents(header, &started, ctx);
         self.check_definition(header, &started, ctx);
@@ -85,6 +95,79 @@ impl Process {
         }
     }
 
+    /// A start names other approvers only where the definition leaves them to it, never the starter unless it allows
+    /// that, and says which it named. Answers the labels whose approvers are not the definition's.
+    fn check_replaced(
+        &self,
+        header: &Header,
+        started: &Started,
+        mut stated: Vec<&str>,
+        ctx: &mut Context<'_>,
+    ) -> Vec<Rc<str>> {
+        let definition =
+            started.definition.as_ref().and_then(|name| ctx.registry.definition(name, header.registry_seq));
+        let Some(definition) = definition else {
+            if !stated.is_empty() {
+                let detail = "says that approvers were replaced, and comes from no definition";
+                ctx.findings.find(Code::DocumentMismatch, header, detail);
+            }
+            return vec![];
+        };
+        let same = definition.gate_spec_digest == started.gate_spec_digest;
+        let published = ctx.documents.published(definition.gate_spec_digest);
+        let Some(spec) = &self.gate_spec else { return vec![] };
+        if self.rules < 2 {
+            let differs: Vec<&str> = match &published {
+                _ if same => vec![],
+                Some(published) => published.replaced_in(spec),
+                None => spec.0.keys().map(String::as_str).collect(),
+            };
+            if !same {
+                let detail = "approvers were chosen by the initiator, when every start could do so";
+                ctx.findings.note("approvers-chosen-at-start", Some(header.event_id), detail);
+            }
+            return differs.into_iter().map(Rc::from).collect();
+        }
+        ctx.findings.checked(Claim::ApprovalGated);
+        let Some(published) = published else {
+            let detail =
+                format!("the gate_spec {} of the definition is not in the bundle", definition.gate_spec_digest);
+            ctx.findings.find(Code::DocumentMismatch, header, detail);
+            return vec![];
+        };
+        let replaced = published.replaced_in(spec);
+        stated.sort_unstable();
+        if stated != replaced {
+            let detail = format!(
+                "says that the approvers of [{}] were replaced; those of [{}] were",
+                stated.join(", "),
+                replaced.join(", ")
+            );
+            ctx.findings.find(Code::DocumentMismatch, header, json::shortened(&detail));
+        }
+        for label in &replaced {
+            let (gate, entry) = (published.0.get(*label), spec.0.get(*label));
+            let (Some(gate), Some(entry)) = (gate.filter(|gate| gate.replaceable), entry) else {
+                let detail = format!("the approvers of `{label}` were replaced, and the definition fixes them");
+                ctx.findings.find(Code::WrongApprover, header, json::shortened(&detail));
+                continue;
+            };
+            if entry.scope != gate.scope {
+                let detail = format!("the scope of `{label}` is not the definition's");
+                ctx.findings.find(Code::WrongApprover, header, json::shortened(&detail));
+            }
+            if !gate.self_approval && entry.approvers.iter().any(|approver| **approver == *header.actor_ref) {
+                let detail = format!("`{}` started the process and is an approver of `{label}`", header.actor_ref);
+                ctx.findings.find(Code::WrongApprover, header, json::shortened(&detail));
+            }
+        }
+        if !replaced.is_empty() {
+            let detail = format!("the initiator named the approvers of {}", replaced.join(", "));
+            ctx.findings.note("approvers-replaced", Some(header.event_id), json::shortened(&detail));
+        }
+        replaced.into_iter().map(Rc::from).collect()
+    }
+
     /// A start may replace approvers of the definition, never its declaration.
     fn check_definition(&self, header: &Header, started: &Started, ctx: &mut Context<'_>) {
         let Some(name) = &started.definition else { return };
@@ -99,5 +182,13 @@ impl Process {
             );
             ctx.findings.find(Code::DocumentMismatch, header, detail);
         }
+    }
+}
+
+/// The edition of the rules that the instance began under.
+fn rules(payload: &Value) -> Option<i64> {
+    match payload.given("rules") {
+        None => Some(1),
+        Some(value) => value.as_int().filter(|rules| *rules >= 1),
     }
 }

@@ -13,6 +13,9 @@ pub struct Workflow {
     pub depth: Vec<usize>,
     /// Steps that can be undone.
     pub compensated: HashSet<usize>,
+    /// Fail-closed, and a chain.
+    pub closed: bool,
+    pub hard_cap_us: Option<i64>,
     /// The machine of one's own that it names: `name`, or `name@2`.
     pub machine: Option<String>,
 }
@@ -28,6 +31,42 @@ pub struct StepSpec {
     pub depends_on: Vec<usize>,
     /// The places of its tasks among all tasks.
     pub tasks: std::ops::Range<usize>,
+    /// Names, in the order of the definition.
+    pub checks: Vec<String>,
+    pub pins: Vec<String>,
+    pub soft_cap_us: Option<i64>,
+    pub read_only: bool,
+}
+
+/// The names of a mapping.
+fn names(value: Option<&Value>) -> Vec<String> {
+    let members = value.and_then(Value::members).unwrap_or_default();
+    members.iter().map(|(name, _)| name.clone()).collect()
+}
+
+/// `1h30m`: whole numbers with their units.
+fn micros(value: Option<&Value>) -> Result<Option<i64>, String> {
+    let Some(text) = value.and_then(Value::as_text) else { return Ok(None) };
+    let unreadable = || format!("`{}` is no duration", crate::json::shortened(text));
+    let (mut rest, mut total) = (text, 0_i64);
+    while !rest.is_empty() {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, behind) = rest.split_at(digits);
+        let letters = behind.bytes().take_while(u8::is_ascii_alphabetic).count();
+        let (unit, left) = behind.split_at(letters);
+        let length: i64 = match unit {
+            "d" => 86_400_000_000,
+            "h" => 3_600_000_000,
+            "m" => 60_000_000,
+            "s" => 1_000_000,
+            "ms" => 1_000,
+            _ => return Err(unreadable()),
+        };
+        let number: i64 = number.parse().map_err(|_| unreadable())?;
+        total = number.checked_mul(length).and_then(|part| total.checked_add(part)).ok_or_else(unreadable)?;
+        rest = left;
+    }
+    Ok(Some(total))
 }
 
 impl Workflow {
@@ -68,6 +107,10 @@ impl Workflow {
                 gate: step.text("gate").map(str::to_owned),
                 depends_on,
                 tasks: 0..0,
+                checks: names(step.given("checks")),
+                pins: names(step.given("pins")),
+                soft_cap_us: micros(step.given("softCap"))?,
+                read_only: step.get("readOnly").and_then(Value::as_bool).unwrap_or(false),
             });
         }
         let mut tasks = vec![];
@@ -95,7 +138,9 @@ impl Workflow {
             None => None,
             Some(named) => Some(named.as_text().ok_or("`machine` is no name")?.to_owned()),
         };
-        Ok(Workflow { linear, steps, tasks, depth, compensated, machine })
+        let closed = linear && value.text("failurePolicy") == Some("fail-closed");
+        let hard_cap_us = micros(value.given("hardCap"))?;
+        Ok(Workflow { linear, steps, tasks, depth, compensated, closed, hard_cap_us, machine })
     }
 }
 

@@ -32,6 +32,9 @@ pub(super) struct Made {
 
 impl Run {
     pub(super) fn follow(&mut self, header: &Header, moves: &Moves<'_>, process: &Process, ctx: &mut Context<'_>) {
+        let was = self.state;
+        let unknown: Vec<usize> =
+            (0..).zip(&self.steps).filter(|(_, step)| step.effect_unknown).map(|(seq, _)| seq).collect();
         self.add_compensations(header, moves, ctx);
         let closed = moves.acted.and_then(|seq| self.steps.get(seq)).and_then(|step| step.charge.closed);
         self.take_charges(header, moves, ctx);
@@ -62,6 +65,9 @@ impl Run {
             }
         }
         self.move_run(header, moves, ctx);
+        if !self.lost {
+            self.follow_runbook(header, moves, &made, was, &unknown, process, ctx);
+        }
         let undoes = made.iter().any(|made| made.id == "T1" && made.seq >= self.with_tasks());
         if undoes && self.state != "compensating" {
             let detail = format!("a compensation began while the run was {}", self.state);
@@ -236,6 +242,10 @@ impl Run {
                     .then_some("reports no failure"),
                 "T4" => (action != Action::StepFailed).then_some("reports no failure"),
                 "T4r" => (action != Action::StepUnblocked).then_some("clears no block"),
+                "X13" => {
+                    let captured = action == Action::StepCompleted && self.has_captured(*seq);
+                    (action != Action::EffectDeclared && !captured).then_some("declares nothing")
+                }
                 "X6" => (!matches!(action, Action::RunCancelled | Action::RunVoided)).then_some("cancels nothing"),
                 _ => None,
             };
@@ -265,6 +275,10 @@ impl Run {
             let detail = format!("{id} of step {seq}, but this `{}` {fault}", action.as_str());
             ctx.findings.find(Code::UndeclaredTransition, header, detail);
         }
+        if action == Action::ChildStarted && moves.children.is_empty() {
+            let detail = "this `child_started` names no run that was started".to_owned();
+            ctx.findings.find(Code::UndeclaredTransition, header, detail);
+        }
         if reported > 1 {
             let detail = format!("one record reports on one step, this one on {reported}");
             ctx.findings.find(Code::UndeclaredTransition, header, detail);
@@ -291,7 +305,7 @@ impl Run {
         let done = moves.effect.filter(|(_, done)| *done).map(|(seq, _)| seq);
         for (seq, output) in &moves.outputs {
             let due = completed.iter().position(|of| of == seq);
-            let declared = done == Some(*seq);
+            let declared = done == Some(*seq) && !self.is_runbook();
             if due.is_none() && !declared {
                 let detail = format!("an output of step {seq}, which does not complete here");
                 ctx.findings.find(Code::OutputMissing, header, detail);
@@ -315,7 +329,7 @@ impl Run {
             && let Some(step) = self.steps.get_mut(seq)
         {
             step.effect_unknown = false;
-            if done {
+            if done && moves.outputs.iter().any(|(of, _)| *of == seq) {
                 step.completed_at_us = Some(header.recorded_at_us);
             }
         }
@@ -393,7 +407,8 @@ impl Run {
                 "workflow_stop" => Some(Action::RunStopped),
                 "workflow_void" => Some(Action::RunVoided),
                 "effect_declared" => Some(Action::EffectDeclared),
-                "lease_expired" => Some(Action::TimePassed),
+                "lease_expired" | "soft_cap" | "hard_cap" => Some(Action::TimePassed),
+                "drift" => Some(Action::PinsSurveyed),
                 "started" => Some(Action::RunStarted),
                 _ => None,
             };
@@ -410,7 +425,12 @@ impl Run {
                 let detail = format!("the run is {to}, and step {seq} of what it asks for has not ended");
                 ctx.findings.find(Code::UndeclaredTransition, header, detail);
             }
+            if run_move.id == "R13" && !self.is_dry() {
+                let detail = "completed as a dry run, which it is not";
+                ctx.findings.find(Code::UndeclaredTransition, header, detail);
+            }
             self.state = to;
+            self.command.stops |= to == "stopped";
             self.command.over |= is_ended(to) || to == "compensating";
             let at = Some(header.recorded_at_us);
             match to {

@@ -11,7 +11,7 @@ use crate::process::{Context, Process};
 use crate::record::{Action, Header};
 
 /// The gate that a cancellation needs, where it is declared.
-const CANCEL: &str = "cancel";
+pub(super) const CANCEL: &str = "cancel";
 
 impl Run {
     /// A record of one of its gates.
@@ -70,8 +70,17 @@ impl Run {
                 format!("step {seq} waits for a gate that was not opened"),
             ));
         }
+        let stop_guarded = super::runbook::guards(process, "resume");
+        if command.stops && stop_guarded && !command.opened.iter().any(|action| action == "resume") {
+            let detail = "the run stops, and its gate `resume` was not opened".to_owned();
+            found.push((Code::BindingInvalid, last.clone(), detail));
+        }
         for action in &command.opened {
-            if !command.blocked.iter().any(|seq| name(seq) == action) {
+            let stops = action == "resume" && command.stops && stop_guarded;
+            // The gate of a step that is blocked was moot, and is opened anew.
+            let anew = |step: &super::Step| step.state == "blocked" && step.gated;
+            let again = self.named(action).and_then(|seq| self.steps.get(seq)).is_some_and(anew);
+            if !command.blocked.iter().any(|seq| name(seq) == action) && !stops && !again {
                 let detail = format!("the gate of `{action}` was opened, and no step waits for it");
                 found.push((Code::BindingInvalid, last.clone(), detail));
             }
@@ -79,7 +88,8 @@ impl Run {
         for seq in &command.cleared {
             ctx.findings.checked(Claim::ApprovalGated);
             let (approved, fired) = (&command.approved, &command.fired);
-            if !(approved.iter().any(|action| action == name(seq))
+            let surveyed = last.action == Action::PinsSurveyed;
+            if !((surveyed || approved.iter().any(|action| action == name(seq)))
                 && fired.iter().any(|(action, _)| action == name(seq)))
             {
                 let detail =
@@ -107,14 +117,16 @@ impl Run {
             }
         }
         let guarded = process.declaration.as_ref().is_some_and(|d| d.transition("run", CANCEL).is_some());
-        let cancelled = matches!(last.action, Action::RunCancelled | Action::RunVoided);
+        let voids = last.action == Action::RunVoided && !super::runbook::guards(process, "void");
+        let cancelled = voids || last.action == Action::RunCancelled;
         if guarded && cancelled && !command.fired.iter().any(|(action, _)| action == CANCEL) {
             let detail = "the definition lets nobody cancel or void a run without an approval, and this has none";
             found.push((Code::GateNotApproved, last.clone(), detail.to_owned()));
         }
         for (action, header) in &command.mooted {
             let dropped = command.dropped.iter().any(|seq| name(seq) == action);
-            if !dropped && !command.over {
+            let drifts = (command.stops && self.outcome.as_deref() == Some("drift")) || command.repinned;
+            if !dropped && !command.over && !drifts {
                 let detail = format!("what waits behind the gate of `{action}` has not ended in this command");
                 found.push((Code::MootInvalid, header.clone(), detail));
             }
@@ -123,12 +135,23 @@ impl Run {
             let waits = matches!(gate.status(), State::Pending | State::Approved);
             let behind = self.named(&gate.action).and_then(|seq| self.steps.get(seq));
             let of_step = gate.action.split_once(':').is_some_and(|(label, _)| matches!(label, "reopen" | "escalate"));
-            let fits =
-                !over && (&*gate.action == CANCEL || of_step || behind.is_some_and(|step| step.state == "blocked"));
+            let stopped = self.state == "stopped";
+            // Where the world drifted, no approval of a step holds.
+            let drifted = stopped && self.outcome.as_deref() == Some("drift");
+            let fits = match &*gate.action {
+                "void" => !over || matches!(self.state, "failed" | "cancelled"),
+                CANCEL => !over,
+                "resume" => stopped,
+                _ => !over && (of_step || behind.is_some_and(|step| step.state == "blocked" && !drifted)),
+            };
             if waits && !fits {
                 let detail = format!("the gate {} of `{}` is open, and nothing waits behind it", gate.id, gate.action);
                 found.push((Code::AssignmentCoverage, last.clone(), detail));
             }
+        }
+        if let Some(seq) = self.end_capture() {
+            let detail = format!("the pins of step {seq} were captured, and it is not completed");
+            found.push((Code::RunbookViolation, last.clone(), detail));
         }
         for (code, header, detail) in found {
             ctx.findings.find(code, &header, detail);

@@ -58,6 +58,7 @@ const STEPS: &[StepRow] = &[
     step("X10", OPEN, "failed", &["system"],
         &["step_timeout", "waiting_timeout", "gate_rejected", "lease_exhausted", "expression_error", "validation"]),
     step("X11", AT_WORK, "ready", &["system"], &["unclaimed"]),
+    step("X13", &["ready"], "completed", &["reviewer"], &["effect_declared"]),
 ];
 
 const RUNS: &[(&str, &str, &str, &str)] = &[
@@ -105,10 +106,22 @@ const RUNS: &[(&str, &str, &str, &str)] = &[
     ("S9", "blocked", "stopped", "lease_expired"),
     ("S10", "paused", "stopped", "lease_expired"),
     ("S11", "stopped", "queued", "workflow_resume"),
+    ("S12", "executing", "stopped", "drift"),
+    ("S13", "blocked", "stopped", "drift"),
+    ("S14", "executing", "stopped", "soft_cap"),
+    ("S15", "blocked", "stopped", "soft_cap"),
+    ("S16", "paused", "stopped", "soft_cap"),
+    ("S17", "executing", "stopped", "hard_cap"),
+    ("S18", "paused", "stopped", "drift"),
+    ("S19", "queued", "stopped", "workflow_stop"),
+    ("R13", "executing", "completed", "dry_run"),
     ("V1", "stopped", "voided", "workflow_void"),
     ("V2", "executing", "voided", "workflow_void"),
     ("V3", "blocked", "voided", "workflow_void"),
     ("V4", "paused", "voided", "workflow_void"),
+    ("V5", "queued", "voided", "workflow_void"),
+    ("V6", "failed", "voided", "workflow_void"),
+    ("V7", "cancelled", "voided", "workflow_void"),
 ];
 
 /// The declared transition of a step, or nothing. The id and the target state are those of the table.

@@ -9,6 +9,7 @@ mod machine;
 pub mod own;
 mod people;
 pub mod read;
+mod runbook;
 
 use crate::bytes::{Digest, Id};
 use crate::finding::{Claim, Code};
@@ -100,6 +101,9 @@ struct Command {
     spent: Vec<(String, Option<String>)>,
     /// The run ended, or began to compensate.
     over: bool,
+    /// It stopped; or it was resumed, and pins were pinned anew.
+    stops: bool,
+    repinned: bool,
     /// Compensations that are due and that no record of it has listed yet.
     unlisted: Vec<(usize, usize)>,
 }
@@ -123,6 +127,7 @@ pub struct Run {
     command: Command,
     last: Option<Header>,
     ended: bool,
+    book: runbook::Runbook,
 }
 
 const STARTED_TEXTS: [&str; 5] = ["correlation_key", "concurrency_key", "corrects", "continues", "parent_run_id"];
@@ -146,6 +151,7 @@ impl Run {
             command: Command::default(),
             last: None,
             ended: false,
+            book: runbook::Runbook::default(),
         }
     }
 
@@ -176,7 +182,7 @@ impl Run {
         if aside {
             return;
         }
-        if self.ended && !self.lost {
+        if self.ended && !self.lost && !self.may_be_voided(record) {
             let detail = format!("the run had ended ({}), and this follows", self.state);
             ctx.findings.find(Code::UndeclaredTransition, header, detail);
         }
@@ -192,10 +198,14 @@ impl Run {
             return;
         };
         if !header.action.is_run() {
+            self.note_request(record, payload, ctx);
             return self.note_gate(header, payload, ctx);
         }
         ctx.findings.checked(Claim::DeclaredPath);
-        if header.action == Action::RunStarted && header.sequence == 1 && self.start(header, payload, ctx).is_none() {
+        if header.action == Action::RunStarted
+            && header.sequence == 1
+            && self.start(header, payload, process, ctx).is_none()
+        {
             let detail = "the payload is not that of a `run_started`";
             ctx.findings.find(Code::BundleForm, header, detail);
             self.lost = true;
@@ -205,7 +215,7 @@ impl Run {
             return;
         }
         let steps = (!self.lost).then_some(self.steps.len());
-        match read::read(payload, steps) {
+        match read::read(payload, header.action, steps) {
             Some(moves) if !self.lost => self.follow(header, &moves, process, ctx),
             Some(_) => {}
             None => {
@@ -221,7 +231,22 @@ impl Run {
         self.begin.as_ref().is_some_and(|begin| begin.texts.contains_key("parent_run_id"))
     }
 
-    fn start(&mut self, header: &Header, payload: &crate::json::Value, ctx: &mut Context<'_>) -> Option<()> {
+    /// A run that failed or was cancelled may still be voided, by its gate.
+    fn may_be_voided(&self, record: &Record) -> bool {
+        let action = |payload: &crate::json::Value| {
+            payload.text("action").or(payload.text("moot_action")).is_some_and(|action| action == "void")
+        };
+        let of_gate = !record.header.action.is_run() && record.payload().is_some_and(action);
+        matches!(self.state, "failed" | "cancelled") && (record.header.action == Action::RunVoided || of_gate)
+    }
+
+    fn start(
+        &mut self,
+        header: &Header,
+        payload: &crate::json::Value,
+        process: &Process,
+        ctx: &mut Context<'_>,
+    ) -> Option<()> {
         let document_digest = Digest::parse(payload.text("document_digest")?)?;
         let mut texts = HashMap::new();
         for name in STARTED_TEXTS {
@@ -262,6 +287,7 @@ impl Run {
             }
         }
         self.begin = Some(begin);
+        self.begin_runbook(header, payload, process, ctx);
         Some(())
     }
 

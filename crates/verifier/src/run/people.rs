@@ -74,7 +74,7 @@ impl Step {
             }
             _ => {}
         }
-        if matches!(id, "T7" | "T8" | "T11" | "T12") {
+        if matches!(id, "T7" | "T8" | "T11" | "T12" | "X13") {
             charge.closed = Some(header.event_id);
         }
     }

@@ -1,7 +1,9 @@
 //! What a run's record says, member by member (`spec/run.md`, section 3).
 
+use super::runbook::Said;
 use crate::bytes::{Digest, Id};
 use crate::json::Value;
+use crate::record::Action;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A value of somebody's, in full or by digest.
@@ -39,6 +41,8 @@ pub struct Moves<'v> {
     pub only_lists: bool,
     /// The transition of one's own that it was.
     pub own: Option<OwnMove<'v>>,
+    /// What it says of pins, checks and approvals.
+    pub book: Said<'v>,
 }
 
 pub struct OwnMove<'v> {
@@ -183,7 +187,7 @@ fn shared<'v, T: Clone>(
 }
 
 /// `None`: the payload is not that of a record of a run that has so many steps (where that is known).
-pub fn read(payload: &Value, steps: Option<usize>) -> Option<Moves<'_>> {
+pub fn read(payload: &Value, action: Action, steps: Option<usize>) -> Option<Moves<'_>> {
     let compensations: Vec<(usize, usize)> =
         items(payload, "compensations")?.iter().map(pair).collect::<Option<_>>()?;
     let limit = steps.map(|steps| steps + compensations.len());
@@ -197,6 +201,7 @@ pub fn read(payload: &Value, steps: Option<usize>) -> Option<Moves<'_>> {
         .is_some_and(|members| members.iter().all(|(name, _)| matches!(&**name, "instance_id" | "compensations")));
     Some(Moves {
         only_lists,
+        book: Said::read(payload, action)?,
         steps: items(payload, "transitions")?.iter().map(step_move).collect::<Option<_>>()?,
         run: items(payload, "run_transitions")?.iter().map(run_move).collect::<Option<_>>()?,
         compensations,
@@ -318,9 +323,9 @@ mod tests {
     fn steps_that_share_an_entry_are_told_apart_below_the_limit() {
         let leases = |text: &str| {
             let entry = format!(r#"{{"leases":[{{{text},"attempt":1,"locked_until_us":9}}]}}"#);
-            crate::json::parse(entry.as_bytes())
-                .ok()
-                .and_then(|payload| read(&payload, Some(8)).map(|moves| moves.leases.into_iter().collect::<Vec<_>>()))
+            crate::json::parse(entry.as_bytes()).ok().and_then(|payload| {
+                read(&payload, Action::StepsClaimed, Some(8)).map(|moves| moves.leases.into_iter().collect::<Vec<_>>())
+            })
         };
         assert_eq!(leases(r#""step_seq":3"#), Some(vec![3]));
         assert_eq!(leases(r#""step_seqs":"0-2,7""#), Some(vec![0, 1, 2, 7]));

@@ -10,12 +10,14 @@ use serde_json::json;
 const MOST_STEPS: usize = 200;
 
 pub fn spec_facts(spec: &Spec) -> Vec<Fact> {
-    let origin = match (&spec.definition, spec.as_published) {
-        (Some(name), Some(true)) => format!("as published with {name}"),
-        (Some(name), _) => format!("replaced at the start of a process of {name}"),
-        (None, _) => "given at the start".to_owned(),
+    let origin = match &spec.definition {
+        Some(name) => format!("named by the initiator in place of {name}"),
+        None => "declared by the initiator".to_owned(),
     };
+    let published = spec.definition.as_ref().map(|name| format!("as published with {name}"));
     let fact = |(guard, entry): (&String, &crate::process::document::GateEntry)| {
+        let replaced = spec.replaced.iter().any(|label| **label == **guard);
+        let origin = published.as_ref().filter(|_| !replaced).unwrap_or(&origin);
         let rule = entry.rule.map(|rule| rule.as_str());
         let how = match entry.rule {
             None => String::new(),
@@ -28,7 +30,7 @@ pub fn spec_facts(spec: &Spec) -> Vec<Fact> {
             data: json!({
                 "guard": guard, "approvers": entry.approvers, "rule": rule, "m": entry.rule.and_then(|rule| rule.m()),
                 "scope": entry.scope, "gate_spec_digest": spec.digest, "definition": spec.definition,
-                "as_published": spec.as_published,
+                "as_published": spec.as_published.map(|_| !replaced),
             }),
         }
     };

@@ -1,8 +1,12 @@
 //! The order of checks: one pass over the bundle, records one at a time. The registry comes first and stays in memory;
 //! of the processes only one is there at a time, and goes when its chain and its line of the stores were compared.
 
+mod history;
+mod rotations;
 mod stores;
 mod tail;
+
+pub use history::{History, Stored, StoredContent};
 
 use crate::archive::{self, Archive, Unreadable};
 use crate::bytes::{Id, REGISTRY, sha256};
@@ -11,7 +15,7 @@ use crate::finding::{Claim, Code, Findings, Place};
 use crate::identity::{self, Identity, Signing};
 use crate::json::Value;
 use crate::manifest::{self, Manifest, Scope};
-use crate::note::Checkpoint;
+use crate::note::{Checkpoint, VerifierKey};
 use crate::permission::{self, Kind, Origin};
 use crate::policy::Trust;
 use crate::process::document::Documents;
@@ -44,8 +48,12 @@ pub fn verify<R: Read + Seek>(reader: R, trust: &Trust, detail: Detail) -> Resul
     // What it says proves nothing and is not looked at; that it can be read belongs to the form.
     archive.small(archive::LOG_KEY, &mut findings);
     let manifest = read_manifest(&mut archive, &mut findings);
-    let checkpoint = read_checkpoint(&mut archive, manifest.as_ref(), trust, &mut findings);
-    let mut run = Run::new(trust, manifest, checkpoint, findings);
+    let checkpoint = read_checkpoint(&mut archive, manifest.as_ref(), &mut findings);
+    let log_keys = rotations::follow(&mut archive, checkpoint.as_ref(), &trust.log_keys, &mut findings);
+    if let Some(checkpoint) = &checkpoint {
+        check_signatures(checkpoint, &log_keys, trust, &mut findings);
+    }
+    let mut run = Run::new(log_keys, manifest, checkpoint, findings);
     run.story.told = detail == Detail::Report;
     run.story.whole = run.manifest.as_ref().is_some_and(|manifest| matches!(manifest.scope, Scope::Instance(_)));
     run.read_documents(&mut archive);
@@ -78,7 +86,6 @@ fn read_manifest<R: Read + Seek>(archive: &mut Archive<R>, findings: &mut Findin
 fn read_checkpoint<R: Read + Seek>(
     archive: &mut Archive<R>,
     manifest: Option<&Manifest>,
-    trust: &Trust,
     findings: &mut Findings,
 ) -> Option<Checkpoint> {
     let bytes = archive.small(archive::CHECKPOINT, findings)?;
@@ -99,15 +106,18 @@ fn read_checkpoint<R: Read + Seek>(
             findings.find(Code::CheckpointInvalid, Place::bundle(), detail);
         }
     }
-    if !trust.log_keys.iter().any(|key| checkpoint.signed_by(key)) {
+    Some(checkpoint)
+}
+
+fn check_signatures(checkpoint: &Checkpoint, log_keys: &[VerifierKey], trust: &Trust, findings: &mut Findings) {
+    if !log_keys.iter().any(|key| checkpoint.signed_by(key)) {
         let detail =
             format!("no trusted log key signed it; it bears signatures of {}", checkpoint.signers().join(", "));
         findings.find(Code::CheckpointInvalid, Place::bundle(), detail);
     }
-    if let Err(detail) = trust.witnessed(&checkpoint) {
+    if let Err(detail) = trust.witnessed(checkpoint) {
         findings.find(Code::WitnessQuorum, Place::bundle(), detail);
     }
-    Some(checkpoint)
 }
 
 /// The process whose records are arriving.
@@ -135,8 +145,9 @@ impl Export {
     }
 }
 
-struct Run<'t> {
-    trust: &'t Trust,
+struct Run {
+    /// Trusted, or followed from a trusted one.
+    log_keys: Vec<VerifierKey>,
     manifest: Option<Manifest>,
     checkpoint: Option<Checkpoint>,
     findings: Findings,
@@ -158,13 +169,22 @@ struct Run<'t> {
     instance_export: Option<Export>,
     lines: u64,
     instances: u64,
+    /// Each record comes with its place in the log.
+    placed: bool,
+    /// Callers inside the server's process need no credential.
+    in_process: bool,
     story: Story,
 }
 
-impl<'t> Run<'t> {
-    fn new(trust: &'t Trust, manifest: Option<Manifest>, checkpoint: Option<Checkpoint>, findings: Findings) -> Self {
+impl Run {
+    fn new(
+        log_keys: Vec<VerifierKey>,
+        manifest: Option<Manifest>,
+        checkpoint: Option<Checkpoint>,
+        findings: Findings,
+    ) -> Self {
         Run {
-            trust,
+            log_keys,
             manifest,
             checkpoint,
             findings,
@@ -182,6 +202,8 @@ impl<'t> Run<'t> {
             instance_export: None,
             lines: 0,
             instances: 0,
+            placed: true,
+            in_process: false,
             story: Story::default(),
         }
     }
@@ -215,6 +237,7 @@ impl<'t> Run<'t> {
         self.registry_chain.finish(&mut self.findings);
         self.registry_retention.finish(&mut self.findings);
         stores.finish(&mut self.findings);
+        self.identity.finish(&mut self.findings);
     }
 
     /// False where the line cannot be read.
@@ -289,7 +312,18 @@ impl<'t> Run<'t> {
 
     /// After the last record of a process: what it still owes, and what the stores say of it. Then it goes.
     fn end_instance<R: Read + Seek>(&mut self, stores: &mut Stores<'_, R>) {
-        let Some(mut instance) = self.current.take() else { return };
+        let Some(instance) = self.finish_instance() else { return };
+        stores.compare(&instance, &mut self.findings);
+        self.story.process(&instance.process, instance.run.as_ref(), &instance.chain, &self.registry);
+        self.heads.add(instance.id, &instance.chain);
+        self.instances += 1;
+        self.last_id = Some(instance.id);
+        self.check_scope(*instance);
+    }
+
+    /// What the records of the process that ends here still owe.
+    fn finish_instance(&mut self) -> Option<Box<Instance>> {
+        let mut instance = self.current.take()?;
         instance.chain.finish(&mut self.findings);
         instance.retention.finish(&mut self.findings);
         let mut ctx = process::Context {
@@ -303,12 +337,7 @@ impl<'t> Run<'t> {
         }
         instance.process.finish(&mut ctx);
         self.names.forget();
-        stores.compare(&instance, &mut self.findings);
-        self.story.process(&instance.process, instance.run.as_ref(), &instance.chain, &self.registry);
-        self.heads.add(instance.id, &instance.chain);
-        self.instances += 1;
-        self.last_id = Some(instance.id);
-        self.check_scope(*instance);
+        Some(instance)
     }
 
     fn take_registry(&mut self, record: Record) {
@@ -343,14 +372,20 @@ impl<'t> Run<'t> {
 
     fn check_identity(&mut self, record: &Record, at: u64, command_first: u64) -> Signing {
         let is_run = self.current.as_ref().is_some_and(|current| current.run.is_some());
-        let context =
-            identity::Context { registry: &self.registry, at, command_first, documents: &self.documents, is_run };
+        let context = identity::Context {
+            registry: &self.registry,
+            at,
+            command_first,
+            documents: &self.documents,
+            is_run,
+            in_process: self.in_process,
+        };
         self.identity.check(record, &context, &mut self.findings)
     }
 
     fn take_process(&mut self, record: &Record) {
         let header = &record.header;
-        if !self.registry.in_force(header.registry_seq, header.log_index) {
+        if self.placed && !self.registry.in_force(header.registry_seq, header.log_index) {
             let detail =
                 format!("registry record {} is not the last one that stands before it in the log", header.registry_seq);
             self.findings.find(Code::RegistryOrder, header, detail);

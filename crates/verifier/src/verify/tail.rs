@@ -22,7 +22,7 @@ impl Heads {
     }
 }
 
-impl Run<'_> {
+impl Run {
     pub(super) fn check_counts(&mut self) {
         let Some(manifest) = &self.manifest else { return };
         for (name, stated, found) in [
@@ -101,7 +101,7 @@ impl Run<'_> {
     /// The key that signed the checkpoint is a key of the server actor, in force.
     pub(super) fn check_checkpoint_key(&mut self) {
         let Some(checkpoint) = &self.checkpoint else { return };
-        let signed: Vec<&VerifierKey> = self.trust.log_keys.iter().filter(|key| checkpoint.signed_by(key)).collect();
+        let signed: Vec<&VerifierKey> = self.log_keys.iter().filter(|key| checkpoint.signed_by(key)).collect();
         let at = self.registry.sequence;
         let server = self.registry.server_actor(at);
         let keys = server.and_then(|server| self.registry.actor(server, at)).map(|actor| actor.keys.as_slice());

@@ -25,7 +25,7 @@ fn line(text: &str) -> Value {
 }
 
 /// A signature line that is not needed, and equivalent encodings, may change; what they say may not.
-fn says_the_same(original: &[u8], changed: &[u8]) -> bool {
+pub fn says_the_same(original: &[u8], changed: &[u8]) -> bool {
     let values = |bytes: &[u8]| -> Option<Vec<Value>> {
         let mut files = judged(&unzip(bytes)?)?;
         files.remove("checkpoint");

@@ -5,4 +5,5 @@
 mod command;
 mod findings;
 mod hostile;
+mod mutated;
 mod support;

@@ -11,7 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Cursor, Read, Write};
 use std::path::PathBuf;
 
-pub const SCENARIOS: [&str; 6] = ["release", "quorum", "loop", "purge", "window", "run-gate"];
+pub const SCENARIOS: [&str; 8] =
+    ["release", "quorum", "loop", "purge", "window", "run-gate", "passkey", "passkey-chromium"];
 
 pub fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(name)

@@ -4,7 +4,7 @@ use crate::api::auth::Caller;
 use crate::api::body::{Address, PostedNothing};
 use crate::api::openapi::Refused;
 use crate::api::query::{NoQuery, decode};
-use crate::api::{App, Problem, Read};
+use crate::api::{App, Problem, Read, format_time};
 use axum::Json;
 use axum::extract::{FromRequestParts, State};
 use axum::http::header::CONTENT_TYPE;
@@ -12,6 +12,7 @@ use axum::http::request::Parts;
 use axum::response::IntoResponse;
 use countersign_client::wire;
 use countersign_engine::log::{Consistency, Evidence, Proof};
+use countersign_engine::port::log::RotationRow;
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::scopes;
 use countersign_kernel::{Digest, EventId};
@@ -61,6 +62,22 @@ pub async fn key(State(app): State<App>, caller: Caller, _: NoQuery) -> Result<i
     let key = engine.log_verifier_key().await?;
     let key = key.ok_or_else(|| Problem::new(Code::NotKnown, "this store has no log"))?;
     Ok(plain(format!("{key}\n")))
+}
+
+/// The notes with which other keys took over the log, oldest first: each is signed by the old key and by the new one. Needs
+/// `audit:read`.
+#[utoipa::path(get, path = "/v1/ledger/rotations", tag = "ledger",
+    responses((status = 200, body = wire::LogRotations), Refused))]
+pub async fn rotations(State(app): State<App>, caller: Caller, _: NoQuery) -> Read<wire::LogRotations> {
+    let engine = app.engine()?;
+    engine.require_scope(&caller.actor_ref, scopes::AUDIT_READ).await?;
+    let rows = engine.log_rotations().await?;
+    let rotation = |row: RotationRow| wire::LogRotation {
+        size: row.size,
+        note: row.note,
+        rotated_at: format_time(row.rotated_at),
+    };
+    Ok(Json(wire::LogRotations { rotations: rows.into_iter().map(rotation).collect() }))
 }
 
 /// That a record stands in the log of the newest checkpoint. Needs `audit:read`.

@@ -70,7 +70,8 @@ impl FromRequestParts<App> for Follows {
     }
 }
 
-/// Reads every record again and recomputes what was hashed, linked, ordered and signed. Needs `audit:read`. With
+/// Reads everything that is stored again and makes every check of the offline verifiers (`spec/checks.md`). Instances with a
+/// finding accept no command from then on. Answers 200 with all findings; what cannot be read is one. Needs `audit:read`. With
 /// `Accept: application/x-ndjson` lines `{"verified", "of"}` come while it works; the last line is the answer.
 #[utoipa::path(post, path = "/v1/ledger/verify-log", tag = "ledger", request_body = wire::VerifyLog,
     responses((status = 200, body = wire::LogVerification), Refused))]
@@ -147,7 +148,7 @@ async fn refused(refusal: Refusal) -> Bytes {
 
 fn to_wire(report: LogReport) -> wire::LogVerification {
     let LogReport { records, size, root, findings, found } = report;
-    let finding = |Finding { code, event_id, detail }: Finding| wire::Finding {
+    let finding = |Finding { code, event_id, detail, .. }: Finding| wire::Finding {
         code: code.to_owned(),
         event_id: event_id.map(|id| id.to_string()),
         detail,

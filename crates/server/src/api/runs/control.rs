@@ -11,6 +11,7 @@ use axum::http::StatusCode;
 use countersign_client::wire;
 use countersign_engine::Outcome;
 use countersign_kernel::run::Command;
+use std::time::Duration;
 
 async fn execute(
     app: &App,
@@ -26,6 +27,16 @@ async fn execute(
     }
 }
 
+/// The reason of a command that spends no approval.
+fn unapproved(given: wire::ControlRun) -> Result<Option<String>, Problem> {
+    match given.approval_id {
+        None => Ok(given.reason),
+        Some(_) => {
+            Err(Problem::invalid_request("no gate guards this command, so it spends no approval").at("approval_id"))
+        }
+    }
+}
+
 /// Cancel a run: what is under way is revoked. Needs `runs:control`, and a cleared gate where the definition names one.
 #[utoipa::path(post, path = "/v1/runs/{run_id}/cancel", tag = "runs", params(("run_id" = String, Path)),
     request_body = wire::ControlRun, responses((status = 200, body = wire::RunMoved), Refused))]
@@ -35,7 +46,8 @@ pub async fn cancel(
     address: Address,
     posted: Posted<wire::ControlRun>,
 ) -> Done<wire::RunMoved> {
-    let command = Command::Cancel { reason: posted.body.reason };
+    let wire::ControlRun { reason, approval_id } = posted.body;
+    let command = Command::Cancel { reason, approval_id };
     execute(&app, caller, &address, posted.sent, command).await
 }
 
@@ -48,11 +60,15 @@ pub async fn pause(
     address: Address,
     posted: Posted<wire::ControlRun>,
 ) -> Done<wire::RunMoved> {
-    let command = Command::Pause { reason: posted.body.reason };
+    let command = Command::Pause { reason: unapproved(posted.body)? };
     execute(&app, caller, &address, posted.sent, command).await
 }
 
-/// Go on with a paused or stopped run. Needs `runs:control`.
+/// How long an answer waits for the survey that a resume asks for.
+const SURVEY: Duration = Duration::from_secs(40);
+
+/// Go on with a paused or stopped run. A runbook that was stopped needs the approval of its gate `resume`; where its pins are
+/// not as approved, it is `stopped` again. Needs `runs:control`.
 #[utoipa::path(post, path = "/v1/runs/{run_id}/resume", tag = "runs", params(("run_id" = String, Path)),
     request_body = wire::ControlRun, responses((status = 200, body = wire::RunMoved), Refused))]
 pub async fn resume(
@@ -61,8 +77,11 @@ pub async fn resume(
     address: Address,
     posted: Posted<wire::ControlRun>,
 ) -> Done<wire::RunMoved> {
-    let command = Command::Resume { reason: posted.body.reason };
-    execute(&app, caller, &address, posted.sent, command).await
+    let wire::ControlRun { reason, approval_id } = posted.body;
+    let command = Command::Resume { approval_id, reason };
+    let (status, Json(moved)) = execute(&app, caller, &address, posted.sent, command).await?;
+    let state = app.engine()?.surveyed(target(&address)?, moved.state, SURVEY).await?;
+    Ok((status, Json(wire::RunMoved { state })))
 }
 
 /// Stop a run: leases are revoked, steps go back to ready. Needs `runs:control`.
@@ -74,11 +93,11 @@ pub async fn stop(
     address: Address,
     posted: Posted<wire::ControlRun>,
 ) -> Done<wire::RunMoved> {
-    let command = Command::Stop { reason: posted.body.reason };
+    let command = Command::Stop { reason: unapproved(posted.body)? };
     execute(&app, caller, &address, posted.sent, command).await
 }
 
-/// End a run as if it had never counted. Needs `runs:control`.
+/// End a run as if it had never counted. A runbook needs the approval of its gate `void`, and is voided even where it has failed. Needs `runs:control`.
 #[utoipa::path(post, path = "/v1/runs/{run_id}/void", tag = "runs", params(("run_id" = String, Path)),
     request_body = wire::ControlRun, responses((status = 200, body = wire::RunMoved), Refused))]
 pub async fn void(
@@ -87,7 +106,8 @@ pub async fn void(
     address: Address,
     posted: Posted<wire::ControlRun>,
 ) -> Done<wire::RunMoved> {
-    let command = Command::Void { reason: posted.body.reason };
+    let wire::ControlRun { reason, approval_id } = posted.body;
+    let command = Command::Void { approval_id, reason };
     execute(&app, caller, &address, posted.sent, command).await
 }
 

@@ -15,7 +15,7 @@ use countersign_kernel::refusal::require_text;
 use countersign_kernel::run::{self, KeptEvent};
 
 /// Send an event to a run, or to every live run with a correlation key. The same id wakes once. Needs `runs:control`
-/// or `tasks:work`, for every run that it concerns: none is told where one may not be.
+/// or `tasks:work`; runs with the key that the caller holds neither for are passed over, as if nobody had the key.
 #[utoipa::path(post, path = "/v1/events", tag = "runs", request_body = wire::SendEvent,
     responses((status = 202, body = wire::EventSent), Refused))]
 pub async fn send(State(app): State<App>, caller: Caller, posted: Posted<wire::SendEvent>) -> Done<wire::EventSent> {

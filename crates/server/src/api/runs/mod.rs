@@ -1,10 +1,15 @@
 //! Runs of workflows: starting, steering, reading; their tasks for workers, and the events that wake them.
 
+pub mod artifacts;
+pub mod cells;
 pub mod control;
 pub mod events;
 pub mod gates;
 pub mod history;
+mod runbook;
+pub mod sidecar;
 pub mod start;
+pub mod step;
 pub mod steps;
 pub mod tasks;
 pub mod view;

@@ -11,11 +11,12 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use countersign_client::wire;
 use countersign_engine::{Call, Engine, IdempotencyKey, Outcome, Target};
-use countersign_kernel::InstanceId;
-use countersign_kernel::plan::Scope;
+use countersign_kernel::plan::{Plan, Scope};
 use countersign_kernel::refusal::{Code, Refusal, require_text};
-use countersign_kernel::registry::scopes;
+use countersign_kernel::registry::{Workflow, scopes};
 use countersign_kernel::run::{Command, StartRun, is_trace_id};
+use countersign_kernel::{Budget, Digest, InstanceId};
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -42,7 +43,8 @@ pub async fn start(
     posted: Posted<wire::StartRun>,
 ) -> Done<wire::RunStarted> {
     let engine = app.engine()?;
-    let wire::StartRun { definition, input, subject_ref, priority, start_at, corrects, from_step } = posted.body;
+    let wire::StartRun { definition, input, subject_ref, priority, start_at, corrects, from_step, dry_run } =
+        posted.body;
     let (name, version) = crate::api::start::name_and_version(&definition)?;
     let start_at = match start_at {
         None => None,
@@ -54,7 +56,7 @@ pub async fn start(
     // Whoever may not start it learns nothing about what exists.
     let may_start = engine.registry().permitted_on(&caller.actor_ref, scopes::RUNS_START, Some(&name));
     if let Some(run_id) = corrects.filter(|_| may_start)
-        && !engine.has_run(run_id).await?
+        && !engine.sees_run(&caller.actor_ref, run_id).await?
     {
         return Err(unknown_run("corrects").into());
     }
@@ -65,8 +67,17 @@ pub async fn start(
         }
     };
     let wished = StartRun::new(name, text(input));
-    let command =
-        StartRun { version, subject_ref, priority, start_at, corrects, from_step, trace_id: trace.0, ..wished };
+    let command = StartRun {
+        version,
+        subject_ref,
+        priority,
+        start_at,
+        corrects,
+        from_step,
+        dry_run,
+        trace_id: trace.0,
+        ..wished
+    };
     let call = caller.call(on(Target::New, Command::Start(Box::new(command))), posted.sent)?;
     match engine.execute(call).await? {
         Outcome::RunStarted { run_id } => Ok((StatusCode::CREATED, Json(wire::RunStarted { run_id }))),
@@ -102,7 +113,16 @@ pub async fn trigger(
     // What another node has just published listens too.
     engine.catch_up().await?;
     let started = engine.once(&call.actor_ref, call.idempotency.clone(), async {
-        let starts = triggered(&engine, &call.actor_ref, &event_type, &text(data))?;
+        let starts = {
+            let plans = listeners(&engine, &event_type).await?;
+            let (engine, actor_ref, data) = (engine.clone(), call.actor_ref.clone(), text(data));
+            // It takes as long as a command may: the runtime's own threads do not wait for it.
+            let found = tokio::task::spawn_blocking(move || triggered(&engine, &actor_ref, &event_type, &data, &plans));
+            found.await.map_err(|error| {
+                tracing::error!(%error, "what an event starts could not be found out");
+                Refusal::new(Code::RecordingFailure, "what this event starts could not be found out")
+            })??
+        };
         let mut run_ids = Vec::with_capacity(starts.len());
         for start in starts {
             // Each start has a key of its own, so that the same event sent again starts none twice and those that are missing.
@@ -125,8 +145,30 @@ pub async fn trigger(
     Ok((StatusCode::ACCEPTED, Json(started.await?)))
 }
 
+/// The plans that an event of this type starts, by the digest of their document.
+async fn listeners(engine: &Engine, event_type: &str) -> Result<HashMap<Digest, Arc<Plan>>, Refusal> {
+    let digests: Vec<Digest> = {
+        let registry = engine.registry();
+        let newest = registry.definition_names().into_iter().filter_map(|name| registry.definition(name, None));
+        let workflows = newest.filter_map(|definition| definition.workflow.as_ref());
+        let listens = |workflow: &&Workflow| workflow.outline.started_by.iter().any(|known| **known == *event_type);
+        workflows.filter(listens).map(|workflow| workflow.document_digest).collect()
+    };
+    let mut plans = HashMap::with_capacity(digests.len());
+    for digest in digests {
+        plans.insert(digest, engine.published_plan(digest).await?);
+    }
+    Ok(plans)
+}
+
 /// What this event starts. What can be refused is refused before anything is started.
-fn triggered(engine: &Engine, actor_ref: &str, event_type: &str, data: &Arc<str>) -> Result<Vec<StartRun>, Refusal> {
+fn triggered(
+    engine: &Engine,
+    actor_ref: &str,
+    event_type: &str,
+    data: &Arc<str>,
+    plans: &HashMap<Digest, Arc<Plan>>,
+) -> Result<Vec<StartRun>, Refusal> {
     let registry = engine.registry();
     // Who may start nothing learns nothing about what an event would start.
     let finer = format!("{}:", scopes::RUNS_START);
@@ -135,11 +177,13 @@ fn triggered(engine: &Engine, actor_ref: &str, event_type: &str, data: &Arc<str>
         let detail = format!("`{actor_ref}` holds no grant for `{}`", scopes::RUNS_START);
         return Err(Refusal::new(Code::PermissionDenied, detail));
     }
-    let language = &engine.config().language;
+    let budget = Budget::default();
+    let language = engine.config().language.metered(&budget);
     let newest = registry.definition_names().into_iter().filter_map(|name| registry.definition(name, None));
     let mut starts = Vec::new();
     for definition in newest {
-        let Some(plan) = definition.workflow.as_ref().map(|workflow| &workflow.plan) else { continue };
+        let workflow = definition.workflow.as_ref();
+        let Some(plan) = workflow.and_then(|workflow| plans.get(&workflow.document_digest)) else { continue };
         let Some(trigger) = plan.on.iter().find(|trigger| trigger.event_type == event_type) else { continue };
         let name = &definition.name;
         if !registry.permitted_on(actor_ref, scopes::RUNS_START, Some(name)) {

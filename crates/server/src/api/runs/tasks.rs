@@ -41,7 +41,7 @@ pub async fn claim(
     Ok((StatusCode::OK, Json(wire::TasksClaimed { tasks: tasks.iter().map(to_wire).collect() })))
 }
 
-/// Prolong a lease.
+/// Prolong a lease. Needs `tasks:work`.
 #[utoipa::path(post, path = "/v1/tasks/{task_id}/heartbeat", tag = "tasks", params(("task_id" = String, Path)),
     request_body = wire::HeartbeatTask, responses((status = 200, body = wire::TaskReported), Refused))]
 pub async fn heartbeat(
@@ -56,7 +56,7 @@ pub async fn heartbeat(
     report(&app, caller, &address, posted.sent, &lease_token, make).await
 }
 
-/// The step is done. With `claim_next`, the answer holds the worker's next task.
+/// The step is done. With `claim_next`, the answer holds the worker's next task. Needs `tasks:work`.
 #[utoipa::path(post, path = "/v1/tasks/{task_id}/complete", tag = "tasks", params(("task_id" = String, Path)),
     request_body = wire::CompleteTask, responses((status = 200, body = wire::TaskReported), Refused))]
 pub async fn complete(
@@ -69,11 +69,11 @@ pub async fn complete(
     let lease = millis(lease_ms.unwrap_or(wire::DEFAULT_LEASE_MS), "lease_ms")?;
     let outbound = outbound(outbound_events)?;
     let claim_next = claim_next.unwrap_or(false).then_some(ClaimNext { lease });
-    let make = |task| run::Command::Complete { task, output: text(output), outbound, claim_next };
+    let make = |task| run::Command::Complete { task, output: text(output), outbound, claim_next, artifacts: vec![] };
     report(&app, caller, &address, posted.sent, &lease_token, make).await
 }
 
-/// The step waits for an event, a time, or both.
+/// The step waits for an event, a time, or both. Needs `tasks:work`.
 #[utoipa::path(post, path = "/v1/tasks/{task_id}/wait", tag = "tasks", params(("task_id" = String, Path)),
     request_body = wire::WaitTask, responses((status = 200, body = wire::TaskReported), Refused))]
 pub async fn wait(
@@ -95,7 +95,7 @@ pub async fn wait(
     report(&app, caller, &address, posted.sent, &lease_token, make).await
 }
 
-/// The step failed and should be tried again.
+/// The step failed and should be tried again. Needs `tasks:work`.
 #[utoipa::path(post, path = "/v1/tasks/{task_id}/retry", tag = "tasks", params(("task_id" = String, Path)),
     request_body = wire::RetryTask, responses((status = 200, body = wire::TaskReported), Refused))]
 pub async fn retry(
@@ -111,7 +111,7 @@ pub async fn retry(
     report(&app, caller, &address, posted.sent, &lease_token, make).await
 }
 
-/// The step failed for good.
+/// The step failed for good. Needs `tasks:work`.
 #[utoipa::path(post, path = "/v1/tasks/{task_id}/dead", tag = "tasks", params(("task_id" = String, Path)),
     request_body = wire::DeadTask, responses((status = 200, body = wire::TaskReported), Refused))]
 pub async fn dead(

@@ -1,6 +1,6 @@
 //! Runs as they are read: a list, and one run with its steps.
 
-use super::value;
+use super::{runbook, value};
 use crate::api::auth::Caller;
 use crate::api::body::Address;
 use crate::api::openapi::Refused;
@@ -10,9 +10,9 @@ use crate::api::{App, Problem, Read, process_view, time};
 use axum::Json;
 use axum::extract::State;
 use countersign_client::wire;
-use countersign_engine::port::{GateWithSteps, Page, RunQuery, RunStepView, RunView};
+use countersign_engine::port::{Beginning, GateWithSteps, Page, RunQuery, RunStepView, RunView};
 use countersign_engine::reads::Halt;
-use countersign_engine::rows::{CorrectionRow, StepState};
+use countersign_engine::rows::{CorrectionRow, NewStep, StepState};
 use countersign_engine::run::rollup::Basis;
 use countersign_kernel::InstanceId;
 use countersign_kernel::lifecycle::{FacetRow, OwnMachine, RunState, STEP_FACETS, StepCode};
@@ -33,10 +33,19 @@ impl List for RunList {
         Axis::Word("state", STATES),
         Axis::Text("definition"),
         Axis::Text("subject_ref"),
+        Axis::Word("rollup", COLOURS),
+        Axis::Text("pic"),
+        Axis::Text("initiator_ref"),
+        Axis::Text("parent_run_id"),
+        Axis::Text("q"),
         Axis::Time("started_after"),
         Axis::Time("started_before"),
     ];
 }
+
+const COLOURS: &[&str] = &["gray", "green", "yellow", "red"];
+/// Of a text that runs are looked for by.
+const LEAST_CHARS: usize = 3;
 
 const STATES: &[&str] = &[
     "idle",
@@ -60,7 +69,16 @@ impl List for StepsOfRun {
     const PAGED: bool = false;
 }
 
-/// Runs, in the order in which they were started. Needs `runs:read`; with a finer scope, the runs of the definitions that
+fn beginning(text: &str) -> Result<Beginning, Problem> {
+    if text.chars().count() < LEAST_CHARS {
+        let detail = format!("`q` is how a subject or an id begins; give at least {LEAST_CHARS} characters");
+        return Err(Problem::invalid_query("q", detail));
+    }
+    Ok(Beginning::of(text))
+}
+
+/// Runs, in the order in which they were started. `pic` is in charge of a step that is to be done; `q` is how a subject or a
+/// run's id begins. Needs `runs:read`; with a finer scope, the runs of the definitions that
 /// it names.
 #[utoipa::path(get, path = "/v1/runs", tag = "runs", params(Params<RunList>),
     responses((status = 200, body = wire::Page<wire::RunSummary>), Refused))]
@@ -85,6 +103,11 @@ pub async fn list(
         trace_id: None,
         started: params.range("started_"),
         definitions: None,
+        rollup: params.text("rollup"),
+        pic: params.text("pic"),
+        initiator_ref: params.text("initiator_ref"),
+        parent: params.id("parent_run_id", InstanceId::parse),
+        q: params.text("q").map(|text| beginning(&text)).transpose()?,
     };
     let engine = app.engine()?;
     let mut runs = Vec::new();
@@ -112,6 +135,7 @@ fn summary(run: RunView, basis: &Basis, plan: &Plan) -> wire::RunSummary {
         ended_at: ended_at(&run, basis),
         run_id: run.row.instance_id.to_string(),
         definition: format!("{}@{}", run.row.definition_name, run.row.definition_version),
+        parent_run_id: run.row.parent.map(|(run_id, _)| run_id.to_string()),
         subject_ref: run.row.subject_ref,
         initiator_ref: run.row.initiator_ref,
         state: run.head.state,
@@ -150,6 +174,8 @@ pub async fn read(
     let plan = engine.plan_of(&run).await?;
     let machine = engine.machine_of(&run);
     let basis = engine.rollup_of(&run, &plan).await?;
+    let book = run.head.runbook.as_deref().and_then(countersign_engine::run::runbook::parse);
+    let now = engine.now();
     let corrections = engine.read_corrections(&run).await?;
     let mut steps = engine.read_run_steps(&run, from, STEPS + 1).await?;
     let next = steps.get(STEPS).map(|step| step.step_seq.to_string());
@@ -157,11 +183,18 @@ pub async fn read(
     let of = |seq: StepSeq| corrections.iter().filter(|row| row.step_seq == seq).map(correction).collect();
     let shown = steps
         .into_iter()
-        .map(|step| wire::StepView { corrections: of(step.step_seq), ..to_wire(step, &plan, &run, machine.as_deref()) })
+        .map(|step| {
+            let seq = step.step_seq;
+            runbook::step(
+                wire::StepView { corrections: of(seq), ..to_wire(step, &plan, &run, machine.as_deref()) },
+                book.as_ref(),
+                &plan,
+            )
+        })
         .collect();
     let gates = engine.read_run_gates(&run).await?;
     let halt = engine.read_halt(&run).await?;
-    let view = whole(run, &basis, &plan, shown, gates);
+    let view = runbook::run(whole(run, &basis, &plan, shown, gates), book.as_ref(), &plan, now);
     Ok(Json(wire::RunView { steps_next: next, ..halted(view, halt) }))
 }
 
@@ -213,6 +246,14 @@ fn whole(
         corrects: id(run.row.corrects),
         continues: id(run.row.continues),
         parent_run_id: id(run.row.parent.map(|(run_id, _)| run_id)),
+        phase: None,
+        dry_run: false,
+        pins: vec![],
+        drift: vec![],
+        pin_errors: vec![],
+        surveying: None,
+        executing_ms: None,
+        hard_cap_ms: None,
         rollup: rollup(basis, plan),
         critical_path: critical_path(basis, plan),
         steps,
@@ -245,24 +286,66 @@ fn retrying() -> Option<&'static FacetRow> {
     STEP_FACETS.iter().find(|row| row.facet == "retrying")
 }
 
-fn to_wire(step: RunStepView, plan: &Arc<Plan>, run: &RunView, machine: Option<&OwnMachine>) -> wire::StepView {
+/// The colour, icon and text of a step in every view.
+pub(super) struct Look {
+    pub color_token: &'static str,
+    pub icon: String,
+    pub label: String,
+    /// The key of that text in the registry, and what is filled into it.
+    pub label_key: String,
+    pub attempt: Option<(u32, u32)>,
+}
+
+fn retries(state: &StepState) -> bool {
+    state.state == StepCode::Failed && state.next_run_at.is_some()
+}
+
+pub(super) fn severity(state: &StepState) -> Option<&'static str> {
+    (state.state == StepCode::Blocked).then(|| severity_text(state.blocked_cause))
+}
+
+/// `lives`: its run has not ended.
+pub(super) fn look(new: &NewStep, state: &StepState, lives: bool, machine: Option<&OwnMachine>) -> Look {
+    let def = state.state.def();
+    let color_token = color_token(state, severity(state));
+    // What the run's own machine calls it; a block that has become red stays red.
+    if let Some(derived) = state.charge.derived_state.as_deref().and_then(|code| machine?.state(code)) {
+        return Look {
+            color_token: if color_token == def.color { derived.ui_color_token } else { color_token },
+            icon: derived.ui_icon.clone(),
+            label: derived.label_en.clone(),
+            label_key: format!("state.{}.label", derived.code),
+            attempt: None,
+        };
+    }
+    if let Some(facet) = retrying().filter(|_| retries(state) && lives) {
+        let attempt = state.attempts.saturating_add(1).min(new.max_attempts);
+        return Look {
+            color_token,
+            icon: facet.icon.to_owned(),
+            label: facet.label_en.replace("n/N", &format!("{attempt}/{}", new.max_attempts)),
+            label_key: format!("facet.{}.label", facet.facet),
+            attempt: Some((attempt, new.max_attempts)),
+        };
+    }
+    let label_key = format!("state.{}.label", def.text);
+    Look { color_token, icon: def.icon.to_owned(), label: def.label.to_owned(), label_key, attempt: None }
+}
+
+pub(super) fn to_wire(
+    step: RunStepView,
+    plan: &Arc<Plan>,
+    run: &RunView,
+    machine: Option<&OwnMachine>,
+) -> wire::StepView {
     let RunStepView { step_seq, new, state } = step;
     let spec = plan.step(step_seq).filter(|_| new.compensates.is_none());
     let task_of = spec.and_then(|_| plan.step(plan.step_of_task(step_seq)?)).map(|step| step.name.to_string());
-    let retry = state.state == StepCode::Failed && state.next_run_at.is_some();
+    let retry = retries(&state);
     let lives = !RunState::parse(&run.head.state).is_some_and(RunState::is_ended);
-    let def = state.state.def();
-    let severity = (state.state == StepCode::Blocked).then(|| severity_text(state.blocked_cause));
-    let color_token = color_token(&state, severity);
-    let (icon, label) = match retrying().filter(|_| retry && lives) {
-        Some(facet) => {
-            let attempt = state.attempts.saturating_add(1).min(new.max_attempts);
-            (facet.icon, facet.label_en.replace("n/N", &format!("{attempt}/{}", new.max_attempts)))
-        }
-        None => (def.icon, def.label.to_owned()),
-    };
+    let severity = severity(&state);
+    let look = look(&new, &state, lives, machine);
     let charge = state.charge;
-    let derived = charge.derived_state.as_deref().and_then(|code| machine?.state(code));
     let text = |text: Option<Arc<str>>| text.map(|text| text.to_string());
     wire::StepView {
         name: new.name.to_string(),
@@ -300,6 +383,9 @@ fn to_wire(step: RunStepView, plan: &Arc<Plan>, run: &RunView, machine: Option<&
         last_error: text(state.last_error),
         error_category: state.error_category.map(str::to_owned),
         effect_unknown: state.effect_unknown,
+        checks: vec![],
+        artifacts: vec![],
+        soft_cap_at: None,
         child_run_id: state.child_run_id.map(|id| id.to_string()),
         child_rollup: state.child_colour.map(str::to_owned),
         blocked_severity: severity.map(str::to_owned),
@@ -311,15 +397,7 @@ fn to_wire(step: RunStepView, plan: &Arc<Plan>, run: &RunView, machine: Option<&
             spec.depends_on.iter().filter_map(|seq| plan.step(*seq)).map(|spec| spec.name.to_string()).collect()
         }),
         task_of,
-        appearance: wire::Appearance {
-            // What the run's own machine calls it; a block that has become red stays red.
-            color_token: derived
-                .filter(|_| color_token == def.color)
-                .map_or(color_token, |state| state.ui_color_token)
-                .to_owned(),
-            icon: derived.map_or(icon, |state| &state.ui_icon).to_owned(),
-            label: derived.map_or(label, |state| state.label_en.clone()),
-        },
+        appearance: wire::Appearance { color_token: look.color_token.to_owned(), icon: look.icon, label: look.label },
         views: wire::StepViews {
             linear: state.state.linear(retry, lives).to_owned(),
             dag: state.state.dag(retry).to_owned(),
@@ -327,7 +405,7 @@ fn to_wire(step: RunStepView, plan: &Arc<Plan>, run: &RunView, machine: Option<&
     }
 }
 
-fn correction(row: &CorrectionRow) -> wire::StepCorrection {
+pub(super) fn correction(row: &CorrectionRow) -> wire::StepCorrection {
     wire::StepCorrection {
         cycle: row.cycle,
         prior_state_code: row.from_state.as_str().to_owned(),
@@ -344,7 +422,7 @@ fn correction(row: &CorrectionRow) -> wire::StepCorrection {
 }
 
 /// The colour and its basis in the words of the contract.
-fn rollup(basis: &Basis, plan: &Plan) -> wire::Rollup {
+pub(super) fn rollup(basis: &Basis, plan: &Plan) -> wire::Rollup {
     let Rollup { colour, counts, decisive, computed_at, frozen_at } = basis.rollup;
     let name = |seq: StepSeq| plan.step(seq).map(|step| step.name.to_string());
     wire::Rollup {

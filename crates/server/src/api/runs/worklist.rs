@@ -7,7 +7,7 @@ use crate::api::{App, Problem, Read, time};
 use axum::Json;
 use axum::extract::State;
 use countersign_client::wire;
-use countersign_engine::port::ChargedStep;
+use countersign_engine::port::{ChargedStep, due_key};
 use countersign_kernel::InstanceId;
 use countersign_kernel::plan::StepSeq;
 use uuid::Uuid;
@@ -19,7 +19,7 @@ impl List for Worklist {
     const AXES: &'static [Axis] = &[];
 }
 
-/// The steps that the caller is in charge of and that are to be done. Needs no scope.
+/// The steps that the caller is in charge of and that are to be done, soonest deadline first. Needs no scope.
 #[utoipa::path(get, path = "/v1/worklist", tag = "runs", params(Params<Worklist>),
     responses((status = 200, body = wire::Page<wire::WorklistItem>), Refused))]
 pub async fn list(
@@ -28,7 +28,7 @@ pub async fn list(
     params: Params<Worklist>,
 ) -> Read<wire::Page<wire::WorklistItem>> {
     if params.is_descending() {
-        return Err(Problem::invalid_query("order", "this list is given oldest run first"));
+        return Err(Problem::invalid_query("order", "this list is given by deadline, soonest first"));
     }
     let (limit, after) = params.keyed_page();
     let after = after.map(place).transpose()?;
@@ -37,16 +37,19 @@ pub async fn list(
 }
 
 fn key(step: &ChargedStep) -> Vec<u8> {
-    let mut key = step.run_id.0.as_bytes().to_vec();
+    let mut key = due_key(step.step.state.charge.deadline).to_be_bytes().to_vec();
+    key.extend(step.run_id.0.as_bytes());
     key.extend(step.step.step_seq.to_be_bytes());
     key
 }
 
-fn place(key: &[u8]) -> Result<(InstanceId, StepSeq), Problem> {
-    let (run_id, seq) = key.split_at_checked(16).ok_or_else(bad_cursor)?;
+fn place(key: &[u8]) -> Result<(i64, InstanceId, StepSeq), Problem> {
+    let (due, rest) = key.split_at_checked(8).ok_or_else(bad_cursor)?;
+    let due = due.try_into().map(i64::from_be_bytes).map_err(|_| bad_cursor())?;
+    let (run_id, seq) = rest.split_at_checked(16).ok_or_else(bad_cursor)?;
     let run_id = Uuid::from_slice(run_id).map_err(|_| bad_cursor())?;
     let seq: [u8; 4] = seq.try_into().map_err(|_| bad_cursor())?;
-    Ok((InstanceId(run_id), StepSeq::from_be_bytes(seq)))
+    Ok((due, InstanceId(run_id), StepSeq::from_be_bytes(seq)))
 }
 
 fn to_wire(charged: ChargedStep) -> wire::WorklistItem {

@@ -6,6 +6,7 @@
 
 pub mod gates;
 pub mod process;
+pub mod scopes;
 
 use crate::cli::output::printable;
 use crate::cli::table::{Tint, tint};
@@ -14,8 +15,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use countersign_client::wire::{LedgerRecord, RecordQuery, VerificationResult, VerifyRecord};
 use countersign_client::{Client, Error};
-use countersign_kernel::registry::scopes;
 use jiff::Timestamp;
+use scopes::{Kind, Needed, needed};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -170,6 +171,22 @@ impl Finding {
         let record = self.event_id.as_ref().map_or_else(String::new, |id| format!("  {}", printable(id)));
         format!("{} {}{record}", tint(Tint::Bad, &format!("✗ {}:", self.code)), printable(&self.detail))
     }
+}
+
+/// What is wrong with each of these records by itself.
+pub fn seal_findings(entries: &[Entry]) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for entry in entries {
+        let what = format!("record {}, {}", entry.record.sequence, entry.record.action_ref);
+        let (code, detail) = match &entry.check {
+            Check::Verified => continue,
+            Check::Unsealed => ("unsealed", format!("{what} is under no checkpoint yet: countersign audit seal")),
+            Check::Purged => (process::PURGED, format!("the content of {what} was destroyed")),
+            Check::FailedVerification(code) => (code.as_str(), format!("{what} does not verify")),
+        };
+        found.push(Finding::new(code, Some(&entry.record.event_id), detail));
+    }
+    found
 }
 
 /// Records, page after page.
@@ -388,24 +405,28 @@ impl Registry {
         }
     }
 
-    /// Whether the record's actor was allowed to do it. `definition` is the name of the process's definition.
+    /// Whether the record's actor was allowed to do it. `definition` is the name of the definition of what the record is of.
     pub async fn permission(
         &mut self,
         client: &Client,
         entry: &Entry,
+        kind: Kind,
         definition: Option<&str>,
     ) -> Result<Permission, Error> {
         let record = &entry.record;
         if self.through == 0 || record.registry_seq > self.through {
             self.read_on(client).await?;
         }
-        let scope = match self.needed(entry) {
+        let Needed { scope, instead, by_definition } = match self.needed(entry, kind) {
             Err(why) => return Ok(Permission::NotNeeded { why }),
-            Ok(scope) => scope,
+            Ok(needed) => needed,
         };
-        let finer = definition.filter(|_| scope.starts_with("workflows:")).map(|name| format!("{scope}:{name}"));
+        let covers = |held: &str, scope: &str| {
+            let finer = || held.strip_prefix(scope).and_then(|rest| rest.strip_prefix(':'));
+            held == scope || (by_definition && definition.is_some() && finer() == definition)
+        };
         let fits = |grant: &&Grant| {
-            (grant.scope == scope || finer.as_ref() == Some(&grant.scope))
+            [Some(scope), instead].into_iter().flatten().any(|scope| covers(&grant.scope, scope))
                 && grant.granted.sequence <= record.registry_seq
                 && grant.revoked.as_ref().is_none_or(|revoked| record.registry_seq < revoked.sequence)
         };
@@ -438,37 +459,21 @@ impl Registry {
         Ok(found)
     }
 
-    /// The scope that a record needs, or why it needs none (`spec/record.md`, section 5.5).
-    fn needed(&self, entry: &Entry) -> Result<&'static str, &'static str> {
+    /// The scope that a record needs, or why it needs none: [`needed`], but for keys and the first start.
+    fn needed(&self, entry: &Entry, kind: Kind) -> Result<Needed, &'static str> {
         let record = &entry.record;
         let application = self.application.as_ref() == Some(&record.actor_ref);
-        let scope = match record.action_ref.as_str() {
-            "workflow_started" => scopes::WORKFLOWS_START,
-            "gate_opened" | "chain_initiated" => scopes::WORKFLOWS_OPEN_GATE,
-            "transition_fired" => scopes::WORKFLOWS_FIRE,
-            "evidence_exported" => scopes::AUDIT_READ,
-            "hold_placed" | "hold_released" => scopes::AUDIT_HOLD,
-            "record_purged" => scopes::AUDIT_PURGE,
-            "key_registered" | "key_revoked"
-                if entry.text("actor_ref") == Some(&record.actor_ref) && record.assurance != "server_attested" =>
-            {
-                return Err("one's own key, signed with one's own key");
-            }
+        let own = entry.text("actor_ref") == Some(&record.actor_ref) && record.assurance != "server_attested";
+        match record.action_ref.as_str() {
+            "key_registered" | "key_revoked" if own => return Err("one's own key, signed with one's own key"),
             "key_registered" if application => return Err("the software's own key"),
-            "actor_registered" | "credential_issued" | "credential_revoked" | "key_registered" | "key_revoked" => {
-                scopes::ACTORS_MANAGE
-            }
-            "grant_made" | "grant_revoked" => scopes::PERMISSIONS_MANAGE,
-            "definition_published" => scopes::DEFINITIONS_PUBLISH,
-            "gate_decided" | "step_approved" | "step_rejected" | "step_withdrawn" | "chain_withdrawn" => {
-                return Err("the gate names who decides it");
-            }
-            "attempt_refused" => return Err("it was refused"),
-            _ => return Err("the software's own record"),
-        };
+            _ => {}
+        }
+        let class = record.payload.get("own_transition").and_then(|own| own.get("actor_class")).and_then(Value::as_str);
+        let needed = needed(&record.action_ref, kind, application, class)?;
         match record.registry_seq {
             0 if application && record.instance_id == REGISTRY => Err("the first start of the server"),
-            _ => Ok(scope),
+            _ => Ok(needed),
         }
     }
 }

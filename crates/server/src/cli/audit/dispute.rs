@@ -6,7 +6,7 @@ use super::case::{Check, Entry, Evidence, Finding, Permission, mark};
 use super::prove_path::step_lines;
 use super::verify::Bar;
 use crate::cli::connection::Context;
-use crate::cli::failure::Failure;
+use crate::cli::failure::{Failure, usage};
 use crate::cli::output::{self, printable};
 use crate::cli::table::{Table, Tint, tint};
 use crate::cli::time::when;
@@ -74,7 +74,16 @@ pub async fn run(context: &Context, args: DisputeArgs) -> anyhow::Result<()> {
     let mut bar = Bar::new(context);
     let loaded = Process::load(&client, &args.instance, |progress| bar.draw(progress)).await;
     bar.clear();
-    let answer = answer(&client, &mut loaded?, args.action).await?;
+    let mut process = match loaded {
+        Err(error) if error.code() == Some("not-known") && client.run(&args.instance).await.is_ok() => {
+            let id = &args.instance;
+            return Err(usage(format!(
+                "{id} is a run: `countersign audit prove-path {id}` judges its gates and steps"
+            )));
+        }
+        loaded => loaded?,
+    };
+    let answer = answer(&client, &mut process, args.action).await?;
     if context.json() {
         output::json(&answer)?;
     } else {

@@ -3,6 +3,7 @@
 //! prints page by page and keeps no more than a page, the grants, and a line per actor.
 
 use super::case::gates::{Known, approval};
+use super::case::scopes::Kind;
 use super::case::{Check, Entry, Evidence, Finding, Pager, Permission, REGISTRY, Registry, counted, mark, verified};
 use super::verify::Bar;
 use crate::cli::connection::Context;
@@ -15,9 +16,10 @@ use countersign_client::wire::{self, LogVerification, RecordQuery, VerificationR
 use countersign_client::{Client, Error};
 use jiff::Timestamp;
 use serde::Serialize;
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Processes whose gates are remembered at once.
+/// Processes and runs whose gates are remembered at once.
 const REMEMBERED: usize = 256;
 
 /// Reconstruct a window of time: every action with its grant, its approval and whether it verifies
@@ -32,7 +34,7 @@ pub struct InvestigateArgs {
     /// Only what this actor did
     #[arg(long, value_name = "REF")]
     actor: Option<String>,
-    /// Only what happened to this process
+    /// Only what happened to this process or run
     #[arg(long, value_name = "INSTANCE")]
     instance: Option<String>,
 }
@@ -162,12 +164,14 @@ impl Inquiry<'_> {
 
     async fn examine(&mut self, entry: &Entry) -> Result<Happened, Error> {
         let record = &entry.record;
-        let mut permission = self.registry.permission(self.client, entry, None).await?;
-        // A grant may be for the processes of one definition only.
-        if permission.is_missing() && record.instance_id != REGISTRY {
-            let definition = self.known(&record.instance_id, None).await?.definition.clone();
-            permission = self.registry.permission(self.client, entry, definition.as_deref()).await?;
-        }
+        let (kind, definition) = match record.instance_id.as_str() {
+            REGISTRY => (Kind::Process, None),
+            instance_id => {
+                let known = self.known(instance_id, None).await?;
+                (known.kind, known.definition.clone())
+            }
+        };
+        let permission = self.registry.permission(self.client, entry, kind, definition.as_deref()).await?;
         let (mut findings, event_id) = (Vec::new(), Some(record.event_id.as_str()));
         if let Some(code) = entry.check.failed() {
             findings.push(Finding::new(code, event_id, "the record does not verify"));
@@ -271,8 +275,42 @@ fn detail(entry: &Entry) -> String {
         "grant_made" => format!("{} to {}", text("action_scope"), text("subject_ref")),
         "grant_revoked" => format!("{} of {}", text("action_scope"), text("subject_ref")),
         "definition_published" => text("name").to_owned(),
+        "run_started" => format!("{} as {}", text("subject_ref"), text("definition")),
+        "pins_captured" | "pins_surveyed" => surveyed(entry),
+        "run_cancelled" | "run_paused" | "run_resumed" | "run_stopped" | "run_voided" => {
+            let approved = entry.text("approval_id").map_or_else(String::new, |id| format!(" by approval {id}"));
+            format!("{}{approved}{reason}", moved(entry))
+        }
+        "effect_declared" => {
+            let done =
+                entry.record.payload.get("effect").and_then(|effect| effect.get("done")).and_then(Value::as_bool);
+            format!("{}{reason}", if done == Some(true) { "it was done" } else { "nothing was done" })
+        }
+        action_ref if action_ref.starts_with("step") || action_ref == "time_passed" => moved(entry),
         _ => entry.text("action").unwrap_or_default().to_owned(),
     }
+}
+
+/// What was looked at, and what differed.
+fn surveyed(entry: &Entry) -> String {
+    let list = |name: &str| entry.record.payload.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
+    let pins: Vec<String> = list("pins").iter().filter_map(|pin| Some(pin.get("pin")?.as_str()?.to_owned())).collect();
+    let differs = |drift: &Value| format!("; {} pinned {} live {}", drift["pin"], drift["pinned"], drift["live"]);
+    let drift: String = list("drift").iter().map(differs).collect();
+    let verdict = if drift.is_empty() && entry.is("pins_surveyed") { ", equal" } else { "" };
+    format!("{}{verdict}{drift}", pins.join(", "))
+}
+
+/// The steps that moved and where to, the run's own move, and how it stands.
+fn moved(entry: &Entry) -> String {
+    let list = |name: &str| entry.record.payload.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
+    let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let step = |one: &Value| format!("{} → {}", text(one, "step"), text(one, "to"));
+    let run = |one: &Value| format!("run → {}", text(one, "to"));
+    let mut all: Vec<String> = list("transitions").iter().map(step).collect();
+    all.extend(list("run_transitions").iter().map(run));
+    all.extend(entry.text("outcome").map(str::to_owned));
+    all.join(", ")
 }
 
 impl Summary {
@@ -292,7 +330,7 @@ impl Summary {
         }
         tally.last_at.clone_from(&record.recorded_at);
         tally.records += 1;
-        tally.started += u64::from(entry.is("workflow_started"));
+        tally.started += u64::from(entry.is("workflow_started") || entry.is("run_started"));
         tally.opened += u64::from(entry.is("gate_opened"));
         tally.decided += u64::from(entry.is("gate_decided"));
         tally.fired += u64::from(entry.is("transition_fired"));

@@ -10,8 +10,10 @@ mod hold;
 mod investigate;
 mod prove;
 mod prove_path;
+mod prove_run;
 mod purge;
 mod seal;
+mod sidecar;
 mod verify;
 
 use super::connection::Context;

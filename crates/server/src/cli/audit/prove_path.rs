@@ -2,7 +2,8 @@
 //! gate cleared by the person it names, and is all of it recorded and sealed?
 
 use super::case::process::{Approval, Claim, ClaimFinding, Firing, PURGED, Process, Step, permission_findings};
-use super::case::{Check, Entry, Evidence, Finding, Permission, counted, mark};
+use super::case::{Check, Entry, Evidence, Finding, Permission, counted, mark, seal_findings};
+use super::prove_run;
 use super::verify::Bar;
 use crate::cli::connection::Context;
 use crate::cli::failure::Failure;
@@ -17,19 +18,21 @@ use countersign_ledger::sha256;
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// Prove that a process moved only as declared, with every gate cleared, permitted, recorded and sealed
+/// Prove that a process or a run moved only as declared, with every gate cleared, permitted, recorded and sealed
 #[derive(Args)]
 pub struct ProvePathArgs {
-    /// The process
+    /// The process, or the run
     instance: String,
 }
 
-/// The answer, as `--json` prints it.
+/// The answer, as `--json` prints it. Of a run it has no `firings`: its path is its steps.
 #[derive(Serialize)]
-struct Proof {
+pub struct Proof {
     instance_id: String,
     subject_ref: String,
     declaration_ref: String,
+    /// The guards whose approvers the initiator named in place of the definition's.
+    replaced: Vec<String>,
     current_state: String,
     /// `proved`, or `not-proved`.
     result: &'static str,
@@ -39,7 +42,7 @@ struct Proof {
 
 /// What became of one claim.
 #[derive(Serialize)]
-struct Verdict {
+pub struct Verdict {
     claim: Claim,
     /// `holds`, `fails`, or `unverifiable` where only a purge stands in the way.
     result: &'static str,
@@ -52,8 +55,18 @@ pub async fn run(context: &Context, args: ProvePathArgs) -> anyhow::Result<()> {
     let client = context.client()?;
     let mut bar = Bar::new(context);
     let loaded = Process::load(&client, &args.instance, |progress| bar.draw(progress)).await;
-    bar.clear();
-    let proof = prove(&client, &mut loaded?).await?;
+    let proof = match loaded {
+        // A run is no process, and its records have rules of their own.
+        Err(error) if error.code() == Some("not-known") => {
+            let proved = prove_run::prove(&client, &args.instance, |progress| bar.draw(progress)).await;
+            bar.clear();
+            proved?
+        }
+        loaded => {
+            bar.clear();
+            prove(&client, &mut loaded?).await?
+        }
+    };
     if context.json() {
         output::json(&proof)?;
     } else {
@@ -118,30 +131,46 @@ async fn prove(client: &Client, process: &mut Process) -> anyhow::Result<Proof> 
     let claims: Vec<Verdict> = bases
         .into_iter()
         .map(|(claim, basis)| {
-            let mut found: Vec<Finding> = Vec::new();
-            for ClaimFinding { finding, .. } in findings.iter().filter(|found| found.claim == claim) {
-                if !found.contains(finding) {
-                    found.push(finding.clone());
-                }
-            }
-            let result = match found.iter().all(|finding| finding.code == PURGED) {
-                _ if found.is_empty() => "holds",
-                true => "unverifiable",
-                false => "fails",
-            };
-            Verdict { claim, result, basis, findings: found }
+            let against = findings.iter().filter(|found| found.claim == claim).map(|found| &found.finding);
+            Verdict::of(claim, basis, against)
         })
         .collect();
-    let result = if claims.iter().all(|verdict| verdict.result == "holds") { "proved" } else { "not-proved" };
-    Ok(Proof {
-        instance_id: view.instance_id.clone(),
-        subject_ref: view.subject_ref.clone(),
-        declaration_ref: view.declaration_ref.clone(),
-        current_state: view.current_state.clone(),
-        result,
-        firings,
-        claims,
-    })
+    let (id, subject) = (view.instance_id.clone(), view.subject_ref.clone());
+    let proof = Proof::of(id, subject, view.declaration_ref.clone(), view.current_state.clone(), claims);
+    Ok(Proof { replaced: view.replaced.clone(), firings, ..proof })
+}
+
+impl Proof {
+    /// Proved where every claim holds.
+    pub fn of(
+        instance_id: String,
+        subject_ref: String,
+        declaration_ref: String,
+        current_state: String,
+        claims: Vec<Verdict>,
+    ) -> Proof {
+        let result = if claims.iter().all(|verdict| verdict.result == "holds") { "proved" } else { "not-proved" };
+        let (replaced, firings) = (Vec::new(), Vec::new());
+        Proof { instance_id, subject_ref, declaration_ref, replaced, current_state, result, firings, claims }
+    }
+}
+
+impl Verdict {
+    /// What becomes of a claim that these findings speak against, each named once.
+    pub fn of<'f>(claim: Claim, basis: String, findings: impl Iterator<Item = &'f Finding>) -> Verdict {
+        let mut found: Vec<Finding> = Vec::new();
+        for finding in findings {
+            if !found.contains(finding) {
+                found.push(finding.clone());
+            }
+        }
+        let result = match found.iter().all(|finding| finding.code == PURGED) {
+            _ if found.is_empty() => "holds",
+            true => "unverifiable",
+            false => "fails",
+        };
+        Verdict { claim, result, basis, findings: found }
+    }
 }
 
 /// Replay ends where the process stands, and the documents are those that the start committed to.
@@ -236,17 +265,7 @@ fn completeness(process: &Process) -> Vec<Finding> {
 
 /// Each record by itself, and the chain as a whole.
 fn seals(process: &Process) -> Vec<Finding> {
-    let mut found = Vec::new();
-    for entry in &process.entries {
-        let what = format!("record {}, {}", entry.record.sequence, entry.record.action_ref);
-        let (code, detail) = match &entry.check {
-            Check::Verified => continue,
-            Check::Unsealed => ("unsealed", format!("{what} is under no checkpoint yet: countersign audit seal")),
-            Check::Purged => (PURGED, format!("the content of {what} was destroyed")),
-            Check::FailedVerification(code) => (code.as_str(), format!("{what} does not verify")),
-        };
-        found.push(Finding::new(code, Some(&entry.record.event_id), detail));
-    }
+    let mut found = seal_findings(&process.entries);
     if process.log.result == VerificationResult::FailedVerification {
         found.extend(
             process
@@ -265,6 +284,12 @@ fn rendered(proof: &Proof, now: Timestamp) -> String {
     for (name, value) in [("process", &proof.instance_id), ("definition", &proof.declaration_ref)] {
         lines.push(format!("  {} {}", tint(Tint::Dim, &format!("{name:<10}")), printable(value)));
     }
+    let approvers = match (proof.declaration_ref.contains('@'), proof.replaced.is_empty()) {
+        (false, _) => "declared by the initiator".to_owned(),
+        (true, true) => "as the definition fixes them".to_owned(),
+        (true, false) => format!("named by the initiator for {}", printable(&proof.replaced.join(", "))),
+    };
+    lines.push(format!("  {} {approvers}", tint(Tint::Dim, &format!("{:<10}", "approvers"))));
     for firing in &proof.firings {
         lines.push(String::new());
         lines.extend(firing_lines(firing, now));
@@ -340,7 +365,12 @@ fn gate_shown(approval: &Approval) -> String {
 
 /// Who decided, when, with which words, and what the signature means.
 pub fn step_lines(step: &Step, now: Timestamp) -> Vec<String> {
-    let asked = if step.named_in_gate_spec { "as the gate_spec names" } else { "whom the gate_spec does not name" };
+    let asked = match (step.named_in_gate_spec, step.gate_spec_of) {
+        (false, _) => "whom the gate_spec does not name",
+        (true, "start") => "named by the initiator in place of the definition",
+        (true, "declaration") => "as the gate_spec names, declared by the initiator",
+        (true, _) => "as the gate_spec names",
+    };
     let (Some(by), Some(at)) = (&step.decided_by, &step.decided_at) else {
         return vec![format!("{} ({asked}): {}", printable(&step.approver_ref), state_shown(step.state))];
     };

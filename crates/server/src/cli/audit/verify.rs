@@ -1,4 +1,4 @@
-//! `countersign audit verify`: one record against its seal, one process, or the whole log.
+//! `countersign audit verify`: one record against its seal, one process, a sidecar's file, or the whole log.
 
 use super::super::connection::Context;
 use super::super::failure::Failure;
@@ -19,6 +19,9 @@ pub struct VerifyArgs {
     /// Only the records of this process
     #[arg(long, value_name = "INSTANCE")]
     instance: Option<String>,
+    /// A runbook's state.json, against the ledger, and the records of its run
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["record", "instance"])]
+    sidecar: Option<PathBuf>,
     /// With --record: the payload as you know it, a JSON file; without it, what the server shows
     #[arg(long, value_name = "FILE", requires = "record")]
     payload: Option<PathBuf>,
@@ -28,9 +31,10 @@ pub struct VerifyArgs {
 }
 
 pub async fn run(context: &Context, args: VerifyArgs) -> anyhow::Result<()> {
-    match &args.record {
-        Some(event_id) => one_record(context, event_id, &args).await,
-        None => log(context, args.instance).await,
+    match (&args.record, &args.sidecar) {
+        (Some(event_id), _) => one_record(context, event_id, &args).await,
+        (None, Some(file)) => super::sidecar::verify(context, file).await,
+        (None, None) => log(context, args.instance).await,
     }
 }
 
@@ -74,7 +78,7 @@ async fn log(context: &Context, instance_id: Option<String>) -> anyhow::Result<(
     }
 }
 
-fn told(verified: &LogVerification) -> String {
+pub(super) fn told(verified: &LogVerification) -> String {
     if verified.result == VerificationResult::Verified {
         return format!(
             "{} {} records are as they were recorded; {} of the log are under a signed checkpoint.\n  {} {}",

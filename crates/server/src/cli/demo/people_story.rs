@@ -15,6 +15,7 @@ pub const CAPA: RunStory = RunStory {
     hurry: Some(("deadline: 3d", "deadline: 3s")),
     subject: "capa-2026-017",
     input: r#"{"finding": "mould on line 3", "investigator": "kim", "owner": "lee"}"#,
+    world: None,
     retention: "fda_part_11_predicate_rule",
     cast: &[
         Role { actor: "quality", who: "starts runs, looks at them and reviews them", scopes: &[START, READ, CONTROL] },

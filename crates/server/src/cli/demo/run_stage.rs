@@ -8,33 +8,34 @@ use crate::cli::output::say;
 use crate::cli::run_view::{MAX_ROWS, render};
 use crate::cli::table::{Tint, tint};
 use anyhow::{anyhow, bail, ensure};
-use countersign_client::wire::{
-    ClaimTasks, CompleteTask, DeadTask, DecideGate, Decision, OpenGate, RetryTask, SendEvent, StartRun, Task,
-};
+use countersign_client::wire::{ClaimTasks, CompleteTask, DeadTask, InboxQuery, OpenGate, RetryTask, SendEvent, Task};
 use countersign_client::{Client, Error};
 use jiff::Timestamp;
 use serde_json::Value;
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 const LEASE_MS: i64 = 30_000;
 /// How long a claim waits for a step that is expected.
-const WAIT_MS: u64 = 20_000;
-const POLL_MS: u64 = 100;
+pub(super) const WAIT_MS: u64 = 20_000;
+pub(super) const POLL_MS: u64 = 100;
 
 pub struct RunStage<'s> {
-    story: &'s RunStory,
+    pub(super) story: &'s RunStory,
     pub theatre: Theatre,
     /// What each worker has claimed last.
     claimed: HashMap<&'static str, Task>,
-    /// The approval that was opened last.
-    approval_id: String,
+    /// The approval that was opened or approved last.
+    pub(super) approval_id: String,
+    /// Where the files of the story are.
+    pub(super) world: PathBuf,
 }
 
-type Answered = Result<Value, Error>;
+pub(super) type Answered = Result<Value, Error>;
 
 impl<'s> RunStage<'s> {
-    pub async fn set(mut theatre: Theatre, story: &'s RunStory) -> anyhow::Result<Self> {
+    pub async fn set(mut theatre: Theatre, story: &'s RunStory, world: PathBuf) -> anyhow::Result<Self> {
         let document = match story.hurry {
             None => story.document.to_owned(),
             Some((long, short)) => story.document.replacen(long, short, 1),
@@ -45,7 +46,9 @@ impl<'s> RunStage<'s> {
         }
         say(&format!("Records are kept under {}.", tint(Tint::Strong, story.retention)))?;
         theatre.enter(story.cast).await?;
-        Ok(RunStage { story, theatre, claimed: HashMap::new(), approval_id: String::new() })
+        let stage = RunStage { story, theatre, claimed: HashMap::new(), approval_id: String::new(), world };
+        stage.make_world()?;
+        Ok(stage)
     }
 
     pub async fn play(&mut self, beat: &Beat<RunAct>) -> anyhow::Result<()> {
@@ -53,6 +56,9 @@ impl<'s> RunStage<'s> {
         match beat.act {
             RunAct::Look => return self.look(&client).await,
             RunAct::Await(step, state) => self.wait_for(&client, step, state).await?,
+            RunAct::Reaches(state, phase) => self.wait_for_run(state, phase).await?,
+            RunAct::World(script) => return self.change_world(beat.actor, script),
+            RunAct::Rehearse => return self.rehearse(&client, beat.actor).await,
             _ => {
                 let result = self.act(&client, beat).await?;
                 let Some(answer) = Theatre::answered(result, beat.expect)? else { return Ok(()) };
@@ -73,12 +79,7 @@ impl<'s> RunStage<'s> {
     async fn act(&mut self, client: &Client, beat: &Beat<RunAct>) -> anyhow::Result<Answered> {
         match &beat.act {
             RunAct::Start => {
-                let request = StartRun {
-                    definition: self.story.definition.to_owned(),
-                    input: Some(serde_json::from_str(self.story.input)?),
-                    subject_ref: Some(self.story.subject.to_owned()),
-                    ..StartRun::default()
-                };
+                let request = self.start_request()?;
                 show_call(beat.actor, "POST /v1/runs", &request)?;
                 let answer = client.start_run(&request).await;
                 if let Ok(answer) = &answer {
@@ -122,7 +123,7 @@ impl<'s> RunStage<'s> {
                 Ok(client.send_event(&request).await.map(|answer| answer.json))
             }
             RunAct::On(step, act, body) => {
-                let request: Value = serde_json::from_str(&body.replace("$approval", &self.approval_id))?;
+                let request: Value = serde_json::from_str(&self.filled(body))?;
                 show_call(
                     beat.actor,
                     &format!("POST /v1/runs/{}/steps/{step}/{act}", self.theatre.instance_id),
@@ -139,16 +140,15 @@ impl<'s> RunStage<'s> {
                 }
                 Ok(answer.map(|answer| answer.json))
             }
-            RunAct::Approve(action) => {
-                let request = DecideGate { decision: Decision::Approve, reason: None, step_id: None };
-                show_call(
-                    beat.actor,
-                    &format!("POST /v1/runs/{}/gates/{action}/decision", self.theatre.instance_id),
-                    &request,
-                )?;
-                Ok(client.decide_run_gate(&self.theatre.instance_id, action, &request).await.map(|answer| answer.json))
+            RunAct::Approve(action) => self.approve(client, beat.actor, action).await,
+            RunAct::Control(action, body) => self.control(client, beat.actor, action, body).await,
+            RunAct::InTray(_) => {
+                say(&format!("    {} GET /v1/inbox", tint(Tint::Wait, beat.actor)))?;
+                Ok(client.inbox(&InboxQuery::default()).await.map(|answer| answer.json))
             }
-            RunAct::Look | RunAct::Await(..) => Ok(Ok(Value::Null)),
+            RunAct::Look | RunAct::Await(..) | RunAct::Reaches(..) | RunAct::World(_) | RunAct::Rehearse => {
+                Ok(Ok(Value::Null))
+            }
         }
     }
 
@@ -216,7 +216,15 @@ impl<'s> RunStage<'s> {
             | RunAct::Open(_)
             | RunAct::Approve(_)
             | RunAct::Await(..)
+            | RunAct::Reaches(..)
+            | RunAct::Control(..)
+            | RunAct::World(_)
+            | RunAct::Rehearse
             | RunAct::Look => {}
+            RunAct::InTray(expected) => {
+                let entries = answer["items"].as_array().map(Vec::len);
+                ensure!(entries == Some(*expected), "the story expects {expected} in the in-tray");
+            }
         }
         Ok(())
     }

@@ -12,8 +12,10 @@ pub struct RunStory {
     /// A time of the definition that nobody would wait for, and what it is in the story.
     pub hurry: Option<(&'static str, &'static str)>,
     pub subject: &'static str,
-    /// JSON
+    /// JSON; `$WORLD` is the directory of `world`.
     pub input: &'static str,
+    /// Makes the files that the run is about, in a directory of their own. The server then carries shell steps out.
+    pub world: Option<&'static str>,
     pub retention: &'static str,
     pub cast: &'static [Role],
     pub beats: &'static [Beat<RunAct>],
@@ -53,6 +55,16 @@ pub enum RunAct {
     Approve(&'static str),
     /// Looks until the step is in this state: the clock moves it.
     Await(&'static str, &'static str),
+    /// Looks until the run is in this state and this phase: the server moves it.
+    Reaches(&'static str, &'static str),
+    /// Resumes, stops or voids the run, with this body; `$approval` as above, or the one that was approved last.
+    Control(&'static str, &'static str),
+    /// Looks into the actor's in-tray, which must have so many entries.
+    InTray(usize),
+    /// Changes the world: a script in the directory of `world`.
+    World(&'static str),
+    /// Starts a dry run, and looks until it has ended.
+    Rehearse,
     /// Draws the run.
     Look,
 }
@@ -87,6 +99,7 @@ pub const ORDER_PROCESS: RunStory = RunStory {
     hurry: None,
     subject: "order-1001",
     input: r#"{"order_id": "order-1001"}"#,
+    world: None,
     retention: "sox_7_year",
     cast: &[
         Role { actor: "shop", who: "starts runs and looks at them", scopes: &[START, READ] },
@@ -145,6 +158,7 @@ pub const ORDER_SAGA: RunStory = RunStory {
     hurry: None,
     subject: "customer-77",
     input: r#"{"customer": "customer-77"}"#,
+    world: None,
     retention: "sox_7_year",
     cast: &[
         Role { actor: "sales", who: "starts runs and looks at them", scopes: &[START, READ] },
@@ -203,6 +217,7 @@ pub const NIGHTLY_REPORT: RunStory = RunStory {
     hurry: None,
     subject: "report-2026-11-16",
     input: r#"{"weekly": false}"#,
+    world: None,
     retention: "sox_7_year",
     cast: &[
         Role { actor: "clock", who: "starts runs and looks at them", scopes: &[START, READ] },

@@ -81,7 +81,7 @@ impl<'s> Stage<'s> {
         decision: Decision,
         reason: &str,
     ) -> anyhow::Result<Result<Value, Error>> {
-        let request = DecideGate { decision, reason: Some(reason.to_owned()), step_id: None };
+        let request = DecideGate { decision, reason: Some(reason.to_owned()), step_id: None, request_digest: None };
         let id = &self.theatre.instance_id;
         let call = format!("POST /v1/processes/{id}/gates/{action}/decision");
         show_call(beat.actor, &call, &request)?;

@@ -4,7 +4,7 @@ use super::steps::{is_claimable, is_retrying};
 use super::{is_done, is_ended, step_ended};
 use crate::cli::output::{printable, shell_word};
 use crate::cli::table::{Tint, tint};
-use countersign_client::wire::{ApprovalState, RunView, StepView};
+use countersign_client::wire::{ApprovalState, Binding, Gate, GateFate, RunView, StepView};
 use jiff::Timestamp;
 
 const MAX_HINTS: usize = 4;
@@ -13,16 +13,30 @@ const MAX_HINTS: usize = 4;
 pub fn next(run: &RunView, now: Timestamp) -> Vec<(String, String)> {
     let mut hints = Hints { run, id: shell_word(&run.run_id), found: vec![] };
     match run.state.as_str() {
+        "failed" if run.phase.is_some() => hints.void(),
         "failed" | "cancelled" => hints.again(),
         "queued" => hints.slot(),
+        "stopped" => hints.unknown(),
         _ => {}
+    }
+    if is_ended(&run.state) && run.state != "failed" {
+        return hints.found;
+    }
+    let waits = |gate: &&Gate| gate.state == ApprovalState::Pending && gate.fate == GateFate::Unspent;
+    for gate in run.gates.iter().filter(waits) {
+        let command = format!("countersign gate decide {} {} approve", hints.id, shell_word(&gate.action));
+        let asks = if run.phase.is_some() { format!(" on {}", printable(&gate.action)) } else { String::new() };
+        let asked = run.gates.iter().filter(waits).filter(|other| other.action == gate.action);
+        let names: Vec<String> = asked.map(|gate| tint(Tint::Strong, &gate.approver_ref)).collect();
+        let verb = if names.len() == 1 { "decides" } else { "decide" };
+        hints.add(format!("{} {verb}{asks}", names.join(", ")), command);
     }
     if is_ended(&run.state) {
         return hints.found;
     }
-    for gate in run.gates.iter().filter(|gate| gate.state == ApprovalState::Pending) {
-        let command = format!("countersign gate decide {} {} approve", hints.id, shell_word(&gate.action));
-        hints.add(format!("{} decides", tint(Tint::Strong, &gate.approver_ref)), command);
+    if run.state == "stopped" && run.gates.iter().any(|gate| gate.action == "resume") {
+        hints.resume();
+        return hints.found;
     }
     if matches!(run.state.as_str(), "paused" | "stopped") {
         // Whatever is ready, nobody gets it before that.
@@ -46,6 +60,53 @@ impl Hints<'_> {
     fn add(&mut self, why: String, command: String) {
         if self.found.len() < MAX_HINTS && !self.found.iter().any(|(_, known)| *known == command) {
             self.found.push((why, command));
+        }
+    }
+
+    /// The gate for this action that counts, in its newest form.
+    fn gate(&self, action: &str) -> Option<&Gate> {
+        let counts = |gate: &&Gate| gate.action == action && gate.binding == Binding::Current;
+        let unspent = |gate: &&Gate| gate.fate == GateFate::Unspent;
+        let all = || self.run.gates.iter().rev().filter(counts).filter(unspent);
+        all().find(|gate| gate.state == ApprovalState::Approved).or_else(|| all().next())
+    }
+
+    /// Nothing goes on before it is known what became of an attempt.
+    fn unknown(&mut self) {
+        for step in self.run.steps.iter().filter(|step| step.effect_unknown && step.state_code != "completed") {
+            let (id, name) = (self.id.clone(), shell_word(&step.name));
+            let command = format!("countersign runs declare-effect {id} {name} completed|not-done --reason …");
+            self.add(format!("first say what became of {}", tint(Tint::Strong, &step.name)), command);
+        }
+    }
+
+    /// A stopped run that only an approval lets go on.
+    fn resume(&mut self) {
+        let id = self.id.clone();
+        match self.gate("resume").map(|gate| (is_cleared(gate), gate.state, gate.step_id.clone())) {
+            Some((true, _, step_id)) => {
+                self.add("it is approved".to_owned(), format!("countersign runs resume {id} --approval {step_id}"));
+            }
+            Some((false, ApprovalState::Pending | ApprovalState::Approved, step_id)) => {
+                self.add("then".to_owned(), format!("countersign runs resume {id} --approval {step_id}"));
+            }
+            _ => self.add("ask again for an approval".to_owned(), format!("countersign gate open {id} resume")),
+        }
+    }
+
+    /// A runbook that failed is not tried again; it may be voided.
+    fn void(&mut self) {
+        let id = self.id.clone();
+        match self.gate("void").map(|gate| (is_cleared(gate), gate.state, gate.step_id.clone())) {
+            Some((true, _, step_id)) => {
+                let command = format!("countersign runs void {id} --approval {step_id} --reason …");
+                self.add("its voiding is approved".to_owned(), command);
+            }
+            Some((false, ApprovalState::Pending | ApprovalState::Approved, _)) => {}
+            _ => {
+                let command = format!("countersign gate open {id} void --reason …");
+                self.add("if it is not to count, ask for its voiding".to_owned(), command);
+            }
         }
     }
 
@@ -125,4 +186,9 @@ impl Hints<'_> {
         self.add(format!("or give {strong} up"), format!("countersign step escalate {id} {name}"));
         self.add("or the whole run".to_owned(), format!("countersign runs cancel {id} --reason …"));
     }
+}
+
+/// It is approved; of a quorum, as a whole.
+fn is_cleared(gate: &Gate) -> bool {
+    gate.chain.as_ref().map_or(gate.state, |chain| chain.state) == ApprovalState::Approved
 }

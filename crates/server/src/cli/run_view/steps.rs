@@ -1,6 +1,6 @@
 //! The steps of a run as a table: in which state each is, at which attempt, who holds it and what it waits for.
 
-use super::{error_text, rollup_tint, step_ended};
+use super::{book, error_text, rollup_tint, step_ended};
 use crate::cli::output::printable;
 use crate::cli::table::{Table, Tint, tint};
 use crate::cli::terminal::{columns, wrapped};
@@ -229,6 +229,7 @@ fn facts(run: &RunView, step: &StepView, now: Timestamp) -> String {
             |executor| format!("for the server's executor of {}", printable(executor)),
         ));
     }
+    parts.extend(book::facts(step, now));
     if let Some(last) = step.corrections.last() {
         let why = printable(&last.correction_reason.replace('_', " "));
         parts.push(format!("correction {} for {why}, by {}", last.cycle, printable(&last.reopened_by)));

@@ -280,3 +280,119 @@ fn what_waits_for_a_worker_is_said_once_per_queue() {
     assert_eq!(next.len(), 1);
     assert_eq!(next[0].1, "countersign work orders");
 }
+
+fn book_gate(action: &str, state: &str) -> Value {
+    json!({"action": action, "from_state": "run", "guard": "sovereign", "step_id": "g-1", "approver_ref": "dba_lead",
+        "state": state, "binding": "current", "fate": "unspent", "scope": "prod:resume", "submitter_ref": "op",
+        "submitted_at": NOW, "assignment": {"assignment_id": "a-1", "status": "Active"}})
+}
+
+fn runbook(state: &str, more: Value) -> RunView {
+    let mut view = serde_json::to_value(run(state, vec![])).expect("JSON");
+    view["phase"] = "backup_taken".into();
+    if let (Value::Object(view), Value::Object(more)) = (&mut view, more) {
+        view.extend(more);
+    }
+    serde_json::from_value(view).expect("a run")
+}
+
+#[test]
+fn a_runbook_shows_its_checks_pins_caps_and_files() {
+    let (pinned, digest) = ("9f2c".repeat(16), "41ab".repeat(16));
+    let steps = vec![
+        step(
+            0,
+            "pin",
+            "completed",
+            json!({"checks": [{"name": "exists", "held": true}, {"name": "few", "held": false}],
+            "artifacts": [{"path": "pre_write.gpg", "sha256": digest, "size_bytes": 12}]}),
+        ),
+        step(1, "migrate", "in_progress", json!({"soft_cap_at": "2026-11-15T19:57:28Z", "locked_by": "w"})),
+    ];
+    let pins = json!([{"pin": "schema", "step": "pin", "value": pinned, "digest": digest}]);
+    let view = runbook(
+        "executing",
+        json!({"steps": steps, "pins": pins, "executing_ms": 61_000, "hard_cap_ms": 3_600_000, "dry_run": true,
+        "pin_errors": [{"pin": "grants", "error": "exit code 3"}]}),
+    );
+    let text = drawn(&view, MAX_ROWS);
+    for part in [
+        "phase      backup_taken",
+        "hard cap   58m59s of 1h executing time left",
+        "dry run",
+        "grants could not be looked at: exit code 3",
+        "✓ exists, ✕ few, left pre_write.gpg (12 bytes, 41ab41ab41ab…)",
+        "soft cap: 10 min left",
+        "schema  9f2c9f2c9f2c…  41ab41ab41ab…  pin",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+}
+
+#[test]
+fn a_stopped_runbook_shows_the_difference_who_decides_and_what_comes_then() {
+    let drift = json!([
+        {"pin": "schema", "pinned": "9f2c".repeat(16), "live": "41ab".repeat(16)},
+        {"pin": "rows", "pinned": 7, "live": null, "error": "exit code 1: no such table"},
+    ]);
+    let of = |gates: Value| runbook("stopped", json!({"outcome": "drift", "drift": drift, "gates": gates}));
+    let text = drawn(&of(json!([book_gate("resume", "Pending")])), MAX_ROWS);
+    assert!(text.contains("  schema  pinned 9f2c9f2c9f2c…  live 41ab41ab41ab…\n"), "{text}");
+    assert!(text.contains("  rows    pinned 7  live no value (exit code 1: no such table)"), "{text}");
+    let resume = "countersign runs resume r-1 --approval g-1";
+    assert_eq!(
+        hints(&of(json!([book_gate("resume", "Pending")]))),
+        ["dba_lead decides on resume: countersign gate decide r-1 resume approve", &format!("then: {resume}")]
+    );
+    assert_eq!(hints(&of(json!([book_gate("resume", "Approved")]))), [format!("it is approved: {resume}")]);
+    let refused = hints(&of(json!([book_gate("resume", "Rejected")])));
+    assert_eq!(refused, ["ask again for an approval: countersign gate open r-1 resume"]);
+    let lost = step(0, "migrate", "ready", json!({"effect_unknown": true}));
+    let unknown = runbook(
+        "stopped",
+        json!({"outcome": "lease_expired", "steps": [lost], "gates": [book_gate("resume", "Approved")]}),
+    );
+    assert_eq!(
+        hints(&unknown),
+        [
+            "first say what became of migrate: countersign runs declare-effect r-1 migrate completed|not-done --reason …",
+            &format!("it is approved: {resume}"),
+        ]
+    );
+}
+
+#[test]
+fn a_failed_runbook_is_voided_and_not_tried_again() {
+    let failed = |gates: Value| runbook("failed", json!({"gates": gates}));
+    let ask = "if it is not to count, ask for its voiding: countersign gate open r-1 void --reason …";
+    assert_eq!(hints(&failed(json!([]))), [ask]);
+    let waits = hints(&failed(json!([book_gate("void", "Pending")])));
+    assert_eq!(waits, ["dba_lead decides on void: countersign gate decide r-1 void approve"]);
+    let approved = hints(&failed(json!([book_gate("void", "Approved")])));
+    assert_eq!(approved, ["its voiding is approved: countersign runs void r-1 --approval g-1 --reason …"]);
+}
+
+#[test]
+fn values_that_look_alike_are_shown_in_full() {
+    let (a, b) = (format!("{}1", "x".repeat(50)), format!("{}2", "x".repeat(50)));
+    let drift = json!([{"pin": "p", "pinned": a, "live": b}]);
+    let drift: Vec<countersign_client::wire::DriftView> = serde_json::from_value(drift).expect("drift");
+    assert_eq!(
+        drift_lines(&drift).iter().map(|line| plain(line)).collect::<Vec<_>>(),
+        [format!("p  pinned {a}  live {b}")]
+    );
+}
+
+#[test]
+fn a_quorum_is_named_as_a_whole() {
+    let mut second = book_gate("migrate", "Pending");
+    second["approver_ref"] = "owner".into();
+    let waits = runbook("blocked", json!({"gates": [book_gate("migrate", "Pending"), second]}));
+    assert_eq!(hints(&waits), ["dba_lead, owner decide on migrate: countersign gate decide r-1 migrate approve"]);
+}
+
+#[test]
+fn the_file_behind_a_digest_stays() {
+    let printed = json!(format!("{}  /etc/hosts", "9f2c".repeat(16)));
+    assert_eq!(short(&printed), "9f2c9f2c9f2c…  /etc/hosts");
+}

@@ -1,18 +1,27 @@
 //! What has changed in a run since it was last looked at.
 
 use crate::cli::output::printable;
-use crate::cli::run_view::{attempts, details, error_text, label, named, state_text, step_tint};
+use crate::cli::run_view::{attempts, details, drift_lines, error_text, label, named, state_text, step_tint};
 use crate::cli::table::tint;
 use countersign_client::Answer;
-use countersign_client::wire::{RunView, StepView};
+use countersign_client::wire::{DriftView, RunView, StepView};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
+/// What a line about the run tells.
+#[derive(PartialEq)]
+struct Known {
+    state: String,
+    outcome: Option<String>,
+    phase: Option<String>,
+    drift: Vec<DriftView>,
+}
+
 /// What was seen last.
 #[derive(Default)]
 pub struct Changes {
-    run: Option<(String, Option<String>)>,
+    run: Option<Known>,
     steps: HashMap<u32, Value>,
 }
 
@@ -32,9 +41,10 @@ impl Changes {
         now: Timestamp,
     ) -> impl Iterator<Item = Change<'a>> + use<'a> {
         let mut changes = vec![];
-        let run = (answer.body.state.clone(), answer.body.outcome.clone());
+        let RunView { state, outcome, phase, drift, .. } = answer.body.clone();
+        let run = Known { state, outcome, phase, drift };
         let run_changed = self.run.as_ref() != Some(&run);
-        let ended = crate::cli::run_view::is_ended(&run.0);
+        let ended = crate::cli::run_view::is_ended(&run.state);
         let is_first = self.run.is_none();
         if run_changed {
             self.run = Some(run);
@@ -97,7 +107,10 @@ impl Change<'_> {
             Change::Run { .. } => {
                 let why = run.last_error.as_deref().map(|error| error_text(run, error)).or_else(|| run.reason.clone());
                 let error = why.map_or_else(String::new, |why| format!(": {}", printable(&why)));
-                format!("{at}  run is {}{error}", state_text(&run.state, run.outcome.as_deref()))
+                let phase =
+                    run.phase.as_ref().map_or_else(String::new, |phase| format!(", phase {}", printable(phase)));
+                let drift: String = drift_lines(&run.drift).iter().map(|line| format!("\n           {line}")).collect();
+                format!("{at}  run is {}{phase}{error}{drift}", state_text(&run.state, run.outcome.as_deref()))
             }
             Change::Step(step, _) => {
                 let state = tint(step_tint(step), &format!("{} {}", step.appearance.icon, label(step)));
@@ -115,7 +128,8 @@ impl Change<'_> {
         match self {
             Change::Run { .. } => json!({
                 "at": at, "change": "run", "run_id": run.run_id, "state": run.state, "outcome": run.outcome,
-                "rollup": run.rollup, "last_error": run.last_error, "output": run.output,
+                "rollup": run.rollup, "last_error": run.last_error, "output": run.output, "phase": run.phase,
+                "drift": run.drift,
             }),
             Change::Step(_, raw) => json!({"at": at, "change": "step", "run_id": run.run_id, "step": raw}),
         }

@@ -1,5 +1,6 @@
-//! The gates of a process from its records alone: whom they name, and who approved before what.
+//! The gates of a process or a run from its records alone: whom they name, and who approved before what.
 
+use super::scopes::Kind;
 use super::{Entry, Finding, Pager};
 use crate::cli::time::at;
 use countersign_client::wire::RecordQuery;
@@ -7,9 +8,10 @@ use countersign_client::{Client, Error};
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// What is remembered of a process.
+/// What is remembered of a process or a run.
 #[derive(Default)]
 pub struct Known {
+    pub kind: Kind,
     /// The name of its definition.
     pub definition: Option<String>,
     pub gates: HashMap<String, Gate>,
@@ -31,7 +33,7 @@ impl Known {
     /// Reads what the process's records say.
     pub async fn read(client: &Client, instance_id: &str) -> Result<Known, Error> {
         let mut known = Known::default();
-        for action_ref in ["workflow_started", "chain_initiated", "gate_opened", "gate_decided"] {
+        for action_ref in ["workflow_started", "run_started", "chain_initiated", "gate_opened", "gate_decided"] {
             let query = RecordQuery {
                 instance_id: Some(instance_id.to_owned()),
                 action_ref: Some(action_ref.to_owned()),
@@ -57,7 +59,12 @@ impl Known {
 
     fn note(&mut self, entry: &Entry) {
         let text = |name: &str| entry.text(name).unwrap_or_default().to_owned();
-        if entry.is("workflow_started") {
+        if entry.is("workflow_started") || entry.is("run_started") {
+            self.kind = match (entry.is("run_started"), entry.text("parent_run_id")) {
+                (false, _) => Kind::Process,
+                (true, None) => Kind::Run,
+                (true, Some(_)) => Kind::Child,
+            };
             let named = entry.text("definition").and_then(|text| text.split_once('@'));
             self.definition = named.map(|(name, _)| name.to_owned());
             return;

@@ -1,6 +1,7 @@
 //! One process, put together for somebody who does not believe it: its view, every record of it, and for every firing
 //! what it rested on. What does not fit is a finding under the claim that it speaks against.
 
+use super::scopes::Kind;
 use super::{Check, Entry, Evidence, Finding, Pager, Permission, Registry, verified};
 use countersign_client::wire::{
     ApprovalState, Binding, Gate, GateEntry, GateFate, HistoryEntry, LogVerification, Progress, QuorumRule,
@@ -91,6 +92,9 @@ pub struct Step {
     pub approver_ref: String,
     /// The gate_spec that the process started with names this approver for this guard.
     pub named_in_gate_spec: bool,
+    /// Who wrote that entry: `definition`, `start` (the initiator, in place of the definition's) or `declaration` (the
+    /// initiator's own).
+    pub gate_spec_of: &'static str,
     pub state: ApprovalState,
     /// Who decided or withdrew it, when, and with which words.
     pub decided_by: Option<String>,
@@ -131,7 +135,7 @@ impl Process {
     pub async fn permission(&mut self, client: &Client, event_id: &str) -> Result<Option<Permission>, Error> {
         let definition = self.definition();
         let Some(entry) = self.entries.iter().find(|entry| entry.record.event_id == event_id) else { return Ok(None) };
-        self.registry.permission(client, entry, definition.as_deref()).await.map(Some)
+        self.registry.permission(client, entry, Kind::Process, definition.as_deref()).await.map(Some)
     }
 
     /// The gates of the process, each once, in the order of the view.
@@ -183,12 +187,22 @@ impl Process {
             step_id: gate.step_id.clone(),
             approver_ref: gate.approver_ref.clone(),
             named_in_gate_spec: self.view.gate_spec.get(&gate.guard).is_some_and(|spec| names(spec, gate)),
+            gate_spec_of: self.gate_spec_of(&gate.guard),
             state: gate.state,
             decided_by: gate.decided_by.clone().or_else(|| gate.withdrawn_by.clone()),
             decided_at: gate.decided_at.clone().or_else(|| gate.withdrawn_at.clone()),
             reason: gate.decision_reason.clone().or_else(|| gate.withdrawal_reason.clone()),
             meaning: entry.and_then(Entry::meaning),
             record: entry.map(Entry::evidence),
+        }
+    }
+
+    /// Whose word it is that these people approve.
+    fn gate_spec_of(&self, guard: &str) -> &'static str {
+        match self.view.declaration_ref.contains('@') {
+            false => "declaration",
+            true if self.view.replaced.iter().any(|label| label == guard) => "start",
+            true => "definition",
         }
     }
 

@@ -1,0 +1,112 @@
+// The approver's side: in-tray, gate, decision, and what a wrong person sees.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import {
+  accessible,
+  caller,
+  openPage,
+  person,
+  publish,
+  signIn,
+  startBrowser,
+  startServer,
+} from "./support.mjs";
+
+const RELEASE = `
+kind: process
+name: batch-release
+states: [draft, released]
+initial_state: draft
+terminal_states: [released]
+transitions:
+  - {from: draft, action: release, to: released, guard: qp}
+gate_spec:
+  qp: {approver_ref: santos, scope: batch:release}
+`;
+
+let server;
+let browser;
+let tokens;
+
+before(async () => {
+  server = await startServer();
+  browser = await startBrowser();
+  tokens = {
+    santos: await person(server, "santos", [], "Maria Santos"),
+    mallory: await person(server, "mallory", ["workflows:read"]),
+    operator: await person(server, "operator", [
+      "workflows:start",
+      "workflows:open-gate",
+      "workflows:fire",
+      "workflows:read",
+    ]),
+  };
+  await publish(server, RELEASE);
+});
+after(async () => {
+  await browser?.close();
+  await server?.end();
+});
+
+async function asked(subject) {
+  const operator = caller(server, tokens.operator);
+  const { instance_id } = await operator("POST", "/v1/processes", {
+    definition: "batch-release",
+    subject_ref: subject,
+  });
+  await operator("POST", `/v1/processes/${instance_id}/gates`, { action: "release" });
+  return instance_id;
+}
+
+test("an approver sees what waits, approves with a reason, and the process can go on", async () => {
+  const id = await asked("br-2026-0412");
+  const page = await openPage(browser);
+  await signIn(page, server, tokens.santos);
+  await page.getByRole("heading", { name: "release of br-2026-0412" }).waitFor();
+  await accessible(page, "the in-tray");
+  await page.getByLabel("Reason").fill("batch record reviewed");
+  await page.getByRole("button", { name: "Approve" }).click();
+  await page.getByText("Approved", { exact: true }).waitFor();
+  const process = await caller(server)("GET", `/v1/processes/${id}`);
+  assert.equal(process.gates[0].state, "Approved");
+  assert.equal(process.gates[0].decided_by, "santos");
+  assert.equal(process.gates[0].decision_reason, "batch record reviewed");
+  assert.deepEqual(page.complaints, []);
+});
+
+test("a rejection carries its reason", async () => {
+  const id = await asked("br-2026-0413");
+  const page = await openPage(browser);
+  await signIn(page, server, tokens.santos);
+  await page.getByLabel("Reason").fill("temperature excursion not explained");
+  await page.getByRole("button", { name: "Reject" }).click();
+  await page.getByText("Rejected", { exact: true }).first().waitFor();
+  const process = await caller(server)("GET", `/v1/processes/${id}`);
+  assert.equal(process.gates[0].state, "Rejected");
+});
+
+test("a wrong person sees no decide button, and the API refuses them anyway", async () => {
+  const id = await asked("br-2026-0414");
+  const { gates } = await caller(server)("GET", `/v1/processes/${id}`);
+  const page = await openPage(browser);
+  await signIn(page, server, tokens.mallory);
+  await page.goto(`${server.origin}/gate/${gates[0].step_id}`);
+  await page.getByText("santos decides this.").waitFor();
+  assert.equal(await page.getByRole("button", { name: "Approve" }).count(), 0);
+  const status = await page.evaluate(async (path) => {
+    const answer = await fetch(path, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ decision: "approve" }),
+    });
+    return answer.status;
+  }, `/v1/processes/${id}/gates/release/decision`);
+  assert.equal(status, 403);
+});
+
+test("an empty in-tray says what would appear in it", async () => {
+  const page = await openPage(browser);
+  await signIn(page, server, tokens.mallory);
+  await page.getByText("Nothing waits for your decision").waitFor();
+  await accessible(page, "the empty in-tray");
+});

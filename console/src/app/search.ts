@@ -1,0 +1,112 @@
+// What the pages keep in their URLs, read back with care: anybody can type an address.
+import type { LaneBy } from "@/graph/model";
+
+export function text(search: Record<string, unknown>, key: string): string | undefined {
+  const value = search[key];
+  if (typeof value === "number") return String(value);
+  return typeof value === "string" && value !== "" ? value : undefined;
+}
+
+function whole(search: Record<string, unknown>, key: string): number | undefined {
+  const value = Number(search[key]);
+  return Number.isInteger(value) && value > 0 ? value : undefined;
+}
+
+type Search = Record<string, unknown>;
+
+export const ROLLUPS = ["red", "yellow", "green", "gray"] as const;
+export const RUN_STATES = [
+  "executing",
+  "blocked",
+  "paused",
+  "stopped",
+  "queued",
+  "compensating",
+  "completed",
+  "failed",
+  "cancelled",
+  "voided",
+] as const;
+
+export interface RunFilter {
+  rollup?: (typeof ROLLUPS)[number];
+  state?: (typeof RUN_STATES)[number];
+  definition?: string;
+  pic?: string;
+  q?: string;
+}
+
+export const runFilter = (search: Search): RunFilter => ({
+  rollup: ROLLUPS.find((one) => one === search.rollup),
+  state: RUN_STATES.find((one) => one === search.state),
+  definition: text(search, "definition"),
+  pic: text(search, "pic"),
+  q: text(search, "q"),
+});
+
+export interface RunSearch {
+  tab?: string;
+  step?: string;
+  lanes?: LaneBy;
+  collapsed?: string;
+}
+
+export function runSearch(search: Search): RunSearch {
+  const lanes = text(search, "lanes");
+  return {
+    tab: text(search, "tab"),
+    step: text(search, "step"),
+    lanes: lanes === "pic" || lanes === "run" ? lanes : undefined,
+    collapsed: text(search, "collapsed"),
+  };
+}
+
+export interface ProcessFilter {
+  definition?: string;
+  current_state?: string;
+  subject_ref?: string;
+}
+
+export const processFilter = (search: Search): ProcessFilter => ({
+  definition: text(search, "definition"),
+  current_state: text(search, "current_state"),
+  subject_ref: text(search, "subject_ref"),
+});
+
+export interface DefinitionSearch {
+  version?: number;
+  tab?: string;
+  with?: number;
+}
+
+export const definitionSearch = (search: Search): DefinitionSearch => ({
+  version: whole(search, "version"),
+  with: whole(search, "with"),
+  tab: text(search, "tab"),
+});
+
+export interface LedgerSearch {
+  instance_id?: string;
+  actor_ref?: string;
+  action_ref?: string;
+}
+
+export const ledgerSearch = (search: Search): LedgerSearch => ({
+  instance_id: text(search, "instance_id"),
+  actor_ref: text(search, "actor_ref"),
+  action_ref: text(search, "action_ref"),
+});
+
+export interface AdminSearch {
+  tab?: string;
+  subject_ref?: string;
+  action_scope?: string;
+  at?: string;
+}
+
+export const adminSearch = (search: Search): AdminSearch => ({
+  tab: text(search, "tab"),
+  subject_ref: text(search, "subject_ref"),
+  action_scope: text(search, "action_scope"),
+  at: text(search, "at"),
+});

@@ -1,0 +1,90 @@
+// Who I am, what I may do, and my passkeys.
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { KeyRound } from "lucide-react";
+import { useId, useState } from "react";
+import { useTranslation } from "react-i18next";
+import type { SchemaMe } from "@/api/schema";
+import { passkeysWork, registerPasskey } from "@/app/passkey";
+import { Button } from "@/ui/button";
+import { Failure } from "@/ui/feedback";
+import { Id, Moment } from "@/ui/text";
+
+export function Account({ me }: { me: SchemaMe }) {
+  const { t } = useTranslation();
+  const client = useQueryClient();
+  const field = useId();
+  const [label, setLabel] = useState("");
+  const add = useMutation({
+    mutationFn: () => registerPasskey(label.trim()),
+    onSuccess: () => {
+      setLabel("");
+      void client.invalidateQueries({ queryKey: ["me"] });
+    },
+  });
+  return (
+    <div className="flex max-w-2xl flex-col gap-8">
+      <section>
+        <h2 className="mb-2">{me.display_name ?? me.actor_ref}</h2>
+        <p className="text-sm text-soft">
+          <code className="font-mono text-xs">{me.actor_ref}</code>
+        </p>
+        <h3 className="mt-4 mb-1">{t("admin.mayDo")}</h3>
+        {me.scopes.length === 0 ? (
+          <p className="text-soft">{t("admin.mayNothing")}</p>
+        ) : (
+          <ul className="flex flex-wrap gap-1.5">
+            {me.scopes.map((scope) => (
+              <li key={scope} className="rounded bg-wash px-2 py-0.5 font-mono text-xs">
+                {scope}
+              </li>
+            ))}
+          </ul>
+        )}
+      </section>
+      <section>
+        <h2 className="mb-2">{t("admin.passkeys")}</h2>
+        <p className="mb-3 text-sm text-soft">{t("admin.passkeysWhy")}</p>
+        <ul className="mb-4 flex flex-col gap-1 text-sm">
+          {me.passkeys.map((passkey) => (
+            <li key={passkey.key_id} className="flex flex-wrap items-center gap-3">
+              <KeyRound aria-hidden size={15} className="text-soft" />
+              <span className="font-medium">{passkey.label ?? passkey.key_id}</span>
+              <Id value={passkey.key_id} length={16} />
+              <span className="text-xs text-soft">
+                <Moment at={passkey.registered_at} />
+              </span>
+            </li>
+          ))}
+        </ul>
+        {passkeysWork() ? (
+          <form
+            className="flex flex-wrap items-end gap-2"
+            onSubmit={(event) => {
+              event.preventDefault();
+              add.mutate();
+            }}
+          >
+            <div className="flex flex-col gap-1">
+              <label htmlFor={field} className="text-xs text-soft">
+                {t("admin.passkeyLabel")}
+              </label>
+              <input
+                id={field}
+                required
+                value={label}
+                onChange={(event) => setLabel(event.target.value)}
+                className="min-h-9 w-56 rounded-md border border-strong bg-raised px-2.5 text-sm"
+              />
+            </div>
+            <Button type="submit" look="primary" disabled={add.isPending}>
+              {t("admin.passkeyAdd")}
+            </Button>
+          </form>
+        ) : (
+          <p className="text-soft">{t("admin.passkeysNot")}</p>
+        )}
+        {add.isError && <Failure error={add.error} />}
+      </section>
+    </div>
+  );
+}

@@ -1,0 +1,130 @@
+// What waits for me, and what first? The first item is open beside the list on wide screens.
+import { useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
+import { Link, useSearch } from "@tanstack/react-router";
+import { useEffect, useState } from "react";
+import { useTranslation } from "react-i18next";
+import { api, body } from "@/api/client";
+import type { SchemaInboxItem } from "@/api/schema";
+import { useTopic } from "@/api/stream";
+import { Button } from "@/ui/button";
+import { Empty, Failure, Skeleton } from "@/ui/feedback";
+import { Moment } from "@/ui/text";
+import { Values } from "@/ui/values";
+import type { Recorded } from "./gate/decide";
+import { GateView, Signed } from "./gate/gate";
+
+export function InTray() {
+  const { t } = useTranslation();
+  const client = useQueryClient();
+  const { item } = useSearch({ from: "/frame/inbox" });
+  const query = useInfiniteQuery({
+    queryKey: ["inbox"],
+    queryFn: ({ pageParam }) =>
+      body(api.GET("/v1/inbox", { params: { query: { limit: 50, cursor: pageParam || undefined } } })),
+    initialPageParam: "",
+    getNextPageParam: (page) => page.next ?? undefined,
+  });
+  useTopic("inbox", () => void client.invalidateQueries({ queryKey: ["inbox"] }));
+  // A decided item leaves the list; what was signed stays in view until another one is opened.
+  const [done, setDone] = useState<{ item: SchemaInboxItem; record: Recorded }>();
+  const items = query.data?.pages.flatMap((page) => page.items) ?? [];
+  useEffect(() => {
+    document.title =
+      items.length > 0 ? `(${items.length}${query.hasNextPage ? "+" : ""}) Countersign` : "Countersign";
+    return () => {
+      document.title = "Countersign";
+    };
+  }, [items.length, query.hasNextPage]);
+
+  if (query.isPending) return <Skeleton lines={6} />;
+  if (query.isError) return <Failure error={query.error} retry={() => void query.refetch()} />;
+  if (items.length === 0)
+    return (
+      <>
+        <h1 className="mb-5">{t("inbox.title")}</h1>
+        {done && <Done item={done.item} record={done.record} />}
+        <Empty title={t("inbox.empty")}>{t("inbox.emptyWhy")}</Empty>
+      </>
+    );
+  const chosen = items.find((one) => one.task_ref === item);
+  const open = chosen ?? (done ? undefined : items[0]);
+  return (
+    <div className="grid gap-8 lg:grid-cols-[22rem_1fr]">
+      <section aria-label={t("inbox.title")} className={item ? "hidden lg:block" : ""}>
+        <h1 className="mb-4">{t("inbox.title")}</h1>
+        <ul className="flex flex-col">
+          {items.map((one) => (
+            <li key={one.assignment_id}>
+              <InboxRow item={one} open={one === open} />
+            </li>
+          ))}
+        </ul>
+        {query.hasNextPage && (
+          <Button className="mt-4" onClick={() => void query.fetchNextPage()}>
+            {t("common.more")}
+          </Button>
+        )}
+      </section>
+      <div className={item ? "" : "hidden lg:block"}>
+        {item && (
+          <Link to="/inbox" className="mb-4 inline-block text-accent underline lg:hidden">
+            ← {t("inbox.title")}
+          </Link>
+        )}
+        {!open && done && <Done item={done.item} record={done.record} />}
+        {open && (
+          <GateView
+            key={open.task_ref}
+            step={open.task_ref}
+            item={open}
+            onRecorded={(record) => setDone({ item: open, record })}
+          />
+        )}
+      </div>
+    </div>
+  );
+}
+
+function Done({ item, record }: { item: SchemaInboxItem; record: Recorded }) {
+  const { t } = useTranslation();
+  return (
+    <div className="mb-6 flex max-w-3xl flex-col gap-3">
+      <h2 className="first-letter:uppercase">
+        {t("inbox.sentence", { action: item.action, subject: item.subject_ref })}
+      </h2>
+      <Signed record={record} />
+    </div>
+  );
+}
+
+function InboxRow({ item, open }: { item: SchemaInboxItem; open: boolean }) {
+  const { t } = useTranslation();
+  const late = item.due_at != null && Date.parse(item.due_at) < Date.now();
+  return (
+    <Link
+      to="/inbox"
+      search={{ item: item.task_ref }}
+      aria-current={open ? "true" : undefined}
+      className={`flex flex-col gap-1 border-b border-line px-3 py-3 hover:bg-wash ${open ? "lg:bg-accent-wash" : ""}`}
+    >
+      <span className="block font-medium [overflow-wrap:anywhere] first-letter:uppercase">
+        {t("inbox.sentence", { action: item.action, subject: item.subject_ref })}
+      </span>
+      <span className="flex flex-wrap gap-x-3 text-xs text-soft">
+        {item.due_at && (
+          <span className={late ? "font-medium text-bad" : ""}>
+            {t("inbox.due")} <Moment at={item.due_at} />
+          </span>
+        )}
+        <span>
+          {item.requested_by && t("inbox.asked", { who: item.requested_by })} <Moment at={item.assigned_at} />
+        </span>
+      </span>
+      {item.request !== undefined && item.request !== null && (
+        <span className="text-xs">
+          <Values value={item.request} only={3} />
+        </span>
+      )}
+    </Link>
+  );
+}

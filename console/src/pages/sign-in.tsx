@@ -1,0 +1,80 @@
+// Signing in: with a passkey where the browser has one, or with a token.
+import { useMutation } from "@tanstack/react-query";
+import { useRouter, useSearch } from "@tanstack/react-router";
+import { FileText, KeyRound } from "lucide-react";
+import { type FormEvent, useId, useState } from "react";
+import { useTranslation } from "react-i18next";
+import { passkeysWork, signInWithPasskey } from "@/app/passkey";
+import { signIn } from "@/app/session";
+import { Button } from "@/ui/button";
+import { Failure } from "@/ui/feedback";
+
+export function SignIn() {
+  const { t } = useTranslation();
+  const router = useRouter();
+  const { next } = useSearch({ from: "/sign-in" });
+  const [token, setToken] = useState("");
+  const field = useId();
+  // Only an address of this site: nobody is led away by a link to the sign-in.
+  const goOn = () => router.history.push(next?.startsWith("/") && !next.startsWith("//") ? next : "/inbox");
+  const byToken = useMutation({ mutationFn: () => signIn(token.trim()), onSuccess: goOn });
+  const byPasskey = useMutation({ mutationFn: signInWithPasskey, onSuccess: goOn });
+  const failure = byToken.error ?? byPasskey.error;
+
+  function submit(event: FormEvent) {
+    event.preventDefault();
+    byToken.mutate();
+  }
+
+  return (
+    <main className="mx-auto flex min-h-dvh max-w-md flex-col justify-center gap-6 px-6 py-12">
+      <header>
+        <p className="flex items-center gap-2 font-serif text-lg font-semibold">
+          <FileText aria-hidden size={22} className="text-accent" />
+          Countersign
+        </p>
+        <h1 className="mt-6">{t("signIn.title")}</h1>
+        <p className="mt-2 text-soft">{t("signIn.lead")}</p>
+      </header>
+      {failure && <Failure error={failure} />}
+      {passkeysWork() && (
+        <>
+          <Button
+            look="primary"
+            className="min-h-11"
+            disabled={byPasskey.isPending}
+            onClick={() => byPasskey.mutate()}
+          >
+            <KeyRound aria-hidden size={18} />
+            {t("signIn.passkey")}
+          </Button>
+          <p className="flex items-center gap-3 text-xs text-soft before:h-px before:flex-1 before:bg-line after:h-px after:flex-1 after:bg-line">
+            {t("signIn.or")}
+          </p>
+        </>
+      )}
+      <form onSubmit={submit} className="flex flex-col gap-2">
+        <label htmlFor={field} className="font-medium">
+          {t("signIn.token")}
+        </label>
+        <input
+          id={field}
+          type="password"
+          autoComplete="off"
+          spellCheck={false}
+          required
+          value={token}
+          onChange={(event) => setToken(event.target.value)}
+          aria-describedby={`${field}-hint`}
+          className="min-h-11 rounded-md border border-strong bg-raised px-3 font-mono text-sm"
+        />
+        <p id={`${field}-hint`} className="text-xs text-soft">
+          {t("signIn.tokenHint")}
+        </p>
+        <Button type="submit" className="mt-2 min-h-11" disabled={byToken.isPending}>
+          {t("signIn.button")}
+        </Button>
+      </form>
+    </main>
+  );
+}

@@ -1,0 +1,67 @@
+// Labelled inputs.
+import { useEffect, useState } from "react";
+
+const BOX = "min-h-9 rounded-md border border-strong bg-raised px-2.5 text-sm";
+
+/** A text that is taken over when typing pauses. */
+export function Field({
+  id,
+  label,
+  value,
+  onChange,
+}: {
+  id: string;
+  label: string;
+  value: string;
+  onChange: (value: string) => void;
+}) {
+  const [typed, setTyped] = useState(value);
+  useEffect(() => setTyped(value), [value]);
+  useEffect(() => {
+    if (typed === value) return;
+    const timer = setTimeout(() => onChange(typed), 300);
+    return () => clearTimeout(timer);
+  }, [typed, value, onChange]);
+  return (
+    <div className="flex flex-col gap-1">
+      <label htmlFor={id} className="text-xs text-soft">
+        {label}
+      </label>
+      <input
+        id={id}
+        value={typed}
+        onChange={(event) => setTyped(event.target.value)}
+        className={`${BOX} w-44`}
+      />
+    </div>
+  );
+}
+
+export function Picker({
+  id,
+  label,
+  value,
+  options,
+  onChange,
+}: {
+  id: string;
+  label: string;
+  value: string;
+  options: [string, string][];
+  onChange: (value: string) => void;
+}) {
+  return (
+    <div className="flex flex-col gap-1">
+      <label htmlFor={id} className="text-xs text-soft">
+        {label}
+      </label>
+      <select id={id} value={value} onChange={(event) => onChange(event.target.value)} className={BOX}>
+        {options.map(([value, words]) => (
+          <option key={value} value={value}>
+            {words}
+          </option>
+        ))}
+      </select>
+    </div>
+  );
+}

@@ -1,0 +1,95 @@
+// Lists: a table on wide screens, cards on narrow ones, 40-px rows, loaded page by page.
+import type { ReactNode } from "react";
+import { useTranslation } from "react-i18next";
+import { Button } from "./button";
+import { Empty, Failure, Skeleton } from "./feedback";
+
+export interface Column<Row> {
+  key: string;
+  title: string;
+  cell: (row: Row) => ReactNode;
+  /** Hidden below this width. */
+  from?: "sm" | "md" | "lg";
+  right?: boolean;
+}
+
+const FROM = { sm: "hidden sm:table-cell", md: "hidden md:table-cell", lg: "hidden lg:table-cell" };
+
+interface Pages<Row> {
+  data?: { pages: { items: Row[] }[] };
+  isPending: boolean;
+  isError: boolean;
+  error: unknown;
+  hasNextPage: boolean;
+  isFetchingNextPage: boolean;
+  fetchNextPage: () => unknown;
+  refetch: () => unknown;
+}
+
+export function PagedTable<Row>({
+  label,
+  query,
+  columns,
+  id,
+  onOpen,
+  empty,
+}: {
+  label: string;
+  query: Pages<Row>;
+  columns: Column<Row>[];
+  id: (row: Row) => string;
+  onOpen?: (row: Row) => void;
+  empty: { title: string; why: ReactNode };
+}) {
+  const { t } = useTranslation();
+  if (query.isPending) return <Skeleton lines={8} />;
+  if (query.isError) return <Failure error={query.error} retry={() => void query.refetch()} />;
+  const rows = query.data?.pages.flatMap((page) => page.items) ?? [];
+  if (rows.length === 0) return <Empty title={empty.title}>{empty.why}</Empty>;
+  return (
+    <>
+      <table aria-label={label} className="w-full border-collapse text-sm">
+        <thead>
+          <tr className="border-b border-line text-left text-xs text-soft">
+            {columns.map((column) => (
+              <th
+                key={column.key}
+                scope="col"
+                className={`px-2 py-2 font-medium first:pl-0 ${column.from ? FROM[column.from] : ""} ${column.right ? "text-right" : ""}`}
+              >
+                {column.title}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr
+              key={id(row)}
+              onClick={() => onOpen?.(row)}
+              className={`h-10 border-b border-line ${onOpen ? "cursor-pointer hover:bg-wash" : ""}`}
+            >
+              {columns.map((column) => (
+                <td
+                  key={column.key}
+                  className={`max-w-72 truncate px-2 py-1.5 first:pl-0 ${column.from ? FROM[column.from] : ""} ${column.right ? "text-right tabular" : ""}`}
+                >
+                  {column.cell(row)}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {query.hasNextPage && (
+        <Button
+          className="mt-4"
+          disabled={query.isFetchingNextPage}
+          onClick={() => void query.fetchNextPage()}
+        >
+          {t("common.more")}
+        </Button>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,103 @@
+//! Sessions: a browser that was signed in with a token or a passkey is known by its session's id. A session never outlives
+//! the credential that began it.
+
+use crate::port::sessions::SessionRow;
+use crate::{Engine, store_failure};
+use countersign_kernel::refusal::Refusal;
+use countersign_kernel::registry::Registry;
+use countersign_kernel::{Digest, Time};
+
+/// A session is touched at most this often.
+const TOUCH_US: i64 = 60 * 1_000_000;
+/// With a shorter time-out more often: this many times within it.
+const TOUCHES: i64 = 10;
+
+/// How long a session lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifetimes {
+    /// Without a request.
+    pub idle_us: i64,
+    /// In all.
+    pub absolute_us: i64,
+}
+
+/// A session that is in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    pub session_hash: Digest,
+    pub actor_ref: String,
+    pub credential_id: String,
+    /// When it ends unless it is used.
+    pub expires_at: Time,
+}
+
+impl Engine {
+    /// Begins a session for an actor whose credential was just checked. Rows that are over are cleared away beside it.
+    pub async fn begin_session(
+        &self,
+        session_hash: Digest,
+        actor_ref: &str,
+        credential_id: &str,
+        lifetimes: Lifetimes,
+    ) -> Result<Session, Refusal> {
+        let now = self.now();
+        let row = SessionRow {
+            session_hash,
+            actor_ref: actor_ref.to_owned(),
+            credential_id: credential_id.to_owned(),
+            seen_at: now,
+            ends_at: Time(now.0.saturating_add(lifetimes.absolute_us)),
+        };
+        if let Err(error) = self.sessions.forget(now).await {
+            tracing::warn!(%error, "sessions that are over could not be deleted");
+        }
+        self.sessions.begin(&row).await.map_err(|error| store_failure(&error))?;
+        Ok(session(row, lifetimes))
+    }
+
+    /// The session with this id, where it is in force and so is the credential that began it. Using it keeps it from being idle.
+    pub async fn session(&self, session_hash: &Digest, lifetimes: Lifetimes) -> Result<Option<Session>, Refusal> {
+        let found = self.sessions.find(session_hash).await.map_err(|error| store_failure(&error))?;
+        let Some(mut row) = found else { return Ok(None) };
+        let now = self.now();
+        if now >= row.ends_at || now.0 >= row.seen_at.0.saturating_add(lifetimes.idle_us) {
+            return Ok(None);
+        }
+        // A revocation on another node ends it at once.
+        self.catch_up().await?;
+        if !in_force(&self.registry(), &row) || self.is_engine_actor(&row.actor_ref) {
+            return Ok(None);
+        }
+        if now.0 >= row.seen_at.0.saturating_add(TOUCH_US.min(lifetimes.idle_us / TOUCHES)) {
+            match self.sessions.touch(session_hash, now).await {
+                Ok(()) => row.seen_at = now,
+                Err(error) => tracing::warn!(%error, "a session could not be touched"),
+            }
+        }
+        Ok(Some(session(row, lifetimes)))
+    }
+
+    /// Whether a challenge is answered for the first time.
+    pub async fn spend_challenge(&self, challenge_hash: &Digest, ends_at: Time) -> Result<bool, Refusal> {
+        self.sessions.spend(challenge_hash, ends_at).await.map_err(|error| store_failure(&error))
+    }
+
+    /// Whether a passkey's counter has gone up with this assertion, or the same one comes again.
+    pub async fn count_passkey(&self, key_id: &str, counter: u32, assertion: &Digest) -> Result<bool, Refusal> {
+        self.sessions.count(key_id, counter, assertion).await.map_err(|error| store_failure(&error))
+    }
+
+    pub async fn end_session(&self, session_hash: &Digest) -> Result<(), Refusal> {
+        self.sessions.end(session_hash).await.map_err(|error| store_failure(&error))
+    }
+}
+
+fn in_force(registry: &Registry, row: &SessionRow) -> bool {
+    registry.keys().vouches(&row.actor_ref, &row.credential_id)
+}
+
+fn session(row: SessionRow, lifetimes: Lifetimes) -> Session {
+    let SessionRow { session_hash, actor_ref, credential_id, seen_at, ends_at } = row;
+    let expires_at = ends_at.min(Time(seen_at.0.saturating_add(lifetimes.idle_us)));
+    Session { session_hash, actor_ref, credential_id, expires_at }
+}

@@ -1,0 +1,201 @@
+//! What a reader follows live (ADR 42): that something moved and to which sequence, never what it says. Whoever hears of
+//! it reads again, with their own rights.
+//!
+//! - [`moves`]: a bounded set of what moved; [`hub`]: from commits and other nodes to subscriptions.
+//! - This file: topics, who may follow them, and where they stood when following began.
+
+pub mod hub;
+pub mod moves;
+
+pub use hub::{CutOff, News};
+
+use crate::port::InstanceHead;
+use crate::{Engine, stopped, store_failure};
+use countersign_kernel::InstanceId;
+use countersign_kernel::refusal::{Code, Refusal};
+use countersign_kernel::registry::{Registry, scopes};
+use hub::{NoSubscription, Subscription};
+use moves::Key;
+
+/// Something to follow.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Topic {
+    Run(InstanceId),
+    Process(InstanceId),
+    /// Every run that the reader may see.
+    Runs,
+    /// The reader's own.
+    Inbox,
+    Worklist,
+}
+
+/// Topics that somebody follows. It ends when this is dropped, and keeps no engine open.
+pub struct Follow {
+    subscription: Subscription,
+    actor_ref: String,
+    topics: Vec<(Topic, Option<InstanceHead>)>,
+    /// The definitions whose runs the topic `runs` covers.
+    runs: Visible,
+    /// The registry that the reader's rights were last looked at under.
+    registry_sequence: u64,
+}
+
+/// The definitions that a reader may see; `None`: all of them.
+type Visible = Option<Vec<String>>;
+
+impl Topic {
+    const fn scope(&self) -> Option<&'static str> {
+        match self {
+            Topic::Run(_) | Topic::Runs => Some(scopes::RUNS_READ),
+            Topic::Process(_) => Some(scopes::WORKFLOWS_READ),
+            Topic::Inbox | Topic::Worklist => None,
+        }
+    }
+
+    const fn instance_id(&self) -> Option<InstanceId> {
+        match self {
+            Topic::Run(id) | Topic::Process(id) => Some(*id),
+            Topic::Runs | Topic::Inbox | Topic::Worklist => None,
+        }
+    }
+
+    fn is_of(&self, head: &InstanceHead) -> bool {
+        self.instance_id() == Some(head.instance_id) && matches!(self, Topic::Run(_)) == head.is_run
+    }
+
+    fn keys(&self, actor_ref: &str, runs: &Visible) -> Vec<Key> {
+        match (self, runs) {
+            (Topic::Run(id) | Topic::Process(id), _) => vec![Key::Instance(*id)],
+            (Topic::Runs, None) => vec![Key::AllRuns],
+            (Topic::Runs, Some(names)) => names.iter().map(|name| Key::Runs(name.as_str().into())).collect(),
+            (Topic::Inbox, _) => vec![Key::Inbox(actor_ref.into())],
+            (Topic::Worklist, _) => vec![Key::Worklist(actor_ref.into())],
+        }
+    }
+}
+
+impl Follow {
+    /// Where each topic stood when following began, in the order of the topics; `None` where it has no sequence.
+    pub fn sequences(&self) -> Vec<Option<u64>> {
+        self.topics.iter().map(|(_, head)| head.as_ref().map(|head| head.sequence)).collect()
+    }
+
+    /// Waits for news. Before it passes on what moved, the caller asks [`Engine::may_follow`].
+    pub async fn next(&mut self) -> News {
+        self.subscription.next().await
+    }
+
+    /// How many topics have moved that were not taken yet.
+    pub fn waiting(&self) -> usize {
+        self.subscription.waiting()
+    }
+
+    fn listen(&mut self) {
+        let keys = |(n, (topic, _)): (usize, &(Topic, _))| {
+            topic.keys(&self.actor_ref, &self.runs).into_iter().map(move |key| (key, n)).collect::<Vec<_>>()
+        };
+        let keys = self.topics.iter().enumerate().flat_map(keys).collect();
+        self.subscription.listen(keys);
+    }
+}
+
+impl Engine {
+    /// Follows these topics, of which an actor has at most `most` streams. A topic is refused as the read of it would be.
+    pub async fn follow(
+        &self,
+        actor_ref: &str,
+        topics: Vec<Topic>,
+        most: usize,
+        cut_off: CutOff,
+    ) -> Result<Follow, Refusal> {
+        let subscription = self.hub.subscribe(actor_ref, most, cut_off).map_err(|no| no_subscription(&no, most))?;
+        let registry_sequence = self.registry().sequence();
+        let topics = topics.into_iter().map(|topic| (topic, None)).collect();
+        let mut follow =
+            Follow { subscription, actor_ref: actor_ref.to_owned(), topics, runs: None, registry_sequence };
+        for scope in [scopes::RUNS_READ, scopes::WORKFLOWS_READ] {
+            if follow.topics.iter().any(|(topic, _)| topic.scope() == Some(scope)) {
+                let visible = self.visible_definitions(actor_ref, scope).await?;
+                if scope == scopes::RUNS_READ {
+                    follow.runs = visible;
+                }
+            }
+        }
+        // Before anything is read: what moves from here on is heard.
+        follow.listen();
+        let ids: Vec<InstanceId> = follow.topics.iter().filter_map(|(topic, _)| topic.instance_id()).collect();
+        let heads =
+            if ids.is_empty() { vec![] } else { self.reader.heads(&ids).await.map_err(|e| store_failure(&e))? };
+        for (topic, head) in &mut follow.topics {
+            let (Some(scope), Some(_)) = (topic.scope(), topic.instance_id()) else { continue };
+            *head = Some(self.seen(actor_ref, scope, heads.iter().find(|head| topic.is_of(head)))?);
+        }
+        Ok(follow)
+    }
+
+    /// As `read_runs` and `read_workflow` answer.
+    fn seen(&self, actor_ref: &str, scope: &str, head: Option<&InstanceHead>) -> Result<InstanceHead, Refusal> {
+        let registry = self.registry();
+        let definition = head.and_then(|head| head.definition.as_deref());
+        if !registry.permitted_on(actor_ref, scope, definition) {
+            return Err(Engine::unseen(actor_ref, scope));
+        }
+        let what = if scope == scopes::RUNS_READ { "run" } else { "process" };
+        head.cloned().ok_or_else(|| Refusal::new(Code::NotKnown, format!("there is no {what} with this id")))
+    }
+
+    /// Whether the reader still may see all that it follows. Asks the registry of this node only, and only where that has
+    /// moved.
+    pub fn may_follow(&self, follow: &mut Follow) -> bool {
+        let registry = self.registry();
+        if registry.sequence() == follow.registry_sequence {
+            return true;
+        }
+        follow.registry_sequence = registry.sequence();
+        let actor_ref = &follow.actor_ref;
+        let allowed = follow.topics.iter().all(|(topic, head)| match (topic.scope(), head) {
+            (Some(scope), Some(head)) => registry.permitted_on(actor_ref, scope, head.definition.as_deref()),
+            (Some(scope), None) => visible(&registry, actor_ref, scope).is_some(),
+            (None, _) => true,
+        });
+        let runs = visible(&registry, actor_ref, scopes::RUNS_READ);
+        drop(registry);
+        if !allowed {
+            return false;
+        }
+        if let (Some(n), Some(runs)) = (follow.topics.iter().position(|(topic, _)| *topic == Topic::Runs), runs)
+            && runs != follow.runs
+        {
+            // More or fewer runs are to be seen: the list is another one.
+            follow.runs = runs;
+            follow.listen();
+            follow.subscription.mark(n, None);
+        }
+        true
+    }
+}
+
+/// The definitions that this actor may see by this scope; `None`: nothing at all.
+pub(crate) fn visible(registry: &Registry, actor_ref: &str, scope: &str) -> Option<Visible> {
+    if registry.permitted(actor_ref, scope) {
+        return Some(None);
+    }
+    let finer = format!("{scope}:");
+    let grants = registry.grants().active_scopes(actor_ref, &finer);
+    let mut names: Vec<String> = grants.map(|scope| scope[finer.len()..].to_owned()).collect();
+    names.sort_unstable();
+    (!names.is_empty()).then_some(Some(names))
+}
+
+fn no_subscription(no: &NoSubscription, most: usize) -> Refusal {
+    match no {
+        NoSubscription::Closed => stopped(),
+        NoSubscription::TooMany => {
+            let detail = format!(
+                "this actor follows {most} streams already, and no more are allowed (limits.streams_per_actor): close one, \
+                 or follow more topics in one stream"
+            );
+            Refusal::new(Code::Overloaded, detail)
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What the caller may do to a run, a step or a process now, and why not. The engine decides each candidate as it would decide
+//! the command, and writes nothing.
+
+use super::auth::Caller;
+use super::body::Address;
+use super::openapi::Refused;
+use super::query::NoQuery;
+use super::{App, Read};
+use axum::Json;
+use axum::extract::State;
+use countersign_client::wire;
+use countersign_engine::port::{Page, Past, ProcessQuery};
+use countersign_engine::{Ask, Offered};
+use countersign_kernel::InstanceId;
+use countersign_kernel::refusal::{Code, Refusal};
+
+type Actions = Vec<wire::OfferedAction>;
+
+/// What the caller may do to a run, and why not. Needs `runs:read`.
+#[utoipa::path(get, path = "/v1/runs/{run_id}/actions", tag = "runs", params(("run_id" = String, Path)),
+    responses((status = 200, body = Vec<wire::OfferedAction>), Refused))]
+pub async fn of_run(State(app): State<App>, caller: Caller, address: Address, _: NoQuery) -> Read<Actions> {
+    let engine = app.engine()?;
+    let run = engine.readable_run(&caller.actor_ref, id(address.get("run_id"))).await?;
+    let offers = engine.offers(&caller.actor_ref, run.row.instance_id, Ask::Run).await?;
+    Ok(Json(offers.into_iter().map(to_wire).collect()))
+}
+
+/// What the caller may do to a step, or to a task (`step%2Ftask`), and why not. Needs `runs:read`.
+#[utoipa::path(get, path = "/v1/runs/{run_id}/steps/{step}/actions", tag = "runs",
+    params(("run_id" = String, Path), ("step" = String, Path)),
+    responses((status = 200, body = Vec<wire::OfferedAction>), Refused))]
+pub async fn of_step(State(app): State<App>, caller: Caller, address: Address, _: NoQuery) -> Read<Actions> {
+    let engine = app.engine()?;
+    let run = engine.readable_run(&caller.actor_ref, id(address.get("run_id"))).await?;
+    let step = address.get("step").to_owned();
+    let prior = engine.prior(run.row.instance_id, &step).await?.map(Box::new);
+    let offers = engine.offers(&caller.actor_ref, run.row.instance_id, Ask::Step { step, prior }).await?;
+    Ok(Json(offers.into_iter().map(to_wire).collect()))
+}
+
+/// What the caller may do to a process, and why not. Needs `workflows:read`.
+#[utoipa::path(get, path = "/v1/processes/{instance_id}/actions", tag = "processes",
+    params(("instance_id" = String, Path)),
+    responses((status = 200, body = Vec<wire::OfferedAction>), Refused))]
+pub async fn of_process(State(app): State<App>, caller: Caller, address: Address, _: NoQuery) -> Read<Actions> {
+    let engine = app.engine()?;
+    let instance_id = id(address.get("instance_id"));
+    let query = ProcessQuery { instance_id: Some(instance_id), past: Past::Nothing, ..ProcessQuery::default() };
+    let page = Page { after: None, limit: 1, descending: false };
+    if engine.read_workflow(&caller.actor_ref, query, &page).await?.is_empty() {
+        return Err(Refusal::new(Code::NotKnown, "there is no process with this instance_id").at("instance_id").into());
+    }
+    let offers = engine.offers(&caller.actor_ref, instance_id, Ask::Process).await?;
+    Ok(Json(offers.into_iter().map(to_wire).collect()))
+}
+
+/// Text that is no id of ours names nothing, like an id that is not there.
+fn id(text: &str) -> InstanceId {
+    InstanceId::parse(text).unwrap_or(InstanceId(uuid::Uuid::max()))
+}
+
+fn to_wire(offered: Offered) -> wire::OfferedAction {
+    let Offered { action, command, transition_id, to_state, refused, needs, gate } = offered;
+    let problems: Vec<wire::ActionProblem> =
+        refused.into_iter().map(|(guard, message)| wire::ActionProblem { guard, message }).collect();
+    wire::OfferedAction { action, command, transition_id, to_state, ok: problems.is_empty(), problems, needs, gate }
+}

@@ -1,0 +1,242 @@
+//! The live stream (ADR 42): server-sent events that say which topic moved and to which sequence, never what it says. A
+//! reader reads again, with its own rights.
+//!
+//! An event's id says how far every topic of the stream has been told. A reader that comes back with it, to any node, is
+//! told of each topic that has moved on since, and of every topic without a sequence. The stream holds no engine.
+
+use super::auth::Caller;
+use super::openapi::Refused;
+use super::query::{Axis, List, Params};
+use super::{App, Problem};
+use crate::listen::Line;
+use axum::Extension;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use countersign_client::wire;
+use countersign_engine::Engine;
+use countersign_engine::stream::{CutOff, Follow, News, Topic};
+use countersign_kernel::InstanceId;
+use countersign_ledger::sha256;
+use futures_util::stream;
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Weak;
+use std::time::Duration;
+
+const LAST_EVENT_ID: &str = "last-event-id";
+/// Tells proxies not to collect what is sent.
+const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+/// How often something is sent where nothing moves.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Between two batches of events: what moves meanwhile shares the next one.
+const PACE: Duration = Duration::from_millis(20);
+/// When a reader that lost its connection comes back.
+const RETRY: Duration = Duration::from_secs(1);
+const KNOWN: &str = "run:<id>, process:<id>, runs, inbox and worklist";
+
+/// How much one stream and one actor may follow.
+#[derive(Clone, Copy)]
+pub struct StreamLimits {
+    pub topics: usize,
+    pub per_actor: usize,
+}
+
+pub struct StreamTopics;
+
+impl List for StreamTopics {
+    const TAG: u8 = b'z';
+    const AXES: &'static [Axis] = &[Axis::Text("topics")];
+    const PAGED: bool = false;
+}
+
+/// Follow topics live, as server-sent events. Needs what the read of each topic needs: `runs:read`,
+/// `workflows:read`, or a finer one; `inbox` and `worklist` are the caller's own. `event: moved` says which topic
+/// moved and, for a run or a process, to which sequence; `event: reload` says that events were lost and the stream ends. On
+/// every connection each topic is told once, except those that have not moved since `Last-Event-ID`.
+#[utoipa::path(get, path = "/v1/stream", tag = "stream",
+    params(
+        ("topics" = String, Query, description = "With commas between: `run:<id>`, `process:<id>`, `runs`, `inbox`, `worklist`"),
+        ("Last-Event-ID" = Option<String>, Header, description = "The id of the last event that was received"),
+    ),
+    responses((status = 200, content_type = "text/event-stream", body = wire::Moved), Refused))]
+pub async fn follow(
+    State(app): State<App>,
+    caller: Caller,
+    params: Params<StreamTopics>,
+    headers: HeaderMap,
+    line: Option<Extension<Line>>,
+) -> Result<Response, Problem> {
+    let topics = parse(params.text("topics").as_deref(), app.streams.topics)?;
+    let (names, topics): (Vec<String>, Vec<Topic>) = topics.into_iter().unzip();
+    let cut_off: CutOff = match line {
+        Some(Extension(line)) => Box::new(move || line.cut_off()),
+        None => Box::new(|| {}),
+    };
+    let engine = app.engine()?;
+    let follow = engine.follow(&caller.actor_ref, topics, app.streams.per_actor, cut_off).await;
+    let follow = follow.map_err(|refusal| Problem::from(refusal).at("topics"))?;
+    let last = headers.get(LAST_EVENT_ID).and_then(|value| value.to_str().ok());
+    let live = Live::new(app.engine, caller, follow, names, last);
+    let events = Sse::new(stream::unfold(live, Live::next)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE));
+    Ok(([(BUFFERING, "no")], events).into_response())
+}
+
+/// The topics, each once, in the order of their names: in which order they were given makes no difference.
+fn parse(text: Option<&str>, most: usize) -> Result<Vec<(String, Topic)>, Problem> {
+    let refuse = |detail: String| Problem::invalid_query("topics", detail);
+    let text = text.ok_or_else(|| refuse(format!("`topics` is missing; there are {KNOWN}")))?;
+    let mut topics = Vec::new();
+    for name in text.split(',') {
+        let topic = topic(name).ok_or_else(|| {
+            refuse(format!("`{}` is no topic; there are {KNOWN}", super::problem::shortened(name, 64)))
+        })?;
+        topics.push((name.to_owned(), topic));
+        if topics.len() > most {
+            return Err(refuse(format!("a stream has at most {most} topics (limits.stream_topics)")));
+        }
+    }
+    topics.sort_unstable();
+    topics.dedup_by(|a, b| a.1 == b.1);
+    Ok(topics)
+}
+
+fn topic(name: &str) -> Option<Topic> {
+    // Text that is no id of ours is like an id that is not there.
+    let id = |text: &str| InstanceId::parse(text).unwrap_or(InstanceId(uuid::Uuid::max()));
+    match (name, name.split_once(':')) {
+        ("runs", _) => Some(Topic::Runs),
+        ("inbox", _) => Some(Topic::Inbox),
+        ("worklist", _) => Some(Topic::Worklist),
+        (_, Some(("run", text))) if !text.is_empty() => Some(Topic::Run(id(text))),
+        (_, Some(("process", text))) if !text.is_empty() => Some(Topic::Process(id(text))),
+        _ => None,
+    }
+}
+
+/// A stream under way.
+struct Live {
+    engine: Weak<Engine>,
+    caller: Caller,
+    follow: Follow,
+    /// The topics as the reader wrote them.
+    names: Vec<String>,
+    /// The sequence that each topic was last told with.
+    told: Vec<Option<u64>>,
+    /// What every event id of these topics begins with.
+    id_head: String,
+    due: VecDeque<Event>,
+    paces: bool,
+    ends: bool,
+}
+
+impl Live {
+    fn new(engine: Weak<Engine>, caller: Caller, follow: Follow, names: Vec<String>, last: Option<&str>) -> Live {
+        let head: String = sha256(&[names.join(",").as_bytes()]).to_string().chars().take(12).collect();
+        let now = follow.sequences();
+        let known = last.and_then(|last| known(last, &head, now.len())).unwrap_or_else(|| vec![None; now.len()]);
+        // A topic that has no sequence may have moved.
+        let is_told = |(now, known): (&Option<u64>, &Option<u64>)| now.is_some() && now <= known;
+        let moved: Vec<usize> =
+            (0..).zip(now.iter().zip(&known)).filter(|(_, pair)| !is_told(*pair)).map(|(n, _)| n).collect();
+        let (due, told) = (VecDeque::new(), now);
+        let mut live = Live { engine, caller, follow, names, told, id_head: head, due, paces: false, ends: false };
+        let moved = moved.into_iter().map(|n| (n, live.told[n])).collect();
+        live.push(moved);
+        live
+    }
+
+    async fn next(mut self) -> Option<(Result<Event, Infallible>, Live)> {
+        loop {
+            if let Some(event) = self.due.pop_front() {
+                return Some((Ok(event), self));
+            }
+            if self.ends {
+                return None;
+            }
+            if std::mem::take(&mut self.paces) {
+                tokio::time::sleep(PACE).await;
+            }
+            match self.follow.next().await {
+                News::Moved(moved) => {
+                    self.is_allowed().then_some(())?;
+                    // What was committed while following began was told with the beginning.
+                    let is_news =
+                        |(n, sequence): &(usize, Option<u64>)| sequence.is_none() || *sequence > self.told[*n];
+                    let moved = moved.into_iter().filter(is_news).collect();
+                    self.push(moved);
+                }
+                News::LookAgain => self.is_allowed().then_some(())?,
+                News::TooSlow => {
+                    self.due.push_back(Event::default().event("reload").data("{}"));
+                    self.ends = true;
+                }
+                News::Closed => return None,
+            }
+        }
+    }
+
+    /// Whether the caller is still known by what it came with, and may still see all that it follows. Where not, the stream
+    /// ends; who comes back is refused.
+    fn is_allowed(&mut self) -> bool {
+        let Some(engine) = self.engine.upgrade() else { return false };
+        self.caller.is_still_known(&engine.registry()) && engine.may_follow(&mut self.follow)
+    }
+
+    /// The last one of a batch bears the id: who loses the connection within a batch is told all of it again.
+    fn push(&mut self, moved: Vec<(usize, Option<u64>)>) {
+        for (n, sequence) in &moved {
+            self.told[*n] = self.told[*n].max(*sequence);
+        }
+        let id = self.id();
+        let last = moved.len().saturating_sub(1);
+        for (i, (n, sequence)) in moved.into_iter().enumerate() {
+            let moved = wire::Moved { topic: self.names[n].clone(), sequence };
+            let event = Event::default().event("moved").data(serde_json::json!(moved).to_string());
+            self.due.push_back(if i == last { event.id(&id).retry(RETRY) } else { event });
+            self.paces = true;
+        }
+    }
+
+    fn id(&self) -> String {
+        let told = self.told.iter().map(|sequence| sequence.map_or_else(|| "-".to_owned(), |n| n.to_string()));
+        std::iter::once(self.id_head.clone()).chain(told).collect::<Vec<_>>().join(".")
+    }
+}
+
+/// What an event id says of each topic; `None` where it is none of these topics.
+fn known(id: &str, head: &str, topics: usize) -> Option<Vec<Option<u64>>> {
+    let told: Vec<Option<u64>> =
+        id.strip_prefix(head)?.strip_prefix('.')?.split('.').map(|text| text.parse().ok()).collect();
+    (told.len() == topics).then_some(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn topics_are_named_exactly_and_each_counts_once() {
+        let names = |text: &str| parse(Some(text), 3).map(|topics| topics.into_iter().map(|(name, _)| name).collect());
+        let ok = |text: &str| -> Vec<String> { names(text).unwrap_or_else(|_| panic!("{text}")) };
+        assert_eq!(ok("worklist,inbox"), ["inbox", "worklist"]);
+        assert_eq!(ok("inbox,inbox"), ["inbox"]);
+        assert_eq!(ok("run:nonsense"), ["run:nonsense"], "like an id that is not there");
+        for bad in
+            ["", ",", "inbox,", " inbox", "run", "run:", "governance", "Runs", "runs:1", "inbox,runs,worklist,inbox"]
+        {
+            let refused: Result<Vec<String>, Problem> = names(bad);
+            assert!(refused.is_err(), "{bad}");
+        }
+        assert!(parse(None, 3).is_err());
+    }
+
+    #[test]
+    fn an_id_counts_for_the_topics_that_it_was_given_for() {
+        assert_eq!(known("abc.5.-.12", "abc", 3), Some(vec![Some(5), None, Some(12)]));
+        for other in ["", "abc", "abc.5", "abd.5.-.12", "abc.5.-.12.1", "5.-.12"] {
+            assert_eq!(known(other, "abc", 3), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! What an auditor gets: bundles, verification of the log, rotated keys, and each attack of the corpus on a live store.
+
+mod auditor;
+mod bundles_of_runs;
+mod checks;
+mod processes;
+mod rotation;
+mod runs;
+mod verify_log;

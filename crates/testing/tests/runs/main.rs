@@ -1,0 +1,12 @@
+//! Runs on each store: limits, leases, schedules, several nodes, runbooks, and the step model against its tables.
+
+mod cells;
+mod large;
+mod limits;
+mod nodes;
+mod races;
+mod rows;
+mod runbooks;
+mod schedules;
+mod step_model;
+mod upkeep;
