@@ -3,10 +3,12 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { extname, join } from "node:path";
 import { AxeBuilder } from "@axe-core/playwright";
 import { chromium } from "playwright-core";
 
+/** Where the page's files come from instead of the binary: tries a page without building the server anew. */
+const DIST = process.env.CONSOLE_DIST;
 const SERVER = process.env.SERVER_BIN ?? new URL("../../target/debug/countersign", import.meta.url).pathname;
 
 /** A server on a free port of this machine. */
@@ -125,6 +127,7 @@ export async function openPage(browser, options = {}) {
     locale: "en-GB",
     ...options,
   });
+  if (DIST) await context.route(isFile, fromDist);
   const page = await context.newPage();
   page.complaints = [];
   page.on("console", (message) => {
@@ -135,6 +138,17 @@ export async function openPage(browser, options = {}) {
   });
   page.on("pageerror", (error) => page.complaints.push(String(error)));
   return page;
+}
+
+function isFile(url) {
+  return !/^\/(v1|errors|openapi\.json|healthz|readyz|metrics)(\/|$)/.test(url.pathname);
+}
+
+async function fromDist(route) {
+  const { pathname } = new URL(route.request().url());
+  const file = join(DIST, pathname);
+  const path = extname(pathname) !== "" && existsSync(file) ? file : join(DIST, "index.html");
+  await route.fulfill({ path });
 }
 
 export async function signIn(page, server, token) {

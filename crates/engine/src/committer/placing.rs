@@ -134,17 +134,7 @@ impl Committer {
             Ok(found) => {
                 // Where no more timers are taken, what is due later waits in the store.
                 let enough = self.book.is_full() && found.last().is_some_and(|last| last.due_at > now);
-                self.low_water = match found.last() {
-                    Some(last) if found.len() == LIMIT && !enough => {
-                        // There is more.
-                        self.book.look.notify_one();
-                        last.clone()
-                    }
-                    _ => {
-                        self.book.set_loaded();
-                        Due::from(Time(now.0 - SLACK_US))
-                    }
-                };
+                let more = found.last().filter(|_| found.len() == LIMIT && !enough).cloned();
                 // Another node may have brought it about: what is known of it here does not count, until it was looked at.
                 let before = std::mem::take(&mut self.told);
                 for due in found {
@@ -158,6 +148,17 @@ impl Committer {
                         self.told.insert(item, due.due_at);
                     }
                 }
+                // Only now: callers of `until_loaded` expect to find all of it in the agenda.
+                self.low_water = match more {
+                    Some(last) => {
+                        self.book.look.notify_one();
+                        last
+                    }
+                    None => {
+                        self.book.set_loaded();
+                        Due::from(Time(now.0 - SLACK_US))
+                    }
+                };
             }
             Err(error) => {
                 tracing::warn!(%error, "what is due could not be read");
