@@ -159,6 +159,8 @@ pub struct StepSpec {
     pub artifacts: Vec<Arc<str>>,
     /// What the run's phase is called once this step is complete.
     pub phase: Option<Arc<str>>,
+    /// The group that readers are shown it in.
+    pub category: Option<Arc<str>>,
     pub errors: ErrorResponses,
     /// Where workers claim it. Work of the engine's own executors is claimed from their queues, see [`Work::queue`].
     pub queue: Arc<str>,
@@ -448,6 +450,7 @@ impl StepSpec {
             soft_cap: None,
             artifacts: vec![],
             phase: None,
+            category: None,
             tasks: vec![],
             ..self.clone()
         }

@@ -160,6 +160,7 @@ fn plan(retry: RetryPolicy) -> Plan {
         request: None,
         artifacts: vec![],
         phase: None,
+        category: None,
         errors: ErrorResponses::default(),
         queue: Arc::from("q"),
         priority: None,

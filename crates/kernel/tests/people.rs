@@ -49,6 +49,7 @@ fn step(i: usize, linear: bool, human: bool, deadline: Option<Micros>) -> StepSp
         request: None,
         artifacts: vec![],
         phase: None,
+        category: None,
         errors: ErrorResponses::default(),
         queue: "q".into(),
         priority: None,

@@ -48,6 +48,7 @@ fn step(name: &str) -> StepSpec {
         soft_cap: Some(20 * SECOND),
         artifacts: vec![],
         phase: None,
+        category: None,
         errors: ErrorResponses::default(),
         queue: "q".into(),
         priority: None,

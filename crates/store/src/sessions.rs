@@ -7,10 +7,12 @@ use countersign_engine::port::sessions::SessionRow;
 
 /// How many rows that are over one call deletes.
 const AT_ONCE: usize = 100;
+const COLUMNS: &str = "session_hash, actor_ref, credential_id, seen_at_us, ends_at_us";
 
 pub struct SessionSql {
     pub begin: String,
     pub find: String,
+    pub of_actor: String,
     pub touch: String,
     pub end: String,
     /// Both delete what is over. Parameter: now.
@@ -25,12 +27,11 @@ impl SessionSql {
     pub fn new(dialect: Dialect) -> Self {
         let [a, b, c, d, e] = [1, 2, 3, 4, 5].map(|n| dialect.hole(n));
         SessionSql {
-            begin: format!(
-                "INSERT INTO sessions (session_hash, actor_ref, credential_id, seen_at_us, ends_at_us) \
-                 VALUES ({a}, {b}, {c}, {d}, {e})"
-            ),
-            find: format!(
-                "SELECT session_hash, actor_ref, credential_id, seen_at_us, ends_at_us FROM sessions WHERE session_hash = {a}"
+            begin: format!("INSERT INTO sessions ({COLUMNS}) VALUES ({a}, {b}, {c}, {d}, {e})"),
+            find: format!("SELECT {COLUMNS} FROM sessions WHERE session_hash = {a}"),
+            of_actor: format!(
+                "SELECT {COLUMNS} FROM sessions WHERE actor_ref = {a} \
+                 ORDER BY seen_at_us DESC, session_hash LIMIT {AT_ONCE}"
             ),
             touch: format!("UPDATE sessions SET seen_at_us = {b} WHERE session_hash = {a} AND seen_at_us < {b}"),
             end: format!("DELETE FROM sessions WHERE session_hash = {a}"),

@@ -56,6 +56,9 @@ pub struct GraphNode {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<String>,
     pub optional: bool,
+    /// The group that the console shows the step in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub category: Option<String>,
     pub depends_on: Vec<u32>,
     /// Its tasks. Their `step_seq` comes behind those of all steps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

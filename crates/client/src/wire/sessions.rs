@@ -129,6 +129,21 @@ pub struct SessionOfMe {
     pub expires_at: String,
 }
 
+/// A session of an actor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SessionOfActor {
+    pub session_id: String,
+    /// The token or passkey that began it.
+    pub credential_id: String,
+    /// When it was last used, to within a minute.
+    pub seen_at: String,
+    /// When it ends unless it is used.
+    pub expires_at: String,
+    /// Whether it is the session of this request.
+    pub current: bool,
+}
+
 /// What an actor is called.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

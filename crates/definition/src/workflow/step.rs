@@ -43,6 +43,7 @@ pub const STEP_FIELDS: FieldList = FieldList {
         "pins",
         "softCap",
         "state",
+        "category",
         "errors",
         "priority",
         "tasks",
@@ -221,10 +222,8 @@ fn read_spec(
         pins: pins(fields, place, defaults, reader),
         soft_cap: soft_cap(fields, defaults, reader),
         artifacts: artifacts(fields, reader.problems),
-        phase: fields
-            .get("state")
-            .and_then(|node| name(node, &fields.path_to("state"), reader.problems))
-            .map(Arc::from),
+        phase: named(fields, "state", reader.problems),
+        category: named(fields, "category", reader.problems),
         errors: errors(fields, reader.problems),
         queue: queue(fields, reader).map_or_else(|| defaults.queue.clone(), Arc::from),
         priority: fields.get("priority").and_then(|node| priority(node, &fields.path_to("priority"), reader.problems)),
@@ -249,6 +248,10 @@ fn read_work(
     };
     check_fields(fields, run, reader);
     work(fields, run, misspelt, place, reader)
+}
+
+fn named(fields: &Mapping<'_>, field: &str, problems: &mut Problems) -> Option<Arc<str>> {
+    name(fields.get(field)?, &fields.path_to(field), problems).map(Arc::from)
 }
 
 fn switch(fields: &Mapping<'_>, field: &str, problems: &mut Problems) -> bool {

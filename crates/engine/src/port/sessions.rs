@@ -25,6 +25,8 @@ pub struct SessionRow {
 pub trait Sessions: Send + Sync {
     async fn begin(&self, row: &SessionRow) -> Result<(), StoreError>;
     async fn find(&self, session_hash: &Digest) -> Result<Option<SessionRow>, StoreError>;
+    /// The sessions of an actor, the one that was used last first, at most 100. Some may be over.
+    async fn of_actor(&self, actor_ref: &str) -> Result<Vec<SessionRow>, StoreError>;
     /// Need not be durable: a session whose last touches are lost ends a little earlier.
     async fn touch(&self, session_hash: &Digest, seen_at: Time) -> Result<(), StoreError>;
     /// Durable when it returns: a session that was ended stays so.

@@ -80,6 +80,8 @@ pub enum News {
     Moved(Vec<(usize, Option<u64>)>),
     /// The registry moved: what the reader may see may have changed. Comes before anything that moved.
     LookAgain,
+    /// The reader's session may have been ended.
+    SessionMoved,
     /// The reader was too slow; what moved meanwhile is lost.
     TooSlow,
     /// The server is stopping.

@@ -11,7 +11,7 @@ pub use hub::{CutOff, News};
 
 use crate::port::InstanceHead;
 use crate::{Engine, stopped, store_failure};
-use countersign_kernel::InstanceId;
+use countersign_kernel::{Digest, InstanceId};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{Registry, scopes};
 use hub::{NoSubscription, Subscription};
@@ -38,7 +38,12 @@ pub struct Follow {
     runs: Visible,
     /// The registry that the reader's rights were last looked at under.
     registry_sequence: u64,
+    /// The session that the reader follows in.
+    session: Option<Digest>,
 }
+
+/// The number under which a subscription hears of the reader's own session. No topic has it.
+const SESSION: usize = usize::MAX;
 
 /// The definitions that a reader may see; `None`: all of them.
 type Visible = Option<Vec<String>>;
@@ -82,7 +87,14 @@ impl Follow {
 
     /// Waits for news. Before it passes on what moved, the caller asks [`Engine::may_follow`].
     pub async fn next(&mut self) -> News {
-        self.subscription.next().await
+        match self.subscription.next().await {
+            News::Moved(mut moved) if moved.last().is_some_and(|(n, _)| *n == SESSION) => {
+                moved.pop();
+                moved.into_iter().for_each(|(n, sequence)| self.subscription.mark(n, sequence));
+                News::SessionMoved
+            }
+            news => news,
+        }
     }
 
     /// How many topics have moved that were not taken yet.
@@ -94,7 +106,8 @@ impl Follow {
         let keys = |(n, (topic, _)): (usize, &(Topic, _))| {
             topic.keys(&self.actor_ref, &self.runs).into_iter().map(move |key| (key, n)).collect::<Vec<_>>()
         };
-        let keys = self.topics.iter().enumerate().flat_map(keys).collect();
+        let session = self.session.map(|hash| (Key::Session(hash), SESSION));
+        let keys = self.topics.iter().enumerate().flat_map(keys).chain(session).collect();
         self.subscription.listen(keys);
     }
 }
@@ -104,6 +117,7 @@ impl Engine {
     pub async fn follow(
         &self,
         actor_ref: &str,
+        session: Option<Digest>,
         topics: Vec<Topic>,
         most: usize,
         cut_off: CutOff,
@@ -112,7 +126,7 @@ impl Engine {
         let registry_sequence = self.registry().sequence();
         let topics = topics.into_iter().map(|topic| (topic, None)).collect();
         let mut follow =
-            Follow { subscription, actor_ref: actor_ref.to_owned(), topics, runs: None, registry_sequence };
+            Follow { subscription, actor_ref: actor_ref.to_owned(), topics, runs: None, registry_sequence, session };
         for scope in [scopes::RUNS_READ, scopes::WORKFLOWS_READ] {
             if follow.topics.iter().any(|(topic, _)| topic.scope() == Some(scope)) {
                 let visible = self.visible_definitions(actor_ref, scope).await?;

@@ -1,7 +1,7 @@
 //! What moved: a set of keys with the sequence that each moved to, and its form on the way to other nodes. The set is
 //! bounded: where more keys move than it holds, it says that anything may have moved.
 
-use countersign_kernel::InstanceId;
+use countersign_kernel::{Digest, InstanceId};
 use std::collections::HashMap;
 use std::sync::Arc;
 use uuid::Uuid;
@@ -26,6 +26,8 @@ pub enum Key {
     Worklist(Arc<str>),
     /// Actors, credentials, grants and definitions.
     Registry,
+    /// A session, by the hash of its id: it was ended.
+    Session(Digest),
 }
 
 /// Keys that moved since the set was last taken.
@@ -113,6 +115,7 @@ impl Moves {
                 "a" => Key::Inbox(name.into()),
                 "w" => Key::Worklist(name.into()),
                 "r" => Key::Registry,
+                "s" => Key::Session(countersign_ledger::parse_hex_digest(&name)?),
                 _ => continue,
             };
             moves.insert(key, sequence);
@@ -132,6 +135,7 @@ fn item(key: &Key, sequence: Option<u64>) -> Option<String> {
         Key::Inbox(actor) => ("a", actor.to_string()),
         Key::Worklist(actor) => ("w", actor.to_string()),
         Key::Registry => ("r", String::new()),
+        Key::Session(hash) => ("s", hash.to_string()),
         Key::AllRuns => return None,
     };
     serde_json::to_string(&(kind, name, sequence)).ok()
@@ -164,6 +168,7 @@ mod tests {
             moves.insert(Key::Worklist(name.into()), None);
         }
         moves.insert(Key::Registry, Some(12));
+        moves.insert(Key::Session(Digest([7; 32])), None);
         let texts = moves.texts();
         assert!(texts.len() > 1 && texts.iter().all(|text| text.len() <= MOST_BYTES));
         let mut read = Moves::default();

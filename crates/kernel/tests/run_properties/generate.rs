@@ -246,6 +246,7 @@ fn step(i: usize, draft: &Draft, linear: bool) -> StepSpec {
         request: None,
         artifacts: vec![],
         phase: None,
+        category: None,
         errors: ErrorResponses { external: draft.lenient.then_some(ErrorResponse::Skip), agent_error: None },
         queue: Arc::from("q"),
         priority: None,

@@ -35,6 +35,7 @@ mod query;
 mod registry;
 mod runs;
 pub mod session;
+mod sessions;
 mod signed;
 mod start;
 mod stream;
@@ -128,6 +129,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(actors::revoke_key))
         .routes(routes!(actors::issue_token))
         .routes(routes!(actors::revoke_token))
+        .routes(routes!(sessions::list))
+        .routes(routes!(sessions::end))
         .routes(routes!(whoami::whoami))
         .routes(routes!(session::sign_in, session::sign_out))
         .routes(routes!(passkeys::sign_in_options))

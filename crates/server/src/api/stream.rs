@@ -7,6 +7,7 @@
 use super::auth::Caller;
 use super::openapi::Refused;
 use super::query::{Axis, List, Params};
+use super::session::Console;
 use super::{App, Problem};
 use crate::listen::Line;
 use axum::Extension;
@@ -17,13 +18,14 @@ use axum::response::{IntoResponse, Response};
 use countersign_client::wire;
 use countersign_engine::Engine;
 use countersign_engine::stream::{CutOff, Follow, News, Topic};
-use countersign_kernel::InstanceId;
+use countersign_kernel::{InstanceId, Time};
 use countersign_ledger::sha256;
 use futures_util::stream;
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
+use tokio::time::Instant;
 
 const LAST_EVENT_ID: &str = "last-event-id";
 /// Tells proxies not to collect what is sent.
@@ -75,10 +77,12 @@ pub async fn follow(
         None => Box::new(|| {}),
     };
     let engine = app.engine()?;
-    let follow = engine.follow(&caller.actor_ref, topics, app.streams.per_actor, cut_off).await;
+    let session = caller.session.as_ref().map(|session| session.session_hash);
+    let follow = engine.follow(&caller.actor_ref, session, topics, app.streams.per_actor, cut_off).await;
     let follow = follow.map_err(|refusal| Problem::from(refusal).at("topics"))?;
     let last = headers.get(LAST_EVENT_ID).and_then(|value| value.to_str().ok());
-    let live = Live::new(app.engine, caller, follow, names, last);
+    let session_ends = caller.session.as_ref().map(|session| in_time(&engine, session.expires_at));
+    let live = Live::new(app.engine, app.console, caller, session_ends, follow, names, last);
     let events = Sse::new(stream::unfold(live, Live::next)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE));
     Ok(([(BUFFERING, "no")], events).into_response())
 }
@@ -118,7 +122,10 @@ fn topic(name: &str) -> Option<Topic> {
 /// A stream under way.
 struct Live {
     engine: Weak<Engine>,
+    console: Arc<Console>,
     caller: Caller,
+    /// When the session that it was begun in ends, unless it is used. A stream alone uses no session.
+    session_ends: Option<Instant>,
     follow: Follow,
     /// The topics as the reader wrote them.
     names: Vec<String>,
@@ -132,7 +139,15 @@ struct Live {
 }
 
 impl Live {
-    fn new(engine: Weak<Engine>, caller: Caller, follow: Follow, names: Vec<String>, last: Option<&str>) -> Live {
+    fn new(
+        engine: Weak<Engine>,
+        console: Arc<Console>,
+        caller: Caller,
+        session_ends: Option<Instant>,
+        follow: Follow,
+        names: Vec<String>,
+        last: Option<&str>,
+    ) -> Live {
         let head: String = sha256(&[names.join(",").as_bytes()]).to_string().chars().take(12).collect();
         let now = follow.sequences();
         let known = last.and_then(|last| known(last, &head, now.len())).unwrap_or_else(|| vec![None; now.len()]);
@@ -141,7 +156,19 @@ impl Live {
         let moved: Vec<usize> =
             (0..).zip(now.iter().zip(&known)).filter(|(_, pair)| !is_told(*pair)).map(|(n, _)| n).collect();
         let (due, told) = (VecDeque::new(), now);
-        let mut live = Live { engine, caller, follow, names, told, id_head: head, due, paces: false, ends: false };
+        let mut live = Live {
+            engine,
+            console,
+            caller,
+            session_ends,
+            follow,
+            names,
+            told,
+            id_head: head,
+            due,
+            paces: false,
+            ends: false,
+        };
         let moved = moved.into_iter().map(|n| (n, live.told[n])).collect();
         live.push(moved);
         live
@@ -158,7 +185,11 @@ impl Live {
             if std::mem::take(&mut self.paces) {
                 tokio::time::sleep(PACE).await;
             }
-            match self.follow.next().await {
+            let news = tokio::select! {
+                news = self.follow.next() => news,
+                () = until(self.session_ends) => News::SessionMoved,
+            };
+            match news {
                 News::Moved(moved) => {
                     self.is_allowed().then_some(())?;
                     // What was committed while following began was told with the beginning.
@@ -168,6 +199,7 @@ impl Live {
                     self.push(moved);
                 }
                 News::LookAgain => self.is_allowed().then_some(())?,
+                News::SessionMoved => self.is_signed_in().await.then_some(())?,
                 News::TooSlow => {
                     self.due.push_back(Event::default().event("reload").data("{}"));
                     self.ends = true;
@@ -182,6 +214,20 @@ impl Live {
     fn is_allowed(&mut self) -> bool {
         let Some(engine) = self.engine.upgrade() else { return false };
         self.caller.is_still_known(&engine.registry()) && engine.may_follow(&mut self.follow)
+    }
+
+    /// Whether the session goes on that the stream was begun in. Where not, the stream ends, as every request would be refused.
+    async fn is_signed_in(&mut self) -> bool {
+        let (Some(engine), Some(session)) = (self.engine.upgrade(), &self.caller.session) else { return false };
+        match engine.look_at_session(&session.session_hash, self.console.lifetimes()).await {
+            Ok(Some(session)) => self.session_ends = Some(in_time(&engine, session.expires_at)),
+            Ok(None) => return false,
+            Err(refusal) => {
+                tracing::warn!(%refusal, "a session could not be looked at");
+                self.session_ends = Some(Instant::now() + RETRY);
+            }
+        }
+        true
     }
 
     /// The last one of a batch bears the id: who loses the connection within a batch is told all of it again.
@@ -202,6 +248,19 @@ impl Live {
     fn id(&self) -> String {
         let told = self.told.iter().map(|sequence| sequence.map_or_else(|| "-".to_owned(), |n| n.to_string()));
         std::iter::once(self.id_head.clone()).chain(told).collect::<Vec<_>>().join(".")
+    }
+}
+
+/// The engine's time as one that the runtime can wait for.
+fn in_time(engine: &Engine, at: Time) -> Instant {
+    let left = u64::try_from(at.0.saturating_sub(engine.now().0)).unwrap_or(0);
+    Instant::now() + Duration::from_micros(left)
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -48,6 +48,8 @@ const SERVED: &[&str] = &[
     "POST /v1/actors/{actor_ref}/keys/{key_id}/revoke",
     "POST /v1/actors/{actor_ref}/tokens",
     "POST /v1/actors/{actor_ref}/tokens/{credential_id}/revoke",
+    "GET /v1/actors/{actor_ref}/sessions",
+    "DELETE /v1/actors/{actor_ref}/sessions/{session_id}",
     "POST /v1/definitions",
     "POST /v1/definitions/validate",
     "POST /v1/grants",

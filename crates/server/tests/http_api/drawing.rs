@@ -30,7 +30,7 @@ gate_spec:
 steps:
   - {name: check, run: human, pic: '${input.owner}'}
   - {name: pay, dependsOn: [check], gate: go, retryPolicy: {maxRetries: 5}}
-  - {name: sign, run: approval, approver_ref: ann, scope: 'order:sign', dependsOn: [check]}
+  - {name: sign, run: approval, approver_ref: ann, scope: 'order:sign', dependsOn: [check], category: approvals}
   - {name: tell, dependsOn: [pay], optional: true, tasks: [{name: mail}, {name: call, run: human, pic: ann}]}
 "#;
 
@@ -91,6 +91,11 @@ async fn versions_are_listed_and_drawn(store: Option<String>) {
     assert_eq!(
         (&approval["nodes"][2]["gate"], &approval["nodes"][2]["approvers"]),
         (&json!("approval:sign"), &json!(["ann"]))
+    );
+
+    assert_eq!(
+        (&approval["nodes"][2]["category"], approval["nodes"][1].get("category")),
+        (&json!("approvals"), None)
     );
 
     published(&server, &[BATCH_RELEASE]).await;

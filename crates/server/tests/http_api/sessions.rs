@@ -1,5 +1,6 @@
 //! Sessions of browsers: who a cookie stands for, when it counts, and when it is over.
 
+use crate::stream::Follower;
 use crate::support::{Actor, Answer, Server};
 use crate::webhooks::{database, on_both};
 use countersign_server::outbox::Pace;
@@ -25,6 +26,9 @@ on_both! {
     a_session_ends_with_the_token_that_began_it,
     a_session_is_begun_anew_with_each_sign_in,
     what_is_done_in_a_session_is_recorded_under_its_token,
+    sessions_are_listed_and_ended,
+    a_stream_ends_with_its_session,
+    an_actor_has_only_so_many_sessions,
     names_are_told_to_every_actor_and_existence_to_none,
 }
 
@@ -184,6 +188,80 @@ async fn a_cookie_from_another_page_reads_and_changes_nothing(store: Option<Stri
     }
     // A bearer token needs neither.
     Answer::of(server.admin().request(Method::GET, "/v1/me").header("Origin", "https://evil.example")).await.ok();
+}
+
+async fn follow(browser: &Browser) -> Follower {
+    Follower::of(browser.request(Method::GET, "/v1/stream?topics=inbox")).await
+}
+
+async fn sessions_are_listed_and_ended(store: Option<String>) {
+    let server = server(store.clone()).await;
+    let (admin, mallory) = (server.admin(), server.actor("mallory", &["runs:read"]).await);
+    server.actor("ana", &[]).await;
+    let token = admin.post("/v1/actors/ana/tokens", json!({})).await.created();
+    let by = token["token"].as_str().expect("a token");
+    let (lost, own) = (Browser::sign_in(&server, by).await, Browser::sign_in(&server, by).await);
+    let listed = own.get("/v1/actors/ana/sessions").await.ok()["items"].clone();
+    let listed = listed.as_array().expect("items");
+    let (mine, others): (Vec<&Value>, Vec<&Value>) = listed.iter().partition(|item| item["current"] == true);
+    assert_eq!((mine.len(), others.len()), (1, 1), "{listed:?}");
+    assert!(listed.iter().all(|item| item["credential_id"] == token["credential_id"]));
+    let of_lost = format!("/v1/actors/ana/sessions/{}", others[0]["session_id"].as_str().expect("an id"));
+    mallory.get("/v1/actors/ana/sessions").await.refused(403, "permission-denied");
+    Answer::of(mallory.request(Method::DELETE, &of_lost)).await.refused(403, "permission-denied");
+    let of_another = of_lost.replace("/ana/", "/mallory/");
+    Answer::of(mallory.request(Method::DELETE, &of_another)).await.refused(404, "not-known");
+    lost.get("/v1/me").await.ok();
+
+    let mut streams = vec![follow(&lost).await];
+    let node = match &store {
+        Some(_) => Some(server.beside().await),
+        None => None,
+    };
+    if let Some(node) = &node {
+        streams.push(follow(&lost.at(node)).await);
+    }
+    assert_eq!(Answer::of(own.request(Method::DELETE, &of_lost)).await.status, 204);
+    lost.get("/v1/me").await.refused(401, "invalid-credential");
+    for stream in streams {
+        stream.ends().await;
+    }
+    Answer::of(own.request(Method::DELETE, &of_lost)).await.refused(404, "not-known");
+    // An administrator sees and ends what is left.
+    let left = admin.get("/v1/actors/ana/sessions").await.ok()["items"].clone();
+    assert_eq!(left.as_array().map(Vec::len), Some(1));
+    assert_eq!(left[0]["current"], false);
+    let of_own = format!("/v1/actors/ana/sessions/{}", left[0]["session_id"].as_str().expect("an id"));
+    assert_eq!(Answer::of(admin.request(Method::DELETE, &of_own)).await.status, 204);
+    own.get("/v1/me").await.refused(401, "invalid-credential");
+    admin.get("/v1/actors/nobody/sessions").await.refused(404, "not-known");
+}
+
+async fn a_stream_ends_with_its_session(store: Option<String>) {
+    let config = CONFIG.replace("15m", "2s");
+    let server = Server::with(Some(config), store, Pace::default()).await;
+    let (out, idle) = (Browser::sign_in(&server, &token(&server)).await, Browser::sign_in(&server, &token(&server)).await);
+    let (of_out, of_idle) = (follow(&out).await, follow(&idle).await);
+    let by_token = Follower::of(server.admin().request(Method::GET, "/v1/stream?topics=inbox")).await;
+    assert_eq!(Answer::of(out.request(Method::DELETE, "/v1/session")).await.status, 204);
+    of_out.ends().await;
+    // A stream alone does not keep its session from being idle.
+    of_idle.ends().await;
+    idle.get("/v1/me").await.refused(401, "invalid-credential");
+    drop(by_token);
+}
+
+async fn an_actor_has_only_so_many_sessions(store: Option<String>) {
+    let server = server(store).await;
+    let mut browsers = vec![];
+    for _ in 0..21 {
+        server.pass_us(1000);
+        browsers.push(Browser::sign_in(&server, &token(&server)).await);
+    }
+    let listed = browsers[20].get("/v1/actors/admin/sessions").await.ok()["items"].clone();
+    assert_eq!(listed.as_array().map(Vec::len), Some(20));
+    browsers[0].get("/v1/me").await.refused(401, "invalid-credential");
+    browsers[1].get("/v1/me").await.ok();
 }
 
 const MINUTE_US: i64 = 60_000_000;

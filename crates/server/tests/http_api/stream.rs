@@ -28,7 +28,7 @@ async fn server(store: Option<String>) -> Server {
 }
 
 /// A stream that is open.
-struct Follower {
+pub struct Follower {
     response: reqwest::Response,
     text: String,
     last_id: Option<String>,
@@ -44,6 +44,10 @@ impl Follower {
         if let Some(id) = last_id {
             request = request.header("Last-Event-ID", id);
         }
+        Follower::of(request).await
+    }
+
+    pub async fn of(request: reqwest::RequestBuilder) -> Follower {
         let response = request.send().await.expect("an answer");
         assert_eq!(response.status().as_u16(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
@@ -97,7 +101,7 @@ impl Follower {
     }
 
     /// The stream ends, whatever it still tells.
-    async fn ends(mut self) {
+    pub async fn ends(mut self) {
         while self.next().await.is_some() {}
     }
 }

@@ -8,6 +8,7 @@ CREATE TABLE sessions (
     ends_at_us    INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX sessions_by_end ON sessions (ends_at_us);
+CREATE INDEX sessions_by_actor ON sessions (actor_ref);
 
 -- WebAuthn challenges that were answered: none is accepted twice.
 CREATE TABLE spent_challenges (

@@ -41,6 +41,13 @@ impl Sessions for PostgresSessions {
         found.map(|row| sessions::row(&row)).transpose()
     }
 
+    async fn of_actor(&self, actor_ref: &str) -> Result<Vec<SessionRow>, StoreError> {
+        let client = connection(&self.pool).await?;
+        let statement = client.prepare_cached(&self.sql.of_actor).await.map_err(failed)?;
+        let found = client.query(&statement, &[&actor_ref]).await.map_err(failed)?;
+        found.iter().map(|row| sessions::row(row)).collect()
+    }
+
     async fn touch(&self, session_hash: &Digest, seen_at: Time) -> Result<(), StoreError> {
         self.execute(&self.sql.touch, &[Value::digest(session_hash), Value::time(seen_at)]).await.map(|_| ())
     }

@@ -52,6 +52,14 @@ impl Sessions for SqliteSessions {
         .await
     }
 
+    async fn of_actor(&self, actor_ref: &str) -> Result<Vec<SessionRow>, StoreError> {
+        let (actor_ref, desk) = (actor_ref.to_owned(), self.desk.clone());
+        read_on(&self.readers, move |connection| {
+            rows(connection, &desk.sql.of_actor, &[Value::Text(&actor_ref)], sessions::row)
+        })
+        .await
+    }
+
     async fn touch(&self, session_hash: &Digest, seen_at: Time) -> Result<(), StoreError> {
         let session_hash = *session_hash;
         on_its_thread(&self.desk, move |desk| {

@@ -7,6 +7,7 @@ use countersign_kernel::{Digest, Time};
 
 on_both! {
     a_session_is_there_until_it_ends,
+    the_sessions_of_an_actor_are_listed_by_use,
     what_is_over_is_deleted,
     a_challenge_is_spent_once,
     a_counter_only_goes_up,
@@ -43,6 +44,20 @@ async fn a_session_is_there_until_it_ends(place: &Place) {
     other.end(&row.session_hash).await.unwrap();
     one.touch(&row.session_hash, Time(30)).await.unwrap();
     assert_eq!(one.find(&row.session_hash).await.unwrap(), None, "a touch brings nothing back");
+}
+
+async fn the_sessions_of_an_actor_are_listed_by_use(place: &Place) {
+    let (one, other) = two(place).await;
+    let of_maria = |n: u8| SessionRow { actor_ref: "maria".to_owned(), ..session(n, 100) };
+    for n in 1..=3 {
+        one.begin(&of_maria(n)).await.unwrap();
+    }
+    one.begin(&session(4, 100)).await.unwrap();
+    one.touch(&Digest([2; 32]), Time(20)).await.unwrap();
+    let listed = other.of_actor("maria").await.unwrap();
+    assert_eq!(listed.iter().map(|row| row.session_hash.0[0]).collect::<Vec<_>>(), [2, 1, 3]);
+    assert_eq!(listed[0], SessionRow { seen_at: Time(20), ..of_maria(2) });
+    assert!(other.of_actor("nobody").await.unwrap().is_empty());
 }
 
 async fn what_is_over_is_deleted(place: &Place) {

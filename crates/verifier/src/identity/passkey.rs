@@ -4,11 +4,13 @@ use super::statement::{self, Signed};
 use crate::bytes::{Digest, Id, sha256};
 use crate::finding::{Code, Findings, Place};
 use crate::json::{self, Fault, FaultKind, Value};
+use crate::note;
 use crate::record::{Header, require_members, require_text};
 use crate::registry::Passkey;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use ring::signature::{ECDSA_P256_SHA256_ASN1, ED25519, UnparsedPublicKey};
+use p256::ecdsa::signature::Verifier as _;
+use p256::ecdsa::{DerSignature, VerifyingKey};
 use std::collections::{BTreeMap, HashSet};
 
 const MEMBERS: [&str; 9] =
@@ -68,8 +70,8 @@ impl Assertion {
         let statement = sha256(&[&self.signed.statement_bytes]);
         let message = [&self.data[..], &sha256(&[&self.client_data]).0].concat();
         let fits = match passkey.algorithm.as_str() {
-            "ES256" => UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, public_key).verify(&message, &self.signature),
-            _ => UnparsedPublicKey::new(&ED25519, public_key).verify(&message, &self.signature),
+            "ES256" => fits_p256(public_key, &message, &self.signature),
+            _ => fits_ed25519(public_key, &message, &self.signature),
         };
         let rp_id_hash = sha256(&[passkey.rp_id.as_bytes()]);
         let flags = self.data.get(32).copied().unwrap_or_default();
@@ -92,7 +94,7 @@ impl Assertion {
             flags & PRESENT_AND_VERIFIED == PRESENT_AND_VERIFIED,
             "the authenticator did not verify its user".to_owned(),
         );
-        require(fits.is_ok(), "the signature does not fit the passkey".to_owned());
+        require(fits, "the signature does not fit the passkey".to_owned());
         found
     }
 
@@ -102,6 +104,19 @@ impl Assertion {
             _ => 0,
         }
     }
+}
+
+/// ECDSA with P-256 and SHA-256; the signature is DER.
+fn fits_p256(public_key: &[u8], message: &[u8], signature: &[u8]) -> bool {
+    let (Ok(key), Ok(signature)) = (VerifyingKey::from_sec1_bytes(public_key), DerSignature::try_from(signature)) else {
+        return false;
+    };
+    key.verify(message, &signature).is_ok()
+}
+
+fn fits_ed25519(public_key: &[u8], message: &[u8], signature: &[u8]) -> bool {
+    let (Ok(key), Ok(signature)) = (public_key.try_into(), signature.try_into()) else { return false };
+    note::verifies(&key, message, &signature)
 }
 
 /// The counters of each passkey, by its key_id.

@@ -131,6 +131,7 @@ fn node(plan: &Plan, seq: StepSeq, step: &StepSpec, gates: &GateSpec) -> wire::G
             _ => None,
         },
         optional: step.optional,
+        category: step.category.as_ref().map(ToString::to_string),
         depends_on: step.depends_on.clone(),
         tasks: tasks.collect(),
     }
