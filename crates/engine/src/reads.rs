@@ -59,7 +59,7 @@ impl Engine {
     }
 
     /// `None`: all of them; else those that finer scopes name.
-    pub(crate) async fn visible_definitions(
+    pub async fn visible_definitions(
         &self,
         actor_ref: &str,
         scope: &str,

@@ -101,6 +101,25 @@ fn patterns(engine: &Engine) -> Vec<Pattern> {
     all
 }
 
+/// When a pattern starts its next run.
+pub struct Upcoming {
+    pub definition: String,
+    pub version: u32,
+    pub schedule: Schedule,
+    /// `None`: never again.
+    pub next_at: Option<Time>,
+}
+
+/// Every pattern of every definition's newest version, by the name of the definition.
+pub fn upcoming(engine: &Engine) -> Vec<Upcoming> {
+    let now = engine.now();
+    let of = |Pattern { definition, version, schedule, .. }: Pattern| {
+        let next_at = next_after(&schedule, now.0).map(Time);
+        Upcoming { definition, version, schedule, next_at }
+    };
+    patterns(engine).into_iter().map(of).collect()
+}
+
 fn following(schedule: &Schedule, after: Time) -> Time {
     next_after(schedule, after.0).map_or(Time(i64::MAX), Time)
 }

@@ -7,9 +7,17 @@ use serde_json::Value;
 
 pub async fn audit(driver: &mut dyn Driver, run_id: &str) -> Result<(), String> {
     let works = |failure: Failure| failure.to_string();
-    let view = driver.read_run(ADMIN, run_id).await.map_err(works)?;
-    let records = driver.records(run_id).await.map_err(works)?;
-    examine(&view, &records)?;
+    let mut records = driver.records(run_id).await.map_err(works)?;
+    loop {
+        let view = driver.read_run(ADMIN, run_id).await.map_err(works)?;
+        let now = driver.records(run_id).await.map_err(works)?;
+        // The engine may have gone on by itself between the two reads.
+        if now.len() == records.len() {
+            examine(&view, &records)?;
+            break;
+        }
+        records = now;
+    }
     driver.verify(run_id).await.map_err(works)
 }
 

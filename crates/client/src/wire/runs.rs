@@ -188,11 +188,8 @@ pub struct DriftView {
     pub pin: String,
     /// Beyond 256 bytes `sha256:<hex>`.
     pub pinned: Value,
-    /// Null where the probe gave nothing.
+    /// Null where the probe gave nothing; `pin_errors` says why.
     pub live: Value,
-    /// Why it gave nothing, as far as that is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
 }
 
 /// A pin that could not be looked at. Secrets are masked.
@@ -563,4 +560,18 @@ pub struct EventSent {
 pub struct WokenStep {
     pub run_id: String,
     pub step: String,
+}
+
+/// What starts runs of a definition by the clock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ScheduleView {
+    pub definition: String,
+    pub version: u32,
+    pub cron: String,
+    pub time_zone: String,
+    /// What happens while an earlier run is under way: skip, queue or allow.
+    pub overlap: String,
+    /// Null where the pattern never comes again.
+    pub next_at: Option<String>,
 }

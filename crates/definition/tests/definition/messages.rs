@@ -109,7 +109,7 @@ fn a_constant_that_was_meant_as_an_expression_is_refused() {
 fn an_unknown_field_is_answered_with_those_of_its_run() {
     let all = "`name`, `run`, `dependsOn`, `when`, `input`, `output`, `inputSchema`, `outputSchema`, `retryPolicy`, \
                `timeout`, `deadline`, `onFailure`, `optional`, `readOnly`, `idempotent`, `gate`, `request`, `checks`, \
-               `pins`, `softCap`, `state`, `errors`, `priority`";
+               `pins`, `softCap`, `state`, `category`, `errors`, `priority`";
     for (run, own) in [
         ("", ", `tasks` and `queue`"),
         ("run: shell, command: x, ", ", `command`, `env`, `artifacts`, `success` and `retry`"),

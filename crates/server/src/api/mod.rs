@@ -34,6 +34,7 @@ mod purge;
 mod query;
 mod registry;
 mod runs;
+mod schedules;
 pub mod session;
 mod sessions;
 mod signed;
@@ -184,6 +185,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(runs::steps::transition))
         .routes(routes!(runs::history::read))
         .routes(routes!(runs::worklist::list))
+        .routes(routes!(schedules::list))
         .routes(routes!(runs::control::declare_effect))
         .routes(routes!(runs::gates::open))
         .routes(routes!(runs::gates::decide))

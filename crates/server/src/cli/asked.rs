@@ -88,7 +88,7 @@ fn titled(title: &str, table: &Table, shown: bool) -> Option<String> {
 
 fn drift_of(request: &Map<String, Value>) -> Vec<String> {
     let drift = request.get("drift").cloned().and_then(|drift| serde_json::from_value::<Vec<DriftView>>(drift).ok());
-    drift.map(|drift| drift_lines(&drift)).unwrap_or_default()
+    drift.map(|drift| drift_lines(&drift, &[])).unwrap_or_default()
 }
 
 /// One line that tells requests apart.

@@ -120,8 +120,12 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
         Tale::Process(story) => teller.process(story).await,
         Tale::Run(story) => teller.run(story).await,
     };
+    if let Ok(page) = &told {
+        say(&format!("\nSee it in the console: {}", tint(Tint::Strong, &format!("{url}{page}"))))?;
+        say(&format!("  sign in as the administrator: {url}/sign-in?next={page}#token={}", token.trim()))?;
+    }
     if told.is_ok() && waits {
-        say(&format!("\nThe server still runs at {}. In another terminal:", tint(Tint::Strong, &url)))?;
+        say("\nThe server still runs. In another terminal:")?;
         let file = place.path().join(serve::ADMIN_TOKEN_FILE);
         say(&format!("  export COUNTERSIGN_SERVER={url} COUNTERSIGN_TOKEN=$(cat {})", file.display()))?;
         say(match tale {
@@ -129,10 +133,12 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
             Tale::Run(_) => "  countersign runs list",
         })?;
         pause("\nEnter to stop it ")?;
+    } else if told.is_ok() {
+        say("  the server stops now; without --no-wait (CI=1) it stays until you press Enter")?;
     }
     running.shutdown().await?;
     witness.shutdown().await?;
-    told
+    told.map(drop)
 }
 
 /// Where the story is told, and what it ends with.
@@ -147,17 +153,20 @@ struct Teller<'t> {
 }
 
 impl Teller<'_> {
-    async fn process(&self, story: &Story) -> anyhow::Result<()> {
+    /// Returns the console's page of the process.
+    async fn process(&self, story: &Story) -> anyhow::Result<String> {
         let mut stage = Stage::set(self.open(story.title, story.setting)?, story).await?;
         for beat in story.beats {
             self.wait()?;
             stage.play(beat).await?;
         }
         stage.curtain().await?;
-        self.hand_over(&stage.theatre).await
+        self.hand_over(&stage.theatre).await?;
+        Ok(format!("/processes/{}", stage.theatre.instance_id))
     }
 
-    async fn run(&self, story: &RunStory) -> anyhow::Result<()> {
+    /// Returns the console's page of the run.
+    async fn run(&self, story: &RunStory) -> anyhow::Result<String> {
         let world = self.data_dir.join("world");
         let mut stage = RunStage::set(self.open(story.title, story.setting)?, story, world).await?;
         for beat in story.beats {
@@ -165,7 +174,8 @@ impl Teller<'_> {
             stage.play(beat).await?;
         }
         stage.curtain().await?;
-        self.hand_over(&stage.theatre).await
+        self.hand_over(&stage.theatre).await?;
+        Ok(format!("/runs/{}", stage.theatre.instance_id))
     }
 
     fn open(&self, title: &str, setting: &str) -> anyhow::Result<Theatre> {

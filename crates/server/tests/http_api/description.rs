@@ -73,6 +73,7 @@ const SERVED: &[&str] = &[
     "POST /v1/runs",
     "GET /v1/runs",
     "POST /v1/runs/trigger",
+    "GET /v1/schedules",
     "GET /v1/runs/{run_id}",
     "GET /v1/runs/{run_id}/actions",
     "GET /v1/runs/{run_id}/cells",

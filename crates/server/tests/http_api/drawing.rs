@@ -52,6 +52,37 @@ on_both! {
     a_graph_never_changes_and_is_asked_for_once,
     what_differs_between_versions_is_told,
     who_may_not_see_a_definition_sees_nothing_of_it,
+    schedules_are_listed_with_their_next_run,
+}
+
+const NIGHTLY: &str = r#"
+kind: workflow
+name: nightly
+schedule: [{cron: '0 2 * * *', timeZone: Asia/Ho_Chi_Minh, overlap: queue}]
+steps: [{name: only}]
+"#;
+
+async fn schedules_are_listed_with_their_next_run(store: Option<String>) {
+    let server = started(store).await;
+    let admin = server.admin();
+    assert_eq!(admin.get("/v1/schedules").await.ok()["items"], json!([]));
+    published(&server, &[NIGHTLY, CHILD]).await;
+    let items = admin.get("/v1/schedules").await.ok()["items"].clone();
+    let next = items[0]["next_at"].as_str().expect("a time");
+    assert!(next.ends_with("T19:00:00.000000Z") || next.ends_with("T19:00:00Z"), "two at night there: {next}");
+    assert_eq!(
+        items,
+        json!([{"definition": "nightly", "version": 1, "cron": "0 2 * * *", "time_zone": "Asia/Ho_Chi_Minh",
+                "overlap": "queue", "next_at": next}])
+    );
+    let (of_it, of_another, none) = (
+        server.actor("ana", &["runs:read:nightly"]).await,
+        server.actor("ben", &["runs:read:child"]).await,
+        server.actor("cid", &["workflows:read"]).await,
+    );
+    assert_eq!(of_it.get("/v1/schedules").await.ok()["items"], items);
+    assert_eq!(of_another.get("/v1/schedules").await.ok()["items"], json!([]));
+    none.get("/v1/schedules").await.refused(403, "permission-denied");
 }
 
 async fn versions_are_listed_and_drawn(store: Option<String>) {

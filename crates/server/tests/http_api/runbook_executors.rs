@@ -154,7 +154,7 @@ async fn a_pin_that_is_gone_has_drifted() {
     let drift = &run["drift"][0];
     assert_eq!((&run["outcome"], &drift["pinned"]), (&json!("drift"), &json!({"version": 7})), "{run:#}");
     assert_eq!((&drift["pin"], &drift["live"]), (&json!("version"), &Value::Null), "{run:#}");
-    let error = drift["error"].as_str().expect("why it has no value");
+    let error = run["pin_errors"][0]["error"].as_str().expect("why it has no value");
     assert!(error.starts_with("exit code 1") && error.contains("No such file"), "{error}");
     assert_eq!(run["steps"][2]["state_code"], "not_started");
 }

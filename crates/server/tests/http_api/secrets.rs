@@ -273,7 +273,7 @@ async fn search_runbook(server: &Process, forms: &[String]) {
     });
     let run = run.await;
     assert_eq!((&run["state"], &run["outcome"]), (&json!("stopped"), &json!("drift")), "{run:#}");
-    let error = run["drift"][0]["error"].as_str().expect("why there is no value");
+    let error = run["pin_errors"][0]["error"].as_str().expect("why there is no value");
     assert!(error.contains("lost *** ***"), "{error}");
     search(&path, run.to_string().as_bytes(), forms);
     for path in [format!("{path}/sidecar"), "/v1/inbox".to_owned()] {

@@ -18,7 +18,6 @@ pub fn run(view: wire::RunView, book: Option<&Runbook>, plan: &Plan, now: Time) 
         pin: drift.pin.to_string(),
         pinned: value(&shown(&drift.pinned)),
         live: drift.live.as_deref().map_or(serde_json::Value::Null, |live| value(&shown(live))),
-        error: book.unseen.iter().find(|(pin, _)| *pin == drift.pin).map(|(_, why)| why.to_string()),
     };
     wire::RunView {
         phase: Some(book.phase(plan, &codes).to_string()),

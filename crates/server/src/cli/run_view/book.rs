@@ -3,7 +3,7 @@
 use crate::cli::output::printable;
 use crate::cli::table::{Table, Tint, tint};
 use crate::cli::time::left;
-use countersign_client::wire::{DriftView, RunView, StepView};
+use countersign_client::wire::{DriftView, PinError, RunView, StepView};
 use countersign_kernel::text::length;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -62,8 +62,8 @@ pub fn short(value: &Value) -> String {
     format!("{}…", text.chars().take(SHOWN).collect::<String>())
 }
 
-/// `schema  pinned 9f2c…  live 41ab…`, a line for each pin that differs.
-pub fn drift_lines(drift: &[DriftView]) -> Vec<String> {
+/// `schema  pinned 9f2c…  live 41ab…`, a line for each pin that differs, with why it has no value.
+pub fn drift_lines(drift: &[DriftView], errors: &[PinError]) -> Vec<String> {
     let widest = drift.iter().map(|entry| entry.pin.chars().count()).max().unwrap_or(0);
     let line = |entry: &DriftView| {
         let (mut pinned, mut live) = (short(&entry.pinned), short(&entry.live));
@@ -71,7 +71,8 @@ pub fn drift_lines(drift: &[DriftView]) -> Vec<String> {
             (pinned, live) = (plain(&entry.pinned), plain(&entry.live));
         }
         if entry.live.is_null() {
-            let why = entry.error.as_deref().map_or_else(String::new, |error| format!(" ({})", printable(error)));
+            let why = errors.iter().find(|failed| failed.pin == entry.pin);
+            let why = why.map_or_else(String::new, |failed| format!(" ({})", printable(&failed.error)));
             live = format!("no value{why}");
         }
         let pin = format!("{:<widest$}", entry.pin);
@@ -84,7 +85,7 @@ pub fn drift_lines(drift: &[DriftView]) -> Vec<String> {
 pub fn sections(run: &RunView) -> Vec<String> {
     let mut sections = vec![];
     if !run.drift.is_empty() {
-        let lines: Vec<String> = drift_lines(&run.drift).into_iter().map(|line| format!("  {line}")).collect();
+        let lines: Vec<String> = drift_lines(&run.drift, &run.pin_errors).into_iter().map(|line| format!("  {line}")).collect();
         sections.push(format!("{}\n{}", tint(Tint::Strong, "Drift"), lines.join("\n")));
     }
     if !run.pins.is_empty() {

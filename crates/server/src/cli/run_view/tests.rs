@@ -333,9 +333,15 @@ fn a_runbook_shows_its_checks_pins_caps_and_files() {
 fn a_stopped_runbook_shows_the_difference_who_decides_and_what_comes_then() {
     let drift = json!([
         {"pin": "schema", "pinned": "9f2c".repeat(16), "live": "41ab".repeat(16)},
-        {"pin": "rows", "pinned": 7, "live": null, "error": "exit code 1: no such table"},
+        {"pin": "rows", "pinned": 7, "live": null},
     ]);
-    let of = |gates: Value| runbook("stopped", json!({"outcome": "drift", "drift": drift, "gates": gates}));
+    let errors = json!([{"pin": "rows", "error": "exit code 1: no such table"}]);
+    let stopped = json!({"outcome": "drift", "drift": drift, "pin_errors": errors});
+    let of = |gates: Value| {
+        let mut more = stopped.clone();
+        more["gates"] = gates;
+        runbook("stopped", more)
+    };
     let text = drawn(&of(json!([book_gate("resume", "Pending")])), MAX_ROWS);
     assert!(text.contains("  schema  pinned 9f2c9f2c9f2c…  live 41ab41ab41ab…\n"), "{text}");
     assert!(text.contains("  rows    pinned 7  live no value (exit code 1: no such table)"), "{text}");
@@ -378,7 +384,7 @@ fn values_that_look_alike_are_shown_in_full() {
     let drift = json!([{"pin": "p", "pinned": a, "live": b}]);
     let drift: Vec<countersign_client::wire::DriftView> = serde_json::from_value(drift).expect("drift");
     assert_eq!(
-        drift_lines(&drift).iter().map(|line| plain(line)).collect::<Vec<_>>(),
+        drift_lines(&drift, &[]).iter().map(|line| plain(line)).collect::<Vec<_>>(),
         [format!("p  pinned {a}  live {b}")]
     );
 }

@@ -109,7 +109,8 @@ impl Change<'_> {
                 let error = why.map_or_else(String::new, |why| format!(": {}", printable(&why)));
                 let phase =
                     run.phase.as_ref().map_or_else(String::new, |phase| format!(", phase {}", printable(phase)));
-                let drift: String = drift_lines(&run.drift).iter().map(|line| format!("\n           {line}")).collect();
+                let drift = drift_lines(&run.drift, &run.pin_errors);
+                let drift: String = drift.iter().map(|line| format!("\n           {line}")).collect();
                 format!("{at}  run is {}{phase}{error}{drift}", state_text(&run.state, run.outcome.as_deref()))
             }
             Change::Step(step, _) => {
