@@ -162,7 +162,7 @@ export async function signIn(page, server, token) {
 export async function authenticator(page) {
   const session = await page.context().newCDPSession(page);
   await session.send("WebAuthn.enable");
-  await session.send("WebAuthn.addVirtualAuthenticator", {
+  const { authenticatorId } = await session.send("WebAuthn.addVirtualAuthenticator", {
     options: {
       protocol: "ctap2",
       transport: "internal",
@@ -172,7 +172,11 @@ export async function authenticator(page) {
       automaticPresenceSimulation: true,
     },
   });
-  return session;
+  return {
+    /** Whether it recognises its person from now on. */
+    verifyUser: (isUserVerified) =>
+      session.send("WebAuthn.setUserVerified", { authenticatorId, isUserVerified }),
+  };
 }
 
 /** No finding of axe (WCAG 2.1 A and AA). */

@@ -89,12 +89,15 @@ export interface LedgerSearch {
   instance_id?: string;
   actor_ref?: string;
   action_ref?: string;
+  /** The record that is open. */
+  record?: string;
 }
 
 export const ledgerSearch = (search: Search): LedgerSearch => ({
   instance_id: text(search, "instance_id"),
   actor_ref: text(search, "actor_ref"),
   action_ref: text(search, "action_ref"),
+  record: text(search, "record"),
 });
 
 export interface AdminSearch {
@@ -109,4 +112,15 @@ export const adminSearch = (search: Search): AdminSearch => ({
   subject_ref: text(search, "subject_ref"),
   action_scope: text(search, "action_scope"),
   at: text(search, "at"),
+});
+
+export interface SignInSearch {
+  /** Where the person was. */
+  next?: string;
+  why?: "idle" | "ended";
+}
+
+export const signInSearch = (search: Search): SignInSearch => ({
+  next: text(search, "next"),
+  why: search.why === "idle" || search.why === "ended" ? search.why : undefined,
 });

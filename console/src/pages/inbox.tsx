@@ -11,7 +11,8 @@ import { Empty, Failure, Skeleton } from "@/ui/feedback";
 import { Moment } from "@/ui/text";
 import { Values } from "@/ui/values";
 import type { Recorded } from "./gate/decide";
-import { GateView, Signed } from "./gate/gate";
+import { GateView } from "./gate/gate";
+import { Signed } from "./gate/signed";
 
 export function InTray() {
   const { t } = useTranslation();

@@ -4,19 +4,18 @@ import { useRouter, useSearch } from "@tanstack/react-router";
 import { FileText, KeyRound } from "lucide-react";
 import { type FormEvent, useId, useState } from "react";
 import { useTranslation } from "react-i18next";
-import { passkeysWork, signInWithPasskey } from "@/app/passkey";
-import { signIn } from "@/app/session";
+import { passkeysWork } from "@/app/passkey";
+import { signIn, signInWithPasskey, wayBack } from "@/app/session";
 import { Button } from "@/ui/button";
 import { Failure } from "@/ui/feedback";
 
 export function SignIn() {
   const { t } = useTranslation();
   const router = useRouter();
-  const { next } = useSearch({ from: "/sign-in" });
+  const { next, why } = useSearch({ from: "/sign-in" });
   const [token, setToken] = useState("");
   const field = useId();
-  // Only an address of this site: nobody is led away by a link to the sign-in.
-  const goOn = () => router.history.push(next?.startsWith("/") && !next.startsWith("//") ? next : "/inbox");
+  const goOn = () => router.history.push(wayBack(next));
   const byToken = useMutation({ mutationFn: () => signIn(token.trim()), onSuccess: goOn });
   const byPasskey = useMutation({ mutationFn: signInWithPasskey, onSuccess: goOn });
   const failure = byToken.error ?? byPasskey.error;
@@ -36,6 +35,11 @@ export function SignIn() {
         <h1 className="mt-6">{t("signIn.title")}</h1>
         <p className="mt-2 text-soft">{t("signIn.lead")}</p>
       </header>
+      {why && !failure && (
+        <p role="status" className="border-l-2 border-accent pl-3">
+          {t(`signIn.${why}`)}
+        </p>
+      )}
       {failure && <Failure error={failure} />}
       {passkeysWork() && (
         <>

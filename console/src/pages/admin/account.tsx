@@ -4,7 +4,8 @@ import { KeyRound } from "lucide-react";
 import { useId, useState } from "react";
 import { useTranslation } from "react-i18next";
 import type { SchemaMe } from "@/api/schema";
-import { passkeysWork, registerPasskey } from "@/app/passkey";
+import { passkeysWork } from "@/app/passkey";
+import { registerPasskey } from "@/app/sign";
 import { Button } from "@/ui/button";
 import { Failure } from "@/ui/feedback";
 import { Id, Moment } from "@/ui/text";
@@ -15,7 +16,7 @@ export function Account({ me }: { me: SchemaMe }) {
   const field = useId();
   const [label, setLabel] = useState("");
   const add = useMutation({
-    mutationFn: () => registerPasskey(label.trim()),
+    mutationFn: () => registerPasskey(me, label.trim()),
     onSuccess: () => {
       setLabel("");
       void client.invalidateQueries({ queryKey: ["me"] });

@@ -1,17 +1,16 @@
 // What exactly am I signing, and what follows? The request, the way so far, the others, and the decision at the bottom.
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
-import { useId, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import type { SchemaGate, SchemaInboxItem } from "@/api/schema";
 import { useTopic } from "@/api/stream";
 import { useMe } from "@/app/session";
-import { Button } from "@/ui/button";
 import { Failure, Skeleton } from "@/ui/feedback";
 import { Id, Moment } from "@/ui/text";
 import { Values } from "@/ui/values";
-import { type Choice, decide, type Recorded } from "./decide";
+import type { Decidable, Recorded } from "./decide";
+import { Decision } from "./decision";
 import { PathSoFar } from "./path";
 
 export function Gate() {
@@ -146,11 +145,6 @@ function Others({ gates }: { gates: SchemaGate[] }) {
   );
 }
 
-type Decidable = Pick<
-  SchemaGate,
-  "action" | "step_id" | "state" | "approver_ref" | "submitter_ref" | "request_digest"
->;
-
 /** What the in-tray itself tells: an approver may have no right to read the process. */
 function Asked({ item, onRecorded }: { item: SchemaInboxItem; onRecorded?: Shown["onRecorded"] }) {
   const { t } = useTranslation();
@@ -191,118 +185,5 @@ function Asked({ item, onRecorded }: { item: SchemaInboxItem; onRecorded?: Shown
         onRecorded={onRecorded}
       />
     </article>
-  );
-}
-
-function Decision({
-  instance,
-  gate,
-  subject,
-  kind,
-  onRecorded,
-}: {
-  instance: string;
-  gate: Decidable;
-  subject: string;
-  kind: "runs" | "processes";
-  onRecorded?: Shown["onRecorded"];
-}) {
-  const { t } = useTranslation();
-  const { data: me } = useMe();
-  const client = useQueryClient();
-  const [reason, setReason] = useState("");
-  const [recorded, setRecorded] = useState<Recorded>();
-  const field = useId();
-  const act = useMutation({
-    mutationFn: (choice: Choice) =>
-      decide({
-        kind,
-        instance,
-        gate,
-        choice,
-        reason: reason.trim() || undefined,
-        meaning: t(`gate.meaning.${choice}`, { action: gate.action, subject, who: me?.actor_ref ?? "" }),
-        me,
-      }),
-    onSuccess: (record) => {
-      setRecorded(record);
-      onRecorded?.(record);
-      void client.invalidateQueries({ queryKey: ["gate"] });
-      void client.invalidateQueries({ queryKey: ["inbox"] });
-    },
-  });
-  if (recorded) return <Signed record={recorded} />;
-  if (gate.state !== "Pending" || !me) return null;
-  const approver = gate.approver_ref === me.actor_ref;
-  const submitter = gate.submitter_ref === me.actor_ref;
-  // The server decides who may; a button that it would refuse is not drawn.
-  if (!approver && !submitter)
-    return <p className="text-soft">{t("gate.notYours", { who: gate.approver_ref })}</p>;
-  return (
-    <section
-      aria-label={t("gate.decide")}
-      className="sticky bottom-14 flex flex-col gap-3 rounded-lg border border-strong bg-raised p-4 sm:bottom-4"
-    >
-      <label htmlFor={field} className="font-medium">
-        {t("gate.reason")}
-      </label>
-      <textarea
-        id={field}
-        rows={2}
-        value={reason}
-        onChange={(event) => setReason(event.target.value)}
-        className="rounded-md border border-strong bg-page px-3 py-2"
-      />
-      {approver && (
-        <p className="text-sm text-soft">
-          {t("gate.youSign")}{" "}
-          <em className="font-serif text-ink">
-            {t("gate.meaning.approve", { action: gate.action, subject, who: me.actor_ref })}
-          </em>
-        </p>
-      )}
-      {act.isError && <Failure error={act.error} />}
-      <div className="flex flex-wrap gap-2">
-        {approver && (
-          <>
-            <Button
-              look="primary"
-              className="min-h-11 flex-1 sm:flex-none"
-              disabled={act.isPending}
-              onClick={() => act.mutate("approve")}
-            >
-              {act.isPending ? t("dialog.recording") : t("gate.approve")}
-            </Button>
-            <Button
-              look="danger"
-              className="min-h-11 flex-1 sm:flex-none"
-              disabled={act.isPending}
-              onClick={() => act.mutate("reject")}
-            >
-              {t("gate.reject")}
-            </Button>
-          </>
-        )}
-        {submitter && (
-          <Button className="min-h-11" disabled={act.isPending} onClick={() => act.mutate("withdraw")}>
-            {t("gate.withdraw")}
-          </Button>
-        )}
-      </div>
-    </section>
-  );
-}
-
-/** After signing: the record's number, its digest, what the signature meant, and whether it is sealed. */
-export function Signed({ record }: { record: Recorded }) {
-  const { t } = useTranslation();
-  return (
-    <section role="status" className="flex flex-col gap-2 rounded-lg border border-ok bg-ok-wash p-4">
-      <p className="font-serif text-lg">{t(`gate.done.${record.choice}`)}</p>
-      <p className="text-sm">
-        {t("gate.youSigned")} <em className="font-serif">{record.meaning}</em>
-      </p>
-      <p className="text-sm text-soft">{record.passkey ? t("gate.byPasskey") : t("gate.byServer")}</p>
-    </section>
   );
 }
