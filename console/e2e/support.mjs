@@ -44,6 +44,7 @@ export async function startServer(config = "") {
     assert.fail(`the server is not ready: ${child.said}`);
   };
   await up();
+  origins.add(origin);
   const stop = async (signal = "SIGTERM") => {
     const ended = new Promise((done) => child.once("exit", done));
     child.kill(signal);
@@ -128,6 +129,11 @@ export async function openPage(browser, options = {}) {
     ...options,
   });
   if (DIST) await context.route(isFile, fromDist);
+  return openTab(context);
+}
+
+/** A further tab of the same browser. */
+export async function openTab(context) {
   const page = await context.newPage();
   page.complaints = [];
   page.on("console", (message) => {
@@ -140,8 +146,13 @@ export async function openPage(browser, options = {}) {
   return page;
 }
 
+/** Of our servers; a test may serve pages of its own. */
+const origins = new Set();
+
 function isFile(url) {
-  return !/^\/(v1|errors|openapi\.json|healthz|readyz|metrics)(\/|$)/.test(url.pathname);
+  return (
+    origins.has(url.origin) && !/^\/(v1|errors|openapi\.json|healthz|readyz|metrics)(\/|$)/.test(url.pathname)
+  );
 }
 
 async function fromDist(route) {

@@ -47,9 +47,11 @@ function warn(now: boolean) {
   for (const watcher of watchers) watcher();
 }
 
-function present() {
+function present(event: Event) {
   const now = Date.now();
   if (idle === undefined) return;
+  // Once there is a warning, it goes away by a deliberate act: it does not vanish under the pointer.
+  if (leaving && event.type === "pointermove") return;
   if (now - last > 1000) tellOthers("present");
   last = now;
   warn(false);
@@ -70,7 +72,7 @@ channel.onmessage = ({ data }: MessageEvent<Message>) => {
   } else if (idle !== undefined) end("ended");
 };
 
-for (const event of ["pointerdown", "pointermove", "keydown", "wheel", "touchstart"])
+for (const event of ["click", "pointermove", "keydown", "wheel"])
   addEventListener(event, present, { passive: true, capture: true });
 
 setInterval(() => {

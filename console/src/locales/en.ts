@@ -362,6 +362,7 @@ export const en = {
   },
   session: {
     leaving: "You will be signed out soon, because nothing has happened here for a while.",
+    lost: "Connection lost. What you see may be out of date; it is brought up to date as soon as the server answers.",
     stay: "Stay signed in",
   },
   signIn: {

@@ -362,6 +362,7 @@ export const vi: Words = {
   },
   session: {
     leaving: "Bạn sắp bị đăng xuất vì đã lâu không có thao tác nào ở đây.",
+    lost: "Mất kết nối. Nội dung có thể đã cũ; sẽ được cập nhật ngay khi máy chủ trả lời.",
     stay: "Tiếp tục phiên",
   },
   signIn: {
