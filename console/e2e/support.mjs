@@ -159,8 +159,23 @@ async function fromDist(route) {
   const { pathname } = new URL(route.request().url());
   const file = join(DIST, pathname);
   const path = extname(pathname) !== "" && existsSync(file) ? file : join(DIST, "index.html");
-  await route.fulfill({ path });
+  const policy = pathname.startsWith("/assets/verify.worker-") ? VERIFIES : POLICY;
+  await route.fulfill({ path, headers: { "content-security-policy": policy, ...TYPES[extname(path)] } });
 }
+
+// As the server sends them.
+const POLICY =
+  "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+const VERIFIES = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self'";
+const TYPES = Object.fromEntries(
+  [
+    [".html", "text/html"],
+    [".js", "text/javascript"],
+    [".css", "text/css"],
+    [".svg", "image/svg+xml"],
+    [".wasm", "application/wasm"],
+  ].map(([ending, type]) => [ending, { "content-type": type }]),
+);
 
 export async function signIn(page, server, token) {
   await page.goto(`${server.origin}/sign-in`);

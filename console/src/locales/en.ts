@@ -1,7 +1,12 @@
 // English. `vi.ts` has the same keys.
 export const en = {
   verify: {
-    counts: "{{records}} records of {{instances}} processes and runs",
+    counts: "{{records}} records of {{instances}} processes and runs, in the log {{origin}}",
+    loading: "Loading the verifier…",
+    more_one: "and {{count}} more",
+    more_other: "and {{count}} more",
+    notes: "Notes",
+    ready: "Ready. It works without a connection.",
     again: "Verify",
     bad: "This bundle does not hold",
     cannot: "This browser could not run the verifier. Use the command line:",
@@ -11,10 +16,10 @@ export const en = {
     good: "Verified: nothing was changed, and every claim holds",
     key: "Key of the log",
     keyWhy:
-      "From the organisation that keeps the log, not from the bundle: `countersign audit key`, or its website.",
-    lead: "The bundle stays on this computer. The verifier is the one of `countersign-verify`, and needs no connection.",
+      "Get it from the organisation that keeps the log, not from the bundle: from its website, its ledger page, or the command countersign audit key.",
+    lead: "The bundle stays on this computer. The verifier is the same program as countersign-verify, and needs no connection.",
     needsKey:
-      "A bundle is verified against a key that you trust. This one names the key below; that proves nothing until you have compared it.",
+      "A bundle is verified against a key that you trust. This bundle names the key below. That proves nothing until you have compared it.",
     title: "Verify evidence",
     unreadable: "This is not a bundle that can be read:",
   },

@@ -2,7 +2,12 @@ import type { Words } from "./en";
 
 export const vi: Words = {
   verify: {
-    counts: "{{records}} bản ghi của {{instances}} quy trình và lượt chạy",
+    counts: "{{records}} bản ghi của {{instances}} quy trình và lượt chạy, trong nhật ký {{origin}}",
+    loading: "Đang tải bộ kiểm chứng…",
+    more_one: "và {{count}} phát hiện nữa",
+    more_other: "và {{count}} phát hiện nữa",
+    notes: "Ghi chú",
+    ready: "Sẵn sàng. Không cần kết nối.",
     again: "Kiểm chứng",
     bad: "Gói này không hợp lệ",
     cannot: "Trình duyệt này không chạy được bộ kiểm chứng. Hãy dùng dòng lệnh:",
@@ -11,8 +16,9 @@ export const vi: Words = {
     drop: "Thả gói bằng chứng vào đây",
     good: "Đã kiểm chứng: không có gì bị sửa, mọi khẳng định đều đúng",
     key: "Khóa của nhật ký",
-    keyWhy: "Lấy từ tổ chức giữ nhật ký, không lấy từ gói: `countersign audit key`, hoặc trang web của họ.",
-    lead: "Gói ở lại máy này. Bộ kiểm chứng chính là `countersign-verify` và không cần kết nối.",
+    keyWhy:
+      "Lấy từ tổ chức giữ nhật ký, không lấy từ gói: trên trang web, trang nhật ký của họ, hoặc bằng lệnh countersign audit key.",
+    lead: "Gói ở lại máy này. Bộ kiểm chứng chính là chương trình countersign-verify và không cần kết nối.",
     needsKey:
       "Một gói được kiểm chứng bằng khóa mà bạn tin. Gói này nêu khóa dưới đây; điều đó chưa chứng minh gì cho đến khi bạn đối chiếu.",
     title: "Kiểm chứng bằng chứng",

@@ -18,7 +18,8 @@ export function Checkpoint() {
       const [origin = "", size = "", root = ""] = head.split("\n");
       // A signed note has one line per signature: the log's own, then those of its witnesses.
       const signed = signatures.split("\n").filter((line) => line.startsWith("— ")).length;
-      return { origin, size: Number(size), root, witnesses: Math.max(0, signed - 1) };
+      const { data: key = "" } = await api.GET("/v1/ledger/key", { parseAs: "text" });
+      return { key: key.trim(), origin, size: Number(size), root, witnesses: Math.max(0, signed - 1) };
     },
   });
   const nothing = query.error instanceof Refusal && query.error.status === 404;
@@ -38,6 +39,9 @@ export function Checkpoint() {
           </Fact>
           <Fact name={t("ledger.witnesses")}>
             {query.data.witnesses === 0 ? t("ledger.noWitnesses") : query.data.witnesses}
+          </Fact>
+          <Fact name={t("verify.key")}>
+            <Id value={query.data.key} length={24} />
           </Fact>
           <Fact name={t("ledger.log")}>{query.data.origin}</Fact>
         </Facts>
