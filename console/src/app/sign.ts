@@ -1,7 +1,7 @@
 // Signing a command with a passkey: the same statement that an Ed25519 signer composes (spec/record.md, 5.2); the challenge is
 // its SHA-256.
 import { api, body } from "@/api/client";
-import type { SchemaMe } from "@/api/schema";
+import type { SchemaMe, SchemaPasskey } from "@/api/schema";
 import { assertOver, base64url, forgetPasskey, newPasskey, passkeyHere, rememberPasskey } from "./passkey";
 
 const encoder = new TextEncoder();
@@ -80,4 +80,17 @@ export async function registerPasskey(me: SchemaMe, label: string) {
     throw error;
   }
   rememberPasskey(credential.id);
+}
+
+/** Ends a passkey of the caller; one of theirs signs for it, perhaps the same. */
+export async function revokePasskey(me: SchemaMe, passkey: SchemaPasskey, reason?: string) {
+  const sent = { reason };
+  const bytes = JSON.stringify(sent);
+  const path = `/v1/actors/${encodeURIComponent(me.actor_ref)}/keys/${passkey.key_id}/revoke`;
+  const ask = { me, action: "revoke_key", path, instance: null, stepId: null, bytes, meaning: null };
+  const { headers } = await signed(ask);
+  const params = { path: { actor_ref: me.actor_ref, key_id: passkey.key_id } };
+  const route = "/v1/actors/{actor_ref}/keys/{key_id}/revoke";
+  await body(api.POST(route, { params, body: sent, bodySerializer: () => bytes, headers }));
+  await forgetPasskey(passkey.credential_id);
 }

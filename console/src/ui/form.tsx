@@ -1,7 +1,7 @@
 // Labelled inputs.
 import { useEffect, useState } from "react";
 
-const BOX = "min-h-9 rounded-md border border-strong bg-raised px-2.5 text-sm";
+export const INPUT = "min-h-9 rounded-md border border-strong bg-raised px-2.5 text-sm";
 
 /** A text that is taken over when typing pauses. */
 export function Field({
@@ -31,7 +31,7 @@ export function Field({
         id={id}
         value={typed}
         onChange={(event) => setTyped(event.target.value)}
-        className={`${BOX} w-44`}
+        className={`${INPUT} w-44`}
       />
     </div>
   );
@@ -55,7 +55,7 @@ export function Picker({
       <label htmlFor={id} className="text-xs text-soft">
         {label}
       </label>
-      <select id={id} value={value} onChange={(event) => onChange(event.target.value)} className={BOX}>
+      <select id={id} value={value} onChange={(event) => onChange(event.target.value)} className={INPUT}>
         {options.map(([value, words]) => (
           <option key={value} value={value}>
             {words}
