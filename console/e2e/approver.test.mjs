@@ -91,7 +91,7 @@ test("a wrong person sees no decide button, and the API refuses them anyway", as
   const page = await openPage(browser);
   await signIn(page, server, tokens.mallory);
   await page.goto(`${server.origin}/gate/${gates[0].step_id}`);
-  await page.getByText("santos decides this.").waitFor();
+  await page.getByText("Maria Santos decides this.").waitFor();
   assert.equal(await page.getByRole("button", { name: "Approve" }).count(), 0);
   const status = await page.evaluate(async (path) => {
     const answer = await fetch(path, {

@@ -1,7 +1,7 @@
 // English. `vi.ts` has the same keys.
 export const en = {
   verify: {
-    counts: "{{records}} records of {{instances}} processes and runs, in the log {{origin}}",
+    counts: "Records: {{records}}. Processes and runs: {{instances}}. Log: {{origin}}",
     loading: "Loading the verifier…",
     more_one: "and {{count}} more",
     more_other: "and {{count}} more",
@@ -150,7 +150,6 @@ export const en = {
       reject: "rejection of {{action}} of {{subject}} as {{who}}",
       withdraw: "withdrawal of the request for {{action}} of {{subject}} as {{who}}",
     },
-    noRequest: "The request carries no values of its own.",
     notYours: "{{who}} decides this.",
     path: "The way so far",
     process: "Open the process",
@@ -176,6 +175,10 @@ export const en = {
     withdraw: "Withdraw",
     youSign: "You sign:",
     youSigned: "You signed:",
+    changed: "changed; was {{before}}",
+    findings: "Checks and files so far",
+    move: "Move",
+    values: "Values",
   },
   grantStatus: {
     active: "active",
@@ -207,7 +210,7 @@ export const en = {
     root: "Root",
     seal: "Seal",
     sealed: "in the log at {{at}}",
-    size: "Records",
+    size: "Sealed records",
     unsealed: "not sealed yet",
     verify: "Verification",
     verifyAll: "Checks every record, its chain, signatures, permissions and the Merkle log.",

@@ -2,7 +2,7 @@ import type { Words } from "./en";
 
 export const vi: Words = {
   verify: {
-    counts: "{{records}} bản ghi của {{instances}} quy trình và lượt chạy, trong nhật ký {{origin}}",
+    counts: "Bản ghi: {{records}}. Quy trình và lượt chạy: {{instances}}. Nhật ký: {{origin}}",
     loading: "Đang tải bộ kiểm chứng…",
     more_one: "và {{count}} phát hiện nữa",
     more_other: "và {{count}} phát hiện nữa",
@@ -151,7 +151,6 @@ export const vi: Words = {
       reject: "từ chối {{action}} cho {{subject}} với tư cách {{who}}",
       withdraw: "rút yêu cầu {{action}} cho {{subject}} với tư cách {{who}}",
     },
-    noRequest: "Yêu cầu không kèm giá trị riêng.",
     notYours: "{{who}} quyết định việc này.",
     path: "Đường đã đi",
     process: "Mở quy trình",
@@ -177,6 +176,10 @@ export const vi: Words = {
     withdraw: "Rút",
     youSign: "Bạn ký:",
     youSigned: "Bạn đã ký:",
+    changed: "đã đổi; trước là {{before}}",
+    findings: "Kiểm tra và tệp đến nay",
+    move: "Chuyển",
+    values: "Giá trị",
   },
   grantStatus: {
     active: "hiệu lực",
@@ -208,7 +211,7 @@ export const vi: Words = {
     root: "Gốc",
     seal: "Niêm phong",
     sealed: "trong nhật ký tại {{at}}",
-    size: "Số bản ghi",
+    size: "Bản ghi đã niêm",
     unsealed: "chưa niêm phong",
     verify: "Kiểm chứng",
     verifyAll: "Kiểm tra mọi bản ghi, chuỗi, chữ ký, quyền và nhật ký Merkle.",

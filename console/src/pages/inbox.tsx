@@ -8,6 +8,7 @@ import type { SchemaInboxItem } from "@/api/schema";
 import { useTopic } from "@/api/stream";
 import { Button } from "@/ui/button";
 import { Empty, Failure, Skeleton } from "@/ui/feedback";
+import { useName } from "@/ui/name";
 import { Moment } from "@/ui/text";
 import { Values } from "@/ui/values";
 import type { Recorded } from "./gate/decide";
@@ -52,8 +53,14 @@ export function InTray() {
   return (
     <div className="grid gap-8 lg:grid-cols-[22rem_1fr]">
       <section aria-label={t("inbox.title")} className={item ? "hidden lg:block" : ""}>
-        <h1 className="mb-4">{t("inbox.title")}</h1>
-        <ul className="flex flex-col">
+        <h1 className="mb-4 flex items-baseline gap-3">
+          {t("inbox.title")}
+          <span className="font-sans text-base font-normal text-soft tabular">
+            {items.length}
+            {query.hasNextPage && "+"}
+          </span>
+        </h1>
+        <ul className="flex flex-col border-t border-line">
           {items.map((one) => (
             <li key={one.assignment_id}>
               <InboxRow item={one} open={one === open} />
@@ -100,6 +107,7 @@ function Done({ item, record }: { item: SchemaInboxItem; record: Recorded }) {
 
 function InboxRow({ item, open }: { item: SchemaInboxItem; open: boolean }) {
   const { t } = useTranslation();
+  const who = useName(item.requested_by);
   const late = item.due_at != null && Date.parse(item.due_at) < Date.now();
   return (
     <Link
@@ -118,7 +126,7 @@ function InboxRow({ item, open }: { item: SchemaInboxItem; open: boolean }) {
           </span>
         )}
         <span>
-          {item.requested_by && t("inbox.asked", { who: item.requested_by })} <Moment at={item.assigned_at} />
+          {who && t("inbox.asked", { who })} <Moment at={item.assigned_at} />
         </span>
       </span>
       {item.request !== undefined && item.request !== null && (

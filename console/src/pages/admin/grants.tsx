@@ -190,6 +190,7 @@ export function GrantTable({
               !row.revoked_at && (
                 <Button
                   look="quiet"
+                  className="-my-1"
                   aria-label={t("admin.revokeOf", { scope: row.action_scope, who: row.subject_ref })}
                   onClick={() => revoke.mutate(row.grant_id)}
                 >

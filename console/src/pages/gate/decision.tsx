@@ -2,13 +2,14 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { KeyRound, Server } from "lucide-react";
-import { useId, useRef, useState } from "react";
+import { type ReactNode, useId, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 import type { SchemaMe } from "@/api/schema";
 import { passkeyHere } from "@/app/passkey";
 import { useMe } from "@/app/session";
 import { Button } from "@/ui/button";
 import { Failure } from "@/ui/feedback";
+import { useName } from "@/ui/name";
 import { type Choice, type Decidable, decide, type Recorded } from "./decide";
 import { Signed } from "./signed";
 
@@ -20,12 +21,15 @@ export function Decision({
   subject,
   kind,
   onRecorded,
+  decided,
 }: {
   instance: string;
   gate: Decidable;
   subject: string;
   kind: "runs" | "processes";
   onRecorded?: (record: Recorded) => void;
+  /** Shown where the decision was taken before. */
+  decided?: ReactNode;
 }) {
   const { t } = useTranslation();
   const { data: me } = useMe();
@@ -33,6 +37,7 @@ export function Decision({
   const [reason, setReason] = useState("");
   const [missing, setMissing] = useState(false);
   const [recorded, setRecorded] = useState<Recorded>();
+  const who = useName(gate.approver_ref);
   const text = useRef<HTMLTextAreaElement>(null);
   const field = useId();
   const meaning = (choice: Choice, who: string) =>
@@ -56,12 +61,12 @@ export function Decision({
     },
   });
   if (recorded) return <Signed record={recorded} />;
-  if (gate.state !== "Pending" || !me) return null;
+  if (gate.state !== "Pending") return decided;
+  if (!me) return null;
   const approver = gate.approver_ref === me.actor_ref;
   const submitter = gate.submitter_ref === me.actor_ref;
   // The server decides who may; a button that it would refuse is not drawn.
-  if (!approver && !submitter)
-    return <p className="text-soft">{t("gate.notYours", { who: gate.approver_ref })}</p>;
+  if (!approver && !submitter) return <p className="text-soft">{t("gate.notYours", { who })}</p>;
   const choices: Choice[] = [
     ...(approver ? (["approve", "reject"] as const) : []),
     ...(submitter ? (["withdraw"] as const) : []),
@@ -78,7 +83,7 @@ export function Decision({
   return (
     <section
       aria-label={t("gate.decide")}
-      className="sticky bottom-14 flex flex-col gap-3 rounded-lg border border-strong bg-raised p-4 sm:bottom-4"
+      className="flex flex-col gap-3 rounded-lg border border-strong bg-raised p-4 sm:sticky sm:bottom-4"
     >
       <label htmlFor={field} className="font-medium">
         {t("gate.reason")}

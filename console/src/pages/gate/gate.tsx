@@ -1,17 +1,22 @@
 // What exactly am I signing, and what follows? The request, the way so far, the others, and the decision at the bottom.
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
+import { Circle, CircleCheck, CircleX, Undo2 } from "lucide-react";
+import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import type { SchemaGate, SchemaInboxItem } from "@/api/schema";
 import { useTopic } from "@/api/stream";
 import { useMe } from "@/app/session";
 import { Failure, Skeleton } from "@/ui/feedback";
-import { Id, Moment } from "@/ui/text";
-import { Values } from "@/ui/values";
+import { Name, useName } from "@/ui/name";
+import { Moment } from "@/ui/text";
 import type { Decidable, Recorded } from "./decide";
 import { Decision } from "./decision";
+import { Findings } from "./findings";
 import { PathSoFar } from "./path";
+import { Request } from "./request";
+import { Decided } from "./signed";
 
 export function Gate() {
   const { step } = useParams({ from: "/frame/gate/$step" });
@@ -40,7 +45,7 @@ export interface Shown {
   step: string;
   /** What the in-tray says of it. */
   item?: SchemaInboxItem;
-  /** Told when the decision is recorded, for who goes on to show it. */
+  /** Called when the decision is recorded: the in-tray goes on to show it. */
   onRecorded?: (record: Recorded) => void;
 }
 
@@ -48,106 +53,151 @@ export function GateView({ step, item, onRecorded }: Shown) {
   const { t } = useTranslation();
   const query = useGate(step);
   const client = useQueryClient();
-  const instance = query.data?.row.instance_id;
+  const instance = query.data?.row.instance_id ?? "";
   const topic = instance && `${query.data?.process ? "process" : "run"}:${instance}`;
-  useTopic(topic ?? undefined, () => void client.invalidateQueries({ queryKey: ["gate", step] }));
+  useTopic(topic || undefined, () => void client.invalidateQueries({ queryKey: ["gate", step] }));
   if (query.isPending) return <Skeleton lines={8} />;
-  if (query.isError && item) return <Asked item={item} onRecorded={onRecorded} />;
+  if (query.isError && item) return <FromInbox item={item} onRecorded={onRecorded} />;
   if (query.isError) return <Failure error={query.error} retry={() => void query.refetch()} />;
   const { row, process, run, gates } = query.data;
   const gate = gates.find((gate) => gate.step_id === step);
   if (!gate) return <Failure error={new Error(t("gate.gone"))} />;
   const peers = gate.chain ? gates.filter((other) => other.chain?.chain_id === gate.chain?.chain_id) : [gate];
+  const earlier = gates.filter(
+    (other) =>
+      other.action === gate.action && other.submitted_at < gate.submitted_at && other.request != null,
+  );
+  const move = process?.declaration.transitions?.find(
+    (one) => one.from === gate.from_state && one.action === gate.action,
+  );
   const subject = process?.subject_ref ?? run?.subject_ref ?? row.subject_ref;
+  const link = "text-accent underline";
   return (
-    <article className="flex max-w-3xl flex-col gap-7">
-      <header className="flex flex-col gap-1">
-        <p className="text-xs text-soft">{process?.declaration_ref ?? run?.definition}</p>
-        <h1 className="first-letter:uppercase">{t("inbox.sentence", { action: gate.action, subject })}</h1>
-        <p className="flex flex-wrap gap-x-4 text-sm text-soft">
-          <span>
-            {t("inbox.asked", { who: gate.submitter_ref })} <Moment at={gate.submitted_at} />
-          </span>
-          {run ? (
-            <Link to="/runs/$id" params={{ id: run.run_id }} className="text-accent underline">
-              {t("gate.run")}
-            </Link>
-          ) : (
-            <Link
-              to="/processes/$id"
-              params={{ id: row.instance_id ?? "" }}
-              className="text-accent underline"
-            >
-              {t("gate.process")}
-            </Link>
-          )}
-        </p>
-      </header>
-      <section>
-        <h2 className="mb-2">{t("gate.request")}</h2>
-        {gate.request === undefined || gate.request === null ? (
-          <p className="text-soft">{t("gate.noRequest")}</p>
+    <article className="flex max-w-3xl flex-col gap-8">
+      <Title
+        definition={process?.declaration_ref ?? run?.definition}
+        action={gate.action}
+        subject={subject}
+        by={gate.submitter_ref}
+        at={gate.submitted_at}
+        reason={row.reason}
+      >
+        {run ? (
+          <Link to="/runs/$id" params={{ id: run.run_id }} className={link}>
+            {t("gate.run")}
+          </Link>
         ) : (
-          <Values value={gate.request} />
+          <Link to="/processes/$id" params={{ id: instance }} className={link}>
+            {t("gate.process")}
+          </Link>
         )}
-        {gate.request_digest && (
-          <p className="mt-2 flex items-center gap-2 text-xs text-soft">
-            {t("gate.digest")} <Id value={gate.request_digest} length={16} />
-          </p>
-        )}
-      </section>
+      </Title>
+      <Request asked={{ ...gate, from: gate.from_state, to: move?.to, before: earlier.at(-1)?.request }} />
+      <Findings item={item} />
       {process && (
         <section>
-          <h2 className="mb-2">{t("gate.path")}</h2>
-          <PathSoFar process={process} action={gate.action} />
+          <h2 className="mb-3 text-base">{t("gate.path")}</h2>
+          <PathSoFar process={process} action={gate.state === "Pending" ? gate.action : undefined} />
         </section>
       )}
       <Others gates={peers} />
       <Decision
-        instance={row.instance_id ?? ""}
+        instance={instance}
         gate={gate}
         subject={subject}
         kind={run ? "runs" : "processes"}
         onRecorded={onRecorded}
+        decided={<Decided gate={gate} instance={instance} />}
       />
     </article>
   );
+}
+
+function Title({
+  definition,
+  action,
+  subject,
+  by,
+  at,
+  reason,
+  children,
+}: {
+  definition?: string | null;
+  action: string;
+  subject: string;
+  by?: string;
+  at: string;
+  reason?: string | null;
+  children?: ReactNode;
+}) {
+  const { t } = useTranslation();
+  const who = useName(by);
+  return (
+    <header className="flex flex-col gap-1">
+      <p className="text-xs text-soft">{definition}</p>
+      <h1 className="first-letter:uppercase">{t("inbox.sentence", { action, subject })}</h1>
+      <p className="flex flex-wrap gap-x-4 text-soft">
+        <span title={by}>
+          {who && t("inbox.asked", { who })} <Moment at={at} />
+        </span>
+        {children}
+      </p>
+      {reason && <p className="mt-2 font-serif text-base">“{reason}”</p>}
+    </header>
+  );
+}
+
+const STATES = {
+  Pending: { Icon: Circle, look: "text-soft" },
+  Approved: { Icon: CircleCheck, look: "text-ok" },
+  Rejected: { Icon: CircleX, look: "text-bad" },
+  Withdrawn: { Icon: Undo2, look: "text-soft" },
+} as const;
+
+/** How many approvals a quorum needs. */
+function needed(gates: SchemaGate[]): number {
+  const chain = gates[0]?.chain;
+  if (chain?.rule === "one-of-n") return 1;
+  return chain?.m ?? gates.length;
 }
 
 /** Who decides, and what they have said. */
 function Others({ gates }: { gates: SchemaGate[] }) {
   const { t } = useTranslation();
   const approved = gates.filter((gate) => gate.state === "Approved").length;
-  const chain = gates[0]?.chain;
   return (
     <section>
-      <h2 className="mb-2">{t("gate.who")}</h2>
-      {chain && (
-        <p className="mb-1 text-sm text-soft">
-          {t("gate.quorum", { approved, needed: chain.m ?? gates.length, all: gates.length })}
+      <h2 className="mb-3 text-base">{t("gate.who")}</h2>
+      {gates[0]?.chain && (
+        <p className="mb-2 text-soft">
+          {t("gate.quorum", { approved, needed: needed(gates), all: gates.length })}
         </p>
       )}
-      <ul className="flex flex-col gap-1 text-sm">
-        {gates.map((gate) => (
-          <li key={gate.step_id} className="flex flex-wrap gap-x-3">
-            <strong className="font-medium">{gate.approver_ref}</strong>
-            <span className="text-soft">{t(`gate.state.${gate.state}`)}</span>
-            {gate.decided_at && (
-              <span className="text-xs text-soft">
-                <Moment at={gate.decided_at} />
+      <ul className="flex flex-col gap-2">
+        {gates.map((gate) => {
+          const { Icon, look } = STATES[gate.state];
+          return (
+            <li key={gate.step_id} className="flex items-start gap-2.5">
+              <Icon aria-hidden size={16} className={`mt-0.5 shrink-0 ${look}`} />
+              <span className="flex flex-wrap gap-x-2.5">
+                <strong className="font-medium">
+                  <Name of={gate.approver_ref} />
+                </strong>
+                <span className="text-soft">
+                  {t(`gate.state.${gate.state}`)} {gate.decided_at && <Moment at={gate.decided_at} />}
+                </span>
+                {gate.decision_reason && <span className="font-serif">“{gate.decision_reason}”</span>}
               </span>
-            )}
-            {gate.decision_reason && <span className="font-serif">“{gate.decision_reason}”</span>}
-          </li>
-        ))}
+            </li>
+          );
+        })}
       </ul>
     </section>
   );
 }
 
-/** What the in-tray itself tells: an approver may have no right to read the process. */
-function Asked({ item, onRecorded }: { item: SchemaInboxItem; onRecorded?: Shown["onRecorded"] }) {
-  const { t } = useTranslation();
+/** What the in-tray itself says: an approver may have no right to read the process. */
+function FromInbox({ item, onRecorded }: { item: SchemaInboxItem; onRecorded?: Shown["onRecorded"] }) {
   const { data: me } = useMe();
   if (!me) return null;
   const gate: Decidable = {
@@ -155,28 +205,21 @@ function Asked({ item, onRecorded }: { item: SchemaInboxItem; onRecorded?: Shown
     step_id: item.task_ref,
     state: "Pending",
     approver_ref: me.actor_ref,
-    submitter_ref: item.requested_by ?? "",
+    // Who only approves withdraws nothing.
+    submitter_ref: "",
     request_digest: item.request_digest,
   };
   return (
-    <article className="flex max-w-3xl flex-col gap-7">
-      <header className="flex flex-col gap-1">
-        <p className="text-xs text-soft">{item.definition}</p>
-        <h1 className="first-letter:uppercase">
-          {t("inbox.sentence", { action: item.action, subject: item.subject_ref })}
-        </h1>
-        <p className="text-sm text-soft">
-          {t("inbox.asked", { who: item.requested_by ?? "" })} <Moment at={item.assigned_at} />
-        </p>
-      </header>
-      <section>
-        <h2 className="mb-2">{t("gate.request")}</h2>
-        {item.request == null ? (
-          <p className="text-soft">{t("gate.noRequest")}</p>
-        ) : (
-          <Values value={item.request} />
-        )}
-      </section>
+    <article className="flex max-w-3xl flex-col gap-8">
+      <Title
+        definition={item.definition}
+        action={item.action}
+        subject={item.subject_ref}
+        by={item.requested_by}
+        at={item.assigned_at}
+      />
+      <Request asked={item} />
+      <Findings item={item} />
       <Decision
         instance={item.instance_id}
         gate={gate}

@@ -1,15 +1,18 @@
-// After signing: what was signed, who vouches for it, and the record that holds it.
+// After a decision: what was signed and what it means, who vouches for it, and the record that holds it.
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { CheckCheck } from "lucide-react";
+import { CircleCheck, CircleX, Undo2 } from "lucide-react";
+import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
-import type { SchemaRecordView } from "@/api/schema";
+import type { SchemaGate, SchemaRecordView } from "@/api/schema";
 import { useMe } from "@/app/session";
 import { Fact, Facts } from "@/ui/facts";
-import { Id } from "@/ui/text";
-import { SealState } from "../ledger/assurance";
-import type { Recorded } from "./decide";
+import { Name } from "@/ui/name";
+import { Id, Moment } from "@/ui/text";
+import { Assurance, SealState } from "../ledger/assurance";
+import { meaningOf } from "../ledger/record";
+import type { Choice, Recorded } from "./decide";
 
 /** Records are sealed in batches, and nothing tells when: a record that is not sealed yet is looked at again. */
 const SEAL_LOOK = 3000;
@@ -43,15 +46,19 @@ function useRecord(instance: string, step: string, actor: string) {
   return { reads, record: query.data ?? undefined };
 }
 
+const LOOKS = {
+  approve: { Icon: CircleCheck, look: "text-ok" },
+  reject: { Icon: CircleX, look: "text-bad" },
+  withdraw: { Icon: Undo2, look: "text-soft" },
+} as const;
+
+/** What the person has just signed. */
 export function Signed({ record: signed }: { record: Recorded }) {
   const { t } = useTranslation();
   const { reads, record } = useRecord(signed.instance, signed.step, signed.actor);
   return (
-    <section role="status" className="flex flex-col gap-3 rounded-lg border border-ok bg-ok-wash p-5">
-      <p className="flex items-center gap-2 font-serif text-lg">
-        <CheckCheck aria-hidden size={20} className="text-ok" />
-        {t(`gate.done.${signed.choice}`)}
-      </p>
+    <section role="status" className="flex flex-col gap-3 rounded-lg border border-strong bg-raised p-5">
+      <Heading choice={signed.choice} />
       <p>
         {t("gate.youSigned")} <em className="font-serif [overflow-wrap:anywhere]">{signed.meaning}</em>
       </p>
@@ -70,7 +77,60 @@ export function Signed({ record: signed }: { record: Recorded }) {
   );
 }
 
-export function RecordFacts({ record }: { record: SchemaRecordView }) {
+const CHOICES: Partial<Record<SchemaGate["state"], Choice>> = {
+  Approved: "approve",
+  Rejected: "reject",
+  Withdrawn: "withdraw",
+};
+
+/** A decision that was taken before. */
+export function Decided({ gate, instance }: { gate: SchemaGate; instance: string }) {
+  const { t } = useTranslation();
+  const choice = CHOICES[gate.state] ?? "withdraw";
+  const who = gate.decided_by ?? gate.withdrawn_by ?? "";
+  const at = gate.decided_at ?? gate.withdrawn_at;
+  const reason = gate.decision_reason ?? gate.withdrawal_reason;
+  const { record } = useRecord(instance, gate.step_id, who);
+  const meaning = record && meaningOf(record);
+  return (
+    <section className="flex flex-col gap-3 rounded-lg border border-line p-5">
+      <Heading choice={choice}>
+        <span className="font-sans text-sm text-soft">
+          <Name of={who} /> {at && <Moment at={at} />}
+        </span>
+      </Heading>
+      {meaning && (
+        <p>
+          <span className="text-soft">{t("ledger.signedMeaning")}</span>{" "}
+          <em className="font-serif [overflow-wrap:anywhere]">{meaning}</em>
+        </p>
+      )}
+      {reason && <p className="font-serif">“{reason}”</p>}
+      {record && (
+        <Facts>
+          <Fact name={t("ledger.assurance")}>
+            <Assurance of={record.assurance} />
+          </Fact>
+          <RecordFacts record={record} />
+        </Facts>
+      )}
+    </section>
+  );
+}
+
+function Heading({ choice, children }: { choice: Choice; children?: ReactNode }) {
+  const { t } = useTranslation();
+  const { Icon, look } = LOOKS[choice];
+  return (
+    <p className="flex flex-wrap items-center gap-x-3 gap-y-1 font-serif text-lg">
+      <Icon aria-hidden size={22} className={look} />
+      <span>{t(`gate.done.${choice}`)}</span>
+      {children}
+    </p>
+  );
+}
+
+function RecordFacts({ record }: { record: SchemaRecordView }) {
   const { t } = useTranslation();
   return (
     <>

@@ -4,8 +4,10 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useId } from "react";
 import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
+import type { SchemaRecordView } from "@/api/schema";
 import type { LedgerSearch } from "@/app/search";
 import { Field } from "@/ui/form";
+import { Name } from "@/ui/name";
 import { PagedTable } from "@/ui/table";
 import { Moment } from "@/ui/text";
 import { Assurance, SealState } from "./assurance";
@@ -46,7 +48,7 @@ export function Ledger() {
         <Checkpoint />
         <Verification key={filter.instance_id} instance={filter.instance_id} />
       </div>
-      <div className={record ? "grid gap-8 lg:grid-cols-[1fr_26rem]" : ""}>
+      <div className={record ? "grid gap-8 lg:grid-cols-[minmax(0,1fr)_24rem]" : ""}>
         {record && (
           <div className="lg:order-last">
             <RecordPanel key={record} id={record} onClose={() => change({ record: undefined })} />
@@ -94,19 +96,24 @@ export function Ledger() {
                   </Link>
                 ),
               },
-              { key: "actor", title: t("ledger.actor"), cell: (row) => row.actor_ref },
+              { key: "actor", title: t("ledger.actor"), cell: (row) => <Name of={row.actor_ref} /> },
               {
                 key: "assurance",
                 title: t("ledger.assurance"),
                 from: "sm",
                 cell: (row) => <Assurance of={row.assurance} />,
               },
-              {
-                key: "seal",
-                title: t("ledger.seal"),
-                from: "md",
-                cell: (row) => <SealState at={row.log_index} />,
-              },
+              // The open record says it, too, and takes its place.
+              ...(record
+                ? []
+                : [
+                    {
+                      key: "seal",
+                      title: t("ledger.seal"),
+                      from: "md" as const,
+                      cell: (row: SchemaRecordView) => <SealState at={row.log_index} />,
+                    },
+                  ]),
               {
                 key: "at",
                 title: t("ledger.at"),

@@ -7,6 +7,7 @@ import type { SchemaRecordView } from "@/api/schema";
 import { Button } from "@/ui/button";
 import { Fact, Facts } from "@/ui/facts";
 import { Failure, Skeleton } from "@/ui/feedback";
+import { Name } from "@/ui/name";
 import { Id, Moment } from "@/ui/text";
 import { Values } from "@/ui/values";
 import { Assurance, SealState } from "./assurance";
@@ -62,7 +63,9 @@ function Content({ record }: { record: SchemaRecordView }) {
         </p>
       )}
       <Facts>
-        <Fact name={t("ledger.actor")}>{record.actor_ref}</Fact>
+        <Fact name={t("ledger.actor")}>
+          <Name of={record.actor_ref} />
+        </Fact>
         <Fact name={t("ledger.at")}>
           <Moment at={record.recorded_at} />
         </Fact>
