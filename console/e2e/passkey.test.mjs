@@ -13,6 +13,7 @@ import {
   person,
   publish,
   signIn,
+  signOut,
   startBrowser,
   startServer,
 } from "./support.mjs";
@@ -80,7 +81,7 @@ async function withPasskey(token, label) {
   page.keys = await authenticator(page);
   await signIn(page, server, token);
   await addPasskey(page, label);
-  await page.getByRole("button", { name: "Sign out" }).click();
+  await signOut(page);
   await page.getByRole("button", { name: "Sign in with a passkey" }).click();
   await page.waitForURL(/\/inbox/);
   return page;

@@ -6,7 +6,7 @@ import { caller, openPage, person, publish, signIn, startBrowser, startServer } 
 
 const out = process.argv[2] ?? "../docs/screenshots";
 mkdirSync(out, { recursive: true });
-const server = await startServer();
+const server = await startServer("[executors.shell]\nenabled = true\n");
 const browser = await startBrowser();
 try {
   const pages = await furnish(server, { caller, person, publish });

@@ -2,7 +2,17 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { after, before, test } from "node:test";
-import { caller, openPage, openTab, person, publish, signIn, startBrowser, startServer } from "./support.mjs";
+import {
+  caller,
+  openPage,
+  openTab,
+  person,
+  publish,
+  signIn,
+  signOut,
+  startBrowser,
+  startServer,
+} from "./support.mjs";
 
 const LEAVE = `
 kind: process
@@ -135,7 +145,7 @@ test("signing out in one tab signs out the others", async () => {
   const second = await openTab(first.context());
   await second.goto(`${server.origin}/ledger?actor_ref=clerk`);
   await second.getByRole("heading", { name: "Ledger" }).waitFor();
-  await first.getByRole("button", { name: "Sign out" }).click();
+  await signOut(first);
   await second.getByText("Your session has ended.").waitFor();
   await signInHere(first, tokens.boss);
   await second.waitForURL(/\/ledger\?actor_ref=clerk/);

@@ -184,6 +184,12 @@ export async function signIn(page, server, token) {
   await page.waitForURL(/\/inbox/);
 }
 
+export async function signOut(page) {
+  await page.locator("button[popovertarget=me]").first().click();
+  await page.locator("#me").getByRole("button", { name: "Sign out" }).click();
+  await page.waitForURL(/\/sign-in/);
+}
+
 /** A passkey authenticator that the browser takes for a built-in one. */
 export async function authenticator(page) {
   const session = await page.context().newCDPSession(page);

@@ -8,7 +8,7 @@ import type { SchemaInboxItem } from "@/api/schema";
 import { useTopic } from "@/api/stream";
 import { Button } from "@/ui/button";
 import { Empty, Failure, Skeleton } from "@/ui/feedback";
-import { useName } from "@/ui/name";
+import { useName } from "@/ui/person";
 import { Moment } from "@/ui/text";
 import { Values } from "@/ui/values";
 import type { Recorded } from "./gate/decide";
@@ -62,7 +62,7 @@ export function InTray() {
         </h1>
         <ul className="flex flex-col border-t border-line">
           {items.map((one) => (
-            <li key={one.assignment_id}>
+            <li key={one.assignment_id} data-row>
               <InboxRow item={one} open={one === open} />
             </li>
           ))}

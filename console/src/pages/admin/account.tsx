@@ -69,6 +69,7 @@ export function Account({ me }: { me: SchemaMe }) {
               </span>
               <Button
                 look="quiet"
+                small
                 aria-label={t("admin.removePasskeyOf", { label: passkey.label ?? passkey.key_id })}
                 onClick={() => setEnding(passkey)}
               >
@@ -86,7 +87,7 @@ export function Account({ me }: { me: SchemaMe }) {
             }}
           >
             <div className="flex flex-col gap-1">
-              <label htmlFor={field} className="text-xs text-soft">
+              <label htmlFor={field} className="kicker">
                 {t("admin.passkeyLabel")}
               </label>
               <input
@@ -94,7 +95,7 @@ export function Account({ me }: { me: SchemaMe }) {
                 required
                 value={label}
                 onChange={(event) => setLabel(event.target.value)}
-                className="min-h-9 w-56 rounded-md border border-strong bg-raised px-2.5 text-sm"
+                className="field w-56"
               />
             </div>
             <Button type="submit" look="primary" disabled={add.isPending}>

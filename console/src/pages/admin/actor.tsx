@@ -193,7 +193,7 @@ function Row({
         {by && t("admin.addedBy", { who: by })} {at && <Moment at={at} />}
       </span>
       {active && (
-        <Button look="quiet" aria-label={words} onClick={onEnd}>
+        <Button look="quiet" small aria-label={words} onClick={onEnd}>
           {t("admin.revoke")}
         </Button>
       )}

@@ -7,7 +7,7 @@ import { api, body } from "@/api/client";
 import type { SchemaActorKind } from "@/api/schema";
 import { Button } from "@/ui/button";
 import { Failure } from "@/ui/feedback";
-import { INPUT, Picker } from "@/ui/form";
+import { Picker } from "@/ui/form";
 import { PagedTable } from "@/ui/table";
 import { Moment } from "@/ui/text";
 import { Secret } from "./secret";
@@ -100,7 +100,7 @@ function Register() {
         }}
       >
         <div className="flex flex-col gap-1">
-          <label htmlFor={ids[0]} className="text-xs text-soft">
+          <label htmlFor={ids[0]} className="kicker">
             {t("admin.newRef")}
           </label>
           <input
@@ -109,18 +109,18 @@ function Register() {
             value={ref}
             spellCheck={false}
             onChange={(event) => setRef(event.target.value)}
-            className={`${INPUT} w-52 font-mono text-xs`}
+            className="field w-52 font-mono text-xs"
           />
         </div>
         <div className="flex flex-col gap-1">
-          <label htmlFor={ids[1]} className="text-xs text-soft">
+          <label htmlFor={ids[1]} className="kicker">
             {t("admin.name")}
           </label>
           <input
             id={ids[1]}
             value={name}
             onChange={(event) => setName(event.target.value)}
-            className={`${INPUT} w-52`}
+            className="field w-52"
           />
         </div>
         <Picker

@@ -13,7 +13,7 @@ import type { SchemaPageGrant } from "@/api/schema";
 import type { AdminSearch } from "@/app/search";
 import { Button } from "@/ui/button";
 import { Failure } from "@/ui/feedback";
-import { Field, INPUT } from "@/ui/form";
+import { Field } from "@/ui/form";
 import { PagedTable } from "@/ui/table";
 import { Moment } from "@/ui/text";
 
@@ -57,7 +57,7 @@ export function Grants({ search }: { search: AdminSearch }) {
           onChange={(value) => change({ action_scope: value || undefined })}
         />
         <div className="flex flex-col gap-1">
-          <label htmlFor={ids[2]} className="text-xs text-soft">
+          <label htmlFor={ids[2]} className="kicker">
             {t("admin.at")}
           </label>
           <input
@@ -66,7 +66,7 @@ export function Grants({ search }: { search: AdminSearch }) {
             step={1}
             value={search.at ?? ""}
             onChange={(event) => change({ at: event.target.value || undefined })}
-            className={INPUT}
+            className="field"
           />
         </div>
       </fieldset>
@@ -104,7 +104,7 @@ export function GrantForm({ subject }: { subject: string }) {
         }}
       >
         <div className="flex flex-col gap-1">
-          <label htmlFor={id} className="text-xs text-soft">
+          <label htmlFor={id} className="kicker">
             {t("admin.grantTo", { who: subject })}
           </label>
           <input
@@ -113,7 +113,7 @@ export function GrantForm({ subject }: { subject: string }) {
             value={scope}
             spellCheck={false}
             onChange={(event) => setScope(event.target.value)}
-            className={`${INPUT} w-64 font-mono text-xs`}
+            className="field w-64 font-mono text-xs"
           />
         </div>
         <Button type="submit" disabled={grant.isPending}>
@@ -190,7 +190,7 @@ export function GrantTable({
               !row.revoked_at && (
                 <Button
                   look="quiet"
-                  className="-my-1"
+                  small
                   aria-label={t("admin.revokeOf", { scope: row.action_scope, who: row.subject_ref })}
                   onClick={() => revoke.mutate(row.grant_id)}
                 >

@@ -64,12 +64,18 @@ export function Sessions({ actor }: { actor: string }) {
               {session.current ? (
                 <Button
                   look="quiet"
+                  small
                   onClick={() => void signOut().then(() => router.navigate({ to: "/sign-in" }))}
                 >
                   {t("admin.signOutHere")}
                 </Button>
               ) : (
-                <Button look="quiet" disabled={end.isPending} onClick={() => end.mutate(session.session_id)}>
+                <Button
+                  look="quiet"
+                  small
+                  disabled={end.isPending}
+                  onClick={() => end.mutate(session.session_id)}
+                >
                   {t("admin.endSession")}
                 </Button>
               )}

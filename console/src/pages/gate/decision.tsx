@@ -9,10 +9,12 @@ import { passkeyHere } from "@/app/passkey";
 import { useMe } from "@/app/session";
 import { Button } from "@/ui/button";
 import { Failure } from "@/ui/feedback";
-import { useName } from "@/ui/name";
+import { useName } from "@/ui/person";
 import { type Choice, type Decidable, decide, type Recorded } from "./decide";
 import { Signed } from "./signed";
 
+/** The keys that reach the buttons (app/keys.ts). */
+const KEYS = { approve: "a", reject: "r", withdraw: "w" } as const;
 const LOOKS = { approve: "primary", reject: "danger", withdraw: "plain" } as const;
 
 export function Decision({
@@ -111,6 +113,7 @@ export function Decision({
         {choices.map((choice) => (
           <li
             key={choice}
+            data-key={KEYS[choice]}
             className="flex flex-col-reverse gap-x-4 gap-y-1 sm:grid sm:grid-cols-[7.5rem_1fr] sm:items-center"
           >
             <Button

@@ -9,7 +9,7 @@ import type { SchemaGate, SchemaInboxItem } from "@/api/schema";
 import { useTopic } from "@/api/stream";
 import { useMe } from "@/app/session";
 import { Failure, Skeleton } from "@/ui/feedback";
-import { Name, useName } from "@/ui/name";
+import { Person, useName } from "@/ui/person";
 import { Moment } from "@/ui/text";
 import type { Decidable, Recorded } from "./decide";
 import { Decision } from "./decision";
@@ -71,6 +71,8 @@ export function GateView({ step, item, onRecorded }: Shown) {
     (one) => one.from === gate.from_state && one.action === gate.action,
   );
   const subject = process?.subject_ref ?? run?.subject_ref ?? row.subject_ref;
+  // Where an approval still leads.
+  const leads = gate.state === "Pending" || (gate.state === "Approved" && gate.fate === "unspent");
   const link = "text-accent underline";
   return (
     <article className="flex max-w-3xl flex-col gap-8">
@@ -97,10 +99,10 @@ export function GateView({ step, item, onRecorded }: Shown) {
       {process && (
         <section>
           <h2 className="mb-3 text-base">{t("gate.path")}</h2>
-          <PathSoFar process={process} action={gate.state === "Pending" ? gate.action : undefined} />
+          <PathSoFar process={process} action={leads ? gate.action : undefined} />
         </section>
       )}
-      <Others gates={peers} />
+      {(gate.chain || gate.state === "Pending") && <Others gates={peers} />}
       <Decision
         instance={instance}
         gate={gate}
@@ -181,7 +183,7 @@ function Others({ gates }: { gates: SchemaGate[] }) {
               <Icon aria-hidden size={16} className={`mt-0.5 shrink-0 ${look}`} />
               <span className="flex flex-wrap gap-x-2.5">
                 <strong className="font-medium">
-                  <Name of={gate.approver_ref} />
+                  <Person who={gate.approver_ref} />
                 </strong>
                 <span className="text-soft">
                   {t(`gate.state.${gate.state}`)} {gate.decided_at && <Moment at={gate.decided_at} />}

@@ -8,7 +8,7 @@ import { api, body } from "@/api/client";
 import type { SchemaGate, SchemaRecordView } from "@/api/schema";
 import { useMe } from "@/app/session";
 import { Fact, Facts } from "@/ui/facts";
-import { Name } from "@/ui/name";
+import { Person } from "@/ui/person";
 import { Id, Moment } from "@/ui/text";
 import { Assurance, SealState } from "../ledger/assurance";
 import { meaningOf } from "../ledger/record";
@@ -96,7 +96,7 @@ export function Decided({ gate, instance }: { gate: SchemaGate; instance: string
     <section className="flex flex-col gap-3 rounded-lg border border-line p-5">
       <Heading choice={choice}>
         <span className="font-sans text-sm text-soft">
-          <Name of={who} /> {at && <Moment at={at} />}
+          <Person who={who} /> {at && <Moment at={at} />}
         </span>
       </Heading>
       {meaning && (

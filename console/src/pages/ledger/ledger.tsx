@@ -7,7 +7,7 @@ import { api, body } from "@/api/client";
 import type { SchemaRecordView } from "@/api/schema";
 import type { LedgerSearch } from "@/app/search";
 import { Field } from "@/ui/form";
-import { Name } from "@/ui/name";
+import { Person } from "@/ui/person";
 import { PagedTable } from "@/ui/table";
 import { Moment } from "@/ui/text";
 import { Assurance, SealState } from "./assurance";
@@ -96,7 +96,7 @@ export function Ledger() {
                   </Link>
                 ),
               },
-              { key: "actor", title: t("ledger.actor"), cell: (row) => <Name of={row.actor_ref} /> },
+              { key: "actor", title: t("ledger.actor"), cell: (row) => <Person who={row.actor_ref} /> },
               {
                 key: "assurance",
                 title: t("ledger.assurance"),

@@ -7,7 +7,7 @@ import type { SchemaRecordView } from "@/api/schema";
 import { Button } from "@/ui/button";
 import { Fact, Facts } from "@/ui/facts";
 import { Failure, Skeleton } from "@/ui/feedback";
-import { Name } from "@/ui/name";
+import { Person } from "@/ui/person";
 import { Id, Moment } from "@/ui/text";
 import { Values } from "@/ui/values";
 import { Assurance, SealState } from "./assurance";
@@ -64,7 +64,7 @@ function Content({ record }: { record: SchemaRecordView }) {
       )}
       <Facts>
         <Fact name={t("ledger.actor")}>
-          <Name of={record.actor_ref} />
+          <Person who={record.actor_ref} />
         </Fact>
         <Fact name={t("ledger.at")}>
           <Moment at={record.recorded_at} />

@@ -1,8 +1,9 @@
 // Verify a bundle in the browser: nothing is sent anywhere, and the verdict is the one of `countersign-verify`.
 import { Link } from "@tanstack/react-router";
-import { FileCheck, FileText } from "lucide-react";
+import { FileCheck } from "lucide-react";
 import { useEffect, useId, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
+import { Brand } from "@/ui/brand";
 import { Button } from "@/ui/button";
 import { Answer, type Verdict } from "./verdict";
 
@@ -50,9 +51,8 @@ export function Verify() {
   return (
     <main className="mx-auto flex max-w-3xl flex-col gap-7 px-6 py-10">
       <header>
-        <Link to="/ledger" className="flex items-center gap-2 font-serif text-lg font-semibold">
-          <FileText aria-hidden size={20} className="text-accent" />
-          Countersign
+        <Link to="/ledger">
+          <Brand />
         </Link>
         <h1 className="mt-8">{t("verify.title")}</h1>
         <p className="prose mt-2 text-soft">{t("verify.lead")}</p>
@@ -68,7 +68,7 @@ export function Verify() {
           autoComplete="off"
           aria-describedby={`${id}-why`}
           onChange={(event) => setKey(event.target.value)}
-          className="min-h-11 rounded-md border border-strong bg-raised px-3 font-mono text-xs"
+          className="field min-h-11 font-mono text-xs"
         />
         <p id={`${id}-why`} className="prose text-xs text-soft">
           {t("verify.keyWhy")}
