@@ -110,3 +110,13 @@ test("an empty in-tray says what would appear in it", async () => {
   await page.getByText("Nothing waits for your decision").waitFor();
   await accessible(page, "the empty in-tray");
 });
+
+test("a person without audit:read learns that the ledger needs it, and can still verify a bundle", async () => {
+  const page = await openPage(browser);
+  await signIn(page, server, tokens.mallory);
+  await page.goto(`${server.origin}/ledger`);
+  await page.getByText("Reading records needs the scope audit:read.").waitFor();
+  await page.getByRole("link", { name: "Verify a bundle" }).click();
+  await page.getByRole("heading", { name: "Verify evidence" }).waitFor();
+  assert.deepEqual(page.complaints, []);
+});

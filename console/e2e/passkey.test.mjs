@@ -1,6 +1,6 @@
 // Passkeys: registered, used to sign in and to sign decisions; and the evidence that they leave.
 import assert from "node:assert/strict";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -25,6 +25,16 @@ const RELEASE = SHIPPED.replace(
   "QP-sign-off: {approvers: [qp_director_santos, qa_head_meyer], quorum: {rule: all-of-n},",
 );
 
+const SHIPMENT = `
+kind: workflow
+name: shipment
+order: dag
+gate_spec:
+  go: {approver_ref: qp_director_santos, scope: "shipment:go", due: 4h}
+steps:
+  - {name: ship, run: worker, queue: dock, idempotent: true, gate: go, request: {item: "\${input.item}", amount: "\${input.amount}"}}
+`;
+
 let server;
 let browser;
 let tokens;
@@ -48,6 +58,7 @@ before(async () => {
   };
   assert.notEqual(RELEASE, SHIPPED);
   await publish(server, RELEASE);
+  await publish(server, SHIPMENT);
 });
 after(async () => {
   await browser?.close();
@@ -97,6 +108,23 @@ async function addPasskey(page, label) {
 async function decided(id) {
   const query = `instance_id=${id}&action_ref=gate_decided&order=asc`;
   return (await caller(server)("GET", `/v1/ledger/records?${query}`)).items;
+}
+
+/** Both verifiers accept it. */
+async function accepted(t, bundle) {
+  const { binary, python } = await verdicts(bundle, await logKey(server));
+  assert.equal(binary.result, "verified", JSON.stringify(binary));
+  if (python) assert.equal(python.result, "verified", JSON.stringify(python));
+  else t.diagnostic("SKIPPED: verify.py has no Python; scripts/vectors.sh makes it");
+}
+
+async function proved(t, id) {
+  const answer = await fetch(`${server.origin}/v1/ledger/export?instance_id=${id}`, {
+    headers: { authorization: `Bearer ${server.token}` },
+  });
+  const bundle = join(directory, `${id}.zip`);
+  writeFileSync(bundle, Buffer.from(await answer.arrayBuffer()));
+  await accepted(t, bundle);
 }
 
 test("the batch release through three people's eyes", async (t) => {
@@ -151,11 +179,27 @@ test("the batch release through three people's eyes", async (t) => {
   await operator.getByRole("link", { name: "Download the evidence bundle" }).click();
   const bundle = join(directory, "bundle.zip");
   await (await download).saveAs(bundle);
-  const { binary, python } = await verdicts(bundle, await logKey(server));
-  assert.equal(binary.result, "verified", JSON.stringify(binary));
-  if (python) assert.equal(python.result, "verified", JSON.stringify(python));
-  else t.diagnostic("SKIPPED: verify.py has no Python; scripts/vectors.sh makes it");
+  await accepted(t, bundle);
   for (const page of [operator, santos, meyer]) assert.deepEqual(page.complaints, []);
+});
+
+test("the gate of a run is decided with a passkey, on what it asks", async (t) => {
+  const input = { item: "vaccine", amount: 1200 };
+  const { run_id } = await caller(server)("POST", "/v1/runs", {
+    definition: "shipment",
+    subject_ref: "sh-77",
+    input,
+  });
+  const page = await withPasskey(tokens.santos, "Santos' laptop");
+  await page.getByRole("link", { name: /ship of sh-77.*due in/i }).click();
+  await page.getByRole("heading", { name: "ship of sh-77" }).waitFor();
+  await page.getByRole("article").getByText("vaccine").waitFor();
+  await page.getByRole("article").getByText("1,200").waitFor();
+  await page.getByRole("button", { name: "Approve" }).click();
+  await page.getByText("You signed:").waitFor();
+  const [record] = await decided(run_id);
+  assert.equal(record.assurance, "passkey_signed");
+  await proved(t, run_id);
 });
 
 test("a passkey that does not confirm the person signs nothing", async () => {

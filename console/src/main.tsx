@@ -9,7 +9,8 @@ import { queries } from "./api/query";
 import { type Ending, forget, onIdle } from "./app/idle";
 import { Notices } from "./app/notices";
 import { router } from "./app/router";
-import { me, signOut, wayBack } from "./app/session";
+import { wayBack } from "./app/search";
+import { me, signOut } from "./app/session";
 
 /** To the sign-in, with a way back to where the person was. */
 function leave(why: Ending) {

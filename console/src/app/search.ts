@@ -128,3 +128,8 @@ export const signInSearch = (search: Search): SignInSearch => ({
   next: text(search, "next"),
   why: search.why === "idle" || search.why === "ended" ? search.why : undefined,
 });
+
+/** Where to go after signing in. Only an address of this site: a link to the sign-in leads nobody away. */
+export function wayBack(next: string | undefined): string {
+  return next?.startsWith("/") && !/^\/[/\\]/.test(next) ? next : "/inbox";
+}

@@ -55,8 +55,3 @@ export async function signOut() {
   restartStream();
   tellOthers("ended");
 }
-
-/** Where to go after signing in. Only an address of this site: a link to the sign-in leads nobody away. */
-export function wayBack(next: string | undefined): string {
-  return next?.startsWith("/") && !/^\/[/\\]/.test(next) ? next : "/inbox";
-}

@@ -239,6 +239,9 @@ export const en = {
     verifyOne: "Verify this process or run",
     verifyRecord: "Verify this record",
     witnesses: "Witnesses",
+    notYours: "The ledger is open to auditors",
+    notYoursWhy:
+      "Reading records needs the scope audit:read. An administrator grants it. Verifying a bundle needs no scope:",
   },
   recordCode: {
     "attestation-actor-unknown-in-registry": "The actor was not registered when this was recorded.",

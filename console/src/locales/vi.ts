@@ -238,6 +238,9 @@ export const vi: Words = {
     verifyOne: "Kiểm chứng quy trình hoặc lượt chạy này",
     verifyRecord: "Kiểm chứng bản ghi này",
     witnesses: "Nhân chứng",
+    notYours: "Sổ cái dành cho kiểm toán viên",
+    notYoursWhy:
+      "Đọc bản ghi cần quyền audit:read, do quản trị viên cấp. Kiểm chứng một gói thì không cần quyền:",
   },
   recordCode: {
     "attestation-actor-unknown-in-registry": "Chủ thể chưa được đăng ký khi ghi bản ghi này.",

@@ -6,6 +6,8 @@ import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import type { SchemaRecordView } from "@/api/schema";
 import type { LedgerSearch } from "@/app/search";
+import { useMe } from "@/app/session";
+import { Empty, Skeleton } from "@/ui/feedback";
 import { Field } from "@/ui/form";
 import { Person } from "@/ui/person";
 import { PagedTable } from "@/ui/table";
@@ -15,6 +17,24 @@ import { RecordPanel } from "./record";
 import { Checkpoint, Verification } from "./trust";
 
 export function Ledger() {
+  const { t } = useTranslation();
+  const { data: me } = useMe();
+  if (!me) return <Skeleton lines={8} />;
+  if (me.scopes.includes("audit:read")) return <Records />;
+  return (
+    <>
+      <h1 className="mb-6">{t("page.ledger")}</h1>
+      <Empty title={t("ledger.notYours")}>
+        {t("ledger.notYoursWhy")}{" "}
+        <Link to="/verify" className="text-accent underline">
+          {t("ledger.verifyBundle")}
+        </Link>
+      </Empty>
+    </>
+  );
+}
+
+function Records() {
   const { t } = useTranslation();
   const search = useSearch({ from: "/frame/ledger" });
   const { record, ...filter } = search;
