@@ -10,7 +10,6 @@ import { Button } from "@/ui/button";
 import { Empty, Failure, Skeleton } from "@/ui/feedback";
 import { useName } from "@/ui/person";
 import { Moment } from "@/ui/text";
-import { Values } from "@/ui/values";
 import type { Recorded } from "./gate/decide";
 import { GateView } from "./gate/gate";
 import { Signed } from "./gate/signed";
@@ -105,16 +104,29 @@ function Done({ item, record }: { item: SchemaInboxItem; record: Recorded }) {
   );
 }
 
+/** The first plain values of a request: enough to tell one item from another. */
+function mainFacts(request: unknown): [string, string | number | boolean][] {
+  if (typeof request !== "object" || request === null || Array.isArray(request)) return [];
+  const plain = (value: unknown): value is string | number | boolean =>
+    typeof value === "number" ||
+    typeof value === "boolean" ||
+    (typeof value === "string" && value.length < 40);
+  return Object.entries(request)
+    .flatMap(([name, value]): [string, string | number | boolean][] => (plain(value) ? [[name, value]] : []))
+    .slice(0, 3);
+}
+
 function InboxRow({ item, open }: { item: SchemaInboxItem; open: boolean }) {
   const { t } = useTranslation();
   const who = useName(item.requested_by);
+  const facts = mainFacts(item.request);
   const late = item.due_at != null && Date.parse(item.due_at) < Date.now();
   return (
     <Link
       to="/inbox"
       search={{ item: item.task_ref }}
       aria-current={open ? "true" : undefined}
-      className={`flex flex-col gap-1 border-b border-line px-3 py-3 hover:bg-wash ${open ? "lg:bg-accent-wash" : ""}`}
+      className={`flex flex-col gap-1 border-b border-l-2 border-b-line px-3 py-3 hover:bg-wash ${open ? "border-l-transparent lg:border-l-accent lg:bg-accent-wash" : "border-l-transparent"}`}
     >
       <span className="block font-medium [overflow-wrap:anywhere] first-letter:uppercase">
         {t("inbox.sentence", { action: item.action, subject: item.subject_ref })}
@@ -129,9 +141,14 @@ function InboxRow({ item, open }: { item: SchemaInboxItem; open: boolean }) {
           {who && t("inbox.asked", { who })} <Moment at={item.assigned_at} />
         </span>
       </span>
-      {item.request !== undefined && item.request !== null && (
-        <span className="text-xs">
-          <Values value={item.request} only={3} />
+      {facts.length > 0 && (
+        <span className="flex flex-wrap gap-x-4 text-xs">
+          {facts.map(([name, value]) => (
+            <span key={name}>
+              <span className="text-soft">{name.replaceAll("_", " ")}</span>{" "}
+              {typeof value === "number" ? value.toLocaleString() : String(value)}
+            </span>
+          ))}
         </span>
       )}
     </Link>

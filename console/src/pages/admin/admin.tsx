@@ -2,6 +2,7 @@
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";
 import { useMe } from "@/app/session";
+import { Skeleton } from "@/ui/feedback";
 import { Tabs } from "@/ui/tabs";
 import { Account } from "./account";
 import { Actor } from "./actor";
@@ -13,24 +14,27 @@ export function Admin() {
   const search = useSearch({ from: "/frame/admin" });
   const navigate = useNavigate();
   const { data: me } = useMe();
+  if (!me) return <Skeleton lines={8} />;
   const tab = search.tab ?? "account";
+  const tabs: [string, string][] = [["account", t("admin.account")]];
+  // What the server would refuse is not offered. An address that leads there says why.
+  if (me.scopes.includes("actors:manage") || tab === "actors") tabs.push(["actors", t("admin.actors")]);
+  if (me.scopes.includes("permissions:manage") || tab === "grants") tabs.push(["grants", t("admin.grants")]);
   return (
     <>
-      <h1>{t("page.admin")}</h1>
-      <Tabs
-        label={t("page.admin")}
-        value={tab}
-        onChange={(tab) =>
-          void navigate({ to: "/admin", search: { tab: tab === "account" ? undefined : tab } })
-        }
-        tabs={[
-          ["account", t("admin.account")],
-          ["actors", t("admin.actors")],
-          ["grants", t("admin.grants")],
-        ]}
-      />
+      <h1>{tabs.length > 1 ? t("page.admin") : t("admin.account")}</h1>
+      {tabs.length > 1 && (
+        <Tabs
+          label={t("page.admin")}
+          value={tab}
+          onChange={(tab) =>
+            void navigate({ to: "/admin", search: { tab: tab === "account" ? undefined : tab } })
+          }
+          tabs={tabs}
+        />
+      )}
       <div className="mt-6">
-        {tab === "account" && me && <Account me={me} />}
+        {tab === "account" && <Account me={me} />}
         {tab === "actors" && (search.subject_ref ? <Actor actor={search.subject_ref} /> : <Actors />)}
         {tab === "grants" && <Grants search={search} />}
       </div>
