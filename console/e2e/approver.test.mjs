@@ -104,6 +104,18 @@ test("a wrong person sees no decide button, and the API refuses them anyway", as
   assert.equal(status, 403);
 });
 
+test("an approver who may read nothing else opens the link to a gate and decides", async () => {
+  const id = await asked("br-2026-0415");
+  const { gates } = await caller(server)("GET", `/v1/processes/${id}`);
+  const page = await openPage(browser);
+  await signIn(page, server, tokens.santos);
+  await page.goto(`${server.origin}/gate/${gates[0].step_id}`);
+  await page.getByRole("heading", { name: "release of br-2026-0415" }).waitFor();
+  await page.getByRole("button", { name: "Approve" }).click();
+  await page.getByText("You signed:").waitFor();
+  assert.deepEqual(page.complaints, []);
+});
+
 test("an empty in-tray says what would appear in it", async () => {
   const page = await openPage(browser);
   await signIn(page, server, tokens.mallory);

@@ -240,7 +240,42 @@ test("a rejection and a withdrawal need a reason, and are signed with their own 
   assert.deepEqual(new Set(after.gates.map((gate) => gate.state)), new Set(["Withdrawn"]));
 });
 
-test("a second passkey is signed for with the first one, or not added", async () => {
+test("a second passkey is signed for with the first one, and removed with itself", async (t) => {
+  const token = await person(server, "two_keys", []);
+  const page = await openPage(browser);
+  const laptop = await authenticator(page);
+  await signIn(page, server, token);
+  await addPasskey(page, "laptop");
+  // A security key is plugged in. The person touches it first, and then the laptop, which signs.
+  const key = await authenticator(page, "usb");
+  await laptop.touch(false);
+  await page.route("**/v1/session/options", async (route) => {
+    await key.touch(false);
+    await laptop.touch(true);
+    await route.continue();
+  });
+  await addPasskey(page, "security key");
+  await page.unroute("**/v1/session/options");
+  await key.touch(true);
+  await laptop.touch(false);
+  await page.getByRole("button", { name: "Remove the passkey “security key”" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Remove", exact: true }).click();
+  await page.getByRole("dialog").waitFor({ state: "hidden" });
+  await page.getByRole("listitem").filter({ hasText: "security key" }).waitFor({ state: "detached" });
+  const { items } = await caller(server)("GET", "/v1/ledger/records?actor_ref=two_keys");
+  assert.deepEqual(
+    items.map((record) => [record.action_ref, record.assurance]),
+    [
+      ["key_registered", "server_attested"],
+      ["key_registered", "passkey_signed"],
+      ["key_revoked", "passkey_signed"],
+    ],
+  );
+  // Every bundle holds the records of all keys.
+  await proved(t, await batch("br-2026-0416"));
+});
+
+test("a passkey is not added where the first one is not at hand", async () => {
   await withPasskey(tokens.meyer, "Meyer's phone");
   const page = await openPage(browser);
   await authenticator(page);

@@ -191,13 +191,13 @@ export async function signOut(page) {
 }
 
 /** A passkey authenticator that the browser takes for a built-in one. */
-export async function authenticator(page) {
+export async function authenticator(page, transport = "internal") {
   const session = await page.context().newCDPSession(page);
   await session.send("WebAuthn.enable");
   const { authenticatorId } = await session.send("WebAuthn.addVirtualAuthenticator", {
     options: {
       protocol: "ctap2",
-      transport: "internal",
+      transport,
       hasResidentKey: true,
       hasUserVerification: true,
       isUserVerified: true,
@@ -205,6 +205,8 @@ export async function authenticator(page) {
     },
   });
   return {
+    /** Whether its person touches it when it is asked. */
+    touch: (enabled) => session.send("WebAuthn.setAutomaticPresenceSimulation", { authenticatorId, enabled }),
     /** Whether it recognises its person from now on. */
     verifyUser: (isUserVerified) =>
       session.send("WebAuthn.setUserVerified", { authenticatorId, isUserVerified }),

@@ -2,7 +2,7 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import { Circle, CircleCheck, CircleX, Undo2 } from "lucide-react";
-import type { ReactNode } from "react";
+import { type ReactNode, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import type { SchemaGate, SchemaInboxItem } from "@/api/schema";
@@ -16,7 +16,7 @@ import { Decision } from "./decision";
 import { Findings } from "./findings";
 import { PathSoFar } from "./path";
 import { Request } from "./request";
-import { Decided } from "./signed";
+import { Decided, Signed } from "./signed";
 
 export function Gate() {
   const { step } = useParams({ from: "/frame/gate/$step" });
@@ -52,13 +52,16 @@ export interface Shown {
 export function GateView({ step, item, onRecorded }: Shown) {
   const { t } = useTranslation();
   const query = useGate(step);
+  // A gate that cannot be read leaves the in-tray once it is decided: what was signed stays in view.
+  const [signed, setSigned] = useState<Recorded>();
   const client = useQueryClient();
   const instance = query.data?.row.instance_id ?? "";
   const topic = instance && `${query.data?.process ? "process" : "run"}:${instance}`;
   useTopic(topic || undefined, () => void client.invalidateQueries({ queryKey: ["gate", step] }));
+  if (signed) return <Signed record={signed} />;
   if (query.isPending) return <Skeleton lines={8} />;
   if (query.isError && item) return <FromInbox item={item} onRecorded={onRecorded} />;
-  if (query.isError) return <Failure error={query.error} retry={() => void query.refetch()} />;
+  if (query.isError) return <Unreadable step={step} error={query.error} onRecorded={setSigned} />;
   const { row, process, run, gates } = query.data;
   const gate = gates.find((gate) => gate.step_id === step);
   if (!gate) return <Failure error={new Error(t("gate.gone"))} />;
@@ -196,6 +199,25 @@ function Others({ gates }: { gates: SchemaGate[] }) {
       </ul>
     </section>
   );
+}
+
+/** A link to a gate may be opened by its approver, who may have no right to read the process: their in-tray has it. */
+function Unreadable({
+  step,
+  error,
+  onRecorded,
+}: {
+  step: string;
+  error: unknown;
+  onRecorded: (record: Recorded) => void;
+}) {
+  const query = useQuery({
+    queryKey: ["inbox", "all"],
+    queryFn: () => body(api.GET("/v1/inbox", { params: { query: { limit: 500 } } })),
+  });
+  if (query.isPending) return <Skeleton lines={8} />;
+  const item = query.data?.items.find((one) => one.task_ref === step);
+  return item ? <FromInbox item={item} onRecorded={onRecorded} /> : <Failure error={error} />;
 }
 
 /** What the in-tray itself says: an approver may have no right to read the process. */
