@@ -110,14 +110,14 @@ function Drawing({
   const [focus, setFocus] = useState<string>();
   const first = shown.drawn[0]?.id;
 
-  const open = useCallback(
-    (id: string) => {
-      setFocus(id);
-      if (id.startsWith("group:")) onExpand?.(id.slice("group:".length));
-      else onSelect?.(id);
-    },
-    [onSelect, onExpand],
-  );
+  // Callers give new functions with every render; the steps must not be drawn anew for that.
+  const latest = useRef({ onSelect, onExpand });
+  latest.current = { onSelect, onExpand };
+  const open = useCallback((id: string) => {
+    setFocus(id);
+    if (id.startsWith("group:")) latest.current.onExpand?.(id.slice("group:".length));
+    else latest.current.onSelect?.(id);
+  }, []);
 
   /** Moves a step into view, if it is not. */
   const show = useCallback(
