@@ -275,7 +275,9 @@ function heightOf(layout: Layout): number {
 function opening(layout: Layout, box: HTMLDivElement | null, at: string | undefined) {
   const [width, height] = [box?.clientWidth ?? 900, heightOf(layout)];
   const room = { x: width - 96, y: height - 96 };
-  const zoom = Math.min(1, Math.max(0.75, Math.min(room.x / layout.width, room.y / layout.height)));
+  // A small graph is shown whole; a large one would be unreadable.
+  const least = layout.nodes.length <= 12 ? 0.55 : 0.75;
+  const zoom = Math.min(1, Math.max(least, Math.min(room.x / layout.width, room.y / layout.height)));
   if (layout.width * zoom <= room.x && layout.height * zoom <= room.y)
     return { x: 48, y: Math.max(40, (height - layout.height * zoom) / 2 - 24), zoom };
   const node = layout.nodes.find((node) => node.id === at) ?? layout.nodes[0];
