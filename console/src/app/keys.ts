@@ -28,13 +28,17 @@ function move(by: 1 | -1) {
 
 /** The key reaches a button and never presses it: a decision is confirmed with Enter. */
 function reach(key: string, named: string | undefined): boolean {
-  const buttons = [...document.querySelectorAll<HTMLButtonElement>("main button, main summary")];
-  const button = buttons.find(
-    (one) =>
-      one.offsetParent !== null &&
-      !one.disabled &&
-      (one.closest(`[data-key="${key}"]`) !== null || one.textContent?.trim() === named),
-  );
+  const seen = (one: HTMLElement) => one.offsetParent !== null && !(one as HTMLButtonElement).disabled;
+  // What was opened last comes last: the drawer of a step goes before the head of its run.
+  const marked = [...document.querySelectorAll<HTMLElement>(`main [data-key="${key}"]`)]
+    .filter(seen)
+    .flatMap((one) => [...one.querySelectorAll<HTMLElement>("button, a, summary")].find(seen) ?? [])
+    .at(-1);
+  const button =
+    marked ??
+    [...document.querySelectorAll<HTMLElement>("main button")].find(
+      (one) => seen(one) && one.textContent?.trim() === named,
+    );
   button?.focus();
   button?.scrollIntoView({ block: "nearest" });
   return button !== undefined;

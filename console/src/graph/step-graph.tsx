@@ -110,14 +110,14 @@ function Drawing({
   const [focus, setFocus] = useState<string>();
   const first = shown.drawn[0]?.id;
 
-  const open = useCallback(
-    (id: string) => {
-      setFocus(id);
-      if (id.startsWith("group:")) onExpand?.(id.slice("group:".length));
-      else onSelect?.(id);
-    },
-    [onSelect, onExpand],
-  );
+  // Callers give new functions with every render; the steps must not be drawn anew for that.
+  const latest = useRef({ onSelect, onExpand });
+  latest.current = { onSelect, onExpand };
+  const open = useCallback((id: string) => {
+    setFocus(id);
+    if (id.startsWith("group:")) latest.current.onExpand?.(id.slice("group:".length));
+    else latest.current.onSelect?.(id);
+  }, []);
 
   /** Moves a step into view, if it is not. */
   const show = useCallback(
@@ -275,7 +275,9 @@ function heightOf(layout: Layout): number {
 function opening(layout: Layout, box: HTMLDivElement | null, at: string | undefined) {
   const [width, height] = [box?.clientWidth ?? 900, heightOf(layout)];
   const room = { x: width - 96, y: height - 96 };
-  const zoom = Math.min(1, Math.max(0.75, Math.min(room.x / layout.width, room.y / layout.height)));
+  // A small graph is shown whole; a large one would be unreadable.
+  const least = layout.nodes.length <= 12 ? 0.55 : 0.75;
+  const zoom = Math.min(1, Math.max(least, Math.min(room.x / layout.width, room.y / layout.height)));
   if (layout.width * zoom <= room.x && layout.height * zoom <= room.y)
     return { x: 48, y: Math.max(40, (height - layout.height * zoom) / 2 - 24), zoom };
   const node = layout.nodes.find((node) => node.id === at) ?? layout.nodes[0];

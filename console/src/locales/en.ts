@@ -365,6 +365,10 @@ export const en = {
     step: "Step",
   },
   act: {
+    "extend-deadline": "Extend the deadline",
+    "cannot-complete": "Cannot be completed",
+    "block-escalate": "Escalate the block",
+    "declare-effect": "Declare what happened",
     retry: "Retry",
     pause: "Pause",
     resume: "Resume",

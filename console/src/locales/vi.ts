@@ -365,6 +365,10 @@ export const vi: Words = {
     step: "Bước",
   },
   act: {
+    "extend-deadline": "Gia hạn",
+    "cannot-complete": "Không thể hoàn thành",
+    "block-escalate": "Chuyển cấp việc bị chặn",
+    "declare-effect": "Khai báo điều đã xảy ra",
     retry: "Thử lại",
     pause: "Tạm dừng",
     resume: "Chạy tiếp",

@@ -67,7 +67,7 @@ export function Actions({
     setAsked(action);
   };
   if (offered.isError) return <Failure error={offered.error} />;
-  // Decisions are taken on the gate's own page, where what is decided is shown.
+  // Decisions are taken in the in-tray, where what is decided is shown.
   const all = (offered.data ?? []).filter((action) => action.command !== "decide_gate");
   const decisions = (offered.data ?? []).filter((one) => one.command === "decide_gate" && one.ok);
   const waiting = gates.find((gate) => gate.state === "Pending" && gate.action === decisions[0]?.gate);
@@ -81,8 +81,8 @@ export function Actions({
       <div className="flex flex-wrap gap-2">
         {waiting && (
           <Link
-            to="/gate/$step"
-            params={{ step: waiting.step_id }}
+            to="/inbox"
+            search={{ item: waiting.step_id }}
             className="inline-flex min-h-9 items-center rounded-md border border-accent bg-accent px-3.5 text-sm font-medium text-on-accent"
           >
             {t("actions.decide", { action: plain(waiting.action) })}

@@ -37,10 +37,9 @@ export function GraphView({
     return [...counts];
   }, [steps]);
   const collapsed = useMemo(() => new Set(search.collapsed?.split(",") ?? []), [search.collapsed]);
-  const path = useMemo(
-    () => new Set(search.critical ? critical.map(String) : []),
-    [search.critical, critical],
-  );
+  // By its text: the path is a new array with every change of the run, and mostly the same one.
+  const marked = search.critical ? critical.join() : "";
+  const path = useMemo(() => new Set(marked === "" ? [] : marked.split(",")), [marked]);
   const toggle = (category: string) => {
     const next = new Set(collapsed);
     if (!next.delete(category)) next.add(category);

@@ -47,7 +47,7 @@ export function Reason({
         step.block_reason && says(`vocab.block_reason.${step.block_reason}`),
         step.waiting_facet && !gate && says(`facet.${step.waiting_facet}.label`),
         step.attempts > 1 && t("reason.attempt", { at: step.attempts, of: step.max_attempts }),
-        step.next_run_at && (
+        step.next_run_at && step.attempts > 0 && (
           <span key="next">
             {t("reason.next")} <Moment at={step.next_run_at} />
           </span>

@@ -210,19 +210,24 @@ function Stopped({ run }: { run: SchemaRunView }) {
           {one.pin}: {one.error}
         </p>
       ))}
-      {waiting && (
-        <Link
-          to="/gate/$step"
-          params={{ step: waiting.step_id }}
-          className={`inline-flex min-h-9 items-center self-start rounded-md border px-3.5 font-medium ${
-            me?.actor_ref === waiting.approver_ref
-              ? "border-accent bg-accent text-on-accent"
-              : "border-field-line bg-raised"
-          }`}
-        >
-          {me?.actor_ref === waiting.approver_ref ? t("runbook.decideNow") : t("runbook.open")}
-        </Link>
-      )}
+      {waiting &&
+        (me?.actor_ref === waiting.approver_ref ? (
+          <Link
+            to="/inbox"
+            search={{ item: waiting.step_id }}
+            className="inline-flex min-h-9 items-center self-start rounded-md border border-accent bg-accent px-3.5 font-medium text-on-accent"
+          >
+            {t("runbook.decideNow")}
+          </Link>
+        ) : (
+          <Link
+            to="/gate/$step"
+            params={{ step: waiting.step_id }}
+            className="inline-flex min-h-9 items-center self-start rounded-md border border-field-line bg-raised px-3.5 font-medium"
+          >
+            {t("runbook.open")}
+          </Link>
+        ))}
     </section>
   );
 }

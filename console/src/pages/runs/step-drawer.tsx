@@ -181,7 +181,7 @@ function Standing({
             )}
           </Fact>
         )}
-        {detail.next_run_at && (
+        {detail.next_run_at && detail.attempts > 0 && (
           <Fact name={t("step.next")}>
             <Moment at={detail.next_run_at} />
           </Fact>
