@@ -81,7 +81,7 @@ for (const theme of ["light", "dark", "contrast"])
     ];
     for (const [path, text] of pages) {
       await page.goto(`${server.origin}${path}`);
-      await page.getByText(text).first().waitFor();
+      await page.locator("main").getByText(text).first().waitFor();
       await accessible(page, `${path} in ${theme}`);
     }
     assert.equal(await page.locator("html").getAttribute("data-theme"), theme);
