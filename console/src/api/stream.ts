@@ -105,7 +105,7 @@ async function afterRefusal(asked: string) {
   }, RETRY);
 }
 
-/** Another person may be signed in now, or nobody: what the stream told so far was for the one before. */
+/** Opens the stream anew: the one before belongs to the session before. */
 function restart() {
   refused.clear();
   listening = undefined;

@@ -31,7 +31,7 @@ export function lasts(ms: number) {
   idle = Math.max(ms, 1000);
 }
 
-/** Nobody is signed in. */
+/** The session has ended. */
 export function forget() {
   idle = undefined;
   warn(false);

@@ -1,4 +1,4 @@
-// What the pages keep in their URLs, read back with care: anybody can type an address.
+// What the pages keep in their URLs, read back with care: an address can be typed by hand.
 import { LANES, type LaneBy } from "@/graph/model";
 
 export function text(search: Record<string, unknown>, key: string): string | undefined {
@@ -129,7 +129,7 @@ export const signInSearch = (search: Search): SignInSearch => ({
   why: search.why === "idle" || search.why === "ended" ? search.why : undefined,
 });
 
-/** Where to go after signing in. Only an address of this site: a link to the sign-in leads nobody away. */
+/** Where to go after signing in. Only an address of this site: a forged link to the sign-in must not lead to another. */
 export function wayBack(next: string | undefined): string {
   return next?.startsWith("/") && !/^\/[/\\]/.test(next) ? next : "/inbox";
 }

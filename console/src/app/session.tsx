@@ -23,7 +23,7 @@ export function useMe() {
   return useQuery(me);
 }
 
-/** The caller, or undefined when nobody is signed in. */
+/** The caller, or undefined without a session. */
 export async function whoIsThere() {
   try {
     return await queries.ensureQueryData(me);

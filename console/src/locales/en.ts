@@ -138,7 +138,7 @@ export const en = {
   },
   gate: {
     approve: "Approve",
-    byPasskey: "Signed with your passkey. Anybody can prove it offline.",
+    byPasskey: "Signed with your passkey. It can be proved offline, without this server.",
     byServer: "Attested by the server under your session.",
     decide: "Decision",
     digest: "Digest",
