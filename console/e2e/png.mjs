@@ -69,8 +69,13 @@ export function small(png) {
   const colour = (at) => (data[at] << 16) | (data[at + 1] << 8) | data[at + 2];
   const counts = new Map();
   for (let at = 0; at < data.length; at += bytes) counts.set(colour(at), (counts.get(colour(at)) ?? 0) + 1);
+  // A few red pixels are a state, many grey ones are the smoothing of letters: strong colours weigh more.
+  const weight = ([one, count]) => {
+    const parts = [one >> 16, (one >> 8) & 255, one & 255];
+    return count * (1 + (Math.max(...parts) - Math.min(...parts)) / 4);
+  };
   const palette = [...counts]
-    .sort((a, b) => b[1] - a[1])
+    .sort((a, b) => weight(b) - weight(a))
     .slice(0, 256)
     .map(([one]) => one);
   const index = new Map(palette.map((one, at) => [one, at]));
