@@ -36,7 +36,10 @@ after(async () => {
 async function visit(page, path) {
   await page.goto(`${server.origin}${path}`);
   await page.locator("h1").first().waitFor();
-  await page.waitForLoadState("networkidle").catch(() => {});
+  await page
+    .getByRole("status", { name: /Loading|Đang tải/ })
+    .first()
+    .waitFor({ state: "detached" });
 }
 
 /** Calls back for each page, signed in as who looks at it. */
@@ -59,14 +62,17 @@ for (const theme of ["light", "dark", "contrast"])
     await page.addInitScript((theme) => localStorage.setItem("countersign.theme", theme), theme);
     await each(page, (name) => accessible(page, `${name}, ${theme}`));
     assert.deepEqual(page.complaints, []);
+    await page.context().close();
   });
 
 test("no page is wider than a phone, and Vietnamese has words for everything", async () => {
   const page = await openPage(browser, { viewport: { width: 390, height: 844 } });
+  const wide = [];
   await each(page, async (name) => {
     const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-    assert.ok(over <= 0, `${name} is ${over} px too wide`);
+    if (over > 0) wide.push(`${name} by ${over} px`);
   });
+  assert.deepEqual(wide, []);
   await page.addInitScript(() => localStorage.setItem("countersign.language", "vi"));
   await page.reload();
   const operator = pages.find(([name]) => name === "runs")[1];
@@ -74,5 +80,5 @@ test("no page is wider than a phone, and Vietnamese has words for everything", a
   await page.getByRole("heading", { name: "Lượt chạy" }).waitFor();
   await page.getByText("Cần xử lý").first().waitFor();
   const text = await page.locator("body").innerText();
-  assert.doesNotMatch(text, /\b[a-z]+\.[a-z]+[A-Z]?[a-z]*\b(?=\s|$)/m, "no key without its words");
+  assert.doesNotMatch(text, /\b(act|drawer|frame|graph|page|reason|run|runs|search|step)\.[a-zA-Z]+\b/, text);
 });

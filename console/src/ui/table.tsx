@@ -59,7 +59,7 @@ export function PagedTable<Row>({
               <th
                 key={column.key}
                 scope="col"
-                className={`kicker px-3 py-2 whitespace-nowrap first:pl-1 last:pr-1 ${look(column)}`}
+                className={`kicker px-2 py-2 sm:px-3 whitespace-nowrap first:pl-1 last:pr-1 ${look(column)}`}
               >
                 {column.title}
               </th>
@@ -80,7 +80,7 @@ export function PagedTable<Row>({
               {columns.map((column) => (
                 <td
                   key={column.key}
-                  className={`max-w-72 truncate px-3 py-1.5 first:pl-1 last:pr-1 ${look(column)}`}
+                  className={`max-w-[34vw] truncate px-2 py-1.5 sm:max-w-72 sm:px-3 first:pl-1 last:pr-1 ${look(column)}`}
                 >
                   {column.cell(row)}
                 </td>

@@ -120,7 +120,7 @@ export function Processes() {
 function State({ name, ended }: { name: string; ended: boolean }) {
   const Icon = ended ? CircleCheck : CircleDot;
   return (
-    <span className="inline-flex items-center gap-2">
+    <span className="inline-flex items-center gap-2 align-middle">
       <Icon aria-hidden size={15} className={ended ? "text-soft" : "text-accent"} />
       {name}
     </span>
