@@ -8,10 +8,10 @@ RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 CARGO_BUILD := cargo build --release --locked
 
 .DEFAULT_GOAL := help
-.PHONY: help build console dev test tla demo bench torture probe fmt lint clean
+.PHONY: help build console dev screenshots test tla demo bench torture probe fmt lint clean
 
 help: ## Show this list
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 build: console ## Build the release binaries, the console included: countersign and countersign-verify in target/release
 	@scripts/setup.sh cargo cc
@@ -23,6 +23,10 @@ console: ## Build the web console into console/dist, where the next build of the
 
 dev: console ## Serve the console with hot reload, beside a server: make dev SERVER_URL=http://127.0.0.1:7433
 	cd console && npm run dev
+
+screenshots: build ## Make a picture of every page of the console in both themes, into docs/screenshots
+	@scripts/setup.sh browser
+	cd console && SERVER_BIN=$(abspath $(RELEASE))/countersign node e2e/screenshots.mjs ../docs/screenshots
 
 test: ## Lint, check the specification, run every test on SQLite and PostgreSQL (what CI runs)
 	@scripts/test.sh

@@ -91,7 +91,7 @@ test("a wrong person sees no decide button, and the API refuses them anyway", as
   const page = await openPage(browser);
   await signIn(page, server, tokens.mallory);
   await page.goto(`${server.origin}/gate/${gates[0].step_id}`);
-  await page.getByText("santos decides this.").waitFor();
+  await page.getByText("Maria Santos decides this.").waitFor();
   assert.equal(await page.getByRole("button", { name: "Approve" }).count(), 0);
   const status = await page.evaluate(async (path) => {
     const answer = await fetch(path, {
@@ -104,9 +104,31 @@ test("a wrong person sees no decide button, and the API refuses them anyway", as
   assert.equal(status, 403);
 });
 
+test("an approver who may read nothing else opens the link to a gate and decides", async () => {
+  const id = await asked("br-2026-0415");
+  const { gates } = await caller(server)("GET", `/v1/processes/${id}`);
+  const page = await openPage(browser);
+  await signIn(page, server, tokens.santos);
+  await page.goto(`${server.origin}/gate/${gates[0].step_id}`);
+  await page.getByRole("heading", { name: "release of br-2026-0415" }).waitFor();
+  await page.getByRole("button", { name: "Approve" }).click();
+  await page.getByText("You signed:").waitFor();
+  assert.deepEqual(page.complaints, []);
+});
+
 test("an empty in-tray says what would appear in it", async () => {
   const page = await openPage(browser);
   await signIn(page, server, tokens.mallory);
   await page.getByText("Nothing waits for your decision").waitFor();
   await accessible(page, "the empty in-tray");
+});
+
+test("a person without audit:read learns that the ledger needs it, and can still verify a bundle", async () => {
+  const page = await openPage(browser);
+  await signIn(page, server, tokens.mallory);
+  await page.goto(`${server.origin}/ledger`);
+  await page.getByText("Reading records needs the scope audit:read.").waitFor();
+  await page.getByRole("link", { name: "Verify a bundle" }).click();
+  await page.getByRole("heading", { name: "Verify evidence" }).waitFor();
+  assert.deepEqual(page.complaints, []);
 });

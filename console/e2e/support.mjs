@@ -44,6 +44,7 @@ export async function startServer(config = "") {
     assert.fail(`the server is not ready: ${child.said}`);
   };
   await up();
+  origins.add(origin);
   const stop = async (signal = "SIGTERM") => {
     const ended = new Promise((done) => child.once("exit", done));
     child.kill(signal);
@@ -128,6 +129,11 @@ export async function openPage(browser, options = {}) {
     ...options,
   });
   if (DIST) await context.route(isFile, fromDist);
+  return openTab(context);
+}
+
+/** A further tab of the same browser. */
+export async function openTab(context) {
   const page = await context.newPage();
   page.complaints = [];
   page.on("console", (message) => {
@@ -140,16 +146,36 @@ export async function openPage(browser, options = {}) {
   return page;
 }
 
+/** Of our servers; a test may serve pages of its own. */
+const origins = new Set();
+
 function isFile(url) {
-  return !/^\/(v1|errors|openapi\.json|healthz|readyz|metrics)(\/|$)/.test(url.pathname);
+  return (
+    origins.has(url.origin) && !/^\/(v1|errors|openapi\.json|healthz|readyz|metrics)(\/|$)/.test(url.pathname)
+  );
 }
 
 async function fromDist(route) {
   const { pathname } = new URL(route.request().url());
   const file = join(DIST, pathname);
   const path = extname(pathname) !== "" && existsSync(file) ? file : join(DIST, "index.html");
-  await route.fulfill({ path });
+  const policy = pathname.startsWith("/assets/verify.worker-") ? VERIFIES : POLICY;
+  await route.fulfill({ path, headers: { "content-security-policy": policy, ...TYPES[extname(path)] } });
 }
+
+// As the server sends them.
+const POLICY =
+  "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+const VERIFIES = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self'";
+const TYPES = Object.fromEntries(
+  [
+    [".html", "text/html"],
+    [".js", "text/javascript"],
+    [".css", "text/css"],
+    [".svg", "image/svg+xml"],
+    [".wasm", "application/wasm"],
+  ].map(([ending, type]) => [ending, { "content-type": type }]),
+);
 
 export async function signIn(page, server, token) {
   await page.goto(`${server.origin}/sign-in`);
@@ -158,21 +184,33 @@ export async function signIn(page, server, token) {
   await page.waitForURL(/\/inbox/);
 }
 
+export async function signOut(page) {
+  await page.locator("button[popovertarget=me]").first().click();
+  await page.locator("#me").getByRole("button", { name: "Sign out" }).click();
+  await page.waitForURL(/\/sign-in/);
+}
+
 /** A passkey authenticator that the browser takes for a built-in one. */
-export async function authenticator(page) {
+export async function authenticator(page, transport = "internal") {
   const session = await page.context().newCDPSession(page);
   await session.send("WebAuthn.enable");
-  await session.send("WebAuthn.addVirtualAuthenticator", {
+  const { authenticatorId } = await session.send("WebAuthn.addVirtualAuthenticator", {
     options: {
       protocol: "ctap2",
-      transport: "internal",
+      transport,
       hasResidentKey: true,
       hasUserVerification: true,
       isUserVerified: true,
       automaticPresenceSimulation: true,
     },
   });
-  return session;
+  return {
+    /** Whether its person touches it when it is asked. */
+    touch: (enabled) => session.send("WebAuthn.setAutomaticPresenceSimulation", { authenticatorId, enabled }),
+    /** Whether it recognises its person from now on. */
+    verifyUser: (isUserVerified) =>
+      session.send("WebAuthn.setUserVerified", { authenticatorId, isUserVerified }),
+  };
 }
 
 /** No finding of axe (WCAG 2.1 A and AA). */

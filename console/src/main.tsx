@@ -6,11 +6,33 @@ import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { onSignedOut } from "./api/client";
 import { queries } from "./api/query";
+import { type Ending, forget, onIdle } from "./app/idle";
+import { Notices } from "./app/notices";
 import { router } from "./app/router";
+import { wayBack } from "./app/search";
+import { me, signOut } from "./app/session";
 
-onSignedOut(() => {
+/** To the sign-in, with a way back to where the person was. */
+function leave(why: Ending) {
+  forget();
   const { pathname, href } = router.state.location;
-  if (pathname !== "/sign-in") void router.navigate({ to: "/sign-in", search: { next: href } });
+  if (pathname === "/sign-in") return;
+  void router.navigate({ to: "/sign-in", search: { next: href, why } }).then(() => queries.clear());
+}
+
+onSignedOut(() => leave("ended"));
+onIdle({
+  touch: () => void queries.fetchQuery({ ...me, staleTime: 0 }).catch(() => {}),
+  end: (why) => {
+    // Whether it reaches the server or not: an unused session ends there by itself.
+    if (why === "idle") void signOut().catch(() => {});
+    leave(why);
+  },
+  begun: () => {
+    if (router.state.location.pathname === "/sign-in")
+      router.history.push(wayBack(router.state.location.search.next));
+    else void queries.resetQueries();
+  },
 });
 
 const root = document.getElementById("root");
@@ -19,6 +41,7 @@ if (root) {
     <StrictMode>
       <QueryClientProvider client={queries}>
         <RouterProvider router={router} />
+        <Notices />
       </QueryClientProvider>
     </StrictMode>,
   );

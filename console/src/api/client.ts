@@ -29,6 +29,11 @@ export function onSignedOut(listener: () => void) {
   signedOut = listener;
 }
 
+/** Who asks in another way than with this client says so, too. */
+export function sessionEnded() {
+  signedOut();
+}
+
 const refusals: Middleware = {
   async onResponse({ response, request }) {
     if (response.ok || response.status === 304) return;

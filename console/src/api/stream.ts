@@ -1,6 +1,7 @@
 // One event stream per browser. The tab that holds the lock listens and tells the others; when it closes, another takes over.
 // An event says what moved, never what it holds: the page asks again with its own rights.
 import { useEffect, useRef, useSyncExternalStore } from "react";
+import { sessionEnded } from "./client";
 
 type Listener = () => void;
 const listeners = new Map<string, Set<Listener>>();
@@ -22,6 +23,7 @@ type Message =
   | { kind: "wants"; tab: string; topics: string[] }
   | { kind: "gone"; tab: string }
   | { kind: "ask" }
+  | { kind: "restart" }
   | { kind: "connection"; now: Connection };
 
 function wake(topic: string) {
@@ -33,12 +35,23 @@ const mine = () => [...listeners].filter(([, set]) => set.size > 0).map(([topic]
 
 // What follows belongs to the tab that listens for all.
 const wanted = new Map<string, string[]>();
+/** Topics that the caller may not follow: one of them would refuse the whole stream. */
+const refused = new Set<string>();
+/** After a refusal; a connection that breaks is made again by the browser itself. */
+const RETRY = 2000;
 let source: EventSource | undefined;
 let listening: string | undefined;
 let leads = false;
+let retry: ReturnType<typeof setTimeout> | undefined;
+
+const address = (topics: string) => `/v1/stream?topics=${encodeURIComponent(topics)}`;
 
 function topics(): string {
-  return [...new Set([...wanted.values()].flat())].sort().join(",");
+  const all = new Set([...wanted.values()].flat());
+  return [...all]
+    .filter((topic) => !refused.has(topic))
+    .sort()
+    .join(",");
 }
 
 function listen() {
@@ -46,24 +59,62 @@ function listen() {
   wanted.set(tab, mine());
   const now = topics();
   if (now === listening) return;
+  clearTimeout(retry);
   source?.close();
+  source = undefined;
   listening = now;
   if (now === "") return;
-  source = new EventSource(`/v1/stream?topics=${encodeURIComponent(now)}`);
-  source.onopen = () => tell("live");
-  source.onerror = () => tell(source?.readyState === EventSource.CLOSED ? "lost" : "connecting");
-  source.addEventListener("moved", (event) => {
+  const opened = new EventSource(address(now));
+  source = opened;
+  opened.onopen = () => tell("live");
+  opened.onerror = () => {
+    tell("lost");
+    if (opened.readyState === EventSource.CLOSED && opened === source) void afterRefusal(now);
+  };
+  opened.addEventListener("moved", (event) => {
     const { topic } = JSON.parse((event as MessageEvent<string>).data) as { topic: string };
     say({ kind: "moved", topic });
     wake(topic);
   });
   // The server dropped events for a slow reader: everything may have moved.
-  source.addEventListener("reload", () => {
+  opened.addEventListener("reload", () => {
     for (const topic of now.split(",")) {
       say({ kind: "moved", topic });
       wake(topic);
     }
   });
+}
+
+/** A refused stream does not say why. Each topic is tried alone: what is forbidden is left out from now on. */
+async function afterRefusal(asked: string) {
+  for (const topic of asked.split(",")) {
+    const stop = new AbortController();
+    const answer = await fetch(address(topic), { signal: stop.signal }).catch(() => undefined);
+    stop.abort();
+    if (answer?.status === 401) {
+      sessionEnded();
+      return;
+    }
+    if (answer && (answer.status === 403 || answer.status === 404 || answer.status === 400))
+      refused.add(topic);
+  }
+  clearTimeout(retry);
+  retry = setTimeout(() => {
+    listening = undefined;
+    listen();
+  }, RETRY);
+}
+
+/** Opens the stream anew: the one before belongs to the session before. */
+function restart() {
+  refused.clear();
+  listening = undefined;
+  listen();
+}
+
+export function restartStream() {
+  say({ kind: "restart" });
+  restart();
 }
 
 function tell(now: Connection) {
@@ -74,20 +125,28 @@ function tell(now: Connection) {
 channel.onmessage = ({ data }: MessageEvent<Message>) => {
   if (data.kind === "moved") wake(data.topic);
   else if (data.kind === "connection") setConnection(data.now);
+  else if (data.kind === "restart") restart();
   else if (data.kind === "ask") say({ kind: "wants", tab, topics: mine() });
   else if (leads) {
     if (data.kind === "gone") wanted.delete(data.tab);
-    else wanted.set(data.tab, data.topics);
+    else {
+      wanted.set(data.tab, data.topics);
+      say({ kind: "connection", now: connection });
+    }
     listen();
   }
 };
 
-void navigator.locks?.request("countersign.stream", async () => {
+function lead() {
   leads = true;
   say({ kind: "ask" });
   listen();
-  await new Promise(() => {});
-});
+  return new Promise<never>(() => {});
+}
+
+// Without locks (a page that is not served securely) every tab listens for itself.
+if (navigator.locks) void navigator.locks.request("countersign.stream", lead);
+else void lead();
 addEventListener("pagehide", () => say({ kind: "gone", tab }));
 
 let due: ReturnType<typeof setTimeout> | undefined;

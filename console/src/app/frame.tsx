@@ -1,22 +1,29 @@
-// The frame around every page: the rail on the left (a bar at the bottom on a phone), breadcrumb and settings at the top.
+// The frame around every page: the rail on the left (a bar at the bottom on a phone), search and settings at the top.
+import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, Outlet, useRouter } from "@tanstack/react-router";
 import {
-  FileText,
   Gavel,
   GitBranch,
   Inbox,
   ListChecks,
-  LogOut,
   type LucideIcon,
   ScrollText,
+  Search,
   Settings2,
   Workflow,
 } from "lucide-react";
+import { lazy, Suspense, useState } from "react";
 import { useTranslation } from "react-i18next";
-import { Button } from "@/ui/button";
-import { LANGUAGES, type Language, setLanguage } from "./i18n";
+import { api, body } from "@/api/client";
+import { useConnection, useTopic } from "@/api/stream";
+import { initials } from "@/ui/person";
+import { LANGUAGES, setLanguage } from "./i18n";
+import { useKeys } from "./keys";
 import { signOut, useMe } from "./session";
-import { setTheme, THEMES, type Theme, useTheme } from "./theme";
+import { setTheme, THEMES, useTheme } from "./theme";
+
+const Palette = lazy(() => import("./palette"));
+const KeyHelp = lazy(() => import("./key-help"));
 
 const PAGES = [
   { to: "/inbox", key: "inbox", Icon: Inbox },
@@ -30,89 +37,204 @@ const PAGES = [
 
 export function Frame() {
   const { t } = useTranslation();
+  const [open, setOpen] = useState<"search" | "keys">();
+  const close = () => setOpen(undefined);
+  useKeys({
+    search: () => setOpen("search"),
+    help: () => setOpen("keys"),
+    buttons: { a: t("gate.approve"), r: t("gate.reject") },
+  });
   return (
-    <div className="min-h-dvh sm:grid sm:grid-cols-[3.5rem_1fr] xl:grid-cols-[13rem_1fr]">
+    <div className="min-h-dvh sm:grid sm:grid-cols-[3.75rem_1fr] xl:grid-cols-[13.5rem_1fr]">
       <a href="#main" className="sr-only focus:not-sr-only focus:absolute focus:z-50 focus:bg-page focus:p-3">
         {t("frame.skip")}
       </a>
-      <nav
-        aria-label={t("frame.pages")}
-        className="fixed inset-x-0 bottom-0 z-30 flex justify-around border-t border-line bg-wash pb-[env(safe-area-inset-bottom)] sm:sticky sm:top-0 sm:h-dvh sm:flex-col sm:justify-start sm:gap-0.5 sm:border-t-0 sm:border-r sm:px-2 sm:py-4"
-      >
-        <Link
-          to="/inbox"
-          className="hidden items-center gap-2 px-2 pb-4 font-serif text-lg font-semibold sm:flex"
-        >
-          <FileText aria-hidden size={20} className="shrink-0 text-accent" />
-          <span className="hidden xl:inline">Countersign</span>
-        </Link>
-        {PAGES.map(({ to, key, Icon }) => (
-          <Link
-            key={to}
-            to={to}
-            title={t(`page.${key}`)}
-            className="flex min-h-11 items-center gap-3 rounded-md px-3 text-soft hover:text-ink sm:min-h-9 sm:px-2.5"
-            activeProps={{ className: "bg-accent-wash font-medium !text-accent", "aria-current": "page" }}
+      <Rail />
+      <div className="min-w-0 pb-20 sm:pb-0">
+        <header className="sticky top-0 z-20 flex h-14 items-center gap-3 border-b border-line bg-page px-4 sm:px-8">
+          <button
+            type="button"
+            onClick={() => setOpen("search")}
+            className="field flex w-full max-w-80 items-center gap-2 text-soft"
           >
-            <Icon aria-hidden size={19} className="shrink-0" />
-            <span className="sr-only xl:not-sr-only">{t(`page.${key}`)}</span>
-          </Link>
-        ))}
-      </nav>
-      <div className="min-w-0 pb-16 sm:pb-0">
-        <Top />
-        <main id="main" tabIndex={-1} className="mx-auto max-w-[90rem] px-4 py-6 outline-none sm:px-8">
+            <Search aria-hidden size={16} />
+            {t("common.search")}
+            <kbd aria-hidden className="key ml-auto hidden sm:inline-block">
+              /
+            </kbd>
+          </button>
+          <span className="ml-auto" />
+          <Connection />
+          <Me onKeys={() => setOpen("keys")} />
+        </header>
+        <main id="main" tabIndex={-1} className="mx-auto max-w-[96rem] px-4 py-8 outline-none sm:px-8">
           <Outlet />
         </main>
       </div>
+      <Suspense>
+        {open === "search" && <Palette onClose={close} />}
+        {open === "keys" && <KeyHelp onClose={close} />}
+      </Suspense>
     </div>
   );
 }
 
-function Top() {
+function Rail() {
+  const { t } = useTranslation();
+  const client = useQueryClient();
+  const inbox = useQuery({
+    queryKey: ["inbox", "count"],
+    queryFn: () => body(api.GET("/v1/inbox/count")),
+  });
+  useTopic("inbox", () => void client.invalidateQueries({ queryKey: ["inbox", "count"] }));
+  const counts: Partial<Record<(typeof PAGES)[number]["key"], number>> = { inbox: inbox.data?.count };
+  return (
+    <nav
+      aria-label={t("frame.pages")}
+      className="fixed inset-x-0 bottom-0 z-30 flex justify-around border-t border-line bg-wash pb-[env(safe-area-inset-bottom)] sm:sticky sm:top-0 sm:h-dvh sm:flex-col sm:justify-start sm:gap-1 sm:border-t-0 sm:border-r sm:px-2.5 sm:py-3"
+    >
+      <Link
+        to="/inbox"
+        aria-label="Countersign"
+        className="mb-4 hidden h-8 items-center gap-2.5 px-1.5 font-serif text-lg font-semibold sm:flex"
+      >
+        <svg aria-hidden="true" viewBox="0 0 32 32" className="size-7 shrink-0">
+          <rect width="32" height="32" rx="7" fill="var(--accent)" />
+          <path
+            d="M8 17l5 5L24 10"
+            fill="none"
+            stroke="var(--on-accent)"
+            strokeWidth="3.4"
+            strokeLinecap="round"
+          />
+          <path d="M8 26h16" stroke="var(--on-accent)" strokeOpacity=".55" strokeWidth="2" />
+        </svg>
+        <span className="hidden xl:inline">Countersign</span>
+      </Link>
+      {PAGES.map(({ to, key, Icon }) => (
+        <Link
+          key={to}
+          to={to}
+          title={t(`page.${key}`)}
+          className="relative flex min-h-12 min-w-11 items-center justify-center gap-3 rounded-md px-2.5 text-soft hover:text-ink sm:min-h-9 xl:justify-start"
+          activeProps={{
+            className: "sm:bg-accent-wash font-medium !text-accent contrast:border",
+            "aria-current": "page",
+          }}
+        >
+          <Icon aria-hidden size={19} className="shrink-0" />
+          <span className="sr-only xl:not-sr-only">{t(`page.${key}`)}</span>
+          {(counts[key] ?? 0) > 0 && (
+            <span className="tabular absolute top-1 right-0.5 min-w-5 rounded-full bg-accent px-1.5 text-center text-xs font-medium text-on-accent sm:-top-0.5 xl:static xl:ml-auto">
+              {counts[key]}
+            </span>
+          )}
+        </Link>
+      ))}
+    </nav>
+  );
+}
+
+/** Nothing to see while all is well; words and a mark when what is shown may be old. */
+function Connection() {
+  const { t } = useTranslation();
+  const connection = useConnection();
+  const look = { live: "bg-ok", connecting: "bg-strong", lost: "bg-bad" }[connection];
+  return (
+    <span
+      role="status"
+      className="flex items-center gap-2 text-xs text-soft"
+      title={t(`connection.${connection}`)}
+    >
+      <span aria-hidden className={`size-2 shrink-0 rounded-full ${look}`} />
+      <span className={connection === "lost" ? "" : "sr-only sm:not-sr-only"}>
+        {t(`connection.${connection}`)}
+      </span>
+    </span>
+  );
+}
+
+function Me({ onKeys }: { onKeys: () => void }) {
   const { t, i18n } = useTranslation();
   const theme = useTheme();
   const { data: me } = useMe();
   const router = useRouter();
-  const pick =
-    "rounded-md border border-transparent bg-transparent px-1 py-1 text-xs text-soft hover:border-line";
+  const name = me?.display_name ?? me?.actor_ref ?? "";
+  const line = "flex min-h-9 w-full items-center rounded-md px-3 text-left hover:bg-wash";
   return (
-    <header className="flex items-center justify-end gap-2 border-b border-line px-4 py-2 sm:px-8">
-      <select
-        aria-label={t("frame.language")}
-        value={i18n.language}
-        onChange={(event) => setLanguage(event.target.value as Language)}
-        className={pick}
+    <>
+      <button
+        type="button"
+        popoverTarget="me"
+        aria-label={t("frame.me", { name })}
+        className="flex size-9 shrink-0 items-center justify-center rounded-full bg-accent-wash text-xs font-semibold text-accent contrast:border"
       >
-        {LANGUAGES.map((language) => (
-          <option key={language} value={language}>
-            {t(`language.${language}`)}
-          </option>
+        {initials(name)}
+      </button>
+      <div
+        id="me"
+        popover="auto"
+        className="inset-auto top-13 right-4 m-0 w-72 rounded-xl border border-line bg-raised p-2 text-ink shadow-xl sm:right-8"
+      >
+        <p className="px-3 pt-2 font-medium">{name}</p>
+        <p className="px-3 pb-2 font-mono text-xs text-soft">{me?.actor_ref}</p>
+        <hr className="my-1 border-line" />
+        <Choice
+          label={t("frame.theme")}
+          value={theme}
+          options={THEMES.map((one) => [one, t(`theme.${one}`)])}
+          onChange={setTheme}
+        />
+        <Choice
+          label={t("frame.language")}
+          value={LANGUAGES.find((one) => i18n.language.startsWith(one)) ?? "en"}
+          options={LANGUAGES.map((one) => [one, t(`language.${one}`)])}
+          onChange={setLanguage}
+        />
+        <hr className="my-1 border-line" />
+        <button type="button" popoverTarget="me" className={line} onClick={onKeys}>
+          {t("keys.title")}
+          <kbd className="key ml-auto">?</kbd>
+        </button>
+        <button
+          type="button"
+          className={line}
+          onClick={() => void signOut().then(() => router.navigate({ to: "/sign-in" }))}
+        >
+          {t("frame.signOut")}
+        </button>
+      </div>
+    </>
+  );
+}
+
+function Choice<T extends string>({
+  label,
+  value,
+  options,
+  onChange,
+}: {
+  label: string;
+  value: T;
+  options: [T, string][];
+  onChange: (value: T) => void;
+}) {
+  return (
+    <fieldset className="px-3 py-1.5">
+      <legend className="kicker mb-1.5">{label}</legend>
+      <div className="flex rounded-md border border-field-line p-0.5">
+        {options.map(([one, words]) => (
+          <button
+            key={one}
+            type="button"
+            aria-pressed={one === value}
+            onClick={() => onChange(one)}
+            className="min-h-7 flex-1 rounded px-1.5 text-xs whitespace-nowrap aria-pressed:bg-accent aria-pressed:text-on-accent"
+          >
+            {words}
+          </button>
         ))}
-      </select>
-      <select
-        aria-label={t("frame.theme")}
-        value={theme}
-        onChange={(event) => setTheme(event.target.value as Theme)}
-        className={pick}
-      >
-        {THEMES.map((name) => (
-          <option key={name} value={name}>
-            {t(`theme.${name}`)}
-          </option>
-        ))}
-      </select>
-      <span className="max-w-40 truncate text-sm" title={me?.actor_ref}>
-        {me?.display_name ?? me?.actor_ref}
-      </span>
-      <Button
-        look="quiet"
-        aria-label={t("frame.signOut")}
-        title={t("frame.signOut")}
-        onClick={() => void signOut().then(() => router.navigate({ to: "/sign-in" }))}
-      >
-        <LogOut aria-hidden size={17} />
-      </Button>
-    </header>
+      </div>
+    </fieldset>
   );
 }

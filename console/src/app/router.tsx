@@ -17,6 +17,7 @@ import {
   processFilter,
   runFilter,
   runSearch,
+  signInSearch,
   text,
 } from "./search";
 import { whoIsThere } from "./session";
@@ -44,7 +45,7 @@ const home = createRoute({
 const signIn = createRoute({
   getParentRoute: () => root,
   path: "/sign-in",
-  validateSearch: (search: Record<string, unknown>): { next?: string } => ({ next: text(search, "next") }),
+  validateSearch: signInSearch,
   component: lazyRouteComponent(() => import("@/pages/sign-in"), "SignIn"),
 });
 

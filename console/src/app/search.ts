@@ -1,5 +1,5 @@
-// What the pages keep in their URLs, read back with care: anybody can type an address.
-import type { LaneBy } from "@/graph/model";
+// What the pages keep in their URLs, read back with care: an address can be typed by hand.
+import { LANES, type LaneBy } from "@/graph/model";
 
 export function text(search: Record<string, unknown>, key: string): string | undefined {
   const value = search[key];
@@ -49,17 +49,18 @@ export interface RunSearch {
   step?: string;
   lanes?: LaneBy;
   collapsed?: string;
+  critical?: boolean;
 }
 
-export function runSearch(search: Search): RunSearch {
-  const lanes = text(search, "lanes");
-  return {
-    tab: text(search, "tab"),
-    step: text(search, "step"),
-    lanes: lanes === "pic" || lanes === "run" ? lanes : undefined,
-    collapsed: text(search, "collapsed"),
-  };
-}
+const lanesOf = (search: Search) => LANES.find((one) => one === search.lanes && one !== "none");
+
+export const runSearch = (search: Search): RunSearch => ({
+  tab: text(search, "tab"),
+  step: text(search, "step"),
+  lanes: lanesOf(search),
+  collapsed: text(search, "collapsed"),
+  critical: search.critical === true || undefined,
+});
 
 export interface ProcessFilter {
   definition?: string;
@@ -73,7 +74,7 @@ export const processFilter = (search: Search): ProcessFilter => ({
   subject_ref: text(search, "subject_ref"),
 });
 
-export interface DefinitionSearch {
+export interface DefinitionSearch extends Pick<RunSearch, "step" | "lanes" | "collapsed"> {
   version?: number;
   tab?: string;
   with?: number;
@@ -83,18 +84,24 @@ export const definitionSearch = (search: Search): DefinitionSearch => ({
   version: whole(search, "version"),
   with: whole(search, "with"),
   tab: text(search, "tab"),
+  step: text(search, "step"),
+  lanes: lanesOf(search),
+  collapsed: text(search, "collapsed"),
 });
 
 export interface LedgerSearch {
   instance_id?: string;
   actor_ref?: string;
   action_ref?: string;
+  /** The record that is open. */
+  record?: string;
 }
 
 export const ledgerSearch = (search: Search): LedgerSearch => ({
   instance_id: text(search, "instance_id"),
   actor_ref: text(search, "actor_ref"),
   action_ref: text(search, "action_ref"),
+  record: text(search, "record"),
 });
 
 export interface AdminSearch {
@@ -110,3 +117,19 @@ export const adminSearch = (search: Search): AdminSearch => ({
   action_scope: text(search, "action_scope"),
   at: text(search, "at"),
 });
+
+export interface SignInSearch {
+  /** Where the person was. */
+  next?: string;
+  why?: "idle" | "ended";
+}
+
+export const signInSearch = (search: Search): SignInSearch => ({
+  next: text(search, "next"),
+  why: search.why === "idle" || search.why === "ended" ? search.why : undefined,
+});
+
+/** Where to go after signing in. Only an address of this site: a forged link to the sign-in must not lead to another. */
+export function wayBack(next: string | undefined): string {
+  return next?.startsWith("/") && !/^\/[/\\]/.test(next) ? next : "/inbox";
+}

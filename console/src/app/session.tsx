@@ -2,10 +2,20 @@
 import { useQuery } from "@tanstack/react-query";
 import { api, body, Refusal } from "@/api/client";
 import { queries } from "@/api/query";
+import { restartStream } from "@/api/stream";
+import { forget, lasts, tellOthers } from "./idle";
+import { signInAssertion } from "./passkey";
 
 export const me = {
   queryKey: ["me"],
-  queryFn: () => body(api.GET("/v1/me")),
+  queryFn: async () => {
+    const { data, response } = await api.GET("/v1/me");
+    const ends = data?.session?.expires_at;
+    // The server's clock on both sides: this computer's may be wrong.
+    const now = Date.parse(response.headers.get("date") ?? "") || Date.now();
+    if (ends) lasts(Date.parse(ends) - now);
+    return data as NonNullable<typeof data>;
+  },
   staleTime: 60_000,
 };
 
@@ -13,7 +23,7 @@ export function useMe() {
   return useQuery(me);
 }
 
-/** The caller, or undefined when nobody is signed in. */
+/** The caller, or undefined without a session. */
 export async function whoIsThere() {
   try {
     return await queries.ensureQueryData(me);
@@ -23,12 +33,25 @@ export async function whoIsThere() {
   }
 }
 
-export async function signIn(token: string) {
-  await body(api.POST("/v1/session", { body: { token } }));
-  await queries.resetQueries();
+async function begin(proof: { token: string } | { assertion: Awaited<ReturnType<typeof signInAssertion>> }) {
+  await body(api.POST("/v1/session", { body: proof }));
+  // Nothing that another person has loaded or follows is left.
+  queries.clear();
+  restartStream();
+  tellOthers("began");
 }
 
+export const signIn = (token: string) => begin({ token });
+
+export const signInWithPasskey = async () => begin({ assertion: await signInAssertion() });
+
 export async function signOut() {
-  await body(api.DELETE("/v1/session"));
+  // A session that has ended already is what was asked for.
+  await body(api.DELETE("/v1/session")).catch((error: unknown) => {
+    if (!(error instanceof Refusal && error.status === 401)) throw error;
+  });
+  forget();
   queries.clear();
+  restartStream();
+  tellOthers("ended");
 }

@@ -1,12 +1,14 @@
 // Signing a command with a passkey: the same statement that an Ed25519 signer composes (spec/record.md, 5.2); the challenge is
 // its SHA-256.
-import type { SchemaMe } from "@/api/schema";
-import { assertOver, base64url } from "./passkey";
+import { api, body } from "@/api/client";
+import type { SchemaMe, SchemaPasskey } from "@/api/schema";
+import { assertOver, base64url, forgetPasskey, newPasskey, passkeyHere, rememberPasskey } from "./passkey";
 
 const encoder = new TextEncoder();
 
-function hex(bytes: ArrayBuffer): string {
-  return [...new Uint8Array(bytes)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+async function sha256(bytes: Uint8Array<ArrayBuffer>): Promise<string> {
+  const digest = await crypto.subtle.digest("SHA-256", bytes);
+  return [...new Uint8Array(digest)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 export interface ToSign {
@@ -19,12 +21,11 @@ export interface ToSign {
   /** The body exactly as it is sent. */
   bytes: string;
   /** What the signature means, as it was shown. */
-  meaning: string;
+  meaning: string | null;
 }
 
 /** The statement's bytes. */
 export async function statement(keyId: string, ask: ToSign): Promise<Uint8Array<ArrayBuffer>> {
-  const digest = await crypto.subtle.digest("SHA-256", encoder.encode(ask.bytes));
   return encoder.encode(
     JSON.stringify({
       v: 1,
@@ -34,7 +35,7 @@ export async function statement(keyId: string, ask: ToSign): Promise<Uint8Array<
       request: `POST ${ask.path}`,
       instance_id: ask.instance,
       step_id: ask.stepId,
-      body_digest: hex(digest),
+      body_digest: await sha256(encoder.encode(ask.bytes)),
       meaning: ask.meaning,
       expected_sequence: null,
       nonce: crypto.randomUUID(),
@@ -43,14 +44,53 @@ export async function statement(keyId: string, ask: ToSign): Promise<Uint8Array<
   );
 }
 
-/** The headers of a command that the caller signs with their newest passkey. */
-export async function signedHeaders(ask: ToSign): Promise<Record<string, string>> {
-  const passkey = ask.me.passkeys.at(-1);
-  if (!passkey) return {};
+export interface Signature {
+  headers: Record<string, string>;
+  /** SHA-256 of the statement: what the passkey signed. Absent where the caller has no passkey. */
+  digest?: string;
+}
+
+/** The headers of a command that the caller signs with a passkey, where they have one. */
+export async function signed(ask: ToSign): Promise<Signature> {
+  const passkey = passkeyHere(ask.me.passkeys);
+  if (!passkey) return { headers: {} };
   const said = await statement(passkey.key_id, ask);
   const made = await assertOver(said, passkey.credential_id);
   return {
-    "Countersign-Statement": btoa(String.fromCharCode(...said)),
-    "Countersign-Assertion": base64url(encoder.encode(JSON.stringify(made))),
+    digest: await sha256(said),
+    headers: {
+      "Countersign-Statement": btoa(String.fromCharCode(...said)),
+      "Countersign-Assertion": base64url(encoder.encode(JSON.stringify(made))),
+    },
   };
+}
+
+/** Registers a new passkey of the caller. A caller who has one already signs for the next with it. */
+export async function registerPasskey(me: SchemaMe, label: string) {
+  const credential = await newPasskey();
+  const sent = { label, credential };
+  const bytes = JSON.stringify(sent);
+  const path = "/v1/me/passkeys";
+  const ask = { me, action: "register_key", path, instance: null, stepId: null, bytes, meaning: null };
+  try {
+    const { headers } = await signed(ask);
+    await body(api.POST(path, { body: sent, bodySerializer: () => bytes, headers }));
+  } catch (error) {
+    await forgetPasskey(credential.id);
+    throw error;
+  }
+  rememberPasskey(credential.id);
+}
+
+/** Ends a passkey of the caller; one of theirs signs for it, perhaps the same. */
+export async function revokePasskey(me: SchemaMe, passkey: SchemaPasskey, reason?: string) {
+  const sent = { reason };
+  const bytes = JSON.stringify(sent);
+  const path = `/v1/actors/${encodeURIComponent(me.actor_ref)}/keys/${passkey.key_id}/revoke`;
+  const ask = { me, action: "revoke_key", path, instance: null, stepId: null, bytes, meaning: null };
+  const { headers } = await signed(ask);
+  const params = { path: { actor_ref: me.actor_ref, key_id: passkey.key_id } };
+  const route = "/v1/actors/{actor_ref}/keys/{key_id}/revoke";
+  await body(api.POST(route, { params, body: sent, bodySerializer: () => bytes, headers }));
+  await forgetPasskey(passkey.credential_id);
 }

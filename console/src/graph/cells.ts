@@ -40,14 +40,22 @@ export class Cells {
   }
 }
 
+const FIELDS: (keyof Cell)[] = [
+  "state",
+  "token",
+  "icon",
+  "label",
+  "attempt",
+  "pic",
+  "deadline",
+  "reached",
+  "done",
+  "downstreamOfBlocker",
+];
+
 function same(a: Cell, b: Cell): boolean {
   return (
-    a.state === b.state &&
-    a.token === b.token &&
-    a.label === b.label &&
-    a.fact === b.fact &&
-    a.done === b.done &&
-    a.downstreamOfBlocker === b.downstreamOfBlocker
+    FIELDS.every((field) => a[field] === b[field]) && JSON.stringify(a.counts) === JSON.stringify(b.counts)
   );
 }
 

@@ -2,7 +2,7 @@
 // it runs in a worker. A chain longer than a screen is folded into rows, so that 500 steps are a page and not a ribbon.
 
 export const NODE = { width: 200, height: 56 } as const;
-const GAP = { column: 64, row: 20, lane: 28, fold: 56 } as const;
+const GAP = { column: 80, row: 20, lane: 42, fold: 56 } as const;
 /** Columns in a row of a folded chain. */
 const FOLD = 12;
 

@@ -11,26 +11,47 @@ export interface Step {
   pic?: string;
   category?: string;
   gate?: string;
+  /** Who decides the gate. */
+  approvers?: string[];
   when?: string;
   workflow?: string;
   optional?: boolean;
+  /** Of a comparison of two versions. */
+  mark?: "added" | "removed" | "changed";
+}
+
+/** How many steps look like this. */
+export interface Count {
+  token: string;
+  icon?: string;
+  words: string;
+  count: number;
 }
 
 /** What a step looks like now. Colour, icon and words are the server's. */
 export interface Cell {
   state: string;
   token: string;
+  icon: string;
   label: string;
-  /** The fact that matters in this state: attempt, facet, person, time left. */
-  fact?: string;
+  /** The attempt, where it is not the first. */
+  attempt?: string;
+  pic?: string;
+  deadline?: string;
+  /** The registry's word for what has begun: everything but idle. */
+  reached: boolean;
+  /** The registry calls the state terminal. */
   done: boolean;
   downstreamOfBlocker?: boolean;
+  /** Of a sub-workflow: its steps by colour. */
+  counts?: Count[];
 }
 
-export type LaneBy = "none" | "pic" | "run";
+export const LANES = ["none", "pic", "run", "category"] as const;
+export type LaneBy = (typeof LANES)[number];
 
 export type Drawn =
-  | { kind: "step"; id: string; step: Step }
+  | { kind: "step"; id: string; step: Step; fork?: "AND" | "OR" }
   | { kind: "group"; id: string; category: string; steps: Step[] };
 
 const group = (category: string) => `group:${category}`;
@@ -47,13 +68,14 @@ export function drawn(
       step.category && collapsed.has(step.category) ? group(step.category) : step.id,
     ]),
   );
+  const forks = forksOf(steps);
   const all = new Map<string, Drawn>();
   const items = new Map<string, Item>();
   for (const step of steps) {
     const id = shownAs.get(step.id) ?? step.id;
     const before = all.get(id);
     if (before?.kind === "group") before.steps.push(step);
-    else if (id === step.id) all.set(id, { kind: "step", id, step });
+    else if (id === step.id) all.set(id, { kind: "step", id, step, fork: forks.get(id) });
     else all.set(id, { kind: "group", id, category: step.category ?? "", steps: [step] });
     const item = items.get(id) ?? { id, lane: lane(step, laneBy), dependsOn: [] };
     for (const from of step.dependsOn) {
@@ -65,8 +87,29 @@ export function drawn(
   return { drawn: [...all.values()], items: [...items.values()] };
 }
 
+/** How a step with several followers goes on: to all of them (AND), or to those whose condition holds (OR). */
+function forksOf(steps: Step[]): Map<string, "AND" | "OR"> {
+  const followers = new Map<string, { all: number; conditional: number }>();
+  for (const step of steps)
+    for (const from of step.dependsOn) {
+      const sum = followers.get(from) ?? { all: 0, conditional: 0 };
+      sum.all += 1;
+      if (step.when) sum.conditional += 1;
+      followers.set(from, sum);
+    }
+  return new Map(
+    [...followers].flatMap(([id, { all, conditional }]) =>
+      all < 2 ? [] : [[id, conditional === all ? "OR" : "AND"] as const],
+    ),
+  );
+}
+
 function lane(step: Step, by: LaneBy): string {
   if (by === "pic") return step.pic ?? "";
-  if (by === "run") return step.run;
+  if (by === "run") return step.run === "worker" && step.queue ? `${step.run} · ${step.queue}` : step.run;
+  if (by === "category") return step.category ?? "";
   return "";
 }
+
+/** `${input.amount > 10}` without its wrapping. */
+export const condition = (when: string) => when.replace(/^\$\{\s*([\s\S]*?)\s*\}$/, "$1");

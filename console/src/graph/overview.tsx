@@ -3,7 +3,8 @@ import { Panel, useReactFlow, useStore } from "@xyflow/react";
 import { useEffect, useRef } from "react";
 import { useTranslation } from "react-i18next";
 import { useTheme } from "@/app/theme";
-import { coloursOf, useRegistry } from "@/ui/state";
+import { coloursOf } from "@/ui/colour";
+import { useRegistry } from "@/ui/state";
 import { type Cells, useCellsVersion } from "./cells";
 import { type Layout, NODE } from "./layout";
 import type { Drawn } from "./model";
@@ -32,7 +33,7 @@ export function Overview({ layout, drawn, cells }: { layout: Layout; drawn: Draw
       const one = byId.get(node.id);
       const cell = one?.kind === "step" ? cells?.get(node.id) : undefined;
       const token = tokens?.find((token) => token.token === cell?.token);
-      context.fillStyle = token ? coloursOf(token, theme).bg : style.getPropertyValue("--strong-line");
+      context.fillStyle = token ? coloursOf(token, theme).line : style.getPropertyValue("--strong-line");
       context.fillRect(
         node.x * scale,
         node.y * scale,
@@ -51,7 +52,7 @@ export function Overview({ layout, drawn, cells }: { layout: Layout; drawn: Draw
   }, [layout, drawn, cells, version, tokens, theme, x, y, zoom, width, height, scale]);
 
   return (
-    <Panel position="bottom-right" className="rounded-md border border-line bg-raised p-1.5">
+    <Panel position="bottom-right" className="hidden rounded-md border border-line bg-raised p-1.5 md:block">
       <canvas
         ref={canvas}
         width={SIZE.width}

@@ -1,6 +1,5 @@
 // The graph of a definition or a run, from 2 steps to 500 and more: one component, one code path.
 import {
-  Background,
   BaseEdge,
   type Edge,
   type EdgeProps,
@@ -11,15 +10,15 @@ import {
   ReactFlowProvider,
   useReactFlow,
   useStore,
-  ViewportPortal,
 } from "@xyflow/react";
 import { Maximize2, Minus, Plus } from "lucide-react";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { Button } from "@/ui/button";
-import type { Cells } from "./cells";
+import { type Cells, useCell } from "./cells";
+import { Lanes } from "./lanes";
 import { type Layout, NODE, path } from "./layout";
-import { drawn, type LaneBy, type Step } from "./model";
+import { type Drawn, drawn, type LaneBy, type Step } from "./model";
 import { Overview } from "./overview";
 import { StepNode, type StepNodeData } from "./step-node";
 import { useLayout } from "./use-layout";
@@ -32,32 +31,52 @@ export interface StepGraphProps {
   onExpand?: (category: string) => void;
   selected?: string;
   onSelect?: (id: string) => void;
+  /** In view when the graph opens: where things happen. */
+  start?: string;
   critical?: ReadonlySet<string>;
-  /** Edges that the run has taken are drawn strong. */
   label: string;
-  /** Tests count renders with it. */
-  onRender?: (id: string) => void;
 }
 
 const NODE_TYPES = { step: StepNode };
 const EDGE_TYPES = { way: Way };
 const NOTHING: ReadonlySet<string> = new Set();
+const ZOOM = { min: 0.25, max: 2 } as const;
 
-type WayData = { path: string; label?: string; at?: [number, number]; critical: boolean };
+type WayData = {
+  path: string;
+  conditional: boolean;
+  at: [number, number];
+  critical: boolean;
+  cells?: Cells;
+};
 
-function Way({ data }: EdgeProps & { data?: WayData }) {
+/** An edge: strong where the run has passed, dashed in a warning colour behind what holds it up. */
+function Way({ data, source, target }: EdgeProps & { data?: WayData }) {
+  const { t } = useTranslation();
+  const from = useCell(data?.cells, source);
+  const to = useCell(data?.cells, target);
   if (!data) return null;
+  const taken = from?.done && to?.reached;
+  const held = to?.downstreamOfBlocker;
   return (
     <BaseEdge
       path={data.path}
-      label={data.label}
-      labelX={data.at?.[0]}
-      labelY={data.at?.[1]}
+      label={data.conditional ? t("graph.when") : undefined}
+      labelX={data.at[0]}
+      labelY={data.at[1]}
       labelStyle={{ fill: "var(--soft)", fontSize: 11 }}
       labelBgStyle={{ fill: "var(--page)" }}
+      labelBgPadding={[3, 1]}
       style={{
-        stroke: data.critical ? "var(--ink)" : "var(--strong-line)",
-        strokeWidth: data.critical ? 2 : 1.25,
+        stroke: held
+          ? "var(--warn)"
+          : data.critical
+            ? "var(--ink)"
+            : taken
+              ? "var(--soft)"
+              : "var(--field-line)",
+        strokeWidth: data.critical ? 2.5 : taken ? 2 : 1.25,
+        strokeDasharray: held ? "5 4" : undefined,
       }}
     />
   );
@@ -79,32 +98,43 @@ function Drawing({
   onExpand,
   selected,
   onSelect,
+  start,
   critical = NOTHING,
   label,
-  onRender,
 }: StepGraphProps) {
   const { t } = useTranslation();
   const shown = useMemo(() => drawn(steps, collapsed, laneBy), [steps, collapsed, laneBy]);
   const layout = useLayout(shown.items);
   const flow = useReactFlow();
+  const box = useRef<HTMLDivElement>(null);
   const [focus, setFocus] = useState<string>();
   const first = shown.drawn[0]?.id;
 
-  const open = useCallback(
-    (id: string) => {
-      setFocus(id);
-      if (id.startsWith("group:")) onExpand?.(id.slice("group:".length));
-      else onSelect?.(id);
-    },
-    [onSelect, onExpand],
-  );
+  // Callers give new functions with every render; the steps must not be drawn anew for that.
+  const latest = useRef({ onSelect, onExpand });
+  latest.current = { onSelect, onExpand };
+  const open = useCallback((id: string) => {
+    setFocus(id);
+    if (id.startsWith("group:")) latest.current.onExpand?.(id.slice("group:".length));
+    else latest.current.onSelect?.(id);
+  }, []);
 
+  /** Moves a step into view, if it is not. */
   const show = useCallback(
     (id: string, at: Layout) => {
       const node = at.nodes.find((node) => node.id === id);
-      if (!node) return;
+      const size = box.current;
+      if (!node || !size) return;
+      const { x, y, zoom } = flow.getViewport();
+      const [left, top] = [node.x * zoom + x, node.y * zoom + y];
+      const inside =
+        left >= 8 &&
+        top >= 8 &&
+        left + NODE.width * zoom <= size.clientWidth - 8 &&
+        top + NODE.height * zoom <= size.clientHeight - 8;
+      if (inside && zoom >= 0.6) return;
       void flow.setCenter(node.x + NODE.width / 2, node.y + NODE.height / 2, {
-        zoom: Math.max(flow.getZoom(), 0.8),
+        zoom: Math.max(zoom, 0.8),
         duration: 120,
       });
     },
@@ -120,13 +150,11 @@ function Drawing({
       event.preventDefault();
       setFocus(next);
       show(next, placed.current);
-      // The node may only now be mounted: it is drawn when it comes into view.
-      requestAnimationFrame(() =>
-        requestAnimationFrame(() => document.getElementById(`step-${next}`)?.focus()),
-      );
+      focusWhenDrawn(`step-${next}`);
     },
     [show],
   );
+  useZoomKeys(flow);
 
   const nodes = useMemo(
     () =>
@@ -135,116 +163,136 @@ function Drawing({
             cells,
             selected,
             critical,
-            focus: focus ?? first,
+            focus: focus ?? selected ?? start ?? first,
             onOpen: open,
             onKey,
-            onRender,
           })
         : [],
-    [layout, shown, cells, selected, critical, focus, first, open, onKey, onRender],
+    [layout, shown, cells, selected, critical, focus, start, first, open, onKey],
   );
-  const edges = useMemo(() => (layout ? toEdges(layout, steps, critical) : []), [layout, steps, critical]);
+  const edges = useMemo(
+    () => (layout ? toEdges(layout, steps, critical, cells) : []),
+    [layout, steps, critical, cells],
+  );
 
-  // A step that was chosen elsewhere (search, a link) comes into view.
+  // A step that was chosen elsewhere (search, a link) comes into view, once the drawer has taken its room.
   const centred = useRef<string>(undefined);
   useEffect(() => {
     if (!layout || !selected || centred.current === selected) return;
     centred.current = selected;
-    show(selected, layout);
+    const timer = setTimeout(() => show(selected, layout), 50);
+    return () => clearTimeout(timer);
   }, [layout, selected, show]);
 
-  if (!layout) return <div className="h-full min-h-64" />;
+  const height = layout ? heightOf(layout) : 260;
   return (
-    <ReactFlow
-      nodes={nodes}
-      edges={edges}
-      nodeTypes={NODE_TYPES}
-      edgeTypes={EDGE_TYPES}
-      onlyRenderVisibleElements
-      minZoom={0.1}
-      maxZoom={2}
-      defaultViewport={start(layout)}
-      nodesDraggable={false}
-      nodesConnectable={false}
-      nodesFocusable={false}
-      edgesFocusable={false}
-      elementsSelectable={false}
-      disableKeyboardA11y
-      panOnScroll={false}
-      zoomOnDoubleClick={false}
-      aria-label={label}
-      proOptions={{ hideAttribution: false }}
-    >
-      <Background gap={24} color="var(--line)" />
-      <Lanes layout={layout} />
-      <Panel position="bottom-left" className="flex gap-1 rounded-md border border-line bg-raised p-1">
-        <Button look="quiet" aria-label={t("graph.out")} onClick={() => void flow.zoomOut({ duration: 120 })}>
-          <Minus aria-hidden size={16} />
-        </Button>
-        <Zoom />
-        <Button look="quiet" aria-label={t("graph.in")} onClick={() => void flow.zoomIn({ duration: 120 })}>
-          <Plus aria-hidden size={16} />
-        </Button>
-        <Button
-          look="quiet"
-          aria-label={t("graph.fit")}
-          onClick={() => void flow.fitView({ duration: 120, padding: 0.05 })}
+    <div ref={box} style={{ height }} className="overflow-hidden rounded-lg border border-line">
+      {layout && (
+        <ReactFlow
+          nodes={nodes}
+          edges={edges}
+          nodeTypes={NODE_TYPES}
+          edgeTypes={EDGE_TYPES}
+          onlyRenderVisibleElements
+          minZoom={ZOOM.min}
+          maxZoom={ZOOM.max}
+          defaultViewport={opening(layout, box.current, selected ?? start)}
+          nodesDraggable={false}
+          nodesConnectable={false}
+          nodesFocusable={false}
+          edgesFocusable={false}
+          elementsSelectable={false}
+          disableKeyboardA11y
+          zoomOnDoubleClick={false}
+          aria-label={label}
         >
-          <Maximize2 aria-hidden size={16} />
-        </Button>
-      </Panel>
-      {shown.drawn.length > 12 && <Overview layout={layout} drawn={shown.drawn} cells={cells} />}
-    </ReactFlow>
+          <Lanes layout={layout} people={laneBy === "pic"} />
+          <Panel
+            position="bottom-left"
+            className="flex items-center rounded-md border border-line bg-raised p-0.5"
+          >
+            <Button
+              look="quiet"
+              small
+              aria-label={t("graph.out")}
+              onClick={() => void flow.zoomOut({ duration: 120 })}
+            >
+              <Minus aria-hidden size={16} />
+            </Button>
+            <Zoom />
+            <Button
+              look="quiet"
+              small
+              aria-label={t("graph.in")}
+              onClick={() => void flow.zoomIn({ duration: 120 })}
+            >
+              <Plus aria-hidden size={16} />
+            </Button>
+            <Button
+              look="quiet"
+              small
+              aria-label={t("graph.fit")}
+              onClick={() => void flow.fitView({ duration: 120, padding: 0.05 })}
+            >
+              <Maximize2 aria-hidden size={15} />
+            </Button>
+          </Panel>
+          {shown.drawn.length > 12 && <Overview layout={layout} drawn={shown.drawn} cells={cells} />}
+        </ReactFlow>
+      )}
+    </div>
   );
 }
 
-/** The beginning of the graph, at full size: most graphs are read from their beginning. */
-function start(layout: Layout) {
-  const height = layout.bands.length > 0 ? (layout.bands[0]?.height ?? 0) : NODE.height;
-  return { x: 48, y: height < 400 ? 64 : 32, zoom: 1 };
+/** A node is drawn when it comes into view, which may be some frames from now. */
+function focusWhenDrawn(id: string, tries = 30) {
+  const node = document.getElementById(id);
+  if (node) node.focus();
+  else if (tries > 0) requestAnimationFrame(() => focusWhenDrawn(id, tries - 1));
+}
+
+/** `+`, `-` and `0` zoom, wherever the focus is but in a field. */
+function useZoomKeys(flow: ReturnType<typeof useReactFlow>) {
+  useEffect(() => {
+    function pressed(event: KeyboardEvent) {
+      if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+      if (event.target instanceof Element && event.target.closest("input, textarea, select")) return;
+      if (event.key === "+" || event.key === "=") void flow.zoomIn({ duration: 120 });
+      else if (event.key === "-") void flow.zoomOut({ duration: 120 });
+      else if (event.key === "0") void flow.fitView({ duration: 120, padding: 0.05 });
+    }
+    addEventListener("keydown", pressed);
+    return () => removeEventListener("keydown", pressed);
+  }, [flow]);
+}
+
+/** As high as the graph, and at most what a screen has room for. */
+function heightOf(layout: Layout): number {
+  return Math.min(Math.max(260, layout.height + 150), Math.max(384, innerHeight - 300));
+}
+
+/** All of a graph that fits, centred; otherwise the step where things happen, or the beginning, at full size. */
+function opening(layout: Layout, box: HTMLDivElement | null, at: string | undefined) {
+  const [width, height] = [box?.clientWidth ?? 900, heightOf(layout)];
+  const room = { x: width - 96, y: height - 96 };
+  // A small graph is shown whole; a large one would be unreadable.
+  const least = layout.nodes.length <= 12 ? 0.55 : 0.75;
+  const zoom = Math.min(1, Math.max(least, Math.min(room.x / layout.width, room.y / layout.height)));
+  if (layout.width * zoom <= room.x && layout.height * zoom <= room.y)
+    return { x: 48, y: Math.max(40, (height - layout.height * zoom) / 2 - 24), zoom };
+  const node = layout.nodes.find((node) => node.id === at) ?? layout.nodes[0];
+  if (!node) return { x: 48, y: 48, zoom: 1 };
+  const fits = layout.height <= room.y;
+  return {
+    x: Math.min(48, width / 2 - node.x - NODE.width / 2),
+    y: fits ? Math.max(40, (height - layout.height) / 2 - 24) : Math.min(48, height / 2 - node.y),
+    zoom: 1,
+  };
 }
 
 function Zoom() {
   const zoom = useStore((state) => Math.round(state.transform[2] * 100));
-  return <output className="tabular min-w-12 self-center text-center text-xs text-soft">{zoom} %</output>;
-}
-
-/** Quiet bands behind the steps, with their names at the left edge of what is visible. */
-function Lanes({ layout }: { layout: Layout }) {
-  const left = useStore((state) => -state.transform[0] / state.transform[2]);
-  const zoom = useStore((state) => state.transform[2]);
-  if (layout.bands.length < 2) return null;
-  return (
-    <ViewportPortal>
-      {layout.bands.map((band, at) => (
-        <div
-          key={band.lane}
-          style={{
-            position: "absolute",
-            left: -1e5,
-            width: 2e5,
-            top: band.y - 14,
-            height: band.height + 28,
-            zIndex: -1,
-          }}
-          className={at % 2 === 0 ? "bg-wash" : ""}
-        >
-          <span
-            style={{
-              position: "absolute",
-              left: 1e5 + left + 8 / zoom,
-              top: 0,
-              transform: `scale(${1 / zoom})`,
-              transformOrigin: "left top",
-            }}
-            className="text-xs font-medium text-soft"
-          >
-            {band.lane || "—"}
-          </span>
-        </div>
-      ))}
-    </ViewportPortal>
-  );
+  return <output className="tabular min-w-12 text-center text-xs text-soft">{zoom} %</output>;
 }
 
 type Given = Omit<StepNodeData, "drawn" | "selected" | "critical" | "focusable"> & {
@@ -253,7 +301,7 @@ type Given = Omit<StepNodeData, "drawn" | "selected" | "critical" | "focusable">
   focus?: string;
 };
 
-function toNodes(layout: Layout, all: ReturnType<typeof drawn>["drawn"], given: Given): Node[] {
+function toNodes(layout: Layout, all: Drawn[], given: Given): Node[] {
   const { selected, critical, focus, ...rest } = given;
   const byId = new Map(all.map((drawn) => [drawn.id, drawn]));
   return layout.nodes.flatMap(({ id, x, y }) => {
@@ -283,15 +331,16 @@ function toNodes(layout: Layout, all: ReturnType<typeof drawn>["drawn"], given: 
   });
 }
 
-function toEdges(layout: Layout, steps: Step[], critical: ReadonlySet<string>): Edge[] {
-  const conditions = new Map(steps.filter((step) => step.when).map((step) => [step.id, step.when]));
+function toEdges(layout: Layout, steps: Step[], critical: ReadonlySet<string>, cells?: Cells): Edge[] {
+  const conditional = new Set(steps.filter((step) => step.when).map((step) => step.id));
   return layout.routes.map((route): Edge => {
     const last = route.points.at(-1) ?? [0, 0];
     const data: WayData = {
       path: path(route.points),
-      label: conditions.get(route.to),
-      at: [last[0] - 28, last[1] - 10],
+      conditional: conditional.has(route.to),
+      at: [last[0] - 16, last[1]],
       critical: critical.has(route.from) && critical.has(route.to),
+      cells,
     };
     return { id: `${route.from}>${route.to}`, source: route.from, target: route.to, type: "way", data };
   });

@@ -1,11 +1,13 @@
 // One card per step. It draws what the zoom allows: all of it, icon and name, or the state's colour with a large name.
 import { Handle, type NodeProps, Position, useStore } from "@xyflow/react";
-import { Clock, Cog, Globe, type LucideIcon, Network, Stamp, Terminal, User } from "lucide-react";
-import { memo } from "react";
+import { Clock, Cog, Globe, Layers, type LucideIcon, Network, Stamp, Terminal, User } from "lucide-react";
+import { memo, type ReactNode, useRef } from "react";
 import { useTranslation } from "react-i18next";
+import { initials, useName } from "@/ui/person";
 import { useToken } from "@/ui/state";
+import { Moment } from "@/ui/text";
 import { type Cells, useCell, useCellsVersion } from "./cells";
-import type { Drawn, Step } from "./model";
+import { type Count, condition, type Drawn, type Step } from "./model";
 
 const KINDS: Record<string, LucideIcon> = {
   worker: Cog,
@@ -26,12 +28,11 @@ export type StepNodeData = {
   focusable: boolean;
   onOpen: (id: string) => void;
   onKey: (event: React.KeyboardEvent, id: string) => void;
-  onRender?: (id: string) => void;
 };
 
-/** How much is drawn: changes at three places only, so zooming re-renders no node in between. */
+/** How much is drawn: changes at two places only, so zooming re-renders no node in between. */
 type Detail = "far" | "middle" | "near";
-const detailOf = (zoom: number): Detail => (zoom < 0.4 ? "far" : zoom < 0.75 ? "middle" : "near");
+const detailOf = (zoom: number): Detail => (zoom < 0.4 ? "far" : zoom < 0.7 ? "middle" : "near");
 
 export const StepNode = memo(function StepNode({ data }: NodeProps & { data: StepNodeData }) {
   const { drawn } = data;
@@ -39,7 +40,7 @@ export const StepNode = memo(function StepNode({ data }: NodeProps & { data: Ste
     <>
       <Handle type="target" position={Position.Left} className="invisible" isConnectable={false} />
       {drawn.kind === "step" ? (
-        <StepCard data={data} step={drawn.step} />
+        <StepCard data={data} step={drawn.step} fork={drawn.fork} />
       ) : (
         <GroupChip data={data} group={drawn} />
       )}
@@ -48,65 +49,176 @@ export const StepNode = memo(function StepNode({ data }: NodeProps & { data: Ste
   );
 });
 
-function StepCard({ data, step }: { data: StepNodeData; step: Step }) {
+const MARKS = {
+  added: ["+", "border-ok bg-ok-wash"],
+  removed: ["−", "border-bad bg-bad-wash line-through"],
+  changed: ["±", "border-warn bg-warn-wash"],
+} as const;
+
+function StepCard({ data, step, fork }: { data: StepNodeData; step: Step; fork?: "AND" | "OR" }) {
   const { t } = useTranslation();
-  data.onRender?.(step.id);
+  // Counts how often this card was drawn: a test reads it.
+  const draws = useRef(0);
+  draws.current += 1;
   const cell = useCell(data.cells, step.id);
   const detail = useStore((state) => detailOf(state.transform[2]));
-  const { colours, Shape } = useToken(cell?.token);
+  const { colours, Shape } = useToken(cell?.token, cell?.icon);
   const Kind = KINDS[step.run] ?? Cog;
-  const fact = cell?.fact ?? step.when ?? step.workflow ?? step.pic ?? step.queue;
-  const words = [step.name, cell?.label, cell?.fact, step.optional ? t("graph.optional") : undefined]
+  const words = [
+    step.name,
+    cell?.label,
+    cell?.attempt,
+    cell?.downstreamOfBlocker ? t("graph.held") : undefined,
+    step.when ? t("graph.if", { condition: condition(step.when) }) : undefined,
+    step.gate ? t("graph.gate", { who: step.approvers?.join(", ") ?? step.gate }) : undefined,
+    step.optional ? t("graph.optional") : undefined,
+    step.mark ? t(`definition.${step.mark}`) : undefined,
+  ]
     .filter(Boolean)
     .join(" · ");
   const far = detail === "far";
+  const border = data.selected
+    ? "border-accent ring-2 ring-accent"
+    : data.critical
+      ? "border-ink"
+      : step.mark
+        ? MARKS[step.mark][1]
+        : "border-line";
   return (
-    <button
-      type="button"
-      id={`step-${step.id}`}
-      tabIndex={data.focusable ? 0 : -1}
-      aria-label={words}
-      aria-pressed={data.selected}
-      onClick={() => data.onOpen(step.id)}
-      onKeyDown={(event) => data.onKey(event, step.id)}
-      style={{
-        borderLeftColor: cell ? colours.bg : "var(--strong-line)",
-        ...(far && cell ? { backgroundColor: colours.bg, color: colours.fg } : {}),
-      }}
-      className={`pointer-events-auto flex h-14 w-[200px] flex-col justify-center overflow-hidden rounded-md border border-l-[3px] px-2.5 text-left ${
-        data.selected ? "border-accent ring-2 ring-accent" : data.critical ? "border-ink" : "border-line"
-      } ${cell?.downstreamOfBlocker ? "border-dashed" : ""} ${step.optional ? "border-dotted" : ""} ${far ? "" : "bg-raised"} ${
-        cell?.done && !far ? "text-soft" : ""
-      }`}
-    >
-      <span className={`flex items-center gap-1.5 font-medium ${far ? "text-[26px] leading-7" : "text-sm"}`}>
-        {!far && <Kind aria-hidden size={14} className="shrink-0 text-soft" />}
-        <span className="truncate">{step.name}</span>
-        {step.gate && !far && <Stamp aria-hidden size={13} className="ml-auto shrink-0 text-accent" />}
-      </span>
-      {detail === "near" && (
-        <span className="flex items-center gap-1 text-xs text-soft">
-          {cell && <Shape aria-hidden size={12} className="shrink-0" />}
-          <span className="truncate">
-            {cell ? [cell.label, cell.fact].filter(Boolean).join(" · ") : fact}
-          </span>
+    <>
+      {step.gate && !far && <Notch step={step} />}
+      <button
+        type="button"
+        id={`step-${step.id}`}
+        data-draws={draws.current}
+        tabIndex={data.focusable ? 0 : -1}
+        aria-label={words}
+        aria-pressed={data.selected}
+        onClick={() => data.onOpen(step.id)}
+        onKeyDown={(event) => data.onKey(event, step.id)}
+        style={{
+          borderLeftColor: cell ? colours.line : undefined,
+          ...(far && cell ? { backgroundColor: colours.bg, color: colours.fg } : {}),
+        }}
+        className={`pointer-events-auto flex h-14 w-[200px] flex-col justify-center overflow-hidden rounded-md border px-3 text-left ${cell ? "border-l-[3px]" : ""} ${border} ${
+          step.run === "workflow" ? "outline outline-1 outline-offset-2 outline-field-line" : ""
+        } ${step.optional || cell?.downstreamOfBlocker ? "border-dashed" : ""} ${far || step.mark ? "" : "bg-raised"} ${
+          !far && cell && (cell.done || !cell.reached) ? "text-soft" : ""
+        }`}
+      >
+        <span
+          className={`flex items-center gap-2 ${far ? "text-[38px] leading-[44px]" : detail === "middle" ? "text-base" : "text-sm"} ${cell?.done && !far ? "" : "font-medium"}`}
+        >
+          {!far &&
+            (cell ? (
+              <Shape
+                aria-hidden
+                size={15}
+                strokeWidth={2.5}
+                className="shrink-0"
+                style={{ color: colours.line }}
+              />
+            ) : (
+              <Kind aria-hidden size={15} className="shrink-0 text-soft" />
+            ))}
+          {step.mark && <span aria-hidden>{MARKS[step.mark][0]}</span>}
+          <span className="truncate">{step.name}</span>
+          {cell && !far && <Kind aria-hidden size={13} className="ml-auto shrink-0 text-soft" />}
+        </span>
+        {detail === "near" && <Fact step={step} cell={cell} />}
+      </button>
+      {fork && !data.cells && !far && (
+        <span className="absolute top-[19px] left-[202px] rounded bg-page px-0.5 text-[11px] font-medium text-soft">
+          {fork}
         </span>
       )}
-    </button>
+    </>
+  );
+}
+
+/** The fact that matters in this state. */
+function Fact({ step, cell }: { step: Step; cell: ReturnType<typeof useCell> }) {
+  const { t } = useTranslation();
+  let parts: ReactNode[];
+  if (!cell)
+    parts = step.when
+      ? [t("graph.if", { condition: condition(step.when) })]
+      : [step.workflow ?? step.pic ?? (step.run === "worker" ? step.queue : step.run)];
+  else if (cell.counts && cell.counts.length > 0) parts = [<Counts key="counts" counts={cell.counts} />];
+  else
+    parts = [
+      cell.downstreamOfBlocker ? t("graph.held") : cell.label,
+      cell.attempt,
+      !cell.done && cell.deadline ? <Moment key="deadline" at={cell.deadline} /> : undefined,
+      cell.pic && <Name key="pic" who={cell.pic} />,
+    ];
+  const shown = parts.filter(Boolean);
+  return (
+    <span className="truncate pl-[23px] text-xs text-soft">
+      {shown.map((part, at) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: the facts have a fixed order
+        <span key={at}>
+          {at > 0 && " · "}
+          {part}
+        </span>
+      ))}
+    </span>
+  );
+}
+
+const Name = ({ who }: { who: string }) => useName(who);
+
+/** The gate before a step, with the initials of who decides it. */
+function Notch({ step }: { step: Step }) {
+  const first = step.approvers?.[0];
+  const name = useName(first);
+  const more = (step.approvers?.length ?? 0) - 1;
+  return (
+    <span
+      aria-hidden
+      title={step.approvers?.join(", ") ?? step.gate}
+      className="absolute top-[17px] -left-[27px] flex h-[22px] min-w-[22px] items-center justify-center rounded-full border-[1.5px] border-accent bg-page px-0.5 text-[10px] font-semibold text-accent"
+    >
+      {first ? initials(name) : "✓"}
+      {more > 0 && `+${more}`}
+    </span>
+  );
+}
+
+function Counts({ counts }: { counts: Count[] }) {
+  return (
+    <span className="inline-flex gap-2.5">
+      {counts.map((one) => (
+        <CountMark key={one.token} {...one} />
+      ))}
+    </span>
+  );
+}
+
+function CountMark({ token, icon, words, count }: Count) {
+  const { colours, Shape } = useToken(token, icon);
+  return (
+    <span className="tabular inline-flex items-center gap-1" title={`${count} ${words}`}>
+      <Shape aria-hidden size={12} strokeWidth={2.5} style={{ color: colours.line }} />
+      {count}
+    </span>
   );
 }
 
 function GroupChip({ data, group }: { data: StepNodeData; group: Extract<Drawn, { kind: "group" }> }) {
   const { t } = useTranslation();
   useCellsVersion(data.cells);
-  const counts = new Map<string, number>();
+  const far = useStore((state) => detailOf(state.transform[2]) === "far");
+  const counts = new Map<string, Count>();
   for (const step of group.steps) {
-    const label = data.cells?.get(step.id)?.label;
-    if (label) counts.set(label, (counts.get(label) ?? 0) + 1);
+    const cell = data.cells?.get(step.id);
+    if (!cell) continue;
+    const one = counts.get(cell.label) ?? { token: cell.token, icon: cell.icon, words: cell.label, count: 0 };
+    one.count += 1;
+    counts.set(cell.label, one);
   }
-  const summary =
-    [...counts].map(([label, count]) => `${count} ${label}`).join(", ") ||
-    t("graph.steps", { count: group.steps.length });
+  const all = t("graph.steps", { count: group.steps.length });
+  const summary = [...counts.values()].map((one) => `${one.count} ${one.words}`).join(", ") || all;
   return (
     <button
       type="button"
@@ -114,12 +226,23 @@ function GroupChip({ data, group }: { data: StepNodeData; group: Extract<Drawn, 
       tabIndex={data.focusable ? 0 : -1}
       aria-expanded={false}
       aria-label={`${group.category}: ${summary}`}
+      title={summary}
       onClick={() => data.onOpen(group.id)}
       onKeyDown={(event) => data.onKey(event, group.id)}
-      className="pointer-events-auto flex h-14 w-[200px] flex-col justify-center rounded-md border-2 border-double border-strong bg-wash px-2.5 text-left"
+      className="pointer-events-auto flex h-14 w-[200px] flex-col justify-center overflow-hidden rounded-md border border-strong bg-wash px-3 text-left outline outline-1 outline-offset-2 outline-field-line"
     >
-      <span className="truncate text-sm font-medium">{group.category}</span>
-      <span className="truncate text-xs text-soft">{summary}</span>
+      <span
+        className={`flex items-center gap-2 font-medium ${far ? "text-[38px] leading-[44px]" : "text-sm"}`}
+      >
+        {!far && <Layers aria-hidden size={15} className="shrink-0 text-soft" />}
+        <span className="truncate">{group.category}</span>
+        {!far && <span className="ml-auto text-xs font-normal text-soft">{all}</span>}
+      </span>
+      {!far && counts.size > 0 && (
+        <span className="pl-[23px] text-xs text-soft">
+          <Counts counts={[...counts.values()].slice(0, 5)} />
+        </span>
+      )}
     </button>
   );
 }

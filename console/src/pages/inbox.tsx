@@ -8,10 +8,11 @@ import type { SchemaInboxItem } from "@/api/schema";
 import { useTopic } from "@/api/stream";
 import { Button } from "@/ui/button";
 import { Empty, Failure, Skeleton } from "@/ui/feedback";
+import { useName } from "@/ui/person";
 import { Moment } from "@/ui/text";
-import { Values } from "@/ui/values";
 import type { Recorded } from "./gate/decide";
-import { GateView, Signed } from "./gate/gate";
+import { GateView } from "./gate/gate";
+import { Signed } from "./gate/signed";
 
 export function InTray() {
   const { t } = useTranslation();
@@ -51,10 +52,16 @@ export function InTray() {
   return (
     <div className="grid gap-8 lg:grid-cols-[22rem_1fr]">
       <section aria-label={t("inbox.title")} className={item ? "hidden lg:block" : ""}>
-        <h1 className="mb-4">{t("inbox.title")}</h1>
-        <ul className="flex flex-col">
+        <h1 className="mb-4 flex items-baseline gap-3">
+          {t("inbox.title")}
+          <span className="font-sans text-base font-normal text-soft tabular">
+            {items.length}
+            {query.hasNextPage && "+"}
+          </span>
+        </h1>
+        <ul className="flex flex-col border-t border-line">
           {items.map((one) => (
-            <li key={one.assignment_id}>
+            <li key={one.assignment_id} data-row>
               <InboxRow item={one} open={one === open} />
             </li>
           ))}
@@ -97,15 +104,29 @@ function Done({ item, record }: { item: SchemaInboxItem; record: Recorded }) {
   );
 }
 
+/** The first plain values of a request: enough to tell one item from another. */
+function mainFacts(request: unknown): [string, string | number | boolean][] {
+  if (typeof request !== "object" || request === null || Array.isArray(request)) return [];
+  const plain = (value: unknown): value is string | number | boolean =>
+    typeof value === "number" ||
+    typeof value === "boolean" ||
+    (typeof value === "string" && value.length < 40);
+  return Object.entries(request)
+    .flatMap(([name, value]): [string, string | number | boolean][] => (plain(value) ? [[name, value]] : []))
+    .slice(0, 3);
+}
+
 function InboxRow({ item, open }: { item: SchemaInboxItem; open: boolean }) {
   const { t } = useTranslation();
+  const who = useName(item.requested_by);
+  const facts = mainFacts(item.request);
   const late = item.due_at != null && Date.parse(item.due_at) < Date.now();
   return (
     <Link
       to="/inbox"
       search={{ item: item.task_ref }}
       aria-current={open ? "true" : undefined}
-      className={`flex flex-col gap-1 border-b border-line px-3 py-3 hover:bg-wash ${open ? "lg:bg-accent-wash" : ""}`}
+      className={`flex flex-col gap-1 border-b border-l-2 border-b-line px-3 py-3 hover:bg-wash ${open ? "border-l-transparent lg:border-l-accent lg:bg-accent-wash" : "border-l-transparent"}`}
     >
       <span className="block font-medium [overflow-wrap:anywhere] first-letter:uppercase">
         {t("inbox.sentence", { action: item.action, subject: item.subject_ref })}
@@ -117,12 +138,17 @@ function InboxRow({ item, open }: { item: SchemaInboxItem; open: boolean }) {
           </span>
         )}
         <span>
-          {item.requested_by && t("inbox.asked", { who: item.requested_by })} <Moment at={item.assigned_at} />
+          {who && t("inbox.asked", { who })} <Moment at={item.assigned_at} />
         </span>
       </span>
-      {item.request !== undefined && item.request !== null && (
-        <span className="text-xs">
-          <Values value={item.request} only={3} />
+      {facts.length > 0 && (
+        <span className="flex flex-wrap gap-x-4 text-xs">
+          {facts.map(([name, value]) => (
+            <span key={name}>
+              <span className="text-soft">{name.replaceAll("_", " ")}</span>{" "}
+              {typeof value === "number" ? value.toLocaleString() : String(value)}
+            </span>
+          ))}
         </span>
       )}
     </Link>

@@ -1,22 +1,23 @@
 // Signing in: with a passkey where the browser has one, or with a token.
 import { useMutation } from "@tanstack/react-query";
 import { useRouter, useSearch } from "@tanstack/react-router";
-import { FileText, KeyRound } from "lucide-react";
+import { KeyRound } from "lucide-react";
 import { type FormEvent, useId, useState } from "react";
 import { useTranslation } from "react-i18next";
-import { passkeysWork, signInWithPasskey } from "@/app/passkey";
-import { signIn } from "@/app/session";
+import { passkeysWork } from "@/app/passkey";
+import { wayBack } from "@/app/search";
+import { signIn, signInWithPasskey } from "@/app/session";
+import { Brand } from "@/ui/brand";
 import { Button } from "@/ui/button";
 import { Failure } from "@/ui/feedback";
 
 export function SignIn() {
   const { t } = useTranslation();
   const router = useRouter();
-  const { next } = useSearch({ from: "/sign-in" });
+  const { next, why } = useSearch({ from: "/sign-in" });
   const [token, setToken] = useState("");
   const field = useId();
-  // Only an address of this site: nobody is led away by a link to the sign-in.
-  const goOn = () => router.history.push(next?.startsWith("/") && !next.startsWith("//") ? next : "/inbox");
+  const goOn = () => router.history.push(wayBack(next));
   const byToken = useMutation({ mutationFn: () => signIn(token.trim()), onSuccess: goOn });
   const byPasskey = useMutation({ mutationFn: signInWithPasskey, onSuccess: goOn });
   const failure = byToken.error ?? byPasskey.error;
@@ -29,13 +30,15 @@ export function SignIn() {
   return (
     <main className="mx-auto flex min-h-dvh max-w-md flex-col justify-center gap-6 px-6 py-12">
       <header>
-        <p className="flex items-center gap-2 font-serif text-lg font-semibold">
-          <FileText aria-hidden size={22} className="text-accent" />
-          Countersign
-        </p>
-        <h1 className="mt-6">{t("signIn.title")}</h1>
+        <Brand />
+        <h1 className="mt-8">{t("signIn.title")}</h1>
         <p className="mt-2 text-soft">{t("signIn.lead")}</p>
       </header>
+      {why && !failure && (
+        <p role="status" className="border-l-2 border-accent pl-3">
+          {t(`signIn.${why}`)}
+        </p>
+      )}
       {failure && <Failure error={failure} />}
       {passkeysWork() && (
         <>
@@ -66,7 +69,7 @@ export function SignIn() {
           value={token}
           onChange={(event) => setToken(event.target.value)}
           aria-describedby={`${field}-hint`}
-          className="min-h-11 rounded-md border border-strong bg-raised px-3 font-mono text-sm"
+          className="field min-h-11 font-mono text-sm"
         />
         <p id={`${field}-hint`} className="text-xs text-soft">
           {t("signIn.tokenHint")}

@@ -1,18 +1,22 @@
 // My work: steps that I am in charge of, soonest deadline first.
 import { useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
-import { Link } from "@tanstack/react-router";
+import { Link, useNavigate } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import { useTopic } from "@/api/stream";
-import { StateChip } from "@/ui/state";
+import { PageHead } from "@/ui/page";
+import { StateMark } from "@/ui/state";
 import { PagedTable } from "@/ui/table";
 import { Moment } from "@/ui/text";
+import { useTexts } from "@/ui/texts";
 import { useStateLooks } from "./runs/looks";
 
 export function Work() {
   const { t } = useTranslation();
   const client = useQueryClient();
-  const looks = useStateLooks("workflow_step");
+  const navigate = useNavigate();
+  const says = useTexts();
+  const looks = useStateLooks("step");
   const query = useInfiniteQuery({
     queryKey: ["worklist"],
     queryFn: ({ pageParam }) =>
@@ -23,19 +27,15 @@ export function Work() {
   useTopic("worklist", () => void client.invalidateQueries({ queryKey: ["worklist"] }));
   return (
     <>
-      <h1 className="mb-5">{t("page.work")}</h1>
+      <PageHead title={t("page.work")} />
       <PagedTable
         label={t("page.work")}
         query={query}
         id={(row) => `${row.run_id}:${row.step}`}
+        onOpen={(row) =>
+          void navigate({ to: "/runs/$id", params: { id: row.run_id }, search: { step: row.step } })
+        }
         columns={[
-          {
-            key: "state",
-            title: t("runs.state"),
-            cell: (row) => (
-              <StateChip token={looks(row.state_code).token} words={looks(row.state_code).label} />
-            ),
-          },
           {
             key: "step",
             title: t("work.step"),
@@ -49,6 +49,20 @@ export function Work() {
                 {row.step}
               </Link>
             ),
+          },
+          {
+            key: "state",
+            title: t("runs.state"),
+            cell: (row) => {
+              const { token, icon, label } = looks(row.state_code);
+              return (
+                <StateMark
+                  token={token}
+                  icon={icon}
+                  words={row.waiting_facet ? says(`facet.${row.waiting_facet}.label`) : label}
+                />
+              );
+            },
           },
           { key: "subject", title: t("runs.subject"), from: "sm", cell: (row) => row.subject_ref },
           {

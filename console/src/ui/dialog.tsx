@@ -1,10 +1,52 @@
-// A question with a reason: what happens, why, and the button that does it.
-import { Dialog } from "@base-ui/react/dialog";
-import { useId, useState } from "react";
+// What floats above a page. The browser's own dialog keeps the focus inside, closes on Escape and makes the rest inert.
+import { type ReactNode, useEffect, useId, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { Button } from "./button";
 import { Failure } from "./feedback";
 
+export function Dialog({
+  label,
+  labelledBy,
+  onClose,
+  className = "",
+  children,
+}: {
+  label?: string;
+  labelledBy?: string;
+  onClose: () => void;
+  className?: string;
+  children: ReactNode;
+}) {
+  const box = useRef<HTMLDialogElement>(null);
+  useEffect(() => {
+    const dialog = box.current;
+    const before = document.activeElement;
+    if (dialog && !dialog.open) dialog.showModal();
+    return () => {
+      dialog?.close();
+      if (before instanceof HTMLElement) before.focus();
+    };
+  }, []);
+  return (
+    // biome-ignore lint/a11y/useKeyWithClickEvents: Escape closes it, by the browser
+    <dialog
+      ref={box}
+      aria-label={label}
+      aria-labelledby={labelledBy}
+      onCancel={(event) => {
+        event.preventDefault();
+        onClose();
+      }}
+      // A click on the dialog itself is one beside its content: on the backdrop.
+      onClick={(event) => event.target === event.currentTarget && onClose()}
+      className={`m-auto w-[min(34rem,calc(100vw-2rem))] rounded-xl border border-line bg-raised p-0 text-ink shadow-2xl backdrop:bg-black/40 ${className}`}
+    >
+      {children}
+    </dialog>
+  );
+}
+
+/** A question with a reason: what happens, why, and the button that does it. */
 export function ReasonDialog({
   title,
   lead,
@@ -13,57 +55,60 @@ export function ReasonDialog({
   confirm,
   pending,
   error,
+  children,
   onConfirm,
   onClose,
 }: {
   title: string;
-  lead: string;
+  lead: ReactNode;
   needsReason: boolean;
   danger?: boolean;
   confirm: string;
   pending: boolean;
   error: unknown;
+  /** Further fields, above the reason. */
+  children?: ReactNode;
   onConfirm: (reason: string | undefined) => void;
   onClose: () => void;
 }) {
   const { t } = useTranslation();
   const [reason, setReason] = useState("");
-  const field = useId();
+  const id = useId();
   return (
-    <Dialog.Root open onOpenChange={(open) => !open && onClose()}>
-      <Dialog.Portal>
-        <Dialog.Backdrop className="fixed inset-0 z-40 bg-black/40" />
-        <Dialog.Popup className="fixed top-1/2 left-1/2 z-50 w-[min(32rem,calc(100vw-2rem))] -translate-x-1/2 -translate-y-1/2 rounded-lg border border-line bg-raised p-6 shadow-xl">
-          <form
-            onSubmit={(event) => {
-              event.preventDefault();
-              onConfirm(reason.trim() || undefined);
-            }}
-            className="flex flex-col gap-3"
-          >
-            <Dialog.Title className="font-serif text-lg font-semibold">{title}</Dialog.Title>
-            <Dialog.Description className="text-soft">{lead}</Dialog.Description>
-            <label htmlFor={field} className="font-medium">
-              {needsReason ? t("dialog.reason") : t("dialog.reasonMaybe")}
-            </label>
-            <textarea
-              id={field}
-              rows={3}
-              required={needsReason}
-              value={reason}
-              onChange={(event) => setReason(event.target.value)}
-              className="rounded-md border border-strong bg-page px-3 py-2 text-sm"
-            />
-            {error ? <Failure error={error} /> : null}
-            <div className="mt-2 flex justify-end gap-2">
-              <Button onClick={onClose}>{t("common.cancel")}</Button>
-              <Button type="submit" look={danger ? "danger" : "primary"} disabled={pending}>
-                {pending ? t("dialog.recording") : confirm}
-              </Button>
-            </div>
-          </form>
-        </Dialog.Popup>
-      </Dialog.Portal>
-    </Dialog.Root>
+    <Dialog labelledBy={`${id}-title`} onClose={onClose}>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          onConfirm(reason.trim() || undefined);
+        }}
+        className="flex flex-col gap-4 p-6"
+      >
+        <div className="flex flex-col gap-1">
+          <h2 id={`${id}-title`}>{title}</h2>
+          <p className="text-soft">{lead}</p>
+        </div>
+        {children}
+        <div className="flex flex-col gap-1.5">
+          <label htmlFor={`${id}-reason`} className="font-medium">
+            {needsReason ? t("dialog.reason") : t("dialog.reasonMaybe")}
+          </label>
+          <textarea
+            id={`${id}-reason`}
+            rows={3}
+            required={needsReason}
+            value={reason}
+            onChange={(event) => setReason(event.target.value)}
+            className="field py-2"
+          />
+        </div>
+        {error ? <Failure error={error} /> : null}
+        <div className="flex justify-end gap-2">
+          <Button onClick={onClose}>{t("common.cancel")}</Button>
+          <Button type="submit" look={danger ? "danger" : "primary"} disabled={pending}>
+            {pending ? t("dialog.recording") : confirm}
+          </Button>
+        </div>
+      </form>
+    </Dialog>
   );
 }

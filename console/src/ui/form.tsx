@@ -1,19 +1,19 @@
 // Labelled inputs.
 import { useEffect, useState } from "react";
 
-const BOX = "min-h-9 rounded-md border border-strong bg-raised px-2.5 text-sm";
-
 /** A text that is taken over when typing pauses. */
 export function Field({
   id,
   label,
   value,
   onChange,
+  placeholder,
 }: {
   id: string;
   label: string;
   value: string;
   onChange: (value: string) => void;
+  placeholder?: string;
 }) {
   const [typed, setTyped] = useState(value);
   useEffect(() => setTyped(value), [value]);
@@ -24,14 +24,15 @@ export function Field({
   }, [typed, value, onChange]);
   return (
     <div className="flex flex-col gap-1">
-      <label htmlFor={id} className="text-xs text-soft">
+      <label htmlFor={id} className="kicker">
         {label}
       </label>
       <input
         id={id}
         value={typed}
+        placeholder={placeholder}
         onChange={(event) => setTyped(event.target.value)}
-        className={`${BOX} w-44`}
+        className="field w-44"
       />
     </div>
   );
@@ -52,10 +53,15 @@ export function Picker({
 }) {
   return (
     <div className="flex flex-col gap-1">
-      <label htmlFor={id} className="text-xs text-soft">
+      <label htmlFor={id} className="kicker">
         {label}
       </label>
-      <select id={id} value={value} onChange={(event) => onChange(event.target.value)} className={BOX}>
+      <select
+        id={id}
+        value={value}
+        onChange={(event) => onChange(event.target.value)}
+        className="field max-w-56"
+      >
         {options.map(([value, words]) => (
           <option key={value} value={value}>
             {words}

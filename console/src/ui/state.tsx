@@ -1,4 +1,4 @@
-// A state: colour, icon and words, always together. Colours, shapes and words come from the registry, never from here.
+// A state: colour, icon and words, always together. Colours, icons and words come from the registry, never from here.
 import { useQuery } from "@tanstack/react-query";
 import {
   Ban,
@@ -8,16 +8,36 @@ import {
   Hourglass,
   type LucideIcon,
   Octagon,
+  OctagonX,
+  Pause,
   Play,
+  Redo2,
+  Square,
   TriangleAlert,
+  Undo2,
   X,
 } from "lucide-react";
 import { api, body } from "@/api/client";
-import type { SchemaTokenDef } from "@/api/schema";
 import { useTheme } from "@/app/theme";
+import { type Colours, coloursOf } from "./colour";
 
-/** The shapes that the registry names, as drawings. */
-const SHAPES: Record<string, LucideIcon> = {
+/** The icons and shapes that the registry names, as drawings. */
+const DRAWINGS: Record<string, LucideIcon> = {
+  "○": Circle,
+  "▶": Play,
+  "►": Play,
+  "⏳": Hourglass,
+  "⚠": TriangleAlert,
+  "⏰": ClockAlert,
+  "✕": X,
+  "⛔": OctagonX,
+  "✓": Check,
+  "⤼": Redo2,
+  "⊘": Ban,
+  "⌀": Ban,
+  "⏸": Pause,
+  "⏹": Square,
+  "↩": Undo2,
   circle_hollow: Circle,
   triangle_outline: Play,
   triangle_filled: Play,
@@ -37,37 +57,43 @@ export function useRegistry() {
   });
 }
 
-export interface Colours {
-  fg: string;
-  bg: string;
-}
-
-/** The colours of a token in the theme that is shown. */
-export function coloursOf(token: SchemaTokenDef | undefined, theme: string): Colours {
-  if (!token) return { fg: "var(--soft)", bg: "var(--wash)" };
-  const high = theme !== "light";
-  return high ? { fg: token.high_contrast.fg, bg: token.high_contrast.bg } : { fg: token.fg, bg: token.bg };
-}
-
-export function useToken(name: string | undefined): { colours: Colours; Shape: LucideIcon } {
+export function useToken(name: string | undefined, icon?: string): { colours: Colours; Shape: LucideIcon } {
   const theme = useTheme();
   const registry = useRegistry();
   const token = registry.data?.tokens.find((token) => token.token === name);
   return {
     colours: coloursOf(token, theme),
-    Shape: SHAPES[token?.shape_token ?? ""] ?? (token ? Circle : Ban),
+    Shape: DRAWINGS[icon ?? ""] ?? DRAWINGS[token?.shape_token ?? ""] ?? Circle,
   };
 }
 
-export function StateChip({ token, words, title }: { token: string; words: string; title?: string }) {
-  const { colours, Shape } = useToken(token);
+interface Shown {
+  token: string;
+  words: string;
+  icon?: string;
+  title?: string;
+}
+
+export function StateChip({ token, words, icon, title }: Shown) {
+  const { colours, Shape } = useToken(token, icon);
   return (
     <span
       title={title}
       style={{ color: colours.fg, backgroundColor: colours.bg }}
-      className="inline-flex max-w-full items-center gap-1.5 rounded-full border border-current/25 px-2 py-0.5 text-xs font-medium"
+      className="inline-flex max-w-full items-center gap-1.5 rounded-full px-2.5 py-0.5 text-xs font-medium contrast:border contrast:border-current"
     >
-      <Shape aria-hidden size={13} className="shrink-0" />
+      <Shape aria-hidden size={13} strokeWidth={2.5} className="shrink-0" />
+      <span className="truncate">{words}</span>
+    </span>
+  );
+}
+
+/** A state in a list: a coloured icon and plain words. A list of filled chips would shout. */
+export function StateMark({ token, words, icon, title }: Shown) {
+  const { colours, Shape } = useToken(token, icon);
+  return (
+    <span title={title} className="inline-flex max-w-full items-center gap-2 align-middle">
+      <Shape aria-hidden size={15} strokeWidth={2.5} className="shrink-0" style={{ color: colours.line }} />
       <span className="truncate">{words}</span>
     </span>
   );

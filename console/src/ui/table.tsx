@@ -1,4 +1,4 @@
-// Lists: a table on wide screens, cards on narrow ones, 40-px rows, loaded page by page.
+// Lists: rows of 40 px, loaded page by page. `j` and `k` move between rows, Enter opens one (see app/keys).
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { Button } from "./button";
@@ -11,6 +11,8 @@ export interface Column<Row> {
   /** Hidden below this width. */
   from?: "sm" | "md" | "lg";
   right?: boolean;
+  /** Takes the room that is left; others take what they need. */
+  wide?: boolean;
 }
 
 const FROM = { sm: "hidden sm:table-cell", md: "hidden md:table-cell", lg: "hidden lg:table-cell" };
@@ -46,16 +48,18 @@ export function PagedTable<Row>({
   if (query.isError) return <Failure error={query.error} retry={() => void query.refetch()} />;
   const rows = query.data?.pages.flatMap((page) => page.items) ?? [];
   if (rows.length === 0) return <Empty title={empty.title}>{empty.why}</Empty>;
+  const look = (column: Column<Row>) =>
+    `${column.from ? FROM[column.from] : ""} ${column.right ? "text-right tabular" : ""} ${column.wide ? "w-full" : ""}`;
   return (
     <>
       <table aria-label={label} className="w-full border-collapse text-sm">
         <thead>
-          <tr className="border-b border-line text-left text-xs text-soft">
+          <tr className="border-b border-field-line text-left">
             {columns.map((column) => (
               <th
                 key={column.key}
                 scope="col"
-                className={`px-2 py-2 font-medium first:pl-0 ${column.from ? FROM[column.from] : ""} ${column.right ? "text-right" : ""}`}
+                className={`kicker px-2 py-2 sm:px-3 whitespace-nowrap first:pl-1 last:pr-1 ${look(column)}`}
               >
                 {column.title}
               </th>
@@ -66,13 +70,17 @@ export function PagedTable<Row>({
           {rows.map((row) => (
             <tr
               key={id(row)}
-              onClick={() => onOpen?.(row)}
-              className={`h-10 border-b border-line ${onOpen ? "cursor-pointer hover:bg-wash" : ""}`}
+              data-row
+              // A click on a link or button in the row is its own.
+              onClick={(event) =>
+                !(event.target as Element).closest("a,button") && !getSelection()?.toString() && onOpen?.(row)
+              }
+              className={`h-11 border-b border-line focus-within:bg-wash ${onOpen ? "cursor-pointer hover:bg-wash" : ""}`}
             >
               {columns.map((column) => (
                 <td
                   key={column.key}
-                  className={`max-w-72 truncate px-2 py-1.5 first:pl-0 ${column.from ? FROM[column.from] : ""} ${column.right ? "text-right tabular" : ""}`}
+                  className={`max-w-[34vw] truncate px-2 py-1.5 sm:max-w-72 sm:px-3 first:pl-1 last:pr-1 ${look(column)}`}
                 >
                   {column.cell(row)}
                 </td>

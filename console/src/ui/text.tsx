@@ -52,7 +52,7 @@ setInterval(() => {
   for (const tick of clock) tick();
 }, 10_000);
 
-function useNow(): number {
+export function useNow(): number {
   return useSyncExternalStore(
     (tick) => {
       clock.add(tick);

@@ -3,21 +3,33 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { KeyRound } from "lucide-react";
 import { useId, useState } from "react";
 import { useTranslation } from "react-i18next";
-import type { SchemaMe } from "@/api/schema";
-import { passkeysWork, registerPasskey } from "@/app/passkey";
+import type { SchemaMe, SchemaPasskey } from "@/api/schema";
+import { passkeysWork } from "@/app/passkey";
+import { registerPasskey, revokePasskey } from "@/app/sign";
 import { Button } from "@/ui/button";
+import { ReasonDialog } from "@/ui/dialog";
 import { Failure } from "@/ui/feedback";
 import { Id, Moment } from "@/ui/text";
+import { Sessions } from "./sessions";
 
 export function Account({ me }: { me: SchemaMe }) {
   const { t } = useTranslation();
   const client = useQueryClient();
   const field = useId();
   const [label, setLabel] = useState("");
+  const [ending, setEnding] = useState<SchemaPasskey>();
   const add = useMutation({
-    mutationFn: () => registerPasskey(label.trim()),
+    mutationFn: () => registerPasskey(me, label.trim()),
     onSuccess: () => {
       setLabel("");
+      void client.invalidateQueries({ queryKey: ["me"] });
+    },
+  });
+  const remove = useMutation({
+    mutationFn: ({ passkey, reason }: { passkey: SchemaPasskey; reason?: string }) =>
+      revokePasskey(me, passkey, reason),
+    onSuccess: () => {
+      setEnding(undefined);
       void client.invalidateQueries({ queryKey: ["me"] });
     },
   });
@@ -44,15 +56,25 @@ export function Account({ me }: { me: SchemaMe }) {
       <section>
         <h2 className="mb-2">{t("admin.passkeys")}</h2>
         <p className="mb-3 text-sm text-soft">{t("admin.passkeysWhy")}</p>
-        <ul className="mb-4 flex flex-col gap-1 text-sm">
+        <ul className="mb-4 divide-y divide-line text-sm">
           {me.passkeys.map((passkey) => (
-            <li key={passkey.key_id} className="flex flex-wrap items-center gap-3">
-              <KeyRound aria-hidden size={15} className="text-soft" />
-              <span className="font-medium">{passkey.label ?? passkey.key_id}</span>
-              <Id value={passkey.key_id} length={16} />
-              <span className="text-xs text-soft">
-                <Moment at={passkey.registered_at} />
+            <li key={passkey.key_id} className="flex min-h-12 flex-wrap items-center gap-x-4 gap-y-1 py-1.5">
+              <KeyRound aria-hidden size={16} className="text-soft" />
+              <span className="flex flex-1 flex-col">
+                <span className="font-medium">{passkey.label ?? passkey.key_id}</span>
+                <span className="text-xs text-soft">
+                  {t("admin.added")} <Moment at={passkey.registered_at} /> ·{" "}
+                  <Id value={passkey.key_id} length={16} />
+                </span>
               </span>
+              <Button
+                look="quiet"
+                small
+                aria-label={t("admin.removePasskeyOf", { label: passkey.label ?? passkey.key_id })}
+                onClick={() => setEnding(passkey)}
+              >
+                {t("admin.removePasskey")}
+              </Button>
             </li>
           ))}
         </ul>
@@ -65,7 +87,7 @@ export function Account({ me }: { me: SchemaMe }) {
             }}
           >
             <div className="flex flex-col gap-1">
-              <label htmlFor={field} className="text-xs text-soft">
+              <label htmlFor={field} className="kicker">
                 {t("admin.passkeyLabel")}
               </label>
               <input
@@ -73,7 +95,7 @@ export function Account({ me }: { me: SchemaMe }) {
                 required
                 value={label}
                 onChange={(event) => setLabel(event.target.value)}
-                className="min-h-9 w-56 rounded-md border border-strong bg-raised px-2.5 text-sm"
+                className="field w-56"
               />
             </div>
             <Button type="submit" look="primary" disabled={add.isPending}>
@@ -83,8 +105,30 @@ export function Account({ me }: { me: SchemaMe }) {
         ) : (
           <p className="text-soft">{t("admin.passkeysNot")}</p>
         )}
-        {add.isError && <Failure error={add.error} />}
+        {add.isError && (
+          <div className="mt-3">
+            <Failure error={add.error} />
+          </div>
+        )}
       </section>
+      <section>
+        <h2 className="mb-2">{t("admin.sessions")}</h2>
+        <p className="mb-3 text-sm text-soft">{t("admin.sessionsWhy")}</p>
+        <Sessions actor={me.actor_ref} />
+      </section>
+      {ending && (
+        <ReasonDialog
+          title={t("admin.removePasskeyOf", { label: ending.label ?? ending.key_id })}
+          lead={t("admin.removePasskeyWhy")}
+          needsReason={false}
+          danger
+          confirm={t("admin.removePasskey")}
+          pending={remove.isPending}
+          error={remove.error}
+          onClose={() => setEnding(undefined)}
+          onConfirm={(reason) => remove.mutate({ passkey: ending, reason })}
+        />
+      )}
     </div>
   );
 }

@@ -6,13 +6,15 @@ import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import type { SchemaGraph } from "@/api/schema";
 import type { DefinitionSearch } from "@/app/search";
-import { StepGraph } from "@/graph/step-graph";
 import { Failure, Skeleton } from "@/ui/feedback";
 import { Picker } from "@/ui/form";
+import { PageHead } from "@/ui/page";
+import { Person } from "@/ui/person";
 import { Tabs } from "@/ui/tabs";
 import { Id, Moment } from "@/ui/text";
 import { MachineDrawing } from "../processes/machine";
-import { stepsOf, useGraph } from "../runs/run";
+import { stepsOf, useGraph } from "../runs/graph-data";
+import { GraphView } from "../runs/graph-view";
 import { Diff } from "./diff";
 import { StartForm } from "./start-form";
 
@@ -55,14 +57,24 @@ export function Definition() {
     .sort((a, b) => b.version - a.version);
   return (
     <>
-      <header className="flex flex-col gap-2">
-        <p className="text-xs text-soft">
+      <PageHead
+        trail={
           <Link to="/definitions" className="hover:underline">
             {t("page.definitions")}
           </Link>
-        </p>
-        <h1>{name}</h1>
-        <div className="flex flex-wrap items-end gap-4">
+        }
+        title={name}
+        actions={
+          <Link
+            to="/definitions/new"
+            search={{ from: name }}
+            className="inline-flex min-h-9 items-center rounded-md border border-field-line bg-raised px-3.5 font-medium hover:bg-wash"
+          >
+            {t("definition.edit")}
+          </Link>
+        }
+      >
+        <div className="flex flex-wrap items-end gap-x-6 gap-y-2">
           <Picker
             id="version"
             label={t("definition.version")}
@@ -73,15 +85,16 @@ export function Definition() {
               .reverse()}
           />
           {shown && (
-            <p className="flex flex-wrap items-center gap-x-4 pb-2 text-xs text-soft">
+            <p className="flex min-h-9 flex-wrap items-center gap-x-6 text-xs text-soft">
               <span>
-                {t("definition.publishedBy", { who: shown.published_by })} <Moment at={shown.published_at} />
+                {t("definition.publishedBy")} <Person who={shown.published_by} />,{" "}
+                <Moment at={shown.published_at} />
               </span>
               <Id value={shown.digest} length={12} />
             </p>
           )}
         </div>
-      </header>
+      </PageHead>
       <Tabs
         label={t("run.views")}
         value={search.tab ?? "view"}
@@ -93,11 +106,13 @@ export function Definition() {
           ...(others.length > 0 ? ([["diff", t("definition.diff")]] as [string, string][]) : []),
         ]}
       />
-      <div className="mt-4">
-        {(search.tab ?? "view") === "view" && <Picture graph={graph.data} label={name} />}
+      <div className="mt-5">
+        {(search.tab ?? "view") === "view" && (
+          <Picture graph={graph.data} label={name} search={search} go={go} />
+        )}
         {search.tab === "start" && <StartForm definition={`${name}@${version}`} graph={graph.data} />}
         {search.tab === "source" &&
-          (source.data ? <Source text={source.data.document} name={name} /> : <Skeleton lines={10} />)}
+          (source.data ? <Source text={source.data.document} /> : <Skeleton lines={10} />)}
         {search.tab === "diff" && others[0] && (
           <Diff
             name={name}
@@ -113,13 +128,29 @@ export function Definition() {
 }
 
 /** The definition as a picture: steps for a workflow, states for a process. */
-export function Picture({ graph, label }: { graph: SchemaGraph; label: string }) {
+export function Picture({
+  graph,
+  label,
+  search = {},
+  go,
+}: {
+  graph: SchemaGraph;
+  label: string;
+  search?: DefinitionSearch;
+  go?: (part: DefinitionSearch) => void;
+}) {
   const steps = useMemo(() => stepsOf(graph), [graph]);
   if (graph.nodes)
     return (
-      <div className="h-[min(65dvh,40rem)] rounded-lg border border-line">
-        <StepGraph steps={steps} label={label} />
-      </div>
+      <GraphView
+        label={label}
+        steps={steps}
+        critical={[]}
+        search={search}
+        selected={steps.find((step) => step.name === search.step)?.id}
+        onSelect={(id) => go?.({ step: steps.find((step) => step.id === id)?.name })}
+        go={(part) => go?.(part)}
+      />
     );
   return (
     <MachineDrawing
@@ -138,14 +169,16 @@ export function Picture({ graph, label }: { graph: SchemaGraph; label: string })
   );
 }
 
-function Source({ text, name }: { text: string; name: string }) {
-  const { t } = useTranslation();
+function Source({ text }: { text: string }) {
   return (
-    <>
-      <Link to="/definitions/new" search={{ from: name }} className="mb-3 inline-block text-accent underline">
-        {t("definition.edit")}
-      </Link>
-      <pre className="overflow-x-auto rounded-md bg-wash p-4 font-mono text-xs">{text}</pre>
-    </>
+    <div className="flex overflow-x-auto rounded-lg border border-line bg-wash py-3 font-mono text-xs leading-5">
+      <pre aria-hidden className="tabular px-3 text-right text-soft select-none">
+        {text.split("\n").map((_, at) => `${at + 1}\n`)}
+      </pre>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, and the keyboard must reach it */}
+      <pre tabIndex={0} className="pr-4">
+        {text}
+      </pre>
+    </div>
   );
 }

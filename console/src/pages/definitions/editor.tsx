@@ -1,14 +1,17 @@
 // Writing a definition: YAML, problems at their line and column as one types, a picture beside it, and publishing.
 import { useMutation, useQuery } from "@tanstack/react-query";
-import { useNavigate, useSearch } from "@tanstack/react-router";
-import { CircleAlert } from "lucide-react";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { Check, CircleAlert } from "lucide-react";
 import { useDeferredValue, useEffect, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { api, body, send } from "@/api/client";
 import { queries } from "@/api/query";
 import type { SchemaDefinitionPublished, SchemaValidation } from "@/api/schema";
+import type { DefinitionSearch } from "@/app/search";
 import { Button } from "@/ui/button";
 import { Failure } from "@/ui/feedback";
+import { PageHead } from "@/ui/page";
+import { CodeField, goTo } from "./code-field";
 import { Picture } from "./definition";
 
 const yaml = (text: string) => ({ type: "application/yaml", text });
@@ -18,6 +21,7 @@ export function Editor() {
   const { from } = useSearch({ from: "/frame/definitions/new" });
   const navigate = useNavigate();
   const [text, setText] = useState("");
+  const [view, setView] = useState<DefinitionSearch>({});
   const area = useRef<HTMLTextAreaElement>(null);
   const original = useQuery({
     queryKey: ["definitions", from, "newest"],
@@ -44,42 +48,39 @@ export function Editor() {
   const problems = check.data?.problems ?? [];
   const drawn = useDeferredValue(check.data?.graph);
 
-  function goTo(line: number, column: number) {
-    const field = area.current;
-    if (!field) return;
-    const lines = text.split("\n");
-    const at = lines.slice(0, line - 1).reduce((sum, one) => sum + one.length + 1, 0) + column - 1;
-    field.focus();
-    field.setSelectionRange(at, at + 1);
-    field.scrollTop = Math.max(0, (line - 5) * 20);
-  }
-
   return (
     <>
-      <h1 className="mb-4">{from ?? t("definition.write")}</h1>
-      <div className="grid gap-6 xl:grid-cols-2">
-        <div className="flex min-w-0 flex-col gap-3">
-          <label htmlFor="yaml" className="sr-only">
-            {t("definition.source")}
-          </label>
-          <textarea
-            ref={area}
-            id="yaml"
-            value={text}
-            spellCheck={false}
-            onChange={(event) => setText(event.target.value)}
-            aria-describedby="problems"
-            className="h-[min(60dvh,38rem)] resize-y rounded-md border border-strong bg-raised p-3 font-mono text-xs leading-5 whitespace-pre"
-          />
-          {publish.isError && <Failure error={publish.error} />}
+      <PageHead
+        trail={
+          <Link to="/definitions" className="hover:underline">
+            {t("page.definitions")}
+          </Link>
+        }
+        title={from ?? t("definition.write")}
+        actions={
           <Button
             look="primary"
-            className="self-start"
             disabled={publish.isPending || text.trim() === "" || problems.length > 0}
             onClick={() => publish.mutate()}
           >
             {publish.isPending ? t("dialog.recording") : t("definition.publish")}
           </Button>
+        }
+      />
+      <div className="grid gap-6 xl:grid-cols-2">
+        <div className="flex min-w-0 flex-col gap-3">
+          <label htmlFor="yaml" className="sr-only">
+            {t("definition.source")}
+          </label>
+          <CodeField
+            id="yaml"
+            area={area}
+            value={text}
+            problems={problems}
+            onChange={setText}
+            describedBy="problems"
+          />
+          {publish.isError && <Failure error={publish.error} />}
         </div>
         <div className="min-w-0">
           <ul id="problems" aria-live="polite" className="mb-4 flex flex-col gap-1 text-sm">
@@ -87,7 +88,7 @@ export function Editor() {
               <li key={`${problem.line}:${problem.column}:${problem.message}`}>
                 <button
                   type="button"
-                  onClick={() => goTo(problem.line, problem.column)}
+                  onClick={() => goTo(area.current, problem.line, problem.column)}
                   className="flex gap-2 text-left hover:underline"
                 >
                   <CircleAlert aria-hidden size={15} className="mt-0.5 shrink-0 text-bad" />
@@ -100,10 +101,23 @@ export function Editor() {
                 </button>
               </li>
             ))}
-            {check.data?.valid && <li className="text-ok">{t("definition.valid")}</li>}
+            {check.data?.valid && (
+              <li className="flex items-center gap-2 text-ok">
+                <Check aria-hidden size={15} strokeWidth={2.5} />
+                {t("definition.valid")}
+              </li>
+            )}
+            {text.trim() === "" && <li className="text-soft">{t("definition.begin")}</li>}
           </ul>
           {check.isError && <Failure error={check.error} />}
-          {drawn && <Picture graph={drawn} label={t("definition.view")} />}
+          {drawn && (
+            <Picture
+              graph={drawn}
+              label={t("definition.view")}
+              search={view}
+              go={(part) => setView({ ...view, ...part })}
+            />
+          )}
         </div>
       </div>
     </>

@@ -1,13 +1,19 @@
 // What do we run, in which version?
 import { useInfiniteQuery } from "@tanstack/react-query";
-import { Link } from "@tanstack/react-router";
+import { Link, useNavigate } from "@tanstack/react-router";
+import { Cpu, Gavel, Workflow } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
+import { PageHead } from "@/ui/page";
+import { Person } from "@/ui/person";
 import { PagedTable } from "@/ui/table";
 import { Id, Moment } from "@/ui/text";
 
+const KINDS = { process: Gavel, workflow: Workflow, machine: Cpu };
+
 export function Definitions() {
   const { t } = useTranslation();
+  const navigate = useNavigate();
   const query = useInfiniteQuery({
     queryKey: ["definitions"],
     queryFn: ({ pageParam }) =>
@@ -17,44 +23,64 @@ export function Definitions() {
   });
   return (
     <>
-      <div className="mb-5 flex items-baseline justify-between gap-4">
-        <h1>{t("page.definitions")}</h1>
-        <Link to="/definitions/new" className="text-accent underline">
-          {t("definition.write")}
-        </Link>
-      </div>
+      <PageHead
+        title={t("page.definitions")}
+        actions={
+          <Link
+            to="/definitions/new"
+            className="inline-flex min-h-9 items-center rounded-md border border-accent bg-accent px-3.5 font-medium text-on-accent"
+          >
+            {t("definition.write")}
+          </Link>
+        }
+      />
       <PagedTable
         label={t("page.definitions")}
         query={query}
         id={(row) => `${row.name}@${row.version}`}
+        onOpen={(row) => void navigate({ to: "/definitions/$name", params: { name: row.name } })}
         columns={[
           {
             key: "name",
             title: t("definition.name"),
+            wide: true,
             cell: (row) => (
-              <Link
-                to="/definitions/$name"
-                params={{ name: row.name }}
-                className="font-medium hover:underline"
-              >
-                {row.name}
-              </Link>
+              <>
+                <Link
+                  to="/definitions/$name"
+                  params={{ name: row.name }}
+                  className="font-medium hover:underline"
+                >
+                  {row.name}
+                </Link>
+                {row.quarantined && <span className="ml-2 text-xs text-bad">{row.quarantined}</span>}
+              </>
             ),
           },
-          { key: "kind", title: t("definition.kind"), cell: (row) => t(`kind.${row.kind}`, row.kind) },
-          { key: "version", title: t("definition.version"), right: true, cell: (row) => row.version },
-          { key: "by", title: t("definition.by"), from: "sm", cell: (row) => row.published_by },
           {
-            key: "at",
-            title: t("definition.at"),
-            from: "md",
-            cell: (row) => <Moment at={row.published_at} />,
+            key: "kind",
+            title: t("definition.kind"),
+            cell: (row) => <Kind kind={row.kind} />,
+          },
+          { key: "version", title: t("definition.version"), right: true, cell: (row) => row.version },
+          {
+            key: "by",
+            title: t("definition.by"),
+            from: "sm",
+            cell: (row) => <Person who={row.published_by} />,
           },
           {
             key: "digest",
             title: t("gate.digest"),
             from: "lg",
             cell: (row) => <Id value={row.digest} length={12} />,
+          },
+          {
+            key: "at",
+            title: t("definition.at"),
+            from: "md",
+            right: true,
+            cell: (row) => <Moment at={row.published_at} />,
           },
         ]}
         empty={{
@@ -68,5 +94,16 @@ export function Definitions() {
         }}
       />
     </>
+  );
+}
+
+function Kind({ kind }: { kind: string }) {
+  const { t } = useTranslation();
+  const Icon = KINDS[kind as keyof typeof KINDS] ?? Cpu;
+  return (
+    <span className="inline-flex items-center gap-2 align-middle text-soft">
+      <Icon aria-hidden size={15} />
+      {t(`kind.${kind as "process"}`, kind)}
+    </span>
   );
 }

@@ -55,7 +55,7 @@ export function toInput(fields: Plain[], typed: Record<string, string>): Record<
   );
 }
 
-const BOX = "min-h-9 w-full max-w-md rounded-md border border-strong bg-raised px-2.5";
+const BOX = "field w-full max-w-md";
 
 export function StartForm({ definition, graph }: { definition: string; graph: SchemaGraph }) {
   const { t } = useTranslation();
@@ -141,7 +141,7 @@ export function StartForm({ definition, graph }: { definition: string; graph: Sc
             rows={6}
             value={json}
             onChange={(event) => setJson(event.target.value)}
-            className="rounded-md border border-strong bg-raised p-2.5 font-mono text-xs"
+            className="field py-2 font-mono text-xs"
           />
         </div>
       )}

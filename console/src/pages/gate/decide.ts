@@ -1,47 +1,58 @@
 // A decision: with a passkey where the actor has one, else attested by the server.
 import { api, body } from "@/api/client";
 import type { SchemaDecideGate, SchemaGate, SchemaMe } from "@/api/schema";
-import { signedHeaders } from "@/app/sign";
+import { signed } from "@/app/sign";
 
 export type Choice = "approve" | "reject" | "withdraw";
 
+/** What of a gate a decision needs. */
+export type Decidable = Pick<
+  SchemaGate,
+  "action" | "step_id" | "state" | "approver_ref" | "submitter_ref" | "request_digest" | "chain"
+>;
+
+/** What was signed. */
 export interface Recorded {
   choice: Choice;
+  /** What the signature means, as it was shown before. */
   meaning: string;
-  passkey: boolean;
+  reason?: string;
+  instance: string;
+  step: string;
+  actor: string;
+  /** SHA-256 of what the passkey signed; absent where the server attests. */
+  digest?: string;
 }
 
 export async function decide(ask: {
   kind: "runs" | "processes";
   instance: string;
-  gate: Pick<SchemaGate, "action" | "step_id" | "request_digest">;
+  gate: Decidable;
   choice: Choice;
   reason?: string;
   meaning: string;
-  me?: SchemaMe;
+  me: SchemaMe;
 }): Promise<Recorded> {
   const { kind, instance, gate, choice, reason, meaning, me } = ask;
+  // Withdrawing a quorum withdraws all of it, not one approver's step.
+  const stepId = choice === "withdraw" && gate.chain ? null : gate.step_id;
   const decision: SchemaDecideGate = {
     decision: choice,
     reason,
-    step_id: gate.step_id,
+    step_id: stepId ?? undefined,
     request_digest: gate.request_digest,
   };
   const bytes = JSON.stringify(decision);
   const path = `/v1/${kind}/${instance}/gates/${encodeURIComponent(gate.action)}/decision`;
-  const passkey = (me?.passkeys.length ?? 0) > 0;
-  const headers =
-    passkey && me
-      ? await signedHeaders({
-          me,
-          action: kind === "runs" ? "decide_run_gate" : "decide_gate",
-          path,
-          instance,
-          stepId: gate.step_id,
-          bytes,
-          meaning,
-        })
-      : {};
+  const { headers, digest } = await signed({
+    me,
+    action: "decide_gate",
+    path,
+    instance,
+    stepId,
+    bytes,
+    meaning,
+  });
   const given = { body: decision, bodySerializer: () => bytes, headers };
   if (kind === "runs")
     await body(
@@ -57,5 +68,5 @@ export async function decide(ask: {
         ...given,
       }),
     );
-  return { choice, meaning, passkey };
+  return { choice, meaning, reason, instance, step: gate.step_id, actor: me.actor_ref, digest };
 }

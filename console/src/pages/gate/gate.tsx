@@ -1,18 +1,22 @@
 // What exactly am I signing, and what follows? The request, the way so far, the others, and the decision at the bottom.
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
-import { useId, useState } from "react";
+import { Circle, CircleCheck, CircleX, Undo2 } from "lucide-react";
+import { type ReactNode, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import type { SchemaGate, SchemaInboxItem } from "@/api/schema";
 import { useTopic } from "@/api/stream";
 import { useMe } from "@/app/session";
-import { Button } from "@/ui/button";
 import { Failure, Skeleton } from "@/ui/feedback";
-import { Id, Moment } from "@/ui/text";
-import { Values } from "@/ui/values";
-import { type Choice, decide, type Recorded } from "./decide";
+import { Person, useName } from "@/ui/person";
+import { Moment } from "@/ui/text";
+import type { Decidable, Recorded } from "./decide";
+import { Decision } from "./decision";
+import { Findings } from "./findings";
 import { PathSoFar } from "./path";
+import { Request } from "./request";
+import { Decided, Signed } from "./signed";
 
 export function Gate() {
   const { step } = useParams({ from: "/frame/gate/$step" });
@@ -41,119 +45,183 @@ export interface Shown {
   step: string;
   /** What the in-tray says of it. */
   item?: SchemaInboxItem;
-  /** Told when the decision is recorded, for who goes on to show it. */
+  /** Called when the decision is recorded: the in-tray goes on to show it. */
   onRecorded?: (record: Recorded) => void;
 }
 
 export function GateView({ step, item, onRecorded }: Shown) {
   const { t } = useTranslation();
   const query = useGate(step);
+  // A gate that cannot be read leaves the in-tray once it is decided: what was signed stays in view.
+  const [signed, setSigned] = useState<Recorded>();
   const client = useQueryClient();
-  const instance = query.data?.row.instance_id;
+  const instance = query.data?.row.instance_id ?? "";
   const topic = instance && `${query.data?.process ? "process" : "run"}:${instance}`;
-  useTopic(topic ?? undefined, () => void client.invalidateQueries({ queryKey: ["gate", step] }));
+  useTopic(topic || undefined, () => void client.invalidateQueries({ queryKey: ["gate", step] }));
+  if (signed) return <Signed record={signed} />;
   if (query.isPending) return <Skeleton lines={8} />;
-  if (query.isError && item) return <Asked item={item} onRecorded={onRecorded} />;
-  if (query.isError) return <Failure error={query.error} retry={() => void query.refetch()} />;
+  if (query.isError && item) return <FromInbox item={item} onRecorded={onRecorded} />;
+  if (query.isError) return <Unreadable step={step} error={query.error} onRecorded={setSigned} />;
   const { row, process, run, gates } = query.data;
   const gate = gates.find((gate) => gate.step_id === step);
   if (!gate) return <Failure error={new Error(t("gate.gone"))} />;
   const peers = gate.chain ? gates.filter((other) => other.chain?.chain_id === gate.chain?.chain_id) : [gate];
+  const earlier = gates.filter(
+    (other) =>
+      other.action === gate.action && other.submitted_at < gate.submitted_at && other.request != null,
+  );
+  const move = process?.declaration.transitions?.find(
+    (one) => one.from === gate.from_state && one.action === gate.action,
+  );
   const subject = process?.subject_ref ?? run?.subject_ref ?? row.subject_ref;
+  // Where an approval still leads.
+  const leads = gate.state === "Pending" || (gate.state === "Approved" && gate.fate === "unspent");
+  const link = "text-accent underline";
   return (
-    <article className="flex max-w-3xl flex-col gap-7">
-      <header className="flex flex-col gap-1">
-        <p className="text-xs text-soft">{process?.declaration_ref ?? run?.definition}</p>
-        <h1 className="first-letter:uppercase">{t("inbox.sentence", { action: gate.action, subject })}</h1>
-        <p className="flex flex-wrap gap-x-4 text-sm text-soft">
-          <span>
-            {t("inbox.asked", { who: gate.submitter_ref })} <Moment at={gate.submitted_at} />
-          </span>
-          {run ? (
-            <Link to="/runs/$id" params={{ id: run.run_id }} className="text-accent underline">
-              {t("gate.run")}
-            </Link>
-          ) : (
-            <Link
-              to="/processes/$id"
-              params={{ id: row.instance_id ?? "" }}
-              className="text-accent underline"
-            >
-              {t("gate.process")}
-            </Link>
-          )}
-        </p>
-      </header>
-      <section>
-        <h2 className="mb-2">{t("gate.request")}</h2>
-        {gate.request === undefined || gate.request === null ? (
-          <p className="text-soft">{t("gate.noRequest")}</p>
+    <article className="flex max-w-3xl flex-col gap-8">
+      <Title
+        definition={process?.declaration_ref ?? run?.definition}
+        action={gate.action}
+        subject={subject}
+        by={gate.submitter_ref}
+        at={gate.submitted_at}
+        reason={row.reason}
+      >
+        {run ? (
+          <Link to="/runs/$id" params={{ id: run.run_id }} className={link}>
+            {t("gate.run")}
+          </Link>
         ) : (
-          <Values value={gate.request} />
+          <Link to="/processes/$id" params={{ id: instance }} className={link}>
+            {t("gate.process")}
+          </Link>
         )}
-        {gate.request_digest && (
-          <p className="mt-2 flex items-center gap-2 text-xs text-soft">
-            {t("gate.digest")} <Id value={gate.request_digest} length={16} />
-          </p>
-        )}
-      </section>
+      </Title>
+      <Request asked={{ ...gate, from: gate.from_state, to: move?.to, before: earlier.at(-1)?.request }} />
+      <Findings item={item} />
       {process && (
         <section>
-          <h2 className="mb-2">{t("gate.path")}</h2>
-          <PathSoFar process={process} action={gate.action} />
+          <h2 className="mb-3 text-base">{t("gate.path")}</h2>
+          <PathSoFar process={process} action={leads ? gate.action : undefined} />
         </section>
       )}
-      <Others gates={peers} />
+      {(gate.chain || gate.state === "Pending") && <Others gates={peers} />}
       <Decision
-        instance={row.instance_id ?? ""}
+        instance={instance}
         gate={gate}
         subject={subject}
         kind={run ? "runs" : "processes"}
         onRecorded={onRecorded}
+        decided={<Decided gate={gate} instance={instance} />}
       />
     </article>
   );
+}
+
+function Title({
+  definition,
+  action,
+  subject,
+  by,
+  at,
+  reason,
+  children,
+}: {
+  definition?: string | null;
+  action: string;
+  subject: string;
+  by?: string;
+  at: string;
+  reason?: string | null;
+  children?: ReactNode;
+}) {
+  const { t } = useTranslation();
+  const who = useName(by);
+  return (
+    <header className="flex flex-col gap-1">
+      <p className="text-xs text-soft">{definition}</p>
+      <h1 className="first-letter:uppercase">{t("inbox.sentence", { action, subject })}</h1>
+      <p className="flex flex-wrap gap-x-4 text-soft">
+        <span title={by}>
+          {who && t("inbox.asked", { who })} <Moment at={at} />
+        </span>
+        {children}
+      </p>
+      {reason && <p className="mt-2 font-serif text-base">“{reason}”</p>}
+    </header>
+  );
+}
+
+const STATES = {
+  Pending: { Icon: Circle, look: "text-soft" },
+  Approved: { Icon: CircleCheck, look: "text-ok" },
+  Rejected: { Icon: CircleX, look: "text-bad" },
+  Withdrawn: { Icon: Undo2, look: "text-soft" },
+} as const;
+
+/** How many approvals a quorum needs. */
+function needed(gates: SchemaGate[]): number {
+  const chain = gates[0]?.chain;
+  if (chain?.rule === "one-of-n") return 1;
+  return chain?.m ?? gates.length;
 }
 
 /** Who decides, and what they have said. */
 function Others({ gates }: { gates: SchemaGate[] }) {
   const { t } = useTranslation();
   const approved = gates.filter((gate) => gate.state === "Approved").length;
-  const chain = gates[0]?.chain;
   return (
     <section>
-      <h2 className="mb-2">{t("gate.who")}</h2>
-      {chain && (
-        <p className="mb-1 text-sm text-soft">
-          {t("gate.quorum", { approved, needed: chain.m ?? gates.length, all: gates.length })}
+      <h2 className="mb-3 text-base">{t("gate.who")}</h2>
+      {gates[0]?.chain && (
+        <p className="mb-2 text-soft">
+          {t("gate.quorum", { approved, needed: needed(gates), all: gates.length })}
         </p>
       )}
-      <ul className="flex flex-col gap-1 text-sm">
-        {gates.map((gate) => (
-          <li key={gate.step_id} className="flex flex-wrap gap-x-3">
-            <strong className="font-medium">{gate.approver_ref}</strong>
-            <span className="text-soft">{t(`gate.state.${gate.state}`)}</span>
-            {gate.decided_at && (
-              <span className="text-xs text-soft">
-                <Moment at={gate.decided_at} />
+      <ul className="flex flex-col gap-2">
+        {gates.map((gate) => {
+          const { Icon, look } = STATES[gate.state];
+          return (
+            <li key={gate.step_id} className="flex items-start gap-2.5">
+              <Icon aria-hidden size={16} className={`mt-0.5 shrink-0 ${look}`} />
+              <span className="flex flex-wrap gap-x-2.5">
+                <strong className="font-medium">
+                  <Person who={gate.approver_ref} />
+                </strong>
+                <span className="text-soft">
+                  {t(`gate.state.${gate.state}`)} {gate.decided_at && <Moment at={gate.decided_at} />}
+                </span>
+                {gate.decision_reason && <span className="font-serif">“{gate.decision_reason}”</span>}
               </span>
-            )}
-            {gate.decision_reason && <span className="font-serif">“{gate.decision_reason}”</span>}
-          </li>
-        ))}
+            </li>
+          );
+        })}
       </ul>
     </section>
   );
 }
 
-type Decidable = Pick<
-  SchemaGate,
-  "action" | "step_id" | "state" | "approver_ref" | "submitter_ref" | "request_digest"
->;
+/** A link to a gate may be opened by its approver, who may have no right to read the process: their in-tray has it. */
+function Unreadable({
+  step,
+  error,
+  onRecorded,
+}: {
+  step: string;
+  error: unknown;
+  onRecorded: (record: Recorded) => void;
+}) {
+  const query = useQuery({
+    queryKey: ["inbox", "all"],
+    queryFn: () => body(api.GET("/v1/inbox", { params: { query: { limit: 500 } } })),
+  });
+  if (query.isPending) return <Skeleton lines={8} />;
+  const item = query.data?.items.find((one) => one.task_ref === step);
+  return item ? <FromInbox item={item} onRecorded={onRecorded} /> : <Failure error={error} />;
+}
 
-/** What the in-tray itself tells: an approver may have no right to read the process. */
-function Asked({ item, onRecorded }: { item: SchemaInboxItem; onRecorded?: Shown["onRecorded"] }) {
-  const { t } = useTranslation();
+/** What the in-tray itself says: an approver may have no right to read the process. */
+function FromInbox({ item, onRecorded }: { item: SchemaInboxItem; onRecorded?: Shown["onRecorded"] }) {
   const { data: me } = useMe();
   if (!me) return null;
   const gate: Decidable = {
@@ -161,28 +229,21 @@ function Asked({ item, onRecorded }: { item: SchemaInboxItem; onRecorded?: Shown
     step_id: item.task_ref,
     state: "Pending",
     approver_ref: me.actor_ref,
-    submitter_ref: item.requested_by ?? "",
+    // Who only approves withdraws nothing.
+    submitter_ref: "",
     request_digest: item.request_digest,
   };
   return (
-    <article className="flex max-w-3xl flex-col gap-7">
-      <header className="flex flex-col gap-1">
-        <p className="text-xs text-soft">{item.definition}</p>
-        <h1 className="first-letter:uppercase">
-          {t("inbox.sentence", { action: item.action, subject: item.subject_ref })}
-        </h1>
-        <p className="text-sm text-soft">
-          {t("inbox.asked", { who: item.requested_by ?? "" })} <Moment at={item.assigned_at} />
-        </p>
-      </header>
-      <section>
-        <h2 className="mb-2">{t("gate.request")}</h2>
-        {item.request == null ? (
-          <p className="text-soft">{t("gate.noRequest")}</p>
-        ) : (
-          <Values value={item.request} />
-        )}
-      </section>
+    <article className="flex max-w-3xl flex-col gap-8">
+      <Title
+        definition={item.definition}
+        action={item.action}
+        subject={item.subject_ref}
+        by={item.requested_by}
+        at={item.assigned_at}
+      />
+      <Request asked={item} />
+      <Findings item={item} />
       <Decision
         instance={item.instance_id}
         gate={gate}
@@ -191,118 +252,5 @@ function Asked({ item, onRecorded }: { item: SchemaInboxItem; onRecorded?: Shown
         onRecorded={onRecorded}
       />
     </article>
-  );
-}
-
-function Decision({
-  instance,
-  gate,
-  subject,
-  kind,
-  onRecorded,
-}: {
-  instance: string;
-  gate: Decidable;
-  subject: string;
-  kind: "runs" | "processes";
-  onRecorded?: Shown["onRecorded"];
-}) {
-  const { t } = useTranslation();
-  const { data: me } = useMe();
-  const client = useQueryClient();
-  const [reason, setReason] = useState("");
-  const [recorded, setRecorded] = useState<Recorded>();
-  const field = useId();
-  const act = useMutation({
-    mutationFn: (choice: Choice) =>
-      decide({
-        kind,
-        instance,
-        gate,
-        choice,
-        reason: reason.trim() || undefined,
-        meaning: t(`gate.meaning.${choice}`, { action: gate.action, subject, who: me?.actor_ref ?? "" }),
-        me,
-      }),
-    onSuccess: (record) => {
-      setRecorded(record);
-      onRecorded?.(record);
-      void client.invalidateQueries({ queryKey: ["gate"] });
-      void client.invalidateQueries({ queryKey: ["inbox"] });
-    },
-  });
-  if (recorded) return <Signed record={recorded} />;
-  if (gate.state !== "Pending" || !me) return null;
-  const approver = gate.approver_ref === me.actor_ref;
-  const submitter = gate.submitter_ref === me.actor_ref;
-  // The server decides who may; a button that it would refuse is not drawn.
-  if (!approver && !submitter)
-    return <p className="text-soft">{t("gate.notYours", { who: gate.approver_ref })}</p>;
-  return (
-    <section
-      aria-label={t("gate.decide")}
-      className="sticky bottom-14 flex flex-col gap-3 rounded-lg border border-strong bg-raised p-4 sm:bottom-4"
-    >
-      <label htmlFor={field} className="font-medium">
-        {t("gate.reason")}
-      </label>
-      <textarea
-        id={field}
-        rows={2}
-        value={reason}
-        onChange={(event) => setReason(event.target.value)}
-        className="rounded-md border border-strong bg-page px-3 py-2"
-      />
-      {approver && (
-        <p className="text-sm text-soft">
-          {t("gate.youSign")}{" "}
-          <em className="font-serif text-ink">
-            {t("gate.meaning.approve", { action: gate.action, subject, who: me.actor_ref })}
-          </em>
-        </p>
-      )}
-      {act.isError && <Failure error={act.error} />}
-      <div className="flex flex-wrap gap-2">
-        {approver && (
-          <>
-            <Button
-              look="primary"
-              className="min-h-11 flex-1 sm:flex-none"
-              disabled={act.isPending}
-              onClick={() => act.mutate("approve")}
-            >
-              {act.isPending ? t("dialog.recording") : t("gate.approve")}
-            </Button>
-            <Button
-              look="danger"
-              className="min-h-11 flex-1 sm:flex-none"
-              disabled={act.isPending}
-              onClick={() => act.mutate("reject")}
-            >
-              {t("gate.reject")}
-            </Button>
-          </>
-        )}
-        {submitter && (
-          <Button className="min-h-11" disabled={act.isPending} onClick={() => act.mutate("withdraw")}>
-            {t("gate.withdraw")}
-          </Button>
-        )}
-      </div>
-    </section>
-  );
-}
-
-/** After signing: the record's number, its digest, what the signature meant, and whether it is sealed. */
-export function Signed({ record }: { record: Recorded }) {
-  const { t } = useTranslation();
-  return (
-    <section role="status" className="flex flex-col gap-2 rounded-lg border border-ok bg-ok-wash p-4">
-      <p className="font-serif text-lg">{t(`gate.done.${record.choice}`)}</p>
-      <p className="text-sm">
-        {t("gate.youSigned")} <em className="font-serif">{record.meaning}</em>
-      </p>
-      <p className="text-sm text-soft">{record.passkey ? t("gate.byPasskey") : t("gate.byServer")}</p>
-    </section>
   );
 }

@@ -1,20 +1,43 @@
 // Can I trust this? The newest checkpoint, a verification in plain words, and the records themselves.
-import { useInfiniteQuery, useMutation, useQuery } from "@tanstack/react-query";
+import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { ShieldAlert, ShieldCheck } from "lucide-react";
 import { useId } from "react";
 import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
+import type { SchemaRecordView } from "@/api/schema";
 import type { LedgerSearch } from "@/app/search";
-import { Button } from "@/ui/button";
-import { Failure } from "@/ui/feedback";
+import { useMe } from "@/app/session";
+import { Empty, Skeleton } from "@/ui/feedback";
 import { Field } from "@/ui/form";
+import { Person } from "@/ui/person";
 import { PagedTable } from "@/ui/table";
-import { Id, Moment } from "@/ui/text";
+import { Moment } from "@/ui/text";
+import { Assurance, SealState } from "./assurance";
+import { RecordPanel } from "./record";
+import { Checkpoint, Verification } from "./trust";
 
 export function Ledger() {
   const { t } = useTranslation();
-  const filter = useSearch({ from: "/frame/ledger" });
+  const { data: me } = useMe();
+  if (!me) return <Skeleton lines={8} />;
+  if (me.scopes.includes("audit:read")) return <Records />;
+  return (
+    <>
+      <h1 className="mb-6">{t("page.ledger")}</h1>
+      <Empty title={t("ledger.notYours")}>
+        {t("ledger.notYoursWhy")}{" "}
+        <Link to="/verify" className="text-accent underline">
+          {t("ledger.verifyBundle")}
+        </Link>
+      </Empty>
+    </>
+  );
+}
+
+function Records() {
+  const { t } = useTranslation();
+  const search = useSearch({ from: "/frame/ledger" });
+  const { record, ...filter } = search;
   const navigate = useNavigate();
   const ids = [useId(), useId(), useId()];
   const query = useInfiniteQuery({
@@ -29,150 +52,99 @@ export function Ledger() {
     getNextPageParam: (page) => page.next ?? undefined,
   });
   const change = (part: LedgerSearch) =>
-    void navigate({ to: "/ledger", search: { ...filter, ...part }, replace: true });
+    void navigate({ to: "/ledger", search: { ...search, ...part }, replace: true });
   return (
     <>
-      <div className="mb-5 flex flex-wrap items-baseline justify-between gap-4">
-        <h1>{t("page.ledger")}</h1>
+      <header className="mb-6 flex flex-wrap items-baseline justify-between gap-x-6 gap-y-2">
+        <div>
+          <h1>{t("page.ledger")}</h1>
+          <p className="prose mt-1 text-soft">{t("ledger.lead")}</p>
+        </div>
         <Link to="/verify" className="text-accent underline">
           {t("ledger.verifyBundle")}
         </Link>
-      </div>
-      <div className="mb-6 grid gap-4 md:grid-cols-2">
+      </header>
+      <div className="mb-8 grid gap-x-12 gap-y-6 border-y border-line py-6 md:grid-cols-2">
         <Checkpoint />
-        <Verification instance={filter.instance_id} />
+        <Verification key={filter.instance_id} instance={filter.instance_id} />
       </div>
-      <fieldset className="mb-4 flex flex-wrap items-end gap-3">
-        <legend className="sr-only">{t("runs.filters")}</legend>
-        <Field
-          id={ids[0] ?? ""}
-          label={t("ledger.instance")}
-          value={filter.instance_id ?? ""}
-          onChange={(value) => change({ instance_id: value || undefined })}
-        />
-        <Field
-          id={ids[1] ?? ""}
-          label={t("ledger.actor")}
-          value={filter.actor_ref ?? ""}
-          onChange={(value) => change({ actor_ref: value || undefined })}
-        />
-        <Field
-          id={ids[2] ?? ""}
-          label={t("ledger.action")}
-          value={filter.action_ref ?? ""}
-          onChange={(value) => change({ action_ref: value || undefined })}
-        />
-      </fieldset>
-      <PagedTable
-        label={t("ledger.records")}
-        query={query}
-        id={(row) => row.event_id}
-        columns={[
-          {
-            key: "action",
-            title: t("ledger.action"),
-            cell: (row) => <span className="font-medium">{row.action_ref.replaceAll("_", " ")}</span>,
-          },
-          { key: "actor", title: t("ledger.actor"), cell: (row) => row.actor_ref },
-          {
-            key: "assurance",
-            title: t("ledger.assurance"),
-            from: "sm",
-            cell: (row) => t(`assurance.${row.assurance}`, row.assurance),
-          },
-          {
-            key: "seal",
-            title: t("ledger.seal"),
-            from: "md",
-            cell: (row) =>
-              row.log_index == null ? t("ledger.unsealed") : t("ledger.sealed", { at: row.log_index }),
-          },
-          {
-            key: "hash",
-            title: t("ledger.hash"),
-            from: "lg",
-            cell: (row) => <Id value={row.record_hash} length={12} />,
-          },
-          { key: "at", title: t("ledger.at"), right: true, cell: (row) => <Moment at={row.recorded_at} /> },
-        ]}
-        empty={{ title: t("ledger.empty"), why: t("ledger.emptyWhy") }}
-      />
+      <div className={record ? "grid gap-8 lg:grid-cols-[minmax(0,1fr)_24rem]" : ""}>
+        {record && (
+          <div className="lg:order-last">
+            <RecordPanel key={record} id={record} onClose={() => change({ record: undefined })} />
+          </div>
+        )}
+        <section aria-label={t("ledger.records")} className="min-w-0">
+          <fieldset className="mb-4 flex flex-wrap items-end gap-3">
+            <legend className="sr-only">{t("runs.filters")}</legend>
+            <Field
+              id={ids[0] ?? ""}
+              label={t("ledger.instance")}
+              value={filter.instance_id ?? ""}
+              onChange={(value) => change({ instance_id: value || undefined })}
+            />
+            <Field
+              id={ids[1] ?? ""}
+              label={t("ledger.actor")}
+              value={filter.actor_ref ?? ""}
+              onChange={(value) => change({ actor_ref: value || undefined })}
+            />
+            <Field
+              id={ids[2] ?? ""}
+              label={t("ledger.action")}
+              value={filter.action_ref ?? ""}
+              onChange={(value) => change({ action_ref: value || undefined })}
+            />
+          </fieldset>
+          <PagedTable
+            label={t("ledger.records")}
+            query={query}
+            id={(row) => row.event_id}
+            onOpen={(row) => change({ record: row.event_id })}
+            columns={[
+              {
+                key: "action",
+                title: t("ledger.action"),
+                cell: (row) => (
+                  <Link
+                    to="/ledger"
+                    search={{ ...filter, record: row.event_id }}
+                    aria-current={row.event_id === record ? "true" : undefined}
+                    className="inline-block font-medium first-letter:uppercase hover:underline aria-[current]:text-accent"
+                  >
+                    {row.action_ref.replaceAll("_", " ")}
+                  </Link>
+                ),
+              },
+              { key: "actor", title: t("ledger.actor"), cell: (row) => <Person who={row.actor_ref} /> },
+              {
+                key: "assurance",
+                title: t("ledger.assurance"),
+                from: "sm",
+                cell: (row) => <Assurance of={row.assurance} />,
+              },
+              // The open record says it, too, and takes its place.
+              ...(record
+                ? []
+                : [
+                    {
+                      key: "seal",
+                      title: t("ledger.seal"),
+                      from: "md" as const,
+                      cell: (row: SchemaRecordView) => <SealState at={row.log_index} />,
+                    },
+                  ]),
+              {
+                key: "at",
+                title: t("ledger.at"),
+                right: true,
+                cell: (row) => <Moment at={row.recorded_at} />,
+              },
+            ]}
+            empty={{ title: t("ledger.empty"), why: t("ledger.emptyWhy") }}
+          />
+        </section>
+      </div>
     </>
-  );
-}
-
-function Checkpoint() {
-  const { t } = useTranslation();
-  const query = useQuery({
-    queryKey: ["checkpoint"],
-    queryFn: async () => {
-      const answer = await fetch("/v1/ledger/checkpoint", { credentials: "same-origin" });
-      if (!answer.ok) throw new Error(`${answer.status}`);
-      const [origin = "", size = "", root = ""] = (await answer.text()).split("\n");
-      return { origin, size: Number(size), root };
-    },
-  });
-  return (
-    <section className="rounded-lg border border-line p-4">
-      <h2 className="mb-2">{t("ledger.checkpoint")}</h2>
-      {query.isError && <p className="text-soft">{t("ledger.noCheckpoint")}</p>}
-      {query.data && (
-        <dl className="grid grid-cols-[6rem_1fr] gap-y-1 text-sm">
-          <dt className="text-soft">{t("ledger.size")}</dt>
-          <dd className="tabular">{query.data.size.toLocaleString()}</dd>
-          <dt className="text-soft">{t("ledger.root")}</dt>
-          <dd>
-            <Id value={query.data.root} length={16} />
-          </dd>
-          <dt className="text-soft">{t("ledger.log")}</dt>
-          <dd className="[overflow-wrap:anywhere]">{query.data.origin}</dd>
-        </dl>
-      )}
-    </section>
-  );
-}
-
-function Verification({ instance }: { instance?: string }) {
-  const { t } = useTranslation();
-  const verify = useMutation({
-    mutationFn: () => body(api.POST("/v1/ledger/verify-log", { body: { instance_id: instance } })),
-  });
-  const good = verify.data?.result === "verified";
-  return (
-    <section className="flex flex-col items-start gap-3 rounded-lg border border-line p-4">
-      <h2>{t("ledger.verify")}</h2>
-      {verify.isError && <Failure error={verify.error} />}
-      {verify.data ? (
-        <div role="status" className="flex flex-col gap-2">
-          <p className={`flex items-center gap-2 font-serif text-lg ${good ? "text-ok" : "text-bad"}`}>
-            {good ? <ShieldCheck aria-hidden /> : <ShieldAlert aria-hidden />}
-            {good
-              ? t("ledger.good", { count: verify.data.records })
-              : t("ledger.bad", { count: (verify.data.findings ?? []).length })}
-          </p>
-          <ul className="text-sm">
-            {verify.data.findings?.map((finding) => (
-              <li key={`${finding.code}:${finding.event_id ?? finding.detail}`}>
-                <strong>{finding.code}</strong>: {finding.detail}
-              </li>
-            ))}
-          </ul>
-        </div>
-      ) : (
-        <p className="text-soft">{instance ? t("ledger.verifyInstance") : t("ledger.verifyAll")}</p>
-      )}
-      <Button disabled={verify.isPending} onClick={() => verify.mutate()}>
-        {verify.isPending ? t("ledger.verifying") : t("ledger.verifyNow")}
-      </Button>
-      {instance && (
-        <a
-          href={`/v1/ledger/export?instance_id=${encodeURIComponent(instance)}`}
-          download
-          className="text-accent underline"
-        >
-          {t("ledger.download")}
-        </a>
-      )}
-    </section>
   );
 }

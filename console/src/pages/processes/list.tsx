@@ -1,19 +1,23 @@
 // Processes: where is each of them?
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { CircleCheck, CircleDot } from "lucide-react";
 import { useId } from "react";
 import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import type { ProcessFilter } from "@/app/search";
-import { Field } from "@/ui/form";
+import { Field, Picker } from "@/ui/form";
+import { PageHead } from "@/ui/page";
+import { Person } from "@/ui/person";
 import { PagedTable } from "@/ui/table";
 import { Moment } from "@/ui/text";
+import { useDefinitionNames } from "../runs/list";
 
 export function Processes() {
   const { t } = useTranslation();
   const filter = useSearch({ from: "/frame/processes" });
   const navigate = useNavigate();
-  const ids = [useId(), useId(), useId()];
+  const ids = { definition: useId(), state: useId(), subject: useId() };
   const query = useInfiniteQuery({
     queryKey: ["processes", filter],
     queryFn: ({ pageParam }) =>
@@ -24,31 +28,35 @@ export function Processes() {
       ),
     initialPageParam: "",
     getNextPageParam: (page) => page.next ?? undefined,
+    placeholderData: (before) => before,
   });
+  const definitions = useDefinitionNames("process");
   const change = (part: ProcessFilter) =>
     void navigate({ to: "/processes", search: { ...filter, ...part }, replace: true });
+  const names = new Set([...definitions, ...(filter.definition ? [filter.definition] : [])]);
   return (
     <>
-      <h1>{t("page.processes")}</h1>
-      <fieldset className="my-5 flex flex-wrap items-end gap-3">
+      <PageHead title={t("page.processes")} />
+      <fieldset className="mb-6 flex flex-wrap items-end gap-3">
         <legend className="sr-only">{t("runs.filters")}</legend>
         <Field
-          id={ids[0] ?? ""}
-          label={t("runs.definition")}
-          value={filter.definition ?? ""}
-          onChange={(definition) => change({ definition: definition || undefined })}
-        />
-        <Field
-          id={ids[1] ?? ""}
-          label={t("process.state")}
-          value={filter.current_state ?? ""}
-          onChange={(state) => change({ current_state: state || undefined })}
-        />
-        <Field
-          id={ids[2] ?? ""}
+          id={ids.subject}
           label={t("runs.subject")}
           value={filter.subject_ref ?? ""}
           onChange={(subject) => change({ subject_ref: subject || undefined })}
+        />
+        <Picker
+          id={ids.definition}
+          label={t("runs.definition")}
+          value={filter.definition ?? ""}
+          onChange={(definition) => change({ definition: definition || undefined })}
+          options={[["", t("runs.any")], ...[...names].map((name): [string, string] => [name, name])]}
+        />
+        <Field
+          id={ids.state}
+          label={t("process.state")}
+          value={filter.current_state ?? ""}
+          onChange={(state) => change({ current_state: state || undefined })}
         />
       </fieldset>
       <PagedTable
@@ -58,15 +66,9 @@ export function Processes() {
         onOpen={(row) => void navigate({ to: "/processes/$id", params: { id: row.instance_id } })}
         columns={[
           {
-            key: "state",
-            title: t("process.state"),
-            cell: (row) => (
-              <span className="rounded-md border border-line px-2 py-0.5">{row.current_state}</span>
-            ),
-          },
-          {
             key: "subject",
             title: t("runs.subject"),
+            wide: true,
             cell: (row) => (
               <Link
                 to="/processes/$id"
@@ -78,12 +80,22 @@ export function Processes() {
             ),
           },
           {
+            key: "state",
+            title: t("process.state"),
+            cell: (row) => (
+              <State
+                name={row.current_state}
+                ended={row.declaration.terminal_states?.includes(row.current_state) ?? false}
+              />
+            ),
+          },
+          {
             key: "definition",
             title: t("runs.definition"),
             from: "sm",
             cell: (row) => <span className="text-soft">{row.declaration_ref}</span>,
           },
-          { key: "by", title: t("runs.by"), from: "lg", cell: (row) => row.initiator_ref },
+          { key: "by", title: t("runs.by"), from: "lg", cell: (row) => <Person who={row.initiator_ref} /> },
           {
             key: "age",
             title: t("runs.started"),
@@ -101,5 +113,16 @@ export function Processes() {
         }}
       />
     </>
+  );
+}
+
+/** A state that the definition declares. It has no colour of its own; only its end is marked. */
+function State({ name, ended }: { name: string; ended: boolean }) {
+  const Icon = ended ? CircleCheck : CircleDot;
+  return (
+    <span className="inline-flex items-center gap-2 align-middle">
+      <Icon aria-hidden size={15} className={ended ? "text-soft" : "text-accent"} />
+      {name}
+    </span>
   );
 }

@@ -47,81 +47,57 @@ export function MachineDrawing({
 }) {
   const { t } = useTranslation();
   const placed = useMemo(() => place(shape), [shape]);
+  const passed = new Set([...(travelled ?? [])].map((way) => way.split(">")[0]));
   const width = Math.max(...placed.nodes.map((node) => node.x)) + BOX.width + 24;
   const bottom = Math.max(...placed.nodes.map((node) => node.y)) + BOX.height;
-  const height = bottom + 16 + placed.back.size * 24;
   const at = new Map(placed.nodes.map((node) => [node.id, node]));
-  let loop = 0;
+  const ways = routes(shape, placed, at, bottom);
+  const lowest = Math.max(bottom, ...ways.flatMap((way) => way.points.map(([, y]) => y)));
+  const height = lowest + 16;
   return (
-    <div className="overflow-x-auto rounded-lg border border-line p-5">
+    <div className="overflow-x-auto rounded-lg border border-line px-5 pt-6 pb-4">
       <svg
-        width={width}
-        height={height}
-        viewBox={`-10 -14 ${width} ${height + 14}`}
+        viewBox={`-4 -14 ${width} ${height + 14}`}
+        // As large as its letters are readable, and never larger than drawn.
+        style={{ width: "100%", minWidth: width * 0.8, maxWidth: width }}
         role="img"
         aria-label={t("process.diagram", { state: current ?? shape.initial })}
       >
         <title>{t("process.diagram", { state: current ?? shape.initial })}</title>
         <defs>
-          <marker
-            id="arrow"
-            viewBox="0 0 8 8"
-            refX="7"
-            refY="4"
-            markerWidth="7"
-            markerHeight="7"
-            orient="auto-start-reverse"
-          >
-            <path d="M0,0 L8,4 L0,8 z" fill="var(--strong-line)" />
-          </marker>
+          {(["arrow", "taken"] as const).map((id) => (
+            <marker
+              key={id}
+              id={id}
+              viewBox="0 0 8 8"
+              refX="7"
+              refY="4"
+              markerUnits="userSpaceOnUse"
+              markerWidth="9"
+              markerHeight="9"
+              orient="auto-start-reverse"
+            >
+              <path d="M0,0 L8,4 L0,8 z" fill={id === "taken" ? "var(--accent)" : "var(--strong-line)"} />
+            </marker>
+          ))}
         </defs>
-        {shape.transitions.map((move) => {
-          const [from, to] = [at.get(move.from), at.get(move.to)];
-          if (!from || !to) return null;
+        {ways.map(({ move, points, label }) => {
           const taken = travelled?.has(`${move.from}>${move.action}`);
-          const backwards = placed.back.has(`${move.from}>${move.action}`);
-          if (backwards) loop += 1;
-          const under = bottom + loop * 24 - 6;
-          const trunk = to.x - 26 - (to.y < from.y ? 10 : 0);
-          const points: [number, number][] = backwards
-            ? [
-                [from.x + BOX.width / 2, from.y + BOX.height],
-                [from.x + BOX.width / 2, under],
-                [to.x + BOX.width / 2 + loop * 7, under],
-                [to.x + BOX.width / 2 + loop * 7, to.y + BOX.height + 1],
-              ]
-            : from.y === to.y && to.x - from.x <= BOX.column
-              ? [
-                  [from.x + BOX.width, from.y + 20],
-                  [to.x - 1, to.y + 20],
-                ]
-              : [
-                  [from.x + BOX.width, from.y + (to.y > from.y ? 30 : 10)],
-                  [trunk, from.y + (to.y > from.y ? 30 : 10)],
-                  [trunk, to.y + 20],
-                  [to.x - 1, to.y + 20],
-                ];
-          const label: [number, number] = backwards
-            ? [(from.x + to.x + BOX.width) / 2, under - 4]
-            : from.y === to.y
-              ? [(from.x + BOX.width + to.x) / 2, from.y + 14]
-              : [from.x + BOX.width + 8 + move.action.length * 3, from.y + (to.y > from.y ? 44 : 4)];
           return (
             <g key={`${move.from}>${move.action}`}>
               <path
                 d={path(points)}
                 fill="none"
-                stroke={taken ? "var(--ink)" : "var(--strong-line)"}
+                stroke={taken ? "var(--accent)" : "var(--strong-line)"}
                 strokeWidth={taken ? 2.25 : 1.25}
-                strokeDasharray={move.guard ? "5 3" : undefined}
-                markerEnd="url(#arrow)"
+                strokeDasharray={move.guard && !taken ? "5 3" : undefined}
+                markerEnd={taken ? "url(#taken)" : "url(#arrow)"}
               />
               <text
                 x={label[0]}
                 y={label[1]}
-                textAnchor="middle"
                 fontSize="11"
-                fill="var(--soft)"
+                fill={taken ? "var(--ink)" : "var(--soft)"}
                 stroke="var(--page)"
                 strokeWidth="4"
                 paintOrder="stroke"
@@ -134,6 +110,7 @@ export function MachineDrawing({
         })}
         {placed.nodes.map((node) => {
           const now = node.id === current;
+          const been = now || passed.has(node.id);
           return (
             <g key={node.id}>
               <rect
@@ -143,8 +120,8 @@ export function MachineDrawing({
                 height={BOX.height}
                 rx={shape.terminal.includes(node.id) ? 20 : 6}
                 fill={now ? "var(--accent-wash)" : "var(--raised)"}
-                stroke={now ? "var(--accent)" : "var(--strong-line)"}
-                strokeWidth={now ? 2.5 : 1.25}
+                stroke={been ? "var(--accent)" : "var(--strong-line)"}
+                strokeWidth={now ? 2.5 : been ? 1.75 : 1.25}
               />
               <text
                 x={node.x + BOX.width / 2}
@@ -165,7 +142,93 @@ export function MachineDrawing({
   );
 }
 
-const BOX = { width: 150, height: 40, column: 280, row: 76 } as const;
+const BOX = { width: 150, height: 40, column: 270, row: 96 } as const;
+
+interface Way {
+  move: MachineShape["transitions"][number];
+  points: [number, number][];
+  label: [number, number];
+}
+
+/** Straight to the next column; below the row where a move passes other states; below everything where it leads back. */
+function routes(
+  shape: MachineShape,
+  placed: ReturnType<typeof place>,
+  at: Map<string, { x: number; y: number }>,
+  bottom: number,
+): Way[] {
+  let back = 0;
+  const channels = new Map<number, number>();
+  return shape.transitions.flatMap((move): Way[] => {
+    const [from, to] = [at.get(move.from), at.get(move.to)];
+    if (!from || !to) return [];
+    const right = from.x + BOX.width;
+    const middle = BOX.height / 2;
+    if (placed.back.has(`${move.from}>${move.action}`)) {
+      back += 1;
+      const under = bottom + 8 + back * 22;
+      const [start, end] = [from.x + BOX.width / 2, to.x + BOX.width / 2 + back * 8];
+      return [
+        {
+          move,
+          points: [
+            [start, from.y + BOX.height],
+            [start, under],
+            [end, under],
+            [end, to.y + BOX.height + 1],
+          ],
+          label: [Math.min(start, end) + 12, under - 4],
+        },
+      ];
+    }
+    const next = to.x - from.x <= BOX.column;
+    if (next && from.y === to.y)
+      return [
+        {
+          move,
+          points: [
+            [right, from.y + middle],
+            [to.x - 1, to.y + middle],
+          ],
+          label: [right + 10, from.y + middle - 6],
+        },
+      ];
+    // Each move below a row has a line of its own.
+    const lane = channels.get(from.y) ?? 0;
+    const trunk = to.x - 22 - (to.y < from.y ? 8 : 0);
+    if (next) {
+      const leave = from.y + (to.y > from.y ? BOX.height - 8 : 8);
+      return [
+        {
+          move,
+          points: [
+            [right, leave],
+            [trunk, leave],
+            [trunk, to.y + middle],
+            [to.x - 1, to.y + middle],
+          ],
+          label: [right + 10, leave + (to.y > from.y ? 13 : -5)],
+        },
+      ];
+    }
+    channels.set(from.y, lane + 1);
+    const under = from.y + BOX.height + 20 + lane * 14;
+    const start = from.x + BOX.width - 24 - lane * 10;
+    return [
+      {
+        move,
+        points: [
+          [start, from.y + BOX.height],
+          [start, under],
+          [trunk, under],
+          [trunk, to.y + middle],
+          [to.x - 1, to.y + middle],
+        ],
+        label: [right + 10, under - 4],
+      },
+    ];
+  });
+}
 
 /** Columns by the longest way from the beginning. A move to a state that is on the way to its own beginning leads back. */
 export function place(shape: MachineShape) {

@@ -7,6 +7,7 @@ import type { SchemaOfferedAction } from "@/api/schema";
 import { Button } from "@/ui/button";
 import { ReasonDialog } from "@/ui/dialog";
 import { Failure } from "@/ui/feedback";
+import { plain } from "@/ui/texts";
 
 export function NextActions({ id, sequence }: { id: string; sequence: number }) {
   const { t } = useTranslation();
@@ -20,18 +21,18 @@ export function NextActions({ id, sequence }: { id: string; sequence: number }) 
   });
   const act = useMutation({
     mutationFn: async ({ action, reason }: { action: SchemaOfferedAction; reason?: string }) => {
-      const path = { instance_id: id };
+      const params = { path: { instance_id: id } };
       if (action.command === "open_gate")
         await body(
           api.POST("/v1/processes/{instance_id}/gates", {
-            params: { path },
+            params,
             body: { action: action.gate ?? action.action, reason },
           }),
         );
       else
         await body(
           api.POST("/v1/processes/{instance_id}/transitions", {
-            params: { path },
+            params,
             body: { action: action.action, reason },
           }),
         );
@@ -41,40 +42,59 @@ export function NextActions({ id, sequence }: { id: string; sequence: number }) 
       void client.invalidateQueries({ queryKey: ["processes", id] });
     },
   });
+  const name = (action: SchemaOfferedAction) =>
+    action.command === "open_gate"
+      ? t("process.ask", { action: plain(action.gate ?? action.action) })
+      : plain(action.action);
   // Decisions are taken on the gate's own page, where what is decided is shown.
   const offered = (query.data ?? []).filter((action) => action.command !== "decide_gate");
   if (query.isError) return <Failure error={query.error} />;
   if (offered.length === 0) return null;
+  // A guarded move and the request for its approval are one line.
+  const moves = offered.filter((action) => action.command !== "open_gate");
   return (
-    <section className="mt-6">
+    <section className="mt-8" data-key=".">
       <h2 className="mb-2">{t("process.next")}</h2>
-      <ul className="flex flex-col gap-2">
-        {offered.map((action) => (
-          <li
-            key={`${action.command}:${action.action}:${action.gate ?? ""}`}
-            className="flex flex-wrap items-center gap-3 text-sm"
-          >
-            <Button disabled={!action.ok} onClick={() => setAsked(action)}>
-              {action.command === "open_gate"
-                ? t("process.ask", { action: action.gate ?? action.action })
-                : action.action}
-            </Button>
-            <span className="text-soft">→ {action.to_state}</span>
-            {!action.ok && (
-              <span className="text-soft">
-                {action.problems.map((problem) => problem.message).join("; ")}
+      <ul className="border-t border-line">
+        {moves.map((move) => {
+          const asks = offered.find((one) => one.command === "open_gate" && one.gate === move.action);
+          const possible = [move, asks].filter((one) => one?.ok);
+          return (
+            <li
+              key={`${move.action}:${move.to_state}`}
+              className="grid items-center gap-x-6 gap-y-1 border-b border-line py-2.5 sm:grid-cols-[16rem_1fr_auto]"
+            >
+              <span>
+                <strong className="font-medium">{plain(move.action)}</strong>{" "}
+                <span className="text-soft">→ {move.to_state}</span>
               </span>
-            )}
-          </li>
-        ))}
+              <span className="text-xs text-soft">
+                {move.problems.map((problem) => problem.message.replaceAll("`", "")).join("; ")}
+              </span>
+              <span className="flex gap-2">
+                {possible.map(
+                  (one) =>
+                    one && (
+                      <Button
+                        key={one.command}
+                        look={one === move ? "primary" : "plain"}
+                        onClick={() => {
+                          act.reset();
+                          setAsked(one);
+                        }}
+                      >
+                        {name(one)}
+                      </Button>
+                    ),
+                )}
+              </span>
+            </li>
+          );
+        })}
       </ul>
       {asked && (
         <ReasonDialog
-          title={
-            asked.command === "open_gate"
-              ? t("process.ask", { action: asked.gate ?? asked.action })
-              : asked.action
-          }
+          title={name(asked)}
           lead={t("actions.becomes", { state: asked.to_state })}
           needsReason={asked.needs.includes("reason")}
           confirm={t("process.confirm")}

@@ -1,11 +1,16 @@
 // One process: where is it, how did it get here, what next?
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
+import { ScrollText, Stamp } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
+import type { SchemaWorkflowView } from "@/api/schema";
 import { useTopic } from "@/api/stream";
 import { Failure, Skeleton } from "@/ui/feedback";
+import { PageHead } from "@/ui/page";
+import { Person } from "@/ui/person";
 import { Id, Moment } from "@/ui/text";
+import { plain } from "@/ui/texts";
 import { StateMachine } from "./machine";
 import { NextActions } from "./next";
 
@@ -23,52 +28,109 @@ export function Process() {
   const process = query.data;
   const [history, gates] = [process.transition_history ?? [], process.gates ?? []];
   const open = gates.filter((gate) => gate.state === "Pending");
+  const since = history.at(-1)?.fired_at ?? process.started_at;
   return (
     <>
-      <header className="mb-5 flex flex-col gap-2">
-        <p className="text-xs text-soft">
-          <Link to="/processes" className="hover:underline">
-            {t("page.processes")}
-          </Link>{" "}
-          / {process.declaration_ref}
-        </p>
-        <h1>{process.subject_ref}</h1>
-        <p className="flex flex-wrap items-baseline gap-x-5 gap-y-1 text-sm">
-          <span className="rounded-md border-2 border-ink px-3 py-1 font-serif text-lg">
-            {process.current_state}
-          </span>
+      <PageHead
+        trail={
+          <>
+            <Link to="/processes" className="hover:underline">
+              {t("page.processes")}
+            </Link>{" "}
+            /{" "}
+            <Link
+              to="/definitions/$name"
+              params={{ name: process.declaration_ref.split("@")[0] ?? "" }}
+              className="hover:underline"
+            >
+              {process.declaration_ref}
+            </Link>
+          </>
+        }
+        title={process.subject_ref}
+        actions={
+          <Link
+            to="/ledger"
+            search={{ instance_id: id }}
+            className="inline-flex min-h-9 items-center gap-2 rounded-md border border-field-line px-3.5 font-medium hover:bg-wash"
+          >
+            <ScrollText aria-hidden size={16} />
+            {t("process.evidence")}
+          </Link>
+        }
+      >
+        <p className="flex flex-wrap items-baseline gap-x-4 gap-y-1">
+          <span className="font-serif text-lg text-accent">{process.current_state}</span>
           <span className="text-soft">
-            {t("run.startedBy", { who: process.initiator_ref })} <Moment at={process.started_at} />
+            {t("drawer.since")} <Moment at={since} />
           </span>
-          <Id value={process.instance_id} />
         </p>
         {open.map((gate) => (
-          <p key={gate.step_id} className="text-sm">
-            {t("process.waits", { who: gate.approver_ref, action: gate.action })}{" "}
+          <p key={gate.step_id} className="flex flex-wrap items-center gap-x-2">
+            <Stamp aria-hidden size={16} className="text-accent" />
+            <span>
+              {t("process.waits", { action: plain(gate.action) })} <Person who={gate.approver_ref} />.
+            </span>
             <Link to="/gate/$step" params={{ step: gate.step_id }} className="text-accent underline">
               {t("process.openGate")}
             </Link>
           </p>
         ))}
-      </header>
+        <p className="flex flex-wrap gap-x-6 text-xs text-soft">
+          <span>
+            {t("run.startedBy")} <Person who={process.initiator_ref} />, <Moment at={process.started_at} />
+          </span>
+          <Id value={process.instance_id} />
+        </p>
+      </PageHead>
       <StateMachine process={process} />
       <NextActions id={id} sequence={history.length + gates.length} />
-      <h2 className="mt-8 mb-2">{t("process.history")}</h2>
-      {history.length === 0 ? (
-        <p className="text-soft">{t("process.noHistory")}</p>
-      ) : (
-        <ol className="flex flex-col border-l-2 border-line pl-5">
-          {history.map((entry) => (
-            <li key={entry.event_id} className="pb-3 text-sm">
-              <strong className="font-medium">{entry.action}</strong>: {entry.from_state} → {entry.to_state}
-              <span className="ml-2 text-xs text-soft">
-                {entry.actor_ref} · <Moment at={entry.fired_at} />
-                {entry.guard_satisfied && ` · ${t("process.approved")}`}
-              </span>
-            </li>
-          ))}
-        </ol>
-      )}
+      <History process={process} />
     </>
+  );
+}
+
+/** Moves, newest first, and the approval that let each of them through. */
+function History({ process }: { process: SchemaWorkflowView }) {
+  const { t } = useTranslation();
+  const history = [...(process.transition_history ?? [])].reverse();
+  return (
+    <section className="mt-8">
+      <h2 className="mb-3">{t("process.history")}</h2>
+      <ol className="flex flex-col">
+        {history.map((entry) => {
+          const gate = process.gates?.find((gate) => gate.step_id === entry.step_id);
+          return (
+            <Entry key={entry.event_id} who={entry.actor_ref} at={entry.fired_at}>
+              <strong className="font-medium">{plain(entry.action)}</strong>{" "}
+              <span className="text-soft">
+                {entry.from_state} → {entry.to_state}
+              </span>
+              {gate?.decided_by && (
+                <span className="block text-xs text-soft">
+                  {t("process.approvedBy")} <Person who={gate.decided_by} />
+                  {gate.decision_reason && <span className="font-serif"> “{gate.decision_reason}”</span>}
+                </span>
+              )}
+            </Entry>
+          );
+        })}
+        <Entry who={process.initiator_ref} at={process.started_at}>
+          <strong className="font-medium">{t("process.started")}</strong>{" "}
+          <span className="text-soft">{process.declaration.initial_state}</span>
+        </Entry>
+      </ol>
+    </section>
+  );
+}
+
+function Entry({ who, at, children }: { who: string; at: string; children: React.ReactNode }) {
+  return (
+    <li className="relative grid gap-x-6 border-l-2 border-line pb-4 pl-5 last:border-transparent before:absolute before:top-1.5 before:-left-[6px] before:size-2.5 before:rounded-full before:border-2 before:border-strong before:bg-page sm:grid-cols-[1fr_auto]">
+      <p>{children}</p>
+      <p className="text-xs text-soft">
+        <Person who={who} />, <Moment at={at} />
+      </p>
+    </li>
   );
 }

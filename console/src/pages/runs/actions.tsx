@@ -1,81 +1,142 @@
 // What the caller may do, as the server lists it, and why the rest is refused.
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { send } from "@/api/client";
-import type { SchemaOfferedAction } from "@/api/schema";
+import type { SchemaGate, SchemaOfferedAction } from "@/api/schema";
 import { Button } from "@/ui/button";
 import { ReasonDialog } from "@/ui/dialog";
 import { Failure } from "@/ui/feedback";
+import { plain, useTexts } from "@/ui/texts";
+import { type Given, given, Needs } from "./needs";
 
 const DANGER = new Set(["cancel", "void", "stop", "cannot-complete"]);
-/** What needs more than a reason has a form of its own elsewhere. */
-const BY_REASON = new Set(["reason"]);
+/** What an operator reaches for first. */
+const FIRST = new Set(["retry", "resume", "complete", "claim", "open-gate"]);
 
-export function Actions({ runId, step }: { runId: string; step?: string }) {
+/** The name of an action in the page's language. */
+export function useActionName(): (action: SchemaOfferedAction) => string {
   const { t } = useTranslation();
+  return (action) =>
+    action.action === "open-gate"
+      ? t("process.ask", { action: plain(action.gate ?? "") })
+      : action.action === "transition"
+        ? t("act.transition", { state: plain(action.to_state) })
+        : t(`act.${action.action as "retry"}`, plain(action.action));
+}
+
+export function Actions({
+  runId,
+  step,
+  gates,
+  sequence,
+}: {
+  runId: string;
+  step?: string;
+  /** Approvals that an action may spend. */
+  gates: SchemaGate[];
+  sequence: number;
+}) {
+  const { t } = useTranslation();
+  const says = useTexts();
+  const name = useActionName();
   const client = useQueryClient();
   const base = `/v1/runs/${runId}${step ? `/steps/${encodeURIComponent(step)}` : ""}`;
   const offered = useQuery({
-    queryKey: ["runs", runId, "actions", step],
+    queryKey: ["runs", runId, "actions", step, sequence],
     queryFn: () => send<SchemaOfferedAction[]>("GET", `${base}/actions`),
+    placeholderData: (before) => before,
   });
   const [asked, setAsked] = useState<SchemaOfferedAction>();
+  const [typed, setTyped] = useState<Given>({});
   const act = useMutation({
-    mutationFn: ({ action, reason }: { action: SchemaOfferedAction; reason?: string }) =>
-      send("POST", `${base}/${action.action}`, {
-        type: "application/json",
-        text: JSON.stringify(reason ? { reason } : {}),
-      }),
+    mutationFn: ({ action, reason }: { action: SchemaOfferedAction; reason?: string }) => {
+      const address = action.command === "open_gate" ? `/v1/runs/${runId}/gates` : `${base}/${action.action}`;
+      const body = { ...given(action, typed, gates), ...(reason ? { reason } : {}) };
+      return send("POST", address, { type: "application/json", text: JSON.stringify(body) });
+    },
     onSuccess: () => {
       setAsked(undefined);
       void client.invalidateQueries({ queryKey: ["runs", runId] });
     },
   });
+  const ask = (action: SchemaOfferedAction) => {
+    act.reset();
+    setTyped({});
+    setAsked(action);
+  };
   if (offered.isError) return <Failure error={offered.error} />;
-  const simple = (offered.data ?? []).filter((action) => action.needs.every((field) => BY_REASON.has(field)));
-  const possible = simple.filter((action) => action.ok);
-  const refused = simple.filter((action) => !action.ok);
-  if (simple.length === 0) return null;
+  // Decisions are taken in the in-tray, where what is decided is shown.
+  const all = (offered.data ?? []).filter((action) => action.command !== "decide_gate");
+  const decisions = (offered.data ?? []).filter((one) => one.command === "decide_gate" && one.ok);
+  const waiting = gates.find((gate) => gate.state === "Pending" && gate.action === decisions[0]?.gate);
+  const possible = all.filter((action) => action.ok).sort((a, b) => rank(a) - rank(b));
+  const refused = all.filter((action) => !action.ok);
+  if (all.length === 0 && !waiting) return null;
+  const key = (action: SchemaOfferedAction) =>
+    `${action.command}:${action.action}:${action.gate ?? ""}:${action.to_state}`;
   return (
-    <section aria-label={t("actions.title")} className="flex flex-col gap-2">
+    <section aria-label={t("actions.title")} data-key="." className="flex flex-col gap-2">
       <div className="flex flex-wrap gap-2">
+        {waiting && (
+          <Link
+            to="/inbox"
+            search={{ item: waiting.step_id }}
+            className="inline-flex min-h-9 items-center rounded-md border border-accent bg-accent px-3.5 text-sm font-medium text-on-accent"
+          >
+            {t("actions.decide", { action: plain(waiting.action) })}
+          </Link>
+        )}
         {possible.map((action) => (
           <Button
-            key={`${action.command}:${action.action}`}
-            look={DANGER.has(action.action) ? "danger" : "plain"}
-            onClick={() => setAsked(action)}
+            key={key(action)}
+            look={DANGER.has(action.action) ? "danger" : FIRST.has(action.action) ? "primary" : "plain"}
+            onClick={() => ask(action)}
           >
-            {action.action.replaceAll("-", " ")}
+            {name(action)}
           </Button>
         ))}
       </div>
       {refused.length > 0 && (
         <details className="text-xs text-soft">
-          <summary className="cursor-pointer">{t("actions.refused", { count: refused.length })}</summary>
-          <ul className="mt-1 flex flex-col gap-1">
+          <summary className="w-fit cursor-pointer">
+            {t("actions.refused", { count: refused.length })}
+          </summary>
+          <dl className="mt-2 grid grid-cols-[max-content_1fr] gap-x-4 gap-y-1.5">
             {refused.map((action) => (
-              <li key={`${action.command}:${action.action}`}>
-                <strong className="font-medium text-ink">{action.action.replaceAll("-", " ")}</strong>:{" "}
-                {action.problems.map((problem) => problem.message).join("; ")}
-              </li>
+              <div key={key(action)} className="contents">
+                <dt className="font-medium text-ink">{name(action)}</dt>
+                <dd className="[overflow-wrap:anywhere]">
+                  {action.problems.map((problem) => problem.message).join("; ")}
+                </dd>
+              </div>
             ))}
-          </ul>
+          </dl>
         </details>
       )}
       {asked && (
         <ReasonDialog
-          title={t("actions.confirm", { action: asked.action.replaceAll("-", " ") })}
-          lead={t("actions.becomes", { state: asked.to_state.replaceAll("_", " ") })}
+          title={t("actions.confirm", { action: name(asked), what: step ?? "" })}
+          lead={t("actions.becomes", { state: stateWords(asked.to_state, says, step) })}
           needsReason={asked.needs.includes("reason")}
           danger={DANGER.has(asked.action)}
-          confirm={asked.action.replaceAll("-", " ")}
+          confirm={name(asked)}
           pending={act.isPending}
           error={act.error}
           onClose={() => setAsked(undefined)}
           onConfirm={(reason) => act.mutate({ action: asked, reason })}
-        />
+        >
+          <Needs action={asked} value={typed} onChange={setTyped} />
+        </ReasonDialog>
       )}
     </section>
   );
 }
+
+const rank = (action: SchemaOfferedAction) =>
+  FIRST.has(action.action) ? 0 : DANGER.has(action.action) ? 2 : 1;
+
+/** What the state afterwards is called. */
+const stateWords = (state: string, says: ReturnType<typeof useTexts>, step: string | undefined) =>
+  says(step ? `state.${state}.label` : `run.${state}.label`);

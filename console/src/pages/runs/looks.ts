@@ -1,30 +1,58 @@
 // How the states of a machine look, by the registry.
 import { useMemo } from "react";
-import { useTranslation } from "react-i18next";
 import { useRegistry } from "@/ui/state";
+import { plain, useLanguage, useTexts } from "@/ui/texts";
 
 export interface Look {
   token: string;
+  icon?: string;
   label: string;
   short: string;
+  /** Everything but idle has begun. */
+  reached: boolean;
+  done: boolean;
 }
 
-export function useStateLooks(machineId: string): (state: string) => Look {
-  const { i18n } = useTranslation();
+export function useStateLooks(machineId: "step" | "workflow_run"): (state: string) => Look {
   const registry = useRegistry().data;
-  const language = i18n.language.startsWith("vi") ? "vi" : "en";
+  const language = useLanguage();
   return useMemo(() => {
-    const machine = registry?.machines.find((machine) => machine.state_machine_id === machineId);
+    const machine = registry?.machines.find((one) => one.scope === machineId);
     const looks = new Map(
-      machine?.states.map((state) => {
+      machine?.states.map((state): [string, Look] => {
         const texts = state.texts?.[language];
-        const plain = state.state_code.replaceAll("_", " ");
+        const words = plain(state.state_code);
         return [
           state.state_code,
-          { token: state.ui_color_token, label: texts?.label ?? plain, short: texts?.short ?? plain },
+          {
+            token: state.ui_color_token,
+            icon: state.ui_icon ?? undefined,
+            label: texts?.label ?? words,
+            short: texts?.short ?? words,
+            reached: state.semantic_class !== "idle",
+            done: state.is_terminal,
+          },
         ];
       }),
     );
-    return (state) => looks.get(state) ?? { token: "", label: state.replaceAll("_", " "), short: "" };
+    return (state) =>
+      looks.get(state) ?? { token: "", label: plain(state), short: "", reached: false, done: false };
   }, [registry, machineId, language]);
+}
+
+/** How the colour of a run as a whole looks. */
+export function useRollupLooks(): (colour: string) => { token: string; icon: string; label: string } {
+  const registry = useRegistry().data;
+  const says = useTexts();
+  return useMemo(() => {
+    const colours = new Map((registry?.rollup_colors ?? []).map((one) => [one.state_code, one]));
+    return (colour) => {
+      const one = colours.get(colour);
+      return {
+        token: one?.color_token ?? "",
+        icon: one?.icon ?? "",
+        label: one ? says(one.label_key) : plain(colour),
+      };
+    };
+  }, [registry, says]);
 }

@@ -1,22 +1,28 @@
 // The graph as a list, for screen readers, phones and those who prefer lists. Rows are drawn when they come into view.
 import { useVirtualizer } from "@tanstack/react-virtual";
+import { Stamp } from "lucide-react";
 import { useRef } from "react";
 import { useTranslation } from "react-i18next";
 import { type Cells, useCell } from "@/graph/cells";
 import type { Step } from "@/graph/model";
-import { StateChip } from "@/ui/state";
+import { Person } from "@/ui/person";
+import { StateMark } from "@/ui/state";
+import { Moment } from "@/ui/text";
 
 export function Outline({
   steps,
   cells,
+  selected,
   onSelect,
 }: {
   steps: Step[];
   cells: Cells;
+  selected?: string;
   onSelect: (id: string) => void;
 }) {
   const { t } = useTranslation();
   const box = useRef<HTMLDivElement>(null);
+  const names = new Map(steps.map((step) => [step.id, step.name]));
   const rows = useVirtualizer({
     count: steps.length,
     getScrollElement: () => box.current,
@@ -24,7 +30,7 @@ export function Outline({
     overscan: 8,
   });
   return (
-    <div ref={box} className="mt-3 h-[min(70dvh,44rem)] overflow-auto">
+    <div ref={box} className="max-h-[min(75dvh,48rem)] overflow-auto border-t border-line">
       <ul aria-label={t("run.outline")} style={{ height: rows.getTotalSize() }} className="relative">
         {rows.getVirtualItems().map((row) => {
           const step = steps[row.index];
@@ -32,12 +38,19 @@ export function Outline({
             step && (
               <li
                 key={step.id}
+                data-row
                 aria-setsize={steps.length}
                 aria-posinset={row.index + 1}
                 style={{ transform: `translateY(${row.start}px)`, height: row.size }}
                 className="absolute inset-x-0 top-0 border-b border-line"
               >
-                <OutlineRow step={step} cells={cells} onSelect={onSelect} />
+                <OutlineRow
+                  step={step}
+                  cells={cells}
+                  after={step.dependsOn.map((id) => names.get(id) ?? id).join(", ")}
+                  selected={selected === step.id}
+                  onSelect={onSelect}
+                />
               </li>
             )
           );
@@ -47,18 +60,46 @@ export function Outline({
   );
 }
 
-function OutlineRow({ step, cells, onSelect }: { step: Step; cells: Cells; onSelect: (id: string) => void }) {
+function OutlineRow({
+  step,
+  cells,
+  after,
+  selected,
+  onSelect,
+}: {
+  step: Step;
+  cells: Cells;
+  after: string;
+  selected: boolean;
+  onSelect: (id: string) => void;
+}) {
+  const { t } = useTranslation();
   const cell = useCell(cells, step.id);
   return (
     <button
       type="button"
+      aria-pressed={selected}
       onClick={() => onSelect(step.id)}
-      className="flex h-full w-full items-center gap-3 px-1 text-left hover:bg-wash"
+      className="grid h-full w-full grid-cols-[2.5rem_1fr_10rem] items-center gap-3 px-1 text-left -outline-offset-2 hover:bg-wash aria-pressed:bg-accent-wash md:grid-cols-[2.5rem_1fr_1fr_8rem_12rem]"
     >
-      <span className="tabular w-10 text-right text-xs text-soft">{Number(step.id) + 1}</span>
-      <span className="min-w-0 flex-1 truncate font-medium">{step.name}</span>
-      <span className="hidden text-xs text-soft sm:inline">{cell?.fact}</span>
-      {cell && <StateChip token={cell.token} words={cell.label} />}
+      <span className="tabular text-right text-xs text-soft">{Number(step.id) + 1}</span>
+      <span className="flex min-w-0 items-center gap-2">
+        <span className={`truncate ${cell?.done ? "text-soft" : "font-medium"}`}>{step.name}</span>
+        {step.gate && <Stamp size={13} className="shrink-0 text-accent" aria-label={t("step.gates")} />}
+      </span>
+      <span className="hidden truncate text-xs text-soft md:inline">
+        {after && t("outline.after", { steps: after })}
+      </span>
+      <span className="hidden truncate text-xs text-soft md:inline">
+        {cell?.pic ? <Person who={cell.pic} /> : cell?.attempt}
+        {cell?.deadline && !cell.done && (
+          <>
+            {" "}
+            <Moment at={cell.deadline} />
+          </>
+        )}
+      </span>
+      {cell && <StateMark token={cell.token} icon={cell.icon} words={cell.label} />}
     </button>
   );
 }

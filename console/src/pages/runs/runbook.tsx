@@ -1,102 +1,298 @@
-// A runbook: may it go on? What was pinned, what differs, how much time is left, and who decides.
+// A runbook: may it go on? The chain as a checklist; on a stop, what differs, who decides, and the way to decide.
 import { Link } from "@tanstack/react-router";
+import { Pin, Stamp } from "lucide-react";
+import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
-import type { SchemaRunView } from "@/api/schema";
-import { Id } from "@/ui/text";
+import type { SchemaGate, SchemaGraph, SchemaRunView } from "@/api/schema";
+import { useMe } from "@/app/session";
+import { Person } from "@/ui/person";
+import { Progress } from "@/ui/progress";
+import { useToken } from "@/ui/state";
+import { Id, Moment, useNow } from "@/ui/text";
+import { plain, useTexts } from "@/ui/texts";
 import { duration } from "@/ui/time";
+import { Checks } from "./step-drawer";
 
-export function Runbook({ run }: { run: SchemaRunView }) {
+type Step = SchemaRunView["steps"][number];
+
+export function Runbook({
+  run,
+  graph,
+  onSelect,
+}: {
+  run: SchemaRunView;
+  graph: SchemaGraph | undefined;
+  onSelect: (step: string) => void;
+}) {
   const { t } = useTranslation();
-  const waiting = run.gates.find((gate) => gate.state === "Pending");
+  const used = run.executing_ms ?? 0;
   return (
-    <section
-      aria-label={t("runbook.title")}
-      className="my-5 flex flex-col gap-4 rounded-lg border border-line px-5 py-4"
-    >
-      <div className="flex flex-wrap items-baseline gap-x-6 gap-y-1">
-        <h2>{t("runbook.title")}</h2>
+    <section aria-label={t("runbook.title")} className="flex flex-col gap-6">
+      {run.state === "stopped" && <Stopped run={run} />}
+      <div className="flex flex-wrap items-center gap-x-8 gap-y-2">
         {run.phase && (
-          <span className="text-sm text-soft">
-            {t("runbook.phase", { phase: run.phase.replaceAll("_", " ") })}
-          </span>
+          <p>
+            <span className="text-soft">{t("runbook.phase")}</span>{" "}
+            <strong className="font-medium">{plain(run.phase)}</strong>
+          </p>
         )}
         {run.hard_cap_ms != null && (
-          <Cap
-            used={run.executing_ms ?? 0}
-            all={run.hard_cap_ms}
-            label={t("runbook.cap", {
-              left: duration(Math.max(0, run.hard_cap_ms - (run.executing_ms ?? 0))),
+          <p className="flex items-center gap-2.5 text-xs text-soft">
+            <Progress label={t("runbook.hardCap")} value={used} of={run.hard_cap_ms} className="w-40" />
+            {t("runbook.cap", {
+              left: duration(Math.max(0, run.hard_cap_ms - used)),
+              all: duration(run.hard_cap_ms),
             })}
-          />
+          </p>
+        )}
+        {run.surveying && (
+          <p role="status" className="text-xs text-soft">
+            {t("runbook.surveying", { step: run.surveying })}
+          </p>
+        )}
+        {run.dry_run && <p className="text-xs text-soft">{t("runbook.dryRun")}</p>}
+      </div>
+      <ol aria-label={t("runbook.chain")} className="border-t border-line">
+        {run.steps
+          .filter((step) => step.role === "step")
+          .map((step) => (
+            <ChainLink
+              key={step.name}
+              step={step}
+              run={run}
+              approvers={graph?.nodes?.find((node) => node.name === step.name)?.approvers}
+              onSelect={onSelect}
+            />
+          ))}
+      </ol>
+    </section>
+  );
+}
+
+/** One link of the chain: what was checked, what was pinned, who approved, how long it may take. */
+function ChainLink({
+  step,
+  run,
+  approvers,
+  onSelect,
+}: {
+  step: Step;
+  run: SchemaRunView;
+  approvers: string[] | undefined;
+  onSelect: (step: string) => void;
+}) {
+  const { t } = useTranslation();
+  const says = useTexts();
+  const now = useNow();
+  const { colours, Shape } = useToken(step.appearance.color_token, step.appearance.icon);
+  const pins = (run.pins ?? []).filter((pin) => pin.step === step.name);
+  const gates = run.gates.filter((gate) => gate.action === step.name);
+  const [from, cap] = [step.started_at, step.soft_cap_at].map((at) => (at ? Date.parse(at) : undefined));
+  return (
+    <li className="grid grid-cols-[1.5rem_1fr] gap-x-3 border-b border-line py-4">
+      <Shape aria-hidden size={18} strokeWidth={2.5} className="mt-0.5" style={{ color: colours.line }} />
+      <div className="flex min-w-0 flex-col gap-2">
+        <div className="flex flex-wrap items-baseline gap-x-3">
+          <button
+            type="button"
+            onClick={() => onSelect(step.name)}
+            className="text-base font-medium hover:underline"
+          >
+            {step.name}
+          </button>
+          <span className="text-soft">{says(`state.${step.derived_state ?? step.state_code}.label`)}</span>
+          {from !== undefined && (
+            <span className="tabular ml-auto text-xs text-soft">
+              {step.completed_at ? (
+                duration(Date.parse(step.completed_at) - from)
+              ) : (
+                <Moment at={step.started_at ?? ""} />
+              )}
+            </span>
+          )}
+        </div>
+        {step.checks && step.checks.length > 0 && <Checks checks={step.checks} />}
+        {cap !== undefined && from !== undefined && !step.completed_at && (
+          <p className="flex items-center gap-2.5 text-xs text-soft">
+            <Progress label={t("runbook.softCap")} value={now - from} of={cap - from} />
+            {t("runbook.cap", { left: duration(Math.max(0, cap - now)), all: duration(cap - from) })}
+          </p>
+        )}
+        {pins.map((pin) => (
+          <Line key={pin.pin} icon={<Pin aria-hidden size={14} className="text-soft" />}>
+            <span className="text-soft">{t("runbook.pinned1", { pin: pin.pin })}</span>
+            <Id value={pin.digest} length={12} />
+          </Line>
+        ))}
+        {gates.length > 0
+          ? gates.map((gate) => (
+              <Line key={gate.step_id} icon={<Stamp aria-hidden size={14} className="text-accent" />}>
+                <Decided gate={gate} />
+              </Line>
+            ))
+          : approvers &&
+            approvers.length > 0 && (
+              <Line icon={<Stamp aria-hidden size={14} className="text-accent" />}>
+                <span className="text-soft">{t("runbook.willDecide")}</span>
+                {approvers.map((who) => (
+                  <Person key={who} who={who} />
+                ))}
+              </Line>
+            )}
+        {step.last_error && (
+          <p className="border-l-[3px] border-bad bg-bad-wash px-3 py-1.5 [overflow-wrap:anywhere]">
+            {step.last_error}
+          </p>
         )}
       </div>
-      {run.state === "stopped" && (
-        <p role="status" className="rounded-md bg-bad-wash px-4 py-3">
-          <strong>{t("runbook.stopped", { outcome: run.outcome?.replaceAll("_", " ") ?? "" })}</strong>{" "}
-          {waiting && (
-            <>
-              {t("runbook.decides", { who: waiting.approver_ref })}{" "}
-              <Link to="/gate/$step" params={{ step: waiting.step_id }} className="underline">
-                {t("runbook.open")}
-              </Link>
-            </>
-          )}
+    </li>
+  );
+}
+
+function Line({ icon, children }: { icon: ReactNode; children: ReactNode }) {
+  return (
+    <p className="flex flex-wrap items-center gap-x-2 text-sm">
+      {icon}
+      {children}
+    </p>
+  );
+}
+
+function Decided({ gate }: { gate: SchemaGate }) {
+  const { t } = useTranslation();
+  return (
+    <>
+      <Link to="/gate/$step" params={{ step: gate.step_id }} className="text-accent underline">
+        <Person who={gate.decided_by ?? gate.approver_ref} />
+      </Link>
+      <span className="text-soft">
+        {t(`gate.state.${gate.state as "Pending"}`, gate.state)}
+        {gate.decided_at && (
+          <>
+            , <Moment at={gate.decided_at} />
+          </>
+        )}
+      </span>
+    </>
+  );
+}
+
+/** What stopped it, what differs, and who decides. */
+function Stopped({ run }: { run: SchemaRunView }) {
+  const { t } = useTranslation();
+  const { data: me } = useMe();
+  const resume = run.gates.filter((gate) => gate.action === "resume");
+  const waiting = resume.find((gate) => gate.state === "Pending");
+  const approved = resume.filter((gate) => gate.state === "Approved").at(-1);
+  const outcome = run.outcome ?? "";
+  return (
+    <section
+      aria-label={t("runbook.stopped")}
+      className="flex flex-col gap-4 rounded-lg border border-warn bg-warn-wash px-5 py-4"
+    >
+      <div>
+        <h2>{t(`runbook.outcome.${outcome as "drift"}`, plain(outcome))}</h2>
+        {waiting ? (
+          <p className="mt-1">
+            <Person who={waiting.approver_ref} /> {t("runbook.decides")}
+          </p>
+        ) : approved ? (
+          <p className="mt-1">
+            <Person who={approved.decided_by ?? approved.approver_ref} /> {t("runbook.approved")}
+          </p>
+        ) : (
+          <p className="mt-1">{t("runbook.askFirst")}</p>
+        )}
+      </div>
+      {run.drift && run.drift.length > 0 && <Drift drift={run.drift} />}
+      {(run.pin_errors ?? []).map((one) => (
+        <p key={one.pin} className="text-sm">
+          {one.pin}: {one.error}
         </p>
-      )}
-      {run.drift && run.drift.length > 0 && (
-        <table className="w-full text-sm">
-          <caption className="mb-1 text-left font-medium">{t("runbook.drift")}</caption>
-          <thead className="text-left text-xs text-soft">
-            <tr>
-              <th scope="col" className="py-1 font-medium">
-                {t("runbook.pin")}
-              </th>
-              <th scope="col" className="py-1 font-medium">
-                {t("runbook.pinned")}
-              </th>
-              <th scope="col" className="py-1 font-medium">
-                {t("runbook.live")}
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {run.drift.map((one) => (
-              <tr key={one.pin} className="border-t border-line align-top">
-                <td className="py-1.5 font-medium">{one.pin}</td>
-                <td className="bg-ok-wash px-2 py-1.5 font-mono text-xs [overflow-wrap:anywhere]">
-                  {text(one.pinned)}
-                </td>
-                <td className="bg-bad-wash px-2 py-1.5 font-mono text-xs [overflow-wrap:anywhere]">
-                  {text(one.live)}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      )}
-      {run.pins && run.pins.length > 0 && (
-        <ul className="flex flex-wrap gap-x-6 gap-y-1 text-xs text-soft">
-          {run.pins.map((pin) => (
-            <li key={pin.pin} className="flex items-center gap-1">
-              {pin.pin} ({pin.step}) <Id value={pin.digest} length={12} />
-            </li>
-          ))}
-        </ul>
-      )}
+      ))}
+      {waiting &&
+        (me?.actor_ref === waiting.approver_ref ? (
+          <Link
+            to="/inbox"
+            search={{ item: waiting.step_id }}
+            className="inline-flex min-h-9 items-center self-start rounded-md border border-accent bg-accent px-3.5 font-medium text-on-accent"
+          >
+            {t("runbook.decideNow")}
+          </Link>
+        ) : (
+          <Link
+            to="/gate/$step"
+            params={{ step: waiting.step_id }}
+            className="inline-flex min-h-9 items-center self-start rounded-md border border-field-line bg-raised px-3.5 font-medium"
+          >
+            {t("runbook.open")}
+          </Link>
+        ))}
     </section>
+  );
+}
+
+/** Side by side: what was pinned, and what is there now. */
+function Drift({ drift }: { drift: NonNullable<SchemaRunView["drift"]> }) {
+  const { t } = useTranslation();
+  return (
+    <div className="overflow-x-auto">
+      <table className="w-full border-collapse text-sm">
+        <caption className="mb-2 text-left font-medium">{t("runbook.drift")}</caption>
+        <thead className="text-left">
+          <tr>
+            <th scope="col" className="kicker pr-4 pb-1">
+              {t("runbook.pin")}
+            </th>
+            <th scope="col" className="kicker w-1/2 pb-1">
+              {t("runbook.pinned")}
+            </th>
+            <th scope="col" className="kicker w-1/2 pb-1 pl-3">
+              {t("runbook.live")}
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {drift.map((one) => (
+            <tr key={one.pin} className="border-t border-field-line align-top">
+              <th scope="row" className="py-2 pr-4 text-left font-medium">
+                {one.pin}
+              </th>
+              <td className="bg-page px-3 py-2 font-mono text-xs [overflow-wrap:anywhere]">
+                <Differs value={text(one.pinned)} other={text(one.live)} look="bg-ok-wash text-ok" />
+              </td>
+              <td className="border-l-4 border-warn-wash bg-page px-3 py-2 font-mono text-xs [overflow-wrap:anywhere]">
+                {one.error ?? (
+                  <Differs value={text(one.live)} other={text(one.pinned)} look="bg-bad-wash text-bad" />
+                )}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+/** A value with the part that differs marked: everything between the common beginning and the common end. */
+function Differs({ value, other, look }: { value: string; other: string; look: string }) {
+  let begin = 0;
+  while (begin < value.length && value[begin] === other[begin]) begin += 1;
+  let end = 0;
+  while (
+    end < value.length - begin &&
+    end < other.length - begin &&
+    value.at(-1 - end) === other.at(-1 - end)
+  )
+    end += 1;
+  return (
+    <>
+      {value.slice(0, begin)}
+      <mark className={`rounded-sm ${look}`}>{value.slice(begin, value.length - end)}</mark>
+      {value.slice(value.length - end)}
+    </>
   );
 }
 
 const text = (value: unknown) =>
   value === null || value === undefined ? "—" : typeof value === "string" ? value : JSON.stringify(value);
-
-function Cap({ used, all, label }: { used: number; all: number; label: string }) {
-  return (
-    <span className="flex items-center gap-2 text-xs text-soft">
-      <span aria-hidden className="h-1 w-28 overflow-hidden rounded-full border border-line bg-wash">
-        <span className="block h-full bg-accent" style={{ width: `${Math.min(100, (used / all) * 100)}%` }} />
-      </span>
-      {label}
-    </span>
-  );
-}

@@ -14,7 +14,7 @@ export function StepSearch({ steps, onFound }: { steps: Step[]; onFound: (id: st
   }, [steps, text]);
   return (
     <search className="flex flex-col gap-1">
-      <label htmlFor={field} className="text-xs text-soft">
+      <label htmlFor={field} className="kicker">
         {t("run.find")}
       </label>
       <span className="flex items-center gap-2">
@@ -32,7 +32,7 @@ export function StepSearch({ steps, onFound }: { steps: Step[]; onFound: (id: st
             const step = found[next];
             if (step) onFound(step.id);
           }}
-          className="min-h-9 w-52 rounded-md border border-strong bg-raised px-2.5 text-sm"
+          className="field w-52"
         />
         <output className="tabular text-xs text-soft">
           {text.trim() !== "" &&

@@ -1,64 +1,138 @@
-// What happened, record by record: who, what, why, and how long in between.
-import { useInfiniteQuery } from "@tanstack/react-query";
+// How long each step took: bars on one axis, idle time compressed. Rows are drawn when they come into view.
+import { useVirtualizer } from "@tanstack/react-virtual";
+import { useMemo, useRef } from "react";
 import { useTranslation } from "react-i18next";
-import { api, body } from "@/api/client";
-import { Button } from "@/ui/button";
-import { Failure, Skeleton } from "@/ui/feedback";
-import { Moment } from "@/ui/text";
+import type { SchemaRunView } from "@/api/schema";
+import { Empty } from "@/ui/feedback";
+import { useToken } from "@/ui/state";
+import { useNow } from "@/ui/text";
 import { duration } from "@/ui/time";
+import { type Gap, scale } from "./time-scale";
 
-export function Timeline({ runId, step, sequence }: { runId: string; step?: string; sequence: number }) {
+type Step = SchemaRunView["steps"][number];
+
+export function Timeline({ run, onSelect }: { run: SchemaRunView; onSelect: (name: string) => void }) {
   const { t } = useTranslation();
-  const query = useInfiniteQuery({
-    queryKey: ["timeline", runId, step, sequence],
-    queryFn: ({ pageParam }) =>
-      body(
-        api.GET("/v1/timeline", {
-          params: { query: { run_id: runId, step, limit: 100, cursor: pageParam || undefined } },
-        }),
-      ),
-    initialPageParam: "",
-    getNextPageParam: (page) => page.next ?? undefined,
-    placeholderData: (before) => before,
+  const box = useRef<HTMLDivElement>(null);
+  const now = useNow();
+  const end = run.ended_at ? Date.parse(run.ended_at) : now;
+  const bars = useMemo(
+    () =>
+      run.steps
+        .flatMap((step) => {
+          const from = step.started_at ? Date.parse(step.started_at) : undefined;
+          if (from === undefined) return [];
+          const to = step.completed_at ? Date.parse(step.completed_at) : Math.max(end, from);
+          return [{ step, from, to: Math.max(to, from) }];
+        })
+        .sort((a, b) => a.from - b.from),
+    [run.steps, end],
+  );
+  const axis = useMemo(() => scale(bars), [bars]);
+  const rows = useVirtualizer({
+    count: bars.length,
+    getScrollElement: () => box.current,
+    estimateSize: () => 36,
+    overscan: 10,
   });
-  if (query.isPending) return <Skeleton lines={8} />;
-  if (query.isError) return <Failure error={query.error} retry={() => void query.refetch()} />;
-  const entries = query.data.pages.flatMap((page) => page.items);
+  if (bars.length === 0) return <Empty title={t("timeline.empty")}>{t("timeline.emptyWhy")}</Empty>;
   return (
-    <>
-      <ol className="mt-4 flex flex-col border-l-2 border-line pl-5">
-        {entries.map((entry, at) => {
-          const before = entries[at - 1];
-          const gap = before ? Date.parse(entry.recorded_at) - Date.parse(before.recorded_at) : 0;
-          const moves = [...(entry.transitions ?? []), ...(entry.run_transitions ?? [])];
-          return (
-            <li
-              key={entry.event_id}
-              className="relative pb-3 before:absolute before:-left-[1.66rem] before:top-1.5 before:size-2.5 before:rounded-full before:border-2 before:border-page before:bg-strong"
-            >
-              {gap > 60_000 && <p className="pb-2 text-xs text-soft">⋯ {duration(gap)}</p>}
-              <p className="flex flex-wrap items-baseline gap-x-2 text-sm">
-                <strong className="font-medium">{entry.action_ref.replaceAll("_", " ")}</strong>
-                <span className="text-soft">{entry.actor_ref}</span>
-                <span className="text-xs text-soft">
-                  <Moment at={entry.recorded_at} />
-                </span>
-              </p>
-              {moves.map((move) => (
-                <p
-                  key={`${move.step ?? ""}${move.transition_id}${move.to_state}`}
-                  className="text-xs text-soft"
-                >
-                  {move.step ? `${move.step}: ` : ""}
-                  {move.from_state.replaceAll("_", " ")} → {move.to_state.replaceAll("_", " ")}
-                </p>
-              ))}
-              {entry.reason && <p className="font-serif text-sm">“{entry.reason}”</p>}
-            </li>
-          );
+    <div>
+      <p className="mb-3 text-xs text-soft">
+        {t("timeline.lead", {
+          time: duration((bars.at(-1)?.to ?? 0) - (bars[0]?.from ?? 0)),
+          count: run.steps.length - bars.length,
         })}
-      </ol>
-      {query.hasNextPage && <Button onClick={() => void query.fetchNextPage()}>{t("common.more")}</Button>}
-    </>
+      </p>
+      <div ref={box} className="max-h-[min(70dvh,44rem)] overflow-auto rounded-lg border border-line">
+        <ul aria-label={t("run.timeline")} style={{ height: rows.getTotalSize() }} className="relative">
+          {rows.getVirtualItems().map((row) => {
+            const bar = bars[row.index];
+            return (
+              bar && (
+                <li
+                  key={bar.step.name}
+                  aria-setsize={bars.length}
+                  aria-posinset={row.index + 1}
+                  style={{ transform: `translateY(${row.start}px)`, height: row.size }}
+                  className="absolute inset-x-0 top-0 border-b border-line last:border-0"
+                >
+                  <Bar
+                    step={bar.step}
+                    left={axis.place(bar.from)}
+                    right={axis.place(bar.to)}
+                    took={bar.to - bar.from}
+                    gaps={axis.gaps}
+                    onSelect={() => onSelect(bar.step.task_of ?? bar.step.name)}
+                  />
+                </li>
+              )
+            );
+          })}
+        </ul>
+      </div>
+    </div>
+  );
+}
+
+function Bar({
+  step,
+  left,
+  right,
+  took,
+  gaps,
+  onSelect,
+}: {
+  step: Step;
+  left: number;
+  right: number;
+  took: number;
+  gaps: Gap[];
+  onSelect: () => void;
+}) {
+  const { t } = useTranslation();
+  const { colours, Shape } = useToken(step.appearance.color_token, step.appearance.icon);
+  const late = right > 0.8;
+  return (
+    <button
+      type="button"
+      onClick={onSelect}
+      title={`${step.name}: ${step.appearance.label}, ${duration(took)}`}
+      className="flex h-full w-full items-center gap-3 px-3 text-left text-sm -outline-offset-2 hover:bg-wash"
+    >
+      <span className="flex w-32 shrink-0 items-center gap-2 sm:w-56">
+        <Shape aria-hidden size={14} strokeWidth={2.5} className="shrink-0" style={{ color: colours.line }} />
+        <span className="truncate">{step.name}</span>
+        <span className="sr-only">{step.appearance.label}</span>
+      </span>
+      <span className="relative h-full min-w-0 flex-1">
+        {gaps.map((gap) => (
+          <span
+            key={gap.from}
+            aria-hidden
+            title={t("timeline.idle", { time: duration(gap.to - gap.from) })}
+            style={{ left: `${gap.at * 100}%`, width: `${gap.width * 100}%` }}
+            className="absolute inset-y-0 flex items-center justify-center border-x border-dashed border-field-line text-xs text-soft"
+          >
+            ⋯
+          </span>
+        ))}
+        <span
+          aria-hidden
+          style={{
+            left: `${left * 100}%`,
+            width: `max(4px, ${(right - left) * 100}%)`,
+            backgroundColor: colours.line,
+          }}
+          className="absolute top-1/2 h-2 -translate-y-1/2 rounded-sm"
+        />
+        <span
+          style={late ? { right: `${(1 - left) * 100}%` } : { left: `${right * 100}%` }}
+          className="tabular absolute top-1/2 -translate-y-1/2 bg-page px-2 text-xs whitespace-nowrap text-soft"
+        >
+          {duration(took)}
+        </span>
+      </span>
+    </button>
   );
 }

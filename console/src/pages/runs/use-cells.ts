@@ -2,19 +2,20 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useMemo, useRef } from "react";
 import { api, body } from "@/api/client";
-import type { SchemaRunCells } from "@/api/schema";
+import type { SchemaRunCells, SchemaRunSummary } from "@/api/schema";
 import { useTopic } from "@/api/stream";
 import { Cells } from "@/graph/cells";
-import type { Cell } from "@/graph/model";
-import { useTexts } from "@/ui/texts";
-
-const DONE = new Set(["completed", "skipped", "cannot_complete"]);
+import type { Cell, Count } from "@/graph/model";
+import { type Says, useTexts } from "@/ui/texts";
+import { type Look, useRollupLooks, useStateLooks } from "./looks";
 
 export function useRunCells(runId: string) {
   // biome-ignore lint/correctness/useExhaustiveDependencies: a store for each run
   const cells = useMemo(() => new Cells(), [runId]);
   const client = useQueryClient();
   const says = useTexts();
+  const looks = useStateLooks("step");
+  const rollups = useRollupLooks();
   const known = useRef<SchemaRunCells>(undefined);
   const key = ["runs", runId, "cells"];
 
@@ -34,11 +35,40 @@ export function useRunCells(runId: string) {
   useTopic(`run:${runId}`, () => void client.invalidateQueries({ queryKey: key }));
 
   const data = query.data;
+  // Sub-workflows show their own steps by colour: one question for all of them.
+  const hasChildren = data?.cells.some((cell) => cell.child_run_id != null) ?? false;
+  const children = useQuery({
+    queryKey: ["runs", runId, "children", data?.sequence],
+    enabled: hasChildren,
+    placeholderData: (before: SchemaRunSummary[] | undefined) => before,
+    queryFn: async () =>
+      (await body(api.GET("/v1/runs", { params: { query: { parent_run_id: runId, limit: 200 } } }))).items,
+  }).data;
+
   useEffect(() => {
     if (!data) return;
-    cells.patch(data.cells.map((cell): [string, Cell] => [String(cell.step_seq), toCell(cell, says)]));
-  }, [cells, data, says]);
+    const counts = new Map(children?.map((run) => [run.run_id, countsOf(run, rollups)]));
+    cells.patch(
+      data.cells.map((cell): [string, Cell] => [
+        String(cell.step_seq),
+        {
+          ...toCell(cell, says, looks(cell.state_code)),
+          counts: cell.child_run_id ? counts.get(cell.child_run_id) : undefined,
+        },
+      ]),
+    );
+  }, [cells, data, children, says, looks, rollups]);
   return { query, cells };
+}
+
+const COLOURS = ["red", "yellow", "green"] as const;
+
+function countsOf(run: SchemaRunSummary, rollups: ReturnType<typeof useRollupLooks>): Count[] {
+  return COLOURS.flatMap((colour) => {
+    const { token, icon, label } = rollups(colour);
+    const count = run.rollup.counts[colour];
+    return count > 0 ? [{ token, icon, words: label, count }] : [];
+  });
 }
 
 /** What is known, with what changed. */
@@ -53,14 +83,17 @@ export function merged(before: SchemaRunCells | undefined, answer: SchemaRunCell
   return { ...answer, full: true, cells: [...kept, ...changed.values()] };
 }
 
-function toCell(cell: SchemaRunCells["cells"][number], says: ReturnType<typeof useTexts>): Cell {
-  const attempts = cell.attempts > 1 ? `${cell.attempts}/${cell.max_attempts}` : undefined;
+function toCell(cell: SchemaRunCells["cells"][number], says: Says, look: Look): Cell {
   return {
     state: cell.derived_state ?? cell.state_code,
     token: cell.color_token,
+    icon: cell.icon,
     label: says(cell.label_key, cell.args),
-    fact: [attempts, cell.pic].filter(Boolean).join(" · ") || undefined,
-    done: DONE.has(cell.state_code),
+    attempt: cell.attempts > 1 ? `${cell.attempts}/${cell.max_attempts}` : undefined,
+    pic: cell.pic ?? undefined,
+    deadline: cell.deadline ?? undefined,
+    reached: look.reached,
+    done: look.done,
     downstreamOfBlocker: cell.downstream_of_blocker,
   };
 }

@@ -1,0 +1,136 @@
+// The auditor's and the administrator's side: records, verification, grants, keys and sessions.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import {
+  authenticator,
+  caller,
+  openPage,
+  person,
+  publish,
+  signIn,
+  startBrowser,
+  startServer,
+} from "./support.mjs";
+
+const ORDER = `
+kind: process
+name: order
+states: [open, closed]
+initial_state: open
+terminal_states: [closed]
+transitions:
+  - {from: open, action: close, to: closed}
+`;
+
+let server;
+let browser;
+let admin;
+
+before(async () => {
+  server = await startServer();
+  browser = await startBrowser();
+  admin = caller(server);
+  await publish(server, ORDER);
+});
+after(async () => {
+  await browser?.close();
+  await server?.end();
+});
+
+test("an auditor verifies a record and a process in plain words", async () => {
+  const auditor = await person(server, "auditor", ["audit:read"], "Ada Auditor");
+  const start = { definition: "order", subject_ref: "order-7" };
+  const { instance_id } = await admin("POST", "/v1/processes", start);
+  await admin("POST", `/v1/processes/${instance_id}/transitions`, { action: "close", reason: "paid" });
+  await admin("POST", "/v1/ledger/seal", {});
+  const page = await openPage(browser);
+  await signIn(page, server, auditor);
+  await page.goto(`${server.origin}/ledger?instance_id=${instance_id}`);
+  await page.getByRole("link", { name: "Transition fired" }).click();
+  const record = page.getByRole("complementary", { name: "Record" });
+  await record.getByText("attested by the server").waitFor();
+  await record.getByText(/in the log at \d+/).waitFor();
+  await record.getByText("paid").waitFor();
+  await record.getByRole("button", { name: "Verify this record" }).click();
+  await record.getByRole("status").getByText("Verified.").waitFor();
+  await page.getByRole("button", { name: "Verify now" }).click();
+  await page.getByText(/Verified: \d+ records/).waitFor();
+  // The open record is part of the address.
+  await page.reload();
+  await record.getByText("paid").waitFor();
+  assert.deepEqual(page.complaints, []);
+});
+
+test("an administrator sees who might do what at a point in time", async () => {
+  await person(server, "leaver", ["runs:read"]);
+  const list = async () => (await admin("GET", "/v1/grants?subject_ref=leaver")).items[0];
+  const { grant_id } = await list();
+  const page = await openPage(browser, { timezoneId: "UTC" });
+  await signIn(page, server, server.token);
+  await page.goto(`${server.origin}/admin?tab=actors&subject_ref=leaver`);
+  await page.getByRole("button", { name: "Revoke runs:read of leaver" }).click();
+  await page.getByRole("button", { name: "Revoke runs:read of leaver" }).waitFor({ state: "detached" });
+  const grant = await list();
+  assert.equal(grant.grant_id, grant_id);
+  assert.equal(grant.status, "revoked");
+  const between = (Date.parse(grant.granted_at) + Date.parse(grant.revoked_at)) / 2;
+  const local = (ms) => new Date(ms).toISOString().slice(0, 23);
+  await page.goto(`${server.origin}/admin?tab=grants&subject_ref=leaver`);
+  await page.getByLabel("As of").fill(local(between));
+  await page.getByText("In force on").waitFor();
+  await page.getByRole("cell", { name: "runs:read", exact: true }).waitFor();
+  await page.getByLabel("As of").fill(local(Date.parse(grant.revoked_at) + 1));
+  await page.getByText("No grants match").waitFor();
+});
+
+test("an administrator registers an actor, grants a scope and issues tokens", async () => {
+  const page = await openPage(browser);
+  await signIn(page, server, server.token);
+  await page.goto(`${server.origin}/admin?tab=actors`);
+  await page.getByLabel("Actor (never reused)").fill("newcomer");
+  await page.getByLabel("Name", { exact: true }).fill("Nora Newcomer");
+  await page.getByRole("button", { name: "Register" }).click();
+  const shown = page.getByRole("status").filter({ hasText: "The token of newcomer" });
+  const token = await shown.getByRole("button").getAttribute("title");
+  await page.getByRole("link", { name: "Nora Newcomer" }).click();
+  await page.getByLabel("Grant a scope to newcomer").fill("audit:read");
+  await page.getByRole("button", { name: "Grant", exact: true }).click();
+  await page.getByRole("cell", { name: "audit:read", exact: true }).waitFor();
+  const theirs = await openPage(browser);
+  await signIn(theirs, server, token);
+  await theirs.goto(`${server.origin}/ledger`);
+  await theirs.getByRole("heading", { name: "Newest checkpoint" }).waitFor();
+  // The session of the newcomer is seen and ended; their page notices by itself.
+  await theirs.goto(`${server.origin}/inbox`);
+  await theirs.getByText("Nothing waits for your decision").waitFor();
+  await page.reload();
+  await page.getByRole("button", { name: "End", exact: true }).click();
+  await page.getByText("Not signed in anywhere.").waitFor();
+  await theirs.getByText("Your session has ended.").waitFor();
+  assert.deepEqual([...page.complaints, ...theirs.complaints], []);
+});
+
+test("a person ends a session of theirs in another browser, and removes a passkey", async () => {
+  const token = await person(server, "mobile", []);
+  const forgotten = await openPage(browser);
+  await signIn(forgotten, server, token);
+  const page = await openPage(browser);
+  await authenticator(page);
+  await signIn(page, server, token);
+  await page.goto(`${server.origin}/admin`);
+  await page.getByText("This browser").waitFor();
+  await page.getByRole("button", { name: "End", exact: true }).click();
+  await page.getByText("Another browser").waitFor({ state: "detached" });
+  await forgotten.getByText("Your session has ended.").waitFor();
+  await page.getByLabel("Name of the new passkey").fill("old phone");
+  await page.getByRole("button", { name: "Add a passkey" }).click();
+  await page.getByRole("button", { name: "Remove the passkey “old phone”" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Remove", exact: true }).click();
+  await page.getByRole("dialog").waitFor({ state: "hidden" });
+  await page.getByText("old phone").waitFor({ state: "detached" });
+  const { keys } = await admin("GET", "/v1/actors/mobile/keys");
+  assert.deepEqual(
+    keys.map((key) => key.status),
+    ["revoked"],
+  );
+});

@@ -1,0 +1,119 @@
+// The author's side: problems at their place, publishing, two versions compared, a run started from its input schema.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { caller, openPage, person, signIn, startBrowser, startServer } from "./support.mjs";
+
+const FIRST = `kind: workflow
+name: supply
+order: dag
+inputSchema:
+  type: object
+  required: [study, packs]
+  properties:
+    study: {type: string, description: "For example CT-118."}
+    packs: {type: integer}
+    blinded: {type: boolean}
+    route: {enum: [air, road]}
+gate_spec:
+  qp: {approver_ref: maria, scope: "supply:release"}
+steps:
+  - {name: forecast, run: worker, queue: planning, idempotent: true}
+  - {name: labels, run: worker, queue: line, idempotent: true, dependsOn: [forecast]}
+  - {name: coolers, run: worker, queue: line, idempotent: true, when: "\${input.route == 'air'}", dependsOn: [forecast]}
+  - {name: ship, run: worker, queue: line, idempotent: true, gate: qp, dependsOn: [labels, coolers]}
+`;
+const SECOND = FIRST.replace(
+  "name: labels, run: worker, queue: line",
+  "name: labels, run: worker, queue: print",
+).replace(
+  "  - {name: ship,",
+  "  - {name: weigh, run: worker, queue: line, idempotent: true, dependsOn: [labels]}\n  - {name: ship,",
+);
+
+let server;
+let browser;
+let token;
+
+before(async () => {
+  server = await startServer();
+  browser = await startBrowser();
+  token = await person(server, "ada", ["definitions:publish", "runs:start", "runs:read"], "Ada Berg");
+  await person(server, "maria", [], "Maria Santos");
+});
+after(async () => {
+  await browser?.close();
+  await server?.end();
+});
+
+test("the editor shows problems at line and column, publishes, and compares two versions", async () => {
+  const page = await openPage(browser);
+  await signIn(page, server, token);
+  await page.goto(`${server.origin}/definitions`);
+  await page.getByText("No definitions yet").waitFor();
+  await page.getByRole("link", { name: "Write a definition" }).click();
+  const source = page.getByLabel("Source");
+  await source.fill(
+    FIRST.replace("dependsOn: [forecast]}\n  - {name: coolers", "dependsOn: [forcast]}\n  - {name: coolers"),
+  );
+  const problem = page.getByRole("button", { name: /^16:\d+ / });
+  await problem.waitFor();
+  assert.match(await problem.textContent(), /forcast/);
+  assert.equal(await page.getByRole("button", { name: "Publish" }).isDisabled(), true);
+  await problem.click();
+  const line = await source.evaluate(
+    (field) => field.value.slice(0, field.selectionStart).split("\n").length,
+  );
+  assert.equal(line, 16, "the cursor is in the line of the problem");
+
+  await source.fill(FIRST);
+  await page.getByText("No problems found.").waitFor();
+  await page.getByRole("button", { name: /^coolers.*if input\.route == 'air'/ }).waitFor();
+  await page.getByText("AND", { exact: true }).waitFor();
+  await page.getByRole("button", { name: /^ship.*approval by maria/ }).waitFor();
+  await page.getByText("MS", { exact: true }).waitFor();
+  await page.getByRole("button", { name: "Publish" }).click();
+  await page.waitForURL("**/definitions/supply");
+  await page.getByText("published by Ada Berg").waitFor();
+
+  await page.getByRole("link", { name: "Edit as a new version" }).click();
+  await page.waitForFunction(() => document.getElementById("yaml")?.value.includes("name: supply"));
+  await source.fill(SECOND);
+  await page.getByText("No problems found.").waitFor();
+  await page.getByRole("button", { name: "Publish" }).click();
+  await page.waitForURL("**/definitions/supply");
+  await page.getByRole("tab", { name: "Changes" }).click();
+  await page.getByRole("button", { name: /^weigh.*Added/ }).waitFor();
+  await page.getByRole("button", { name: /^labels.*Changed/ }).waitFor();
+  await page.getByRole("row", { name: /queue.*line.*print/ }).waitFor();
+  await page.reload();
+  await page.getByRole("button", { name: /^weigh.*Added/ }).waitFor();
+  assert.deepEqual(page.complaints, []);
+});
+
+test("the start form follows the input schema and starts a run", async () => {
+  await caller(server)(
+    "POST",
+    "/v1/definitions",
+    FIRST.replace("supply", "supply-start"),
+    "application/yaml",
+  );
+  const page = await openPage(browser);
+  await signIn(page, server, token);
+  await page.goto(`${server.origin}/definitions/supply-start?tab=start`);
+  await page.getByText("For example CT-118.").waitFor();
+  await page.getByRole("button", { name: "Start" }).click();
+  assert.match(page.url(), /tab=start/, "required fields are asked for");
+  await page.getByLabel("Subject").fill("wave 3");
+  await page.getByLabel("study").fill("CT-118");
+  await page.getByLabel("packs").fill("1200");
+  await page.getByLabel("blinded").selectOption("true");
+  await page.getByLabel("route").selectOption("road");
+  await page.getByRole("button", { name: "Start" }).click();
+  await page.getByRole("heading", { name: "wave 3" }).waitFor();
+  await page.getByRole("tab", { name: "Input and output" }).click();
+  await page.getByText("1,200").waitFor();
+  const id = page.url().split("/runs/")[1].split("?")[0];
+  const { input } = await caller(server)("GET", `/v1/runs/${id}`);
+  assert.deepEqual(input, { study: "CT-118", packs: 1200, blinded: true, route: "road" });
+  assert.deepEqual(page.complaints, []);
+});

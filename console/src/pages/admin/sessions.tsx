@@ -1,0 +1,88 @@
+// Where an actor is signed in. Ending a session takes effect at once.
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useRouter } from "@tanstack/react-router";
+import { MonitorSmartphone } from "lucide-react";
+import { useTranslation } from "react-i18next";
+import { api, body } from "@/api/client";
+import { signOut, useMe } from "@/app/session";
+import { Button } from "@/ui/button";
+import { Failure, Skeleton } from "@/ui/feedback";
+import { Id, Moment } from "@/ui/text";
+
+export function Sessions({ actor }: { actor: string }) {
+  const { t } = useTranslation();
+  const { data: me } = useMe();
+  const router = useRouter();
+  const client = useQueryClient();
+  const queryKey = ["actors", actor, "sessions"];
+  const query = useQuery({
+    queryKey,
+    queryFn: () =>
+      body(api.GET("/v1/actors/{actor_ref}/sessions", { params: { path: { actor_ref: actor } } })),
+  });
+  const end = useMutation({
+    mutationFn: (session_id: string) =>
+      body(
+        api.DELETE("/v1/actors/{actor_ref}/sessions/{session_id}", {
+          params: { path: { actor_ref: actor, session_id } },
+        }),
+      ),
+    onSettled: () => void client.invalidateQueries({ queryKey }),
+  });
+  if (query.isPending) return <Skeleton lines={2} />;
+  if (query.isError) return <Failure error={query.error} retry={() => void query.refetch()} />;
+  if (query.data.items.length === 0) return <p className="text-soft">{t("admin.noSessions")}</p>;
+  return (
+    <>
+      {end.isError && <Failure error={end.error} />}
+      <ul className="w-full divide-y divide-line text-sm">
+        {query.data.items.map((session) => {
+          const passkey = me?.passkeys.find((known) => known.key_id === session.credential_id);
+          return (
+            <li
+              key={session.session_id}
+              className="flex min-h-12 flex-wrap items-center gap-x-4 gap-y-1 py-1.5"
+            >
+              <MonitorSmartphone aria-hidden size={16} className="text-soft" />
+              <span className="flex flex-1 flex-col">
+                <span className={session.current ? "font-medium" : ""}>
+                  {session.current ? t("admin.thisSession") : t("admin.otherSession")}
+                </span>
+                <span className="flex flex-wrap gap-x-1.5 text-xs text-soft">
+                  <span>
+                    {t("admin.used")} <Moment at={session.seen_at} />,
+                  </span>
+                  <span>
+                    {t("admin.endsUnused")} <Moment at={session.expires_at} />,
+                  </span>
+                  <span>
+                    {t("admin.begunWith")}{" "}
+                    {passkey?.label ?? <Id value={session.credential_id} length={12} />}
+                  </span>
+                </span>
+              </span>
+              {session.current ? (
+                <Button
+                  look="quiet"
+                  small
+                  onClick={() => void signOut().then(() => router.navigate({ to: "/sign-in" }))}
+                >
+                  {t("admin.signOutHere")}
+                </Button>
+              ) : (
+                <Button
+                  look="quiet"
+                  small
+                  disabled={end.isPending}
+                  onClick={() => end.mutate(session.session_id)}
+                >
+                  {t("admin.endSession")}
+                </Button>
+              )}
+            </li>
+          );
+        })}
+      </ul>
+    </>
+  );
+}

@@ -1,0 +1,163 @@
+// The decision at the bottom of a gate: a reason, and beside each button what its signature means.
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { KeyRound, Server } from "lucide-react";
+import { type ReactNode, useId, useRef, useState } from "react";
+import { useTranslation } from "react-i18next";
+import type { SchemaMe } from "@/api/schema";
+import { passkeyHere } from "@/app/passkey";
+import { useMe } from "@/app/session";
+import { Button } from "@/ui/button";
+import { Failure } from "@/ui/feedback";
+import { useName } from "@/ui/person";
+import { type Choice, type Decidable, decide, type Recorded } from "./decide";
+import { Signed } from "./signed";
+
+/** The keys that reach the buttons (app/keys.ts). */
+const KEYS = { approve: "a", reject: "r", withdraw: "w" } as const;
+const LOOKS = { approve: "primary", reject: "danger", withdraw: "plain" } as const;
+
+export function Decision({
+  instance,
+  gate,
+  subject,
+  kind,
+  onRecorded,
+  decided,
+}: {
+  instance: string;
+  gate: Decidable;
+  subject: string;
+  kind: "runs" | "processes";
+  onRecorded?: (record: Recorded) => void;
+  /** Shown where the decision was taken before. */
+  decided?: ReactNode;
+}) {
+  const { t } = useTranslation();
+  const { data: me } = useMe();
+  const client = useQueryClient();
+  const [reason, setReason] = useState("");
+  const [missing, setMissing] = useState(false);
+  const [recorded, setRecorded] = useState<Recorded>();
+  const who = useName(gate.approver_ref);
+  const text = useRef<HTMLTextAreaElement>(null);
+  const field = useId();
+  const meaning = (choice: Choice, who: string) =>
+    t(`gate.meaning.${choice}`, { action: gate.action, subject, who });
+  const act = useMutation({
+    mutationFn: ({ choice, me }: { choice: Choice; me: SchemaMe }) =>
+      decide({
+        kind,
+        instance,
+        gate,
+        choice,
+        reason: reason.trim() || undefined,
+        meaning: meaning(choice, me.actor_ref),
+        me,
+      }),
+    onSuccess: (record) => {
+      setRecorded(record);
+      onRecorded?.(record);
+      void client.invalidateQueries({ queryKey: ["gate"] });
+      void client.invalidateQueries({ queryKey: ["inbox"] });
+    },
+  });
+  if (recorded) return <Signed record={recorded} />;
+  if (gate.state !== "Pending") return decided;
+  if (!me) return null;
+  const approver = gate.approver_ref === me.actor_ref;
+  const submitter = gate.submitter_ref === me.actor_ref;
+  // The server decides who may; a button that it would refuse is not drawn.
+  if (!approver && !submitter) return <p className="text-soft">{t("gate.notYours", { who })}</p>;
+  const choices: Choice[] = [
+    ...(approver ? (["approve", "reject"] as const) : []),
+    ...(submitter ? (["withdraw"] as const) : []),
+  ];
+
+  function press(choice: Choice, me: SchemaMe) {
+    // The server asks for it, too: a person should not confirm with a passkey first, and be refused then.
+    const lacks = choice !== "approve" && reason.trim() === "";
+    setMissing(lacks);
+    if (lacks) text.current?.focus();
+    else act.mutate({ choice, me });
+  }
+
+  return (
+    <section
+      aria-label={t("gate.decide")}
+      className="flex flex-col gap-3 rounded-lg border border-strong bg-raised p-4 sm:sticky sm:bottom-4"
+    >
+      <label htmlFor={field} className="font-medium">
+        {t("gate.reason")}
+      </label>
+      <textarea
+        id={field}
+        ref={text}
+        rows={2}
+        value={reason}
+        onChange={(event) => {
+          setReason(event.target.value);
+          setMissing(false);
+        }}
+        aria-invalid={missing}
+        aria-describedby={missing ? `${field}-missing` : undefined}
+        className="rounded-md border border-strong bg-page px-3 py-2 aria-invalid:border-bad"
+      />
+      {missing && (
+        <p id={`${field}-missing`} role="alert" className="-mt-1 text-sm text-bad">
+          {t("gate.reasonMissing")}
+        </p>
+      )}
+      {act.isError && <Failure error={act.error} />}
+      <ul className="flex flex-col gap-2">
+        {choices.map((choice) => (
+          <li
+            key={choice}
+            data-key={KEYS[choice]}
+            className="flex flex-col-reverse gap-x-4 gap-y-1 sm:grid sm:grid-cols-[7.5rem_1fr] sm:items-center"
+          >
+            <Button
+              look={LOOKS[choice]}
+              className="min-h-11 w-full"
+              data-decision={choice}
+              aria-describedby={`${field}-${choice}`}
+              disabled={act.isPending}
+              onClick={() => press(choice, me)}
+            >
+              {act.isPending && act.variables.choice === choice ? t("dialog.recording") : t(`gate.${choice}`)}
+            </Button>
+            <p id={`${field}-${choice}`} className="text-sm text-soft">
+              {t("gate.youSign")}{" "}
+              <em className="font-serif text-ink [overflow-wrap:anywhere]">
+                {meaning(choice, me.actor_ref)}
+              </em>
+            </p>
+          </li>
+        ))}
+      </ul>
+      <How me={me} />
+    </section>
+  );
+}
+
+/** Who vouches for the decision: the person's passkey, or the server. */
+function How({ me }: { me: SchemaMe }) {
+  const { t } = useTranslation();
+  const passkey = passkeyHere(me.passkeys);
+  const Icon = passkey ? KeyRound : Server;
+  return (
+    <p className="flex items-start gap-2 border-t border-line pt-3 text-xs text-soft">
+      <Icon aria-hidden size={15} className="mt-0.5 shrink-0" />
+      {passkey ? (
+        <span>{t("gate.withPasskey", { label: passkey.label ?? passkey.key_id })}</span>
+      ) : (
+        <span>
+          {t("gate.withServer")}{" "}
+          <Link to="/admin" className="text-accent underline">
+            {t("admin.passkeyAdd")}
+          </Link>
+        </span>
+      )}
+    </p>
+  );
+}

@@ -1,0 +1,154 @@
+// After a decision: what was signed and what it means, who vouches for it, and the record that holds it.
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { CircleCheck, CircleX, Undo2 } from "lucide-react";
+import type { ReactNode } from "react";
+import { useTranslation } from "react-i18next";
+import { api, body } from "@/api/client";
+import type { SchemaGate, SchemaRecordView } from "@/api/schema";
+import { useMe } from "@/app/session";
+import { Fact, Facts } from "@/ui/facts";
+import { Person } from "@/ui/person";
+import { Id, Moment } from "@/ui/text";
+import { Assurance, SealState } from "../ledger/assurance";
+import { meaningOf } from "../ledger/record";
+import type { Choice, Recorded } from "./decide";
+
+/** Records are sealed in batches, and nothing tells when: a record that is not sealed yet is looked at again. */
+const SEAL_LOOK = 3000;
+
+/** The record of a decision. Only who may read the ledger can see it. */
+function useRecord(instance: string, step: string, actor: string) {
+  const { data: me } = useMe();
+  const reads = me?.scopes.includes("audit:read") ?? false;
+  const query = useQuery({
+    queryKey: ["gate", step, "record", actor],
+    enabled: reads,
+    queryFn: async (): Promise<SchemaRecordView | null> => {
+      const found = await body(
+        api.GET("/v1/ledger/records", {
+          params: {
+            query: {
+              instance_id: instance,
+              action_ref: "gate_decided",
+              actor_ref: actor,
+              order: "desc",
+              limit: 50,
+            },
+          },
+        }),
+      );
+      const of = (record: SchemaRecordView) => (record.payload as { step_id?: string } | null)?.step_id;
+      return found.items.find((record) => of(record) === step) ?? found.items[0] ?? null;
+    },
+    refetchInterval: ({ state }) => (state.data?.log_index == null ? SEAL_LOOK : false),
+  });
+  return { reads, record: query.data ?? undefined };
+}
+
+const LOOKS = {
+  approve: { Icon: CircleCheck, look: "text-ok" },
+  reject: { Icon: CircleX, look: "text-bad" },
+  withdraw: { Icon: Undo2, look: "text-soft" },
+} as const;
+
+/** What the person has just signed. */
+export function Signed({ record: signed }: { record: Recorded }) {
+  const { t } = useTranslation();
+  const { reads, record } = useRecord(signed.instance, signed.step, signed.actor);
+  return (
+    <section role="status" className="flex flex-col gap-3 rounded-lg border border-strong bg-raised p-5">
+      <Heading choice={signed.choice} />
+      <p>
+        {t("gate.youSigned")} <em className="font-serif [overflow-wrap:anywhere]">{signed.meaning}</em>
+      </p>
+      {signed.reason && <p className="font-serif">“{signed.reason}”</p>}
+      <Facts>
+        <Fact name={t("ledger.assurance")}>{signed.digest ? t("gate.byPasskey") : t("gate.byServer")}</Fact>
+        {signed.digest && (
+          <Fact name={t("gate.signedDigest")}>
+            <Id value={signed.digest} length={16} />
+          </Fact>
+        )}
+        {record && <RecordFacts record={record} />}
+      </Facts>
+      {!reads && <p className="text-xs text-soft">{t("gate.recordHidden")}</p>}
+    </section>
+  );
+}
+
+const CHOICES: Partial<Record<SchemaGate["state"], Choice>> = {
+  Approved: "approve",
+  Rejected: "reject",
+  Withdrawn: "withdraw",
+};
+
+/** A decision that was taken before. */
+export function Decided({ gate, instance }: { gate: SchemaGate; instance: string }) {
+  const { t } = useTranslation();
+  const choice = CHOICES[gate.state] ?? "withdraw";
+  const who = gate.decided_by ?? gate.withdrawn_by ?? "";
+  const at = gate.decided_at ?? gate.withdrawn_at;
+  const reason = gate.decision_reason ?? gate.withdrawal_reason;
+  const { record } = useRecord(instance, gate.step_id, who);
+  const meaning = record && meaningOf(record);
+  return (
+    <section className="flex flex-col gap-3 rounded-lg border border-line p-5">
+      <Heading choice={choice}>
+        <span className="font-sans text-sm text-soft">
+          <Person who={who} /> {at && <Moment at={at} />}
+        </span>
+      </Heading>
+      {meaning && (
+        <p>
+          <span className="text-soft">{t("ledger.signedMeaning")}</span>{" "}
+          <em className="font-serif [overflow-wrap:anywhere]">{meaning}</em>
+        </p>
+      )}
+      {reason && <p className="font-serif">“{reason}”</p>}
+      {record && (
+        <Facts>
+          <Fact name={t("ledger.assurance")}>
+            <Assurance of={record.assurance} />
+          </Fact>
+          <RecordFacts record={record} />
+        </Facts>
+      )}
+    </section>
+  );
+}
+
+function Heading({ choice, children }: { choice: Choice; children?: ReactNode }) {
+  const { t } = useTranslation();
+  const { Icon, look } = LOOKS[choice];
+  return (
+    <p className="flex flex-wrap items-center gap-x-3 gap-y-1 font-serif text-lg">
+      <Icon aria-hidden size={22} className={look} />
+      <span>{t(`gate.done.${choice}`)}</span>
+      {children}
+    </p>
+  );
+}
+
+function RecordFacts({ record }: { record: SchemaRecordView }) {
+  const { t } = useTranslation();
+  return (
+    <>
+      <Fact name={t("gate.record")}>
+        <Link
+          to="/ledger"
+          search={{ instance_id: record.instance_id, record: record.event_id }}
+          className="text-accent underline"
+        >
+          {t("gate.recordNumber", { number: record.sequence })}
+        </Link>
+      </Fact>
+      <Fact name={t("ledger.hash")}>
+        <Id value={record.record_hash} length={16} />
+      </Fact>
+      <Fact name={t("ledger.seal")}>
+        <SealState at={record.log_index} />
+      </Fact>
+    </>
+  );
+}

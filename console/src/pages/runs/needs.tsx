@@ -1,0 +1,94 @@
+// The fields that an action needs beside a reason, as the server lists them.
+import { useId } from "react";
+import { useTranslation } from "react-i18next";
+import type { SchemaGate, SchemaOfferedAction } from "@/api/schema";
+import { useRegistry } from "@/ui/state";
+import { useTexts } from "@/ui/texts";
+
+export type Given = Record<string, string>;
+
+/** What the dialog asks for. A reason has its own field, and an approval is found among the run's gates. */
+const asked = (action: SchemaOfferedAction) =>
+  action.needs.filter((field) => field !== "reason" && field !== "approval_id" && field !== "signature");
+
+/** The body of the request, from what was typed. */
+export function given(
+  action: SchemaOfferedAction,
+  typed: Given,
+  gates: SchemaGate[],
+): Record<string, unknown> {
+  const body: Record<string, unknown> = {};
+  if (action.command === "open_gate") body.action = action.gate;
+  if (action.action === "transition") body.to = action.to_state;
+  for (const field of asked(action)) {
+    const value = typed[field]?.trim() ?? "";
+    if (field === "output") body.output = value === "" ? null : JSON.parse(value);
+    else if (field === "deadline") body.deadline = new Date(value).toISOString();
+    else if (value !== "") body[field] = value;
+  }
+  // The newest approval for this action; the server refuses one that was spent.
+  const approval = gates.filter((gate) => gate.state === "Approved" && gate.action === action.gate).at(-1);
+  if (approval && (action.needs.includes("approval_id") || action.gate))
+    if (action.command !== "open_gate") body.approval_id = approval.step_id;
+  return body;
+}
+
+export function Needs({
+  action,
+  value,
+  onChange,
+}: {
+  action: SchemaOfferedAction;
+  value: Given;
+  onChange: (value: Given) => void;
+}) {
+  const id = useId();
+  const { t } = useTranslation();
+  const says = useTexts();
+  const registry = useRegistry().data;
+  const options = (field: string): [string, string][] | undefined => {
+    if (field === "result")
+      return [
+        ["completed", t("needs.done")],
+        ["not_done", t("needs.notDone")],
+      ];
+    if (field === "waiting_facet")
+      return ["waiting_human", "waiting_external", "waiting_dependency", "waiting_time_gate"].map((one) => [
+        one,
+        says(`facet.${one}.label`),
+      ]);
+    const words = registry?.vocabularies?.find((one) => one.vocabulary === field)?.words;
+    return words?.map((word) => [word.code, says(word.label_key)]);
+  };
+  return asked(action).map((field) => {
+    const choices = options(field);
+    const bind = {
+      id: `${id}-${field}`,
+      required: field !== "output",
+      value: value[field] ?? "",
+      onChange: (event: { target: { value: string } }) => onChange({ ...value, [field]: event.target.value }),
+      className: "field w-full",
+    };
+    return (
+      <div key={field} className="flex flex-col gap-1.5">
+        <label htmlFor={bind.id} className="font-medium">
+          {t(`needs.${field as "output"}`, field.replaceAll("_", " "))}
+        </label>
+        {choices ? (
+          <select {...bind}>
+            <option value="" />
+            {choices.map(([code, words]) => (
+              <option key={code} value={code}>
+                {words}
+              </option>
+            ))}
+          </select>
+        ) : field === "output" ? (
+          <textarea {...bind} rows={4} placeholder="{}" className="field w-full py-2 font-mono text-xs" />
+        ) : (
+          <input {...bind} type={field === "deadline" ? "datetime-local" : "text"} />
+        )}
+      </div>
+    );
+  });
+}
