@@ -1,6 +1,6 @@
 // Every page of operators and authors in every theme: nothing that axe finds, nothing wider than a phone, both languages.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
+import { afterEach, beforeEach, test } from "node:test";
 import { furnish } from "./furnish.mjs";
 import {
   accessible,
@@ -16,11 +16,12 @@ import {
 /** The pages of others have tests of their own. */
 const OTHERS = /^(in-tray|gate|ledger|verify|admin|account|governance|phone)/;
 
+// A server for each test: after some minutes of one server, a sign-in stalled here. The cause is not found yet.
 let server;
 let browser;
 let pages;
 
-before(async () => {
+beforeEach(async () => {
   server = await startServer("[executors.shell]\nenabled = true\n");
   browser = await startBrowser();
   const all = await furnish(server, { caller, person, publish });
@@ -28,7 +29,7 @@ before(async () => {
   const operator = all.find(([name]) => name === "runs")[2];
   pages.push(["explain", "/explain/not-known", operator], ["nothing", "/runs?q=no-such-run", operator]);
 });
-after(async () => {
+afterEach(async () => {
   await browser?.close();
   await server?.end();
 });
