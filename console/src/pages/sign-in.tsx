@@ -11,11 +11,18 @@ import { Brand } from "@/ui/brand";
 import { Button } from "@/ui/button";
 import { Failure } from "@/ui/feedback";
 
+/** `#token=…` of a link such as `make demo` prints. It leaves the address at once; signing in stays a deliberate act. */
+function tokenOfLink(): string {
+  const token = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (token) history.replaceState(history.state, "", location.pathname + location.search);
+  return token ?? "";
+}
+
 export function SignIn() {
   const { t } = useTranslation();
   const router = useRouter();
   const { next, why } = useSearch({ from: "/sign-in" });
-  const [token, setToken] = useState("");
+  const [token, setToken] = useState(tokenOfLink);
   const field = useId();
   const goOn = () => router.history.push(wayBack(next));
   const byToken = useMutation({ mutationFn: () => signIn(token.trim()), onSuccess: goOn });

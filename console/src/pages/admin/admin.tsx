@@ -8,6 +8,7 @@ import { Account } from "./account";
 import { Actor } from "./actor";
 import { Actors } from "./actors";
 import { Grants } from "./grants";
+import { Schedules } from "./schedules";
 
 export function Admin() {
   const { t } = useTranslation();
@@ -20,6 +21,8 @@ export function Admin() {
   // What the server would refuse is not offered. An address that leads there says why.
   if (me.scopes.includes("actors:manage") || tab === "actors") tabs.push(["actors", t("admin.actors")]);
   if (me.scopes.includes("permissions:manage") || tab === "grants") tabs.push(["grants", t("admin.grants")]);
+  const reads = (scope: string) => scope === "runs:read" || scope.startsWith("runs:read:");
+  if (me.scopes.some(reads) || tab === "schedules") tabs.push(["schedules", t("admin.schedules")]);
   return (
     <>
       <h1>{tabs.length > 1 ? t("page.admin") : t("admin.account")}</h1>
@@ -37,6 +40,7 @@ export function Admin() {
         {tab === "account" && <Account me={me} />}
         {tab === "actors" && (search.subject_ref ? <Actor actor={search.subject_ref} /> : <Actors />)}
         {tab === "grants" && <Grants search={search} />}
+        {tab === "schedules" && <Schedules />}
       </div>
     </>
   );

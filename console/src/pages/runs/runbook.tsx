@@ -204,7 +204,7 @@ function Stopped({ run }: { run: SchemaRunView }) {
           <p className="mt-1">{t("runbook.askFirst")}</p>
         )}
       </div>
-      {run.drift && run.drift.length > 0 && <Drift drift={run.drift} />}
+      {run.drift && run.drift.length > 0 && <Drift drift={run.drift} errors={run.pin_errors} />}
       {(run.pin_errors ?? []).map((one) => (
         <p key={one.pin} className="text-sm">
           {one.pin}: {one.error}
@@ -233,7 +233,13 @@ function Stopped({ run }: { run: SchemaRunView }) {
 }
 
 /** Side by side: what was pinned, and what is there now. */
-function Drift({ drift }: { drift: NonNullable<SchemaRunView["drift"]> }) {
+function Drift({
+  drift,
+  errors = [],
+}: {
+  drift: NonNullable<SchemaRunView["drift"]>;
+  errors?: SchemaRunView["pin_errors"];
+}) {
   const { t } = useTranslation();
   return (
     <div className="overflow-x-auto">
@@ -262,7 +268,7 @@ function Drift({ drift }: { drift: NonNullable<SchemaRunView["drift"]> }) {
                 <Differs value={text(one.pinned)} other={text(one.live)} look="bg-ok-wash text-ok" />
               </td>
               <td className="border-l-4 border-warn-wash bg-page px-3 py-2 font-mono text-xs [overflow-wrap:anywhere]">
-                {one.error ?? (
+                {errors.find((failed) => failed.pin === one.pin)?.error ?? (
                   <Differs value={text(one.live)} other={text(one.pinned)} look="bg-bad-wash text-bad" />
                 )}
               </td>

@@ -190,6 +190,8 @@ impl Engine {
         let log = &*self.log;
         let mut walk = Walk::new(self.trusted_keys().await?);
         let seal = self.newest_seal(&mut walk).await?;
+        // What is sealed while this looks may come after a registry record whose place was not known yet.
+        let known = log.size().await.map_err(failed)?;
         let registry = self.registry_places(&mut walk).await?;
         let head = match self.instance_head(instance_id).await {
             Err(StoreError::Corrupt(what)) => {
@@ -227,7 +229,9 @@ impl Engine {
                     walk.find("log-order", row, "it is in the log before its predecessor");
                 }
                 last_index = Some(log_index);
-                walk.between(&registry, row, &header, log_index);
+                if log_index < known {
+                    walk.between(&registry, row, &header, log_index);
+                }
                 if let Some(seal) = seal.as_ref().filter(|seal| seal.size > log_index) {
                     walk.included(log, row, log_index, seal).await.map_err(failed)?;
                 }

@@ -113,3 +113,16 @@ async fn sealing_and_reading_need_their_scopes() {
         assert!(metrics.contains(name), "{name}: {metrics}");
     }
 }
+
+/// The sealer works while an instance is verified: what it seals meanwhile is no finding, and freezes nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instance_is_verified_while_the_sealer_works() {
+    let server = Server::start().await;
+    let admin = server.admin();
+    for round in 0..60 {
+        server.actor(&format!("actor-{round}"), &["runs:read"]).await;
+        let id = admin.start_loop("s").await;
+        let report = admin.post("/v1/ledger/verify-log", json!({"instance_id": id})).await.ok();
+        assert_eq!(report["result"], "verified", "{report}");
+    }
+}
