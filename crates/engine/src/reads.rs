@@ -59,11 +59,7 @@ impl Engine {
     }
 
     /// `None`: all of them; else those that finer scopes name.
-    pub async fn visible_definitions(
-        &self,
-        actor_ref: &str,
-        scope: &str,
-    ) -> Result<Option<Vec<String>>, Refusal> {
+    pub async fn visible_definitions(&self, actor_ref: &str, scope: &str) -> Result<Option<Vec<String>>, Refusal> {
         self.allowed(|registry| visible(registry, actor_ref, scope), actor_ref, scope).await
     }
 

@@ -77,7 +77,11 @@ impl Engine {
     }
 
     /// The same without using it: an idle session stays idle.
-    pub async fn look_at_session(&self, session_hash: &Digest, lifetimes: Lifetimes) -> Result<Option<Session>, Refusal> {
+    pub async fn look_at_session(
+        &self,
+        session_hash: &Digest,
+        lifetimes: Lifetimes,
+    ) -> Result<Option<Session>, Refusal> {
         Ok(self.session_row(session_hash, lifetimes).await?.map(|row| session(row, lifetimes)))
     }
 

@@ -11,9 +11,9 @@ pub use hub::{CutOff, News};
 
 use crate::port::InstanceHead;
 use crate::{Engine, stopped, store_failure};
-use countersign_kernel::{Digest, InstanceId};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{Registry, scopes};
+use countersign_kernel::{Digest, InstanceId};
 use hub::{NoSubscription, Subscription};
 use moves::Key;
 

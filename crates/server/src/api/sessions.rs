@@ -1,8 +1,8 @@
 //! The sessions of an actor: who looks after an account sees where it is signed in, and ends what should not be there.
 
 use super::auth::Caller;
-use super::openapi::Refused;
 use super::body::Address;
+use super::openapi::Refused;
 use super::query::NoQuery;
 use super::{App, Problem, Read, time};
 use axum::Json;
@@ -43,12 +43,7 @@ pub async fn list(
 #[utoipa::path(delete, path = "/v1/actors/{actor_ref}/sessions/{session_id}", tag = "session",
     params(("actor_ref" = String, Path), ("session_id" = String, Path)),
     responses((status = 204, description = "Ended"), Refused))]
-pub async fn end(
-    State(app): State<App>,
-    caller: Caller,
-    address: Address,
-    _: NoQuery,
-) -> Result<StatusCode, Problem> {
+pub async fn end(State(app): State<App>, caller: Caller, address: Address, _: NoQuery) -> Result<StatusCode, Problem> {
     let engine = app.engine()?;
     let found = of(&app, &engine, &caller, &address).await?;
     let session_id = address.get("session_id");

@@ -27,7 +27,10 @@ fn plays(story: &str) -> String {
     assert!(evidence.path().join("evidence.zip").exists(), "{story}: {said}");
     let verified = said.contains("The evidence verifies");
     assert_eq!(verified, countersign.with_file_name("countersign-verify").exists(), "{story}: {said}");
-    assert!(said.contains("See it in the console: http://127.0.0.1:") && said.contains("#token=cs_"), "{story}: {said}");
+    assert!(
+        said.contains("See it in the console: http://127.0.0.1:") && said.contains("#token=cs_"),
+        "{story}: {said}"
+    );
     said
 }
 

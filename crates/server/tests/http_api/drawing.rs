@@ -124,10 +124,7 @@ async fn versions_are_listed_and_drawn(store: Option<String>) {
         (&json!("approval:sign"), &json!(["ann"]))
     );
 
-    assert_eq!(
-        (&approval["nodes"][2]["category"], approval["nodes"][1].get("category")),
-        (&json!("approvals"), None)
-    );
+    assert_eq!((&approval["nodes"][2]["category"], approval["nodes"][1].get("category")), (&json!("approvals"), None));
 
     published(&server, &[BATCH_RELEASE]).await;
     let process = admin.get("/v1/definitions/batch-release/versions/1/graph").await.ok();

@@ -240,7 +240,8 @@ async fn sessions_are_listed_and_ended(store: Option<String>) {
 async fn a_stream_ends_with_its_session(store: Option<String>) {
     let config = CONFIG.replace("15m", "10s");
     let server = Server::with(Some(config), store, Pace::default()).await;
-    let (out, idle) = (Browser::sign_in(&server, &token(&server)).await, Browser::sign_in(&server, &token(&server)).await);
+    let (out, idle) =
+        (Browser::sign_in(&server, &token(&server)).await, Browser::sign_in(&server, &token(&server)).await);
     let (of_out, of_idle) = (follow(&out).await, follow(&idle).await);
     let by_token = Follower::of(server.admin().request(Method::GET, "/v1/stream?topics=inbox")).await;
     assert_eq!(Answer::of(out.request(Method::DELETE, "/v1/session")).await.status, 204);

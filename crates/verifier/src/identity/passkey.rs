@@ -108,7 +108,8 @@ impl Assertion {
 
 /// ECDSA with P-256 and SHA-256; the signature is DER.
 fn fits_p256(public_key: &[u8], message: &[u8], signature: &[u8]) -> bool {
-    let (Ok(key), Ok(signature)) = (VerifyingKey::from_sec1_bytes(public_key), DerSignature::try_from(signature)) else {
+    let (Ok(key), Ok(signature)) = (VerifyingKey::from_sec1_bytes(public_key), DerSignature::try_from(signature))
+    else {
         return false;
     };
     key.verify(message, &signature).is_ok()

@@ -85,7 +85,8 @@ pub fn drift_lines(drift: &[DriftView], errors: &[PinError]) -> Vec<String> {
 pub fn sections(run: &RunView) -> Vec<String> {
     let mut sections = vec![];
     if !run.drift.is_empty() {
-        let lines: Vec<String> = drift_lines(&run.drift, &run.pin_errors).into_iter().map(|line| format!("  {line}")).collect();
+        let lines: Vec<String> =
+            drift_lines(&run.drift, &run.pin_errors).into_iter().map(|line| format!("  {line}")).collect();
         sections.push(format!("{}\n{}", tint(Tint::Strong, "Drift"), lines.join("\n")));
     }
     if !run.pins.is_empty() {
