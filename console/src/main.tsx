@@ -6,7 +6,7 @@ import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { onSignedOut } from "./api/client";
 import { queries } from "./api/query";
-import { type Ending, forget, onIdle } from "./app/idle";
+import { type Ending, ending, forget, onIdle } from "./app/idle";
 import { Notices } from "./app/notices";
 import { router } from "./app/router";
 import { wayBack } from "./app/search";
@@ -20,7 +20,7 @@ function leave(why: Ending) {
   void router.navigate({ to: "/sign-in", search: { next: href, why } }).then(() => queries.clear());
 }
 
-onSignedOut(() => leave("ended"));
+onSignedOut(() => leave(ending()));
 onIdle({
   touch: () => void queries.fetchQuery({ ...me, staleTime: 0 }).catch(() => {}),
   end: (why) => {

@@ -31,6 +31,11 @@ export function lasts(ms: number) {
   idle = Math.max(ms, 1000);
 }
 
+/** Why the server no longer knows the session. Of a person who was away, it ends up to a third before the page's own clock. */
+export function ending(): Ending {
+  return idle !== undefined && Date.now() - last >= idle * 0.6 ? "idle" : "ended";
+}
+
 /** The session has ended. */
 export function forget() {
   idle = undefined;
