@@ -16,6 +16,7 @@ import { lazy, Suspense, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import { useConnection, useTopic } from "@/api/stream";
+import { Mark } from "@/ui/brand";
 import { initials } from "@/ui/person";
 import { LANGUAGES, setLanguage } from "./i18n";
 import { useKeys } from "./keys";
@@ -98,17 +99,7 @@ function Rail() {
         aria-label="Countersign"
         className="mb-4 hidden h-8 items-center gap-2.5 px-1.5 font-serif text-lg font-semibold sm:flex"
       >
-        <svg aria-hidden="true" viewBox="0 0 32 32" className="size-7 shrink-0">
-          <rect width="32" height="32" rx="7" fill="var(--accent)" />
-          <path
-            d="M8 17l5 5L24 10"
-            fill="none"
-            stroke="var(--on-accent)"
-            strokeWidth="3.4"
-            strokeLinecap="round"
-          />
-          <path d="M8 26h16" stroke="var(--on-accent)" strokeOpacity=".55" strokeWidth="2" />
-        </svg>
+        <Mark />
         <span className="hidden xl:inline">Countersign</span>
       </Link>
       {PAGES.map(({ to, key, Icon }) => (

@@ -13,7 +13,7 @@ export function stepsOf(graph: SchemaGraph | undefined): Step[] {
     dependsOn: node.depends_on.map(String),
     queue: node.queue,
     pic: node.pic ?? undefined,
-    category: (node as { category?: string | null }).category ?? undefined,
+    category: node.category ?? undefined,
     gate: node.gate ?? undefined,
     approvers: node.approvers,
     when: node.when ?? undefined,
