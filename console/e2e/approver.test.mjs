@@ -1,16 +1,7 @@
 // The approver's side: in-tray, gate, decision, and what a wrong person sees.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import {
-  accessible,
-  caller,
-  openPage,
-  person,
-  publish,
-  signIn,
-  startBrowser,
-  startServer,
-} from "./support.mjs";
+import { test } from "node:test";
+import { accessible, caller, openPage, person, publish, setUp, signIn } from "./support.mjs";
 
 const RELEASE = `
 kind: process
@@ -28,9 +19,8 @@ let server;
 let browser;
 let tokens;
 
-before(async () => {
-  server = await startServer();
-  browser = await startBrowser();
+setUp(async (made) => {
+  ({ server, browser } = made);
   tokens = {
     santos: await person(server, "santos", [], "Maria Santos"),
     mallory: await person(server, "mallory", ["workflows:read"]),
@@ -42,10 +32,6 @@ before(async () => {
     ]),
   };
   await publish(server, RELEASE);
-});
-after(async () => {
-  await browser?.close();
-  await server?.end();
 });
 
 async function asked(subject) {
@@ -71,6 +57,34 @@ test("an approver sees what waits, approves with a reason, and the process can g
   assert.equal(process.gates[0].state, "Approved");
   assert.equal(process.gates[0].decided_by, "santos");
   assert.equal(process.gates[0].decision_reason, "batch record reviewed");
+  assert.deepEqual(page.complaints, []);
+});
+
+test("the keys a and r reach the decision and never take it", async () => {
+  const id = await asked("br-2026-0499");
+  const { gates } = await caller(server)("GET", `/v1/processes/${id}`);
+  const page = await openPage(browser);
+  await signIn(page, server, tokens.santos);
+  await page.goto(`${server.origin}/gate/${gates[0].step_id}`);
+  const button = (name) => page.getByRole("button", { name, exact: true });
+  await button("Reject").waitFor();
+  const focused = () => page.evaluate(() => document.activeElement?.textContent);
+  await page.keyboard.press("r");
+  assert.equal(await focused(), "Reject");
+  await page.keyboard.press("a");
+  assert.equal(await focused(), "Approve");
+  // In the field they are letters.
+  await page.getByLabel("Reason").focus();
+  await page.keyboard.type("a raft of reasons");
+  assert.equal(await page.getByLabel("Reason").inputValue(), "a raft of reasons");
+  assert.equal((await caller(server)("GET", `/v1/processes/${id}`)).gates[0].state, "Pending");
+  await page.getByRole("heading", { name: "release of br-2026-0499" }).click();
+  await page.keyboard.press("a");
+  await page.keyboard.press("Enter");
+  await page.getByText("You signed:").waitFor();
+  // Who may not read the ledger learns the number of the record, too.
+  await page.getByText(/No\. \d+ of this process/).waitFor();
+  assert.equal((await caller(server)("GET", `/v1/processes/${id}`)).gates[0].state, "Approved");
   assert.deepEqual(page.complaints, []);
 });
 

@@ -1,16 +1,7 @@
 // The auditor's and the administrator's side: records, verification, grants, keys and sessions.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import {
-  authenticator,
-  caller,
-  openPage,
-  person,
-  publish,
-  signIn,
-  startBrowser,
-  startServer,
-} from "./support.mjs";
+import { test } from "node:test";
+import { authenticator, caller, openPage, person, publish, setUp, signIn } from "./support.mjs";
 
 const ORDER = `
 kind: process
@@ -26,15 +17,31 @@ let server;
 let browser;
 let admin;
 
-before(async () => {
-  server = await startServer();
-  browser = await startBrowser();
+setUp(async (made) => {
+  ({ server, browser } = made);
   admin = caller(server);
   await publish(server, ORDER);
 });
-after(async () => {
-  await browser?.close();
-  await server?.end();
+
+test("the ledger says what waits for a seal and when all was last verified, without a reload", async () => {
+  const auditor = await person(server, "warden", ["audit:read", "audit:seal"], "Wanda Warden");
+  const page = await openPage(browser);
+  await signIn(page, server, auditor);
+  await page.goto(`${server.origin}/ledger`);
+  await page.getByText("Nobody has verified everything here yet.").waitFor();
+  await page.getByText("Nothing: every record is sealed").waitFor();
+  await caller(server, auditor)("POST", "/v1/ledger/verify-log", {});
+  await page.getByText(/The last verification of everything found no fault in \d+ records\./).waitFor();
+  await page.locator("main").getByText("Wanda Warden").first().waitFor();
+  // A record that is made now is sealed under the eyes of the reader.
+  const start = { definition: "order", subject_ref: "order-live" };
+  const { instance_id } = await admin("POST", "/v1/processes", start);
+  await page.goto(`${server.origin}/ledger?instance_id=${instance_id}`);
+  await page
+    .getByText(/in the log at \d+/)
+    .first()
+    .waitFor();
+  assert.deepEqual(page.complaints, []);
 });
 
 test("an auditor verifies a record and a process in plain words", async () => {

@@ -1,7 +1,7 @@
 // The author's side: problems at their place, publishing, two versions compared, a run started from its input schema.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { caller, openPage, person, signIn, startBrowser, startServer } from "./support.mjs";
+import { test } from "node:test";
+import { caller, openPage, person, setUp, signIn } from "./support.mjs";
 
 const FIRST = `kind: workflow
 name: supply
@@ -34,15 +34,10 @@ let server;
 let browser;
 let token;
 
-before(async () => {
-  server = await startServer();
-  browser = await startBrowser();
+setUp(async (made) => {
+  ({ server, browser } = made);
   token = await person(server, "ada", ["definitions:publish", "runs:start", "runs:read"], "Ada Berg");
   await person(server, "maria", [], "Maria Santos");
-});
-after(async () => {
-  await browser?.close();
-  await server?.end();
 });
 
 test("the editor shows problems at line and column, publishes, and compares two versions", async () => {

@@ -1,7 +1,8 @@
 // The graph from 2 steps to 500: what is mounted, what is drawn again, zoom, groups, lanes, search.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { caller, openPage, person, publish, signIn, startBrowser, startServer } from "./support.mjs";
+import { test } from "node:test";
+import { longWorkflow, PHASES } from "./long-run.mjs";
+import { accessible, caller, openPage, person, publish, setUp, signIn } from "./support.mjs";
 
 const ORDER = `
 kind: workflow
@@ -12,30 +13,13 @@ steps:
   - {name: SHIP, run: worker, queue: orders, idempotent: true}
 `;
 
-const PHASES = ["design", "build", "qualify", "release"];
-
-/** 500 steps with 700 edges, in four groups. */
-const long = () => {
-  const edges = [];
-  const steps = Array.from({ length: 500 }, (_, at) => {
-    const before = at === 0 ? [] : [Math.floor((at * 3) / 4)];
-    if (edges.length + before.length < 700 - (499 - at) && at > 1) {
-      const second = Math.floor(at / 2);
-      if (second !== before[0] && second !== at) before.push(second);
-    }
-    edges.push(...before);
-    const group = PHASES[Math.floor(at / 125)];
-    return `  - {name: S${at}, run: worker, queue: long, idempotent: true, category: ${group}, dependsOn: [${before.map((one) => `S${one}`).join(", ")}]}`;
-  });
-  return [`kind: workflow\nname: long\norder: dag\nsteps:\n${steps.join("\n")}\n`, edges.length];
-};
-
 const PARENT = `
 kind: workflow
 name: parent
 order: linear
 steps:
   - {name: ALL, run: workflow, workflow: order}
+  - {name: LAST, run: worker, queue: late, idempotent: true}
 `;
 
 let server;
@@ -43,20 +27,13 @@ let browser;
 let token;
 let worker;
 
-before(async () => {
-  server = await startServer();
-  browser = await startBrowser();
+setUp(async (made) => {
+  ({ server, browser } = made);
   token = await person(server, "olga", ["runs:read", "runs:start", "runs:control"]);
   worker = caller(server, await person(server, "wanda", ["tasks:work"]));
   await publish(server, ORDER);
   await publish(server, PARENT);
-  const [yaml, edges] = long();
-  assert.ok(edges >= 700, `${edges} edges`);
-  await publish(server, yaml);
-});
-after(async () => {
-  await browser?.close();
-  await server?.end();
+  await publish(server, longWorkflow());
 });
 
 const start = async (definition, subject) =>
@@ -168,6 +145,49 @@ test("groups collapse to chips with counts, and lanes are kept in the address", 
   assert.deepEqual(page.complaints, []);
 });
 
+/** Two fingers on the middle of the graph, that end so many times as far from each other as they began. */
+async function pinch(page, by) {
+  const { x, y, width, height } = await page.locator(".react-flow").boundingBox();
+  const session = await page.context().newCDPSession(page);
+  const middle = { x: x + width / 2, y: y + height / 2 };
+  const touch = (type, apart) =>
+    session.send("Input.dispatchTouchEvent", {
+      type,
+      touchPoints: (apart === undefined ? [] : [-apart, apart]).map((by, id) => ({
+        id,
+        x: middle.x + by / 2,
+        y: middle.y,
+      })),
+    });
+  const from = 100;
+  await touch("touchStart", from);
+  for (let step = 1; step <= 10; step++) await touch("touchMove", from * (1 + ((by - 1) * step) / 10));
+  await touch("touchEnd");
+}
+
+test("two fingers zoom the graph, and neither beyond 200 % nor below 25 %", async () => {
+  const page = await openPage(browser, { hasTouch: true });
+  await signIn(page, server, token);
+  await page.goto(`${server.origin}/runs/${await start("long", "pinched")}`);
+  await page.locator(".react-flow__node").first().waitFor();
+  const zoom = page.locator(".react-flow output");
+  const percent = async () => Number.parseInt(await zoom.textContent(), 10);
+  const before = await percent();
+  await pinch(page, 1.5);
+  await page.waitForFunction(
+    (before) => Number.parseInt(document.querySelector(".react-flow output").textContent, 10) > before,
+    before,
+  );
+  for (const [by, limit] of [
+    [3, 200],
+    [0.2, 25],
+  ]) {
+    for (let tries = 0; tries < 8 && (await percent()) !== limit; tries++) await pinch(page, by);
+    await zoom.getByText(`${limit} %`).waitFor();
+  }
+  assert.deepEqual(page.complaints, []);
+});
+
 test("a sub-workflow is a chip with the counts of its run, which it opens", async () => {
   const page = await open(await start("parent", "with-child"));
   await page.getByRole("button", { name: /^ALL/ }).click();
@@ -176,5 +196,48 @@ test("a sub-workflow is a chip with the counts of its run, which it opens", asyn
   await drawer.getByRole("link", { name: "Open its run" }).click();
   await page.getByRole("button", { name: /^CHECK/ }).waitFor();
   await page.getByRole("link", { name: "Started by another run" }).waitFor();
+  assert.deepEqual(page.complaints, []);
+});
+
+test("a sub-workflow shows its steps in place, live, and the address keeps that", async () => {
+  const run = await start("parent", "unfolded");
+  const page = await open(run);
+  await page.getByText("Live", { exact: true }).waitFor();
+  const unfold = page.getByRole("button", { name: "Show the steps of ALL" });
+  assert.equal(await unfold.getAttribute("aria-expanded"), "false");
+  assert.equal(await page.getByRole("button", { name: /^CHECK/ }).count(), 0);
+  await unfold.click();
+  await page.getByRole("button", { name: /^CHECK · Ready/ }).waitFor();
+  // The steps come behind their sub-workflow, and before what follows it.
+  const left = async (name) => (await page.getByRole("button", { name }).boundingBox()).x;
+  const [all, check, ship, last] = [
+    await left(/^ALL/),
+    await left(/^CHECK/),
+    await left(/^SHIP/),
+    await left(/^LAST/),
+  ];
+  assert.ok(all < check && check < ship && ship < last, `${all} ${check} ${ship} ${last}`);
+  await accessible(page, "an expanded sub-workflow");
+
+  // What moves in the sub-workflow is seen here.
+  const child = (await caller(server, token)("GET", `/v1/runs?parent_run_id=${run}`)).items[0].run_id;
+  let task = await claim("orders");
+  while (task.run_id !== child) task = await claim("orders");
+  await page.getByRole("button", { name: /^CHECK · In progress/ }).waitFor();
+
+  // A step of it opens with what belongs to its own run.
+  await page.getByRole("button", { name: /^CHECK/ }).click();
+  const drawer = page.getByRole("complementary", { name: "CHECK" });
+  await drawer.getByText("w1").first().waitFor();
+  await worker("POST", `/v1/tasks/${task.task_id}/complete`, { lease_token: task.lease_token, output: {} });
+  await drawer.getByText("Completed", { exact: true }).first().waitFor();
+
+  await page.reload();
+  await page.getByRole("button", { name: /^CHECK · Completed/ }).waitFor();
+  await drawer.waitFor();
+  await page.getByRole("button", { name: "Close" }).click();
+  await page.getByRole("button", { name: "Hide the steps of ALL" }).click();
+  await page.getByRole("button", { name: /^CHECK/ }).waitFor({ state: "detached" });
+  assert.doesNotMatch(page.url(), /expanded/);
   assert.deepEqual(page.complaints, []);
 });

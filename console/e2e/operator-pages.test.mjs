@@ -1,17 +1,8 @@
 // Every page of operators and authors in every theme: nothing that axe finds, nothing wider than a phone, both languages.
 import assert from "node:assert/strict";
-import { afterEach, beforeEach, test } from "node:test";
+import { test } from "node:test";
 import { furnish } from "./furnish.mjs";
-import {
-  accessible,
-  caller,
-  openPage,
-  person,
-  publish,
-  signIn,
-  startBrowser,
-  startServer,
-} from "./support.mjs";
+import { accessible, caller, openPage, person, publish, setUp, signIn } from "./support.mjs";
 
 /** The pages of others have tests of their own. */
 const OTHERS = /^(in-tray|gate|ledger|verify|admin|account|governance|phone)/;
@@ -21,18 +12,16 @@ let server;
 let browser;
 let pages;
 
-beforeEach(async () => {
-  server = await startServer("[executors.shell]\nenabled = true\n");
-  browser = await startBrowser();
-  const all = await furnish(server, { caller, person, publish });
-  pages = all.filter(([name]) => !OTHERS.test(name));
-  const operator = all.find(([name]) => name === "runs")[2];
-  pages.push(["explain", "/explain/not-known", operator], ["nothing", "/runs?q=no-such-run", operator]);
-});
-afterEach(async () => {
-  await browser?.close();
-  await server?.end();
-});
+setUp(
+  async (made) => {
+    ({ server, browser } = made);
+    const all = await furnish(server, { caller, person, publish });
+    pages = all.filter(([name]) => !OTHERS.test(name));
+    const operator = all.find(([name]) => name === "runs")[2];
+    pages.push(["explain", "/explain/not-known", operator], ["nothing", "/runs?q=no-such-run", operator]);
+  },
+  { config: "[executors.shell]\nenabled = true\n", each: true },
+);
 
 async function visit(page, path) {
   await page.goto(`${server.origin}${path}`);

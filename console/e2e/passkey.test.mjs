@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, before, test } from "node:test";
+import { after, test } from "node:test";
 import { logKey, verdicts } from "./evidence.mjs";
 import {
   accessible,
@@ -12,10 +12,9 @@ import {
   openPage,
   person,
   publish,
+  setUp,
   signIn,
   signOut,
-  startBrowser,
-  startServer,
 } from "./support.mjs";
 
 const SHIPPED = readFileSync(new URL("../../definitions/batch-release.yaml", import.meta.url), "utf8");
@@ -42,9 +41,8 @@ let directory;
 /** The browsers of people with a passkey, by token: a passkey is in one of them only. */
 const browsers = new Map();
 
-before(async () => {
-  server = await startServer();
-  browser = await startBrowser();
+setUp(async (made) => {
+  ({ server, browser } = made);
   directory = mkdtempSync(join(tmpdir(), "countersign-bundle-"));
   tokens = {
     santos: await person(server, "qp_director_santos", [], "Maria Santos"),
@@ -60,9 +58,7 @@ before(async () => {
   await publish(server, RELEASE);
   await publish(server, SHIPMENT);
 });
-after(async () => {
-  await browser?.close();
-  await server?.end();
+after(() => {
   rmSync(directory, { recursive: true, force: true });
 });
 

@@ -1,33 +1,25 @@
 // A runbook: the world changes under it, it stops, the sovereign decides, the operator resumes, and it completes.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { after, before, test } from "node:test";
+import { test } from "node:test";
 import { drifted, until } from "./furnish-runs.mjs";
-import {
-  accessible,
-  caller,
-  openPage,
-  person,
-  publish,
-  signIn,
-  startBrowser,
-  startServer,
-} from "./support.mjs";
+import { accessible, caller, openPage, person, publish, setUp, signIn } from "./support.mjs";
 
 let server;
 let browser;
 let operator;
 
-before(async () => {
-  server = await startServer("[executors.shell]\nenabled = true\n");
-  browser = await startBrowser();
-  operator = await person(server, "operator", ["runs:read", "runs:start", "runs:control"], "Li Chen");
-  await publish(server, readFileSync(new URL("../../definitions/db-migrate.yaml", import.meta.url), "utf8"));
-});
-after(async () => {
-  await browser?.close();
-  await server?.end();
-});
+setUp(
+  async (made) => {
+    ({ server, browser } = made);
+    operator = await person(server, "operator", ["runs:read", "runs:start", "runs:control"], "Li Chen");
+    await publish(
+      server,
+      readFileSync(new URL("../../definitions/db-migrate.yaml", import.meta.url), "utf8"),
+    );
+  },
+  { config: "[executors.shell]\nenabled = true\n" },
+);
 
 const start = async (definition, subject, input) =>
   (await caller(server, operator)("POST", "/v1/runs", { definition, subject_ref: subject, input })).run_id;

@@ -1,16 +1,16 @@
 // Sessions and connections: tabs, loss of the server, going away, and pages of other origins.
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
-import { after, before, test } from "node:test";
+import { test } from "node:test";
 import {
   caller,
   openPage,
   openTab,
   person,
   publish,
+  setUp,
   signIn,
   signOut,
-  startBrowser,
   startServer,
 } from "./support.mjs";
 
@@ -30,24 +30,24 @@ let server;
 let browser;
 let tokens;
 
-before(async () => {
-  // The shortest that the server takes. A person in front of the page is not signed out.
-  server = await startServer('idle = "10s"\n');
-  browser = await startBrowser();
-  tokens = {
+setUp(async (made) => {
+  ({ server, browser } = made);
+  tokens = await furnish(server);
+});
+
+/** The people and what they ask for. */
+async function furnish(server) {
+  const tokens = {
     boss: await person(server, "boss", ["workflows:read", "audit:read"]),
     clerk: await person(server, "clerk", ["workflows:start", "workflows:open-gate", "workflows:read"]),
   };
   await publish(server, LEAVE);
-});
-after(async () => {
-  await browser?.close();
-  await server?.end();
-});
+  return tokens;
+}
 
 /** Asks the boss for something. */
-async function ask(subject) {
-  const clerk = caller(server, tokens.clerk);
+async function ask(subject, at = server, who = tokens.clerk) {
+  const clerk = caller(at, who);
   const { instance_id } = await clerk("POST", "/v1/processes", { definition: "leave", subject_ref: subject });
   await clerk("POST", `/v1/processes/${instance_id}/gates`, { action: "grant" });
   return instance_id;
@@ -84,22 +84,20 @@ test("two tabs share one stream, and both are live", async () => {
   const second = await openTab(first.context());
   await second.goto(`${server.origin}/inbox`);
   await row(second, "first-week").waitFor();
-  await present(second, async () => {
-    await ask("second-week");
-    await row(first, "second-week").waitFor();
-    await row(second, "second-week").waitFor();
-    assert.ok(streams.length > 0);
-    assert.ok(
-      streams.every((page) => page === first),
-      "the second tab opened a stream",
-    );
-    // The tab that listens for both is closed: the other takes over.
-    const takesOver = second.waitForRequest(/\/v1\/stream/);
-    await first.close();
-    await takesOver;
-    await ask("third-week");
-    await row(second, "third-week").waitFor();
-  });
+  await ask("second-week");
+  await row(first, "second-week").waitFor();
+  await row(second, "second-week").waitFor();
+  assert.ok(streams.length > 0);
+  assert.ok(
+    streams.every((page) => page === first),
+    "the second tab opened a stream",
+  );
+  // The tab that listens for both is closed: the other takes over.
+  const takesOver = second.waitForRequest(/\/v1\/stream/);
+  await first.close();
+  await takesOver;
+  await ask("third-week");
+  await row(second, "third-week").waitFor();
   assert.deepEqual([...first.complaints, ...second.complaints], []);
   await second.context().close();
 });
@@ -107,36 +105,48 @@ test("two tabs share one stream, and both are live", async () => {
 test("a lost connection is shown, and heals", async () => {
   const page = await openPage(browser);
   await signIn(page, server, tokens.boss);
-  await present(page, async () => {
-    await page.getByRole("heading", { name: "In-tray" }).waitFor();
-    await server.stop();
-    const notice = page.getByText("Connection lost. What you see may be out of date");
-    await notice.waitFor();
-    await server.restart();
-    await notice.waitFor({ state: "hidden" });
-    await ask("after-the-outage");
-    await row(page, "after-the-outage").waitFor();
-  });
+  await page.getByRole("heading", { name: "In-tray" }).waitFor();
+  await server.stop();
+  const notice = page.getByText("Connection lost. What you see may be out of date");
+  await notice.waitFor();
+  await server.restart();
+  await notice.waitFor({ state: "hidden" });
+  await ask("after-the-outage");
+  await row(page, "after-the-outage").waitFor();
   await page.context().close();
 });
 
 test("a person who goes away is warned, signed out, and comes back to where they were", async () => {
-  const page = await openPage(browser);
-  await signIn(page, server, tokens.boss);
-  await page.goto(`${server.origin}/ledger?actor_ref=clerk`);
-  await page.getByRole("heading", { name: "Ledger" }).waitFor();
-  await page.getByRole("button", { name: "Stay signed in" }).click();
-  await page.getByRole("button", { name: "Stay signed in" }).waitFor({ state: "hidden" });
-  await page.getByText("You were signed out because nothing happened for a while.").waitFor();
-  assert.equal(new URL(page.url()).pathname, "/sign-in");
-  // The way back in the browser's history shows nothing either.
-  await page.goBack();
-  await page.getByRole("heading", { name: "Sign in" }).waitFor();
-  await page.getByLabel("Token", { exact: true }).fill(tokens.boss);
-  await page.getByRole("button", { name: "Sign in", exact: true }).click();
-  await page.waitForURL(/\/ledger\?actor_ref=clerk/);
-  await page.getByRole("cell", { name: "clerk" }).first().waitFor();
-  await page.context().close();
+  // The shortest that the server takes. A person in front of the page is not signed out.
+  const server = await startServer('idle = "10s"\n');
+  try {
+    const { boss, clerk } = await furnish(server);
+    await ask("away", server, clerk);
+    const page = await openPage(browser);
+    const arrives = (wanted) => present(page, () => wanted.waitFor());
+    await page.goto(`${server.origin}/sign-in`);
+    await page.getByLabel("Token", { exact: true }).fill(boss);
+    await present(page, async () => {
+      await page.getByRole("button", { name: "Sign in", exact: true }).click();
+      await page.waitForURL(/\/inbox/);
+      await page.goto(`${server.origin}/ledger?actor_ref=clerk`);
+      await page.getByRole("heading", { name: "Ledger" }).waitFor();
+    });
+    await page.getByRole("button", { name: "Stay signed in" }).click();
+    await page.getByRole("button", { name: "Stay signed in" }).waitFor({ state: "hidden" });
+    await page.getByText("You were signed out because nothing happened for a while.").waitFor();
+    assert.equal(new URL(page.url()).pathname, "/sign-in");
+    // The way back in the browser's history shows nothing either.
+    await page.goBack();
+    await page.getByRole("heading", { name: "Sign in" }).waitFor();
+    await page.getByLabel("Token", { exact: true }).fill(boss);
+    await page.getByRole("button", { name: "Sign in", exact: true }).click();
+    await arrives(page.getByRole("cell", { name: "clerk" }).first());
+    assert.match(page.url(), /\/ledger\?actor_ref=clerk/);
+    await page.context().close();
+  } finally {
+    await server.end();
+  }
 });
 
 test("signing out in one tab signs out the others", async () => {

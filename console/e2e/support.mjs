@@ -4,12 +4,28 @@ import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { extname, join } from "node:path";
+import { after, afterEach, before, beforeEach } from "node:test";
 import { AxeBuilder } from "@axe-core/playwright";
 import { chromium } from "playwright-core";
 
 /** Where the page's files come from instead of the binary: tries a page without building the server anew. */
 const DIST = process.env.CONSOLE_DIST;
 const SERVER = process.env.SERVER_BIN ?? new URL("../../target/debug/countersign", import.meta.url).pathname;
+
+/** A server and a browser for the tests of a file, or for `each` of them; `furnish` makes what they need. */
+export function setUp(furnish, { config = "", each = false } = {}) {
+  const [begin, end] = each ? [beforeEach, afterEach] : [before, after];
+  const made = {};
+  begin(async () => {
+    made.server = await startServer(config);
+    made.browser = await startBrowser();
+    await furnish(made);
+  });
+  end(async () => {
+    await made.browser?.close();
+    await made.server?.end();
+  });
+}
 
 /** A server on a free port of this machine. */
 export async function startServer(config = "") {

@@ -1,7 +1,7 @@
 // The pages of approver, auditor and administrator: accessible in every theme, and usable on a phone.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { accessible, caller, openPage, publish, signIn, startBrowser, startServer } from "./support.mjs";
+import { test } from "node:test";
+import { accessible, caller, openPage, publish, setUp, signIn } from "./support.mjs";
 
 const RECIPE = `
 kind: process
@@ -21,9 +21,8 @@ let gates;
 let record;
 let instance;
 
-before(async () => {
-  server = await startServer();
-  browser = await startBrowser();
+setUp(async (made) => {
+  ({ server, browser } = made);
   await publish(server, RECIPE);
   const admin = caller(server);
   gates = [];
@@ -50,10 +49,6 @@ before(async () => {
   await admin("POST", "/v1/ledger/seal", {});
   const { items } = await admin("GET", `/v1/ledger/records?instance_id=${instance}&action_ref=gate_decided`);
   record = items[0].event_id;
-});
-after(async () => {
-  await browser?.close();
-  await server?.end();
 });
 
 async function open(theme, options) {

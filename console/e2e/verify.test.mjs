@@ -3,9 +3,9 @@ import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, before, test } from "node:test";
+import { after, test } from "node:test";
 import { logKey, verdicts } from "./evidence.mjs";
-import { accessible, caller, openPage, publish, startBrowser, startServer } from "./support.mjs";
+import { accessible, caller, openPage, publish, setUp } from "./support.mjs";
 import { unzip, zip } from "./zip.mjs";
 
 const NOTE = `
@@ -24,9 +24,8 @@ let directory;
 let key;
 let genuine;
 
-before(async () => {
-  server = await startServer();
-  browser = await startBrowser();
+setUp(async (made) => {
+  ({ server, browser } = made);
   directory = mkdtempSync(join(tmpdir(), "countersign-verify-"));
   await publish(server, NOTE);
   const admin = caller(server);
@@ -41,9 +40,7 @@ before(async () => {
   genuine = Buffer.from(await answer.arrayBuffer());
   key = await logKey(server);
 });
-after(async () => {
-  await browser?.close();
-  await server?.end();
+after(() => {
   rmSync(directory, { recursive: true, force: true });
 });
 

@@ -228,6 +228,12 @@ class World:
             k: entry[k] for k in ("declaration_digest", "gate_spec_digest")}})], "publish_definition", path="/v1/definitions", body=source, document=True)
         return f"{name}@{version}"
 
+    def mark(self, by: Actor, action: str, name: str, version: int, reason: str) -> Record:
+        statement, path = {"definition_retired": ("retire_definition", f"/v1/definitions/{name}/retire"), "schedule_paused": ("pause_schedule", f"/v1/schedules/{name}/pause"),
+                           "schedule_resumed": ("resume_schedule", f"/v1/schedules/{name}/resume")}[action]
+        payload = {"name": name, "version": version, "reason": reason}
+        return self.command(REGISTRY, [(action, by, payload)], statement, path=path, body=dump({"reason": reason}).encode())[0]
+
     # -- holds, purges, exports
     def hold(self, by: Actor, record: Record, reason: str, case: Optional[str] = None) -> str:
         hold_id = self.new_id()
@@ -348,6 +354,7 @@ class Process:
         self.steps: dict[str, dict[str, Any]] = {}
         self.assignments: dict[str, dict[str, Any]] = {}
         self.bound: dict[tuple[str, str], str] = {}
+        self.asked: dict[str, Optional[str]] = {}    # the digest of what each gate asks
         r = w.command(self.id, [("workflow_started", by, {
             "instance_id": self.id, "subject_ref": subject, "initial_state": self.state, "definition": definition, "declaration_digest": self.declaration_digest,
             "gate_spec_digest": self.gate_spec_digest, "gate_spec_labels": list(self.gate_spec), **edition, "reason": reason})],
@@ -358,7 +365,7 @@ class Process:
     def declared(self, action: str) -> dict[str, Any]:
         return next(t for t in self.declaration["transitions"] if t["from"] == self.state and t["action"] == action)
 
-    def open(self, by: Actor, action: str, reason: Optional[str] = None) -> str:
+    def open(self, by: Actor, action: str, reason: Optional[str] = None, request: Optional[dict[str, Any]] = None) -> str:
         w, guard = self.world, self.declared(action)["guard"]
         spec = self.gate_spec[guard]
         approvers = spec.get("approvers") or [spec["approver_ref"]]
@@ -368,17 +375,19 @@ class Process:
         old = self.bound.get((self.state, action))
         common = {"scope": spec["scope"], "submitter_ref": self.initiator, "supersedes": old, "reason": reason}
         opened = {"instance_id": self.id, "action": action, "from_state": self.state, "guard": guard}
+        asked = {"request": request, "request_digest": sha(dump(request).encode()).hex()} if request else {}
         writes: list[Write] = []
         if quorum:
             writes.append(("chain_initiated", by, {"instance_id": self.id, "chain_id": gate_id, "action": action, "subject_ref": f"{self.subject}:{action}",
                                                    "scope": spec["scope"], "initiator_ref": self.initiator, "approver_set": approvers,
                                                    "quorum_rule": quorum["rule"], "m": quorum.get("m"), "steps": steps}))
-            writes.append(("gate_opened", by, {**opened, "chain_id": gate_id, "steps": steps, **common}))
+            writes.append(("gate_opened", by, {**opened, "chain_id": gate_id, "steps": steps, **common, **asked}))
         else:
-            writes.append(("gate_opened", by, {**opened, **steps[0], **common}))
-        body = {"action": action, **({"reason": reason} if reason else {})}
+            writes.append(("gate_opened", by, {**opened, **steps[0], **common, **asked}))
+        body = {"action": action, **({"reason": reason} if reason else {}), **({"request": request} if request else {})}
         r = w.command(self.id, writes, "open_gate", path=f"/v1/processes/{self.id}/gates", body=dump(body).encode())[-1]
         at = r.head["recorded_at_us"]
+        self.asked[gate_id] = asked.get("request_digest")
         if old:
             self.gates[old]["current"] = False
         self.bound[(self.state, action)] = gate_id
@@ -419,22 +428,23 @@ class Process:
         gate = self.gates[gate_id]
         state = {"approve": "Approved", "reject": "Rejected", "withdraw": "Withdrawn"}[decision]
         decided = {"instance_id": self.id, "action": action}
+        bound = {"request_digest": self.asked[gate_id]} if self.asked[gate_id] else {}
         writes: list[Write] = []
         step = None
         if gate["rule"] is None:
             step = self.steps[gate_id]
-            writes.append(("gate_decided", by, {**decided, "step_id": gate_id, "decision": decision, "reason": reason}))
+            writes.append(("gate_decided", by, {**decided, "step_id": gate_id, "decision": decision, "reason": reason, **bound}))
         elif whole:
             left = [s["step_id"] for s in self._steps_of(gate_id) if s["state"] == "Pending"]
             writes.append(("chain_withdrawn", by, {"instance_id": self.id, "chain_id": gate_id, "action": action, "reason": reason, "recalled_step_ids": left}))
-            writes.append(("gate_decided", by, {**decided, "chain_id": gate_id, "decision": decision, "reason": reason}))
+            writes.append(("gate_decided", by, {**decided, "chain_id": gate_id, "decision": decision, "reason": reason, **bound}))
             writes += self._gone_with(gate_id, by, left, reason)
         else:
             step = next(s for s in self._steps_of(gate_id) if s["approver_ref"] == (approver or by.ref))
             trailing = gate["chain_state"] != "Pending"
             writes.append(("step_" + state.lower(), by, {"instance_id": self.id, "chain_id": gate_id, "step_id": step["step_id"], "action": action,
                                                          "decided_by": by.ref, "reason": reason, "trailing": trailing}))
-            writes.append(("gate_decided", by, {**decided, "step_id": step["step_id"], "chain_id": gate_id, "decision": decision, "reason": reason}))
+            writes.append(("gate_decided", by, {**decided, "step_id": step["step_id"], "chain_id": gate_id, "decision": decision, "reason": reason, **bound}))
             states = [state if s is step else s["state"] for s in self._steps_of(gate_id)]
             outcome = settle(gate["rule"], gate["m"], states)
             if not trailing and outcome != "Pending":
@@ -442,7 +452,7 @@ class Process:
                 writes.append(("chain_resolved", None, {"instance_id": self.id, "chain_id": gate_id, "action": action, "outcome": outcome, "recalled_step_ids": rest}))
                 if outcome == "Withdrawn":
                     writes += self._gone_with(gate_id, None, rest, UNREACHABLE)
-        body = {"decision": decision, **({"step_id": step["step_id"]} if step and gate["rule"] else {}), **({"reason": reason} if reason else {})}
+        body = {"decision": decision, **({"step_id": step["step_id"]} if step and gate["rule"] else {}), **({"reason": reason} if reason else {}), **bound}
         records = w.command(self.id, writes, "decide_gate", path=f"/v1/processes/{self.id}/gates/{action}/decision", body=dump(body).encode(),
                             meaning=meaning, step=step["step_id"] if step else None)
         at = records[0].head["recorded_at_us"]

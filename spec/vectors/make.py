@@ -172,6 +172,22 @@ def scenario_replaced() -> tuple[World, Bundle]:
     return w, w.export(a["audit"], p, 96)
 
 
+def scenario_asked() -> tuple[World, Bundle]:
+    """What the approvers are asked is recorded, and each decision is bound to it: of one person, and of a quorum; a tree of 62."""
+    w = World("asked", rules=2)
+    a = staff(w)
+    p = Process(w, a["ines"], "batch-release@1", "batch/2026-0012")
+    p.fire(a["lab"], "submit")
+    p.open(a["ines"], "pass", request={"samples": 3, "report": "sha256:4f1c"})
+    p.decide(a["qc_ann"], "pass", "approve")
+    p.decide(a["qc_ben"], "pass", "approve")
+    p.fire(a["lab"], "pass")
+    p.open(a["ines"], "release", "complete", request={"batch": "2026-0012", "yield": 98})
+    p.decide(a["qp"], "release", "approve", "within specification")
+    p.fire(a["ines"], "release")
+    return w, w.export(a["audit"], p, 62)
+
+
 def scenario_purge() -> tuple[World, Bundle]:
     """Holds, a purge after retention, keys rotated and revoked, a grant revoked; a tree of 65."""
     w = World("purge", retention_days=30)
@@ -223,6 +239,26 @@ def scenario_window() -> tuple[World, Bundle]:
     return w, w.export_window(a["audit"], after, until, 70)
 
 
+def scenario_retired() -> tuple[World, Bundle]:
+    """A definition is retired while its process goes on, and published again; schedules of another one are paused and resumed; a tree of 52."""
+    w = World("retired")
+    a = staff(w, board=False)
+    w.grant(w.admin, a["ines"], "runs:control:nightly")
+    w.publish(w.admin, "nightly", 1, *SIMPLE)
+    w.mark(a["ines"], "schedule_paused", "nightly", 1, "the press is being cleaned")
+    p = Process(w, a["ines"], "batch-release@1", "batch/2026-0030")
+    w.mark(w.admin, "definition_retired", "batch-release", 1, "replaced by version 2")
+    p.fire(a["ines"], "submit")
+    w.mark(a["ines"], "schedule_resumed", "nightly", 1, "it is clean")
+    w.publish(w.admin, "batch-release", 2, *SIMPLE)
+    again = Process(w, a["ines"], "batch-release@2", "batch/2026-0031")
+    p.open(a["ines"], "release")
+    p.decide(a["qp"], "release", "approve")
+    p.fire(a["ines"], "release")
+    again.fire(a["ines"], "submit")
+    return w, w.export_window(a["audit"], None, None, 52)
+
+
 def scenario_rotated() -> tuple[World, Bundle]:
     """The application key is rotated once and the log key twice; the auditor trusts the first; a tree of 61."""
     w = World("rotated")
@@ -254,10 +290,10 @@ def scenario_of_run(name: str) -> tuple[World, Bundle]:
 
 
 SCENARIOS: dict[str, Callable[[], tuple[World, Bundle]]] = {
-    "release": scenario_release, "quorum": scenario_quorum, "loop": scenario_loop, "replaced": scenario_replaced, "purge": scenario_purge, "window": scenario_window,
-    "rotated": scenario_rotated, "rotated-new": scenario_rotated_new,
+    "release": scenario_release, "quorum": scenario_quorum, "loop": scenario_loop, "replaced": scenario_replaced, "asked": scenario_asked, "purge": scenario_purge, "window": scenario_window,
+    "retired": scenario_retired, "rotated": scenario_rotated, "rotated-new": scenario_rotated_new,
     "passkey": functools.partial(passkeys.scenario_passkey, *SIMPLE), "passkey-chromium": functools.partial(passkeys.scenario_chromium, *SIMPLE)}
-SCENARIOS |= {f"run-{name}": functools.partial(scenario_of_run, name) for name in ("linear", "dag", "together", "saga", "listed", "gate", "cancelled", "window", "people", "tasks", "own", "child", "book", "book-caps", "book-failed", "book-dry", "book-child")}
+SCENARIOS |= {f"run-{name}": functools.partial(scenario_of_run, name) for name in ("linear", "dag", "together", "saga", "steered", "listed", "gate", "cancelled", "window", "people", "tasks", "own", "child", "book", "book-caps", "book-failed", "book-dry", "book-child")}
 
 
 RANDOM = ({"states": ["a", "b", "c", "end"],

@@ -689,5 +689,10 @@ def of_runbook(name: str) -> Any:
     return runbooks.SCENARIOS[name]
 
 
+def steered() -> tuple[World, Bundle]:
+    import undos
+    return undos.steered()
+
+
 SCENARIOS = {"run-book": lambda: of_runbook("run-book")(), "run-book-caps": lambda: of_runbook("run-book-caps")(), "run-book-failed": lambda: of_runbook("run-book-failed")(),
-             "run-book-dry": lambda: of_runbook("run-book-dry")(), "run-book-child": lambda: of_runbook("run-book-child")(), "run-child": child, "run-own": own, "run-tasks": tasks, "run-people": people, "run-linear": linear, "run-dag": dag, "run-together": together, "run-saga": saga, "run-listed": listed, "run-gate": gate, "run-cancelled": cancelled, "run-window": window}
+             "run-book-dry": lambda: of_runbook("run-book-dry")(), "run-book-child": lambda: of_runbook("run-book-child")(), "run-steered": steered, "run-child": child, "run-own": own, "run-tasks": tasks, "run-people": people, "run-linear": linear, "run-dag": dag, "run-together": together, "run-saga": saga, "run-listed": listed, "run-gate": gate, "run-cancelled": cancelled, "run-window": window}

@@ -64,6 +64,7 @@ COMMITTED = {
     "replaced": """start-replaced-fixed.engine start-named-herself.engine start-named-herself-among-others.engine start-replaced-scope.engine
         start-replaced-untold.insider start-replaced-told-in-vain.insider definition-gates-missing.insider definition-gates-swapped.naive
         withdrawn-step-untold.insider withdrawn-step-told-twice.insider withdrawn-step-in-other-words.insider withdrawn-step-of-nobody.insider""",
+    "asked": "request-edited.insider request-and-digest-edited.insider decision-bound-to-nothing.insider request-of-the-body-edited.insider",
     "purge": "hold-release-deleted.insider destruction-record-deleted.insider",
     "window": "instance-left-out-of-window.naive",
     "rotated": """rotation-forged-as-lost.naive rotation-with-a-moved-signature.naive rotation-note-edited.naive
@@ -78,6 +79,7 @@ COMMITTED = {
     "run-linear": """run-transition-skipped.insider run-transition-from-elsewhere.insider run-transition-with-unknown-id.insider
         run-step-completed-again.insider run-record-after-the-end.insider run-output-left-out.insider run-begun-before-its-turn.insider
         run-steps-miscounted.insider run-definition-swapped.insider run-store-step-state.naive run-store-output.naive""",
+    "retired": "start-of-the-retired.insider paused-without-scope.insider",
     "run-people": """run-late-as-in-time.insider run-late-by-less.insider run-put-in-charge-afterwards.insider run-reopened-without-approval.insider
         run-reopened-beside-another-record.insider run-store-breach-erased.naive""",
     "run-child": """run-task-left-behind.insider run-child-waits-for-something-else.insider run-child-goes-on-without-one.insider""",
@@ -85,6 +87,7 @@ COMMITTED = {
         run-tasks-miscounted.insider""",
     "run-own": """run-own-undeclared.insider run-own-from-elsewhere.insider run-own-as-proposed.insider run-own-left-out.insider
         run-own-floor-left-out.insider run-own-machine-unbound.insider run-own-store.naive""",
+    "run-steered": "run-undoing-resumed-forward.insider run-failed-undo-not-held.insider run-undo-behind-a-failed-one.insider run-undo-declared-by-a-worker.insider",
     "run-saga": "run-compensations-swapped.insider run-compensation-left-out.insider",
     "run-listed": "run-compensation-not-listed.insider run-engine-record-by-a-worker.insider",
     "run-gate": """run-unblocked-without-approval.insider run-unblocked-though-only-fired.insider run-gate-passed-without-being-consumed.insider

@@ -34,7 +34,10 @@ ROUTES = {  # action_ref: (action, path with payload members, body members equal
     "key_revoked": ("revoke_key", "/v1/actors/{actor_ref}/keys/{key_id}/revoke", ""),
     "grant_made": ("grant", "/v1/grants", "subject_ref action_scope"),
     "grant_revoked": ("revoke", "/v1/grants/{grant_id}/revoke", ""),
-    "definition_published": ("publish_definition", "/v1/definitions", "")}
+    "definition_published": ("publish_definition", "/v1/definitions", ""),
+    "definition_retired": ("retire_definition", "/v1/definitions/{name}/retire", "reason"),
+    "schedule_paused": ("pause_schedule", "/v1/schedules/{name}/pause", "reason"),
+    "schedule_resumed": ("resume_schedule", "/v1/schedules/{name}/resume", "reason")}
 DECISIONS = {"step_approved": "approve", "step_rejected": "reject", "step_withdrawn": "withdraw", "chain_withdrawn": "withdraw"}
 
 
@@ -229,6 +232,8 @@ class Identity:
         for member in members.split():
             if not same(said.get(member), p.get(member)):
                 yield f"{member} of the body is not the payload's"
+        if r.action == "gate_opened" and said.get("request") is not None and not same(said["request"], p.get("request")):
+            yield "request of the body is not the payload's"
         if action == "decide_gate":
             if said.get("decision") != DECISIONS.get(r.action, p.get("decision")):
                 yield "decision of the body is not the payload's"

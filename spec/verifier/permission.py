@@ -9,7 +9,8 @@ from .registry import Registry
 SCOPES = {**run_model.SCOPES, "workflow_started": "workflows:start", "gate_opened": "workflows:open-gate", "chain_initiated": "workflows:open-gate", "transition_fired": "workflows:fire",
           "evidence_exported": "audit:read", "hold_placed": "audit:hold", "hold_released": "audit:hold", "record_purged": "audit:purge",
           "actor_registered": "actors:manage", "credential_issued": "actors:manage", "credential_revoked": "actors:manage", "key_registered": "actors:manage",
-          "key_revoked": "actors:manage", "grant_made": "permissions:manage", "grant_revoked": "permissions:manage", "definition_published": "definitions:publish"}
+          "key_revoked": "actors:manage", "grant_made": "permissions:manage", "grant_revoked": "permissions:manage", "definition_published": "definitions:publish",
+          "definition_retired": "definitions:publish", "schedule_paused": "runs:control", "schedule_resumed": "runs:control"}
 
 
 FINER = ("workflows:", "runs:", "tasks:", "governance:")
@@ -43,6 +44,8 @@ def check_permission(b: Bundle, registry: Registry, report: Report) -> None:
         start = b.chains[r.instance][0]
         if scope.startswith(FINER) and start.payload is not None and start.payload.get("definition"):
             scopes += [f"{s}:{start.payload['definition'].rpartition('@')[0]}" for s in scopes]
+        if r.action in ("schedule_paused", "schedule_resumed"):
+            scopes.append(f"{scope}:{p.get('name')}")
         if registry.holds(r.actor, scopes, r.registry_seq):
             continue
         if scope.startswith(FINER) and start.purged:

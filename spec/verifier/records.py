@@ -14,6 +14,7 @@ RETENTION = "policy_ref:text retention_until_us:int? purge_deadline_us:int?"
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
 _STEP = "instance_id:text chain_id:text step_id:text action:text decided_by:text reason?:text trailing:bool"
 _KEY_OR_TOKEN = "actor_ref:text credential_id:text"
+_MARK = "name:text version:int reason?:text"
 _GRANT = "grant_id:text subject_ref:text action_scope:text"
 PAYLOADS = {
     **run_model.PAYLOADS,
@@ -38,6 +39,7 @@ PAYLOADS = {
     "key_registered": "actor_ref:text key_id:text public_key:text passkey?:object", "key_revoked": "actor_ref:text key_id:text reason?:text",
     "grant_made": _GRANT, "grant_revoked": _GRANT,
     "definition_published": "name:text version:any digest:hex declaration_digest:hex gate_spec_digest:hex document_digest?:hex retention?:any",
+    "definition_retired": _MARK, "schedule_paused": _MARK, "schedule_resumed": _MARK,
     "configuration_recorded": "audit_trail_retention_policy:text? regulated:bool application_actor_ref:text server_actor_ref:text"}
 WINDOW_EXPORT = "after_us:int? before_us:int? instances:int heads_digest:hex"
 REGISTRY_ONLY = set(list(PAYLOADS)[list(PAYLOADS).index("actor_registered"):])

@@ -31,6 +31,7 @@ class Registry:
         self.grants: dict[str, Span] = {}
         self.grant_records: dict[str, list[Record]] = {}
         self.definitions: dict[str, list[Record]] = {}
+        self.retired: dict[str, list[tuple[int, int]]] = {}             # name -> versions up to which, by which record
         self.configurations: list[Record] = []
         self.first = [r for r in chain if r.at == chain[0].at] if chain else []
         self.founder = chain[0].actor if chain else ""
@@ -78,6 +79,11 @@ class Registry:
                 self.grants[p["grant_id"]].until = seq
         elif r.action == "definition_published":
             self.definitions.setdefault(f"{p['name']}@{p['version']}", []).append(r)
+        elif r.action == "definition_retired":
+            name, version = p["name"], p["version"]
+            if f"{name}@{version}" not in self.definitions or f"{name}@{version + 1}" in self.definitions or self.retired_by(f"{name}@{version}", seq) is not None:
+                report.find("row-missing", f"{name}@{version} was not the newest version, or was retired already", r)
+            self.retired.setdefault(name, []).append((version, seq))
         elif r.action == "configuration_recorded":
             self.configurations.append(r)
 
@@ -90,6 +96,11 @@ class Registry:
         except Fault as f:
             report.find(f.code, f.detail, r)
             return None
+
+    def retired_by(self, definition: str, at: int) -> Optional[int]:
+        """The record by which this version was retired at that sequence."""
+        name, _, version = definition.rpartition("@")
+        return next((seq for last, seq in self.retired.get(name, []) if version.isdigit() and int(version) <= last and seq <= at), None)
 
     def sequence_for(self, r: Record) -> int:
         """The registry that a record was decided under. The very first command brings its own."""

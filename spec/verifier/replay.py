@@ -10,7 +10,7 @@ from .found import Record, Report
 from .records import DECIDED
 from .registry import Registry
 from .rows import Rows, check_grant_rows
-from .texts import Fault, Json, REGISTRY, check_form, parse_json, preset, published_gates, same, sha256, without_nulls
+from .texts import Fault, Json, REGISTRY, check_form, member_text, parse_json, preset, published_gates, same, sha256, without_nulls
 
 ENDED = {"approve": "Approved", "reject": "Rejected", "withdraw": "Withdrawn", "step_approved": "Approved", "step_rejected": "Rejected", "step_withdrawn": "Withdrawn"}
 MOOT = "Gate moot: workflow left the gate's from_state by firing a different transition"
@@ -97,6 +97,7 @@ class Replay:
         self.gates: dict[str, Gate] = {}
         self.unseen_gates = False                   # a purged record may have opened some
         self.bound: dict[tuple[str, str], Gate] = {}
+        self.requests: dict[str, Json] = {}         # what each gate asks, by digest
         # what the rest of the same command still owes
         self.chain_begun: Optional[Record] = None   # chain_initiated, and no gate_opened yet
         self.undecided: Optional[tuple[Gate, Optional[Step], str, Record]] = None   # step_*, and no gate_decided yet
@@ -156,6 +157,8 @@ class Replay:
             published = [d.payload or {} for d in self.registry.definitions.get(p["definition"], []) if d.sequence <= r.registry_seq]
             if not published:
                 self.report.find("document-mismatch", f"definition {p['definition']} was not published", r)
+            if p.get("parent_run_id") is None and (by := self.registry.retired_by(p["definition"], r.registry_seq)) is not None:
+                self.report.find("document-mismatch", f"definition {p['definition']} was retired by registry record {by}", r)
             if any(d["declaration_digest"] != p["declaration_digest"] for d in published):
                 self.report.find("document-mismatch", f"declaration is not that of {p['definition']}", r)
             if self.of_run is not None and any((d.get("document_digest"), d["gate_spec_digest"]) != (p["document_digest"], p["gate_spec_digest"]) for d in published):
@@ -322,8 +325,21 @@ class Replay:
         if p["approver_set"] != [s["approver_ref"] for s in p["steps"]] or p["initiator_ref"] != self.start.actor or p["subject_ref"] != f"{self.start.payload['subject_ref']}:{p['action']}":
             self.report.find("wrong-approver", "approvers, initiator or subject of the chain are not those of the process", r)
 
+    def check_request(self, r: Record, p: dict[str, Json]) -> None:
+        """What the approvers are asked, and that what they decide is bound to it."""
+        gate, said = p.get("chain_id") or p.get("step_id") or "", p.get("request_digest")
+        if r.action == "gate_decided":
+            if gate in self.requests and not same(said, self.requests[gate]):
+                self.report.find("binding-invalid", "the decision is not bound to the request of its gate", r)
+            return
+        self.requests[gate] = said
+        text = member_text(r.payload_text or "", "request")
+        if (text is not None or "request_bytes" in p) and said is None or text is not None and sha256(text.encode()).hex() != said:
+            self.report.find("binding-invalid", "request_digest is not that of the request", r)
+
     def on_gate_opened(self, r: Record, p: dict[str, Json]) -> None:
         self.report.checked["3"] += 1
+        self.check_request(r, p)
         assert self.start is not None
         t, quorum = self.transition(p["action"]), p.get("chain_id") is not None
         if self.state is not None:
@@ -413,6 +429,7 @@ class Replay:
 
     def on_gate_decided(self, r: Record, p: dict[str, Json]) -> None:
         self.report.checked["1"] += 1
+        self.check_request(r, p)
         if p["decision"] not in ("approve", "reject", "withdraw"):
             self.report.find("bundle-form", f"decision {p['decision']!r}", r)
             return

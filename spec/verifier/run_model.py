@@ -42,7 +42,9 @@ STEP_TABLE = {  # id: (from, to, actor classes, triggers)
     "X9": (["ready", *AT_WORK, "waiting", "blocked", "failed"], "cancelled", ["system"], ["run_aborted"]),
     "X10": (OPEN, "failed", ["system"], ["step_timeout", "waiting_timeout", "gate_rejected", "lease_exhausted", "expression_error", "validation"]),
     "X11": (AT_WORK, "ready", ["system"], ["unclaimed"]),
-    "X13": (["ready"], "completed", ["reviewer"], ["effect_declared"])}
+    "X13": (["ready"], "completed", ["reviewer"], ["effect_declared"]),
+    "U1": (["ready", *AT_WORK, "waiting", "failed"], "completed", ["reviewer"], ["undo_declared"]),
+    "U2": (["ready", *AT_WORK, "waiting", "failed"], "cannot_complete", ["reviewer"], ["undo_declared"])}
 RUN_TABLE = {line.split()[0]: tuple(line.split()[1:]) for line in """
 R1 idle queued started
 R2 queued executing slot_available
@@ -103,7 +105,13 @@ V3 blocked voided workflow_void
 V4 paused voided workflow_void
 V5 queued voided workflow_void
 V6 failed voided workflow_void
-V7 cancelled voided workflow_void""".strip().split("\n")}
+V7 cancelled voided workflow_void
+P9 compensating paused workflow_pause
+P10 paused compensating workflow_resume
+P11 paused failed compensation_failed
+S20 compensating stopped workflow_stop
+S21 stopped compensating workflow_resume
+S22 stopped failed compensation_failed""".strip().split("\n")}
 ENDED = ("completed", "failed", "cancelled", "voided")
 PAST = ("completed", "skipped", "cancelled", "failed")
 TASK_PAST = PAST + ("cannot_complete",)

@@ -30,6 +30,8 @@ def compare_request(r: Any, p: dict[str, Json], s: dict[str, Json], said: dict[s
     wanted: Optional[list[Optional[str]]] = None
     if r.action == "run_started" and s["action"] == "dispatch_run":
         wanted = ["", "v1", "runs", "trigger"]
+    elif r.action == "run_started" and s["action"] == "start_run" and segments[2:3] == ["schedules"]:
+        wanted = ["", "v1", "schedules", p["definition"].rpartition("@")[0], "trigger"]
     elif r.action == "run_started" and s["action"] == "start_run":
         wanted = ["", "v1", "runs"]
         named = said.get("definition")

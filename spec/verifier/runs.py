@@ -54,6 +54,8 @@ class Run:
         self.parts: dict[int, list[Step]] = {}      # the tasks of each step
         self.behind = 0     # steps and tasks; compensations stand behind them
         self.undoable: set[int] = set()
+        self.held: set[int] = set()     # those whose undo waits for an operator where it fails
+        self.undoing = False
         self.wanted: Optional[str] = None           # the machine that the definition names
         self.machine: Optional[dict[str, Json]] = None
         self.machine_digest: Optional[str] = None
@@ -99,6 +101,7 @@ class Run:
             self.depth = depths(self.depends)
             self.wanted = d.get("machine")
             self.undoable = {place[c["step"]] for c in d.get("compensation") or []}
+            self.held = {place[c["step"]] for c in d.get("compensation") or [] if c.get("onFailure") == "hold"}
             tasks = [(f"{s['name']}/{t['name']}", i) for i, s in enumerate(d["steps"]) for t in s.get("tasks") or []]
             self.steps = [Step(n) for n in names] + [Step(n, task_of=i) for n, i in tasks]
             self.behind = len(self.steps)
@@ -290,6 +293,11 @@ class Run:
                 s = self.steps[seq]
                 s.attempts, s.last_error, s.category, s.effect_unknown = attempts, e.get("last_error"), e.get("error_category"), e.get("effect_unknown", False)
         self.move_run(r, run_moves)
+        again = {seq for seq, _, e in errors if "next_run_at_us" in e}
+        for seq, _, to in made:
+            undone = self.steps[seq].compensates
+            if to in ("failed", "cannot_complete") and undone is not None and undone not in self.held and seq not in again and self.state not in ENDED and not self.lost:
+                self.find("compensation-order", f"the compensation {seq} failed, and the run is {self.state}", r)
         if self.state != "compensating" and not self.lost and any(tid == "T1" and seq >= self.behind for seq, tid, _ in made):
             self.find("compensation-order", f"a compensation began while the run was {self.state}", r)
         if not self.lost:
@@ -334,7 +342,7 @@ class Run:
             s = self.steps[seq]
             if s.task_of is None and s.compensates is None and not all(came_to(d, PAST) for d in self.depends[seq]):
                 self.find("undeclared-transition", f"{tid} of step {seq} before everything it depends on had ended", r)
-            if s.compensates is not None and not all(came_to(b, ("completed",)) for b in range(self.behind, seq)):
+            if s.compensates is not None and not all(came_to(b, ("completed", "cannot_complete")) for b in range(self.behind, seq)):
                 self.find("compensation-order", f"the compensation {seq} began out of its turn", r)
 
     def guard(self, action: str) -> Optional[str]:
@@ -493,6 +501,8 @@ class Run:
                 reported += 1
                 with_child = r.action == "child_waiting" and self.steps[seq].child is not None and seq in depends
                 fault = r.action != "step_waiting" and not with_child
+            elif tid in ("U1", "U2"):
+                fault = r.action != "effect_declared" or self.steps[seq].compensates is None
             elif tid == "X13":
                 fault = r.action != "effect_declared" and (r.action != "step_completed" or self.book.captured != seq)
             elif tid in RECORD_OF:
@@ -575,6 +585,10 @@ class Run:
                 self.find("undeclared-transition", f"the run is {to} before all that belongs to it has ended", r)
             if tid == "R13" and not self.book.dry:
                 self.find("undeclared-transition", "completed as a dry run, which it is not", r)
+            fits = self.undoing if tid in ("P10", "P11", "S21", "S22") else tid in ("R9e", "R10", "R11", "R12") or not self.undoing or to in ("paused", "stopped", "voided")
+            if not fits:
+                self.find("undeclared-transition", f"{tid} does not belong to a run that is {'' if self.undoing else 'not '}undone", r)
+            self.undoing = self.undoing or to == "compensating"
             self.state = to
             self.over = self.over or to in ENDED or to == "compensating"
             self.stops = self.stops or to == "stopped"

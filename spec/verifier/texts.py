@@ -6,7 +6,7 @@ import binascii
 import hashlib
 import json
 import re
-from typing import Any
+from typing import Any, Optional
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -79,6 +79,22 @@ def check_texts(value: Json, depth: int = 0) -> None:
 def same(a: Json, b: Json) -> bool:
     """Equal as JSON values: true is not 1, and the order of members does not matter."""
     return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
+
+
+def member_text(text: str, name: str) -> Optional[str]:
+    """The text of a member as it stands in the object `text`."""
+    decoder, at = json.JSONDecoder(), text.index("{") + 1
+    blank = re.compile(r"[\s,:]*")
+    while True:
+        at = blank.match(text, at).end()        # type: ignore[union-attr]
+        if text[at] == "}":
+            return None
+        key, at = decoder.raw_decode(text, at)
+        at = blank.match(text, at).end()        # type: ignore[union-attr]
+        _, end = decoder.raw_decode(text, at)
+        if key == name:
+            return text[at:end]
+        at = end
 
 
 def without_nulls(value: Json) -> Json:

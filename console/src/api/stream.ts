@@ -85,24 +85,25 @@ function listen() {
   });
 }
 
-/** A refused stream does not say why. Each topic is tried alone: what is forbidden is left out from now on. */
+/** A refused stream names the topics that it is refused for: they are left out from now on. */
 async function afterRefusal(asked: string) {
-  for (const topic of asked.split(",")) {
-    const stop = new AbortController();
-    const answer = await fetch(address(topic), { signal: stop.signal }).catch(() => undefined);
-    stop.abort();
-    if (answer?.status === 401) {
-      sessionEnded();
-      return;
-    }
-    if (answer && (answer.status === 403 || answer.status === 404 || answer.status === 400))
-      refused.add(topic);
+  const stop = new AbortController();
+  const answer = await fetch(address(asked), { signal: stop.signal }).catch(() => undefined);
+  if (answer?.status === 401) {
+    sessionEnded();
+    return;
   }
+  const problem = answer && !answer.ok ? await answer.json().catch(() => ({})) : {};
+  stop.abort();
+  const named: string[] = Array.isArray(problem.refused_topics) ? problem.refused_topics : [];
+  for (const topic of named) refused.add(topic);
   clearTimeout(retry);
-  retry = setTimeout(() => {
+  const again = () => {
     listening = undefined;
     listen();
-  }, RETRY);
+  };
+  if (named.length > 0) again();
+  else retry = setTimeout(again, RETRY);
 }
 
 /** Opens the stream anew: the one before belongs to the session before. */

@@ -21,7 +21,7 @@ import { initials } from "@/ui/person";
 import { LANGUAGES, setLanguage } from "./i18n";
 import { useKeys } from "./keys";
 import { signOut, useMe } from "./session";
-import { setTheme, THEMES, useTheme } from "./theme";
+import { DENSITIES, setDensity, setTheme, THEMES, useDensity, useTheme } from "./theme";
 
 const Palette = lazy(() => import("./palette"));
 const KeyHelp = lazy(() => import("./key-help"));
@@ -80,6 +80,10 @@ export function Frame() {
   );
 }
 
+/** A count on the rail has two digits of room. */
+const COUNTED = 100;
+const shown = (count = 0) => (count === 0 ? undefined : count < COUNTED ? String(count) : `${COUNTED - 1}+`);
+
 function Rail() {
   const { t } = useTranslation();
   const client = useQueryClient();
@@ -88,7 +92,15 @@ function Rail() {
     queryFn: () => body(api.GET("/v1/inbox/count")),
   });
   useTopic("inbox", () => void client.invalidateQueries({ queryKey: ["inbox", "count"] }));
-  const counts: Partial<Record<(typeof PAGES)[number]["key"], number>> = { inbox: inbox.data?.count };
+  const work = useQuery({
+    queryKey: ["worklist", "count"],
+    queryFn: () => body(api.GET("/v1/worklist", { params: { query: { limit: COUNTED } } })),
+  });
+  useTopic("worklist", () => void client.invalidateQueries({ queryKey: ["worklist", "count"] }));
+  const counts: Partial<Record<(typeof PAGES)[number]["key"], string>> = {
+    inbox: shown(inbox.data?.count),
+    work: shown(work.data?.items.length),
+  };
   return (
     <nav
       aria-label={t("frame.pages")}
@@ -115,7 +127,7 @@ function Rail() {
         >
           <Icon aria-hidden size={19} className="shrink-0" />
           <span className="sr-only xl:not-sr-only">{t(`page.${key}`)}</span>
-          {(counts[key] ?? 0) > 0 && (
+          {counts[key] && (
             <span className="tabular absolute top-1 right-0.5 min-w-5 rounded-full bg-accent px-1.5 text-center text-xs font-medium text-on-accent sm:-top-0.5 xl:static xl:ml-auto">
               {counts[key]}
             </span>
@@ -148,6 +160,7 @@ function Connection() {
 function Me({ onKeys }: { onKeys: () => void }) {
   const { t, i18n } = useTranslation();
   const theme = useTheme();
+  const density = useDensity();
   const { data: me } = useMe();
   const router = useRouter();
   const name = me?.display_name ?? me?.actor_ref ?? "";
@@ -175,6 +188,12 @@ function Me({ onKeys }: { onKeys: () => void }) {
           value={theme}
           options={THEMES.map((one) => [one, t(`theme.${one}`)])}
           onChange={setTheme}
+        />
+        <Choice
+          label={t("frame.density")}
+          value={density}
+          options={DENSITIES.map((one) => [one, t(`density.${one}`)])}
+          onChange={setDensity}
         />
         <Choice
           label={t("frame.language")}

@@ -25,7 +25,8 @@ const ICONS: Record<Hit["kind"], LucideIcon> = {
   definition: GitBranch,
   page: FileText,
 };
-const ID = /^[0-9a-f]{8}-[0-9a-f-]{4,}$/i;
+/** Of a subject or an id, so many characters are looked for at least. */
+const LEAST = 3;
 
 export default function Palette({ onClose }: { onClose: () => void }) {
   const { t } = useTranslation();
@@ -108,28 +109,16 @@ function useHits(typed: string, onClose: () => void): Hit[] {
   };
   const runs = useQuery({
     queryKey: ["search", "runs", wanted],
-    enabled: wanted !== "",
+    enabled: wanted.length >= LEAST,
     retry: false,
     queryFn: () => body(api.GET("/v1/runs", { params: { query: { q: wanted, limit: 8, order: "desc" } } })),
   });
-  const exact = useQuery({
+  const processes = useQuery({
     queryKey: ["search", "processes", wanted],
-    enabled: wanted !== "",
+    enabled: wanted.length >= LEAST,
     retry: false,
     queryFn: () =>
-      body(
-        api.GET("/v1/processes", {
-          params: {
-            query: { ...(ID.test(wanted) ? { instance_id: wanted } : { subject_ref: wanted }), limit: 8 },
-          },
-        }),
-      ),
-  });
-  // The server matches a process's subject as a whole; parts are matched among the newest hundred.
-  const newest = useQuery({
-    queryKey: ["search", "processes"],
-    retry: false,
-    queryFn: () => body(api.GET("/v1/processes", { params: { query: { limit: 100, order: "desc" } } })),
+      body(api.GET("/v1/processes", { params: { query: { q: wanted, limit: 8, order: "desc" } } })),
   });
   const definitions = useQuery({
     queryKey: ["search", "definitions"],
@@ -137,11 +126,6 @@ function useHits(typed: string, onClose: () => void): Hit[] {
     queryFn: () => body(api.GET("/v1/definitions", { params: { query: { limit: 200 } } })),
   });
 
-  const processes = new Map(
-    [...(exact.data?.items ?? []), ...(newest.data?.items ?? []).filter((one) => like(one.subject_ref))].map(
-      (one) => [one.instance_id, one],
-    ),
-  );
   const pages = Object.entries(PLACES).map(([key, to]) => ({
     key,
     to,
@@ -158,7 +142,7 @@ function useHits(typed: string, onClose: () => void): Hit[] {
         go: then(() => navigate({ to: "/runs/$id", params: { id: run.run_id } })),
       }),
     ),
-    ...[...processes.values()].slice(0, 8).map(
+    ...(processes.data?.items ?? []).map(
       (one): Hit => ({
         id: one.instance_id,
         kind: "process",

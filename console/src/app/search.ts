@@ -49,6 +49,8 @@ export interface RunSearch {
   step?: string;
   lanes?: LaneBy;
   collapsed?: string;
+  /** Sub-workflows whose steps are shown, by the ids of their steps. */
+  expanded?: string;
   critical?: boolean;
 }
 
@@ -59,19 +61,20 @@ export const runSearch = (search: Search): RunSearch => ({
   step: text(search, "step"),
   lanes: lanesOf(search),
   collapsed: text(search, "collapsed"),
+  expanded: text(search, "expanded"),
   critical: search.critical === true || undefined,
 });
 
 export interface ProcessFilter {
   definition?: string;
   current_state?: string;
-  subject_ref?: string;
+  q?: string;
 }
 
 export const processFilter = (search: Search): ProcessFilter => ({
   definition: text(search, "definition"),
   current_state: text(search, "current_state"),
-  subject_ref: text(search, "subject_ref"),
+  q: text(search, "q"),
 });
 
 export interface DefinitionSearch extends Pick<RunSearch, "step" | "lanes" | "collapsed"> {

@@ -1,25 +1,31 @@
-// The theme is kept in the browser; `public/theme.js` sets it before the first paint.
+// What a browser keeps of how pages look: the theme and the density of lists. `public/theme.js` sets both before the first paint.
 import { useSyncExternalStore } from "react";
 
 export const THEMES = ["light", "dark", "contrast"] as const;
 export type Theme = (typeof THEMES)[number];
 
-const listeners = new Set<() => void>();
+export const DENSITIES = ["comfortable", "compact"] as const;
+export type Density = (typeof DENSITIES)[number];
 
-export function currentTheme(): Theme {
-  const theme = document.documentElement.dataset.theme;
-  return THEMES.find((known) => known === theme) ?? "light";
+/** One of some words, kept in the browser and as a data attribute of the page. */
+function kept<T extends string>(name: "theme" | "density", words: readonly [T, ...T[]]) {
+  const listeners = new Set<() => void>();
+  const current = (): T => {
+    const word = document.documentElement.dataset[name];
+    return words.find((known) => known === word) ?? words[0];
+  };
+  const set = (word: T) => {
+    localStorage.setItem(`countersign.${name}`, word);
+    document.documentElement.dataset[name] = word;
+    for (const listener of listeners) listener();
+  };
+  const use = (): T =>
+    useSyncExternalStore((listener) => {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    }, current);
+  return { current, set, use };
 }
 
-export function setTheme(theme: Theme) {
-  localStorage.setItem("countersign.theme", theme);
-  document.documentElement.dataset.theme = theme;
-  for (const listener of listeners) listener();
-}
-
-export function useTheme(): Theme {
-  return useSyncExternalStore((listener) => {
-    listeners.add(listener);
-    return () => listeners.delete(listener);
-  }, currentTheme);
-}
+export const { current: currentTheme, set: setTheme, use: useTheme } = kept("theme", THEMES);
+export const { set: setDensity, use: useDensity } = kept("density", DENSITIES);

@@ -51,6 +51,7 @@ const FIELDS: (keyof Cell)[] = [
   "reached",
   "done",
   "downstreamOfBlocker",
+  "child",
 ];
 
 function same(a: Cell, b: Cell): boolean {

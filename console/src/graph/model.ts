@@ -16,6 +16,12 @@ export interface Step {
   when?: string;
   workflow?: string;
   optional?: boolean;
+  /** What it is called in the page's address, where that is more than its name: of a step in a sub-workflow, the way to it. */
+  key?: string;
+  /** The run that it belongs to, where that is a sub-workflow's. */
+  inRun?: string;
+  /** Of a sub-workflow: its steps are drawn behind it. */
+  expanded?: boolean;
   /** Of a comparison of two versions. */
   mark?: "added" | "removed" | "changed";
 }
@@ -43,7 +49,8 @@ export interface Cell {
   /** The registry calls the state terminal. */
   done: boolean;
   downstreamOfBlocker?: boolean;
-  /** Of a sub-workflow: its steps by colour. */
+  /** Of a sub-workflow: its run, and its steps by colour. */
+  child?: string;
   counts?: Count[];
 }
 
@@ -113,3 +120,26 @@ function lane(step: Step, by: LaneBy): string {
 
 /** `${input.amount > 10}` without its wrapping. */
 export const condition = (when: string) => when.replace(/^\$\{\s*([\s\S]*?)\s*\}$/, "$1");
+
+/** The steps with those of the sub-workflows that are expanded: each behind the step that runs it, before what follows. */
+export function withSubs(steps: Step[], subs: ReadonlyMap<string, Step[]>): Step[] {
+  const ends = new Map<string, string[]>();
+  const all = steps.flatMap((step) => {
+    const own = subs.get(step.id);
+    if (!own || own.length === 0) return [step];
+    const inner = withSubs(own, subs);
+    const followed = new Set(inner.flatMap((one) => one.dependsOn));
+    ends.set(
+      step.id,
+      inner.filter((one) => !followed.has(one.id)).map((one) => one.id),
+    );
+    const behind = inner.map((one) => (one.dependsOn.length === 0 ? { ...one, dependsOn: [step.id] } : one));
+    return [{ ...step, expanded: true }, ...behind];
+  });
+  const heads = new Set(steps.map((step) => step.id));
+  return all.map((step) =>
+    heads.has(step.id) && step.dependsOn.some((id) => ends.has(id))
+      ? { ...step, dependsOn: step.dependsOn.flatMap((id) => ends.get(id) ?? [id]) }
+      : step,
+  );
+}

@@ -31,6 +31,8 @@ export interface StepGraphProps {
   onExpand?: (category: string) => void;
   selected?: string;
   onSelect?: (id: string) => void;
+  /** Shows or hides the steps of a sub-workflow. */
+  onUnfold?: (id: string) => void;
   /** In view when the graph opens: where things happen. */
   start?: string;
   critical?: ReadonlySet<string>;
@@ -98,6 +100,7 @@ function Drawing({
   onExpand,
   selected,
   onSelect,
+  onUnfold,
   start,
   critical = NOTHING,
   label,
@@ -111,12 +114,16 @@ function Drawing({
   const first = shown.drawn[0]?.id;
 
   // Callers give new functions with every render; the steps must not be drawn anew for that.
-  const latest = useRef({ onSelect, onExpand });
-  latest.current = { onSelect, onExpand };
+  const latest = useRef({ onSelect, onExpand, onUnfold });
+  latest.current = { onSelect, onExpand, onUnfold };
   const open = useCallback((id: string) => {
     setFocus(id);
     if (id.startsWith("group:")) latest.current.onExpand?.(id.slice("group:".length));
     else latest.current.onSelect?.(id);
+  }, []);
+  const unfold = useCallback((id: string) => {
+    setFocus(id);
+    latest.current.onUnfold?.(id);
   }, []);
 
   /** Moves a step into view, if it is not. */
@@ -156,6 +163,7 @@ function Drawing({
   );
   useZoomKeys(flow);
 
+  const canUnfold = onUnfold !== undefined;
   const nodes = useMemo(
     () =>
       layout
@@ -165,10 +173,11 @@ function Drawing({
             critical,
             focus: focus ?? selected ?? start ?? first,
             onOpen: open,
+            onUnfold: canUnfold ? unfold : undefined,
             onKey,
           })
         : [],
-    [layout, shown, cells, selected, critical, focus, start, first, open, onKey],
+    [layout, shown, cells, selected, critical, focus, start, first, open, canUnfold, unfold, onKey],
   );
   const edges = useMemo(
     () => (layout ? toEdges(layout, steps, critical, cells) : []),

@@ -1,6 +1,18 @@
 // One card per step. It draws what the zoom allows: all of it, icon and name, or the state's colour with a large name.
 import { Handle, type NodeProps, Position, useStore } from "@xyflow/react";
-import { Clock, Cog, Globe, Layers, type LucideIcon, Network, Stamp, Terminal, User } from "lucide-react";
+import {
+  ChevronsLeft,
+  ChevronsRight,
+  Clock,
+  Cog,
+  Globe,
+  Layers,
+  type LucideIcon,
+  Network,
+  Stamp,
+  Terminal,
+  User,
+} from "lucide-react";
 import { memo, type ReactNode, useRef } from "react";
 import { useTranslation } from "react-i18next";
 import { initials, useName } from "@/ui/person";
@@ -27,6 +39,8 @@ export type StepNodeData = {
   /** The one step that the Tab key reaches; arrow keys move on from there. */
   focusable: boolean;
   onOpen: (id: string) => void;
+  /** Shows or hides the steps of a sub-workflow. */
+  onUnfold?: (id: string) => void;
   onKey: (event: React.KeyboardEvent, id: string) => void;
 };
 
@@ -127,12 +141,33 @@ function StepCard({ data, step, fork }: { data: StepNodeData; step: Step; fork?:
         </span>
         {detail === "near" && <Fact step={step} cell={cell} />}
       </button>
+      {cell?.child && data.onUnfold && !far && <Unfold data={data} step={step} />}
       {fork && !data.cells && !far && (
         <span className="absolute top-[19px] left-[202px] rounded bg-page px-0.5 text-[11px] font-medium text-soft">
           {fork}
         </span>
       )}
     </>
+  );
+}
+
+/** Shows the steps of a sub-workflow behind its card, or hides them. */
+function Unfold({ data, step }: { data: StepNodeData; step: Step }) {
+  const { t } = useTranslation();
+  const Icon = step.expanded ? ChevronsLeft : ChevronsRight;
+  const words = t(step.expanded ? "graph.fold" : "graph.unfold", { step: step.name });
+  return (
+    <button
+      type="button"
+      tabIndex={data.focusable ? 0 : -1}
+      aria-expanded={step.expanded ?? false}
+      aria-label={words}
+      title={words}
+      onClick={() => data.onUnfold?.(step.id)}
+      className="pointer-events-auto absolute top-[14px] left-[188px] z-10 flex size-7 items-center justify-center rounded-full border border-strong bg-raised text-accent hover:bg-accent-wash"
+    >
+      <Icon aria-hidden size={15} />
+    </button>
   );
 }
 

@@ -5,6 +5,8 @@ import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { Refusal } from "@/api/client";
 import { Button } from "./button";
+import { useRegistry } from "./state";
+import { useLanguage } from "./texts";
 
 /** Lines in the shape of what comes; they appear after 150 ms. */
 export function Skeleton({ lines = 3 }: { lines?: number }) {
@@ -34,6 +36,7 @@ export function Empty({ title, children }: { title: string; children?: ReactNode
 export function Failure({ error, retry }: { error: unknown; retry?: () => void }) {
   const { t } = useTranslation();
   const refusal = error instanceof Refusal ? error : undefined;
+  const title = useTitle(refusal);
   return (
     <div
       role="alert"
@@ -41,8 +44,15 @@ export function Failure({ error, retry }: { error: unknown; retry?: () => void }
     >
       <p className="flex items-start gap-2 font-medium">
         <CircleAlert aria-hidden size={18} className="mt-0.5 shrink-0 text-bad" />
-        <span>{refusal?.status === 0 ? t("error.unreachable") : (refusal?.detail ?? String(error))}</span>
+        <span>
+          {refusal?.status === 0 ? t("error.unreachable") : (title ?? refusal?.detail ?? String(error))}
+        </span>
       </p>
+      {title && (
+        <p lang="en" className="pl-6 text-sm text-soft">
+          {refusal?.detail}
+        </p>
+      )}
       {refusal && refusal.problems.length > 0 && (
         <ul className="list-disc pl-8 text-sm">
           {refusal.problems.map((problem) => (
@@ -60,4 +70,11 @@ export function Failure({ error, retry }: { error: unknown; retry?: () => void }
       </p>
     </div>
   );
+}
+
+/** Details are written in English; in another language the code's title goes before. */
+function useTitle(refusal: Refusal | undefined): string | undefined {
+  const language = useLanguage();
+  const texts = useRegistry().data?.texts?.[language];
+  return language === "en" || !refusal ? undefined : texts?.[`problem.${refusal.code}.title`];
 }

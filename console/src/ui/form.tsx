@@ -8,20 +8,23 @@ export function Field({
   value,
   onChange,
   placeholder,
+  least = 1,
 }: {
   id: string;
   label: string;
   value: string;
   onChange: (value: string) => void;
   placeholder?: string;
+  /** Fewer characters than this are not looked for. */
+  least?: number;
 }) {
   const [typed, setTyped] = useState(value);
   useEffect(() => setTyped(value), [value]);
   useEffect(() => {
-    if (typed === value) return;
+    if (typed === value || (typed.length > 0 && typed.length < least)) return;
     const timer = setTimeout(() => onChange(typed), 300);
     return () => clearTimeout(timer);
-  }, [typed, value, onChange]);
+  }, [typed, value, onChange, least]);
   return (
     <div className="flex flex-col gap-1">
       <label htmlFor={id} className="kicker">

@@ -1,4 +1,4 @@
-// Lists: rows of 40 px, loaded page by page. `j` and `k` move between rows, Enter opens one (see app/keys).
+// Lists: rows of 40 px (28 where the reader wants them compact), loaded page by page. `j` and `k` move between rows, Enter opens one (see app/keys).
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { Button } from "./button";
@@ -75,12 +75,12 @@ export function PagedTable<Row>({
               onClick={(event) =>
                 !(event.target as Element).closest("a,button") && !getSelection()?.toString() && onOpen?.(row)
               }
-              className={`h-11 border-b border-line focus-within:bg-wash ${onOpen ? "cursor-pointer hover:bg-wash" : ""}`}
+              className={`h-10 border-b border-line focus-within:bg-wash compact:h-7 ${onOpen ? "cursor-pointer hover:bg-wash" : ""}`}
             >
               {columns.map((column) => (
                 <td
                   key={column.key}
-                  className={`max-w-[34vw] truncate px-2 py-1.5 sm:max-w-72 sm:px-3 first:pl-1 last:pr-1 ${look(column)}`}
+                  className={`max-w-[34vw] truncate px-2 py-1.5 compact:py-0.5 compact:text-xs sm:max-w-72 sm:px-3 first:pl-1 last:pr-1 ${look(column)}`}
                 >
                   {column.cell(row)}
                 </td>

@@ -21,7 +21,7 @@ pub async fn measure(store: &str, report: &mut Report) -> anyhow::Result<()> {
     let target = Target::in_process_with(store, config()).await?;
     let engine = target.engine.clone().context("no engine")?;
     engine.bootstrap("admin", sha256(&[b"bench"])).await?;
-    let mut text = format!("kind: workflow\nname: wide\nqueue: {QUEUE}\nsteps:\n");
+    let mut text = format!("kind: workflow\nname: wide\norder: dag\nqueue: {QUEUE}\nsteps:\n");
     (0..STEPS).try_for_each(|n| writeln!(text, "  - {{name: s{n}}}"))?;
     publish(&engine, &text).await?;
     let run_id = start_named(&engine, "wide").await?;

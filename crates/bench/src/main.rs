@@ -9,6 +9,7 @@ mod limits;
 mod log;
 mod peers;
 mod report;
+mod restart;
 mod runbooks;
 mod story;
 mod stream;
@@ -24,6 +25,29 @@ use target::Target;
 
 const TURNS: u32 = 6;
 
+/// What can be measured by itself.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// The dearest commands in the language of definitions.
+    Language,
+    /// Workflows, cells, and the long run.
+    Workflows,
+    /// Workers that lease their steps over HTTP.
+    Leased,
+    /// What a page reads of a large run.
+    Cells,
+    /// Workflows in the long run: --finished, --pinned, --live, an idle server.
+    Endurance,
+    /// Starts of the server beside live runs (--live).
+    Restart,
+    /// The live stream.
+    Stream,
+    /// The log.
+    Log,
+    /// Gated processes.
+    Processes,
+}
+
 #[derive(Parser)]
 struct Args {
     /// Seconds for each measurement.
@@ -35,6 +59,9 @@ struct Args {
     /// Numbers of clients.
     #[arg(long, value_delimiter = ',', default_value = "1,8,64")]
     clients: Vec<usize>,
+    /// Measure one part and nothing else.
+    #[arg(long, value_enum)]
+    only: Option<Part>,
     /// Leave out the comparison at different numbers of stored instances.
     #[arg(long)]
     no_growth: bool,
@@ -44,12 +71,6 @@ struct Args {
     /// Leave out the measurements over HTTP.
     #[arg(long)]
     no_http: bool,
-    /// Measure nothing but workers that lease their steps over HTTP.
-    #[arg(long, conflicts_with_all = ["no_http", "log_only", "workflows_only", "endurance_only"])]
-    leased_only: bool,
-    /// Measure nothing but workflows.
-    #[arg(long, conflicts_with = "log_only")]
-    workflows_only: bool,
     /// Runs of W1.
     #[arg(long, default_value_t = 3000)]
     runs: usize,
@@ -62,23 +83,14 @@ struct Args {
     /// Runs that have ended before W1 is measured again; 1000000 takes minutes. 0 leaves it out.
     #[arg(long, default_value_t = 20_000)]
     finished: usize,
+    /// Live runs beside which the server is started; 1000000 takes minutes. 0 leaves it out.
+    #[arg(long, default_value_t = 20_000)]
+    live: usize,
     /// Seconds of W1 while an old snapshot is held on PostgreSQL. 0 leaves it out.
     #[arg(long, default_value_t = 20)]
     pinned: u64,
-    /// Measure nothing but workflows in the long run (--finished, --pinned, an idle server).
-    #[arg(long, conflicts_with_all = ["log_only", "workflows_only"])]
-    endurance_only: bool,
-    /// Measure nothing but the log.
-    #[arg(long)]
-    log_only: bool,
-    /// Measure nothing but the dearest commands in the language of definitions.
-    #[arg(long, conflicts_with_all = ["log_only", "workflows_only", "endurance_only"])]
-    language_only: bool,
-    /// Measure nothing but the live stream.
-    #[arg(long, conflicts_with_all = ["log_only", "workflows_only", "endurance_only"])]
-    stream_only: bool,
     /// Leave out what the log costs and gives.
-    #[arg(long, conflicts_with = "log_only")]
+    #[arg(long)]
     no_log: bool,
     /// Entries of the log that proofs are made in; 10000000 takes a few minutes to fill.
     #[arg(long, default_value_t = 1_000_000)]
@@ -103,11 +115,20 @@ fn main() -> anyhow::Result<()> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(run(Args::parse()))
 }
 
+impl Args {
+    /// Whether one of these is to be measured.
+    fn wants(&self, parts: &[Part]) -> bool {
+        self.only.is_none_or(|only| parts.contains(&only))
+    }
+}
+
 async fn run(args: Args) -> anyhow::Result<()> {
     let mut report = Report::default();
     let time = Duration::from_secs_f64(args.seconds);
-    language::measure(time, &mut report);
-    for store in args.stores.iter().filter(|_| !args.language_only) {
+    if args.wants(&[Part::Language]) {
+        language::measure(time, &mut report);
+    }
+    for store in args.stores.iter().filter(|_| args.only != Some(Part::Language)) {
         measure_store(store, time, &args, &mut report).await.with_context(|| format!("measuring {store}"))?;
     }
     if let Some(path) = &args.peers {
@@ -120,36 +141,38 @@ async fn run(args: Args) -> anyhow::Result<()> {
 async fn measure_store(store: &str, time: Duration, args: &Args, report: &mut Report) -> anyhow::Result<()> {
     let most = args.clients.iter().copied().max().unwrap_or(64);
     let sizes = workflows::Sizes { runs: args.runs, workers: args.workers, leased: args.leased };
-    if args.stream_only {
-        return stream::measure(store, time, report).await;
+    if args.wants(&[Part::Workflows]) {
+        workflows::measure(store, &sizes, report).await?;
     }
-    if args.leased_only {
-        return workflows::over_http(store, &sizes, report).await;
+    if args.wants(&[Part::Workflows, Part::Cells]) {
+        cells::measure(store, report).await?;
     }
-    if !args.log_only {
-        if !args.endurance_only {
-            workflows::measure(store, &sizes, report).await?;
-            cells::measure(store, report).await?;
-            if !args.no_http {
-                workflows::over_http(store, &sizes, report).await?;
-            }
-        }
+    if args.wants(&[Part::Workflows, Part::Leased]) && !args.no_http {
+        workflows::over_http(store, &sizes, report).await?;
+    }
+    if args.wants(&[Part::Workflows, Part::Endurance]) {
         let pinned = Duration::from_secs(args.pinned);
         let sizes = endurance::Sizes { runs: args.runs, workers: args.workers, finished: args.finished, pinned };
         endurance::measure(store, &sizes, report).await?;
     }
-    if args.workflows_only || args.endurance_only {
-        return Ok(());
+    if args.wants(&[Part::Endurance, Part::Restart]) {
+        restart::measure(store, args.live, report).await?;
     }
-    if !args.no_http && !args.log_only {
+    if args.wants(&[Part::Stream]) && !args.no_http {
         stream::measure(store, time, report).await?;
     }
-    if !args.no_log {
+    if args.wants(&[Part::Log]) && !args.no_log {
         log::measure(store, most, time, args.log_entries, args.exported, report).await?;
     }
-    if args.log_only {
-        return Ok(());
+    if args.wants(&[Part::Processes]) {
+        processes(store, time, args, report).await?;
     }
+    Ok(())
+}
+
+/// Gated processes, beside what the store can do at all for the same rows.
+async fn processes(store: &str, time: Duration, args: &Args, report: &mut Report) -> anyhow::Result<()> {
+    let most = args.clients.iter().copied().max().unwrap_or(64);
     eprintln!("{store}: bare transactions and raw rows …");
     let (mut bare_store, raw) = limits::raw_limits(store, most).await?;
     let one = &raw.one_command;

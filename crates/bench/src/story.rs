@@ -272,7 +272,7 @@ impl Caller for InProcess {
     }
 
     async fn open(&self, instance_id: &str) -> anyhow::Result<()> {
-        let command = process::Command::OpenGate(OpenGate { action: "release".into(), reason: None });
+        let command = process::Command::OpenGate(OpenGate { action: "release".into(), reason: None, request: None });
         self.call("clerk", Self::at(instance_id), command).await.map(|_| ())
     }
 
@@ -313,7 +313,7 @@ impl Caller for OverHttp {
     }
 
     async fn open(&self, instance_id: &str) -> anyhow::Result<()> {
-        let request = wire::OpenGate { action: "release".to_owned(), reason: None };
+        let request = wire::OpenGate { action: "release".to_owned(), reason: None, request: None };
         self.clerk.open_gate(instance_id, &request).await?;
         Ok(())
     }

@@ -98,7 +98,11 @@ impl Target {
     }
 
     pub async fn http(store: &str) -> anyhow::Result<Target> {
-        let place = Place::new(store).await?;
+        Target::serve(Place::new(store).await?).await
+    }
+
+    /// A server on a store that may hold something already.
+    pub async fn serve(place: Place) -> anyhow::Result<Target> {
         let mut options = ServeOptions::new(place.directory.path());
         options.listen = "127.0.0.1:0".to_owned();
         options.store = Some(place.url.clone());
@@ -135,13 +139,18 @@ impl Target {
     }
 
     pub async fn close(self) -> anyhow::Result<()> {
+        self.stop().await?.remove().await
+    }
+
+    /// Stops what runs, and leaves the store.
+    pub async fn stop(self) -> anyhow::Result<Place> {
         if let Some(server) = self.server {
             server.shutdown().await?;
         }
         if let Some(engine) = self.engine.and_then(Arc::into_inner) {
             tokio::task::spawn_blocking(|| engine.close()).await?;
         }
-        self.place.remove().await
+        Ok(self.place)
     }
 }
 

@@ -95,7 +95,7 @@ pub fn rate(count: usize, elapsed: Duration) -> f64 {
     count / elapsed.as_secs_f64()
 }
 
-fn definition(steps: usize) -> String {
+pub fn definition(steps: usize) -> String {
     let mut text = format!("kind: workflow\nname: chain-{steps}\norder: linear\nqueue: {QUEUE}\nsteps:\n");
     for n in 0..steps {
         let _ = writeln!(text, "  - {{name: s{n}}}");

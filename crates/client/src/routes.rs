@@ -256,6 +256,37 @@ impl Client {
         self.get(&["v1", "runs"], query).await
     }
 
+    /// `GET /v1/runs?state=idle`: what waits for its next tick or event
+    pub async fn idle_runs(&self, definition: Option<&str>) -> Reply<RunPage> {
+        let (state, definition) = (Some("idle".to_owned()), definition.map(str::to_owned));
+        self.get(&["v1", "runs"], &RunQuery { state, definition, ..RunQuery::default() }).await
+    }
+
+    /// `GET /v1/schedules`
+    pub async fn schedules(&self) -> Reply<Page<ScheduleView>> {
+        self.get(&["v1", "schedules"], &()).await
+    }
+
+    /// `POST /v1/schedules/{definition}/pause|resume`
+    pub async fn control_schedule(
+        &self,
+        definition: &str,
+        action: &str,
+        request: &ControlSchedule,
+    ) -> Reply<ScheduleMoved> {
+        self.post(&["v1", "schedules", definition, action], Body::json(request)?).await
+    }
+
+    /// `POST /v1/schedules/{definition}/trigger`
+    pub async fn trigger_schedule(&self, definition: &str, request: &TriggerSchedule) -> Reply<RunStarted> {
+        self.post(&["v1", "schedules", definition, "trigger"], Body::json(request)?).await
+    }
+
+    /// `POST /v1/definitions/{name}/retire`
+    pub async fn retire_definition(&self, name: &str, request: &RetireDefinition) -> Reply<DefinitionRetired> {
+        self.post(&["v1", "definitions", name, "retire"], Body::json(request)?).await
+    }
+
     /// `GET /v1/runs/{run_id}`
     pub async fn run(&self, run_id: &str) -> Reply<RunView> {
         self.get(&["v1", "runs", run_id], &()).await
@@ -298,6 +329,11 @@ impl Client {
         request: &impl serde::Serialize,
     ) -> Reply<StepActed> {
         self.post(&["v1", "runs", run_id, "steps", step, act], Body::json(request)?).await
+    }
+
+    /// `GET /v1/runs/{run_id}/steps/{step}`
+    pub async fn run_step(&self, run_id: &str, step: &str) -> Reply<StepDetail> {
+        self.get(&["v1", "runs", run_id, "steps", step], &()).await
     }
 
     /// `GET /v1/runs/{run_id}/steps/{step}/history`

@@ -37,7 +37,7 @@ pub use gates::{
 };
 pub use language::{Cel, DEFAULT_CACHE_BYTES};
 pub use machine::{FACET_FIELDS, MACHINE_FIELDS, MACHINE_STATE_FIELDS, MACHINE_TRANSITION_FIELDS, POLICY_FIELDS};
-pub use problem::{Problem, ProblemCode};
+pub use problem::{Problem, ProblemCode, Severity};
 pub use process::{PROCESS_FIELDS, TRANSITION_FIELDS};
 pub use render::render;
 pub use schedule::next_after;
@@ -59,6 +59,8 @@ pub struct Definition {
     /// The name of a retention policy of the deployment.
     pub retention: Option<String>,
     pub body: Body,
+    /// What its author should think of again, by line and column; publishing does not refuse it.
+    pub warnings: Vec<Problem>,
 }
 
 /// What a definition of each kind comes to.

@@ -60,6 +60,10 @@ problem_codes! {
     /// A step to which no way leads from a step that waits for none.
     UnreachableStep = "unreachable-step",
     LinearDependsOn = "linear-depends-on",
+    /// Several steps without a word on their order.
+    MissingOrder = "missing-order",
+    /// Work for a person, with nobody in charge of it.
+    MissingPic = "missing-pic",
     /// A field that belongs to another `run`.
     FieldNotForRun = "field-not-for-run",
     /// A step's gate for which gate_spec names nobody.
@@ -103,6 +107,42 @@ problem_codes! {
     NeverFires = "never-fires",
     /// Text in which there is nothing to see.
     Blank = "blank",
+    /// Warning: a step that may wait or run for ever.
+    NoTimeout = "no-timeout",
+    /// Warning: a compensation that does not say it is safe to repeat.
+    CompensationNotIdempotent = "compensation-not-idempotent",
+    /// Warning: a command or request that cannot be undone, with no approval before it.
+    UngatedEffect = "ungated-effect",
+    /// Warning: more than ten steps outside of any group.
+    LargeUngrouped = "large-ungrouped",
+}
+
+/// Whether a problem keeps a definition from being published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Severity {
+    Error,
+    Warning,
+}
+
+impl Severity {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        }
+    }
+}
+
+impl ProblemCode {
+    pub const fn severity(self) -> Severity {
+        match self {
+            ProblemCode::NoTimeout
+            | ProblemCode::CompensationNotIdempotent
+            | ProblemCode::UngatedEffect
+            | ProblemCode::LargeUngrouped => Severity::Warning,
+            _ => Severity::Error,
+        }
+    }
 }
 
 impl From<FaultKind> for ProblemCode {

@@ -46,7 +46,13 @@ pub(crate) fn definition(root: &Mapping<'_>, problems: &mut Problems) -> Option<
     }
     let retention = root.get("retention").and_then(|node| text(node, "retention", problems)).map(str::to_owned);
     let body = Body::Process { declaration, gate_spec };
-    problems.is_empty().then_some(Definition { kind: Kind::Process, name: name?, retention, body })
+    problems.is_empty().then_some(Definition {
+        kind: Kind::Process,
+        name: name?,
+        retention,
+        body,
+        warnings: Vec::new(),
+    })
 }
 
 /// A guard without an entry: no start may say who clears it, so nobody could.

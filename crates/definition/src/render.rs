@@ -1,8 +1,8 @@
 //! Problems for a terminal: the file, line and column, the line itself, and a caret under the place.
 
-use crate::Problem;
 use crate::problem::{lines, printable};
 use crate::read::BYTE_ORDER_MARK;
+use crate::{Problem, Severity};
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use std::borrow::Cow;
@@ -34,7 +34,11 @@ pub fn render(file_name: &str, text: &str, problems: &[Problem], colour: bool) -
             .line_start(problem.line as usize)
             .path(&file_name)
             .annotation(annotation);
-        let title = Level::ERROR.primary_title(problem.message.as_str()).id(problem.code.as_str());
+        let level = match problem.code.severity() {
+            Severity::Error => Level::ERROR,
+            Severity::Warning => Level::WARNING,
+        };
+        let title = level.primary_title(problem.message.as_str()).id(problem.code.as_str());
         if !out.is_empty() {
             out.push('\n');
         }

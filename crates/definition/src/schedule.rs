@@ -64,7 +64,8 @@ mod tests {
 
     /// The next `count` times after `start`, in UTC.
     fn times(cron: &str, zone: &str, start: &str, count: usize) -> Vec<String> {
-        let schedule = Schedule { cron: cron.into(), time_zone: zone.into(), input: None, overlap: Overlap::Skip };
+        let schedule =
+            Schedule { cron: cron.into(), time_zone: zone.into(), input: None, overlap: Overlap::Skip, catch_up: 0 };
         let mut at = start.parse::<Timestamp>().unwrap().as_microsecond();
         let mut found = Vec::new();
         for _ in 0..count {
@@ -149,6 +150,7 @@ mod tests {
             time_zone: zone.into(),
             input: None,
             overlap: Overlap::Skip,
+            catch_up: 0,
         };
         for (cron, zone) in
             [("0 0 30 2 *", "UTC"), ("nonsense", "UTC"), ("0 0 * * *", "Mars/Olympus"), ("0 0 0 * * *", "UTC")]

@@ -18,7 +18,7 @@ use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{self, Grant, RecordExport, scopes};
 use countersign_kernel::{Digest, EventId, InstanceId};
 use countersign_ledger::document::{Document, declaration_document, published_gates_document};
-use countersign_ledger::{Hashing, merkle};
+use countersign_ledger::{Hashing, Unwritable, merkle};
 use std::sync::Arc;
 
 /// How often an instance may move on while its evidence is taken, before the caller is told to try again.
@@ -215,12 +215,15 @@ impl Engine {
         };
         let (name, version) = (view.row.definition_name.as_str(), view.row.definition_version);
         let documents = self.registry().definition(name, Some(version)).map(|definition| {
-            (declaration_document(&definition.declaration), published_gates_document(&definition.gate_spec))
+            let gate_spec = published_gates_document(&definition.gate_spec)?;
+            Ok((declaration_document(&definition.declaration)?, gate_spec))
         });
-        let Some((declaration, gate_spec)) = documents else {
+        let Some(documents) = documents else {
             let detail = format!("run {run_id} names a definition that is not published: {name}@{version}");
             return Err(StoreError::Corrupt(detail));
         };
+        let unwritable = |error: Unwritable| StoreError::Corrupt(format!("{name}@{version}: {error}"));
+        let (declaration, gate_spec) = documents.map_err(unwritable)?;
         let corrections = self.reader.corrections(run_id).await?;
         let still = self.run_row(run_id).await?.is_some_and(|now| now.chain == view.chain);
         Ok(still.then_some(RunState {

@@ -58,6 +58,7 @@ use run::agenda::Book;
 use sealer::SealerHandle;
 use std::sync::{Arc, RwLockReadGuard, Weak};
 use stream::hub::Hub;
+use stream::moves::{Key, Moves};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 /// What a deployment decides about its engine.
@@ -256,6 +257,14 @@ impl Engine {
         engine.prepare_all();
         engine.start_clockwork(exclusive);
         engine.background.push(tokio::spawn(engine.hub.clone().pump(engine.registry.changes())));
+        if let Some(sealer) = &engine.sealer {
+            let (mut signed, hub) = (sealer.signed.clone(), engine.hub.clone());
+            engine.background.push(tokio::spawn(async move {
+                while signed.changed().await.is_ok() {
+                    hub.committed(Moves::of(Key::Ledger));
+                }
+            }));
+        }
         if let (Some(bell), Ok(id)) = (bell, clock::Entropy::default().take()) {
             let (book, hub) = (engine.book.clone(), engine.hub.clone());
             let told = run::bell::Told { book, hub, registry: engine.registry.clone(), reader: engine.reader.clone() };
@@ -325,6 +334,10 @@ impl Engine {
                 .increment(1);
         }
         result
+    }
+
+    fn committer_has_panicked(&self) -> bool {
+        self.desk.as_ref().and_then(Weak::upgrade).is_some_and(|desk| desk.has_panicked())
     }
 
     /// Gives the job back where it has to queue up.
@@ -462,6 +475,11 @@ fn unanswered() -> Refusal {
     let detail =
         "the engine ended before it answered: read before you try again, or try again with the same Idempotency-Key";
     Refusal::new(Code::RecordingFailure, detail)
+}
+
+/// What cannot be written as JSON is not hashed, not signed and not recorded.
+pub(crate) fn unwritable(error: countersign_ledger::Unwritable) -> Refusal {
+    Refusal::new(Code::RecordingFailure, format!("{error}; nothing was written"))
 }
 
 /// A read or write that the store could not do.

@@ -125,6 +125,7 @@ impl Command {
                 registry::Command::GrantScope(_) => "grant",
                 registry::Command::RevokeGrant(_) => "revoke",
                 registry::Command::PublishDefinition(_) => "publish_definition",
+                registry::Command::MarkDefinition(command) => command.mark.command(),
                 registry::Command::RecordConfiguration(_) => "record_configuration",
                 registry::Command::PlaceHold(_) => "place_hold",
                 registry::Command::ReleaseHold(_) => "release_hold",
@@ -152,6 +153,9 @@ pub enum Outcome {
     Decided {
         outcome: String,
         chain_state: Option<String>,
+        /// The record of the decision; nothing in an answer that an older version kept.
+        #[serde(default)]
+        event_id: Option<String>,
     },
     Fired {
         new_state: String,
@@ -207,6 +211,9 @@ pub enum Outcome {
     EventReceived {
         duplicate: bool,
         woken: Vec<String>,
+        /// It woke a step, or the run keeps it for its next wait.
+        #[serde(default)]
+        reached: bool,
     },
     RunMoved {
         state: String,
@@ -259,6 +266,9 @@ pub struct Offered {
     pub refused: Option<(String, String)>,
     pub needs: Vec<String>,
     pub gate: Option<String>,
+    /// The approval that it would spend.
+    #[serde(default)]
+    pub approval_id: Option<String>,
 }
 
 /// A step under a lease, as a worker is given it.
@@ -330,6 +340,7 @@ pub fn of_process(events: &[Event], ids: &[EventId], first: u64) -> Outcome {
                     .to_owned(),
                     // Filled in by the caller, who knows the chain afterwards.
                     chain_state: chain_id.map(|id| id.to_string()),
+                    event_id: Some(event_id.to_string()),
                 };
             }
             EventBody::HoldPlaced { hold_id, .. } => return Outcome::HoldPlaced { hold_id: hold_id.to_string() },

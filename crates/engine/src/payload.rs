@@ -45,9 +45,9 @@ impl Payload {
         }
     }
 
+    /// A `Value` has one text and no other outcome: there is no failure whose place empty bytes could take.
     fn bytes(self) -> Vec<u8> {
-        // A map of strings, numbers and booleans always serialises.
-        serde_json::to_vec(&Value::Object(self.0)).unwrap_or_default()
+        Value::Object(self.0).to_string().into_bytes()
     }
 
     /// With what the approver is asked, byte for byte, as its last members; what is too large, by its digest.
@@ -278,6 +278,7 @@ pub fn registry_action(body: &registry::EventBody) -> &'static str {
         registry::EventBody::GrantMade { .. } => "grant_made",
         registry::EventBody::GrantRevoked { .. } => "grant_revoked",
         registry::EventBody::DefinitionPublished(_) => "definition_published",
+        registry::EventBody::DefinitionMarked(marked) => marked.mark.action(),
         registry::EventBody::ConfigurationRecorded(_) => "configuration_recorded",
         registry::EventBody::HoldPlaced { .. } => "hold_placed",
         registry::EventBody::HoldReleased { .. } => "hold_released",
@@ -323,6 +324,10 @@ pub fn registry_payload(event: &registry::Event, digests: Option<&Digests>) -> V
             .optional("gate_spec_digest", digests.map(|d| d.gate_spec.to_string()))
             .optional("document_digest", digests.and_then(|d| d.document).map(|digest| digest.to_string()))
             .optional("retention", definition.retention.as_deref()),
+        registry::EventBody::DefinitionMarked(marked) => payload
+            .set("name", marked.name.as_str())
+            .set("version", marked.version)
+            .optional("reason", marked.reason.as_deref()),
         registry::EventBody::ConfigurationRecorded(configuration) => payload
             .set("audit_trail_retention_policy", configuration.audit_trail_retention_policy.clone())
             .set("regulated", configuration.regulated)

@@ -261,6 +261,12 @@ pub fn registry_writes(
                 registry_sequence: sequence,
             });
         }
+        registry::EventBody::DefinitionMarked(marked) => writes.push(Write::DefinitionMark {
+            marked: marked.clone(),
+            marked_at: event.at,
+            marked_by: by(),
+            registry_sequence: sequence,
+        }),
         registry::EventBody::ConfigurationRecorded(configuration) => writes.push(Write::Configuration {
             configuration: configuration.clone(),
             recorded_at: event.at,

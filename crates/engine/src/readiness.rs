@@ -124,7 +124,8 @@ impl Engine {
     }
 
     fn committer_check(&self) -> Check {
-        let lives = !self.jobs.is_closed();
+        // Where it panicked on a caller's thread, its own hears of it a moment later.
+        let lives = !self.jobs.is_closed() && !self.committer_has_panicked();
         Check::required("committer", lives, if lives { "running" } else { "it has stopped: restart the server" })
     }
 

@@ -3,7 +3,7 @@
 use crate::outcome::{Ask, Call, Command, Offered, Outcome, Proof, Target};
 use crate::port::{
     AssignmentQuery, ChargedStep, GateWithSteps, Page, ProcessQuery, ProcessView, Range, Reader, RecordQuery, RunQuery,
-    RunStepView, RunView, StepQuery, Waiting,
+    RunStepView, RunView, Sight, StepQuery, Waiting,
 };
 use crate::rows::{AssignmentRow, CorrectionRow, RecordRow, StepRow};
 use crate::run::rollup::Basis;
@@ -14,7 +14,7 @@ use countersign_kernel::plan::{Plan, StepSeq};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{Registry, scopes};
 use countersign_kernel::run::own_trace;
-use countersign_kernel::{Digest, InstanceId, Time};
+use countersign_kernel::{Digest, EventId, InstanceId, Time};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -49,6 +49,13 @@ impl Engine {
         self.allowed(|registry| registry.permitted(actor_ref, scope).then_some(()), actor_ref, scope).await
     }
 
+    /// `runs:start`, or the finer one of this definition.
+    pub async fn require_start(&self, actor_ref: &str, definition: &str) -> Result<(), Refusal> {
+        let scope = scopes::RUNS_START;
+        let ask = |registry: &Registry| registry.permitted_on(actor_ref, scope, Some(definition)).then_some(());
+        self.allowed(ask, actor_ref, scope).await
+    }
+
     /// Whether this actor holds the scope; the changes of other nodes are fetched before a "no".
     pub async fn may(&self, actor_ref: &str, scope: &str) -> Result<bool, Refusal> {
         if self.registry().permitted(actor_ref, scope) {
@@ -69,6 +76,31 @@ impl Engine {
         Refusal::new(Code::PermissionDenied, detail)
     }
 
+    /// Whoever is named by a gate of an instance, or is in charge of a step, reads that instance without the scope.
+    async fn reads_as_party(&self, actor_ref: &str, scope: &str, instance_id: InstanceId) -> Result<bool, Refusal> {
+        if self.registry().permitted(actor_ref, scope) {
+            return Ok(false);
+        }
+        self.reader.is_party(instance_id, actor_ref).await.map_err(|error| store_failure(&error))
+    }
+
+    /// `None`: all approval steps and assignments; else those of the processes and runs that the actor may read.
+    async fn approvals_in_sight(&self, actor_ref: &str) -> Result<Option<Sight>, Refusal> {
+        let sight = |registry: &Registry| {
+            let (processes, runs) =
+                (visible(registry, actor_ref, scopes::WORKFLOWS_READ), visible(registry, actor_ref, scopes::RUNS_READ));
+            match (processes, runs) {
+                (None, None) => None,
+                (Some(None), _) => Some(None),
+                (processes, runs) => Some(Some(Sight {
+                    processes: processes.flatten().unwrap_or_default(),
+                    runs: runs.unwrap_or_else(|| Some(vec![])),
+                })),
+            }
+        };
+        self.allowed(sight, actor_ref, scopes::WORKFLOWS_READ).await
+    }
+
     /// `read_workflow`. Whoever holds only `workflows:read:<definition>` sees the processes of those.
     pub async fn read_workflow(
         &self,
@@ -76,6 +108,11 @@ impl Engine {
         mut query: ProcessQuery,
         page: &Page,
     ) -> Result<Vec<ProcessView>, Refusal> {
+        if let Some(instance_id) = query.instance_id
+            && self.reads_as_party(actor_ref, scopes::WORKFLOWS_READ, instance_id).await?
+        {
+            return self.reader.processes(&query, page).await.map_err(|error| store_failure(&error));
+        }
         // The definition that is asked for, if any.
         let named = query.definitions.take();
         let visible = self.visible_definitions(actor_ref, scopes::WORKFLOWS_READ).await?;
@@ -94,6 +131,11 @@ impl Engine {
 
     /// Whoever holds only `runs:read:<definition>` sees the runs of those.
     pub async fn read_runs(&self, actor_ref: &str, mut query: RunQuery, page: &Page) -> Result<Vec<RunView>, Refusal> {
+        if let Some(instance_id) = query.instance_id
+            && self.reads_as_party(actor_ref, scopes::RUNS_READ, instance_id).await?
+        {
+            return self.own_runs(&query, page).await;
+        }
         query.definitions = self.visible_definitions(actor_ref, scopes::RUNS_READ).await?;
         let seen = |name: &String| query.definitions.as_ref().is_none_or(|names| names.contains(name));
         if !query.definition.as_ref().is_none_or(seen) {
@@ -107,8 +149,39 @@ impl Engine {
     }
 
     /// For the server itself, which needs no grant.
+    pub async fn own_processes(&self, query: &ProcessQuery, page: &Page) -> Result<Vec<ProcessView>, Refusal> {
+        self.reader.processes(query, page).await.map_err(|error| store_failure(&error))
+    }
+
+    /// For the server itself, which needs no grant.
     pub async fn own_runs(&self, query: &RunQuery, page: &Page) -> Result<Vec<RunView>, Refusal> {
         self.reader.runs(query, page).await.map_err(|error| store_failure(&error))
+    }
+
+    /// How many runs of each of these colours the query finds, counted up to `most`.
+    pub async fn count_runs(
+        &self,
+        actor_ref: &str,
+        mut query: RunQuery,
+        colours: &[&str],
+        most: usize,
+    ) -> Result<Vec<u64>, Refusal> {
+        query.definitions = self.visible_definitions(actor_ref, scopes::RUNS_READ).await?;
+        let seen = |name: &String| query.definitions.as_ref().is_none_or(|names| names.contains(name));
+        if !query.definition.as_ref().is_none_or(seen) {
+            return Err(Engine::unseen(actor_ref, scopes::RUNS_READ));
+        }
+        let mut counts = Vec::with_capacity(colours.len());
+        for colour in colours {
+            let query = RunQuery { rollup: Some((*colour).to_owned()), ..query.clone() };
+            counts.push(self.reader.count_runs(&query, most).await.map_err(|error| store_failure(&error))?);
+        }
+        Ok(counts)
+    }
+
+    /// Who is in charge of these steps of runs that the caller was shown.
+    pub async fn pics(&self, steps: &[(InstanceId, StepSeq)]) -> Result<Vec<Option<String>>, Refusal> {
+        self.reader.pics(steps).await.map_err(|error| store_failure(&error))
     }
 
     /// Steps of a run that the caller was shown.
@@ -323,7 +396,7 @@ impl Engine {
         query: &StepQuery,
         page: &Page,
     ) -> Result<Vec<StepRow>, Refusal> {
-        self.require_scope(actor_ref, scopes::WORKFLOWS_READ).await?;
+        let query = &StepQuery { sight: self.approvals_in_sight(actor_ref).await?, ..query.clone() };
         self.reader.approval_steps(query, page).await.map_err(|error| store_failure(&error))
     }
 
@@ -357,7 +430,7 @@ impl Engine {
         query: &AssignmentQuery,
         page: &Page,
     ) -> Result<Vec<(AssignmentRow, StepRow)>, Refusal> {
-        self.require_scope(actor_ref, scopes::WORKFLOWS_READ).await?;
+        let query = &AssignmentQuery { sight: self.approvals_in_sight(actor_ref).await?, ..query.clone() };
         self.reader.assignments(query, page).await.map_err(|error| store_failure(&error))
     }
 
@@ -373,6 +446,13 @@ impl Engine {
 
     pub async fn inbox_count(&self, actor_ref: &str) -> Result<u64, Refusal> {
         self.reader.inbox_count(actor_ref).await.map_err(|error| store_failure(&error))
+    }
+
+    /// The record that an accepted command of the caller has written.
+    pub async fn own_record(&self, event_id: EventId) -> Result<Option<RecordRow>, Refusal> {
+        let query = RecordQuery { event_id: Some(event_id), ..RecordQuery::default() };
+        let page = Page { after: None, limit: 1, descending: false };
+        Ok(self.reader.records(&query, &page).await.map_err(|error| store_failure(&error))?.into_iter().next())
     }
 
     pub async fn read_records(

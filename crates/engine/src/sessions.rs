@@ -33,6 +33,9 @@ pub struct Session {
     pub seen_at: Time,
     /// When it ends unless it is used.
     pub expires_at: Time,
+    /// When it began, and what its browser calls itself; nothing where an older version began it.
+    pub begun_at: Option<Time>,
+    pub user_agent: Option<String>,
 }
 
 impl Engine {
@@ -42,6 +45,7 @@ impl Engine {
         session_hash: Digest,
         actor_ref: &str,
         credential_id: &str,
+        user_agent: Option<String>,
         lifetimes: Lifetimes,
     ) -> Result<Session, Refusal> {
         let now = self.now();
@@ -51,6 +55,8 @@ impl Engine {
             credential_id: credential_id.to_owned(),
             seen_at: now,
             ends_at: Time(now.0.saturating_add(lifetimes.absolute_us)),
+            begun_at: Some(now),
+            user_agent,
         };
         if let Err(error) = self.sessions.forget(now).await {
             tracing::warn!(%error, "sessions that are over could not be deleted");
@@ -121,15 +127,13 @@ impl Engine {
     /// Ends a session, and the streams that were begun in it, on every node.
     pub async fn end_session(&self, session_hash: &Digest) -> Result<(), Refusal> {
         self.sessions.end(session_hash).await.map_err(|error| store_failure(&error))?;
-        let mut moves = Moves::default();
-        moves.insert(Key::Session(*session_hash), None);
-        self.hub.committed(moves);
+        self.hub.committed(Moves::of(Key::Session(*session_hash)));
         Ok(())
     }
 }
 
 fn session(row: SessionRow, lifetimes: Lifetimes) -> Session {
-    let SessionRow { session_hash, actor_ref, credential_id, seen_at, ends_at } = row;
+    let SessionRow { session_hash, actor_ref, credential_id, seen_at, ends_at, begun_at, user_agent } = row;
     let expires_at = ends_at.min(Time(seen_at.0.saturating_add(lifetimes.idle_us)));
-    Session { session_hash, actor_ref, credential_id, seen_at, expires_at }
+    Session { session_hash, actor_ref, credential_id, seen_at, expires_at, begun_at, user_agent }
 }

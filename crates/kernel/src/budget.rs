@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What one command may spend on all its expressions, patterns and schemas together. A step is about as much work as
 /// copying two bytes. The budget is to take no more than 50 ms of one core, however it is spent; `make bench
-/// BENCH_ARGS=--language-only` measures it.
+/// BENCH_ARGS=--only=language` measures it.
 pub const STEPS_PER_COMMAND: u64 = 16 << 20;
 
 /// The budget of one command. It is shared by reference and needs no lock: a command is decided by one thread.

@@ -41,6 +41,15 @@ impl QuorumRule {
             QuorumRule::AllOfN | QuorumRule::OneOfN => None,
         }
     }
+
+    /// How many of so many approvers have to approve.
+    pub const fn needed(self, approvers: u32) -> u32 {
+        match self {
+            QuorumRule::AllOfN => approvers,
+            QuorumRule::MOfN { m } => m,
+            QuorumRule::OneOfN => 1,
+        }
+    }
 }
 
 impl GateEntry {

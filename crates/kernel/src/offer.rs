@@ -72,6 +72,20 @@ impl Candidate {
         Candidate { needs: needs.to_vec(), ..self }
     }
 
+    /// The approval that it would spend, once it was put in.
+    pub fn approval(&self) -> Option<&str> {
+        use run::Command::{Act as OnStep, Cancel, Resume, Void};
+        match &self.asked {
+            Asked::Run(
+                Cancel { approval_id, .. }
+                | Resume { approval_id, .. }
+                | Void { approval_id, .. }
+                | OnStep(StepAct { act: Act::Reopen { approval_id, .. } | Act::BlockEscalate { approval_id }, .. }),
+            ) => approval_id.as_deref(),
+            Asked::Run(_) | Asked::Process(_) => None,
+        }
+    }
+
     /// Puts in what the refusal misses, where the caller could. `run` and its shell are those that it was decided on.
     pub fn supply(&mut self, refusal: &Refusal, run: Option<(&Process, &Run)>) -> Supplied {
         let Some(field) = FIELDS.iter().copied().find(|field| refusal.field.as_deref() == Some(*field)) else {
@@ -178,7 +192,7 @@ pub fn of_process(process: &Process) -> Vec<Candidate> {
             continue;
         }
         all.push(fire.about(action));
-        let open = process::Command::OpenGate(OpenGate { action: action.clone(), reason: None });
+        let open = process::Command::OpenGate(OpenGate { action: action.clone(), reason: None, request: None });
         all.push(Candidate::new("open-gate", Asked::Process(open), here).about(action));
         all.extend(decisions(process, action).map(|(name, decide)| {
             Candidate::new(name, Asked::Process(process::Command::DecideGate(decide)), here).about(action)
@@ -225,7 +239,7 @@ pub fn of_run(shell: &Process, run: &Run) -> Vec<Candidate> {
 
 /// Opening this gate of a run, and deciding it.
 fn on_gate(shell: &Process, gate: &str, state: &str) -> Vec<Candidate> {
-    let open = run::Command::OpenGate(OpenGate { action: gate.to_owned(), reason: None });
+    let open = run::Command::OpenGate(OpenGate { action: gate.to_owned(), reason: None, request: None });
     let open = Candidate::new("open-gate", Asked::Run(open), state).about(gate);
     let decisions = decisions(shell, gate);
     let decided = decisions
@@ -233,10 +247,29 @@ fn on_gate(shell: &Process, gate: &str, state: &str) -> Vec<Candidate> {
     std::iter::once(open).chain(decided).collect()
 }
 
+/// What can be asked of what undoes a step.
+fn of_undo(name: &str, seq: StepSeq, state: StepCode) -> Vec<Candidate> {
+    let act = StepAct { step: name.to_owned(), act: Act::Retry, reason: None, preview: false };
+    let retry = Candidate::new("retry", Asked::Run(run::Command::Act(act)), state.as_str());
+    let mut all = vec![retry, declare(name, state)];
+    all.iter_mut().for_each(|candidate| candidate.step_seq = Some(seq));
+    all
+}
+
+/// An operator says what became of it.
+fn declare(name: &str, state: StepCode) -> Candidate {
+    let declare =
+        run::Command::DeclareEffect { step: name.to_owned(), done: true, output: None, reason: GIVEN.to_owned() };
+    Candidate::new("declare-effect", Asked::Run(declare), state.as_str()).needing(&["result", "reason"])
+}
+
 /// What can be asked of one step, or task. `prior` is what closed it, which only the store knows.
 pub fn of_step(shell: &Process, run: &Run, seq: StepSeq, prior: Option<Prior>, now: Time) -> Vec<Candidate> {
     let (Some(cell), name) = (run.cell(seq), run.step_name(seq)) else { return vec![] };
     let state = cell.state;
+    if matches!(cell.role, run::Role::Compensation(_)) {
+        return of_undo(&format!("{}{name}", run::UNDO), seq, state);
+    }
     let later = cell.deadline().map_or(now, |deadline| deadline.max(now)).after(LATER);
     let gated = |gate: &str| shell.declaration.transition(&shell.current_state, gate).is_some();
     let acts = [
@@ -278,9 +311,7 @@ pub fn of_step(shell: &Process, run: &Run, seq: StepSeq, prior: Option<Prior>, n
             Candidate::new("transition", act(Act::Transition(Box::new(wish))), &t.to)
         }));
     }
-    let declare =
-        run::Command::DeclareEffect { step: name.to_owned(), done: true, output: None, reason: GIVEN.to_owned() };
-    all.push(Candidate::new("declare-effect", Asked::Run(declare), state.as_str()).needing(&["result", "reason"]));
+    all.push(declare(name, state));
     let gates = [name.to_owned(), format!("reopen:{name}"), format!("escalate:{name}")];
     for gate in gates.iter().filter(|gate| gated(gate)) {
         all.extend(on_gate(shell, gate, state.as_str()));

@@ -153,6 +153,8 @@ pub struct StepSpec {
     pub gate: Option<String>,
     /// What the approver is shown and decides on: a JSON object, with `${…}` inside.
     pub request: Option<Template>,
+    /// The steps whose outputs it uses: its approver is shown them where `request` says nothing else.
+    pub uses: Vec<StepSeq>,
     pub checks: Vec<(Arc<str>, Expression)>,
     pub pins: Vec<PinSpec>,
     /// Since it was claimed.
@@ -330,8 +332,20 @@ pub struct CompensationSpec {
     pub step: StepSeq,
     /// What is to be done, for the agent.
     pub action: String,
-    /// The queue from which it is claimed.
+    /// Who undoes it: the queue from which workers claim it.
     pub agent: Arc<str>,
+    /// Worker, shell or http.
+    pub work: Work,
+    /// From the first attempt, over all attempts.
+    pub timeout: Option<Micros>,
+    /// A failure waits for an operator instead of ending the run.
+    pub hold: bool,
+}
+
+impl CompensationSpec {
+    pub fn claim_queue(&self) -> &str {
+        self.work.queue().unwrap_or(&self.agent)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -358,6 +372,8 @@ pub struct Schedule {
     pub time_zone: String,
     pub input: Option<Template>,
     pub overlap: Overlap,
+    /// How far back ticks are started that fell while no server was up; 0: they are lost.
+    pub catch_up: Micros,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -447,6 +463,7 @@ impl StepSpec {
             deadline: None,
             gate: None,
             request: None,
+            uses: vec![],
             checks: vec![],
             pins: vec![],
             soft_cap: None,

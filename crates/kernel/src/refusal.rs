@@ -55,7 +55,7 @@ codes! {
     GateNotCleared = "gate-not-cleared",
     /// The approval step or chain has been decided already.
     NotPending = "not-pending",
-    /// The grant or assignment has ended already.
+    /// The grant, assignment or definition has ended.
     NotActive = "not-active",
     /// The legal hold has been released already.
     AlreadyReleased = "already-released",

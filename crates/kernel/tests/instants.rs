@@ -158,6 +158,7 @@ fn plan(retry: RetryPolicy) -> Plan {
         pins: vec![],
         soft_cap: None,
         request: None,
+        uses: vec![],
         artifacts: vec![],
         phase: None,
         category: None,

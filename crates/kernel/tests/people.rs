@@ -47,6 +47,7 @@ fn step(i: usize, linear: bool, human: bool, deadline: Option<Micros>) -> StepSp
         pins: vec![],
         soft_cap: None,
         request: None,
+        uses: vec![],
         artifacts: vec![],
         phase: None,
         category: None,
@@ -215,7 +216,8 @@ impl World {
             }
             Op::Ask(label, seq) => {
                 let action = format!("{}:s{}", ["reopen", "escalate"][label % 2], seq % n);
-                let opened = self.ask(&Command::OpenGate(OpenGate { action: action.clone(), reason: None }));
+                let opened =
+                    self.ask(&Command::OpenGate(OpenGate { action: action.clone(), reason: None, request: None }));
                 let decide =
                     DecideGate { action, decision: Decision::Approve, reason: None, step: None, request_digest: None };
                 opened.and_then(|_| self.ask(&Command::DecideGate(decide)))

@@ -43,6 +43,7 @@ fn step(name: &str) -> StepSpec {
         idempotent: false,
         gate: None,
         request: None,
+        uses: vec![],
         checks: vec![],
         pins: vec![],
         soft_cap: Some(20 * SECOND),
@@ -318,7 +319,11 @@ impl World {
             Op::Stop => self.ask(&Command::Stop { reason: reason() }),
             Op::Pause => self.ask(&Command::Pause { reason: reason() }),
             Op::Open(action) => {
-                self.ask(&Command::OpenGate(OpenGate { action: (*action).to_owned(), reason: reason() }));
+                self.ask(&Command::OpenGate(OpenGate {
+                    action: (*action).to_owned(),
+                    reason: reason(),
+                    request: None,
+                }));
             }
             Op::Approve(action) => {
                 let (action, decision) = ((*action).to_owned(), Decision::Approve);

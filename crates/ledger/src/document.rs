@@ -1,7 +1,7 @@
 //! Declarations and gate_specs as documents (`spec/record.md`, section 6): written once, stored by
 //! digest, read back as they were.
 
-use crate::sha256;
+use crate::{Unwritable, sha256, written};
 use countersign_kernel::{
     Declaration, Digest, GateEntry, GateSpec, PublishedGate, PublishedGates, QuorumRule, Transition,
 };
@@ -15,10 +15,9 @@ pub struct Document {
 }
 
 impl Document {
-    fn of<T: Serialize>(value: &T) -> Document {
-        // Plain structs of strings and numbers always serialise.
-        let bytes = serde_json::to_vec(value).unwrap_or_default();
-        Document { digest: sha256(&[&bytes]), bytes }
+    fn of<T: Serialize>(value: &T) -> Result<Document, Unwritable> {
+        let bytes = written(value)?;
+        Ok(Document { digest: sha256(&[&bytes]), bytes })
     }
 }
 
@@ -65,7 +64,7 @@ struct QuorumDocument {
     m: Option<u32>,
 }
 
-pub fn declaration_document(declaration: &Declaration) -> Document {
+pub fn declaration_document(declaration: &Declaration) -> Result<Document, Unwritable> {
     Document::of(&DeclarationDocument {
         states: declaration.states.clone(),
         transitions: declaration
@@ -106,14 +105,14 @@ fn open_document(scope: &str) -> GateDocument {
     }
 }
 
-pub fn gate_spec_document(gate_spec: &GateSpec) -> Document {
+pub fn gate_spec_document(gate_spec: &GateSpec) -> Result<Document, Unwritable> {
     let entries: BTreeMap<&str, GateDocument> =
         gate_spec.0.iter().map(|(label, entry)| (label.as_str(), gate_document(entry))).collect();
     Document::of(&entries)
 }
 
 /// The gate_spec of a definition. Where every entry is fixed, it is that of its processes, byte for byte.
-pub fn published_gates_document(gates: &PublishedGates) -> Document {
+pub fn published_gates_document(gates: &PublishedGates) -> Result<Document, Unwritable> {
     let document = |gate: &PublishedGate| {
         let document = gate.preset().map_or_else(|| open_document(gate.scope()), gate_document);
         let replaceable = gate.self_approval().map(|_| true);
@@ -205,7 +204,7 @@ mod tests {
             initial_state: "b".into(),
             terminal_states: vec!["a".into()],
         };
-        let document = declaration_document(&declaration);
+        let document = declaration_document(&declaration).unwrap();
         assert_eq!(
             String::from_utf8(document.bytes.clone()).unwrap(),
             r#"{"states":["b","a"],"transitions":[{"from":"b","action":"go","to":"a","guard":"g"}],"initial_state":"b","terminal_states":["a"]}"#
@@ -223,7 +222,7 @@ mod tests {
         );
         entries.insert("one".to_owned(), GateEntry::Single { approver_ref: "x".into(), scope: "s".into() });
         let spec = GateSpec(entries);
-        let document = gate_spec_document(&spec);
+        let document = gate_spec_document(&spec).unwrap();
         assert_eq!(
             String::from_utf8(document.bytes.clone()).unwrap(),
             r#"{"one":{"approver_ref":"x","scope":"s"},"two":{"approvers":["x","y"],"quorum":{"rule":"m-of-n","m":2},"scope":"s"}}"#
@@ -241,7 +240,7 @@ mod tests {
             ("b".to_owned(), PublishedGate::Replaceable { preset: boss(), self_approval: false }),
             ("c".to_owned(), PublishedGate::Open { scope: "s".into(), self_approval: true }),
         ]));
-        let document = published_gates_document(&gates);
+        let document = published_gates_document(&gates).unwrap();
         assert_eq!(
             String::from_utf8(document.bytes.clone()).unwrap(),
             r#"{"a":{"approver_ref":"boss","scope":"s"},"b":{"approver_ref":"boss","scope":"s","replaceable":true},"c":{"scope":"s","replaceable":true,"selfApproval":true}}"#

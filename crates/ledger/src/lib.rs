@@ -16,7 +16,18 @@ pub use record::{
 };
 
 use countersign_kernel::Digest;
+use serde::Serialize;
 use sha2::{Digest as _, Sha256};
+
+/// A value that cannot be written as JSON. Nothing in its place is hashed or signed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it cannot be written as JSON, so nothing was hashed or signed: {0}")]
+pub struct Unwritable(String);
+
+/// The bytes that are hashed or signed.
+fn written<T: Serialize>(value: &T) -> Result<Vec<u8>, Unwritable> {
+    serde_json::to_vec(value).map_err(|error| Unwritable(error.to_string()))
+}
 
 pub fn sha256(parts: &[&[u8]]) -> Digest {
     let mut hasher = Sha256::new();
@@ -73,6 +84,15 @@ pub fn parse_hex_digest(text: &str) -> Option<Digest> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A key that is no text cannot be a member's name.
+    #[test]
+    fn what_cannot_be_written_is_not_hashed_as_nothing() {
+        let unwritable = std::collections::BTreeMap::from([((1, 2), "a")]);
+        let refused = written(&unwritable).expect_err("no JSON");
+        assert!(refused.to_string().contains("nothing was hashed or signed"), "{refused}");
+        assert_eq!(written(&[1, 2]), Ok(b"[1,2]".to_vec()));
+    }
 
     #[test]
     fn a_digest_has_one_way_to_be_written() {

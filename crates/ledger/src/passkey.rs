@@ -2,8 +2,8 @@
 //! the attestation that carries one in a record. An authenticator does not sign a statement itself: the statement's SHA-256 is
 //! the challenge in what the browser tells it, and it signs over that.
 
-use crate::sha256;
 use crate::statement::{SignedOver, Statement, StatementError};
+use crate::{Unwritable, sha256, written};
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use ring::signature::{ECDSA_P256_SHA256_ASN1, ED25519, UnparsedPublicKey};
@@ -217,7 +217,12 @@ struct PasskeyAttestation {
 const CLASS: &str = "passkey_signed";
 
 /// The bytes of a `passkey_signed` attestation.
-pub fn attestation(key_id: &str, statement: &[u8], assertion: &Assertion, over: SignedOver<'_>) -> Vec<u8> {
+pub fn attestation(
+    key_id: &str,
+    statement: &[u8],
+    assertion: &Assertion,
+    over: SignedOver<'_>,
+) -> Result<Vec<u8>, Unwritable> {
     let (signed_over, body) = over.members();
     let attestation = PasskeyAttestation {
         v: 1,
@@ -230,7 +235,7 @@ pub fn attestation(key_id: &str, statement: &[u8], assertion: &Assertion, over: 
         signed_over: signed_over.to_owned(),
         body,
     };
-    serde_json::to_vec(&attestation).unwrap_or_default()
+    written(&attestation)
 }
 
 /// A `passkey_signed` attestation, read back.

@@ -1,7 +1,7 @@
 //! What an actor signs (`spec/record.md`, section 5.2): a statement that the signer composes, an Ed25519 signature
 //! over its exact bytes, and the attestation that carries both in a record.
 
-use crate::sha256;
+use crate::{Unwritable, sha256, written};
 use base64::Engine as _;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
@@ -155,9 +155,8 @@ impl Statement {
         }
     }
 
-    pub fn to_bytes(&self) -> Vec<u8> {
-        // Plain text and numbers always serialise.
-        serde_json::to_vec(self).unwrap_or_default()
+    pub fn to_bytes(&self) -> Result<Vec<u8>, Unwritable> {
+        written(self)
     }
 }
 
@@ -197,7 +196,12 @@ struct SignedAttestation {
 }
 
 /// The bytes of an `actor_signed` attestation.
-pub fn attestation(key_id: &str, statement: &[u8], signature: &[u8; 64], over: SignedOver<'_>) -> Vec<u8> {
+pub fn attestation(
+    key_id: &str,
+    statement: &[u8],
+    signature: &[u8; 64],
+    over: SignedOver<'_>,
+) -> Result<Vec<u8>, Unwritable> {
     let (signed_over, body) = over.members();
     let attestation = SignedAttestation {
         v: 1,
@@ -208,7 +212,7 @@ pub fn attestation(key_id: &str, statement: &[u8], signature: &[u8; 64], over: S
         signed_over: signed_over.to_owned(),
         body,
     };
-    serde_json::to_vec(&attestation).unwrap_or_default()
+    written(&attestation)
 }
 
 /// A signature that the engine gives in the application actor's name, over a record's own payload.
@@ -222,7 +226,7 @@ pub struct OwnSignature<'a> {
 }
 
 impl OwnSignature<'_> {
-    pub fn attest(self, payload: &[u8]) -> Vec<u8> {
+    pub fn attest(self, payload: &[u8]) -> Result<Vec<u8>, Unwritable> {
         let key_id = self.signer.public_key().key_id();
         let statement = Statement {
             v: 1,
@@ -238,7 +242,7 @@ impl OwnSignature<'_> {
             nonce: self.nonce,
             issued_at_us: self.issued_at_us,
         }
-        .to_bytes();
+        .to_bytes()?;
         attestation(&key_id, &statement, &self.signer.sign(&statement), SignedOver::Payload)
     }
 }
@@ -302,6 +306,7 @@ mod tests {
             issued_at_us: 7,
         }
         .attest(payload)
+        .expect("JSON")
     }
 
     #[test]
@@ -317,9 +322,10 @@ mod tests {
     #[test]
     fn a_signed_body_travels_with_the_signature() {
         let signer = Signer::from_seed(&[1; 32]);
-        let statement = Statement { body_digest: sha256(&[b"{\"a\":1}"]).to_string(), ..sample() }.to_bytes();
+        let statement = Statement { body_digest: sha256(&[b"{\"a\":1}"]).to_string(), ..sample() };
+        let statement = statement.to_bytes().expect("JSON");
         let with = |body: &'static [u8]| {
-            attestation(&sample().key_id, &statement, &signer.sign(&statement), SignedOver::Body(body))
+            attestation(&sample().key_id, &statement, &signer.sign(&statement), SignedOver::Body(body)).expect("JSON")
         };
         let good = Signed::parse(&with(b"{\"a\":1}")).expect("readable");
         assert_eq!(good.verify(&signer.public_key(), b"anything"), Ok(()));
@@ -333,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_statement_has_exactly_its_members() {
-        let text = String::from_utf8(sample().to_bytes()).expect("text");
+        let text = String::from_utf8(sample().to_bytes().expect("JSON")).expect("text");
         assert!(Statement::parse(text.as_bytes()).is_ok());
         for broken in [
             text.replacen("\"meaning\":null,", "", 1),

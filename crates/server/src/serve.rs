@@ -46,7 +46,8 @@ const GRACE: Duration = Duration::from_secs(20);
 const FAREWELL: Duration = Duration::from_secs(2);
 
 const NO_POLICY: &str = "no retention policy is configured: every record is kept without end. Choose one with \
-                         `audit_trail_retention_policy` in countersign.toml, or COUNTERSIGN_AUDIT_TRAIL_RETENTION_POLICY";
+                         `audit_trail_retention_policy` in ./countersign.toml (or another file, with --config), or by \
+                         COUNTERSIGN_AUDIT_TRAIL_RETENTION_POLICY";
 
 #[derive(Clone)]
 pub struct ServeOptions {
@@ -100,6 +101,9 @@ pub async fn run(options: ServeOptions) -> anyhow::Result<()> {
 /// Starts a server in this process. It serves when this returns.
 pub async fn start(options: ServeOptions) -> anyhow::Result<Running> {
     let config = Config::load(options.config.as_deref())?;
+    if let Some(file) = &options.config {
+        tracing::info!(file = %file.display(), "configuration read");
+    }
     let (sinks, tls) = (config.sinks()?, config.tls.acceptor()?);
     config.secrets().check()?;
     telemetry::metrics();

@@ -13,6 +13,8 @@ mod authority;
 mod bad_input;
 #[path = "http_api/browsers.rs"]
 mod browsers;
+#[path = "http_api/console.rs"]
+mod console;
 #[path = "http_api/definition_files.rs"]
 mod definition_files;
 #[path = "http_api/demo.rs"]
@@ -52,6 +54,8 @@ mod people;
 mod quorum;
 #[path = "http_api/reading.rs"]
 mod reading;
+#[path = "http_api/requests.rs"]
+mod requests;
 #[path = "http_api/resources.rs"]
 mod resources;
 #[path = "http_api/retention.rs"]
@@ -62,6 +66,8 @@ mod run_commands;
 mod run_pictures;
 #[path = "http_api/runbook_executors.rs"]
 mod runbook_executors;
+#[path = "http_api/schedules.rs"]
+mod schedules;
 #[path = "http_api/secrets.rs"]
 mod secrets;
 #[path = "http_api/sessions.rs"]
@@ -84,3 +90,5 @@ mod support;
 mod trays;
 #[path = "http_api/webhooks.rs"]
 mod webhooks;
+#[path = "http_api/words.rs"]
+mod words;

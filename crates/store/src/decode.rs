@@ -6,15 +6,15 @@ use crate::select::STEP_COLUMNS;
 use crate::statement::parse_fate;
 use crate::value::{Columns, token};
 use countersign_engine::passkey;
-use countersign_engine::port::{Head, Loaded, LoadedBody, StoreError, Waiting};
+use countersign_engine::port::{Head, Loaded, LoadedBody, Quorum, StoreError, Waiting};
 use countersign_engine::rows::{
     AssignmentRow, GateRow, HoldRelease, HoldRow, IdempotencyRow, ProcessRow, RecordRow, StepEnd, StepRow,
     TransitionRow,
 };
 use countersign_kernel::machine::{AssignmentStatus, ChainState, StepState};
-use countersign_kernel::process::{DefinitionRef, Gate, GateKind, Process, Request, Step};
+use countersign_kernel::process::{Decided, DefinitionRef, Gate, GateKind, Process, Request, Step};
 use countersign_kernel::registry::{
-    Actor, ActorKey, ActorKind, Configuration, Credential, Definition, Event, EventBody,
+    Actor, ActorKey, ActorKind, Configuration, Credential, Definition, Event, EventBody, Mark, Marked,
 };
 use countersign_kernel::{
     AssignmentId, ChainId, Declaration, Digest, EventId, GateSpec, GrantId, HoldId, InstanceId, PublishedGates, StepId,
@@ -80,9 +80,14 @@ pub fn transition_row(row: &dyn Columns) -> Result<TransitionRow, StoreError> {
     })
 }
 
+/// A quorum's rule, with its number in the column behind it.
+fn quorum_rule(row: &dyn Columns, at: usize) -> Result<Option<countersign_kernel::QuorumRule>, StoreError> {
+    let m = row.optional_int(at + 1)?.map(|m| small(m, "quorum m")).transpose()?;
+    row.optional_text(at)?.map(|rule| token(&rule, |rule| parse_rule(rule, m))).transpose()
+}
+
 pub fn gate_row(row: &dyn Columns) -> Result<GateRow, StoreError> {
-    let m = row.optional_int(9)?.map(|m| small(m, "quorum m")).transpose()?;
-    let rule = row.optional_text(8)?.map(|rule| token(&rule, |rule| parse_rule(rule, m))).transpose()?;
+    let rule = quorum_rule(row, 8)?;
     Ok(GateRow {
         gate_id: row.id(0)?,
         instance_id: InstanceId(row.id(1)?),
@@ -146,7 +151,14 @@ pub fn waiting(row: &dyn Columns) -> Result<Waiting, StoreError> {
         _ => None,
     };
     let due_at = row.optional_int(at(0))?.map(countersign_kernel::Time);
-    Ok(Waiting { assignment, step, opened_by: row.text(at(1))?, is_run: row.bool(at(4))?, definition, due_at })
+    let quorum = match quorum_rule(row, at(5))? {
+        Some(rule) => {
+            let [approved, rejected, approvers] = [row.count(at(7))?, row.count(at(8))?, row.count(at(9))?];
+            Some(Quorum { rule, approved, rejected, approvers })
+        }
+        None => None,
+    };
+    Ok(Waiting { assignment, step, opened_by: row.text(at(1))?, is_run: row.bool(at(4))?, definition, due_at, quorum })
 }
 
 pub fn record_row(row: &dyn Columns) -> Result<RecordRow, StoreError> {
@@ -235,6 +247,11 @@ pub fn kernel_gate(row: &GateRow, steps: &[(StepRow, AssignmentRow)]) -> Result<
         submitted_at: step.submitted_at,
         state: step.state,
         assignment: (assignment.status == AssignmentStatus::Active).then_some(assignment.assignment_id),
+        decided: step.ended.clone().filter(|_| step.state != StepState::Withdrawn).map(|end| Decided {
+            by: end.by,
+            at: end.at,
+            reason: end.reason,
+        }),
     };
     Ok(Gate {
         from_state: row.from_state.clone(),
@@ -390,6 +407,16 @@ pub fn workflow_document(row: &dyn Columns) -> Result<Option<WorkflowDocument>, 
         (None, None) => Ok(None),
         _ => Err(StoreError::Corrupt(format!("the document of the definition `{}` is missing", row.text(1)?))),
     }
+}
+
+pub fn mark_event(row: &dyn Columns) -> Numbered {
+    let marked = Marked {
+        mark: token(&row.text(1)?, Mark::parse)?,
+        name: row.text(2)?,
+        version: small(row.int(3)?, "definition version")?,
+        reason: row.optional_text(4)?,
+    };
+    Ok((row.count(0)?, Event { actor_ref: row.text(6)?, at: row.time(5)?, body: EventBody::DefinitionMarked(marked) }))
 }
 
 pub fn configuration_event(row: &dyn Columns) -> Numbered {

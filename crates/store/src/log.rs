@@ -5,7 +5,9 @@ use crate::decode;
 use crate::select::{Dialect, RECORD};
 use crate::statement::{Kind, Statement};
 use crate::value::{Columns, Type, Value};
-use countersign_engine::port::log::{CheckpointRow, EntryRow, LogIdentity, Node, RotationRow, Span, Unsealed};
+use countersign_engine::port::log::{
+    CheckpointRow, EntryRow, LogIdentity, Node, RotationRow, Span, Unsealed, VerifiedRow,
+};
 use countersign_engine::port::{Head, StoreError};
 use countersign_engine::rows::RecordRow;
 use countersign_kernel::{Digest, EventId, InstanceId};
@@ -45,6 +47,21 @@ pub fn rotation_row(row: &dyn Columns) -> Result<RotationRow, StoreError> {
     Ok(RotationRow { size: row.count(0)?, note: row.text(1)?, rotated_at: row.time(2)? })
 }
 
+pub fn verified_values(row: &VerifiedRow) -> [Value<'_>; 5] {
+    let VerifiedRow { at, by, records, size, findings } = row;
+    [Value::time(*at), Value::Text(by), Value::count(*records), Value::count(*size), Value::count(*findings)]
+}
+
+pub fn verified_row(row: &dyn Columns) -> Result<VerifiedRow, StoreError> {
+    Ok(VerifiedRow {
+        at: row.time(0)?,
+        by: row.text(1)?,
+        records: row.count(2)?,
+        size: row.count(3)?,
+        findings: row.count(4)?,
+    })
+}
+
 pub fn entry_values(log_index: u64, entry: &Unsealed) -> Vec<Value<'_>> {
     vec![Value::count(log_index), Value::Id(entry.event_id.0), Value::digest(&entry.record_hash)]
 }
@@ -74,11 +91,13 @@ pub struct LogSql {
     pub heads: String,
     pub latest: String,
     pub checkpoints: String,
+    pub put_verified: String,
+    pub verified: &'static str,
 }
 
 impl LogSql {
     pub fn new(dialect: Dialect) -> Self {
-        let (a, b, c) = (dialect.hole(1), dialect.hole(2), dialect.hole(3));
+        let [a, b, c, d, e] = [1, 2, 3, 4, 5].map(|n| dialect.hole(n));
         let checkpoint = "SELECT size, root, note, signed_at_us FROM log_checkpoints";
         LogSql {
             begin: format!(
@@ -104,6 +123,12 @@ impl LogSql {
             ),
             latest: format!("{checkpoint} ORDER BY size DESC LIMIT 1"),
             checkpoints: format!("{checkpoint} WHERE size >= {a} ORDER BY size LIMIT {b}"),
+            put_verified: format!(
+                "INSERT INTO log_verified (id, verified_at_us, verified_by, records, size, findings) VALUES (1, {a}, {b}, {c}, {d}, {e}) \
+                 ON CONFLICT (id) DO UPDATE SET verified_at_us = excluded.verified_at_us, verified_by = excluded.verified_by, \
+                 records = excluded.records, size = excluded.size, findings = excluded.findings"
+            ),
+            verified: "SELECT verified_at_us, verified_by, records, size, findings FROM log_verified",
         }
     }
 

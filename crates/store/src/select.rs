@@ -6,7 +6,7 @@ pub mod run;
 use crate::sqlite::listing::{self, WAITING};
 use crate::value::Value;
 use countersign_engine::port::{
-    AssignmentQuery, HoldQuery, Page, ProcessQuery, PurgeableQuery, Range, RecordQuery, StepQuery,
+    AssignmentQuery, HoldQuery, Page, ProcessQuery, PurgeableQuery, Range, RecordQuery, Sight, StepQuery,
 };
 use countersign_kernel::Time;
 use countersign_kernel::id::first_at;
@@ -151,6 +151,11 @@ impl ByInstance {
     }
 }
 
+/// How many approvals of the same quorum are like this.
+fn of_quorum(like: &str) -> String {
+    format!("(SELECT COUNT(*) FROM approval_steps q WHERE q.gate_id = s.gate_id AND {like})")
+}
+
 /// What a person has to decide is little: all of it is found by index, and sorted by when it is due.
 fn inbox(dialect: Dialect) -> String {
     let (a, b, c, d) = (dialect.hole(1), dialect.hole(2), dialect.hole(3), dialect.hole(4));
@@ -167,10 +172,11 @@ fn inbox(dialect: Dialect) -> String {
     };
     format!(
         "SELECT {STEP}, {ASSIGNMENT}, a.due_at_us, g.opened_by, COALESCE(r.definition_name, p.definition_name), \
-         COALESCE(r.definition_version, p.definition_version), (r.instance_id IS NOT NULL) FROM {from} \
+         COALESCE(r.definition_version, p.definition_version), (r.instance_id IS NOT NULL), g.rule, g.m, {} FROM {from} \
          LEFT JOIN runs r ON r.instance_id = s.instance_id LEFT JOIN processes p ON p.instance_id = s.instance_id \
          WHERE {who} = {a} AND a.status = 'Active' AND (COALESCE(a.due_at_us, 9223372036854775807), a.assignment_id) > ({b}, {c}) \
-         ORDER BY COALESCE(a.due_at_us, 9223372036854775807), a.assignment_id LIMIT {d}"
+         ORDER BY COALESCE(a.due_at_us, 9223372036854775807), a.assignment_id LIMIT {d}",
+        ["q.state = 'Approved'", "q.state = 'Rejected'", "q.gate_id = s.gate_id"].map(of_quorum).join(", ")
     )
 }
 
@@ -207,6 +213,23 @@ impl<'q> Select<'q> {
         // Of none of them: an empty list is no SQL.
         let among = if holes.is_empty() { "1 = 0".to_owned() } else { format!("{column} IN ({})", holes.join(", ")) };
         self.conditions.push(among);
+    }
+
+    /// Only what belongs to instances that the reader may see.
+    fn within_sight(&mut self, sight: &'q Sight) {
+        self.among_texts("p.definition_name", &sight.processes);
+        let processes = self.conditions.pop().unwrap_or_default();
+        let runs = match &sight.runs {
+            None => "r.instance_id IS NOT NULL".to_owned(),
+            Some(names) => {
+                self.among_texts("r.definition_name", names);
+                self.conditions.pop().unwrap_or_default()
+            }
+        };
+        self.conditions.push(format!(
+            "(EXISTS (SELECT 1 FROM processes p WHERE p.instance_id = s.instance_id AND {processes}) \
+             OR EXISTS (SELECT 1 FROM runs r WHERE r.instance_id = s.instance_id AND {runs}))"
+        ));
     }
 
     /// A range of times of a table keyed by ids that were made at those times.
@@ -287,6 +310,10 @@ pub fn processes<'q>(dialect: Dialect, query: &'q ProcessQuery, page: &Page) -> 
     if let Some(names) = &query.definitions {
         select.among_texts("p.definition_name", names);
     }
+    if let Some(beginning) = &query.q {
+        let found = run::begins(dialect, "processes", beginning, &mut select.values);
+        select.conditions.push(format!("p.instance_id {found}"));
+    }
     select.paged(key, page)
 }
 
@@ -320,7 +347,19 @@ pub fn approval_steps<'q>(dialect: Dialect, query: &'q StepQuery, page: &Page) -
         let hole = dialect.hole(select.values.len());
         select.conditions.push(format!("s.gate_id IN (SELECT gate_id FROM gates WHERE instance_id = {hole})"));
     }
+    if let Some(sight) = &query.sight {
+        select.within_sight(sight);
+    }
     select.paged(key, page)
+}
+
+/// Whether a gate of the instance names this actor, or a step is in their charge. Parameters: instance, actor.
+pub fn is_party(dialect: Dialect) -> String {
+    let (a, b) = (dialect.hole(1), dialect.hole(2));
+    format!(
+        "SELECT 1 WHERE EXISTS (SELECT 1 FROM gates g JOIN approval_steps s ON s.gate_id = g.gate_id WHERE g.instance_id = {a} \
+         AND s.approver_ref = {b}) OR EXISTS (SELECT 1 FROM run_steps WHERE instance_id = {a} AND pic = {b})"
+    )
 }
 
 pub fn assignments<'q>(dialect: Dialect, query: &'q AssignmentQuery, page: &Page) -> Select<'q> {
@@ -339,6 +378,9 @@ pub fn assignments<'q>(dialect: Dialect, query: &'q AssignmentQuery, page: &Page
     match query.status.as_deref() {
         Some("Active") => select.conditions.push("a.status = 'Active'".to_owned()),
         status => select.equal("a.status", status.map(Value::Text)),
+    }
+    if let Some(sight) = &query.sight {
+        select.within_sight(sight);
     }
     select.paged(key, page)
 }
@@ -449,6 +491,7 @@ pub struct RegistrySince {
     pub granted: String,
     pub revoked: String,
     pub definitions: String,
+    pub marks: String,
     pub configurations: String,
 }
 
@@ -488,6 +531,9 @@ impl RegistrySince {
                  FROM definitions d JOIN documents x ON x.digest = d.declaration_digest JOIN documents y ON y.digest = d.gate_spec_digest \
                  LEFT JOIN documents z ON z.digest = d.document_digest \
                  WHERE d.registry_seq > {since}"
+            ),
+            marks: format!(
+                "SELECT registry_seq, mark, name, version, reason, marked_at_us, marked_by FROM definition_marks WHERE registry_seq > {since}"
             ),
             configurations: format!(
                 "SELECT registry_seq, policy, recorded_at_us, recorded_by, regulated, application_actor_ref, server_actor_ref FROM configurations WHERE registry_seq > {since}"

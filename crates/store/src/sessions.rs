@@ -4,10 +4,11 @@ use crate::select::Dialect;
 use crate::value::{Columns, Value};
 use countersign_engine::port::StoreError;
 use countersign_engine::port::sessions::SessionRow;
+use countersign_kernel::Time;
 
 /// How many rows that are over one call deletes.
 const AT_ONCE: usize = 100;
-const COLUMNS: &str = "session_hash, actor_ref, credential_id, seen_at_us, ends_at_us";
+const COLUMNS: &str = "session_hash, actor_ref, credential_id, seen_at_us, ends_at_us, begun_at_us, user_agent";
 
 pub struct SessionSql {
     pub begin: String,
@@ -25,9 +26,9 @@ pub struct SessionSql {
 
 impl SessionSql {
     pub fn new(dialect: Dialect) -> Self {
-        let [a, b, c, d, e] = [1, 2, 3, 4, 5].map(|n| dialect.hole(n));
+        let [a, b, c, d, e, f, g] = [1, 2, 3, 4, 5, 6, 7].map(|n| dialect.hole(n));
         SessionSql {
-            begin: format!("INSERT INTO sessions ({COLUMNS}) VALUES ({a}, {b}, {c}, {d}, {e})"),
+            begin: format!("INSERT INTO sessions ({COLUMNS}) VALUES ({a}, {b}, {c}, {d}, {e}, {f}, {g})"),
             find: format!("SELECT {COLUMNS} FROM sessions WHERE session_hash = {a}"),
             of_actor: format!(
                 "SELECT {COLUMNS} FROM sessions WHERE actor_ref = {a} \
@@ -62,6 +63,8 @@ pub fn values(row: &SessionRow) -> Vec<Value<'_>> {
         Value::Text(&row.credential_id),
         Value::time(row.seen_at),
         Value::time(row.ends_at),
+        Value::optional_time(row.begun_at),
+        Value::text(row.user_agent.as_deref()),
     ]
 }
 
@@ -72,5 +75,7 @@ pub fn row(columns: &dyn Columns) -> Result<SessionRow, StoreError> {
         credential_id: columns.text(2)?,
         seen_at: columns.time(3)?,
         ends_at: columns.time(4)?,
+        begun_at: columns.optional_int(5)?.map(Time),
+        user_agent: columns.optional_text(6)?,
     })
 }

@@ -65,9 +65,7 @@ impl std::fmt::Display for Report {
 
 fn document(shape: Shape, steps: usize) -> String {
     let mut text = String::from("kind: workflow\nname: large\nqueue: large\n");
-    if shape == Shape::Sequential {
-        text += "order: linear\n";
-    }
+    text += if shape == Shape::Sequential { "order: linear\n" } else { "order: dag\n" };
     if shape == Shape::Undone {
         text += "failurePolicy: compensate\nretryPolicy: {maxRetries: 0}\n";
     }

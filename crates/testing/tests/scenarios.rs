@@ -54,6 +54,7 @@ scenarios! {
     happy_path
     holds_and_purges
     moot_gates
+    named_readers
     one_approval_one_firing
     open_gate
     opened_by_another
@@ -244,8 +245,17 @@ const OF_THE_ACTIONS: &[(&str, &[Code])] = &[
     ("resume", CONTROL),
     ("cancel", CONTROL),
     ("cancel", &[Code::GateNotCleared, Code::TransitionRefusedByGuard]),
-    ("stop", CONTROL),
-    ("stop", &[Code::TransitionRefusedByGuard]),
+    // Whatever has not ended can be stopped, a run that is undone too.
+    (
+        "stop",
+        &[
+            Code::InvalidRequest,
+            Code::PermissionDenied,
+            Code::NotKnown,
+            Code::AlreadyTerminal,
+            Code::TransitionRefusedByGuard,
+        ],
+    ),
     ("void", CONTROL),
     ("void", &[Code::GateNotCleared, Code::TransitionRefusedByGuard]),
     ("unblocks", CONTROL),

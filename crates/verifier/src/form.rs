@@ -326,6 +326,9 @@ pub fn payload(header: &Header) -> Form {
                 ]
             }
         }
+        Action::DefinitionRetired | Action::SchedulePaused | Action::ScheduleResumed => {
+            const { &[text("name"), must("version", Kind::Int), maybe("reason", Kind::Text)] }
+        }
         Action::ConfigurationRecorded => {
             const {
                 &[

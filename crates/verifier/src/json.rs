@@ -41,6 +41,33 @@ impl fmt::Display for Fault {
     }
 }
 
+/// As JSON, without space.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Null => f.write_str("null"),
+            Value::Bool(value) => value.fmt(f),
+            Value::Int(number) => number.fmt(f),
+            Value::Number(written) => f.write_str(written),
+            Value::Text(value) => f.write_str(&text(value)),
+            Value::List(items) => {
+                f.write_str("[")?;
+                for (i, item) in items.iter().enumerate() {
+                    write!(f, "{}{item}", if i == 0 { "" } else { "," })?;
+                }
+                f.write_str("]")
+            }
+            Value::Object(members) => {
+                f.write_str("{")?;
+                for (i, (name, value)) in members.iter().enumerate() {
+                    write!(f, "{}{}:{value}", if i == 0 { "" } else { "," }, text(name))?;
+                }
+                f.write_str("}")
+            }
+        }
+    }
+}
+
 /// One JSON value and nothing after it.
 pub fn parse(bytes: &[u8]) -> Result<Value, Fault> {
     Ok(read(bytes)?.0)

@@ -65,7 +65,8 @@ fn needed(action: Action) -> Option<(&'static str, bool)> {
         | Action::KeyRegistered
         | Action::KeyRevoked => ("actors:manage", false),
         Action::GrantMade | Action::GrantRevoked => ("permissions:manage", false),
-        Action::DefinitionPublished => ("definitions:publish", false),
+        Action::DefinitionPublished | Action::DefinitionRetired => ("definitions:publish", false),
+        Action::SchedulePaused | Action::ScheduleResumed => ("runs:control", true),
         Action::RunDispatched
         | Action::ChildWaiting
         | Action::ChildResumed
@@ -129,6 +130,12 @@ pub fn check(record: &Record, origin: Origin<'_>, kind: Kind, registry: &Registr
     }
     let finer =
         |name: &str| scopes.iter().flatten().any(|scope| registry.holds_scope(actor, &format!("{scope}:{name}"), at));
+    let origin = match header.action {
+        Action::SchedulePaused | Action::ScheduleResumed => {
+            record.payload().and_then(|payload| payload.text("name")).map_or(Origin::None, Origin::Definition)
+        }
+        _ => origin,
+    };
     match origin {
         Origin::Definition(name) if by_definition && finer(name) => {}
         Origin::Purged if by_definition => findings.unverifiable(Claim::Permission),

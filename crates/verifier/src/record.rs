@@ -95,6 +95,9 @@ actions! {
     GrantMade = "grant_made" in Registry,
     GrantRevoked = "grant_revoked" in Registry,
     DefinitionPublished = "definition_published" in Registry,
+    DefinitionRetired = "definition_retired" in Registry,
+    SchedulePaused = "schedule_paused" in Registry,
+    ScheduleResumed = "schedule_resumed" in Registry,
     ConfigurationRecorded = "configuration_recorded" in Registry,
 }
 

@@ -79,6 +79,16 @@ pub struct Definition {
     pub gate_spec_digest: Digest,
     /// Of a workflow or a machine.
     pub document_digest: Option<Digest>,
+    version: i64,
+    /// The record that retired it.
+    retired: Option<u64>,
+}
+
+impl Definition {
+    /// The record by which it was retired then.
+    pub fn retired_by(&self, at: u64) -> Option<u64> {
+        self.retired.filter(|sequence| *sequence <= at)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -129,6 +139,7 @@ impl Registry {
             Action::GrantMade => self.grant(header, payload, findings),
             Action::GrantRevoked => self.revoke(header, payload, findings),
             Action::DefinitionPublished => self.publish(header, payload, findings),
+            Action::DefinitionRetired => self.retire(header, payload, findings),
             Action::ConfigurationRecorded => self.configure(header, payload),
             _ => Some(()),
         };
@@ -268,6 +279,8 @@ impl Registry {
             declaration_digest: digest("declaration_digest")?,
             gate_spec_digest: digest("gate_spec_digest")?,
             document_digest: digest("document_digest"),
+            version: payload.int("version")?,
+            retired: None,
         };
         digest("digest")?;
         if self.definitions.contains_key(&name) {
@@ -275,6 +288,24 @@ impl Registry {
             return Some(());
         }
         self.definitions.insert(name, definition);
+        Some(())
+    }
+
+    /// It ends what was published up to the version that it names.
+    fn retire(&mut self, header: &Header, payload: &Value, findings: &mut Findings) -> Option<()> {
+        let (name, version) = (payload.text("name")?, payload.int("version")?);
+        let newest = self.definitions.get(&format!("{name}@{version}")).filter(|newest| newest.retired.is_none());
+        if newest.is_none() || self.definitions.contains_key(&format!("{name}@{}", version.saturating_add(1))) {
+            let detail = format!("{name}@{version} was not the newest version, or was retired already");
+            findings.find(Code::RowMissing, header, detail);
+            return Some(());
+        }
+        let of = |known: &str| known.rsplit_once('@').is_some_and(|(known, _)| known == name);
+        for (_, definition) in self.definitions.iter_mut().filter(|(known, _)| of(known)) {
+            if definition.version <= version {
+                definition.retired.get_or_insert(header.sequence);
+            }
+        }
         Some(())
     }
 

@@ -9,6 +9,7 @@ use crate::identity::Signing;
 use crate::json::Value;
 use crate::process::Process;
 use crate::process::document::{Declaration, GateSpec};
+use crate::process::quorum::State;
 use crate::record::{Action, Record};
 use crate::registry::Registry;
 use crate::run::Run;
@@ -72,7 +73,11 @@ pub struct GateSummary {
     pub guard: String,
     pub scope: String,
     pub rule: String,
+    /// What its approvers were asked.
+    pub request: Option<String>,
     pub state: &'static str,
+    /// Of a quorum with an outcome: by how many of how many.
+    pub approved: Option<String>,
     pub fate: &'static str,
     pub steps: Vec<StepSummary>,
 }
@@ -81,6 +86,8 @@ pub struct GateSummary {
 pub struct StepSummary {
     pub approver: String,
     pub state: &'static str,
+    /// It ended after its quorum had an outcome.
+    pub trailing: bool,
     /// By whom and when it ended.
     pub end: Option<(String, i64)>,
 }
@@ -193,6 +200,8 @@ pub struct Story {
     /// The steps of the run that undo others, as far as its records have been read.
     undoing: BTreeSet<i64>,
     specs: BTreeMap<String, Spec>,
+    /// What the approvers of each gate were asked, by its id.
+    asked: BTreeMap<String, String>,
     decisions: Vec<Decision>,
     decisions_left_out: u64,
 }
@@ -217,6 +226,9 @@ impl Story {
         }
         if !self.told || !self.whole || header.is_registry() {
             return;
+        }
+        if header.action == Action::GateOpened && self.asked.len() < MOST_ENTRIES {
+            self.asked.extend(payload.and_then(asked));
         }
         if self.timeline.len() >= MOST_ENTRIES {
             self.left_out += 1;
@@ -293,7 +305,9 @@ impl Story {
         }
         if self.told && self.whole {
             let room = MOST_ENTRIES.saturating_sub(self.gates.len());
-            self.gates.extend(process.gates.iter().take(room).map(gate_summary));
+            let asked = &self.asked;
+            let summary = |gate| gate_summary(gate, asked);
+            self.gates.extend(process.gates.iter().take(room).map(summary));
         }
     }
 
@@ -407,6 +421,16 @@ impl Story {
     }
 }
 
+/// A gate's id, and what its approvers are asked: as it stands in the record, or by its digest.
+fn asked(payload: &Value) -> Option<(String, String)> {
+    let gate = payload.text("chain_id").or(payload.text("step_id"))?;
+    let request = match payload.get("request") {
+        Some(request) => request.to_string(),
+        None => format!("by its digest, sha256:{}", payload.text("request_digest")?),
+    };
+    Some((gate.to_owned(), request))
+}
+
 /// Steps that undo others, as a record lists them.
 fn compensations(payload: &Value) -> impl Iterator<Item = i64> {
     let pairs = payload.get("compensations").and_then(Value::as_list).unwrap_or_default();
@@ -431,10 +455,13 @@ fn process_summary(process: &Process, chain: &ChainHead) -> ProcessSummary {
     }
 }
 
-fn gate_summary(gate: &crate::process::gate::Gate) -> GateSummary {
+fn gate_summary(gate: &crate::process::gate::Gate, asked: &BTreeMap<String, String>) -> GateSummary {
+    let decided = gate.is_chain() && gate.chain_state != State::Pending;
     let step = |step: &crate::process::gate::Step| StepSummary {
         approver: step.approver.to_string(),
-        state: step.state.as_str(),
+        // A quorum with an outcome waits for nobody.
+        state: if decided && step.state == State::Pending { "not decided" } else { step.state.as_str() },
+        trailing: step.is_trailing(),
         end: step.end.as_ref().map(|end| (end.by.to_string(), end.at_us)),
     };
     GateSummary {
@@ -445,6 +472,12 @@ fn gate_summary(gate: &crate::process::gate::Gate) -> GateSummary {
         rule: gate.rule.map_or("single approver".to_owned(), |rule| match rule.m() {
             Some(m) => format!("{m} of {}", gate.steps.len()),
             None => rule.as_str().to_owned(),
+        }),
+        request: asked.get(&gate.id.to_string()).cloned(),
+        approved: decided.then(|| {
+            let approved =
+                gate.steps.iter().filter(|step| step.state == State::Approved && !step.is_trailing()).count();
+            format!("{approved} of {} approved", gate.steps.len())
         }),
         state: gate.status().as_str(),
         fate: gate.fate.as_str(),

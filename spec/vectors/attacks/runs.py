@@ -323,6 +323,52 @@ def _(t: Any) -> None:
     t.edit(r, compensations=r.body["compensations"][:1])
 
 
+def of_an_undo(t: Any, tid: str, *actions: str) -> tuple[Any, list[dict[str, Any]], int]:
+    """The last record in which a compensation made this transition: it, its transitions, and the place there."""
+    row = run_of(t)
+    undos = {s["step_seq"] for s in row["run"]["steps"] if s["compensates"] is not None}
+    for r in reversed([r for r in t.all(*actions) if r.head["instance_id"] == row["instance_id"]]):
+        lines = r.body.get("transitions", [])
+        for i, line in enumerate(lines):
+            if line["id"] == tid and line.get("step_seq") in undos:
+                return r, lines, i
+    raise Skip(f"no compensation made the transition {tid}")
+
+
+@add("run-undo-behind-a-failed-one", "insider", "2", "compensation-order")
+def _(t: Any) -> None:
+    r, lines, i = of_an_undo(t, "T9", "step_failed")
+    row = next(s for s in run_of(t)["run"]["steps"] if s["step_seq"] == lines[i]["step_seq"] + 1) if len(run_of(t)["run"]["steps"]) > lines[i]["step_seq"] + 1 else None
+    if row is None:
+        raise Skip("nothing is to be undone behind it")
+    line = {"id": "T1", "step": row["name"], "step_seq": row["step_seq"], "from": "not_started", "to": "ready", "actor_class": "mow_orchestrator", "trigger": "precondition"}
+    t.edit(r, transitions=[*lines, line])
+
+
+@add("run-failed-undo-not-held", "insider", "2", "compensation-order")
+def _(t: Any) -> None:
+    """The definition says nothing of holding it: the failure of an undo ends the run."""
+    r, lines, i = of_an_undo(t, "T8", "step_completed")
+    lines[i] = {**lines[i], "id": "T9", "to": "failed", "trigger": "executor_failure"}
+    if r.body.get("run_transitions"):
+        raise Skip("it ends the run")
+    t.edit(r, transitions=lines, outputs=None)
+
+
+@add("run-undo-declared-by-a-worker", "insider", "2", "undeclared-transition")
+def _(t: Any) -> None:
+    r, lines, i = of_an_undo(t, "T8", "step_completed")
+    lines[i] = {**lines[i], "id": "U1", "actor_class": "reviewer", "trigger": "undo_declared"}
+    t.edit(r, transitions=lines)
+
+
+@add("run-undoing-resumed-forward", "insider", "2", "undeclared-transition")
+def _(t: Any) -> None:
+    """compensating → executing (cannot resume after compensation starts)"""
+    r = t.one("run_resumed", where=lambda r: any(x["id"] == "P10" for x in r.body.get("run_transitions", [])))
+    t.edit(r, run_transitions=[{"id": "P3", "from": "paused", "to": "executing", "trigger": "workflow_resume"}])
+
+
 @add("run-output-left-out", "insider", "3", "output-missing")
 def _(t: Any) -> None:
     r, _lines, _i = moved(t, "T8", "step_completed")

@@ -47,6 +47,25 @@ def _(t: Tamper) -> None:
     _restart(t, start, _unopened(t, start, lambda e: "replaceable" not in e), approver_ref="somebody_else")
 
 
+@mutation("start-of-the-retired", "insider", "2", "document-mismatch")
+def _(t: Tamper) -> None:
+    """The definition was retired before; the records say that the start knew it."""
+    start = next((r for r in t.all("workflow_started", "run_started") if r.body.get("definition") and not r.body.get("parent_run_id")), None)
+    if start is None:
+        raise Skip("nothing was started from a definition")
+    name, _, version = start.body["definition"].rpartition("@")
+    known = [r for r in t.all("definition_published", registry=True) if r.body["name"] == name and r.head["sequence"] <= start.head["registry_seq"]]
+    t.forge_in_registry(start, "definition_retired", {"name": name, "version": known[-1].body["version"], "reason": "it never was to start"}, known=True)
+
+
+@mutation("paused-without-scope", "insider", "5", "permission-not-held")
+def _(t: Tamper) -> None:
+    paused = t.one("schedule_paused", registry=True)
+    grant = next(r for r in t.all("grant_made", registry=True) if r.body["action_scope"].startswith("runs:control") and r.body["subject_ref"] == paused.head["actor_ref"])
+    t.b.grants = [g for g in t.b.grants if g["grant_id"] != grant.body["grant_id"]]
+    t.delete(grant)
+
+
 @mutation("start-named-herself", "engine", "1", "wrong-approver")
 def _(t: Tamper) -> None:
     start = _start(t)

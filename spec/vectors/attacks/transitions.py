@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import json
 
-from bundle import Record, b64, dump, unb64
+from bundle import Record, b64, dump, sha, unb64
 from .kit import NEUTRAL, Skip, Tamper, after_id, mutation, purge
 
 
@@ -181,3 +181,39 @@ def _(t: Tamper) -> None:
     twin.head["assurance"], twin.attestation = r.head["assurance"], r.attestation
     row["transitions"].append({**next(x for x in row["transitions"] if x["transition_id"] == r.body["transition_id"]), "transition_id": p["transition_id"],
                                "sequence_number": number, "fired_at_us": twin.head["recorded_at_us"], "event_id": twin.head["event_id"]})
+
+
+def _asked(t: Tamper, action: str = "gate_opened") -> Record:
+    """Of a process; `runbooks.py` does the same to runs."""
+    return t.one(action, where=lambda r: "request_digest" in r.body and t.b.chain(r.head["instance_id"])[0].head["action_ref"] == "workflow_started")
+
+
+@mutation("request-edited", "insider", "3", "binding-invalid")
+def _(t: Tamper) -> None:
+    r = _asked(t)
+    t.edit(r, request={**r.body["request"], "more": 1})
+
+
+@mutation("request-and-digest-edited", "insider", "3", "binding-invalid")
+def _(t: Tamper) -> None:
+    r = _asked(t)
+    request = {**r.body["request"], "more": 1}
+    t.edit(r, request=request, request_digest=sha(dump(request).encode()).hex())
+
+
+@mutation("decision-bound-to-nothing", "insider", "3", "binding-invalid")
+def _(t: Tamper) -> None:
+    t.edit(_asked(t, "gate_decided"), request_digest=None)
+
+
+@mutation("request-of-the-body-edited", "insider", "identity", "statement-mismatch")
+def _(t: Tamper) -> None:
+    """The approver was asked something else than what the opener signed, and the decisions are bound to that."""
+    r = _asked(t)
+    request = {**r.body["request"], "more": 1}
+    digest = sha(dump(request).encode()).hex()
+    gate = r.body.get("chain_id") or r.body["step_id"]
+    t.edit(r, request=request, request_digest=digest)
+    for x in t.all("gate_decided"):
+        if gate in (x.body.get("chain_id"), x.body.get("step_id")):
+            t.edit(x, request_digest=digest)

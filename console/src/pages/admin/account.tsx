@@ -10,6 +10,7 @@ import { Button } from "@/ui/button";
 import { ReasonDialog } from "@/ui/dialog";
 import { Failure } from "@/ui/feedback";
 import { Id, Moment } from "@/ui/text";
+import { duration } from "@/ui/time";
 import { Sessions } from "./sessions";
 
 export function Account({ me }: { me: SchemaMe }) {
@@ -114,6 +115,11 @@ export function Account({ me }: { me: SchemaMe }) {
       <section>
         <h2 className="mb-2">{t("admin.sessions")}</h2>
         <p className="mb-3 text-sm text-soft">{t("admin.sessionsWhy")}</p>
+        {me.session && (
+          <p className="mb-2 text-sm text-soft">
+            {t("admin.idleAfter", { time: duration(me.session.idle_seconds * 1000) })}
+          </p>
+        )}
         <Sessions actor={me.actor_ref} />
       </section>
       {ending && (

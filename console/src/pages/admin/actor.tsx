@@ -117,6 +117,7 @@ function Credentials({ actor }: { actor: string }) {
             <Row
               key={key.key_id}
               id={key.key_id}
+              label={key.passkey ? (key.label ?? t("admin.passkey")) : undefined}
               active={key.status === "active"}
               by={key.added_by}
               at={key.added_at}
@@ -169,6 +170,7 @@ const Rows = ({ children }: { children: ReactNode }) => (
 
 function Row({
   id,
+  label,
   active,
   by,
   at,
@@ -176,6 +178,8 @@ function Row({
   words,
 }: {
   id: string;
+  /** What its owner calls it. */
+  label?: string;
   active: boolean;
   by?: string;
   at?: string;
@@ -185,7 +189,8 @@ function Row({
   const { t } = useTranslation();
   return (
     <li className="flex min-h-10 flex-wrap items-center gap-x-4 gap-y-1 py-1">
-      <Id value={id} length={16} />
+      {label && <span className="font-medium">{label}</span>}
+      <Id value={id} length={label ? 8 : 16} />
       <span className={active ? "" : "text-soft line-through"}>
         {active ? t("grantStatus.active") : t("grantStatus.revoked")}
       </span>

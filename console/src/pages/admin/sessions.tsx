@@ -4,14 +4,25 @@ import { useRouter } from "@tanstack/react-router";
 import { MonitorSmartphone } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
-import { signOut, useMe } from "@/app/session";
+import { signOut } from "@/app/session";
 import { Button } from "@/ui/button";
 import { Failure, Skeleton } from "@/ui/feedback";
 import { Id, Moment } from "@/ui/text";
 
+const BROWSERS = ["Firefox", "Edg", "OPR", "Chrome", "Safari"] as const;
+const SYSTEMS = ["Windows", "Android", "iPhone", "iPad", "Mac OS", "Linux"] as const;
+
+/** What a browser calls itself, in two words: `Firefox, Linux`. */
+function browser(agent: string | null | undefined, t: ReturnType<typeof useTranslation>["t"]): string {
+  const name = BROWSERS.find((one) => agent?.includes(`${one}/`));
+  const system = SYSTEMS.find((one) => agent?.includes(one));
+  const called = name && ({ Edg: "Edge", OPR: "Opera" }[name as string] ?? name);
+  const words = [called, system].filter(Boolean).join(", ");
+  return words || agent || t("admin.otherSession");
+}
+
 export function Sessions({ actor }: { actor: string }) {
   const { t } = useTranslation();
-  const { data: me } = useMe();
   const router = useRouter();
   const client = useQueryClient();
   const queryKey = ["actors", actor, "sessions"];
@@ -29,6 +40,12 @@ export function Sessions({ actor }: { actor: string }) {
       ),
     onSettled: () => void client.invalidateQueries({ queryKey }),
   });
+  // Whoever may see the sessions may see the keys, with what their owner calls them.
+  const keys = useQuery({
+    queryKey: ["actors", actor, "keys"],
+    queryFn: () => body(api.GET("/v1/actors/{actor_ref}/keys", { params: { path: { actor_ref: actor } } })),
+  });
+  const label = (id: string) => keys.data?.keys.find((key) => key.key_id === id)?.label;
   if (query.isPending) return <Skeleton lines={2} />;
   if (query.isError) return <Failure error={query.error} retry={() => void query.refetch()} />;
   if (query.data.items.length === 0) return <p className="text-soft">{t("admin.noSessions")}</p>;
@@ -37,7 +54,6 @@ export function Sessions({ actor }: { actor: string }) {
       {end.isError && <Failure error={end.error} />}
       <ul className="w-full divide-y divide-line text-sm">
         {query.data.items.map((session) => {
-          const passkey = me?.passkeys.find((known) => known.key_id === session.credential_id);
           return (
             <li
               key={session.session_id}
@@ -45,10 +61,18 @@ export function Sessions({ actor }: { actor: string }) {
             >
               <MonitorSmartphone aria-hidden size={16} className="text-soft" />
               <span className="flex flex-1 flex-col">
-                <span className={session.current ? "font-medium" : ""}>
-                  {session.current ? t("admin.thisSession") : t("admin.otherSession")}
+                <span
+                  className={session.current ? "font-medium" : ""}
+                  title={session.user_agent ?? undefined}
+                >
+                  {session.current ? t("admin.thisSession") : browser(session.user_agent, t)}
                 </span>
                 <span className="flex flex-wrap gap-x-1.5 text-xs text-soft">
+                  {session.begun_at && (
+                    <span>
+                      {t("admin.begun")} <Moment at={session.begun_at} />,
+                    </span>
+                  )}
                   <span>
                     {t("admin.used")} <Moment at={session.seen_at} />,
                   </span>
@@ -57,7 +81,7 @@ export function Sessions({ actor }: { actor: string }) {
                   </span>
                   <span>
                     {t("admin.begunWith")}{" "}
-                    {passkey?.label ?? <Id value={session.credential_id} length={12} />}
+                    {label(session.credential_id) ?? <Id value={session.credential_id} length={12} />}
                   </span>
                 </span>
               </span>

@@ -1,7 +1,7 @@
 // Writing a definition: YAML, problems at their line and column as one types, a picture beside it, and publishing.
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { Check, CircleAlert } from "lucide-react";
+import { Check, CircleAlert, TriangleAlert } from "lucide-react";
 import { useDeferredValue, useEffect, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { api, body, send } from "@/api/client";
@@ -46,6 +46,7 @@ export function Editor() {
     },
   });
   const problems = check.data?.problems ?? [];
+  const errors = problems.filter((problem) => problem.level !== "warning");
   const drawn = useDeferredValue(check.data?.graph);
 
   return (
@@ -60,7 +61,7 @@ export function Editor() {
         actions={
           <Button
             look="primary"
-            disabled={publish.isPending || text.trim() === "" || problems.length > 0}
+            disabled={publish.isPending || text.trim() === "" || errors.length > 0}
             onClick={() => publish.mutate()}
           >
             {publish.isPending ? t("dialog.recording") : t("definition.publish")}
@@ -76,7 +77,7 @@ export function Editor() {
             id="yaml"
             area={area}
             value={text}
-            problems={problems}
+            problems={errors}
             onChange={setText}
             describedBy="problems"
           />
@@ -91,7 +92,16 @@ export function Editor() {
                   onClick={() => goTo(area.current, problem.line, problem.column)}
                   className="flex gap-2 text-left hover:underline"
                 >
-                  <CircleAlert aria-hidden size={15} className="mt-0.5 shrink-0 text-bad" />
+                  {problem.level === "warning" ? (
+                    <TriangleAlert
+                      role="img"
+                      aria-label={t("definition.warning")}
+                      size={15}
+                      className="mt-0.5 shrink-0 text-warn"
+                    />
+                  ) : (
+                    <CircleAlert aria-hidden size={15} className="mt-0.5 shrink-0 text-bad" />
+                  )}
                   <span>
                     <span className="tabular text-soft">
                       {problem.line}:{problem.column}
@@ -101,7 +111,7 @@ export function Editor() {
                 </button>
               </li>
             ))}
-            {check.data?.valid && (
+            {check.data?.valid && problems.length === 0 && (
               <li className="flex items-center gap-2 text-ok">
                 <Check aria-hidden size={15} strokeWidth={2.5} />
                 {t("definition.valid")}

@@ -1,6 +1,6 @@
 // A decision: with a passkey where the actor has one, else attested by the server.
 import { api, body } from "@/api/client";
-import type { SchemaDecideGate, SchemaGate, SchemaMe } from "@/api/schema";
+import type { SchemaDecideGate, SchemaGate, SchemaGateDecided, SchemaMe } from "@/api/schema";
 import { signed } from "@/app/sign";
 
 export type Choice = "approve" | "reject" | "withdraw";
@@ -22,6 +22,8 @@ export interface Recorded {
   actor: string;
   /** SHA-256 of what the passkey signed; absent where the server attests. */
   digest?: string;
+  /** The record that holds the decision, as the server answered. */
+  record: Pick<SchemaGateDecided, "event_id" | "sequence" | "record_hash" | "assurance">;
 }
 
 export async function decide(ask: {
@@ -54,19 +56,19 @@ export async function decide(ask: {
     meaning,
   });
   const given = { body: decision, bodySerializer: () => bytes, headers };
-  if (kind === "runs")
-    await body(
-      api.POST("/v1/runs/{run_id}/gates/{action}/decision", {
-        params: { path: { run_id: instance, action: gate.action } },
-        ...given,
-      }),
-    );
-  else
-    await body(
-      api.POST("/v1/processes/{instance_id}/gates/{action}/decision", {
-        params: { path: { instance_id: instance, action: gate.action } },
-        ...given,
-      }),
-    );
-  return { choice, meaning, reason, instance, step: gate.step_id, actor: me.actor_ref, digest };
+  const record =
+    kind === "runs"
+      ? await body(
+          api.POST("/v1/runs/{run_id}/gates/{action}/decision", {
+            params: { path: { run_id: instance, action: gate.action } },
+            ...given,
+          }),
+        )
+      : await body(
+          api.POST("/v1/processes/{instance_id}/gates/{action}/decision", {
+            params: { path: { instance_id: instance, action: gate.action } },
+            ...given,
+          }),
+        );
+  return { choice, meaning, reason, instance, step: gate.step_id, actor: me.actor_ref, digest, record };
 }

@@ -5,7 +5,7 @@ import { Circle, CircleCheck, CircleX, Undo2 } from "lucide-react";
 import { type ReactNode, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
-import type { SchemaGate, SchemaInboxItem } from "@/api/schema";
+import type { SchemaGate, SchemaInboxItem, SchemaQuorumProgress } from "@/api/schema";
 import { useTopic } from "@/api/stream";
 import { useMe } from "@/app/session";
 import { Failure, Skeleton } from "@/ui/feedback";
@@ -159,6 +159,18 @@ const STATES = {
   Withdrawn: { Icon: Undo2, look: "text-soft" },
 } as const;
 
+/** How far a quorum has come. */
+export function Quorum({ quorum }: { quorum: SchemaQuorumProgress }) {
+  const { t } = useTranslation();
+  const { approved, needed, approvers, rejected } = quorum;
+  return (
+    <p className="text-soft">
+      {t("gate.quorum", { approved, needed, all: approvers })}
+      {rejected > 0 && <span className="text-bad"> {t("gate.rejections", { count: rejected })}</span>}
+    </p>
+  );
+}
+
 /** How many approvals a quorum needs. */
 function needed(gates: SchemaGate[]): number {
   const chain = gates[0]?.chain;
@@ -222,6 +234,7 @@ function Unreadable({
 
 /** What the in-tray itself says: an approver may have no right to read the process. */
 function FromInbox({ item, onRecorded }: { item: SchemaInboxItem; onRecorded?: Shown["onRecorded"] }) {
+  const { t } = useTranslation();
   const { data: me } = useMe();
   if (!me) return null;
   const gate: Decidable = {
@@ -241,9 +254,16 @@ function FromInbox({ item, onRecorded }: { item: SchemaInboxItem; onRecorded?: S
         subject={item.subject_ref}
         by={item.requested_by}
         at={item.assigned_at}
+        reason={item.reason}
       />
-      <Request asked={item} />
+      <Request asked={{ ...item, to: item.to_state ?? undefined }} />
       <Findings item={item} />
+      {item.quorum && (
+        <section>
+          <h2 className="mb-2 text-base">{t("gate.who")}</h2>
+          <Quorum quorum={item.quorum} />
+        </section>
+      )}
       <Decision
         instance={item.instance_id}
         gate={gate}

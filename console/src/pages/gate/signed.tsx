@@ -1,11 +1,12 @@
 // After a decision: what was signed and what it means, who vouches for it, and the record that holds it.
-import { useQuery } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { CircleCheck, CircleX, Undo2 } from "lucide-react";
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import type { SchemaGate, SchemaRecordView } from "@/api/schema";
+import { useTopic } from "@/api/stream";
 import { useMe } from "@/app/session";
 import { Fact, Facts } from "@/ui/facts";
 import { Person } from "@/ui/person";
@@ -14,17 +15,18 @@ import { Assurance, SealState } from "../ledger/assurance";
 import { meaningOf } from "../ledger/record";
 import type { Choice, Recorded } from "./decide";
 
-/** Records are sealed in batches, and nothing tells when: a record that is not sealed yet is looked at again. */
-const SEAL_LOOK = 3000;
-
-/** The record of a decision. Only who may read the ledger can see it. */
-function useRecord(instance: string, step: string, actor: string) {
+/** The record of a decision: the one that the server named, else the one of this step. Only who may read the ledger can see it. */
+function useRecord(instance: string, step: string, actor: string, named?: string | null) {
   const { data: me } = useMe();
+  const client = useQueryClient();
   const reads = me?.scopes.includes("audit:read") ?? false;
+  const queryKey = ["gate", step, "record", actor];
   const query = useQuery({
-    queryKey: ["gate", step, "record", actor],
-    enabled: reads,
+    queryKey,
+    enabled: reads && actor !== "",
     queryFn: async (): Promise<SchemaRecordView | null> => {
+      if (named)
+        return body(api.GET("/v1/ledger/records/{event_id}", { params: { path: { event_id: named } } }));
       const found = await body(
         api.GET("/v1/ledger/records", {
           params: {
@@ -41,8 +43,10 @@ function useRecord(instance: string, step: string, actor: string) {
       const of = (record: SchemaRecordView) => (record.payload as { step_id?: string } | null)?.step_id;
       return found.items.find((record) => of(record) === step) ?? found.items[0] ?? null;
     },
-    refetchInterval: ({ state }) => (state.data?.log_index == null ? SEAL_LOOK : false),
   });
+  // A checkpoint was signed: the record may be under it.
+  const waits = reads && query.data != null && query.data.log_index == null;
+  useTopic(waits ? "ledger" : undefined, () => void client.invalidateQueries({ queryKey }));
   return { reads, record: query.data ?? undefined };
 }
 
@@ -55,7 +59,8 @@ const LOOKS = {
 /** What the person has just signed. */
 export function Signed({ record: signed }: { record: Recorded }) {
   const { t } = useTranslation();
-  const { reads, record } = useRecord(signed.instance, signed.step, signed.actor);
+  const { event_id, sequence, record_hash, assurance } = signed.record;
+  const { reads, record } = useRecord(signed.instance, signed.step, signed.actor, event_id);
   return (
     <section role="status" className="flex flex-col gap-3 rounded-lg border border-strong bg-raised p-5">
       <Heading choice={signed.choice} />
@@ -64,13 +69,26 @@ export function Signed({ record: signed }: { record: Recorded }) {
       </p>
       {signed.reason && <p className="font-serif">“{signed.reason}”</p>}
       <Facts>
-        <Fact name={t("ledger.assurance")}>{signed.digest ? t("gate.byPasskey") : t("gate.byServer")}</Fact>
+        <Fact name={t("ledger.assurance")}>
+          {t(assurance === "passkey_signed" ? "gate.byPasskey" : "gate.byServer")}
+        </Fact>
         {signed.digest && (
           <Fact name={t("gate.signedDigest")}>
             <Id value={signed.digest} length={16} />
           </Fact>
         )}
-        {record && <RecordFacts record={record} />}
+        {record ? (
+          <RecordFacts record={record} />
+        ) : (
+          sequence != null && (
+            <>
+              <Fact name={t("gate.record")}>{t("gate.recordNumber", { number: sequence })}</Fact>
+              <Fact name={t("ledger.hash")}>
+                <Id value={record_hash ?? ""} length={16} />
+              </Fact>
+            </>
+          )
+        )}
       </Facts>
       {!reads && <p className="text-xs text-soft">{t("gate.recordHidden")}</p>}
     </section>

@@ -1,10 +1,11 @@
 // Can I trust this? The newest checkpoint, a verification in plain words, and the records themselves.
-import { useInfiniteQuery } from "@tanstack/react-query";
+import { useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useId } from "react";
 import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import type { SchemaRecordView } from "@/api/schema";
+import { useTopic } from "@/api/stream";
 import type { LedgerSearch } from "@/app/search";
 import { useMe } from "@/app/session";
 import { Empty, Skeleton } from "@/ui/feedback";
@@ -51,6 +52,10 @@ function Records() {
     initialPageParam: "",
     getNextPageParam: (page) => page.next ?? undefined,
   });
+  // Records that wait for a checkpoint are shown as sealed once it is signed.
+  const waits = query.data?.pages.some((page) => page.items.some((row) => row.log_index == null)) ?? false;
+  const client = useQueryClient();
+  useTopic(waits ? "ledger" : undefined, () => void client.invalidateQueries({ queryKey: ["records"] }));
   const change = (part: LedgerSearch) =>
     void navigate({ to: "/ledger", search: { ...search, ...part }, replace: true });
   return (

@@ -1,15 +1,32 @@
 // Above the records: how far the log is sealed, and a verification in plain words.
-import { useMutation, useQuery } from "@tanstack/react-query";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Download, ShieldAlert, ShieldCheck } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import { api, body, Refusal } from "@/api/client";
+import { useTopic } from "@/api/stream";
 import { Button } from "@/ui/button";
 import { Fact, Facts } from "@/ui/facts";
 import { Failure, Skeleton } from "@/ui/feedback";
-import { Id } from "@/ui/text";
+import { Person } from "@/ui/person";
+import { Id, Moment } from "@/ui/text";
+import { duration } from "@/ui/time";
+
+/** How far the log is sealed and when it was last verified; asked again when a checkpoint is signed. */
+function useStatus() {
+  const client = useQueryClient();
+  useTopic("ledger", () => {
+    void client.invalidateQueries({ queryKey: ["checkpoint"] });
+    void client.invalidateQueries({ queryKey: ["ledger", "status"] });
+  });
+  return useQuery({
+    queryKey: ["ledger", "status"],
+    queryFn: () => body(api.GET("/v1/ledger/status")),
+  });
+}
 
 export function Checkpoint() {
   const { t } = useTranslation();
+  const status = useStatus().data;
   const query = useQuery({
     queryKey: ["checkpoint"],
     queryFn: async () => {
@@ -34,6 +51,18 @@ export function Checkpoint() {
           <Fact name={t("ledger.size")}>
             <span className="tabular">{query.data.size.toLocaleString()}</span>
           </Fact>
+          {status && (
+            <Fact name={t("ledger.lag")}>
+              {status.unsealed === 0
+                ? t("ledger.noLag")
+                : t("ledger.waits", { count: status.unsealed, time: duration(status.seal_lag_ms) })}
+            </Fact>
+          )}
+          {status?.sealed_at && (
+            <Fact name={t("ledger.sealedAt")}>
+              <Moment at={status.sealed_at} />
+            </Fact>
+          )}
           <Fact name={t("ledger.root")}>
             <Id value={query.data.root} length={16} />
           </Fact>
@@ -50,10 +79,36 @@ export function Checkpoint() {
   );
 }
 
+/** What the last verification of the whole log came to, and who asked for it. */
+function LastVerification() {
+  const { t } = useTranslation();
+  const { data } = useStatus();
+  if (!data) return null;
+  const last = data.last_verification;
+  if (!last) return <p className="text-soft">{t("ledger.neverVerified")}</p>;
+  const good = last.result === "verified";
+  const Icon = good ? ShieldCheck : ShieldAlert;
+  return (
+    <p className="flex items-start gap-2">
+      <Icon aria-hidden size={18} className={`mt-0.5 shrink-0 ${good ? "text-ok" : "text-bad"}`} />
+      <span>
+        {good
+          ? t("ledger.lastGood", { records: last.records.toLocaleString() })
+          : t("ledger.lastBad", { count: last.findings })}{" "}
+        <span className="text-soft">
+          <Moment at={last.at} />, <Person who={last.by} />
+        </span>
+      </span>
+    </p>
+  );
+}
+
 export function Verification({ instance }: { instance?: string }) {
   const { t } = useTranslation();
+  const client = useQueryClient();
   const verify = useMutation({
     mutationFn: () => body(api.POST("/v1/ledger/verify-log", { body: { instance_id: instance } })),
+    onSuccess: () => void client.invalidateQueries({ queryKey: ["ledger", "status"] }),
   });
   const good = verify.data?.result === "verified";
   const findings = verify.data?.findings ?? [];
@@ -81,6 +136,7 @@ export function Verification({ instance }: { instance?: string }) {
       ) : (
         <p className="prose text-soft">{instance ? t("ledger.verifyInstance") : t("ledger.verifyAll")}</p>
       )}
+      {!instance && <LastVerification />}
       <div className="flex flex-wrap items-center gap-3">
         <Button disabled={verify.isPending} onClick={() => verify.mutate()}>
           {verify.isPending ? t("ledger.verifying") : t("ledger.verifyNow")}

@@ -41,9 +41,10 @@ export function Processes() {
         <legend className="sr-only">{t("runs.filters")}</legend>
         <Field
           id={ids.subject}
-          label={t("runs.subject")}
-          value={filter.subject_ref ?? ""}
-          onChange={(subject) => change({ subject_ref: subject || undefined })}
+          label={t("runs.subjectOrId")}
+          value={filter.q ?? ""}
+          least={3}
+          onChange={(q) => change({ q: q || undefined })}
         />
         <Picker
           id={ids.definition}

@@ -8,6 +8,7 @@ import { Button } from "@/ui/button";
 import { ReasonDialog } from "@/ui/dialog";
 import { Failure } from "@/ui/feedback";
 import { plain } from "@/ui/texts";
+import { useActionName } from "../runs/actions";
 
 export function NextActions({ id, sequence }: { id: string; sequence: number }) {
   const { t } = useTranslation();
@@ -42,10 +43,7 @@ export function NextActions({ id, sequence }: { id: string; sequence: number }) 
       void client.invalidateQueries({ queryKey: ["processes", id] });
     },
   });
-  const name = (action: SchemaOfferedAction) =>
-    action.command === "open_gate"
-      ? t("process.ask", { action: plain(action.gate ?? action.action) })
-      : plain(action.action);
+  const name = useActionName();
   // Decisions are taken on the gate's own page, where what is decided is shown.
   const offered = (query.data ?? []).filter((action) => action.command !== "decide_gate");
   if (query.isError) return <Failure error={query.error} />;

@@ -11,19 +11,12 @@ import { Failure } from "@/ui/feedback";
 import { plain, useTexts } from "@/ui/texts";
 import { type Given, given, Needs } from "./needs";
 
-const DANGER = new Set(["cancel", "void", "stop", "cannot-complete"]);
-/** What an operator reaches for first. */
-const FIRST = new Set(["retry", "resume", "complete", "claim", "open-gate"]);
+const ORDER = ["primary", "plain", "danger"] as const;
 
-/** The name of an action in the page's language. */
+/** The name of an action in the page's language, as the registry has it. */
 export function useActionName(): (action: SchemaOfferedAction) => string {
-  const { t } = useTranslation();
-  return (action) =>
-    action.action === "open-gate"
-      ? t("process.ask", { action: plain(action.gate ?? "") })
-      : action.action === "transition"
-        ? t("act.transition", { state: plain(action.to_state) })
-        : t(`act.${action.action as "retry"}`, plain(action.action));
+  const says = useTexts();
+  return (action) => says(action.label_key ?? action.action, action.args);
 }
 
 export function Actions({
@@ -53,7 +46,7 @@ export function Actions({
   const act = useMutation({
     mutationFn: ({ action, reason }: { action: SchemaOfferedAction; reason?: string }) => {
       const address = action.command === "open_gate" ? `/v1/runs/${runId}/gates` : `${base}/${action.action}`;
-      const body = { ...given(action, typed, gates), ...(reason ? { reason } : {}) };
+      const body = { ...given(action, typed), ...(reason ? { reason } : {}) };
       return send("POST", address, { type: "application/json", text: JSON.stringify(body) });
     },
     onSuccess: () => {
@@ -71,7 +64,9 @@ export function Actions({
   const all = (offered.data ?? []).filter((action) => action.command !== "decide_gate");
   const decisions = (offered.data ?? []).filter((one) => one.command === "decide_gate" && one.ok);
   const waiting = gates.find((gate) => gate.state === "Pending" && gate.action === decisions[0]?.gate);
-  const possible = all.filter((action) => action.ok).sort((a, b) => rank(a) - rank(b));
+  const possible = all
+    .filter((action) => action.ok)
+    .sort((a, b) => ORDER.indexOf(a.severity ?? "plain") - ORDER.indexOf(b.severity ?? "plain"));
   const refused = all.filter((action) => !action.ok);
   if (all.length === 0 && !waiting) return null;
   const key = (action: SchemaOfferedAction) =>
@@ -89,11 +84,7 @@ export function Actions({
           </Link>
         )}
         {possible.map((action) => (
-          <Button
-            key={key(action)}
-            look={DANGER.has(action.action) ? "danger" : FIRST.has(action.action) ? "primary" : "plain"}
-            onClick={() => ask(action)}
-          >
+          <Button key={key(action)} look={action.severity} onClick={() => ask(action)}>
             {name(action)}
           </Button>
         ))}
@@ -120,7 +111,7 @@ export function Actions({
           title={t("actions.confirm", { action: name(asked), what: step ?? "" })}
           lead={t("actions.becomes", { state: stateWords(asked.to_state, says, step) })}
           needsReason={asked.needs.includes("reason")}
-          danger={DANGER.has(asked.action)}
+          danger={asked.severity === "danger"}
           confirm={name(asked)}
           pending={act.isPending}
           error={act.error}
@@ -133,9 +124,6 @@ export function Actions({
     </section>
   );
 }
-
-const rank = (action: SchemaOfferedAction) =>
-  FIRST.has(action.action) ? 0 : DANGER.has(action.action) ? 2 : 1;
 
 /** What the state afterwards is called. */
 const stateWords = (state: string, says: ReturnType<typeof useTexts>, step: string | undefined) =>

@@ -18,6 +18,7 @@ export function GraphView({
   search,
   selected,
   onSelect,
+  onUnfold,
   go,
 }: {
   label: string;
@@ -28,6 +29,8 @@ export function GraphView({
   search: Pick<RunSearch, "lanes" | "collapsed" | "critical">;
   selected?: string;
   onSelect: (id: string) => void;
+  /** Shows or hides the steps of a sub-workflow. */
+  onUnfold?: (id: string) => void;
   go: (part: RunSearch) => void;
 }) {
   const { t } = useTranslation();
@@ -107,6 +110,7 @@ export function GraphView({
         onExpand={toggle}
         selected={selected}
         onSelect={onSelect}
+        onUnfold={onUnfold}
         start={start}
         critical={path}
       />

@@ -1,5 +1,5 @@
 // What is running, and what is stuck?
-import { useInfiniteQuery, useQueries, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useInfiniteQuery, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useId } from "react";
 import { useTranslation } from "react-i18next";
@@ -10,13 +10,11 @@ import { ROLLUPS, RUN_STATES, type RunFilter } from "@/app/search";
 import { Field, Picker } from "@/ui/form";
 import { PageHead } from "@/ui/page";
 import { Person } from "@/ui/person";
+import { Progress } from "@/ui/progress";
 import { StateMark, useToken } from "@/ui/state";
 import { type Column, PagedTable } from "@/ui/table";
 import { Moment } from "@/ui/text";
 import { useRollupLooks, useStateLooks } from "./looks";
-
-/** Counted up to here; more is shown as "99+". */
-const COUNTED = 100;
 
 export function Runs() {
   const { t } = useTranslation();
@@ -76,11 +74,16 @@ export function Runs() {
     },
     {
       key: "steps",
-      title: t("runs.steps"),
+      title: t("run.progress"),
       from: "lg",
       cell: (run) => <Share run={run} />,
     },
-    { key: "by", title: t("runs.by"), from: "lg", cell: (run) => <Person who={run.initiator_ref} /> },
+    {
+      key: "pic",
+      title: t("step.pic"),
+      from: "lg",
+      cell: (run) => (run.pic ? <Person who={run.pic} /> : <span className="text-soft">—</span>),
+    },
     { key: "age", title: t("runs.started"), right: true, cell: (run) => <Moment at={run.started_at} /> },
   ];
 
@@ -94,6 +97,7 @@ export function Runs() {
           id={ids.q}
           label={t("runs.subjectOrId")}
           value={filter.q ?? ""}
+          least={3}
           onChange={(q) => change({ q: q || undefined })}
         />
         <Picker
@@ -158,18 +162,17 @@ export function useDefinitionNames(kind: string): string[] {
 function Colours({ filter, change }: { filter: RunFilter; change: (part: RunFilter) => void }) {
   const { t } = useTranslation();
   const { rollup: chosen, ...others } = filter;
-  const counts = useQueries({
-    queries: ROLLUPS.map((rollup) => ({
-      queryKey: ["runs", "count", rollup, others],
-      queryFn: () => body(api.GET("/v1/runs", { params: { query: { ...others, rollup, limit: COUNTED } } })),
-    })),
-  });
+  const counts = useQuery({
+    queryKey: ["runs", "counts", others],
+    queryFn: () => body(api.GET("/v1/runs/counts", { params: { query: others } })),
+    placeholderData: (before) => before,
+  }).data;
   return (
     <fieldset className="grid grid-cols-2 gap-3 sm:grid-cols-4">
       <legend className="sr-only">{t("runs.rollup")}</legend>
-      {ROLLUPS.map((rollup, at) => {
-        const data = counts[at]?.data;
-        const count = data && (data.next ? `${COUNTED - 1}+` : String(data.items.length));
+      {ROLLUPS.map((rollup) => {
+        const found = counts?.[rollup];
+        const count = found && `${found.count.toLocaleString()}${found.more ? "+" : ""}`;
         return (
           <Colour
             key={rollup}
@@ -213,47 +216,34 @@ function Colour({
   );
 }
 
-/** Where it is or what holds it up: the step that decides the colour, or the error that ended it. */
+/** Where it is or what holds it up: the step that decides the colour with its state, or the error that ended it. */
 function Where({ run, looks }: { run: SchemaRunSummary; looks: ReturnType<typeof useStateLooks> }) {
-  const { decisive_step: step, decisive_state_code: state } = run.rollup;
+  const { decisive_step: decisive, decisive_state_code: state } = run.rollup;
+  const step = run.current_step ?? decisive;
   if (step)
     return (
       <>
-        {step} <span className="text-soft">{looks(state ?? "").label.toLowerCase()}</span>
+        {step}
+        {step === decisive && <span className="text-soft"> {looks(state ?? "").label.toLowerCase()}</span>}
         {run.last_error && <span className="text-soft">: {run.last_error}</span>}
       </>
     );
   return <span className="text-soft">{run.last_error ?? "—"}</span>;
 }
 
-const PARTS = ["green", "yellow", "red"] as const;
+const NOTHING = { mandatory_completed: 0, mandatory_total: 0 };
 
-/** The active steps by colour, as one thin bar. */
+/** How much of it is done. */
 function Share({ run }: { run: SchemaRunSummary }) {
-  const looks = useRollupLooks();
-  const { counts } = run.rollup;
-  const total = counts.red + counts.yellow + counts.green;
+  const { t } = useTranslation();
+  const { mandatory_completed: done, mandatory_total: total } = run.progress ?? NOTHING;
   if (total === 0) return <span className="text-soft">—</span>;
-  const words = PARTS.filter((part) => counts[part] > 0)
-    .map((part) => `${counts[part]} ${looks(part).label.toLowerCase()}`)
-    .join(", ");
   return (
-    <span className="flex items-center gap-2" title={words}>
-      <span
-        role="img"
-        aria-label={words}
-        className="flex h-1.5 w-20 overflow-hidden rounded-full border border-field-line"
-      >
-        {PARTS.map((part) => (
-          <Part key={part} token={looks(part).token} share={counts[part] / total} />
-        ))}
+    <span className="flex items-center gap-2">
+      <Progress label={t("run.progress")} value={done} of={total} />
+      <span className="tabular text-xs text-soft">
+        {done}/{total}
       </span>
-      <span className="tabular text-xs text-soft">{total}</span>
     </span>
   );
-}
-
-function Part({ token, share }: { token: string; share: number }) {
-  const { colours } = useToken(token);
-  return <span style={{ width: `${share * 100}%`, backgroundColor: colours.line }} />;
 }

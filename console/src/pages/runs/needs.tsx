@@ -1,22 +1,18 @@
 // The fields that an action needs beside a reason, as the server lists them.
 import { useId } from "react";
 import { useTranslation } from "react-i18next";
-import type { SchemaGate, SchemaOfferedAction } from "@/api/schema";
+import type { SchemaOfferedAction } from "@/api/schema";
 import { useRegistry } from "@/ui/state";
 import { useTexts } from "@/ui/texts";
 
 export type Given = Record<string, string>;
 
-/** What the dialog asks for. A reason has its own field, and an approval is found among the run's gates. */
+/** What the dialog asks for. A reason has its own field, and the approval comes with the action. */
 const asked = (action: SchemaOfferedAction) =>
   action.needs.filter((field) => field !== "reason" && field !== "approval_id" && field !== "signature");
 
 /** The body of the request, from what was typed. */
-export function given(
-  action: SchemaOfferedAction,
-  typed: Given,
-  gates: SchemaGate[],
-): Record<string, unknown> {
+export function given(action: SchemaOfferedAction, typed: Given): Record<string, unknown> {
   const body: Record<string, unknown> = {};
   if (action.command === "open_gate") body.action = action.gate;
   if (action.action === "transition") body.to = action.to_state;
@@ -26,10 +22,7 @@ export function given(
     else if (field === "deadline") body.deadline = new Date(value).toISOString();
     else if (value !== "") body[field] = value;
   }
-  // The newest approval for this action; the server refuses one that was spent.
-  const approval = gates.filter((gate) => gate.state === "Approved" && gate.action === action.gate).at(-1);
-  if (approval && (action.needs.includes("approval_id") || action.gate))
-    if (action.command !== "open_gate") body.approval_id = approval.step_id;
+  if (action.approval_id) body.approval_id = action.approval_id;
   return body;
 }
 
@@ -47,16 +40,12 @@ export function Needs({
   const says = useTexts();
   const registry = useRegistry().data;
   const options = (field: string): [string, string][] | undefined => {
-    if (field === "result")
-      return [
-        ["completed", t("needs.done")],
-        ["not_done", t("needs.notDone")],
-      ];
-    if (field === "waiting_facet")
-      return ["waiting_human", "waiting_external", "waiting_dependency", "waiting_time_gate"].map((one) => [
-        one,
-        says(`facet.${one}.label`),
-      ]);
+    if (field === "waiting_facet") {
+      const facets = registry?.machines.find((one) => one.scope === "step")?.facets ?? [];
+      return facets
+        .filter((facet) => facet.state_code === "waiting")
+        .map((facet) => [facet.facet_code, says(facet.ui_label_i18n_key)]);
+    }
     const words = registry?.vocabularies?.find((one) => one.vocabulary === field)?.words;
     return words?.map((word) => [word.code, says(word.label_key)]);
   };

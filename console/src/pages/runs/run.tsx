@@ -6,6 +6,7 @@ import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import type { SchemaRunCells, SchemaRunView } from "@/api/schema";
 import type { RunSearch } from "@/app/search";
+import type { Step } from "@/graph/model";
 import { Failure, Skeleton } from "@/ui/feedback";
 import { PageHead } from "@/ui/page";
 import { Person } from "@/ui/person";
@@ -22,6 +23,7 @@ import { Reason } from "./reason";
 import { Records } from "./records";
 import { Runbook } from "./runbook";
 import { StepDrawer } from "./step-drawer";
+import { useSubRuns } from "./sub-runs";
 import { Timeline } from "./timeline";
 import { useRunCells } from "./use-cells";
 
@@ -30,7 +32,7 @@ export function Run() {
   const { id } = useParams({ from: "/frame/runs/$id" });
   const search = useSearch({ from: "/frame/runs/$id" });
   const navigate = useNavigate();
-  const { query, cells } = useRunCells(id);
+  const { query, cells, children } = useRunCells(id);
   const sequence = query.data?.sequence;
   const run = useQuery({
     queryKey: ["runs", id, "view", sequence],
@@ -38,7 +40,9 @@ export function Run() {
     placeholderData: (before) => before,
   });
   const graph = useGraph(run.data?.definition);
-  const steps = useMemo(() => stepsOf(graph.data), [graph.data]);
+  const own = useMemo(() => stepsOf(graph.data), [graph.data]);
+  const expanded = useMemo(() => new Set(search.expanded?.split(",") ?? []), [search.expanded]);
+  const { steps, feeds } = useSubRuns(own, { data: query.data, children }, expanded, cells);
 
   if (query.isError) return <Failure error={query.error} retry={() => void query.refetch()} />;
   if (run.isError) return <Failure error={run.error} retry={() => void run.refetch()} />;
@@ -46,14 +50,23 @@ export function Run() {
 
   const go = (part: RunSearch) =>
     void navigate({ to: "/runs/$id", params: { id }, search: { ...search, ...part }, replace: true });
-  const chosen = steps.find((step) => step.name === search.step);
-  const choose = (seq: string) => go({ step: steps.find((step) => step.id === seq)?.name });
-  const decisive = steps.find((step) => step.name === query.data.rollup.decisive_step);
+  const chosen = steps.find((step) => (step.key ?? step.name) === search.step);
+  const choose = (seq: string) => {
+    const step = steps.find((step) => step.id === seq);
+    go({ step: step?.key ?? step?.name });
+  };
+  const unfold = (seq: string) => {
+    const next = new Set(expanded);
+    if (!next.delete(seq)) next.add(seq);
+    go({ expanded: [...next].join(",") || undefined });
+  };
+  const decisive = own.find((step) => step.name === query.data.rollup.decisive_step);
   const isRunbook = run.data.hard_cap_ms != null || run.data.phase != null;
   const tab = search.tab ?? (isRunbook ? "runbook" : "graph");
 
   return (
     <>
+      {feeds}
       <Head
         run={run.data}
         cells={query.data}
@@ -87,6 +100,7 @@ export function Run() {
               search={search}
               selected={chosen?.id}
               onSelect={choose}
+              onUnfold={unfold}
               go={go}
             />
           )}
@@ -109,11 +123,10 @@ export function Run() {
           )}
         </div>
         {chosen && (
-          <StepDrawer
-            key={chosen.name}
-            runId={id}
+          <Drawer
+            key={chosen.id}
+            runId={chosen.inRun ?? id}
             step={chosen}
-            sequence={query.data.sequence}
             onClose={() => {
               go({ step: undefined });
               document.getElementById(`step-${chosen.id}`)?.focus();
@@ -123,6 +136,12 @@ export function Run() {
       </div>
     </>
   );
+}
+
+/** Of a step here or in a sub-workflow, each as of the newest record of its own run. */
+function Drawer(shown: { runId: string; step: Step; onClose: () => void }) {
+  const { query } = useRunCells(shown.runId);
+  return <StepDrawer {...shown} sequence={query.data?.sequence ?? 0} />;
 }
 
 function Head({

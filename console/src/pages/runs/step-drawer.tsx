@@ -52,7 +52,7 @@ export function StepDrawer({
     >
       <div className="mb-2 flex items-start justify-between gap-3">
         <div className="min-w-0">
-          <p className="kicker">{t("drawer.step", { number: Number(step.id) + 1 })}</p>
+          <p className="kicker">{t("drawer.step", { number: Number(step.id.split("/").at(-1)) + 1 })}</p>
           <h2 className="[overflow-wrap:anywhere]">{step.name}</h2>
         </div>
         <Button look="quiet" small aria-label={t("common.close")} onClick={onClose}>

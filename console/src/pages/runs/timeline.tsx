@@ -6,6 +6,7 @@ import type { SchemaRunView } from "@/api/schema";
 import { Empty } from "@/ui/feedback";
 import { useToken } from "@/ui/state";
 import { useNow } from "@/ui/text";
+import { useTexts } from "@/ui/texts";
 import { duration } from "@/ui/time";
 import { type Gap, scale } from "./time-scale";
 
@@ -92,18 +93,19 @@ function Bar({
 }) {
   const { t } = useTranslation();
   const { colours, Shape } = useToken(step.appearance.color_token, step.appearance.icon);
+  const words = useTexts()(step.appearance.label_key ?? "", step.appearance.args);
   const late = right > 0.8;
   return (
     <button
       type="button"
       onClick={onSelect}
-      title={`${step.name}: ${step.appearance.label}, ${duration(took)}`}
+      title={`${step.name}: ${words}, ${duration(took)}`}
       className="flex h-full w-full items-center gap-3 px-3 text-left text-sm -outline-offset-2 hover:bg-wash"
     >
       <span className="flex w-32 shrink-0 items-center gap-2 sm:w-56">
         <Shape aria-hidden size={14} strokeWidth={2.5} className="shrink-0" style={{ color: colours.line }} />
         <span className="truncate">{step.name}</span>
-        <span className="sr-only">{step.appearance.label}</span>
+        <span className="sr-only">{words}</span>
       </span>
       <span className="relative h-full min-w-0 flex-1">
         {gaps.map((gap) => (

@@ -9,9 +9,11 @@ import type { Cell, Count } from "@/graph/model";
 import { type Says, useTexts } from "@/ui/texts";
 import { type Look, useRollupLooks, useStateLooks } from "./looks";
 
-export function useRunCells(runId: string) {
+/** `into`: the store of the run that this one is a part of, and what its steps' ids begin with there. */
+export function useRunCells(runId: string, into?: { cells: Cells; prefix: string }) {
   // biome-ignore lint/correctness/useExhaustiveDependencies: a store for each run
-  const cells = useMemo(() => new Cells(), [runId]);
+  const own = useMemo(() => new Cells(), [runId]);
+  const { cells, prefix } = into ?? { cells: own, prefix: "" };
   const client = useQueryClient();
   const says = useTexts();
   const looks = useStateLooks("step");
@@ -50,15 +52,16 @@ export function useRunCells(runId: string) {
     const counts = new Map(children?.map((run) => [run.run_id, countsOf(run, rollups)]));
     cells.patch(
       data.cells.map((cell): [string, Cell] => [
-        String(cell.step_seq),
+        `${prefix}${cell.step_seq}`,
         {
           ...toCell(cell, says, looks(cell.state_code)),
+          child: cell.child_run_id ?? undefined,
           counts: cell.child_run_id ? counts.get(cell.child_run_id) : undefined,
         },
       ]),
     );
-  }, [cells, data, children, says, looks, rollups]);
-  return { query, cells };
+  }, [cells, prefix, data, children, says, looks, rollups]);
+  return { query, cells, children };
 }
 
 const COLOURS = ["red", "yellow", "green"] as const;

@@ -25,6 +25,29 @@ pub struct OfferedAction {
     /// The gate that it is about, or that it needs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<String>,
+    /// The approval that it would spend: to be sent as `approval_id`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval_id: Option<String>,
+    /// Its name, by key in the texts of `GET /v1/registry`, and what is filled into it.
+    #[serde(default)]
+    pub label_key: String,
+    #[serde(default)]
+    pub args: serde_json::Map<String, serde_json::Value>,
+    #[serde(default)]
+    pub severity: ActionSeverity,
+}
+
+/// How much weight an action has for who looks at it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum ActionSeverity {
+    /// It takes the work forward.
+    Primary,
+    #[default]
+    Plain,
+    /// It ends or undoes work.
+    Danger,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

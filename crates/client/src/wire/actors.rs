@@ -95,6 +95,12 @@ pub struct Ended {
 pub struct ActorKey {
     pub key_id: String,
     pub public_key: String,
+    /// It is a passkey.
+    #[serde(default)]
+    pub passkey: bool,
+    /// What its owner calls the passkey.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
     /// `active` or `revoked`.
     pub status: String,
     /// The registry record that began it.

@@ -23,6 +23,15 @@ pub struct ChainSummary {
     /// For `m-of-n`: how many approvals are needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub m: Option<u32>,
+    /// How many approved before the quorum had its outcome.
+    #[serde(default)]
+    pub approved: u32,
+    /// How many approvals clear it, under any rule.
+    #[serde(default)]
+    pub needed: u32,
+    /// How many are asked.
+    #[serde(default)]
+    pub approvers: u32,
 }
 
 /// One approval asked of one person.
@@ -147,6 +156,18 @@ pub struct AssignmentQuery {
     pub cursor: Option<String>,
 }
 
+/// How far the quorum has come that an approval belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct QuorumProgress {
+    pub rule: QuorumRule,
+    pub approvers: u64,
+    /// How many approvals it needs.
+    pub needed: u64,
+    pub approved: u64,
+    pub rejected: u64,
+}
+
 /// Something that waits for the caller's decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -167,6 +188,14 @@ pub struct InboxItem {
     pub action: String,
     pub scope: String,
     pub subject_ref: String,
+    /// What was said when the gate was opened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Of a process: the state that the approved transition leads to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_state: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quorum: Option<QuorumProgress>,
     pub assigned_at: String,
     /// By when to decide, where the definition says so (`gate_spec.<label>.due`).
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -11,6 +11,9 @@ pub struct DefinitionPublished {
     pub version: u32,
     /// SHA-256 of the document's exact bytes, in hex.
     pub digest: String,
+    /// Warnings about the document, in document order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<DefinitionProblem>,
 }
 
 /// Whether a document could be published.
@@ -18,7 +21,7 @@ pub struct DefinitionPublished {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Validation {
     pub valid: bool,
-    /// Everything that is wrong, in document order.
+    /// Everything that is wrong, in document order; warnings where it is valid.
     pub problems: Vec<DefinitionProblem>,
     /// What it would look like; only of a valid one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -38,6 +41,9 @@ pub struct DefinitionProblem {
     /// The kind of fault: `unknown-state`.
     pub code: String,
     pub message: String,
+    /// `warning` where it does not keep the document from being published; else absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<String>,
 }
 
 /// One version of a definition, without its document.
@@ -56,6 +62,9 @@ pub struct DefinitionSummary {
     /// Why nothing is started from it, where this version of the server does not read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantined: Option<String>,
+    /// Set where this version is retired: it starts nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retired: Option<Retirement>,
 }
 
 /// One version of a definition with its document.
@@ -74,8 +83,38 @@ pub struct DefinitionView {
     /// Why nothing is started from it, where this version of the server does not read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantined: Option<String>,
+    /// Set where this version is retired: it starts nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retired: Option<Retirement>,
     /// The document exactly as it was published.
     pub document: String,
+}
+
+/// Who retired a definition, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Retirement {
+    pub at: String,
+    pub by: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// Retire a definition.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct RetireDefinition {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// This version and all before it start nothing any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DefinitionRetired {
+    pub name: String,
+    pub version: u32,
 }
 
 /// Which definitions to list: the newest version of each.

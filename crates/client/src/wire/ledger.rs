@@ -119,6 +119,36 @@ pub struct Seal {
     pub root: String,
 }
 
+/// How far the log is sealed, and when all of it was last verified.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LedgerStatus {
+    /// Records under the newest checkpoint.
+    pub sealed: u64,
+    /// When that was signed; null before the first.
+    pub sealed_at: Option<String>,
+    /// Records behind it; of very many not all are counted.
+    pub unsealed: u64,
+    /// How long the oldest of them has waited, in milliseconds; 0 where none waits.
+    pub seal_lag_ms: u64,
+    /// Null where the whole log was never verified on request.
+    pub last_verification: Option<LastVerification>,
+}
+
+/// The last `POST /v1/ledger/verify-log` over the whole log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LastVerification {
+    pub at: String,
+    /// Who asked for it.
+    pub by: String,
+    pub result: VerificationResult,
+    pub records: u64,
+    /// The newest checkpoint that was reached.
+    pub size: u64,
+    pub findings: u64,
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]

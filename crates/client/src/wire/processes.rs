@@ -119,6 +119,10 @@ pub struct OpenGate {
     pub action: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What the approver is to decide on: an object, shown to the approver and bound to the decision. A run's own steps ask
+    /// what the definition says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<serde_json::Value>,
 }
 
 /// The gate that was opened: `step_id` and `assignment_id`, or for a quorum `chain_id` and `steps`.
@@ -177,6 +181,18 @@ pub struct GateDecided {
     /// In a quorum gate: the chain after this decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain_state: Option<ApprovalState>,
+    /// The record of the decision; absent where an answer of an older version is repeated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_id: Option<String>,
+    /// Its place within its process or run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequence: Option<u64>,
+    /// The hash of its header, in hex.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record_hash: Option<String>,
+    /// How the caller is known by it: `passkey_signed`, `actor_signed` or `server_attested`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assurance: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -332,11 +348,27 @@ pub struct Gate {
     /// The quorum that this step belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain: Option<ChainSummary>,
+    /// It ended after its quorum had an outcome, and changed nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub trailing: bool,
     /// What the approver is asked, and the digest that binds the decision to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<serde_json::Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_digest: Option<String>,
+}
+
+impl Gate {
+    /// Whether the gate waits for this approver. A step that is left undecided when its quorum has an outcome waits
+    /// for nobody.
+    pub fn waits(&self) -> bool {
+        self.state == ApprovalState::Pending && self.assignment.status == AssignmentStatus::Active
+    }
+
+    /// Where the whole gate stands: the quorum's outcome, or that of the one approver.
+    pub fn outcome(&self) -> ApprovalState {
+        self.chain.as_ref().map_or(self.state, |chain| chain.state)
+    }
 }
 
 /// The entry in the approver's in-tray.
@@ -385,6 +417,9 @@ pub struct ProcessQuery {
     pub definition: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current_state: Option<String>,
+    /// How a subject or an id begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub q: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_after: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -421,7 +421,13 @@ pub struct FailedAttempt {
 pub struct Appearance {
     pub color_token: String,
     pub icon: String,
+    /// In English.
     pub label: String,
+    /// The key of that text among the texts of `GET /v1/registry`, and what is filled into it.
+    #[serde(default)]
+    pub label_key: String,
+    #[serde(default)]
+    pub args: serde_json::Map<String, Value>,
 }
 
 /// The step's state in the words of a chain and of a DAG.
@@ -457,6 +463,33 @@ pub struct RunSummary {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
     pub rollup: Rollup,
+    #[serde(default)]
+    pub progress: super::RunProgress,
+    /// Of a run that has not ended: the step that decides its colour, else the one that it has come to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current_step: Option<String>,
+    /// Who is in charge of that step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pic: Option<String>,
+}
+
+/// How many runs have each colour.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RunCounts {
+    pub gray: ColourCount,
+    pub green: ColourCount,
+    pub yellow: ColourCount,
+    pub red: ColourCount,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ColourCount {
+    /// Counted up to 1,000.
+    pub count: u64,
+    /// There are more than were counted.
+    pub more: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -553,6 +586,9 @@ pub struct EventSent {
     /// Whoever it concerns had it before.
     pub duplicate: bool,
     pub woken: Vec<WokenStep>,
+    /// How many live runs have it: woken by it, or keeping it for their next wait of its type.
+    #[serde(default)]
+    pub reached: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -572,6 +608,81 @@ pub struct ScheduleView {
     pub time_zone: String,
     /// What happens while an earlier run is under way: skip, queue or allow.
     pub overlap: String,
-    /// Null where the pattern never comes again.
+    /// Null where the pattern never comes again, and while it is paused.
     pub next_at: Option<String>,
+    /// Its place among the definition's schedules: 0 is the first.
+    pub index: usize,
+    /// `idle` until the next tick, or `paused`.
+    pub state: String,
+    /// How far back missed ticks are started, such as `1h`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catch_up: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<PauseView>,
+}
+
+/// Who paused a definition, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PauseView {
+    pub at: String,
+    pub by: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// A definition that waits for its next tick or for an event: the run that it will start has no id yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct IdleRun {
+    /// `name@version`.
+    pub definition: String,
+    /// `idle`, or `paused`.
+    pub state: String,
+    /// Types of events that start it.
+    pub events: Vec<String>,
+    /// The next tick of its schedules. Null where there is none, and while it is paused.
+    pub next_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<PauseView>,
+}
+
+/// One page of runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RunPage {
+    pub items: Vec<RunSummary>,
+    /// The cursor of the next page; null when this is the last one.
+    pub next: Option<String>,
+    /// With `state=idle`: what waits for its next tick or event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<Vec<IdleRun>>,
+}
+
+/// Pause or resume what starts a definition by itself. A pause needs a reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ControlSchedule {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What became of a definition's schedules.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ScheduleMoved {
+    pub definition: String,
+    /// `idle` or `paused`.
+    pub state: String,
+}
+
+/// Start the run of a schedule now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct TriggerSchedule {
+    /// Which one, where the definition has several: 0 is the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<usize>,
 }

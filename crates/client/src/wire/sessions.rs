@@ -127,6 +127,8 @@ pub struct Passkey {
 pub struct SessionOfMe {
     /// When the session ends unless it is used.
     pub expires_at: String,
+    /// How long it lasts without use, in seconds.
+    pub idle_seconds: u64,
 }
 
 /// A session of an actor.
@@ -136,6 +138,12 @@ pub struct SessionOfActor {
     pub session_id: String,
     /// The token or passkey that began it.
     pub credential_id: String,
+    /// When it began; absent where an older version began it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun_at: Option<String>,
+    /// What its browser calls itself, the first 300 characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_agent: Option<String>,
     /// When it was last used, to within a minute.
     pub seen_at: String,
     /// When it ends unless it is used.

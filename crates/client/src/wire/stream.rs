@@ -12,3 +12,10 @@ pub struct Moved {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u64>,
 }
+
+/// Beside the members of a problem: the topics that the stream is refused for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RefusedTopics {
+    pub refused_topics: Vec<String>,
+}

@@ -38,7 +38,7 @@ pub(crate) fn definition(root: &Node, problems: &mut Problems) -> Option<Definit
     let machine = machine?;
     let name = machine.name.clone();
     let body = Body::Machine { machine, document: json(root).into_bytes() };
-    Some(Definition { kind: Kind::Machine, name, retention: None, body })
+    Some(Definition { kind: Kind::Machine, name, retention: None, body, warnings: Vec::new() })
 }
 
 /// The machine of a normalised document; nothing where the document is of another kind. What was published is read for

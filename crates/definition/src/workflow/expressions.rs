@@ -30,6 +30,12 @@ pub(super) enum Place {
     Sent(StepSeq),
     /// When a step has yielded something: `output`, `checks`.
     Yield(StepSeq),
+    /// When this step is undone; `output` is what it had yielded.
+    Undo(StepSeq),
+    /// What a shell is to run then.
+    UndoCommand(StepSeq),
+    /// What is sent out then and never recorded.
+    UndoSent(StepSeq),
     /// The output of the run as a whole.
     RunOutput,
 }
@@ -44,6 +50,8 @@ impl Place {
             Place::Step(_) | Place::Command(_) => &[Input, Steps, Run, Pins, Event],
             Place::Sent(_) => &[Input, Steps, Run, Pins, Event, Secrets],
             Place::Yield(_) => &[Input, Steps, Run, Pins, Event, Output],
+            Place::Undo(_) | Place::UndoCommand(_) => &[Input, Steps, Run, Event, Output],
+            Place::UndoSent(_) => &[Input, Steps, Run, Event, Output, Secrets],
             Place::RunOutput => &[Input, Steps, Run, Pins],
         }
     }
@@ -55,10 +63,32 @@ impl Place {
         }
     }
 
+    /// Where the command of a shell stands.
+    pub fn command(self) -> Place {
+        match self {
+            Place::Undo(seq) => Place::UndoCommand(seq),
+            place => place.step().map_or(place, Place::Command),
+        }
+    }
+
+    /// Where headers, a body or an environment stand.
+    pub fn sent(self) -> Place {
+        match self {
+            Place::Undo(seq) => Place::UndoSent(seq),
+            place => place.step().map_or(place, Place::Sent),
+        }
+    }
+
+    /// Whether the step has ended by then, so that it may name itself.
+    pub fn undoes(self) -> bool {
+        matches!(self, Place::Undo(_) | Place::UndoCommand(_) | Place::UndoSent(_))
+    }
+
     /// The step whose upstream may be named; `None`: any step.
     pub fn step(self) -> Option<StepSeq> {
         match self {
             Place::Step(seq) | Place::Command(seq) | Place::Sent(seq) | Place::Yield(seq) => Some(seq),
+            Place::Undo(seq) | Place::UndoCommand(seq) | Place::UndoSent(seq) => Some(seq),
             Place::Start | Place::Schedule | Place::Trigger | Place::RunOutput => None,
         }
     }
@@ -300,7 +330,7 @@ pub(super) fn refuse_bare(node: &Node, path: &str, problems: &mut Problems) {
 }
 
 fn explain(text: &str, unsound: &Unsound, place: Place, problems: &Problems) -> String {
-    let for_the_shell = matches!(place, Place::Command(_));
+    let for_the_shell = matches!(place, Place::Command(_) | Place::UndoCommand(_));
     match &unsound.why {
         Why::Syntax(why) if for_the_shell => {
             let escaped = escaped(text);
@@ -342,8 +372,9 @@ pub(super) fn bracketed(path: &str, name: &str) -> String {
 
 fn misplaced(variable: Variable, place: Place) -> String {
     let why = match variable {
+        Variable::Pins if place.undoes() => "a runbook, which alone has pins, undoes nothing",
         Variable::Secrets => "it may only be used in headers, body and env",
-        Variable::Output => "it is there in a step's `output` and `checks`",
+        Variable::Output => "it is there in a step's `output` and `checks`, and in `compensation`",
         Variable::Event => "it is there in steps, and in the `input` of `on`",
         Variable::Steps | Variable::Pins => "no step has been carried out yet",
         Variable::Input | Variable::Run => "the run begins with this value",

@@ -35,6 +35,17 @@ pub(super) fn dependencies(
     }
 }
 
+/// Several steps without `order` and without any `dependsOn` would all begin at once, which an author has to ask for.
+pub(super) fn require_order(fields: &Mapping<'_>, steps: &[Step<'_>], problems: &mut Problems) {
+    let said = |step: &Step<'_>| step.depends_at.is_some() || step.depends_unknown;
+    if fields.get("order").is_some() || steps.len() < 2 || steps.iter().any(said) {
+        return;
+    }
+    let at = fields.entries.iter().find(|(key, _)| key.text == "steps").map_or(fields.at, |(key, _)| key.at);
+    let message = "nothing says in which order these steps go; say `order: linear`, or `order: dag` for steps that run side by side";
+    problems.add(at, "order", ProblemCode::MissingOrder, message);
+}
+
 fn report_linear(steps: &[Step<'_>], problems: &mut Problems) {
     for (seq, step) in steps.iter().enumerate() {
         if let Some(at) = step.depends_at {

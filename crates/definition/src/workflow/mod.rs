@@ -3,6 +3,7 @@
 //!
 //! A definition may have 100,000 steps: everything here is a few passes over them, and nothing recurses along the graph.
 
+mod advice;
 mod closed;
 mod compensation;
 mod expressions;
@@ -43,6 +44,8 @@ pub mod shape {
             ("/$defs/schedule/properties/overlap", of(super::triggers::OVERLAPS)),
             ("/$defs/task/properties/run", of(super::tasks::TASK_RUNS)),
             ("/$defs/pin/properties/run", of(super::step::PIN_RUNS)),
+            ("/$defs/compensation/properties/run", of(super::compensation::COMPENSATION_RUNS)),
+            ("/$defs/compensation/properties/onFailure", of(super::compensation::COMPENSATION_FAILURES)),
         ]
     }
 }
@@ -81,6 +84,7 @@ pub const WORKFLOW_FIELDS: FieldList = FieldList {
         "gate_spec",
         "blockedEscalation",
         "machine",
+        "pic",
         "inputSchema",
         "output",
         "compensation",
@@ -107,6 +111,8 @@ pub(super) struct Reader<'p> {
     trusted: bool,
     /// The definition's own.
     name: Option<String>,
+    /// Who is in charge of people's work that names nobody.
+    pic: Option<Node>,
     /// The step that is being read.
     step: StepSeq,
     /// Steps whose `workflow` is to be written with the version that was fixed.
@@ -122,6 +128,7 @@ impl<'p> Reader<'p> {
             resolver,
             trusted,
             name: None,
+            pic: None,
             step: 0,
             fixed: Vec::new(),
             schemas: Vec::new(),
@@ -214,9 +221,11 @@ pub(crate) fn definition<'p>(
     if !problems.is_empty() {
         return None;
     }
+    let plan = plan?;
+    let warnings = advice::warnings(&root, &plan);
     fix_versions(&mut root, fixed);
-    let body = Body::Workflow { plan: plan?, document: json(&root).into_bytes() };
-    Some(Definition { kind: Kind::Workflow, name: name?, retention, body })
+    let body = Body::Workflow { plan, document: json(&root).into_bytes() };
+    Some(Definition { kind: Kind::Workflow, name: name?, retention, body, warnings })
 }
 
 /// What a normalised document holds.
@@ -261,7 +270,7 @@ fn fix_versions(root: &mut Node, fixed: Vec<(StepSeq, String)>) {
 
 /// The plan, if there are no problems; the caller looks.
 fn read_plan(fields: &Mapping<'_>, reader: &mut Reader<'_>) -> Option<Plan> {
-    fields.check_fields(&WORKFLOW_FIELDS, reader.problems);
+    let misspelt = fields.check_fields(&WORKFLOW_FIELDS, reader.problems);
     let order = match fields.get("order") {
         Some(node) => word(node, "order", ORDERS, reader.problems),
         None => Some(Order::Dag),
@@ -275,6 +284,10 @@ fn read_plan(fields: &Mapping<'_>, reader: &mut Reader<'_>) -> Option<Plan> {
         .get("retryPolicy")
         .map(|node| retry_policy(node, "retryPolicy".into(), Written::default(), reader.problems));
     let hard_cap = limits::cap(fields, "hardCap", reader.problems);
+    reader.pic = fields.get("pic").filter(|node| text(node, "pic", reader.problems).is_some()).cloned();
+    if let (Some(node), false) = (&reader.pic, reader.trusted) {
+        expressions::refuse_bare(node, "pic", reader.problems);
+    }
     let defaults = Defaults { queue: queue.into(), retry: retry.unwrap_or_default(), failure_policy, hard_cap };
 
     let steps = read_steps(fields, &defaults, reader);
@@ -282,6 +295,9 @@ fn read_plan(fields: &Mapping<'_>, reader: &mut Reader<'_>) -> Option<Plan> {
     let compensation = compensation::read(fields, &steps, &names, failure_policy, reader);
     let gate_spec = labels::read(fields, &steps, reader);
     if !reader.trusted {
+        if failure_policy != Some(FailurePolicy::FailClosed) && !misspelt.contains("order") {
+            graph::require_order(fields, &steps, reader.problems);
+        }
         match failure_policy {
             Some(FailurePolicy::FailClosed) => closed::check(fields, &steps, retry, order, reader),
             Some(FailurePolicy::Abort | FailurePolicy::Compensate) => closed::keep_out(fields, &steps, reader.problems),
@@ -293,9 +309,10 @@ fn read_plan(fields: &Mapping<'_>, reader: &mut Reader<'_>) -> Option<Plan> {
     upstream::check_pins(failure_policy, &steps, reader);
     let referenced = upstream::referenced(order, &steps, &names, &depends_on, &compensation, reader);
 
-    let specs = steps.into_iter().zip(depends_on).map(|(step, depends_on)| {
+    let specs = steps.into_iter().zip(depends_on).zip(referenced.by_step).map(|((step, depends_on), uses)| {
         let mut spec = step.spec?;
         spec.depends_on = depends_on;
+        spec.uses = uses;
         Some(spec)
     });
     Some(Plan {
@@ -305,7 +322,7 @@ fn read_plan(fields: &Mapping<'_>, reader: &mut Reader<'_>) -> Option<Plan> {
         failure_policy: failure_policy?,
         hard_cap,
         gate_spec,
-        referenced,
+        referenced: referenced.all,
         ..rest
     })
 }

@@ -229,6 +229,7 @@ fn read_spec(
         priority: fields.get("priority").and_then(|node| priority(node, &fields.path_to("priority"), reader.problems)),
         tasks: tasks(fields, place, reader),
         depends_on: Vec::new(),
+        uses: Vec::new(),
         name: step.name?.into(),
         work: work?,
     })

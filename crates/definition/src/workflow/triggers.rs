@@ -2,19 +2,23 @@
 
 use super::Reader;
 use super::expressions::Place;
-use super::values::{literal, word};
+use super::values::{duration, literal, word};
 use crate::cron;
 use crate::fields::{FieldList, Mapping, list};
 use crate::problem::{Part, ProblemCode, quoted};
 use crate::schedule::{ever_comes, time_zone, time_zone_names};
 use crate::tree::Node;
-use countersign_kernel::plan::{Overlap, Schedule, Trigger};
+use countersign_kernel::plan::{Micros, Overlap, Schedule, Trigger};
 
-pub const SCHEDULE_FIELDS: FieldList = FieldList { required: &["cron"], optional: &["timeZone", "input", "overlap"] };
+pub const SCHEDULE_FIELDS: FieldList =
+    FieldList { required: &["cron"], optional: &["timeZone", "input", "overlap", "catchUp"] };
 pub const TRIGGER_FIELDS: FieldList = FieldList { required: &["event"], optional: &["input"] };
 
 pub(super) const OVERLAPS: &[(&str, Overlap)] =
     &[("skip", Overlap::Skip), ("queue", Overlap::Queue), ("allow", Overlap::Allow)];
+
+/// How far back missed ticks can be started.
+const MAX_CATCH_UP: Micros = 7 * 24 * 3_600_000_000;
 
 const DEFAULT_ZONE: &str = "UTC";
 
@@ -37,7 +41,21 @@ fn schedule(node: &Node, path: String, reader: &mut Reader<'_>) -> Option<Schedu
         Some(node) => word(node, &fields.path_to("overlap"), OVERLAPS, reader.problems),
         None => Some(Overlap::Skip),
     };
-    Some(Schedule { cron: cron?, time_zone: zone?, input, overlap: overlap? })
+    let catch_up = match fields.get("catchUp") {
+        Some(node) => catch_up(node, &fields.path_to("catchUp"), reader),
+        None => Some(0),
+    };
+    Some(Schedule { cron: cron?, time_zone: zone?, input, overlap: overlap?, catch_up: catch_up? })
+}
+
+fn catch_up(node: &Node, path: &str, reader: &mut Reader<'_>) -> Option<Micros> {
+    let length = duration(node, path, reader.problems)?;
+    if length > MAX_CATCH_UP {
+        let message = "ticks are caught up for at most 7d";
+        reader.problems.add(node.at, path, ProblemCode::BadValue, message);
+        return None;
+    }
+    Some(length)
 }
 
 fn pattern(node: &Node, path: &str, reader: &mut Reader<'_>) -> Option<String> {

@@ -6,13 +6,18 @@ use super::graph::topological;
 use super::step::{Names, Step, no_such_step};
 use crate::problem::{Problems, quoted};
 use crate::tree::Value;
-use countersign_kernel::plan::{CompensationSpec, FailurePolicy, Order, StepSeq};
+use countersign_kernel::plan::{CompensationSpec, FailurePolicy, Order, StepSeq, StepSpec, Work};
 use std::collections::BTreeSet;
 
 /// How many steps' descendants are followed at once: the bits of a word.
 const AT_ONCE: usize = 64;
 
-/// The steps that something needs later on, ascending.
+/// The steps that something needs later on, and for each step those whose outputs it uses; ascending.
+pub(super) struct Referenced {
+    pub all: Vec<StepSeq>,
+    pub by_step: Vec<Vec<StepSeq>>,
+}
+
 pub(super) fn referenced(
     order: Option<Order>,
     steps: &[Step<'_>],
@@ -20,7 +25,8 @@ pub(super) fn referenced(
     edges: &[Vec<StepSeq>],
     compensation: &[CompensationSpec],
     reader: &mut Reader<'_>,
-) -> Vec<StepSeq> {
+) -> Referenced {
+    let mut by_step = vec![BTreeSet::new(); steps.len()];
     let uses = std::mem::take(&mut reader.expressions.steps);
     let mut named: BTreeSet<StepSeq> = compensation.iter().map(|entry| entry.step).collect();
     let mut distant = Vec::new();
@@ -38,7 +44,11 @@ pub(super) fn referenced(
         };
         named.insert(target);
         let Some(from) = found.place.step() else { continue };
+        if let Some(used) = by_step.get_mut(from as usize) {
+            used.insert(target);
+        }
         let upstream = match order {
+            _ if target == from && found.place.undoes() => true,
             Some(Order::Linear) => target < from,
             Some(Order::Dag) if edges[from as usize].binary_search(&target).is_ok() => true,
             Some(Order::Dag) if target != from => {
@@ -55,7 +65,16 @@ pub(super) fn referenced(
     if !reader.trusted {
         check_distant(&distant, steps, edges, reader.problems);
     }
-    named.into_iter().collect()
+    // An approval works on nothing; its approver is shown what the steps before it have made.
+    for ((step, before), used) in steps.iter().zip(edges).zip(&mut by_step) {
+        let shows = |spec: &StepSpec| matches!(spec.work, Work::Approval(_)) && spec.request.is_none();
+        if step.spec.as_ref().is_some_and(shows) {
+            used.extend(before);
+            named.extend(before);
+        }
+    }
+    let by_step = by_step.into_iter().map(|used| used.into_iter().collect()).collect();
+    Referenced { all: named.into_iter().collect(), by_step }
 }
 
 /// Whether a step before pins what an expression names.

@@ -109,11 +109,28 @@ pub(super) fn work(
         }
         Run::Wait => wait(fields, misspelt, place, reader).map(Work::Wait),
         Run::Workflow => child(fields, reader),
-        Run::Human => {
-            let pic = fields.get("pic").and_then(|node| text_template(fields, "pic", node, place, reader));
-            Some(Work::Human { pic })
-        }
+        Run::Human => Some(Work::Human { pic: pic(fields, misspelt, place, reader) }),
     }
+}
+
+/// Who is in charge: as written here, else as the definition says for all.
+fn pic(
+    fields: &Mapping<'_>,
+    misspelt: &HashSet<&'static str>,
+    place: Place,
+    reader: &mut Reader<'_>,
+) -> Option<Template> {
+    if let Some(node) = fields.get("pic") {
+        return text_template(fields, "pic", node, place, reader);
+    }
+    if let Some(node) = reader.pic.clone() {
+        return Some(reader.template(&node, "pic", place));
+    }
+    if !reader.trusted && !misspelt.contains("pic") {
+        let message = "nobody is in charge of this work for a person; add `pic` here, or to the definition for all";
+        reader.problems.add(fields.at, fields.path_to("pic"), ProblemCode::MissingPic, message);
+    }
+    None
 }
 
 /// Approvers and scopes are names and never computed.
@@ -139,9 +156,8 @@ fn text_template(
 }
 
 fn shell(fields: &Mapping<'_>, place: Place, reader: &mut Reader<'_>) -> Option<ShellWork> {
-    let for_the_shell = place.step().map_or(place, Place::Command);
     let command =
-        fields.get("command").and_then(|node| command(node, &fields.path_to("command"), for_the_shell, reader));
+        fields.get("command").and_then(|node| command(node, &fields.path_to("command"), place.command(), reader));
     let env = fields.get("env").and_then(|node| texts_by_name(node, &fields.path_to("env"), place, reader));
     let success = codes(fields, "success", SHELL_SUCCESS, exit_code, reader);
     let retry = codes(fields, "retry", SHELL_RETRY, exit_code, reader);
@@ -186,8 +202,7 @@ fn texts_by_name(node: &Node, path: &str, place: Place, reader: &mut Reader<'_>)
         }
         sound &= well_named && string(value, &path, reader.problems).is_some();
     }
-    let sent = place.step().map_or(place, Place::Sent);
-    sound.then(|| reader.template(node, path, sent))
+    sound.then(|| reader.template(node, path, place.sent()))
 }
 
 fn http(fields: &Mapping<'_>, place: Place, reader: &mut Reader<'_>) -> Option<HttpWork> {
@@ -200,8 +215,7 @@ fn http(fields: &Mapping<'_>, place: Place, reader: &mut Reader<'_>) -> Option<H
     };
     let url = fields.get("url").and_then(|node| url(fields, node, place, reader));
     let headers = fields.get("headers").and_then(|node| texts_by_name(node, &fields.path_to("headers"), place, reader));
-    let sent = place.step().map_or(place, Place::Sent);
-    let body = fields.get("body").map(|node| reader.template(node, &fields.path_to("body"), sent));
+    let body = fields.get("body").map(|node| reader.template(node, &fields.path_to("body"), place.sent()));
     let success = codes(fields, "success", HTTP_SUCCESS, status, reader);
     let retry = codes(fields, "retry", HTTP_RETRY, status_or_network, reader);
     Some(HttpWork { method: method?.to_owned(), url: url?, headers, body, success: success?, retry: retry? })

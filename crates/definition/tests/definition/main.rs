@@ -3,6 +3,7 @@
 
 #![expect(clippy::expect_used, reason = "a test's helpers may fail the test")]
 
+mod advice;
 mod bounds;
 mod corpus;
 mod documents;

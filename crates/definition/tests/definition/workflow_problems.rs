@@ -148,6 +148,18 @@ const STEPS: &[Case] = &[
             ("linear-depends-on", "steps[3].dependsOn", 11, 26),
         ],
     ),
+    // Several steps, and not a word on which goes first.
+    (
+        9..=11,
+        "  - {name: b, readOnly: true}\n  - {name: c}\n  - {name: d, run: workflow, workflow: child}",
+        &[("missing-order", "order", 7, 1)],
+    ),
+    // The word hides behind a slip.
+    (
+        9..=11,
+        "  - {name: b, dependOn: [a], readOnly: true}\n  - {name: c}",
+        &[("unknown-field", "steps[1].dependOn", 9, 15)],
+    ),
     (
         8..=8,
         "  - {name: a, gate: leed}",
@@ -213,7 +225,7 @@ const WORK: &[Case] = &[
     (10..=10, "  - {name: c, run: magic}", &[("bad-value", "steps[2].run", 10, 20)]),
     (10..=10, "  - {name: c, url: \"https://x\"}", &[("field-not-for-run", "steps[2].url", 10, 15)]),
     (10..=10, "  - {name: c, run: shell, command: ls, queue: q}", &[("field-not-for-run", "steps[2].queue", 10, 40)]),
-    (10..=10, "  - {name: c, run: human, event: e}", &[("field-not-for-run", "steps[2].event", 10, 27)]),
+    (10..=10, "  - {name: c, run: human, event: e, pic: kim}", &[("field-not-for-run", "steps[2].event", 10, 27)]),
     (10..=10, "  - {name: c, run: shell}", &[("missing-field", "steps[2].command", 10, 5)]),
     (10..=10, "  - {name: c, run: shell, comand: ls}", &[("unknown-field", "steps[2].comand", 10, 27)]),
     (10..=10, "  - {name: c, run: shell, command: []}", &[("bad-value", "steps[2].command", 10, 36)]),
@@ -253,6 +265,10 @@ const WORK: &[Case] = &[
     (10..=10, "  - {name: c, run: wait, until: tomorrow}", &[("bad-value", "steps[2].until", 10, 33)]),
     (10..=10, "  - {name: c, run: wait, event: e, timeout: 0s}", &[("bad-value", "steps[2].timeout", 10, 45)]),
     (10..=10, "  - {name: c, run: human, pic: input.lead}", &[("bad-expression", "steps[2].pic", 10, 32)]),
+    (10..=10, "  - {name: c, run: human}", &[("missing-pic", "steps[2].pic", 10, 5)]),
+    (10..=10, "  - {name: c, run: human, pci: kim}", &[("unknown-field", "steps[2].pci", 10, 27)]),
+    (10..=10, "  - {name: c, tasks: [{name: t, run: human}]}", &[("missing-pic", "steps[2].tasks[0].pic", 10, 23)]),
+    (4..=4, "pic: input.lead", &[("bad-expression", "pic", 4, 6)]),
     (10..=10, "  - {name: c, run: workflow}", &[("missing-field", "steps[2].workflow", 10, 5)]),
     (10..=10, "  - {name: c, run: workflow, workflow: child@0}", &[("bad-value", "steps[2].workflow", 10, 40)]),
     (10..=10, "  - {name: c, run: workflow, workflow: child@3}", &[("unknown-workflow", "steps[2].workflow", 10, 40)]),
@@ -291,6 +307,30 @@ const COMPENSATION: &[Case] = &[
     (12..=13, "", &[("no-compensation", "failurePolicy", 3, 16)]),
     (12..=13, "compensation: []", &[("no-compensation", "failurePolicy", 3, 16)]),
     (13..=13, "  - {step: a, agent: u}", &[("missing-field", "compensation[0].action", 13, 5)]),
+    (13..=13, "  - {step: a, action: u}", &[("missing-field", "compensation[0].agent", 13, 5)]),
+    (13..=13, "  - {step: a, action: u, run: http}", &[("missing-field", "compensation[0].url", 13, 5)]),
+    (
+        13..=13,
+        "  - {step: b2, action: u, run: http, url: 'https://x/${pins.y}'}",
+        &[("unknown-compensation", "compensation[0].step", 13, 12)],
+    ),
+    (
+        13..=13,
+        "  - {step: a, action: u, run: http, url: 'https://x/${steps.c.output}'}",
+        &[("bad-expression", "compensation[0].url", 13, 61)],
+    ),
+    (13..=13, "  - {step: a, action: u, run: human}", &[("bad-value", "compensation[0].run", 13, 31)]),
+    (13..=13, "  - {step: a, action: u, agent: v, timeout: soon}", &[("bad-value", "compensation[0].timeout", 13, 45)]),
+    (
+        13..=13,
+        "  - {step: a, action: u, agent: v, onFailure: skip}",
+        &[("bad-value", "compensation[0].onFailure", 13, 47)],
+    ),
+    (
+        13..=13,
+        "  - {step: a, action: u, agent: v, url: 'https://x'}",
+        &[("field-not-for-run", "compensation[0].url", 13, 36)],
+    ),
     (
         13..=13,
         "  - {step: a, action: \"Undo ${input.x}\", agent: u}",

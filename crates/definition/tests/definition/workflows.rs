@@ -119,7 +119,32 @@ compensation:
     let compensation: Vec<_> =
         plan.compensation.iter().map(|entry| (entry.step, entry.action.as_str(), &*entry.agent)).collect();
     assert_eq!(compensation, [(1, "Delete workspace", "product-analyst"), (0, "Deactivate account", "growth")]);
+    let as_before = |entry: &CompensationSpec| entry.work == Work::Worker && entry.timeout.is_none() && !entry.hold;
+    assert!(plan.compensation.iter().all(as_before));
     assert_eq!(plan.referenced, [0, 1]);
+}
+
+#[test]
+fn a_compensation_is_carried_out_like_a_step() {
+    let plan = plan_of(
+        r#"
+kind: workflow
+name: undo
+order: linear
+failurePolicy: compensate
+steps: [{name: a}, {name: b}, {name: c}, {name: d}]
+compensation:
+  - {step: a, action: Delete, run: http, method: DELETE, url: "https://x/${output.id}", headers: {auth: "${secrets.KEY}"}, timeout: 5m}
+  - {step: b, action: Remove, run: shell, command: [rm, "${steps.a.output.file}"], onFailure: hold}
+  - {step: c, action: Revoke, run: worker, agent: growth, queue: crew}
+"#,
+    );
+    let queues: Vec<&str> = plan.compensation.iter().map(CompensationSpec::claim_queue).collect();
+    assert_eq!(queues, ["@http", "@shell", "crew"]);
+    assert_eq!(plan.compensation[0].timeout, Some(5 * MINUTE));
+    assert_eq!(plan.compensation.iter().map(|entry| entry.hold).collect::<Vec<_>>(), [false, true, false]);
+    let Work::Http(http) = &plan.compensation[0].work else { panic!("http") };
+    assert_eq!(Some(http.url.clone()), template(r#""https://x/${output.id}""#));
 }
 
 #[test]
@@ -298,7 +323,7 @@ const SNIPPETS: &[&str] = &[
     "run: shell, command: 'echo \"$HOME\" | wc', env: {A: \"${secrets.a} b\"}",
     "run: http, url: 'https://x.example/${input.id}', body: [\"${input}\", 2.50]",
     "run: wait, for: 5s",
-    "run: human",
+    "run: human, pic: '${input.who}'",
     "run: workflow, workflow: child",
     "outputSchema: {type: [object, 'null'], minProperties: 1}, priority: 3",
     "checks: {ok: \"${output.n >= 0}\"}, timeout: 1d2h",

@@ -139,6 +139,7 @@ impl Committer {
             needs.push("signature".to_owned());
         }
         Offered {
+            approval_id: candidate.approval().map(str::to_owned),
             action: candidate.action,
             command: command.to_owned(),
             transition_id,
@@ -176,7 +177,7 @@ fn nothing() -> Refusal {
 
 fn named(run: &run::Run, step: &str) -> Result<StepSeq, Refusal> {
     let unknown = || Refusal::new(Code::NotKnown, format!("the run has no step named `{step}`")).at("step");
-    run.plan.cell_named(step).ok_or_else(unknown)
+    run.cell_named(step).ok_or_else(unknown)
 }
 
 fn would_move(events: &[Event], candidate: &Candidate) -> Would {

@@ -169,22 +169,23 @@ impl Committer {
             }
             _ => {
                 let answer = Outcome::Claimed { tasks };
-                self.keep_claim(&job.call, &answer, units.first().copied(), round);
+                let kept = self.keep_claim(&job.call, &answer, units.first().copied(), round);
                 let confirm = (!units.is_empty()).then_some(Confirm::Tasks(units));
-                Decided { job, answer: Ok(answer), confirm }
+                Decided { job, answer: kept.map(|()| answer), confirm }
             }
         }
     }
 
     /// Whoever repeats a claim because its answer was lost is given the same tasks, while one of their leases stands.
-    fn keep_claim(&self, call: &Call, answer: &Outcome, unit: Option<usize>, round: &mut Round) {
+    fn keep_claim(&self, call: &Call, answer: &Outcome, unit: Option<usize>, round: &mut Round) -> Result<(), Refusal> {
         let (Some(idempotency), Some(unit), Outcome::Claimed { tasks }) = (&call.idempotency, unit, answer) else {
-            return;
+            return Ok(());
         };
         let until = tasks.iter().map(|task| Time(task.locked_until_us)).max().unwrap_or(self.now());
         let instance_id = round.batch.units[unit].instance_id;
-        let row = round.keep(call, instance_id, idempotency.request_digest, answer, until);
+        let row = round.keep(call, instance_id, idempotency.request_digest, answer, until)?;
         round.batch.units[unit].idempotency.push(row);
+        Ok(())
     }
 
     /// Who completes a task and asks for the next, if it may be handed one: in a limited queue there has to be room for it.

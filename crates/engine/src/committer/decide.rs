@@ -8,6 +8,8 @@ use crate::payload::{self, Digests};
 use crate::port::{Batch, Check, Head};
 use crate::project::{self, Subject};
 use crate::rows::{IdempotencyRow, RecordRow, Write};
+use crate::run::emit::Emitting;
+use crate::unwritable;
 use countersign_kernel::machine::ChainState;
 use countersign_kernel::process::{self, Context, EventBody, GateKind, Process};
 use countersign_kernel::refusal::{Code, Refusal};
@@ -152,10 +154,12 @@ impl Committer {
     ) -> Result<(Outcome, usize), Refusal> {
         let started = events.first().and_then(Process::begin);
         let base = self.base_of(call, started.as_ref(), registry)?;
-        let documents = events.first().and_then(documents_of);
+        let documents = events.first().map_or(Ok(None), documents_of)?;
         let mut written = Written { writes: vec![], records: vec![], event_ids: vec![], head: base.head.clone() };
         for event in events {
-            self.write_event(call, &base, event, ids.make(), registry, documents.as_ref(), &mut written)?;
+            let event_id = ids.make();
+            written.writes.extend(self.emitted(&base, started.as_ref(), event, event_id, &mut ids)?);
+            self.write_event(call, &base, event, event_id, registry, documents.as_ref(), &mut written)?;
             self.write_purge(event, &mut written.writes)?;
         }
         // Behind the assignments that it is about: SQLite writes in this order.
@@ -197,7 +201,8 @@ impl Committer {
         let key = call
             .idempotency
             .as_ref()
-            .map(|i| round.keep(call, base.instance_id, i.request_digest, &answer, expires_at));
+            .map(|i| round.keep(call, base.instance_id, i.request_digest, &answer, expires_at))
+            .transpose();
         let index = round.unit(base.instance_id, base.head.sequence, base.beats);
         let unit = &mut round.batch.units[index];
         unit.head = written.head;
@@ -207,8 +212,27 @@ impl Committer {
         unit.beats = unit.beats.max(base.beats);
         unit.writes.append(&mut written.writes);
         unit.records.append(&mut written.records);
-        unit.idempotency.extend(key);
+        // Last: the instance has moved on, whether the answer can be kept or not.
+        unit.idempotency.extend(key?);
         Ok((answer, index))
+    }
+
+    /// What the event tells those who listen. Holds, purges and exports of a run's records tell nothing.
+    fn emitted(
+        &self,
+        base: &Base,
+        started: Option<&Process>,
+        event: &process::Event,
+        event_id: EventId,
+        ids: &mut IdSource,
+    ) -> Result<Option<Write>, Refusal> {
+        if !self.config.emitter.is_listened() {
+            return Ok(None);
+        }
+        let known = self.cache.peek(&base.instance_id).map(|instance| &instance.process);
+        let definition = started.or(known).and_then(|process| process.definition.as_ref());
+        let of = Emitting { instance_id: base.instance_id, definition, is_run: false };
+        self.config.emitter.process_row(&of, event, event_id, &*self.config.language, ids)
     }
 
     /// What the command's events build on: the cached instance, or the one that they begin.
@@ -309,7 +333,7 @@ impl Committer {
     }
 
     /// What the application actor writes is signed with its key; all else bears the caller's proof.
-    fn attest<'d>(&self, draft: &RecordDraft<'d>) -> Attestation<'d> {
+    fn attest<'d>(&self, draft: &RecordDraft<'d>) -> Result<Attestation<'d>, Refusal> {
         let own = draft.actor_ref == self.config.application_actor_ref;
         if let (true, Some(signer)) = (own, &self.config.application_key) {
             let registry = draft.instance_id == InstanceId::REGISTRY;
@@ -321,14 +345,14 @@ impl Committer {
                 nonce: draft.event_id.to_string(),
                 issued_at_us: draft.at.0,
             };
-            return Attestation::Signed(signature.attest(&draft.payload).into());
+            return Ok(Attestation::Signed(signature.attest(&draft.payload).map_err(unwritable)?.into()));
         }
-        match draft.proof {
+        Ok(match draft.proof {
             Proof::Signed(request) if !own && request.by_passkey => Attestation::Passkey(&request.attestation),
             Proof::Signed(request) if !own => Attestation::Signed(request.attestation.as_slice().into()),
             Proof::Token { credential_id } if !own => Attestation::Server { credential_id: Some(credential_id) },
             Proof::Signed(_) | Proof::Token { .. } | Proof::InProcess => Attestation::Server { credential_id: None },
-        }
+        })
     }
 
     /// Whether the key with which this node signs for the engine was rotated away, here or by another node.
@@ -353,7 +377,7 @@ impl Committer {
         }
         let salt = self.random()?;
         let sequence = draft.head.sequence + 1;
-        let attestation = self.attest(&draft);
+        let attestation = self.attest(&draft)?;
         let (retention_until, purge_deadline) = self.config.policies.window(draft.policy_ref, draft.at);
         let record = Draft {
             event_id: draft.event_id,
@@ -446,12 +470,13 @@ const fn moves_a_process(command: &process::Command) -> bool {
 }
 
 /// The declaration and gate_spec of a start.
-fn documents_of(event: &process::Event) -> Option<(Document, Document)> {
+fn documents_of(event: &process::Event) -> Result<Option<(Document, Document)>, Refusal> {
     match &event.body {
         EventBody::WorkflowStarted { declaration, gate_spec, .. } => {
-            Some((declaration_document(declaration), gate_spec_document(gate_spec)))
+            let declaration = declaration_document(declaration).map_err(unwritable)?;
+            Ok(Some((declaration, gate_spec_document(gate_spec).map_err(unwritable)?)))
         }
-        _ => None,
+        _ => Ok(None),
     }
 }
 

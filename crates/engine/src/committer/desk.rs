@@ -14,6 +14,8 @@ pub struct Desk {
     committer: Mutex<Option<Box<Committer>>>,
     /// The last batch held one call. Under load callers queue up, for a batch shares its flush.
     alone: AtomicBool,
+    /// Somebody panicked with the committer: nothing is committed here any more.
+    panicked: AtomicBool,
 }
 
 /// The committer, taken for one piece of work.
@@ -30,7 +32,11 @@ impl Taken<'_> {
 
 impl Desk {
     pub fn new(committer: Committer) -> Self {
-        Desk { committer: Mutex::new(Some(Box::new(committer))), alone: AtomicBool::new(true) }
+        Desk {
+            committer: Mutex::new(Some(Box::new(committer))),
+            alone: AtomicBool::new(true),
+            panicked: AtomicBool::new(false),
+        }
     }
 
     /// `None`: somebody panicked with it, and what it remembers cannot be trusted.
@@ -38,6 +44,10 @@ impl Desk {
         let mut place = self.committer.lock().await;
         let committer = place.take()?;
         Some(Taken { committer, place })
+    }
+
+    pub fn has_panicked(&self) -> bool {
+        self.panicked.load(Ordering::Relaxed)
     }
 
     pub fn saw(&self, calls: usize) {
@@ -72,7 +82,10 @@ impl Desk {
         }));
         match served {
             Ok(committer) => *place = Some(committer),
-            Err(_) => tracing::error!("the committer panicked on a caller's thread"),
+            Err(_) => {
+                self.panicked.store(true, Ordering::Relaxed);
+                tracing::error!("the committer panicked on a caller's thread");
+            }
         }
         None
     }

@@ -31,7 +31,7 @@ use cache::Cache;
 pub use desk::Desk;
 pub use job::Job;
 pub use place::Place;
-pub(crate) use round::replayed;
+pub(crate) use round::{kept_answer, replayed};
 
 use crate::clock::{EngineClock, Entropy};
 use crate::known::KnownRegistry;

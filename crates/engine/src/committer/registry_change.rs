@@ -6,7 +6,7 @@ use super::{Answer, Committer, IDEMPOTENCY_WINDOW_US, Job, MAX_ROUNDS};
 use crate::outcome::{Call, Command, Outcome};
 use crate::payload::{self, Digests};
 use crate::port::{Batch, Committed, Head, RegistryDelta, StoreError, Unit, Verdict};
-use crate::{project, store_failure};
+use crate::{project, store_failure, unwritable};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{self, Registry};
 use countersign_kernel::{IdSource, InstanceId, Time};
@@ -132,7 +132,8 @@ impl Committer {
         for event in &events {
             let documents = match &event.body {
                 registry::EventBody::DefinitionPublished(d) => {
-                    Some((declaration_document(&d.declaration), published_gates_document(&d.gate_spec)))
+                    let declaration = declaration_document(&d.declaration).map_err(unwritable)?;
+                    Some((declaration, published_gates_document(&d.gate_spec).map_err(unwritable)?))
                 }
                 _ => None,
             };
@@ -161,10 +162,11 @@ impl Committer {
             project::registry_writes(event, record.sequence, documents.as_ref(), &mut unit.writes);
             unit.records.push(record);
         }
-        unit.idempotency.extend(call.idempotency.as_ref().map(|i| {
+        if let Some(i) = &call.idempotency {
             let expires_at = Time(now.0.saturating_add(IDEMPOTENCY_WINDOW_US));
-            idempotency_row(call, &i.key, InstanceId::REGISTRY, i.request_digest, &answer, expires_at)
-        }));
+            let row = idempotency_row(call, &i.key, InstanceId::REGISTRY, i.request_digest, &answer, expires_at)?;
+            unit.idempotency.push(row);
+        }
         Ok((answer, Some((unit, events))))
     }
 }

@@ -7,6 +7,7 @@ use crate::rows::IdempotencyRow;
 use crate::store_failure;
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::{Digest, EventId, InstanceId, Time};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::{HashMap, HashSet};
 
@@ -52,11 +53,11 @@ impl Round {
         request_digest: Digest,
         answer: &Outcome,
         expires_at: Time,
-    ) -> IdempotencyRow {
+    ) -> Result<IdempotencyRow, Refusal> {
         let key = call.idempotency.as_ref().map(|i| i.key.as_str()).unwrap_or_default();
-        let row = idempotency_row(call, key, instance_id, request_digest, answer, expires_at);
+        let row = idempotency_row(call, key, instance_id, request_digest, answer, expires_at)?;
         self.recalled.insert((row.actor_ref.clone(), row.key.clone()), row.clone());
-        row
+        Ok(row)
     }
 }
 
@@ -67,15 +68,24 @@ pub(super) fn idempotency_row(
     request_digest: Digest,
     answer: &Outcome,
     expires_at: Time,
-) -> IdempotencyRow {
-    IdempotencyRow {
+) -> Result<IdempotencyRow, Refusal> {
+    Ok(IdempotencyRow {
         actor_ref: call.actor_ref.clone(),
         key: key.to_owned(),
         instance_id,
         request_digest,
-        answer: serde_json::to_string(answer).unwrap_or_default(),
+        answer: kept_answer(answer)?,
         expires_at,
-    }
+    })
+}
+
+/// An answer as it is kept under an Idempotency-Key. One that cannot be written could not be given again.
+pub(crate) fn kept_answer<T: Serialize>(answer: &T) -> Result<String, Refusal> {
+    serde_json::to_string(answer).map_err(|error| {
+        let detail =
+            format!("the answer cannot be kept under its Idempotency-Key ({error}); read before you try again");
+        Refusal::new(Code::RecordingFailure, detail)
+    })
 }
 
 pub(super) fn replay(row: &IdempotencyRow, request_digest: Digest) -> Answer {

@@ -11,8 +11,10 @@ use crate::payload;
 use crate::port::{Head, StoreError};
 use crate::project::{self, Subject};
 use crate::rows::{RecordRow, Write};
+use crate::run::emit::Emitting;
 use crate::run::payload::{RunDocuments, run_payload};
 use crate::run::project::run_writes;
+use crate::unwritable;
 use countersign_kernel::budget::{Budget, STEPS_PER_COMMAND};
 use countersign_kernel::lifecycle::RunState;
 use countersign_kernel::plan::{Language, Secrets, StepSeq};
@@ -131,7 +133,7 @@ impl Committer {
             if let Some(unit) = round.unit_of.get(run_id)
                 && round.batch.units[*unit].writes.iter().any(same)
             {
-                let answer = Outcome::EventReceived { duplicate: true, woken: vec![] };
+                let answer = Outcome::EventReceived { duplicate: true, woken: vec![], reached: true };
                 return Ok((answer, Some(Confirm::Unit(*unit))));
             }
         }
@@ -173,7 +175,7 @@ impl Committer {
                 run::Command::Start(_) => STARTED,
                 _ => FOR_EVER,
             };
-            let row = round.keep(call, accepted.run_id, idempotency.request_digest, &answer, until);
+            let row = round.keep(call, accepted.run_id, idempotency.request_digest, &answer, until)?;
             round.batch.units[unit].idempotency.push(row);
         }
         Ok((answer, unit.map(Confirm::Unit)))
@@ -305,6 +307,18 @@ impl Committer {
                 let run = begun.as_ref().map(|(_, run)| run).or_else(known).ok_or_else(not_held)?;
                 emitted.append(&mut self.config.emitter.rows(
                     run,
+                    event,
+                    event_id,
+                    &*self.config.language,
+                    &mut ids,
+                )?);
+            }
+            if let (true, Event::Gate(event)) = (self.config.emitter.is_listened(), event) {
+                let known = self.cache.peek(&base.run_id).map(|instance| &instance.process);
+                let shell = begun.as_ref().map(|(shell, _)| shell).or(known).ok_or_else(not_held)?;
+                let of = Emitting { instance_id: base.run_id, definition: shell.definition.as_ref(), is_run: true };
+                emitted.extend(self.config.emitter.process_row(
+                    &of,
                     event,
                     event_id,
                     &*self.config.language,
@@ -453,7 +467,9 @@ impl Committer {
                 policy_ref: self.policy_for(shell, registry),
                 subject_ref: shell.subject_ref.clone(),
                 initiator_ref: shell.initiator_ref.clone(),
-                documents: definition.and_then(|definition| RunDocuments::of(definition)),
+                documents: definition
+                    .map_or(Ok(None), |definition| RunDocuments::of(definition))
+                    .map_err(unwritable)?,
             });
         }
         let Target::Existing(run_id) = target else { return Err(not_held()) };
@@ -485,6 +501,7 @@ impl Committer {
                 duplicate: *seen,
                 woken: run
                     .map_or(vec![], |run| accepted.taken.iter().map(|seq| run.step_name(*seq).to_owned()).collect()),
+                reached: !accepted.taken.is_empty() || run.is_some_and(|run| !run.head.state.is_ended()),
             },
             run::Command::Due { steps, run: whole } => Outcome::Looked {
                 stands_still: run.is_some_and(run::Run::stands_still),
@@ -552,5 +569,5 @@ fn woken(event: &run::RunEvent) -> Vec<StepSeq> {
 
 /// The step that somebody acted on.
 fn acted<'r>(run: Option<&'r run::Run>, act: &run::StepAct) -> Option<&'r run::Cell> {
-    run.and_then(|run| run.cell(run.plan.cell_named(&act.step)?))
+    run.and_then(|run| run.cell(run.cell_named(&act.step)?))
 }

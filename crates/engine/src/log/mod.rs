@@ -6,6 +6,8 @@ mod finding;
 mod history;
 mod keys;
 pub mod tree;
+mod verify_book;
+mod verify_columns;
 mod verify_log;
 mod verify_record;
 mod verify_rollup;
@@ -23,12 +25,14 @@ pub use verify_record::{Strictness, Verification};
 
 use crate::clock::EngineClock;
 use crate::port::LogParts;
-use crate::port::log::{CheckpointRow, LogIdentity, LogReader, LogWriter};
+use crate::port::log::{CheckpointRow, LogIdentity, LogReader, LogWriter, VerifiedRow};
 use crate::readiness::Readiness;
 use crate::sealer::{LogConfig, Sealer, SealerHandle};
+use crate::stream::moves::{Key, Moves};
 use crate::{Config, Engine, OpenError, store_failure};
 use countersign_kernel::refusal::{Code, Refusal};
-use countersign_kernel::{Digest, EventId};
+use countersign_kernel::registry::scopes;
+use countersign_kernel::{Digest, EventId, Time};
 use countersign_ledger::merkle;
 use countersign_ledger::note::NoteSigner;
 use std::sync::Arc;
@@ -37,6 +41,8 @@ use tokio::sync::Notify;
 
 /// How long `seal_now` waits for the node that seals.
 const SEAL_NOW: Duration = Duration::from_secs(10);
+/// Records behind the newest checkpoint are counted up to here.
+const MOST_COUNTED: u64 = 10_000;
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 /// A seal over everything that was recorded before it was asked for.
@@ -71,6 +77,20 @@ pub struct Consistency {
     pub old_root: Digest,
     pub new_root: Digest,
     pub proof: Vec<Digest>,
+}
+
+/// How far the log is sealed and verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogStatus {
+    /// Entries under the newest checkpoint.
+    pub sealed: u64,
+    pub sealed_at: Option<Time>,
+    /// Records behind it, counted up to a bound.
+    pub unsealed: u64,
+    /// When the oldest of them was recorded.
+    pub unsealed_since: Option<Time>,
+    pub now: Time,
+    pub verified: Option<VerifiedRow>,
 }
 
 /// The log as an engine holds it.
@@ -193,6 +213,41 @@ impl Engine {
     /// The newest checkpoint.
     pub async fn checkpoint(&self) -> Result<Option<CheckpointRow>, Refusal> {
         self.log.latest_checkpoint().await.map_err(failed)
+    }
+
+    /// How far the log is sealed, what waits, and when all of it was last verified. Needs `audit:read`.
+    pub async fn log_status(&self, actor_ref: &str) -> Result<LogStatus, Refusal> {
+        self.require_scope(actor_ref, scopes::AUDIT_READ).await?;
+        let checkpoint = self.checkpoint().await?;
+        let sealed = checkpoint.as_ref().map_or(0, |row| row.size);
+        let size = self.log.size().await.map_err(failed)?;
+        let unplaced = self.log.count_unsealed(MOST_COUNTED).await.map_err(failed)?;
+        let first = match self.log.entries(sealed, 1).await.map_err(failed)?.pop().and_then(|entry| entry.record) {
+            Some(record) => Some(record.recorded_at),
+            None if unplaced > 0 => {
+                let waiting = self.log_writer.lock().await.unsealed(1).await.map_err(failed)?;
+                waiting.first().map(|record| record.recorded_at)
+            }
+            None => None,
+        };
+        Ok(LogStatus {
+            sealed,
+            sealed_at: checkpoint.map(|row| row.signed_at),
+            unsealed: size.saturating_sub(sealed) + unplaced,
+            unsealed_since: first,
+            now: self.now(),
+            verified: self.log.verified().await.map_err(failed)?,
+        })
+    }
+
+    /// Keeps when the whole log was verified, by whom, and what that came to.
+    pub async fn keep_verification(&self, actor_ref: &str, report: &LogReport) -> Result<(), Refusal> {
+        let LogReport { records, size, found, .. } = report;
+        let (by, findings) = (actor_ref.to_owned(), *found);
+        let row = VerifiedRow { at: self.now(), by, records: *records, size: *size, findings };
+        self.log_writer.lock().await.put_verified(&row).await.map_err(failed)?;
+        self.hub.committed(Moves::of(Key::Ledger));
+        Ok(())
     }
 
     /// How many entries of the log are under a checkpoint.

@@ -10,6 +10,7 @@ use countersign_kernel::Time;
 use countersign_kernel::lifecycle::{ROLLUP_POLICY, RunState as RunCode, StepCode};
 use countersign_kernel::plan::{Plan, StepSeq};
 use countersign_kernel::rollup::{Facts, Share, Tally};
+use countersign_kernel::run::Run;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -19,14 +20,13 @@ pub struct Frozen {
     pub steps: Vec<Step>,
 }
 
-pub fn check(state: &RunState, plan: &Arc<Plan>, frozen: Option<&Frozen>) -> Vec<(&'static str, String)> {
+pub fn check(state: &RunState, run: &Run, frozen: Option<&Frozen>) -> Vec<(&'static str, String)> {
     // A run that an older version stored has none; whoever reads it counts the steps.
     let Some(text) = &state.view.head.rollup else { return vec![] };
     let Some(stored) = Basis::parse(text) else {
         return vec![("row-missing", format!("its roll-up is none: {text}"))];
     };
-    // Steps that do not fit the plan were found before.
-    let Some(mut computed) = counted(state, plan) else { return vec![] };
+    let (mut computed, plan) = (Basis::of(run), &run.plan);
     match frozen {
         None => {
             computed.rollup.computed_at = stored.rollup.computed_at;
@@ -66,8 +66,9 @@ fn is_ended(state: &str) -> bool {
     RunCode::parse(state).is_some_and(RunCode::is_ended)
 }
 
-/// The roll-up as the kernel computes it from the rows.
-fn counted(state: &RunState, plan: &Arc<Plan>) -> Option<Basis> {
+/// The run as the kernel has it, with the roll-up that it computes from the rows. `None`: the steps do not fit the plan, which
+/// is found elsewhere.
+pub fn assembled(state: &RunState, plan: &Arc<Plan>) -> Option<Run> {
     let mut head = state.view.head.clone();
     head.rollup = None;
     let loaded = LoadedRun {
@@ -81,7 +82,7 @@ fn counted(state: &RunState, plan: &Arc<Plan>) -> Option<Basis> {
         steps: state.steps.iter().map(|step| (step.new.compensates, step.state.clone())).collect(),
         kept: vec![],
     };
-    assemble(loaded, plan.clone(), None).ok().map(|(_, run)| Basis::of(&run))
+    assemble(loaded, plan.clone(), None).ok().map(|(_, run)| run)
 }
 
 fn code(step: &Step) -> Option<StepCode> {

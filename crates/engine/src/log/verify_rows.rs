@@ -8,7 +8,7 @@ use crate::port::{ProcessView, RegistryDelta};
 use crate::rows::{AssignmentRow, GateRow, RecordRow, StepEnd, StepRow, TransitionRow};
 use countersign_kernel::machine::{AssignmentStatus, ChainState, StepState};
 use countersign_kernel::process::{Fate, MOOT_WITHDRAWAL_REASON, QUORUM_WITHDRAWAL_REASON};
-use countersign_kernel::registry::EventBody;
+use countersign_kernel::registry::{Definition, EventBody};
 use countersign_kernel::{AssignmentId, EventId, InstanceId, StepId, Time, TransitionId};
 use countersign_ledger::document::{declaration_document, parse_rule, published_gates_document};
 use countersign_ledger::{parse_hex_digest, sha256};
@@ -284,6 +284,8 @@ pub fn process(view: &ProcessView, records: &[RecordRow]) -> Vec<Finding> {
     ] {
         require(sha256(&[body]) == *digest, "document-mismatch", format!("its {what} is another document"));
     }
+    let last = records.last().map(|row| row.recorded_at);
+    require(last == Some(view.head.last_time), "row-missing", "its last record has another time".to_owned());
     let state = format!("the row says `{}`, the records lead to `{}`", view.current_state, told.state);
     require(view.current_state == told.state, "replay-mismatch", state);
     let history = format!("{} firings in the stores, {} recorded", view.history.len(), told.transitions.len());
@@ -341,11 +343,7 @@ pub fn registry(stored: &RegistryDelta, records: &[RecordRow]) -> Vec<Finding> {
             continue;
         };
         let digests = match &event.body {
-            EventBody::DefinitionPublished(definition) => Some(Digests {
-                declaration: declaration_document(&definition.declaration).digest,
-                gate_spec: published_gates_document(&definition.gate_spec).digest,
-                document: stored.workflows.iter().find(|(at, _)| *at == row.sequence).map(|(_, body)| sha256(&[body])),
-            }),
+            EventBody::DefinitionPublished(definition) => digests_of(definition, row.sequence, stored),
             _ => None,
         };
         let same = payload::registry_action(&event.body) == row.action_ref
@@ -366,6 +364,14 @@ pub fn registry(stored: &RegistryDelta, records: &[RecordRow]) -> Vec<Finding> {
         ));
     }
     findings
+}
+
+fn digests_of(definition: &Definition, sequence: u64, stored: &RegistryDelta) -> Option<Digests> {
+    Some(Digests {
+        declaration: declaration_document(&definition.declaration).ok()?.digest,
+        gate_spec: published_gates_document(&definition.gate_spec).ok()?.digest,
+        document: stored.workflows.iter().find(|(at, _)| *at == sequence).map(|(_, body)| sha256(&[body])),
+    })
 }
 
 /// A published document is the one whose digest was recorded.

@@ -2,14 +2,15 @@
 //! ended. Whoever edits a run beside the ledger is found here. Its gates are compared as those of a process.
 
 use super::finding::Finding;
+use super::verify_book::Book;
 use super::verify_rollup::{self, Frozen};
-use super::verify_rows;
+use super::{verify_columns, verify_rows};
 use crate::evidence::{RunState, run_lines};
 use crate::purge::{place, places, ranges, told};
 use crate::rows::{ChargeRow, CorrectionRow, RecordRow, StepState};
-use countersign_kernel::Time;
-use countersign_kernel::lifecycle::{RUN_TRANSITIONS, STEP_TRANSITIONS, StepCode};
+use countersign_kernel::lifecycle::{RUN_TRANSITIONS, RunState as RunCode, STEP_TRANSITIONS, StepCode};
 use countersign_kernel::plan::Plan;
+use countersign_kernel::{EventId, Time};
 use countersign_ledger::sha256;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -17,20 +18,24 @@ use std::sync::Arc;
 
 /// The rows of one run against its records, in order. Where content was purged, what depends on it cannot be told.
 pub fn run(state: &RunState, plan: Option<&Arc<Plan>>, records: &[RecordRow]) -> Vec<Finding> {
-    let mut replay = Replay::new(state);
-    for row in records {
-        // One at a time: a run may have hundreds of thousands. One that is purged ends it, or one that cannot be read and
-        // was found before.
-        let Some(Ok(payload)) = row.record.payload().map(serde_json::from_slice::<Value>) else { return vec![] };
-        replay.follow(row, &payload);
-    }
-    let mut findings = verify_rows::process(&run_lines::shell(state), records);
-    replay.compare(state);
-    if let Some(plan) = plan {
-        replay.findings.extend(verify_rollup::check(state, plan, replay.frozen.as_ref()));
+    let run = plan.and_then(|plan| verify_rollup::assembled(state, plan));
+    let mut found = verify_columns::copies(state);
+    found.extend(run.iter().flat_map(|run| verify_columns::planned(run, state)));
+    let mut findings = vec![];
+    let ended = RunCode::parse(&state.view.head.state).is_some_and(RunCode::is_ended);
+    match Replay::of(state, plan, records) {
+        Some(mut replay) => {
+            findings = verify_rows::process(&run_lines::shell(state), records);
+            replay.compare(state);
+            found.extend(replay.findings);
+            found.extend(run.iter().flat_map(|run| verify_rollup::check(state, run, replay.frozen.as_ref())));
+        }
+        // Only a run that has ended is purged, and its roll-up follows from its steps alone.
+        None if ended => found.extend(run.iter().flat_map(|run| verify_rollup::check(state, run, None))),
+        None => {}
     }
     let run_id = state.view.row.instance_id;
-    findings.extend(replay.findings.into_iter().map(|(code, detail)| Finding {
+    findings.extend(found.into_iter().map(|(code, detail)| Finding {
         code,
         event_id: None,
         instance_id: Some(run_id),
@@ -63,13 +68,39 @@ pub(super) struct Step {
     overdue_first_at: Option<Time>,
     sla_breach: Option<i64>,
     cycle: u32,
-    corrections: Vec<Value>,
+    corrections: Vec<Corrected>,
+    /// Whose lease it is, while it is one.
+    locked_by: Option<String>,
+    /// When it may be claimed, while it is ready or failed.
+    next_run_at: Option<Time>,
+    blocked_since: Option<Time>,
+    escalated_at: Option<Time>,
+    declared_at: Option<Time>,
     /// What lies over its state, in a machine of one's own.
     derived: Option<String>,
 }
 
+/// A reopening: what its record says, and how the step was before it.
+#[derive(Clone)]
+struct Corrected {
+    said: Value,
+    approval_id: Option<String>,
+    from: String,
+    overdue_first_at: Option<Time>,
+    sla_breach: Option<i64>,
+    by: String,
+    at: Time,
+    event_id: EventId,
+    /// Who closed it before, and when.
+    prior: Option<(String, Time)>,
+}
+
 #[derive(Default)]
-struct Replay {
+struct Replay<'r> {
+    records: &'r [RecordRow],
+    plan: Option<&'r Plan>,
+    /// What a runbook keeps.
+    book: Book,
     steps: Vec<Step>,
     /// The tasks of each step that has some.
     tasks: HashMap<usize, Vec<usize>>,
@@ -81,6 +112,8 @@ struct Replay {
     executing_since: Option<Time>,
     completed_at: Option<Time>,
     failed_at: Option<Time>,
+    /// It has begun to undo its work.
+    undoing: bool,
     /// While it is paused.
     frozen: Option<Frozen>,
     findings: Vec<(&'static str, String)>,
@@ -94,8 +127,19 @@ fn items<'v>(value: &'v Value, name: &str) -> impl Iterator<Item = &'v Value> {
     value.get(name).and_then(Value::as_array).into_iter().flatten()
 }
 
-impl Replay {
-    fn new(state: &RunState) -> Replay {
+impl<'r> Replay<'r> {
+    /// `None`: a record is purged, or cannot be read, which was found before.
+    fn of(state: &RunState, plan: Option<&'r Arc<Plan>>, records: &'r [RecordRow]) -> Option<Replay<'r>> {
+        let mut replay = Replay { records, plan: plan.map(|plan| &**plan), ..Replay::new(state) };
+        for row in records {
+            // One at a time: a run may have hundreds of thousands.
+            let payload = serde_json::from_slice::<Value>(row.record.payload()?).ok()?;
+            replay.follow(row, &payload);
+        }
+        Some(replay)
+    }
+
+    fn new(state: &RunState) -> Replay<'r> {
         let planned = state.steps.iter().filter(|step| step.new.compensates.is_none()).count();
         let first = Step { state: "not_started".to_owned(), ..Step::default() };
         // A task is called `step/task`, and no step's name has a `/`.
@@ -179,16 +223,24 @@ impl Replay {
                 }
             }
         }
+        let before = place(payload).and_then(|seq| self.steps.get(seq)).cloned();
         for step_move in items(payload, "transitions") {
             self.move_steps(step_move, at);
         }
         self.check_tasks(payload);
+        if let Some(plan) = self.plan {
+            self.book.follow(at, payload, self.steps.len(), plan);
+        }
+        let corrected =
+            payload.get("correction").zip(before).map(|(said, before)| self.corrected(row, payload, said, before));
         if let Some(step) = place(payload).and_then(|seq| self.steps.get_mut(seq)) {
-            if row.action_ref == "step_retry_ordered" {
-                step.started_at = None;
+            match row.action_ref.as_str() {
+                "step_retry_ordered" => (step.started_at, step.next_run_at) = (None, Some(at)),
+                "block_escalated" => drop(step.escalated_at.get_or_insert(at)),
+                _ => {}
             }
             step.block_reason = text(payload, "block_reason").or(step.block_reason.take());
-            step.corrections.extend(payload.get("correction").cloned());
+            step.corrections.extend(corrected);
             if let Some(own) = payload.get("own_transition") {
                 step.derived = text(own, "to").filter(|to| *to != step.state);
             }
@@ -198,6 +250,11 @@ impl Replay {
             if let Some(step) = self.steps.get_mut(seq) {
                 step.facet = text(entry, "facet").filter(|_| step.state == "waiting");
                 step.wait = Some(entry.clone()).filter(|_| step.state == "waiting");
+            }
+        }
+        for (seq, entry) in items(payload, "leases").flat_map(|entry| places(entry, limit)) {
+            if let Some(step) = self.steps.get_mut(seq) {
+                step.locked_by = text(entry, "worker_id");
             }
         }
         for (seq, entry) in items(payload, "severities").flat_map(|entry| places(entry, limit)) {
@@ -214,6 +271,9 @@ impl Replay {
             if let Some(step) = self.steps.get_mut(seq) {
                 step.attempts = entry.get("attempts").and_then(Value::as_u64).unwrap_or_default();
                 step.last_error = text(entry, "last_error");
+                if step.state == "failed" {
+                    step.next_run_at = entry.get("next_run_at_us").and_then(Value::as_i64).map(Time);
+                }
                 step.category = text(entry, "error_category");
                 step.effect_unknown = entry.get("effect_unknown") == Some(&Value::Bool(true));
             }
@@ -221,9 +281,26 @@ impl Replay {
         for entry in items(payload, "children") {
             if let Some(step) = place(entry).and_then(|seq| self.steps.get_mut(seq)) {
                 step.child = text(entry, "run_id");
+                step.locked_by = None;
             }
         }
         self.move_run(payload, at);
+    }
+
+    fn corrected(&self, row: &RecordRow, payload: &Value, said: &Value, before: Step) -> Corrected {
+        let prior = text(said, "prior_event_id");
+        let prior = self.records.iter().find(|row| Some(row.event_id.to_string()) == prior);
+        Corrected {
+            said: said.clone(),
+            approval_id: text(payload, "approval_id"),
+            from: before.state,
+            overdue_first_at: before.overdue_first_at,
+            sla_breach: before.sla_breach,
+            by: row.actor_ref.clone(),
+            at: row.recorded_at,
+            event_id: row.event_id,
+            prior: prior.map(|row| (row.actor_ref.clone(), row.recorded_at)),
+        }
     }
 
     /// The colour of a paused run stands still, as it was before the pause.
@@ -250,12 +327,21 @@ impl Replay {
             }
             step.state.clone_from(&to);
             (step.facet, step.cause, step.derived) = (None, None, None);
-            (step.wait, step.block_reason) = (None, None);
+            (step.wait, step.block_reason, step.escalated_at) = (None, None, None);
+            step.blocked_since = (to == "blocked").then_some(at);
+            step.next_run_at = (to == "ready").then_some(at);
+            if !matches!(to.as_str(), "in_progress" | "overdue") {
+                step.locked_by = None;
+            }
+            if to == "cannot_complete" {
+                step.declared_at = Some(at);
+            }
             match id.as_str() {
                 "T5" => drop(step.overdue_first_at.get_or_insert(at)),
                 "T7" => step.sla_breach = step.deadline.map(|deadline| at.0 - deadline.0),
                 "T8r" | "T12r" => {
                     step.cycle += 1;
+                    step.declared_at = None;
                     (step.attempts, step.last_error, step.category, step.started_at) = (0, None, None, None);
                 }
                 _ => {}
@@ -286,6 +372,7 @@ impl Replay {
                 "executing" => drop(self.executing_since.get_or_insert(at)),
                 "completed" => self.completed_at = Some(at),
                 "failed" => self.failed_at = Some(at),
+                "compensating" => self.undoing = true,
                 _ => {}
             }
         }
@@ -312,6 +399,7 @@ impl Replay {
         let id = |id: Option<countersign_kernel::InstanceId>| id.map(|id| id.to_string());
         let same = said("document_digest") == Some(row.document_digest.to_string())
             && told(&start, "input").is_some_and(|input| input.is(&row.input))
+            && said("trace_id").as_deref() == row.trace_id.as_deref()
             && said("correlation_key").as_deref() == row.correlation_key.as_deref()
             && said("concurrency_key").as_deref() == row.concurrency_key.as_deref()
             && pinned(&start) == row.machine.as_ref().map(|machine| machine.named.clone())
@@ -338,6 +426,16 @@ impl Replay {
                 == (head.executing_since, head.completed_at, head.failed_at)
             && output;
         self.require(same, "row-missing", || "how the run stands is not as it was recorded".to_owned());
+        // Of a run that has ended, or waits to be told of an effect, schema version 23 did not know it.
+        let is_live = RunCode::parse(&head.state).is_some_and(|state| !state.is_ended());
+        let is_known = is_live && head.outcome.as_deref() != Some("effect_unknown");
+        let undoing = self.undoing;
+        self.require(!is_known || undoing == head.undoing, "replay-mismatch", || {
+            format!("the row says {} of whether the run is undone, the records {undoing}", head.undoing)
+        });
+        if let Some(plan) = self.plan {
+            self.findings.extend(self.book.compare(head.runbook.as_deref(), plan));
+        }
         self.compare_steps(stored, &start);
     }
 
@@ -365,6 +463,7 @@ impl Replay {
                 && step.facet.as_deref() == row.waiting_facet
                 && step.cause.as_deref() == row.blocked_cause
                 && same_wait(&step, row)
+                && same_times(&step, row)
                 && same_charge(&step, &row.charge)
                 && same_corrections(&step, stored.corrections.iter().filter(|c| c.step_seq == seq))
                 && (step.taken_over || same_value(step.output.as_ref(), row.output.as_deref()));
@@ -394,6 +493,18 @@ fn same_wait(step: &Step, row: &StepState) -> bool {
         && step.block_reason.as_deref() == row.charge.block_reason
 }
 
+/// Who holds the step, and when it is to be taken up. How long a lease was prolonged no record says.
+fn same_times(step: &Step, row: &StepState) -> bool {
+    let wait_ends = step.wait.as_ref().and_then(|wait| wait.get("deadline_at_us")).and_then(Value::as_i64).map(Time);
+    let to_be_claimed = matches!(row.state, StepCode::Ready | StepCode::Failed);
+    let charge = &row.charge;
+    step.locked_by.as_deref() == row.locked_by.as_deref()
+        && wait_ends == row.deadline_at
+        && (!to_be_claimed || step.next_run_at == row.next_run_at)
+        && (step.blocked_since, step.escalated_at, step.declared_at)
+            == (row.blocked_since, charge.escalated_at, charge.declared_at)
+}
+
 fn same_charge(step: &Step, row: &ChargeRow) -> bool {
     step.pic.as_deref() == row.pic.as_deref()
         && (step.deadline, step.overdue_first_at) == (row.deadline, row.overdue_first_at)
@@ -406,10 +517,18 @@ fn same_charge(step: &Step, row: &ChargeRow) -> bool {
 fn same_corrections<'r>(step: &Step, rows: impl Iterator<Item = &'r CorrectionRow>) -> bool {
     let rows: Vec<&CorrectionRow> = rows.collect();
     rows.len() == step.corrections.len()
-        && rows.iter().zip(&step.corrections).all(|(row, said)| {
+        && rows.iter().zip(&step.corrections).all(|(row, corrected)| {
+            let said = &corrected.said;
             said.get("cycle").and_then(Value::as_u64) == Some(u64::from(row.cycle))
                 && text(said, "correction_reason").as_deref() == Some(row.correction_reason)
                 && text(said, "prior_event_id") == Some(row.prior_event_id.to_string())
+                && corrected.approval_id == Some(row.approval_id.to_string())
+                && corrected.from == row.from_state.as_str()
+                && (corrected.overdue_first_at, corrected.sla_breach) == (row.overdue_first_at, row.sla_breach)
+                && (corrected.by.as_str(), corrected.at, corrected.event_id)
+                    == (row.reopened_by.as_str(), row.reopened_at, row.event_id)
+                && corrected.prior.as_ref().map(|(by, at)| (by.as_str(), *at))
+                    == Some((row.prior_actor_ref.as_str(), row.prior_at))
                 && same_value(Some(said), row.output.as_deref())
         })
 }

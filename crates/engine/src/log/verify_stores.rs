@@ -335,10 +335,13 @@ fn published(stored: &RegistryDelta) -> Vec<Arc<[u8]>> {
         _ => None,
     });
     let of = |document: countersign_ledger::document::Document| Arc::from(document.bytes.as_slice());
+    // What cannot be written is missing, which is found where its digest is asked for.
     let both = definitions.flat_map(|definition| {
-        [of(declaration_document(&definition.declaration)), of(published_gates_document(&definition.gate_spec))]
+        [declaration_document(&definition.declaration), published_gates_document(&definition.gate_spec)]
     });
-    both.chain(stored.workflows.iter().map(|(_, body)| body.clone())).collect()
+    both.filter_map(|document| document.ok().map(of))
+        .chain(stored.workflows.iter().map(|(_, body)| body.clone()))
+        .collect()
 }
 
 fn documents(state: &RunState) -> Vec<Arc<[u8]>> {

@@ -72,6 +72,17 @@ pub struct CheckpointRow {
     pub signed_at: Time,
 }
 
+/// The last time that the whole log was verified on request. It is no evidence: who doubts it verifies again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerifiedRow {
+    pub at: Time,
+    pub by: String,
+    pub records: u64,
+    pub size: u64,
+    /// How many findings there were.
+    pub findings: u64,
+}
+
 /// Another key took over at this size: the cross-signed note (`spec/checkpoint.md`, section 6).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RotationRow {
@@ -119,6 +130,8 @@ pub trait LogWriter: Send {
     async fn put_checkpoint(&mut self, lease: LeaseToken, row: &CheckpointRow) -> Result<Written, StoreError>;
     /// Replaces the note of a checkpoint by one with more signatures. `false`: there is no such checkpoint.
     async fn extend_note(&mut self, size: u64, note: &str) -> Result<bool, StoreError>;
+    /// Keeps this verification in the place of the one before.
+    async fn put_verified(&mut self, row: &VerifiedRow) -> Result<(), StoreError>;
     /// Gives the log its next key and keeps the note of it, durably and in one transaction. [`Written::Overtaken`]: the
     /// log's key is not the one that `from` names, or a note of this size is there already.
     async fn rotate(
@@ -155,6 +168,7 @@ pub trait LogReader: Send + Sync {
     async fn latest_checkpoint(&self) -> Result<Option<CheckpointRow>, StoreError>;
     /// Checkpoints of at least this size, smallest first.
     async fn checkpoints(&self, size: u64, limit: usize) -> Result<Vec<CheckpointRow>, StoreError>;
+    async fn verified(&self) -> Result<Option<VerifiedRow>, StoreError>;
     /// Where other keys took over, smallest first.
     async fn rotations(&self) -> Result<Vec<RotationRow>, StoreError>;
 }

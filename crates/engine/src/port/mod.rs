@@ -10,11 +10,13 @@
 //!   to a COMMIT was lost, the writer finds out before it answers; only if it cannot, it says
 //!   [`StoreError::Unknown`].
 
+mod cells;
 pub mod log;
 pub mod outbox;
 mod query;
 pub mod sessions;
 
+pub use cells::{Choose, HeldStep, RunCells, Since};
 pub use log::{LogReader, LogWriter};
 pub use outbox::Outbox;
 pub use query::{Beginning, Past};
@@ -25,7 +27,6 @@ use crate::rows::{
     RunRow, StepRow, StepState, StepWrite, TransitionRow, Write,
 };
 use async_trait::async_trait;
-use countersign_kernel::lifecycle::StepCode;
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::process::{Gate, Process};
 use countersign_kernel::registry;
@@ -131,6 +132,7 @@ pub struct StoredRunHead {
     pub rollup: Option<Arc<str>>,
     /// What a runbook keeps, see [`crate::run::runbook`].
     pub runbook: Option<Arc<str>>,
+    pub undoing: bool,
 }
 
 /// Something of a run that is due: a step, or (`None`) the run itself.
@@ -188,6 +190,21 @@ pub struct RunView {
     pub row: RunRow,
     pub head: StoredRunHead,
     pub chain: Head,
+    pub copies: RunCopies,
+}
+
+/// What the store holds a second time about a run, so that lists find it. Only [`crate::log`] reads it: it compares the
+/// copies with what they repeat.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunCopies {
+    pub colour: Option<String>,
+    pub state: String,
+    /// Transitions that the shell has fired.
+    pub moves: u64,
+    pub definition_name: String,
+    pub correlation_key: Option<Arc<str>>,
+    pub concurrency_key: Option<Arc<str>>,
+    pub is_live: bool,
 }
 
 /// A run that waits for a slot.
@@ -211,39 +228,6 @@ pub struct RunStepView {
     pub step_seq: StepSeq,
     pub new: NewStep,
     pub state: StepState,
-}
-
-/// What is read of a run to draw it, all of one state.
-#[derive(Clone, Debug)]
-pub struct RunCells {
-    pub run: RunView,
-    /// Without outputs, errors and data of events.
-    pub steps: Vec<RunStepView>,
-    /// Every step was read.
-    pub full: bool,
-    /// What the choice was made from; nothing where none was made.
-    pub chosen_from: Option<(Vec<RecordRow>, Vec<HeldStep>)>,
-}
-
-/// A step that waits, is blocked or has failed, or shows the colour of its child.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeldStep {
-    pub step_seq: StepSeq,
-    pub state: StepCode,
-    pub has_child: bool,
-}
-
-/// Which steps somebody needs who knows the run as of `since`; `None`: all of them. It is asked within the snapshot, with the
-/// records since then and the steps that hold the run up.
-pub type Choose = Arc<dyn Fn(&[RecordRow], &[HeldStep]) -> Option<Vec<StepSeq>> + Send + Sync>;
-
-/// What changed in a run since one of its records.
-#[derive(Clone)]
-pub struct Since {
-    pub sequence: u64,
-    /// More records than this are not looked through: then all steps are read.
-    pub records: usize,
-    pub choose: Choose,
 }
 
 /// Registry changes since a sequence, oldest first, and where its chain stands.
@@ -434,6 +418,8 @@ pub struct ProcessQuery {
     /// Of the definition.
     pub version: Option<u32>,
     pub current_state: Option<String>,
+    /// How its subject or its id begins.
+    pub q: Option<Beginning>,
     /// How much of the past is read.
     pub past: Past,
 }
@@ -450,6 +436,16 @@ pub struct StepQuery {
     pub submitted: Range,
     pub decided: Range,
     pub withdrawn: Range,
+    pub sight: Option<Sight>,
+}
+
+/// Whose approval steps and assignments are seen by a reader who may not see all.
+#[derive(Clone, Debug, Default)]
+pub struct Sight {
+    /// Processes of these definitions.
+    pub processes: Vec<String>,
+    /// Runs of these definitions; `None`: all runs.
+    pub runs: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -458,6 +454,7 @@ pub struct AssignmentQuery {
     pub task_ref: Option<countersign_kernel::StepId>,
     pub assignee_ref: Option<String>,
     pub status: Option<String>,
+    pub sight: Option<Sight>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -514,6 +511,16 @@ pub struct Waiting {
     pub is_run: bool,
     pub definition: Option<(String, u32)>,
     pub due_at: Option<Time>,
+    pub quorum: Option<Quorum>,
+}
+
+/// How far the quorum has come that an approval belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quorum {
+    pub rule: countersign_kernel::QuorumRule,
+    pub approved: u64,
+    pub rejected: u64,
+    pub approvers: u64,
 }
 
 /// A process with its whole past: what `read_workflow` shows.
@@ -559,6 +566,8 @@ pub trait Reader: Send + Sync {
         limit: usize,
     ) -> Result<Vec<Waiting>, StoreError>;
     async fn inbox_count(&self, assignee_ref: &str) -> Result<u64, StoreError>;
+    /// Whether a gate of this process or run names this actor, or a step of it is in their charge.
+    async fn is_party(&self, instance_id: InstanceId, actor_ref: &str) -> Result<bool, StoreError>;
     async fn records(&self, query: &RecordQuery, page: &Page) -> Result<Vec<RecordRow>, StoreError>;
     /// The records of all instances from `first` to `last`, by instance and sequence.
     async fn chains(&self, first: InstanceId, last: InstanceId) -> Result<Vec<RecordRow>, StoreError>;
@@ -570,6 +579,10 @@ pub trait Reader: Send + Sync {
         limit: usize,
     ) -> Result<Vec<InstanceId>, StoreError>;
     async fn runs(&self, query: &RunQuery, page: &Page) -> Result<Vec<RunView>, StoreError>;
+    /// How many there are, counted up to `most`.
+    async fn count_runs(&self, query: &RunQuery, most: usize) -> Result<u64, StoreError>;
+    /// Who is in charge of each of these steps, in the same order.
+    async fn pics(&self, steps: &[(InstanceId, StepSeq)]) -> Result<Vec<Option<String>>, StoreError>;
     /// Where these runs and processes stand, those that exist, in any order.
     async fn heads(&self, ids: &[InstanceId]) -> Result<Vec<InstanceHead>, StoreError>;
     /// The steps of a run from this one on.

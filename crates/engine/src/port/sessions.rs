@@ -18,6 +18,9 @@ pub struct SessionRow {
     pub seen_at: Time,
     /// It ends then, however much it is used.
     pub ends_at: Time,
+    /// When it began, and what its browser calls itself; nothing where an older version began it.
+    pub begun_at: Option<Time>,
+    pub user_agent: Option<String>,
 }
 
 /// Reads see what other nodes have written.

@@ -10,7 +10,7 @@ pub use run::{
 
 use countersign_kernel::machine::{AssignmentStatus, ChainState, StepState as ApprovalState};
 use countersign_kernel::process::Fate;
-use countersign_kernel::registry::{Actor, ActorKey, Configuration, Credential, Definition};
+use countersign_kernel::registry::{Actor, ActorKey, Configuration, Credential, Definition, Marked};
 use countersign_kernel::{
     AssignmentId, Digest, EventId, GrantId, HoldId, InstanceId, QuorumRule, StepId, Time, TransitionId,
 };
@@ -187,6 +187,12 @@ pub enum Write {
         definition: Definition,
         declaration_digest: Digest,
         gate_spec_digest: Digest,
+        registry_sequence: u64,
+    },
+    DefinitionMark {
+        marked: Marked,
+        marked_at: Time,
+        marked_by: String,
         registry_sequence: u64,
     },
     Configuration {

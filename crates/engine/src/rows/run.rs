@@ -59,6 +59,8 @@ pub struct RunHeadRow {
     pub is_live: bool,
     /// What a runbook keeps, see [`crate::run::runbook`].
     pub runbook: Option<Arc<str>>,
+    /// It has begun to undo its work.
+    pub undoing: bool,
 }
 
 /// One step of a run: what never changes.

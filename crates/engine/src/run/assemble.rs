@@ -94,6 +94,7 @@ pub fn assemble(
             concurrency_key: row.concurrency_key,
             parent: row.parent.map(|(run_id, step_seq)| Parent { run_id, step_seq }),
             runbook,
+            undoing: head.undoing,
         },
         plan,
         cells,

@@ -1,14 +1,15 @@
-//! What a run's transitions emit (seed 003): an event of a registered type, in the transaction of the transition itself.
+//! What transitions of runs and processes emit (seed 003): an event of a registered type, in the transaction of the transition itself.
 //! Rows are written only for types that somebody listens to, so that a run nobody watches costs what it always did.
 
 use super::runbook::shown;
 use crate::rows::{OutboxRow, Write};
 use countersign_kernel::lifecycle::{EVENT_TYPES, EventType, RunState, StepCode, event_type};
 use countersign_kernel::plan::{Language, Schema, StepSeq};
+use countersign_kernel::process::{self, DefinitionRef, EventBody};
 use countersign_kernel::refusal::Refusal;
 use countersign_kernel::run::{Cell, Drift, Move, OwnMove, Role, Run, RunEvent, RunMove};
 use countersign_kernel::text::{length, rfc3339};
-use countersign_kernel::{EventId, IdSource};
+use countersign_kernel::{EventId, IdSource, InstanceId, Time};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -67,21 +68,33 @@ impl Emitter {
             data.insert("run_id".to_owned(), run.run_id.to_string().into());
             data.insert("trace_id".to_owned(), run.trace().to_string().into());
             data.insert("correlation_id".to_owned(), run.correlation().to_string().into());
-            let data = Value::Object(data).to_string();
-            if let Err(error) = language.conforms(schema, &data) {
-                tracing::error!(run_id = %run.run_id, event_type, %error, "an event misses its schema: its transition is refused");
-                return Err(Refusal::by_guard(EVENT_SCHEMA, format_args!("`{event_type}` misses its schema: {error}")));
-            }
-            rows.push(Write::Outbox(OutboxRow {
-                outbox_id: ids.make(),
-                instance_id: run.run_id,
-                event_type: event_type.to_owned(),
-                step: step.map(Into::into),
-                data: data.into(),
-                created_at: event.at,
-            }));
+            let from = From { instance_id: run.run_id, step, at: event.at };
+            rows.push(row(event_type, data, schema, &from, language, ids)?);
         }
         Ok(rows)
+    }
+
+    /// The event of one record of a process, or of a run's gates.
+    pub fn process_row(
+        &self,
+        of: &Emitting<'_>,
+        event: &process::Event,
+        audit_ref: EventId,
+        language: &dyn Language,
+        ids: &mut IdSource,
+    ) -> Result<Option<Write>, Refusal> {
+        let Some((event_type, data)) = process_data(&event.body, of.is_run) else { return Ok(None) };
+        let (Some(schema), Value::Object(mut data)) = (self.wanted.get(event_type), data) else { return Ok(None) };
+        data.retain(|_, value| !value.is_null());
+        let whose = if of.is_run { "run_id" } else { "instance_id" };
+        data.insert(whose.to_owned(), of.instance_id.to_string().into());
+        if let Some(definition) = of.definition {
+            data.insert("definition".to_owned(), format!("{}@{}", definition.name, definition.version).into());
+        }
+        data.insert("actor_ref".to_owned(), event.actor_ref.as_str().into());
+        data.insert("audit_ref".to_owned(), audit_ref.to_string().into());
+        let from = From { instance_id: of.instance_id, step: None, at: event.at };
+        row(event_type, data, schema, &from, language, ids).map(Some)
     }
 
     /// Whether anybody listens at all.
@@ -92,6 +105,81 @@ impl Emitter {
     pub fn is_listened_to(&self, name: &str) -> bool {
         event_type(name).is_some() && self.wanted.contains_key(name)
     }
+}
+
+/// What a process's event is of.
+pub struct Emitting<'a> {
+    pub instance_id: InstanceId,
+    pub definition: Option<&'a DefinitionRef>,
+    pub is_run: bool,
+}
+
+/// Where an event comes from.
+struct From<'a> {
+    instance_id: InstanceId,
+    step: Option<&'a str>,
+    at: Time,
+}
+
+/// What misses its schema is not sent, and so the transition that would emit it is not made.
+fn row(
+    event_type: &str,
+    data: Map<String, Value>,
+    schema: &Schema,
+    from: &From<'_>,
+    language: &dyn Language,
+    ids: &mut IdSource,
+) -> Result<Write, Refusal> {
+    let data = Value::Object(data).to_string();
+    if let Err(error) = language.conforms(schema, &data) {
+        let instance_id = from.instance_id;
+        tracing::error!(%instance_id, event_type, %error, "an event misses its schema: its transition is refused");
+        return Err(Refusal::by_guard(EVENT_SCHEMA, format_args!("`{event_type}` misses its schema: {error}")));
+    }
+    Ok(Write::Outbox(OutboxRow {
+        outbox_id: ids.make(),
+        instance_id: from.instance_id,
+        event_type: event_type.to_owned(),
+        step: from.step.map(Into::into),
+        data: data.into(),
+        created_at: from.at,
+    }))
+}
+
+/// What a record of a process emits. A run's own transitions have types of their own.
+fn process_data(body: &EventBody, is_run: bool) -> Option<(&'static str, Value)> {
+    Some(match body {
+        EventBody::WorkflowStarted { declaration, .. } => {
+            ("process.started", json!({"initial_state": declaration.initial_state}))
+        }
+        EventBody::GateOpened { gate, .. } => {
+            let approvers: Vec<&str> = gate.steps.iter().map(|step| step.approver_ref.as_str()).collect();
+            let id = gate.gate_ref();
+            let data = json!({
+                "action": gate.action, "from_state": gate.from_state, "guard": gate.guard, "scope": gate.scope,
+                "approver_refs": approvers, "step_id": id.step_id().map(|id| id.to_string()),
+                "chain_id": id.chain_id().map(|id| id.to_string()),
+            });
+            ("gate.opened", data)
+        }
+        EventBody::GateDecided { action, step_id, chain_id, decision, .. } => {
+            let data = json!({
+                "action": action, "decision": decision.as_str(), "step_id": step_id.map(|id| id.to_string()),
+                "chain_id": chain_id.map(|id| id.to_string()),
+            });
+            ("gate.decided", data)
+        }
+        EventBody::TransitionFired { transition_id, sequence_number, from_state, action, to_state, gate, .. }
+            if !is_run =>
+        {
+            let data = json!({
+                "action": action, "from_state": from_state, "to_state": to_state,
+                "transition_id": transition_id.to_string(), "sequence_number": sequence_number, "guarded": gate.is_some(),
+            });
+            ("transition.fired", data)
+        }
+        _ => return None,
+    })
 }
 
 /// The step as the event leaves it: what ended has left its details behind, the event still has them.

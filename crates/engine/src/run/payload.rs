@@ -10,7 +10,7 @@ use countersign_kernel::run::{Action, Cause, Cell, Move, Role, Run, RunEvent, St
 use countersign_kernel::text::json_string;
 use countersign_kernel::{Digest, Time};
 use countersign_ledger::document::{declaration_document, published_gates_document};
-use countersign_ledger::sha256;
+use countersign_ledger::{Unwritable, sha256};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::Write as _;
 
@@ -34,14 +34,14 @@ pub struct RunDocuments {
 }
 
 impl RunDocuments {
-    /// What a run of this definition is started under.
-    pub fn of(definition: &Definition) -> Option<RunDocuments> {
-        let workflow = definition.workflow.as_ref()?;
-        Some(RunDocuments {
+    /// What a run of this definition is started under. `None`: it is no workflow.
+    pub fn of(definition: &Definition) -> Result<Option<RunDocuments>, Unwritable> {
+        let Some(workflow) = &definition.workflow else { return Ok(None) };
+        Ok(Some(RunDocuments {
             document: workflow.document_digest,
-            declaration: declaration_document(&definition.declaration).digest,
-            gate_spec: published_gates_document(&definition.gate_spec).digest,
-        })
+            declaration: declaration_document(&definition.declaration)?.digest,
+            gate_spec: published_gates_document(&definition.gate_spec)?.digest,
+        }))
     }
 }
 

@@ -25,6 +25,8 @@ const CORRELATED: usize = 10_000;
 pub struct Sent {
     pub duplicate: bool,
     pub woken: Vec<(InstanceId, String)>,
+    /// How many live runs have it: woken, or keeping it for their next wait.
+    pub reached: u32,
 }
 
 /// Whom an event concerns.
@@ -155,7 +157,7 @@ impl Engine {
                 self.correlated(actor_ref, key).await?.into_iter().map(Target::Existing).collect()
             }
         };
-        let mut sent = Sent { duplicate: !targets.is_empty(), woken: vec![] };
+        let mut sent = Sent { duplicate: !targets.is_empty(), woken: vec![], reached: 0 };
         for target in targets {
             let call = Call {
                 actor_ref: actor_ref.to_owned(),
@@ -163,10 +165,11 @@ impl Engine {
                 command: Command::Run { target, command: run::Command::Receive { event: event.clone(), seen: false } },
                 idempotency: None,
             };
-            if let (Outcome::EventReceived { duplicate, woken }, Target::Existing(run_id)) =
+            if let (Outcome::EventReceived { duplicate, woken, reached }, Target::Existing(run_id)) =
                 (self.execute(call).await?, target)
             {
                 sent.duplicate &= duplicate;
+                sent.reached += u32::from(reached);
                 sent.woken.extend(woken.into_iter().map(|step| (run_id, step)));
             }
         }

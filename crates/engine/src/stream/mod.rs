@@ -27,6 +27,8 @@ pub enum Topic {
     /// The reader's own.
     Inbox,
     Worklist,
+    /// Checkpoints and verifications of the log.
+    Ledger,
 }
 
 /// Topics that somebody follows. It ends when this is dropped, and keeps no engine open.
@@ -53,6 +55,7 @@ impl Topic {
         match self {
             Topic::Run(_) | Topic::Runs => Some(scopes::RUNS_READ),
             Topic::Process(_) => Some(scopes::WORKFLOWS_READ),
+            Topic::Ledger => Some(scopes::AUDIT_READ),
             Topic::Inbox | Topic::Worklist => None,
         }
     }
@@ -60,7 +63,7 @@ impl Topic {
     const fn instance_id(&self) -> Option<InstanceId> {
         match self {
             Topic::Run(id) | Topic::Process(id) => Some(*id),
-            Topic::Runs | Topic::Inbox | Topic::Worklist => None,
+            Topic::Runs | Topic::Inbox | Topic::Worklist | Topic::Ledger => None,
         }
     }
 
@@ -75,6 +78,7 @@ impl Topic {
             (Topic::Runs, Some(names)) => names.iter().map(|name| Key::Runs(name.as_str().into())).collect(),
             (Topic::Inbox, _) => vec![Key::Inbox(actor_ref.into())],
             (Topic::Worklist, _) => vec![Key::Worklist(actor_ref.into())],
+            (Topic::Ledger, _) => vec![Key::Ledger],
         }
     }
 }
@@ -127,6 +131,9 @@ impl Engine {
         let topics = topics.into_iter().map(|topic| (topic, None)).collect();
         let mut follow =
             Follow { subscription, actor_ref: actor_ref.to_owned(), topics, runs: None, registry_sequence, session };
+        if follow.topics.iter().any(|(topic, _)| *topic == Topic::Ledger) {
+            self.require_scope(actor_ref, scopes::AUDIT_READ).await?;
+        }
         for scope in [scopes::RUNS_READ, scopes::WORKFLOWS_READ] {
             if follow.topics.iter().any(|(topic, _)| topic.scope() == Some(scope)) {
                 let visible = self.visible_definitions(actor_ref, scope).await?;
@@ -145,6 +152,21 @@ impl Engine {
             *head = Some(self.seen(actor_ref, scope, heads.iter().find(|head| topic.is_of(head)))?);
         }
         Ok(follow)
+    }
+
+    /// Whether a stream would be refused for this topic.
+    pub async fn would_refuse(&self, actor_ref: &str, topic: Topic) -> bool {
+        let Some(scope) = topic.scope() else { return false };
+        let Some(id) = topic.instance_id() else {
+            return match topic {
+                Topic::Ledger => self.require_scope(actor_ref, scope).await.is_err(),
+                _ => self.visible_definitions(actor_ref, scope).await.is_err(),
+            };
+        };
+        match self.reader.heads(&[id]).await {
+            Ok(heads) => self.seen(actor_ref, scope, heads.iter().find(|head| topic.is_of(head))).is_err(),
+            Err(_) => false,
+        }
     }
 
     /// As `read_runs` and `read_workflow` answer.
@@ -169,6 +191,7 @@ impl Engine {
         let actor_ref = &follow.actor_ref;
         let allowed = follow.topics.iter().all(|(topic, head)| match (topic.scope(), head) {
             (Some(scope), Some(head)) => registry.permitted_on(actor_ref, scope, head.definition.as_deref()),
+            (Some(scopes::AUDIT_READ), None) => registry.permitted(actor_ref, scopes::AUDIT_READ),
             (Some(scope), None) => visible(&registry, actor_ref, scope).is_some(),
             (None, _) => true,
         });

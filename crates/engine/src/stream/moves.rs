@@ -24,6 +24,8 @@ pub enum Key {
     Inbox(Arc<str>),
     /// The worklist of this actor.
     Worklist(Arc<str>),
+    /// A checkpoint was signed, or the log was verified.
+    Ledger,
     /// Actors, credentials, grants and definitions.
     Registry,
     /// A session, by the hash of its id: it was ended.
@@ -42,6 +44,13 @@ impl Moves {
     /// Anything may have moved: what was said meanwhile is lost.
     pub fn anything() -> Moves {
         Moves { keys: HashMap::new(), anything: true }
+    }
+
+    /// One thing without a sequence.
+    pub fn of(key: Key) -> Moves {
+        let mut moves = Moves::default();
+        moves.insert(key, None);
+        moves
     }
 
     pub fn is_empty(&self) -> bool {
@@ -114,6 +123,7 @@ impl Moves {
                 "d" => Key::Runs(name.into()),
                 "a" => Key::Inbox(name.into()),
                 "w" => Key::Worklist(name.into()),
+                "l" => Key::Ledger,
                 "r" => Key::Registry,
                 "s" => Key::Session(countersign_ledger::parse_hex_digest(&name)?),
                 _ => continue,
@@ -134,6 +144,7 @@ fn item(key: &Key, sequence: Option<u64>) -> Option<String> {
         Key::Runs(name) => ("d", name.to_string()),
         Key::Inbox(actor) => ("a", actor.to_string()),
         Key::Worklist(actor) => ("w", actor.to_string()),
+        Key::Ledger => ("l", String::new()),
         Key::Registry => ("r", String::new()),
         Key::Session(hash) => ("s", hash.to_string()),
         Key::AllRuns => return None,

@@ -24,6 +24,8 @@ pub enum FieldKind {
     Boolean,
     /// A list of objects.
     Objects,
+    /// A list of texts.
+    Texts,
     /// One of these words.
     Word(&'static [&'static str]),
 }
@@ -104,7 +106,44 @@ pub const RUN_EVENT: &[Field] = &[
     may("outcome", FieldKind::Text),
 ];
 
+/// What every event of a process or of a gate carries: the process, or the run where the gate is a run's.
+pub const PROCESS_EVENT: &[Field] = &[
+    may("instance_id", FieldKind::Text),
+    may("run_id", FieldKind::Text),
+    may("definition", FieldKind::Text),
+    must("actor_ref", FieldKind::Text),
+    must("audit_ref", FieldKind::Text),
+];
+const STARTED: &[Field] = &[must("initial_state", FieldKind::Text)];
+const OPENED: &[Field] = &[
+    must("action", FieldKind::Text),
+    must("from_state", FieldKind::Text),
+    must("guard", FieldKind::Text),
+    must("scope", FieldKind::Text),
+    must("approver_refs", FieldKind::Texts),
+    may("step_id", FieldKind::Text),
+    may("chain_id", FieldKind::Text),
+];
+const DECIDED: &[Field] = &[
+    must("action", FieldKind::Text),
+    must("decision", FieldKind::Word(&["approve", "reject", "withdraw"])),
+    may("step_id", FieldKind::Text),
+    may("chain_id", FieldKind::Text),
+];
+const FIRED: &[Field] = &[
+    must("action", FieldKind::Text),
+    must("from_state", FieldKind::Text),
+    must("to_state", FieldKind::Text),
+    must("transition_id", FieldKind::Text),
+    must("sequence_number", FieldKind::Integer),
+    must("guarded", FieldKind::Boolean),
+];
+
 pub const EVENT_TYPES: &[EventType] = &[
+    with("process.started", STARTED),
+    with("gate.opened", OPENED),
+    with("gate.decided", DECIDED),
+    with("transition.fired", FIRED),
     plain("step.ready"),
     plain("step.started"),
     plain("step.released"),
@@ -161,7 +200,11 @@ pub fn event_type(name: &str) -> Option<&'static EventType> {
 
 impl EventType {
     pub fn fields(&self) -> impl Iterator<Item = &'static Field> {
-        let common = if self.name.starts_with("run.") { RUN_EVENT } else { STEP_EVENT };
+        let common = match self.name.split('.').next() {
+            Some("run") => RUN_EVENT,
+            Some("process" | "gate" | "transition") => PROCESS_EVENT,
+            _ => STEP_EVENT,
+        };
         common.iter().chain(self.carries)
     }
 
@@ -175,6 +218,7 @@ impl EventType {
                     FieldKind::Integer => r#"{"type":"integer"}"#.to_owned(),
                     FieldKind::Boolean => r#"{"type":"boolean"}"#.to_owned(),
                     FieldKind::Objects => r#"{"type":"array","items":{"type":"object"}}"#.to_owned(),
+                    FieldKind::Texts => r#"{"type":"array","items":{"type":"string"}}"#.to_owned(),
                     FieldKind::Word(words) => format!(r#"{{"enum":["{}"]}}"#, words.join(r#"",""#)),
                 };
                 format!(r#""{}":{schema}"#, field.name)
@@ -220,7 +264,9 @@ mod tests {
             // A task makes the transitions of a step.
             let of_step = row.name.replacen("task.", "step.", 1);
             let step = STEP_TRANSITIONS.iter().any(|t| t.emits == of_step);
-            assert!(step || RUN_TRANSITIONS.iter().any(|t| t.emits() == row.name), "{}", row.name);
+            // What a process does is no transition of the engine's machines: its records name it.
+            let of_process = ["process.started", "gate.opened", "gate.decided", "transition.fired"].contains(&row.name);
+            assert!(of_process || step || RUN_TRANSITIONS.iter().any(|t| t.emits() == row.name), "{}", row.name);
         }
     }
 }

@@ -3,7 +3,8 @@
 //! neither taken away nor weakened, because a machine has no place to say so.
 
 use super::{
-    ActorClass, Guard, MachineDef, STEP_TRANSITIONS, SemanticClass, StepCode, TriggerKind, event_type, machine,
+    ActorClass, Guard, MachineDef, STEP_TRANSITIONS, SemanticClass, StepCode, TransitionRow, TriggerKind, event_type,
+    machine,
 };
 use crate::declaration::Declaration;
 
@@ -134,10 +135,11 @@ impl OwnMachine {
     }
 }
 
-/// Whether the floor lets this class go from one of its states to another.
+/// Whether the floor lets this class go from one of its states to another. What undoes a step has no transitions of one's own.
 pub fn floor_allows(scope: MachineScope, from: &str, to: &str, actor: ActorClass) -> bool {
     let rows = scope.floor().map_or(&[][..], |floor| &floor.transitions);
-    rows.iter().any(|row| row.from == from && row.to == to && row.actor_class == actor.as_str() && !row.proposed)
+    let fits = |row: &&TransitionRow| row.from == from && row.to == to && row.actor_class == actor.as_str();
+    rows.iter().filter(fits).any(|row| !row.proposed && row.trigger_ref != "undo_declared")
 }
 
 /// By what the floor does that at somebody's request.

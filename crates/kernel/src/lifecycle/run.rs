@@ -275,6 +275,12 @@ pub const RUN_TRANSITIONS: &[RunTransition] = &[
     row("S18", Paused, Stopped, "drift"),
     row("S19", Queued, Stopped, "workflow_stop"),
     row("R13", Executing, Completed, "dry_run"),
+    row("P9", Compensating, Paused, "workflow_pause"),
+    row("P10", Paused, Compensating, "workflow_resume"),
+    row("P11", Paused, Failed, "compensation_failed"),
+    row("S20", Compensating, Stopped, "workflow_stop"),
+    row("S21", Stopped, Compensating, "workflow_resume"),
+    row("S22", Stopped, Failed, "compensation_failed"),
 ];
 
 /// The declared transition, or nothing.

@@ -237,6 +237,8 @@ const CLAIMANTS: &[ActorClass] = &[PicHuman, ExecutorWorker];
 const AT_WORK: &[StepCode] = &[InProgress, Overdue];
 /// Where a failure may find a step that nobody holds.
 const PASSED_OVER: &[StepCode] = &[NotStarted, Ready, Waiting, Blocked, Failed];
+/// Where an operator's word may find what undoes a step.
+const UNDO_UNDER_WAY: &[StepCode] = &[Ready, InProgress, Overdue, Waiting, Failed];
 const NOT_ENDED: &[StepCode] = &[NotStarted, Ready, InProgress, Waiting, Blocked, Overdue, Failed, CannotComplete];
 
 #[rustfmt::skip]
@@ -272,6 +274,8 @@ pub const STEP_TRANSITIONS: &[StepTransition] = &[
         &["step_timeout", "waiting_timeout", "gate_rejected", "lease_exhausted", "expression_error", "validation"], "step.failed", true).guarded(Predicate("engine_verdict")),
     edge("X11", AT_WORK, Ready, &[System], ConditionResolved, &["unclaimed"], "step.ready", false).guarded(Predicate("executor_class_ref")),
     edge("X13", &[Ready], Completed, &[Reviewer], Rpc, &["effect_declared"], "step.completed", true).guarded(Predicate("effect_unknown")),
+    edge("U1", UNDO_UNDER_WAY, Completed, &[Reviewer], Rpc, &["undo_declared"], "step.completed", true).guarded(Predicate("undo_under_way")),
+    edge("U2", UNDO_UNDER_WAY, CannotComplete, &[Reviewer], Rpc, &["undo_declared"], "step.cannot_complete", true).guarded(Predicate("undo_under_way")),
     edge("X12", PASSED_OVER, Skipped, &[System], ConditionResolved, &["on_failure_skip"], "step.skipped", false).guarded(Config("on_failure_skip")),
 ];
 

@@ -1,6 +1,6 @@
 //! Applying events. Total and mechanical: everything worth deciding was decided before.
 
-use super::{Decision, Event, EventBody, Fate, Gate, GateKind, GateRef, Process, Settled, Step};
+use super::{Decided, Decision, Event, EventBody, Fate, Gate, GateKind, GateRef, Process, Settled, Step};
 use crate::id::{ChainId, StepId};
 use crate::machine::ChainState;
 use crate::retention;
@@ -48,6 +48,8 @@ impl Process {
             }
             // What the purged record said must not live on in memory.
             EventBody::RecordPurged { record } => {
+                let steps = self.gates.iter_mut().flat_map(|gate| &mut gate.steps);
+                steps.filter_map(|step| step.decided.as_mut()).for_each(|decided| decided.reason = None);
                 if matches!(record.action_ref.as_str(), retention::START | retention::RUN_START) {
                     self.subject_ref = retention::purged_text(record.event_id);
                 }
@@ -55,12 +57,15 @@ impl Process {
             EventBody::ChainInitiated { gate, supersedes } | EventBody::GateOpened { gate, supersedes, .. } => {
                 self.bind(gate, *supersedes);
             }
-            EventBody::GateDecided { decision, settled, .. } => {
-                if let Some(settled) = settled {
-                    self.settle(settled, *decision);
-                }
+            EventBody::GateDecided { decision, settled: Some(settled), reason, .. } => {
+                self.settle(settled, *decision);
+                self.note_decided(event, settled, *decision, reason.as_deref());
             }
-            EventBody::StepDecided { decision, settled, .. } => self.settle(settled, *decision),
+            EventBody::GateDecided { settled: None, .. } => {}
+            EventBody::StepDecided { decision, settled, reason, .. } => {
+                self.settle(settled, *decision);
+                self.note_decided(event, settled, *decision, reason.as_deref());
+            }
             EventBody::ChainResolved { chain_id, outcome, recalled, .. } => {
                 self.end_chain(*chain_id, *outcome, recalled)
             }
@@ -96,6 +101,15 @@ impl Process {
         if let Some(step) = self.step_mut(settled.step_id) {
             step.state = step.state.after(decision.as_str()).unwrap_or(step.state);
             step.assignment = None;
+        }
+    }
+
+    fn note_decided(&mut self, event: &Event, settled: &Settled, decision: Decision, reason: Option<&str>) {
+        if decision != Decision::Withdraw
+            && let Some(step) = self.step_mut(settled.step_id)
+        {
+            let (by, at) = (event.actor_ref.clone(), event.at);
+            step.decided = Some(Decided { by, at, reason: reason.map(str::to_owned) });
         }
     }
 

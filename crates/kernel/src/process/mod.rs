@@ -106,6 +106,15 @@ pub struct Step {
     pub state: StepState,
     /// The entry in the approver's in-tray, while it is Active.
     pub assignment: Option<AssignmentId>,
+    /// Who approved or rejected it, when and why.
+    pub decided: Option<Decided>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Decided {
+    pub by: String,
+    pub at: Time,
+    pub reason: Option<String>,
 }
 
 /// A gate is named by its step, or by its chain.
@@ -255,6 +264,8 @@ pub enum Source {
 pub struct OpenGate {
     pub action: String,
     pub reason: Option<String>,
+    /// What the approver is to decide on, where whoever opens the gate says it.
+    pub request: Option<Request>,
 }
 
 #[derive(Clone, Debug)]

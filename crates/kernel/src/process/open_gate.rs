@@ -11,7 +11,7 @@ pub fn decide(process: Option<&Process>, command: &OpenGate, ctx: &mut Context<'
     require_ref("action", &command.action)?;
     require_optional_text("reason", command.reason.as_deref())?;
     let process = ctx.known(process, scopes::WORKFLOWS_OPEN_GATE)?;
-    open(process, command, None, ctx)
+    open(process, command, command.request.clone(), ctx)
 }
 
 /// For whoever may: a caller with the scope, or the engine on a step's turn.
@@ -83,6 +83,7 @@ fn new_gate(process: &Process, guard: &str, entry: &GateEntry, ctx: &mut Context
             submitted_at: ctx.now,
             state: StepState::Pending,
             assignment: Some(ctx.ids.make()),
+            decided: None,
         })
         .collect();
     Gate {

@@ -60,6 +60,7 @@ fn resolve(command: &StartWorkflow, ctx: &Context<'_>) -> Result<Resolved, Refus
                 Refusal::new(Code::NotKnown, detail).at("definition")
             })?;
             definition.require_usable()?;
+            ctx.registry.require_live(definition)?;
             if definition.machine.is_some() {
                 let detail = format!("`{name}` is a state machine for steps; a process is started from a process");
                 return Err(Refusal::new(Code::InvalidRequest, detail).at("definition"));

@@ -1,12 +1,12 @@
 //! What may be done to the registry, and by whom.
 
 use super::{
-    Actor, ActorKey, ActorKind, Configuration, Credential, Definition, Event, EventBody, Machine, Passkey,
-    RecordExport, Registry, Workflow, holds, names, scopes,
+    Actor, ActorKey, ActorKind, Configuration, Credential, Definition, Event, EventBody, Machine, MarkDefinition,
+    Passkey, RecordExport, Registry, Workflow, holds, names, scopes, standing,
 };
 use crate::declaration::Declaration;
 use crate::id::{GrantId, IdSource};
-use crate::plan::Work;
+use crate::plan::{Plan, StepSpec, Work};
 use crate::published_gates::PublishedGates;
 use crate::refusal::{Code, Refusal, require_optional_text, require_ref};
 use crate::retention::{PlaceHold, ReleaseHold};
@@ -25,6 +25,7 @@ pub enum Command {
     GrantScope(GrantScope),
     RevokeGrant(RevokeGrant),
     PublishDefinition(PublishDefinition),
+    MarkDefinition(MarkDefinition),
     RecordConfiguration(Configuration),
     PlaceHold(PlaceHold),
     ReleaseHold(ReleaseHold),
@@ -155,6 +156,7 @@ pub fn decide(registry: &Registry, command: &Command, ctx: &mut Context<'_>) -> 
         Command::GrantScope(command) => vec![grant(registry, command, ctx)?],
         Command::RevokeGrant(command) => vec![revoke(registry, command, ctx)?],
         Command::PublishDefinition(command) => publish(registry, command, actor_ref, now)?,
+        Command::MarkDefinition(command) => standing::decide(registry, command, actor_ref)?,
         Command::RecordConfiguration(command) => record_configuration(registry, command),
         Command::PlaceHold(command) => vec![holds::place(registry, command, actor_ref, ctx.ids)?],
         Command::ReleaseHold(command) => vec![holds::release(registry, command, actor_ref)?],
@@ -431,17 +433,22 @@ fn publish(
 ) -> Result<Vec<EventBody>, Refusal> {
     require_ref("name", &command.name)?;
     require_permission(registry, actor_ref, scopes::DEFINITIONS_PUBLISH)?;
-    let steps =
-        command.workflow.as_ref().and_then(|workflow| workflow.plan.as_ref()).map_or(&[][..], |plan| &plan.steps);
-    // What a pin looks at is run as well.
+    // What a pin looks at is run as well, and so is what undoes a step.
     let is_shell = |work: &Work| matches!(work, Work::Shell(_));
-    if steps.iter().any(|step| is_shell(&step.work) || step.pins.iter().any(|pin| is_shell(&pin.work))) {
+    let runs_shell = |plan: &Arc<Plan>| {
+        let pins = |step: &StepSpec| step.pins.iter().any(|pin| is_shell(&pin.work));
+        plan.steps.iter().any(|step| is_shell(&step.work) || pins(step))
+            || plan.compensation.iter().any(|entry| is_shell(&entry.work))
+    };
+    if command.workflow.as_ref().and_then(|workflow| workflow.plan.as_ref()).is_some_and(runs_shell) {
         require_permission(registry, actor_ref, scopes::DEFINITIONS_SHELL)?;
     }
     let checked = command.declaration.validate().and_then(|()| command.declaration.validate_names(""));
     checked.map_err(|refusal| Refusal { code: Code::InvalidDefinition, ..refusal })?;
     let newest = registry.definition(&command.name, None);
-    if newest.is_some_and(|definition| definition.digest == command.digest) {
+    // One that is retired lives again, as a version of its own.
+    let lives = |definition: &&Arc<Definition>| !registry.is_retired(&definition.name, definition.version);
+    if newest.filter(lives).is_some_and(|definition| definition.digest == command.digest) {
         return Ok(vec![]);
     }
     // Whoever starts it by its name means what it was when they learnt the name.

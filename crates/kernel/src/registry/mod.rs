@@ -7,6 +7,7 @@ mod holds;
 mod keys;
 mod names;
 mod permission;
+mod standing;
 
 pub(crate) use decide::denied;
 pub use decide::{
@@ -16,6 +17,7 @@ pub use decide::{
 pub use holds::RecordExport;
 pub use keys::{ActorKey, Added, Keys, KnownKey, KnownToken, Passkey, credential_id};
 pub use permission::{Grant, Grants, scopes};
+pub use standing::{Mark, MarkDefinition, Marked, Pause, Retirement, Standing};
 
 use crate::declaration::Declaration;
 use crate::id::{EventId, GrantId, HoldId};
@@ -244,6 +246,7 @@ pub enum EventBody {
         action_scope: String,
     },
     DefinitionPublished(Definition),
+    DefinitionMarked(Marked),
     ConfigurationRecorded(Configuration),
     /// A hold on one of the registry's own records.
     HoldPlaced {
@@ -277,6 +280,7 @@ pub struct Registry {
     keys: Keys,
     grants: permission::Grants,
     definitions: HashMap<String, Vec<Arc<Definition>>>,
+    standing: HashMap<String, standing::Standing>,
     configuration: Option<Configuration>,
     /// The actors of the software itself, now and before.
     engine_actors: BTreeSet<String>,
@@ -429,6 +433,9 @@ impl Registry {
             EventBody::GrantRevoked { grant_id, .. } => self.grants.revoke(*grant_id, event.at, self.sequence),
             EventBody::DefinitionPublished(definition) => {
                 self.definitions.entry(definition.name.clone()).or_default().push(Arc::new(definition.clone()));
+            }
+            EventBody::DefinitionMarked(marked) => {
+                self.standing.entry(marked.name.clone()).or_default().apply(marked, event.at, &event.actor_ref);
             }
             EventBody::ConfigurationRecorded(configuration) => {
                 self.engine_actors.insert(configuration.application_actor_ref.clone());

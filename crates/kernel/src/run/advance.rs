@@ -48,7 +48,7 @@ impl Flow<'_, '_, '_> {
     pub fn advance(&mut self) -> Result<(), Refusal> {
         loop {
             while let Some(seq) = self.to_resolve.pop_front() {
-                if matches!(self.head.state, RunState::Compensating) || self.head.state.is_ended() {
+                if self.head.undoing || self.head.state.is_ended() {
                     break;
                 }
                 self.resolve(seq)?;
@@ -149,7 +149,7 @@ impl Flow<'_, '_, '_> {
             Work::Wait(wait) => self.begin_wait(seq, wait),
             Work::Approval(_) => {
                 self.move_step(seq, StepCode::InProgress, By(WORKER, "step_claim"))?;
-                self.completed(seq, Arc::from(r#"{"approved":true}"#))
+                self.completed(seq, self.approval(&spec.name).into())
             }
             Work::Worker if spec.is_frame() => {
                 self.move_step(seq, StepCode::InProgress, By(WORKER, "step_claim"))?;
@@ -383,10 +383,10 @@ impl Flow<'_, '_, '_> {
         }
         self.move_step(seq, StepCode::Failed, by)?;
         self.clear_hold(seq)?;
-        if let Role::Compensation(_) = role {
-            return self.compensation_failed(error);
+        if let Role::Compensation(step) = role {
+            return self.undo_failed(step, error);
         }
-        if matches!(self.head.state, RunState::Compensating) || self.head.state.is_ended() {
+        if self.head.undoing || self.head.state.is_ended() {
             // One of those that were let finish.
             return Ok(());
         }
@@ -449,7 +449,7 @@ impl Flow<'_, '_, '_> {
             (None, Some(category)) => match category.class().default_response {
                 Response::Retry if !wants_retry => (Response::Fail, None),
                 // While a run is undone nobody clears anything: it ends by itself.
-                Response::Block if self.head.state == RunState::Compensating => (Response::Fail, None),
+                Response::Block if self.head.undoing => (Response::Fail, None),
                 response => (response, None),
             },
         }

@@ -264,6 +264,11 @@ impl Run {
         self.cells.get(seq as usize)
     }
 
+    /// The step of that name, the task that is called `step/task`, or the compensation that is called `undo:step`.
+    pub fn cell_named(&self, name: &str) -> Option<StepSeq> {
+        self.plan.cell_named(name).or_else(|| super::undo_named(self, name))
+    }
+
     /// The step's name, `step/task` for a task; for a compensation, that of the step it undoes.
     pub fn step_name(&self, seq: StepSeq) -> &str {
         let named = match self.cell(seq).map(|cell| cell.role) {
@@ -285,6 +290,14 @@ impl Run {
             Some(Role::Step | Role::Task(_)) | None => seq,
         };
         self.plan.step(tried).map_or(RetryPolicy::DEFAULT, |step| step.retry)
+    }
+
+    /// From the first in_progress or blocked, over all attempts.
+    pub fn timeout_of(&self, seq: StepSeq) -> Option<Micros> {
+        match self.cell(seq).map(|cell| cell.role) {
+            Some(Role::Compensation(step)) => self.plan.compensation_of(step)?.timeout,
+            Some(Role::Step | Role::Task(_)) | None => self.plan.step(seq)?.timeout,
+        }
     }
 
     pub fn max_attempts(&self, seq: StepSeq) -> u32 {
@@ -341,7 +354,7 @@ impl Run {
         };
         // Overdue is what comes after the deadline, not at it.
         let late = cell.deadline().filter(|_| cell.state == StepCode::InProgress).map(|deadline| deadline.after(1));
-        let limit = match (spec.and_then(|spec| spec.timeout), live.started_at) {
+        let limit = match (self.timeout_of(seq), live.started_at) {
             (Some(timeout), Some(started)) if !cell.is_ended() && !is_dead(cell) => Some(started.after(timeout)),
             _ => None,
         };
@@ -358,9 +371,13 @@ impl Run {
 
     pub fn queue(&self, seq: StepSeq, role: Role) -> Arc<str> {
         match role {
-            Role::Compensation(step) => {
-                self.plan.compensation_of(step).map_or_else(|| Arc::from(""), |entry| entry.agent.clone())
-            }
+            Role::Compensation(step) => self.plan.compensation_of(step).map_or_else(
+                || Arc::from(""),
+                |entry| match entry.work.queue() {
+                    Some(queue) => Arc::from(queue),
+                    None => entry.agent.clone(),
+                },
+            ),
             Role::Step | Role::Task(_) => match self.plan.step(seq) {
                 Some(spec) => spec.work.queue().map_or_else(|| spec.queue.clone(), Arc::from),
                 None => Arc::from(""),
@@ -372,7 +389,7 @@ impl Run {
     pub fn due_at(&self) -> Option<Time> {
         match self.head.state {
             // It has failed already, and only waits to be told what became of an attempt.
-            _ if self.head.outcome == Some(Outcome::EffectUnknown) => None,
+            _ if self.head.outcome == Some(Outcome::EffectUnknown) || self.head.undoing => None,
             RunState::Queued => self.head.start_at,
             RunState::Executing | RunState::Blocked | RunState::Paused => {
                 let since = self.head.executing_since?;

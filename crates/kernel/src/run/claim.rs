@@ -140,21 +140,29 @@ pub fn handed_out(target: (&Process, &Run), handed: &Handed, ctx: &mut Context<'
     describe(&flow, handed.step_seq, input, job)
 }
 
-/// What an executor of ours is to do, or why it cannot be worked out.
+/// What an executor of ours is to do, or why it cannot be worked out. What undoes a step sees its output, and may always be
+/// tried again.
 fn job_of(flow: &Flow<'_, '_, '_>, seq: StepSeq, event: Option<&str>) -> Result<Option<Box<Job>>, String> {
-    let Some(spec) = flow.spec(seq) else { return Ok(None) };
-    if matches!(spec.work, Work::Worker | Work::Approval(_) | Work::Wait(_) | Work::Human { .. }) {
+    let (work, repeatable, artifacts, output) = match (flow.spec(seq), flow.cell(seq).map(|cell| cell.role)) {
+        (Some(spec), _) => (&spec.work, spec.is_repeatable(), spec.artifacts.clone(), None),
+        (None, Some(Role::Compensation(undone))) => match flow.run.plan.compensation_of(undone) {
+            Some(entry) => (&entry.work, true, vec![], Some(flow.output(undone).map_or("null", |output| output))),
+            None => return Ok(None),
+        },
+        (None, _) => return Ok(None),
+    };
+    if matches!(work, Work::Worker | Work::Approval(_) | Work::Wait(_) | Work::Human { .. }) {
         return Ok(None);
     }
-    let (filled, secrets) = fill_work(flow, &spec.work, event)?;
+    let (filled, secrets) = fill_work(flow, work, event, output)?;
     let live = flow.cell(seq).and_then(|cell| cell.live.as_ref());
     let started = live.and_then(|live| live.started_at);
     Ok(Some(Box::new(Job {
-        work: spec.work.clone(),
+        work: work.clone(),
         filled,
-        timeout_at: spec.timeout.map(|timeout| started.unwrap_or(flow.now()).after(timeout)),
-        repeatable: spec.is_repeatable(),
-        artifacts: spec.artifacts.clone(),
+        timeout_at: flow.run.timeout_of(seq).map(|timeout| started.unwrap_or(flow.now()).after(timeout)),
+        repeatable,
+        artifacts,
         last_child: live.and_then(|live| live.child),
         secrets,
     })))
@@ -164,7 +172,12 @@ fn job_of(flow: &Flow<'_, '_, '_>, seq: StepSeq, event: Option<&str>) -> Result<
 pub type Filled = (Vec<Option<Arc<str>>>, Vec<Arc<str>>);
 
 /// The texts of an executor's work, with every `${…}` filled in.
-pub fn fill_work(flow: &Flow<'_, '_, '_>, work: &Work, event: Option<&str>) -> Result<Filled, String> {
+pub fn fill_work(
+    flow: &Flow<'_, '_, '_>,
+    work: &Work,
+    event: Option<&str>,
+    output: Option<&str>,
+) -> Result<Filled, String> {
     let templates = match work {
         Work::Shell(work) => vec![("command", Some(&work.command)), ("env", work.env.as_ref())],
         Work::Http(work) => {
@@ -177,7 +190,7 @@ pub fn fill_work(flow: &Flow<'_, '_, '_>, work: &Work, event: Option<&str>) -> R
     let fill = |(name, template): (&str, Option<&Template>)| match template {
         None => Ok(None),
         Some(template) => flow
-            .with_scope(event, None, |scope| {
+            .with_scope(event, output, |scope| {
                 let secrets = watched.as_ref().map(|watched| watched as &dyn Secrets);
                 language.fill(template, &Scope { secrets, ..*scope })
             })

@@ -238,6 +238,8 @@ pub struct StartRun {
     pub concurrency_key: Option<Arc<str>>,
     /// Only surveys, checks and what is `readOnly`.
     pub dry_run: bool,
+    /// The clock or an event starts it: refused while that is paused.
+    pub by_itself: bool,
     /// The trace that it belongs to (W3C: 32 hexadecimal digits); without one it begins its own.
     pub trace_id: Option<Arc<str>>,
     /// The plan of the version that is started, under the digest of its document, where the registry does without it.
@@ -259,6 +261,7 @@ impl StartRun {
             parent: None,
             concurrency_key: None,
             dry_run: false,
+            by_itself: false,
             trace_id: None,
             plan: None,
         }

@@ -1,11 +1,12 @@
 //! Compensation: what was completed is undone in reverse order, one after the other, each as a step of its own. It
 //! begins when nobody is at work any more, and never over an attempt whose effect is unknown.
 
-use super::control::named;
+use super::control::{named, undo_named};
 use super::flow::{By, Flow, SYSTEM};
+use super::person::give_up;
 use super::{Action, Cell, Context, Event, Live, Role, Run, alive, permitted};
 use crate::lifecycle::{ActorClass, FailureCategory, Outcome, RunState, StepCode};
-use crate::plan::{StepSeq, Work};
+use crate::plan::{StepSeq, StepSpec, Work};
 use crate::process::Process;
 use crate::refusal::{Refusal, require_text};
 use crate::registry::scopes;
@@ -56,6 +57,33 @@ impl Flow<'_, '_, '_> {
         Ok(())
     }
 
+    /// The run's time is over: those at work lose their leases. What a lost attempt did is unknown, unless it may simply be
+    /// made again.
+    pub fn revoke_work(&mut self, error: &str) -> Result<(), Refusal> {
+        // Tasks come first: a step of which none is under way any more ends with them.
+        let (tasks, steps): (Vec<_>, Vec<_>) =
+            self.live().into_iter().partition(|seq| self.run.plan.step_of_task(*seq).is_some());
+        for seq in tasks.into_iter().chain(steps) {
+            let at_work = self.cell(seq).is_some_and(|cell| {
+                !matches!(cell.role, Role::Compensation(_)) && (cell.is_held() || cell.awaited().is_some())
+            });
+            if !at_work || self.spec(seq).is_some_and(StepSpec::is_frame) {
+                continue;
+            }
+            self.lose_verdict(seq)?;
+            let live = self.edit(seq)?.live.get_or_insert_default();
+            if live.effect_unknown {
+                live.last_error = Some(error.into());
+                live.category = Some(FailureCategory::Timeout);
+                self.move_step(seq, StepCode::Failed, By(SYSTEM, "lease_exhausted"))?;
+            } else {
+                self.move_step(seq, StepCode::Cancelled, By(SYSTEM, "run_aborted"))?;
+            }
+            self.revoke(seq)?;
+        }
+        Ok(())
+    }
+
     /// The next thing to undo, or the end of it.
     pub fn compensate(&mut self) -> Result<(), Refusal> {
         self.end_idle_steps()?;
@@ -80,6 +108,10 @@ impl Flow<'_, '_, '_> {
             }
             Some(_) => Ok(()),
             None => {
+                if let Some(seq) = self.not_undone() {
+                    let error = format!("NOT_UNDONE: {}", self.run.step_name(seq));
+                    return self.compensation_failed(&error);
+                }
                 self.head.outcome = Some(Outcome::RolledBack);
                 self.move_run(RunState::Completed, "all_compensated")?;
                 self.moot_open_gates();
@@ -88,13 +120,20 @@ impl Flow<'_, '_, '_> {
         }
     }
 
+    /// What an operator declared not undone, and the run went on without.
+    fn not_undone(&self) -> Option<StepSeq> {
+        let behind = StepSeq::try_from(self.run.plan.cell_count()).ok()?;
+        (behind..self.count()).find(|seq| self.state(*seq) == Some(StepCode::CannotComplete))
+    }
+
     /// They end one after the other, so the first that has not is found by halving.
     fn next_to_undo(&self) -> Option<StepSeq> {
         let (mut ended, mut end) = (StepSeq::try_from(self.run.plan.cell_count()).ok()?, self.count());
         let past = end;
         while ended < end {
             let middle = ended + (end - ended) / 2;
-            if self.cell(middle).is_some_and(Cell::is_ended) {
+            let passed = |cell: &Cell| cell.is_ended() || cell.state == StepCode::CannotComplete;
+            if self.cell(middle).is_some_and(passed) {
                 ended = middle + 1;
             } else {
                 end = middle;
@@ -153,11 +192,20 @@ impl Flow<'_, '_, '_> {
         (0..planned).rev().filter(|seq| *seq != declared).find_map(error).or_else(|| error(declared))
     }
 
+    /// What undoes this step has failed for good: it waits for an operator where its entry says `onFailure: hold`, and ends
+    /// the run otherwise.
+    pub fn undo_failed(&mut self, step: StepSeq, error: &str) -> Result<(), Refusal> {
+        match self.run.plan.compensation_of(step) {
+            Some(entry) if entry.hold => Ok(()),
+            _ => self.compensation_failed(error),
+        }
+    }
+
     /// It triggers nothing further.
     pub fn compensation_failed(&mut self, error: &str) -> Result<(), Refusal> {
         self.head.last_error = Some(error.into());
-        self.head.outcome = Some(Outcome::Partial);
         self.move_run(RunState::Failed, "compensation_failed")?;
+        self.head.outcome = Some(Outcome::Partial);
         self.revoke_all(By(SYSTEM, "run_aborted"))
     }
 }
@@ -175,13 +223,16 @@ pub fn declare_effect(
     require_text("reason", reason)?;
     let (shell, run) = permitted(target, scopes::RUNS_CONTROL, ctx)?;
     alive(run)?;
+    if let Some(seq) = undo_named(run, step) {
+        return declare_undo((shell, run), seq, done, output, reason, ctx);
+    }
     let seq = named(run, step)?;
     let unknown = run.cell(seq).and_then(|cell| cell.live.as_ref()).is_some_and(|live| live.effect_unknown);
     if unknown && run.runbook().is_some() && run.head.state == RunState::Stopped {
         return declare_in_runbook((shell, run), seq, done, output, reason, ctx);
     }
     let persons = run.plan.step(seq).is_some_and(|spec| matches!(spec.work, Work::Human { .. }));
-    let at_work = run.head.state == RunState::Compensating && persons && run.cell(seq).is_some_and(Cell::is_held);
+    let at_work = run.head.undoing && persons && run.cell(seq).is_some_and(Cell::is_held);
     if !at_work && (!unknown || run.head.outcome != Some(Outcome::EffectUnknown)) {
         let detail = format!("the run does not wait for anybody to say what became of `{step}`");
         return Err(Refusal::by_guard("effect_unknown", detail).at("step"));
@@ -209,6 +260,41 @@ pub fn declare_effect(
         flow.move_run(RunState::Compensating, "effect_declared")?;
     }
     flow.effect = Some((seq, done));
+    flow.advance()?;
+    Ok(flow.finish(Action::EffectDeclared, &actor_ref, Some(reason)))
+}
+
+/// What undoes a step is done, or is not, whatever has become of it here. Whoever is at work on it loses the lease. Done: the
+/// undos behind it go on. Not done: they go on only where a failure is held; otherwise the run has failed.
+fn declare_undo(
+    (shell, run): (&Process, &Run),
+    seq: StepSeq,
+    done: bool,
+    output: Option<&Arc<str>>,
+    reason: &str,
+    ctx: &mut Context<'_>,
+) -> Result<Vec<Event>, Refusal> {
+    let actor_ref = ctx.base.actor_ref.to_owned();
+    let mut flow = Flow::new(shell, run, ctx);
+    let to = if done { StepCode::Completed } else { StepCode::CannotComplete };
+    let by = By(ActorClass::Reviewer, "undo_declared");
+    let (Ok(_), Some(Role::Compensation(undone))) = (flow.declared(seq, to, by), flow.cell(seq).map(|cell| cell.role))
+    else {
+        let state = flow.state(seq).unwrap_or(StepCode::NotStarted);
+        let detail = format!("the undo of `{}` is {state}: only one that is under way is declared", run.step_name(seq));
+        return Err(Refusal::by_guard("undo_under_way", detail).at("step"));
+    };
+    flow.effect = Some((seq, done));
+    match done {
+        true => {
+            flow.close(seq, output.cloned().unwrap_or_else(|| Arc::from("null")), by)?;
+            flow.take_away(seq)?;
+        }
+        false => {
+            give_up(&mut flow, seq, by)?;
+            flow.undo_failed(undone, &format!("NOT_UNDONE: {}", run.step_name(seq)))?;
+        }
+    }
     flow.advance()?;
     Ok(flow.finish(Action::EffectDeclared, &actor_ref, Some(reason)))
 }

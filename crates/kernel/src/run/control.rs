@@ -2,11 +2,14 @@
 
 use super::flow::{By, Flow};
 use super::stop::{RESUME, VOID};
-use super::{Action, Context, Event, Run, alive, permitted};
+use super::{Action, Context, Event, Role, Run, alive, permitted};
 use crate::lifecycle::{ActorClass, Outcome, RunState, StepCode};
 use crate::process::Process;
 use crate::refusal::{Code, Refusal, require_optional_text, require_present, require_ref};
 use crate::registry::scopes;
+
+/// What a compensation is called: this, and the step that it undoes.
+pub const UNDO: &str = "undo:";
 
 type Target<'r> = Option<(&'r Process, &'r Run)>;
 
@@ -26,6 +29,15 @@ fn effects_known(run: &Run) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// What is undone half-way stays undone half-way only where an operator says so, undo by undo.
+fn not_undoing(run: &Run) -> Result<(), Refusal> {
+    if run.head.undoing && run.head.outcome != Some(Outcome::EffectUnknown) {
+        let detail = "the run is undoing its work, which cannot be called off half-way: pause or stop it, or declare `undo:<step>`";
+        return Err(Refusal::new(Code::InvalidTransition, detail));
+    }
+    Ok(())
+}
+
 pub fn cancel(
     target: Target<'_>,
     reason: Option<&str>,
@@ -33,14 +45,8 @@ pub fn cancel(
     ctx: &mut Context<'_>,
 ) -> Result<Vec<Event>, Refusal> {
     let (shell, run) = begin(target, reason, ctx)?;
-    if run.head.state == RunState::Cancelled {
-        return Ok(vec![]);
-    }
     alive(run)?;
-    if run.head.state == RunState::Compensating {
-        let detail = "the run is undoing its work; it ends by itself and cannot be cancelled half-way";
-        return Err(Refusal::new(Code::InvalidTransition, detail));
-    }
+    not_undoing(run)?;
     effects_known(run)?;
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
@@ -96,6 +102,7 @@ pub fn resume(
         flow.pin_anew();
     }
     let to = match (flow.head.executing_since, flow.head.blocked) {
+        _ if flow.head.undoing => RunState::Compensating,
         (None, _) => RunState::Queued,
         (Some(_), 0) => RunState::Executing,
         (Some(_), _) => RunState::Blocked,
@@ -171,6 +178,9 @@ pub fn void(
 ) -> Result<Vec<Event>, Refusal> {
     approval_id.map_or(Ok(()), |id| require_ref("approval_id", id))?;
     let (shell, run) = begin(target, reason, ctx)?;
+    if !run.head.state.is_ended() {
+        not_undoing(run)?;
+    }
     let guarded = run.guards(VOID);
     let voidable = guarded && matches!(run.head.state, RunState::Failed | RunState::Cancelled);
     if !voidable {
@@ -188,6 +198,16 @@ pub fn void(
         false => flow.revoke_all(By(ActorClass::Reviewer, "workflow_cancel"))?,
     }
     Ok(flow.finish(Action::RunVoided, &actor_ref, reason))
+}
+
+/// What undoes the step of that name, called `undo:<step>`.
+pub fn undo_named(run: &Run, name: &str) -> Option<crate::plan::StepSeq> {
+    let undone = run.plan.step_named(name.strip_prefix(UNDO)?)?;
+    let behind = crate::plan::StepSeq::try_from(run.plan.cell_count()).ok()?;
+    (behind..).zip(run.cells.get(behind as usize..)?).find_map(|(seq, cell)| match cell.role {
+        Role::Compensation(step) if step == undone => Some(seq),
+        _ => None,
+    })
 }
 
 /// The step of that name in the run's plan, or the task.

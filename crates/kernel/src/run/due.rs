@@ -62,12 +62,15 @@ fn run_due(flow: &mut Flow<'_, '_, '_>) -> Result<(), Refusal> {
     if limit.is_none_or(|limit| limit > flow.now()) {
         return Ok(());
     }
-    if !matches!(flow.head.state, RunState::Executing | RunState::Blocked | RunState::Paused) {
+    if flow.head.undoing || !matches!(flow.head.state, RunState::Executing | RunState::Blocked | RunState::Paused) {
         return Ok(());
     }
     flow.head.outcome = Some(Outcome::Timeout);
     match flow.run.plan.failure_policy {
-        FailurePolicy::Compensate => flow.begin_compensation("WORKFLOW_TIMEOUT", "workflow_timeout"),
+        FailurePolicy::Compensate => {
+            flow.begin_compensation("WORKFLOW_TIMEOUT", "workflow_timeout")?;
+            flow.revoke_work("WORKFLOW_TIMEOUT")
+        }
         FailurePolicy::Abort | FailurePolicy::FailClosed => flow.fail_run("WORKFLOW_TIMEOUT", "workflow_timeout"),
     }
 }
@@ -77,7 +80,7 @@ fn step_due(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<(), Refusal> {
     let Some(found) = flow.cell(seq) else { return Ok(()) };
     let (state, live) = (found.state, found.details());
     let spec = flow.spec(seq).cloned();
-    let limit = spec.as_ref().and_then(|spec| spec.timeout).zip(live.started_at).map(|(t, started)| started.after(t));
+    let limit = flow.run.timeout_of(seq).zip(live.started_at).map(|(t, started)| started.after(t));
     let under_way = matches!(
         state,
         StepCode::Ready | StepCode::InProgress | StepCode::Overdue | StepCode::Waiting | StepCode::Blocked

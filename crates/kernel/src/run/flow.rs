@@ -111,11 +111,11 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
         let from = self.state(seq).ok_or_else(broken)?;
         let By(actor, trigger) = by;
         fire_step(from, to, actor, trigger).ok_or_else(|| {
-            let detail = format!(
-                "`{}` cannot go from {from} to {to} by {} {trigger}: no such transition is declared",
-                self.run.step_name(seq),
-                actor.as_str()
-            );
+            let name = self.run.step_name(seq);
+            let detail = match advice(from, actor) {
+                Some(advice) => format!("`{name}` {advice}"),
+                None => format!("`{name}` is {from}: no declared transition leads from there to {to}"),
+            };
             Refusal::new(Code::InvalidTransition, detail)
         })
     }
@@ -180,6 +180,7 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
         })?;
         self.run_moves.push(RunMove { transition });
         self.head.state = to;
+        self.head.undoing |= to == RunState::Compensating;
         // Why it stood still says nothing about how it ended.
         if from == RunState::Stopped {
             self.head.outcome = None;
@@ -380,4 +381,23 @@ impl Command {
             _ => None,
         }
     }
+}
+
+/// What a person who asked for a transition that is not declared should know, and do first.
+fn advice(from: StepCode, actor: ActorClass) -> Option<&'static str> {
+    if !matches!(actor, ActorClass::PicHuman | ActorClass::TaskPicHuman) {
+        return None;
+    }
+    Some(match from {
+        StepCode::NotStarted => "has not begun: the steps before it come first",
+        StepCode::Ready => "is not claimed: claim it first",
+        StepCode::InProgress | StepCode::Overdue => "is claimed already",
+        StepCode::Waiting => "waits: unblock it first",
+        StepCode::Blocked => "is blocked: clear the block first",
+        StepCode::Failed => "has failed: a retry or a new run comes first",
+        StepCode::CannotComplete => "was declared impossible to complete: reopen it first",
+        StepCode::Completed => "is completed already: only a reopening changes that",
+        StepCode::Skipped => "was skipped",
+        StepCode::Cancelled => "was cancelled",
+    })
 }

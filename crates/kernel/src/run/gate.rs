@@ -14,6 +14,7 @@ use crate::plan::{Plan, StepSeq, StepSpec, Work};
 use crate::process::{self, DecideGate, EventBody, GateStatus, OpenGate, Process, Request};
 use crate::refusal::{Code, Refusal, require_optional_text, require_ref};
 use crate::registry::scopes;
+use crate::text::json_string;
 
 /// The only state of a shell.
 pub const SHELL_STATE: &str = "run";
@@ -111,17 +112,25 @@ pub fn open(
             return Err(Refusal::new(Code::GateNotAvailable, detail).at("action"));
         }
     }
+    let own = run.plan.step_named(&command.action).and_then(|seq| run.plan.step(seq));
+    if command.request.is_some() && (resume || void || own.is_some()) {
+        let detail = "what the approver of this gate is asked follows from the run: leave out `request`";
+        return Err(Refusal::new(Code::InvalidRequest, detail).at("request"));
+    }
     let request = {
         let flow = Flow::new(shell, run, ctx);
         let reason = command.reason.as_deref();
-        let step = run.plan.step_named(&command.action).and_then(|seq| run.plan.step(seq));
-        match (resume, void, run.head.outcome) {
-            (true, _, Some(outcome)) => Some(flow.stop_request(outcome, reason)),
-            (_, true, _) => Some(flow.void_request(reason)),
-            _ => step.map(|spec| flow.step_request(spec)).transpose().map_err(no_request)?.flatten(),
+        match (resume, void, run.head.outcome, own) {
+            (true, _, Some(outcome), _) => flow.stop_request(outcome, reason),
+            (_, true, ..) => flow.void_request(reason),
+            (.., Some(spec)) => flow.step_request(spec).map_err(no_request)?,
+            _ => command.request.clone().unwrap_or_else(|| {
+                let step = command.action.split_once(':').and_then(|(_, step)| run.plan.step_named(step));
+                flow.operator_request(step.and_then(|seq| Some((seq, run.plan.step(seq)?))), reason)
+            }),
         }
     };
-    let events = process::open_any_gate(shell, command, request, &mut ctx.base)?;
+    let events = process::open_any_gate(shell, command, Some(request), &mut ctx.base)?;
     Ok(events.into_iter().map(Event::Gate).collect())
 }
 
@@ -181,10 +190,10 @@ impl Flow<'_, '_, '_> {
         }
     }
 
-    pub fn open_gate(&mut self, action: &str, request: Option<Request>) -> Result<(), Refusal> {
-        let command = OpenGate { action: action.to_owned(), reason: None };
+    pub fn open_gate(&mut self, action: &str, request: Request) -> Result<(), Refusal> {
+        let command = OpenGate { action: action.to_owned(), reason: None, request: None };
         let shell = super::advance::shell_after(self.shell, &self.gate_events);
-        let opened = process::open_any_gate(&shell, &command, request, &mut self.ctx.base)?;
+        let opened = process::open_any_gate(&shell, &command, Some(request), &mut self.ctx.base)?;
         let application = self.ctx.base.application_actor_ref.to_owned();
         self.gate_events
             .extend(opened.into_iter().map(|event| process::Event { actor_ref: application.clone(), ..event }));
@@ -210,6 +219,26 @@ impl Flow<'_, '_, '_> {
         };
         self.gate_events.push(fired);
         Ok(())
+    }
+
+    /// What an approval yields: who decided on its gate, when and why.
+    pub fn approval(&self, action: &str) -> String {
+        let shell = super::advance::shell_after(self.shell, &self.gate_events);
+        let decision = |step: &process::Step| {
+            let decided = step.decided.as_ref()?;
+            let decision = if step.state == StepState::Approved { "approve" } else { "reject" };
+            let reason = decided.reason.as_ref().map(|reason| format!(r#","reason":{}"#, json_string(reason)));
+            Some(format!(
+                r#"{{"approver_ref":{},"decided_by":{},"decision":"{decision}","decided_at_us":{}{}}}"#,
+                json_string(&step.approver_ref),
+                json_string(&decided.by),
+                decided.at.0,
+                reason.unwrap_or_default()
+            ))
+        };
+        let steps = shell.gate(SHELL_STATE, action).map_or(&[][..], |gate| &gate.steps);
+        let decisions: Vec<String> = steps.iter().filter_map(decision).collect();
+        format!(r#"{{"approved":true,"decisions":[{}]}}"#, decisions.join(","))
     }
 
     /// Whether the action's gate was approved, and not spent.

@@ -39,6 +39,7 @@ pub use cell::{Agenda, Block, BlockReason, Cell, Claim, Docket, Facet, Handed, L
 pub use child::is_over;
 pub use claim::{handed_out, input_of_step};
 pub use command::*;
+pub use control::{UNDO, undo_named};
 pub use correct::{Correction, CorrectionReason, Prior};
 pub use gate::shell_declaration;
 pub use own::{OwnMove, PinnedMachine, TransitionWish};
@@ -113,6 +114,8 @@ pub struct Head {
     pub parent: Option<Parent>,
     /// Only of a runbook's run.
     pub runbook: Option<Box<Runbook>>,
+    /// It has begun to undo its work. Nothing takes that back.
+    pub undoing: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

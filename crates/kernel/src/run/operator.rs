@@ -2,7 +2,7 @@
 
 use super::flow::{By, Flow};
 use super::person::{give_up, going_forward};
-use super::{Action, StepAct};
+use super::{Action, Role, StepAct};
 use crate::lifecycle::{ActorClass, StepCode};
 use crate::plan::{StepSeq, StepSpec};
 use crate::refusal::{Code, Refusal};
@@ -25,13 +25,17 @@ pub fn escalate(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<Action, Ref
 
 /// The step failed for good and is held: it may be claimed once more (T10 at the claim), with its time counted anew.
 pub fn retry(flow: &mut Flow<'_, '_, '_>, command: &StepAct, seq: StepSeq) -> Result<Action, Refusal> {
-    let claimed = flow.spec(seq).is_some_and(StepSpec::is_claimed);
+    let undoes = flow.cell(seq).is_some_and(|cell| matches!(cell.role, Role::Compensation(_)));
+    let claimed = undoes || flow.spec(seq).is_some_and(StepSpec::is_claimed);
     if flow.state(seq) != Some(StepCode::Failed) || !claimed {
         let state = flow.state(seq).unwrap_or(StepCode::NotStarted);
         let detail = format!("`{}` is {state}: only a worker's step that failed can be tried again", command.step);
         return Err(Refusal::new(Code::InvalidTransition, detail).at("step"));
     }
-    held(flow, seq)?;
+    // Without `onFailure: hold` its failure has ended the run.
+    if !undoes {
+        held(flow, seq)?;
+    }
     if flow.cell(seq).is_some_and(super::Cell::retry_scheduled) {
         let detail = "the step will be tried again by itself: its budget is not spent";
         return Err(Refusal::by_guard("retry_budget", detail).at("step"));

@@ -4,14 +4,14 @@
 //! The order of checks: shape, permission, existence, who is in charge, whether the transition is declared, its guards.
 
 use super::claim::input_of;
-use super::control::named;
+use super::control::{named, undo_named};
 use super::flow::{By, Flow, SYSTEM};
 use super::result::{Repeated, check_outbound, completed_by_person};
 use super::{
     Act, Acted, Action, BlockReason, Cell, Context, Event, Facet, Role, Run, StepAct, Survey, Waiting, alive, permitted,
 };
 use super::{correct, deadline, operator, own};
-use crate::lifecycle::{ActorClass, FailureCategory, Outcome, RunState, StepCode};
+use crate::lifecycle::{ActorClass, FailureCategory, StepCode};
 use crate::plan::{Micros, StepSeq, Work};
 use crate::process::Process;
 use crate::refusal::{Code, Refusal, require_optional_text, require_ref, require_text};
@@ -25,7 +25,8 @@ const PIC: ActorClass = ActorClass::PicHuman;
 pub fn decide(target: Target<'_>, command: &StepAct, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
     check_shape(command)?;
     let (shell, run) = admit(target, &command.act, ctx)?;
-    let seq = named(run, &command.step)?;
+    let undo = if matches!(command.act, Act::Retry) { undo_named(run, &command.step) } else { None };
+    let seq = undo.map_or_else(|| named(run, &command.step), Ok)?;
     if let Act::Complete { output, .. } = &command.act
         && repeats(run, seq, output, ctx)?
     {
@@ -186,7 +187,7 @@ pub fn hands_out(flow: &Flow<'_, '_, '_>) -> Result<(), Refusal> {
 
 /// Whether the run is not being undone.
 pub fn going_forward(flow: &Flow<'_, '_, '_>) -> Result<(), Refusal> {
-    if flow.head.state == RunState::Compensating || flow.head.outcome == Some(Outcome::EffectUnknown) {
+    if flow.head.undoing {
         return Err(Refusal::by_guard("run_goes_forward", "the run is undoing its work"));
     }
     Ok(())

@@ -37,6 +37,13 @@ pub fn decide(command: &StartRun, ctx: &mut Context<'_>) -> Result<Vec<Event>, R
         Refusal::new(Code::NotKnown, detail).at("definition")
     })?;
     definition.require_usable()?;
+    // A child is a part of the run that it belongs to, which goes on.
+    if command.parent.is_none() {
+        registry.require_live(definition)?;
+    }
+    if command.by_itself {
+        registry.require_unpaused(&definition.name)?;
+    }
     let Some(workflow) = &definition.workflow else {
         if definition.machine.is_some() {
             let detail = format!("`{}` is a state machine: a workflow names it with `machine`", command.definition);
@@ -330,6 +337,7 @@ impl Run {
                 rollup: Rollup::default(),
                 output: None,
                 concurrency_key: None,
+                undoing: false,
                 parent: None,
                 runbook: None,
             },

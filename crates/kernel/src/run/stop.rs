@@ -4,7 +4,7 @@ use super::flow::{By, Flow, SYSTEM};
 use super::gate::SHELL_STATE;
 use super::{Drift, Outbound, Run};
 use crate::lifecycle::{Outcome, RunState, StepCode};
-use crate::plan::{Micros, Plan, StepSeq, StepSpec};
+use crate::plan::{Micros, Plan, StepSeq, StepSpec, Work};
 use crate::process::{self, Fate, GateStatus, Request};
 use crate::refusal::Refusal;
 use crate::text::json_string;
@@ -60,8 +60,11 @@ impl Flow<'_, '_, '_> {
         for seq in self.live() {
             // What has only tasks, or waits for a child, nobody holds; and what has yielded is done.
             let frame = self.spec(seq).is_some_and(StepSpec::is_frame);
+            // A person who is at work when the run begins to undo may finish, and has no lease.
+            let persons = self.spec(seq).is_some_and(|spec| matches!(spec.work, Work::Human { .. }));
             if self.has_yielded(seq)
                 || frame
+                || (persons && self.head.undoing)
                 || self.cell(seq).is_none_or(|cell| !cell.is_held() || cell.awaited().is_some())
             {
                 continue;
@@ -78,7 +81,7 @@ impl Flow<'_, '_, '_> {
         }
         if self.run.guards(RESUME) {
             let request = self.stop_request(outcome, reason);
-            self.open_gate(RESUME, Some(request))?;
+            self.open_gate(RESUME, request)?;
         }
         if self.book().is_some() {
             let data = self.about_stop(outcome, reason, false).into();
@@ -132,17 +135,41 @@ impl Flow<'_, '_, '_> {
         self.with_pins(format!("{{{}}}", members.join(",")))
     }
 
-    /// What the approver of a step is asked; nothing where neither the definition nor the pins say anything.
-    pub fn step_request(&self, spec: &StepSpec) -> Result<Option<Request>, String> {
+    /// What the approver of a step is asked. Where the definition does not say: with what the run began, and the outputs
+    /// that the step works on.
+    pub fn step_request(&self, spec: &StepSpec) -> Result<Request, String> {
         let language = self.ctx.language;
-        let filled = match &spec.request {
-            Some(template) => Some(
-                self.with_scope(None, None, |scope| language.fill(template, scope))
-                    .map_err(|error| format!("EXPRESSION_ERROR: request: {error}"))?,
-            ),
-            None => self.has_pins().then(|| "{}".to_owned()),
+        let text = match &spec.request {
+            Some(template) => self
+                .with_scope(None, None, |scope| language.fill(template, scope))
+                .map_err(|error| format!("EXPRESSION_ERROR: request: {error}"))?,
+            None => self.worked_on(vec![], Some(spec)),
         };
-        Ok(filled.map(|text| self.with_pins(text)))
+        Ok(self.with_pins(text))
+    }
+
+    /// What the approver of a cancellation, a reopening or a late escalation is asked, where the opener does not say.
+    pub fn operator_request(&self, step: Option<(StepSeq, &StepSpec)>, reason: Option<&str>) -> Request {
+        let mut about = vec![format!(r#""run_state":"{}""#, self.head.state)];
+        if let Some((seq, spec)) = step {
+            about.push(format!(r#""step":{}"#, json_string(&spec.name)));
+            about.extend(self.state(seq).map(|state| format!(r#""step_state":"{state}""#)));
+        }
+        about.extend(reason.map(|reason| format!(r#""reason":{}"#, json_string(reason))));
+        self.with_pins(self.worked_on(about, step.map(|(_, spec)| spec)))
+    }
+
+    fn worked_on(&self, mut members: Vec<String>, spec: Option<&StepSpec>) -> String {
+        members.push(format!(r#""input":{}"#, self.run.input));
+        let output = |seq: &StepSeq| {
+            let name = &self.spec(*seq)?.name;
+            Some(format!("{}:{}", json_string(name), self.output(*seq)?))
+        };
+        let outputs: Vec<String> = spec.into_iter().flat_map(|spec| &spec.uses).filter_map(output).collect();
+        if !outputs.is_empty() {
+            members.push(format!(r#""outputs":{{{}}}"#, outputs.join(",")));
+        }
+        format!("{{{}}}", members.join(","))
     }
 
     /// An object, with all pins of the run at its end.
@@ -236,7 +263,6 @@ impl Flow<'_, '_, '_> {
 
     /// Whether a dry run ends before this step: it would change something, or ask somebody.
     pub fn ends_dry(&self, spec: &StepSpec) -> bool {
-        use crate::plan::Work;
         let carried_out = matches!(spec.work, Work::Worker | Work::Shell(_) | Work::Http(_));
         let looks_only = spec.read_only && spec.gate.is_none() && carried_out;
         self.book().is_some_and(|book| book.dry_run) && !looks_only

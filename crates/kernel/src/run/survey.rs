@@ -117,7 +117,7 @@ impl Flow<'_, '_, '_> {
             return Ok(false);
         };
         let probe = |pin: &&crate::plan::PinSpec| {
-            let (filled, secrets) = match fill_work(self, &pin.work, None) {
+            let (filled, secrets) = match fill_work(self, &pin.work, None, None) {
                 Ok((filled, secrets)) => (Ok(filled), secrets),
                 Err(error) => (Err(error), vec![]),
             };

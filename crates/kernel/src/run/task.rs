@@ -3,7 +3,7 @@
 
 use super::Role;
 use super::flow::{By, Flow, SYSTEM, WORKER};
-use crate::lifecycle::{ActorClass, FailureCategory, RunState, StepCode};
+use crate::lifecycle::{ActorClass, FailureCategory, StepCode};
 use crate::plan::{OnFailure, StepSeq};
 use crate::refusal::Refusal;
 use std::fmt::Write;
@@ -42,7 +42,7 @@ impl Flow<'_, '_, '_> {
         let run = self.run;
         for task in run.plan.tasks_of(step) {
             // A task that cannot even begin may have ended its step.
-            let goes_on = self.is_at_work(step) && self.head.state != RunState::Compensating;
+            let goes_on = self.is_at_work(step) && !self.head.undoing;
             if let (true, Some(StepCode::NotStarted), Some(spec)) = (goes_on, self.state(task), run.plan.step(task)) {
                 self.make_ready(task, spec, By(ActorClass::MowOrchestrator, "precondition"))?;
             }

@@ -175,7 +175,7 @@ impl Gated {
 
 fn command(process: &Process, ask: &Ask) -> Option<Command> {
     Some(match ask {
-        Ask::Open(action) => Command::OpenGate(OpenGate { action: action.clone(), reason: None }),
+        Ask::Open(action) => Command::OpenGate(OpenGate { action: action.clone(), reason: None, request: None }),
         Ask::Fire(action) => Command::FireTransition(FireTransition { action: action.clone(), reason: None }),
         Ask::Decide(action, decision, which) => Command::DecideGate(DecideGate {
             action: action.clone(),

@@ -65,7 +65,7 @@ impl Run {
     /// is looked up in the store first.
     fn command(&self, oracle: &Oracle, ask: &Ask) -> Command {
         match ask {
-            Ask::Open { action } => Command::OpenGate(OpenGate { action: action.clone(), reason: None }),
+            Ask::Open { action } => Command::OpenGate(OpenGate { action: action.clone(), reason: None, request: None }),
             Ask::Fire { action } => Command::FireTransition(FireTransition { action: action.clone(), reason: None }),
             Ask::Decide { action, decision, reason, step } => Command::DecideGate(DecideGate {
                 action: action.clone(),

@@ -27,7 +27,7 @@ fn start(subject_ref: &str, gate_spec: GateSpec, initial: &str) -> Command {
 }
 
 fn open(action: &str) -> Command {
-    Command::OpenGate(OpenGate { action: action.to_owned(), reason: None })
+    Command::OpenGate(OpenGate { action: action.to_owned(), reason: None, request: None })
 }
 
 fn fire(action: &str) -> Command {

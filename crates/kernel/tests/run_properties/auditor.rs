@@ -86,7 +86,7 @@ impl Auditor {
             assert!(RUN_TRANSITIONS.iter().any(|d| d.id == t.id && d.from == t.from && d.to == t.to));
             assert!(!matches!((t.from, t.to), (RunState::Idle, RunState::Executing)), "must go through queued");
             self.undoing |= t.to == RunState::Compensating;
-            let forward = matches!(t.to, RunState::Executing | RunState::Queued | RunState::Paused | RunState::Stopped);
+            let forward = matches!(t.to, RunState::Executing | RunState::Queued | RunState::Cancelled);
             assert!(!(self.undoing && forward), "cannot resume after compensation starts: {t:?}");
             self.run = t.to;
         }

@@ -181,7 +181,14 @@ fn build(linear: bool, drafts: &[Draft], undoes: bool, timeout: Option<Micros>) 
     };
     for (seq, draft) in (0..).zip(drafts) {
         if draft.undo && !plan.steps[seq as usize].read_only {
-            plan.compensation.push(CompensationSpec { step: seq, action: "undo".into(), agent: Arc::from("undoer") });
+            plan.compensation.push(CompensationSpec {
+                step: seq,
+                action: "undo".into(),
+                agent: Arc::from("undoer"),
+                work: Work::Worker,
+                timeout: None,
+                hold: false,
+            });
             plan.referenced.push(seq);
         }
     }
@@ -244,6 +251,7 @@ fn step(i: usize, draft: &Draft, linear: bool) -> StepSpec {
         pins: vec![],
         soft_cap: None,
         request: None,
+        uses: vec![],
         artifacts: vec![],
         phase: None,
         category: None,

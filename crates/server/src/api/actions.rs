@@ -13,6 +13,7 @@ use countersign_engine::port::{Page, Past, ProcessQuery};
 use countersign_engine::{Ask, Offered};
 use countersign_kernel::InstanceId;
 use countersign_kernel::refusal::{Code, Refusal};
+use serde_json::json;
 
 type Actions = Vec<wire::OfferedAction>;
 
@@ -61,8 +62,45 @@ fn id(text: &str) -> InstanceId {
 }
 
 fn to_wire(offered: Offered) -> wire::OfferedAction {
-    let Offered { action, command, transition_id, to_state, refused, needs, gate } = offered;
+    let (name, filled) = label(&offered);
+    let label_key = format!("action.{name}.label");
+    let severity = severity(&offered.action, &offered.command);
+    let Offered { action, command, transition_id, to_state, refused, needs, gate, approval_id } = offered;
     let problems: Vec<wire::ActionProblem> =
         refused.into_iter().map(|(guard, message)| wire::ActionProblem { guard, message }).collect();
-    wire::OfferedAction { action, command, transition_id, to_state, ok: problems.is_empty(), problems, needs, gate }
+    wire::OfferedAction {
+        action,
+        command,
+        transition_id,
+        to_state,
+        ok: problems.is_empty(),
+        problems,
+        needs,
+        gate,
+        approval_id,
+        label_key,
+        args: filled.into_iter().map(|(name, text)| (name.to_owned(), json!(text))).collect(),
+        severity,
+    }
+}
+
+/// The name of its text among those of the registry (`action.<name>.label`), and what is filled into it.
+fn label(offered: &Offered) -> (&str, Option<(&'static str, String)>) {
+    let plain = |text: &str| text.replace(['-', '_'], " ");
+    match (offered.command.as_str(), offered.action.as_str()) {
+        ("open_gate", _) => ("open-gate", Some(("action", plain(offered.gate.as_deref().unwrap_or_default())))),
+        ("fire_transition", action) => ("fire", Some(("action", plain(action)))),
+        (_, "transition") => ("transition", Some(("state", plain(&offered.to_state)))),
+        (_, action) => (action, None),
+    }
+}
+
+fn severity(action: &str, command: &str) -> wire::ActionSeverity {
+    match (command, action) {
+        ("fire_transition" | "open_gate", _) | (_, "retry" | "resume" | "complete" | "claim" | "approve") => {
+            wire::ActionSeverity::Primary
+        }
+        (_, "cancel" | "void" | "stop" | "cannot-complete" | "reject") => wire::ActionSeverity::Danger,
+        _ => wire::ActionSeverity::Plain,
+    }
 }

@@ -119,6 +119,8 @@ pub async fn keys(State(app): State<App>, caller: Caller, address: Address, _: N
     let key = |known: &registry::KnownKey| wire::ActorKey {
         key_id: known.key.key_id.clone(),
         public_key: known.key.public_key.clone(),
+        passkey: known.key.passkey.is_some(),
+        label: known.key.passkey.as_ref().and_then(|passkey| passkey.label.clone()),
         status: status(known.revoked_sequence),
         registered_seq: known.registered_sequence,
         revoked_seq: known.revoked_sequence,

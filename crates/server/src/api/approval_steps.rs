@@ -33,7 +33,8 @@ impl List for StepList {
     ];
 }
 
-/// Approval steps, in the order in which they were submitted. Needs `workflows:read`.
+/// Approval steps, in the order in which they were submitted. Needs `workflows:read`; with `workflows:read:<definition>`, `runs:read` or
+/// `runs:read:<definition>` those of these processes and runs.
 #[utoipa::path(get, path = "/v1/approval-steps", tag = "processes", params(Params<StepList>),
     responses((status = 200, body = wire::Page<wire::ApprovalStep>), Refused))]
 pub async fn list(
@@ -52,6 +53,7 @@ pub async fn list(
         submitted: params.range("submitted_"),
         decided: params.range("decided_"),
         withdrawn: params.range("withdrawn_"),
+        sight: None,
     };
     let engine = app.engine()?;
     let rows = engine.read_approval_steps(&caller.actor_ref, &query, &params.page()?).await?;

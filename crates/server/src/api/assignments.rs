@@ -24,7 +24,8 @@ impl List for AssignmentList {
     ];
 }
 
-/// Assignments, in the order in which they were made. Needs `workflows:read`.
+/// Assignments, in the order in which they were made. Needs `workflows:read`; with `workflows:read:<definition>`, `runs:read` or
+/// `runs:read:<definition>` those of these processes and runs.
 #[utoipa::path(get, path = "/v1/assignments", tag = "processes", params(Params<AssignmentList>),
     responses((status = 200, body = wire::Page<wire::Assignment>), Refused))]
 pub async fn list(
@@ -37,6 +38,7 @@ pub async fn list(
         task_ref: params.id("task_ref", StepId::parse),
         assignee_ref: params.text("assignee_ref"),
         status: params.text("status"),
+        sight: None,
     };
     let rows = app.engine()?.read_assignments(&caller.actor_ref, &query, &params.page()?).await?;
     params.answer(rows, |(row, _)| row.assignment_id.0, |(row, _)| Ok(to_wire(row))).map(Json)

@@ -8,11 +8,13 @@ use axum::Json;
 use axum::extract::State;
 use countersign_client::wire;
 use countersign_engine::Engine;
-use countersign_engine::port::{Page, RunQuery, Waiting, due_key};
+use countersign_engine::port::{Page, Past, ProcessQuery, Quorum, RunQuery, Waiting, due_key};
+use countersign_engine::rows::StepRow;
 use countersign_engine::run::runbook;
-use countersign_kernel::InstanceId;
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::refusal::Refusal;
+use countersign_kernel::{Declaration, InstanceId, QuorumRule};
+use countersign_ledger::document::parse_declaration;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use uuid::Uuid;
@@ -46,9 +48,17 @@ pub async fn list(
             unseen.insert(look(&engine, step.instance_id).await?);
         }
     }
+    let steps: Vec<StepRow> = waiting.iter().map(|waiting| waiting.step.clone()).collect();
+    let reasons = engine.opening_reasons(&steps).await?;
+    let mut targets = HashMap::new();
+    for waiting in waiting.iter().filter(|waiting| !waiting.is_run) {
+        targets.extend(target(&engine, waiting).await?.map(|state| (waiting.step.step_id, state)));
+    }
     let to_item = |waiting: Waiting| {
         let seen = seen.get(&waiting.step.instance_id).cloned().unwrap_or_default();
-        Ok(to_wire(waiting, seen, application))
+        let (reason, to_state) =
+            (reasons.get(&waiting.step.gate_id).cloned(), targets.get(&waiting.step.step_id).cloned());
+        Ok(wire::InboxItem { reason, to_state, ..to_wire(waiting, seen, application) })
     };
     params.answer_keyed(waiting, key, to_item).map(Json)
 }
@@ -100,8 +110,20 @@ async fn look(engine: &Engine, run_id: InstanceId) -> Result<Seen, Refusal> {
     Ok((checks.collect(), artifacts.collect()))
 }
 
+/// The state that an approved transition of a process leads to.
+async fn target(engine: &Engine, waiting: &Waiting) -> Result<Option<String>, Problem> {
+    let leads = |declaration: &Declaration, from: &str| {
+        declaration.transition(from, &waiting.step.action).map(|transition| transition.to_state.clone())
+    };
+    let query =
+        ProcessQuery { instance_id: Some(waiting.step.instance_id), past: Past::Nothing, ..ProcessQuery::default() };
+    let page = Page { after: None, limit: 1, descending: false };
+    let Some(view) = engine.own_processes(&query, &page).await?.into_iter().next() else { return Ok(None) };
+    Ok(parse_declaration(&view.declaration).ok().and_then(|declaration| leads(&declaration, &view.current_state)))
+}
+
 fn to_wire(waiting: Waiting, (checks, artifacts): Seen, application: &str) -> wire::InboxItem {
-    let Waiting { assignment, step, opened_by, is_run, definition, due_at } = waiting;
+    let Waiting { assignment, step, opened_by, is_run, definition, due_at, quorum } = waiting;
     // A step's subject is `<subject>:<action>`; the in-tray shows the two apart.
     let subject_ref = step.subject_ref.strip_suffix(&step.action).and_then(|s| s.strip_suffix(':'));
     let subject_ref = subject_ref.unwrap_or(&step.subject_ref).to_owned();
@@ -115,6 +137,9 @@ fn to_wire(waiting: Waiting, (checks, artifacts): Seen, application: &str) -> wi
         action: step.action,
         scope: step.scope,
         subject_ref,
+        reason: None,
+        to_state: None,
+        quorum: quorum.map(progress),
         assigned_at: time::format(assignment.assigned_at),
         due_at: due_at.map(time::format),
         request_digest: step.request.as_deref().map(process_view::digest),
@@ -122,4 +147,14 @@ fn to_wire(waiting: Waiting, (checks, artifacts): Seen, application: &str) -> wi
         checks,
         artifacts,
     }
+}
+
+fn progress(quorum: Quorum) -> wire::QuorumProgress {
+    let Quorum { rule, approved, rejected, approvers } = quorum;
+    let needed = match rule {
+        QuorumRule::AllOfN => approvers,
+        QuorumRule::MOfN { m } => m.into(),
+        QuorumRule::OneOfN => 1,
+    };
+    wire::QuorumProgress { rule: process_view::rule(rule), approvers, needed, approved, rejected }
 }

@@ -143,6 +143,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(grants::revoke))
         .routes(routes!(definitions::publish, definitions::list))
         .routes(routes!(definitions::validate))
+        .routes(routes!(definitions::retire))
         // Described as `/v1/definitions/{name}`, like every other definition.
         .route("/v1/definitions/validate", axum::routing::get(definitions::newest_validate))
         .routes(routes!(definitions::newest))
@@ -157,6 +158,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(processes::fire))
         .routes(routes!(runs::start::start, runs::view::list))
         .routes(routes!(runs::start::trigger))
+        .routes(routes!(runs::view::counts))
         .routes(routes!(runs::view::read))
         .routes(routes!(runs::cells::read))
         .routes(routes!(runs::step::read))
@@ -186,6 +188,9 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(runs::history::read))
         .routes(routes!(runs::worklist::list))
         .routes(routes!(schedules::list))
+        .routes(routes!(schedules::pause))
+        .routes(routes!(schedules::resume))
+        .routes(routes!(schedules::trigger))
         .routes(routes!(runs::control::declare_effect))
         .routes(routes!(runs::gates::open))
         .routes(routes!(runs::gates::decide))
@@ -216,6 +221,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(ledger::log::consistency))
         .routes(routes!(ledger::verify::record))
         .routes(routes!(ledger::verify::log))
+        .routes(routes!(ledger::verify::status))
         .routes(routes!(export::export))
         .routes(routes!(purge::purge))
         .routes(routes!(purge::purgeable))
@@ -307,6 +313,7 @@ mod tests {
             runs::cells::CellsOfRun::TAG,
             runs::sidecar::SidecarAt::TAG,
             runs::view::RunList::TAG,
+            runs::view::RunCount::TAG,
             runs::view::StepsOfRun::TAG,
             runs::worklist::Worklist::TAG,
             stream::StreamTopics::TAG,

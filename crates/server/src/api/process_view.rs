@@ -3,10 +3,10 @@
 use super::approval_steps::{self, End};
 use super::{Problem, assignments, time};
 use countersign_client::wire;
-use countersign_engine::port::{ProcessView, StoreError};
+use countersign_engine::port::{GateWithSteps, ProcessView, StoreError};
 use countersign_engine::rows::{AssignmentRow, GateRow, StepRow, TransitionRow};
 use countersign_engine::store_failure;
-use countersign_kernel::machine::ChainState;
+use countersign_kernel::machine::{ChainState, StepState};
 use countersign_kernel::process::Fate;
 use countersign_kernel::registry::Registry;
 use countersign_kernel::{InstanceId, QuorumRule};
@@ -33,10 +33,7 @@ pub fn to_wire(view: ProcessView, registry: &Registry) -> Result<wire::WorkflowV
         current_state,
         transition_history: history.into_iter().map(firing).collect(),
         history_next: None,
-        gates: gates
-            .into_iter()
-            .flat_map(|(row, steps)| steps.into_iter().map(move |(step, assignment)| gate(&row, step, &assignment)))
-            .collect(),
+        gates: gates_of(gates),
     })
 }
 
@@ -76,7 +73,17 @@ fn firing(row: TransitionRow) -> wire::HistoryEntry {
     }
 }
 
-pub fn gate(row: &GateRow, step: StepRow, assignment: &AssignmentRow) -> wire::Gate {
+/// One item for every approval step.
+pub fn gates_of(gates: Vec<GateWithSteps>) -> Vec<wire::Gate> {
+    let of_gate = |(row, steps): GateWithSteps| {
+        let chain = row.rule.map(|rule| chain(&row, rule, &steps));
+        steps.into_iter().map(move |(step, assignment)| gate(&row, step, &assignment, chain.clone()))
+    };
+    gates.into_iter().flat_map(of_gate).collect()
+}
+
+fn gate(row: &GateRow, step: StepRow, assignment: &AssignmentRow, chain: Option<wire::ChainSummary>) -> wire::Gate {
+    let trailing = is_trailing(row, &step);
     let End { decided_by, decided_at, decision_reason, withdrawn_by, withdrawn_at, withdrawal_reason } =
         End::of(step.state, step.ended);
     wire::Gate {
@@ -105,7 +112,8 @@ pub fn gate(row: &GateRow, step: StepRow, assignment: &AssignmentRow) -> wire::G
             Fate::Consumed => wire::GateFate::Consumed,
             Fate::Mooted => wire::GateFate::Mooted,
         },
-        chain: row.rule.map(|rule| chain(row, rule)),
+        chain,
+        trailing,
         request_digest: step.request.as_deref().map(digest),
         request: step.request.as_deref().map(json),
     }
@@ -120,7 +128,13 @@ pub fn json(text: &str) -> serde_json::Value {
     serde_json::from_str(text).unwrap_or(serde_json::Value::Null)
 }
 
-fn chain(row: &GateRow, rule: QuorumRule) -> wire::ChainSummary {
+fn is_trailing(row: &GateRow, step: &StepRow) -> bool {
+    row.chain_terminal_at.zip(step.ended.as_ref()).is_some_and(|(settled_at, end)| end.at > settled_at)
+}
+
+fn chain(row: &GateRow, rule: QuorumRule, steps: &[(StepRow, AssignmentRow)]) -> wire::ChainSummary {
+    let counted = |step: &StepRow| step.state == StepState::Approved && !is_trailing(row, step);
+    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     wire::ChainSummary {
         chain_id: row.gate_id.to_string(),
         state: match row.chain_state.unwrap_or(ChainState::Pending) {
@@ -129,11 +143,18 @@ fn chain(row: &GateRow, rule: QuorumRule) -> wire::ChainSummary {
             ChainState::Rejected => wire::ApprovalState::Rejected,
             ChainState::Withdrawn => wire::ApprovalState::Withdrawn,
         },
-        rule: match rule {
-            QuorumRule::AllOfN => wire::QuorumRule::AllOfN,
-            QuorumRule::MOfN { .. } => wire::QuorumRule::MOfN,
-            QuorumRule::OneOfN => wire::QuorumRule::OneOfN,
-        },
         m: rule.m(),
+        rule: self::rule(rule),
+        approved: count(steps.iter().filter(|(step, _)| counted(step)).count()),
+        needed: rule.needed(count(steps.len())),
+        approvers: count(steps.len()),
+    }
+}
+
+pub fn rule(rule: QuorumRule) -> wire::QuorumRule {
+    match rule {
+        QuorumRule::AllOfN => wire::QuorumRule::AllOfN,
+        QuorumRule::MOfN { .. } => wire::QuorumRule::MOfN,
+        QuorumRule::OneOfN => wire::QuorumRule::OneOfN,
     }
 }

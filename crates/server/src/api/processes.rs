@@ -3,7 +3,7 @@
 use super::auth::Caller;
 use super::body::{Address, Posted};
 use super::openapi::Refused;
-use super::query::{Axis, List, Params};
+use super::query::{Axis, List, Params, beginning};
 use super::start::name_and_version;
 use super::{App, Done, Problem, Read, mismatched, process_view};
 use axum::Json;
@@ -11,11 +11,13 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use countersign_client::wire;
 use countersign_engine::port::{Page, Past, ProcessQuery};
-use countersign_engine::{Command, Outcome, Target};
-use countersign_kernel::process::{self, DecideGate, Decision, FireTransition, OpenGate, StepChoice};
+use countersign_engine::run::payload::is_told_in_full;
+use countersign_engine::{Command, Engine, Outcome, Target};
+use countersign_kernel::process::{self, DecideGate, Decision, FireTransition, OpenGate, Request, StepChoice};
 use countersign_kernel::refusal::{Code, Refusal, require_text};
-use countersign_kernel::{InstanceId, StepId};
-use countersign_ledger::parse_hex_digest;
+use countersign_kernel::{EventId, InstanceId, StepId};
+use countersign_ledger::record::Header;
+use countersign_ledger::{parse_hex_digest, sha256};
 
 pub struct ProcessList;
 
@@ -27,6 +29,7 @@ impl List for ProcessList {
         Axis::Text("initiator_ref"),
         Axis::Text("definition"),
         Axis::Text("current_state"),
+        Axis::Text("q"),
         Axis::Time("started_after"),
         Axis::Time("started_before"),
     ];
@@ -53,10 +56,27 @@ pub async fn open_gate(
     address: Address,
     posted: Posted<wire::OpenGate>,
 ) -> Done<wire::GateOpened> {
-    let wire::OpenGate { action, reason } = posted.body;
-    let command = on(&address, process::Command::OpenGate(OpenGate { action, reason }))?;
+    let command = on(&address, process::Command::OpenGate(opening(posted.body)?))?;
     let outcome = app.engine()?.execute(caller.call(command, posted.sent)?).await?;
     Ok((StatusCode::CREATED, Json(gate_opened(outcome)?)))
+}
+
+/// What is asked of an approver stands in the record of the opening, so it has to fit in there.
+pub fn opening(open: wire::OpenGate) -> Result<OpenGate, Refusal> {
+    let wire::OpenGate { action, reason, request } = open;
+    let refuse = |detail: &str| Refusal::new(Code::InvalidRequest, detail).at("request");
+    let request = match request {
+        None => None,
+        Some(request) if request.is_object() => {
+            let text = request.to_string();
+            if !is_told_in_full(&text) {
+                return Err(refuse("this is more than a record has room for: ask with its digest, or a link to it"));
+            }
+            Some(Request { digest: sha256(&[text.as_bytes()]), text: text.into() })
+        }
+        Some(_) => return Err(refuse("what an approver is asked is an object")),
+    };
+    Ok(OpenGate { action, reason, request })
 }
 
 pub fn gate_opened(outcome: Outcome) -> Result<wire::GateOpened, Problem> {
@@ -90,8 +110,9 @@ pub async fn decide_gate(
     posted: Posted<wire::DecideGate>,
 ) -> Done<wire::GateDecided> {
     let command = on(&address, process::Command::DecideGate(decision(address.get("action"), posted.body)?))?;
-    let outcome = app.engine()?.execute(caller.call(command, posted.sent)?).await?;
-    Ok((StatusCode::OK, Json(gate_decided(outcome)?)))
+    let engine = app.engine()?;
+    let outcome = engine.execute(caller.call(command, posted.sent)?).await?;
+    Ok((StatusCode::OK, Json(gate_decided(&engine, outcome).await?)))
 }
 
 /// A decision on the gate of `action`.
@@ -119,14 +140,27 @@ pub fn decision(action: &str, decide: wire::DecideGate) -> Result<DecideGate, Re
     Ok(DecideGate { action: action.to_owned(), decision, reason, step, request_digest })
 }
 
-pub fn gate_decided(outcome: Outcome) -> Result<wire::GateDecided, Problem> {
+/// The answer to a decision, with what says that it is recorded.
+pub async fn gate_decided(engine: &Engine, outcome: Outcome) -> Result<wire::GateDecided, Problem> {
     match outcome {
-        Outcome::Decided { outcome, chain_state } => {
+        Outcome::Decided { outcome, chain_state, event_id } => {
             let chain_state = match chain_state {
                 None => None,
                 Some(state) => Some(approval_state(&state)?),
             };
-            Ok(wire::GateDecided { outcome: decided(&outcome)?, chain_state })
+            let record = match event_id.as_deref().and_then(EventId::parse) {
+                Some(event_id) => engine.own_record(event_id).await?,
+                None => None,
+            };
+            let header = record.as_ref().and_then(|row| Header::parse(&row.record.header).ok());
+            Ok(wire::GateDecided {
+                outcome: decided(&outcome)?,
+                chain_state,
+                event_id,
+                sequence: record.as_ref().map(|row| row.sequence),
+                record_hash: record.as_ref().map(|row| row.record.record_hash.to_string()),
+                assurance: header.map(|header| header.assurance),
+            })
         }
         outcome => Err(mismatched(&outcome)),
     }
@@ -152,7 +186,7 @@ pub async fn fire(
     }
 }
 
-/// Processes, in the order in which they were started, without their histories. Needs `workflows:read`; with a finer scope, the
+/// Processes, in the order in which they were started, without their histories. `q` is how a subject or a process's id begins. Needs `workflows:read`; with a finer scope, the
 /// processes of the definitions that it names.
 #[utoipa::path(get, path = "/v1/processes", tag = "processes", params(Params<ProcessList>),
     responses((status = 200, body = wire::Page<wire::WorkflowSummary>), Refused))]
@@ -176,6 +210,7 @@ pub async fn list(
         definitions: definition.map(|name| vec![name]),
         version,
         current_state: params.text("current_state"),
+        q: params.text("q").map(|text| beginning(&text)).transpose()?,
         past: Past::Nothing,
     };
     let views = app.engine()?.read_workflow(&caller.actor_ref, query, &params.page()?).await?;

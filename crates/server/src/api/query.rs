@@ -7,7 +7,7 @@ use super::time;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use countersign_client::wire;
-use countersign_engine::port::{Page, Range};
+use countersign_engine::port::{Beginning, Page, Range};
 use countersign_kernel::Time;
 use countersign_kernel::text::{hex, is_blank};
 use std::marker::PhantomData;
@@ -18,6 +18,8 @@ use uuid::Uuid;
 pub const DEFAULT_LIMIT: usize = 50;
 pub const MAX_LIMIT: usize = 500;
 const CURSOR_VERSION: u8 = 1;
+/// Of a text that is looked for.
+const LEAST_CHARS: usize = 3;
 const ORDERS: &[&str] = &["asc", "desc"];
 
 /// A list: which letter its cursors bear, and by what it can be filtered.
@@ -95,6 +97,15 @@ impl Axis {
             .schema(Some(schema))
             .build()
     }
+}
+
+/// How a subject or an id begins, as `q` gives it.
+pub fn beginning(text: &str) -> Result<Beginning, Problem> {
+    if text.chars().count() < LEAST_CHARS {
+        let detail = format!("`q` is how a subject or an id begins; give at least {LEAST_CHARS} characters");
+        return Err(Problem::invalid_query("q", detail));
+    }
+    Ok(Beginning::of(text))
 }
 
 /// The checked query of a list.

@@ -8,12 +8,13 @@ use super::auth::{Caller, hash_token};
 use super::body::Posted;
 use super::openapi::Refused;
 use super::passkeys::{self, Party};
+use super::problem::shortened;
 use super::query::NoQuery;
 use super::{App, Problem, time};
 use crate::config::ConsoleSection;
 use axum::Json;
 use axum::extract::State;
-use axum::http::header::{COOKIE, ORIGIN, SET_COOKIE};
+use axum::http::header::{COOKIE, ORIGIN, SET_COOKIE, USER_AGENT};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use countersign_client::wire;
@@ -21,8 +22,11 @@ use countersign_engine::sessions::{Lifetimes, Session};
 use countersign_kernel::Digest;
 use countersign_kernel::refusal::Code;
 use countersign_kernel::registry::credential_id;
+use countersign_kernel::text::is_blank;
 
 pub const COOKIE_NAME: &str = "countersign_session";
+/// What is kept of how a browser calls itself, in characters.
+const MOST_OF_USER_AGENT: usize = 300;
 const FETCH_SITE: &str = "Sec-Fetch-Site";
 
 /// How this server is seen by browsers.
@@ -160,7 +164,10 @@ async fn begin(app: &App, visitor: &Visitor, actor_ref: &str, credential_id: &st
         engine.end_session(&earlier).await?;
     }
     let id = new_id()?;
-    let session = engine.begin_session(hash_token(&id), actor_ref, credential_id, app.console.lifetimes).await?;
+    let user_agent = visitor.0.get(USER_AGENT).and_then(|value| value.to_str().ok());
+    let user_agent = user_agent.map(|text| shortened(text, MOST_OF_USER_AGENT)).filter(|text| !is_blank(text));
+    let session =
+        engine.begin_session(hash_token(&id), actor_ref, credential_id, user_agent, app.console.lifetimes).await?;
     let display_name = engine.registry().actor(actor_ref).and_then(|actor| actor.display_name.clone());
     let Session { actor_ref, expires_at, .. } = session;
     let body = wire::SignedIn { actor_ref, display_name, expires_at: time::format(expires_at) };

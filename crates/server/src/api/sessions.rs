@@ -32,7 +32,9 @@ pub async fn list(
         session_id: session.session_hash.to_string(),
         credential_id: session.credential_id,
         seen_at: time::format(session.seen_at),
+        begun_at: session.begun_at.map(time::format),
         expires_at: time::format(session.expires_at),
+        user_agent: session.user_agent,
         current: current == Some(session.session_hash),
     };
     Ok(Json(wire::Page { items: found.into_iter().map(view).collect(), next: None }))

@@ -255,12 +255,13 @@ impl VerifiedStatement {
             Command::Registry(registry::Command::PublishDefinition(_)) => SignedOver::Document,
             _ => SignedOver::Body(&sent.body),
         };
+        let attestation = match &self.proof {
+            SignatureProof::Ed25519(signature) => statement::attestation(key_id, &self.bytes, signature, over),
+            SignatureProof::Passkey(assertion) => passkey::attestation(key_id, &self.bytes, assertion, over),
+        };
         Ok(SignedRequest {
             key_id: key_id.clone(),
-            attestation: match &self.proof {
-                SignatureProof::Ed25519(signature) => statement::attestation(key_id, &self.bytes, signature, over),
-                SignatureProof::Passkey(assertion) => passkey::attestation(key_id, &self.bytes, assertion, over),
-            },
+            attestation: attestation.map_err(|error| Refusal::new(Code::RecordingFailure, error.to_string()))?,
             by_passkey: matches!(self.proof, SignatureProof::Passkey(_)),
             expected_sequence: *expected_sequence,
         })

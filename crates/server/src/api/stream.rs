@@ -18,6 +18,7 @@ use axum::response::{IntoResponse, Response};
 use countersign_client::wire;
 use countersign_engine::Engine;
 use countersign_engine::stream::{CutOff, Follow, News, Topic};
+use countersign_kernel::refusal::Refusal;
 use countersign_kernel::{InstanceId, Time};
 use countersign_ledger::sha256;
 use futures_util::stream;
@@ -36,7 +37,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const PACE: Duration = Duration::from_millis(20);
 /// When a reader that lost its connection comes back.
 const RETRY: Duration = Duration::from_secs(1);
-const KNOWN: &str = "run:<id>, process:<id>, runs, inbox and worklist";
+const KNOWN: &str = "run:<id>, process:<id>, runs, inbox, worklist and ledger";
 
 /// How much one stream and one actor may follow.
 #[derive(Clone, Copy)]
@@ -54,12 +55,13 @@ impl List for StreamTopics {
 }
 
 /// Follow topics live, as server-sent events. Needs what the read of each topic needs: `runs:read`,
-/// `workflows:read`, or a finer one; `inbox` and `worklist` are the caller's own. `event: moved` says which topic
+/// `workflows:read`, or a finer one, and `audit:read` for `ledger`; `inbox` and `worklist` are the caller's own. A refusal names the
+/// topics that it is about in `refused_topics`. `event: moved` says which topic
 /// moved and, for a run or a process, to which sequence; `event: reload` says that events were lost and the stream ends. On
 /// every connection each topic is told once, except those that have not moved since `Last-Event-ID`.
 #[utoipa::path(get, path = "/v1/stream", tag = "stream",
     params(
-        ("topics" = String, Query, description = "With commas between: `run:<id>`, `process:<id>`, `runs`, `inbox`, `worklist`"),
+        ("topics" = String, Query, description = "With commas between: `run:<id>`, `process:<id>`, `runs`, `inbox`, `worklist`, `ledger`"),
         ("Last-Event-ID" = Option<String>, Header, description = "The id of the last event that was received"),
     ),
     responses((status = 200, content_type = "text/event-stream", body = wire::Moved), Refused))]
@@ -78,13 +80,32 @@ pub async fn follow(
     };
     let engine = app.engine()?;
     let session = caller.session.as_ref().map(|session| session.session_hash);
-    let follow = engine.follow(&caller.actor_ref, session, topics, app.streams.per_actor, cut_off).await;
-    let follow = follow.map_err(|refusal| Problem::from(refusal).at("topics"))?;
+    let follow = match engine.follow(&caller.actor_ref, session, topics.clone(), app.streams.per_actor, cut_off).await {
+        Ok(follow) => follow,
+        Err(refusal) => return Ok(refused(&engine, &caller, refusal, names, topics).await),
+    };
     let last = headers.get(LAST_EVENT_ID).and_then(|value| value.to_str().ok());
     let session_ends = caller.session.as_ref().map(|session| in_time(&engine, session.expires_at));
     let live = Live::new(app.engine, app.console, caller, session_ends, follow, names, last);
     let events = Sse::new(stream::unfold(live, Live::next)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE));
     Ok(([(BUFFERING, "no")], events).into_response())
+}
+
+/// A stream that is refused names the topics that it is refused for: without them it would begin.
+async fn refused(
+    engine: &Engine,
+    caller: &Caller,
+    refusal: Refusal,
+    names: Vec<String>,
+    topics: Vec<Topic>,
+) -> Response {
+    let mut refused_topics = vec![];
+    for (name, topic) in names.into_iter().zip(topics) {
+        if engine.would_refuse(&caller.actor_ref, topic).await {
+            refused_topics.push(name);
+        }
+    }
+    Problem::from(refusal).at("topics").with_members(wire::RefusedTopics { refused_topics })
 }
 
 /// The topics, each once, in the order of their names: in which order they were given makes no difference.
@@ -113,6 +134,7 @@ fn topic(name: &str) -> Option<Topic> {
         ("runs", _) => Some(Topic::Runs),
         ("inbox", _) => Some(Topic::Inbox),
         ("worklist", _) => Some(Topic::Worklist),
+        ("ledger", _) => Some(Topic::Ledger),
         (_, Some(("run", text))) if !text.is_empty() => Some(Topic::Run(id(text))),
         (_, Some(("process", text))) if !text.is_empty() => Some(Topic::Process(id(text))),
         _ => None,
@@ -213,7 +235,8 @@ impl Live {
     /// ends; who comes back is refused.
     fn is_allowed(&mut self) -> bool {
         let Some(engine) = self.engine.upgrade() else { return false };
-        self.caller.is_still_known(&engine.registry()) && engine.may_follow(&mut self.follow)
+        let is_known = self.caller.is_still_known(&engine.registry());
+        is_known && engine.may_follow(&mut self.follow)
     }
 
     /// Whether the session goes on that the stream was begun in. Where not, the stream ends, as every request would be refused.

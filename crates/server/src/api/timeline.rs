@@ -1,5 +1,7 @@
 //! `GET /v1/timeline`: what happened, record by record, in order; a reopening beside what it reopened.
 
+mod told;
+
 use super::auth::Caller;
 use super::openapi::Refused;
 use super::query::{Axis, List, Params};
@@ -11,7 +13,6 @@ use countersign_engine::Engine;
 use countersign_engine::port::{Page, RecordQuery, RunView};
 use countersign_engine::purge::places;
 use countersign_engine::rows::RecordRow;
-use countersign_kernel::lifecycle::{RUN_TRANSITIONS, STEP_TRANSITIONS};
 use countersign_kernel::plan::{Plan, StepSeq};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::scopes;
@@ -20,6 +21,7 @@ use countersign_kernel::{EventId, InstanceId};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use told::{Names, errors, gate, one_move};
 
 /// How many reopenings of one instance are read at a time.
 const REOPENINGS: usize = 500;
@@ -268,13 +270,16 @@ fn entry(row: RecordRow, scene: Option<&Scene>, links: &Links) -> wire::Timeline
     let payload = payload(&row);
     let run = scene.and_then(|scene| scene.run.as_ref());
     let said = payload.as_ref();
+    let plan = run.map(|(_, plan)| &**plan);
+    let nothing = Value::Null;
+    let names = Names::of(plan, said.unwrap_or(&nothing));
     let moves = |name: &str| -> Vec<wire::TimelineMove> {
-        said.into_iter().flat_map(|payload| items(payload, name)).map(one_move).collect()
+        said.into_iter().flat_map(|payload| items(payload, name)).map(|made| one_move(made, &names)).collect()
     };
     // A transition of the run's own machine stands behind what the floor did for it.
     let acted = said.and_then(|payload| payload.get("step_seq")?.as_u64()).and_then(|seq| u32::try_from(seq).ok());
-    let step = acted.zip(run).and_then(|(seq, (_, plan))| plan.step(seq)).map(|step| step.name.to_string());
-    let own = said.and_then(|payload| payload.get("own_transition")).map(one_move);
+    let step = acted.zip(plan).and_then(|(seq, plan)| plan.step(seq)).map(|step| step.name.to_string());
+    let own = said.and_then(|payload| payload.get("own_transition")).map(|made| one_move(made, &names));
     let own = own.map(|made| wire::TimelineMove { step, ..made });
     let reopens = said.and_then(prior).and_then(|prior| links.closed.get(&prior).cloned());
     wire::TimelineEntry {
@@ -285,6 +290,9 @@ fn entry(row: RecordRow, scene: Option<&Scene>, links: &Links) -> wire::Timeline
         transitions: moves("transitions").into_iter().chain(own).collect(),
         run_transitions: moves("run_transitions"),
         facets: said.zip(run).map_or(vec![], |(payload, (_, plan))| facets(payload, plan)),
+        errors: said.map_or(vec![], |payload| errors(payload, &names)),
+        last_error: said.and_then(|payload| text(payload, "last_error")),
+        gate: said.and_then(|payload| gate(&row, payload)),
         reopens,
         reopened_by: links.reopened_by.get(&row.event_id).cloned().unwrap_or_default(),
         reason: said.and_then(|payload| text(payload, "reason")),
@@ -301,28 +309,6 @@ fn entry(row: RecordRow, scene: Option<&Scene>, links: &Links) -> wire::Timeline
 
 fn trace_of(run: &RunView) -> String {
     run.row.trace_id.clone().unwrap_or_else(|| own_trace(run.row.instance_id)).to_string()
-}
-
-fn one_move(value: &Value) -> wire::TimelineMove {
-    let member = |name: &str| text(value, name).unwrap_or_default();
-    let id = member("id");
-    let of_step = value.get("actor_class").is_some();
-    let emits = if of_step {
-        let of_task = text(value, "step").is_some_and(|step| step.contains('/'));
-        let emits = STEP_TRANSITIONS.iter().find(|row| row.id == id).map(|row| row.emits);
-        emits.map(|emits| if of_task { emits.replacen("step.", "task.", 1) } else { emits.to_owned() })
-    } else {
-        RUN_TRANSITIONS.iter().find(|row| row.id == id).map(|row| row.emits().to_owned())
-    };
-    wire::TimelineMove {
-        step: text(value, "step").or_else(|| text(value, "step_seqs").map(|seqs| format!("steps {seqs}"))),
-        from_state: member("from"),
-        to_state: member("to"),
-        actor_class: text(value, "actor_class"),
-        trigger_ref: member("trigger"),
-        emitted_event_type: emits,
-        transition_id: id,
-    }
 }
 
 /// What is no state but belongs to one: which attempt it is, what is waited for, how badly it is blocked.

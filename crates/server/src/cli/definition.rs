@@ -3,6 +3,7 @@
 mod facts;
 mod files;
 
+use super::Keyed;
 use super::connection::Context;
 use super::failure::usage;
 use super::graph::{drawn, mermaid};
@@ -12,7 +13,7 @@ use super::registry;
 use super::table::{Table, Tint, tint};
 use super::time::when;
 use clap::{Args, Subcommand};
-use countersign_client::wire::{DefinitionQuery, DefinitionSummary, DefinitionView};
+use countersign_client::wire::{DefinitionQuery, DefinitionSummary, DefinitionView, RetireDefinition, Retirement};
 use countersign_definition::{Definition, Kind};
 use jiff::Timestamp;
 
@@ -23,6 +24,8 @@ pub enum DefinitionCommand {
     Validate(FilesArgs),
     /// Publish definition files, each after those that it runs; an identical one makes no new version
     Apply(FilesArgs),
+    /// Retire a definition: it starts nothing any more, and what is under way goes on
+    Retire(RetireArgs),
     /// List the newest version of every definition
     List(PageArgs),
     /// Show a definition: what starts and bounds its runs, its steps, or the states and transitions of a machine, and
@@ -35,6 +38,17 @@ pub struct FilesArgs {
     /// YAML or JSON files; - is stdin
     #[arg(required = true, value_name = "FILE")]
     files: Vec<String>,
+}
+
+#[derive(Args)]
+pub struct RetireArgs {
+    /// The definition
+    name: String,
+    /// Why, for the record
+    #[arg(long)]
+    reason: String,
+    #[command(flatten)]
+    keyed: Keyed,
 }
 
 #[derive(Args)]
@@ -51,9 +65,20 @@ pub async fn run(context: &Context, command: DefinitionCommand) -> anyhow::Resul
     match command {
         DefinitionCommand::Validate(args) => files::validate(context, &args.files),
         DefinitionCommand::Apply(args) => files::apply(context, &args.files).await,
+        DefinitionCommand::Retire(args) => retire(context, args).await,
         DefinitionCommand::List(page) => list(context, page).await,
         DefinitionCommand::Show(args) => show(context, &args).await,
     }
+}
+
+async fn retire(context: &Context, args: RetireArgs) -> anyhow::Result<()> {
+    let request = RetireDefinition { reason: Some(args.reason) };
+    let answer = context.client_keyed(&args.keyed)?.retire_definition(&args.name, &request).await?;
+    if context.json() {
+        return output::json(&answer.json);
+    }
+    let retired = tint(Tint::Strong, &format!("{}@{}", answer.body.name, answer.body.version));
+    output::say(&format!("retired {retired}: it starts nothing any more; `definition apply` publishes it again"))
 }
 
 async fn list(context: &Context, page: PageArgs) -> anyhow::Result<()> {
@@ -104,9 +129,10 @@ fn table(definitions: &[DefinitionSummary]) -> Table {
         table.row([
             tint(Tint::Strong, &definition.name),
             definition.version.to_string(),
-            match definition.quarantined {
-                Some(_) => format!("{}, quarantined", printable(&definition.kind)),
-                None => printable(&definition.kind),
+            match (&definition.quarantined, &definition.retired) {
+                (Some(_), _) => format!("{}, quarantined", printable(&definition.kind)),
+                (None, Some(_)) => format!("{}, retired", printable(&definition.kind)),
+                (None, None) => printable(&definition.kind),
             },
             when(&definition.published_at, now),
             printable(&definition.published_by),
@@ -116,12 +142,18 @@ fn table(definitions: &[DefinitionSummary]) -> Table {
     table
 }
 
+fn retirement(retired: &Retirement, now: Timestamp) -> String {
+    let reason = retired.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    tint(Tint::Bad, &format!("{} by {}{reason}", when(&retired.at, now), retired.by))
+}
+
 fn view(definition: &DefinitionView, parsed: Option<&Definition>, drawn: Option<String>) -> String {
     let heading = format!("{}@{}", definition.name, definition.version);
     let now = Timestamp::now();
     let published = format!("{} by {}", when(&definition.published_at, now), printable(&definition.published_by));
     let mut facts = vec![("published", published), ("digest", printable(&definition.digest))];
     facts.extend(definition.quarantined.as_ref().map(|why| ("quarantined", tint(Tint::Bad, &printable(why)))));
+    facts.extend(definition.retired.as_ref().map(|retired| ("retired", retirement(retired, now))));
     facts.extend(parsed.into_iter().flat_map(|definition| facts::of(definition, now)));
     let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let mut parts = vec![format!("{} {}", tint(Tint::Strong, &heading), printable(&definition.kind))];

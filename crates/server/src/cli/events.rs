@@ -2,6 +2,7 @@
 
 use super::Keyed;
 use super::connection::Context;
+use super::ids;
 use super::input;
 use super::output::{self, printable, shell_word};
 use super::table::{Tint, tint};
@@ -67,14 +68,19 @@ async fn send(context: &Context, args: SendArgs) -> anyhow::Result<()> {
         Some(id) => id,
         None => fresh_id()?,
     };
+    let client = context.client()?;
+    let run_id = match &args.run {
+        Some(text) => Some(ids::run(&client, text).await?),
+        None => None,
+    };
     let request = SendEvent {
         id,
         event_type: args.event_type,
-        run_id: args.run,
+        run_id,
         correlation_key: args.key,
         data: input::value(&args.data.data)?,
     };
-    let mut answer = context.client()?.send_event(&request).await?;
+    let mut answer = client.send_event(&request).await?;
     if context.json() {
         // The id may be ours: whoever has to send the event again needs it.
         if let Value::Object(fields) = &mut answer.json {
@@ -89,11 +95,21 @@ async fn send(context: &Context, args: SendArgs) -> anyhow::Result<()> {
         output::say(&format!("  woke {} of {}", tint(Tint::Strong, &woken.step), printable(&woken.run_id)))?;
     }
     if sent.woken.is_empty() && !sent.duplicate {
-        output::say(
-            "  nothing waits for it now: live runs that it concerns keep it for their next wait, ended ones do not",
-        )?;
+        output::say(&format!("  {}", unawaited(sent.reached, &request)))?;
     }
     Ok(())
+}
+
+/// It woke nothing: who has it then.
+fn unawaited(reached: u32, request: &SendEvent) -> String {
+    match (reached, &request.correlation_key) {
+        (0, Some(key)) => {
+            tint(Tint::Bad, &format!("no live run that you may reach has the key {key}: nothing keeps it"))
+        }
+        (0, None) => tint(Tint::Bad, "the run has ended: nothing keeps it"),
+        (1, _) => "nothing waits for it now; 1 live run keeps it for its next wait of this type".to_owned(),
+        (n, _) => format!("nothing waits for it now; {n} live runs keep it for their next wait of this type"),
+    }
 }
 
 async fn trigger(context: &Context, args: TriggerArgs) -> anyhow::Result<()> {

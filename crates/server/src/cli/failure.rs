@@ -157,6 +157,7 @@ mod tests {
             column: 3,
             code: "bad-value".into(),
             message: message.into(),
+            level: None,
         };
         let faults = vec![fault(2, "the first"), fault(7, "the second")];
         let problem = Problem { detail: "2:3: bad-value: the first".into(), problems: faults, ..problem(None) };

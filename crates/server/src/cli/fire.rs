@@ -2,6 +2,7 @@
 
 use super::Keyed;
 use super::connection::Context;
+use super::ids;
 use super::output::{self, printable};
 use super::table::{Tint, tint};
 use clap::Args;
@@ -23,7 +24,9 @@ pub struct FireArgs {
 
 pub async fn run(context: &Context, args: FireArgs) -> anyhow::Result<()> {
     let request = FireTransition { action: args.action, reason: args.reason };
-    let answer = context.client_keyed(&args.keyed)?.fire(&args.instance, &request).await?;
+    let client = context.client_keyed(&args.keyed)?;
+    let instance = ids::instance(&client, &args.instance).await?;
+    let answer = client.fire(&instance, &request).await?;
     if context.json() {
         return output::json(&answer.json);
     }

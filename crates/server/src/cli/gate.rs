@@ -11,10 +11,12 @@ use super::page::{PageArgs, collect};
 use super::table::{Table, Tint, tint};
 use super::time::when;
 use super::view::{approval, gates_table};
+use super::{ids, input};
 use clap::{Args, Subcommand, ValueEnum};
 use countersign_client::wire::{
-    ApprovalState, ApprovalStep, ApprovalStepQuery, DecideGate, Decision, OpenGate, Outcome,
+    ApprovalState, ApprovalStep, ApprovalStepQuery, Binding, DecideGate, Decision, Gate, OpenGate, Outcome,
 };
+use countersign_client::{Client, Error};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -25,7 +27,7 @@ pub enum GateCommand {
     Open(OpenArgs),
     /// Approve, reject or withdraw an open gate
     Decide(DecideArgs),
-    /// Show one gate of a run: what is asked, the pins, how checks held, the files that steps left, and who decides
+    /// Show one gate: what is asked, who decides, and of a run the pins, how checks held, and the files that steps left
     Show(show::ShowArgs),
     /// List the gates of one process or run, or approval steps of all
     List(ListArgs),
@@ -40,6 +42,9 @@ pub struct OpenArgs {
     /// Why, for the record
     #[arg(long)]
     reason: Option<String>,
+    /// What the approver is to decide on: the approver sees it, and the decision is bound to it; repeat NAME=TEXT or NAME:=JSON, or give one JSON object
+    #[arg(long, value_name = "JSON|NAME=TEXT")]
+    request: Vec<String>,
     #[command(flatten)]
     keyed: Keyed,
 }
@@ -58,7 +63,7 @@ pub struct DecideArgs {
     /// In a quorum: this approval step instead of your own
     #[arg(long, value_name = "STEP_ID")]
     step: Option<String>,
-    /// The SHA-256 of the request that you decide on: where another one is asked by now, nothing is decided
+    /// The SHA-256 of the request that you decide on: where another one is asked by now, nothing is decided [default: the present one, if you may read it]
     #[arg(long, value_name = "HEX")]
     request_digest: Option<String>,
     /// What your signature means, where your profile signs [default: approval, rejection or withdrawal]
@@ -111,14 +116,16 @@ pub async fn run(context: &Context, command: GateCommand) -> anyhow::Result<()> 
 }
 
 async fn open(context: &Context, args: OpenArgs) -> anyhow::Result<()> {
-    let request = OpenGate { action: args.action, reason: args.reason };
+    let asked = input::value(&args.request)?;
+    let request = OpenGate { action: args.action, reason: args.reason, request: asked };
     let client = context.client_keyed(&args.keyed)?;
-    let of_run = client.open_run_gate(&args.instance, &request);
-    let answer = process_or_run(client.open_gate(&args.instance, &request), of_run).await;
+    let instance = ids::instance(&client, &args.instance).await?;
+    let of_run = client.open_run_gate(&instance, &request);
+    let answer = process_or_run(client.open_gate(&instance, &request), of_run).await;
     let answer = answer.map_err(|error| {
         advised(error, |problem| {
             let needless = request.action == "cancel" && problem.code == "invalid-transition";
-            let cancel = format!("countersign runs cancel {}", shell_word(&args.instance));
+            let cancel = format!("countersign runs cancel {}", shell_word(&instance));
             needless.then(|| format!("cancelling this run needs no approval: {cancel}"))
         })
     })?;
@@ -131,8 +138,7 @@ async fn open(context: &Context, args: OpenArgs) -> anyhow::Result<()> {
     for step in opened.steps.unwrap_or_default() {
         output::say(&format!("  waits for {} ({})", tint(Tint::Strong, &step.approver_ref), printable(&step.step_id)))?;
     }
-    let decide =
-        format!("countersign gate decide {} {} approve", shell_word(&args.instance), shell_word(&request.action));
+    let decide = format!("countersign gate decide {} {} approve", shell_word(&instance), shell_word(&request.action));
     output::next([decide])
 }
 
@@ -142,13 +148,18 @@ async fn decide(context: &Context, args: DecideArgs) -> anyhow::Result<()> {
         DecisionArg::Reject => Decision::Reject,
         DecisionArg::Withdraw => Decision::Withdraw,
     };
-    let request = DecideGate { decision, reason: args.reason, step_id: args.step, request_digest: args.request_digest };
     let mut client = context.client_keyed(&args.keyed)?;
+    let instance = ids::instance(&client, &args.instance).await?;
+    let request_digest = match args.request_digest {
+        Some(given) => Some(given),
+        None => present_digest(&client, &instance, &args.action, args.step.as_deref()).await,
+    };
+    let request = DecideGate { decision, reason: args.reason, step_id: args.step, request_digest };
     if let Some(meaning) = &args.meaning {
         client = client.with_meaning(meaning)?;
     }
-    let of_run = client.decide_run_gate(&args.instance, &args.action, &request);
-    let answer = process_or_run(client.decide_gate(&args.instance, &args.action, &request), of_run).await?;
+    let of_run = client.decide_run_gate(&instance, &args.action, &request);
+    let answer = process_or_run(client.decide_gate(&instance, &args.action, &request), of_run).await?;
     if context.json() {
         return output::json(&answer.json);
     }
@@ -162,11 +173,25 @@ async fn decide(context: &Context, args: DecideArgs) -> anyhow::Result<()> {
     output::say(&format!("{}: {outcome}{chain}", tint(Tint::Strong, &args.action)))
 }
 
-async fn list_of_one(context: &Context, instance: &str) -> anyhow::Result<()> {
-    let client = context.client()?;
+/// What the gate asks now. Who may not read the instance decides without naming it.
+async fn present_digest(client: &Client, instance: &str, action: &str, step: Option<&str>) -> Option<String> {
+    let gates = gates_of(client, instance).await.ok()?.0;
+    let meant = |gate: &&Gate| {
+        gate.action == action && step.map_or(gate.binding == Binding::Current, |step| gate.step_id == step)
+    };
+    gates.iter().rev().find(meant)?.request_digest.clone()
+}
+
+/// The gates of a process or a run, typed and as they came.
+async fn gates_of(client: &Client, instance: &str) -> Result<(Vec<Gate>, Value), Error> {
     let of_process = async { client.process(instance).await.map(|answer| (answer.body.gates, answer.json)) };
     let of_run = async { client.run(instance).await.map(|answer| (answer.body.gates, answer.json)) };
-    let (gates, mut json) = process_or_run(of_process, of_run).await?;
+    process_or_run(of_process, of_run).await
+}
+
+async fn list_of_one(context: &Context, instance: &str) -> anyhow::Result<()> {
+    let client = context.client()?;
+    let (gates, mut json) = gates_of(&client, &ids::instance(&client, instance).await?).await?;
     if context.json() {
         let gates = json.get_mut("gates").map_or(json!([]), Value::take);
         return output::json(&json!({"items": gates, "next": null}));

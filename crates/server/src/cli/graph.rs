@@ -103,7 +103,7 @@ fn what(plan: &Plan, seq: usize, step: &StepSpec) -> String {
         OnFailure::Hold => parts.push("failed: the run waits".to_owned()),
     }
     if let Some(entry) = u32::try_from(seq).ok().and_then(|seq| plan.compensation_of(seq)) {
-        parts.push(format!("undone by {}", printable(&entry.agent)));
+        parts.push(format!("undone by {}", printable(entry.claim_queue())));
     }
     parts.retain(|part| !part.is_empty());
     parts.join(", ")

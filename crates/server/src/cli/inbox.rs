@@ -42,22 +42,24 @@ fn decide(item: &InboxItem) -> String {
 fn table(items: &[InboxItem]) -> Fitted {
     let now = Timestamp::now();
     let asks = items.iter().any(|item| item.request.is_some());
-    let names: &[&'static str] = if asks {
-        &["subject", "action", "scope", "asked", "request", "decide with"]
-    } else {
-        &["subject", "action", "scope", "asked", "due", "decide with"]
-    };
-    let mut table = Fitted::new(names);
+    let due = items.iter().any(|item| item.due_at.is_some());
+    let mut names = vec!["subject", "action", "scope", "asked"];
+    names.extend((due || !asks).then_some("due"));
+    names.extend(asks.then_some("request"));
+    names.push("decide with");
+    let mut table = Fitted::new(&names);
     for item in items {
-        let due = item.due_at.as_deref().map_or_else(String::new, |due| ago(due, now));
-        table.row(vec![
+        let mut row = vec![
             tint(Tint::Strong, &item.subject_ref),
             printable(&item.action),
             printable(&item.scope),
             ago(&item.assigned_at, now),
-            if asks { item.request.as_ref().map(gist).unwrap_or_default() } else { due },
-            tint(Tint::Dim, &decide(item)),
-        ]);
+        ];
+        let until = item.due_at.as_deref().map_or_else(String::new, |due| ago(due, now));
+        row.extend((due || !asks).then_some(until));
+        row.extend(asks.then(|| item.request.as_ref().map(gist).unwrap_or_default()));
+        row.push(tint(Tint::Dim, &decide(item)));
+        table.row(row);
     }
     // The command is what the list is for: it is never left out.
     table.within(None)

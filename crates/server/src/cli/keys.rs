@@ -26,7 +26,7 @@ pub struct RotateArgs {
     /// postgres://… or sqlite:PATH; without it, the SQLite file in the data directory
     #[arg(long, value_name = "URL", env = "COUNTERSIGN_STORE", hide_env_values = true)]
     store: Option<String>,
-    /// The server's configuration file
+    /// The server's configuration file [default: ./countersign.toml, if it is there]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The private key is lost: a record says so, and auditors need the new key from you
@@ -56,7 +56,7 @@ pub async fn run(context: &Context, command: KeysCommand) -> anyhow::Result<()> 
         let rotated = rotate::rotate(RotateOptions {
             data_dir: args.data_dir.clone(),
             store: args.store.clone(),
-            config: args.config.clone(),
+            config: args.config.clone().or_else(super::serve::config_here),
             which,
             lost: args.lost,
             key_id: args.key_id.clone(),

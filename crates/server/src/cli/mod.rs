@@ -20,6 +20,7 @@ mod fire;
 mod gate;
 mod grant;
 mod graph;
+mod ids;
 mod inbox;
 mod input;
 mod instance;
@@ -37,6 +38,7 @@ mod registry;
 mod run;
 mod run_view;
 mod runs;
+mod schedule;
 mod serve;
 mod show;
 mod start;
@@ -116,6 +118,8 @@ enum Command {
     Runs(runs::RunsCommand),
     #[command(subcommand)]
     Events(events::EventsCommand),
+    #[command(subcommand)]
+    Schedule(schedule::ScheduleCommand),
     #[command(subcommand)]
     Task(task::TaskCommand),
     #[command(subcommand)]
@@ -197,6 +201,7 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Watch(args) => watch::run(context, args).await,
         Command::Runs(command) => runs::run(context, command).await,
         Command::Events(command) => events::run(context, command).await,
+        Command::Schedule(command) => schedule::run(context, command).await,
         Command::Task(command) => task::run(context, command).await,
         Command::Step(command) => step::run(context, command).await,
         Command::Worklist(args) => step::worklist(context, args).await,
@@ -262,6 +267,13 @@ mod tests {
             ("runs declare-effect r s completed", false),
             ("runs declare-effect r s not-done --reason seen", true),
             ("events send paid --run r --key k", false),
+            ("schedule list --json", true),
+            ("schedule pause nightly", false),
+            ("schedule pause nightly --reason audit", true),
+            ("schedule resume nightly", true),
+            ("schedule trigger nightly --index 1", true),
+            ("definition retire nightly", false),
+            ("definition retire nightly --reason replaced", true),
             ("events send paid", false),
             ("events send paid --key k --id e-1 --data n:=1", true),
             ("task claim orders --lease 30s --wait 10s --max 5", true),

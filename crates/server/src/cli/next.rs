@@ -4,9 +4,8 @@
 
 use super::output::{printable, shell_word};
 use super::time::ago;
-use countersign_client::wire::{
-    ApprovalState, Binding, ChainSummary, Gate, GateFate, QuorumRule, Transition, WorkflowView,
-};
+use super::view::progress;
+use countersign_client::wire::{ApprovalState, Binding, Gate, GateFate, Transition, WorkflowView};
 use jiff::Timestamp;
 
 pub struct NextStep<'a> {
@@ -52,7 +51,7 @@ pub fn next_steps(view: &WorkflowView) -> Vec<NextStep<'_>> {
 
 fn standing(gates: &[&Gate]) -> Standing {
     let Some(first) = gates.first() else { return Standing::NotOpen };
-    match first.chain.as_ref().map_or(first.state, |chain| chain.state) {
+    match first.outcome() {
         ApprovalState::Pending => Standing::Waiting,
         ApprovalState::Rejected => Standing::Rejected,
         ApprovalState::Withdrawn => Standing::Withdrawn,
@@ -66,33 +65,32 @@ fn standing(gates: &[&Gate]) -> Standing {
 impl NextStep<'_> {
     /// The standing for people, printable.
     pub fn describe(&self, now: Timestamp) -> String {
-        let by = |name: fn(&Gate) -> Option<&String>| {
+        let by = |name: fn(&Gate) -> Option<&String>, state: ApprovalState| {
+            let counts = |gate: &&&Gate| gate.state == state && !gate.trailing;
             let names: Vec<String> =
-                self.gates.iter().filter_map(|gate| name(gate)).map(|name| printable(name)).collect();
+                self.gates.iter().filter(counts).filter_map(|gate| name(gate)).map(|name| printable(name)).collect();
             if names.is_empty() { String::new() } else { format!(" by {}", names.join(", ")) }
         };
         match self.standing {
             Standing::Free => "free to fire".to_owned(),
             Standing::NotOpen => "its gate is not open".to_owned(),
             Standing::Waiting => self.waiting(now),
-            Standing::Cleared => format!("approved{}", by(|gate| gate.decided_by.as_ref())),
-            Standing::Rejected => format!("rejected{}", by(|gate| gate.decided_by.as_ref())),
-            Standing::Withdrawn => format!("withdrawn{}", by(|gate| gate.withdrawn_by.as_ref())),
+            Standing::Cleared => format!("approved{}", by(|gate| gate.decided_by.as_ref(), ApprovalState::Approved)),
+            Standing::Rejected => format!("rejected{}", by(|gate| gate.decided_by.as_ref(), ApprovalState::Rejected)),
+            Standing::Withdrawn => {
+                format!("withdrawn{}", by(|gate| gate.withdrawn_by.as_ref(), ApprovalState::Withdrawn))
+            }
             Standing::Spent => "its approval is spent".to_owned(),
         }
     }
 
     fn waiting(&self, now: Timestamp) -> String {
-        let in_state = |state| self.gates.iter().filter(move |gate| gate.state == state);
         let undecided: Vec<String> =
-            in_state(ApprovalState::Pending).map(|gate| printable(&gate.approver_ref)).collect();
+            self.gates.iter().filter(|gate| gate.waits()).map(|gate| printable(&gate.approver_ref)).collect();
         let since =
             self.gates.first().map_or_else(String::new, |gate| format!(", opened {}", ago(&gate.submitted_at, now)));
         let progress = match self.gates.first().and_then(|gate| gate.chain.as_ref()) {
-            Some(chain) => {
-                let needed = needed(chain, self.gates.len());
-                format!("{} of {needed} approvals, ", in_state(ApprovalState::Approved).count())
-            }
+            Some(chain) => format!("{}, ", progress(chain)),
             None => String::new(),
         };
         format!("{progress}waiting for {}{since}", undecided.join(", "))
@@ -108,14 +106,5 @@ impl NextStep<'_> {
                 format!("countersign gate open {instance} {action}")
             }
         }
-    }
-}
-
-/// How many approvals clear the chain.
-pub fn needed(chain: &ChainSummary, approvers: usize) -> usize {
-    match chain.rule {
-        QuorumRule::AllOfN => approvers,
-        QuorumRule::OneOfN => 1,
-        QuorumRule::MOfN => chain.m.map_or(approvers, |m| m as usize),
     }
 }

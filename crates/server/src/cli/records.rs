@@ -1,6 +1,7 @@
 //! `countersign records`: the ledger, as a list or one record in full.
 
 use super::connection::Context;
+use super::ids;
 use super::output::{self, printable, printable_lines};
 use super::page::{PageArgs, collect};
 use super::table::{Table, Tint, tint};
@@ -43,11 +44,15 @@ pub async fn run(context: &Context, args: RecordsArgs) -> anyhow::Result<()> {
         let answer = client.record(event_id).await?;
         return if context.json() { output::json(&answer.json) } else { output::say(&record(&answer.body)?) };
     }
+    let instance = match &args.instance {
+        Some(text) => Some(ids::instance(&client, text).await?),
+        None => None,
+    };
     // A chain is read from its beginning.
-    let oldest_first = args.oldest_first || args.instance.is_some();
+    let oldest_first = args.oldest_first || instance.is_some();
     let query = RecordQuery {
         order: (!oldest_first).then(|| "desc".to_owned()),
-        instance_id: args.instance,
+        instance_id: instance,
         action_ref: args.action,
         actor_ref: args.actor,
         after: args.after.map(Instant::to_wire),

@@ -4,6 +4,7 @@
 mod book;
 mod next;
 mod steps;
+pub mod why;
 
 use super::output::printable;
 use super::table::{Tint, tint};
@@ -177,6 +178,9 @@ fn header(run: &RunView, width: Option<usize>, now: Timestamp) -> String {
     }
     if let Some(error) = &run.last_error {
         line("error", tint(Tint::Bad, &error_text(run, error)));
+    }
+    if let Some(cause) = why::root_cause(run) {
+        line("root cause", cause);
     }
     if let Some(output) = run.output.as_ref().filter(|output| !output.is_null()) {
         line("output", printable(&output.to_string()));

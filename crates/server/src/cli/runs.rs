@@ -5,11 +5,13 @@ mod sidecar;
 use super::Keyed;
 use super::connection::Context;
 use super::failure::{Failure, advised, usage};
+use super::ids;
 use super::input;
 use super::output::{self, printable, shell_word};
 use super::page::{PageArgs, collect};
 use super::run::{InputArgs, told};
-use super::run_view::{MAX_ROWS, is_ended, render, rollup_tint, state_text, whole};
+use super::run_view::{MAX_ROWS, is_ended, render, rollup_tint, state_text, whole, why};
+use super::schedule::idle_table;
 use super::table::{Fitted, Tint, tint};
 use super::terminal;
 use super::time::{self, Instant, ago, at};
@@ -20,6 +22,7 @@ use countersign_client::wire::{
 };
 use countersign_client::{Answer, Client};
 use jiff::Timestamp;
+use std::collections::HashSet;
 
 /// List, show and steer runs
 #[derive(Subcommand)]
@@ -28,7 +31,7 @@ pub enum RunsCommand {
     List(ListArgs),
     /// Show a run: its state, its steps, its gates and what can be done next
     Show(ShowArgs),
-    /// Cancel a run: what is under way is revoked
+    /// Cancel a run: what is under way is revoked, what was completed is not undone
     Cancel(EndArgs),
     /// Pause a run: nothing new is claimed, work under way may finish
     Pause(HaltArgs),
@@ -94,6 +97,9 @@ pub struct ShowArgs {
     /// Show every step, however many there are
     #[arg(long)]
     all_steps: bool,
+    /// Show the inputs and outputs of the steps, too
+    #[arg(long)]
+    full: bool,
 }
 
 #[derive(Args)]
@@ -189,7 +195,7 @@ pub async fn run(context: &Context, command: RunsCommand) -> anyhow::Result<()> 
     match command {
         RunsCommand::List(args) => list(context, args).await,
         RunsCommand::Show(args) => show(context, &args).await,
-        RunsCommand::Cancel(args) => control(context, "cancel", args.halt, args.approval).await,
+        RunsCommand::Cancel(args) => cancel(context, args).await,
         RunsCommand::Pause(args) => control(context, "pause", args, None).await,
         RunsCommand::Resume(args) => resume(context, args).await,
         RunsCommand::Stop(args) => control(context, "stop", args, None).await,
@@ -198,9 +204,10 @@ pub async fn run(context: &Context, command: RunsCommand) -> anyhow::Result<()> 
         RunsCommand::Unblock(args) => {
             let request = EvidencedStep { evidence_ref: None, reason: args.reason };
             let client = context.client_keyed(&args.keyed)?;
-            let answer = client.act_on_step(&args.run, &args.step, "unblock", &request).await?;
+            let run = ids::run(&client, &args.run).await?;
+            let answer = client.act_on_step(&run, &args.step, "unblock", &request).await?;
             let state = answer.body.state.clone();
-            moved(context, &args.run, &Answer { body: RunMoved { state }, json: answer.json, status: answer.status })
+            moved(context, &run, &Answer { body: RunMoved { state }, json: answer.json, status: answer.status })
         }
         RunsCommand::DeclareEffect(args) => declare_effect(context, args).await,
         RunsCommand::Sidecar(args) => sidecar::run(context, args).await,
@@ -209,15 +216,17 @@ pub async fn run(context: &Context, command: RunsCommand) -> anyhow::Result<()> 
 
 async fn resume(context: &Context, args: ResumeArgs) -> anyhow::Result<()> {
     let request = ControlRun { reason: args.reason, approval_id: args.approval };
-    let show = format!("countersign runs show {}", shell_word(&args.run));
-    let answer = context.client_keyed(&args.keyed)?.control_run(&args.run, "resume", &request).await;
+    let client = context.client_keyed(&args.keyed)?;
+    let run = ids::run(&client, &args.run).await?;
+    let show = format!("countersign runs show {}", shell_word(&run));
+    let answer = client.control_run(&run, "resume", &request).await;
     let answer = answer.map_err(|error| {
         advised(error, |problem| {
             let guarded = problem.code == "transition_refused_by_guard";
             guarded.then(|| format!("{show} says who decides, and what comes first"))
         })
     })?;
-    moved(context, &args.run, &answer)?;
+    moved(context, &run, &answer)?;
     if answer.body.state == "stopped" && !context.json() {
         output::complain("stopped again: the pins are not as they were approved; a new approval was asked for");
         output::next([show])?;
@@ -228,6 +237,9 @@ async fn resume(context: &Context, args: ResumeArgs) -> anyhow::Result<()> {
 
 async fn list(context: &Context, args: ListArgs) -> anyhow::Result<()> {
     let client = context.client()?;
+    if let Some(StateArg::Idle) = args.state {
+        return idle(context, &client, args.definition.as_deref()).await;
+    }
     let state = args.state.and_then(|state| state.to_possible_value().map(|value| value.get_name().to_owned()));
     let query = RunQuery {
         state,
@@ -247,6 +259,19 @@ async fn list(context: &Context, args: ListArgs) -> anyhow::Result<()> {
     listed.print(context.json(), table, &none)
 }
 
+/// What waits for its next tick or event has no run yet.
+async fn idle(context: &Context, client: &Client, definition: Option<&str>) -> anyhow::Result<()> {
+    let answer = client.idle_runs(definition).await?;
+    if context.json() {
+        return output::json(&answer.json);
+    }
+    let idle = answer.body.idle.unwrap_or_default();
+    if idle.is_empty() {
+        return output::say("Nothing waits for a tick or an event.");
+    }
+    output::say(&idle_table(&idle).to_string())
+}
+
 /// A definition without such runs, or no definition at all.
 async fn none_of(client: &Client, definition: &str) -> String {
     let name = definition.split('@').next().unwrap_or_default();
@@ -263,23 +288,34 @@ fn table(runs: &[RunSummary]) -> Fitted {
     // Somebody who looks asks how long ago; in a file that would soon be wrong.
     let time = |text: &str| if width.is_some() { ago(text, now) } else { at(text) };
     // In the order in which they are given up where there is no room for them: the last first.
-    let mut table = Fitted::new(&["run", "state", "started", "definition", "subject", "ended", "initiator"]);
+    let mut table = Fitted::new(&["run", "state", "definition", "subject", "started", "ended", "initiator"])
+        .keeping(&["definition", "subject"]);
+    let short = width.is_some_and(|width| width < WIDE) && are_told_apart(runs);
     for run in runs {
         table.row(vec![
-            printable(&run.run_id),
+            printable(if short { run.run_id.get(..SHORT_ID).unwrap_or(&run.run_id) } else { &run.run_id }),
             coloured(run),
-            time(&run.started_at),
             printable(&run.definition),
             // A run that was started without a subject is about itself.
             tint(
                 Tint::Strong,
                 Some(&*run.subject_ref).filter(|s| s.strip_prefix("run:") != Some(&run.run_id)).unwrap_or(""),
             ),
+            time(&run.started_at),
             run.ended_at.as_deref().map_or_else(String::new, time),
             printable(&run.initiator_ref),
         ]);
     }
     table.within(width)
+}
+
+/// With less room than this, ids are shown by their beginning, which commands take too.
+const WIDE: usize = 120;
+const SHORT_ID: usize = 18;
+
+fn are_told_apart(runs: &[RunSummary]) -> bool {
+    let short: HashSet<&str> = runs.iter().filter_map(|run| run.run_id.get(..SHORT_ID)).collect();
+    short.len() == runs.len()
 }
 
 /// `executing, red`: the colour where the state does not say it.
@@ -292,8 +328,18 @@ fn coloured(run: &RunSummary) -> String {
 }
 
 async fn show(context: &Context, args: &ShowArgs) -> anyhow::Result<()> {
-    let answer = whole(&context.client()?, &args.run).await?;
-    print(context, &answer, if args.all_steps { usize::MAX } else { MAX_ROWS })
+    let client = context.client()?;
+    let answer = whole(&client, &ids::run(&client, &args.run).await?).await?;
+    let rows = if args.all_steps { usize::MAX } else { MAX_ROWS };
+    print(context, &answer, rows)?;
+    if context.json() {
+        return Ok(());
+    }
+    let details = why::details(&client, &answer.body, args.full, rows).await?;
+    match why::section(&answer.body, &details, args.full, Timestamp::now()) {
+        Some(section) => output::say(&format!("\n{section}")),
+        None => Ok(()),
+    }
 }
 
 pub fn print(context: &Context, answer: &Answer<RunView>, rows: usize) -> anyhow::Result<()> {
@@ -305,8 +351,33 @@ pub fn print(context: &Context, answer: &Answer<RunView>, rows: usize) -> anyhow
 
 async fn control(context: &Context, action: &str, args: HaltArgs, approval_id: Option<String>) -> anyhow::Result<()> {
     let request = ControlRun { reason: Some(args.reason), approval_id };
-    moved(context, &args.run, &context.client_keyed(&args.keyed)?.control_run(&args.run, action, &request).await?)
+    let client = context.client_keyed(&args.keyed)?;
+    let run = ids::run(&client, &args.run).await?;
+    moved(context, &run, &client.control_run(&run, action, &request).await?)
 }
+
+/// What was completed before stays so, and whoever cancels should know.
+async fn cancel(context: &Context, args: EndArgs) -> anyhow::Result<()> {
+    let client = context.client()?;
+    let run = ids::run(&client, &args.halt.run).await?;
+    control(context, "cancel", HaltArgs { run: run.clone(), ..args.halt }, args.approval).await?;
+    if context.json() {
+        return Ok(());
+    }
+    // Whoever may cancel may not always read.
+    let Ok(answer) = whole(&client, &run).await else { return Ok(()) };
+    let done = why::stays_done(&answer.body);
+    if done.is_empty() {
+        return Ok(());
+    }
+    let named = printable(&done.iter().take(SHOWN_DONE).copied().collect::<Vec<_>>().join(", "));
+    let more = done.len().saturating_sub(SHOWN_DONE);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    output::say(&format!("  cancelling undoes nothing; these steps stay completed: {named}{more}"))
+}
+
+/// So many of the steps that stay completed are named.
+const SHOWN_DONE: usize = 10;
 
 fn moved(context: &Context, run_id: &str, answer: &Answer<RunMoved>) -> anyhow::Result<()> {
     if context.json() {
@@ -318,7 +389,7 @@ fn moved(context: &Context, run_id: &str, answer: &Answer<RunMoved>) -> anyhow::
 /// The same definition in the same version, the same subject and, unless another is given, the same input.
 async fn retry(context: &Context, args: RetryArgs) -> anyhow::Result<()> {
     let client: Client = context.client()?;
-    let old = whole(&client, &args.run).await?.body;
+    let old = whole(&client, &ids::run(&client, &args.run).await?).await?.body;
     let step = match args.from {
         Some(step) => step,
         None => first_undone(&old)
@@ -355,5 +426,6 @@ async fn declare_effect(context: &Context, args: DeclareArgs) -> anyhow::Result<
     };
     let request = DeclareEffect { result, output: input::value(&args.output)?, reason: args.reason };
     let client = context.client_keyed(&args.keyed)?;
-    moved(context, &args.run, &client.declare_effect(&args.run, &args.step, &request).await?)
+    let run = ids::run(&client, &args.run).await?;
+    moved(context, &run, &client.declare_effect(&run, &args.step, &request).await?)
 }

@@ -5,6 +5,8 @@ use countersign_server::serve::{self, DEFAULT_LISTEN, ServeOptions};
 use countersign_server::telemetry;
 use std::path::PathBuf;
 
+const CONFIG_FILE: &str = "./countersign.toml";
+
 /// Run the server
 #[derive(Args, Clone, Debug)]
 pub struct ServeArgs {
@@ -17,7 +19,8 @@ pub struct ServeArgs {
     /// postgres://… or sqlite:PATH; without it, an SQLite file in the data directory
     #[arg(long, value_name = "URL", env = "COUNTERSIGN_STORE", hide_env_values = true)]
     pub store: Option<String>,
-    /// A configuration file (TOML); every key can also be set by a variable COUNTERSIGN_…
+    /// A configuration file (TOML) [default: ./countersign.toml, if it is there]; every key can also be set by a variable
+    /// COUNTERSIGN_…
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The address of a witness that cosigns the log's checkpoints; as often as needed
@@ -43,5 +46,11 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
         LogFormat::Text => telemetry::LogFormat::Text,
     });
     let ServeArgs { data_dir, listen, store, config, witnesses, new_store, log: _ } = args;
+    let config = config.or_else(config_here);
     serve::run(ServeOptions { listen, store, config, witnesses, new_store, log, ..ServeOptions::new(data_dir) }).await
+}
+
+/// The configuration file of this directory, if there is one.
+pub fn config_here() -> Option<PathBuf> {
+    Some(PathBuf::from(CONFIG_FILE)).filter(|file| file.exists())
 }

@@ -1,6 +1,7 @@
 //! `countersign show`: one process or run, once or as it moves.
 
 use super::connection::Context;
+use super::ids;
 use super::instance::process_or_run;
 use super::next::is_terminal;
 use super::output;
@@ -37,16 +38,17 @@ enum Found {
 
 pub async fn run(context: &Context, args: ShowArgs) -> anyhow::Result<()> {
     let client = context.client()?;
-    let of_process = async { client.process(&args.instance).await.map(|found| Found::Process(Box::new(found))) };
-    let of_run = async { whole(&client, &args.instance).await.map(|run| Found::Run(Box::new(run))) };
+    let instance = ids::instance(&client, &args.instance).await?;
+    let of_process = async { client.process(&instance).await.map(|found| Found::Process(Box::new(found))) };
+    let of_run = async { whole(&client, &instance).await.map(|run| Found::Run(Box::new(run))) };
     match process_or_run(of_process, of_run).await? {
         Found::Process(process) if !args.watch => return print(context, &process, ""),
         Found::Process(_) => {}
         Found::Run(run) if !args.watch => return runs::print(context, &run, MAX_ROWS),
-        Found::Run(_) => return follow(context, &client, &args.instance).await,
+        Found::Run(_) => return follow(context, &client, &instance).await,
     }
     tokio::select! {
-        watched = watch(context, &client, &args.instance) => watched,
+        watched = watch(context, &client, &instance) => watched,
         stopped = tokio::signal::ctrl_c() => Ok(stopped?),
     }
 }

@@ -3,6 +3,7 @@
 use super::Keyed;
 use super::connection::Context;
 use super::failure::Failure;
+use super::ids;
 use super::input;
 use super::output::{self, printable, shell_word};
 use super::page::{PageArgs, collect};
@@ -242,7 +243,8 @@ pub async fn run(context: &Context, command: StepCommand) -> anyhow::Result<()> 
             act(context, args.which, "transition", &request).await
         }
         StepCommand::History(HistoryArgs { run, step }) => {
-            let answer = context.client()?.step_history(&run, &step).await?;
+            let client = context.client()?;
+            let answer = client.step_history(&ids::run(&client, &run).await?, &step).await?;
             if context.json() { output::json(&answer.json) } else { output::say(&told(&answer.body)) }
         }
     }
@@ -260,6 +262,8 @@ async fn evidenced(context: &Context, args: EvidenceArgs, verb: &str) -> anyhow:
 
 async fn act(context: &Context, which: Which, verb: &str, request: &impl Serialize) -> anyhow::Result<()> {
     let Which { run, step, preview, keyed, .. } = which;
+    let client = context.client_keyed(&keyed)?;
+    let run = ids::run(&client, &run).await?;
     if preview {
         let answer = context.client()?.preview_step(&run, &step, verb, request).await?;
         if context.json() {
@@ -269,18 +273,18 @@ async fn act(context: &Context, which: Which, verb: &str, request: &impl Seriali
         }
         return if answer.body.ok { Ok(()) } else { Err(Failure::Reported.into()) };
     }
-    let answer = context.client_keyed(&keyed)?.act_on_step(&run, &step, verb, request).await?;
+    let answer = client.act_on_step(&run, &step, verb, request).await?;
     if context.json() {
         return output::json(&answer.json);
     }
     if verb == "retry" {
         return output::say(&format!("{} will be tried again", tint(Tint::Strong, &step)));
     }
-    let by = answer.body.transition_id.as_deref().map_or_else(String::new, |id| format!(" ({})", printable(id)));
+    let state = answer.body.derived_state.as_deref().unwrap_or(&answer.body.state_code).replace('_', " ");
     output::say(&format!(
-        "{} is {}{by}, the run {}",
+        "{} is {}; the run is {}",
         tint(Tint::Strong, &step),
-        tint(Tint::Strong, answer.body.derived_state.as_deref().unwrap_or(&answer.body.state_code)),
+        tint(Tint::Strong, &state),
         printable(&answer.body.state)
     ))
 }

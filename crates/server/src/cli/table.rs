@@ -90,16 +90,25 @@ impl std::fmt::Display for Table {
 }
 
 /// A table of which columns are left out: those that are empty in all rows, and from the end those for which there is
-/// no room.
+/// no room. Columns that are kept are cut instead.
 pub struct Fitted {
     header: Vec<&'static str>,
     rows: Vec<Vec<String>>,
+    kept: Vec<&'static str>,
 }
+
+/// A column that is cut keeps so many characters.
+const LEAST_COLUMN: usize = 8;
 
 impl Fitted {
     /// Columns in the order of their worth.
     pub fn new(header: &[&'static str]) -> Self {
-        Fitted { header: header.to_vec(), rows: vec![] }
+        Fitted { header: header.to_vec(), rows: vec![], kept: vec![] }
+    }
+
+    /// These are never left out for want of room: their cells are cut.
+    pub fn keeping(self, kept: &[&'static str]) -> Self {
+        Fitted { kept: kept.to_vec(), ..self }
     }
 
     /// Adds a row. Its cells are printable already.
@@ -118,11 +127,31 @@ impl Fitted {
         let room = width.unwrap_or(usize::MAX);
         loop {
             let needed = |i: usize| widest(&self.rows, i).unwrap_or(0).max(columns(self.header[i])) + 2;
-            if (0..self.header.len()).map(needed).sum::<usize>() <= room || self.header.len() < 3 {
+            let taken: usize = (0..self.header.len()).map(needed).sum();
+            if taken <= room || self.header.len() < 3 {
                 return self;
             }
-            self.remove(self.header.len() - 1);
+            match self.header.iter().rposition(|name| !self.kept.contains(name)).filter(|i| *i > 1) {
+                Some(i) => self.remove(i),
+                None => return self.cut(taken - room),
+            }
         }
+    }
+
+    /// Takes so many characters from the widest of the columns that are kept.
+    fn cut(mut self, excess: usize) -> Self {
+        for _ in 0..excess {
+            let widest = |rows: &[Vec<String>], i: usize| {
+                rows.iter().filter_map(|row| row.get(i)).map(|cell| columns(cell)).max()
+            };
+            let cuttable = (0..self.header.len()).filter(|i| self.kept.contains(&self.header[*i]));
+            let by_width = cuttable.map(|i| (widest(&self.rows, i).unwrap_or(0), i)).max();
+            let Some((width, i)) = by_width.filter(|(width, _)| *width > LEAST_COLUMN) else { return self };
+            for row in &mut self.rows {
+                row[i] = cut(&row[i], width - 1);
+            }
+        }
+        self
     }
 
     fn remove(&mut self, i: usize) {
@@ -140,6 +169,27 @@ impl std::fmt::Display for Fitted {
         table.add_rows(&self.rows);
         f.write_str(&table.trim_fmt())
     }
+}
+
+/// At most so many columns of the text, with its marks; what is missing is told by `…`.
+fn cut(text: &str, room: usize) -> String {
+    if columns(text) <= room {
+        return text.to_owned();
+    }
+    let (mut out, mut left, mut is_cut) = (String::with_capacity(text.len()), room.saturating_sub(1), false);
+    for c in text.chars() {
+        let width = if is_mark(c) { 0 } else { columns(c.encode_utf8(&mut [0; 4])) };
+        if width == 0 && !is_cut || is_mark(c) {
+            out.push(c);
+        } else if !is_cut && width <= left {
+            left -= width;
+            out.push(c);
+        } else if !is_cut {
+            is_cut = true;
+            out.push('…');
+        }
+    }
+    out
 }
 
 #[cfg(test)]
@@ -168,5 +218,23 @@ mod tests {
         assert_eq!(drawn(Some(20)), " run  state  who");
         assert_eq!(drawn(Some(19)), " run  state");
         assert_eq!(drawn(Some(3)), " run  state");
+    }
+
+    #[test]
+    fn columns_that_are_kept_are_cut_to_fit() {
+        let drawn = |width| {
+            let mut table =
+                Fitted::new(&["run", "state", "definition", "subject", "started"]).keeping(&["definition", "subject"]);
+            table.row(
+                ["r-1", "idle", "a-long-definition@12", &tint(Tint::Strong, "order-1001"), "now"]
+                    .map(str::to_owned)
+                    .to_vec(),
+            );
+            plain(&table.within(Some(width)).to_string()).lines().last().unwrap_or_default().to_owned()
+        };
+        assert_eq!(drawn(80), " r-1  idle   a-long-definition@12  order-1001  now");
+        assert_eq!(drawn(50), " r-1  idle   a-long-definition@12  order-1001");
+        assert_eq!(drawn(40), " r-1  idle   a-long-defini…  order-1001");
+        assert_eq!(drawn(20), " r-1  idle   a-long-…    order-1…");
     }
 }

@@ -75,6 +75,14 @@ pub fn when(text: &str, now: Timestamp) -> String {
     }
 }
 
+/// `2026-11-15 21:47:28Z (in 2 h)`; a time that cannot be read is shown as it came.
+pub fn until(text: &str, now: Timestamp) -> String {
+    match text.parse::<Timestamp>() {
+        Ok(time) => format!("{} ({})", absolute(time), relative(time, now)),
+        Err(_) => printable(text),
+    }
+}
+
 /// `2026-11-15 19:47:28Z`; a time that cannot be read is shown as it came.
 pub fn at(text: &str) -> String {
     text.parse::<Timestamp>().map_or_else(|_| printable(text), absolute)
@@ -98,6 +106,12 @@ pub fn left(text: &str, now: Timestamp) -> String {
         Some(amount) => format!("{amount} left"),
         None => "a moment left".to_owned(),
     }
+}
+
+/// `340 ms`, `3 s`, `5 min`: how long something took.
+pub fn lasting(distance: SignedDuration) -> String {
+    let ms = distance.as_millis().max(0);
+    if ms < 3_000 { format!("{ms} ms") } else { past(distance).unwrap_or_else(|| format!("{ms} ms")) }
 }
 
 pub fn is_past(text: &str, now: Timestamp) -> bool {

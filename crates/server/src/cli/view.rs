@@ -1,10 +1,10 @@
 //! A process drawn for people: where it is, how it came there, its gates, and what can be done next.
 
-use super::next::{Standing, is_terminal, needed, next_steps};
+use super::next::{Standing, is_terminal, next_steps};
 use super::output::printable;
 use super::table::{Table, Tint, tint};
 use super::time::when;
-use countersign_client::wire::{ApprovalState, Binding, Gate, GateFate, WorkflowView};
+use countersign_client::wire::{ApprovalState, Binding, ChainSummary, Gate, GateFate, WorkflowView};
 use jiff::Timestamp;
 
 /// The whole picture, with tints.
@@ -92,24 +92,41 @@ pub fn gates_table(gates: &[Gate], now: Timestamp) -> Table {
     table
 }
 
-/// `Approved, used`, and for a step of a quorum where the whole stands.
+/// `Approved, used`; and in the first row of a quorum, where the whole of it stands.
 fn state(gates: &[Gate], gate: &Gate) -> String {
-    let mut text = approval(gate.state);
-    if gate.binding == Binding::Superseded {
-        text.push_str(&tint(Tint::Dim, ", superseded"));
+    let mut text = if gate.state == ApprovalState::Pending && !gate.waits() {
+        tint(Tint::Dim, "Closed, not decided")
     } else {
-        text.push_str(match gate.fate {
-            GateFate::Unspent => "",
-            GateFate::Consumed => ", used",
-            GateFate::Mooted => ", moot",
-        });
+        approval(gate.state)
+    };
+    let Some(chain) = &gate.chain else { return text + &fate(gate) };
+    if gate.trailing {
+        text.push_str(&tint(Tint::Dim, ", too late to count"));
     }
-    if let Some(chain) = &gate.chain {
-        let approvers = gates.iter().filter_map(|gate| gate.chain.as_ref());
-        let approvers = approvers.filter(|other| other.chain_id == chain.chain_id).count();
-        text.push_str(&format!("\n{} of {approvers}: {}", needed(chain, approvers), approval(chain.state)));
+    let of_chain = |other: &&Gate| other.chain.as_ref().is_some_and(|other| other.chain_id == chain.chain_id);
+    if gates.iter().find(of_chain).is_some_and(|first| first.step_id == gate.step_id) {
+        text.push_str(&format!("\n{}: {}{}", progress(chain), approval(chain.state), fate(gate)));
     }
     text
+}
+
+/// What became of the gate's approval.
+fn fate(gate: &Gate) -> String {
+    match (gate.binding, gate.fate) {
+        (Binding::Superseded, _) => tint(Tint::Dim, ", superseded"),
+        (Binding::Current, GateFate::Unspent) => String::new(),
+        (Binding::Current, GateFate::Consumed) => ", used".to_owned(),
+        (Binding::Current, GateFate::Mooted) => ", moot".to_owned(),
+    }
+}
+
+/// `2 of 3 approved`, and how many are needed while that is still open.
+pub fn progress(chain: &ChainSummary) -> String {
+    let needed = match chain.state {
+        ApprovalState::Pending => format!(", {} needed", chain.needed),
+        ApprovalState::Approved | ApprovalState::Rejected | ApprovalState::Withdrawn => String::new(),
+    };
+    format!("{} of {} approved{needed}", chain.approved, chain.approvers)
 }
 
 /// The state of an approval, with its colour.

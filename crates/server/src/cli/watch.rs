@@ -6,6 +6,7 @@ mod screen;
 
 use super::connection::Context;
 use super::failure::Failure;
+use super::ids;
 use super::output;
 use super::run_view::{is_ended, render, succeeded, whole};
 use super::terminal::has_cursor;
@@ -35,7 +36,9 @@ pub struct WatchArgs {
 }
 
 pub async fn run(context: &Context, args: WatchArgs) -> anyhow::Result<()> {
-    follow(context, &context.client()?, &args.run).await
+    let client = context.client()?;
+    let run = ids::run(&client, &args.run).await?;
+    follow(context, &client, &run).await
 }
 
 /// Shows the run until it ends or somebody presses Ctrl-C.

@@ -4,8 +4,8 @@
 mod command;
 
 use super::connection::Context;
-use super::failure::Failure;
-use super::output::{self, printable};
+use super::failure::{Failure, usage};
+use super::output::{self, printable, shell_word};
 use super::table::{Tint, tint};
 use super::time::parse_millis;
 use clap::Args;
@@ -39,7 +39,7 @@ const BEATS: i64 = 3;
 pub struct WorkArgs {
     /// The queue
     queue: String,
-    /// The command, for `sh -c`; without one every step completes with its input, to try a definition out
+    /// The command that does the work, for `sh -c`; required
     #[arg(long, value_name = "COMMAND")]
     exec: Option<String>,
     /// Who works: a readable name, unique among the workers [default: of this process]
@@ -59,7 +59,7 @@ pub struct WorkArgs {
 struct Worker {
     client: Client,
     queue: String,
-    exec: Option<String>,
+    exec: String,
     name: String,
     lease_ms: i64,
     drain: bool,
@@ -68,10 +68,18 @@ struct Worker {
 }
 
 pub async fn run(context: &Context, args: WorkArgs) -> anyhow::Result<()> {
+    let Some(exec) = args.exec.filter(|command| !command.trim().is_empty()) else {
+        let queue = shell_word(&args.queue);
+        return Err(usage(format!(
+            "a worker needs the command that does the work: countersign work {queue} --exec './do-it.sh'\n\
+             The command gets the step's input as JSON on stdin; its last line, as JSON, is the step's output.\n\
+             To take and report one step by hand: countersign task claim {queue}"
+        )));
+    };
     let worker = Arc::new(Worker {
         client: context.client()?,
         queue: args.queue,
-        exec: args.exec,
+        exec,
         name: args.worker.unwrap_or_else(|| format!("countersign-work-{}", std::process::id())),
         lease_ms: args.lease.unwrap_or(DEFAULT_LEASE_MS),
         drain: args.drain,
@@ -145,11 +153,7 @@ impl Worker {
 
     async fn carry_out(&self, task: &Task) -> anyhow::Result<()> {
         let began = Instant::now();
-        let ended = match &self.exec {
-            None => Some(Ended::Completed(task.input.clone())),
-            Some(command) => self.execute(command, task).await?,
-        };
-        let Some(ended) = ended else {
+        let Some(ended) = self.execute(task).await? else {
             return self.tell(task, "lease-lost", None, "the command was stopped", began);
         };
         let (what, detail) = match &ended {
@@ -166,8 +170,8 @@ impl Worker {
     }
 
     /// Runs the command and prolongs the lease meanwhile; nothing where the lease was lost, and the command stopped.
-    async fn execute(&self, command: &str, task: &Task) -> anyhow::Result<Option<Ended>> {
-        let mut running = Running::start(command, task)?;
+    async fn execute(&self, task: &Task) -> anyhow::Result<Option<Ended>> {
+        let mut running = Running::start(&self.exec, task)?;
         let every = Duration::from_millis(u64::try_from(self.lease_ms / BEATS).unwrap_or(1).max(1));
         loop {
             tokio::select! {

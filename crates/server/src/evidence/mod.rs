@@ -8,6 +8,7 @@ use countersign_engine::evidence::{Exporter, Heads, Scope, Sealed, View, lines a
 use countersign_engine::port::{ProcessView, Range};
 use countersign_kernel::refusal::Refusal;
 use countersign_kernel::{Digest, EventId, InstanceId};
+use countersign_ledger::Unwritable;
 use countersign_ledger::document::{Document, published_gates_document};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -93,7 +94,7 @@ impl Taken {
             View::Process(view) => {
                 documents.insert(view.row.declaration_digest, view.declaration.clone());
                 documents.insert(view.row.gate_spec_digest, view.gate_spec.clone());
-                if let Some(published) = published_gates(engine, view) {
+                if let Some(published) = published_gates(engine, view).transpose()? {
                     documents.insert(published.digest, published.bytes.into());
                 }
                 rows::state(view)
@@ -129,7 +130,7 @@ impl Taken {
 }
 
 /// Who approves by the definition that the process was started from: what a start replaced is held against it.
-fn published_gates(engine: &Engine, view: &ProcessView) -> Option<Document> {
+fn published_gates(engine: &Engine, view: &ProcessView) -> Option<Result<Document, Unwritable>> {
     let (name, version) = view.row.definition.as_ref()?;
     let registry = engine.registry();
     registry.definition(name, Some(*version)).map(|definition| published_gates_document(&definition.gate_spec))

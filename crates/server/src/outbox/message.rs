@@ -17,7 +17,7 @@ pub fn body(delivery: &Delivery) -> String {
     let mut event = Map::new();
     event.insert("specversion".to_owned(), text("1.0"));
     event.insert("id".to_owned(), text(&delivery.outbox_id.to_string()));
-    event.insert("source".to_owned(), text(&format!("/runs/{}", delivery.instance_id)));
+    event.insert("source".to_owned(), text(&source(delivery)));
     event.insert("type".to_owned(), text(&delivery.event_type));
     if let Some(step) = &delivery.step {
         event.insert("subject".to_owned(), text(step));
@@ -31,6 +31,17 @@ pub fn body(delivery: &Delivery) -> String {
     json.push_str(&delivery.data);
     json.push('}');
     json
+}
+
+/// What sent it: a run, or a process. What gates tell names the one whose gate it is.
+fn source(delivery: &Delivery) -> String {
+    let of_process = ["process.started", "gate.opened", "gate.decided", "transition.fired"];
+    let names_process = || {
+        let data: Option<Map<String, Value>> = serde_json::from_str(&delivery.data).ok();
+        data.is_some_and(|data| data.contains_key("instance_id"))
+    };
+    let kind = if of_process.contains(&delivery.event_type.as_str()) && names_process() { "processes" } else { "runs" };
+    format!("/{kind}/{}", delivery.instance_id)
 }
 
 /// `t=<unix seconds>,v1=<HMAC-SHA-256 of "<t>.<body>", hex>`

@@ -114,7 +114,8 @@ async fn an_honest_story_is_proved_from_the_records_alone() {
     assert_eq!(proof["result"], "proved", "{proof:#}");
     let names: Vec<&str> =
         proof["claims"].as_array().expect("claims").iter().filter_map(|claim| claim["claim"].as_str()).collect();
-    let claims = ["declared-path", "gate-cleared", "permission-held", "recorded-one-to-one", "sealed-and-verified"];
+    let claims =
+        ["declared-path", "gate-cleared", "assigned", "permission-held", "recorded-one-to-one", "sealed-and-verified"];
     assert_eq!(names, claims);
     let firings = &proof["firings"];
     assert_eq!(firings.as_array().map(Vec::len), Some(3));
@@ -446,8 +447,31 @@ async fn a_run_is_judged_by_the_scopes_of_runs() {
 
     let proof = countersign(&server, "admin", &["audit", "prove-path", &id]).await;
     proof.says(0, &["✓  declared path", "✓  gates cleared", "2 gates passed", "✓  permission held", "Proved:"]);
-    let disputed = countersign(&server, "admin", &["audit", "dispute", &id, "cut"]).await;
-    assert!(disputed.code != 0 && disputed.err.contains(&format!("audit prove-path {id}")), "{}", disputed.err);
+    let claims = countersign(&server, "admin", &["audit", "prove-path", &id, "--json"]).await.json()["claims"].clone();
+    assert_eq!(of(&claims, "claim", "assigned")["result"], "holds", "{claims:#}");
+
+    for action in ["cut", "resume"] {
+        let disputed = countersign(&server, "admin", &["audit", "dispute", &id, action, "--json"]).await;
+        let answer = disputed.json();
+        assert_eq!((disputed.code, &answer["result"]), (0, &json!("refuted")), "{answer:#}");
+        let firing = &answer["firings"][0];
+        let step = &firing["approval"]["steps"][0];
+        assert_eq!((&step["decided_by"], &step["named_in_gate_spec"]), (&json!("owner"), &json!(true)), "{answer:#}");
+        let what: Vec<&str> =
+            firing["timeline"].as_array().into_iter().flatten().filter_map(|moment| moment["what"].as_str()).collect();
+        assert!(what.starts_with(&["opened", "decided"]) && what.contains(&"fired"), "{answer:#}");
+        assert_eq!(what.contains(&"used"), action == "resume", "{answer:#}");
+    }
+    countersign(&server, "admin", &["audit", "dispute", &id, "cut"])
+        .await
+        .says(0, &["Refuted:", "owner approved", "run  "]);
+    let free = countersign(&server, "admin", &["audit", "dispute", &id, "look", "--json"]).await;
+    assert_eq!((free.code, &free.json()["result"]), (0, &json!("no-approval-needed")), "{}", free.out);
+    let held = free.json()["work"][0]["permission"].clone();
+    assert!(held["status"] == "held" || held["status"] == "not-needed", "{held:#}");
+    let never = countersign(&server, "admin", &["audit", "dispute", &id, "void", "--json"]).await;
+    assert_eq!((never.code, &never.json()["result"]), (0, &json!("never-fired")), "{}", never.out);
+    countersign(&server, "admin", &["audit", "dispute", &id, "explode"]).await.says(0, &["never could"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -463,6 +487,8 @@ async fn a_grant_of_a_run_that_was_edited_away_is_missed() {
     let proof = countersign(&server, "admin", &["audit", "prove-path", &id, "--json"]).await;
     assert_eq!((proof.code, &proof.json()["result"]), (1, &json!("not-proved")), "{}{}", proof.out, proof.err);
     assert_eq!(of(&proof.json()["claims"], "claim", "permission-held")["result"], "fails");
+    let dispute = countersign(&server, "admin", &["audit", "dispute", &id, "resume", "--json"]).await;
+    assert_eq!((dispute.code, &dispute.json()["result"]), (1, &json!("upheld")), "{}{}", dispute.out, dispute.err);
     let window = countersign(&server, "admin", &["audit", "investigate", "--from", "1h"]).await;
     window.says(1, &["NONE: no active grant of runs:control", "permission-not-held"]);
 }

@@ -64,7 +64,8 @@ async fn a_request_never_acts_as_the_application_actor() {
         nonce: "nonce-of-the-engine-1".to_owned(),
         issued_at_us: i64::try_from(now.as_micros()).expect("a time"),
     }
-    .to_bytes();
+    .to_bytes()
+    .expect("JSON");
     let request = server
         .nobody()
         .request(Method::POST, path)

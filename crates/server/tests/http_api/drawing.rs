@@ -73,7 +73,7 @@ async fn schedules_are_listed_with_their_next_run(store: Option<String>) {
     assert_eq!(
         items,
         json!([{"definition": "nightly", "version": 1, "cron": "0 2 * * *", "time_zone": "Asia/Ho_Chi_Minh",
-                "overlap": "queue", "next_at": next}])
+                "overlap": "queue", "next_at": next, "index": 0, "state": "idle"}])
     );
     let (of_it, of_another, none) = (
         server.actor("ana", &["runs:read:nightly"]).await,

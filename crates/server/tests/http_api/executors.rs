@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const SHELL: &str = "[executors.shell]\nenabled = true\n";
+const SHELL_AND_HTTP: &str = "[executors.shell]\nenabled = true\n[executors.http]\nallow_private = true\n";
 
 async fn publish(admin: &Actor, definition: Value) {
     admin.post("/v1/definitions", definition).await.created();
@@ -105,6 +106,65 @@ async fn two_processes_of_one_step_are_never_at_work_together() {
     let mut turns = lines(&file);
     turns.dedup();
     assert_eq!(turns.len(), 4, "they took turns: {turns:?}");
+}
+
+/// A compensation is carried out by the executors: it sees the output of what it undoes, is tried again, and has its own time.
+#[tokio::test(flavor = "multi_thread")]
+async fn executors_undo_what_they_did() {
+    let server = Server::with_config(Some(SHELL_AND_HTTP)).await;
+    let admin = server.admin();
+    let (file, count) = (server.directory.path().join("undone"), server.directory.path().join("count"));
+    // The first attempt asks to be tried again.
+    let again = format!(
+        "echo >> '{0}'; test $(wc -l < '{0}') -ge 2 || exit 75; echo ${{output.id}} > '{1}'",
+        count.display(),
+        file.display()
+    );
+    let definition = json!({
+        "kind": "workflow", "name": "undone", "order": "linear", "failurePolicy": "compensate",
+        "retryPolicy": {"maxRetries": 2, "backoff": "constant", "initialDelay": "1ms", "maxDelay": "1ms"},
+        "steps": [
+            {"name": "MAKE", "run": "shell", "command": "echo '{\"id\": 7}'"},
+            {"name": "CALL", "run": "shell", "command": "echo '{\"path\": \"healthz\"}'"},
+            {"name": "SLOW", "run": "shell", "command": "echo 1"},
+            {"name": "FAIL", "run": "shell", "command": "exit 1"},
+        ],
+        "compensation": [
+            {"step": "MAKE", "action": "Delete", "run": "shell", "command": again},
+            {"step": "CALL", "action": "Call off", "run": "http", "url": format!("{}/${{output.path}}", server.url())},
+            {"step": "SLOW", "action": "Wait", "run": "shell", "command": "sleep 60", "timeout": "50ms", "onFailure": "hold"},
+        ],
+    });
+    let publisher = server.actor("publisher", &["definitions:publish"]).await;
+    publisher.post("/v1/definitions", definition.clone()).await.refused(403, "permission-denied");
+    publish(&admin, definition).await;
+    let run_id = start(&admin, "undone").await;
+    let route = format!("/v1/runs/{run_id}/steps/undo:SLOW");
+    // Its process ends with its time, and its failure waits for an operator.
+    until("SLOW is not held", async || {
+        let step = admin.get(&route).await;
+        let held = step.body["state_code"] == "failed" && step.body["next_run_at"].is_null();
+        held.then_some(())
+    })
+    .await;
+    assert_eq!(admin.get(&format!("/v1/runs/{run_id}")).await.ok()["state"], "compensating");
+    let actions = admin.get(&format!("{route}/actions")).await.ok();
+    let offered: Vec<&str> = actions
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter(|a| a["ok"] == true)
+        .filter_map(|a| a["action"].as_str())
+        .collect();
+    assert_eq!(offered, ["retry", "declare-effect"]);
+    let declared = json!({"result": "completed", "reason": "nothing to wait for"});
+    admin.post(&format!("{route}/declare-effect"), declared).await.ok();
+    let run = until_state(&admin, &run_id, "completed").await;
+    assert_eq!(run["outcome"], "rolled_back");
+    assert_eq!(lines(&file), ["7"]);
+    assert_eq!(lines(&count).len(), 2);
+    let called = admin.get(&format!("/v1/runs/{run_id}/steps/undo:CALL")).await.ok();
+    assert_eq!((&called["run"], &called["output"]["status"]), (&json!("http"), &json!(200)));
 }
 
 /// The value of the first sample whose line begins so.

@@ -348,8 +348,14 @@ async fn a_process_says_what_may_be_done(store: Option<String>) {
     assert_eq!(action(&actions, "open-gate")["problems"][0]["guard"], "already-open");
     world.admin.fire(&id, "send").await.ok();
     assert_eq!(world.admin.get(&path).await.ok(), json!([]));
-    world.boss.get(&path).await.refused(403, "permission-denied");
+    // Whom a gate named may read the process.
+    assert_eq!(world.boss.get(&path).await.ok(), json!([]));
+    reader_of_nothing(&world, &path).await;
     world.admin.get("/v1/processes/019a0000-0000-7000-8000-000000000000/actions").await.refused(404, "not-known");
+}
+
+async fn reader_of_nothing(world: &World, path: &str) {
+    world.server.actor("stranger", &[]).await.get(path).await.refused(403, "permission-denied");
 }
 
 async fn whoever_reads_a_run_sees_its_moves(store: Option<String>) {

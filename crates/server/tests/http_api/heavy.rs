@@ -31,7 +31,7 @@ async fn many_conditions_share_the_budget_of_their_command() {
         .map(|i| format!("- {{name: s{i}, onFailure: hold, when: \"${{input.items.all(x, x != -{i})}}\"}}\n"))
         .collect();
     admin
-        .post_bytes("/v1/definitions", format!("kind: workflow\nname: many\nqueue: q\nsteps:\n{steps}"))
+        .post_bytes("/v1/definitions", format!("kind: workflow\nname: many\norder: dag\nqueue: q\nsteps:\n{steps}"))
         .await
         .created();
     let start = json!({"definition": "many", "input": {"items": (1..1000).collect::<Vec<_>>()}});

@@ -34,7 +34,7 @@ async fn a_repeated_request_gets_the_first_answer_even_after_a_restart() {
     assert_ne!(other.post_keyed("/v1/processes", "k1", start).await.created(), started);
 }
 
-const TWO_STEPS: &str = "kind: workflow\nname: two\nqueue: q\nsteps: [{name: A}, {name: B}, {name: C}]\n";
+const TWO_STEPS: &str = "kind: workflow\nname: two\norder: dag\nqueue: q\nsteps: [{name: A}, {name: B}, {name: C}]\n";
 
 /// What leaves no record of its own answers as the first time too, and its key stands for nothing else.
 #[tokio::test(flavor = "multi_thread")]

@@ -186,7 +186,7 @@ async fn a_run_moves_by_its_own_machine() {
         ],
     )
     .await
-    .says(0, &["write is changes_requested (request_changes)"]);
+    .says(0, &["write is changes requested; the run is"]);
     admin.post(&path("transition"), json!({"to": "in_review"})).await.refused_at(403, "unauthorized", "step");
     admin.post(&path("transition"), json!({"to": "completed"})).await.refused_at(409, "invalid-transition", "to");
     admin.post(&path("transition"), json!({})).await.refused(400, "invalid-request");

@@ -99,6 +99,10 @@ async fn a_finding_is_investigated_corrected_and_investigated_again() {
     let approval = case.gate("reopen:investigate", &head).await;
     let reopen = json!({"approval_id": approval, "correction_reason": "data_error", "reason": "the wrong line"});
     let admin = case.server.admin();
+    // The action says which approval it would spend.
+    let offered = admin.get(&case.path("investigate", "actions")).await.ok();
+    let offer = offered.as_array().expect("actions").iter().find(|one| one["action"] == "reopen").expect("an offer");
+    assert_eq!((&offer["ok"], &offer["approval_id"]), (&json!(true), &json!(approval)), "{offer}");
     let reopened = admin.post(&case.path("investigate", "reopen"), reopen.clone()).await.ok();
     assert_eq!((&reopened["state_code"], &reopened["transition_id"]), (&json!("in_progress"), &json!("T8r")));
     admin.post(&case.path("investigate", "reopen"), reopen).await.refused(409, "invalid-transition");
@@ -130,7 +134,10 @@ async fn a_finding_is_investigated_corrected_and_investigated_again() {
     assert_eq!((&visits[3]["reason"], &visits[4]["left_at"]), (&json!("the wrong line"), &Value::Null));
     assert_eq!(visits[0]["left_at"], visits[1]["at"]);
     admin.get(&case.path("nothing", "history")).await.refused_at(404, "not-known", "step");
-    kim.get(&case.path("investigate", "history")).await.refused(403, "permission-denied");
+    // Who is in charge of the step may read it; a stranger may not.
+    assert_eq!(kim.get(&case.path("investigate", "history")).await.ok(), history);
+    let stranger = case.server.actor("stranger", &[]).await;
+    stranger.get(&case.path("investigate", "history")).await.refused(403, "permission-denied");
 
     // Nobody cancels it without an approval.
     let cancel = format!("/v1/runs/{}/cancel", case.run_id);

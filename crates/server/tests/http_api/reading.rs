@@ -4,7 +4,7 @@ use crate::support::{Answer, Server};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-const ONE: &str = "kind: workflow\nname: one\nqueue: q\nsteps: [{name: A}, {name: B}]\n";
+const ONE: &str = "kind: workflow\nname: one\norder: dag\nqueue: q\nsteps: [{name: A}, {name: B}]\n";
 const NOWHERE: &str = "00000000-0000-7000-8000-000000000000";
 
 fn count(answer: &Value) -> Option<usize> {

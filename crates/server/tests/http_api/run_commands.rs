@@ -110,7 +110,9 @@ async fn a_run_from_the_first_claim_to_the_end() {
 
     let worked = countersign(&server, &["work", "orders", "--drain", "--exec", "cat", "--json"]).await;
     assert_eq!(worked.lines().iter().map(|line| line["reported"].as_str()).collect::<Vec<_>>(), [Some("completed")]);
-    countersign(&server, &["show", &id]).await.says(0, &["✓", "2/5", "for payment.captured", "events send"]);
+    countersign(&server, &["show", &id])
+        .await
+        .says(0, &["✓", "2/5", "waits for the event payment.captured", "events send"]);
 
     let sent = ["events", "send", "payment.captured", "--key", "o-1", "--id", "e-1", "--data", "amount:=42"];
     countersign(&server, &sent).await.says(0, &["sent payment.captured e-1", "woke PAYMENT of "]);
@@ -133,13 +135,17 @@ async fn a_failed_step_is_undone_or_tried_again_in_a_new_run() {
     let id = started(&server, &["order-saga", "--input", "{}"]).await;
     let fails = "if [ $COUNTERSIGN_STEP = setup-analytics ]; then echo discontinued >&2; exit 1; fi; cat";
     countersign(&server, &["work", "default", "--drain", "--exec", fails]).await.says(0, &["dead", "discontinued"]);
-    countersign(&server, &["work", "product-analyst", "--drain"]).await.says(0, &["↩ undo provision-workspace"]);
-    countersign(&server, &["work", "growth-optimizer", "--drain"]).await.says(0, &["↩ undo create-account"]);
+    countersign(&server, &["work", "product-analyst", "--drain", "--exec", "cat"])
+        .await
+        .says(0, &["↩ undo provision-workspace"]);
+    countersign(&server, &["work", "growth-optimizer", "--drain", "--exec", "cat"])
+        .await
+        .says(0, &["↩ undo create-account"]);
     let undone = countersign(&server, &["watch", &id]).await;
     undone.says(1, &["run is completed (rolled_back)"]);
 
     let id = started(&server, &["order-process", "--input", r#"{"order_id": "o-2"}"#]).await;
-    countersign(&server, &["work", "orders", "--drain"]).await.says(0, &["VALIDATE"]);
+    countersign(&server, &["work", "orders", "--drain", "--exec", "cat"]).await.says(0, &["VALIDATE"]);
     let paid = ["events", "send", "payment.captured", "--run", &id, "--data", "amount:=1"];
     countersign(&server, &paid).await.says(0, &["woke PAYMENT"]);
     countersign(&server, &["work", "orders", "--drain", "--exec", "exit 3"]).await.says(0, &["exited with 3"]);
@@ -147,7 +153,7 @@ async fn a_failed_step_is_undone_or_tried_again_in_a_new_run() {
     countersign(&server, &["runs", "show", &id]).await.says(0, &[&format!("countersign runs retry {id} --from SHIP")]);
     let again = countersign(&server, &["runs", "retry", &id, "--from", "SHIP", "--json"]).await.json();
     let again = again["run_id"].as_str().expect("an id");
-    countersign(&server, &["work", "orders", "--drain"]).await.says(0, &["SHIP", "run completed"]);
+    countersign(&server, &["work", "orders", "--drain", "--exec", "cat"]).await.says(0, &["SHIP", "run completed"]);
     countersign(&server, &["runs", "show", again]).await.says(0, &["is completed", "continues", &id]);
 }
 
@@ -172,7 +178,7 @@ async fn a_worker_that_is_told_to_stop_finishes_first() {
         0,
         &["finishing what is under way", "VALIDATE", "completed", "counting", "no JSON: the step's output is null"],
     );
-    countersign(&server, &["runs", "show", &id]).await.says(0, &["for payment.captured"]);
+    countersign(&server, &["runs", "show", &id]).await.says(0, &["waits for the event payment.captured"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -181,14 +187,14 @@ async fn gates_of_a_run_are_decided_like_those_of_a_process() {
     let made = countersign(&server, &["actor", "add", "boss", "--json"]).await.json();
     let boss = made["token"].as_str().expect("a token").to_owned();
     let id = started(&server, &["release"]).await;
-    countersign(&server, &["work", "release", "--drain"]).await.says(0, &["build", "run blocked"]);
+    countersign(&server, &["work", "release", "--drain", "--exec", "cat"]).await.says(0, &["build", "run blocked"]);
     as_actor(&server, &boss, &["inbox"]).await.says(0, &[&format!("countersign gate decide {id} deploy approve")]);
     countersign(&server, &["gate", "list", &id]).await.says(0, &["deploy", "Pending"]);
     // As a process it does not exist: there its gate would be approved and the run never told.
     let path = format!("/v1/processes/{id}/gates/deploy/decision");
     server.with_token(&boss).post(&path, json!({"decision": "approve"})).await.refused(404, "not-known");
     as_actor(&server, &boss, &["gate", "decide", &id, "deploy", "approve"]).await.says(0, &["deploy: Approved"]);
-    countersign(&server, &["work", "release", "--drain"]).await.says(0, &["deploy", "run completed"]);
+    countersign(&server, &["work", "release", "--drain", "--exec", "cat"]).await.says(0, &["deploy", "run completed"]);
 
     let id = started(&server, &["release"]).await;
     countersign(&server, &["runs", "cancel", &id, "--reason", "r"]).await.says(1, &["gate-not-cleared"]);
@@ -230,7 +236,7 @@ async fn mistakes_are_told() {
         ("events send paid --run nothing", 1, "not-known"),
         ("task complete nothing --lease-token t", 1, "not-known"),
         ("task claim @shell", 1, "invalid-request"),
-        ("work @shell", 1, "invalid-request"),
+        ("work @shell --exec cat", 1, "invalid-request"),
     ] {
         let said = countersign(&server, &line.split(' ').collect::<Vec<_>>()).await;
         assert!(said.err.contains(told) && said.code == code, "{line}: {said:?}");

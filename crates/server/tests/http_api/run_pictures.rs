@@ -138,7 +138,7 @@ async fn a_rejection_says_who_and_why() {
     let made: serde_json::Value = serde_json::from_str(&made.out).expect("JSON");
     let boss = made["token"].as_str().expect("a token").to_owned();
     let id = started(&server, &["gated"]).await;
-    countersign(&server, &["work", "work", "--drain"]).await.says(0, &["run blocked"]);
+    countersign(&server, &["work", "work", "--drain", "--exec", "cat"]).await.says(0, &["run blocked"]);
     as_actor(&server, &boss, &["inbox"]).await.says(0, &["gated:go", "just now"]);
     let reject = ["gate", "decide", &id, "go", "reject", "--reason", "too risky"];
     as_actor(&server, &boss, &reject).await.says(0, &["Rejected"]);

@@ -547,7 +547,7 @@ async fn the_command_line_shows_what_an_operator_and_an_approver_need() {
     let item = serde_json::from_str::<Value>(&json.out).expect("JSON")["items"][0].clone();
     assert_eq!(item["checks"], json!([{"step": "pin", "name": "some", "held": true}]));
     assert_eq!(item["artifacts"][0]["sha256"], DUMP);
-    as_actor(server, &owner, &["gate", "show", &run_id, "migrate"]).await.says(1, &["inbox --full"]);
+    as_actor(server, &owner, &["gate", "show", &run_id, "migrate"]).await.says(0, &["authz", "owner", "Pending", DUMP]);
     let gate = countersign(server, &["gate", "show", &run_id, "migrate"]).await;
     gate.says(0, &["authz", "owner", "Pending", "schema  v1", DUMP, "--request-digest "]);
     let gate = countersign(server, &["gate", "show", &run_id, "migrate", "--json"]).await;

@@ -50,7 +50,7 @@ impl Hand {
     }
 
     async fn send(&self, path: &str, body: &str, statement: &Statement) -> Answer {
-        send(&self.actor, path, body, &statement.to_bytes(), &self.signer).await
+        send(&self.actor, path, body, &statement.to_bytes().expect("JSON"), &self.signer).await
     }
 
     async fn signed(&self, action: &str, path: &str, body: Value) -> Answer {
@@ -152,14 +152,18 @@ async fn a_signature_is_good_for_one_thing() {
     let wrong = Statement { key_id: mallory.signer.public_key().key_id(), ..good.clone() };
     qp.send(&path, &body, &wrong).await.refused_at(401, "invalid-credential", "key_id");
     // Signed by another key than the one it names.
-    send(&qp.actor, &path, &body, &good.to_bytes(), &mallory.signer).await.refused(401, "invalid-credential");
-    send(&server.nobody(), &path, &body, &good.to_bytes(), &mallory.signer).await.refused(401, "invalid-credential");
+    send(&qp.actor, &path, &body, &good.to_bytes().expect("JSON"), &mallory.signer)
+        .await
+        .refused(401, "invalid-credential");
+    send(&server.nobody(), &path, &body, &good.to_bytes().expect("JSON"), &mallory.signer)
+        .await
+        .refused(401, "invalid-credential");
     // One bit of the statement.
-    let edited = String::from_utf8(good.to_bytes()).expect("text").replace("reviewed", "rewiewed");
+    let edited = String::from_utf8(good.to_bytes().expect("JSON")).expect("text").replace("reviewed", "rewiewed");
     let request = qp.actor.request(Method::POST, &path).body(body.clone());
     let request = request
         .header("Countersign-Statement", BASE64_STANDARD.encode(edited))
-        .header("Countersign-Signature", BASE64_STANDARD.encode(qp.signer.sign(&good.to_bytes())));
+        .header("Countersign-Signature", BASE64_STANDARD.encode(qp.signer.sign(&good.to_bytes().expect("JSON"))));
     Answer::of(request).await.refused_at(401, "invalid-credential", "Countersign-Signature");
 
     // Nothing has happened so far, and the good one still does.
@@ -241,7 +245,7 @@ async fn tokens_are_issued_anew_and_revoked() {
 async fn a_statement_is_taken_once_whatever_it_asks_for() {
     let server = Server::sealing_when_asked().await;
     let hand = Hand::new(&server, "hand", 3, &["audit:seal", "runs:start", "tasks:work", "governance:act"]).await;
-    let definition = "kind: workflow\nname: two\nqueue: q\nsteps: [{name: A}, {name: B}]\n";
+    let definition = "kind: workflow\nname: two\norder: dag\nqueue: q\nsteps: [{name: A}, {name: B}]\n";
     server.admin().post_bytes("/v1/definitions", definition).await.created();
     hand.signed("start_run", "/v1/runs", json!({"definition": "two"})).await.created();
 

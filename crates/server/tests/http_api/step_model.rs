@@ -113,7 +113,13 @@ async fn a_trace_has_a_timeline() {
     let said = countersign(&server, &["timeline", &run_id]).await;
     said.says(
         0,
-        &["step_retried  by admin", "A in_progress → failed (T9 executor_failure)", "A: retrying (attempt 2/3)"],
+        &[
+            "step_retried  by admin",
+            "A in_progress → failed after",
+            "(T9 executor_failure)",
+            "✕ A, attempt 1:",
+            "A: retrying (attempt 2/3)",
+        ],
     );
     countersign(&server, &["runs", "show", &run_id]).await.says(0, &["red", "because of A"]);
     countersign(&server, &["audit", "verify"]).await.says(0, &["Verified"]);

@@ -1,6 +1,6 @@
 //! The release of a batch, from the definition to the evidence.
 
-use crate::support::{BATCH_RELEASE, Server};
+use crate::support::{BATCH_RELEASE, Server, decided};
 use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -48,7 +48,7 @@ async fn a_batch_is_released_by_the_person_whom_its_gate_names() {
     technician.decide(id, "release", json!({"decision": "approve"})).await.refused(403, "unauthorized");
     director.decide(id, "release", json!({"decision": "reject"})).await.refused_at(400, "invalid-request", "reason");
     let approved = director.decide(id, "release", json!({"decision": "approve", "reason": "COA reviewed"})).await.ok();
-    assert_eq!(approved, json!({"outcome": "approved"}));
+    assert_eq!(decided(approved), json!({"outcome": "approved"}));
     director.decide(id, "release", json!({"decision": "approve"})).await.refused(409, "not-pending");
     director.fire(id, "release").await.refused(403, "permission-denied");
     let fired = technician.fire(id, "release").await.ok();
@@ -159,11 +159,11 @@ async fn a_rejected_gate_may_be_opened_again_and_the_old_one_stays() {
     let (action, encoded) = ("book now/ß", "book%20now%2F%C3%9F");
     admin.open_gate(&id, action).await.created();
     let rejected = approver.decide(&id, encoded, json!({"decision": "reject", "reason": "wrong period"})).await.ok();
-    assert_eq!(rejected, json!({"outcome": "rejected_outcome"}));
+    assert_eq!(decided(rejected), json!({"outcome": "rejected_outcome"}));
     admin.fire(&id, action).await.refused(409, "gate-not-cleared");
     let second = admin.open_gate(&id, action).await.created();
     let withdrawn = admin.decide(&id, encoded, json!({"decision": "withdraw", "reason": "again"})).await.ok();
-    assert_eq!(withdrawn, json!({"outcome": "withdrawn"}));
+    assert_eq!(decided(withdrawn), json!({"outcome": "withdrawn"}));
     admin
         .decide(&id, encoded, json!({"decision": "approve", "step_id": second["step_id"]}))
         .await

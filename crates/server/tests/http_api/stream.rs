@@ -86,7 +86,7 @@ impl Follower {
     }
 
     /// Takes so many events, and returns their topics.
-    async fn topics(&mut self, count: usize) -> Vec<String> {
+    pub async fn topics(&mut self, count: usize) -> Vec<String> {
         let mut topics = Vec::new();
         for _ in 0..count {
             topics.push(self.moved().await.0);

@@ -311,3 +311,12 @@ impl Answer {
         assert!(!self.body["detail"].as_str().expect("a detail").is_empty());
     }
 }
+
+/// What a decision came to, without the record that it left.
+pub fn decided(mut answer: Value) -> Value {
+    let members = answer.as_object_mut().expect("an object");
+    for member in ["event_id", "sequence", "record_hash", "assurance"] {
+        assert!(members.remove(member).is_some(), "{member} is missing");
+    }
+    answer
+}

@@ -32,6 +32,7 @@ steps:
 const HUMAN: &str = "
 kind: workflow
 name: human
+order: dag
 steps:
   - {name: later, run: human, pic: '${input.pic}', deadline: 9h}
   - {name: soon, run: human, pic: '${input.pic}', deadline: 1h}

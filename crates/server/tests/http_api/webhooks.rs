@@ -54,6 +54,7 @@ on_both! {
     a_report_under_a_lost_lease_sends_nothing,
     private_addresses_are_not_reached_unless_allowed,
     transitions_are_told_to_whoever_asks_for_them,
+    processes_and_gates_tell_what_happens,
 }
 
 pub async fn database() -> String {
@@ -165,6 +166,79 @@ async fn claimed(admin: &Actor) -> Value {
 pub async fn outbox(admin: &Actor, state: &str) -> Vec<Value> {
     let page = admin.get(&format!("/v1/outbox?state={state}&limit=500")).await.ok();
     page["items"].as_array().expect("items").clone()
+}
+
+const GATED: &str = "kind: process\nname: paper\nstates: [a, b, c]\ninitial_state: a\nterminal_states: [c]\ntransitions:\n\
+    - {from: a, action: go, to: b}\n- {from: b, action: end, to: c, guard: board}\ngate_spec:\n  \
+    board: {approvers: [admin, ann], quorum: {rule: one-of-n}, scope: s}\n";
+const GATED_STEP: &str =
+    "kind: workflow\nname: cut\ngate_spec: {ok: {approver_ref: admin, scope: s}}\nsteps: [{name: A, gate: ok}]\n";
+
+async fn processes_and_gates_tell_what_happens(store: Option<String>) {
+    let receiver = Receiver::start().await;
+    let types = "types = [\"process.started\", \"gate.*\", \"transition.fired\"]";
+    let (server, admin) = with_workflow(allowed(&receiver.webhook("in", types)), store).await;
+    for document in [GATED, GATED_STEP] {
+        admin.post_bytes("/v1/definitions", document).await.created();
+    }
+    let made =
+        admin.post("/v1/processes", json!({"definition": "paper", "subject_ref": "secret-subject"})).await.created();
+    let id = made["instance_id"].as_str().expect("an id").to_owned();
+    admin.fire(&id, "go").await.ok();
+    // What is refused tells nothing.
+    admin.fire(&id, "end").await.refused(409, "gate-not-cleared");
+    admin.open_gate(&id, "end").await.created();
+    admin.decide(&id, "end", json!({"decision": "approve", "reason": "secret-reason"})).await.ok();
+    admin.fire(&id, "end").await.ok();
+    let run = admin.post("/v1/runs", json!({"definition": "cut"})).await.created();
+    let run_id = run["run_id"].as_str().expect("an id").to_owned();
+    until("all have arrived", async || receiver.ids().len() >= 6).await;
+    let records = admin.get(&format!("/v1/ledger/records?instance_id={id}")).await.ok();
+    let event_id = |action: &str, n: usize| {
+        let items = records["items"].as_array().expect("items").iter().filter(|record| record["action_ref"] == action);
+        items.map(|record| record["event_id"].clone()).nth(n).expect("a record")
+    };
+    let mut told: Vec<(String, String, Value)> = vec![];
+    for (_, body) in receiver.got() {
+        assert!(!body.contains("secret-"), "what only readers may know: {body}");
+        let event: Value = serde_json::from_str(&body).expect("JSON");
+        let text = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
+        told.push((text("type"), text("source"), event["data"].clone()));
+    }
+    let of = |name: &str, source: String| {
+        let found = told.iter().filter(|(kind, from, _)| kind == name && *from == source);
+        found.map(|(_, _, data)| data.clone()).collect::<Vec<_>>()
+    };
+    let process = format!("/processes/{id}");
+    let common = json!({"instance_id": id, "definition": "paper@1", "actor_ref": "admin"});
+    let with = |action: &str, n: usize, more: Value| {
+        let mut all = common.clone();
+        let members = all.as_object_mut().expect("an object");
+        members.insert("audit_ref".to_owned(), event_id(action, n));
+        members.extend(more.as_object().expect("an object").clone());
+        all
+    };
+    assert_eq!(of("process.started", process.clone()), [with("workflow_started", 0, json!({"initial_state": "a"}))]);
+    let opened = of("gate.opened", process.clone());
+    let chain = opened[0]["chain_id"].clone();
+    assert!(chain.is_string(), "{opened:?}");
+    let expected = json!({"action": "end", "from_state": "b", "guard": "board", "scope": "s", "approver_refs": ["admin", "ann"], "chain_id": chain});
+    assert_eq!(opened, [with("gate_opened", 0, expected)]);
+    let decided = of("gate.decided", process.clone());
+    assert_eq!((decided.len(), &decided[0]["decision"], &decided[0]["chain_id"]), (1, &json!("approve"), &chain));
+    let fired = of("transition.fired", process);
+    let mut moves: Vec<_> = fired
+        .iter()
+        .map(|data| (data["sequence_number"].clone(), data["action"].clone(), data["guarded"].clone()))
+        .collect();
+    moves.sort_by_key(|(number, ..)| number.as_u64());
+    assert_eq!(moves, [(json!(1), json!("go"), json!(false)), (json!(2), json!("end"), json!(true))]);
+    let gate = of("gate.opened", format!("/runs/{run_id}"));
+    assert_eq!((gate.len(), &gate[0]["run_id"], &gate[0]["approver_refs"]), (1, &json!(run_id), &json!(["admin"])));
+    assert!(gate[0].get("instance_id").is_none());
+    let verified = admin.post("/v1/ledger/verify-log", json!({})).await.ok();
+    assert_eq!(verified["result"], "verified", "{verified}");
+    drop(server);
 }
 
 async fn committed_events_arrive_once_and_signed(store: Option<String>) {

@@ -4,7 +4,7 @@ use super::{head_row_at, small};
 use crate::select::run::STEP_STATE_COLUMNS;
 use crate::value::{Columns, token};
 use countersign_engine::port::{
-    ChargedStep, Due, Head, HeldStep, InstanceHead, QueuedRun, ReadyStep, RunStepView, RunView, StoreError,
+    ChargedStep, Due, Head, HeldStep, InstanceHead, QueuedRun, ReadyStep, RunCopies, RunStepView, RunView, StoreError,
     StoredRunHead,
 };
 use countersign_engine::rows::{ChargeRow, CorrectionRow, MachineRow, NewStep, RunEventRow, RunRow, StepState};
@@ -84,6 +84,7 @@ pub fn run_instance(row: &dyn Columns) -> Result<RunInstance, StoreError> {
             output: optional_str(row, 22)?,
             rollup: optional_str(row, 29)?,
             runbook: optional_str(row, 33)?,
+            undoing: row.bool(40)?,
         },
         chain: head_row_at(row, 23)?,
         moves: row.count(26)?,
@@ -93,7 +94,17 @@ pub fn run_instance(row: &dyn Columns) -> Result<RunInstance, StoreError> {
 }
 
 pub fn run_view(row: &dyn Columns) -> Result<RunView, StoreError> {
-    run_instance(row).map(|RunInstance { row, head, chain, .. }| RunView { row, head, chain })
+    let RunInstance { row: run, head, chain, moves, .. } = run_instance(row)?;
+    let copies = RunCopies {
+        colour: row.optional_text(34)?,
+        state: row.text(35)?,
+        moves,
+        definition_name: row.text(36)?,
+        correlation_key: optional_str(row, 37)?,
+        concurrency_key: optional_str(row, 38)?,
+        is_live: row.bool(39)?,
+    };
+    Ok(RunView { row: run, head, chain, copies })
 }
 
 /// A step of a run, as it is loaded.

@@ -58,6 +58,8 @@ impl Settings {
     /// Brings the schema up to date. Two nodes that start at once do it one after the other.
     pub async fn migrate(&self, lock: i64) -> Result<(), StoreError> {
         let mut client = self.connect().await?;
+        // The runner asks for its table to be made where it is not there, and PostgreSQL notes each time that it is.
+        client.batch_execute("SET client_min_messages = warning").await.map_err(failed)?;
         client.execute("SELECT pg_advisory_lock($1)", &[&lock]).await.map_err(failed)?;
         let known: bool = client
             .query_one("SELECT to_regclass('refinery_schema_history') IS NOT NULL", &[])

@@ -17,7 +17,7 @@ use crate::value::{Columns, Value};
 use async_trait::async_trait;
 use countersign_engine::port::log::{
     Append, CheckpointRow, EntryRow, LeaseToken, LogIdentity, LogReader, LogWriter, RotationRow, Span, Unsealed,
-    Written,
+    VerifiedRow, Written,
 };
 use countersign_engine::port::{Head, StoreError};
 use countersign_kernel::{Digest, EventId, InstanceId};
@@ -275,6 +275,13 @@ impl LogWriter for PostgresLogWriter {
         Ok(self.client().await?.execute(&sql, &[&Value::count(size), &note]).await.map_err(failed)? == 1)
     }
 
+    async fn put_verified(&mut self, row: &VerifiedRow) -> Result<(), StoreError> {
+        let sql = self.sql.put_verified.clone();
+        let values = log::verified_values(row);
+        self.client().await?.execute(&sql, &parameters(&values)).await.map_err(failed)?;
+        Ok(())
+    }
+
     async fn rotate(
         &mut self,
         lease: LeaseToken,
@@ -430,6 +437,10 @@ impl LogReader for PostgresLogReader {
     async fn checkpoints(&self, size: u64, limit: usize) -> Result<Vec<CheckpointRow>, StoreError> {
         let rows = self.rows(&self.sql.checkpoints, &[Value::count(size), Value::count(limit as u64)]).await?;
         rows.iter().map(|row| log::checkpoint_row(row)).collect()
+    }
+
+    async fn verified(&self) -> Result<Option<VerifiedRow>, StoreError> {
+        self.one(self.sql.verified, &[], log::verified_row).await
     }
 
     async fn rotations(&self) -> Result<Vec<RotationRow>, StoreError> {

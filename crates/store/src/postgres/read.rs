@@ -147,6 +147,9 @@ pub async fn registry_since(
         events.push(decode::definition_event(&row)?);
         workflows.extend(decode::workflow_document(&row)?);
     }
+    for row in query(&sql.marks).await? {
+        events.push(decode::mark_event(&row)?);
+    }
     for row in query(&sql.configurations).await? {
         events.push(decode::configuration_event(&row)?);
     }
@@ -284,6 +287,11 @@ impl Reader for PostgresReader {
         Ok(counts.first().copied().unwrap_or(0))
     }
 
+    async fn is_party(&self, instance_id: InstanceId, actor_ref: &str) -> Result<bool, StoreError> {
+        let values = [Value::Id(instance_id.0), Value::Text(actor_ref)];
+        Ok(!self.rows(&select::is_party(Dialect::Postgres), &values, |_| Ok(())).await?.is_empty())
+    }
+
     async fn records(&self, query: &RecordQuery, page: &Page) -> Result<Vec<RecordRow>, StoreError> {
         self.run(&select::records(Dialect::Postgres, query, page), decode::record_row).await
     }
@@ -304,6 +312,21 @@ impl Reader for PostgresReader {
 
     async fn runs(&self, query: &RunQuery, page: &Page) -> Result<Vec<RunView>, StoreError> {
         self.run(&select::run::runs(Dialect::Postgres, query, page), decode::run::run_view).await
+    }
+
+    async fn count_runs(&self, query: &RunQuery, most: usize) -> Result<u64, StoreError> {
+        let counts = self.run(&select::run::count(Dialect::Postgres, query, most), |row| row.count(0)).await?;
+        Ok(counts.first().copied().unwrap_or(0))
+    }
+
+    async fn pics(&self, steps: &[(InstanceId, StepSeq)]) -> Result<Vec<Option<String>>, StoreError> {
+        let (ids, seqs): (Vec<Uuid>, Vec<i64>) = steps.iter().map(|(id, seq)| (id.0, i64::from(*seq))).unzip();
+        let client = self.connection().await?;
+        let sql = "SELECT s.pic FROM UNNEST($1::uuid[], $2::bigint[]) WITH ORDINALITY AS u(instance_id, step_seq, n) \
+                   LEFT JOIN run_steps s ON s.instance_id = u.instance_id AND s.step_seq = u.step_seq ORDER BY u.n";
+        let statement = client.prepare_cached(sql).await.map_err(failed)?;
+        let rows = client.query(&statement, &[&ids, &seqs]).await.map_err(failed)?;
+        rows.iter().map(|row| row.optional_text(0)).collect()
     }
 
     async fn heads(&self, ids: &[InstanceId]) -> Result<Vec<InstanceHead>, StoreError> {

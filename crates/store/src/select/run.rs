@@ -12,7 +12,8 @@ use countersign_kernel::plan::StepSeq;
 const RUN: &str = "r.instance_id, r.definition_name, r.definition_version, r.document_digest, r.subject_ref, r.initiator_ref, r.input, \
     r.correlation_key, r.concurrency_key, r.corrects, r.continues, r.parent_id, r.parent_step_seq, r.started_at_us, \
     h.state, h.outcome, h.last_error, h.priority, h.start_at_us, h.executing_since_us, h.completed_at_us, h.failed_at_us, h.output, \
-    i.sequence, i.head, i.last_time_us, i.moves, i.policy_ref, i.beats, i.rollup, r.trace_id, r.machine, r.machine_digest, h.runbook";
+    i.sequence, i.head, i.last_time_us, i.moves, i.policy_ref, i.beats, i.rollup, r.trace_id, r.machine, r.machine_digest, h.runbook, \
+    i.colour, i.state, h.definition_name, h.correlation_key, h.concurrency_key, h.is_live, h.undoing";
 const FROM_RUNS: &str =
     "FROM runs r JOIN run_heads h ON h.instance_id = r.instance_id JOIN instances i ON i.instance_id = r.instance_id";
 /// A step without its output and without what only readers want.
@@ -122,12 +123,12 @@ impl RunSql {
                 Dialect::Sqlite => {
                     format!("SELECT {} FROM run_steps WHERE instance_id = {a} AND step_seq = {b}", drawn())
                 }
-                Dialect::Postgres => {
-                    format!(
-                        "SELECT {} FROM run_steps WHERE instance_id = {a} AND step_seq = ANY({b}) ORDER BY step_seq",
-                        drawn()
-                    )
-                }
+                // A lookup each: with `= ANY` and an order, PostgreSQL reads all steps of the run.
+                Dialect::Postgres => format!(
+                    "SELECT s.* FROM UNNEST({b}::bigint[]) AS wanted (seq) CROSS JOIN LATERAL (SELECT {} FROM run_steps \
+                     WHERE instance_id = {a} AND step_seq = wanted.seq LIMIT 1) AS s ORDER BY wanted.seq",
+                    drawn()
+                ),
             },
             held: match dialect {
                 Dialect::Sqlite => format!(
@@ -206,8 +207,8 @@ pub fn queued_behind(after: Option<(u8, InstanceId)>) -> (Value<'static>, Value<
     (Value::Int(priority), Value::Id(run_id))
 }
 
-/// The runs whose subject, or whose id, begins like this.
-fn begins<'q>(dialect: Dialect, beginning: &'q Beginning, values: &mut Vec<Value<'q>>) -> String {
+/// The runs or processes whose subject, or whose id, begins like this.
+pub fn begins<'q>(dialect: Dialect, table: &str, beginning: &'q Beginning, values: &mut Vec<Value<'q>>) -> String {
     let mut hole = |value| {
         values.push(value);
         dialect.hole(values.len())
@@ -217,13 +218,14 @@ fn begins<'q>(dialect: Dialect, beginning: &'q Beginning, values: &mut Vec<Value
         Dialect::Postgres => "subject_ref COLLATE \"C\"",
     };
     let (from, to) = (hole(Value::Text(&beginning.subject.0)), hole(Value::Text(&beginning.subject.1)));
-    let mut found = format!("SELECT instance_id FROM runs WHERE {subject} >= {from} AND {subject} < {to}");
+    let mut found = format!("SELECT instance_id FROM {table} WHERE {subject} >= {from} AND {subject} < {to}");
     if let Some((first, last)) = beginning.ids {
         let (first, last) = (hole(Value::Id(first)), hole(Value::Id(last)));
-        found +=
-            &format!(" UNION ALL SELECT instance_id FROM runs WHERE instance_id >= {first} AND instance_id <= {last}");
+        found += &format!(
+            " UNION ALL SELECT instance_id FROM {table} WHERE instance_id >= {first} AND instance_id <= {last}"
+        );
     }
-    format!("r.instance_id IN ({found})")
+    format!("IN ({found})")
 }
 
 /// Behind this step, or from the first one on.
@@ -243,7 +245,18 @@ pub const RECEIVED_POSTGRES: &str = "SELECT e.event_id IS NOT NULL FROM UNNEST($
 /// A list by state is read from the heads and one by colour from the instances, which have an index for it; every other from the
 /// runs. One by subject, initiator, parent or person too: few runs share these.
 pub fn runs<'q>(dialect: Dialect, query: &'q RunQuery, page: &Page) -> Select<'q> {
-    let mut select = Select::new(dialect, format!("SELECT {RUN} {FROM_RUNS}"));
+    selected(dialect, RUN, query, page)
+}
+
+/// How many there are, counted up to `most`.
+pub fn count<'q>(dialect: Dialect, query: &'q RunQuery, most: usize) -> Select<'q> {
+    let page = Page { after: None, limit: most, descending: false };
+    let select = selected(dialect, "1", query, &page);
+    Select { sql: format!("SELECT COUNT(*) FROM ({}) AS found", select.sql), ..select }
+}
+
+fn selected<'q>(dialect: Dialect, columns: &str, query: &'q RunQuery, page: &Page) -> Select<'q> {
+    let mut select = Select::new(dialect, format!("SELECT {columns} {FROM_RUNS}"));
     let texts = [&query.subject_ref, &query.initiator_ref, &query.pic];
     let of_runs = texts.iter().any(|text| text.is_some()) || query.parent.is_some() || query.q.is_some();
     let (table, definition) = match (of_runs, query.state.is_some(), query.rollup.is_some()) {
@@ -263,7 +276,8 @@ pub fn runs<'q>(dialect: Dialect, query: &'q RunQuery, page: &Page) -> Select<'q
         ));
     }
     if let Some(beginning) = &query.q {
-        select.conditions.push(begins(dialect, beginning, &mut select.values));
+        let found = begins(dialect, "runs", beginning, &mut select.values);
+        select.conditions.push(format!("r.instance_id {found}"));
     }
     select.equal(&key, query.instance_id.map(|id| Value::Id(id.0)));
     match query.state.as_deref().map(|state| (state, RunState::parse(state))) {

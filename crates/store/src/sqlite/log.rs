@@ -12,7 +12,7 @@ use crate::value::{Columns, Value};
 use async_trait::async_trait;
 use countersign_engine::port::log::{
     Append, CheckpointRow, EntryRow, LeaseToken, LogIdentity, LogReader, LogWriter, RotationRow, Span, Unsealed,
-    Written,
+    VerifiedRow, Written,
 };
 use countersign_engine::port::{Head, StoreError};
 use countersign_kernel::{Digest, EventId, InstanceId};
@@ -211,6 +211,12 @@ impl LogWriter for SqliteLogWriter {
         self.write_durably(|transaction| Ok(execute(transaction, &sql, &[Value::count(size), Value::Text(note)])? == 1))
     }
 
+    async fn put_verified(&mut self, row: &VerifiedRow) -> Result<(), StoreError> {
+        let sql = self.sql.put_verified.clone();
+        self.write(|transaction| execute(transaction, &sql, &log::verified_values(row)))?;
+        Ok(())
+    }
+
     async fn rotate(
         &mut self,
         token: LeaseToken,
@@ -383,6 +389,10 @@ impl LogReader for SqliteLogReader {
             rows(connection, &sql.checkpoints, &values, log::checkpoint_row)
         })
         .await
+    }
+
+    async fn verified(&self) -> Result<Option<VerifiedRow>, StoreError> {
+        self.read(|connection, sql| Ok(rows(connection, sql.verified, &[], log::verified_row)?.pop())).await
     }
 
     async fn rotations(&self) -> Result<Vec<RotationRow>, StoreError> {

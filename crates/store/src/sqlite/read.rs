@@ -127,6 +127,7 @@ pub fn registry_since(
     events.extend(definitions);
     let mut workflows: Vec<_> = documents.into_iter().flatten().collect();
     workflows.sort_by_key(|(sequence, _)| *sequence);
+    events.extend(rows(connection, &sql.marks, &since, decode::mark_event)?);
     events.extend(rows(connection, &sql.configurations, &since, decode::configuration_event)?);
     events.sort_by_key(|(sequence, _)| *sequence);
     Ok(RegistryDelta { events, workflows, head })
@@ -272,6 +273,15 @@ impl Reader for SqliteReader {
         .await
     }
 
+    async fn is_party(&self, instance_id: InstanceId, actor_ref: &str) -> Result<bool, StoreError> {
+        let actor = actor_ref.to_owned();
+        self.read(move |connection| {
+            let values = [Value::Id(instance_id.0), Value::Text(&actor)];
+            Ok(!rows(connection, &select::is_party(Dialect::Sqlite), &values, |_| Ok(()))?.is_empty())
+        })
+        .await
+    }
+
     async fn records(&self, query: &RecordQuery, page: &Page) -> Result<Vec<RecordRow>, StoreError> {
         let (query, page) = (query.clone(), page.clone());
         self.read(move |connection| {
@@ -305,6 +315,28 @@ impl Reader for SqliteReader {
         let (query, page) = (query.clone(), page.clone());
         self.read(move |connection| {
             run(connection, &select::run::runs(Dialect::Sqlite, &query, &page), decode::run::run_view)
+        })
+        .await
+    }
+
+    async fn count_runs(&self, query: &RunQuery, most: usize) -> Result<u64, StoreError> {
+        let query = query.clone();
+        self.read(move |connection| {
+            let counts = run(connection, &select::run::count(Dialect::Sqlite, &query, most), |row| row.count(0))?;
+            Ok(counts.first().copied().unwrap_or(0))
+        })
+        .await
+    }
+
+    async fn pics(&self, steps: &[(InstanceId, StepSeq)]) -> Result<Vec<Option<String>>, StoreError> {
+        let steps = steps.to_vec();
+        self.read(move |connection| {
+            let sql = "SELECT pic FROM run_steps WHERE instance_id = ?1 AND step_seq = ?2";
+            let pic = |(run_id, seq): (InstanceId, StepSeq)| {
+                let values = [Value::Id(run_id.0), Value::Int(i64::from(seq))];
+                Ok(rows(connection, sql, &values, |row| row.optional_text(0))?.into_iter().next().flatten())
+            };
+            steps.into_iter().map(pic).collect()
         })
         .await
     }

@@ -61,6 +61,7 @@ pub fn head_values(row: &RunHeadRow) -> Vec<Value<'_>> {
         Value::optional_time(row.due_at),
         Value::Bool(row.is_live),
         Value::text(row.runbook.as_deref()),
+        Value::Bool(row.undoing),
     ]
 }
 

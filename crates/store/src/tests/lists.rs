@@ -158,7 +158,10 @@ async fn a_workflow_comes_back_with_its_document(place: &Place) {
         graph: Graph::default(),
     };
     let workflow = Workflow::new(Arc::new(plan), Arc::from(DOCUMENT), DOCUMENT_DIGEST);
-    let (declared, gates) = (declaration_document(&declaration), gate_spec_document(&GateSpec(BTreeMap::new())));
+    let (declared, gates) = (
+        declaration_document(&declaration).expect("JSON"),
+        gate_spec_document(&GateSpec(BTreeMap::new())).expect("JSON"),
+    );
     let mut published = vec![];
     for (sequence, workflow) in (1..).zip([None, Some(workflow)]) {
         let definition = Definition {

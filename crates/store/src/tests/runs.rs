@@ -40,6 +40,7 @@ fn stored(head: &RunHeadRow) -> StoredRunHead {
         output: head.output.clone(),
         rollup: None,
         runbook: head.runbook.clone(),
+        undoing: head.undoing,
     }
 }
 

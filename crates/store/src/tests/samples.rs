@@ -76,6 +76,7 @@ pub fn small_head(id: InstanceId, state: &'static str) -> RunHeadRow {
         due_at: None,
         is_live: !matches!(state, "idle" | "completed" | "failed" | "cancelled" | "voided"),
         runbook: None,
+        undoing: false,
     }
 }
 
@@ -91,6 +92,7 @@ pub fn full_head(id: InstanceId, state: &'static str) -> RunHeadRow {
         output: text("[true]"),
         due_at: Some(Time(15)),
         runbook: text("{}"),
+        undoing: true,
         ..small_head(id, state)
     }
 }

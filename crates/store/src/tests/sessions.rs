@@ -26,6 +26,8 @@ fn session(n: u8, ends_at: i64) -> SessionRow {
         credential_id: "0123456789abcdef".to_owned(),
         seen_at: Time(10),
         ends_at: Time(ends_at),
+        begun_at: Some(Time(5)),
+        user_agent: (n != 4).then(|| "Firefox".to_owned()),
     }
 }
 

@@ -122,6 +122,7 @@ impl Model {
             | Write::RevokeKey { .. }
             | Write::Grant { .. }
             | Write::Definition { .. }
+            | Write::DefinitionMark { .. }
             | Write::Configuration { .. }
             | Write::RevokeGrant { .. }
             | Write::Correction(_)

@@ -173,6 +173,10 @@ async fn require_registry(bench: &mut Bench) -> anyhow::Result<()> {
                 let (actor_ref, at) = (definition.published_by.clone(), definition.published_at);
                 expected.insert(*registry_sequence, Event { actor_ref, at, body });
             }
+            Write::DefinitionMark { marked, marked_at, marked_by, registry_sequence } => {
+                let body = EventBody::DefinitionMarked(marked.clone());
+                expected.insert(*registry_sequence, Event { actor_ref: marked_by.clone(), at: *marked_at, body });
+            }
             Write::Configuration { configuration, recorded_at, recorded_by, registry_sequence } => {
                 let body = EventBody::ConfigurationRecorded(configuration.clone());
                 expected.insert(*registry_sequence, Event { actor_ref: recorded_by.clone(), at: *recorded_at, body });

@@ -140,7 +140,7 @@ impl Caller for HttpCaller {
 
     async fn open(&self, instance_id: &str, tag: &str) -> Said {
         let Some(at) = self.at() else { return Said::Unsent };
-        let request = OpenGate { action: SIGN.to_owned(), reason: Some(tag.to_owned()) };
+        let request = OpenGate { action: SIGN.to_owned(), reason: Some(tag.to_owned()), request: None };
         match keyed(at.clerk, tag) {
             Ok(client) => said(&client.open_gate(instance_id, &request).await),
             Err(error) => said::<()>(&Err(error)),

@@ -53,7 +53,7 @@ pub fn start_command(start: &Start) -> Said<Command> {
 }
 
 pub fn open_gate(on: On<'_>) -> OpenGate {
-    OpenGate { action: on.action.to_owned(), reason: owned(on.reason) }
+    OpenGate { action: on.action.to_owned(), reason: owned(on.reason), request: None }
 }
 
 pub fn open_command(on: On<'_>) -> Command {

@@ -167,7 +167,7 @@ impl Driver for EngineDriver {
     async fn decide_gate(&mut self, by: &str, on: On<'_>, decision: Decision, step: Option<&str>) -> Said<Decided> {
         let step = step.map(|text| StepId::parse(text).map_or(StepChoice::Unknown, StepChoice::Id));
         match self.ask(by, on.instance_id, decide_command(on, decision, step)).await? {
-            Outcome::Decided { outcome, chain_state } => Ok(Decided { outcome, chain_state }),
+            Outcome::Decided { outcome, chain_state, .. } => Ok(Decided { outcome, chain_state }),
             other => unexpected(other),
         }
     }

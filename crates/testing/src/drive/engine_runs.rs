@@ -136,7 +136,7 @@ impl Runs for EngineDriver {
     async fn decide_run_gate(&mut self, by: &str, on: On<'_>, decision: Decision) -> Said<Decided> {
         let command = run::Command::DecideGate(decide_gate(on, decision, None));
         match self.ask_run(by, on.instance_id, command).await? {
-            Outcome::Decided { outcome, chain_state } => Ok(Decided { outcome, chain_state }),
+            Outcome::Decided { outcome, chain_state, .. } => Ok(Decided { outcome, chain_state }),
             other => unexpected(other),
         }
     }

@@ -147,7 +147,8 @@ impl Driver for HttpDriver {
     }
 
     async fn open_gate(&mut self, by: &str, on: On<'_>) -> Said<Opened> {
-        let request = wire::OpenGate { action: on.action.to_owned(), reason: on.reason.map(str::to_owned) };
+        let request =
+            wire::OpenGate { action: on.action.to_owned(), reason: on.reason.map(str::to_owned), request: None };
         let opened = self.client(by)?.open_gate(on.instance_id, &request).await.map_err(refused)?.body;
         Ok(self::opened(opened))
     }

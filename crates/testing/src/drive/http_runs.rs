@@ -206,7 +206,8 @@ impl Runs for HttpDriver {
     }
 
     async fn open_run_gate(&mut self, by: &str, on: On<'_>) -> Said<Opened> {
-        let request = wire::OpenGate { action: on.action.to_owned(), reason: on.reason.map(str::to_owned) };
+        let request =
+            wire::OpenGate { action: on.action.to_owned(), reason: on.reason.map(str::to_owned), request: None };
         Ok(opened(self.client(by)?.open_run_gate(on.instance_id, &request).await.map_err(refused)?.body))
     }
 

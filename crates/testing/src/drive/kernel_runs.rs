@@ -56,11 +56,14 @@ impl ToldRun {
                 (payload::process_action(&event.body), &event.actor_ref, event.at, bytes)
             }
             Event::Run(event) => {
-                let documents = self.document.filter(|_| event.started.is_some()).map(|document| RunDocuments {
-                    document,
-                    declaration: declaration_document(&self.shell.declaration).digest,
-                    gate_spec: gate_spec_document(&self.shell.gate_spec).digest,
-                });
+                let documents = match self.document.filter(|_| event.started.is_some()) {
+                    None => None,
+                    Some(document) => Some(RunDocuments {
+                        document,
+                        declaration: declaration_document(&self.shell.declaration).map_err(broken)?.digest,
+                        gate_spec: gate_spec_document(&self.shell.gate_spec).map_err(broken)?.digest,
+                    }),
+                };
                 let bytes = run_payload(&self.run, event, documents.as_ref());
                 self.run.apply(event);
                 self.cells.extend(event.cells.iter().cloned());
@@ -216,6 +219,18 @@ impl ToldRun {
 
     pub fn records(&self) -> Vec<Record> {
         self.records.clone()
+    }
+
+    /// Whether a gate of the run names this actor, or a step of it is in their charge.
+    fn is_party(&self, actor_ref: &str) -> bool {
+        let asked = self.events.iter().any(|event| match event {
+            Event::Gate(event) => match &event.body {
+                EventBody::GateOpened { gate, .. } => gate.steps.iter().any(|step| step.approver_ref == actor_ref),
+                _ => false,
+            },
+            Event::Run(_) => false,
+        });
+        asked || self.cells.values().any(|cell| cell.pic().is_some_and(|pic| **pic == *actor_ref))
     }
 
     pub fn inbox(&self, of: &str) -> Vec<InboxItem> {
@@ -532,7 +547,7 @@ impl Runs for KernelDriver {
             return self.preview(by, id, &command);
         }
         let (id, _) = self.ask_run(by, id, &command)?;
-        let seq = self.runs.get(&id).and_then(|told| told.run.plan.cell_named(&acting.step));
+        let seq = self.runs.get(&id).and_then(|told| told.run.cell_named(&acting.step));
         Ok(seq.map_or(String::new(), |seq| self.state_of(id, seq)))
     }
 
@@ -593,7 +608,8 @@ impl Runs for KernelDriver {
     async fn read_run(&mut self, by: &str, run_id: &str) -> Said<Value> {
         let told = self.told_run(run_id);
         let definition = told.map(|told| told.started.definition.name.as_str());
-        if !self.registry.permitted_on(by, scopes::RUNS_READ, definition) {
+        let party = told.is_some_and(|told| told.is_party(by));
+        if !party && !self.registry.permitted_on(by, scopes::RUNS_READ, definition) {
             return Err(Refusal::new(Code::PermissionDenied, "not to be read by this actor").into());
         }
         told.map(ToldRun::view).ok_or_else(not_known)

@@ -41,7 +41,7 @@ fn start_from(actor_ref: &str, source: Source, gate_spec: GateSpec, subject_ref:
 }
 
 pub fn open(actor_ref: &str, target: impl Into<At>, action: &str, reason: Option<&str>) -> Call {
-    let command = OpenGate { action: action.to_owned(), reason: reason.map(str::to_owned) };
+    let command = OpenGate { action: action.to_owned(), reason: reason.map(str::to_owned), request: None };
     on(actor_ref, target.into().0, process::Command::OpenGate(command))
 }
 

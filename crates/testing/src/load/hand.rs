@@ -127,7 +127,7 @@ impl Hand {
                     steps.iter().map(|step| note_step(&mut book, asked, &step.step_id)).collect::<Result<_, _>>()?;
                 format!("chain opened: {}", numbers.join(", "))
             }
-            Ok(Outcome::Decided { outcome, chain_state }) => format!("{outcome}, chain {chain_state:?}"),
+            Ok(Outcome::Decided { outcome, chain_state, .. }) => format!("{outcome}, chain {chain_state:?}"),
             Ok(Outcome::Fired { new_state, sequence_number, .. }) => {
                 if let Ask::Fire { instance, .. } = &asked.ask {
                     book.instances[*instance].state.clone_from(&new_state);

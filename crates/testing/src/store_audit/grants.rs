@@ -98,7 +98,7 @@ impl Grants {
                 "actors:manage"
             }
             "grant_made" | "grant_revoked" => "permissions:manage",
-            "definition_published" => "definitions:publish",
+            "definition_published" | "definition_retired" => "definitions:publish",
             "hold_placed" | "hold_released" => "audit:hold",
             "evidence_exported" => "audit:read",
             _ => return,
@@ -206,6 +206,12 @@ fn agrees(entry: &Entry, event: &Event) -> bool {
             entry.action_ref == if issued { "credential_issued" } else { "credential_revoked" }
                 && says("actor_ref", Some(&credential.actor_ref))
                 && says("credential_id", Some(&countersign_kernel::registry::credential_id(&credential.token_hash)))
+        }
+        EventBody::DefinitionMarked(marked) => {
+            entry.action_ref == marked.mark.action()
+                && says("name", Some(&marked.name))
+                && entry.payload.get("version").and_then(serde_json::Value::as_u64) == Some(marked.version.into())
+                && says("reason", marked.reason.as_deref())
         }
         EventBody::ConfigurationRecorded(configuration) => {
             entry.action_ref == "configuration_recorded"

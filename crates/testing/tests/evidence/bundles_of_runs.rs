@@ -224,7 +224,7 @@ async fn people(works: &Works) -> anyhow::Result<String> {
         Ok(())
     };
     let approved = async |gate: &str| -> anyhow::Result<String> {
-        let request = wire::OpenGate { action: gate.to_owned(), reason: None };
+        let request = wire::OpenGate { action: gate.to_owned(), reason: None, request: None };
         let opened = works.ines.open_run_gate(&run_id, &request).await?.body;
         works.decide(&run_id, gate, wire::Decision::Approve).await?;
         opened.step_id.context("one step")
@@ -474,12 +474,18 @@ async fn gates(works: &Works) -> anyhow::Result<(String, String)> {
     let cancelled = works.start("change", json!({"tag": "v4"})).await?;
     works.complete(&works.claim("default").await?, json!({"image": "…"})).await?;
     works.decide(&cancelled, "board", wire::Decision::Approve).await?;
-    works.ines.open_run_gate(&cancelled, &wire::OpenGate { action: "cancel".to_owned(), reason: None }).await?;
+    works
+        .ines
+        .open_run_gate(&cancelled, &wire::OpenGate { action: "cancel".to_owned(), reason: None, request: None })
+        .await?;
     works.decide(&cancelled, "cancel", wire::Decision::Approve).await?;
     works.control(&cancelled, "cancel").await?;
 
     let voided = works.start("change", json!({"tag": "v4"})).await?;
-    works.ines.open_run_gate(&voided, &wire::OpenGate { action: "cancel".to_owned(), reason: None }).await?;
+    works
+        .ines
+        .open_run_gate(&voided, &wire::OpenGate { action: "cancel".to_owned(), reason: None, request: None })
+        .await?;
     ensure!(works.control(&voided, "void").await.is_err(), "voided without an approval");
     works.decide(&voided, "cancel", wire::Decision::Approve).await?;
     works.control(&voided, "void").await?;

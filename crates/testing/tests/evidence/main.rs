@@ -3,6 +3,7 @@
 mod auditor;
 mod bundles_of_runs;
 mod checks;
+mod columns;
 mod processes;
 mod rotation;
 mod runs;

@@ -93,7 +93,7 @@ impl Works {
     }
 
     async fn open_gate(&self, who: &str, id: &str, action: &str) -> anyhow::Result<()> {
-        self.client(who)?.open_gate(id, &wire::OpenGate { action: action.into(), reason: None }).await?;
+        self.client(who)?.open_gate(id, &wire::OpenGate { action: action.into(), reason: None, request: None }).await?;
         Ok(())
     }
 

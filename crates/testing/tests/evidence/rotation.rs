@@ -94,7 +94,7 @@ async fn begun(client: &Client) -> anyhow::Result<String> {
 }
 
 async fn around(client: &Client, id: &str) -> anyhow::Result<()> {
-    client.open_gate(id, &wire::OpenGate { action: "sign".into(), reason: None }).await?;
+    client.open_gate(id, &wire::OpenGate { action: "sign".into(), reason: None, request: None }).await?;
     for action in ["go", "back"] {
         client.fire(id, &wire::FireTransition { action: action.into(), reason: None }).await?;
     }
@@ -297,7 +297,7 @@ async fn a_node_whose_key_has_ended_signs_nothing_more() -> anyhow::Result<()> {
     std::fs::copy(node.data().join("application.key"), other.join("application.key"))?;
     node.rotate_at(&other, OwnKey::Application, false).await?;
     // The gate that becomes moot would be told in the engine's name.
-    client.open_gate(&id, &wire::OpenGate { action: "sign".into(), reason: None }).await?;
+    client.open_gate(&id, &wire::OpenGate { action: "sign".into(), reason: None, request: None }).await?;
     let fire = wire::FireTransition { action: "go".into(), reason: None };
     let told = client.fire(&id, &fire).await.expect_err("its key has ended").to_string();
     ensure!(told.contains("application.key"), "{told}");

@@ -71,7 +71,7 @@ steps:
   - {name: answer, run: human, pic: admin}
 ";
 
-fn config() -> Config {
+pub(super) fn config() -> Config {
     let mut config = Config {
         log: Some(LogConfig::new([42; 32])),
         language: Arc::new(Cel::default()),
@@ -82,21 +82,21 @@ fn config() -> Config {
     config
 }
 
-fn call(command: Command) -> Call {
+pub(super) fn call(command: Command) -> Call {
     Call { actor_ref: ADMIN.to_owned(), proof: Proof::InProcess, command, idempotency: None }
 }
 
-fn on(run_id: InstanceId, command: run::Command) -> Call {
+pub(super) fn on(run_id: InstanceId, command: run::Command) -> Call {
     call(Command::Run { target: Target::Existing(run_id), command })
 }
 
-async fn publish(engine: &Engine, text: &str) -> anyhow::Result<()> {
+pub(super) async fn publish(engine: &Engine, text: &str) -> anyhow::Result<()> {
     let command = publish_command(text).map_err(|failure| anyhow::anyhow!("{failure}"))?;
     engine.execute(call(Command::Registry(registry::Command::PublishDefinition(command)))).await?;
     Ok(())
 }
 
-async fn start(engine: &Engine, definition: &str, input: &str) -> anyhow::Result<InstanceId> {
+pub(super) async fn start(engine: &Engine, definition: &str, input: &str) -> anyhow::Result<InstanceId> {
     let command =
         StartRun { subject_ref: Some(format!("subject-of-{definition}")), ..StartRun::new(definition, input) };
     let command = Command::Run { target: Target::New, command: run::Command::Start(Box::new(command)) };
@@ -106,19 +106,19 @@ async fn start(engine: &Engine, definition: &str, input: &str) -> anyhow::Result
     }
 }
 
-async fn claim(engine: &Engine, queue: &str) -> anyhow::Result<Task> {
+pub(super) async fn claim(engine: &Engine, queue: &str) -> anyhow::Result<Task> {
     let claim = ClaimCall { queue: queue.into(), worker_id: "w-1".into(), max: 1, lease: 60_000_000 };
     let wait = std::time::Duration::from_secs(20);
     let tasks = engine.claim(ADMIN, Proof::InProcess, claim, wait).await?;
     tasks.into_iter().next().context("no task came")
 }
 
-fn of(task: &Task) -> anyhow::Result<(InstanceId, TaskRef)> {
+pub(super) fn of(task: &Task) -> anyhow::Result<(InstanceId, TaskRef)> {
     let run_id = InstanceId::parse(&task.run_id).context("an id")?;
     Ok((run_id, TaskRef { step_seq: task.step_seq, lease_token: uuid::Uuid::parse_str(&task.lease_token).ok() }))
 }
 
-async fn complete(engine: &Engine, task: &Task, output: &str) -> anyhow::Result<()> {
+pub(super) async fn complete(engine: &Engine, task: &Task, output: &str) -> anyhow::Result<()> {
     let (run_id, task) = of(task)?;
     let outbound = vec![Outbound { event_type: "told".to_owned(), data: "{\"secret\":\"sent-away\"}".into() }];
     let command = run::Command::Complete { task, output: output.into(), outbound, claim_next: None, artifacts: vec![] };
@@ -127,7 +127,7 @@ async fn complete(engine: &Engine, task: &Task, output: &str) -> anyhow::Result<
 }
 
 /// Tried twice, waits for an event, ends with an output of its own.
-async fn linear(engine: &Engine) -> anyhow::Result<InstanceId> {
+pub(super) async fn linear(engine: &Engine) -> anyhow::Result<InstanceId> {
     publish(engine, LINEAR).await?;
     let run_id = start(engine, "order", r#"{"order":"secret-order","weight":1.5}"#).await?;
     let (_, task) = of(&claim(engine, "default").await?)?;
@@ -141,7 +141,7 @@ async fn linear(engine: &Engine) -> anyhow::Result<InstanceId> {
     Ok(run_id)
 }
 
-async fn saga(engine: &Engine) -> anyhow::Result<InstanceId> {
+pub(super) async fn saga(engine: &Engine) -> anyhow::Result<InstanceId> {
     publish(engine, SAGA).await?;
     let run_id = start(engine, "travel", "{}").await?;
     for _ in 0..2 {
@@ -155,7 +155,7 @@ async fn saga(engine: &Engine) -> anyhow::Result<InstanceId> {
     Ok(run_id)
 }
 
-async fn gated(engine: &Engine) -> anyhow::Result<InstanceId> {
+pub(super) async fn gated(engine: &Engine) -> anyhow::Result<InstanceId> {
     publish(engine, GATED).await?;
     let run_id = start(engine, "change", "{}").await?;
     complete(engine, &claim(engine, "default").await?, "{}").await?;
@@ -177,7 +177,7 @@ async fn gated(engine: &Engine) -> anyhow::Result<InstanceId> {
     Ok(run_id)
 }
 
-async fn verify(engine: &Engine, instance_id: Option<InstanceId>) -> anyhow::Result<LogReport> {
+pub(super) async fn verify(engine: &Engine, instance_id: Option<InstanceId>) -> anyhow::Result<LogReport> {
     Ok(engine.verify_log(ADMIN, instance_id, &mut |_, _| ()).await?)
 }
 
@@ -276,7 +276,7 @@ async fn records(engine: &Engine, run_id: InstanceId) -> anyhow::Result<Vec<Reco
 }
 
 /// Completed late, reopened with an approval, completed again.
-async fn corrected(engine: &Engine) -> anyhow::Result<InstanceId> {
+pub(super) async fn corrected(engine: &Engine) -> anyhow::Result<InstanceId> {
     publish(engine, PEOPLE).await?;
     let run_id = start(engine, "inquiry", "{}").await?;
     let act = async |act: Act| {
@@ -288,7 +288,7 @@ async fn corrected(engine: &Engine) -> anyhow::Result<InstanceId> {
     tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     act(complete("\"secret-first\"")).await?;
     let action = "reopen:look".to_owned();
-    let open = run::Command::OpenGate(process::OpenGate { action: action.clone(), reason: None });
+    let open = run::Command::OpenGate(process::OpenGate { action: action.clone(), reason: None, request: None });
     let opened = engine.execute(on(run_id, open)).await?;
     let Outcome::GateOpened { step_id, .. } = opened else { anyhow::bail!("{opened:?}") };
     let decide = DecideGate { action, decision: Decision::Approve, reason: None, step: None, request_digest: None };

@@ -99,7 +99,7 @@ async fn who_found_no_room_goes_before_a_lower_priority_that_came_later(kind: Ki
 async fn the_best_of_several_runs_are_given_the_room(kind: Kind) -> anyhow::Result<()> {
     let (place, engine, hand) = stage(kind).await?;
     let steps = "{name: HIGH, priority: 9}, {name: LOW, priority: 1}";
-    publish(&engine, &workflow("narrow", "queues: {q: {limit: 2}}\n", steps)).await?;
+    publish(&engine, &workflow("narrow", "order: dag\nqueues: {q: {limit: 2}}\n", steps)).await?;
     let first = start_with(&engine, &hand, "narrow", 5).await?;
     let second = start_with(&engine, &hand, "narrow", 5).await?;
     let tasks = at_once(&engine, 4).await?;
@@ -160,7 +160,7 @@ async fn the_one_free_slot_of_many_is_found(kind: Kind) -> anyhow::Result<()> {
     const SLOTS: usize = 300;
     let (place, engine, _) = stage(kind).await?;
     let steps: Vec<String> = (0..=SLOTS + 1).map(|n| format!("{{name: S{n}}}")).collect();
-    let head = format!("queues: {{q: {{limit: {SLOTS}}}}}\n");
+    let head = format!("order: dag\nqueues: {{q: {{limit: {SLOTS}}}}}\n");
     publish(&engine, &workflow("wide", &head, &steps.join(", "))).await?;
     start(&engine, "wide", "{}").await?;
     let tasks = at_once(&engine, 1000).await?;

@@ -157,7 +157,7 @@ async fn what_a_claim_loses_is_there_again() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_stands_behind_many_is_found() -> anyhow::Result<()> {
     let nodes = Nodes::new(config()).await?;
-    let mut text = "kind: workflow\nname: many\nqueue: nobody\nsteps:\n".to_owned();
+    let mut text = "kind: workflow\nname: many\norder: dag\nqueue: nobody\nsteps:\n".to_owned();
     for n in 0..4100 {
         let _ = writeln!(text, "  - {{name: s{n}}}");
     }
@@ -192,7 +192,8 @@ async fn what_was_published_there_is_known_here() -> anyhow::Result<()> {
     let page = Page { after: None, limit: 1, descending: false };
     let run = nodes.here.own_runs(&RunQuery::default(), &page).await?.remove(0);
     ensure!(nodes.here.plan_of(&run).await?.steps.len() == 1);
-    publish(&nodes.there, &ONE.replace("{name: A}", "{name: A}, {name: B}")).await?;
+    let two = ONE.replace("{name: A}", "{name: A}, {name: B}").replace("steps:", "order: dag\nsteps:");
+    publish(&nodes.there, &two).await?;
     nodes.here.catch_up().await?;
     ensure!(nodes.here.registry().definition("one", None).is_some_and(|newest| newest.version == 2));
     nodes.end().await

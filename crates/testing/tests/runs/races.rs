@@ -162,7 +162,7 @@ fn parallel(name: &str, steps: usize, head: &str) -> String {
 /// 32 claimers, some of whom take many at once.
 async fn no_step_is_claimed_twice_under_a_live_lease(stage: &Stage) -> anyhow::Result<()> {
     const STEPS: usize = 1500;
-    stage.publish(&parallel("wide", STEPS, "")).await?;
+    stage.publish(&parallel("wide", STEPS, "order: dag\n")).await?;
     let run_id = stage.start(0, "wide").await?;
     let seen = Arc::new(Mutex::new(HashSet::new()));
     let done = Arc::new(AtomicUsize::new(0));
@@ -228,7 +228,7 @@ async fn a_long_chain_comes_to_its_end(stage: &Stage) -> anyhow::Result<()> {
 
 async fn a_queue_never_holds_more_leases_than_its_limit(stage: &Stage) -> anyhow::Result<()> {
     const STEPS: usize = 24;
-    stage.publish(&parallel("narrow", STEPS, "queues: {q: {limit: 3}}\n")).await?;
+    stage.publish(&parallel("narrow", STEPS, "order: dag\nqueues: {q: {limit: 3}}\n")).await?;
     let run_id = stage.start(0, "narrow").await?;
     let (held, most, done) =
         (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -413,7 +413,7 @@ async fn a_step_reaches_a_worker_at_the_other_engine_at_once(stage: &Stage) -> a
 /// together, and are cancelled.
 async fn many_steps_move_at_once(stage: &Stage) -> anyhow::Result<()> {
     const STEPS: usize = 1500;
-    let mut text = String::from("kind: workflow\nname: many\nqueue: q\nsteps:\n");
+    let mut text = String::from("kind: workflow\nname: many\norder: dag\nqueue: q\nsteps:\n");
     for n in 0..STEPS {
         let _ = writeln!(text, "  - {{name: w{n}, run: wait, event: never, timeout: 1h}}\n  - {{name: s{n}}}");
     }
@@ -512,7 +512,7 @@ async fn one_approval_reopens_once(stage: &Stage) -> anyhow::Result<()> {
         let engine = stage.engine(n);
         engine.execute(call(acting(run_id, "A", Act::Claim))).await?;
         engine.execute(call(acting(run_id, "A", completing()))).await?;
-        let open = run::Command::OpenGate(OpenGate { action: "reopen:A".to_owned(), reason: None });
+        let open = run::Command::OpenGate(OpenGate { action: "reopen:A".to_owned(), reason: None, request: None });
         let opened = engine.execute(call(Command::Run { target: Target::Existing(run_id), command: open })).await?;
         let Outcome::GateOpened { step_id, .. } = opened else { bail!("{opened:?}") };
         let decide = run::Command::DecideGate(DecideGate {

@@ -75,6 +75,7 @@ impl Rows {
                 output: head.output,
                 rollup: Some(Basis::of(&world.run).to_json().into()),
                 runbook: head.runbook,
+                undoing: head.undoing,
             },
             document: Arc::from(&b""[..]),
             machine: None,
@@ -105,8 +106,7 @@ fn rows(world: &World) -> Rows {
 
 /// What no decision asks for may differ: the pointer of a DAG, and what is open once the run is undone or over.
 fn comparable(mut run: Run) -> Run {
-    use countersign_kernel::lifecycle::{Outcome, RunState};
-    let undone = matches!(run.head.state, RunState::Compensating) || run.head.outcome == Some(Outcome::EffectUnknown);
+    let undone = run.head.undoing;
     if run.plan.order == Order::Dag || undone || run.head.state.is_ended() {
         run.head.current = 0;
     }

@@ -151,7 +151,7 @@ async fn a_survey_of_ten_pins_adds_two_commits(kind: Kind) -> anyhow::Result<()>
 }
 
 async fn open_and_approve(engine: &Engine, run_id: InstanceId, action: &str) -> anyhow::Result<String> {
-    let open = OpenGate { action: action.to_owned(), reason: Some("wrong".to_owned()) };
+    let open = OpenGate { action: action.to_owned(), reason: Some("wrong".to_owned()), request: None };
     let opened = engine.execute(on_run(run_id, run::Command::OpenGate(open))).await?;
     let Outcome::GateOpened { step_id, .. } = opened else { bail!("{opened:?}") };
     engine.execute(on_run(run_id, decision(action, None))).await?;

@@ -6,6 +6,8 @@ use countersign_definition::Cel;
 use countersign_engine::port::{Page, RunQuery, RunView};
 use countersign_engine::{Command, Config, Engine, Target};
 use countersign_kernel::Time;
+use countersign_kernel::refusal::{Code, Refusal};
+use countersign_kernel::registry::{self, Mark, MarkDefinition};
 use countersign_kernel::run::{self, StartRun};
 use countersign_server::schedule::Ticker;
 use countersign_testing::hands::{Hand, LEASE, SECOND, call, claim, complete, publish, start, state};
@@ -22,6 +24,10 @@ on_both! {
     ticks_that_queue_go_one_after_the_other,
     who_queues_keeps_to_the_definition_s_own_limit,
     a_new_version_loses_no_tick,
+    ticks_that_were_missed_are_caught_up_once,
+    a_tick_that_was_skipped_is_not_caught_up,
+    what_is_paused_does_not_start,
+    the_retired_starts_nothing_and_lives_again,
 }
 
 const MINUTE: i64 = 60 * SECOND;
@@ -178,6 +184,113 @@ async fn a_new_version_loses_no_tick(kind: Kind) -> anyhow::Result<()> {
     stage.ticker.look(&stage.engine).await;
     let started = runs(&stage.engine).await?;
     ensure!(started.len() == 1 && started[0].row.definition_version == 2, "{started:?}");
+    stage.end().await
+}
+
+/// The server is down for so long, and comes back with nothing in its memory but the store.
+async fn after_a_restart(stage: Stage, minutes: i64) -> anyhow::Result<Stage> {
+    let Stage { place, hand, engine, .. } = stage;
+    close(engine).await?;
+    hand.turn(minutes * MINUTE);
+    let config = Config { language: Arc::new(Cel::default()), clock: hand.clock(), ..Config::default() };
+    let engine = place.engine(config).await?;
+    let mut ticker = Ticker::default();
+    ticker.look(&engine).await;
+    Ok(Stage { place, hand, engine, ticker })
+}
+
+fn catching_up(overlap: &str) -> String {
+    every_minute("", overlap).replace("overlap:", "catchUp: 3m, overlap:")
+}
+
+async fn ticks_that_were_missed_are_caught_up_once(kind: Kind) -> anyhow::Result<()> {
+    let mut stage = Stage::new(kind, &catching_up("allow")).await?;
+    ensure!(stage.minutes(1).await? == 1);
+    // Three of the ten lie within the window; after another restart none is started again.
+    for (minutes, expected) in [(10, 4), (0, 4), (2, 6)] {
+        stage = after_a_restart(stage, minutes).await?;
+        let all = runs(&stage.engine).await?.len();
+        ensure!(all == expected, "{all} runs in place of {expected} after {minutes} minutes");
+    }
+    stage.end().await
+}
+
+async fn a_tick_that_was_skipped_is_not_caught_up(kind: Kind) -> anyhow::Result<()> {
+    let mut stage = Stage::new(kind, &catching_up("skip")).await?;
+    ensure!(stage.minutes(3).await? == 1);
+    let tasks = claim(&stage.engine, 5, 600 * SECOND, Duration::from_secs(5)).await?;
+    complete(&stage.engine, &tasks[0], false).await?;
+    let stage = after_a_restart(stage, 0).await?;
+    ensure!(runs(&stage.engine).await?.len() == 1);
+    stage.end().await
+}
+
+async fn mark(engine: &Engine, mark: Mark, reason: Option<&str>) -> Result<(), Refusal> {
+    let command = MarkDefinition { mark, name: "clocked".to_owned(), reason: reason.map(str::to_owned) };
+    engine.execute(call(Command::Registry(registry::Command::MarkDefinition(command)))).await.map(|_| ())
+}
+
+async fn what_is_paused_does_not_start(kind: Kind) -> anyhow::Result<()> {
+    let mut stage = Stage::new(kind, &catching_up("allow")).await?;
+    mark(&stage.engine, Mark::Paused, Some("the press is being cleaned")).await?;
+    ensure!(stage.minutes(2).await? == 0);
+    // It is paused after a restart too, and what fell in the pause is lost.
+    let mut stage = after_a_restart(stage, 1).await?;
+    ensure!(stage.minutes(1).await? == 0);
+    mark(&stage.engine, Mark::Resumed, None).await?;
+    ensure!(stage.minutes(2).await? == 2);
+    let sequence = stage.engine.registry().sequence();
+    mark(&stage.engine, Mark::Resumed, None).await?;
+    ensure!(stage.engine.registry().sequence() == sequence, "nothing changed, and there is a record");
+    stage.end().await
+}
+
+async fn the_retired_starts_nothing_and_lives_again(kind: Kind) -> anyhow::Result<()> {
+    let definition = every_minute("", "allow");
+    let mut stage = Stage::new(kind, &definition).await?;
+    ensure!(stage.minutes(1).await? == 1);
+    mark(&stage.engine, Mark::Retired, Some("replaced")).await?;
+    ensure!(stage.minutes(2).await? == 1);
+    let code = |refused: Result<(), Refusal>| refused.err().map(|refusal| refusal.code);
+    ensure!(code(mark(&stage.engine, Mark::Retired, Some("again")).await) == Some(Code::NotActive));
+    ensure!(code(mark(&stage.engine, Mark::Paused, Some("again")).await) == Some(Code::NotActive));
+    let named = start(&stage.engine, "clocked", "{}").await;
+    ensure!(named.is_err_and(|error| error.to_string().contains("retired")));
+    // Its live run goes on.
+    let tasks = claim(&stage.engine, 5, 600 * SECOND, Duration::from_secs(5)).await?;
+    ensure!(tasks.len() == 1);
+    complete(&stage.engine, &tasks[0], false).await?;
+    // The same document again is a version of its own, and starts; the one before does not.
+    let mut stage = after_a_restart(stage, 1).await?;
+    ensure!(runs(&stage.engine).await?.len() == 1);
+    publish(&stage.engine, &definition).await?;
+    stage.ticker.look(&stage.engine).await;
+    ensure!(stage.minutes(2).await? == 3);
+    let newest = runs(&stage.engine).await?.pop().map(|run| run.row.definition_version);
+    ensure!(newest == Some(2), "{newest:?}");
+    let old = StartRun { version: Some(1), ..StartRun::new("clocked", "{}") };
+    let old = Command::Run { target: Target::New, command: run::Command::Start(Box::new(old)) };
+    ensure!(stage.engine.execute(call(old)).await.is_err_and(|refusal| refusal.code == Code::NotActive));
+    stage.end().await
+}
+
+/// Two nodes: a pause and a retirement of the one hold on the other, which has not heard of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pause_holds_on_the_other_node() -> anyhow::Result<()> {
+    let mut stage = Stage::new(Kind::Postgres, &every_minute("", "allow")).await?;
+    let config = Config { language: Arc::new(Cel::default()), clock: stage.hand.clock(), ..Config::default() };
+    let behind = stage.place.engine(config).await?;
+    let mut other = Ticker::default();
+    other.look(&behind).await;
+    mark(&stage.engine, Mark::Paused, Some("the press is being cleaned")).await?;
+    stage.hand.turn(MINUTE);
+    other.look(&behind).await;
+    ensure!(runs(&stage.engine).await?.is_empty(), "it started while it was paused");
+    mark(&stage.engine, Mark::Resumed, None).await?;
+    mark(&stage.engine, Mark::Retired, Some("replaced")).await?;
+    ensure!(start(&behind, "clocked", "{}").await.is_err(), "the other node started the retired");
+    ensure!(stage.minutes(1).await? == 0);
+    close(behind).await?;
     stage.end().await
 }
 

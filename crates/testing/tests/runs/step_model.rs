@@ -111,7 +111,7 @@ fn dead(task: &Task, error: &str) -> anyhow::Result<Call> {
 
 async fn reopen(engine: &Engine, run_id: InstanceId, step: &str) -> anyhow::Result<String> {
     let action = format!("reopen:{step}");
-    let open = OpenGate { action: action.clone(), reason: None };
+    let open = OpenGate { action: action.clone(), reason: None, request: None };
     let opened = engine.execute(on_run(run_id, run::Command::OpenGate(open))).await?;
     let Outcome::GateOpened { step_id, .. } = opened else { bail!("{opened:?}") };
     let decide = DecideGate { action, decision: Decision::Approve, reason: None, step: None, request_digest: None };
@@ -454,7 +454,7 @@ async fn claim_many(engine: &Engine) -> anyhow::Result<()> {
 async fn ten_thousand_steps_turn_overdue_in_one_commit(kind: Kind) -> anyhow::Result<()> {
     let (place, clock) = (Place::new(kind).await?, ManualClock::default());
     let (engine, count) = counted(&place, &clock).await?;
-    let mut text = "kind: workflow\nname: wide\nqueue: q\nsteps:\n".to_owned();
+    let mut text = "kind: workflow\nname: wide\norder: dag\nqueue: q\nsteps:\n".to_owned();
     for n in 0..MANY {
         writeln!(text, "  - {{name: S{n}, deadline: 1h}}")?;
     }

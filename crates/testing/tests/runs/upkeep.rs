@@ -73,7 +73,7 @@ async fn a_step_that_fails_at_its_claim_leaves_its_slot(kind: Kind) -> anyhow::R
 async fn a_large_limit_costs_no_more_than_a_small_one(kind: Kind) -> anyhow::Result<()> {
     let place = Place::new(kind).await?;
     let engine = place.engine(config(None)).await?;
-    let head = format!("queues: {{q: {{limit: {n}, rateLimit: {{count: {n}, per: 1h}}}}}}\n", n = large());
+    let head = format!("order: dag\nqueues: {{q: {{limit: {n}, rateLimit: {{count: {n}, per: 1h}}}}}}\n", n = large());
     publish(&engine, &workflow("wide", &head, "{name: A}, {name: B}")).await?;
     start(&engine, "wide", "{}").await?;
     let began = Instant::now();
@@ -436,7 +436,7 @@ async fn whoever_works_here_hears_that_their_lease_is_gone(kind: Kind) -> anyhow
     let at_once = Duration::from_millis(1500);
     let place = Place::new(kind).await?;
     let engine = place.engine(config(None)).await?;
-    publish(&engine, &workflow("one", "", "{name: A, idempotent: true}, {name: B}")).await?;
+    publish(&engine, &workflow("one", "order: dag\n", "{name: A, idempotent: true}, {name: B}")).await?;
     let run_id = start(&engine, "one", "{}").await?;
     let tasks = claim(&engine, 2, LEASE, LONG).await?;
     let (task, other) = (&tasks[0], &tasks[1]);

@@ -186,7 +186,7 @@ async fn a_node_recovers_what_one_with_a_clock_ahead_has_left() -> anyhow::Resul
     let (place, hand, ahead) = (Place::new(Kind::Postgres).await?, Hand::default(), Hand::default());
     ahead.set(MONTH);
     let there = place.engine(config(&ahead)).await?;
-    publish(&there, &workflow("one", "steps: [{name: A}, {name: B}]\n")).await?;
+    publish(&there, &workflow("one", "order: dag\nsteps: [{name: A}, {name: B}]\n")).await?;
     let here = place.engine(config(&hand)).await?;
     let run_id = start(&there, "one", "{}").await?;
     ensure!(claim(&there, 2, LEASE, LONG).await?.len() == 2);

@@ -155,7 +155,12 @@ fn same_request(header: &Header, payload: &Value, body: &Value, signed: &Signed,
         }
         Action::GateOpened | Action::ChainInitiated => {
             asks("open_gate", &["v1", kind, &instance, "gates"])?;
-            members(if header.action == Action::GateOpened { &["action", "reason"] } else { &["action"] })
+            if header.action == Action::ChainInitiated {
+                return members(&["action"]);
+            }
+            members(&["action", "reason"])?;
+            // What the opener does not say, the engine may.
+            if body.given("request").is_some() { members(&["request"]) } else { Ok(()) }
         }
         Action::GateDecided
         | Action::StepApproved
@@ -211,6 +216,18 @@ fn same_registry_request(action: Action, payload: &Value, body: &Value, signed: 
             members(&["subject_ref", "action_scope"])
         }
         Action::GrantRevoked => asks("revoke", &["v1", "grants", text("grant_id"), "revoke"]),
+        Action::DefinitionRetired => {
+            asks("retire_definition", &["v1", "definitions", text("name"), "retire"])?;
+            members(&["reason"])
+        }
+        Action::SchedulePaused => {
+            asks("pause_schedule", &["v1", "schedules", text("name"), "pause"])?;
+            members(&["reason"])
+        }
+        Action::ScheduleResumed => {
+            asks("resume_schedule", &["v1", "schedules", text("name"), "resume"])?;
+            members(&["reason"])
+        }
         Action::DefinitionPublished if signed.signed_over == SignedOver::Document => {
             asks("publish_definition", &["v1", "definitions"])
         }

@@ -27,6 +27,12 @@ pub fn same_request(header: &Header, payload: &Value, body: &Value, signed: &Sig
         Action::RunStarted if signed.statement.action == "dispatch_run" => {
             same_route(signed, "POST", "dispatch_run", &["v1", "runs", "trigger"])
         }
+        // The run of a schedule, by hand: the input is the schedule's.
+        Action::RunStarted if segment(signed, 2)?.as_str() == "schedules" => {
+            let definition = payload.text("definition").and_then(|named| named.rsplit_once('@'));
+            let name = definition.map_or("", |(name, _)| name);
+            same_route(signed, "POST", "start_run", &["v1", "schedules", name, "trigger"])
+        }
         Action::RunStarted => {
             same_route(signed, "POST", "start_run", &["v1", "runs"])?;
             same_start(payload, body)

@@ -145,6 +145,11 @@ impl Step {
         self.end = Some(end);
     }
 
+    /// It left the in-tray with its chain's outcome, and ended only then.
+    pub fn is_trailing(&self) -> bool {
+        self.end.as_ref().zip(self.recalled_at_us).is_some_and(|(end, recalled_at_us)| end.at_us > recalled_at_us)
+    }
+
     pub fn recall(&mut self, at_us: i64) {
         self.recalled_at_us.get_or_insert(at_us);
     }

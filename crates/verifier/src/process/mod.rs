@@ -8,6 +8,7 @@ pub mod gate;
 mod open;
 mod purged;
 pub mod quorum;
+mod request;
 mod start;
 
 use crate::bytes::{Digest, Id};
@@ -192,6 +193,8 @@ pub struct Process {
     pub fired: Vec<Fired>,
     spent: HashMap<Id, u64>,
     pub gates: Gates,
+    /// What each gate asks, by digest.
+    requests: HashMap<String, Option<String>>,
     command: Command,
     last: Option<Header>,
     /// Decisions without content that could explain an approval.
@@ -219,6 +222,7 @@ impl Process {
             fired: vec![],
             spent: HashMap::new(),
             gates: Gates::default(),
+            requests: HashMap::new(),
             command: Command::default(),
             last: None,
             purged_decisions: vec![],
@@ -255,7 +259,10 @@ impl Process {
         }
         match (&record.content, record.payload()) {
             (None, _) => self.take_purged(header, ctx),
-            (Some(_), Some(payload)) => self.take_payload(header, payload, ctx),
+            (Some(_), Some(payload)) => {
+                self.check_request(record, payload, ctx);
+                self.take_payload(header, payload, ctx);
+            }
             // Not readable, and found so before.
             (Some(_), None) => {}
         }

@@ -30,7 +30,7 @@ impl Process {
         let labels = payload.texts("gate_spec_labels")?;
         self.state = Some(ctx.names.get(initial_state));
         self.read_documents(header, &started, ctx);
-        self.check_definition(header, &started, ctx);
+        self.check_definition(header, payload, &started, ctx);
         started.replaced = self.check_replaced(header, &started, stated, ctx);
         if let Some(declaration) = &self.declaration {
             if declaration.initial_state != initial_state {
@@ -66,7 +66,7 @@ impl Process {
         self.rules = rules(payload)?;
         self.state = Some(ctx.names.get("run"));
         self.read_documents(header, &started, ctx);
-        self.check_definition(header, &started, ctx);
+        self.check_definition(header, payload, &started, ctx);
         let published = started.definition.as_ref().and_then(|name| ctx.registry.definition(name, header.registry_seq));
         if let Some(published) = published {
             let document = payload.text("document_digest").and_then(Digest::parse);
@@ -169,12 +169,18 @@ impl Process {
     }
 
     /// A start may replace approvers of the definition, never its declaration.
-    fn check_definition(&self, header: &Header, started: &Started, ctx: &mut Context<'_>) {
+    fn check_definition(&self, header: &Header, payload: &Value, started: &Started, ctx: &mut Context<'_>) {
         let Some(name) = &started.definition else { return };
         let Some(definition) = ctx.registry.definition(name, header.registry_seq) else {
             let detail = format!("the definition {name} was not published at registry record {}", header.registry_seq);
             return ctx.findings.find(Code::DocumentMismatch, header, detail);
         };
+        // A child belongs to a run that goes on.
+        let is_child = payload.given("parent_run_id").is_some();
+        if let Some(record) = definition.retired_by(header.registry_seq).filter(|_| !is_child) {
+            let detail = format!("the definition {name} was retired by registry record {record}");
+            ctx.findings.find(Code::DocumentMismatch, header, detail);
+        }
         if definition.declaration_digest != started.declaration_digest {
             let detail = format!(
                 "the definition {name} has the declaration {}, the process was started with {}",

@@ -151,12 +151,13 @@ fn gates(gates: &[GateSummary]) -> String {
         let steps: Vec<String> = gate
             .steps
             .iter()
-            .map(|StepSummary { approver, state, end }| {
+            .map(|StepSummary { approver, state, trailing, end }| {
                 let end = end.as_ref().map(|(by, at)| {
                     let by = if by == approver { String::new() } else { format!("by {by}, ") };
                     format!("<br><span class=\"small soft\">{}</span>", escape(&format!("{by}{}", utc(*at))))
                 });
-                format!("{} {}{}", escape(approver), state_badge(state), end.unwrap_or_default())
+                let late = if *trailing { " <span class=\"small soft\">too late to count</span>" } else { "" };
+                format!("{} {}{late}{}", escape(approver), state_badge(state), end.unwrap_or_default())
             })
             .collect();
         let fate = match gate.fate {
@@ -175,9 +176,15 @@ fn gates(gates: &[GateSummary]) -> String {
                 escape(&gate.guard),
                 escape(&gate.rule),
                 escape(&gate.scope)
-            ),
+            ) + &gate.request.as_ref().map_or_else(String::new, |request| {
+                format!("<br><span class=\"small\">asked: <code>{}</code></span>", escape(request))
+            }),
             steps.join("<br>"),
-            format!("{}<br><span class=\"small soft\">{fate}</span>", state_badge(gate.state)),
+            format!(
+                "{}<br><span class=\"small soft\">{}{fate}</span>",
+                state_badge(gate.state),
+                gate.approved.as_ref().map_or_else(String::new, |of| format!("{}; ", escape(of)))
+            ),
         ]
     };
     let headings = ["gate for", "guard", "approvers and decisions", "outcome"];

@@ -13,6 +13,8 @@ pub struct Workflow {
     pub depth: Vec<usize>,
     /// Steps that can be undone.
     pub compensated: HashSet<usize>,
+    /// Those of them whose undo waits for an operator where it fails.
+    pub held: HashSet<usize>,
     /// Fail-closed, and a chain.
     pub closed: bool,
     pub hard_cap_us: Option<i64>,
@@ -134,13 +136,15 @@ impl Workflow {
         };
         let undone = |entry: &Value| place(entry.text("step").ok_or("a compensation names no step")?);
         let compensated = entries.iter().map(undone).collect::<Result<_, String>>()?;
+        let holds = |entry: &&Value| entry.text("onFailure") == Some("hold");
+        let held = entries.iter().filter(holds).map(undone).collect::<Result<_, String>>()?;
         let machine = match value.given("machine") {
             None => None,
             Some(named) => Some(named.as_text().ok_or("`machine` is no name")?.to_owned()),
         };
         let closed = linear && value.text("failurePolicy") == Some("fail-closed");
         let hard_cap_us = micros(value.given("hardCap"))?;
-        Ok(Workflow { linear, steps, tasks, depth, compensated, closed, hard_cap_us, machine })
+        Ok(Workflow { linear, steps, tasks, depth, compensated, held, closed, hard_cap_us, machine })
     }
 }
 

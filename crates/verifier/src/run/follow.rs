@@ -68,6 +68,7 @@ impl Run {
         if !self.lost {
             self.follow_runbook(header, moves, &made, was, &unknown, process, ctx);
         }
+        self.judge_failed_undos(header, moves, &made, ctx);
         let undoes = made.iter().any(|made| made.id == "T1" && made.seq >= self.with_tasks());
         if undoes && self.state != "compensating" {
             let detail = format!("a compensation began while the run was {}", self.state);
@@ -80,6 +81,19 @@ impl Run {
             self.last_error = Some(error.to_owned());
         }
         self.outcome = moves.outcome.map(str::to_owned);
+    }
+
+    /// An undo that failed for good ends the run, unless its entry holds it for an operator.
+    fn judge_failed_undos(&self, header: &Header, moves: &Moves<'_>, made: &[Made], ctx: &mut Context<'_>) {
+        let Some(workflow) = self.workflow.as_ref().filter(|_| !self.lost && !is_ended(self.state)) else { return };
+        let again = |seq: usize| moves.errors.iter().any(|(of, failure)| *of == seq && failure.again);
+        for made in made.iter().filter(|made| matches!(made.to, "failed" | "cannot_complete") && !again(made.seq)) {
+            let undone = self.steps.get(made.seq).and_then(|step| step.compensates);
+            if undone.is_some_and(|undone| !workflow.held.contains(&undone)) {
+                let detail = format!("the compensation {} failed, and the run is {}", made.seq, self.state);
+                ctx.findings.find(Code::CompensationOrder, header, detail);
+            }
+        }
     }
 
     /// What waits says for what, and a block is red for one of four causes.
@@ -179,7 +193,8 @@ impl Run {
             Some(spec) => spec.depends_on.iter().all(|before| came_to(*before, &is_past)),
             None => {
                 // The run's own move to compensating stands in the same record at the earliest.
-                (self.with_tasks()..seq).all(|before| came_to(before, &|state| state == "completed"))
+                let passed = |state: &str| matches!(state, "completed" | "cannot_complete");
+                (self.with_tasks()..seq).all(|before| came_to(before, &passed))
             }
         }
     }
@@ -245,6 +260,10 @@ impl Run {
                 "X13" => {
                     let captured = action == Action::StepCompleted && self.has_captured(*seq);
                     (action != Action::EffectDeclared && !captured).then_some("declares nothing")
+                }
+                "U1" | "U2" => {
+                    let undoes = self.steps.get(*seq).is_some_and(|step| step.compensates.is_some());
+                    (action != Action::EffectDeclared || !undoes).then_some("declares no undo")
                 }
                 "X6" => (!matches!(action, Action::RunCancelled | Action::RunVoided)).then_some("cancels nothing"),
                 _ => None,
@@ -429,6 +448,23 @@ impl Run {
                 let detail = "completed as a dry run, which it is not";
                 ctx.findings.find(Code::UndeclaredTransition, header, detail);
             }
+            let undoing = match run_move.id {
+                "P10" | "P11" | "S21" | "S22" => self.undoing,
+                "R9e" | "R10" | "R11" | "R12" => true,
+                _ => !self.undoing || matches!(to, "paused" | "stopped" | "voided"),
+            };
+            if !undoing {
+                let detail = format!(
+                    "{} does not belong to a run that {}",
+                    run_move.id,
+                    match self.undoing {
+                        true => "is undone",
+                        false => "is not undone",
+                    }
+                );
+                ctx.findings.find(Code::UndeclaredTransition, header, detail);
+            }
+            self.undoing |= to == "compensating";
             self.state = to;
             self.command.stops |= to == "stopped";
             self.command.over |= is_ended(to) || to == "compensating";

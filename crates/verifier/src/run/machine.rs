@@ -22,6 +22,7 @@ const AT_WORK: &[&str] = &["in_progress", "overdue"];
 const PASSED_OVER: &[&str] = &["not_started", "ready", "waiting", "blocked", "failed"];
 const OPEN: &[&str] =
     &["not_started", "ready", "in_progress", "waiting", "blocked", "overdue", "failed", "cannot_complete"];
+const UNDER_WAY: &[&str] = &["ready", "in_progress", "overdue", "waiting", "failed"];
 const HANDS: &[&str] = &["pic_human", "executor_worker"];
 const REOPEN: &[&str] = &["step_reopen_for_correction"];
 
@@ -59,6 +60,8 @@ const STEPS: &[StepRow] = &[
         &["step_timeout", "waiting_timeout", "gate_rejected", "lease_exhausted", "expression_error", "validation"]),
     step("X11", AT_WORK, "ready", &["system"], &["unclaimed"]),
     step("X13", &["ready"], "completed", &["reviewer"], &["effect_declared"]),
+    step("U1", UNDER_WAY, "completed", &["reviewer"], &["undo_declared"]),
+    step("U2", UNDER_WAY, "cannot_complete", &["reviewer"], &["undo_declared"]),
 ];
 
 const RUNS: &[(&str, &str, &str, &str)] = &[
@@ -115,6 +118,12 @@ const RUNS: &[(&str, &str, &str, &str)] = &[
     ("S18", "paused", "stopped", "drift"),
     ("S19", "queued", "stopped", "workflow_stop"),
     ("R13", "executing", "completed", "dry_run"),
+    ("P9", "compensating", "paused", "workflow_pause"),
+    ("P10", "paused", "compensating", "workflow_resume"),
+    ("P11", "paused", "failed", "compensation_failed"),
+    ("S20", "compensating", "stopped", "workflow_stop"),
+    ("S21", "stopped", "compensating", "workflow_resume"),
+    ("S22", "stopped", "failed", "compensation_failed"),
     ("V1", "stopped", "voided", "workflow_void"),
     ("V2", "executing", "voided", "workflow_void"),
     ("V3", "blocked", "voided", "workflow_void"),

@@ -122,6 +122,8 @@ pub struct Run {
     pub executing_since_us: Option<i64>,
     pub completed_at_us: Option<i64>,
     pub failed_at_us: Option<i64>,
+    /// It has begun to undo its work.
+    undoing: bool,
     /// What it did cannot be told from here on: a record was purged, or could not be read.
     pub lost: bool,
     command: Command,
@@ -147,6 +149,7 @@ impl Run {
             executing_since_us: None,
             completed_at_us: None,
             failed_at_us: None,
+            undoing: false,
             lost: false,
             command: Command::default(),
             last: None,
@@ -198,7 +201,9 @@ impl Run {
             return;
         };
         if !header.action.is_run() {
-            self.note_request(record, payload, ctx);
+            if header.action == Action::GateOpened && self.book.dry {
+                ctx.findings.find(Code::RunbookViolation, header, "a dry run opens a gate");
+            }
             return self.note_gate(header, payload, ctx);
         }
         ctx.findings.checked(Claim::DeclaredPath);

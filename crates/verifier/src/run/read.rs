@@ -85,6 +85,8 @@ pub struct Failure<'v> {
     pub last_error: Option<&'v str>,
     pub category: Option<&'v str>,
     pub effect_unknown: bool,
+    /// Another attempt follows.
+    pub again: bool,
 }
 
 /// Spans, first and last included, ascending and apart.
@@ -312,6 +314,7 @@ fn failure(value: &Value) -> Option<Failure<'_>> {
         last_error: optional(value, "last_error")?,
         category: optional(value, "error_category")?,
         effect_unknown,
+        again: value.get("next_run_at_us").is_some(),
     })
 }
 

@@ -10,7 +10,7 @@ use crate::bytes::{Digest, Id, sha256};
 use crate::finding::Code;
 use crate::json::{self, Value};
 use crate::process::{Context, Process};
-use crate::record::{Action, Header, Record};
+use crate::record::{Action, Header};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
@@ -19,7 +19,7 @@ use std::rc::Rc;
 pub struct Runbook {
     /// It is one: fail-closed, linear, and its declaration guards `resume`.
     active: bool,
-    dry: bool,
+    pub(super) dry: bool,
     /// Checks are recorded from here on; runs of earlier servers have none.
     checked: bool,
     /// The digests of the pins, in the order of their first capture.
@@ -37,8 +37,6 @@ pub struct Runbook {
     /// What the last stop says, and what its survey found.
     drift: Vec<Drift>,
     live: HashMap<String, Digest>,
-    /// What each gate asks, by digest.
-    requests: HashMap<String, Option<String>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,36 +136,6 @@ impl Run {
                 let detail = format!("step {seq} has a gate or pins, and is taken over from another run");
                 ctx.findings.find(Code::RunbookViolation, header, detail);
             }
-        }
-    }
-
-    /// What a gate asks, and that a decision is bound to it.
-    pub(super) fn note_request(&mut self, record: &Record, payload: &Value, ctx: &mut Context<'_>) {
-        let header = &record.header;
-        let gate = payload.text("chain_id").or(payload.text("step_id")).unwrap_or_default();
-        let said = payload.text("request_digest");
-        match header.action {
-            Action::GateOpened => {
-                self.book.requests.insert(gate.to_owned(), said.map(str::to_owned));
-                let found = record.content.as_ref().and_then(|content| content.request_sha256);
-                let by_digest = payload.get("request_bytes").is_some();
-                let fits = match found {
-                    Some(found) => said == Some(&found.to_string()),
-                    None => !by_digest || said.is_some(),
-                };
-                if !fits {
-                    let detail = "request_digest is not that of the request";
-                    ctx.findings.find(Code::BindingInvalid, header, detail);
-                }
-                if self.book.dry {
-                    ctx.findings.find(Code::RunbookViolation, header, "a dry run opens a gate");
-                }
-            }
-            Action::GateDecided if self.book.requests.get(gate).is_some_and(|asked| asked.as_deref() != said) => {
-                let detail = "the decision is not bound to the request of its gate";
-                ctx.findings.find(Code::BindingInvalid, header, detail);
-            }
-            _ => {}
         }
     }
 

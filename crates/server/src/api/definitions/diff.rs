@@ -12,7 +12,8 @@ use axum::extract::State;
 use countersign_client::wire::{self, NamedEdge};
 use countersign_kernel::plan::Plan;
 use countersign_kernel::registry::Definition;
-use countersign_ledger::document::{declaration_document, published_gates_document};
+use countersign_ledger::Unwritable;
+use countersign_ledger::document::{Document, declaration_document, published_gates_document};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -64,11 +65,12 @@ impl Whole {
 /// What a definition says, as one value.
 fn said(Whole { definition, document, .. }: &Whole) -> Value {
     let read = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap_or_default();
+    let shown = |document: Result<Document, Unwritable>| document.map_or(Value::Null, |document| read(&document.bytes));
     match document {
         Some(document) => read(document),
         None => {
-            let mut value = read(&declaration_document(&definition.declaration).bytes);
-            value["gate_spec"] = read(&published_gates_document(&definition.gate_spec).bytes);
+            let mut value = shown(declaration_document(&definition.declaration));
+            value["gate_spec"] = shown(published_gates_document(&definition.gate_spec));
             if let Some(retention) = &definition.retention {
                 value["retention"] = json!(retention);
             }

@@ -4,7 +4,7 @@ pub mod diff;
 pub mod graph;
 
 use super::auth::Caller;
-use super::body::{Address, PostedBytes};
+use super::body::{Address, Posted, PostedBytes};
 use super::openapi::Refused;
 use super::query::{Axis, List, NoQuery, Params};
 use super::{App, Done, Problem, Read, mismatched, time};
@@ -12,7 +12,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use countersign_client::wire;
-use countersign_definition::{Definition, Deployment};
+use countersign_definition::{Definition, Deployment, Severity};
 use countersign_engine::retention::UNSET_POLICY;
 use countersign_engine::{Command, Engine, Outcome, store_failure};
 use countersign_kernel::lifecycle::MachineScope;
@@ -37,7 +37,8 @@ impl List for DefinitionList {
 pub async fn publish(State(app): State<App>, caller: Caller, posted: PostedBytes) -> Done<wire::DefinitionPublished> {
     let engine = app.engine()?;
     let (bytes, checked) = checked(&engine, posted.bytes).await?;
-    let definition = checked.map_err(invalid_definition)?;
+    let mut definition = checked.map_err(invalid_definition)?;
+    let problems = to_wire(std::mem::take(&mut definition.warnings));
     let source = String::from_utf8(bytes).map_err(|_| Problem::invalid_request("the body is not UTF-8"))?;
     let command = definition.published_as(source, |bytes| sha256(&[bytes]));
     let prepared = command.workflow.as_ref().and_then(|workflow| workflow.document.clone());
@@ -48,7 +49,32 @@ pub async fn publish(State(app): State<App>, caller: Caller, posted: PostedBytes
                 engine.prepare(document);
             }
             let status = if created { StatusCode::CREATED } else { StatusCode::OK };
-            Ok((status, Json(wire::DefinitionPublished { name, version, digest })))
+            Ok((status, Json(wire::DefinitionPublished { name, version, digest, problems })))
+        }
+        outcome => Err(mismatched(&outcome)),
+    }
+}
+
+/// Retire a definition: its versions up to now start nothing any more, its schedules end, and its live runs and processes go
+/// on. Published again, it is a new version that starts. Needs `definitions:publish`.
+#[utoipa::path(post, path = "/v1/definitions/{name}/retire", tag = "definitions", params(("name" = String, Path)),
+    request_body = wire::RetireDefinition, responses((status = 200, body = wire::DefinitionRetired), Refused))]
+pub async fn retire(
+    State(app): State<App>,
+    caller: Caller,
+    address: Address,
+    posted: Posted<wire::RetireDefinition>,
+) -> Done<wire::DefinitionRetired> {
+    let engine = app.engine()?;
+    let name = address.get("name").to_owned();
+    let command =
+        registry::MarkDefinition { mark: registry::Mark::Retired, name: name.clone(), reason: posted.body.reason };
+    let command = Command::Registry(registry::Command::MarkDefinition(command));
+    match engine.execute(caller.call(command, posted.sent)?).await? {
+        Outcome::Done => {
+            let version =
+                engine.registry().standing(&name).and_then(|standing| Some(standing.retired.as_ref()?.version));
+            Ok((StatusCode::OK, Json(wire::DefinitionRetired { name, version: version.unwrap_or_default() })))
         }
         outcome => Err(mismatched(&outcome)),
     }
@@ -64,7 +90,7 @@ pub async fn validate(State(app): State<App>, _: Caller, posted: PostedBytes) ->
     Ok(Json(match checked {
         Ok(definition) => {
             let graph = Some(graph::of_document(&definition, &bytes));
-            wire::Validation { valid: true, problems: vec![], graph }
+            wire::Validation { valid: true, problems: to_wire(definition.warnings), graph }
         }
         Err(problems) => wire::Validation { valid: false, problems, graph: None },
     }))
@@ -87,7 +113,7 @@ pub async fn list(
         .filter_map(|name| registry.definition(name, None))
         .map(|definition| (definition.name.clone().into_bytes(), definition.clone()))
         .collect();
-    Ok(Json(params.answer_from(newest, |definition| summary(&definition))))
+    Ok(Json(params.answer_from(newest, |definition| summary(&registry, &definition))))
 }
 
 /// The newest version. Needs what listing needs: `workflows:read`, `workflows:start`, `runs:read`, `runs:start` or
@@ -154,7 +180,7 @@ pub async fn versions(
         return Err(not_known().into());
     }
     let keyed = versions.iter().map(|definition| (definition.version.to_be_bytes().to_vec(), definition.clone()));
-    Ok(Json(params.answer_from(keyed.collect(), |definition| summary(&definition))))
+    Ok(Json(params.answer_from(keyed.collect(), |definition| summary(&registry, &definition))))
 }
 
 /// The version that the address names.
@@ -188,13 +214,26 @@ fn not_known() -> Refusal {
 
 async fn view(app: &App, caller: &Caller, name: &str, version: Option<u32>) -> Read<wire::DefinitionView> {
     let definition = one(app, caller, name, version).await?;
-    let wire::DefinitionSummary { name, version, kind, digest, published_at, published_by, quarantined } =
-        summary(&definition);
+    let wire::DefinitionSummary { name, version, kind, digest, published_at, published_by, quarantined, retired } =
+        summary(&app.engine()?.registry(), &definition);
     let document = app.engine()?.definition_source(&name, version).await?.ok_or_else(not_known)?.to_string();
-    Ok(Json(wire::DefinitionView { name, version, kind, digest, published_at, published_by, quarantined, document }))
+    Ok(Json(wire::DefinitionView {
+        name,
+        version,
+        kind,
+        digest,
+        published_at,
+        published_by,
+        quarantined,
+        retired,
+        document,
+    }))
 }
 
-fn summary(definition: &registry::Definition) -> wire::DefinitionSummary {
+fn summary(registry: &Registry, definition: &registry::Definition) -> wire::DefinitionSummary {
+    let standing =
+        registry.standing(&definition.name).filter(|_| registry.is_retired(&definition.name, definition.version));
+    let retired = standing.and_then(|standing| standing.retired.as_ref());
     wire::DefinitionSummary {
         name: definition.name.clone(),
         version: definition.version,
@@ -203,6 +242,11 @@ fn summary(definition: &registry::Definition) -> wire::DefinitionSummary {
         published_at: time::format(definition.published_at),
         published_by: definition.published_by.clone(),
         quarantined: definition.quarantined.as_ref().map(|held| held.why.to_string()),
+        retired: retired.map(|retired| wire::Retirement {
+            at: time::format(retired.at),
+            by: retired.by.clone(),
+            reason: retired.reason.clone(),
+        }),
     }
 }
 
@@ -251,16 +295,19 @@ async fn checked(engine: &Arc<Engine>, bytes: Vec<u8>) -> Result<(Vec<u8>, Check
 }
 
 fn check(engine: &Engine, bytes: &[u8]) -> Checked {
-    countersign_definition::parse_resolved(bytes, &mut Here(engine)).map_err(|problems| {
-        let to_wire = |problem: countersign_definition::Problem| wire::DefinitionProblem {
-            path: problem.path,
-            line: problem.line,
-            column: problem.column,
-            code: problem.code.as_str().to_owned(),
-            message: problem.message,
-        };
-        problems.into_iter().map(to_wire).collect()
-    })
+    countersign_definition::parse_resolved(bytes, &mut Here(engine)).map_err(to_wire)
+}
+
+fn to_wire(problems: Vec<countersign_definition::Problem>) -> Vec<wire::DefinitionProblem> {
+    let to_wire = |problem: countersign_definition::Problem| wire::DefinitionProblem {
+        path: problem.path,
+        line: problem.line,
+        column: problem.column,
+        code: problem.code.as_str().to_owned(),
+        message: problem.message,
+        level: (problem.code.severity() == Severity::Warning).then(|| Severity::Warning.as_str().to_owned()),
+    };
+    problems.into_iter().map(to_wire).collect()
 }
 
 /// What this deployment has published and configured.
@@ -270,7 +317,9 @@ impl Deployment for Here<'_> {
     /// A child's version is fixed now: what is published later does not change what this one runs.
     fn workflow(&mut self, name: &str, version: Option<u32>) -> Option<u32> {
         let registry = self.0.registry();
-        registry.definition(name, version).filter(|child| child.workflow.is_some()).map(|child| child.version)
+        let lives = |child: &&Arc<registry::Definition>| !registry.is_retired(&child.name, child.version);
+        let child = registry.definition(name, version).filter(lives);
+        child.filter(|child| child.workflow.is_some()).map(|child| child.version)
     }
 
     fn is_fail_closed(&self, name: &str, version: u32) -> bool {

@@ -4,7 +4,8 @@
 use crate::api::auth::Caller;
 use crate::api::body::Posted;
 use crate::api::openapi::Refused;
-use crate::api::{App, Problem, Read};
+use crate::api::query::NoQuery;
+use crate::api::{App, Problem, Read, time};
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequestParts, State};
@@ -13,7 +14,8 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use countersign_client::wire;
 use countersign_engine::Engine;
-use countersign_engine::log::{Finding, LogReport, Strictness, Verification};
+use countersign_engine::log::{Finding, LogReport, LogStatus, Strictness, Verification};
+use countersign_engine::port::log::VerifiedRow;
 use countersign_kernel::refusal::{Refusal, require_optional_text};
 use countersign_kernel::registry::scopes;
 use countersign_kernel::{EventId, InstanceId};
@@ -88,6 +90,7 @@ pub async fn log(
     let instance_id = posted.body.instance_id.as_ref().map(named);
     if !follows.0 {
         let report = engine.verify_log(&caller.actor_ref, instance_id, &mut |_, _| {}).await?;
+        keep(&engine, &caller, instance_id, &report).await;
         return Ok(Json(to_wire(report)).into_response());
     }
     engine.require_scope(&caller.actor_ref, scopes::AUDIT_READ).await?;
@@ -125,10 +128,49 @@ async fn follow(
         }
     };
     let line = match report {
-        Ok(report) => line_of(&to_wire(report)),
+        Ok(report) => {
+            keep(&engine, &caller, instance_id, &report).await;
+            line_of(&to_wire(report))
+        }
         Err(refusal) => refused(refusal).await,
     };
     let _ = sender.send_data(line).await;
+}
+
+/// The page shows when all was last verified. What was found does not depend on whether that could be kept.
+async fn keep(engine: &Engine, caller: &Caller, instance_id: Option<InstanceId>, report: &LogReport) {
+    if instance_id.is_none()
+        && let Err(refusal) = engine.keep_verification(&caller.actor_ref, report).await
+    {
+        tracing::warn!(%refusal, "a verification could not be kept");
+    }
+}
+
+/// How far the log is sealed, how long records wait for that, and when all of it was last verified. Needs `audit:read`.
+#[utoipa::path(get, path = "/v1/ledger/status", tag = "ledger", responses((status = 200, body = wire::LedgerStatus), Refused))]
+pub async fn status(State(app): State<App>, caller: Caller, _: NoQuery) -> Read<wire::LedgerStatus> {
+    let status = app.engine()?.log_status(&caller.actor_ref).await?;
+    let LogStatus { sealed, sealed_at, unsealed, unsealed_since, now, verified } = status;
+    let lag_us = unsealed_since.map_or(0, |since| now.0.saturating_sub(since.0));
+    let last_verification = verified.map(|VerifiedRow { at, by, records, size, findings }| wire::LastVerification {
+        at: time::format(at),
+        by,
+        result: result(findings == 0),
+        records,
+        size,
+        findings,
+    });
+    Ok(Json(wire::LedgerStatus {
+        sealed,
+        sealed_at: sealed_at.map(time::format),
+        unsealed,
+        seal_lag_ms: u64::try_from(lag_us / 1000).unwrap_or(0),
+        last_verification,
+    }))
+}
+
+fn result(good: bool) -> wire::VerificationResult {
+    if good { wire::VerificationResult::Verified } else { wire::VerificationResult::FailedVerification }
 }
 
 fn line_of(value: &impl serde::Serialize) -> Bytes {
@@ -154,11 +196,7 @@ fn to_wire(report: LogReport) -> wire::LogVerification {
         detail,
     };
     wire::LogVerification {
-        result: if found == 0 {
-            wire::VerificationResult::Verified
-        } else {
-            wire::VerificationResult::FailedVerification
-        },
+        result: result(found == 0),
         records,
         size,
         root: root.to_string(),

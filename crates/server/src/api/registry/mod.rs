@@ -1,6 +1,7 @@
 //! The state machine registry: what states there are, who may move what, what that emits, and how it looks.
 
 mod texts;
+mod words;
 
 use crate::api::auth::Caller;
 use crate::api::body::Address;
@@ -27,14 +28,15 @@ use std::sync::Arc;
 pub async fn read(State(app): State<App>, _: Caller, _: NoQuery) -> Read<wire::Registry> {
     let engine = app.engine()?;
     engine.refresh_registry().await.map_err(|error| Problem::from(store_failure(&error)))?;
+    let registry = engine.registry();
     Ok(Json(wire::Registry {
-        machines: machines().iter().map(to_wire).chain(published(&engine.registry())).collect(),
+        machines: machines().iter().map(to_wire).chain(published(&registry)).collect(),
         event_types: EVENT_TYPES.iter().map(event_type).collect(),
         tokens: TOKENS.iter().map(token).collect(),
         failure_classes: FailureCategory::REGISTRY.iter().map(failure_class).collect(),
         vocabularies: texts::vocabularies(),
         rollup_colors: texts::rollup_colors(),
-        texts: texts::all(own_machines(&engine.registry()).iter().map(|machine| &**machine)),
+        texts: texts::all(own_machines(&registry).iter().map(|machine| &**machine)),
     }))
 }
 

@@ -49,7 +49,11 @@ pub fn vocabularies() -> Vec<wire::Vocabulary> {
     let corrections = CorrectionReason::ALL
         .iter()
         .map(|reason| word("correction_reason", reason.as_str(), of_correction_reason(*reason)));
+    let results =
+        [("completed", texts("It was done", "Đã thực hiện")), ("not_done", texts("It was not done", "Chưa thực hiện"))];
+    let results = results.into_iter().map(|(code, texts)| word("result", code, texts)).collect();
     vec![
+        wire::Vocabulary { vocabulary: "result".to_owned(), words: results },
         wire::Vocabulary { vocabulary: "block_reason".to_owned(), words: blocks.collect() },
         wire::Vocabulary { vocabulary: "correction_reason".to_owned(), words: corrections.collect() },
     ]
@@ -92,6 +96,8 @@ pub fn all<'m>(own: impl Iterator<Item = &'m OwnMachine>) -> BTreeMap<String, BT
     all.extend(STEP_FACETS.iter().map(|row| (format!("facet.{}.label", row.facet), of_facet(row))));
     all.extend(rollup_colors().into_iter().map(|color| (color.label_key, color.texts)));
     all.extend(vocabularies().into_iter().flat_map(|list| list.words).map(|word| (word.label_key, word.texts)));
+    all.extend(super::words::actions());
+    all.extend(super::words::problems());
     let of =
         |text: fn(&wire::Texts) -> &String| all.iter().map(|(key, texts)| (key.clone(), text(texts).clone())).collect();
     BTreeMap::from([("en".to_owned(), of(|texts| &texts.en)), ("vi".to_owned(), of(|texts| &texts.vi))])

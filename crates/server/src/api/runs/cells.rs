@@ -16,7 +16,7 @@ use countersign_kernel::InstanceId;
 use countersign_kernel::lifecycle::{OwnMachine, RUN_STATES, RunState};
 use countersign_kernel::plan::Plan;
 use countersign_kernel::run::phase;
-use serde_json::{Map, json};
+use serde_json::Map;
 
 pub struct CellsOfRun;
 
@@ -82,7 +82,7 @@ fn run_looks(state: RunState) -> wire::Looks {
     }
 }
 
-fn progress(basis: &Basis, plan: &Plan) -> wire::RunProgress {
+pub(super) fn progress(basis: &Basis, plan: &Plan) -> wire::RunProgress {
     let mandatory = plan.steps.iter().filter(|step| !step.optional).count();
     let progress = basis.progress.unwrap_or_default();
     wire::RunProgress {
@@ -94,11 +94,7 @@ fn progress(basis: &Basis, plan: &Plan) -> wire::RunProgress {
 fn cell(step: RunStepView, lives: bool, machine: Option<&OwnMachine>) -> wire::Cell {
     let RunStepView { step_seq, new, state } = step;
     let look = look(&new, &state, lives, machine);
-    let mut args = Map::new();
-    if let Some((attempt, max_attempts)) = look.attempt {
-        args.insert("attempt".to_owned(), json!(attempt));
-        args.insert("max_attempts".to_owned(), json!(max_attempts));
-    }
+    let args = look.args();
     let charge = &state.charge;
     wire::Cell {
         step_seq,

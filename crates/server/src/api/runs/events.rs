@@ -46,9 +46,9 @@ pub async fn send(State(app): State<App>, caller: Caller, posted: Posted<wire::S
     let call = caller.call(Command::Run { target: Target::Nowhere, command }, posted.sent)?;
     let engine = app.engine()?;
     let sent = engine.once(&call.actor_ref, call.idempotency, async {
-        let Sent { duplicate, woken } = engine.send_event(&call.actor_ref, &call.proof, &to, &event).await?;
+        let Sent { duplicate, woken, reached } = engine.send_event(&call.actor_ref, &call.proof, &to, &event).await?;
         let woken = woken.into_iter().map(|(run_id, step)| wire::WokenStep { run_id: run_id.to_string(), step });
-        Ok(wire::EventSent { duplicate, woken: woken.collect() })
+        Ok(wire::EventSent { duplicate, woken: woken.collect(), reached })
     });
     Ok((StatusCode::ACCEPTED, Json(sent.await?)))
 }

@@ -4,13 +4,12 @@ use super::{on, target};
 use crate::api::auth::Caller;
 use crate::api::body::{Address, Posted};
 use crate::api::openapi::Refused;
-use crate::api::processes::{decision, gate_decided, gate_opened};
+use crate::api::processes::{decision, gate_decided, gate_opened, opening};
 use crate::api::{App, Done};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use countersign_client::wire;
-use countersign_kernel::process::OpenGate;
 use countersign_kernel::run::Command;
 
 /// Open a gate that does not open by itself, such as `cancel`. Needs `runs:control`.
@@ -22,8 +21,7 @@ pub async fn open(
     address: Address,
     posted: Posted<wire::OpenGate>,
 ) -> Done<wire::GateOpened> {
-    let wire::OpenGate { action, reason } = posted.body;
-    let command = on(target(&address)?, Command::OpenGate(OpenGate { action, reason }));
+    let command = on(target(&address)?, Command::OpenGate(opening(posted.body)?));
     let outcome = app.engine()?.execute(caller.call(command, posted.sent)?).await?;
     Ok((StatusCode::CREATED, Json(gate_opened(outcome)?)))
 }
@@ -40,6 +38,7 @@ pub async fn decide(
 ) -> Done<wire::GateDecided> {
     let command = decision(address.get("action"), posted.body)?;
     let command = on(target(&address)?, Command::DecideGate(command));
-    let outcome = app.engine()?.execute(caller.call(command, posted.sent)?).await?;
-    Ok((StatusCode::OK, Json(gate_decided(outcome)?)))
+    let engine = app.engine()?;
+    let outcome = engine.execute(caller.call(command, posted.sent)?).await?;
+    Ok((StatusCode::OK, Json(gate_decided(&engine, outcome).await?)))
 }

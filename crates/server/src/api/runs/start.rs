@@ -13,7 +13,7 @@ use countersign_client::wire;
 use countersign_engine::{Call, Engine, IdempotencyKey, Outcome, Target};
 use countersign_kernel::plan::{Plan, Scope};
 use countersign_kernel::refusal::{Code, Refusal, require_text};
-use countersign_kernel::registry::{Workflow, scopes};
+use countersign_kernel::registry::{Definition, Registry, Workflow, scopes};
 use countersign_kernel::run::{Command, StartRun, is_trace_id};
 use countersign_kernel::{Budget, Digest, InstanceId};
 use std::collections::HashMap;
@@ -132,9 +132,12 @@ pub async fn trigger(
             };
             let idempotency = call.idempotency.as_ref().map(key);
             let command = on(Target::New, Command::Start(Box::new(start)));
-            match engine.execute(Call { command, idempotency, ..call.clone() }).await? {
-                Outcome::RunStarted { run_id } => run_ids.push(run_id),
-                outcome => {
+            match engine.execute(Call { command, idempotency, ..call.clone() }).await {
+                Ok(Outcome::RunStarted { run_id }) => run_ids.push(run_id),
+                // Paused or retired meanwhile.
+                Err(refusal) if refusal.code == Code::NotActive => {}
+                Err(refusal) => return Err(refusal),
+                Ok(outcome) => {
                     tracing::error!(?outcome, "unexpected outcome");
                     return Err(Refusal::new(Code::RecordingFailure, "a start was answered with something else"));
                 }
@@ -143,6 +146,11 @@ pub async fn trigger(
         Ok(wire::RunsTriggered { run_ids })
     });
     Ok((StatusCode::ACCEPTED, Json(started.await?)))
+}
+
+/// Whether events start runs of this definition now.
+fn starts_by_event(registry: &Registry, definition: &Definition) -> bool {
+    !registry.is_retired(&definition.name, definition.version) && registry.pause_of(&definition.name).is_none()
 }
 
 /// The plans that an event of this type starts, by the digest of their document.
@@ -180,6 +188,7 @@ fn triggered(
     let budget = Budget::default();
     let language = engine.config().language.metered(&budget);
     let newest = registry.definition_names().into_iter().filter_map(|name| registry.definition(name, None));
+    let newest = newest.filter(|definition| starts_by_event(&registry, definition));
     let mut starts = Vec::new();
     for definition in newest {
         let workflow = definition.workflow.as_ref();
@@ -208,7 +217,8 @@ fn triggered(
         for key in plan.correlation_key.iter().chain(plan.concurrency.as_ref().map(|concurrency| &concurrency.key)) {
             language.fill(key, &scope).map_err(because)?;
         }
-        starts.push(StartRun { version: Some(definition.version), ..StartRun::new(name.clone(), input) });
+        let version = Some(definition.version);
+        starts.push(StartRun { version, by_itself: true, ..StartRun::new(name.clone(), input) });
     }
     Ok(starts)
 }

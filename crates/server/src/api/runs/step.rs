@@ -9,15 +9,16 @@ use crate::api::{App, Problem, Read, process_view, time};
 use axum::Json;
 use axum::extract::State;
 use countersign_client::wire;
-use countersign_engine::port::RunStepView;
+use countersign_engine::port::{RunStepView, RunView};
 use countersign_engine::purge::places;
 use countersign_engine::rows::RecordRow;
-use countersign_kernel::plan::StepSeq;
+use countersign_kernel::plan::{Plan, StepSeq};
 use countersign_kernel::refusal::{Code, Refusal};
+use countersign_kernel::run::UNDO;
 use countersign_kernel::{InstanceId, Time};
 use serde_json::Value;
 
-/// One step, or task (`step%2Ftask`), whole: input, output, the errors of its attempts, checks, pins, gates with what they ask,
+/// One step, task (`step%2Ftask`) or compensation (`undo:step`), whole: input, output, the errors of its attempts, checks, pins, gates with what they ask,
 /// tasks and corrections. Needs `runs:read`.
 #[utoipa::path(get, path = "/v1/runs/{run_id}/steps/{step}", tag = "runs",
     params(("run_id" = String, Path), ("step" = String, Path)),
@@ -28,9 +29,12 @@ pub async fn read(State(app): State<App>, caller: Caller, address: Address, _: N
     let run = engine.readable_run(&caller.actor_ref, run_id).await?;
     let plan = engine.plan_of(&run).await?;
     let name = address.get("step");
-    let seq = plan
-        .cell_named(name)
-        .ok_or_else(|| Refusal::new(Code::NotKnown, format!("the run has no step named `{name}`")).at("step"))?;
+    let seq = match plan.cell_named(name) {
+        Some(seq) => Some(seq),
+        None => undo(&app, &run, &plan, name).await?,
+    };
+    let seq =
+        seq.ok_or_else(|| Refusal::new(Code::NotKnown, format!("the run has no step named `{name}`")).at("step"))?;
     let (machine, corrections) = (engine.machine_of(&run), engine.read_corrections(&run).await?);
     let book = run.head.runbook.as_deref().and_then(countersign_engine::run::runbook::parse);
     let shown = |step: RunStepView| {
@@ -54,15 +58,18 @@ pub async fn read(State(app): State<App>, caller: Caller, address: Address, _: N
         input: input.as_deref().map(value),
         attempt_log: errors.iter().flat_map(|row| attempts(row, seq)).collect(),
         pins: pins.map(|pin| runbook::pin(pin, &plan)).collect(),
-        gates: gates
-            .into_iter()
-            .flat_map(|(row, steps)| {
-                steps.into_iter().map(move |(step, assignment)| process_view::gate(&row, step, &assignment))
-            })
-            .collect(),
+        gates: process_view::gates_of(gates),
         tasks: tasks.into_iter().map(&shown).collect(),
         step: shown(step),
     }))
+}
+
+/// What undoes a step, called `undo:<step>`.
+async fn undo(app: &App, run: &RunView, plan: &Plan, name: &str) -> Result<Option<StepSeq>, Problem> {
+    let Some(undone) = name.strip_prefix(UNDO).and_then(|step| plan.step_named(step)) else { return Ok(None) };
+    let behind = StepSeq::try_from(plan.cell_count()).unwrap_or(StepSeq::MAX);
+    let undos = app.engine()?.read_run_steps(run, behind, plan.compensation.len()).await?;
+    Ok(undos.into_iter().find(|step| step.new.compensates == Some(undone)).map(|step| step.step_seq))
 }
 
 /// What a record says of the failures of this step.

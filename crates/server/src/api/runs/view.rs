@@ -1,16 +1,17 @@
 //! Runs as they are read: a list, and one run with its steps.
 
+use super::cells::progress;
 use super::{runbook, value};
 use crate::api::auth::Caller;
 use crate::api::body::Address;
 use crate::api::openapi::Refused;
-use crate::api::query::{Axis, List, Params};
+use crate::api::query::{Axis, List, Params, beginning};
 use crate::api::start::name_and_version;
-use crate::api::{App, Problem, Read, process_view, time};
+use crate::api::{App, Problem, Read, process_view, schedules, time};
 use axum::Json;
 use axum::extract::State;
 use countersign_client::wire;
-use countersign_engine::port::{Beginning, GateWithSteps, Page, RunQuery, RunStepView, RunView};
+use countersign_engine::port::{GateWithSteps, Page, RunQuery, RunStepView, RunView};
 use countersign_engine::reads::Halt;
 use countersign_engine::rows::{CorrectionRow, NewStep, StepState};
 use countersign_engine::run::rollup::Basis;
@@ -20,6 +21,8 @@ use countersign_kernel::plan::{Plan, StepSeq};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::rollup::Rollup;
 use countersign_kernel::text::length;
+use serde_json::{Map, Value, json};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Steps in one answer.
@@ -30,22 +33,44 @@ pub struct RunList;
 impl List for RunList {
     const TAG: u8 = b'r';
     const AXES: &'static [Axis] = &[
-        Axis::Word("state", STATES),
-        Axis::Text("definition"),
-        Axis::Text("subject_ref"),
         Axis::Word("rollup", COLOURS),
-        Axis::Text("pic"),
-        Axis::Text("initiator_ref"),
-        Axis::Text("parent_run_id"),
-        Axis::Text("q"),
-        Axis::Time("started_after"),
-        Axis::Time("started_before"),
+        FILTERS[0],
+        FILTERS[1],
+        FILTERS[2],
+        FILTERS[3],
+        FILTERS[4],
+        FILTERS[5],
+        FILTERS[6],
+        FILTERS[7],
+        FILTERS[8],
     ];
 }
 
+/// What runs are chosen by beside their colour.
+const FILTERS: [Axis; 9] = [
+    Axis::Word("state", STATES),
+    Axis::Text("definition"),
+    Axis::Text("subject_ref"),
+    Axis::Text("pic"),
+    Axis::Text("initiator_ref"),
+    Axis::Text("parent_run_id"),
+    Axis::Text("q"),
+    Axis::Time("started_after"),
+    Axis::Time("started_before"),
+];
+
+pub struct RunCount;
+
+impl List for RunCount {
+    const TAG: u8 = b'k';
+    const AXES: &'static [Axis] = &FILTERS;
+    const PAGED: bool = false;
+}
+
+/// Runs of one colour are counted up to here.
+const COUNTED: usize = 1000;
+
 const COLOURS: &[&str] = &["gray", "green", "yellow", "red"];
-/// Of a text that runs are looked for by.
-const LEAST_CHARS: usize = 3;
 
 const STATES: &[&str] = &[
     "idle",
@@ -69,24 +94,58 @@ impl List for StepsOfRun {
     const PAGED: bool = false;
 }
 
-fn beginning(text: &str) -> Result<Beginning, Problem> {
-    if text.chars().count() < LEAST_CHARS {
-        let detail = format!("`q` is how a subject or an id begins; give at least {LEAST_CHARS} characters");
-        return Err(Problem::invalid_query("q", detail));
-    }
-    Ok(Beginning::of(text))
-}
-
 /// Runs, in the order in which they were started. `pic` is in charge of a step that is to be done; `q` is how a subject or a
 /// run's id begins. Needs `runs:read`; with a finer scope, the runs of the definitions that
-/// it names.
+/// it names. With `state=idle`, `idle` lists the definitions that wait for their next tick or event.
 #[utoipa::path(get, path = "/v1/runs", tag = "runs", params(Params<RunList>),
-    responses((status = 200, body = wire::Page<wire::RunSummary>), Refused))]
-pub async fn list(
-    State(app): State<App>,
-    caller: Caller,
-    params: Params<RunList>,
-) -> Read<wire::Page<wire::RunSummary>> {
+    responses((status = 200, body = wire::RunPage), Refused))]
+pub async fn list(State(app): State<App>, caller: Caller, params: Params<RunList>) -> Read<wire::RunPage> {
+    let engine = app.engine()?;
+    let query = query(&params)?;
+    let idle = match query.state.as_deref() {
+        Some("idle") => Some(schedules::idle(&engine, &caller.actor_ref, query.definition.as_deref()).await?),
+        _ => None,
+    };
+    let (mut runs, mut come_to) = (Vec::new(), Vec::new());
+    for run in engine.read_runs(&caller.actor_ref, query, &params.page()?).await? {
+        let plan = engine.plan_of(&run).await?;
+        let basis = engine.rollup_of(&run, &plan).await?;
+        let step = come_to_step(&run, &basis, &plan);
+        come_to.extend(step.map(|step| (run.row.instance_id, step)));
+        runs.push((run, basis, plan, step));
+    }
+    let pics = come_to.iter().map(|(run_id, _)| *run_id).zip(engine.pics(&come_to).await?);
+    let pics: HashMap<InstanceId, Option<String>> = pics.collect();
+    let shown = |(run, basis, plan, step): (RunView, Basis, Arc<Plan>, Option<StepSeq>)| {
+        let pic = pics.get(&run.row.instance_id).cloned().flatten();
+        Ok(summary(run, &basis, &plan, step, pic))
+    };
+    let wire::Page { items, next } = params.answer(runs, |(run, ..)| run.row.instance_id.0, shown)?;
+    Ok(Json(wire::RunPage { items, next, idle }))
+}
+
+/// Where a run has come to that has not ended: the step that decides its colour, else the first one of its way that has not ended.
+fn come_to_step(run: &RunView, basis: &Basis, plan: &Plan) -> Option<StepSeq> {
+    let lives = RunState::parse(&run.head.state).is_some_and(|state| !state.is_ended());
+    let decisive = basis.rollup.decisive.map(|(seq, _)| seq);
+    let on_the_way = current(basis, plan).map(|(seq, _)| seq).or(basis.critical);
+    decisive.or(on_the_way).filter(|_| lives)
+}
+
+/// How many runs of each colour there are, with the same filters as the list. Needs `runs:read`; with a finer scope, the runs of the
+/// definitions that it names.
+#[utoipa::path(get, path = "/v1/runs/counts", tag = "runs", params(Params<RunCount>),
+    responses((status = 200, body = wire::RunCounts), Refused))]
+pub async fn counts(State(app): State<App>, caller: Caller, params: Params<RunCount>) -> Read<wire::RunCounts> {
+    let counts = app.engine()?.count_runs(&caller.actor_ref, query(&params)?, COLOURS, COUNTED + 1).await?;
+    let most = u64::try_from(COUNTED).unwrap_or(u64::MAX);
+    let mut counts = counts.into_iter().map(|count| wire::ColourCount { count: count.min(most), more: count > most });
+    let mut next = || counts.next().unwrap_or_default();
+    Ok(Json(wire::RunCounts { gray: next(), green: next(), yellow: next(), red: next() }))
+}
+
+/// What the parameters choose.
+fn query<L: List>(params: &Params<L>) -> Result<RunQuery, Problem> {
     let (definition, version) = match params.text("definition") {
         None => (None, None),
         Some(text) => {
@@ -94,7 +153,7 @@ pub async fn list(
             (Some(name), version)
         }
     };
-    let query = RunQuery {
+    Ok(RunQuery {
         instance_id: None,
         state: params.text("state"),
         definition,
@@ -108,17 +167,7 @@ pub async fn list(
         initiator_ref: params.text("initiator_ref"),
         parent: params.id("parent_run_id", InstanceId::parse),
         q: params.text("q").map(|text| beginning(&text)).transpose()?,
-    };
-    let engine = app.engine()?;
-    let mut runs = Vec::new();
-    for run in engine.read_runs(&caller.actor_ref, query, &params.page()?).await? {
-        let plan = engine.plan_of(&run).await?;
-        let basis = engine.rollup_of(&run, &plan).await?;
-        runs.push((run, basis, plan));
-    }
-    params
-        .answer(runs, |(run, ..)| run.row.instance_id.0, |(run, basis, plan)| Ok(summary(run, &basis, &plan)))
-        .map(Json)
+    })
 }
 
 /// A run that was cancelled or voided has no time of its own for that: it is the one at which its colour was last
@@ -129,8 +178,11 @@ fn ended_at(run: &RunView, basis: &Basis) -> Option<String> {
     ended.then(|| time::format(at))
 }
 
-fn summary(run: RunView, basis: &Basis, plan: &Plan) -> wire::RunSummary {
+fn summary(run: RunView, basis: &Basis, plan: &Plan, step: Option<StepSeq>, pic: Option<String>) -> wire::RunSummary {
     wire::RunSummary {
+        progress: progress(basis, plan),
+        current_step: step.and_then(|seq| plan.step(seq)).map(|step| step.name.to_string()),
+        pic,
         rollup: rollup(basis, plan),
         ended_at: ended_at(&run, basis),
         run_id: run.row.instance_id.to_string(),
@@ -258,12 +310,7 @@ fn whole(
         critical_path: critical_path(basis, plan),
         steps,
         steps_next: None,
-        gates: gates
-            .into_iter()
-            .flat_map(|(row, steps)| {
-                steps.into_iter().map(move |(step, assignment)| process_view::gate(&row, step, &assignment))
-            })
-            .collect(),
+        gates: process_view::gates_of(gates),
     }
 }
 
@@ -294,6 +341,16 @@ pub(super) struct Look {
     /// The key of that text in the registry, and what is filled into it.
     pub label_key: String,
     pub attempt: Option<(u32, u32)>,
+}
+
+impl Look {
+    pub fn args(&self) -> Map<String, Value> {
+        let attempt = self.attempt.into_iter();
+        attempt
+            .flat_map(|(attempt, max)| [("attempt", attempt), ("max_attempts", max)])
+            .map(|(name, count)| (name.to_owned(), json!(count)))
+            .collect()
+    }
 }
 
 fn retries(state: &StepState) -> bool {
@@ -357,7 +414,11 @@ pub(super) fn to_wire(
         }
         .to_owned(),
         compensates: new.compensates.and_then(|seq| plan.step(seq)).map(|spec| spec.name.to_string()),
-        run: spec.map_or("worker", |spec| spec.work.as_str()).to_owned(),
+        run: match new.compensates.and_then(|undone| plan.compensation_of(undone)) {
+            Some(entry) => entry.work.as_str(),
+            None => spec.map_or("worker", |spec| spec.work.as_str()),
+        }
+        .to_owned(),
         queue: new.queue.to_string(),
         state_code: state.state.as_str().to_owned(),
         derived_state: text(charge.derived_state.clone()),
@@ -397,7 +458,13 @@ pub(super) fn to_wire(
             spec.depends_on.iter().filter_map(|seq| plan.step(*seq)).map(|spec| spec.name.to_string()).collect()
         }),
         task_of,
-        appearance: wire::Appearance { color_token: look.color_token.to_owned(), icon: look.icon, label: look.label },
+        appearance: wire::Appearance {
+            args: look.args(),
+            color_token: look.color_token.to_owned(),
+            icon: look.icon,
+            label: look.label,
+            label_key: look.label_key,
+        },
         views: wire::StepViews {
             linear: state.state.linear(retry, lives).to_owned(),
             dag: state.state.dag(retry).to_owned(),

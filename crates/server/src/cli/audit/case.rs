@@ -6,6 +6,7 @@
 
 pub mod gates;
 pub mod process;
+pub mod run;
 pub mod scopes;
 
 use crate::cli::output::printable;
@@ -235,6 +236,19 @@ impl<'c> Pager<'c> {
     }
 }
 
+/// Every record of an instance, in order, each verified.
+pub async fn entries_of(client: &Client, instance_id: &str) -> Result<Vec<Entry>, Error> {
+    let query = RecordQuery { instance_id: Some(instance_id.to_owned()), ..RecordQuery::default() };
+    let (mut pager, mut entries) = (Pager::new(client, query), Vec::new());
+    loop {
+        let page = pager.next().await?;
+        if page.is_empty() {
+            return Ok(entries);
+        }
+        entries.extend(verified(client, page).await?);
+    }
+}
+
 /// Verifies these records, several at a time.
 pub async fn verified(client: &Client, mut entries: Vec<Entry>) -> Result<Vec<Entry>, Error> {
     let (mut running, mut next) = (JoinSet::new(), 0);
@@ -347,6 +361,8 @@ struct Grant {
 pub struct Registry {
     grants: HashMap<String, Vec<Grant>>,
     application: Option<String>,
+    /// Of each actor: key, registry record that registered it, and that which revoked it.
+    keys: HashMap<String, Vec<(String, u64, Option<u64>)>>,
     /// Up to this record of the registry, recorded at this time.
     through: u64,
     read_to: Option<String>,
@@ -400,6 +416,13 @@ impl Registry {
                     grant.revoked = Some(moment);
                 }
             }
+            "key_registered" => {
+                self.keys.entry(text("actor_ref")).or_default().push((text("key_id"), record.sequence, None));
+            }
+            "key_revoked" => {
+                let (keys, key_id) = (self.keys.entry(text("actor_ref")).or_default(), text("key_id"));
+                keys.iter_mut().filter(|(id, ..)| *id == key_id).for_each(|(.., until)| *until = Some(record.sequence));
+            }
             "configuration_recorded" => self.application = Some(text("application_actor_ref")),
             _ => {}
         }
@@ -421,6 +444,9 @@ impl Registry {
             Err(why) => return Ok(Permission::NotNeeded { why }),
             Ok(needed) => needed,
         };
+        // A pause or its end is a record of the registry, about the definition that it names.
+        let own = entry.text("name").filter(|_| record.action_ref.starts_with("schedule_"));
+        let definition = own.or(definition);
         let covers = |held: &str, scope: &str| {
             let finer = || held.strip_prefix(scope).and_then(|rest| rest.strip_prefix(':'));
             held == scope || (by_definition && definition.is_some() && finer() == definition)
@@ -459,6 +485,15 @@ impl Registry {
         Ok(found)
     }
 
+    /// An actor who has no key may register a passkey: there is nothing to sign with.
+    fn is_first_passkey(&self, entry: &Entry) -> bool {
+        let (record, at) = (&entry.record, entry.record.registry_seq);
+        let mut keys = self.keys.get(&record.actor_ref).into_iter().flatten();
+        record.payload.get("passkey").is_some_and(|passkey| !passkey.is_null())
+            && entry.text("actor_ref") == Some(&record.actor_ref)
+            && !keys.any(|(_, from, until)| *from <= at && until.is_none_or(|until| at < until))
+    }
+
     /// The scope that a record needs, or why it needs none: [`needed`], but for keys and the first start.
     fn needed(&self, entry: &Entry, kind: Kind) -> Result<Needed, &'static str> {
         let record = &entry.record;
@@ -466,6 +501,7 @@ impl Registry {
         let own = entry.text("actor_ref") == Some(&record.actor_ref) && record.assurance != "server_attested";
         match record.action_ref.as_str() {
             "key_registered" | "key_revoked" if own => return Err("one's own key, signed with one's own key"),
+            "key_registered" if self.is_first_passkey(entry) => return Err("a passkey as one's own first key"),
             "key_registered" if application => return Err("the software's own key"),
             _ => {}
         }

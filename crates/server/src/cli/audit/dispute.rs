@@ -2,26 +2,29 @@
 //! allowed to. Each firing of the action with the life of its gate, record by record; or why it never fired.
 
 use super::case::process::{Approval, Firing, PURGED, Process, Step};
+use super::case::run;
+use super::case::scopes::Kind;
 use super::case::{Check, Entry, Evidence, Finding, Permission, mark};
 use super::prove_path::step_lines;
 use super::verify::Bar;
 use crate::cli::connection::Context;
-use crate::cli::failure::{Failure, usage};
+use crate::cli::failure::Failure;
 use crate::cli::output::{self, printable};
 use crate::cli::table::{Table, Tint, tint};
 use crate::cli::time::when;
 use clap::Args;
 use countersign_client::Client;
-use countersign_client::wire::{ApprovalState, Binding, GateFate, QuorumRule, WorkflowView};
+use countersign_client::wire::{ApprovalState, Binding, GateFate, QuorumRule, RunView, WorkflowView};
 use jiff::Timestamp;
 use serde::Serialize;
+use serde_json::Value;
 
 /// Answer who says that a transition fired without its approval
 #[derive(Args)]
 pub struct DisputeArgs {
-    /// The process
+    /// The process, or the run
     instance: String,
-    /// The transition's action
+    /// The transition's action; of a run: the step, or what an operator did (cancel, resume, reopen:STEP)
     action: String,
 }
 
@@ -30,6 +33,9 @@ pub struct DisputeArgs {
 struct Answer {
     instance_id: String,
     subject_ref: String,
+    /// `process` or `run`.
+    #[serde(skip)]
+    noun: &'static str,
     action: String,
     /// `refuted`: it fired, and as it had to; `no-approval-needed`: the same, and nothing guards it; `upheld`: it fired, and not as it had to, or its records do not verify;
     /// `unverifiable`: it fired, and what would tell was purged; `never-fired`.
@@ -37,6 +43,9 @@ struct Answer {
     /// In one sentence.
     conclusion: String,
     firings: Vec<Disputed>,
+    /// Of a step of a run that no gate guards: the records in which it moved.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    work: Vec<Moment>,
     /// Gates of the action that no firing used.
     unused_gates: Vec<Approval>,
     refused_attempts: Vec<Attempt>,
@@ -55,7 +64,7 @@ struct Disputed {
 /// One record in the life of a gate.
 #[derive(Serialize)]
 struct Moment {
-    /// `opened`, `decided`, `resolved`, `fired` or `recalled`.
+    /// `opened`, `decided`, `resolved`, `fired`, `recalled`, of a run also `used` (by what an operator did) and `worked`.
     what: &'static str,
     detail: String,
     record: Evidence,
@@ -74,16 +83,22 @@ pub async fn run(context: &Context, args: DisputeArgs) -> anyhow::Result<()> {
     let mut bar = Bar::new(context);
     let loaded = Process::load(&client, &args.instance, |progress| bar.draw(progress)).await;
     bar.clear();
+    let mut of_run = None;
     let mut process = match loaded {
-        Err(error) if error.code() == Some("not-known") && client.run(&args.instance).await.is_ok() => {
-            let id = &args.instance;
-            return Err(usage(format!(
-                "{id} is a run: `countersign audit prove-path {id}` judges its gates and steps"
-            )));
+        // Its gates are those of the process beside it.
+        Err(error) if error.code() == Some("not-known") => {
+            let loaded = run::load(&client, &args.instance, |progress| bar.draw(progress)).await;
+            bar.clear();
+            let (run, process) = loaded?;
+            of_run = Some(run);
+            process
         }
         loaded => loaded?,
     };
-    let answer = answer(&client, &mut process, args.action).await?;
+    let mut answer = answer(&client, &mut process, args.action).await?;
+    if let Some(run) = &of_run {
+        unguarded(&client, &mut process, run, &mut answer).await?;
+    }
     if context.json() {
         output::json(&answer)?;
     } else {
@@ -134,6 +149,9 @@ async fn answer(client: &Client, process: &mut Process, action: String) -> anyho
     };
     let purged = |one: &Disputed| !one.firing.findings.is_empty();
     let result = match firings.as_slice() {
+        // Records that do not verify refute nobody who says that one of them is missing.
+        [] if !chain_findings.is_empty() => "upheld",
+        [] if process.kind != Kind::Process && process.purged("transition_fired") => "unverifiable",
         [] => "never-fired",
         all if all.iter().any(faults) => "upheld",
         all if all.iter().any(purged) => "unverifiable",
@@ -141,6 +159,12 @@ async fn answer(client: &Client, process: &mut Process, action: String) -> anyho
         _ => "refuted",
     };
     let conclusion = match firings.as_slice() {
+        [] if !chain_findings.is_empty() => {
+            format!("The claim stands: no record says that {action} fired, and the records are not beyond doubt.")
+        }
+        [] if result == "unverifiable" => {
+            format!("The record that would tell whether {action} fired may be a purged one.")
+        }
         [] => never(&process.view, &action, &unused_gates),
         [one] => one.conclusion.clone(),
         all => {
@@ -151,14 +175,54 @@ async fn answer(client: &Client, process: &mut Process, action: String) -> anyho
     Ok(Answer {
         instance_id: process.view.instance_id.clone(),
         subject_ref: process.view.subject_ref.clone(),
+        noun: if process.kind == Kind::Process { "process" } else { "run" },
         action,
         result,
         conclusion,
         firings,
+        work: vec![],
         unused_gates,
         refused_attempts,
         chain_findings,
     })
+}
+
+/// A step of a run that no gate guards needs no approval: then it is told who worked on it, and under which grant.
+async fn unguarded(client: &Client, process: &mut Process, run: &RunView, answer: &mut Answer) -> anyhow::Result<()> {
+    let declared = process.view.declaration.transitions.iter().any(|transition| transition.action == answer.action);
+    let Some(state) = run.steps.iter().find(|step| step.name == answer.action).map(|step| step.state_code.clone())
+    else {
+        return Ok(());
+    };
+    if declared || answer.result != "never-fired" {
+        return Ok(());
+    }
+    let moves = |entry: &&Entry| {
+        let moved = entry.record.payload.get("transitions").and_then(Value::as_array);
+        moved.into_iter().flatten().any(|one| one.get("step").and_then(Value::as_str) == Some(&answer.action))
+    };
+    let records: Vec<Evidence> = process.entries.iter().filter(moves).map(Entry::evidence).collect();
+    let mut fine = true;
+    for record in records {
+        let permission = process.permission(client, &record.event_id).await?;
+        let held = match &permission {
+            Some(Permission::Held(held)) => format!("who then held {} (grant {})", held.scope, held.grant_id),
+            Some(Permission::NotNeeded { why }) => (*why).to_owned(),
+            _ => "without a grant".to_owned(),
+        };
+        fine &= !permission.as_ref().is_some_and(Permission::is_missing) && record.verification.failed().is_none();
+        let detail = format!("{} by {}, {held}", record.action_ref, record.actor_ref);
+        answer.work.push(Moment { what: "worked", detail, record, permission });
+    }
+    let action = &answer.action;
+    answer.result = if fine { "no-approval-needed" } else { "upheld" };
+    answer.conclusion = match fine {
+        true => format!("{action} needed no approval: its definition names no gate for it. It is {state}."),
+        false => {
+            format!("The claim stands: {action} needed no approval, but not all who worked on it are beyond doubt.")
+        }
+    };
+    Ok(())
 }
 
 /// Why the records of a firing cannot be relied on: one of them does not verify, by itself or in its chain, or the rows of
@@ -169,8 +233,15 @@ fn doubt(timeline: &[Moment], chain: &[Finding]) -> Option<String> {
         let code = record.verification.failed().or(in_chain.map(|found| found.code.as_str()))?;
         Some(format!("its {} does not verify ({code})", record.action_ref))
     });
+    let of_grant = || {
+        let missing = timeline.iter().find(|moment| moment.permission.as_ref().is_some_and(Permission::is_missing));
+        missing.map(|moment| {
+            let Evidence { actor_ref, action_ref, .. } = &moment.record;
+            format!("{actor_ref} had no grant for its {action_ref} (permission-not-held)")
+        })
+    };
     let of_rows = || chain.iter().find(|found| found.event_id.is_none());
-    of_record.or_else(|| of_rows().map(|found| format!("{} ({})", found.detail, found.code)))
+    of_record.or_else(of_grant).or_else(|| of_rows().map(|found| format!("{} ({})", found.detail, found.code)))
 }
 
 /// Every record that speaks of the firing or of its gate, in order.
@@ -183,7 +254,8 @@ async fn timeline(client: &Client, process: &mut Process, firing: &Firing) -> an
         let record = Some(entry.record.event_id.as_str());
         let of_gate = gate.is_some() && entry.gate_id() == gate;
         // A purged record no longer says which gate it spoke of; the rows still do.
-        record == fired || of_gate || entry.text("step_id").is_some_and(|id| step_ids.contains(&id))
+        let named = entry.text("step_id").or(entry.text("approval_id"));
+        record == fired || of_gate || named.is_some_and(|id| step_ids.contains(&id))
     };
     let moments: Vec<(&'static str, String, Evidence)> = process
         .entries
@@ -218,6 +290,7 @@ fn told(entry: &Entry) -> Option<(&'static str, String)> {
         }
         "chain_resolved" => ("resolved", format!("the quorum is {}", text("outcome"))),
         "transition_fired" => ("fired", format!("{actor} fired {}{reason}", text("action"))),
+        action_ref if entry.text("approval_id").is_some() => ("used", format!("{actor}: {action_ref}{reason}")),
         "moot_gate_recalled" => ("recalled", text("moot_kind").to_owned()),
         _ => return None,
     })
@@ -301,7 +374,8 @@ fn never(view: &WorkflowView, action: &str, unused: &[Approval]) -> String {
 fn rendered(answer: &Answer, now: Timestamp) -> String {
     let mut lines =
         vec![format!("{} of {}", tint(Tint::Strong, &answer.action), tint(Tint::Strong, &answer.subject_ref))];
-    lines.push(format!("  {} {}", tint(Tint::Dim, "process   "), printable(&answer.instance_id)));
+    let noun = answer.noun;
+    lines.push(format!("  {} {}", tint(Tint::Dim, &format!("{noun:<10}")), printable(&answer.instance_id)));
     for one in &answer.firings {
         let firing = &one.firing;
         lines.push(format!(
@@ -312,22 +386,11 @@ fn rendered(answer: &Answer, now: Timestamp) -> String {
             tint(Tint::Strong, &firing.actor_ref),
             when(&firing.fired_at, now)
         ));
-        let mut table = Table::new(["", "when", "what", "who and why, under which grant, in which record"]);
-        for moment in &one.timeline {
-            let permission = moment.permission.as_ref();
-            let fine = moment.record.verification == Check::Verified && !permission.is_some_and(Permission::is_missing);
-            let mut told = vec![printable(&moment.detail)];
-            told.extend(permission.map(|permission| permission.shown(now)));
-            told.push(moment.record.shown());
-            table.row([
-                mark(fine),
-                when(&moment.record.recorded_at, now).replace(" · ", "\n"),
-                tint(Tint::Strong, moment.what),
-                told.join("\n"),
-            ]);
-        }
-        lines.push(table.to_string());
+        lines.push(table(&one.timeline, now));
         lines.extend(firing.findings.iter().map(|found| format!("  {}", found.finding.shown())));
+    }
+    if !answer.work.is_empty() {
+        lines.push(format!("\n{}", table(&answer.work, now)));
     }
     for gate in &answer.unused_gates {
         lines.push(format!("\n{} {}", tint(Tint::Strong, "Gate not used:"), gate_told(gate)));
@@ -340,7 +403,7 @@ fn rendered(answer: &Answer, now: Timestamp) -> String {
     for attempt in &answer.refused_attempts {
         let code = attempt.code.as_deref().unwrap_or("(purged)");
         lines.push(format!(
-            "\n{} {} tried to fire a transition of this process ({}), {}; {}",
+            "\n{} {} tried to fire a transition of this {noun} ({}), {}; {}",
             tint(Tint::Wait, "Refused attempt:"),
             tint(Tint::Strong, &attempt.record.actor_ref),
             printable(code),
@@ -349,7 +412,7 @@ fn rendered(answer: &Answer, now: Timestamp) -> String {
         ));
     }
     if !answer.chain_findings.is_empty() {
-        lines.push(format!("\n{}", tint(Tint::Bad, "The chain of this process does not verify:")));
+        lines.push(format!("\n{}", tint(Tint::Bad, &format!("The chain of this {noun} does not verify:"))));
         lines.extend(answer.chain_findings.iter().map(|finding| format!("  {}", finding.shown())));
     }
     let colour = match answer.result {
@@ -359,6 +422,24 @@ fn rendered(answer: &Answer, now: Timestamp) -> String {
     };
     lines.push(format!("\n{} {}", tint(colour, verdict(answer.result)), printable(&answer.conclusion)));
     lines.join("\n")
+}
+
+fn table(moments: &[Moment], now: Timestamp) -> String {
+    let mut table = Table::new(["", "when", "what", "who and why, under which grant, in which record"]);
+    for moment in moments {
+        let permission = moment.permission.as_ref();
+        let fine = moment.record.verification == Check::Verified && !permission.is_some_and(Permission::is_missing);
+        let mut told = vec![printable(&moment.detail)];
+        told.extend(permission.map(|permission| permission.shown(now)));
+        told.push(moment.record.shown());
+        table.row([
+            mark(fine),
+            when(&moment.record.recorded_at, now).replace(" · ", "\n"),
+            tint(Tint::Strong, moment.what),
+            told.join("\n"),
+        ]);
+    }
+    table.to_string()
 }
 
 fn verdict(result: &str) -> &'static str {

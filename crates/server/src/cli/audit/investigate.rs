@@ -275,6 +275,7 @@ fn detail(entry: &Entry) -> String {
         "grant_made" => format!("{} to {}", text("action_scope"), text("subject_ref")),
         "grant_revoked" => format!("{} of {}", text("action_scope"), text("subject_ref")),
         "definition_published" => text("name").to_owned(),
+        "definition_retired" | "schedule_paused" | "schedule_resumed" => format!("{}{reason}", text("name")),
         "run_started" => format!("{} as {}", text("subject_ref"), text("definition")),
         "pins_captured" | "pins_surveyed" => surveyed(entry),
         "run_cancelled" | "run_paused" | "run_resumed" | "run_stopped" | "run_voided" => {

@@ -13,7 +13,7 @@ use crate::cli::time::when;
 use crate::cli::view::approval as state_shown;
 use clap::Args;
 use countersign_client::Client;
-use countersign_client::wire::{ApprovalState, Gate, VerificationResult};
+use countersign_client::wire::{ApprovalState, AssignmentQuery, AssignmentStatus, Gate, VerificationResult};
 use countersign_ledger::sha256;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -90,6 +90,8 @@ async fn prove(client: &Client, process: &mut Process) -> anyhow::Result<Proof> 
     add(Claim::DeclaredPath, path_findings(process, &reached));
     let (permitted, found) = permissions(client, process).await?;
     add(Claim::PermissionHeld, found);
+    let (assigned, found) = assignments(client, process).await?;
+    add(Claim::Assigned, found);
     add(Claim::RecordedOneToOne, completeness(process));
     add(Claim::SealedAndVerified, seals(process));
 
@@ -108,6 +110,13 @@ async fn prove(client: &Client, process: &mut Process) -> anyhow::Result<Proof> 
         (
             Claim::GateCleared,
             format!("{guarded} of {all} guarded; each approved before by whom its gate names, and used once"),
+        ),
+        (
+            Claim::Assigned,
+            format!(
+                "{}, {assigned} waiting: each of these in the in-tray of its approver alone, no other in any",
+                counted(view.gates.len() as u64, "approval step")
+            ),
         ),
         (Claim::PermissionHeld, format!("{permitted} starts, gate openings and firings, each under an active grant")),
         (
@@ -199,6 +208,48 @@ fn path_findings(process: &Process, reached: &str) -> Vec<Finding> {
         }
     }
     found
+}
+
+/// Acceptance check 4: how many steps wait, and what is wrong with the in-trays. A step that waits has one active assignment, to
+/// its approver; one that has ended has none; and no gate waits for a state that the process has left.
+async fn assignments(client: &Client, process: &Process) -> anyhow::Result<(usize, Vec<Finding>)> {
+    let (mut waiting, mut found) = (0, Vec::new());
+    let view = &process.view;
+    for gate in &view.gates {
+        let mut query = AssignmentQuery {
+            task_ref: Some(gate.step_id.clone()),
+            status: Some(AssignmentStatus::Active),
+            ..AssignmentQuery::default()
+        };
+        let mut active = Vec::new();
+        loop {
+            let page = client.assignments(&query).await?.body;
+            active.extend(page.items);
+            query.cursor = page.next;
+            if query.cursor.is_none() {
+                break;
+            }
+        }
+        // What is left of a chain that is resolved waits for nobody.
+        let waits = gate.state == ApprovalState::Pending
+            && gate.chain.as_ref().is_none_or(|chain| chain.state == ApprovalState::Pending);
+        waiting += usize::from(waits);
+        let fits = match (waits, active.as_slice()) {
+            (true, [one]) => one.assignee_ref == gate.approver_ref,
+            (waits, all) => !waits && all.is_empty(),
+        };
+        if !fits {
+            let who: Vec<&str> = active.iter().map(|one| one.assignee_ref.as_str()).collect();
+            let whose = if who.is_empty() { "nobody".to_owned() } else { who.join(", ") };
+            let detail = format!("step {} is {:?}, in the in-tray of {whose}", gate.step_id, gate.state);
+            found.push(Finding::new("assignment-coverage", None, detail));
+        }
+        if waits && gate.from_state != view.current_state {
+            let detail = format!("step {} waits, and the process has left {}", gate.step_id, gate.from_state);
+            found.push(Finding::new("moot-invalid", None, detail));
+        }
+    }
+    Ok((waiting, found))
 }
 
 /// How many records needed a grant, and what was not granted. Firings have been looked at already.
@@ -314,6 +365,7 @@ fn title(claim: Claim) -> &'static str {
     match claim {
         Claim::DeclaredPath => "declared path",
         Claim::GateCleared => "gates cleared",
+        Claim::Assigned => "assigned",
         Claim::PermissionHeld => "permission held",
         Claim::RecordedOneToOne => "recorded one to one",
         Claim::SealedAndVerified => "sealed and verified",

@@ -4,9 +4,9 @@
 use super::case::gates::{Known, approval};
 use super::case::process::{Claim, permission_findings};
 use super::case::scopes::Kind;
-use super::case::{Check, Entry, Finding, Pager, Permission, Registry, counted, seal_findings, verified};
+use super::case::{Check, Entry, Finding, Permission, Registry, counted, entries_of, seal_findings};
 use super::prove_path::{Proof, Verdict};
-use countersign_client::wire::{LogVerification, Progress, RecordQuery, RunView, VerifyLog};
+use countersign_client::wire::{LogVerification, Progress, RunView, VerifyLog};
 use countersign_client::{Client, Error};
 
 /// What a run is judged by.
@@ -30,9 +30,14 @@ pub async fn prove(client: &Client, run_id: &str, progress: impl FnMut(Progress)
     findings.extend(unapproved.into_iter().map(|finding| (Claim::GateCleared, finding)));
 
     let records = counted(evidence.entries.len() as u64, "record");
+    let steps = evidence.run.gates.len() as u64;
     let bases = [
         (Claim::DeclaredPath, format!("{records} replayed; every step moved as its definition and spec/run.md allow")),
         (Claim::GateCleared, format!("{} passed, each approved before by whom it names", counted(passed, "gate"))),
+        (
+            Claim::Assigned,
+            format!("{}: who has to decide has it in their in-tray, and nobody else", counted(steps, "approval step")),
+        ),
         (Claim::PermissionHeld, format!("{} under an active grant", counted(permitted, "act"))),
         (Claim::RecordedOneToOne, "every row has its record, and every record its row".to_owned()),
         (
@@ -51,15 +56,7 @@ pub async fn prove(client: &Client, run_id: &str, progress: impl FnMut(Progress)
 impl Evidence {
     async fn load(client: &Client, run_id: &str, progress: impl FnMut(Progress)) -> Result<Evidence, Error> {
         let run = client.run(run_id).await?.body;
-        let query = RecordQuery { instance_id: Some(run.run_id.clone()), ..RecordQuery::default() };
-        let (mut pager, mut entries) = (Pager::new(client, query), Vec::new());
-        loop {
-            let page = pager.next().await?;
-            if page.is_empty() {
-                break;
-            }
-            entries.extend(verified(client, page).await?);
-        }
+        let entries = entries_of(client, &run.run_id).await?;
         let known = Known::read(client, &run.run_id).await?;
         let request = VerifyLog { instance_id: Some(run.run_id.clone()) };
         let log = client.verify_log(&request, progress).await?.body;
@@ -99,12 +96,8 @@ impl Evidence {
 /// Against which claim a finding speaks (`spec/checks.md`).
 fn claim_of(code: &str) -> Claim {
     match code {
-        "gate-not-approved"
-        | "wrong-approver"
-        | "approval-reused"
-        | "unguarded-firing"
-        | "assignment-coverage"
-        | "moot-invalid" => Claim::GateCleared,
+        "gate-not-approved" | "wrong-approver" | "approval-reused" | "unguarded-firing" => Claim::GateCleared,
+        "assignment-coverage" | "moot-invalid" => Claim::Assigned,
         "document-mismatch"
         | "undeclared-transition"
         | "replay-mismatch"

@@ -7,7 +7,7 @@ use crate::cli::output::{self, printable};
 use crate::cli::table::{Tint, tint};
 use countersign_client::Error;
 use countersign_client::wire::DefinitionProblem;
-use countersign_definition::{Body, Problem, ProblemCode, parse};
+use countersign_definition::{Body, Problem, ProblemCode, Severity, parse};
 use countersign_kernel::plan::Work;
 use serde_json::{Value, json};
 
@@ -24,15 +24,21 @@ pub fn validate(context: &Context, files: &[String]) -> anyhow::Result<()> {
                 continue;
             }
         };
-        let problems = problems_of(&document);
-        all_valid &= problems.is_empty();
+        let (valid, problems) = match parse(&document.bytes) {
+            Ok(definition) => (true, definition.warnings),
+            Err(problems) => (false, problems),
+        };
+        all_valid &= valid;
         if context.json() {
             let problems = problems.iter().map(to_wire).collect::<Vec<_>>();
-            output::json(&json!({"file": document.name, "valid": problems.is_empty(), "problems": problems}))?;
-        } else if problems.is_empty() {
-            output::say(&format!("{} {}", tint(Tint::Good, "valid"), printable(&document.name)))?;
-        } else {
+            output::json(&json!({"file": document.name, "valid": valid, "problems": problems}))?;
+            continue;
+        }
+        if !problems.is_empty() {
             output::say_verbatim(&rendered(&document, &problems))?;
+        }
+        if valid {
+            output::say(&format!("{} {}", tint(Tint::Good, "valid"), printable(&document.name)))?;
         }
     }
     if all_valid { Ok(()) } else { Err(Failure::Reported.into()) }
@@ -67,6 +73,11 @@ pub async fn apply(context: &Context, files: &[String]) -> anyhow::Result<()> {
             continue;
         }
         let published = &answer.body;
+        let own = problems_of(document);
+        let warnings: Vec<Problem> = published.problems.iter().filter_map(|problem| from_wire(problem, &own)).collect();
+        if !warnings.is_empty() {
+            output::complain_verbatim(&format!("{}\n", rendered(document, &warnings)));
+        }
         let name = format!("{}@{}", published.name, published.version);
         let done = if answer.status == 201 { tint(Tint::Good, "published") } else { tint(Tint::Dim, "unchanged") };
         let told =
@@ -139,8 +150,9 @@ fn with_file(mut json: Value, file: &str) -> Value {
     json
 }
 
+/// What is found here: problems, or warnings alone.
 fn problems_of(document: &Document) -> Vec<Problem> {
-    parse(&document.bytes).err().unwrap_or_default()
+    parse(&document.bytes).map_or_else(|problems| problems, |definition| definition.warnings)
 }
 
 /// With colour, which the way to the terminal takes out again where it is not wanted.
@@ -156,6 +168,7 @@ fn to_wire(problem: &Problem) -> DefinitionProblem {
         column: problem.column,
         code: problem.code.as_str().to_owned(),
         message: problem.message.clone(),
+        level: (problem.code.severity() == Severity::Warning).then(|| Severity::Warning.as_str().to_owned()),
     }
 }
 

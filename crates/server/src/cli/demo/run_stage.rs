@@ -132,7 +132,7 @@ impl<'s> RunStage<'s> {
                 Ok(client.act_on_step(&self.theatre.instance_id, step, act, &request).await.map(|answer| answer.json))
             }
             RunAct::Open(action) => {
-                let request = OpenGate { action: (*action).to_owned(), reason: None };
+                let request = OpenGate { action: (*action).to_owned(), reason: None, request: None };
                 show_call(beat.actor, &format!("POST /v1/runs/{}/gates", self.theatre.instance_id), &request)?;
                 let answer = client.open_run_gate(&self.theatre.instance_id, &request).await;
                 if let Ok(answer) = &answer {

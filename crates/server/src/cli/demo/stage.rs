@@ -60,7 +60,7 @@ impl<'s> Stage<'s> {
                 client.fire(&id, &request).await.map(|answer| answer.json)
             }
             Act::Open(action) => {
-                let request = OpenGate { action: (*action).to_owned(), reason: None };
+                let request = OpenGate { action: (*action).to_owned(), reason: None, request: None };
                 show_call(beat.actor, &format!("POST {at}/gates"), &request)?;
                 client.open_gate(&id, &request).await.map(|answer| answer.json)
             }

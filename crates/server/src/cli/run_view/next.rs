@@ -22,7 +22,7 @@ pub fn next(run: &RunView, now: Timestamp) -> Vec<(String, String)> {
     if is_ended(&run.state) && run.state != "failed" {
         return hints.found;
     }
-    let waits = |gate: &&Gate| gate.state == ApprovalState::Pending && gate.fate == GateFate::Unspent;
+    let waits = |gate: &&Gate| gate.waits();
     for gate in run.gates.iter().filter(waits) {
         let command = format!("countersign gate decide {} {} approve", hints.id, shell_word(&gate.action));
         let asks = if run.phase.is_some() { format!(" on {}", printable(&gate.action)) } else { String::new() };
@@ -162,7 +162,7 @@ impl Hints<'_> {
                 self.add(format!("ask to reopen {strong}"), command);
             }
             "ready" | "failed" if step.run == "worker" && is_claimable(step, now) => {
-                let command = format!("countersign work {}", shell_word(&step.queue));
+                let command = format!("countersign work {} --exec …", shell_word(&step.queue));
                 let what = match &step.compensates {
                     Some(undone) => format!("undo of {}", tint(Tint::Strong, undone)),
                     None => strong,
@@ -190,5 +190,5 @@ impl Hints<'_> {
 
 /// It is approved; of a quorum, as a whole.
 fn is_cleared(gate: &Gate) -> bool {
-    gate.chain.as_ref().map_or(gate.state, |chain| chain.state) == ApprovalState::Approved
+    gate.outcome() == ApprovalState::Approved
 }

@@ -4,8 +4,8 @@ use super::{book, error_text, rollup_tint, step_ended};
 use crate::cli::output::printable;
 use crate::cli::table::{Table, Tint, tint};
 use crate::cli::terminal::{columns, wrapped};
-use crate::cli::time::{is_past, left, when};
-use countersign_client::wire::{ApprovalState, RunView, StepView};
+use crate::cli::time::{is_past, lasting, left, until, when};
+use countersign_client::wire::{RunView, StepView};
 use jiff::Timestamp;
 use std::collections::HashMap;
 
@@ -203,19 +203,18 @@ fn facts(run: &RunView, step: &StepView, now: Timestamp) -> String {
         let lease = step.locked_until.as_deref().map_or_else(String::new, |at| format!(", {}", left(at, now)));
         parts.push(format!("held by {}{lease}", printable(worker)));
     }
-    if let Some(facet) = &step.waiting_facet {
+    if let Some(event) = &step.waiting_event_type {
+        parts.push(format!("waits for the event {}", tint(Tint::Strong, event)));
+    } else if let Some(facet) = &step.waiting_facet {
         parts.push(printable(&facet.replace('_', " ")));
     }
     for facet in &step.secondary_facets {
         parts.push(tint(Tint::Dim, &format!("also {}", facet.replace('_', " "))));
     }
-    if let Some(event) = &step.waiting_event_type {
-        parts.push(format!("for {}", tint(Tint::Strong, event)));
-    }
     if let Some(at) = &step.deadline_at {
-        parts.push(format!("until {}", when(at, now)));
+        parts.push(format!("until {}", until(at, now)));
     }
-    for gate in run.gates.iter().filter(|gate| gate.action == step.name && gate.state == ApprovalState::Pending) {
+    for gate in run.gates.iter().filter(|gate| gate.action == step.name && gate.waits()) {
         parts.push(format!("for the approval of {}", tint(Tint::Strong, &gate.approver_ref)));
     }
     if let Some(at) = step.next_run_at.as_deref().filter(|at| is_retrying(step) && !is_past(at, now)) {
@@ -240,7 +239,15 @@ fn facts(run: &RunView, step: &StepView, now: Timestamp) -> String {
     if step.effect_unknown {
         parts.push(tint(Tint::Bad, "effect unknown"));
     }
+    parts.extend(took(step));
     parts.join(", ")
+}
+
+/// From its first claim to its end, over all attempts.
+fn took(step: &StepView) -> Option<String> {
+    let time = |text: &Option<String>| text.as_ref()?.parse::<Timestamp>().ok();
+    let (from, to) = (time(&step.started_at)?, time(&step.completed_at)?);
+    (step.state_code == "completed").then(|| format!("took {}", lasting(to.duration_since(from))))
 }
 
 /// What went wrong, or last did.

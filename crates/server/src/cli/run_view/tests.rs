@@ -87,7 +87,7 @@ fn the_picture_says_who_holds_what_and_what_waits() {
         "order-process@1",
         "1/5, 1 failed, green",
         "VALIDATE  Completed    2/5",
-        "waiting external, for payment.captured, until in 2 h",
+        "waits for the event payment.captured, until 2026-11-15 21:47:28Z (in 2 h)",
         "In progress  1/5      held by w-1, 30 s left",
         "Failed       2/5      no paper\\u{1b}[2J",
         "countersign events send payment.captured --run r-1",
@@ -139,7 +139,7 @@ fn what_was_undone_again_is_no_progress() {
     let undoing = run("compensating", steps);
     let text = drawn(&undoing, MAX_ROWS);
     assert!(text.contains("░ 1/3, 1 failed, 1 of 2 undone, green"), "{text}");
-    assert_eq!(hints(&undoing), ["undo of one waits for a worker: countersign work orders"]);
+    assert_eq!(hints(&undoing), ["undo of one waits for a worker: countersign work orders --exec …"]);
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn a_retry_is_no_end() {
     let due = run("executing", vec![retrying(0, "do", "2026-11-15T19:46:52Z")]);
     let text = drawn(&due, MAX_ROWS);
     assert!(text.contains("Retrying  2/3      in queue orders, busy") && !text.contains("failed"), "{text}");
-    assert_eq!(hints(&due), ["do waits for a worker: countersign work orders"]);
+    assert_eq!(hints(&due), ["do waits for a worker: countersign work orders --exec …"]);
 }
 
 const REMEDY: &str = "SHELL_DISABLED: this server runs no shell steps; whoever runs it allows them with \
@@ -278,7 +278,7 @@ fn what_waits_for_a_worker_is_said_once_per_queue() {
     let ready = (0..3).map(|seq| step(seq, &format!("s{seq}"), "ready", json!({}))).collect();
     let next = next(&run("executing", ready), now());
     assert_eq!(next.len(), 1);
-    assert_eq!(next[0].1, "countersign work orders");
+    assert_eq!(next[0].1, "countersign work orders --exec …");
 }
 
 fn book_gate(action: &str, state: &str) -> Value {

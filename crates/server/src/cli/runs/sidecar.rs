@@ -1,6 +1,7 @@
 //! `countersign runs sidecar`: the files of a runbook's run, in a directory.
 
 use crate::cli::connection::Context;
+use crate::cli::ids;
 use crate::cli::output::{self, printable, shell_word};
 use crate::cli::table::{Tint, tint};
 use anyhow::{Context as _, ensure};
@@ -23,7 +24,9 @@ pub struct SidecarArgs {
 }
 
 pub async fn run(context: &Context, args: SidecarArgs) -> anyhow::Result<()> {
-    let files = context.client()?.sidecar(&args.run, None).await?.body.files;
+    let client = context.client()?;
+    let run = ids::run(&client, &args.run).await?;
+    let files = client.sidecar(&run, None).await?.body.files;
     let dir = &args.output;
     std::fs::create_dir_all(dir).with_context(|| format!("{} cannot be made", dir.display()))?;
     let there = own_files(dir)?;

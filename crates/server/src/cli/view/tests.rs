@@ -156,16 +156,49 @@ fn an_approval_that_was_left_behind_is_spent() {
 
 #[test]
 fn a_quorum_shows_how_far_it_is() {
-    let chain = json!({"chain": {"chain_id": "c", "state": "Pending", "rule": "m-of-n", "m": 2}});
+    let chain = of_two("Pending", 1);
     let mut approved = gate("s-1", "a", "Approved", decided("a"));
     approved["chain"] = chain["chain"].clone();
     let gates = json!([approved, gate("s-2", "b", "Pending", chain.clone()), gate("s-3", "c", "Pending", chain)]);
     let drawn = drawn(batch("qp-review", in_review(), gates));
-    assert!(drawn.contains("1 of 2 approvals, waiting for b, c, opened 3 min ago\n"), "{drawn}");
-    let rows = " release  QP-sign-off  a         Approved         2 min ago · 2026-11-15 19:48:00Z  COA reviewed  s-1
-                                 2 of 3: Pending
- release  QP-sign-off  b         Pending          3 min ago · 2026-11-15 19:47:00Z                s-2\n";
+    assert!(drawn.contains("1 of 3 approved, 2 needed, waiting for b, c, opened 3 min ago\n"), "{drawn}");
+    let rows = " release  QP-sign-off  a         Approved                              2 min ago · 2026-11-15 19:48:00Z  COA reviewed  s-1
+                                 1 of 3 approved, 2 needed: Pending
+ release  QP-sign-off  b         Pending                               3 min ago · 2026-11-15 19:47:00Z                s-2\n";
     assert!(drawn.contains(rows), "{drawn}");
+}
+
+fn of_two(state: &str, approved: u32) -> Value {
+    let rule = json!({"chain_id": "c", "state": state, "rule": "m-of-n", "m": 2, "approved": approved, "needed": 2, "approvers": 3});
+    json!({"chain": rule})
+}
+
+/// Nothing waits for the third of three, whether it is decided later or never.
+#[test]
+fn a_decided_quorum_is_over() {
+    let recalled = json!({"assignment_id": "a", "status": "Recalled"});
+    let mut gates = Vec::new();
+    for (step, by) in [("s-1", "a"), ("s-2", "b")] {
+        let mut approved = gate(step, by, "Approved", decided(by));
+        approved["chain"] = of_two("Approved", 2)["chain"].clone();
+        gates.push(approved);
+    }
+    let mut third = gate("s-3", "c", "Pending", of_two("Approved", 2));
+    third["assignment"] = recalled;
+    gates.push(third);
+    let text = drawn(batch("qp-review", in_review(), json!(gates)));
+    assert!(text.contains("2 of 3 approved: Approved\n"), "{text}");
+    assert!(text.contains(" release  QP-sign-off  c         Closed, not decided "), "{text}");
+    assert!(text.contains("release → released, guarded by QP-sign-off: approved by a, b\n"), "{text}");
+    assert!(!text.contains("Pending") && !text.contains("waiting for"), "{text}");
+
+    gates[2]["state"] = json!("Rejected");
+    gates[2]["decided_by"] = json!("c");
+    gates[2]["trailing"] = json!(true);
+    let text = drawn(batch("qp-review", in_review(), json!(gates)));
+    assert!(text.contains(" c         Rejected, too late to count "), "{text}");
+    assert!(text.contains("2 of 3 approved: Approved\n"), "{text}");
+    assert!(text.contains("approved by a, b\n"), "{text}");
 }
 
 #[test]

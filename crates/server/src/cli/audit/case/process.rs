@@ -2,10 +2,10 @@
 //! what it rested on. What does not fit is a finding under the claim that it speaks against.
 
 use super::scopes::Kind;
-use super::{Check, Entry, Evidence, Finding, Pager, Permission, Registry, verified};
+use super::{Check, Entry, Evidence, Finding, Permission, Registry, entries_of};
 use countersign_client::wire::{
-    ApprovalState, Binding, Gate, GateEntry, GateFate, HistoryEntry, LogVerification, Progress, QuorumRule,
-    RecordQuery, VerifyLog, WorkflowView,
+    ApprovalState, Binding, Gate, GateEntry, GateFate, HistoryEntry, LogVerification, Progress, QuorumRule, VerifyLog,
+    WorkflowView,
 };
 use countersign_client::{Client, Error};
 use serde::Serialize;
@@ -17,6 +17,8 @@ use serde_json::Value;
 pub enum Claim {
     DeclaredPath,
     GateCleared,
+    /// Acceptance check 4: who has to decide has it in their in-tray, and nobody else has.
+    Assigned,
     PermissionHeld,
     RecordedOneToOne,
     SealedAndVerified,
@@ -27,6 +29,8 @@ pub const PURGED: &str = "partially-purged-coverage";
 
 pub struct Process {
     pub view: WorkflowView,
+    /// The one beside a run is judged by the scopes of runs.
+    pub kind: Kind,
     /// Every record of the process, in order.
     pub entries: Vec<Entry>,
     pub registry: Registry,
@@ -109,18 +113,10 @@ pub struct Step {
 impl Process {
     pub async fn load(client: &Client, instance: &str, progress: impl FnMut(Progress)) -> Result<Process, Error> {
         let view = client.process(instance).await?.body;
-        let query = RecordQuery { instance_id: Some(view.instance_id.clone()), ..RecordQuery::default() };
-        let (mut pager, mut entries) = (Pager::new(client, query), Vec::new());
-        loop {
-            let page = pager.next().await?;
-            if page.is_empty() {
-                break;
-            }
-            entries.extend(verified(client, page).await?);
-        }
+        let entries = entries_of(client, &view.instance_id).await?;
         let request = VerifyLog { instance_id: Some(view.instance_id.clone()) };
         let log = client.verify_log(&request, progress).await?.body;
-        Ok(Process { view, entries, registry: Registry::default(), log })
+        Ok(Process { view, kind: Kind::Process, entries, registry: Registry::default(), log })
     }
 
     /// The name of the definition, which may stand in a grant's scope.
@@ -135,7 +131,7 @@ impl Process {
     pub async fn permission(&mut self, client: &Client, event_id: &str) -> Result<Option<Permission>, Error> {
         let definition = self.definition();
         let Some(entry) = self.entries.iter().find(|entry| entry.record.event_id == event_id) else { return Ok(None) };
-        self.registry.permission(client, entry, Kind::Process, definition.as_deref()).await.map(Some)
+        self.registry.permission(client, entry, self.kind, definition.as_deref()).await.map(Some)
     }
 
     /// The gates of the process, each once, in the order of the view.
@@ -215,7 +211,8 @@ impl Process {
         });
         let declared = transition.is_some()
             && fired.from_state == reached
-            && fired.sequence_number == at as u64 + 1
+            && (fired.sequence_number == at as u64 + 1
+                || self.kind != Kind::Process && self.purged("transition_fired"))
             && !declaration.terminal_states.contains(&fired.from_state);
         let guard = transition.and_then(|transition| transition.guard.clone());
         let approval = match fired.step_id.as_deref().or(fired.chain_id.as_deref()) {
@@ -332,7 +329,7 @@ impl Process {
         })
     }
 
-    fn purged(&self, action_ref: &str) -> bool {
+    pub fn purged(&self, action_ref: &str) -> bool {
         self.records_of(action_ref).any(|entry| entry.check == Check::Purged)
     }
 

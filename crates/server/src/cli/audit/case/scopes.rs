@@ -75,6 +75,8 @@ pub fn needed(action_ref: &str, kind: Kind, application: bool, class: Option<&st
             scopes::ACTORS_MANAGE
         }
         "grant_made" | "grant_revoked" => scopes::PERMISSIONS_MANAGE,
+        "definition_retired" => scopes::DEFINITIONS_PUBLISH,
+        "schedule_paused" | "schedule_resumed" => scopes::RUNS_CONTROL,
         "definition_published" => scopes::DEFINITIONS_PUBLISH,
         "gate_decided" | "step_approved" | "step_rejected" | "step_withdrawn" | "chain_withdrawn" => {
             return Err("the gate names who decides it");
