@@ -38,7 +38,8 @@ def _restart(t: Tamper, start: Record, label: str, **entry: Any) -> None:
     t.sign_again(start, body={**said, "gate_spec": {**said.get("gate_spec", {}), label: spec[label]}})
     t.edit(start, gate_spec_digest=digest, replaced=sorted({*start.body.get("replaced", []), label}))
     t.state(start.head["instance_id"])["gate_spec_digest"] = digest
-    t.b.documents = sorted([d for d in t.b.documents if d["digest"] != old] + [{"digest": digest, "body": text}], key=lambda d: d["digest"])
+    stay = [d for d in t.b.documents if d["digest"] != old or d is _published(t, start)]
+    t.b.documents = sorted([*stay, {"digest": digest, "body": text}], key=lambda d: d["digest"])
 
 
 @mutation("start-replaced-fixed", "engine", "1", "wrong-approver")
