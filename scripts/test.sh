@@ -15,6 +15,8 @@ part() {
 }
 
 scripts/setup.sh cargo lint cc postgres nats faketime node browser java
+# Everything below uses one build, which clippy checks while it compiles.
+source scripts/clippy.sh
 # The server embeds the console, so it comes first.
 part console scripts/console.sh --check
 part lint scripts/lint.sh
