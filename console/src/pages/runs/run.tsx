@@ -16,6 +16,7 @@ import { Id, Moment, useNow } from "@/ui/text";
 import { duration } from "@/ui/time";
 import { Values } from "@/ui/values";
 import { Actions } from "./actions";
+import { toggled } from "./expanded";
 import { stepsOf, useGraph } from "./graph-data";
 import { GraphView } from "./graph-view";
 import { Outline } from "./outline";
@@ -55,11 +56,7 @@ export function Run() {
     const step = steps.find((step) => step.id === seq);
     go({ step: step?.key ?? step?.name });
   };
-  const unfold = (seq: string) => {
-    const next = new Set(expanded);
-    if (!next.delete(seq)) next.add(seq);
-    go({ expanded: [...next].join(",") || undefined });
-  };
+  const unfold = (seq: string) => go({ expanded: toggled(expanded, seq) });
   const decisive = own.find((step) => step.name === query.data.rollup.decisive_step);
   const isRunbook = run.data.hard_cap_ms != null || run.data.phase != null;
   const tab = search.tab ?? (isRunbook ? "runbook" : "graph");
