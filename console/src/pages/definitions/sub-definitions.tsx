@@ -23,13 +23,7 @@ interface Shared {
 function Feeds({ steps, ...shared }: Shared & { steps: Step[] }) {
   return steps.map((step) =>
     step.workflow && shared.expanded.has(step.id) ? (
-      <Feed
-        key={step.id}
-        path={step.id}
-        way={step.key ?? step.name}
-        definition={step.workflow}
-        {...shared}
-      />
+      <Feed key={step.id} path={step.id} way={step.key ?? step.name} definition={step.workflow} {...shared} />
     ) : null,
   );
 }
