@@ -52,7 +52,8 @@ impl Run {
             (Handed::Own(told), Some(undone)) => self.undo_fault(undone, told),
             (Handed::Own(told), None) => {
                 let nothing = !run_has_one && *told == Told::Value(Value::Null);
-                (!self.has_own_input(seq, step) && !nothing).then_some("is handed the run's: its definition says no other")
+                (!self.has_own_input(seq, step) && !nothing)
+                    .then_some("is handed the run's: its definition says no other")
             }
         }
     }
