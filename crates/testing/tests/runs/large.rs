@@ -5,13 +5,13 @@ use countersign_testing::place::Kind;
 
 async fn both_shapes(kind: Kind) -> anyhow::Result<()> {
     println!("{}", run(kind, Shape::Parallel, 1000).await?);
-    println!("{}", run(kind, Shape::Sequential, 5000).await?);
+    println!("{}", run(kind, Shape::Sequential, 2000).await?);
     Ok(())
 }
 
-/// What has to be undone does not fit into one record.
+/// What has to be undone does not fit into one record: 256 steps, and 2048 in each further one.
 async fn many_steps_are_undone(kind: Kind) -> anyhow::Result<()> {
-    println!("{}", run(kind, Shape::Undone, 10_000).await?);
+    println!("{}", run(kind, Shape::Undone, 3000).await?);
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! `countersign audit export`: an evidence bundle, for an auditor who verifies it without us.
 
 use super::super::connection::Context;
+use super::super::ids;
 use super::super::output::{self, printable, shell_word};
 use super::super::table::{Tint, tint};
 use super::super::time::{self, Instant};
@@ -35,8 +36,12 @@ pub struct ExportArgs {
 
 pub async fn run(context: &Context, args: ExportArgs) -> anyhow::Result<()> {
     let client = context.client()?;
+    let instance_id = match &args.instance {
+        Some(text) => Some(ids::instance(&client, text).await?),
+        None => None,
+    };
     let query = ExportQuery {
-        instance_id: args.instance,
+        instance_id,
         after: args.from.map(Instant::to_wire),
         before: args.to.map(Instant::to_wire),
     };

@@ -162,9 +162,9 @@ fn a_quorum_shows_how_far_it_is() {
     let gates = json!([approved, gate("s-2", "b", "Pending", chain.clone()), gate("s-3", "c", "Pending", chain)]);
     let drawn = drawn(batch("qp-review", in_review(), gates));
     assert!(drawn.contains("1 of 3 approved, 2 needed, waiting for b, c, opened 3 min ago\n"), "{drawn}");
-    let rows = " release  QP-sign-off  a         Approved                              2 min ago · 2026-11-15 19:48:00Z  COA reviewed  s-1
+    let rows = " release  QP-sign-off  a         Approved                            2 min ago · 2026-11-15 19:48:00Z  COA reviewed  s-1
                                  1 of 3 approved, 2 needed: Pending
- release  QP-sign-off  b         Pending                               3 min ago · 2026-11-15 19:47:00Z                s-2\n";
+ release  QP-sign-off  b         Pending                             3 min ago · 2026-11-15 19:47:00Z                s-2\n";
     assert!(drawn.contains(rows), "{drawn}");
 }
 
