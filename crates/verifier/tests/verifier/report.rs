@@ -73,7 +73,8 @@ fn seqs(entry: &Value) -> Vec<usize> {
     }
 }
 
-const RUNS: [&str; 10] = [
+const RUNS: [&str; 11] = [
+    "run-inputs",
     "run-linear",
     "run-dag",
     "run-saga",
@@ -87,7 +88,8 @@ const RUNS: [&str; 10] = [
 ];
 
 #[test]
-fn every_step_says_who_did_what_and_when_with_which_output() {
+fn every_step_says_who_did_what_and_when_with_which_input_and_output() {
+    let mut inputs = 0;
     for name in RUNS {
         let (page, records) = vector(name);
         let rows = rows(&page);
@@ -120,6 +122,23 @@ fn every_step_says_who_did_what_and_when_with_which_output() {
                     assert!(rows[seq].contains(&escaped(&text)), "{name}: {text} in {}", rows[seq]);
                 }
             }
+            for input in payload["inputs"].as_array().into_iter().flatten() {
+                let text = match (input["run_input"] == true, input["input_digest"].as_str()) {
+                    (true, _) => "the input of the run".to_owned(),
+                    (false, Some(digest)) => digest.to_owned(),
+                    (false, None) => escaped(&input["input"].to_string()),
+                };
+                for seq in seqs(input) {
+                    let told = format!("<span class=\"label\">input</span> <code>{text}");
+                    let digest = format!("<span class=\"label\">input</span> <code>by its digest alone: sha256:{text}");
+                    assert!(
+                        rows[seq].contains(&told) || rows[seq].contains(&digest),
+                        "{name}: {told} in {}",
+                        rows[seq]
+                    );
+                    inputs += 1;
+                }
+            }
             if header["action_ref"] == "run_started" {
                 let input =
                     payload["input_digest"].as_str().map_or_else(|| payload["input"].to_string(), str::to_owned);
@@ -127,6 +146,7 @@ fn every_step_says_who_did_what_and_when_with_which_output() {
             }
         }
         assert!(shown > 1, "{name}: only {shown} acts");
+        assert!(name != "run-inputs" || inputs > 3, "{name}: only {inputs} inputs");
         for (seq, row) in rows.iter().enumerate() {
             assert_eq!(
                 row.contains("<b>begun</b>"),
