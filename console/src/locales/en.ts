@@ -116,6 +116,8 @@ export const en = {
     lost: "Connection lost; trying again",
   },
   definition: {
+    retired: "retired",
+    retiredBy: "This version starts nothing any more. Retired by",
     added: "Added",
     against: "Compare with version",
     at: "Published",
@@ -153,8 +155,6 @@ export const en = {
   gate: {
     byPasskey: "Signed with your passkey. It can be proved offline, without this server.",
     byServer: "Attested by the server under your session.",
-    rejections_one: "{{count}} rejection",
-    rejections_other: "{{count}} rejections",
     approve: "Approve",
     decide: "Decision",
     digest: "Digest",
@@ -170,6 +170,15 @@ export const en = {
       withdraw: "withdrawal of the request for {{action}} of {{subject}} as {{who}}",
     },
     notYours: "{{who}} decides this.",
+    notYoursAll: "{{who}} decide this.",
+    settled: {
+      Approved: "That is enough: the quorum has approved.",
+      Pending: "",
+      Rejected: "The quorum has rejected.",
+      Withdrawn: "The request was withdrawn.",
+    },
+    spared: "not needed any more",
+    trailing: "after the outcome; it changed nothing",
     path: "The way so far",
     process: "Open the process",
     quorum: "{{approved}} of {{all}} approved; {{needed}} needed",

@@ -117,6 +117,8 @@ export const vi: Words = {
     lost: "Mất kết nối; đang thử lại",
   },
   definition: {
+    retired: "đã ngừng",
+    retiredBy: "Phiên bản này không khởi chạy gì nữa. Ngừng bởi",
     added: "Thêm",
     against: "So với phiên bản",
     at: "Công bố",
@@ -154,8 +156,6 @@ export const vi: Words = {
   gate: {
     byPasskey: "Đã ký bằng khóa truy cập của bạn. Ai cũng có thể kiểm chứng ngoại tuyến.",
     byServer: "Máy chủ xác nhận theo phiên của bạn.",
-    rejections_one: "{{count}} lượt từ chối",
-    rejections_other: "{{count}} lượt từ chối",
     approve: "Phê duyệt",
     decide: "Quyết định",
     digest: "Mã băm",
@@ -171,6 +171,15 @@ export const vi: Words = {
       withdraw: "rút yêu cầu {{action}} cho {{subject}} với tư cách {{who}}",
     },
     notYours: "{{who}} quyết định việc này.",
+    notYoursAll: "{{who}} quyết định việc này.",
+    settled: {
+      Approved: "Như vậy là đủ: nhóm đã duyệt.",
+      Pending: "",
+      Rejected: "Nhóm đã từ chối.",
+      Withdrawn: "Yêu cầu đã được rút.",
+    },
+    spared: "không cần nữa",
+    trailing: "sau khi đã có kết quả; không thay đổi gì",
     path: "Đường đã đi",
     process: "Mở quy trình",
     quorum: "{{approved}}/{{all}} đã duyệt; cần {{needed}}",

@@ -15,6 +15,11 @@ function inline(text: string): ReactNode[] {
   });
 }
 
+/** A sentence of the server's, in which names are in backticks. */
+export function Said({ text }: { text: string }) {
+  return inline(text);
+}
+
 export function Markdown({ text }: { text: string }) {
   const blocks = text.split(/\n{2,}|(?<=\n)(?=#)/);
   return (

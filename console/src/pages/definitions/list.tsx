@@ -53,6 +53,7 @@ export function Definitions() {
                 >
                   {row.name}
                 </Link>
+                {row.retired && <span className="ml-2 text-xs text-soft">{t("definition.retired")}</span>}
                 {row.quarantined && <span className="ml-2 text-xs text-bad">{row.quarantined}</span>}
               </>
             ),

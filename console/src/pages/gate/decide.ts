@@ -6,10 +6,7 @@ import { signed } from "@/app/sign";
 export type Choice = "approve" | "reject" | "withdraw";
 
 /** What of a gate a decision needs. */
-export type Decidable = Pick<
-  SchemaGate,
-  "action" | "step_id" | "state" | "approver_ref" | "submitter_ref" | "request_digest" | "chain"
->;
+export type Decidable = Pick<SchemaGate, "action" | "step_id" | "request_digest" | "chain">;
 
 /** What was signed. */
 export interface Recorded {

@@ -239,6 +239,11 @@ impl Process {
         definition.rsplit_once('@').map(|(name, _)| name)
     }
 
+    /// The edition of `record.md` that it began under.
+    pub fn rules(&self) -> i64 {
+        self.rules
+    }
+
     pub fn is_start_purged(&self) -> bool {
         self.purged.meets(Kinds::STARTED)
     }
