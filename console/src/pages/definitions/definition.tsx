@@ -97,6 +97,12 @@ export function Definition() {
             </p>
           )}
         </div>
+        {shown?.retired && (
+          <p className="prose border-l-[3px] border-warn bg-warn-wash px-3 py-1.5">
+            {t("definition.retiredBy")} <Person who={shown.retired.by} />, <Moment at={shown.retired.at} />
+            {shown.retired.reason && <span className="font-serif"> “{shown.retired.reason}”</span>}
+          </p>
+        )}
       </PageHead>
       <Tabs
         label={t("run.views")}

@@ -40,11 +40,8 @@ pub async fn run(context: &Context, args: ExportArgs) -> anyhow::Result<()> {
         Some(text) => Some(ids::instance(&client, text).await?),
         None => None,
     };
-    let query = ExportQuery {
-        instance_id,
-        after: args.from.map(Instant::to_wire),
-        before: args.to.map(Instant::to_wire),
-    };
+    let query =
+        ExportQuery { instance_id, after: args.from.map(Instant::to_wire), before: args.to.map(Instant::to_wire) };
     let part = args.output.with_extension("zip.part");
     anyhow::ensure!(
         args.force || !args.output.exists(),
