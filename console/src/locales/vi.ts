@@ -459,7 +459,9 @@ export const vi: Words = {
     empty: "Chưa có bước nào bắt đầu",
     emptyWhy: "Mỗi bước hiện ở đây cùng thời gian đã dùng.",
     idle: "không có gì xảy ra trong {{time}}",
-    lead: "Từ bước đầu đến bước cuối: {{time}}. {{count}} bước chưa bắt đầu. ⋯ là thời gian rỗi, đã rút ngắn.",
+    lead: "Từ bước đầu đến bước cuối: {{time}}. ⋯ là thời gian rỗi, đã rút ngắn.",
+    rest_one: "{{count}} bước chưa bắt đầu.",
+    rest_other: "{{count}} bước chưa bắt đầu.",
   },
   common: {
     again: "Thử lại",

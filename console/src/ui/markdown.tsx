@@ -6,7 +6,10 @@ function inline(text: string): ReactNode[] {
     const key = `${at}:${part}`;
     if (part.startsWith("`"))
       return (
-        <code key={key} className="rounded bg-wash px-1 font-mono text-xs">
+        <code
+          key={key}
+          className="rounded bg-[color-mix(in_srgb,currentColor_9%,transparent)] px-1 font-mono text-xs"
+        >
           {part.slice(1, -1)}
         </code>
       );

@@ -53,7 +53,7 @@ export function useNames(refs: string[]): string {
 export function Person({ who }: { who: string }) {
   const name = useName(who);
   return (
-    <span title={who} className="whitespace-nowrap">
+    <span title={who} className="[overflow-wrap:anywhere]">
       {name}
     </span>
   );

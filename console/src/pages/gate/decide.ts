@@ -8,6 +8,10 @@ export type Choice = "approve" | "reject" | "withdraw";
 /** What of a gate a decision needs. */
 export type Decidable = Pick<SchemaGate, "action" | "step_id" | "request_digest" | "chain">;
 
+/** It waits for a decision. An approver of a quorum that has its outcome is not waited for. */
+export const isOpen = (gate: SchemaGate) =>
+  gate.state === "Pending" && (gate.chain?.state ?? "Pending") === "Pending";
+
 /** What was signed. */
 export interface Recorded {
   choice: Choice;

@@ -78,59 +78,62 @@ export function Decision({
   }
 
   return (
+    // What scrolls by ends above the box, and does not show below it again.
     <section
       aria-label={t("gate.decide")}
-      className="flex flex-col gap-3 rounded-lg border border-strong bg-raised p-4 sm:sticky sm:bottom-4 sm:shadow-lg"
+      className="bg-page sm:-mx-3 sm:px-3 sm:pb-4 sm:[@media(min-height:640px)]:sticky sm:[@media(min-height:640px)]:bottom-0"
     >
-      <label htmlFor={field} className="font-medium">
-        {t("gate.reason")}
-      </label>
-      <textarea
-        id={field}
-        ref={text}
-        rows={2}
-        value={reason}
-        onChange={(event) => {
-          setReason(event.target.value);
-          setMissing(false);
-        }}
-        aria-invalid={missing}
-        aria-describedby={missing ? `${field}-missing` : undefined}
-        className="rounded-md border border-strong bg-page px-3 py-2 aria-invalid:border-bad"
-      />
-      {missing && (
-        <p id={`${field}-missing`} role="alert" className="-mt-1 text-sm text-bad">
-          {t("gate.reasonMissing")}
-        </p>
-      )}
-      {act.isError && <Failure error={act.error} />}
-      <ul className="flex flex-col gap-2">
-        {offers.map(({ choice, label_key, severity, needs }) => (
-          <li
-            key={choice}
-            data-key={KEYS[choice]}
-            className="flex flex-col-reverse gap-x-4 gap-y-1 sm:grid sm:grid-cols-[7.5rem_1fr] sm:items-center"
-          >
-            <Button
-              look={severity}
-              className="min-h-11 w-full"
-              data-decision={choice}
-              aria-describedby={`${field}-${choice}`}
-              disabled={act.isPending}
-              onClick={() => press({ choice, label_key, severity, needs }, me)}
+      <div className="flex flex-col gap-2.5 rounded-lg border border-strong bg-raised p-4 sm:shadow-lg">
+        <label htmlFor={field} className="font-medium">
+          {t("gate.reason")}
+        </label>
+        <textarea
+          id={field}
+          ref={text}
+          rows={1}
+          value={reason}
+          onChange={(event) => {
+            setReason(event.target.value);
+            setMissing(false);
+          }}
+          aria-invalid={missing}
+          aria-describedby={missing ? `${field}-missing` : undefined}
+          className="max-h-32 min-h-11 rounded-md border border-strong bg-page px-3 py-2.5 [field-sizing:content] aria-invalid:border-bad"
+        />
+        {missing && (
+          <p id={`${field}-missing`} role="alert" className="-mt-1 text-sm text-bad">
+            {t("gate.reasonMissing")}
+          </p>
+        )}
+        {act.isError && <Failure error={act.error} />}
+        <ul className="flex flex-col gap-2">
+          {offers.map(({ choice, label_key, severity, needs }) => (
+            <li
+              key={choice}
+              data-key={KEYS[choice]}
+              className="flex flex-col-reverse gap-x-4 gap-y-1 sm:grid sm:grid-cols-[7.5rem_1fr] sm:items-center"
             >
-              {act.isPending && act.variables.choice === choice ? t("dialog.recording") : says(label_key)}
-            </Button>
-            <p id={`${field}-${choice}`} className="text-sm text-soft">
-              {t("gate.youSign")}{" "}
-              <em className="font-serif text-ink [overflow-wrap:anywhere]">
-                {meaning(choice, me.actor_ref)}
-              </em>
-            </p>
-          </li>
-        ))}
-      </ul>
-      <How me={me} />
+              <Button
+                look={severity}
+                className="min-h-11 w-full"
+                data-decision={choice}
+                aria-describedby={`${field}-${choice}`}
+                disabled={act.isPending}
+                onClick={() => press({ choice, label_key, severity, needs }, me)}
+              >
+                {act.isPending && act.variables.choice === choice ? t("dialog.recording") : says(label_key)}
+              </Button>
+              <p id={`${field}-${choice}`} className="text-sm text-soft">
+                {t("gate.youSign")}{" "}
+                <em className="font-serif text-ink [overflow-wrap:anywhere]">
+                  {meaning(choice, me.actor_ref)}
+                </em>
+              </p>
+            </li>
+          ))}
+        </ul>
+        <How me={me} />
+      </div>
     </section>
   );
 }

@@ -11,7 +11,7 @@ import { Failure, Skeleton } from "@/ui/feedback";
 import { Said } from "@/ui/markdown";
 import { useName, useNames } from "@/ui/person";
 import { Moment } from "@/ui/text";
-import type { Recorded } from "./decide";
+import { isOpen, type Recorded } from "./decide";
 import { Deciders } from "./deciders";
 import { Decision } from "./decision";
 import { Findings } from "./findings";
@@ -147,7 +147,7 @@ function Yours({
       gate={yours?.gate ?? gate}
       offers={yours?.offers}
       otherwise={
-        gate.state === "Pending" && (gate.chain?.state ?? "Pending") === "Pending" ? (
+        isOpen(gate) ? (
           <NotYours peers={peers} problems={yours?.problems ?? []} />
         ) : (
           gate.state !== "Pending" && <Decided gate={gate} instance={instance} />

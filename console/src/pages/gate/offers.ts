@@ -2,7 +2,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { api, body, send } from "@/api/client";
 import type { SchemaGate, SchemaOfferedAction } from "@/api/schema";
-import type { Choice, Decidable } from "./decide";
+import { type Choice, type Decidable, isOpen } from "./decide";
 
 /** A decision that the server would accept: its name, its weight, and what the viewer has to give. */
 export type Offer = Required<Pick<SchemaOfferedAction, "label_key" | "severity" | "needs">> & {
@@ -46,8 +46,7 @@ export function useOffers(
   gate: SchemaGate,
   peers: SchemaGate[],
 ): Offers | undefined {
-  const open =
-    peers.some((peer) => peer.state === "Pending") && (gate.chain?.state ?? "Pending") === "Pending";
+  const open = peers.some(isOpen);
   const offered = useQuery({
     queryKey: ["gate", gate.step_id, "offers"],
     enabled: open && gate.binding === "current",

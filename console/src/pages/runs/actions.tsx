@@ -10,6 +10,7 @@ import { ReasonDialog } from "@/ui/dialog";
 import { Failure } from "@/ui/feedback";
 import { Said } from "@/ui/markdown";
 import { plain, useTexts } from "@/ui/texts";
+import { isOpen } from "../gate/decide";
 import { type Given, given, Needs } from "./needs";
 
 const ORDER = ["primary", "plain", "danger"] as const;
@@ -35,7 +36,7 @@ const addressOf = (runId: string, step?: string) =>
 /** The gate that waits for the viewer's decision. */
 export function waitingFor(offered: SchemaOfferedAction[], gates: SchemaGate[]): SchemaGate | undefined {
   const decisions = offered.filter((one) => one.command === "decide_gate" && one.ok);
-  return gates.find((gate) => gate.state === "Pending" && gate.action === decisions[0]?.gate);
+  return gates.find((gate) => isOpen(gate) && gate.action === decisions[0]?.gate);
 }
 
 export function Actions({

@@ -8,6 +8,7 @@ import { Person } from "@/ui/person";
 import { StateChip } from "@/ui/state";
 import { Moment } from "@/ui/text";
 import { plain, useTexts } from "@/ui/texts";
+import { isOpen } from "../gate/decide";
 import { useRunLook } from "./looks";
 
 export function stepQuery(runId: string, step: string, sequence: number) {
@@ -37,7 +38,7 @@ export function Reason({
     placeholderData: (before) => before,
   }).data;
   const ended = run.ended_at != null;
-  const gate = step?.gates.find((gate) => gate.state === "Pending");
+  const gate = step?.gates.find(isOpen);
   const parts: ReactNode[] = step
     ? [
         gate && <Sentence key="gate" text={t("reason.gate")} who={gate.approver_ref} />,

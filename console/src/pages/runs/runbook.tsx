@@ -10,6 +10,7 @@ import { useToken } from "@/ui/state";
 import { Id, Moment, useNow } from "@/ui/text";
 import { plain, useTexts } from "@/ui/texts";
 import { duration } from "@/ui/time";
+import { isOpen } from "../gate/decide";
 import { useOffered, waitingFor } from "./actions";
 import { Checks } from "./step-drawer";
 
@@ -184,7 +185,7 @@ function Stopped({ run, sequence }: { run: SchemaRunView; sequence: number }) {
   const { t } = useTranslation();
   const offered = useOffered(run.run_id, undefined, sequence).data ?? [];
   const resume = run.gates.filter((gate) => gate.action === "resume");
-  const waiting = resume.find((gate) => gate.state === "Pending");
+  const waiting = resume.find(isOpen);
   const approved = resume.filter((gate) => gate.state === "Approved").at(-1);
   const yours = waiting !== undefined && waitingFor(offered, [waiting]) !== undefined;
   const outcome = run.outcome ?? "";
