@@ -1,7 +1,7 @@
 //! `countersign actor keygen` and `actor key`, `actor token`: what an actor is known by. A private key never leaves the
 //! machine it was made on.
 
-use super::connection::Context;
+use super::connection::{Context, given};
 use super::failure::usage;
 use super::output::{self, printable};
 use super::profiles::{Profile, Profiles, write_private};
@@ -19,33 +19,39 @@ pub struct KeygenArgs {
     /// Write the private key to this file (mode 600) [default: NAME.key beside the profiles]
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Sign with it whenever this profile is chosen
+    /// Sign with this key when this profile is used
     #[arg(long, value_name = "PROFILE")]
     profile: Option<String>,
-    /// The actor who signs [default: the profile's, or its name]
+    /// The actor that signs [default: the profile's actor, or its name]
     #[arg(long, value_name = "REF")]
     actor: Option<String>,
 }
 
-/// Public keys with which an actor's signatures are verified
+/// Manage the public keys that verify an actor's signatures
 #[derive(Subcommand)]
 pub enum KeyCommand {
-    /// Register a further public key
+    /// Add a public key
     Add {
         #[command(flatten)]
         actor: Subject,
         /// The public key: base64, hex or PEM
-        public_key: String,
+        #[arg(required_unless_present = "keygen")]
+        public_key: Option<String>,
+        /// Create the key and keep it with the profile, so that the profile signs
+        #[arg(long, conflicts_with = "public_key")]
+        keygen: bool,
         #[command(flatten)]
         keyed: Keyed,
     },
     /// List keys and tokens, revoked ones included
     List(Subject),
-    /// End a key: what it signed before still verifies
+    /// Revoke a key; its earlier signatures still verify
     Revoke {
         #[command(flatten)]
         actor: Subject,
+        /// The key, as `actor key list` shows it
         key_id: String,
+        /// The reason, for the record
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
         #[command(flatten)]
@@ -53,20 +59,21 @@ pub enum KeyCommand {
     },
 }
 
-/// Bearer tokens
+/// Manage bearer tokens
 #[derive(Subcommand)]
 pub enum TokenCommand {
-    /// Issue a further token and print it, this once
+    /// Issue another token and print it once
     Issue {
         #[command(flatten)]
         actor: Subject,
         #[command(flatten)]
         keyed: Keyed,
     },
-    /// End a token; `actor key list` names them
+    /// Revoke a token; `actor key list` shows the ids
     Revoke {
         #[command(flatten)]
         actor: Subject,
+        /// The token's id, as `actor key list` shows it
         credential_id: String,
         #[command(flatten)]
         keyed: Keyed,
@@ -115,12 +122,13 @@ pub fn make(path: &Path) -> anyhow::Result<ActorKey> {
 pub fn file_name(name: &str) -> anyhow::Result<&str> {
     let plain =
         !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "-_.@".contains(c)) && !name.starts_with('.');
-    if plain { Ok(name) } else { Err(usage(format!("`{name}` does not do as a file's name: say where with --out"))) }
+    if plain { Ok(name) } else { Err(usage(format!("`{name}` cannot be a file name: choose a file with --out"))) }
 }
 
 pub async fn key(context: &Context, command: KeyCommand) -> anyhow::Result<()> {
     match command {
-        KeyCommand::Add { actor, public_key, keyed } => {
+        KeyCommand::Add { actor, public_key: None, keyed, .. } => add_own(context, &actor.actor_ref, &keyed).await,
+        KeyCommand::Add { actor, public_key: Some(public_key), keyed, .. } => {
             let client = context.client_keyed(&keyed)?;
             let answer = client.register_key(&actor.actor_ref, &RegisterKey { public_key }).await?;
             let text = format!("registered key {}", tint(Tint::Strong, &answer.body.key_id));
@@ -134,6 +142,36 @@ pub async fn key(context: &Context, command: KeyCommand) -> anyhow::Result<()> {
             if context.json() { output::json(&answer.json) } else { output::say(&text) }
         }
     }
+}
+
+/// A new key for the profile's own actor. The profile signs only once the server knows the key.
+async fn add_own(context: &Context, actor_ref: &str, keyed: &Keyed) -> anyhow::Result<()> {
+    let Some(name) = given(&context.global().profile) else {
+        return Err(usage("choose the profile that is to sign: --as NAME".to_owned()));
+    };
+    let mut profiles = Profiles::load(Profiles::locate()?)?;
+    let profile = profiles.get(name)?;
+    if profile.key_file.is_some() {
+        return Err(usage(format!("the profile `{name}` signs already; register a further key by its public key")));
+    }
+    let path = profiles.path().with_file_name(format!("{}.key", file_name(name)?));
+    let client = context.client_keyed(keyed)?;
+    let key = make(&path)?;
+    let answer = match client.register_key(actor_ref, &RegisterKey { public_key: key.public_key() }).await {
+        Ok(answer) => answer,
+        Err(error) => {
+            // A key that was never registered is of no use to anybody.
+            let _ = std::fs::remove_file(&path);
+            return Err(error.into());
+        }
+    };
+    profiles.set(name, Profile { key_file: Some(path), actor_ref: Some(actor_ref.to_owned()), ..profile });
+    profiles.save()?;
+    if context.json() {
+        return output::json(&answer.json);
+    }
+    let (key, name) = (tint(Tint::Strong, &answer.body.key_id), tint(Tint::Strong, name));
+    output::say(&format!("registered key {key}; the profile {name} signs with it"))
 }
 
 pub async fn token(context: &Context, command: TokenCommand) -> anyhow::Result<()> {
