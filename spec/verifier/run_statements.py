@@ -26,7 +26,7 @@ def compare_request(r: Any, p: dict[str, Json], s: dict[str, Json], said: dict[s
     segments = [urllib.parse.unquote(w) for w in path.split("/")]
     control = {"run_cancelled": "cancel", "run_paused": "pause", "run_resumed": "resume", "run_stopped": "stop", "run_voided": "void"}
     tasks = {"step_completed": ["complete"], "step_yielded": ["complete"], "pins_captured": ["complete"], "pins_surveyed": ["complete", "retry", "dead"], "step_waiting": ["wait"],
-             "step_retried": ["retry", "dead"], "step_failed": ["complete", "retry", "dead"]}
+             "step_retried": ["retry", "dead"], "step_failed": ["complete", "retry", "dead"], "step_blocked": ["block"], "step_cannot_complete": ["cannot_complete"]}
     wanted: Optional[list[Optional[str]]] = None
     if r.action == "run_started" and s["action"] == "dispatch_run":
         wanted = ["", "v1", "runs", "trigger"]
@@ -55,13 +55,15 @@ def compare_request(r: Any, p: dict[str, Json], s: dict[str, Json], said: dict[s
         if any(not same(said.get(k), recorded.get(k)) for k in ["reason", *named]):
             yield "the body is not what was recorded"
     elif r.action in tasks and s["action"] in tasks[r.action]:
-        wanted = ["", "v1", "tasks", None, s["action"]]
+        wanted = ["", "v1", "tasks", None, s["action"].replace("_", "-")]
+        if any(not same(said.get(k), p.get(k)) for k in {"block": ["block_reason"], "cannot_complete": ["evidence_ref"]}.get(s["action"], [])):
+            yield "the body is not what was recorded"
         run, _, seq = segments[3].rpartition(".") if len(segments) == 5 else ("", "", "")
         named = [{"step_seq": p.get("step_seq")}, {"step_seq": (p.get("yielded") or {}).get("step_seq")}]
         if run != r.instance or not re.fullmatch(r"0|[1-9][0-9]{0,9}", seq) or not any(moves(t, int(seq)) for t in [*p.get("transitions", []), *named]):
             yield "reports on a step that the record does not move"
         failed = r.action == "step_retried" or any(t.get("id") in ("T4", "T9") for t in p.get("transitions", []))
-        if s["action"] != "complete" and failed and recorded_error(said.get("last_error")) not in [e.get("last_error") for e in p.get("errors", [])]:
+        if s["action"] not in ("complete", "block") and failed and recorded_error(said.get("last_error")) not in [e.get("last_error") for e in p.get("errors", [])]:
             yield "the last_error that was reported is not recorded"
     elif r.action == "event_received" and s["action"] == "receive_event":
         wanted = ["", "v1", "events"]

@@ -491,7 +491,7 @@ class Run:
         if approval is not None:
             need(approval, str, "approval_id")
         if step is not None and approval is not None:
-            self.spends.append((("reopen:" if r.action == "step_reopened" else "escalate:") + step.name, approval))
+            self.spends.append((("reopen:" if r.action == "step_reopened" else "escalate:") + step.name.split("/")[0], approval))
         if (r.action == "run_cancelled" or r.action == "run_voided" and self.guard("void") is None) and approval is not None:
             self.spends.append(("cancel", approval))
         if correction is not None:
@@ -532,7 +532,7 @@ class Run:
             elif tid in ("T2", "X15") and i in persons:
                 fault = r.action != "step_claimed"
             elif tid == "T4":
-                fault = r.action != ("step_blocked" if i in persons else "step_failed")
+                fault = r.action != "step_blocked" and (i in persons or r.action != "step_failed")
             elif tid == "T5":
                 fault = r.action not in ("time_passed", "step_claimed") and all(later[:2] != (seq, "T7") for later in made[i + 1:])
             elif tid in ("T2", "T10", "X3", "X15"):

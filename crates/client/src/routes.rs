@@ -428,6 +428,16 @@ impl Client {
         self.post(&["v1", "tasks", task_id, "retry"], Body::json(request)?).await
     }
 
+    /// `POST /v1/tasks/{task_id}/cannot-complete`
+    pub async fn cannot_complete_task(&self, task_id: &str, request: &CannotCompleteTask) -> Reply<TaskReported> {
+        self.post(&["v1", "tasks", task_id, "cannot-complete"], Body::json(request)?).await
+    }
+
+    /// `POST /v1/tasks/{task_id}/block`
+    pub async fn block_task(&self, task_id: &str, request: &BlockTask) -> Reply<TaskReported> {
+        self.post(&["v1", "tasks", task_id, "block"], Body::json(request)?).await
+    }
+
     /// `POST /v1/tasks/{task_id}/dead`
     pub async fn dead_task(&self, task_id: &str, request: &DeadTask) -> Reply<TaskReported> {
         self.post(&["v1", "tasks", task_id, "dead"], Body::json(request)?).await

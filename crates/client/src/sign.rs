@@ -180,6 +180,8 @@ fn operation<'a>(method: &str, path: &[&'a str]) -> Option<(&'static str, Option
         ("POST", ["tasks", id, "wait"]) => ("wait", run_of(id)),
         ("POST", ["tasks", id, "retry"]) => ("retry", run_of(id)),
         ("POST", ["tasks", id, "dead"]) => ("dead", run_of(id)),
+        ("POST", ["tasks", id, "cannot-complete"]) => ("cannot_complete", run_of(id)),
+        ("POST", ["tasks", id, "block"]) => ("block", run_of(id)),
         ("POST", ["tasks", id, "heartbeat"]) => ("heartbeat", run_of(id)),
         ("POST", ["actors"]) => ("register_actor", None),
         ("POST", ["actors", _, "keys"]) | ("POST", ["me", "passkeys"]) => ("register_key", None),

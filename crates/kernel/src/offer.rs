@@ -272,6 +272,8 @@ pub fn of_step(shell: &Process, run: &Run, seq: StepSeq, prior: Option<Prior>, n
     }
     let later = cell.deadline().map_or(now, |deadline| deadline.max(now)).after(LATER);
     let gated = |gate: &str| shell.declaration.transition(&shell.current_state, gate).is_some();
+    // The approval for a task is its step's.
+    let whole = run.step_name(run.plan.step_of_task(seq).unwrap_or(seq));
     let acts = [
         ("claim", StepCode::InProgress, Act::Claim),
         ("release", StepCode::Ready, Act::Release),
@@ -296,7 +298,7 @@ pub fn of_step(shell: &Process, run: &Run, seq: StepSeq, prior: Option<Prior>, n
         .map(|(action, to, wish)| {
             let candidate = Candidate::new(action, act(wish), to.as_str());
             match action {
-                "reopen" => candidate.about(&format!("reopen:{name}")),
+                "reopen" => candidate.about(&format!("reopen:{whole}")),
                 "block-escalate" if gated(&format!("escalate:{name}")) => candidate.about(&format!("escalate:{name}")),
                 "extend-deadline" => candidate.needing(&["deadline"]),
                 _ => candidate,

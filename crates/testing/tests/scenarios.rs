@@ -48,6 +48,7 @@ scenarios! {
     corrections
     deadlines
     unclaimed
+    workers_verbs
     decide_gate
     finer_scopes
     finer_work

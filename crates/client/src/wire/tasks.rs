@@ -124,6 +124,28 @@ pub struct DeadTask {
     pub error_category: Option<String>,
 }
 
+/// The step cannot be completed by anybody as things are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct CannotCompleteTask {
+    pub lease_token: String,
+    /// What shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence_ref: Option<String>,
+}
+
+/// Something that the step needs from its own side is missing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct BlockTask {
+    pub lease_token: String,
+    /// missing_input, missing_approval or config_error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_reason: Option<String>,
+}
+
 /// An outgoing event, sent with the step's result or not at all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -54,6 +54,16 @@ pub enum Command {
         error: String,
         category: Option<FailureCategory>,
     },
+    /// T12 by the worker that holds the step, or has put it down.
+    CannotComplete {
+        task: TaskRef,
+        evidence_ref: Option<String>,
+    },
+    /// T4 by the worker that holds the step.
+    Block {
+        task: TaskRef,
+        block_reason: Option<String>,
+    },
     Heartbeat {
         task: TaskRef,
         lease: Micros,
@@ -131,6 +141,8 @@ impl Command {
             Command::Wait { .. } => "wait",
             Command::Retry { .. } => "retry",
             Command::Dead { .. } => "dead",
+            Command::CannotComplete { .. } => "cannot_complete",
+            Command::Block { .. } => "block",
             Command::Heartbeat { .. } => "heartbeat",
             Command::ChildStarted { .. } => "child_started",
             Command::ChildEnded { .. } => "child_ended",

@@ -85,10 +85,14 @@ pub fn reopen(
     hands_out(flow)?;
     let work = flow.spec(seq).map(|spec| &spec.work);
     let frame = flow.spec(seq).is_some_and(crate::plan::StepSpec::is_frame);
-    if flow.run.plan.step_of_task(seq).is_some() {
-        let detail = "what a task yielded is part of its step: reopen the step";
+    let whole = flow.run.plan.step_of_task(seq);
+    let at_work = |step| flow.cell(step).is_some_and(super::Cell::is_held);
+    if whole.is_some_and(|step| flow.state(seq) != Some(StepCode::CannotComplete) || !at_work(step)) {
+        let detail = "a task is reopened where it was declared impossible and its step is at work; otherwise reopen the step";
         return Err(Refusal::by_guard("executor_class_ref", detail).at("step"));
     }
+    // What was declared impossible blocks its step: the approval is the step's.
+    let gate = format!("{REOPEN}:{}", flow.run.step_name(whole.unwrap_or(seq)));
     if frame || matches!(work, Some(Work::Wait(_) | Work::Approval(_) | Work::Workflow { .. })) {
         let detail = "only what people and workers do can be done again; start a new run that corrects this one";
         return Err(Refusal::by_guard("executor_class_ref", detail).at("step"));
@@ -99,7 +103,7 @@ pub fn reopen(
         let detail = format!("a correction has one of the reasons {}", vocabulary.join(", "));
         return Err(Refusal::by_guard("correction_reason_in_vocab", detail).at("correction_reason"));
     };
-    let approval_id = flow.spend_approval(&format!("{REOPEN}:{}", command.step), wish.approval_id)?;
+    let approval_id = flow.spend_approval(&gate, wish.approval_id)?;
     let prior = prior_of(flow, seq, wish.prior)?;
     let from = flow.state(seq).unwrap_or(StepCode::Completed);
 
@@ -133,7 +137,7 @@ pub fn reopen(
     if !persons {
         flow.move_step(seq, StepCode::Ready, By(SYSTEM, "unclaimed"))?;
         flow.edit(seq)?.live.get_or_insert_default().next_run_at = Some(now);
-        if flow.has_pins() {
+        if flow.has_pins() && whole.is_none() {
             flow.ask_survey(seq)?;
         }
     }

@@ -380,6 +380,8 @@ impl Command {
             | Command::Wait { task, .. }
             | Command::Retry { task, .. }
             | Command::Dead { task, .. }
+            | Command::CannotComplete { task, .. }
+            | Command::Block { task, .. }
             | Command::Heartbeat { task, .. }
             | Command::ChildStarted { task, .. } => Some(task),
             _ => None,

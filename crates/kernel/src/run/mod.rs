@@ -456,6 +456,10 @@ pub fn decide(run: Option<(&Process, &Run)>, command: &Command, ctx: &mut Contex
             result::fail(run, task, error, Some(*backoff), *category, ctx)
         }
         Command::Dead { task, error, category } => result::fail(run, task, error, None, *category, ctx),
+        Command::CannotComplete { task, evidence_ref } => {
+            result::cannot_complete(run, task, evidence_ref.as_deref(), ctx)
+        }
+        Command::Block { task, block_reason } => result::block(run, task, block_reason.as_deref(), ctx),
         Command::Heartbeat { task, lease } => result::heartbeat(run, task, *lease, ctx),
         Command::ChildStarted { task, child } => child::started(run, task, *child, ctx),
         Command::ChildEnded { step_seq, child, completed, output } => {

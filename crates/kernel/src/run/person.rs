@@ -266,17 +266,21 @@ fn not_a_facet(what: &str) -> Refusal {
 
 pub fn block(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, reason: Option<&str>) -> Result<Action, Refusal> {
     in_charge(flow, seq, StepCode::Blocked, "step_block")?;
-    let Some(reason) = reason.and_then(BlockReason::parse) else {
-        let vocabulary: Vec<&str> = BlockReason::ALL.iter().map(|reason| reason.as_str()).collect();
-        let detail = format!("a block has one of the reasons {}", vocabulary.join(", "));
-        return Err(Refusal::by_guard("block_reason_in_vocab", detail).at("block_reason"));
-    };
+    let reason = block_reason(reason)?;
     flow.move_step(seq, StepCode::Blocked, By(PIC, "step_block"))?;
     flow.clear_hold(seq)?;
     if let Some(block) = &mut flow.edit(seq)?.live.get_or_insert_default().block {
         block.reason = Some(reason);
     }
     Ok(Action::StepBlocked)
+}
+
+pub fn block_reason(said: Option<&str>) -> Result<BlockReason, Refusal> {
+    said.and_then(BlockReason::parse).ok_or_else(|| {
+        let vocabulary: Vec<&str> = BlockReason::ALL.iter().map(|reason| reason.as_str()).collect();
+        let detail = format!("a block has one of the reasons {}", vocabulary.join(", "));
+        Refusal::by_guard("block_reason_in_vocab", detail).at("block_reason")
+    })
 }
 
 /// What blocked the step, or what it waited for, is there: its person goes on with it, a worker's goes back to its queue.

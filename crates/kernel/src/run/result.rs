@@ -3,15 +3,16 @@
 
 use super::claim::claim_one;
 use super::flow::{By, Flow, SYSTEM, WORKER};
+use super::person::{block_reason, give_up, going_forward};
 use super::{
-    Action, Artifact, Cell, ClaimNext, Context, Event, Facet, Handed, Outbound, Role, Run, TaskRef, Waiting, permitted,
+    Acted, Action, Artifact, Cell, ClaimNext, Context, Event, Facet, Handed, Outbound, Role, Run, TaskRef, Waiting, permitted,
     survey,
 };
 use crate::json_mark::mark;
 use crate::lifecycle::{FailureCategory, Response, StepCode};
 use crate::plan::{FailurePolicy, Micros, RetryPolicy, StepSeq};
 use crate::process::Process;
-use crate::refusal::{Code, Refusal, require_text};
+use crate::refusal::{Code, Refusal, require_ref, require_text};
 use crate::registry::scopes;
 use std::sync::Arc;
 use uuid::Uuid;
@@ -45,6 +46,8 @@ pub enum Verb {
     Wait,
     Retry,
     Dead,
+    CannotComplete,
+    Block,
 }
 
 /// The bits of a token that hold its version. A token in use has the version 7 of its UUID; a spent one shows in that place what
@@ -67,6 +70,8 @@ impl Verb {
             Verb::Wait => 0x9,
             Verb::Retry => 0xa,
             Verb::Dead => 0xb,
+            Verb::CannotComplete => 0xe,
+            Verb::Block => 0xf,
         };
         Uuid::from_u128(with_version(token, version))
     }
@@ -129,6 +134,12 @@ fn repeats(run: &Run, task: &TaskRef, verb: Verb) -> bool {
 }
 
 impl Flow<'_, '_, '_> {
+    /// What this lease was ended by, whatever it had been spent on before.
+    fn end_lease(&mut self, task: &TaskRef, verb: Verb) -> Result<(), Refusal> {
+        self.edit(task.step_seq)?.token = task.lease_token.map(|token| verb.spends(token));
+        Ok(())
+    }
+
     /// The lease that this report came under has done its work.
     fn spend_lease(&mut self, task: &TaskRef, spent: impl Fn(Uuid) -> Uuid) -> Result<(), Refusal> {
         let cell = self.edit(task.step_seq)?;
@@ -284,13 +295,96 @@ pub fn fail(
     if repeats(run, task, verb) {
         return Ok(vec![]);
     }
-    held(run, task, ctx)?;
+    let waits = verb == Verb::Dead && has_put_down(run, task);
+    if !waits {
+        held(run, task, ctx)?;
+    }
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
     let action = failed(&mut flow, task.step_seq, error, retry, category)?;
+    if waits {
+        flow.end_lease(task, verb)?;
+    }
     flow.spend_lease(task, |token| verb.spends(token))?;
     flow.advance()?;
     Ok(flow.finish(action, &actor_ref, None))
+}
+
+/// The step waits, and was put down under this lease: who did that can still say that it failed, or cannot be completed.
+fn has_put_down(run: &Run, task: &TaskRef) -> bool {
+    let put_down = |cell: &Cell| cell.state == StepCode::Waiting && cell.was_reported(task.lease_token, Verb::Wait);
+    run.cell(task.step_seq).is_some_and(put_down)
+}
+
+/// What undoes a step is done or fails; nothing else is said of it by a worker.
+fn no_undo(flow: &Flow<'_, '_, '_>, seq: StepSeq) -> Result<(), Refusal> {
+    if flow.cell(seq).is_some_and(|cell| matches!(cell.role, Role::Compensation(_))) {
+        let detail = "what undoes a step is completed, or fails";
+        return Err(Refusal::new(Code::InvalidTransition, detail).at("task_id"));
+    }
+    Ok(())
+}
+
+fn acted(step_seq: StepSeq, evidence_ref: Option<&str>) -> Option<Box<Acted>> {
+    let evidence_ref = evidence_ref.map(str::to_owned);
+    Some(Box::new(Acted { step_seq, evidence_ref, approval_id: None, correction: None, own: None, input: None }))
+}
+
+/// T12 by a worker. The run goes on, red, until the step is reopened or the run is cancelled.
+pub fn cannot_complete(
+    target: Target<'_>,
+    task: &TaskRef,
+    evidence_ref: Option<&str>,
+    ctx: &mut Context<'_>,
+) -> Result<Vec<Event>, Refusal> {
+    evidence_ref.map_or(Ok(()), |text| require_ref("evidence_ref", text))?;
+    let (shell, run) = permitted(target, scopes::TASKS_WORK, ctx)?;
+    if repeats(run, task, Verb::CannotComplete) {
+        return Ok(vec![]);
+    }
+    if !has_put_down(run, task) {
+        held(run, task, ctx)?;
+    }
+    let Some(evidence_ref) = evidence_ref else {
+        let detail = "say with `evidence_ref` what shows that the step cannot be completed";
+        return Err(Refusal::by_guard("declaration_evidence", detail).at("evidence_ref"));
+    };
+    let actor_ref = ctx.base.actor_ref.to_owned();
+    let mut flow = Flow::new(shell, run, ctx);
+    no_undo(&flow, task.step_seq)?;
+    flow.acted = acted(task.step_seq, Some(evidence_ref));
+    give_up(&mut flow, task.step_seq, By(WORKER, "declare_cannot_complete"))?;
+    flow.end_lease(task, Verb::CannotComplete)?;
+    flow.advance()?;
+    Ok(flow.finish(Action::StepCannotComplete, &actor_ref, None))
+}
+
+/// T4 by a worker: something of ours is missing. Once the block is cleared, the step goes back to its queue.
+pub fn block(
+    target: Target<'_>,
+    task: &TaskRef,
+    reason: Option<&str>,
+    ctx: &mut Context<'_>,
+) -> Result<Vec<Event>, Refusal> {
+    let (shell, run) = permitted(target, scopes::TASKS_WORK, ctx)?;
+    if repeats(run, task, Verb::Block) {
+        return Ok(vec![]);
+    }
+    held(run, task, ctx)?;
+    let reason = block_reason(reason)?;
+    let actor_ref = ctx.base.actor_ref.to_owned();
+    let mut flow = Flow::new(shell, run, ctx);
+    no_undo(&flow, task.step_seq)?;
+    going_forward(&flow)?;
+    flow.acted = acted(task.step_seq, None);
+    flow.move_step(task.step_seq, StepCode::Blocked, By(WORKER, "step_block"))?;
+    flow.clear_hold(task.step_seq)?;
+    if let Some(block) = &mut flow.edit(task.step_seq)?.live.get_or_insert_default().block {
+        block.reason = Some(reason);
+    }
+    flow.end_lease(task, Verb::Block)?;
+    flow.advance()?;
+    Ok(flow.finish(Action::StepBlocked, &actor_ref, None))
 }
 
 /// An attempt has failed: what its category, the step and its attempts make of that.

@@ -203,6 +203,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(runs::tasks::wait))
         .routes(routes!(runs::tasks::retry))
         .routes(routes!(runs::tasks::dead))
+        .routes(routes!(runs::tasks::cannot_complete))
+        .routes(routes!(runs::tasks::block))
         .routes(routes!(timeline::list))
         .routes(routes!(registry::read))
         .routes(routes!(registry::one))

@@ -119,6 +119,8 @@ const SERVED: &[&str] = &[
     "POST /v1/tasks/{task_id}/wait",
     "POST /v1/tasks/{task_id}/retry",
     "POST /v1/tasks/{task_id}/dead",
+    "POST /v1/tasks/{task_id}/cannot-complete",
+    "POST /v1/tasks/{task_id}/block",
 ];
 
 #[tokio::test(flavor = "multi_thread")]

@@ -139,6 +139,8 @@ pub fn report_command(step_seq: u32, lease_token: &str, report: &Report) -> Said
         Report::Dead { error, category: text } => {
             run::Command::Dead { task, error: error.clone(), category: category(text)? }
         }
+        Report::CannotComplete { evidence } => run::Command::CannotComplete { task, evidence_ref: evidence.clone() },
+        Report::Block { reason } => run::Command::Block { task, block_reason: reason.clone() },
         Report::Beat { lease_us } => run::Command::Heartbeat { task, lease: *lease_us },
     })
 }

@@ -146,6 +146,13 @@ impl Runs for HttpDriver {
                 let request = wire::DeadTask { lease_token, last_error: error, error_category: category };
                 client.dead_task(&task_id, &request).await
             }
+            Report::CannotComplete { evidence } => {
+                let request = wire::CannotCompleteTask { lease_token, evidence_ref: evidence };
+                client.cannot_complete_task(&task_id, &request).await
+            }
+            Report::Block { reason } => {
+                client.block_task(&task_id, &wire::BlockTask { lease_token, block_reason: reason }).await
+            }
             Report::Beat { lease_us } => {
                 let request = wire::HeartbeatTask { lease_token, lease_ms: Some(millis(lease_us)) };
                 client.heartbeat_task(&task_id, &request).await

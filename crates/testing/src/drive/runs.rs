@@ -63,6 +63,8 @@ pub enum Report {
     Wait { event_type: Option<String>, timeout_us: Option<i64>, facet: Option<String>, sending: Option<String> },
     Retry { error: String, backoff_us: Option<i64>, category: Option<String> },
     Dead { error: String, category: Option<String> },
+    CannotComplete { evidence: Option<String> },
+    Block { reason: Option<String> },
     Beat { lease_us: i64 },
 }
 

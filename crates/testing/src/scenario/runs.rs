@@ -85,6 +85,8 @@ impl RunAct {
                 Report::Wait { .. } => "waits",
                 Report::Retry { .. } => "retries",
                 Report::Dead { .. } => "dies",
+                Report::CannotComplete { .. } => "despairs",
+                Report::Block { .. } => "blocks",
                 Report::Beat { .. } => "beats",
             },
             RunAct::Send { .. } => "sends",
@@ -116,7 +118,7 @@ pub(super) fn act(verb: &str, words: &mut Words, run: Named<'_>) -> Result<Optio
             let queue = words.text("the queue")?;
             RunAct::Claim { queue, max, lease_us: lease(words)? }
         }
-        "completes" | "waits" | "retries" | "dies" | "beats" => report(verb, words, run)?,
+        "completes" | "waits" | "retries" | "dies" | "despairs" | "blocks" | "beats" => report(verb, words, run)?,
         "sends" => send(words, run)?,
         "acts" | "previews" => on_step(verb == "previews", words, run)?,
         "pauses" => control("pause", words, run)?,
@@ -215,6 +217,8 @@ fn report(verb: &str, words: &mut Words, run: Named<'_>) -> Result<RunAct, Strin
             let error = words.optional("because")?.unwrap_or_default();
             Report::Dead { error, category: words.optional("category")? }
         }
+        "despairs" => Report::CannotComplete { evidence: words.optional("because")? },
+        "blocks" => Report::Block { reason: words.optional("because")? },
         _ => Report::Beat { lease_us: lease(words)? },
     };
     let mut lease = LeaseName::Last;

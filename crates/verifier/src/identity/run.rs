@@ -48,6 +48,14 @@ pub fn same_request(header: &Header, payload: &Value, body: &Value, signed: &Sig
         Action::StepWaiting if signed.statement.action == "wait_step" => step("wait_step", "wait"),
         Action::StepClaimed => step("claim_step", "claim"),
         Action::StepReleased => step("release_step", "release"),
+        Action::StepBlocked if signed.statement.action == "block" => {
+            task(header, payload, signed, &["block"])?;
+            same_members(payload, body, &["block_reason"])
+        }
+        Action::StepCannotComplete if signed.statement.action == "cannot_complete" => {
+            task(header, payload, signed, &["cannot_complete"])?;
+            same_members(payload, body, &["evidence_ref"])
+        }
         Action::StepBlocked => {
             step("block_step", "block")?;
             same_members(payload, body, &["block_reason"])
@@ -132,7 +140,7 @@ fn task(header: &Header, payload: &Value, signed: &Signed, verbs: &[&'static str
     let verb = verbs.iter().find(|verb| signed.statement.action == **verb);
     let verb = verb.ok_or_else(|| format!("the statement's action does not lead to `{}`", header.action.as_str()))?;
     let task = segment(signed, 3)?;
-    same_route(signed, "POST", verb, &["v1", "tasks", &task, verb])?;
+    same_route(signed, "POST", verb, &["v1", "tasks", &task, &verb.replace('_', "-")])?;
     let seq = task.strip_prefix(&format!("{}.", header.instance_id)).and_then(|seq| seq.parse::<usize>().ok());
     let moves = payload.get("transitions").and_then(Value::as_list).unwrap_or_default();
     let of = |step_move: &Value, seq: usize| match step_move.text("step_seqs").and_then(Ranges::parse) {

@@ -262,7 +262,7 @@ impl Run {
                 }
                 "T9" => (!matches!(action, Action::StepRetried | Action::StepFailed | Action::ChildEnded))
                     .then_some("reports no failure"),
-                "T4" => (action != Action::StepFailed).then_some("reports no failure"),
+                "T4" => (!matches!(action, Action::StepFailed | Action::StepBlocked)).then_some("blocks nothing"),
                 "T4r" => (action != Action::StepUnblocked).then_some("clears no block"),
                 "X13" => {
                     let captured = action == Action::StepCompleted && self.has_captured(*seq);

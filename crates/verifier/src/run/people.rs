@@ -139,7 +139,9 @@ impl Run {
         let acted = moves.acted.and_then(|seq| Some((seq, self.steps.get(seq)?.charge.cycle)));
         if let (Some(step), Some(approval_id)) = (moves.acted.and_then(|seq| self.steps.get(seq)), moves.approval_id) {
             let label = if header.action == Action::StepReopened { "reopen" } else { "escalate" };
-            self.command.spends.push((format!("{label}:{}", step.name), approval_id.to_owned()));
+            // That of a task is its step's.
+            let whole = step.name.split('/').next().unwrap_or_default();
+            self.command.spends.push((format!("{label}:{whole}"), approval_id.to_owned()));
         }
         match header.action {
             Action::StepReopened => {

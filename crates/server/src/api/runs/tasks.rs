@@ -126,6 +126,34 @@ pub async fn dead(
     report(&app, caller, &address, posted.sent, &lease_token, make).await
 }
 
+/// The step cannot be completed (T12): under the lease that holds it, or under which it was put down to wait. Needs `tasks:work`.
+#[utoipa::path(post, path = "/v1/tasks/{task_id}/cannot-complete", tag = "tasks", params(("task_id" = String, Path)),
+    request_body = wire::CannotCompleteTask, responses((status = 200, body = wire::TaskReported), Refused))]
+pub async fn cannot_complete(
+    State(app): State<App>,
+    caller: Caller,
+    address: Address,
+    posted: Posted<wire::CannotCompleteTask>,
+) -> Done<wire::TaskReported> {
+    let wire::CannotCompleteTask { lease_token, evidence_ref } = posted.body;
+    let make = |task| run::Command::CannotComplete { task, evidence_ref };
+    report(&app, caller, &address, posted.sent, &lease_token, make).await
+}
+
+/// The step is blocked (T4) until somebody clears that; then it goes back to its queue. Needs `tasks:work`.
+#[utoipa::path(post, path = "/v1/tasks/{task_id}/block", tag = "tasks", params(("task_id" = String, Path)),
+    request_body = wire::BlockTask, responses((status = 200, body = wire::TaskReported), Refused))]
+pub async fn block(
+    State(app): State<App>,
+    caller: Caller,
+    address: Address,
+    posted: Posted<wire::BlockTask>,
+) -> Done<wire::TaskReported> {
+    let wire::BlockTask { lease_token, block_reason } = posted.body;
+    let make = |task| run::Command::Block { task, block_reason };
+    report(&app, caller, &address, posted.sent, &lease_token, make).await
+}
+
 async fn report(
     app: &App,
     caller: Caller,
