@@ -11,6 +11,7 @@ import { Notices } from "./app/notices";
 import { router } from "./app/router";
 import { wayBack } from "./app/search";
 import { me, signOut } from "./app/session";
+import { followOtherTabs } from "./app/theme";
 
 /** To the sign-in, with a way back to where the person was. */
 function leave(why: Ending) {
@@ -20,6 +21,7 @@ function leave(why: Ending) {
   void router.navigate({ to: "/sign-in", search: { next: href, why } }).then(() => queries.clear());
 }
 
+followOtherTabs();
 onSignedOut(() => leave(ending()));
 onIdle({
   touch: () => void queries.fetchQuery({ ...me, staleTime: 0 }).catch(() => {}),

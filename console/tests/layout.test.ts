@@ -105,3 +105,21 @@ test("500 steps and 700 edges are laid out in less than 50 ms of processor", () 
   });
   expect(Math.min(...spent)).toBeLessThan(50);
 });
+
+test.each([20, 120, 500])("no edge between %i steps runs through a card", (size) => {
+  for (const items of [graph(size), graph(size, 1), chain(size)]) {
+    const { nodes, routes } = layout(items);
+    const through = routes.flatMap(({ from, to, points }) =>
+      points.slice(1).flatMap((end, at) => {
+        const start = points[at] as [number, number];
+        const [left, right] = [Math.min(start[0], end[0]), Math.max(start[0], end[0])];
+        const [top, bottom] = [Math.min(start[1], end[1]), Math.max(start[1], end[1])];
+        return nodes
+          .filter(({ id }) => id !== from && id !== to)
+          .filter(({ x, y }) => left < x + NODE.width && right > x && top < y + NODE.height && bottom > y)
+          .map(({ id }) => `${from}>${to} through ${id}`);
+      }),
+    );
+    expect(through).toEqual([]);
+  }
+});
