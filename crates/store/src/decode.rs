@@ -14,7 +14,7 @@ use countersign_engine::rows::{
 use countersign_kernel::machine::{AssignmentStatus, ChainState, StepState};
 use countersign_kernel::process::{Decided, DefinitionRef, Gate, GateKind, Process, Request, Step};
 use countersign_kernel::registry::{
-    Actor, ActorKey, ActorKind, Configuration, Credential, Definition, Event, EventBody, Mark, Marked,
+    Actor, ActorKey, ActorKind, Configuration, Credential, Definition, Event, EventBody, Mark, Marked, Signatures,
 };
 use countersign_kernel::{
     AssignmentId, ChainId, Declaration, Digest, EventId, GateSpec, GrantId, HoldId, InstanceId, PublishedGates, StepId,
@@ -423,6 +423,7 @@ pub fn configuration_event(row: &dyn Columns) -> Numbered {
     let body = EventBody::ConfigurationRecorded(Configuration {
         audit_trail_retention_policy: row.optional_text(1)?,
         regulated: row.bool(4)?,
+        signatures: row.optional_text(7)?.map(|text| token(&text, Signatures::parse)).transpose()?,
         application_actor_ref: row.text(5)?,
         server_actor_ref: row.text(6)?,
     });

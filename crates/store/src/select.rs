@@ -536,7 +536,7 @@ impl RegistrySince {
                 "SELECT registry_seq, mark, name, version, reason, marked_at_us, marked_by FROM definition_marks WHERE registry_seq > {since}"
             ),
             configurations: format!(
-                "SELECT registry_seq, policy, recorded_at_us, recorded_by, regulated, application_actor_ref, server_actor_ref FROM configurations WHERE registry_seq > {since}"
+                "SELECT registry_seq, policy, recorded_at_us, recorded_by, regulated, application_actor_ref, server_actor_ref, signatures FROM configurations WHERE registry_seq > {since}"
             ),
         }
     }
