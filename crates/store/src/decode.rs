@@ -1,4 +1,4 @@
-//! From rows to values. What does not fit is [`StoreError::Corrupt`], with the place.
+//! From rows to values. A row that cannot be decoded is [`StoreError::Corrupt`], with the place.
 
 pub mod run;
 
@@ -181,7 +181,7 @@ pub fn record_row(row: &dyn Columns) -> Result<RecordRow, StoreError> {
     })
 }
 
-/// The record of a hold that stands is kept by that hold.
+/// An active hold keeps its own record, too.
 pub const HOLD_PLACED: &str = "hold_placed";
 
 pub fn hold_row(row: &dyn Columns) -> Result<HoldRow, StoreError> {
@@ -202,7 +202,7 @@ pub fn hold_row(row: &dyn Columns) -> Result<HoldRow, StoreError> {
     })
 }
 
-/// A hold that stands, as the kernel knows it, and the instance that it belongs to.
+/// An active hold, as the kernel knows it, and its instance.
 pub fn active_hold(row: &dyn Columns) -> Result<(InstanceId, HoldId, EventId), StoreError> {
     Ok((InstanceId(row.id(2)?), HoldId(row.id(0)?), EventId(row.id(1)?)))
 }

@@ -47,7 +47,7 @@ macro_rules! statements {
     (@keys) => { 1 };
     (@keys $keys:literal) => { $keys };
     ($($name:ident: $kind:ident $([$keys:literal])? $table:literal ($($column:literal $type:ident),* $(,)?);)*) => {
-        /// Inserts stand before updates: a batch runs them in this order.
+        /// Inserts come before updates: a batch runs them in this order.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Name { $($name,)* }
 
@@ -214,7 +214,7 @@ impl Statement {
     }
 }
 
-/// The row that says where a unit's instance stands afterwards.
+/// The row with the state of a unit's instance after it.
 pub fn instance_values(unit: &Unit) -> (Name, Vec<Value<'_>>) {
     let name = if unit.expected_sequence == 0 && unit.instance_id != countersign_kernel::InstanceId::REGISTRY {
         Name::Instance
