@@ -5,6 +5,7 @@
 mod console;
 mod metrics;
 mod nats;
+mod notify;
 mod secrets;
 mod sink;
 mod tls;
@@ -13,6 +14,7 @@ mod webhooks;
 pub use console::ConsoleSection;
 pub use metrics::{MetricsSection, MetricsToken};
 pub use nats::{Login, NatsSection, NatsTarget};
+pub use notify::{Encryption, MailTarget, NotifySection, NotifyTarget, NotifyWay, Occasion};
 pub use secrets::{SecretSource, SecretStore};
 pub use sink::{Secret, Sink, Way};
 pub use tls::TlsSection;
@@ -65,6 +67,8 @@ pub struct Config {
     /// Where events for the world outside are sent.
     pub webhooks: Vec<WebhookSection>,
     pub nats: Vec<NatsSection>,
+    /// What people are told.
+    pub notify: Vec<NotifySection>,
     /// What `${secrets.NAME}` stands for.
     pub secrets: BTreeMap<String, SecretSource>,
     pub artifacts: ArtifactsSection,
@@ -90,6 +94,7 @@ impl Default for Config {
             metrics: MetricsSection::default(),
             webhooks: vec![],
             nats: vec![],
+            notify: vec![],
             secrets: BTreeMap::new(),
             artifacts: ArtifactsSection::default(),
             console: ConsoleSection::default(),
@@ -553,6 +558,7 @@ mod tests {
             for block in text.split("```toml\n").skip(1) {
                 // Files with secrets and keys are elsewhere.
                 let block = block.split("```").next().expect("an end").replace("secret_file", "secret");
+                let block = block.replace("password_file", "password");
                 let lines = block.lines();
                 let lines: Vec<&str> =
                     lines.filter(|line| !line.contains("_file") && !line.contains("token = { file")).collect();
