@@ -183,13 +183,14 @@ fn meaning<'s>(schema: &'s Value, place: &str, name: &str) -> &'s str {
     own.or_else(referred).unwrap_or_default()
 }
 
+const RUNS: [Run; 7] = [Run::Worker, Run::Shell, Run::Http, Run::Approval, Run::Wait, Run::Workflow, Run::Human];
+
 /// Which `run` a field of a step belongs to.
 fn run_of(field: &str) -> String {
     if !Run::is_of_some(field) {
         return "every".to_owned();
     }
-    let runs = [Run::Worker, Run::Shell, Run::Http, Run::Approval, Run::Wait, Run::Workflow, Run::Human];
-    let owners = runs.into_iter().filter(|run| run.fields().all().any(|own| own == field));
+    let owners = RUNS.into_iter().filter(|run| run.fields().all().any(|own| own == field));
     owners.map(|run| format!("`{}`", run.as_str())).collect::<Vec<_>>().join(", ")
 }
 
@@ -220,6 +221,7 @@ fn table(schema: &Value, place: &str) -> String {
         let run = if of_step { format!(" {} |", run_of(field)) } else { String::new() };
         let default = match row(field).map_or("", |row| row.default) {
             _ if required.contains(&field) => "required",
+            _ if of_step && RUNS.iter().any(|run| run.fields().required.contains(&field)) => "required",
             "" => "–",
             default => default,
         };
