@@ -65,6 +65,7 @@ COMMITTED = {
         start-replaced-untold.insider start-replaced-told-in-vain.insider definition-gates-missing.insider definition-gates-swapped.naive
         withdrawn-step-untold.insider withdrawn-step-told-twice.insider withdrawn-step-in-other-words.insider withdrawn-step-of-nobody.insider""",
     "asked": "request-edited.insider request-and-digest-edited.insider decision-bound-to-nothing.insider request-of-the-body-edited.insider",
+    "signed": "act-server-attested.insider registry-act-server-attested.insider second-key-with-a-token.insider service-by-token-where-none-may.insider",
     "purge": "hold-release-deleted.insider destruction-record-deleted.insider",
     "window": "instance-left-out-of-window.naive",
     "rotated": """rotation-forged-as-lost.naive rotation-with-a-moved-signature.naive rotation-note-edited.naive

@@ -526,6 +526,8 @@ export const en = {
   },
   passkey: {
     known: "This device has a passkey for you already.",
+    needed:
+      "This server accepts an act only with your signature, and you have no passkey yet. Add one under “My account”.",
     noKey: "This browser does not give the public key of a new passkey. Use another browser.",
     none: "The browser gave no passkey.",
     register: "No passkey was made: it was cancelled, or your device could not confirm that it is you.",

@@ -526,6 +526,8 @@ export const vi: Words = {
   },
   passkey: {
     known: "Thiết bị này đã có khóa truy cập của bạn.",
+    needed:
+      "Máy chủ này chỉ nhận thao tác có chữ ký của bạn, mà bạn chưa có khóa truy cập. Hãy thêm một khóa trong mục “Tài khoản của tôi”.",
     noKey: "Trình duyệt này không cho biết khóa công khai của khóa truy cập mới. Hãy dùng trình duyệt khác.",
     none: "Trình duyệt không đưa ra khóa truy cập nào.",
     register: "Chưa tạo khóa truy cập: thao tác bị hủy, hoặc thiết bị không xác nhận được đó là bạn.",

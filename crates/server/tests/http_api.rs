@@ -56,6 +56,8 @@ mod people;
 mod quorum;
 #[path = "http_api/reading.rs"]
 mod reading;
+#[path = "http_api/regulated.rs"]
+mod regulated;
 #[path = "http_api/requests.rs"]
 mod requests;
 #[path = "http_api/resources.rs"]

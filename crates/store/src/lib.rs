@@ -1,6 +1,6 @@
-//! The two stores behind the engine's port. What both share stands once: [`value`] (values and how a row
-//! is read), [`statement`] (every write as data, from which each dialect's SQL is derived), [`select`] (the
-//! reads). [`sqlite`] and [`postgres`] hold what really differs: connections, transactions, the fence.
+//! The two stores behind the engine's port. Shared parts: [`value`] (values and how a row is read), [`statement`]
+//! (every write as data, from which each dialect's SQL is derived), [`select`] (the reads). [`sqlite`] and
+//! [`postgres`] contain only what differs: connections, transactions, the fence.
 
 mod decode;
 mod log;
@@ -34,7 +34,7 @@ pub async fn open(url: &str) -> Result<Box<dyn Store>, StoreError> {
 }
 
 /// The newest schema that this build knows; both stores number alike.
-pub const SCHEMA_VERSION: u32 = 25;
+pub const SCHEMA_VERSION: u32 = 28;
 
 fn newer_schema(found: u32) -> StoreError {
     StoreError::Unusable(format!(
