@@ -57,6 +57,8 @@ const fn of_run(command: &run::Command) -> Option<Act> {
         | run::Command::Wait { .. }
         | run::Command::Retry { .. }
         | run::Command::Dead { .. }
+        | run::Command::CannotComplete { .. }
+        | run::Command::Block { .. }
         | run::Command::ChildStarted { .. }
         | run::Command::ChildEnded { .. }
         | run::Command::Receive { .. }

@@ -1,9 +1,9 @@
 //! Corrections (MP-D2): T8r and T12r open a new cycle of a step that was closed. Nothing of what closed it changes: it is
 //! set beside the new cycle, with the record that closed it and the output it had.
 
+use super::Action;
 use super::flow::{By, Flow, SYSTEM};
 use super::person::hands_out;
-use super::{Action, StepAct};
 use crate::Time;
 use crate::id::{EventId, StepId};
 use crate::lifecycle::{ActorClass, StepCode};
@@ -74,12 +74,7 @@ pub struct Wish<'a> {
 }
 
 /// T8r or T12r: the step's person goes on with it; a worker's step goes back to its queue.
-pub fn reopen(
-    flow: &mut Flow<'_, '_, '_>,
-    command: &StepAct,
-    seq: StepSeq,
-    wish: &Wish<'_>,
-) -> Result<Action, Refusal> {
+pub fn reopen(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, wish: &Wish<'_>) -> Result<Action, Refusal> {
     let by = By(ActorClass::Reviewer, "step_reopen_for_correction");
     flow.declared(seq, StepCode::InProgress, by)?;
     hands_out(flow)?;
@@ -88,7 +83,8 @@ pub fn reopen(
     let whole = flow.run.plan.step_of_task(seq);
     let at_work = |step| flow.cell(step).is_some_and(super::Cell::is_held);
     if whole.is_some_and(|step| flow.state(seq) != Some(StepCode::CannotComplete) || !at_work(step)) {
-        let detail = "a task is reopened where it was declared impossible and its step is at work; otherwise reopen the step";
+        let detail =
+            "a task is reopened where it was declared impossible and its step is at work; otherwise reopen the step";
         return Err(Refusal::by_guard("executor_class_ref", detail).at("step"));
     }
     // What was declared impossible blocks its step: the approval is the step's.

@@ -4,7 +4,7 @@ use super::correct::REOPEN;
 use super::flow::{By, Flow, SYSTEM, broken};
 use super::operator::ESCALATE;
 use super::stop::{RESUME, VOID, label_of};
-use super::{Action, Context, Event, Run, alive, known, permitted};
+use super::{Action, Cell, Context, Event, Run, alive, known, permitted};
 use crate::declaration::{Declaration, Transition};
 use crate::gate_spec::GateSpec;
 use crate::id::StepId;
@@ -107,7 +107,10 @@ pub fn open(
             REOPEN => &[StepCode::Completed, StepCode::CannotComplete],
             _ => &[StepCode::Blocked],
         };
-        if run.cell(seq).is_none_or(|cell| !wanted.contains(&cell.state)) {
+        // A task that was declared impossible is reopened with its step's approval.
+        let impossible = |task| run.cell(task).is_some_and(|cell: &Cell| cell.state == StepCode::CannotComplete);
+        let of_task = label == REOPEN && run.plan.tasks_of(seq).any(impossible);
+        if !of_task && run.cell(seq).is_none_or(|cell| !wanted.contains(&cell.state)) {
             let detail = format!("there is nothing to {label}: `{step}` is not {}", wanted[0]);
             return Err(Refusal::new(Code::GateNotAvailable, detail).at("action"));
         }

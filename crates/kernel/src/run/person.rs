@@ -65,7 +65,7 @@ pub fn decide(target: Target<'_>, command: &StepAct, ctx: &mut Context<'_>) -> R
                 reason: correction_reason.as_deref(),
                 prior: prior.as_deref(),
             };
-            correct::reopen(&mut flow, command, seq, &wish)?
+            correct::reopen(&mut flow, seq, &wish)?
         }
         Act::ExtendDeadline { deadline: until } => deadline::extend(&mut flow, command, seq, *until)?,
         Act::Transition(wish) => own::transition(&mut flow, command, seq, wish)?,

@@ -5,8 +5,8 @@ use super::claim::claim_one;
 use super::flow::{By, Flow, SYSTEM, WORKER};
 use super::person::{block_reason, give_up, going_forward};
 use super::{
-    Acted, Action, Artifact, Cell, ClaimNext, Context, Event, Facet, Handed, Outbound, Role, Run, TaskRef, Waiting, permitted,
-    survey,
+    Acted, Action, Artifact, Cell, ClaimNext, Context, Event, Facet, Handed, Outbound, Role, Run, TaskRef, Waiting,
+    permitted, survey,
 };
 use crate::json_mark::mark;
 use crate::lifecycle::{FailureCategory, Response, StepCode};
