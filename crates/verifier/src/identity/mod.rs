@@ -300,6 +300,10 @@ fn check_author(header: &Header, context: &Context<'_>, findings: &mut Findings)
 }
 
 fn check_assurance(header: &Header, context: &Context<'_>, findings: &mut Findings) {
+    if header.action == Action::DelegationMade && header.assurance == Assurance::ServerAttested {
+        let detail = "an approver names a substitute with a signature; this is server_attested";
+        findings.find(Code::AssuranceTooLow, header, detail);
+    }
     let decision = matches!(
         header.action,
         Action::GateDecided | Action::StepApproved | Action::StepRejected | Action::StepWithdrawn
