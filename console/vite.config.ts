@@ -16,7 +16,7 @@ export default defineConfig({
   },
   build: {
     target: "es2022",
-    // console.sh empties it: the .gitignore stays, so that the directory is always there.
+    // `prebuild` empties it: the .gitignore stays, so that the directory is always there.
     emptyOutDir: false,
     // Below this size Vite would write assets into the code as data: URLs, which the content security policy forbids.
     assetsInlineLimit: 0,

@@ -22,7 +22,6 @@ if [[ ! -f console/node_modules/.package-lock.json || console/package-lock.json 
 fi
 if [[ ! -f console/dist/index.html || $(cat console/dist/.stamp 2>/dev/null) != "$now" ]]; then
     scripts/wasm.sh
-    find console/dist -mindepth 1 -not -name .gitignore -delete
     (cd console && npm run --silent build)
     printf '%s\n' "$now" >console/dist/.stamp
 fi

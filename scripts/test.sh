@@ -23,6 +23,8 @@ part lint scripts/lint.sh
 part tla scripts/tla.sh
 part vectors scripts/vectors.sh
 part tests scripts/with-postgres.sh cargo test --workspace --locked --no-fail-fast
+# The commands of README.md, with the binaries that the tests have built.
+part readme scripts/readme.sh
 # The binaries that the tests have built are attacked from outside.
 part probe scripts/probe.sh --short
 # The console in a real browser, on the binary that the tests have built.

@@ -15,6 +15,19 @@ gate_spec:
   qp: {approver_ref: santos, scope: batch:release}
 `;
 
+/** Two of three. */
+const RECALL = `
+kind: process
+name: recall
+states: [open, recalled]
+initial_state: open
+terminal_states: [recalled]
+transitions:
+  - {from: open, action: recall, to: recalled, guard: board}
+gate_spec:
+  board: {approvers: [santos, meyer, tran], quorum: {rule: m-of-n, m: 2}, scope: batch:recall}
+`;
+
 let server;
 let browser;
 let tokens;
@@ -23,6 +36,8 @@ setUp(async (made) => {
   ({ server, browser } = made);
   tokens = {
     santos: await person(server, "santos", [], "Maria Santos"),
+    meyer: await person(server, "meyer", ["workflows:read"], "Jonas Meyer"),
+    tran: await person(server, "tran", ["workflows:read"], "Tran Thi Mai"),
     mallory: await person(server, "mallory", ["workflows:read"]),
     operator: await person(server, "operator", [
       "workflows:start",
@@ -32,15 +47,14 @@ setUp(async (made) => {
     ]),
   };
   await publish(server, RELEASE);
+  await publish(server, RECALL);
 });
 
-async function asked(subject) {
+async function asked(subject, definition = "batch-release", action = "release") {
   const operator = caller(server, tokens.operator);
-  const { instance_id } = await operator("POST", "/v1/processes", {
-    definition: "batch-release",
-    subject_ref: subject,
-  });
-  await operator("POST", `/v1/processes/${instance_id}/gates`, { action: "release" });
+  const start = { definition, subject_ref: subject };
+  const { instance_id } = await operator("POST", "/v1/processes", start);
+  await operator("POST", `/v1/processes/${instance_id}/gates`, { action });
   return instance_id;
 }
 
@@ -125,6 +139,7 @@ test("an approver who may read nothing else opens the link to a gate and decides
   await signIn(page, server, tokens.santos);
   await page.goto(`${server.origin}/gate/${gates[0].step_id}`);
   await page.getByRole("heading", { name: "release of br-2026-0415" }).waitFor();
+  await page.getByRole("heading", { name: "The way so far" }).waitFor();
   await page.getByRole("button", { name: "Approve" }).click();
   await page.getByText("You signed:").waitFor();
   assert.deepEqual(page.complaints, []);
@@ -144,5 +159,71 @@ test("a person without audit:read learns that the ledger needs it, and can still
   await page.getByText("Reading records needs the scope audit:read.").waitFor();
   await page.getByRole("link", { name: "Verify a bundle" }).click();
   await page.getByRole("heading", { name: "Verify evidence" }).waitFor();
+  assert.deepEqual(page.complaints, []);
+});
+
+test("two of three approve: all three are named, and the third is not needed", async () => {
+  const id = await asked("br-2026-0390", "recall", "recall");
+  const path = `/v1/processes/${id}/gates/recall/decision`;
+  const gates = async () => (await caller(server)("GET", `/v1/processes/${id}`)).gates;
+  const of = (all, actor) => all.find((gate) => gate.approver_ref === actor);
+  // Maria Santos may read nothing but her in-tray, and knows whom else it waits for.
+  const hers = await openPage(browser);
+  await signIn(hers, server, tokens.santos);
+  await hers.goto(`${server.origin}/gate/${of(await gates(), "santos").step_id}`);
+  await hers.getByText("0 of 3 approved; 2 needed").waitFor();
+  for (const name of ["Maria Santos", "Jonas Meyer", "Tran Thi Mai"])
+    await hers.getByRole("listitem").filter({ hasText: name }).getByText("has not decided").waitFor();
+  await hers.getByLabel("Reason").fill("needles found");
+  await hers.getByRole("button", { name: "Approve" }).click();
+  await hers.getByText("You signed:").waitFor();
+
+  // The link to a colleague's step shows Jonas Meyer his own decision.
+  const page = await openPage(browser);
+  await signIn(page, server, tokens.meyer);
+  await page.goto(`${server.origin}/gate/${of(await gates(), "santos").step_id}`);
+  await page.getByText("1 of 3 approved; 2 needed").waitFor();
+  const row = (name) => page.getByRole("listitem").filter({ hasText: name });
+  await row("Maria Santos").getByText("“needles found”").waitFor();
+  for (const name of ["Jonas Meyer", "Tran Thi Mai"]) await row(name).getByText("has not decided").waitFor();
+  await accessible(page, "a quorum");
+  await page.getByRole("button", { name: "Approve" }).click();
+  await page.getByText("You signed:").waitFor();
+  await page.getByText("2 of 3 approved; 2 needed").waitFor();
+  await page.getByText("That is enough: the quorum has approved.").waitFor();
+
+  // Nobody waits for the third one. What she says nonetheless is recorded, and does not count.
+  const theirs = await openPage(browser);
+  await signIn(theirs, server, tokens.tran);
+  await theirs.goto(`${server.origin}/gate/${of(await gates(), "tran").step_id}`);
+  const third = theirs.getByRole("listitem").filter({ hasText: "Tran Thi Mai" });
+  await third.getByText("not needed any more").waitFor();
+  assert.equal(await theirs.getByRole("button", { name: "Approve" }).count(), 0);
+  await caller(server, tokens.tran)("POST", path, { decision: "approve" });
+  await third.getByText("after the outcome; it changed nothing").waitFor();
+  await theirs.getByText("2 of 3 approved; 2 needed").waitFor();
+  assert.equal(of(await gates(), "tran").trailing, true);
+
+  // Somebody who is not asked sees who is.
+  const mallory = await openPage(browser);
+  await signIn(mallory, server, tokens.mallory);
+  const other = await asked("br-2026-0391", "recall", "recall");
+  const [gate] = (await caller(server)("GET", `/v1/processes/${other}`)).gates;
+  await mallory.goto(`${server.origin}/gate/${gate.step_id}`);
+  await mallory.getByText("Maria Santos, Jonas Meyer, Tran Thi Mai decide this.").waitFor();
+  assert.equal(await mallory.getByRole("button", { name: "Approve" }).count(), 0);
+  assert.deepEqual([...page.complaints, ...theirs.complaints, ...mallory.complaints], []);
+});
+
+test("who asked sees a request that can be withdrawn, and nothing to approve", async () => {
+  const id = await asked("br-2026-0416");
+  const { gates } = await caller(server)("GET", `/v1/processes/${id}`);
+  const page = await openPage(browser);
+  await signIn(page, server, tokens.operator);
+  await page.goto(`${server.origin}/gate/${gates[0].step_id}`);
+  await page.getByRole("button", { name: "Withdraw" }).waitFor();
+  assert.equal(await page.getByRole("button", { name: "Approve" }).count(), 0);
+  await page.getByRole("button", { name: "Withdraw" }).click();
+  await page.getByRole("alert").getByText("Write a reason first.").waitFor();
   assert.deepEqual(page.complaints, []);
 });

@@ -1,7 +1,7 @@
 // The author's side: problems at their place, publishing, two versions compared, a run started from its input schema.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { caller, openPage, person, setUp, signIn } from "./support.mjs";
+import { accessible, caller, openPage, person, setUp, signIn } from "./support.mjs";
 
 const FIRST = `kind: workflow
 name: supply
@@ -21,6 +21,7 @@ steps:
   - {name: labels, run: worker, queue: line, idempotent: true, dependsOn: [forecast]}
   - {name: coolers, run: worker, queue: line, idempotent: true, when: "\${input.route == 'air'}", dependsOn: [forecast]}
   - {name: ship, run: worker, queue: line, idempotent: true, gate: qp, dependsOn: [labels, coolers]}
+timeout: 30d
 `;
 const SECOND = FIRST.replace(
   "name: labels, run: worker, queue: line",
@@ -29,6 +30,27 @@ const SECOND = FIRST.replace(
   "  - {name: ship,",
   "  - {name: weigh, run: worker, queue: line, idempotent: true, dependsOn: [labels]}\n  - {name: ship,",
 );
+
+const PACKING = `kind: workflow
+name: packing
+order: linear
+steps:
+  - {name: pick, run: worker, queue: line, idempotent: true}
+  - {name: label, run: workflow, workflow: labelling}
+`;
+const LABELLING = `kind: workflow
+name: labelling
+order: linear
+steps:
+  - {name: print, run: worker, queue: line, idempotent: true}
+`;
+const DELIVERY = `kind: workflow
+name: delivery
+order: linear
+steps:
+  - {name: pack, run: workflow, workflow: packing}
+  - {name: drive, run: worker, queue: road, idempotent: true}
+`;
 
 let server;
 let browser;
@@ -110,5 +132,38 @@ test("the start form follows the input schema and starts a run", async () => {
   const id = page.url().split("/runs/")[1].split("?")[0];
   const { input } = await caller(server)("GET", `/v1/runs/${id}`);
   assert.deepEqual(input, { study: "CT-118", packs: 1200, blinded: true, route: "road" });
+  assert.deepEqual(page.complaints, []);
+});
+
+test("the Standard Process View shows a sub-workflow collapsed, expands it in place, and the address keeps that", async () => {
+  const publish = (yaml) => caller(server)("POST", "/v1/definitions", yaml, "application/yaml");
+  for (const yaml of [LABELLING, PACKING, DELIVERY]) await publish(yaml);
+  const page = await openPage(browser);
+  await signIn(page, server, token);
+  await page.goto(`${server.origin}/definitions/delivery`);
+  const card = (name) => page.getByRole("button", { name });
+  await card(/^pack/).getByText("packing@1").waitFor();
+  assert.equal(await card(/^pick/).count(), 0);
+  await card("Show the steps of pack").click();
+  await card(/^pick/).waitFor();
+  assert.equal(await card(/^print/).count(), 0, "the innermost one stays collapsed");
+  await card("Show the steps of label").click();
+  await card(/^print/).waitFor();
+  // Each behind the step that runs it, and before what follows.
+  await page.getByRole("button", { name: "Show all steps" }).click();
+  await card(/^drive/).waitFor();
+  const places = [];
+  for (const name of [/^pack/, /^pick/, /^label/, /^print/, /^drive/])
+    places.push((await card(name).boundingBox()).x);
+  assert.deepEqual(
+    places,
+    [...places].sort((a, b) => a - b),
+  );
+  await accessible(page, "an expanded definition");
+  await page.reload();
+  await card(/^print/).waitFor();
+  await card("Hide the steps of pack").click();
+  await card(/^pick/).waitFor({ state: "detached" });
+  await card(/^print/).waitFor({ state: "detached" });
   assert.deepEqual(page.complaints, []);
 });

@@ -109,6 +109,8 @@ export async function furnishRuns(server, { caller, person, publish }, operator)
   });
   for (const queue of ["planning", "line"]) for (const task of await claim(queue, 4)) await complete(task);
   const nightly = await start("nightly-report", "2026-11-16", { weekly: true });
+  // Runs of this definition are dispatched one at a time, a moment after they started.
+  await until(server, caller, nightly, (run) => run.state === "executing");
   for (let round = 0; round < 6; round++)
     for (const task of await claim("reports", 4))
       await complete(task, { at: "2026-11-16", count: 118, url: "https://reports/2026-11-16" });

@@ -4,7 +4,7 @@ import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { extname, join } from "node:path";
-import { after, afterEach, before, beforeEach } from "node:test";
+import { after, before } from "node:test";
 import { AxeBuilder } from "@axe-core/playwright";
 import { chromium } from "playwright-core";
 
@@ -12,16 +12,15 @@ import { chromium } from "playwright-core";
 const DIST = process.env.CONSOLE_DIST;
 const SERVER = process.env.SERVER_BIN ?? new URL("../../target/debug/countersign", import.meta.url).pathname;
 
-/** A server and a browser for the tests of a file, or for `each` of them; `furnish` makes what they need. */
-export function setUp(furnish, { config = "", each = false } = {}) {
-  const [begin, end] = each ? [beforeEach, afterEach] : [before, after];
+/** A server and a browser for the tests of a file; `furnish` makes what they need. */
+export function setUp(furnish, { config = "" } = {}) {
   const made = {};
-  begin(async () => {
+  before(async () => {
     made.server = await startServer(config);
     made.browser = await startBrowser();
     await furnish(made);
   });
-  end(async () => {
+  after(async () => {
     await made.browser?.close();
     await made.server?.end();
   });
@@ -229,11 +228,34 @@ export async function authenticator(page, transport = "internal") {
   };
 }
 
+const TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"];
+/** The rules of axe that depend on colours. All others see the same page in every theme. */
+const OF_COLOURS = ["color-contrast", "link-in-text-block"];
+
 /** No finding of axe (WCAG 2.1 A and AA). */
-export async function accessible(page, what) {
-  const { violations } = await new AxeBuilder({ page })
-    .withTags(["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"])
-    .analyze();
+export async function accessible(page, what, narrow = (axe) => axe.withTags(TAGS)) {
+  // Not in legacy mode, it opens a page of its own each time, for frames of other origins. There are none.
+  const { violations } = await narrow(new AxeBuilder({ page }).setLegacyMode(true)).analyze();
   const found = violations.map((one) => `${one.id}: ${one.nodes.map((node) => node.html).join(" | ")}`);
   assert.deepEqual(found, [], `axe on ${what}`);
+}
+
+/** The same in every theme, on a page that is loaded once. */
+export async function accessibleInThemes(page, what) {
+  const now = await page.locator("html").getAttribute("data-theme");
+  await accessible(page, `${what}, ${now}`);
+  for (const theme of ["light", "dark", "contrast"].filter((theme) => theme !== now)) {
+    await chooseTheme(page, theme);
+    await accessible(page, `${what}, ${theme}`, (axe) => axe.withRules(OF_COLOURS));
+  }
+}
+
+/** As another tab of the browser does it. */
+async function chooseTheme(page, theme) {
+  await page.evaluate(async (newValue) => {
+    localStorage.setItem("countersign.theme", newValue);
+    dispatchEvent(new StorageEvent("storage", { key: "countersign.theme", newValue }));
+    await new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)));
+  }, theme);
+  assert.equal(await page.locator("html").getAttribute("data-theme"), theme);
 }

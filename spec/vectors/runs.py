@@ -15,6 +15,7 @@ from honest import MOOT, Actor, World, Write  # noqa: E402
 from verifier.run_model import RUN_TABLE, STEP_TABLE  # noqa: E402
 
 ROOM = 16_384
+RUN_INPUT = object()    # a step is handed the run's own input
 TICK = 1_370_001        # from one command to the next
 
 
@@ -104,7 +105,8 @@ class Run:
         self.started = 0
         w.processes[self.id] = self     # type: ignore[assignment]
         members = put({"definition": definition, "document_digest": self.document_digest, "declaration_digest": self.declaration_digest, "gate_spec_digest": self.gate_spec_digest,
-                       **({"machines": ["step@1.0.0", "workflow_run@1.0.0", self.machine]} if self.machine else {}), "subject_ref": subject, **counted, "priority": 5}, "input", value)
+                       **({"machines": ["step@1.0.0", "workflow_run@1.0.0", self.machine]} if self.machine else {}), "subject_ref": subject, **counted, "priority": 5,
+                       **({"rules": w.rules} if w.rules > 1 else {})}, "input", value)
         body = dump({"definition": definition, "input": value, "subject_ref": subject}).encode()
         after = self.open(None, opens) if opens else []
         self.command("run_started", by, moves, run, [], after, "start_run", "/v1/runs", body, True, first=members, **more)
@@ -301,9 +303,16 @@ class Run:
         self.settle_times(records[0].head["recorded_at_us"])
 
     # -- workers and operators
-    def claim(self, by: Actor, seq: int, tid: str = "T2", run: str = "") -> Record:
+    def handed(self, seq: int, given: Any = RUN_INPUT) -> dict[str, Any]:
+        """What a claim says from the third edition on."""
+        if self.w.rules < 3:
+            return {}
+        return {"inputs": [{"step_seq": seq, "run_input": True} if given is RUN_INPUT else put({"step_seq": seq}, "input", given)]}
+
+    def claim(self, by: Actor, seq: int, tid: str = "T2", run: str = "", given: Any = RUN_INPUT) -> Record:
         lease = {"step_seq": seq, "attempt": self.rows[seq]["attempts"] + 1, "worker_id": "w-1", "locked_until_us": self.w.now + 60_000_000}
-        return self.command("steps_claimed", by, [(seq, tid)], run, [], [], "claim", "/v1/queues/default/claim", dump({"worker_id": "w-1"}).encode(), True, leases=[lease])
+        return self.command("steps_claimed", by, [(seq, tid)], run, [], [], "claim", "/v1/queues/default/claim", dump({"worker_id": "w-1"}).encode(), True, leases=[lease],
+                            **self.handed(seq, given))
 
     def complete(self, by: Actor, seq: int, value: Any, moves: list[tuple[int, str]] = [], run: str = "", before: list[Write] = [], outputs: dict[int, Any] = {}, **more: Any) -> Record:
         return self.command("step_completed", by, [(seq, "T8"), *moves], run, before, [], "complete", f"/v1/tasks/{self.id}.{seq}/complete",
@@ -319,6 +328,8 @@ class Run:
     # -- people
     def act(self, by: Actor, seq: int, action: str, asked: str, verb: str, moves: list[tuple[int, str]], run: str = "", body: Optional[dict[str, Any]] = None,
             before: list[Write] = [], **more: Any) -> Record:
+        if action == "step_claimed":
+            more = {**self.handed(seq), **more}
         return self.command(action, by, moves, run, before, [], asked, f"/v1/runs/{self.id}/steps/{urllib.parse.quote(self.rows[seq]['name'], safe='')}/{verb}", dump(body or {}).encode(), step_seq=seq, **more)
 
     def transition(self, by: Actor, seq: int, trigger: str, action: str = "step_transitioned", moves: list[tuple[int, str]] = [], run: str = "", body: dict[str, Any] = {}, **more: Any) -> Record:
@@ -694,5 +705,10 @@ def steered() -> tuple[World, Bundle]:
     return undos.steered()
 
 
+def handed() -> tuple[World, Bundle]:
+    import inputs
+    return inputs.handed()
+
+
 SCENARIOS = {"run-book": lambda: of_runbook("run-book")(), "run-book-caps": lambda: of_runbook("run-book-caps")(), "run-book-failed": lambda: of_runbook("run-book-failed")(),
-             "run-book-dry": lambda: of_runbook("run-book-dry")(), "run-book-child": lambda: of_runbook("run-book-child")(), "run-steered": steered, "run-child": child, "run-own": own, "run-tasks": tasks, "run-people": people, "run-linear": linear, "run-dag": dag, "run-together": together, "run-saga": saga, "run-listed": listed, "run-gate": gate, "run-cancelled": cancelled, "run-window": window}
+             "run-book-dry": lambda: of_runbook("run-book-dry")(), "run-book-child": lambda: of_runbook("run-book-child")(), "run-steered": steered, "run-child": child, "run-own": own, "run-tasks": tasks, "run-people": people, "run-linear": linear, "run-dag": dag, "run-together": together, "run-saga": saga, "run-inputs": handed, "run-listed": listed, "run-gate": gate, "run-cancelled": cancelled, "run-window": window}

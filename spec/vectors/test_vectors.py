@@ -94,6 +94,8 @@ COMMITTED = {
         run-own-floor-left-out.insider run-own-machine-unbound.insider run-own-store.naive""",
     "run-steered": "run-undoing-resumed-forward.insider run-failed-undo-not-held.insider run-undo-behind-a-failed-one.insider run-undo-declared-by-a-worker.insider",
     "run-saga": "run-compensations-swapped.insider run-compensation-left-out.insider",
+    "run-inputs": """input-swapped.insider input-by-another-digest.insider input-left-out.insider input-of-another-step.insider input-of-a-run-without-one.insider
+        input-said-twice.insider undo-handed-another-output.insider""",
     "run-listed": "run-compensation-not-listed.insider run-engine-record-by-a-worker.insider",
     "run-gate": """run-unblocked-without-approval.insider run-unblocked-though-only-fired.insider run-gate-passed-without-being-consumed.insider
         run-ready-without-its-gate.insider run-engine-record-by-a-worker.insider""",

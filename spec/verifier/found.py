@@ -17,7 +17,7 @@ CODES = {"integrity": ["bundle-form", "duplicate-key", "number-out-of-range", "h
                       "statement-mismatch", "nonce-reused", "passkey-counter", "assurance-too-low"],
          "1": ["gate-not-approved", "wrong-approver", "approval-reused", "unguarded-firing"],
          "2": ["document-mismatch", "undeclared-transition", "replay-mismatch", "compensation-order", "runbook-violation"],
-         "3": ["record-missing", "row-missing", "binding-invalid", "output-missing"],
+         "3": ["record-missing", "row-missing", "binding-invalid", "output-missing", "input-mismatch"],
          "4": ["assignment-coverage", "moot-invalid"],
          "5": ["permission-not-held"],
          "retention": ["destruction-invalid"]}

@@ -200,6 +200,14 @@ def told(holder: dict[str, Json], name: str) -> Optional[tuple[str, Json]]:
     return ("value", holder[name]) if inline else None
 
 
+def handed(entry: dict[str, Json]) -> tuple[str, Json]:
+    """What a claimed step was handed: ("run", True) for the run's own input, else as `told`."""
+    own = told(entry, "input")
+    if (own is None) != ("run_input" in entry) or own is None and entry["run_input"] is not True:
+        raise Malformed("an input is the run's, or a value, or a digest")
+    return own or ("run", True)
+
+
 def items(p: dict[str, Json], name: str) -> list[Json]:
     return need(p.get(name, []), list, name)
 

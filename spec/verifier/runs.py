@@ -5,7 +5,7 @@ from typing import Any, Optional
 
 from .run_model import (
     AT_WORK, CAUSES, CHARGE, ENDED, ENGINES, FACETS, OWN_TRIGGERS, PAST, PAYLOADS, REASONS, RECORD_OF, RUN_TABLE, STEP_TABLE, TASK_PAST, Json, Malformed, items,
-    need, ranges, same, sha, shared, told)
+    handed, need, ranges, same, sha, shared, told)
 from .runbooks import Runbook
 
 
@@ -235,6 +235,7 @@ class Run:
         if any(o[1] is None for o in outputs):
             raise Malformed("an output without one")
         leases = {seq for seq, _ in shared(p, "leases", limit)}
+        inputs = [(seq, handed(i)) for seq, i in shared(p, "inputs", limit)]
         errors = [(seq, need(e.get("attempts"), int, "attempts"), e) for seq, e in shared(p, "errors", limit)]
         effect = p.get("effect")
         if effect is not None:
@@ -282,6 +283,7 @@ class Run:
         self.judge_people(r, p, made, acted, closed)
         self.judge_own(r, p, made, acted, shown)
         self.judge_facets(r, p, made)
+        self.judge_inputs(r, made, leases, persons, inputs)
         self.check_outputs(r, made, outputs, effect)
         if r.action == "child_started" and not items(p, "children"):
             self.find("undeclared-transition", "this child_started names no run that was started", r)
@@ -400,6 +402,42 @@ class Run:
             fits = cause is None if severity == "yellow_dark" else severity == "red" and cause in CAUSES
             if not fits or not 0 <= seq < len(self.steps) or self.steps[seq].state != "blocked":
                 self.find("undeclared-transition", f"step {seq} is not blocked, or for no cause is its block {severity}", r)
+
+    def judge_inputs(self, r: Any, made: list[tuple[int, str, str]], leases: set[int], persons: set[int], inputs: list[tuple[int, tuple[str, Json]]]) -> None:
+        """Every claim says what it handed out. Where no expression makes it, it is what the records say."""
+        due = {seq for i, (seq, tid, _) in enumerate(made)
+               if tid in ("T2", "T10", "X3") and seq in leases or tid == "T2" and i in persons and r.action == "step_claimed"}
+        for seq, given in inputs:
+            self.report.checked["3"] += 1
+            fault = self.input_fault(self.steps[seq], seq, given) if seq in due else "it is not claimed here"
+            if fault:
+                self.find("input-mismatch", f"the input of step {seq}: {fault}", r)
+            due.discard(seq)
+        if self.replay.rules >= 3:
+            for seq in sorted(due):
+                self.find("input-mismatch", f"step {seq} is claimed, and the record does not say what it was handed", r)
+
+    def input_fault(self, s: Step, seq: int, given: tuple[str, Json]) -> Optional[str]:
+        kind, value = given
+        of_run = told(self.start, "input")
+        none = of_run == ("value", None)
+        if kind == "run":
+            return "the run has none" if none else "what undoes a step is handed more than the run's" if s.compensates is not None else None
+        if s.compensates is not None:
+            if kind == "digest":
+                return None
+            undone = self.steps[s.compensates]
+            for name, known in (("output", undone.output), ("input", None if self.own_input(s.compensates) else of_run)):
+                if type(value) is not dict or name not in value or known is not None and known[0] == "value" and not same(value[name], known[1]):
+                    return f"it is not handed the {name} of what it undoes"
+        elif not self.own_input(seq) and not (none and given == ("value", None)):
+            return "it is handed the run's: its definition says no other"
+        return None
+
+    def own_input(self, seq: int) -> bool:
+        """Its input is not simply the run's. A task is handed what its step is."""
+        of = self.steps[seq].task_of
+        return "input" in self.document["steps"][seq if of is None else of]
 
     def follow_person(self, r: Any, seq: int, tid: str, cls: str) -> None:
         s = self.steps[seq]

@@ -36,6 +36,12 @@ export function ending(): Ending {
   return idle !== undefined && Date.now() - last >= idle * 0.6 ? "idle" : "ended";
 }
 
+/** A person signs in. How long ago the page was opened is not how long they were away. */
+export function arrives() {
+  last = Date.now();
+  warn(false);
+}
+
 /** The session has ended. */
 export function forget() {
   idle = undefined;

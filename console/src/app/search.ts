@@ -77,7 +77,7 @@ export const processFilter = (search: Search): ProcessFilter => ({
   q: text(search, "q"),
 });
 
-export interface DefinitionSearch extends Pick<RunSearch, "step" | "lanes" | "collapsed"> {
+export interface DefinitionSearch extends Pick<RunSearch, "step" | "lanes" | "collapsed" | "expanded"> {
   version?: number;
   tab?: string;
   with?: number;
@@ -90,6 +90,7 @@ export const definitionSearch = (search: Search): DefinitionSearch => ({
   step: text(search, "step"),
   lanes: lanesOf(search),
   collapsed: text(search, "collapsed"),
+  expanded: text(search, "expanded"),
 });
 
 export interface LedgerSearch {

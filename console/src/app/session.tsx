@@ -3,7 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { api, body, Refusal } from "@/api/client";
 import { queries } from "@/api/query";
 import { restartStream } from "@/api/stream";
-import { forget, lasts, tellOthers } from "./idle";
+import { arrives, forget, lasts, tellOthers } from "./idle";
 import { signInAssertion } from "./passkey";
 
 export const me = {
@@ -35,6 +35,7 @@ export async function whoIsThere() {
 
 async function begin(proof: { token: string } | { assertion: Awaited<ReturnType<typeof signInAssertion>> }) {
   await body(api.POST("/v1/session", { body: proof }));
+  arrives();
   // Nothing that another person has loaded or follows is left.
   queries.clear();
   restartStream();

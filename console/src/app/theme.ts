@@ -19,6 +19,13 @@ function kept<T extends string>(name: "theme" | "density", words: readonly [T, .
     document.documentElement.dataset[name] = word;
     for (const listener of listeners) listener();
   };
+  // Chosen in another tab.
+  window.addEventListener("storage", ({ key, newValue }) => {
+    const word = words.find((known) => known === newValue);
+    if (key !== `countersign.${name}` || !word) return;
+    document.documentElement.dataset[name] = word;
+    for (const listener of listeners) listener();
+  });
   const use = (): T =>
     useSyncExternalStore((listener) => {
       listeners.add(listener);

@@ -14,6 +14,7 @@ export interface Step {
   /** Who decides the gate. */
   approvers?: string[];
   when?: string;
+  /** The sub-workflow that it runs: `name@version`, or the name alone where no version is known yet. */
   workflow?: string;
   optional?: boolean;
   /** What it is called in the page's address, where that is more than its name: of a step in a sub-workflow, the way to it. */

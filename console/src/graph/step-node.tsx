@@ -141,7 +141,9 @@ function StepCard({ data, step, fork }: { data: StepNodeData; step: Step; fork?:
         </span>
         {detail === "near" && <Fact step={step} cell={cell} />}
       </button>
-      {cell?.child && data.onUnfold && !far && <Unfold data={data} step={step} />}
+      {(data.cells ? cell?.child : step.workflow?.includes("@")) && data.onUnfold && !far && (
+        <Unfold data={data} step={step} />
+      )}
       {fork && !data.cells && !far && (
         <span className="absolute top-[19px] left-[202px] rounded bg-page px-0.5 text-[11px] font-medium text-soft">
           {fork}

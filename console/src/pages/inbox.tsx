@@ -126,7 +126,7 @@ function InboxRow({ item, open }: { item: SchemaInboxItem; open: boolean }) {
       to="/inbox"
       search={{ item: item.task_ref }}
       aria-current={open ? "true" : undefined}
-      className={`flex flex-col gap-1 border-b border-l-2 border-b-line px-3 py-3 compact:gap-0 compact:py-1.5 hover:bg-wash ${open ? "border-l-transparent lg:border-l-accent lg:bg-accent-wash" : "border-l-transparent"}`}
+      className={`flex flex-col gap-1 border-b border-l-2 border-b-line px-0 py-3 lg:px-3 compact:gap-0 compact:py-1.5 hover:bg-wash ${open ? "border-l-transparent lg:border-l-accent lg:bg-accent-wash" : "border-l-transparent"}`}
     >
       <span className="block font-medium [overflow-wrap:anywhere] first-letter:uppercase">
         {t("inbox.sentence", { action: item.action, subject: item.subject_ref })}

@@ -2,7 +2,9 @@
 import type { ReactNode } from "react";
 
 export function Facts({ children }: { children: ReactNode }) {
-  return <dl className="grid grid-cols-[7.5rem_1fr] gap-x-4 gap-y-1.5 text-sm">{children}</dl>;
+  return (
+    <dl className="grid grid-cols-[minmax(7.5rem,max-content)_1fr] gap-x-4 gap-y-1.5 text-sm">{children}</dl>
+  );
 }
 
 export function Fact({ name, children }: { name: string; children: ReactNode }) {

@@ -5,6 +5,7 @@ import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { Refusal } from "@/api/client";
 import { Button } from "./button";
+import { Said } from "./markdown";
 import { useRegistry } from "./state";
 import { useLanguage } from "./texts";
 
@@ -45,18 +46,24 @@ export function Failure({ error, retry }: { error: unknown; retry?: () => void }
       <p className="flex items-start gap-2 font-medium">
         <CircleAlert aria-hidden size={18} className="mt-0.5 shrink-0 text-bad" />
         <span>
-          {refusal?.status === 0 ? t("error.unreachable") : (title ?? refusal?.detail ?? String(error))}
+          {refusal?.status === 0 ? (
+            t("error.unreachable")
+          ) : (
+            <Said text={title ?? refusal?.detail ?? String(error)} />
+          )}
         </span>
       </p>
       {title && (
         <p lang="en" className="pl-6 text-sm text-soft">
-          {refusal?.detail}
+          <Said text={refusal?.detail ?? ""} />
         </p>
       )}
       {refusal && refusal.problems.length > 0 && (
         <ul className="list-disc pl-8 text-sm">
           {refusal.problems.map((problem) => (
-            <li key={problem.message}>{problem.message}</li>
+            <li key={problem.message}>
+              <Said text={problem.message} />
+            </li>
           ))}
         </ul>
       )}

@@ -6,13 +6,21 @@ function inline(text: string): ReactNode[] {
     const key = `${at}:${part}`;
     if (part.startsWith("`"))
       return (
-        <code key={key} className="rounded bg-wash px-1 font-mono text-xs">
+        <code
+          key={key}
+          className="rounded bg-[color-mix(in_srgb,currentColor_9%,transparent)] px-1 font-mono text-xs"
+        >
           {part.slice(1, -1)}
         </code>
       );
     if (part.startsWith("**")) return <strong key={key}>{part.slice(2, -2)}</strong>;
     return <Fragment key={key}>{part}</Fragment>;
   });
+}
+
+/** A sentence of the server's, in which names are in backticks. */
+export function Said({ text }: { text: string }) {
+  return inline(text);
 }
 
 export function Markdown({ text }: { text: string }) {

@@ -1,5 +1,5 @@
 // A person by name. Names are asked for in one call for all that a page shows.
-import { useQuery } from "@tanstack/react-query";
+import { useQueries, useQuery } from "@tanstack/react-query";
 import { api, body } from "@/api/client";
 
 let wanted: { ref: string; done: (name: string | undefined) => void; failed: (error: unknown) => void }[] =
@@ -31,21 +31,29 @@ function nameOf(ref: string): Promise<string | undefined> {
 /** Expressions such as `${input.owner}` name a person only when the run starts. */
 const isRef = (ref: string | undefined | null): ref is string => !!ref && /^[\w.:@-]+$/.test(ref);
 
+const named = (ref: string | undefined | null) => ({
+  queryKey: ["names", ref],
+  enabled: isRef(ref),
+  staleTime: Number.POSITIVE_INFINITY,
+  retry: false,
+  queryFn: async () => (await nameOf(ref ?? "")) ?? null,
+});
+
 export function useName(ref: string | undefined | null): string {
-  const { data } = useQuery({
-    queryKey: ["names", ref],
-    enabled: isRef(ref),
-    staleTime: Number.POSITIVE_INFINITY,
-    retry: false,
-    queryFn: async () => (await nameOf(ref ?? "")) ?? null,
-  });
+  const { data } = useQuery(named(ref));
   return data ?? ref ?? "";
+}
+
+/** Several people in one sentence: "Maria Santos, Jonas Meyer". */
+export function useNames(refs: string[]): string {
+  const all = useQueries({ queries: refs.map(named) });
+  return refs.map((ref, at) => all[at]?.data ?? ref).join(", ");
 }
 
 export function Person({ who }: { who: string }) {
   const name = useName(who);
   return (
-    <span title={who} className="whitespace-nowrap">
+    <span title={who} className="[overflow-wrap:anywhere]">
       {name}
     </span>
   );

@@ -92,7 +92,7 @@ export function StateChip({ token, words, icon, title }: Shown) {
 export function StateMark({ token, words, icon, title }: Shown) {
   const { colours, Shape } = useToken(token, icon);
   return (
-    <span title={title} className="inline-flex max-w-full items-center gap-2 align-middle">
+    <span title={title} className="inline-flex max-w-full items-center gap-2 align-top">
       <Shape aria-hidden size={15} strokeWidth={2.5} className="shrink-0" style={{ color: colours.line }} />
       <span className="truncate">{words}</span>
     </span>

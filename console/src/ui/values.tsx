@@ -5,6 +5,7 @@ const LONG = 160;
 
 export function Values({ value, only }: { value: unknown; only?: number }) {
   if (value === null || typeof value !== "object") return <Plain value={value} />;
+  if (Array.isArray(value) && value.every(isShort)) return <span>{value.join(", ") || "—"}</span>;
   const entries = Array.isArray(value)
     ? value.map((item, at) => [String(at + 1), item] as const)
     : Object.entries(value);
@@ -19,6 +20,12 @@ export function Values({ value, only }: { value: unknown; only?: number }) {
     </dl>
   );
 }
+
+/** A list of such values is read in a line. */
+const isShort = (value: unknown) =>
+  typeof value === "number" ||
+  typeof value === "boolean" ||
+  (typeof value === "string" && value.length <= 40);
 
 function Row({ name, children }: { name: string; children: ReactNode }) {
   return (

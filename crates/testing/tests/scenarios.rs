@@ -84,6 +84,7 @@ scenarios! {
     run_errors
     run_fail_closed
     run_leases
+    run_inputs
     run_limits
     run_linear
     run_on_failure

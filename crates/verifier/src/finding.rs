@@ -142,6 +142,7 @@ codes! {
         RowMissing = "row-missing",
         BindingInvalid = "binding-invalid",
         OutputMissing = "output-missing",
+        InputMismatch = "input-mismatch",
     }
     Coverage {
         AssignmentCoverage = "assignment-coverage",

@@ -1,7 +1,9 @@
 //! What a report shows besides the verdict: the timeline, the gates, and the facts for the questions that only people
 //! can answer. Nothing here is judged.
 
+mod cover;
 mod facts;
+mod run;
 
 use crate::bytes::Id;
 use crate::chain::ChainHead;
@@ -10,11 +12,14 @@ use crate::json::Value;
 use crate::process::Process;
 use crate::process::document::{Declaration, GateSpec};
 use crate::process::quorum::State;
-use crate::record::{Action, Record};
+use crate::record::{Action, Header, Record};
 use crate::registry::Registry;
 use crate::run::Run;
 use crate::run::definition::Workflow;
+use cover::Cover;
 use facts::{approver_fact, machine_fact, plan_fact, spec_facts};
+use run::RunLog;
+pub use run::{Act, RunStep, RunSummary};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -23,7 +28,6 @@ use std::rc::Rc;
 const MOST_ENTRIES: usize = 5_000;
 const MOST_DECISIONS: usize = 1_000;
 const MOST_DOCUMENTS: usize = 100;
-const MOST_STEPS: usize = 2_000;
 
 #[derive(Clone, Debug)]
 pub struct Entry {
@@ -119,6 +123,14 @@ struct Spec {
     /// Guards whose approvers the initiator named in place of the definition's.
     replaced: Vec<Rc<str>>,
     gate_spec: Rc<GateSpec>,
+    /// The registry record that the first process with it began under.
+    began_under: u64,
+}
+
+impl Spec {
+    fn approvers(&self) -> impl Iterator<Item = &str> {
+        self.gate_spec.0.values().flat_map(|entry| entry.approvers.iter().map(String::as_str))
+    }
 }
 
 /// A fact: as people read it, and as data.
@@ -135,53 +147,6 @@ pub struct Question {
     pub facts: Vec<Fact>,
 }
 
-/// A run, for the table of a report.
-#[derive(Clone, Debug)]
-pub struct RunSummary {
-    pub state: &'static str,
-    pub outcome: Option<String>,
-    pub last_error: Option<String>,
-    pub steps: Vec<RunStep>,
-    pub left_out: usize,
-    /// From some record on it could not be followed.
-    pub lost: bool,
-}
-
-#[derive(Clone, Debug)]
-pub struct RunStep {
-    pub name: String,
-    pub undoes: bool,
-    pub state: &'static str,
-    pub failed_attempts: i64,
-    pub by: Vec<String>,
-    pub started_at_us: Option<i64>,
-    pub completed_at_us: Option<i64>,
-    pub last_error: Option<String>,
-}
-
-impl RunSummary {
-    fn of(run: &Run) -> RunSummary {
-        let step = |step: &crate::run::Step| RunStep {
-            name: step.name.clone(),
-            undoes: step.compensates.is_some(),
-            state: step.state,
-            failed_attempts: step.attempts,
-            by: step.by.iter().map(ToString::to_string).collect(),
-            started_at_us: step.started_at_us,
-            completed_at_us: step.completed_at_us,
-            last_error: step.last_error.clone(),
-        };
-        RunSummary {
-            state: run.state,
-            outcome: run.outcome.clone(),
-            last_error: run.last_error.clone(),
-            steps: run.steps.iter().take(MOST_STEPS).map(step).collect(),
-            left_out: run.steps.len().saturating_sub(MOST_STEPS),
-            lost: run.lost,
-        }
-    }
-}
-
 #[derive(Debug, Default)]
 pub struct Story {
     /// Whether a report will show the timeline and the gates.
@@ -195,6 +160,8 @@ pub struct Story {
     pub gates: Vec<GateSummary>,
     /// What the steps did, where the bundle is of a run.
     pub run: Option<RunSummary>,
+    log: RunLog,
+    cover: Cover,
     pub machines: BTreeMap<String, Machine>,
     plans: BTreeMap<String, Plan>,
     /// The steps of the run that undo others, as far as its records have been read.
@@ -224,9 +191,11 @@ impl Story {
                 instance_id: header.instance_id,
             });
         }
+        self.count(header);
         if !self.told || !self.whole || header.is_registry() {
             return;
         }
+        self.log.record(record, signing);
         if header.action == Action::GateOpened && self.asked.len() < MOST_ENTRIES {
             self.asked.extend(payload.and_then(asked));
         }
@@ -246,6 +215,13 @@ impl Story {
             meaning: signing.meaning.clone(),
             reason: text("reason"),
         });
+    }
+
+    /// Every record counts for what the checks cover.
+    pub fn count(&mut self, header: &Header) {
+        if self.told {
+            self.cover.record(header);
+        }
     }
 
     fn decision(&mut self, decision: Decision) {
@@ -296,12 +272,15 @@ impl Story {
             let published = definition.as_deref().and_then(|name| registry.definition(name, u64::MAX));
             let replaced = started.replaced.clone();
             let as_published = published.map(|_| replaced.is_empty());
-            let spec =
-                Spec { digest: digest.clone(), definition, as_published, replaced, gate_spec: gate_spec.clone() };
-            self.specs.entry(digest).or_insert(spec);
+            let (began_under, gate_spec) =
+                (process.begun.as_ref().map_or(0, |begun| begun.registry_seq), gate_spec.clone());
+            let spec = Spec { digest: digest.clone(), definition, as_published, replaced, gate_spec, began_under };
+            let known = self.specs.entry(digest).or_insert(spec);
+            known.began_under = known.began_under.min(began_under);
         }
         if let Some(run) = run.filter(|_| self.told && self.whole) {
-            self.run = Some(RunSummary::of(run));
+            self.cover.of_run(&self.log, run);
+            self.run = Some(self.log.summary(run, process, registry));
         }
         if self.told && self.whole {
             let room = MOST_ENTRIES.saturating_sub(self.gates.len());
@@ -314,6 +293,11 @@ impl Story {
     /// What the one instance of a bundle is.
     pub fn kind(&self) -> &'static str {
         if self.plans.is_empty() { "process" } else { "run" }
+    }
+
+    /// What the checks do not cover, in sentences.
+    pub fn uncovered(&self, registry: &Registry) -> Vec<String> {
+        if self.told { self.cover.sentences(self.specs.values(), registry) } else { vec![] }
     }
 
     pub fn questions(&self, registry: &Registry) -> Vec<Question> {

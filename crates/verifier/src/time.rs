@@ -14,6 +14,11 @@ pub fn day(us: i64) -> String {
     utc(us).split(' ').next().unwrap_or_default().to_owned()
 }
 
+/// `2026-03-01 09:30:00.000 UTC`.
+pub fn stamp(us: i64) -> String {
+    format!("{} {}", day(us), time_of_day(us))
+}
+
 /// `09:30:00.000 UTC`.
 pub fn time_of_day(us: i64) -> String {
     let text = utc(us);

@@ -42,6 +42,8 @@ pub struct Verdict {
     pub claims: Vec<ClaimVerdict>,
     pub notes: Vec<Note>,
     pub(crate) questions: Vec<Question>,
+    /// What the checks do not cover; gathered for a report.
+    pub(crate) uncovered: Vec<String>,
     pub(crate) manifest: Option<Manifest>,
     pub(crate) story: Story,
 }
@@ -52,7 +54,7 @@ impl Verdict {
         checkpoint: Option<Checkpoint>,
         (records, instances): (u64, u64),
         findings: &Findings,
-        questions: Vec<Question>,
+        (questions, uncovered): (Vec<Question>, Vec<String>),
         story: Story,
     ) -> Self {
         let claim = |claim: &Claim| {
@@ -73,6 +75,7 @@ impl Verdict {
             claims: Claim::ALL.iter().map(claim).collect(),
             notes: findings.notes(),
             questions,
+            uncovered,
             manifest,
             story,
         }

@@ -6,6 +6,7 @@ import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import type { SchemaGraph } from "@/api/schema";
 import type { DefinitionSearch } from "@/app/search";
+import type { Step } from "@/graph/model";
 import { Failure, Skeleton } from "@/ui/feedback";
 import { Picker } from "@/ui/form";
 import { PageHead } from "@/ui/page";
@@ -13,10 +14,12 @@ import { Person } from "@/ui/person";
 import { Tabs } from "@/ui/tabs";
 import { Id, Moment } from "@/ui/text";
 import { MachineDrawing } from "../processes/machine";
+import { toggled } from "../runs/expanded";
 import { stepsOf, useGraph } from "../runs/graph-data";
 import { GraphView } from "../runs/graph-view";
 import { Diff } from "./diff";
 import { StartForm } from "./start-form";
+import { useSubDefinitions } from "./sub-definitions";
 
 export function Definition() {
   const { t } = useTranslation();
@@ -94,6 +97,12 @@ export function Definition() {
             </p>
           )}
         </div>
+        {shown?.retired && (
+          <p className="prose border-l-[3px] border-warn bg-warn-wash px-3 py-1.5">
+            {t("definition.retiredBy")} <Person who={shown.retired.by} />, <Moment at={shown.retired.at} />
+            {shown.retired.reason && <span className="font-serif"> “{shown.retired.reason}”</span>}
+          </p>
+        )}
       </PageHead>
       <Tabs
         label={t("run.views")}
@@ -139,18 +148,25 @@ export function Picture({
   search?: DefinitionSearch;
   go?: (part: DefinitionSearch) => void;
 }) {
-  const steps = useMemo(() => stepsOf(graph), [graph]);
+  const own = useMemo(() => stepsOf(graph), [graph]);
+  const expanded = useMemo(() => new Set(search.expanded?.split(",") ?? []), [search.expanded]);
+  const { steps, feeds } = useSubDefinitions(own, expanded);
+  const nameOf = (step?: Step) => step?.key ?? step?.name;
   if (graph.nodes)
     return (
-      <GraphView
-        label={label}
-        steps={steps}
-        critical={[]}
-        search={search}
-        selected={steps.find((step) => step.name === search.step)?.id}
-        onSelect={(id) => go?.({ step: steps.find((step) => step.id === id)?.name })}
-        go={(part) => go?.(part)}
-      />
+      <>
+        {feeds}
+        <GraphView
+          label={label}
+          steps={steps}
+          critical={[]}
+          search={search}
+          selected={steps.find((step) => nameOf(step) === search.step)?.id}
+          onSelect={(id) => go?.({ step: nameOf(steps.find((step) => step.id === id)) })}
+          onUnfold={(id) => go?.({ expanded: toggled(expanded, id) })}
+          go={(part) => go?.(part)}
+        />
+      </>
     );
   return (
     <MachineDrawing

@@ -10,6 +10,7 @@ import type { SchemaDefinitionPublished, SchemaValidation } from "@/api/schema";
 import type { DefinitionSearch } from "@/app/search";
 import { Button } from "@/ui/button";
 import { Failure } from "@/ui/feedback";
+import { Said } from "@/ui/markdown";
 import { PageHead } from "@/ui/page";
 import { CodeField, goTo } from "./code-field";
 import { Picture } from "./definition";
@@ -106,7 +107,7 @@ export function Editor() {
                     <span className="tabular text-soft">
                       {problem.line}:{problem.column}
                     </span>{" "}
-                    {problem.message}
+                    <Said text={problem.message} />
                   </span>
                 </button>
               </li>

@@ -53,6 +53,7 @@ export function Definitions() {
                 >
                   {row.name}
                 </Link>
+                {row.retired && <span className="ml-2 text-xs text-soft">{t("definition.retired")}</span>}
                 {row.quarantined && <span className="ml-2 text-xs text-bad">{row.quarantined}</span>}
               </>
             ),
@@ -101,7 +102,7 @@ function Kind({ kind }: { kind: string }) {
   const { t } = useTranslation();
   const Icon = KINDS[kind as keyof typeof KINDS] ?? Cpu;
   return (
-    <span className="inline-flex items-center gap-2 align-middle text-soft">
+    <span className="inline-flex items-center gap-2 align-top text-soft">
       <Icon aria-hidden size={15} />
       {t(`kind.${kind as "process"}`, kind)}
     </span>

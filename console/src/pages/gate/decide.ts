@@ -6,10 +6,11 @@ import { signed } from "@/app/sign";
 export type Choice = "approve" | "reject" | "withdraw";
 
 /** What of a gate a decision needs. */
-export type Decidable = Pick<
-  SchemaGate,
-  "action" | "step_id" | "state" | "approver_ref" | "submitter_ref" | "request_digest" | "chain"
->;
+export type Decidable = Pick<SchemaGate, "action" | "step_id" | "request_digest" | "chain">;
+
+/** It waits for a decision. An approver of a quorum that has its outcome is not waited for. */
+export const isOpen = (gate: SchemaGate) =>
+  gate.state === "Pending" && (gate.chain?.state ?? "Pending") === "Pending";
 
 /** What was signed. */
 export interface Recorded {

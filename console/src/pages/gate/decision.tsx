@@ -8,30 +8,33 @@ import type { SchemaMe } from "@/api/schema";
 import { passkeyHere } from "@/app/passkey";
 import { useMe } from "@/app/session";
 import { Button } from "@/ui/button";
-import { Failure } from "@/ui/feedback";
-import { useName } from "@/ui/person";
+import { Failure, Skeleton } from "@/ui/feedback";
+import { useTexts } from "@/ui/texts";
 import { type Choice, type Decidable, decide, type Recorded } from "./decide";
+import type { Offer } from "./offers";
 import { Signed } from "./signed";
 
 /** The keys that reach the buttons (app/keys.ts). */
 const KEYS = { approve: "a", reject: "r", withdraw: "w" } as const;
-const LOOKS = { approve: "primary", reject: "danger", withdraw: "plain" } as const;
 
 export function Decision({
   instance,
   gate,
   subject,
   kind,
+  offers,
+  otherwise,
   onRecorded,
-  decided,
 }: {
   instance: string;
   gate: Decidable;
   subject: string;
   kind: "runs" | "processes";
+  /** What the server would accept from the viewer; absent until it has answered. */
+  offers?: Offer[];
+  /** Shown where that is nothing. */
+  otherwise?: ReactNode;
   onRecorded?: (record: Recorded) => void;
-  /** Shown where the decision was taken before. */
-  decided?: ReactNode;
 }) {
   const { t } = useTranslation();
   const { data: me } = useMe();
@@ -39,7 +42,7 @@ export function Decision({
   const [reason, setReason] = useState("");
   const [missing, setMissing] = useState(false);
   const [recorded, setRecorded] = useState<Recorded>();
-  const who = useName(gate.approver_ref);
+  const says = useTexts();
   const text = useRef<HTMLTextAreaElement>(null);
   const field = useId();
   const meaning = (choice: Choice, who: string) =>
@@ -63,79 +66,74 @@ export function Decision({
     },
   });
   if (recorded) return <Signed record={recorded} />;
-  if (gate.state !== "Pending") return decided;
-  if (!me) return null;
-  const approver = gate.approver_ref === me.actor_ref;
-  const submitter = gate.submitter_ref === me.actor_ref;
-  // The server decides who may; a button that it would refuse is not drawn.
-  if (!approver && !submitter) return <p className="text-soft">{t("gate.notYours", { who })}</p>;
-  const choices: Choice[] = [
-    ...(approver ? (["approve", "reject"] as const) : []),
-    ...(submitter ? (["withdraw"] as const) : []),
-  ];
+  if (!me || !offers) return <Skeleton lines={3} />;
+  if (offers.length === 0) return otherwise;
 
-  function press(choice: Choice, me: SchemaMe) {
+  function press({ choice, needs }: Offer, me: SchemaMe) {
     // The server asks for it, too: a person should not confirm with a passkey first, and be refused then.
-    const lacks = choice !== "approve" && reason.trim() === "";
+    const lacks = needs.includes("reason") && reason.trim() === "";
     setMissing(lacks);
     if (lacks) text.current?.focus();
     else act.mutate({ choice, me });
   }
 
   return (
+    // What scrolls by ends above the box, and does not show below it again.
     <section
       aria-label={t("gate.decide")}
-      className="flex flex-col gap-3 rounded-lg border border-strong bg-raised p-4 sm:sticky sm:bottom-4"
+      className="bg-page sm:-mx-3 sm:px-3 sm:pb-4 sm:[@media(min-height:640px)]:sticky sm:[@media(min-height:640px)]:bottom-0"
     >
-      <label htmlFor={field} className="font-medium">
-        {t("gate.reason")}
-      </label>
-      <textarea
-        id={field}
-        ref={text}
-        rows={2}
-        value={reason}
-        onChange={(event) => {
-          setReason(event.target.value);
-          setMissing(false);
-        }}
-        aria-invalid={missing}
-        aria-describedby={missing ? `${field}-missing` : undefined}
-        className="rounded-md border border-strong bg-page px-3 py-2 aria-invalid:border-bad"
-      />
-      {missing && (
-        <p id={`${field}-missing`} role="alert" className="-mt-1 text-sm text-bad">
-          {t("gate.reasonMissing")}
-        </p>
-      )}
-      {act.isError && <Failure error={act.error} />}
-      <ul className="flex flex-col gap-2">
-        {choices.map((choice) => (
-          <li
-            key={choice}
-            data-key={KEYS[choice]}
-            className="flex flex-col-reverse gap-x-4 gap-y-1 sm:grid sm:grid-cols-[7.5rem_1fr] sm:items-center"
-          >
-            <Button
-              look={LOOKS[choice]}
-              className="min-h-11 w-full"
-              data-decision={choice}
-              aria-describedby={`${field}-${choice}`}
-              disabled={act.isPending}
-              onClick={() => press(choice, me)}
+      <div className="flex flex-col gap-2.5 rounded-lg border border-strong bg-raised p-4 sm:shadow-lg">
+        <label htmlFor={field} className="font-medium">
+          {t("gate.reason")}
+        </label>
+        <textarea
+          id={field}
+          ref={text}
+          rows={1}
+          value={reason}
+          onChange={(event) => {
+            setReason(event.target.value);
+            setMissing(false);
+          }}
+          aria-invalid={missing}
+          aria-describedby={missing ? `${field}-missing` : undefined}
+          className="max-h-32 min-h-11 rounded-md border border-strong bg-page px-3 py-2.5 [field-sizing:content] aria-invalid:border-bad"
+        />
+        {missing && (
+          <p id={`${field}-missing`} role="alert" className="-mt-1 text-sm text-bad">
+            {t("gate.reasonMissing")}
+          </p>
+        )}
+        {act.isError && <Failure error={act.error} />}
+        <ul className="flex flex-col gap-2">
+          {offers.map(({ choice, label_key, severity, needs }) => (
+            <li
+              key={choice}
+              data-key={KEYS[choice]}
+              className="flex flex-col-reverse gap-x-4 gap-y-1 sm:grid sm:grid-cols-[7.5rem_1fr] sm:items-center"
             >
-              {act.isPending && act.variables.choice === choice ? t("dialog.recording") : t(`gate.${choice}`)}
-            </Button>
-            <p id={`${field}-${choice}`} className="text-sm text-soft">
-              {t("gate.youSign")}{" "}
-              <em className="font-serif text-ink [overflow-wrap:anywhere]">
-                {meaning(choice, me.actor_ref)}
-              </em>
-            </p>
-          </li>
-        ))}
-      </ul>
-      <How me={me} />
+              <Button
+                look={severity}
+                className="min-h-11 w-full"
+                data-decision={choice}
+                aria-describedby={`${field}-${choice}`}
+                disabled={act.isPending}
+                onClick={() => press({ choice, label_key, severity, needs }, me)}
+              >
+                {act.isPending && act.variables.choice === choice ? t("dialog.recording") : says(label_key)}
+              </Button>
+              <p id={`${field}-${choice}`} className="text-sm text-soft">
+                {t("gate.youSign")}{" "}
+                <em className="font-serif text-ink [overflow-wrap:anywhere]">
+                  {meaning(choice, me.actor_ref)}
+                </em>
+              </p>
+            </li>
+          ))}
+        </ul>
+        <How me={me} />
+      </div>
     </section>
   );
 }

@@ -29,10 +29,8 @@ export function Request({ asked, children }: { asked: Asked; children?: ReactNod
       <Facts>
         {asked.to && (
           <Fact name={t("gate.move")}>
-            <span className="inline-flex items-center gap-2">
-              {asked.from} <ArrowRight aria-label="→" role="img" size={14} className="text-soft" />
-              <strong className="font-medium">{asked.to}</strong>
-            </span>
+            {asked.from} <ArrowRight aria-label="→" role="img" size={14} className="mx-1 inline text-soft" />{" "}
+            <strong className="font-medium">{asked.to}</strong>
           </Fact>
         )}
         <Fact name={t("admin.scope")}>

@@ -121,6 +121,26 @@ function Records() {
                   </Link>
                 ),
               },
+              // Unless all are of one process or run.
+              ...(filter.instance_id
+                ? []
+                : [
+                    {
+                      key: "of",
+                      title: t("ledger.instance"),
+                      from: "lg" as const,
+                      cell: (row: SchemaRecordView) => (
+                        <Link
+                          to="/ledger"
+                          search={{ ...filter, instance_id: row.instance_id }}
+                          title={row.instance_id}
+                          className="tabular font-mono text-xs text-soft hover:underline"
+                        >
+                          …{row.instance_id.slice(-8)} #{row.sequence}
+                        </Link>
+                      ),
+                    },
+                  ]),
               { key: "actor", title: t("ledger.actor"), cell: (row) => <Person who={row.actor_ref} /> },
               {
                 key: "assurance",

@@ -121,9 +121,9 @@ export function Processes() {
 function State({ name, ended }: { name: string; ended: boolean }) {
   const Icon = ended ? CircleCheck : CircleDot;
   return (
-    <span className="inline-flex items-center gap-2 align-middle">
-      <Icon aria-hidden size={15} className={ended ? "text-soft" : "text-accent"} />
-      {name}
+    <span className="inline-flex max-w-full items-center gap-2 align-top">
+      <Icon aria-hidden size={15} className={`shrink-0 ${ended ? "text-soft" : "text-accent"}`} />
+      <span className="truncate">{name}</span>
     </span>
   );
 }

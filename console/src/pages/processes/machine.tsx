@@ -113,6 +113,7 @@ export function MachineDrawing({
           const been = now || passed.has(node.id);
           return (
             <g key={node.id}>
+              <title>{node.id}</title>
               <rect
                 x={node.x}
                 y={node.y}
@@ -131,7 +132,7 @@ export function MachineDrawing({
                 fontWeight={now ? 700 : 500}
                 fill="var(--ink)"
               >
-                {node.id.length > 20 ? `${node.id.slice(0, 19)}…` : node.id}
+                {shortened(node.id, now ? 17 : 19)}
               </text>
             </g>
           );
@@ -141,6 +142,8 @@ export function MachineDrawing({
     </div>
   );
 }
+
+const shortened = (name: string, most: number) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
 
 const BOX = { width: 150, height: 40, column: 270, row: 96 } as const;
 

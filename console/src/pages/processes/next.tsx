@@ -7,6 +7,7 @@ import type { SchemaOfferedAction } from "@/api/schema";
 import { Button } from "@/ui/button";
 import { ReasonDialog } from "@/ui/dialog";
 import { Failure } from "@/ui/feedback";
+import { Said } from "@/ui/markdown";
 import { plain } from "@/ui/texts";
 import { useActionName } from "../runs/actions";
 
@@ -67,7 +68,7 @@ export function NextActions({ id, sequence }: { id: string; sequence: number }) 
                 <span className="text-soft">→ {move.to_state}</span>
               </span>
               <span className="text-xs text-soft">
-                {move.problems.map((problem) => problem.message.replaceAll("`", "")).join("; ")}
+                <Said text={move.problems.map((problem) => problem.message).join("; ")} />
               </span>
               <span className="flex gap-2">
                 {possible.map(

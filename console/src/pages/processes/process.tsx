@@ -4,13 +4,14 @@ import { Link, useParams } from "@tanstack/react-router";
 import { ScrollText, Stamp } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
-import type { SchemaWorkflowView } from "@/api/schema";
+import type { SchemaGate, SchemaWorkflowView } from "@/api/schema";
 import { useTopic } from "@/api/stream";
 import { Failure, Skeleton } from "@/ui/feedback";
 import { PageHead } from "@/ui/page";
-import { Person } from "@/ui/person";
+import { Person, useNames } from "@/ui/person";
 import { Id, Moment } from "@/ui/text";
 import { plain } from "@/ui/texts";
+import { isOpen } from "../gate/decide";
 import { StateMachine } from "./machine";
 import { NextActions } from "./next";
 
@@ -27,7 +28,7 @@ export function Process() {
   if (query.isError) return <Failure error={query.error} retry={() => void query.refetch()} />;
   const process = query.data;
   const [history, gates] = [process.transition_history ?? [], process.gates ?? []];
-  const open = gates.filter((gate) => gate.state === "Pending");
+  const open = gates.filter(isOpen);
   const since = history.at(-1)?.fired_at ?? process.started_at;
   return (
     <>
@@ -65,16 +66,8 @@ export function Process() {
             {t("drawer.since")} <Moment at={since} />
           </span>
         </p>
-        {open.map((gate) => (
-          <p key={gate.step_id} className="flex flex-wrap items-center gap-x-2">
-            <Stamp aria-hidden size={16} className="text-accent" />
-            <span>
-              {t("process.waits", { action: plain(gate.action) })} <Person who={gate.approver_ref} />.
-            </span>
-            <Link to="/gate/$step" params={{ step: gate.step_id }} className="text-accent underline">
-              {t("process.openGate")}
-            </Link>
-          </p>
+        {[...new Set(open.map((gate) => gate.action))].map((action) => (
+          <Waiting key={action} action={action} gates={open.filter((gate) => gate.action === action)} />
         ))}
         <p className="flex flex-wrap gap-x-6 text-xs text-soft">
           <span>
@@ -90,6 +83,25 @@ export function Process() {
   );
 }
 
+/** A gate that waits, and for whom. */
+function Waiting({ action, gates }: { action: string; gates: SchemaGate[] }) {
+  const { t } = useTranslation();
+  const who = useNames(gates.map((gate) => gate.approver_ref));
+  return (
+    <p className="flex items-start gap-x-2">
+      <Stamp aria-hidden size={16} className="mt-0.5 shrink-0 text-accent" />
+      <span>
+        {t("process.waits", { action: plain(action) })} {who}.{" "}
+        {gates[0] && (
+          <Link to="/gate/$step" params={{ step: gates[0].step_id }} className="text-accent underline">
+            {t("process.openGate")}
+          </Link>
+        )}
+      </span>
+    </p>
+  );
+}
+
 /** Moves, newest first, and the approval that let each of them through. */
 function History({ process }: { process: SchemaWorkflowView }) {
   const { t } = useTranslation();
@@ -99,19 +111,26 @@ function History({ process }: { process: SchemaWorkflowView }) {
       <h2 className="mb-3">{t("process.history")}</h2>
       <ol className="flex flex-col">
         {history.map((entry) => {
-          const gate = process.gates?.find((gate) => gate.step_id === entry.step_id);
+          const approved = (process.gates ?? []).filter(
+            (gate) =>
+              gate.step_id === entry.step_id ||
+              (entry.chain_id != null &&
+                gate.chain?.chain_id === entry.chain_id &&
+                gate.state === "Approved" &&
+                !gate.trailing),
+          );
           return (
             <Entry key={entry.event_id} who={entry.actor_ref} at={entry.fired_at}>
               <strong className="font-medium">{plain(entry.action)}</strong>{" "}
               <span className="text-soft">
                 {entry.from_state} → {entry.to_state}
               </span>
-              {gate?.decided_by && (
-                <span className="block text-xs text-soft">
-                  {t("process.approvedBy")} <Person who={gate.decided_by} />
+              {approved.map((gate) => (
+                <span key={gate.step_id} className="block text-xs text-soft">
+                  {t("process.approvedBy")} <Person who={gate.decided_by ?? gate.approver_ref} />
                   {gate.decision_reason && <span className="font-serif"> “{gate.decision_reason}”</span>}
                 </span>
-              )}
+              ))}
             </Entry>
           );
         })}

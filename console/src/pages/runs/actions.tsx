@@ -8,7 +8,9 @@ import type { SchemaGate, SchemaOfferedAction } from "@/api/schema";
 import { Button } from "@/ui/button";
 import { ReasonDialog } from "@/ui/dialog";
 import { Failure } from "@/ui/feedback";
+import { Said } from "@/ui/markdown";
 import { plain, useTexts } from "@/ui/texts";
+import { isOpen } from "../gate/decide";
 import { type Given, given, Needs } from "./needs";
 
 const ORDER = ["primary", "plain", "danger"] as const;
@@ -19,28 +21,45 @@ export function useActionName(): (action: SchemaOfferedAction) => string {
   return (action) => says(action.label_key ?? action.action, action.args);
 }
 
+/** What the server offers the viewer on a run, or on a step of it. */
+export function useOffered(runId: string, step: string | undefined, sequence: number) {
+  return useQuery({
+    queryKey: ["runs", runId, "actions", step, sequence],
+    queryFn: () => send<SchemaOfferedAction[]>("GET", `${addressOf(runId, step)}/actions`),
+    placeholderData: (before) => before,
+  });
+}
+
+const addressOf = (runId: string, step?: string) =>
+  `/v1/runs/${runId}${step ? `/steps/${encodeURIComponent(step)}` : ""}`;
+
+/** The gate that waits for the viewer's decision. */
+export function waitingFor(offered: SchemaOfferedAction[], gates: SchemaGate[]): SchemaGate | undefined {
+  const decisions = offered.filter((one) => one.command === "decide_gate" && one.ok);
+  return gates.find((gate) => isOpen(gate) && gate.action === decisions[0]?.gate);
+}
+
 export function Actions({
   runId,
   step,
   gates,
   sequence,
+  decides = true,
 }: {
   runId: string;
   step?: string;
   /** Approvals that an action may spend. */
   gates: SchemaGate[];
   sequence: number;
+  /** Leads to the decision that waits; not where the page has it already. */
+  decides?: boolean;
 }) {
   const { t } = useTranslation();
   const says = useTexts();
   const name = useActionName();
   const client = useQueryClient();
-  const base = `/v1/runs/${runId}${step ? `/steps/${encodeURIComponent(step)}` : ""}`;
-  const offered = useQuery({
-    queryKey: ["runs", runId, "actions", step, sequence],
-    queryFn: () => send<SchemaOfferedAction[]>("GET", `${base}/actions`),
-    placeholderData: (before) => before,
-  });
+  const base = addressOf(runId, step);
+  const offered = useOffered(runId, step, sequence);
   const [asked, setAsked] = useState<SchemaOfferedAction>();
   const [typed, setTyped] = useState<Given>({});
   const act = useMutation({
@@ -60,10 +79,9 @@ export function Actions({
     setAsked(action);
   };
   if (offered.isError) return <Failure error={offered.error} />;
-  // Decisions are taken in the in-tray, where what is decided is shown.
+  // Decisions are taken on the gate's page, where what is decided is shown.
   const all = (offered.data ?? []).filter((action) => action.command !== "decide_gate");
-  const decisions = (offered.data ?? []).filter((one) => one.command === "decide_gate" && one.ok);
-  const waiting = gates.find((gate) => gate.state === "Pending" && gate.action === decisions[0]?.gate);
+  const waiting = decides ? waitingFor(offered.data ?? [], gates) : undefined;
   const possible = all
     .filter((action) => action.ok)
     .sort((a, b) => ORDER.indexOf(a.severity ?? "plain") - ORDER.indexOf(b.severity ?? "plain"));
@@ -76,8 +94,8 @@ export function Actions({
       <div className="flex flex-wrap gap-2">
         {waiting && (
           <Link
-            to="/inbox"
-            search={{ item: waiting.step_id }}
+            to="/gate/$step"
+            params={{ step: waiting.step_id }}
             className="inline-flex min-h-9 items-center rounded-md border border-accent bg-accent px-3.5 text-sm font-medium text-on-accent"
           >
             {t("actions.decide", { action: plain(waiting.action) })}
@@ -99,7 +117,7 @@ export function Actions({
               <div key={key(action)} className="contents">
                 <dt className="font-medium text-ink">{name(action)}</dt>
                 <dd className="[overflow-wrap:anywhere]">
-                  {action.problems.map((problem) => problem.message).join("; ")}
+                  <Said text={action.problems.map((problem) => problem.message).join("; ")} />
                 </dd>
               </div>
             ))}

@@ -14,7 +14,7 @@ import { Progress } from "@/ui/progress";
 import { StateMark, useToken } from "@/ui/state";
 import { type Column, PagedTable } from "@/ui/table";
 import { Moment } from "@/ui/text";
-import { useRollupLooks, useStateLooks } from "./looks";
+import { useRollupLooks, useRunLook, useStateLooks } from "./looks";
 
 export function Runs() {
   const { t } = useTranslation();
@@ -22,6 +22,7 @@ export function Runs() {
   const navigate = useNavigate();
   const client = useQueryClient();
   const looks = useStateLooks("workflow_run");
+  const look = useRunLook();
   const stepLooks = useStateLooks("step");
   const ids = { q: useId(), state: useId(), definition: useId(), pic: useId() };
   const query = useInfiniteQuery({
@@ -55,7 +56,7 @@ export function Runs() {
       key: "state",
       title: t("runs.state"),
       cell: (run) => {
-        const { token, icon, label } = looks(run.state);
+        const { token, icon, label } = look(run.state, run.rollup.state_code);
         return <StateMark token={token} icon={icon} words={label} />;
       },
     },
@@ -240,7 +241,7 @@ function Share({ run }: { run: SchemaRunSummary }) {
   if (total === 0) return <span className="text-soft">—</span>;
   return (
     <span className="flex items-center gap-2">
-      <Progress label={t("run.progress")} value={done} of={total} />
+      <Progress label={t("run.progress")} value={done} of={total} className="w-20" />
       <span className="tabular text-xs text-soft">
         {done}/{total}
       </span>

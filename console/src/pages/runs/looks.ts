@@ -40,6 +40,16 @@ export function useStateLooks(machineId: "step" | "workflow_run"): (state: strin
   }, [registry, machineId, language]);
 }
 
+/** A run that goes on looks like its colour; one that has ended or halts looks like its state. */
+export function useRunLook(): (
+  state: string,
+  colour: string,
+) => { token: string; icon?: string; label: string } {
+  const states = useStateLooks("workflow_run");
+  const colours = useRollupLooks();
+  return (state, colour) => (state === "executing" ? colours(colour) : states(state));
+}
+
 /** How the colour of a run as a whole looks. */
 export function useRollupLooks(): (colour: string) => { token: string; icon: string; label: string } {
   const registry = useRegistry().data;

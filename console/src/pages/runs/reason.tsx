@@ -8,7 +8,8 @@ import { Person } from "@/ui/person";
 import { StateChip } from "@/ui/state";
 import { Moment } from "@/ui/text";
 import { plain, useTexts } from "@/ui/texts";
-import { useRollupLooks, useStateLooks } from "./looks";
+import { isOpen } from "../gate/decide";
+import { useRunLook } from "./looks";
 
 export function stepQuery(runId: string, step: string, sequence: number) {
   return {
@@ -29,8 +30,7 @@ export function Reason({
 }) {
   const { t } = useTranslation();
   const says = useTexts();
-  const state = useStateLooks("workflow_run")(cells.state);
-  const colour = useRollupLooks()(cells.rollup.state_code);
+  const shown = useRunLook()(cells.state, cells.rollup.state_code);
   const decisive = cells.rollup.decisive_step ?? undefined;
   const step = useQuery({
     ...stepQuery(run.run_id, decisive ?? "", cells.sequence),
@@ -38,9 +38,7 @@ export function Reason({
     placeholderData: (before) => before,
   }).data;
   const ended = run.ended_at != null;
-  // A run that goes on is shown with its colour; one that has ended or halts with its state.
-  const shown = ended || cells.state !== "executing" ? state : colour;
-  const gate = step?.gates.find((gate) => gate.state === "Pending");
+  const gate = step?.gates.find(isOpen);
   const parts: ReactNode[] = step
     ? [
         gate && <Sentence key="gate" text={t("reason.gate")} who={gate.approver_ref} />,

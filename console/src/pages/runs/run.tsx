@@ -16,6 +16,7 @@ import { Id, Moment, useNow } from "@/ui/text";
 import { duration } from "@/ui/time";
 import { Values } from "@/ui/values";
 import { Actions } from "./actions";
+import { toggled } from "./expanded";
 import { stepsOf, useGraph } from "./graph-data";
 import { GraphView } from "./graph-view";
 import { Outline } from "./outline";
@@ -55,11 +56,7 @@ export function Run() {
     const step = steps.find((step) => step.id === seq);
     go({ step: step?.key ?? step?.name });
   };
-  const unfold = (seq: string) => {
-    const next = new Set(expanded);
-    if (!next.delete(seq)) next.add(seq);
-    go({ expanded: [...next].join(",") || undefined });
-  };
+  const unfold = (seq: string) => go({ expanded: toggled(expanded, seq) });
   const decisive = own.find((step) => step.name === query.data.rollup.decisive_step);
   const isRunbook = run.data.hard_cap_ms != null || run.data.phase != null;
   const tab = search.tab ?? (isRunbook ? "runbook" : "graph");
@@ -70,6 +67,7 @@ export function Run() {
       <Head
         run={run.data}
         cells={query.data}
+        decides={tab !== "runbook" || run.data.state !== "stopped"}
         onStep={(step) => go({ step, tab: isRunbook ? "graph" : undefined })}
       />
       <Tabs
@@ -88,7 +86,12 @@ export function Run() {
       <div className="mt-5 flex items-start gap-6">
         <div className="min-w-0 flex-1">
           {tab === "runbook" && (
-            <Runbook run={run.data} graph={graph.data} onSelect={(step) => go({ step })} />
+            <Runbook
+              run={run.data}
+              sequence={query.data.sequence}
+              graph={graph.data}
+              onSelect={(step) => go({ step })}
+            />
           )}
           {tab === "graph" && steps.length > 0 && (
             <GraphView
@@ -147,10 +150,13 @@ function Drawer(shown: { runId: string; step: Step; onClose: () => void }) {
 function Head({
   run,
   cells,
+  decides,
   onStep,
 }: {
   run: SchemaRunView;
   cells: SchemaRunCells;
+  /** Leads to the decision that waits. */
+  decides: boolean;
   onStep: (name: string) => void;
 }) {
   const { t } = useTranslation();
@@ -182,7 +188,7 @@ function Head({
         </>
       }
       title={run.subject_ref}
-      actions={<Actions runId={run.run_id} gates={run.gates} sequence={cells.sequence} />}
+      actions={<Actions runId={run.run_id} gates={run.gates} sequence={cells.sequence} decides={decides} />}
     >
       <Reason run={run} cells={cells} onStep={onStep} />
       <div className="flex flex-wrap items-center gap-x-6 gap-y-1 text-xs text-soft">

@@ -4,23 +4,26 @@ import { Pin, Stamp } from "lucide-react";
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import type { SchemaGate, SchemaGraph, SchemaRunView } from "@/api/schema";
-import { useMe } from "@/app/session";
 import { Person } from "@/ui/person";
 import { Progress } from "@/ui/progress";
 import { useToken } from "@/ui/state";
 import { Id, Moment, useNow } from "@/ui/text";
 import { plain, useTexts } from "@/ui/texts";
 import { duration } from "@/ui/time";
+import { isOpen } from "../gate/decide";
+import { useOffered, waitingFor } from "./actions";
 import { Checks } from "./step-drawer";
 
 type Step = SchemaRunView["steps"][number];
 
 export function Runbook({
   run,
+  sequence,
   graph,
   onSelect,
 }: {
   run: SchemaRunView;
+  sequence: number;
   graph: SchemaGraph | undefined;
   onSelect: (step: string) => void;
 }) {
@@ -28,7 +31,7 @@ export function Runbook({
   const used = run.executing_ms ?? 0;
   return (
     <section aria-label={t("runbook.title")} className="flex flex-col gap-6">
-      {run.state === "stopped" && <Stopped run={run} />}
+      {run.state === "stopped" && <Stopped run={run} sequence={sequence} />}
       <div className="flex flex-wrap items-center gap-x-8 gap-y-2">
         {run.phase && (
           <p>
@@ -178,12 +181,13 @@ function Decided({ gate }: { gate: SchemaGate }) {
 }
 
 /** What stopped it, what differs, and who decides. */
-function Stopped({ run }: { run: SchemaRunView }) {
+function Stopped({ run, sequence }: { run: SchemaRunView; sequence: number }) {
   const { t } = useTranslation();
-  const { data: me } = useMe();
+  const offered = useOffered(run.run_id, undefined, sequence).data ?? [];
   const resume = run.gates.filter((gate) => gate.action === "resume");
-  const waiting = resume.find((gate) => gate.state === "Pending");
+  const waiting = resume.find(isOpen);
   const approved = resume.filter((gate) => gate.state === "Approved").at(-1);
+  const yours = waiting !== undefined && waitingFor(offered, [waiting]) !== undefined;
   const outcome = run.outcome ?? "";
   return (
     <section
@@ -210,24 +214,15 @@ function Stopped({ run }: { run: SchemaRunView }) {
           {one.pin}: {one.error}
         </p>
       ))}
-      {waiting &&
-        (me?.actor_ref === waiting.approver_ref ? (
-          <Link
-            to="/inbox"
-            search={{ item: waiting.step_id }}
-            className="inline-flex min-h-9 items-center self-start rounded-md border border-accent bg-accent px-3.5 font-medium text-on-accent"
-          >
-            {t("runbook.decideNow")}
-          </Link>
-        ) : (
-          <Link
-            to="/gate/$step"
-            params={{ step: waiting.step_id }}
-            className="inline-flex min-h-9 items-center self-start rounded-md border border-field-line bg-raised px-3.5 font-medium"
-          >
-            {t("runbook.open")}
-          </Link>
-        ))}
+      {waiting && (
+        <Link
+          to="/gate/$step"
+          params={{ step: waiting.step_id }}
+          className={`inline-flex min-h-9 items-center self-start rounded-md border px-3.5 font-medium ${yours ? "border-accent bg-accent text-on-accent" : "border-field-line bg-raised"}`}
+        >
+          {t(yours ? "runbook.decideNow" : "runbook.open")}
+        </Link>
+      )}
     </section>
   );
 }

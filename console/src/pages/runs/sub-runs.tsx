@@ -1,9 +1,11 @@
 // Sub-workflows that are expanded in place: their steps and live states come into the graph of the run that started them.
-import { type ReactNode, useCallback, useEffect, useMemo, useState } from "react";
+import { type ReactNode, useEffect, useMemo } from "react";
 import type { SchemaRunCells, SchemaRunSummary } from "@/api/schema";
 import type { Cells } from "@/graph/cells";
-import { type Step, withSubs } from "@/graph/model";
-import { stepsOf, useGraph } from "./graph-data";
+import type { Step } from "@/graph/model";
+import { Failure } from "@/ui/feedback";
+import { type Give, useExpanded, within } from "./expanded";
+import { useGraph } from "./graph-data";
 import { useRunCells } from "./use-cells";
 
 /** A run as its sub-workflows are found in it. */
@@ -15,34 +17,18 @@ interface Holder {
   children?: SchemaRunSummary[];
 }
 
-/** Between the names of steps, from the run to a step of a sub-workflow. */
-export const INTO = " › ";
-
 /** The steps of a run with those of what is expanded, and what keeps them up to date: it has to be rendered. */
 export function useSubRuns(
-  steps: Step[],
+  own: Step[],
   holder: Pick<Holder, "data" | "children">,
   expanded: ReadonlySet<string>,
   cells: Cells,
 ): { steps: Step[]; feeds: ReactNode } {
-  const [subs, setSubs] = useState<ReadonlyMap<string, Step[]>>(new Map());
-  const give = useCallback((path: string, own?: Step[]) => {
-    setSubs((before) => {
-      const after = new Map(before);
-      if (own) after.set(path, own);
-      else after.delete(path);
-      return after;
-    });
-  }, []);
-  const all = useMemo(() => (subs.size === 0 ? steps : withSubs(steps, subs)), [steps, subs]);
+  const { steps, give } = useExpanded(own);
   const feeds = (
-    <Feeds
-      holder={{ ...holder, prefix: "", way: "" }}
-      names={namesOf(steps)}
-      {...{ expanded, cells, give }}
-    />
+    <Feeds holder={{ ...holder, prefix: "", way: "" }} names={namesOf(own)} {...{ expanded, cells, give }} />
   );
-  return { steps: all, feeds };
+  return { steps, feeds };
 }
 
 const namesOf = (steps: Step[]) => new Map(steps.map((step) => [step.id, step.key ?? step.name]));
@@ -50,7 +36,7 @@ const namesOf = (steps: Step[]) => new Map(steps.map((step) => [step.id, step.ke
 interface Shared {
   expanded: ReadonlySet<string>;
   cells: Cells;
-  give: (path: string, own?: Step[]) => void;
+  give: Give;
 }
 
 /** One for each expanded sub-workflow of this run. */
@@ -70,23 +56,15 @@ function Feeds({
 function Feed({ path, run, way, ...shared }: Shared & { path: string; run: SchemaRunSummary; way: string }) {
   const { cells, give } = shared;
   const prefix = `${path}/`;
-  const graph = useGraph(run.definition).data;
+  const { data: graph, error } = useGraph(run.definition);
   const into = useMemo(() => ({ cells, prefix }), [cells, prefix]);
   const { query, children } = useRunCells(run.run_id, into);
-  const own = useMemo(
-    () =>
-      stepsOf(graph).map((step) => ({
-        ...step,
-        id: `${prefix}${step.id}`,
-        dependsOn: step.dependsOn.map((id) => `${prefix}${id}`),
-        key: `${way}${INTO}${step.name}`,
-        inRun: run.run_id,
-      })),
-    [graph, prefix, way, run.run_id],
-  );
+  const own = useMemo(() => within(graph, path, way, run.run_id), [graph, path, way, run.run_id]);
   useEffect(() => {
     if (own.length > 0) give(path, own);
     return () => give(path);
   }, [give, path, own]);
+  const failed = error ?? query.error;
+  if (failed) return <Failure error={failed} />;
   return <Feeds holder={{ prefix, way, data: query.data, children }} names={namesOf(own)} {...shared} />;
 }

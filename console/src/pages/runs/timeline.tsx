@@ -42,8 +42,8 @@ export function Timeline({ run, onSelect }: { run: SchemaRunView; onSelect: (nam
       <p className="mb-3 text-xs text-soft">
         {t("timeline.lead", {
           time: duration((bars.at(-1)?.to ?? 0) - (bars[0]?.from ?? 0)),
-          count: run.steps.length - bars.length,
-        })}
+        })}{" "}
+        {bars.length < run.steps.length && t("timeline.rest", { count: run.steps.length - bars.length })}
       </p>
       <div ref={box} className="max-h-[min(70dvh,44rem)] overflow-auto rounded-lg border border-line">
         <ul aria-label={t("run.timeline")} style={{ height: rows.getTotalSize() }} className="relative">

@@ -1,7 +1,7 @@
 //! Sound documents, and what they come to.
 
 use crate::{SHIPPED, parsed, problems_of, process};
-use countersign_definition::{Body, Kind};
+use countersign_definition::{Body, Definition, Kind};
 use countersign_kernel::{GateEntry, PublishedGate, QuorumRule};
 
 fn minimal(states: &str) -> String {
@@ -128,9 +128,17 @@ fn json_and_yaml_say_the_same() {
             &format!("\u{FEFF}{pretty}\n"),
             &pretty.replace('\n', "\r\n"),
         ] {
-            assert_eq!(parsed(json), parsed(text));
+            assert!(without_places(parsed(json)) == without_places(parsed(text)), "{json}");
         }
     }
+}
+
+/// A warning names a line and a column, which the form of the document decides.
+fn without_places(mut definition: Definition) -> Definition {
+    for warning in &mut definition.warnings {
+        (warning.line, warning.column, warning.width) = (0, 0, None);
+    }
+    definition
 }
 
 #[test]

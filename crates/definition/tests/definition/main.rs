@@ -12,6 +12,8 @@ mod language;
 mod machines;
 mod messages;
 mod problems;
+mod reference;
+mod reference_fields;
 mod rendering;
 mod schema;
 mod workflow_problems;

@@ -6,18 +6,21 @@ use crate::payload::RULES;
 use countersign_kernel::lifecycle::{MACHINE_VERSION, StepCode};
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::registry::Definition;
-use countersign_kernel::run::{Action, Cause, Cell, Move, Role, Run, RunEvent, Started};
+use countersign_kernel::run::{Action, Cause, Cell, Move, Role, Run, RunEvent, Started, TaskType};
 use countersign_kernel::text::json_string;
 use countersign_kernel::{Digest, Time};
 use countersign_ledger::document::{declaration_document, published_gates_document};
 use countersign_ledger::{Unwritable, sha256};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 /// A JSON value up to this size stands in the record itself; of a larger one only its digest does.
 pub const MAX_INLINE: usize = 16 * 1024;
 /// What all the values of one record may take together.
 const ROOM: usize = 40 * 1024;
+/// What an entry with the digest of a value takes.
+const DIGEST_ROOM: usize = 144;
 /// The largest whole number that every reader of JSON takes for the same.
 const MAX_INTEGER: u64 = (1 << 53) - 1;
 /// Nested deeper than this, a value is told by its digest.
@@ -231,6 +234,7 @@ pub fn run_payload(run: &Run, event: &RunEvent, documents: Option<&RunDocuments>
     {
         payload.value("output", output, &mut room);
     }
+    handed(&mut payload, run, event, &mut room);
     if event.head.last_error != run.head.last_error {
         payload.optional("last_error", event.head.last_error.as_deref());
     }
@@ -360,6 +364,26 @@ fn work(payload: &mut Object, event: &RunEvent, room: &mut usize) {
         })
         .collect();
     payload.shared("outputs", outputs);
+}
+
+/// What each step that was claimed was handed. It comes last, so that nothing else is told by digest for its sake.
+fn handed(payload: &mut Object, run: &Run, event: &RunEvent, room: &mut usize) {
+    let person = event.acted.as_deref().and_then(|acted| Some((acted.step_seq, acted.input.as_ref()?)));
+    // A survey claims no step.
+    let claimed = event.claimed.iter().filter(|claimed| claimed.task_type != TaskType::Survey);
+    let given: Vec<_> = claimed.map(|claimed| (claimed.step_seq, &claimed.input)).chain(person).collect();
+    // A digest takes room too: a claim of many steps leaves enough for the digests of all.
+    *room = room.saturating_sub(given.len() * DIGEST_ROOM);
+    let inputs = given.into_iter().map(|(seq, input)| {
+        let mut one = Object::new();
+        if &**input != "null" && (Arc::ptr_eq(input, &run.input) || *input == run.input) {
+            one.raw("run_input", "true");
+        } else {
+            one.value("input", input, room);
+        }
+        (seq, one)
+    });
+    payload.shared("inputs", inputs.collect());
 }
 
 /// Who is in charge of which steps, and by when, where this record says it; and what was completed late.

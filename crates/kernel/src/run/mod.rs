@@ -195,7 +195,7 @@ pub struct Acted {
     pub correction: Option<Correction>,
     /// The transition of one's own that it was.
     pub own: Option<OwnMove>,
-    /// What a person who claims the step works on. It is told to them, and not recorded.
+    /// What a person who claims the step works on.
     pub input: Option<Arc<str>>,
 }
 

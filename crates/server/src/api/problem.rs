@@ -64,11 +64,11 @@ impl Problem {
     pub fn internal() -> Self {
         Problem(Box::new(wire::Problem {
             type_uri: format!("/errors/{INTERNAL_ERROR}"),
-            title: "The server failed.".to_owned(),
+            title: "Unexpected server error.".to_owned(),
             status: 500,
             code: INTERNAL_ERROR.to_owned(),
-            detail: "something went wrong inside the server, and its log says what; look whether the action \
-                     was carried out before you repeat it"
+            detail: "the server failed unexpectedly, and its log says why; check whether the action was \
+                     carried out before you repeat it"
                 .to_owned(),
             field: None,
             problems: vec![],

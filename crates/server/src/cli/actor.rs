@@ -20,11 +20,11 @@ use std::path::PathBuf;
 /// Register and list actors: people and programs
 #[derive(Subcommand)]
 pub enum ActorCommand {
-    /// Register an actor and print its token, this once
+    /// Register an actor and print its token once
     Add(AddArgs),
     /// List the actors
     List(PageArgs),
-    /// Make a private key to sign with
+    /// Create a private key for signing
     Keygen(KeygenArgs),
     #[command(subcommand)]
     Key(KeyCommand),
@@ -34,20 +34,22 @@ pub enum ActorCommand {
 
 #[derive(Args)]
 pub struct AddArgs {
-    /// The name under which the actor acts
+    /// The name of the actor
     #[arg(value_name = "REF")]
     actor_ref: String,
+    /// Whether the actor is a person or a program
     #[arg(long, value_enum, default_value_t = Kind::Human)]
     kind: Kind,
+    /// The printed name of the actor
     #[arg(long, value_name = "NAME")]
     display_name: Option<String>,
-    /// An Ed25519 public key, for an actor who signs requests
+    /// An Ed25519 public key, for an actor that signs requests
     #[arg(long, value_name = "KEY")]
     public_key: Option<String>,
     /// Keep the token in this profile instead of printing it
     #[arg(long, value_name = "PROFILE")]
     save_profile: Option<String>,
-    /// Make a key for the actor too, and keep it with the profile: the profile then signs
+    /// Also create a key and keep it with the profile, so that the profile signs
     #[arg(long, requires = "save_profile", conflicts_with = "public_key")]
     keygen: bool,
     #[command(flatten)]
@@ -125,7 +127,10 @@ async fn add(context: &Context, args: AddArgs) -> anyhow::Result<()> {
     }
     kept?;
     if args.save_profile.is_some() && token.is_none() {
-        bail!("there is no token to keep: this answer repeats an earlier one, and tokens are not repeated");
+        bail!(
+            "the token cannot be saved: this answer repeats an earlier one, and a token is shown only once; issue another \
+             one with `countersign actor token issue`"
+        );
     }
     Ok(())
 }

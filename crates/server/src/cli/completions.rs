@@ -7,6 +7,7 @@ use clap_complete::Shell;
 /// Print completions for a shell
 #[derive(Args)]
 pub struct CompletionsArgs {
+    /// The shell
     #[arg(value_enum)]
     shell: Shell,
 }

@@ -20,11 +20,11 @@ use jiff::Timestamp;
 /// Check, publish and read definitions
 #[derive(Subcommand)]
 pub enum DefinitionCommand {
-    /// Check definition files; needs no server and publishes nothing
+    /// Check definition files, without a server and without publishing
     Validate(FilesArgs),
-    /// Publish definition files, each after those that it runs; an identical one makes no new version
+    /// Publish definition files, each after those that it needs; an identical file creates no new version
     Apply(FilesArgs),
-    /// Retire a definition: it starts nothing any more, and what is under way goes on
+    /// Retire a definition: it starts nothing; running instances continue
     Retire(RetireArgs),
     /// List the newest version of every definition
     List(PageArgs),
@@ -44,7 +44,7 @@ pub struct FilesArgs {
 pub struct RetireArgs {
     /// The definition
     name: String,
-    /// Why, for the record
+    /// The reason, for the record
     #[arg(long)]
     reason: String,
     #[command(flatten)]
@@ -78,7 +78,9 @@ async fn retire(context: &Context, args: RetireArgs) -> anyhow::Result<()> {
         return output::json(&answer.json);
     }
     let retired = tint(Tint::Strong, &format!("{}@{}", answer.body.name, answer.body.version));
-    output::say(&format!("retired {retired}: it starts nothing any more; `definition apply` publishes it again"))
+    output::say(&format!(
+        "retired {retired}: it starts nothing; to use it again, publish it with `countersign definition apply`"
+    ))
 }
 
 async fn list(context: &Context, page: PageArgs) -> anyhow::Result<()> {
@@ -96,7 +98,7 @@ async fn show(context: &Context, args: &ShowArgs) -> anyhow::Result<()> {
     let answer = match args.definition.split_once('@') {
         None => client.definition(&args.definition).await?,
         Some((name, version)) => {
-            let version = version.parse().map_err(|_| usage(format!("`{version}` is no version: write NAME@2")))?;
+            let version = version.parse().map_err(|_| usage(format!("`{version}` is not a version: write NAME@2")))?;
             client.definition_version(name, version).await?
         }
     };

@@ -28,16 +28,16 @@ use theatre::Theatre;
 use super::output::say;
 use super::table::{Tint, tint};
 
-/// Tell a story step by step on a temporary server
+/// Walk through a demo on a temporary server
 #[derive(Args, Clone, Debug)]
 pub struct DemoArgs {
-    /// Which story to tell
+    /// The demo to show
     #[arg(long, value_enum, default_value_t = Name::BatchRelease)]
     story: Name,
     /// Do not wait for Enter between the steps, and stop at the end
     #[arg(long)]
     no_wait: bool,
-    /// Keep the store here instead of a temporary directory
+    /// Keep the store in this directory [default: a temporary one]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// Leave the evidence bundle and its report in this directory [default: with a store that is kept, otherwise a

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// Send events to runs, or start runs with them
 #[derive(Subcommand)]
 pub enum EventsCommand {
-    /// Tell a run, or all live runs with a correlation key, that something happened
+    /// Send an event to one run, or to all live runs with a correlation key
     Send(SendArgs),
     /// Start a run of every definition whose `on` names this event
     Trigger(TriggerArgs),
@@ -22,16 +22,16 @@ pub enum EventsCommand {
 #[derive(Args)]
 #[command(group = clap::ArgGroup::new("whom").required(true).args(["run", "key"]))]
 pub struct SendArgs {
-    /// The event's type, e.g. payment.captured
+    /// The type of the event, e.g. payment.captured
     #[arg(value_name = "TYPE")]
     event_type: String,
-    /// The run that it concerns
+    /// The run that receives it
     #[arg(long, value_name = "RUN")]
     run: Option<String>,
-    /// The correlation key of the runs that it concerns
+    /// The correlation key of the runs that receive it
     #[arg(long)]
     key: Option<String>,
-    /// The event's own id: the same id twice wakes once [default: a new one]
+    /// The id of the event: a second event with the same id has no effect [default: a new id]
     #[arg(long, value_name = "ID")]
     id: Option<String>,
     #[command(flatten)]
@@ -40,7 +40,7 @@ pub struct SendArgs {
 
 #[derive(Args)]
 pub struct TriggerArgs {
-    /// The event's type, e.g. order.created
+    /// The type of the event, e.g. order.created
     #[arg(value_name = "TYPE")]
     event_type: String,
     #[command(flatten)]
@@ -51,7 +51,7 @@ pub struct TriggerArgs {
 
 #[derive(Args)]
 pub struct DataArgs {
-    /// What it says: one JSON value, or a field: NAME=TEXT, NAME:=JSON (may be repeated)
+    /// The data of the event: one JSON value, or a field: NAME=TEXT, NAME:=JSON (may be repeated)
     #[arg(long, value_name = "JSON|NAME=TEXT")]
     data: Vec<String>,
 }

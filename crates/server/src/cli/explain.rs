@@ -8,7 +8,7 @@ use clap::Args;
 use countersign_server::pages::{all, find, summary_of};
 use serde_json::json;
 
-/// Explain a refusal code: when it is given and what to do; alone, lists all codes
+/// Explain a refusal code: its causes and fixes; without a code, list all codes
 #[derive(Args)]
 pub struct ExplainArgs {
     /// A code, e.g. gate-not-cleared
@@ -18,7 +18,7 @@ pub struct ExplainArgs {
 pub fn run(context: &Context, args: &ExplainArgs) -> anyhow::Result<()> {
     let Some(name) = &args.code else { return list(context) };
     let Some((code, page)) = find(name.trim()) else {
-        return Err(usage(format!("there is no code `{name}`; `countersign explain` lists them all")));
+        return Err(usage(format!("there is no code `{name}`: `countersign explain` lists all codes")));
     };
     if context.json() {
         return output::json(&json!({"code": code, "summary": summary_of(page), "page": page}));

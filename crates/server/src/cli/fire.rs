@@ -15,7 +15,7 @@ pub struct FireArgs {
     instance: String,
     /// The transition's action
     action: String,
-    /// Why, for the record
+    /// The reason, for the record
     #[arg(long)]
     reason: Option<String>,
     #[command(flatten)]

@@ -23,13 +23,13 @@ use serde_json::{Value, json};
 /// Open, decide and list the gates of processes and runs
 #[derive(Subcommand)]
 pub enum GateCommand {
-    /// Ask for an approval: the one that a guarded transition needs, or `cancel` of a run
+    /// Open the gate of a guarded transition, or a gate of a run such as `cancel`
     Open(OpenArgs),
     /// Approve, reject or withdraw an open gate
     Decide(DecideArgs),
-    /// Show one gate: what is asked, who decides, and of a run the pins, how checks held, and the files that steps left
+    /// Show one gate: its request, its approvers, and for a run the pins, checks and files
     Show(show::ShowArgs),
-    /// List the gates of one process or run, or approval steps of all
+    /// List the gates of one process or run, or the approval steps of all
     List(ListArgs),
 }
 
@@ -39,10 +39,10 @@ pub struct OpenArgs {
     instance: String,
     /// The transition's action; in a run the step's name, or cancel
     action: String,
-    /// Why, for the record
+    /// The reason, for the record
     #[arg(long)]
     reason: Option<String>,
-    /// What the approver is to decide on: the approver sees it, and the decision is bound to it; repeat NAME=TEXT or NAME:=JSON, or give one JSON object
+    /// The request that the approver sees and decides on: NAME=TEXT or NAME:=JSON (may be repeated), or one JSON object
     #[arg(long, value_name = "JSON|NAME=TEXT")]
     request: Vec<String>,
     #[command(flatten)]
@@ -55,18 +55,19 @@ pub struct DecideArgs {
     instance: String,
     /// The transition's action; in a run the step's name, or cancel
     action: String,
+    /// The decision
     #[arg(value_enum)]
     decision: DecisionArg,
-    /// Why, for the record; needed to reject or withdraw
+    /// The reason, for the record; required to reject or withdraw
     #[arg(long)]
     reason: Option<String>,
-    /// In a quorum: this approval step instead of your own
+    /// In a quorum: decide this approval step instead of your own
     #[arg(long, value_name = "STEP_ID")]
     step: Option<String>,
-    /// The SHA-256 of the request that you decide on: where another one is asked by now, nothing is decided [default: the present one, if you may read it]
+    /// The SHA-256 of the request that you decide on; refused if the gate has another request [default: that of the current request, if you may read it]
     #[arg(long, value_name = "HEX")]
     request_digest: Option<String>,
-    /// What your signature means, where your profile signs [default: approval, rejection or withdrawal]
+    /// The meaning of your signature, if your profile signs [default: approval, rejection or withdrawal]
     #[arg(long, value_name = "TEXT")]
     meaning: Option<String>,
     #[command(flatten)]
@@ -75,13 +76,13 @@ pub struct DecideArgs {
 
 #[derive(Args)]
 pub struct ListArgs {
-    /// The gates of this process or run only
+    /// List only the gates of this process or run
     #[arg(conflicts_with_all = ["state", "approver", "limit", "all", "cursor"])]
     instance: Option<String>,
-    /// Only approval steps in this state
+    /// List only approval steps in this state
     #[arg(long, value_enum, ignore_case = true)]
     state: Option<StateArg>,
-    /// Only those of this approver
+    /// List only approval steps of this approver
     #[arg(long, value_name = "REF")]
     approver: Option<String>,
     #[command(flatten)]

@@ -11,10 +11,10 @@ use countersign_client::wire::{Grant, GrantQuery, GrantScope, GrantStatus};
 use countersign_kernel::registry::scopes;
 use jiff::Timestamp;
 
-/// Give a scope to an actor
+/// Grant a scope to an actor
 #[derive(Args)]
 pub struct GrantArgs {
-    /// The actor who receives it
+    /// The actor that receives the scope
     subject: String,
     /// The exact scope, e.g. workflows:fire
     scope: String,
@@ -22,7 +22,7 @@ pub struct GrantArgs {
     keyed: Keyed,
 }
 
-/// Take a grant back
+/// Revoke a grant
 #[derive(Args)]
 pub struct RevokeArgs {
     /// The grant, as `countersign grants` lists it
@@ -34,10 +34,10 @@ pub struct RevokeArgs {
 /// List grants, revoked ones included
 #[derive(Args)]
 pub struct GrantsArgs {
-    /// Only those of this actor
+    /// List only those of this actor
     #[arg(long, value_name = "REF")]
     subject: Option<String>,
-    /// Only those for this scope
+    /// List only grants of this scope
     #[arg(long)]
     scope: Option<String>,
     #[command(flatten)]

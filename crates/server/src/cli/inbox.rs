@@ -10,10 +10,10 @@ use clap::Args;
 use countersign_client::wire::{InboxItem, InboxQuery};
 use jiff::Timestamp;
 
-/// List what waits for your decision
+/// List the decisions that wait for you
 #[derive(Args)]
 pub struct InboxArgs {
-    /// Show what is asked in full: the request, pins, how checks held, and the files that steps left
+    /// Show each request in full, with pins, checks and files
     #[arg(long)]
     full: bool,
     #[command(flatten)]
@@ -23,7 +23,7 @@ pub struct InboxArgs {
 pub async fn run(context: &Context, args: InboxArgs) -> anyhow::Result<()> {
     let client = context.client()?;
     let listed = collect(&args.page, async |limit, cursor| client.inbox(&InboxQuery { limit, cursor }).await).await?;
-    let none = "Nothing waits for you.";
+    let none = "No decision waits for you.";
     if args.full {
         listed.print(context.json(), |items| items.iter().map(full).collect::<Vec<_>>().join("\n\n"), none)?;
     } else {

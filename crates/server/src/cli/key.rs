@@ -19,18 +19,18 @@ pub struct KeygenArgs {
     /// Write the private key to this file (mode 600) [default: NAME.key beside the profiles]
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Sign with it whenever this profile is chosen
+    /// Sign with this key when this profile is used
     #[arg(long, value_name = "PROFILE")]
     profile: Option<String>,
-    /// The actor who signs [default: the profile's, or its name]
+    /// The actor that signs [default: the profile's actor, or its name]
     #[arg(long, value_name = "REF")]
     actor: Option<String>,
 }
 
-/// Public keys with which an actor's signatures are verified
+/// Manage the public keys that verify an actor's signatures
 #[derive(Subcommand)]
 pub enum KeyCommand {
-    /// Register a further public key
+    /// Add a public key
     Add {
         #[command(flatten)]
         actor: Subject,
@@ -41,11 +41,13 @@ pub enum KeyCommand {
     },
     /// List keys and tokens, revoked ones included
     List(Subject),
-    /// End a key: what it signed before still verifies
+    /// Revoke a key; its earlier signatures still verify
     Revoke {
         #[command(flatten)]
         actor: Subject,
+        /// The key, as `actor key list` shows it
         key_id: String,
+        /// The reason, for the record
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
         #[command(flatten)]
@@ -53,20 +55,21 @@ pub enum KeyCommand {
     },
 }
 
-/// Bearer tokens
+/// Manage bearer tokens
 #[derive(Subcommand)]
 pub enum TokenCommand {
-    /// Issue a further token and print it, this once
+    /// Issue another token and print it once
     Issue {
         #[command(flatten)]
         actor: Subject,
         #[command(flatten)]
         keyed: Keyed,
     },
-    /// End a token; `actor key list` names them
+    /// Revoke a token; `actor key list` shows the ids
     Revoke {
         #[command(flatten)]
         actor: Subject,
+        /// The token's id, as `actor key list` shows it
         credential_id: String,
         #[command(flatten)]
         keyed: Keyed,
@@ -115,7 +118,7 @@ pub fn make(path: &Path) -> anyhow::Result<ActorKey> {
 pub fn file_name(name: &str) -> anyhow::Result<&str> {
     let plain =
         !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "-_.@".contains(c)) && !name.starts_with('.');
-    if plain { Ok(name) } else { Err(usage(format!("`{name}` does not do as a file's name: say where with --out"))) }
+    if plain { Ok(name) } else { Err(usage(format!("`{name}` cannot be a file name: choose a file with --out"))) }
 }
 
 pub async fn key(context: &Context, command: KeyCommand) -> anyhow::Result<()> {

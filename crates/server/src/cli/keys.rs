@@ -8,7 +8,7 @@ use countersign_server::rotate::{self, OwnKey, RotateOptions, Rotated};
 use serde_json::json;
 use std::path::PathBuf;
 
-/// The server's own keys
+/// Manage the server's own keys
 #[derive(Subcommand)]
 pub enum KeysCommand {
     /// Replace a key of the server; stop the server first
@@ -17,22 +17,22 @@ pub enum KeysCommand {
 
 #[derive(Args)]
 pub struct RotateArgs {
-    /// Which one [default: both]
+    /// The key to replace [default: both]
     #[arg(value_enum)]
     which: Option<Which>,
     /// The server's data directory
     #[arg(long, value_name = "DIR", default_value = "./countersign-data")]
     data_dir: PathBuf,
-    /// postgres://… or sqlite:PATH; without it, the SQLite file in the data directory
+    /// The store: postgres://… or sqlite:PATH [default: the SQLite file in the data directory]
     #[arg(long, value_name = "URL", env = "COUNTERSIGN_STORE", hide_env_values = true)]
     store: Option<String>,
-    /// The server's configuration file [default: ./countersign.toml, if it is there]
+    /// The server's configuration file [default: ./countersign.toml, if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The private key is lost: a record says so, and auditors need the new key from you
+    /// Replace a lost private key: a record says so, and you must give auditors the new key
     #[arg(long, requires = "which")]
     lost: bool,
-    /// With --lost: the application key that is lost, where there are several
+    /// With --lost: the id of the lost application key, if there are several
     #[arg(long, value_name = "ID", requires = "lost")]
     key_id: Option<String>,
 }

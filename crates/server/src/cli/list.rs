@@ -13,16 +13,16 @@ use jiff::Timestamp;
 /// List processes
 #[derive(Args)]
 pub struct ListArgs {
-    /// Only those about this subject
+    /// List only those with this subject
     #[arg(long, value_name = "REF")]
     subject: Option<String>,
-    /// Only those that this actor started
+    /// List only those that this actor started
     #[arg(long, value_name = "REF")]
     initiator: Option<String>,
-    /// Only those started at or after this time: RFC 3339, a day, or how long ago (2h, 7d)
+    /// List only those started at or after this time: RFC 3339, a day, or an age (2h, 7d)
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     after: Option<Instant>,
-    /// Only those started at or before this time
+    /// List only those started at or before this time
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     before: Option<Instant>,
     #[command(flatten)]

@@ -35,6 +35,8 @@ mod page;
 mod profile;
 mod profiles;
 mod records;
+#[cfg(test)]
+mod reference;
 mod registry;
 mod run;
 mod run_view;
@@ -62,8 +64,10 @@ use std::process::ExitCode;
 /// A durable workflow engine whose history is evidence.
 #[derive(Parser)]
 #[command(name = "countersign", version, subcommand_required = true, arg_required_else_help = true)]
-#[command(after_help = "Without a profile, commands talk to http://127.0.0.1:7433 and, if it is there, use \
-                        ./countersign-data/admin.token.")]
+#[command(
+    after_help = "Without a profile, commands use the server http://127.0.0.1:7433 and, if it exists, the token in \
+                        ./countersign-data/admin.token."
+)]
 struct Cli {
     #[command(flatten)]
     global: Global,
@@ -77,7 +81,7 @@ struct Global {
     /// The server's address
     #[arg(long, global = true, env = "COUNTERSIGN_SERVER", value_name = "URL", help_heading = "Connection")]
     server: Option<String>,
-    /// The bearer token to act with; better kept in a profile or in the environment
+    /// The bearer token; prefer a profile or the environment variable
     #[arg(
         long,
         global = true,
@@ -148,7 +152,7 @@ enum Command {
     Grants(grant::GrantsArgs),
     Explain(explain::ExplainArgs),
     Profile(profile::ProfileArgs),
-    /// Say who you are on the server: your scopes, and what others added to you
+    /// Show your actor, your scopes, and the keys and tokens that others added to you
     Whoami,
     Completions(completions::CompletionsArgs),
 }
@@ -156,7 +160,7 @@ enum Command {
 /// For commands that change something.
 #[derive(Args, Clone, Default)]
 struct Keyed {
-    /// Repeating a command with the same key returns the first answer instead of acting again
+    /// A key for repeating the command: the same key returns the first answer and does not act again
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
 }
@@ -245,6 +249,11 @@ mod tests {
             ("start --declaration d.json --subject b1 --gate-spec {}", true),
             ("start batch-release --declaration d.json --subject b1", false),
             ("start --subject b1", false),
+            ("start batch-release --subject b1 --quiet", true),
+            ("start batch-release --subject b1 --quiet --json", false),
+            ("run order-process -q", true),
+            ("run order-process --quiet --watch", false),
+            ("audit key", true),
             ("start batch-release", false),
             ("gate decide i release approve --json --as qp", true),
             ("gate decide i release maybe", false),

@@ -10,21 +10,21 @@ use clap::{Args, Subcommand, ValueEnum};
 use countersign_client::wire::{OutboxEvent, OutboxQuery, OutboxState};
 use jiff::Timestamp;
 
-/// See what is sent to webhooks, and try again what was given up
+/// List outgoing events, and replay failed deliveries
 #[derive(Subcommand)]
 pub enum OutboxCommand {
     /// List events and their deliveries, the newest first
     List(ListArgs),
-    /// Try again to deliver an event where that was given up
+    /// Replay the failed deliveries of an event
     Replay(ReplayArgs),
 }
 
 #[derive(Args)]
 pub struct ListArgs {
-    /// Only those that stand like this
+    /// Filter by delivery state
     #[arg(long, value_enum, ignore_case = true)]
     state: Option<StateArg>,
-    /// The oldest first
+    /// List the oldest first
     #[arg(long)]
     oldest_first: bool,
     #[command(flatten)]

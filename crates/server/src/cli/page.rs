@@ -18,7 +18,7 @@ pub struct PageArgs {
     /// Print all items
     #[arg(long, conflicts_with = "limit")]
     pub all: bool,
-    /// Go on where an earlier list ended (the `next` of its JSON)
+    /// Continue an earlier list from its `next` cursor (in its JSON)
     #[arg(long, value_name = "CURSOR")]
     pub cursor: Option<String>,
 }

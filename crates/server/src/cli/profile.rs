@@ -12,7 +12,7 @@ use serde_json::json;
 use std::io::Read;
 use std::path::PathBuf;
 
-/// Names for servers and tokens; alone, says which one is in use
+/// Manage profiles (a server and a token); without a subcommand, show the one in use
 #[derive(Args)]
 pub struct ProfileArgs {
     #[command(subcommand)]
@@ -23,16 +23,20 @@ pub struct ProfileArgs {
 enum ProfileCommand {
     /// List the profiles; tokens are not shown
     List,
-    /// Make or change a profile: what --server and --token (or their variables) give is kept under NAME
+    /// Create or change a profile with the values of --server and --token (or their variables)
     Set(SetArgs),
     /// Remove a profile
-    Remove { name: String },
-    /// Print where the profile file is
+    Remove {
+        /// The name of the profile
+        name: String,
+    },
+    /// Print the path of the profile file
     Path,
 }
 
 #[derive(Args)]
 struct SetArgs {
+    /// The name of the profile
     name: String,
     /// Read the token from stdin
     #[arg(long, conflicts_with = "token_file")]
@@ -122,7 +126,7 @@ fn list(context: &Context) -> anyhow::Result<()> {
 
 fn set(context: &Context, args: SetArgs) -> anyhow::Result<()> {
     if args.name.trim().is_empty() {
-        return Err(usage("a profile needs a name"));
+        return Err(usage("the name of the profile is blank: give one"));
     }
     let mut profiles = Profiles::load(Profiles::locate()?)?;
     let mut profile = profiles.get(&args.name).unwrap_or_default();

@@ -135,7 +135,7 @@ pub fn read_secret(path: &Path) -> anyhow::Result<String> {
     open_private(path)?.read_to_string(&mut text).with_context(|| format!("{} cannot be read", path.display()))?;
     let token = text.trim();
     if token.is_empty() {
-        bail!("{} holds nothing", path.display());
+        bail!("{} is empty: write the token into it", path.display());
     }
     Ok(token.to_owned())
 }

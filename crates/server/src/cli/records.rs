@@ -16,22 +16,22 @@ pub struct RecordsArgs {
     /// Show this record in full
     #[arg(conflicts_with_all = ["instance", "action", "actor", "after", "before", "oldest_first", "limit", "all", "cursor"])]
     event_id: Option<String>,
-    /// Only those of this process or run, in the order of its chain
+    /// List only records of this process or run, in the order of its chain
     #[arg(long, value_name = "INSTANCE")]
     instance: Option<String>,
-    /// Only those of this kind, e.g. gate_decided
+    /// List only records of this kind, e.g. gate_decided
     #[arg(long, value_name = "ACTION_REF")]
     action: Option<String>,
-    /// Only those of this actor
+    /// List only those of this actor
     #[arg(long, value_name = "REF")]
     actor: Option<String>,
-    /// Only those recorded at or after this time: RFC 3339, a day, or how long ago (2h, 7d)
+    /// List only those recorded at or after this time: RFC 3339, a day, or an age (2h, 7d)
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     after: Option<Instant>,
-    /// Only those recorded at or before this time
+    /// List only those recorded at or before this time
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     before: Option<Instant>,
-    /// The oldest first, as they are chained
+    /// List the oldest first, in the order of the chain
     #[arg(long)]
     oldest_first: bool,
     #[command(flatten)]

@@ -12,29 +12,31 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// See the state machines that steps, tasks, runs and approvals move by
+/// Show the state machines of steps, tasks, runs and approvals
 #[derive(Subcommand)]
 pub enum RegistryCommand {
     /// Print the machines, or one machine with its states, transitions and facets
     Show(ShowArgs),
     /// Print a machine as YAML (a definition that can be applied), as JSON or as a Mermaid diagram
     Export(ExportArgs),
-    /// Say what differs between two machines: of the server, or JSON files that `export` wrote
+    /// Compare two machines of the server, or JSON files that `export` wrote
     Diff(DiffArgs),
 }
 
 #[derive(Args)]
 pub struct ShowArgs {
-    /// step, task, workflow_run, approval_step, assignment, approval_chain, or one that was published: NAME or NAME@2
+    /// A machine: step, task, workflow_run, approval_step, assignment, approval_chain, or a published one (NAME or NAME@2)
     machine: Option<String>,
-    /// Event types with the members of their data, in place of machines
+    /// Print the event types with the members of their data instead
     #[arg(long, conflicts_with = "machine")]
     events: bool,
 }
 
 #[derive(Args)]
 pub struct ExportArgs {
+    /// The machine: NAME or NAME@2
     machine: String,
+    /// The format of the output
     #[arg(long, value_enum, default_value_t = Format::Yaml)]
     format: Format,
 }

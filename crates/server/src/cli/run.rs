@@ -22,24 +22,27 @@ pub struct RunArgs {
     definition: String,
     #[command(flatten)]
     input: InputArgs,
-    /// What the run is about: an order, a customer, a document
+    /// The subject of the run: an order, a customer, a document
     #[arg(long, value_name = "REF")]
     subject: Option<String>,
-    /// 0 to 9; 9 goes first
+    /// The priority, 0 to 9; 9 goes first [default: the definition's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=9))]
     priority: Option<u8>,
-    /// Not before this time: RFC 3339, a day, or from now, like "in 5m"
+    /// Start not before this time: RFC 3339, a day, or a delay such as "in 5m"
     #[arg(long, value_name = "TIME", value_parser = time::parse_ahead)]
     at: Option<Instant>,
     /// The run that this one corrects
     #[arg(long, value_name = "RUN")]
     corrects: Option<String>,
-    /// Of a runbook: carry out surveys, checks and read-only steps only; no gate opens
+    /// For a runbook: carry out only surveys, checks and read-only steps, and open no gate
     #[arg(long)]
     dry_run: bool,
-    /// Watch it until it ends
+    /// Watch the run until it ends
     #[arg(long)]
     watch: bool,
+    /// Print only the id of the run
+    #[arg(long, short, conflicts_with_all = ["watch", "json"])]
+    quiet: bool,
     #[command(flatten)]
     keyed: Keyed,
 }
@@ -47,10 +50,10 @@ pub struct RunArgs {
 /// What a run works on.
 #[derive(Args)]
 pub struct InputArgs {
-    /// What it works on: one JSON value, or a field: NAME=TEXT, NAME:=JSON (may be repeated)
+    /// The input: one JSON value, or a field: NAME=TEXT, NAME:=JSON (may be repeated)
     #[arg(long, value_name = "JSON|NAME=TEXT", conflicts_with = "input_file")]
     input: Vec<String>,
-    /// What it works on, from a JSON file; - is stdin
+    /// The input, from a JSON file; - is stdin
     #[arg(long, value_name = "FILE")]
     input_file: Option<String>,
 }
@@ -66,7 +69,7 @@ impl InputArgs {
 
 pub async fn run(context: &Context, args: RunArgs) -> anyhow::Result<()> {
     if args.definition.trim().is_empty() {
-        return Err(usage("which workflow? `countersign definition list` shows what is published"));
+        return Err(usage("the name of the workflow is blank: `countersign definition list` lists the published ones"));
     }
     let request = StartRun {
         definition: args.definition,
@@ -80,6 +83,9 @@ pub async fn run(context: &Context, args: RunArgs) -> anyhow::Result<()> {
     };
     let answer = context.client_keyed(&args.keyed)?.start_run(&request).await;
     let answer = answer.map_err(|error| advised(error, |problem| elsewhere(problem, &request.definition)))?;
+    if args.quiet {
+        return output::say_verbatim(&answer.body.run_id);
+    }
     told(context, &context.client()?, &request, &answer, args.watch).await
 }
 

@@ -24,51 +24,51 @@ use countersign_client::{Answer, Client};
 use jiff::Timestamp;
 use std::collections::HashSet;
 
-/// List, show and steer runs
+/// List, show and control runs
 #[derive(Subcommand)]
 pub enum RunsCommand {
     /// List runs, the newest first
     List(ListArgs),
-    /// Show a run: its state, its steps, its gates and what can be done next
+    /// Show a run: its state, steps, gates and possible next commands
     Show(ShowArgs),
-    /// Cancel a run: what is under way is revoked, what was completed is not undone
+    /// Cancel a run: revoke its leases, without undoing completed steps
     Cancel(EndArgs),
-    /// Pause a run: nothing new is claimed, work under way may finish
+    /// Pause a run: begin no further step; work under way may finish
     Pause(HaltArgs),
-    /// Go on with a paused or stopped run
+    /// Resume a paused or stopped run
     Resume(ResumeArgs),
-    /// Stop a run: leases are revoked, steps go back to ready
+    /// Stop a run: revoke its leases and return its steps to ready
     Stop(HaltArgs),
-    /// End a run as if it had never counted
+    /// Void a run: end it and free its idempotency and concurrency keys
     Void(EndArgs),
-    /// Start a new run behind the finished steps of this one
+    /// Start a new run that begins behind the finished steps of this one
     Retry(RetryArgs),
-    /// Clear what blocked a step: it goes back to its queue
+    /// Unblock a step: return it to its queue
     Unblock(UnblockArgs),
-    /// Say what became of an attempt that left no verdict
+    /// Declare the effect of an attempt that left no verdict
     DeclareEffect(DeclareArgs),
-    /// Write the files of a runbook's run: state.json, a report per phase, and how it goes on after a stop
+    /// Write the files of a runbook's run: state.json, a report per phase, and a report of a stop
     Sidecar(sidecar::SidecarArgs),
 }
 
 #[derive(Args)]
 pub struct ListArgs {
-    /// Only those in this state
+    /// List only those in this state
     #[arg(long, value_enum)]
     state: Option<StateArg>,
-    /// Only those of this definition
+    /// List only those of this definition
     #[arg(long, value_name = "NAME")]
     definition: Option<String>,
-    /// Only those about this subject
+    /// List only those with this subject
     #[arg(long, value_name = "REF")]
     subject: Option<String>,
-    /// Only those started at or after this time: RFC 3339, a day, or how long ago (2h, 7d)
+    /// List only those started at or after this time: RFC 3339, a day, or an age (2h, 7d)
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     after: Option<Instant>,
-    /// Only those started at or before this time
+    /// List only those started at or before this time
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     before: Option<Instant>,
-    /// The oldest first
+    /// List the oldest first
     #[arg(long)]
     oldest_first: bool,
     #[command(flatten)]
@@ -94,10 +94,10 @@ enum StateArg {
 pub struct ShowArgs {
     /// The run
     run: String,
-    /// Show every step, however many there are
+    /// Show every step, also of a long run
     #[arg(long)]
     all_steps: bool,
-    /// Show the inputs and outputs of the steps, too
+    /// Also show the inputs and outputs of the steps
     #[arg(long)]
     full: bool,
 }
@@ -106,10 +106,10 @@ pub struct ShowArgs {
 pub struct ResumeArgs {
     /// The run
     run: String,
-    /// The approval of this stop, which a runbook needs: `runs show` names it
+    /// The approval of this stop, required for a runbook: `runs show` names it
     #[arg(long, value_name = "STEP_ID")]
     approval: Option<String>,
-    /// Why, for the record
+    /// The reason, for the record
     #[arg(long)]
     reason: Option<String>,
     #[command(flatten)]
@@ -120,7 +120,7 @@ pub struct ResumeArgs {
 pub struct HaltArgs {
     /// The run
     run: String,
-    /// Why, for the record
+    /// The reason, for the record
     #[arg(long)]
     reason: String,
     #[command(flatten)]
@@ -131,7 +131,7 @@ pub struct HaltArgs {
 pub struct EndArgs {
     #[command(flatten)]
     halt: HaltArgs,
-    /// The approval to spend, where a gate guards it: `runs show` names it [of cancel the default is the one that was approved]
+    /// The approval to use, if a gate guards the command: `runs show` names it [default for cancel: the approved one]
     #[arg(long, value_name = "STEP_ID")]
     approval: Option<String>,
 }
@@ -140,7 +140,7 @@ pub struct EndArgs {
 pub struct RetryArgs {
     /// The run to start from
     run: String,
-    /// The first step that is carried out anew [default: the first that did not complete]
+    /// The first step to run again [default: the first that did not complete]
     #[arg(long, value_name = "STEP")]
     from: Option<String>,
     #[command(flatten)]
@@ -158,7 +158,7 @@ pub struct UnblockArgs {
     run: String,
     /// The step's name
     step: String,
-    /// Why, for the record
+    /// The reason, for the record
     #[arg(long)]
     reason: Option<String>,
     #[command(flatten)]
@@ -171,12 +171,13 @@ pub struct DeclareArgs {
     run: String,
     /// The step's name
     step: String,
+    /// The effect of the attempt
     #[arg(value_enum)]
     result: ResultArg,
-    /// How you know, for the record
+    /// The evidence for it, for the record
     #[arg(long)]
     reason: String,
-    /// What the step would have yielded: JSON, or NAME=TEXT, NAME:=JSON (may be repeated)
+    /// The output of the step: JSON, or NAME=TEXT, NAME:=JSON (may be repeated)
     #[arg(long, value_name = "JSON|NAME=TEXT")]
     output: Vec<String>,
     #[command(flatten)]
@@ -185,9 +186,9 @@ pub struct DeclareArgs {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ResultArg {
-    /// It happened: it is undone with the rest
+    /// The attempt had its effect
     Completed,
-    /// It did not happen: there is nothing to undo
+    /// The attempt had no effect
     NotDone,
 }
 

@@ -9,16 +9,16 @@ use clap::{Args, Subcommand};
 use countersign_client::wire::{ControlSchedule, IdleRun, PauseView, ScheduleView, TriggerSchedule};
 use jiff::Timestamp;
 
-/// List, pause, resume and trigger what starts by itself
+/// List, pause, resume and trigger schedules
 #[derive(Subcommand)]
 pub enum ScheduleCommand {
-    /// List what starts by the clock or by events, with the next tick
+    /// List the definitions that start by the clock or by events, with the next tick
     List,
-    /// Pause a definition: neither its schedules nor events start runs; ticks in the pause are lost
+    /// Pause a definition: its schedules and events start no runs, and ticks during the pause are lost
     Pause(PauseArgs),
     /// End the pause of a definition
     Resume(ResumeArgs),
-    /// Start the run of a schedule now, also while it is paused
+    /// Start the run of a schedule now, also during a pause
     Trigger(TriggerArgs),
 }
 
@@ -26,7 +26,7 @@ pub enum ScheduleCommand {
 pub struct PauseArgs {
     /// The definition
     definition: String,
-    /// Why, for the record
+    /// The reason, for the record
     #[arg(long)]
     reason: String,
     #[command(flatten)]
@@ -37,7 +37,7 @@ pub struct PauseArgs {
 pub struct ResumeArgs {
     /// The definition
     definition: String,
-    /// Why, for the record
+    /// The reason, for the record
     #[arg(long)]
     reason: Option<String>,
     #[command(flatten)]
@@ -48,7 +48,7 @@ pub struct ResumeArgs {
 pub struct TriggerArgs {
     /// The definition
     definition: String,
-    /// Which schedule, where it has several; `schedule list` numbers them
+    /// The number of the schedule, if there are several (`schedule list`)
     #[arg(long, value_name = "NUMBER")]
     index: Option<usize>,
     #[command(flatten)]

@@ -10,26 +10,26 @@ const CONFIG_FILE: &str = "./countersign.toml";
 /// Run the server
 #[derive(Args, Clone, Debug)]
 pub struct ServeArgs {
-    /// Where everything is kept; made if it is not there
+    /// The directory for keys, token and store; created if it does not exist
     #[arg(long, value_name = "DIR", default_value = "./countersign-data")]
     pub data_dir: PathBuf,
-    /// The address to listen on; port 0 takes a free one
+    /// The address to listen on; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = DEFAULT_LISTEN)]
     pub listen: String,
-    /// postgres://… or sqlite:PATH; without it, an SQLite file in the data directory
+    /// The store: postgres://… or sqlite:PATH [default: an SQLite file in the data directory]
     #[arg(long, value_name = "URL", env = "COUNTERSIGN_STORE", hide_env_values = true)]
     pub store: Option<String>,
-    /// A configuration file (TOML) [default: ./countersign.toml, if it is there]; every key can also be set by a variable
+    /// A configuration file (TOML) [default: ./countersign.toml, if it exists]; every key can also be set by a variable
     /// COUNTERSIGN_…
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The address of a witness that cosigns the log's checkpoints; as often as needed
+    /// The address of a witness that cosigns the log's checkpoints (may be repeated)
     #[arg(long = "witness", value_name = "URL")]
     pub witnesses: Vec<String>,
-    /// Begin a new history in an empty store, although the data directory holds keys of an earlier one
+    /// Start a new history in an empty store, although the data directory has keys of an earlier one
     #[arg(long)]
     pub new_store: bool,
-    /// How to write the log [default: text on a terminal, json elsewhere]
+    /// The format of the log [default: text on a terminal, otherwise json]
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub log: Option<LogFormat>,
 }

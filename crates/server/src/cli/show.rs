@@ -21,12 +21,12 @@ const POLL_EVERY: Duration = Duration::from_secs(1);
 /// Erases the screen and goes to its top.
 const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 
-/// Show a process or a run: its state, its path so far, its gates and what can be done next
+/// Show a process or a run: its state, path, gates and possible next commands
 #[derive(Args)]
 pub struct ShowArgs {
     /// The process or the run
     instance: String,
-    /// Show it again whenever it has changed, until it ends or Ctrl-C
+    /// Show it again after every change, until it ends or Ctrl-C
     #[arg(long)]
     watch: bool,
 }

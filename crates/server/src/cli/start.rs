@@ -14,18 +14,21 @@ pub struct StartArgs {
     /// A published definition: NAME for the newest version, NAME@2 for that one
     #[arg(required_unless_present = "declaration", conflicts_with = "declaration")]
     definition: Option<String>,
-    /// What the process is about: a batch, an order, a document
+    /// The subject of the process: a batch, an order, a document
     #[arg(long, value_name = "REF")]
     subject: String,
-    /// Who approves what, as JSON or in a JSON file; of a definition only entries that are `replaceable`
+    /// The approvers by guard, as JSON or in a JSON file; with a definition, only for its `replaceable` entries
     #[arg(long, value_name = "FILE|JSON")]
     gate_spec: Option<String>,
     /// Start from this declaration (a JSON file) instead of a published definition
     #[arg(long, value_name = "FILE")]
     declaration: Option<String>,
-    /// Why, for the record
+    /// The reason, for the record
     #[arg(long)]
     reason: Option<String>,
+    /// Print only the id of the process
+    #[arg(long, short, conflicts_with = "json")]
+    quiet: bool,
     #[command(flatten)]
     keyed: Keyed,
 }
@@ -43,6 +46,9 @@ pub async fn run(context: &Context, args: StartArgs) -> anyhow::Result<()> {
         return output::json(&answer.json);
     }
     let instance = &answer.body.instance_id;
+    if args.quiet {
+        return output::say_verbatim(instance);
+    }
     output::say(&format!("started {}", tint(Tint::Strong, instance)))?;
     output::next([format!("countersign show {}", shell_word(instance))])
 }

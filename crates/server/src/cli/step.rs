@@ -17,36 +17,36 @@ use countersign_client::wire::{
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// Act on one step of a run: as its person in charge, as an operator, as a reviewer
+/// Change one step of a run, as its person in charge, operator or reviewer
 #[derive(Subcommand)]
 pub enum StepCommand {
-    /// Begin a step that you are in charge of
+    /// Claim a step that you are in charge of
     Claim(PlainArgs),
-    /// Give it back
+    /// Release a claimed step
     Release(PlainArgs),
-    /// Put it down until something happens
+    /// Put a step into waiting until an event or a time
     Wait(WaitArgs),
-    /// Say what keeps it from going on
+    /// Block a step, with a reason
     Block(BlockArgs),
-    /// What blocked it, or what it waited for, is there
+    /// Unblock a blocked or waiting step, with evidence
     Unblock(EvidenceArgs),
-    /// It is done
+    /// Complete a step
     Complete(CompleteArgs),
-    /// Declare that it cannot be completed; the run goes on, red
+    /// Declare that a step cannot be completed; the run continues, red
     CannotComplete(EvidenceArgs),
-    /// Nobody will try this failed step again
+    /// Escalate: stop retrying a failed step
     Escalate(PlainArgs),
-    /// Make a block urgent
+    /// Escalate a block: make it red
     BlockEscalate(BlockEscalateArgs),
     /// Reopen a closed step for correction, with an approval of its gate `reopen:STEP`
     Reopen(ReopenArgs),
-    /// Have a step that failed and is held tried once more
+    /// Retry a failed step that is on hold
     Retry(PlainArgs),
-    /// Put its deadline off
+    /// Extend the deadline of a step
     ExtendDeadline(ExtendArgs),
-    /// Make a transition that the run's own machine declares
+    /// Make a transition of the run's custom machine
     Transition(TransitionArgs),
-    /// Every state it has been in, with who brought it there
+    /// Show every state that a step had, with time and actor
     History(HistoryArgs),
 }
 
@@ -65,10 +65,10 @@ pub struct Which {
     run: String,
     /// The step's name, or STEP/TASK
     step: String,
-    /// Why, for the record
+    /// The reason, for the record
     #[arg(long)]
     reason: Option<String>,
-    /// Change nothing; say what would happen, or which guard refuses (exit code 1)
+    /// Show what would happen, or which guard refuses (exit code 1), without changing anything
     #[arg(long)]
     preview: bool,
     #[command(flatten)]
@@ -85,13 +85,13 @@ pub struct PlainArgs {
 pub struct WaitArgs {
     #[command(flatten)]
     which: Which,
-    /// What it waits for: waiting_dependency, waiting_human, waiting_external or waiting_time_gate (may be repeated)
+    /// The reason for waiting: waiting_dependency, waiting_human, waiting_external or waiting_time_gate (may be repeated)
     #[arg(long, value_name = "FACET")]
     facet: Vec<String>,
-    /// The type of the event that wakes it
+    /// The type of the event to wait for
     #[arg(long, value_name = "TYPE")]
     event: Option<String>,
-    /// Come back after this time at the latest
+    /// The longest wait
     #[arg(long, value_name = "DURATION", value_parser = parse_millis)]
     timeout: Option<i64>,
 }
@@ -100,7 +100,7 @@ pub struct WaitArgs {
 pub struct BlockArgs {
     #[command(flatten)]
     which: Which,
-    /// missing_input, missing_approval or config_error
+    /// The reason of the block: missing_input, missing_approval or config_error
     #[arg(long, value_name = "REASON")]
     block_reason: String,
 }
@@ -109,7 +109,7 @@ pub struct BlockArgs {
 pub struct EvidenceArgs {
     #[command(flatten)]
     which: Which,
-    /// Where it can be looked up: a document, a ticket, a record
+    /// The reference of the evidence: a document, a ticket, a record
     #[arg(long, value_name = "REF")]
     evidence: Option<String>,
 }
@@ -118,7 +118,7 @@ pub struct EvidenceArgs {
 pub struct CompleteArgs {
     #[command(flatten)]
     which: Which,
-    /// What the step yields: one JSON value, or a field: NAME=TEXT, NAME:=JSON (may be repeated)
+    /// The output: one JSON value, or a field: NAME=TEXT, NAME:=JSON (may be repeated)
     #[arg(long, value_name = "JSON|NAME=TEXT")]
     output: Vec<String>,
 }
@@ -127,7 +127,7 @@ pub struct CompleteArgs {
 pub struct BlockEscalateArgs {
     #[command(flatten)]
     which: Which,
-    /// Of the gate `escalate:STEP`, where the block has lasted
+    /// The approval of the gate `escalate:STEP`, required after the threshold
     #[arg(long, value_name = "ID")]
     approval: Option<String>,
 }
@@ -139,7 +139,7 @@ pub struct ReopenArgs {
     /// The approval: the step_id of the gate `reopen:STEP`
     #[arg(long, value_name = "ID")]
     approval: String,
-    /// data_error, policy_change, downstream_dependency_failed or regulatory_recall
+    /// The reason of the correction: data_error, policy_change, downstream_dependency_failed or regulatory_recall
     #[arg(long, value_name = "REASON")]
     correction_reason: String,
 }
@@ -148,7 +148,7 @@ pub struct ReopenArgs {
 pub struct ExtendArgs {
     #[command(flatten)]
     which: Which,
-    /// The new deadline: RFC 3339, a day, or how long from now (in 2h)
+    /// The new deadline: RFC 3339, a day, or a delay such as "in 2h"
     #[arg(long, value_name = "TIME", value_parser = parse_ahead)]
     to: Instant,
 }
@@ -157,28 +157,28 @@ pub struct ExtendArgs {
 pub struct TransitionArgs {
     #[command(flatten)]
     which: Which,
-    /// The state it is to be in
+    /// The new state
     #[arg(long, value_name = "STATE")]
     to: String,
-    /// Which transition, where several lead there
+    /// The trigger of the transition, if several lead to that state
     #[arg(long, value_name = "TRIGGER")]
     trigger: Option<String>,
-    /// Where it can be looked up: a document, a ticket, a record
+    /// The reference of the evidence: a document, a ticket, a record
     #[arg(long, value_name = "REF")]
     evidence: Option<String>,
-    /// Of a state that waits: what for (may be repeated)
+    /// For a waiting state: the reason for waiting (may be repeated)
     #[arg(long, value_name = "FACET")]
     facet: Vec<String>,
-    /// Of a state that waits: the type of the event that wakes it
+    /// For a waiting state: the type of the event to wait for
     #[arg(long, value_name = "TYPE")]
     event: Option<String>,
-    /// Of a state that waits: come back after this time at the latest
+    /// For a waiting state: the longest wait
     #[arg(long, value_name = "DURATION", value_parser = parse_millis)]
     timeout: Option<i64>,
-    /// Of a state that is blocked: missing_input, missing_approval or config_error
+    /// For a blocked state: missing_input, missing_approval or config_error
     #[arg(long, value_name = "REASON")]
     block_reason: Option<String>,
-    /// Of a state that is completed: what the step yields
+    /// For a completed state: the output of the step
     #[arg(long, value_name = "JSON|NAME=TEXT")]
     output: Vec<String>,
 }
@@ -348,7 +348,7 @@ pub struct WorklistArgs {
 pub async fn worklist(context: &Context, args: WorklistArgs) -> anyhow::Result<()> {
     let client = context.client()?;
     let fetch = async |limit, cursor| client.worklist(&InboxQuery { limit, cursor }).await;
-    collect(&args.page, fetch).await?.print(context.json(), table, "You have nothing to do.")
+    collect(&args.page, fetch).await?.print(context.json(), table, "No step waits for you.")
 }
 
 fn table(items: &[WorklistItem]) -> Table {

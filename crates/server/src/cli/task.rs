@@ -13,20 +13,20 @@ use countersign_client::wire::{
 };
 use jiff::Timestamp;
 
-/// Claim steps and report on them, call by call, as a worker does
+/// Call the worker protocol: claim steps and report on them
 #[derive(Subcommand)]
 pub enum TaskCommand {
-    /// Claim steps of a queue: they are yours until the lease ends
+    /// Claim steps of a queue, until the lease ends
     Claim(ClaimArgs),
-    /// Prolong the lease
+    /// Extend the lease of a step
     Heartbeat(HeartbeatArgs),
-    /// The step is done
+    /// Report that the step is complete
     Complete(CompleteArgs),
-    /// The step waits for an event, for a time, or for both
+    /// Report that the step waits for an event, for a time, or for both
     Wait(WaitArgs),
-    /// The step failed and should be tried again
+    /// Report that the step failed and should be tried again
     Retry(RetryArgs),
-    /// The step failed for good
+    /// Report that the step failed for good
     Dead(DeadArgs),
 }
 
@@ -34,16 +34,16 @@ pub enum TaskCommand {
 pub struct ClaimArgs {
     /// The queue
     queue: String,
-    /// Who works: a readable name, unique among the workers
+    /// The worker's name, unique among the workers
     #[arg(long, value_name = "NAME", default_value = "by-hand")]
     worker: String,
-    /// At most this many
+    /// The largest number of steps to claim
     #[arg(long, value_name = "N", default_value_t = 1)]
     max: u32,
-    /// How long they are yours
+    /// The duration of the lease
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_millis)]
     lease: i64,
-    /// How long to wait where there is nothing to do, at most 1m
+    /// How long to wait for work, at most 1m
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_millis)]
     wait: i64,
 }
@@ -62,7 +62,7 @@ pub struct Claimed {
 pub struct HeartbeatArgs {
     #[command(flatten)]
     claimed: Claimed,
-    /// From now on
+    /// The duration of the lease, from now
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_millis)]
     lease: i64,
 }
@@ -71,7 +71,7 @@ pub struct HeartbeatArgs {
 pub struct CompleteArgs {
     #[command(flatten)]
     claimed: Claimed,
-    /// What the step yields: one JSON value, or a field: NAME=TEXT, NAME:=JSON (may be repeated)
+    /// The output: one JSON value, or a field: NAME=TEXT, NAME:=JSON (may be repeated)
     #[arg(long, value_name = "JSON|NAME=TEXT")]
     output: Vec<String>,
     /// Claim the next task in the same call
@@ -83,13 +83,13 @@ pub struct CompleteArgs {
 pub struct WaitArgs {
     #[command(flatten)]
     claimed: Claimed,
-    /// The type of the event that wakes it
+    /// The type of the event to wait for
     #[arg(long, value_name = "TYPE", required_unless_present = "timeout")]
     event: Option<String>,
-    /// Come back after this time at the latest
+    /// The longest wait
     #[arg(long, value_name = "DURATION", value_parser = parse_millis)]
     timeout: Option<i64>,
-    /// What kind of waiting it is, e.g. waiting_dependency
+    /// The reason for waiting, e.g. waiting_dependency
     #[arg(long)]
     facet: Option<String>,
 }
@@ -98,12 +98,13 @@ pub struct WaitArgs {
 pub struct RetryArgs {
     #[command(flatten)]
     claimed: Claimed,
-    /// What went wrong
+    /// The error, for the record
     #[arg(long, value_name = "TEXT")]
     error: String,
-    /// Not before this time has passed [default: as the step's policy says]
+    /// The pause before the next attempt [default: from the step's retry policy]
     #[arg(long, value_name = "DURATION", value_parser = parse_millis)]
     backoff: Option<i64>,
+    /// The category of the failure
     #[arg(long, value_enum)]
     category: Option<CategoryArg>,
 }
@@ -112,9 +113,10 @@ pub struct RetryArgs {
 pub struct DeadArgs {
     #[command(flatten)]
     claimed: Claimed,
-    /// What went wrong
+    /// The error, for the record
     #[arg(long, value_name = "TEXT")]
     error: String,
+    /// The category of the failure
     #[arg(long, value_enum)]
     category: Option<CategoryArg>,
 }
@@ -179,7 +181,7 @@ fn named(category: CategoryArg) -> Option<String> {
 async fn claim(context: &Context, args: ClaimArgs) -> anyhow::Result<()> {
     let wait_ms = u64::try_from(args.wait).unwrap_or(0);
     if wait_ms > MAX_WAIT_MS {
-        return Err(usage(format!("--wait is at most {}s: claim again where nothing came", MAX_WAIT_MS / 1000)));
+        return Err(usage(format!("--wait is at most {}s: claim again after that", MAX_WAIT_MS / 1000)));
     }
     let request =
         ClaimTasks { worker_id: args.worker, max: Some(args.max), lease_ms: Some(args.lease), wait_ms: Some(wait_ms) };

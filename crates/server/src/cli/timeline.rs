@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 
-/// Show every record of a run, an instance or a trace, in order
+/// Show every record of a run, a process or a trace, in order
 #[derive(Args)]
 #[command(group(clap::ArgGroup::new("of").required(true).args(["instance", "run", "trace"])))]
 pub struct TimelineArgs {
@@ -24,10 +24,10 @@ pub struct TimelineArgs {
     /// A run
     #[arg(long, value_name = "ID")]
     run: Option<String>,
-    /// A trace (W3C), with all runs that belong to it
+    /// A W3C trace, with all its runs
     #[arg(long, value_name = "TRACE")]
     trace: Option<String>,
-    /// Show inputs and outputs, too
+    /// Also show inputs and outputs
     #[arg(long)]
     full: bool,
     #[command(flatten)]

@@ -8,19 +8,19 @@ use countersign_server::telemetry;
 use countersign_server::witness::{self, WitnessOptions};
 use std::path::PathBuf;
 
-/// Run a witness: cosign a log's checkpoints as long as it only grows
+/// Run a witness: cosign a log's checkpoints while the log only grows
 #[derive(Args)]
 pub struct WitnessArgs {
-    /// Where its key and its memory are kept; made if it is not there
+    /// The directory for the witness's key and state; created if it does not exist
     #[arg(long, value_name = "DIR", default_value = "./countersign-witness")]
     data_dir: PathBuf,
-    /// The address to listen on; port 0 takes a free one
+    /// The address to listen on; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7434")]
     listen: String,
-    /// The name under which it cosigns, chosen once [default: made from its key]
+    /// The name of the witness in cosignatures, chosen once [default: made from its key]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// The verifier key of a log to watch, or @FILE; as often as needed
+    /// The verifier key of a log to watch, or @FILE (may be repeated)
     #[arg(long = "log", value_name = "KEY", required = true)]
     logs: Vec<String>,
 }

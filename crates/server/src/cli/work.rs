@@ -1,5 +1,5 @@
-//! `countersign work`: a small worker. It claims the steps of a queue, runs a command of yours for each, prolongs the lease
-//! while the command runs, and reports what came of it.
+//! `countersign work`: a small worker. It claims the steps of a queue, runs a command for each, extends the lease while
+//! the command runs, and reports the result.
 
 mod command;
 
@@ -29,29 +29,32 @@ const REPORTS: usize = 10;
 /// A lease is prolonged this often while it runs.
 const BEATS: i64 = 3;
 
-/// Work on a queue: run a command for every step
+/// Run a worker: carry out a command for every step of a queue
 ///
-/// The step's input is JSON on the command's stdin; COUNTERSIGN_RUN_ID, _TASK_ID, _STEP, _TASK_TYPE, _ATTEMPT and
-/// _IDEMPOTENCY_KEY are in its environment. Where it exits with 0 and its last line is JSON, that is the step's output.
-/// With 75 the step is tried again, as its policy says; with any other code it failed for good, and the last line on
-/// stderr says why. Ctrl-C (or SIGTERM) lets what is under way finish; a second one leaves it to whoever claims it next.
+/// The command gets the step's input as JSON on stdin, and the variables COUNTERSIGN_RUN_ID, _TASK_ID, _STEP, _TASK_TYPE,
+/// _ATTEMPT and _IDEMPOTENCY_KEY.
+///
+/// If it exits with 0 and its last line is JSON, that line is the step's output. If it exits with 75, the step is tried again
+/// as its retry policy says. With any other code the step fails for good, and the last line on stderr is the error.
+///
+/// Ctrl-C or SIGTERM lets running commands finish. A second one stops at once; other workers take the steps over later.
 #[derive(Args)]
 pub struct WorkArgs {
     /// The queue
     queue: String,
-    /// The command that does the work, for `sh -c`; required
+    /// The command for each step, for `sh -c`; required
     #[arg(long, value_name = "COMMAND")]
     exec: Option<String>,
-    /// Who works: a readable name, unique among the workers [default: of this process]
+    /// The worker's name, unique among the workers [default: made from this process]
     #[arg(long, value_name = "NAME")]
     worker: Option<String>,
-    /// How many steps at a time
+    /// The number of steps at a time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     parallel: u16,
-    /// How long a step is claimed for, and prolonged for while the command runs
+    /// The duration of the lease; it is extended while the command runs
     #[arg(long, value_name = "DURATION", value_parser = parse_millis)]
     lease: Option<i64>,
-    /// Stop when there is nothing more to do
+    /// Stop when the queue is empty
     #[arg(long)]
     drain: bool,
 }
@@ -71,8 +74,8 @@ pub async fn run(context: &Context, args: WorkArgs) -> anyhow::Result<()> {
     let Some(exec) = args.exec.filter(|command| !command.trim().is_empty()) else {
         let queue = shell_word(&args.queue);
         return Err(usage(format!(
-            "a worker needs the command that does the work: countersign work {queue} --exec './do-it.sh'\n\
-             The command gets the step's input as JSON on stdin; its last line, as JSON, is the step's output.\n\
+            "the command is missing: countersign work {queue} --exec './do-it.sh'\n\
+             The command gets the step's input as JSON on stdin; its last line, if it is JSON, is the step's output.\n\
              To take and report one step by hand: countersign task claim {queue}"
         )));
     };

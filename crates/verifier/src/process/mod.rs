@@ -106,6 +106,7 @@ pub struct Begun {
     pub event_id: Id,
     pub initiator: Rc<str>,
     pub at_us: i64,
+    pub registry_seq: u64,
 }
 
 #[derive(Debug)]
@@ -241,6 +242,11 @@ impl Process {
         definition.rsplit_once('@').map(|(name, _)| name)
     }
 
+    /// The edition of `record.md` that it began under.
+    pub fn rules(&self) -> i64 {
+        self.rules
+    }
+
     pub fn is_start_purged(&self) -> bool {
         self.purged.meets(Kinds::STARTED)
     }
@@ -254,7 +260,8 @@ impl Process {
         if header.sequence == 1 && matches!(header.action, Action::WorkflowStarted | Action::RunStarted) {
             self.is_run = header.action == Action::RunStarted;
             let (event_id, initiator) = (header.event_id, header.actor_ref.clone());
-            self.begun = Some(Begun { event_id, initiator, at_us: header.recorded_at_us });
+            self.begun =
+                Some(Begun { event_id, initiator, at_us: header.recorded_at_us, registry_seq: header.registry_seq });
         }
         if Kinds::of(header.action) != Kinds::NONE {
             ctx.findings.checked(Claim::Completeness);

@@ -24,6 +24,7 @@ pub fn write(verdict: &Verdict, circumstances: &Circumstances<'_>) -> String {
     page.push_str(&what_was_verified(verdict, circumstances));
     page.push_str(&claims(verdict));
     page.push_str(&notes(&verdict.notes));
+    page.push_str(&uncovered(verdict, circumstances));
     page.push_str(&html_story::write(&verdict.story));
     page.push_str(&questions(&verdict.questions));
     page.push_str(&format!(
@@ -151,6 +152,16 @@ fn notes(notes: &[Note]) -> String {
     format!(
         "<h2>Notes</h2>\n<p class=\"soft\">No faults; things to know, and to ask about.</p>\n<table><tbody>\n{rows}</tbody></table>\n"
     )
+}
+
+/// What a reader must not take from the word "verified".
+fn uncovered(verdict: &Verdict, circumstances: &Circumstances<'_>) -> String {
+    let witnesses =
+        "No witness was asked for: that the holder of the log’s key keeps no second version of the log is not checked.";
+    let witnesses = (!circumstances.trust.asks_for_witnesses()).then(|| witnesses.to_owned());
+    let sentences: String =
+        verdict.uncovered.iter().chain(&witnesses).map(|said| format!("<li>{}</li>\n", escape(said))).collect();
+    format!("<h2>What these checks do not cover</h2>\n<ul class=\"uncovered\">\n{sentences}</ul>\n")
 }
 
 fn questions(questions: &[Question]) -> String {

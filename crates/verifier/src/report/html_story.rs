@@ -1,13 +1,13 @@
 //! The story's part of the report: what happened, the gates, the processes of a window, the declared machines.
 
 use super::html::escape;
-use super::svg;
-use crate::story::{Entry, GateSummary, Machine, ProcessSummary, RunStep, RunSummary, StepSummary, Story};
+use super::{html_run, svg};
+use crate::story::{Entry, GateSummary, Machine, ProcessSummary, StepSummary, Story};
 use crate::time::{day, time_of_day, utc};
 
 pub fn write(story: &Story) -> String {
     let mut out = if story.whole {
-        timeline(story) + &story.run.as_ref().map(run).unwrap_or_default() + &gates(&story.gates)
+        story.run.as_ref().map(html_run::write).unwrap_or_default() + &gates(&story.gates) + &timeline(story)
     } else {
         processes(story)
     };
@@ -26,11 +26,14 @@ pub fn write(story: &Story) -> String {
     out
 }
 
-/// A table; the cells are HTML already.
-fn table(class: &str, headings: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+/// A table; the cells are HTML already. A row of one cell is as wide as the table.
+pub(super) fn table(class: &str, headings: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let head: String = headings.iter().map(|heading| format!("<th>{}</th>", escape(heading))).collect();
     let body: String = rows
         .map(|row| {
+            if let [cell] = row.as_slice() {
+                return format!("<tr><td colspan=\"{}\">{cell}</td></tr>\n", headings.len());
+            }
             let cells: String = row.iter().map(|cell| format!("<td>{cell}</td>")).collect();
             format!("<tr>{cells}</tr>\n")
         })
@@ -38,7 +41,7 @@ fn table(class: &str, headings: &[&str], rows: impl Iterator<Item = Vec<String>>
     format!("<table class=\"{class}\"><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>\n")
 }
 
-fn badge(class: &str, text: &str) -> String {
+pub(super) fn badge(class: &str, text: &str) -> String {
     format!("<span class=\"badge {class}\">{}</span>", escape(text))
 }
 
@@ -71,6 +74,16 @@ fn timeline(story: &Story) -> String {
     out
 }
 
+/// What shows that the actor did it, in a word.
+pub(super) fn backed(assurance: &str) -> &str {
+    match assurance {
+        "server_attested" => "by token",
+        "actor_signed" => "signed",
+        "passkey_signed" => "signed with a passkey",
+        other => other,
+    }
+}
+
 fn event(entry: &Entry) -> String {
     let class = match (entry.action, entry.what.as_str()) {
         ("transition_fired" | "step_completed", _) => "move",
@@ -79,11 +92,7 @@ fn event(entry: &Entry) -> String {
         ("workflow_started" | "run_started" | "gate_opened", _) => "",
         _ => "engine",
     };
-    let assurance = match entry.assurance {
-        "server_attested" => "by token",
-        "actor_signed" => "signed",
-        other => other,
-    };
+    let assurance = backed(entry.assurance);
     let quote = |label: &str, text: &Option<String>| {
         let text = text.as_ref().filter(|text| !text.is_empty());
         text.map(|text| format!("<p class=\"quote\"><i>{label}</i>“{}”</p>", escape(text))).unwrap_or_default()
@@ -100,47 +109,6 @@ fn event(entry: &Entry) -> String {
         quote("signed as", &entry.meaning),
         quote("reason", &entry.reason),
     )
-}
-
-/// What became of each step.
-fn run(run: &RunSummary) -> String {
-    let class = |state: &str| match state {
-        "completed" => "ok",
-        "failed" | "cannot_complete" | "cancelled" | "voided" => "bad",
-        "skipped" | "not_started" => "plain",
-        _ => "open",
-    };
-    let row = |step: &RunStep| {
-        let undoes = if step.undoes { "<br><span class=\"small soft\">compensation</span>" } else { "" };
-        let time = |label: &str, at: Option<i64>| at.map(|at| format!("{label} {}", escape(&utc(at))));
-        let times: Vec<String> =
-            [time("begun", step.started_at_us), time("done", step.completed_at_us)].into_iter().flatten().collect();
-        let failures = match step.failed_attempts {
-            0 => String::new(),
-            count => format!("{count} without success"),
-        };
-        let error = step.last_error.as_ref().map(|error| format!("<br>{}", escape(error))).unwrap_or_default();
-        vec![
-            format!("<b>{}</b>{undoes}", escape(&step.name)),
-            badge(class(step.state), step.state),
-            escape(&step.by.join(", ")),
-            format!("<span class=\"small\">{}</span>", times.join("<br>")),
-            format!("{}<span class=\"small soft\">{error}</span>", escape(&failures)),
-        ]
-    };
-    let ended = run.outcome.as_ref().map(|outcome| format!(" ({})", escape(outcome))).unwrap_or_default();
-    let error = run.last_error.as_ref().map(|error| format!(": {}", escape(error))).unwrap_or_default();
-    let mut out = format!("<h2>Steps</h2>\n<p>The run is {}{ended}{error}</p>\n", badge(class(run.state), run.state));
-    if run.lost {
-        out.push_str(
-            "<p class=\"soft\">From some record on it could not be followed; what is shown is what came before.</p>\n",
-        );
-    }
-    out.push_str(&table("steps", &["step", "state", "records by", "when", "attempts"], run.steps.iter().map(row)));
-    if run.left_out > 0 {
-        out.push_str(&format!("<p>{} more steps are verified and not listed.</p>\n", run.left_out));
-    }
-    out
 }
 
 fn gates(gates: &[GateSummary]) -> String {
@@ -176,9 +144,7 @@ fn gates(gates: &[GateSummary]) -> String {
                 escape(&gate.guard),
                 escape(&gate.rule),
                 escape(&gate.scope)
-            ) + &gate.request.as_ref().map_or_else(String::new, |request| {
-                format!("<br><span class=\"small\">asked: <code>{}</code></span>", escape(request))
-            }),
+            ),
             steps.join("<br>"),
             format!(
                 "{}<br><span class=\"small soft\">{}{fate}</span>",
@@ -188,7 +154,12 @@ fn gates(gates: &[GateSummary]) -> String {
         ]
     };
     let headings = ["gate for", "guard", "approvers and decisions", "outcome"];
-    format!("<h2>Gates</h2>\n{}", table("gates", &headings, gates.iter().map(row)))
+    let asked = |gate: &GateSummary| {
+        let request = gate.request.as_ref()?;
+        Some(vec![format!("<span class=\"small soft\">asked</span> <code>{}</code>", escape(request))])
+    };
+    let rows = gates.iter().flat_map(|gate| std::iter::once(row(gate)).chain(asked(gate)));
+    format!("<h2>Gates</h2>\n{}", table("gates", &headings, rows))
 }
 
 fn processes(story: &Story) -> String {

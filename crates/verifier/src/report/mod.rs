@@ -1,9 +1,13 @@
 //! What people and programs get to read of a verdict: a page of text, an HTML report, or JSON.
 
+mod canvas;
 mod html;
+mod html_run;
 mod html_story;
 mod json;
+mod layers;
 mod svg;
+mod svg_run;
 mod text;
 
 pub use html::write as html;

@@ -30,6 +30,8 @@ pub struct StepSpec {
     /// What it waits for, which workflow it is, or who does it.
     pub about: Option<String>,
     pub gate: Option<String>,
+    /// Its input is not simply the run's.
+    pub has_input: bool,
     pub depends_on: Vec<usize>,
     /// The places of its tasks among all tasks.
     pub tasks: std::ops::Range<usize>,
@@ -107,6 +109,7 @@ impl Workflow {
                     .find_map(|field| step.text(field))
                     .map(str::to_owned),
                 gate: step.text("gate").map(str::to_owned),
+                has_input: step.get("input").is_some(),
                 depends_on,
                 tasks: 0..0,
                 checks: names(step.given("checks")),

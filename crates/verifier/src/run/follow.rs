@@ -50,6 +50,7 @@ impl Run {
         self.judge_people(header, moves, &made, closed, ctx);
         self.judge_own(header, moves, &made, shown.as_deref(), ctx);
         self.judge_facets(header, moves, &made, ctx);
+        self.judge_inputs(header, moves, &made, process, ctx);
         self.outputs(header, moves, &made, ctx);
         for (seq, child) in &moves.children {
             if let Some(step) = self.steps.get_mut(*seq) {

@@ -5,6 +5,7 @@
 pub mod definition;
 mod follow;
 mod gates;
+mod inputs;
 mod machine;
 pub mod own;
 mod people;

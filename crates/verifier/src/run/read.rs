@@ -13,11 +13,20 @@ pub enum Told {
     Digest(Digest),
 }
 
+/// What a claimed step was handed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Handed {
+    /// The run's own input, unchanged.
+    RunInput,
+    Own(Told),
+}
+
 pub struct Moves<'v> {
     pub steps: Vec<StepMove<'v>>,
     pub run: Vec<RunMove<'v>>,
     pub compensations: Vec<(usize, usize)>,
     pub leases: BTreeSet<usize>,
+    pub inputs: Vec<(usize, Handed)>,
     /// What steps that begin to wait wait for.
     pub waits: BTreeMap<usize, &'v str>,
     /// How badly steps are blocked from here on, and why where that is red.
@@ -208,6 +217,7 @@ pub fn read(payload: &Value, action: Action, steps: Option<usize>) -> Option<Mov
         run: items(payload, "run_transitions")?.iter().map(run_move).collect::<Option<_>>()?,
         compensations,
         leases: shared(payload, "leases", limit, lease)?.into_iter().map(|(seq, ())| seq).collect(),
+        inputs: shared(payload, "inputs", limit, handed)?,
         waits: shared(payload, "waits", limit, |entry| entry.text("facet"))?.into_iter().collect(),
         severities: shared(payload, "severities", limit, |entry| {
             Some((entry.text("severity")?, optional(entry, "cause")?))
@@ -289,6 +299,14 @@ fn lease(value: &Value) -> Option<()> {
     value.int("attempt")?;
     value.int("locked_until_us")?;
     optional(value, "worker_id").map(|_| ())
+}
+
+fn handed(value: &Value) -> Option<Handed> {
+    match (value.get("run_input"), told(value, "input")?) {
+        (Some(flag), None) => flag.as_bool().filter(|flag| *flag).map(|_| Handed::RunInput),
+        (None, Some(told)) => Some(Handed::Own(told)),
+        _ => None,
+    }
 }
 
 fn charge(value: &Value) -> Option<(Ranges, Option<&str>, Option<i64>)> {

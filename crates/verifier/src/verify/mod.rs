@@ -366,6 +366,7 @@ impl Run {
 
     fn end_bootstrap(&mut self) {
         for record in std::mem::take(&mut self.bootstrap) {
+            self.story.count(&record.header);
             self.check_identity(&record, self.registry.bootstrap_end, 1);
         }
     }
@@ -450,12 +451,13 @@ impl Run {
 
     fn into_verdict(self) -> Verdict {
         let questions = self.story.questions(&self.registry);
+        let uncovered = self.story.uncovered(&self.registry);
         Verdict::new(
             self.manifest,
             self.checkpoint,
             (self.lines, self.instances),
             &self.findings,
-            questions,
+            (questions, uncovered),
             self.story,
         )
     }

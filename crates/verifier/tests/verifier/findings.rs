@@ -130,6 +130,7 @@ const SEALED: &[(Code, &str, Attack)] = &[
         checked.unwrap().payload["checks"][0]["held"] = json!(false);
     }),
     (Code::OutputMissing, "run-saga", |b| b.record("step_completed", 0).payload["outputs"] = json!([])),
+    (Code::InputMismatch, "run-inputs", |b| b.record("steps_claimed", 0).payload["inputs"] = json!([])),
     (Code::UndeclaredTransition, "run-saga", |b| b.record("steps_claimed", 0).payload["transitions"] = json!([])),
     (Code::GateNotApproved, "run-gate", |b| b.record("gate_decided", 0).payload["decision"] = json!("reject")),
     (Code::HeaderInvalid, "release", |b| b.record("gate_decided", 0).head["v"] = json!(2)),

@@ -6,4 +6,5 @@ mod command;
 mod findings;
 mod hostile;
 mod mutated;
+mod report;
 mod support;

@@ -5,12 +5,20 @@ use super::super::output::{self, printable_lines};
 use clap::Args;
 use serde_json::json;
 
-/// Print the newest checkpoint: a signed note
+/// Print the newest checkpoint (a signed note)
 #[derive(Args)]
 pub struct CheckpointArgs {
     /// Print the log's verifier key instead
     #[arg(long)]
     key: bool,
+}
+
+/// Print the log's verifier key, for `countersign-verify --key` and for witnesses
+#[derive(Args)]
+pub struct KeyArgs {}
+
+pub async fn key(context: &Context) -> anyhow::Result<()> {
+    run(context, CheckpointArgs { key: true }).await
 }
 
 pub async fn run(context: &Context, args: CheckpointArgs) -> anyhow::Result<()> {

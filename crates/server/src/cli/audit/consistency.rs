@@ -6,7 +6,7 @@ use super::super::table::{Tint, tint};
 use clap::Args;
 use countersign_client::wire::ConsistencyQuery;
 
-/// Fetch the proof that the log has only grown between two sizes
+/// Print the proof that the log only grew between two sizes
 #[derive(Args)]
 pub struct ConsistencyArgs {
     /// The size of the earlier checkpoint

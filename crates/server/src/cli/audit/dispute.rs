@@ -19,12 +19,12 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Answer who says that a transition fired without its approval
+/// Show the evidence for or against the claim that a transition fired without its approval
 #[derive(Args)]
 pub struct DisputeArgs {
-    /// The process, or the run
+    /// The process or the run
     instance: String,
-    /// The transition's action; of a run: the step, or what an operator did (cancel, resume, reopen:STEP)
+    /// The transition's action; for a run the step, or an operator's command (cancel, resume, void, reopen:STEP)
     action: String,
 }
 

@@ -1,6 +1,7 @@
 //! `countersign audit export`: an evidence bundle, for an auditor who verifies it without us.
 
 use super::super::connection::Context;
+use super::super::ids;
 use super::super::output::{self, printable, shell_word};
 use super::super::table::{Tint, tint};
 use super::super::time::{self, Instant};
@@ -12,34 +13,35 @@ use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-/// Export evidence of one process or run, or of a window of time, as a bundle that verifies offline
+/// Export the evidence of one process or run, or of a time window, as a bundle
 #[derive(Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).multiple(true).args(["instance", "from", "to"]))]
 pub struct ExportArgs {
-    /// This process or run
+    /// Export this process or run
     #[arg(long, value_name = "INSTANCE", conflicts_with_all = ["from", "to"])]
     instance: Option<String>,
-    /// Every process and run with a record from this time on: RFC 3339, or how long ago, like 2h
+    /// Export every process and run with a record at or after this time: RFC 3339, or an age (2h)
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     from: Option<Instant>,
-    /// … and until this time
+    /// Export only those with a record at or before this time
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     to: Option<Instant>,
     /// Write the bundle to this file
     #[arg(short, long, value_name = "FILE", default_value = "evidence.zip")]
     output: PathBuf,
-    /// Replace the file if it is there
+    /// Replace the file if it exists
     #[arg(long)]
     force: bool,
 }
 
 pub async fn run(context: &Context, args: ExportArgs) -> anyhow::Result<()> {
     let client = context.client()?;
-    let query = ExportQuery {
-        instance_id: args.instance,
-        after: args.from.map(Instant::to_wire),
-        before: args.to.map(Instant::to_wire),
+    let instance_id = match &args.instance {
+        Some(text) => Some(ids::instance(&client, text).await?),
+        None => None,
     };
+    let query =
+        ExportQuery { instance_id, after: args.from.map(Instant::to_wire), before: args.to.map(Instant::to_wire) };
     let part = args.output.with_extension("zip.part");
     anyhow::ensure!(
         args.force || !args.output.exists(),

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 pub enum HoldCommand {
     /// Keep a record from being purged
     Place(PlaceArgs),
-    /// End a hold; others on the same record stand
+    /// Release a hold; other holds on the same record stay active
     Release(ReleaseArgs),
     /// List holds, released ones included
     List(ListArgs),
@@ -25,10 +25,10 @@ pub enum HoldCommand {
 pub struct PlaceArgs {
     /// The record, as `countersign records` lists it
     event_id: String,
-    /// Why it must be kept, for the record
+    /// The reason for the hold, for the record
     #[arg(long)]
     reason: String,
-    /// The matter that it is kept for
+    /// The case that the hold belongs to
     #[arg(long, value_name = "CASE_REF")]
     case: Option<String>,
     #[command(flatten)]
@@ -39,7 +39,7 @@ pub struct PlaceArgs {
 pub struct ReleaseArgs {
     /// The hold, as `countersign audit hold list` shows it
     hold_id: String,
-    /// Why it need not be held any longer, for the record
+    /// The reason for the release, for the record
     #[arg(long)]
     reason: String,
     #[command(flatten)]
@@ -48,13 +48,13 @@ pub struct ReleaseArgs {
 
 #[derive(Args)]
 pub struct ListArgs {
-    /// Only those on this record
+    /// List only holds on this record
     #[arg(long, value_name = "EVENT_ID")]
     record: Option<String>,
-    /// Only those that stand, or that were released
+    /// List only active or only released holds
     #[arg(long, value_enum, ignore_case = true)]
     state: Option<StateArg>,
-    /// Only those of this matter
+    /// List only holds of this case
     #[arg(long, value_name = "CASE_REF")]
     case: Option<String>,
     #[command(flatten)]

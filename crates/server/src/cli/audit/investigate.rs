@@ -22,19 +22,19 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 /// Processes and runs whose gates are remembered at once.
 const REMEMBERED: usize = 256;
 
-/// Reconstruct a window of time: every action with its grant, its approval and whether it verifies
+/// List every action in a time window, with its grant, its approval and its verification
 #[derive(Args)]
 pub struct InvestigateArgs {
-    /// The window begins at this time: RFC 3339, a day, or how long ago (2h, 7d)
+    /// The begin of the window: RFC 3339, a day, or an age (2h, 7d)
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     from: Instant,
-    /// It ends at this time [default: now]
+    /// The end of the window [default: now]
     #[arg(long, value_name = "TIME", value_parser = time::parse)]
     to: Option<Instant>,
-    /// Only what this actor did
+    /// List only actions of this actor
     #[arg(long, value_name = "REF")]
     actor: Option<String>,
-    /// Only what happened to this process or run
+    /// List only actions on this process or run
     #[arg(long, value_name = "INSTANCE")]
     instance: Option<String>,
 }

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::Args;
 use std::path::PathBuf;
 
-/// Fetch the proof that a record stands in the log
+/// Print the proof that a record is in the log
 #[derive(Args)]
 pub struct ProveArgs {
     /// The record

@@ -18,10 +18,10 @@ use countersign_ledger::sha256;
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// Prove that a process or a run moved only as declared, with every gate cleared, permitted, recorded and sealed
+/// Prove that a process or run moved only as declared, with approval, permission, record and seal
 #[derive(Args)]
 pub struct ProvePathArgs {
-    /// The process, or the run
+    /// The process or the run
     instance: String,
 }
 

@@ -23,16 +23,16 @@ const MANY: usize = 50;
 /// Destroy the content of records whose retention has elapsed
 #[derive(Args)]
 pub struct PurgeArgs {
-    /// This record
+    /// Purge this record
     #[arg(required_unless_present = "eligible", conflicts_with = "eligible")]
     event_id: Option<String>,
-    /// Every record whose retention has elapsed and that nobody holds
+    /// Purge every record whose retention has elapsed and that has no active hold
     #[arg(long)]
     eligible: bool,
-    /// Only show what would be destroyed, what is held, and by which hold
+    /// Show what would be destroyed and what is held, without purging
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 }
@@ -166,14 +166,16 @@ fn confirm(what: &str, yes: bool) -> anyhow::Result<()> {
         return Ok(());
     }
     if !std::io::stdin().is_terminal() {
-        return Err(usage("this destroys content for good, and nobody is there to be asked: add --yes"));
+        return Err(usage(
+            "a purge destroys content permanently and asks for confirmation, but stdin is not a terminal: add --yes",
+        ));
     }
     let mut stderr = anstream::stderr();
-    write!(stderr, "Destroy {what} for good? [y/N] ")?;
+    write!(stderr, "Destroy {what} permanently? [y/N] ")?;
     stderr.flush()?;
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer)?;
-    if matches!(answer.trim(), "y" | "Y" | "yes") { Ok(()) } else { Err(usage("nothing was destroyed")) }
+    if matches!(answer.trim(), "y" | "Y" | "yes") { Ok(()) } else { Err(usage("not confirmed: nothing was destroyed")) }
 }
 
 fn summary(records: &[PurgeableRecord]) -> String {

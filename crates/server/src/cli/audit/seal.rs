@@ -5,7 +5,7 @@ use super::super::output::{self, printable};
 use super::super::table::{Tint, tint};
 use clap::Args;
 
-/// Seal everything that is recorded by now
+/// Seal all records now
 #[derive(Args)]
 pub struct SealArgs {}
 

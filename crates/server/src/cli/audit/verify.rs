@@ -10,22 +10,22 @@ use countersign_client::wire::{LogVerification, Progress, VerificationResult, Ve
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
-/// Verify the whole log, one process or one record
+/// Verify the whole log, one process or run, or one record
 #[derive(Args)]
 pub struct VerifyArgs {
-    /// Only this record
+    /// Verify only this record
     #[arg(long, value_name = "EVENT_ID", conflicts_with = "instance")]
     record: Option<String>,
-    /// Only the records of this process
+    /// Verify only the records of this process or run
     #[arg(long, value_name = "INSTANCE")]
     instance: Option<String>,
-    /// A runbook's state.json, against the ledger, and the records of its run
+    /// Compare a runbook's state.json with the ledger, and verify the records of its run
     #[arg(long, value_name = "FILE", conflicts_with_all = ["record", "instance"])]
     sidecar: Option<PathBuf>,
-    /// With --record: the payload as you know it, a JSON file; without it, what the server shows
+    /// With --record: compare the record with this payload, a JSON file [default: the server's payload]
     #[arg(long, value_name = "FILE", requires = "record")]
     payload: Option<PathBuf>,
-    /// With --record: take one that is not sealed yet for verified, as far as it goes
+    /// With --record: accept a record that is not sealed yet
     #[arg(long, requires = "record")]
     lenient: bool,
 }

@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 pub struct SidecarArgs {
     /// The run
     run: String,
-    /// Write the files into this directory; made if it is not there
+    /// The directory for the files; created if it does not exist
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
-    /// Replace files of these names that are not of this run
+    /// Replace files of the same names that belong to another run
     #[arg(long)]
     force: bool,
 }
