@@ -100,7 +100,7 @@ fn describe(command: &Command, path: &str, text: &mut String) {
     let path = format!("{path} {}", command.get_name());
     let about = command.get_long_about().or_else(|| command.get_about()).map_or_else(String::new, ToString::to_string);
     write!(text, "\n## {}\n\n{}\n", path.trim(), about.trim()).expect("a string");
-    if !command.has_subcommands() || command.get_arguments().any(|arg| is_own(arg)) {
+    if !command.has_subcommands() || command.get_arguments().any(is_own) {
         let usage = command.clone().render_usage().to_string();
         write!(text, "\n    {}\n", usage.trim_start_matches("Usage:").trim()).expect("a string");
         let table = table(command.get_arguments().filter(|arg| is_own(arg)));
