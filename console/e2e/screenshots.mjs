@@ -6,7 +6,7 @@ import { small } from "./png.mjs";
 import { caller, openPage, person, publish, signIn, startBrowser, startServer } from "./support.mjs";
 
 const out = process.argv[2] ?? "../docs/screenshots";
-const PHONE = ["in-tray", "runs", "run", "runbook"];
+const PHONE = ["in-tray", "gate", "runs", "run", "runbook"];
 
 mkdirSync(out, { recursive: true });
 const server = await startServer("[executors.shell]\nenabled = true\n");

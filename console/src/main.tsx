@@ -4,13 +4,15 @@ import { QueryClientProvider } from "@tanstack/react-query";
 import { RouterProvider } from "@tanstack/react-router";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
-import { onSignedOut } from "./api/client";
+import { onAct, onSignedOut } from "./api/client";
 import { queries } from "./api/query";
 import { type Ending, ending, forget, onIdle } from "./app/idle";
 import { Notices } from "./app/notices";
 import { router } from "./app/router";
 import { wayBack } from "./app/search";
 import { me, signOut } from "./app/session";
+import { signAct } from "./app/sign";
+import { followOtherTabs } from "./app/theme";
 
 /** To the sign-in, with a way back to where the person was. */
 function leave(why: Ending) {
@@ -20,6 +22,8 @@ function leave(why: Ending) {
   void router.navigate({ to: "/sign-in", search: { next: href, why } }).then(() => queries.clear());
 }
 
+followOtherTabs();
+onAct(signAct);
 onSignedOut(() => leave(ending()));
 onIdle({
   touch: () => void queries.fetchQuery({ ...me, staleTime: 0 }).catch(() => {}),

@@ -42,8 +42,8 @@ Write = tuple[str, Optional[Actor], dict[str, Any]]  # action_ref, by (None: the
 class World:
     APP, SERVER = "countersign", "countersign-server"
 
-    def __init__(self, name: str, regulated: bool = True, retention_days: Optional[int] = None, rules: int = 1):
-        self.name, self.regulated, self.retention_days, self.rules = name, regulated, retention_days, rules
+    def __init__(self, name: str, regulated: bool = True, retention_days: Optional[int] = None, rules: int = 1, signatures: Optional[str] = None):
+        self.name, self.regulated, self.retention_days, self.rules, self.signatures = name, regulated, retention_days, rules, signatures
         self.origin = "countersign/" + det(name, "origin").hex()[:16]
         self.log_key, self.app_key = Key(det(name, "log key")), Key(det(name, "application key"))
         self.witnesses = [(f"{w}.example/{name}", Key(det(name, "witness", w))) for w in ("w1", "w2")]
@@ -131,7 +131,7 @@ class World:
         ]
         for scope in SCOPES:
             writes.append(("grant_made", None, {"grant_id": self.new_id(), "subject_ref": "admin", "action_scope": scope}))
-        writes.append(("configuration_recorded", None, {"audit_trail_retention_policy": "permanent", "regulated": self.regulated,
+        writes.append(("configuration_recorded", None, {"audit_trail_retention_policy": "permanent", "regulated": self.regulated, "signatures": self.signatures,
                                                         "application_actor_ref": self.APP, "server_actor_ref": self.SERVER}))
         self._note_grants(self.command(REGISTRY, writes))
 

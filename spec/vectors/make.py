@@ -136,6 +136,25 @@ def scenario_loop() -> tuple[World, Bundle]:
     return w, w.export(a["audit"], p, 96)
 
 
+def scenario_signed() -> tuple[World, Bundle]:
+    """Every act of a person is signed, services act by token: the administrator's first key is registered with a token, and nothing else is."""
+    w = World("signed", rules=3, signatures="people")
+    w.admin = w.add_key(w.admin, w.admin, "admin/1")
+    a = {ref: w.register(w.admin, ref) for ref in ("ines", "qp_santos", "auditor")}
+    a["lab"] = w.register(w.admin, "lab", key=False, token=True, kind="service")
+    for ref, scopes in {"ines": ["workflows:start", "workflows:open-gate", "workflows:fire"], "auditor": ["audit:read"], "lab": ["workflows:fire:batch-release"]}.items():
+        w.grant(w.admin, a[ref], *scopes)
+    w.issue(w.admin, a["ines"], "lost-and-found")       # tokens go on opening what only reads
+    w.publish(w.admin, "batch-release", 1, *SIMPLE)
+    p = Process(w, a["ines"], "batch-release@1", "batch/2026-0021")
+    p.fire(a["lab"], "submit")
+    w.noise(2)
+    p.open(a["ines"], "release")
+    p.decide(a["qp_santos"], "release", "approve", "all results within specification")
+    p.fire(a["ines"], "release")
+    return w, w.export(a["auditor"], p, 49)
+
+
 def scenario_replaced() -> tuple[World, Bundle]:
     """The second edition: a start names approvers where the definition lets it; steps that go with their chain have a record each; a tree of 96."""
     w = World("replaced", rules=2)
@@ -317,7 +336,7 @@ def scenario_of_run(name: str) -> tuple[World, Bundle]:
 
 
 SCENARIOS: dict[str, Callable[[], tuple[World, Bundle]]] = {
-    "release": scenario_release, "quorum": scenario_quorum, "loop": scenario_loop, "replaced": scenario_replaced, "asked": scenario_asked, "delegated": scenario_delegated, "purge": scenario_purge, "window": scenario_window,
+    "release": scenario_release, "quorum": scenario_quorum, "loop": scenario_loop, "replaced": scenario_replaced, "asked": scenario_asked, "signed": scenario_signed, "delegated": scenario_delegated, "purge": scenario_purge, "window": scenario_window,
     "retired": scenario_retired, "rotated": scenario_rotated, "rotated-new": scenario_rotated_new,
     "passkey": functools.partial(passkeys.scenario_passkey, *SIMPLE), "passkey-chromium": functools.partial(passkeys.scenario_chromium, *SIMPLE)}
 SCENARIOS |= {f"run-{name}": functools.partial(scenario_of_run, name) for name in ("linear", "dag", "together", "saga", "inputs", "steered", "listed", "gate", "cancelled", "window", "people", "tasks", "own", "child", "book", "book-caps", "book-failed", "book-dry", "book-child")}

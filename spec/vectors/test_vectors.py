@@ -70,6 +70,7 @@ COMMITTED = {
         delegation-by-another-than-the-approver.engine delegation-without-a-signature.insider delegation-edited.insider substitute-for-nobody.insider
         substitute-for-another.insider substitute-by-another-delegation.insider substitute-told-by-half.insider substitute-has-a-voice-already.engine
         substitute-not-in-the-stores.naive transfer-not-in-the-stores.naive""",
+    "signed": "act-server-attested.insider registry-act-server-attested.insider second-key-with-a-token.insider service-by-token-where-none-may.insider",
     "purge": "hold-release-deleted.insider destruction-record-deleted.insider",
     "window": "instance-left-out-of-window.naive",
     "rotated": """rotation-forged-as-lost.naive rotation-with-a-moved-signature.naive rotation-note-edited.naive

@@ -9,7 +9,7 @@ from . import run_model, run_statements
 from .files import Bundle
 from .found import Record, Report
 from .passkeys import Counters, problems, same_credential
-from .records import APPLICATION_ONLY, DECIDED
+from .records import APPLICATION_ONLY
 from .registry import Registry
 from .texts import Fault, Json, MAX_INT, REGISTRY, as_entry, check_form, instant, parse_json, preset, published_gates, same, sha256, signature_fits, unbase64, without_nulls
 
@@ -58,6 +58,10 @@ class Identity:
             self.first_of.setdefault((r.instance, r.at), r.sequence)
 
     def check(self, r: Record) -> None:
+        if r.head["assurance"] == "server_attested" and self.registry.must_sign(r, self.registry.sequence_for(r)):
+            self.report.find("assurance-too-low", f"a {r.action} that the configuration wants signed is server_attested", r)
+        if r.action == "delegation_made" and r.head["assurance"] == "server_attested":
+            self.report.find("assurance-too-low", "an approver names a substitute with a signature", r)
         if r.purged:
             self.report.note("partially-purged-coverage", "who made a purged record cannot be checked", r, ["identity"])
             return
@@ -73,11 +77,6 @@ class Identity:
         anonymous = r.instance == REGISTRY and r.action == "attempt_refused" and a.get("credential_id") is None and r.head["assurance"] == "server_attested"
         if self.registry.actors.get(r.actor, MAX_INT) > seq and not anonymous:
             self.report.find("attestation-actor-unknown-in-registry", f"{r.actor} was not registered at {seq}", r)
-        if r.action == "delegation_made" and r.head["assurance"] == "server_attested":
-            self.report.find("assurance-too-low", "an approver names a substitute with a signature", r)
-        decision = r.action == "gate_decided" or r.action in DECIDED
-        if decision and r.head["assurance"] == "server_attested" and self.registry.configuration(seq).get("regulated") is True:
-            self.report.find("assurance-too-low", "a decision under regulated configuration is server_attested", r)
         known_by = (r.actor, a.get("key_id") or a.get("credential_id") or "")
         added = self.registry.added.get(known_by)
         if r.action == "gate_decided" and added is not None and added.sequence <= seq and known_by not in self.noted:
@@ -177,7 +176,7 @@ class Identity:
         if not NONCE.match(s["nonce"]):
             yield "the nonce has not the form"
         null_instance = r.instance == REGISTRY or r.action == "workflow_started" or r.action in ("run_started", "steps_claimed") and not application
-        may_be_null = r.action == "event_received" and s["instance_id"] is None
+        may_be_null = r.action in ("event_received", "evidence_exported", "hold_placed", "hold_released", "record_purged") and s["instance_id"] is None
         if s["instance_id"] != (None if null_instance else r.instance) and not may_be_null:
             yield "instance_id of the statement is not the record's"
         if s["expected_sequence"] is not None and s["expected_sequence"] + 1 != self.first_of[r.instance, r.at]:

@@ -43,7 +43,7 @@ PAYLOADS = {
     "delegation_revoked": "delegation_id:text delegator_ref:text delegate_ref:text scope:text",
     "definition_published": "name:text version:any digest:hex declaration_digest:hex gate_spec_digest:hex document_digest?:hex retention?:any",
     "definition_retired": _MARK, "schedule_paused": _MARK, "schedule_resumed": _MARK,
-    "configuration_recorded": "audit_trail_retention_policy:text? regulated:bool application_actor_ref:text server_actor_ref:text"}
+    "configuration_recorded": "audit_trail_retention_policy:text? regulated:bool signatures?:signatures application_actor_ref:text server_actor_ref:text"}
 WINDOW_EXPORT = "after_us:int? before_us:int? instances:int heads_digest:hex"
 REGISTRY_ONLY = set(list(PAYLOADS)[list(PAYLOADS).index("actor_registered"):])
 EITHER = {"hold_placed", "hold_released", "attempt_refused", "evidence_exported"}

@@ -7,6 +7,7 @@ from typing import Optional
 from .found import Record, Report
 from .log import Checkpoint
 from .passkeys import PASSKEY, is_key
+from .records import DECIDED
 from .texts import Fault, Json, check_form, sha256, unbase64
 
 
@@ -24,6 +25,7 @@ class Span:
 class Registry:
     def __init__(self, chain: list[Record], report: Report):
         self.actors: dict[str, int] = {}
+        self.services: set[str] = set()
         self.keys: dict[tuple[str, str], Span] = {}
         self.passkeys: dict[tuple[str, str], dict[str, Json]] = {}      # of those among the keys that are passkeys
         self.credentials: dict[tuple[str, str], list[Span]] = {}
@@ -46,6 +48,8 @@ class Registry:
             if p["actor_ref"] in self.actors:
                 report.find("record-missing", f"actor {p['actor_ref']} is registered twice", r)
             self.actors.setdefault(p["actor_ref"], seq)
+            if p["kind"] == "service":
+                self.services.add(p["actor_ref"])
         if r.action in ("actor_registered", "key_registered") and p.get("public_key") is not None:
             try:
                 public = unbase64(p["public_key"])
@@ -152,6 +156,20 @@ class Registry:
 
     def has_key(self, actor: str, sequence: int) -> bool:
         return any(owner == actor and span.at(sequence) for (owner, _), span in self.keys.items())
+
+    def must_sign(self, r: Record, sequence: int) -> bool:
+        """Whether the configuration wants this record signed by its actor (5.6). `sequence`: the registry that it was decided under."""
+        configuration = self.configuration(sequence)
+        if configuration.get("regulated") is not True:
+            return False
+        if r.action == "gate_decided" or r.action in DECIDED:
+            return True
+        signers = configuration.get("signatures")
+        engines = (configuration["application_actor_ref"], configuration["server_actor_ref"])
+        if signers is None or r.actor in engines or signers == "people" and r.actor in self.services or r.action in ("evidence_exported", "attempt_refused"):
+            return False
+        first = r.action == "key_registered" and (r.payload is None or r.payload["actor_ref"] == r.actor) and not self.has_key(r.actor, sequence)
+        return not first
 
     def holds(self, actor: str, scopes: list[str], sequence: int) -> bool:
         return any(g.at(sequence) and g.value[0] == actor and g.value[1] in scopes for g in self.grants.values())

@@ -109,6 +109,7 @@ TYPES = {"text": lambda v: isinstance(v, str), "int": lambda v: type(v) is int, 
          "hex": lambda v: isinstance(v, str) and HEX64.match(v) is not None, "list": lambda v: isinstance(v, list),
          "object": lambda v: isinstance(v, dict), "any": lambda v: v is not None, "one": lambda v: type(v) is int and v == 1,
          "state": lambda v: v in ("Pending", "Approved", "Rejected", "Withdrawn"), "fate": lambda v: v in ("unspent", "consumed", "mooted"),
+         "signatures": lambda v: v in ("people", "all"),
          "status": lambda v: v in ("Active", "Recalled", "Transferred"), "rule": lambda v: v in ("all-of-n", "one-of-n", "m-of-n"),
          "texts": lambda v: isinstance(v, list) and all(isinstance(x, str) for x in v),
          "steps": lambda v: isinstance(v, list) and all(isinstance(x, dict) and all(

@@ -34,6 +34,24 @@ export function sessionEnded() {
   signedOut();
 }
 
+/** The headers with which this request is signed; none where it need not be. */
+type Signer = (path: string, bytes: string) => Promise<Record<string, string>>;
+let signer: Signer = async () => ({});
+export function onAct(sign: Signer) {
+  signer = sign;
+}
+
+/** Every request leaves here. An act that has to be signed, and is not yet, is signed first. */
+async function leave(request: Request): Promise<Response> {
+  const { pathname, search } = new URL(request.url);
+  // What has a query looks at what would come of it.
+  if (request.method === "POST" && search === "" && !request.headers.has("countersign-statement")) {
+    const headers = await signer(pathname, await request.clone().text());
+    for (const [name, value] of Object.entries(headers)) request.headers.set(name, value);
+  }
+  return fetch(request);
+}
+
 const refusals: Middleware = {
   async onResponse({ response, request }) {
     if (response.ok || response.status === 304) return;
@@ -41,11 +59,14 @@ const refusals: Middleware = {
       .clone()
       .json()
       .catch(() => ({}));
-    if (response.status === 401 && !request.url.includes("/v1/session")) signedOut();
+    // The session goes on where only the signature is missing.
+    const unsigned = (body as Record<string, unknown>).field === "Countersign-Statement";
+    if (response.status === 401 && !unsigned && !request.url.includes("/v1/session")) signedOut();
     throw new Refusal(response.status, body as Record<string, unknown>);
   },
   onError({ error }) {
-    if (error instanceof Refusal) return error;
+    // What is no failure of the network was said before, as with a passkey that was not used.
+    if (error instanceof Error && !(error instanceof TypeError)) return error;
     return new Refusal(0, {
       code: "unreachable",
       detail: error instanceof Error ? error.message : String(error),
@@ -53,7 +74,7 @@ const refusals: Middleware = {
   },
 };
 
-export const api = createClient<paths>({ baseUrl: "/", credentials: "same-origin" });
+export const api = createClient<paths>({ baseUrl: "/", credentials: "same-origin", fetch: leave });
 api.use(refusals);
 
 /** The body of an answer that is known to be good: the middleware has thrown otherwise. */
@@ -68,12 +89,14 @@ export async function send<T>(
   address: string,
   sent?: { type: string; text: string },
 ): Promise<T> {
-  const answer = await fetch(address, {
-    method,
-    credentials: "same-origin",
-    headers: sent ? { "content-type": sent.type } : {},
-    body: sent?.text,
-  });
+  const answer = await leave(
+    new Request(address, {
+      method,
+      credentials: "same-origin",
+      headers: sent ? { "content-type": sent.type } : {},
+      body: sent?.text,
+    }),
+  );
   const data = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new Refusal(answer.status, data);
   return data as T;

@@ -1,8 +1,20 @@
 // Signing a command with a passkey: the same statement that an Ed25519 signer composes (spec/record.md, 5.2); the challenge is
 // its SHA-256.
+import i18next from "i18next";
 import { api, body } from "@/api/client";
+import { queries } from "@/api/query";
 import type { SchemaMe, SchemaPasskey } from "@/api/schema";
-import { assertOver, base64url, forgetPasskey, newPasskey, passkeyHere, rememberPasskey } from "./passkey";
+import { actOf } from "./acts";
+import {
+  assertOver,
+  base64url,
+  forgetPasskey,
+  newPasskey,
+  PasskeyFailure,
+  passkeyHere,
+  rememberPasskey,
+} from "./passkey";
+import { me as caller } from "./session";
 
 const encoder = new TextEncoder();
 
@@ -63,6 +75,26 @@ export async function signed(ask: ToSign): Promise<Signature> {
       "Countersign-Assertion": base64url(encoder.encode(JSON.stringify(made))),
     },
   };
+}
+
+/** The headers of any act, where this server takes the caller's acts only with a signature. */
+export async function signAct(path: string, bytes: string): Promise<Record<string, string>> {
+  const act = actOf(path);
+  const me = act && queries.getQueryData<SchemaMe>(caller.queryKey);
+  if (!act || !me?.must_sign) return {};
+  // Nothing could sign for the first passkey.
+  if (act.action === "register_key" && me.passkeys.length === 0) return {};
+  const { headers, digest } = await signed({
+    me,
+    action: act.action,
+    path,
+    instance: act.instance,
+    stepId: null,
+    bytes,
+    meaning: null,
+  });
+  if (!digest) throw new PasskeyFailure(i18next.t("passkey.needed"));
+  return headers;
 }
 
 /** Registers a new passkey of the caller. A caller who has one already signs for the next with it. */

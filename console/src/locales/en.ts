@@ -291,7 +291,8 @@ export const en = {
     empty: "No processes match",
     emptyWhy: "Start one from a definition, or on the command line:",
     history: "History",
-    legend: "Dashed lines with ✓ need an approval. Blue is the path so far.",
+    legend: "Dashed lines with ✓ need an approval.",
+    legendPath: "Blue is the path so far.",
     next: "What can happen next",
     openGate: "Open the gate",
     state: "State",
@@ -526,6 +527,8 @@ export const en = {
   },
   passkey: {
     known: "This device has a passkey for you already.",
+    needed:
+      "This server accepts an act only with your signature, and you have no passkey yet. Add one under “My account”.",
     noKey: "This browser does not give the public key of a new passkey. Use another browser.",
     none: "The browser gave no passkey.",
     register: "No passkey was made: it was cancelled, or your device could not confirm that it is you.",

@@ -291,7 +291,8 @@ export const vi: Words = {
     empty: "Không có quy trình khớp",
     emptyWhy: "Bắt đầu từ một định nghĩa, hoặc bằng dòng lệnh:",
     history: "Lịch sử",
-    legend: "Đường đứt nét có ✓ cần phê duyệt. Màu xanh là đường đã đi.",
+    legend: "Đường đứt nét có ✓ cần phê duyệt.",
+    legendPath: "Màu xanh là đường đã đi.",
     next: "Việc có thể xảy ra tiếp",
     openGate: "Mở cổng",
     state: "Trạng thái",
@@ -526,6 +527,8 @@ export const vi: Words = {
   },
   passkey: {
     known: "Thiết bị này đã có khóa truy cập của bạn.",
+    needed:
+      "Máy chủ này chỉ nhận thao tác có chữ ký của bạn, mà bạn chưa có khóa truy cập. Hãy thêm một khóa trong mục “Tài khoản của tôi”.",
     noKey: "Trình duyệt này không cho biết khóa công khai của khóa truy cập mới. Hãy dùng trình duyệt khác.",
     none: "Trình duyệt không đưa ra khóa truy cập nào.",
     register: "Chưa tạo khóa truy cập: thao tác bị hủy, hoặc thiết bị không xác nhận được đó là bạn.",

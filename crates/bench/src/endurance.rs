@@ -1,5 +1,5 @@
-//! Workflows in the long run: a store that holds many finished ones, a database that cannot clean up because somebody
-//! holds an old snapshot, and a server that has nothing to do.
+//! Workflows in the long run: a store with many finished ones, a database that cannot clean up because of an open old
+//! snapshot, and an idle server.
 
 use crate::report::{Report, Row};
 use crate::target::Target;
@@ -80,7 +80,7 @@ async fn pinned_snapshot(sizes: &Sizes, report: &mut Report) -> anyhow::Result<(
     target.close().await
 }
 
-/// Transactions a second of a server that nobody calls.
+/// Transactions per second of an idle server.
 async fn idle(report: &mut Report) -> anyhow::Result<()> {
     eprintln!("postgres: an idle server …");
     let target = Target::http("postgres").await?;

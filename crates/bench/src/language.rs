@@ -1,5 +1,5 @@
-//! What one command can cost at most: expressions and schemas that were made to use up a whole budget. No store takes part.
-//! p99 of each row is to stay below 50 ms.
+//! The largest cost of one command: expressions and schemas that use up a whole budget, without a store. The p99 of
+//! each row must stay below 50 ms.
 
 use crate::report::{Report, Row};
 use countersign_definition::Cel;

@@ -1,5 +1,5 @@
-//! The bare limits of a store: single durable transactions, and the very batches that an engine caused, written again
-//! with nothing but their statements.
+//! The raw limits of a store: single durable transactions, and the batches of an engine, written again with only
+//! their statements.
 
 use crate::report::quantile_ms;
 use crate::story::Story;
@@ -31,7 +31,7 @@ impl Bare {
     }
 }
 
-/// A store to write single rows to, each in a transaction of its own.
+/// A store to write single rows to, each in a separate transaction.
 pub struct BareStore {
     place: Place,
     raw: Raw,

@@ -1,5 +1,5 @@
-//! What the log costs and gives: sealing beside writing, how soon a record is under a checkpoint, verifying everything,
-//! and one proof in a large log.
+//! The cost and use of the log: sealing while writing, the time until a record is under a checkpoint, verifying
+//! everything, and one proof in a large log.
 
 use crate::report::{Report, Row};
 use crate::story::{Run, Story};

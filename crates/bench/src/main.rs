@@ -1,5 +1,5 @@
 //! `make bench`: how fast a gated process runs (start → open → approve → fire), in process and over HTTP, on
-//! both stores, beside what the same store can do at all for the same rows in the same run. Only ratios
+//! both stores, compared with the limit of the same store for the same rows in the same run. Only ratios
 //! mean anything: machines differ, and so do their neighbours.
 
 mod cells;
@@ -98,7 +98,7 @@ struct Args {
     /// Instances of an export, made once with a tenth of them and once with all; 1000000 takes minutes. 0 leaves it out.
     #[arg(long, default_value_t = 20_000)]
     exported: u64,
-    /// Results of peers in the same run, as bench/peers/run.sh prints them: to stand beside ours.
+    /// Results of peers in the same run, as bench/peers/run.sh prints them, for comparison.
     #[arg(long)]
     peers: Option<std::path::PathBuf>,
     /// Where the results go.
@@ -170,7 +170,7 @@ async fn measure_store(store: &str, time: Duration, args: &Args, report: &mut Re
     Ok(())
 }
 
-/// Gated processes, beside what the store can do at all for the same rows.
+/// Gated processes, compared with the limit of the store for the same rows.
 async fn processes(store: &str, time: Duration, args: &Args, report: &mut Report) -> anyhow::Result<()> {
     let most = args.clients.iter().copied().max().unwrap_or(64);
     eprintln!("{store}: bare transactions and raw rows …");

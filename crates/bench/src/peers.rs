@@ -1,5 +1,5 @@
-//! Other engines beside ours: their results come from bench/peers, measured in the same run on the same server, and
-//! every row of ours that has a counterpart gets its ratio.
+//! Other engines compared with ours: bench/peers measures them in the same run on the same server, and every row of
+//! ours with a counterpart gets its ratio.
 
 use crate::report::{Report, Row, Written};
 use anyhow::Context;

@@ -1,4 +1,5 @@
-//! A server that starts beside many live runs: how long from its start to the first write, and until a worker has a task.
+//! The start of a server with many live runs: the time from its start to the first write, and until a worker has a
+//! task.
 
 use crate::report::{Report, Row};
 use crate::target::Target;

@@ -1,5 +1,5 @@
-//! What a step of a runbook costs beside a plain one: before each step a survey of ten pins is claimed and answered. The
-//! probes themselves take no time here; what they look at is not ours to measure.
+//! The cost of a step of a runbook compared with a plain step: before each step a survey of ten pins is claimed and
+//! answered. The probes take no time here.
 
 use crate::report::{Report, Row};
 use crate::workflows::{Place, QUEUE, STEPS, call, publish, rate, work};

@@ -273,7 +273,7 @@ pub async fn over_http(store: &str, sizes: &Sizes, report: &mut Report) -> anyho
     let target = Target::http(store).await?;
     let served = Served::of(&target, sizes.leased).await?;
     let runs = sizes.runs / 2;
-    // As the peers and the measurement in process: nobody is measured cold.
+    // As for the peers and the measurement in process: nothing is measured cold.
     served.w1(runs.min(200)).await?;
     let elapsed = served.w1(runs).await?;
     report.add(Row::rate("W1 runs of 10 steps", store, "leased, http", served.workers.len(), rate(runs, elapsed)));

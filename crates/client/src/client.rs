@@ -95,7 +95,7 @@ impl Client {
         Ok(self)
     }
 
-    /// For whoever sends the same request again and means it.
+    /// For a caller that repeats a request on purpose.
     pub(crate) fn without_idempotency_key(mut self) -> Self {
         self.idempotency_key = None;
         self
@@ -182,7 +182,7 @@ impl Client {
         self.read::<Value>(status, &bytes).map(|answer| answer.json.to_string())
     }
 
-    /// A file, handed on piece by piece as it comes: `take` is told each piece, and how much there will be.
+    /// A file, passed on piece by piece as it arrives: `take` gets each piece and the total size.
     pub(crate) async fn get_file(
         &self,
         path: &[&str],

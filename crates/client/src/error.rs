@@ -1,4 +1,4 @@
-//! What can go wrong between a caller and the server, told so that the caller knows what to do.
+//! What can go wrong between a caller and the server, in a form that tells the caller what to do.
 
 use crate::wire::Problem;
 

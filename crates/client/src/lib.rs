@@ -11,7 +11,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`worker`] is the loop of somebody who works on the steps of a queue.
+//! [`worker`] is the loop of a worker on the steps of a queue.
 //!
 //! The client never repeats a request by itself: whether to ask again is the caller's decision, with
 //! [`Client::with_idempotency_key`] to make it safe.

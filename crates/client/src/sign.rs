@@ -206,7 +206,7 @@ fn operation<'a>(method: &str, path: &[&'a str]) -> Option<(&'static str, Option
     Some(found)
 }
 
-/// What somebody does to a step, as a statement names it.
+/// An act on a step, as a statement names it.
 fn step_act(act: &str) -> Option<&'static str> {
     Some(match act {
         "claim" => "claim_step",

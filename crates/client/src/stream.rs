@@ -11,11 +11,11 @@ const SILENCE: Duration = Duration::from_secs(45);
 /// An event of ours is much shorter.
 const LONGEST: usize = 1 << 20;
 
-/// What a stream told.
+/// An item of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamEvent {
     Moved(Moved),
-    /// Events were lost, and the stream ends: read everything again, and follow anew.
+    /// Events were lost, and the stream ends: read everything again, and connect again.
     Reload,
 }
 

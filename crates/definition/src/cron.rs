@@ -1,5 +1,5 @@
-//! What is wrong with a cron pattern, in words for its author. Whether one is right is croner's to say; of what is wrong it
-//! does not tell where.
+//! Explains what is wrong with a cron pattern, for its author. croner decides whether a pattern is right, but does
+//! not say where it is wrong.
 
 use crate::problem::quoted;
 use crate::suggest::closest;

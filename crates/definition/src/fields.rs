@@ -1,5 +1,5 @@
-//! Checked access to a mapping: its fields are a closed list, and a value of the wrong type is
-//! reported once, where it stands.
+//! Checked access to a mapping: its fields are a closed list, and a value of the wrong type is reported once, at its
+//! place.
 
 use crate::problem::{Position, ProblemCode, Problems, enumerated, quoted, segment};
 use crate::suggest::synonym;

@@ -1,4 +1,4 @@
-//! Names: of definitions, and of what stands inside them.
+//! Names: of definitions, and of their parts.
 
 use crate::fields::text;
 use crate::problem::{ProblemCode, Problems, quoted};

@@ -66,11 +66,11 @@ problem_codes! {
     MissingPic = "missing-pic",
     /// A field that belongs to another `run`.
     FieldNotForRun = "field-not-for-run",
-    /// A step's gate for which gate_spec names nobody.
+    /// A step's gate without an approver in gate_spec.
     UnknownGate = "unknown-gate",
     /// A gate_spec entry whose label nothing names.
     UnusedGate = "unused-gate",
-    /// A quorum that nobody could fill, or whose parts contradict each other.
+    /// A quorum that cannot be reached, or whose parts contradict each other.
     BadQuorum = "bad-quorum",
     /// A retry policy that is negative or contradicts itself.
     BadRetry = "bad-retry",
@@ -96,14 +96,14 @@ problem_codes! {
     MissingFloorState = "missing-floor-state",
     /// A state of the floor that is not as the floor has it.
     FloorStateChanged = "floor-state-changed",
-    /// A state that is not of the floor, and names none that stands for it.
+    /// A state that is not of the floor and names no floor state.
     DerivedWithoutFloor = "derived-without-floor",
     DerivedWithoutJustification = "derived-without-justification",
     /// A transition of the floor that is not as the floor has it.
     FloorTransitionChanged = "floor-transition-changed",
     /// A transition between states that the floor knows no way between, for that actor class.
     NoFloorTransition = "no-floor-transition",
-    /// A transition that nobody could ever fire.
+    /// A transition that can never fire.
     NeverFires = "never-fires",
     /// Text in which there is nothing to see.
     Blank = "blank",
@@ -197,7 +197,7 @@ pub(crate) struct Position {
 impl Position {
     pub const START: Position = Position { line: 1, column: 1 };
 
-    /// Where the character after `before` stands. A line ends with LF, CR LF or CR, as in YAML.
+    /// The place of the character after `before`. A line ends with LF, CR LF or CR, as in YAML.
     pub fn after(before: &str) -> Position {
         let mut at = Position::START;
         let mut chars = before.chars().peekable();
@@ -242,7 +242,7 @@ pub(crate) struct Problems {
 }
 
 impl Problems {
-    /// Of this text. Without one, what is inside of a value is told where the value begins.
+    /// Of this text. Without it, a problem inside a value is reported at the begin of the value.
     pub fn of(text: &str) -> Problems {
         Problems { source: Source::new(text), found: Vec::new() }
     }

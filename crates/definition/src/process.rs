@@ -1,5 +1,5 @@
-//! `kind: process`: states, transitions and the guards on them. What makes a declaration sound is the
-//! kernel's to say; this module gives the kernel's faults their place in the text.
+//! `kind: process`: states, transitions and the guards on them. The kernel decides whether a declaration is sound;
+//! this module maps the kernel's faults to their places in the text.
 
 use crate::fields::{FieldList, Mapping, list, string, text};
 use crate::gates::{Unused, published_gates, report_unused};

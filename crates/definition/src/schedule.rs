@@ -1,5 +1,5 @@
-//! When a schedule comes next. The pattern is matched against the wall clock of its time zone: a local time that
-//! does not exist is skipped, and one that comes twice fires once, the first time.
+//! When a schedule comes next. The pattern is matched against the wall clock of its time zone: a local time that does
+//! not exist is skipped, and one that comes twice fires once, the first time.
 
 use countersign_kernel::plan::Schedule;
 use croner::Cron;

@@ -1,5 +1,5 @@
-//! Where a part of a value stands in the text. A value has lost its quotes, its escapes and its line ends, so the text is
-//! followed from where the value begins, one character of the value after the other.
+//! The place of a part of a value in the text. A value has lost its quotes, escapes and line ends, so the text is
+//! followed from the begin of the value, one character of the value after the other.
 
 use crate::problem::Position;
 use std::cell::OnceCell;

@@ -1,5 +1,5 @@
-//! A syntax error in words that help the author, at the place where it can be mended. The reader's
-//! own words and place serve where there is nothing better to say.
+//! A syntax error in words that help the author, at the place to correct. If there is nothing better, the parser's
+//! own message and place are used.
 
 use crate::language::template::{Piece, pieces};
 use crate::problem::{Position, lines, quoted};

@@ -8,7 +8,7 @@ pub(crate) const MAX_SAFE_INTEGER: i64 = (1 << 53) - 1;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Node {
-    /// Where the value begins; for an alias, where the alias stands.
+    /// Where the value begins; for an alias, the place of the alias.
     pub at: Position,
     pub value: Value,
 }

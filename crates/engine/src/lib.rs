@@ -76,6 +76,8 @@ pub struct Config {
     pub server_key: Option<PublicKey>,
     /// Gate decisions must be signed.
     pub regulated: bool,
+    /// Whose other acts must be signed, on a regulated server.
+    pub signatures: Option<registry::Signatures>,
     /// `None`: the deployment has not chosen. Records say so.
     pub audit_trail_retention_policy: Option<String>,
     pub policies: Policies,
@@ -112,6 +114,7 @@ impl Default for Config {
             server_actor_ref: "countersign-log".to_owned(),
             server_key: None,
             regulated: false,
+            signatures: None,
             audit_trail_retention_policy: None,
             policies: Policies::default(),
             audit_failed_attempts: false,
@@ -302,6 +305,7 @@ impl Engine {
         let command = registry::Command::RecordConfiguration(Configuration {
             audit_trail_retention_policy: self.config.audit_trail_retention_policy.clone(),
             regulated: self.config.regulated,
+            signatures: self.config.signatures.filter(|_| self.config.regulated),
             application_actor_ref: self.config.application_actor_ref.clone(),
             server_actor_ref: self.config.server_actor_ref.clone(),
         });

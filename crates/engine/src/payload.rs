@@ -5,7 +5,7 @@ use crate::run::payload::is_told_in_full;
 use countersign_kernel::process::{
     self, Decision, EventBody, Gate, GateKind, GateRef, MOOT_RECORD_REASON, OnBehalf, Request, Settled,
 };
-use countersign_kernel::registry::{self, credential_id};
+use countersign_kernel::registry::{self, Signatures, credential_id};
 use countersign_kernel::retention::{self, RecordFacts};
 use countersign_kernel::{Digest, EventId, HoldId, InstanceId, StepId, Time};
 use serde_json::{Map, Value};
@@ -361,6 +361,7 @@ pub fn registry_payload(event: &registry::Event, digests: Option<&Digests>) -> V
         registry::EventBody::ConfigurationRecorded(configuration) => payload
             .set("audit_trail_retention_policy", configuration.audit_trail_retention_policy.clone())
             .set("regulated", configuration.regulated)
+            .optional("signatures", configuration.signatures.map(Signatures::as_str))
             .set("application_actor_ref", configuration.application_actor_ref.as_str())
             .set("server_actor_ref", configuration.server_actor_ref.as_str()),
         registry::EventBody::HoldPlaced { hold_id, record_ref, reason, case_ref } => {

@@ -220,7 +220,7 @@ fn open_beneath(working_dir: &Path, path: &str) -> Result<File, Unkept> {
     for part in directories {
         directory = openat(&directory, *part, DIRECTORY | OFlags::NOFOLLOW, Mode::empty()).map_err(unopened)?;
     }
-    // Without waiting: a pipe that nobody writes to would never open.
+    // Without waiting: a pipe without a writer would never open.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(openat(&directory, *name, flags, Mode::empty()).map_err(unopened)?);
     if !file.metadata().map_err(Unkept::Failed)?.is_file() {

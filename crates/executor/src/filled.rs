@@ -1,5 +1,5 @@
-//! What a template yields where only text can stand: a number or a truth value is meant as it is written, anything else is
-//! not meant at all.
+//! The result of a template in a place for text: a number or a truth value is written as text, any other value is an
+//! error.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};

@@ -1,6 +1,6 @@
-//! JSON from outside, held to what the engine's own door asks for (`spec/record.md`, section 7): no duplicate keys, no
-//! numbers that readers would understand differently, no U+0000, bounded depth. Values are checked, not rewritten: what is kept
-//! is the text that came.
+//! JSON from outside, with the same rules as the engine's API (`spec/record.md`, section 7): no duplicate keys, no
+//! numbers that readers could read differently, no U+0000, limited depth. Values are checked, not rewritten: the
+//! received text is kept.
 
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::collections::HashSet;

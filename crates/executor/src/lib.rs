@@ -1,9 +1,9 @@
-//! Carries out the steps that need no worker: [`shell`] runs a process, [`http`] sends a request. Each takes a job with every
-//! `${…}` filled in and gives back a [`Verdict`], which is what a worker would have reported, or, as a [`probe`], a value.
-//! What it gives back holds no secret that the job's [`mask`] knows.
+//! Carries out the steps that need no worker: [`shell`] runs a process, [`http`] sends a request. Each takes a job
+//! with every `${…}` filled in and returns a [`Verdict`], the same report that a worker would send, or, as a
+//! [`probe`], a value. The result contains no secret that the job's [`mask`] knows.
 //!
-//! It knows neither the engine nor a store, and it never decides what follows from a verdict. Dropping the future of a job
-//! cancels it: no process and no connection is left behind.
+//! This crate knows neither the engine nor a store, and it never decides what follows from a verdict. Dropping the
+//! future of a job cancels it: no process and no connection remains.
 
 pub mod artifact;
 mod filled;

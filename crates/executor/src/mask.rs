@@ -1,9 +1,9 @@
-//! Hides secrets in what comes of a job. A command may print what it was given, and a server may answer with what it was
-//! sent; every occurrence becomes `***` before a verdict leaves this crate.
+//! Hides secrets in the result of a job. A command may print its input, and a server may answer with the request;
+//! every occurrence becomes `***` before a verdict leaves this crate.
 //!
-//! A value is found as it is, and in the encodings that programs print without meaning to: Base64 (also inside of longer
-//! texts, as in `Basic` credentials), percent-encoding, hexadecimal and JSON. A command that wants to tell a secret still can:
-//! it may reverse it. Masking is for accidents.
+//! A value is found as it is, and in the encodings that programs commonly print: Base64 (also inside longer texts, as
+//! in `Basic` credentials), percent-encoding, hexadecimal and JSON. A command that discloses a secret on purpose can
+//! still do so, for example by reversing it. Masking prevents accidents.
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use base64::Engine;

@@ -1,4 +1,4 @@
-//! What shell and http pins have in common: a value is kept whole or not at all, so that two values that look equal are.
+//! Shared by shell and http pins: a value is kept whole or not at all, so two values that look equal are equal.
 
 /// The largest value of a pin, as a JSON text. What is larger is pinned by its digest, which the probe has to print.
 pub const VALUE_BYTES: usize = 64 * 1024;

@@ -1,4 +1,5 @@
-//! Foreign bytes made fit to be kept in a record: text, of bearable length, without U+0000, which PostgreSQL cannot store.
+//! Turns foreign bytes into text that a record can hold: UTF-8, of limited length, without U+0000, which PostgreSQL
+//! cannot store.
 
 pub fn of(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).replace('\0', "\u{FFFD}")

@@ -1,4 +1,4 @@
-//! What became of a job, in the words of the worker protocol.
+//! The result of a job, in the terms of the worker protocol.
 
 use crate::artifact::Artifact;
 use crate::json;
@@ -33,7 +33,7 @@ pub enum Verdict {
         last_error: String,
         category: Option<FailureCategory>,
     },
-    /// It was begun, and nobody knows what became of it. Whoever may make it again reports `instead`.
+    /// It was begun, and its effect is unknown. If the step may be repeated, `instead` is reported.
     Unknown {
         instead: Box<Verdict>,
     },

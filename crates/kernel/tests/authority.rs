@@ -43,6 +43,7 @@ impl World {
         let configuration = Configuration {
             audit_trail_retention_policy: None,
             regulated: false,
+            signatures: None,
             application_actor_ref: APPLICATION.to_owned(),
             server_actor_ref: SERVER.to_owned(),
         };

@@ -1,6 +1,6 @@
-//! Headers as we write them (`spec/record.md`, section 2: members in one order, no white space), read without a JSON
-//! parser: whoever verifies a whole log reads millions. It says nothing about any other header, which serde then reads or
-//! refuses; so there is still one answer to what a header is, and a test holds the two against each other.
+//! Reads headers in our own form (`spec/record.md`, section 2: members in one order, no white space) without a JSON
+//! parser, because verifying a whole log reads millions. For any other header this module gives no answer: serde then
+//! reads or refuses it. So there is one definition of a header, and a test compares the two readers.
 
 use crate::record::{HeaderView, RetentionView};
 use std::borrow::Cow;

@@ -1,8 +1,8 @@
-//! The Merkle tree of RFC 6962, section 2.1, over leaf hashes. Plain: nothing of its structure is ours.
+//! The Merkle tree of RFC 6962, section 2.1, over leaf hashes, without changes.
 //!
-//! A leaf hash is `SHA-256(0x00 ‖ leaf)`, which for a record is its `record_hash`; an inner node is
-//! `SHA-256(0x01 ‖ left ‖ right)`. The functions take a reader of subtree hashes instead of all leaves, so a proof
-//! in a log of millions reads a few dozen of them.
+//! A leaf hash is `SHA-256(0x00 ‖ leaf)`, which for a record is its `record_hash`; an inner node is `SHA-256(0x01 ‖
+//! left ‖ right)`. The functions take a reader of subtree hashes instead of all leaves, so a proof in a log of
+//! millions reads a few dozen of them.
 
 use crate::sha256;
 use countersign_kernel::Digest;

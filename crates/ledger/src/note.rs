@@ -1,5 +1,5 @@
-//! Signed notes and checkpoints as C2SP writes them (signed-note, tlog-checkpoint, tlog-cosignature). A checkpoint
-//! states how long the log is and what its root is; the log signs it, witnesses cosign it.
+//! Signed notes and checkpoints in the form of C2SP (signed-note, tlog-checkpoint, tlog-cosignature). A checkpoint
+//! states the size of the log and its root. The log signs it, witnesses cosign it.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;

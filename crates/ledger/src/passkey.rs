@@ -1,6 +1,6 @@
-//! Passkeys (`spec/record.md`, sections 5.3 and 5.4): the keys of WebAuthn authenticators, the assertions that they make, and
-//! the attestation that carries one in a record. An authenticator does not sign a statement itself: the statement's SHA-256 is
-//! the challenge in what the browser tells it, and it signs over that.
+//! Passkeys (`spec/record.md`, sections 5.3 and 5.4): the keys of WebAuthn authenticators, the assertions that they
+//! make, and the attestation that carries one in a record. An authenticator does not sign the statement itself. The
+//! statement's SHA-256 is the challenge in the client data, and the authenticator signs over the client data.
 
 use crate::statement::{SignedOver, Statement, StatementError};
 use crate::{Unwritable, sha256, written};
@@ -9,7 +9,7 @@ use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use ring::signature::{ECDSA_P256_SHA256_ASN1, ED25519, UnparsedPublicKey};
 use serde::{Deserialize, Serialize};
 
-/// What stands before the key in a SubjectPublicKeyInfo: of a point of P-256, uncompressed; of an Ed25519 key (RFC 8410).
+/// The bytes before the key in a SubjectPublicKeyInfo: for a point of P-256, uncompressed; for an Ed25519 key (RFC 8410).
 const P256_SPKI: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
     0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
@@ -84,7 +84,7 @@ impl PasskeyKey {
         }
     }
 
-    /// As it stands in records.
+    /// The form in records.
     pub fn parse(algorithm: &str, base64: &str) -> Result<PasskeyKey, PasskeyError> {
         let algorithm = Algorithm::parse(algorithm).ok_or(PasskeyError::Key)?;
         PasskeyKey::new(algorithm, &BASE64_STANDARD.decode(base64).map_err(|_| PasskeyError::Key)?)

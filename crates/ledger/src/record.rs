@@ -172,7 +172,7 @@ pub struct HeaderRetention {
     pub purge_deadline_us: Option<i64>,
 }
 
-/// A header as its members, borrowed from its bytes: for whoever reads millions of them.
+/// A header as its members, borrowed from its bytes, for reading millions of them.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HeaderView<'h> {

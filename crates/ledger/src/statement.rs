@@ -1,5 +1,5 @@
-//! What an actor signs (`spec/record.md`, section 5.2): a statement that the signer composes, an Ed25519 signature
-//! over its exact bytes, and the attestation that carries both in a record.
+//! What an actor signs (`spec/record.md`, section 5.2): a statement composed by the signer, an Ed25519 signature over
+//! its exact bytes, and the attestation that carries both in a record.
 
 use crate::{Unwritable, sha256, written};
 use base64::Engine as _;
@@ -9,7 +9,7 @@ use base64::prelude::BASE64_STANDARD;
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use serde::{Deserialize, Serialize};
 
-/// What stands before the 32 bytes of a key in a SubjectPublicKeyInfo (RFC 8410), as PEM files have it.
+/// The bytes before the 32 bytes of a key in a SubjectPublicKeyInfo (RFC 8410), as in PEM files.
 const SPKI_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 /// Reads base64 with and without padding.
 const LENIENT: GeneralPurposeConfig =
@@ -43,7 +43,7 @@ impl PublicKey {
         if key.is_weak() { Err(StatementError::Key("it is a weak key")) } else { Ok(PublicKey(key)) }
     }
 
-    /// The form in which it stands in records.
+    /// The form in records.
     pub fn to_base64(&self) -> String {
         BASE64_STANDARD.encode(self.0.as_bytes())
     }

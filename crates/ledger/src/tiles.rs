@@ -1,5 +1,5 @@
-//! What of a tree is stored, and how a tree is read and extended from that. Stored are the leaves and the complete
-//! subtrees of every eighth level; the levels between are computed from at most 256 stored hashes, a *tile*.
+//! Which parts of a tree are stored, and how a tree is read and extended from them. Stored are the leaves and the
+//! complete subtrees of every eighth level. The levels between are computed from at most 256 stored hashes, a *tile*.
 //! So a proof in a log of millions reads a handful of tiles, and the stored tree is 1/255 of its leaves.
 
 use crate::merkle::{Subtrees, node_hash};

@@ -5,6 +5,8 @@
 mod console;
 mod metrics;
 mod nats;
+mod notify;
+mod regulated;
 mod secrets;
 mod sink;
 mod tls;
@@ -13,6 +15,8 @@ mod webhooks;
 pub use console::ConsoleSection;
 pub use metrics::{MetricsSection, MetricsToken};
 pub use nats::{Login, NatsSection, NatsTarget};
+pub use notify::{Encryption, MailTarget, NotifySection, NotifyTarget, NotifyWay, Occasion};
+pub use regulated::{RegulatedSection, Services};
 pub use secrets::{SecretSource, SecretStore};
 pub use sink::{Secret, Sink, Way};
 pub use tls::TlsSection;
@@ -53,8 +57,8 @@ pub struct Config {
     pub application_actor_ref: String,
     /// The actor that signs the log's checkpoints.
     pub server_actor_ref: String,
-    /// Gate decisions must be signed.
-    pub regulated: bool,
+    /// Acts must be signed.
+    pub regulated: RegulatedSection,
     pub retention: RetentionSection,
     pub seal: SealSection,
     pub log: LogSection,
@@ -65,6 +69,8 @@ pub struct Config {
     /// Where events for the world outside are sent.
     pub webhooks: Vec<WebhookSection>,
     pub nats: Vec<NatsSection>,
+    /// What people are told.
+    pub notify: Vec<NotifySection>,
     /// What `${secrets.NAME}` stands for.
     pub secrets: BTreeMap<String, SecretSource>,
     pub artifacts: ArtifactsSection,
@@ -80,7 +86,7 @@ impl Default for Config {
             audit_trail_retention_policy: None,
             application_actor_ref: countersign_engine::Config::default().application_actor_ref,
             server_actor_ref: countersign_engine::Config::default().server_actor_ref,
-            regulated: false,
+            regulated: RegulatedSection::default(),
             retention: RetentionSection::default(),
             seal: SealSection::default(),
             log: LogSection::default(),
@@ -90,6 +96,7 @@ impl Default for Config {
             metrics: MetricsSection::default(),
             webhooks: vec![],
             nats: vec![],
+            notify: vec![],
             secrets: BTreeMap::new(),
             artifacts: ArtifactsSection::default(),
             console: ConsoleSection::default(),
@@ -348,7 +355,7 @@ impl Config {
 
     /// What `${secrets.NAME}` stands for, as it is read.
     pub fn secrets(&self) -> SecretStore {
-        SecretStore::new(self.secrets.clone(), self.regulated)
+        SecretStore::new(self.secrets.clone(), self.regulated.enabled)
     }
 
     /// What the sealer is told, with the key of this node.
@@ -371,7 +378,8 @@ impl Config {
         countersign_engine::Config {
             application_actor_ref: self.application_actor_ref.clone(),
             server_actor_ref: self.server_actor_ref.clone(),
-            regulated: self.regulated,
+            regulated: self.regulated.enabled,
+            signatures: self.regulated.signatures(),
             audit_trail_retention_policy: self.audit_trail_retention_policy.clone(),
             policies: self.policies(),
             audit_failed_attempts: self.audit.failed_attempts,
@@ -507,7 +515,7 @@ impl<'de> Deserialize<'de> for Duration {
 mod tests {
     use super::*;
 
-    fn load(toml: &str, variables: &[(&str, &str)]) -> anyhow::Result<Config> {
+    pub(super) fn load(toml: &str, variables: &[(&str, &str)]) -> anyhow::Result<Config> {
         let directory = tempfile::tempdir()?;
         let file = directory.path().join("countersign.toml");
         std::fs::write(&file, toml)?;
@@ -553,6 +561,7 @@ mod tests {
             for block in text.split("```toml\n").skip(1) {
                 // Files with secrets and keys are elsewhere.
                 let block = block.split("```").next().expect("an end").replace("secret_file", "secret");
+                let block = block.replace("password_file", "password");
                 let lines = block.lines();
                 let lines: Vec<&str> =
                     lines.filter(|line| !line.contains("_file") && !line.contains("token = { file")).collect();
@@ -651,6 +660,9 @@ mod tests {
                 "countersign.toml",
             ),
             ("x = ", &[], "x = ", "countersign.toml"),
+            ("[regulated]\nservces = \"token\"", &[], "servces", "countersign.toml"),
+            ("[regulated]\nservices = \"tokens\"", &[], "regulated.services", "countersign.toml"),
+            ("regulated = \"yes\"", &[], "regulated", "countersign.toml"),
         ] {
             let told = refusal(toml, variables);
             assert!(told.contains(key) && told.contains(place), "{toml:?} {variables:?}: {told}");

@@ -111,7 +111,7 @@ pub async fn start(options: ServeOptions) -> anyhow::Result<Running> {
     let socket = reserve(&options.listen).await?;
     make_data_dir(&options.data_dir)?;
     let store = options.store.unwrap_or_else(|| default_store(&options.data_dir));
-    keys::require_private(&secrets(&options.data_dir, &config), config.regulated)?;
+    keys::require_private(&secrets(&options.data_dir, &config), config.regulated.enabled)?;
     let keys = [LOG_KEY_FILE, APPLICATION_KEY_FILE, ADMIN_TOKEN_FILE];
     let guard = NewStore::look(&store, &options.data_dir, &keys, options.new_store)?;
     let lock = lock_sqlite(&store)?;

@@ -46,6 +46,8 @@ mod machines;
 #[cfg(feature = "nats")]
 #[path = "http_api/nats.rs"]
 mod nats;
+#[path = "http_api/notify.rs"]
+mod notify;
 #[path = "http_api/passkeys.rs"]
 mod passkeys;
 #[path = "http_api/people.rs"]
@@ -54,6 +56,8 @@ mod people;
 mod quorum;
 #[path = "http_api/reading.rs"]
 mod reading;
+#[path = "http_api/regulated.rs"]
+mod regulated;
 #[path = "http_api/requests.rs"]
 mod requests;
 #[path = "http_api/resources.rs"]

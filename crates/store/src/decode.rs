@@ -1,4 +1,4 @@
-//! From rows to values. What does not fit is [`StoreError::Corrupt`], with the place.
+//! From rows to values. A row that cannot be decoded is [`StoreError::Corrupt`], with the place.
 
 pub mod run;
 
@@ -15,6 +15,7 @@ use countersign_kernel::machine::{AssignmentStatus, ChainState, StepState};
 use countersign_kernel::process::{Decided, DefinitionRef, Gate, GateKind, Process, Request, Step};
 use countersign_kernel::registry::{
     Actor, ActorKey, ActorKind, Configuration, Credential, Definition, Delegation, Event, EventBody, Mark, Marked,
+    Signatures,
 };
 use countersign_kernel::{
     AssignmentId, ChainId, Declaration, DelegationId, Digest, EventId, GateSpec, GrantId, HoldId, InstanceId,
@@ -203,7 +204,7 @@ pub fn record_row(row: &dyn Columns) -> Result<RecordRow, StoreError> {
     })
 }
 
-/// The record of a hold that stands is kept by that hold.
+/// An active hold keeps its own record, too.
 pub const HOLD_PLACED: &str = "hold_placed";
 
 pub fn hold_row(row: &dyn Columns) -> Result<HoldRow, StoreError> {
@@ -224,7 +225,7 @@ pub fn hold_row(row: &dyn Columns) -> Result<HoldRow, StoreError> {
     })
 }
 
-/// A hold that stands, as the kernel knows it, and the instance that it belongs to.
+/// An active hold, as the kernel knows it, and its instance.
 pub fn active_hold(row: &dyn Columns) -> Result<(InstanceId, HoldId, EventId), StoreError> {
     Ok((InstanceId(row.id(2)?), HoldId(row.id(0)?), EventId(row.id(1)?)))
 }
@@ -470,6 +471,7 @@ pub fn configuration_event(row: &dyn Columns) -> Numbered {
     let body = EventBody::ConfigurationRecorded(Configuration {
         audit_trail_retention_policy: row.optional_text(1)?,
         regulated: row.bool(4)?,
+        signatures: row.optional_text(7)?.map(|text| token(&text, Signatures::parse)).transpose()?,
         application_actor_ref: row.text(5)?,
         server_actor_ref: row.text(6)?,
     });

@@ -1,6 +1,6 @@
-//! The two stores behind the engine's port. What both share stands once: [`value`] (values and how a row
-//! is read), [`statement`] (every write as data, from which each dialect's SQL is derived), [`select`] (the
-//! reads). [`sqlite`] and [`postgres`] hold what really differs: connections, transactions, the fence.
+//! The two stores behind the engine's port. Shared parts: [`value`] (values and how a row is read), [`statement`]
+//! (every write as data, from which each dialect's SQL is derived), [`select`] (the reads). [`sqlite`] and
+//! [`postgres`] contain only what differs: connections, transactions, the fence.
 
 mod decode;
 mod log;

@@ -1,5 +1,5 @@
-//! The log's statements that both databases share, and how its rows are read. What differs, the order of commits and
-//! the lease, stands with each store.
+//! The statements of the log that both databases share, and how its rows are read. The order of commits and the lease
+//! differ, so each store has its own.
 
 use crate::decode;
 use crate::select::{Dialect, RECORD};
@@ -180,7 +180,7 @@ pub fn entry_row(row: &dyn Columns) -> Result<EntryRow, StoreError> {
     Ok(EntryRow { log_index: row.count(0)?, event_id: EventId(row.id(1)?), record_hash: row.digest(2)?, record: None })
 }
 
-/// A record that cannot be read is as good as none: whoever verifies the log says so.
+/// An unreadable record counts as missing: verification reports it.
 pub fn record_row(row: &dyn Columns) -> Result<Option<RecordRow>, StoreError> {
     match decode::record_row(row) {
         Err(StoreError::Corrupt(_)) => Ok(None),

@@ -1,5 +1,5 @@
-//! The outbox's statements, which both databases share, and how its rows are read. What differs is how rows are locked and
-//! how many are changed at once.
+//! The statements of the outbox that both databases share, and how its rows are read. The locking of rows, and how
+//! many are changed at once, differ.
 
 use crate::select::{Dialect, Select};
 use crate::statement::{Kind, Statement};
@@ -34,7 +34,7 @@ pub struct OutboxSql {
     pub unspread: String,
     /// Parameter: events.
     pub spread: String,
-    /// Events that nobody wants. Parameter: events.
+    /// Events that no webhook selects. Parameter: events.
     pub unwanted: String,
     /// Parameters: webhook, limit.
     pub due: String,

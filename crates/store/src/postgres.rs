@@ -97,7 +97,7 @@ impl Store for PostgresStore {
     }
 }
 
-/// Keys whose time is over may be used anew. Returns those that were free.
+/// Expired keys may be used again. Returns those that were free.
 const INSERT_KEYS: &str = "INSERT INTO idempotency (actor_ref, key, request_digest, answer, expires_at_us, instance_id) \
      SELECT * FROM UNNEST($1::text[], $2::text[], $3::bytea[], $4::text[], $5::int8[], $7::uuid[]) \
      ON CONFLICT (actor_ref, key) DO UPDATE SET request_digest = excluded.request_digest, answer = excluded.answer, \

@@ -1,5 +1,5 @@
-//! The bare limit of each store for the rows that commands write: the same statements on the same schema,
-//! one transaction per batch, and nothing else. `make bench` measures the engine against this.
+//! The raw limit of each store for the rows that commands write: the same statements on the same schema, one
+//! transaction per batch, and nothing else. `make bench` compares the engine with it.
 
 use crate::postgres::RawPostgres;
 use crate::sqlite::RawSqlite;

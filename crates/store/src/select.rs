@@ -1,5 +1,5 @@
-//! The reads. SQL text is the same for both databases but for the form of a parameter and of "one of
-//! these ids"; columns are listed in the order in which [`crate::decode`] reads them.
+//! The reads. The SQL text is the same for both databases, except for the form of a parameter and of "one of these
+//! ids". Columns are listed in the order in which [`crate::decode`] reads them.
 
 pub mod run;
 
@@ -63,7 +63,7 @@ pub struct ByInstance {
     pub history: String,
     /// Some of one instance. Parameters: instance, from, limit.
     pub firings: String,
-    /// What waits for somebody. Parameters: assignee, behind when it is due and which assignment, limit, and who asks.
+    /// The active assignments of an actor. Parameters: assignee, the due time and the assignment to continue behind, limit, and who asks.
     pub inbox: String,
     /// Parameters: assignee.
     pub inbox_count: &'static str,
@@ -72,16 +72,16 @@ pub struct ByInstance {
     /// Steps joined with their newest assignment.
     pub steps: String,
     pub document: &'static str,
-    /// Holds that stand: hold, record and instance.
+    /// Active holds: hold, record and instance.
     pub holds: String,
     /// Steps of an instance, or of a gate, without their assignments.
     pub own_steps: String,
     pub gate_steps: String,
-    /// One record, one hold, and the holds that stand on records.
+    /// One record, one hold, and the active holds on records.
     pub record: String,
     pub hold: String,
     pub holds_on: String,
-    /// The hold that a record of this instance (1) and time (2) placed, while it stands.
+    /// The hold that a record of this instance (1) and time (2) placed, while it is active.
     pub own_hold: String,
 }
 
@@ -483,7 +483,7 @@ pub fn purgeable(dialect: Dialect, query: &PurgeableQuery) -> Select<'static> {
     select
 }
 
-/// Registry changes after a sequence (parameter 1), as a query per kind; and where the registry stands.
+/// Registry changes after a sequence (parameter 1), as a query per kind; and the registry's current sequence.
 pub struct RegistrySince {
     pub head: String,
     pub actors: String,
@@ -549,7 +549,7 @@ impl RegistrySince {
                 "SELECT registry_seq, mark, name, version, reason, marked_at_us, marked_by FROM definition_marks WHERE registry_seq > {since}"
             ),
             configurations: format!(
-                "SELECT registry_seq, policy, recorded_at_us, recorded_by, regulated, application_actor_ref, server_actor_ref FROM configurations WHERE registry_seq > {since}"
+                "SELECT registry_seq, policy, recorded_at_us, recorded_by, regulated, application_actor_ref, server_actor_ref, signatures FROM configurations WHERE registry_seq > {since}"
             ),
         }
     }

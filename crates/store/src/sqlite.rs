@@ -1,6 +1,6 @@
-//! SQLite: one writer connection on the committer's thread, readers in parallel on a small pool. WAL with
-//! `synchronous=FULL`, so a commit that returned survives the loss of power. The file belongs to one
-//! process (the server locks its data directory), so nobody else can move an instance.
+//! SQLite: one writer connection on the committer's thread, and a small pool of readers in parallel. WAL with
+//! `synchronous=FULL`, so a commit that returned survives a loss of power. The file belongs to one process (the
+//! server locks its data directory), so no other process can move an instance.
 
 mod connect;
 mod file;
@@ -274,7 +274,7 @@ impl Drop for Transaction<'_> {
     }
 }
 
-/// The gates that can still matter, and the holds that stand.
+/// The gates that can still matter, and the active holds.
 fn bindings(
     connection: &Connection,
     sql: &ByInstance,
@@ -312,7 +312,7 @@ fn insert_keys(connection: &Connection, unit: &Unit) -> Result<Verdict, StoreErr
 const RECALL: &str = "SELECT actor_ref, key, request_digest, answer, expires_at_us, instance_id FROM idempotency \
                       WHERE actor_ref = ?1 AND key = ?2 AND expires_at_us > ?3";
 
-/// `false`: it is taken. A key whose time is over may be used anew.
+/// `false`: the key is taken. An expired key may be used again.
 fn insert_key(connection: &Connection, row: &IdempotencyRow, now: Time) -> Result<bool, StoreError> {
     let sql = "INSERT INTO idempotency (actor_ref, key, request_digest, answer, expires_at_us, instance_id) \
                    VALUES (?1, ?2, ?3, ?4, ?5, ?7) ON CONFLICT (actor_ref, key) DO UPDATE SET \

@@ -11,6 +11,7 @@ use countersign_engine::passkey;
 use countersign_engine::port::Unit;
 use countersign_engine::rows::{RecordRow, Write};
 use countersign_kernel::process::Fate;
+use countersign_kernel::registry::Signatures;
 use countersign_ledger::Content;
 
 #[derive(Debug)]
@@ -46,7 +47,7 @@ macro_rules! statements {
     (@keys) => { 1 };
     (@keys $keys:literal) => { $keys };
     ($($name:ident: $kind:ident $([$keys:literal])? $table:literal ($($column:literal $type:ident),* $(,)?);)*) => {
-        /// Inserts stand before updates: a batch runs them in this order.
+        /// Inserts come before updates: a batch runs them in this order.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Name { $($name,)* }
 
@@ -87,7 +88,7 @@ statements! {
         "reason" Text, "made_at_us" Int, "made_seq" Int);
     DefinitionMark: Insert "definition_marks" ("registry_seq" Int, "mark" Text, "name" Text, "version" Int, "reason" Text, "marked_at_us" Int, "marked_by" Text);
     Configuration: Insert "configurations" ("registry_seq" Int, "policy" Text, "recorded_at_us" Int, "recorded_by" Text, "regulated" Bool,
-        "application_actor_ref" Text, "server_actor_ref" Text);
+        "application_actor_ref" Text, "server_actor_ref" Text, "signatures" Text);
 
     Hold: Insert "holds" ("hold_id" Id, "record_ref" Id, "instance_id" Id, "placed_at_us" Int, "placed_by" Text, "reason" Text, "case_ref" Text);
     Run: Insert "runs" ("instance_id" Id, "definition_name" Text, "definition_version" Int, "document_digest" Bytes, "subject_ref" Text, "initiator_ref" Text,
@@ -216,7 +217,7 @@ impl Statement {
     }
 }
 
-/// The row that says where a unit's instance stands afterwards.
+/// The row with the state of a unit's instance after it.
 pub fn instance_values(unit: &Unit) -> (Name, Vec<Value<'_>>) {
     let name = if unit.expected_sequence == 0 && unit.instance_id != countersign_kernel::InstanceId::REGISTRY {
         Name::Instance
@@ -455,6 +456,7 @@ pub fn write_values<'a>(unit: &'a Unit, write: &'a Write) -> (Name, Vec<Value<'a
                 Value::Bool(configuration.regulated),
                 Value::Text(&configuration.application_actor_ref),
                 Value::Text(&configuration.server_actor_ref),
+                Value::text(configuration.signatures.map(Signatures::as_str)),
             ],
         ),
         Write::Hold(row) => (

@@ -1,4 +1,4 @@
-//! A store whose commits go through somebody's hands: to look at them, to fail them, to lose their answers.
+//! A store that intercepts commits: tests inspect them, make them fail, or lose their answers.
 
 use async_trait::async_trait;
 use countersign_engine::port::{
@@ -25,7 +25,7 @@ pub trait Tap: Send + Sync {
     /// So many rows of what is due were read.
     fn found_due(&self, _rows: usize) {}
 
-    /// What the database's clock is said to be ahead by, where somebody wants to say it.
+    /// By how much the database's clock appears to be ahead, if a test sets it.
     fn clock_offset_us(&self) -> Option<i64> {
         None
     }

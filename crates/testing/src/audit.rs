@@ -1,5 +1,5 @@
-//! The acceptance checks of seed 000 ("Generation acceptance", 1 to 5), made as an outside auditor
-//! would: from the reads alone, without asking the engine what it thinks.
+//! The acceptance checks of seed 000 ("Generation acceptance", 1 to 5), made as an outside auditor would make them:
+//! from the reads alone, without the engine's own judgement.
 
 use crate::drive::{ADMIN, APPLICATION, Driver, Failure, GateStep, Record, View};
 use countersign_kernel::gate_spec::{GateEntry, QuorumRule};
@@ -17,7 +17,7 @@ pub async fn audit(driver: &mut dyn Driver, instance_id: &str) -> Result<(), Str
 
 /// What the view and the records say for themselves.
 pub fn examine(view: &View, records: &[Record]) -> Result<(), String> {
-    // What depends on destroyed content cannot be told any more.
+    // A check that needs destroyed content is not possible any more.
     let whole = !records.iter().any(|record| record.payload.is_null());
     numbered(records)?;
     if whole {
@@ -163,7 +163,7 @@ fn covered(view: &View) -> Result<(), String> {
     Ok(())
 }
 
-/// The application actor recalls and resolves; everything else is somebody's act.
+/// The application actor recalls and resolves; every other act is by another actor.
 fn attributed(records: &[Record]) -> Result<(), String> {
     for record in records {
         let own = match record.action_ref.as_str() {
@@ -178,7 +178,7 @@ fn attributed(records: &[Record]) -> Result<(), String> {
     Ok(())
 }
 
-/// Check 5: whoever started, opened or fired held the scope at that moment, the general or the finer.
+/// Check 5: the actor who started, opened or fired held the scope at that time, the general or the finer one.
 async fn permitted(driver: &mut dyn Driver, view: &View, records: &[Record]) -> Result<(), String> {
     let definition = records.first().and_then(|record| member(record, "definition"));
     let name = definition.and_then(|definition| definition.rsplit_once('@')).map(|(name, _)| name);

@@ -1,4 +1,4 @@
-//! What tests of runs do by hand: publish, start, claim, complete, and move the engine's clock.
+//! Helpers for tests of runs: publish, start, claim, complete, and move the engine's clock.
 
 use anyhow::{Context, bail};
 use countersign_engine::clock::{Clock, Reading};
@@ -17,7 +17,7 @@ use crate::place::ADMIN;
 pub const SECOND: i64 = 1_000_000;
 pub const LEASE: i64 = 60 * SECOND;
 
-/// A clock that stands still until it is moved.
+/// A clock that stops until it is moved.
 #[derive(Clone)]
 pub struct Hand {
     wall: Arc<AtomicI64>,

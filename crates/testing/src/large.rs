@@ -1,6 +1,6 @@
-//! Runs have no largest size: one of many parallel steps, one of many steps in a row and one of many steps that are all
-//! undone, carried out over HTTP by the real binary, finish; its memory stays within a bound, every step can be read, and
-//! the log and a bundle of it verify.
+//! Runs have no largest size. The real binary, over HTTP, finishes one run with many parallel steps, one with many
+//! steps in a row, and one with many steps that are all undone. Its memory stays within a limit, every step can be
+//! read, and the log and a bundle of it verify.
 
 use crate::crash::{Proven, Server, binary, require_proven};
 use crate::place::{Kind, Place};

@@ -1,5 +1,5 @@
-//! Where a test works: a fresh store of its own, gone when the test is over. Everything that opens a store
-//! or an engine for a test does it through here.
+//! The place of a test: a fresh store, removed when the test is over. Every test opens its store or engine through
+//! this module.
 
 use crate::postgres::Database;
 use anyhow::{Context, anyhow, ensure};
@@ -77,7 +77,7 @@ impl Place {
         Ok(Place { kind, url, directory, database })
     }
 
-    /// Another place with the same rows. Nobody may have this one open.
+    /// Another place with the same rows. This one must not be open.
     pub async fn copy(&self) -> anyhow::Result<Place> {
         let directory = tempfile::tempdir()?;
         let (url, database) = match &self.database {
@@ -189,7 +189,7 @@ pub async fn engine_on(store: Box<dyn Store>, config: Config) -> anyhow::Result<
     Ok(Arc::new(engine))
 }
 
-/// Commits what waits and lets the store go. Whoever shared the engine must have dropped it.
+/// Commits waiting calls and closes the store. No other reference to the engine may exist.
 pub async fn close(engine: Arc<Engine>) -> anyhow::Result<()> {
     let engine = Arc::into_inner(engine).ok_or_else(|| anyhow!("somebody still holds the engine"))?;
     Ok(tokio::task::spawn_blocking(move || engine.close()).await?)

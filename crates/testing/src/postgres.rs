@@ -1,4 +1,4 @@
-//! A database of its own for each test, on the server that `make test` provides.
+//! A separate database for each test, on the server that `make test` provides.
 
 use tokio_postgres::{Client, NoTls};
 
@@ -17,7 +17,7 @@ impl Database {
         Database::create_from("template1").await
     }
 
-    /// Another database with the same rows. Nobody may be connected to this one.
+    /// Another database with the same rows. No connection to this one may be open.
     pub async fn copy(&self) -> Result<Database, String> {
         Database::create_from(&self.name).await
     }

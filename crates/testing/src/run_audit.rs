@@ -1,5 +1,5 @@
-//! What an outside auditor checks of a run, from its records alone: every change is a declared transition, each begins
-//! where the one before it ended, and together they lead to what the view shows.
+//! The checks of an outside auditor on a run, from its records alone: every change is a declared transition, each
+//! begins in the state where the one before it ended, and together they lead to the view.
 
 use crate::drive::{ADMIN, Driver, Failure, Record};
 use countersign_kernel::lifecycle::{RUN_TRANSITIONS, STEP_TRANSITIONS};

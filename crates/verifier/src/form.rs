@@ -356,6 +356,7 @@ pub fn payload(header: &Header) -> Form {
                 &[
                     or_null("audit_trail_retention_policy", Kind::Text),
                     must("regulated", Kind::Bool),
+                    maybe("signatures", Kind::OneOf(&["people", "all"])),
                     text("application_actor_ref"),
                     text("server_actor_ref"),
                 ]

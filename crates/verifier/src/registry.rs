@@ -110,11 +110,20 @@ impl Definition {
 }
 
 #[derive(Clone, Debug)]
-struct Configuration {
+pub struct Configuration {
     sequence: u64,
-    regulated: bool,
-    application_actor_ref: String,
-    server_actor_ref: String,
+    pub regulated: bool,
+    pub signatures: Option<Signatures>,
+    pub application_actor_ref: String,
+    pub server_actor_ref: String,
+}
+
+/// Whose acts must be signed, besides decisions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signatures {
+    /// Services may use tokens.
+    People,
+    All,
 }
 
 #[derive(Debug, Default)]
@@ -388,6 +397,12 @@ impl Registry {
         self.configurations.push(Configuration {
             sequence: header.sequence,
             regulated: payload.get("regulated")?.as_bool()?,
+            signatures: match payload.given("signatures").map(Value::as_text) {
+                None => None,
+                Some(Some("people")) => Some(Signatures::People),
+                Some(Some("all")) => Some(Signatures::All),
+                Some(_) => return None,
+            },
             application_actor_ref: text("application_actor_ref")?,
             server_actor_ref: text("server_actor_ref")?,
         });
@@ -472,12 +487,12 @@ impl Registry {
         self.definitions.get(name).filter(|definition| definition.published <= at)
     }
 
-    fn configuration(&self, at: u64) -> Option<&Configuration> {
+    pub fn configuration(&self, at: u64) -> Option<&Configuration> {
         self.configurations.iter().rev().find(|configuration| configuration.sequence <= at)
     }
 
-    pub fn is_regulated(&self, at: u64) -> bool {
-        self.configuration(at).is_some_and(|configuration| configuration.regulated)
+    pub fn is_service(&self, actor_ref: &str) -> bool {
+        self.actors.get(actor_ref).is_some_and(|actor| actor.kind == "service")
     }
 
     /// The engine's own actor: as configured, and before the first configuration the one who began the registry.

@@ -4,8 +4,8 @@ from __future__ import annotations
 import json
 from typing import Optional
 
-from bundle import Record, b64, bearer_attestation, dump, unb64
-from .kit import Skip, Tamper, after_id, mutation
+from bundle import Key, Record, b64, bearer_attestation, det, dump, unb64
+from .kit import NEUTRAL, STEPS, Skip, Tamper, after_id, mutation
 
 
 @mutation("signature-moved", "naive", "integrity", "attestation-digest-mismatch")
@@ -134,6 +134,47 @@ def _(t: Tamper) -> None:
         raise Skip("not regulated")
     r = t.one("gate_decided")
     _by_bearer(t, r, "0" * 16)
+
+
+@mutation("act-server-attested", "insider", "identity", "assurance-too-low")
+def _(t: Tamper) -> None:
+    if t.config().get("signatures") is None:
+        raise Skip("decisions alone are signed")
+    engines = (t.app_ref, t.config()["server_actor_ref"])
+    services = {r.body["actor_ref"] for r in t.all("actor_registered", registry=True) if r.body["kind"] == "service"}
+    acts = [r for r in t.all(signed=True) if r.head["actor_ref"] not in services and r.head["actor_ref"] not in engines]
+    acts = [r for r in acts if r.head["action_ref"] not in (*STEPS, *NEUTRAL, "gate_decided") and t.has_token(r.head["actor_ref"])]
+    if not acts:
+        raise Skip("nobody did anything that a token could have done")
+    _by_bearer(t, acts[-1], t.token_of(acts[-1].head["actor_ref"]))
+
+
+@mutation("registry-act-server-attested", "insider", "identity", "assurance-too-low")
+def _(t: Tamper) -> None:
+    if t.config().get("signatures") is None:
+        raise Skip("decisions alone are signed")
+    r = t.one("grant_made", registry=True, signed=True, where=lambda r: t.has_token(r.head["actor_ref"]))
+    _by_bearer(t, r, t.token_of(r.head["actor_ref"]))
+
+
+@mutation("second-key-with-a-token", "insider", "identity", "assurance-too-low")
+def _(t: Tamper) -> None:
+    if t.config().get("signatures") is None:
+        raise Skip("decisions alone are signed")
+    r = t.one(signed=True, where=lambda r: t.has_token(r.head["actor_ref"]))
+    ref, key = r.head["actor_ref"], Key(det("a key of the attacker"))
+    before = t.forge_in_registry(r, "key_registered", {"actor_ref": ref, "key_id": key.key_id, "public_key": b64(key.public)}, known=True)
+    before.head["actor_ref"], before.attestation = ref, bearer_attestation(t.token_of(ref))
+
+
+@mutation("service-by-token-where-none-may", "insider", "identity", "assurance-too-low")
+def _(t: Tamper) -> None:
+    if t.config().get("signatures") != "people":
+        raise Skip("services sign anyway")
+    services = {r.body["actor_ref"] for r in t.all("actor_registered", registry=True) if r.body["kind"] == "service"}
+    t.one(where=lambda r: r.head["actor_ref"] in services and r.head["assurance"] == "server_attested" and r.head["action_ref"] not in NEUTRAL)
+    for r in t.all("configuration_recorded", registry=True):
+        t.edit(r, signatures="all")
 
 
 @mutation("credential-not-the-actors", "insider", "identity", "attestation-proof-invalid")

@@ -9,7 +9,7 @@ pub struct OfferedAction {
     /// The action of a process's transition; else the last part of the route that asks for it, or the decision on a gate:
     /// `open-gate`, `approve`, `reject`, `withdraw`.
     pub action: String,
-    /// The command behind it: `fire_transition`, `open_gate`, `decide_gate`, `claim_step` and so on.
+    /// The command: `fire_transition`, `open_gate`, `decide_gate`, `claim_step` and so on.
     pub command: String,
     /// The transition that it would make (`T2`), where it would be accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]

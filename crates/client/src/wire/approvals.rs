@@ -3,7 +3,7 @@
 use super::QuorumRule;
 use serde::{Deserialize, Serialize};
 
-/// Where an approval step or a quorum chain stands. Only `Pending` can still change.
+/// The state of an approval step or a quorum chain. Only `Pending` can still change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum ApprovalState {
@@ -122,7 +122,7 @@ pub enum AssignmentStatus {
     Transferred,
 }
 
-/// A task in somebody's in-tray, now or once.
+/// An entry of an actor's in-tray, active or ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Assignment {
@@ -178,10 +178,10 @@ pub struct InboxItem {
     /// What the gate belongs to: `process` or `run`.
     #[serde(default)]
     pub kind: String,
-    /// `name@version`; absent for a process that was started with a declaration of its own.
+    /// `name@version`; absent for a process that was started with an inline declaration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub definition: Option<String>,
-    /// Who asks: whoever opened the gate; where it opened by itself, whoever started the process or run.
+    /// Who asks: the actor who opened the gate; if it opened by itself, the actor who started the process or run.
     #[serde(default)]
     pub requested_by: String,
     /// The approver in whose place the caller may decide, as the substitute whom they named. Absent where the caller is the

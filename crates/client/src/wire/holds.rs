@@ -23,7 +23,7 @@ pub struct HoldPlaced {
     pub hold_id: String,
 }
 
-/// End a hold. Others on the same record stand.
+/// Release a hold. Other holds on the same record stay active.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]

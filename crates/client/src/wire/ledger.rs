@@ -127,7 +127,7 @@ pub struct LedgerStatus {
     pub sealed: u64,
     /// When that was signed; null before the first.
     pub sealed_at: Option<String>,
-    /// Records behind it; of very many not all are counted.
+    /// Records behind it. A very large number is not counted to the end.
     pub unsealed: u64,
     /// How long the oldest of them has waited, in milliseconds; 0 where none waits.
     pub seal_lag_ms: u64,
@@ -188,7 +188,7 @@ pub struct Progress {
     pub of: u64,
 }
 
-/// That a record stands in the log (RFC 6962).
+/// The proof that a record is in the log (RFC 6962).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RecordProof {

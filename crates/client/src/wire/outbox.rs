@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How an event, or its delivery to one webhook, stands.
+/// The state of an event, or of its delivery to one webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
@@ -33,7 +33,7 @@ pub struct OutboxEvent {
     pub replayed_by: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replayed_at: Option<String>,
-    /// One per webhook that wants it. None: it waits to be looked at, or no webhook wants it.
+    /// One per webhook that selects it. None: no node has looked at it, or no webhook selects it.
     pub deliveries: Vec<OutboxDelivery>,
 }
 
@@ -77,7 +77,7 @@ pub struct OutboxQuery {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OutboxReplayed {
     pub outbox_id: String,
-    /// How the event stands now.
+    /// The state of the event now.
     pub state: OutboxState,
     /// How many of its deliveries are tried again; 0 where none had been given up.
     pub deliveries: u64,

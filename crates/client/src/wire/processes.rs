@@ -371,7 +371,7 @@ impl Gate {
         self.state == ApprovalState::Pending && self.assignment.status == AssignmentStatus::Active
     }
 
-    /// Where the whole gate stands: the quorum's outcome, or that of the one approver.
+    /// The state of the whole gate: the quorum's outcome, or that of the one approver.
     pub fn outcome(&self) -> ApprovalState {
         self.chain.as_ref().map_or(self.state, |chain| chain.state)
     }
@@ -394,7 +394,7 @@ pub enum Binding {
     Superseded,
 }
 
-/// What became of the gate's approval: it is good for one firing.
+/// The use of the gate's approval: it is good for one firing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]

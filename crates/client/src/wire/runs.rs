@@ -40,7 +40,7 @@ pub struct StartRun {
 pub struct FromStep {
     /// A run of the same definition, in whichever version.
     pub run_id: String,
-    /// The step that is carried out anew, with all that lies behind it and all that the old run did not finish or undid.
+    /// The first step to run again, with all steps behind it and all that the old run did not finish or undid.
     /// What comes before it must have ended there.
     pub step: String,
 }
@@ -75,14 +75,14 @@ pub struct RunView {
     pub run_id: String,
     /// `name@version`
     pub definition: String,
-    /// The state machine of one's own that it was started under (`name@version`).
+    /// The custom state machine that it was started under (`name@version`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
     pub subject_ref: String,
     pub initiator_ref: String,
     /// idle, queued, executing, blocked, paused, stopped, compensating, completed, failed, cancelled or voided.
     pub state: String,
-    /// How it ended or why it stands still, where the state does not say it all.
+    /// How it ended or why it has stopped, if the state alone does not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
     /// `linear`: RUNNING, COMPLETED, FAILED or CANCELED.
@@ -216,7 +216,7 @@ pub struct ArtifactView {
     pub size_bytes: u64,
 }
 
-/// How a check of a step of the run held, for whoever is asked about another step.
+/// The verdict of a check of a step of the run, for the approver of another step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StepCheck {
@@ -256,7 +256,7 @@ pub struct Rollup {
     pub counts: RollupCounts,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub computed_at: Option<String>,
-    /// Since when it stands still: the run is paused.
+    /// Since when it does not change: the run is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frozen_at: Option<String>,
 }
@@ -288,7 +288,7 @@ pub struct StepView {
     pub run: String,
     pub queue: String,
     pub state_code: String,
-    /// The state of the run's own machine that lies over it.
+    /// The derived state of the run's custom machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub derived_state: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -397,7 +397,7 @@ pub struct StepDetail {
 pub struct FailedAttempt {
     pub event_id: String,
     pub at: String,
-    /// Who reported it; the engine itself where nobody did.
+    /// Who reported it; the engine itself if no actor did.
     pub actor_ref: String,
     /// How many attempts had been made then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -541,7 +541,7 @@ pub struct RunMoved {
     pub state: String,
 }
 
-/// What became of an attempt that left no verdict.
+/// The effect of an attempt that left no verdict.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -583,7 +583,7 @@ pub struct SendEvent {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EventSent {
-    /// Whoever it concerns had it before.
+    /// Its receivers had it before.
     pub duplicate: bool,
     pub woken: Vec<WokenStep>,
     /// How many live runs have it: woken by it, or keeping it for their next wait of its type.
@@ -668,7 +668,7 @@ pub struct ControlSchedule {
     pub reason: Option<String>,
 }
 
-/// What became of a definition's schedules.
+/// The result for a definition's schedules.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ScheduleMoved {

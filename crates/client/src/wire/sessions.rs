@@ -107,6 +107,8 @@ pub struct Me {
     pub scopes: Vec<String>,
     /// Active ones, oldest first.
     pub passkeys: Vec<Passkey>,
+    /// Whether this server accepts the caller's acts only with a signature.
+    pub must_sign: bool,
     /// Null for a caller who is known by a token or a signature alone.
     pub session: Option<SessionOfMe>,
 }

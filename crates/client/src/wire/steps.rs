@@ -133,7 +133,7 @@ pub struct ExtendDeadline {
     pub reason: Option<String>,
 }
 
-/// What became of the step, or, with `?preview=true`, what would become of it.
+/// The result for the step, or, with `?preview=true`, the result that would follow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
@@ -146,7 +146,7 @@ pub enum StepAnswer {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StepActed {
     pub state_code: String,
-    /// The state of the run's own machine that lies over it.
+    /// The derived state of the run's custom machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub derived_state: Option<String>,
     /// The run's.
@@ -182,7 +182,7 @@ pub struct StepVisit {
     pub transition_id: String,
     pub actor_class: String,
     pub trigger_ref: String,
-    /// Whose record it stands in.
+    /// The process or run of its record.
     pub actor_ref: String,
     pub at: String,
     /// Absent where it is there still.

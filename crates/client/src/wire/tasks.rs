@@ -124,7 +124,7 @@ pub struct DeadTask {
     pub error_category: Option<String>,
 }
 
-/// An event for the world outside, sent with the step's result or not at all.
+/// An outgoing event, sent with the step's result or not at all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -135,7 +135,7 @@ pub struct OutboundEvent {
     pub data: Option<Value>,
 }
 
-/// What became of the step.
+/// The result of the step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TaskReported {

@@ -17,7 +17,7 @@ pub struct TimelineEntry {
     pub trace_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
-    /// What steps did; where several did the same, they stand together.
+    /// The moves of steps; steps with the same move are grouped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transitions: Vec<TimelineMove>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -42,7 +42,7 @@ pub struct TimelineEntry {
     pub reopened_by: Vec<TimelineLink>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Its content was destroyed; the record itself stands.
+    /// Its content was destroyed; the record itself is kept.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub purged: bool,
     /// All that the record says.

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 /// A server that takes longer over one report is asked again.
 const TRY_FOR: Duration = Duration::from_secs(10);
 
-/// What is told about one task.
+/// A report about one task.
 pub(super) struct Delivery<'a> {
     pub client: &'a Client,
     pub task: &'a Task,
@@ -42,7 +42,7 @@ impl Delivery<'_> {
         }
     }
 
-    /// `Ok(None)` where there is nobody left to tell; an error where the server understood and said no.
+    /// `Ok(None)` if the report is no longer needed; an error if the server refused it.
     async fn repeat(&self, result: &Result<Report, Failure>) -> Result<Option<TaskReported>, Error> {
         let mut backoff = Backoff::new();
         let (task_id, step) = (&self.task.task_id, &self.task.step);

@@ -12,14 +12,14 @@ use tokio::time::Instant;
 /// The soonest that a heartbeat without an answer is repeated.
 const REPEAT_AFTER: Duration = Duration::from_millis(50);
 
-/// The step belongs to somebody else by now: whatever is still done for it is done in vain.
+/// Another worker has the step by now: further work on it has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the lease is lost: the step is not this worker's any more")]
 pub struct LeaseLost;
 
 /// Prolongs the lease of a task. Clones prolong the same lease.
 ///
-/// Nobody needs to call it: heartbeats run by themselves while the handler works. It is for a handler that wants to be sure
+/// Calling it is optional: heartbeats run by themselves while the handler works. It is for a handler that wants to be sure
 /// right before it does what cannot be undone.
 #[derive(Clone)]
 pub struct Heartbeat {
@@ -90,7 +90,7 @@ impl Heartbeat {
         }
     }
 
-    /// One heartbeat; `None` where nobody knows what became of it.
+    /// One heartbeat; `None` if its result is unknown.
     async fn beat(&self) -> Option<Result<(), LeaseLost>> {
         let inner = &self.inner;
         let sent = Instant::now();

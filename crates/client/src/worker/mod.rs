@@ -1,4 +1,4 @@
-//! A worker: claims the steps of one queue, runs a handler for each, and reports what became of it
+//! A worker: claims the steps of one queue, runs a handler for each, and reports the result
 //! (`spec/worker-protocol.md`).
 //!
 //! ```no_run
@@ -23,7 +23,7 @@
 //! happen twice needs [`TaskContext::idempotency_key`].
 //!
 //! While a handler works, its lease is prolonged at a third of its length. A handler whose lease is lost is dropped at its
-//! next `.await`, and nothing is reported for it: the step is somebody else's.
+//! next `.await`, and nothing is reported for it: another worker has the step.
 
 mod context;
 mod delivery;
@@ -66,7 +66,7 @@ pub async fn told_to_stop() {
     let _ = tokio::signal::ctrl_c().await;
 }
 
-/// Works on one queue until it is told to stop.
+/// Works on one queue until it receives a stop signal.
 #[must_use = "a worker does nothing until it is run"]
 pub struct Worker {
     queue: String,
@@ -168,7 +168,7 @@ impl Worker {
     }
 
     /// Works until `shutdown` comes, then lets the handlers finish within the grace time. Those that do not are dropped and
-    /// not reported: their leases expire, which tells the engine that nobody knows what they did.
+    /// not reported: their leases expire, so the engine knows that their effect is unknown.
     ///
     /// A server that is away is asked again until it is back. An error is returned where asking again is of no use: the
     /// credential is bad, or there is no grant for `tasks:work`.
@@ -256,7 +256,7 @@ impl Desk {
         delivery.deliver(result).await
     }
 
-    /// A task that nobody here understands goes back, so that a worker that does can have it.
+    /// A task without a handler goes back, so that a worker with a handler can have it.
     fn handler(&self, task: &Task) -> Result<Handler, Failure> {
         let (found, method) = match TaskType::of(task) {
             TaskType::Compensation => (self.compensations.get(&task.step), "on_compensation"),

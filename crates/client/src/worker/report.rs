@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::fmt;
 use std::time::Duration;
 
-/// A longer error helps nobody, and every attempt keeps its own for ever.
+/// A longer error does not help, and every attempt keeps its error for ever.
 const MAX_ERROR_BYTES: usize = 8 * 1024;
 
 /// The handler did its part.

@@ -1,8 +1,8 @@
-//! CEL has no limit on what an evaluation costs, and a few words can ask for more than there is: a list mapped onto
-//! itself a dozen times, a text doubled again and again. So every place where an evaluation reads, repeats or grows gets a
-//! call that charges what passes through it, and an evaluation that finds its budget used up is an error. A second call puts
-//! the keys of a map in order, before a loop goes through them; a third matches patterns, compiled once where they are
-//! constants.
+//! CEL has no limit on the cost of an evaluation, and a short expression can ask for too much: a list mapped onto
+//! itself a dozen times, a text doubled again and again. So every place where an evaluation reads, repeats or grows
+//! gets a call that charges the budget, and an evaluation that finds its budget used up is an error. A second call
+//! sorts the keys of a map before a loop goes through them. A third matches patterns, which are compiled once if they
+//! are constants.
 
 use super::pattern::{self, Pattern};
 use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue, operators};

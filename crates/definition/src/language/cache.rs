@@ -1,4 +1,4 @@
-//! What was compiled last, shared between threads and bounded in bytes.
+//! A cache of compiled values, shared between threads and limited in bytes.
 
 use hashlink::LruCache;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,5 +1,5 @@
-//! What is wrong with a text that is not an expression, in words for its author and at its place. The parser has refused the
-//! text already; here the likely slips are looked for, from left to right.
+//! Explains what is wrong with a text that is not an expression, for its author and at its place. The parser has
+//! already refused the text; this module looks for the likely mistakes, from left to right.
 
 use super::tokens::{Kind, Token, tokens};
 use crate::problem::quoted;
@@ -8,7 +8,7 @@ use std::ops::Range;
 /// Where, and what.
 pub(super) type Fault = (Range<usize>, String);
 
-/// Words of other languages, and what stands for them here.
+/// Words of other languages, and their equivalents here.
 const FOREIGN: &[(&str, &str)] = &[
     ("and", "&&"),
     ("AND", "&&"),
@@ -282,7 +282,7 @@ pub(crate) fn unclosed_quotation(text: &str) -> Option<usize> {
     tokens(text).iter().find(|token| token.kind == Kind::Unclosed).map(|token| token.start)
 }
 
-/// Where a name stands that nothing has bound: not a field of something else. `called`: where it is called.
+/// The place of an unbound name that is not a field of something else. `called`: where it is called.
 pub(crate) fn place_of(text: &str, name: &str, called: bool) -> Range<usize> {
     let tokens = tokens(text);
     let found = tokens.iter().enumerate().find(|(i, token)| {

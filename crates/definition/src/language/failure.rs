@@ -1,5 +1,5 @@
-//! Why an expression has no value, in words for its author. The interpreter's own words repeat whole values, in an
-//! order that differs from time to time; what an expression comes to must not.
+//! Explains why an expression has no value. The interpreter's own messages repeat whole values, in an order that
+//! differs from time to time; the result of an expression must not differ.
 
 use super::json::describe;
 use cel::ExecutionError as Error;

@@ -1,5 +1,5 @@
-//! The language as one command sees it: whatever it asks is paid from one budget, and a value that several expressions read
-//! is read from its JSON once.
+//! The language for one command: all its evaluations charge one budget, and a value that several expressions read is
+//! parsed from JSON once.
 
 use super::expression::{Parsed, Variable, Why};
 use super::template::{self, Piece, pieces};

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Piece<'a> {
     Text(&'a str),
-    /// What stands between `${` and `}`.
+    /// The text between `${` and `}`.
     Expression(&'a str),
 }
 
@@ -28,11 +28,11 @@ pub(crate) fn pieces(text: &str) -> Result<Vec<Piece<'_>>, Unclosed> {
     Ok(pieces)
 }
 
-/// A `${` without its `}`, and where it stands.
+/// A `${` without its `}`, and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unclosed(pub usize);
 
-/// Where a part stands in the text that it was cut from.
+/// The place of a part in the text that it was cut from.
 pub(crate) fn offset(text: &str, part: &str) -> usize {
     part.as_ptr() as usize - text.as_ptr() as usize
 }
@@ -50,7 +50,7 @@ pub(crate) fn sole_expression(text: &str) -> Option<&str> {
     }
 }
 
-/// Where the `}` stands that closes the expression: not one of a map, nor one inside a string.
+/// The place of the `}` that closes the expression: not one of a map, nor one inside a string.
 fn end_of_expression(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut depth = 0_usize;

@@ -1,4 +1,4 @@
-//! The words of an expression and where they stand: the parser tells of neither once something is wrong.
+//! The tokens of an expression and their places: the parser gives neither after an error.
 
 use super::template::end_of_string;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! What a machine repeats of the floor: it may say it, and may not say it otherwise.
+//! Checks that what a machine repeats of the floor is unchanged.
 
 use crate::fields::{FieldList, Mapping, list, string};
 use crate::problem::{ProblemCode, Problems, enumerated, quoted};

@@ -1,5 +1,5 @@
-//! `kind: machine`: a state machine of one's own. Its states and transitions of the floor are those of the engine's
-//! machine of the same scope, verbatim; what it adds are derived states and transitions of its own.
+//! `kind: machine`: a custom state machine. Its floor states and transitions are those of the engine's machine of the
+//! same scope, unchanged. It adds derived states and its own transitions.
 
 mod floor;
 mod state;

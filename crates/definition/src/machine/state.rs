@@ -1,4 +1,4 @@
-//! The states of a machine: those of the floor, all of them and as they are, and derived ones.
+//! The states of a machine: all floor states, unchanged, and derived ones.
 
 use super::floor::{state_row, verbatim};
 use crate::fields::{FieldList, Mapping, list, string, text};

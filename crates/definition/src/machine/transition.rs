@@ -1,4 +1,4 @@
-//! The transitions of a machine: those of the floor, which stand whether they are written or not, and its own.
+//! The transitions of a machine: those of the floor, which apply whether they are written or not, and its own.
 
 use super::floor::{transition_row, verbatim};
 use super::state::States;

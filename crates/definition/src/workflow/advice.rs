@@ -1,5 +1,5 @@
-//! Warnings: what the guidelines for workflows advise against (seed 004 §6). They never keep a definition from being
-//! published, and a definition that was published is not looked at again.
+//! Warnings: patterns that the guidelines for workflows advise against (seed 004 §6). They never prevent publishing,
+//! and a published definition is not checked again.
 
 use crate::problem::{Position, Problem, ProblemCode, Problems, quoted};
 use crate::tree::{Node, Value};

@@ -1,5 +1,5 @@
-//! `failurePolicy: fail-closed`: a runbook, in which nothing is retried, skipped or undone, and which a sovereign
-//! alone resumes. What only a runbook enforces is refused elsewhere.
+//! `failurePolicy: fail-closed`: a runbook, in which the engine retries, skips and undoes nothing, and which only the
+//! sovereign resumes. Fields that only a runbook enforces are refused elsewhere.
 
 use super::Reader;
 use super::retry::Written;

@@ -1,5 +1,5 @@
-//! Expressions where they stand: that each is CEL, that what it names is there at that place, and which steps it
-//! needs. Steps and pins are checked at the end, when all of them are known.
+//! Expressions at their places: each is CEL, the names in it exist at that place, and the steps that it needs. Steps
+//! and pins are checked at the end, when all of them are known.
 
 use crate::document::json;
 use crate::fields::wrong_type;
@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Where an expression stands, which decides what it may name.
+/// The place of an expression, which decides what it may name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// Evaluated when a run starts: `correlationKey`, `concurrency.key`.
@@ -63,7 +63,7 @@ impl Place {
         }
     }
 
-    /// Where the command of a shell stands.
+    /// The place of a shell command.
     pub fn command(self) -> Place {
         match self {
             Place::Undo(seq) => Place::UndoCommand(seq),
@@ -102,7 +102,7 @@ pub(super) struct Use {
     pub path: String,
     at: Position,
     value: Arc<str>,
-    /// Where in the value the expression stands.
+    /// The place of the expression in the value.
     expression: Range<usize>,
 }
 
@@ -150,7 +150,7 @@ struct Written<'a> {
 }
 
 impl Written<'_> {
-    /// Where a part of the expression stands in the value.
+    /// The place of a part of the expression in the value.
     fn span(&self, part: Range<usize>) -> Range<usize> {
         let start = offset(self.value, self.expression);
         start + part.start..start + part.end

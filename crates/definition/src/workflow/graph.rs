@@ -1,5 +1,5 @@
-//! The graph of `dependsOn`: that what it names is there, that nothing waits for itself, and that a way leads to
-//! every step. All of it is iterative: a graph may be as deep as it is large.
+//! The graph of `dependsOn`: its names exist, no step waits for itself, and every step can be reached. Everything is
+//! iterative: a graph may be as deep as it is large.
 
 use super::Reader;
 use super::step::{Names, Step, no_such_step};

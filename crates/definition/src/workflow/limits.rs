@@ -1,4 +1,4 @@
-//! Bounds of the whole definition: concurrency, queues, caps, and when a blocked run is brought up.
+//! Limits of the whole definition: concurrency, queues, caps, and when a block is escalated.
 
 use super::Reader;
 use super::expressions::Place;

@@ -111,7 +111,7 @@ pub(super) struct Reader<'p> {
     trusted: bool,
     /// The definition's own.
     name: Option<String>,
-    /// Who is in charge of people's work that names nobody.
+    /// The person in charge of work for people that names none.
     pic: Option<Node>,
     /// The step that is being read.
     step: StepSeq,

@@ -12,10 +12,10 @@ pub const RETRY_FIELDS: FieldList =
 pub(super) const BACKOFFS: &[(&str, Backoff)] =
     &[("constant", Backoff::Constant), ("linear", Backoff::Linear), ("exponential", Backoff::Exponential)];
 
-/// More attempts than anybody waits for.
+/// More attempts than a user would wait for.
 pub(super) const MAX_RETRIES: i64 = 1_000_000;
 
-/// The fields that somebody wrote.
+/// The fields in the document.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Written {
     max_retries: Option<u32>,
@@ -30,7 +30,7 @@ impl Written {
         self.max_retries != Some(0)
     }
 
-    /// The policy. A delay that nobody wrote makes way for the one that somebody did.
+    /// The policy. A default delay gives way to a written one.
     pub fn policy(&self) -> RetryPolicy {
         let default = RetryPolicy::DEFAULT;
         let (initial_delay, max_delay) = match (self.initial_delay, self.max_delay) {

@@ -397,7 +397,7 @@ const fn pin_fields(run: Run, trusted: bool) -> FieldList {
     }
 }
 
-/// A soft cap that is longer than the hard one never comes, and what nobody claims has none.
+/// A soft cap that is longer than the hard cap is never reached, and a step that is not claimed has none.
 fn soft_cap(fields: &Mapping<'_>, defaults: &Defaults, reader: &mut Reader<'_>) -> Option<Micros> {
     let soft = cap(fields, "softCap", reader.problems)?;
     let run = fields.get("run").map(|node| &node.value);

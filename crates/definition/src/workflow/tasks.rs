@@ -34,7 +34,7 @@ pub(super) fn tasks(fields: &Mapping<'_>, place: Place, reader: &mut Reader<'_>)
     tasks
 }
 
-/// Somebody in charge makes it a person's task, unless `run` says otherwise.
+/// A task with a person in charge is a person's task, unless `run` says otherwise.
 fn task(node: &Node, path: String, place: Place, reader: &mut Reader<'_>) -> Option<TaskSpec> {
     let fields = Mapping::of(node, path, "a mapping with the `name` of a task", reader.problems)?;
     let misspelt = fields.check_fields(&TASK_FIELDS, reader.problems);

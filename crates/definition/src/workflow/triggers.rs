@@ -1,4 +1,4 @@
-//! What starts a run by itself: `schedule` and `on`.
+//! What starts a run automatically: `schedule` and `on`.
 
 use super::Reader;
 use super::expressions::Place;

@@ -1,4 +1,4 @@
-//! The steps and pins that expressions name: that each is there by then, and which outputs a run must keep at hand.
+//! The steps and pins that expressions name: each exists by then, and the outputs that a run must keep available.
 
 use super::Reader;
 use super::expressions::{Use, bracketed};

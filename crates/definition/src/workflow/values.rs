@@ -7,7 +7,7 @@ use crate::tree::{Node, Value};
 use countersign_kernel::plan::Micros;
 use std::ops::RangeInclusive;
 
-/// One of `words`, as what it stands for.
+/// One of `words`, as its value.
 pub(crate) fn word<T: Copy>(node: &Node, path: &str, words: &[(&str, T)], problems: &mut Problems) -> Option<T> {
     let written = string(node, path, problems)?;
     let found = words.iter().find(|(word, _)| *word == written).map(|(_, meaning)| *meaning);
@@ -90,7 +90,7 @@ pub(crate) fn some_time(node: &Node, path: &str, code: ProblemCode, problems: &m
     Some(length)
 }
 
-/// Text that is used as it stands: an expression would not be evaluated, and must not seem to be.
+/// Text that is used unchanged: an expression would not be evaluated, so it is refused.
 pub(crate) fn literal<'a>(node: &'a Node, path: &str, problems: &mut Problems) -> Option<&'a str> {
     let text = text(node, path, problems)?;
     if text.contains("${") {

@@ -1,5 +1,6 @@
 //! Questions: what would be accepted, by the very functions that decide it, and what a step works on. Nothing is written.
 
+use super::acts::is_offer_signed;
 use super::decide::vouch;
 use super::round::Round;
 use super::{Committer, Decided, Job};
@@ -55,7 +56,9 @@ impl Committer {
         };
         let offers = candidates.into_iter().map(|candidate| self.would_offer(call, *target, candidate, registry));
         let offers = offers.collect::<Result<Vec<_>, _>>()?;
-        Ok(Outcome::Offers { offers: offers.into_iter().flatten().map(|offer| self.offered(offer)).collect() })
+        Ok(Outcome::Offers {
+            offers: offers.into_iter().flatten().map(|offer| offered(call, offer, registry)).collect(),
+        })
     }
 
     /// What would become of it; nothing where it would be accepted and change nothing.
@@ -128,28 +131,6 @@ impl Committer {
         }
     }
 
-    fn offered(&self, offer: Offer) -> Offered {
-        let Offer { candidate, refused, transition_id } = offer;
-        let (command, decides) = match &candidate.asked {
-            Asked::Process(command) => (command.name(), matches!(command, process::Command::DecideGate(_))),
-            Asked::Run(command) => (command.name(), matches!(command, run::Command::DecideGate(_))),
-        };
-        let mut needs: Vec<String> = candidate.needs.iter().map(|field| (*field).to_owned()).collect();
-        if decides && self.config.regulated {
-            needs.push("signature".to_owned());
-        }
-        Offered {
-            approval_id: candidate.approval().map(str::to_owned),
-            action: candidate.action,
-            command: command.to_owned(),
-            transition_id,
-            to_state: candidate.to_state,
-            refused: refused.map(|no| (no.guard.unwrap_or_else(|| no.code.as_str()).to_owned(), no.detail)),
-            needs,
-            gate: candidate.gate,
-        }
-    }
-
     /// What the step works on: JSON text. Nothing before its turn, or where it cannot be worked out.
     fn step_input(
         &mut self,
@@ -168,6 +149,28 @@ impl Committer {
         let input = run::input_of_step(shell, run, seq, &mut ctx);
         self.round_steps = self.round_steps.saturating_add(STEPS_PER_COMMAND - budget.left());
         Ok(input)
+    }
+}
+
+fn offered(call: &Call, offer: Offer, registry: &Registry) -> Offered {
+    let Offer { candidate, refused, transition_id } = offer;
+    let command = match &candidate.asked {
+        Asked::Process(command) => command.name(),
+        Asked::Run(command) => command.name(),
+    };
+    let mut needs: Vec<String> = candidate.needs.iter().map(|field| (*field).to_owned()).collect();
+    if is_offer_signed(&call.actor_ref, &candidate.asked, registry) {
+        needs.push("signature".to_owned());
+    }
+    Offered {
+        approval_id: candidate.approval().map(str::to_owned),
+        action: candidate.action,
+        command: command.to_owned(),
+        transition_id,
+        to_state: candidate.to_state,
+        refused: refused.map(|no| (no.guard.unwrap_or_else(|| no.code.as_str()).to_owned(), no.detail)),
+        needs,
+        gate: candidate.gate,
     }
 }
 

@@ -1,5 +1,6 @@
 //! The synchronous heart of the committer: jobs in, a batch and answers out. No I/O.
 
+use super::acts::require_signature;
 use super::due::{due_writes, opens_gate};
 use super::round::Round;
 use super::{Committer, Confirm, Decided, IDEMPOTENCY_WINDOW_US, Instance, Job, MAX_ROUND_STEPS};
@@ -104,9 +105,6 @@ impl Committer {
             return Err(Refusal::new(Code::InvalidRequest, "a registry call among process calls"));
         };
         vouch(call, registry)?;
-        if matches!(command, process::Command::DecideGate(_)) {
-            self.require_signature(call)?;
-        }
         let entropy = u64::from_le_bytes(self.random()?);
         let clock = self.now();
         let registry_time = self.registry.newest();
@@ -131,16 +129,6 @@ impl Committer {
         let events = process::decide(instance.map(|instance| &instance.process), command, &mut ctx)?;
         let ids = ctx.ids;
         self.accept(call, &events, ids, registry, round)
-    }
-
-    /// On a regulated server a gate is decided with a signature.
-    pub(super) fn require_signature(&self, call: &Call) -> Result<(), Refusal> {
-        if !self.config.regulated || call.proof.is_signed() {
-            return Ok(());
-        }
-        let detail = "this server is regulated: a gate is decided with a signature (Countersign-Statement and \
-                      Countersign-Signature), not with a bearer token alone";
-        Err(Refusal::new(Code::InvalidCredential, detail))
     }
 
     /// Turns accepted events into records and rows of the batch, and moves the cached instance on.
@@ -412,7 +400,7 @@ impl Committer {
     }
 }
 
-/// A key or token that was good at the door may have been revoked since.
+/// A key or token that was good at the door may have been revoked since; and where the deployment is regulated, acts are signed.
 pub(super) fn vouch(call: &Call, registry: &Registry) -> Result<(), Refusal> {
     // What the engine does itself comes from inside the process.
     if !matches!(call.proof, Proof::InProcess) && registry.is_engine_actor(&call.actor_ref) {
@@ -425,7 +413,10 @@ pub(super) fn vouch(call: &Call, registry: &Registry) -> Result<(), Refusal> {
             registry.keys().get(&call.actor_ref, &request.key_id).is_some_and(|known| known.is_active())
         }
     };
-    if stands { Ok(()) } else { Err(Refusal::new(Code::InvalidCredential, "this key or token has been revoked")) }
+    if !stands {
+        return Err(Refusal::new(Code::InvalidCredential, "this key or token has been revoked"));
+    }
+    require_signature(call, registry)
 }
 
 /// Who signs may say on which state of the instance the decision was made.

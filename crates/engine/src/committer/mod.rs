@@ -7,6 +7,7 @@
 //! other nodes share the store, refusals are confirmed in the same way before they are given: nobody is
 //! refused on a stale cache.
 
+mod acts;
 mod asks;
 mod cache;
 mod claims;

@@ -1,5 +1,5 @@
-//! Which addresses belong to the world, and which to somebody's own network. A step's request may be composed from input that
-//! strangers sent; it must not become their way to what only this machine can reach.
+//! Which addresses are public and which are private. A step's request may contain input from strangers. It must not
+//! reach addresses that only this machine can reach.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,4 +1,4 @@
-//! What an answer means: its status decides, its content becomes the output.
+//! The result of an answer: its status decides, its content becomes the output.
 
 use super::HttpJob;
 use crate::json;

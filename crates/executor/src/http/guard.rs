@@ -1,5 +1,5 @@
-//! Names become addresses here, and the addresses that come out are the very ones that are connected to: whoever answers
-//! differently the second time gains nothing.
+//! Resolves names to addresses, checks the addresses, and connects to exactly these. So a name server gains nothing
+//! by a different second answer.
 
 use super::address::is_public;
 use reqwest::Url;

@@ -1,5 +1,5 @@
-//! A message to an address that the deployment itself has named: one request, no redirect, and only the answer's status.
-//! The address is guarded like that of a step.
+//! A message to an address that the deployment itself configured: one request, no redirect, and only the answer's
+//! status. The address is guarded like that of a step.
 
 use super::guard::{Forbidden, check_literal};
 use super::{HttpExecutor, innermost, parse};

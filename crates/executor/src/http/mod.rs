@@ -1,8 +1,8 @@
-//! A `run: http` step: one request, and what its answer means.
+//! A `run: http` step: one request and the meaning of its answer.
 //!
-//! **Architecture invariant:** a request goes nowhere but to addresses that were looked at. Names are resolved by our own
-//! `guard`, hosts that are addresses are checked before each hop, redirects are followed by this module and not by the
-//! client, and no proxy is used.
+//! **Architecture invariant:** a request goes only to addresses that were checked. Our own `guard` resolves names,
+//! hosts that are addresses are checked before each hop, this module and not the client follows redirects, and no
+//! proxy is used.
 
 mod address;
 mod answer;
@@ -26,7 +26,7 @@ use std::fmt;
 use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// For a step without a timeout of its own.
+/// For a step without its own timeout.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_HOPS: usize = 5;
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -232,7 +232,7 @@ impl Hop {
             if RESERVED.contains(&name.as_str()) {
                 return Err(format!("a step cannot set the header `{name}`"));
             }
-            // The value may be a secret and is not told.
+            // The value may be a secret, so the message omits it.
             let mut value = HeaderValue::from_str(value)
                 .map_err(|_| format!("the value of the header `{name}` holds control characters"))?;
             value.set_sensitive(true);
@@ -299,7 +299,7 @@ fn parse(url: &str) -> Result<Url, String> {
     checked(Url::parse(url).map_err(|error| format!("`url` is not an address: {error}"))?)
 }
 
-/// Parsers of addresses drop or mend these in silence; whoever put them there wanted another address to be read.
+/// Parsers of addresses drop or repair these silently: they may hide another address.
 fn refuse_odd(url: &str) -> Result<(), String> {
     let odd = |c: char| c.is_control() || c.is_whitespace() || c == '\\';
     if url.contains(odd) {

@@ -1,5 +1,5 @@
-//! The end of what a process writes. Everything is read, so that the process never waits for us; only the last part is kept,
-//! since the result is the last line and the error is among the last ones.
+//! The end of a process's output. Everything is read, so the process never waits for us. Only the last part is kept,
+//! because the result is the last line and an error is among the last lines.
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 

@@ -1,5 +1,5 @@
-//! A process and everything it starts, as one: killed together, reaped, and the working directory removed when nobody writes
-//! there any more.
+//! A process and every process that it starts, as one group: killed together and reaped. The working directory is
+//! removed when no process writes to it any more.
 
 use super::warden;
 use process_wrap::tokio::{ChildWrapper, CommandWrap, ProcessGroup};
@@ -52,12 +52,12 @@ impl Group {
     /// Asks every process of the group to end, without a choice.
     pub fn kill(&mut self) {
         if let Some(inner) = &mut self.inner {
-            // There is nobody left to be killed, or there will be nobody.
+            // No process is left, or none will be.
             let _ = inner.child.start_kill();
         }
     }
 
-    /// Kills what is left and waits for it to be gone. The working directory remains, for whoever wants something of it.
+    /// Kills what is left and waits for it to be gone. The working directory remains, so that files can be copied from it.
     pub async fn end(mut self) -> Option<TempDir> {
         Some(self.inner.take()?.end().await)
     }
@@ -89,7 +89,7 @@ pub fn remove(directory: TempDir) {
 }
 
 impl Drop for Group {
-    /// The job was cancelled: its future is gone, so somebody else has to do the waiting.
+    /// The job was cancelled: its future is dropped, so another task must wait.
     fn drop(&mut self) {
         self.kill();
         if let (Some(inner), Ok(runtime)) = (self.inner.take(), tokio::runtime::Handle::try_current()) {

@@ -1,10 +1,10 @@
-//! A `run: shell` step: a process in a group of its own, with a clean environment, an empty working directory and the
-//! step's input on its standard input. The directory is made for this attempt and removed after it; the files that the step
-//! names as artifacts are kept elsewhere first.
+//! A `run: shell` step: a process in a separate group, with a clean environment, an empty working directory and the
+//! step's input on its standard input. The directory is made for this attempt and removed after it. The files that
+//! the step names as artifacts are copied elsewhere first.
 //!
-//! What the engine itself knows (tokens, addresses of databases) is not in the process's environment. The process is not
-//! confined in any other way: it is the same user on the same machine, which is why publishing such a step needs a scope of its
-//! own.
+//! The engine's own secrets (tokens, addresses of databases) are not in the process's environment. The process is not
+//! confined in any other way: it runs as the same user on the same machine. So publishing such a step needs a
+//! separate scope.
 
 mod capture;
 mod group;
@@ -36,7 +36,7 @@ pub const STDERR_BYTES: usize = 64 * 1024;
 /// How much of it an error tells.
 const ERROR_BYTES: usize = 4 * 1024;
 const ERROR_LINES: usize = 20;
-/// How long a pipe is read that somebody keeps open who has left the group.
+/// How long to read a pipe that a process outside the group keeps open.
 const LINGER: Duration = Duration::from_millis(500);
 
 const PATH: &str = "/usr/bin:/bin";

@@ -1,4 +1,4 @@
-//! What a process that succeeded has to say: its last line, if that is JSON, is the output, or a report in the words of the
+//! The result of a process that succeeded: its last line, if that is JSON, is the output, or a report as in the
 //! worker protocol.
 
 use super::capture::Tail;
@@ -66,7 +66,7 @@ pub fn of(stdout: &Tail, mask: &Mask) -> Verdict {
     if !is_report(line) {
         return Verdict::completed(line);
     }
-    // A mistake in a report is told, not passed over: it might have been the important part.
+    // A mistake in a report is an error: the faulty part may be the important one.
     let unfit = |why: String| Verdict::unusable(format!("the last line of the output is no report: {why}"));
     match serde_json::from_str::<Line>(line) {
         Ok(report) => verdict(report, line, mask).unwrap_or_else(unfit),

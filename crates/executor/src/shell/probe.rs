@@ -1,4 +1,4 @@
-//! A `run: shell` pin: what its command prints is its value.
+//! A `run: shell` pin: the output of its command is its value.
 
 use super::{Ended, ShellJob, Tail, with_stderr};
 use crate::json;
@@ -16,7 +16,7 @@ impl ShellJob {
         let refused = |verdict: crate::Verdict| verdict.error().unwrap_or_default();
         let mut attempt = self.attempt().await.map_err(refused)?;
         if let Some(directory) = attempt.directory.take() {
-            // Nobody waits for it.
+            // No caller waits for it.
             tokio::task::spawn_blocking(|| super::group::remove(directory));
         }
         let told = |error: String| with_stderr(error, &attempt.stderr, &self.mask);

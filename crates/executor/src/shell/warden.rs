@@ -1,9 +1,8 @@
-//! What ends the processes of our jobs if we cannot: where this process is killed, nothing of ours runs any more. A process of
-//! its own is told of every group that begins and ends. When the pipe to it closes, for whatever reason, it kills the groups
-//! that are left.
+//! Ends the processes of our jobs if this process is killed. A separate process receives the begin and the end of
+//! every group. When the pipe to it closes, for any reason, it kills the remaining groups.
 //!
-//! Linux can kill a process when its parent dies (`PR_SET_PDEATHSIG`), but not what that process has started, and it takes the
-//! end of a thread for the end of the parent.
+//! Linux can kill a process when its parent dies (`PR_SET_PDEATHSIG`), but not the processes that it has started. It
+//! also takes the end of a thread for the end of the parent.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -57,7 +56,7 @@ impl Warden {
         if told {
             return;
         }
-        // There is none yet, or somebody killed it.
+        // There is none yet, or it was killed.
         if let Some((mut gone, pipe)) = self.process.take() {
             drop(pipe);
             let _ = gone.wait();
@@ -73,7 +72,7 @@ fn line(sign: char, group: u32) -> String {
     format!("{sign} {group}\n")
 }
 
-/// In a group of its own: what is sent to ours, from a terminal or by whoever supervises us, is not meant for it.
+/// In a separate group: signals to our group, from a terminal or a supervisor, must not reach it.
 fn start(groups: &BTreeSet<u32>) -> io::Result<(Child, ChildStdin)> {
     let mut process = Command::new("/bin/sh")
         .args(["-c", SCRIPT, "countersign-warden"])

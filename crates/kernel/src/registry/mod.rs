@@ -8,6 +8,7 @@ mod holds;
 mod keys;
 mod names;
 mod permission;
+mod signatures;
 mod standing;
 
 pub(crate) use decide::denied;
@@ -22,6 +23,7 @@ pub use delegations::{
 pub use holds::RecordExport;
 pub use keys::{ActorKey, Added, Keys, KnownKey, KnownToken, Passkey, credential_id};
 pub use permission::{Grant, Grants, scopes};
+pub use signatures::Signatures;
 pub use standing::{Mark, MarkDefinition, Marked, Pause, Retirement, Standing};
 
 use crate::declaration::Declaration;
@@ -209,8 +211,10 @@ pub(super) const fn kind(is_workflow: bool, is_machine: bool) -> &'static str {
 pub struct Configuration {
     /// `None`: the deployment has not chosen.
     pub audit_trail_retention_policy: Option<String>,
-    /// Gate decisions must be signed.
+    /// Gate decisions must be signed, and what `signatures` says.
     pub regulated: bool,
+    /// Whose other acts must be signed. `None`: nobody's, or recorded by a version that asked for decisions alone.
+    pub signatures: Option<Signatures>,
     pub application_actor_ref: String,
     pub server_actor_ref: String,
 }

@@ -30,6 +30,7 @@ pub async fn read(State(app): State<App>, caller: Caller, _: NoQuery) -> Read<wi
         kind: actors::kind(actor.kind),
         scopes,
         passkeys: registry.keys().of(&caller.actor_ref).iter().filter_map(passkey).collect(),
+        must_sign: registry.must_sign(&caller.actor_ref),
         session: caller.session.map(|session| wire::SessionOfMe {
             expires_at: time::format(session.expires_at),
             idle_seconds: u64::try_from(app.console.lifetimes().idle_us / 1_000_000).unwrap_or(0),

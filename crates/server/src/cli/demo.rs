@@ -155,7 +155,7 @@ struct Teller<'t> {
 impl Teller<'_> {
     /// Returns the console's page of the process.
     async fn process(&self, story: &Story) -> anyhow::Result<String> {
-        let mut stage = Stage::set(self.open(story.title, story.setting)?, story).await?;
+        let mut stage = Stage::set(self.open(story.title, story.setting).await?, story).await?;
         for beat in story.beats {
             self.wait()?;
             stage.play(beat).await?;
@@ -168,7 +168,7 @@ impl Teller<'_> {
     /// Returns the console's page of the run.
     async fn run(&self, story: &RunStory) -> anyhow::Result<String> {
         let world = self.data_dir.join("world");
-        let mut stage = RunStage::set(self.open(story.title, story.setting)?, story, world).await?;
+        let mut stage = RunStage::set(self.open(story.title, story.setting).await?, story, world).await?;
         for beat in story.beats {
             self.wait()?;
             stage.play(beat).await?;
@@ -178,8 +178,8 @@ impl Teller<'_> {
         Ok(format!("/runs/{}", stage.theatre.instance_id))
     }
 
-    fn open(&self, title: &str, setting: &str) -> anyhow::Result<Theatre> {
-        Theatre::open(self.url, self.token, self.data_dir, title, setting)
+    async fn open(&self, title: &str, setting: &str) -> anyhow::Result<Theatre> {
+        Theatre::open(self.url, self.token, self.data_dir, title, setting).await
     }
 
     async fn hand_over(&self, theatre: &Theatre) -> anyhow::Result<()> {

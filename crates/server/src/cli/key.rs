@@ -1,7 +1,7 @@
 //! `countersign actor keygen` and `actor key`, `actor token`: what an actor is known by. A private key never leaves the
 //! machine it was made on.
 
-use super::connection::Context;
+use super::connection::{Context, given};
 use super::failure::usage;
 use super::output::{self, printable};
 use super::profiles::{Profile, Profiles, write_private};
@@ -35,7 +35,11 @@ pub enum KeyCommand {
         #[command(flatten)]
         actor: Subject,
         /// The public key: base64, hex or PEM
-        public_key: String,
+        #[arg(required_unless_present = "keygen")]
+        public_key: Option<String>,
+        /// Create the key and keep it with the profile, so that the profile signs
+        #[arg(long, conflicts_with = "public_key")]
+        keygen: bool,
         #[command(flatten)]
         keyed: Keyed,
     },
@@ -123,7 +127,8 @@ pub fn file_name(name: &str) -> anyhow::Result<&str> {
 
 pub async fn key(context: &Context, command: KeyCommand) -> anyhow::Result<()> {
     match command {
-        KeyCommand::Add { actor, public_key, keyed } => {
+        KeyCommand::Add { actor, public_key: None, keyed, .. } => add_own(context, &actor.actor_ref, &keyed).await,
+        KeyCommand::Add { actor, public_key: Some(public_key), keyed, .. } => {
             let client = context.client_keyed(&keyed)?;
             let answer = client.register_key(&actor.actor_ref, &RegisterKey { public_key }).await?;
             let text = format!("registered key {}", tint(Tint::Strong, &answer.body.key_id));
@@ -137,6 +142,36 @@ pub async fn key(context: &Context, command: KeyCommand) -> anyhow::Result<()> {
             if context.json() { output::json(&answer.json) } else { output::say(&text) }
         }
     }
+}
+
+/// A new key for the profile's own actor. The profile signs only once the server knows the key.
+async fn add_own(context: &Context, actor_ref: &str, keyed: &Keyed) -> anyhow::Result<()> {
+    let Some(name) = given(&context.global().profile) else {
+        return Err(usage("choose the profile that is to sign: --as NAME".to_owned()));
+    };
+    let mut profiles = Profiles::load(Profiles::locate()?)?;
+    let profile = profiles.get(name)?;
+    if profile.key_file.is_some() {
+        return Err(usage(format!("the profile `{name}` signs already; register a further key by its public key")));
+    }
+    let path = profiles.path().with_file_name(format!("{}.key", file_name(name)?));
+    let client = context.client_keyed(keyed)?;
+    let key = make(&path)?;
+    let answer = match client.register_key(actor_ref, &RegisterKey { public_key: key.public_key() }).await {
+        Ok(answer) => answer,
+        Err(error) => {
+            // A key that was never registered is of no use to anybody.
+            let _ = std::fs::remove_file(&path);
+            return Err(error.into());
+        }
+    };
+    profiles.set(name, Profile { key_file: Some(path), actor_ref: Some(actor_ref.to_owned()), ..profile });
+    profiles.save()?;
+    if context.json() {
+        return output::json(&answer.json);
+    }
+    let (key, name) = (tint(Tint::Strong, &answer.body.key_id), tint(Tint::Strong, name));
+    output::say(&format!("registered key {key}; the profile {name} signs with it"))
 }
 
 pub async fn token(context: &Context, command: TokenCommand) -> anyhow::Result<()> {

@@ -102,7 +102,7 @@ fn of<'v>(items: &'v Value, name: &str, wanted: &str) -> &'v Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_honest_story_is_proved_from_the_records_alone() {
-    let server = Server::with_config(Some("regulated = true\n[audit]\nfailed_attempts = true\n")).await;
+    let server = Server::with_config(Some("[audit]\nfailed_attempts = true\n")).await;
     let id = released(&server).await;
     let admin = server.admin();
 

@@ -268,17 +268,6 @@ async fn a_statement_is_taken_once_whatever_it_asks_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_regulated_server_takes_no_decision_without_a_signature() {
-    let server = Server::with_config(Some("regulated = true\n")).await;
-    let qp = Hand::new(&server, "qp", 1, &[]).await;
-    let id = waiting(&server).await;
-    let body = json!({"decision": "approve"});
-    qp.actor.decide(&id, "release", body.clone()).await.refused(401, "invalid-credential");
-    qp.signed("decide_gate", &decision(&id), body).await.ok();
-    server.admin().fire(&id, "release").await.ok();
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn the_software_itself_is_registered_and_signs() {
     let server = Server::start().await;
     let admin = server.admin();

@@ -200,7 +200,7 @@ pub fn visits(row: &dyn Columns) -> Result<(EventId, String), StoreError> {
     Ok((EventId(row.id(0)?), row.text(1)?))
 }
 
-/// Where a run or a process stands.
+/// The state of a run or a process.
 pub fn head(row: &dyn Columns) -> Result<InstanceHead, StoreError> {
     Ok(InstanceHead {
         instance_id: InstanceId(row.id(0)?),
@@ -210,7 +210,7 @@ pub fn head(row: &dyn Columns) -> Result<InstanceHead, StoreError> {
     })
 }
 
-/// A step that is somebody's to do, with its run.
+/// A step of a person's worklist, with its run.
 pub fn charged(row: &dyn Columns) -> Result<ChargedStep, StoreError> {
     let at = STEP_STATE_COLUMNS + 4;
     Ok(ChargedStep {
@@ -266,7 +266,7 @@ pub fn event_row(row: &dyn Columns) -> Result<RunEventRow, StoreError> {
     })
 }
 
-/// -1 stands for the run itself.
+/// -1 means the run itself.
 pub fn due(row: &dyn Columns) -> Result<Due, StoreError> {
     let step_seq = match row.int(1)? {
         -1 => None,

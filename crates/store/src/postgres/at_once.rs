@@ -6,7 +6,7 @@
 //! longer way, which finds out whose turn it is.
 //!
 //! The registry is fenced by its row and not by the advisory lock, which a statement could take only after its snapshot.
-//! A lock on the row looks at the row as it is; whoever changes the registry holds that row from its first statement on.
+//! A lock on the row reads its current version, and a registry change locks that row with its first statement.
 
 use super::values::RowSet;
 use super::{CommitError, Session, row_sets, run, unconfirmed};

@@ -1,7 +1,7 @@
-//! Nodes on one PostgreSQL tell each other that there is work: LISTEN and NOTIFY on a connection of their own.
+//! Nodes on one PostgreSQL tell each other that there is work, with LISTEN and NOTIFY on a separate connection.
 //!
-//! Never within the transaction that makes the work: NOTIFY holds a lock of the whole database until its transaction has
-//! committed, flush included. On its own it writes nothing to the log and is over at once.
+//! NOTIFY is never part of the transaction that makes the work: it holds a lock of the whole database until its
+//! transaction has committed, flush included. Alone it writes nothing to the log and ends at once.
 
 use super::connect::{Settings, failed};
 use async_trait::async_trait;

@@ -21,7 +21,7 @@ const STEP_PAGE: i64 = 16_384;
 pub(super) const LAST_HEADERS: &str = "SELECT r.instance_id, r.header FROM UNNEST($1::uuid[], $2::bigint[]) AS h (instance_id, sequence) \
      JOIN records r ON r.instance_id = h.instance_id AND r.sequence = h.sequence";
 
-/// The gates that can still matter, and the holds that stand.
+/// The gates that can still matter, and the active holds.
 #[derive(Default)]
 struct Bindings {
     gates: HashMap<InstanceId, Vec<Gate>>,

@@ -1,10 +1,10 @@
 //! The log on PostgreSQL. Its order is (xact, instance_id, sequence), see `migrations/postgres/V2__log.sql`.
 //!
-//! A record is given its place only when its transaction is older than every one that still runs
-//! (`pg_snapshot_xmin`): whatever has a smaller number is committed and visible by then, or never will be. So a
-//! transaction that stays open, in whichever database of this server, delays the log, and can make it skip nothing.
+//! A record gets its place only when its transaction is older than every running one (`pg_snapshot_xmin`): every
+//! transaction with a smaller number is then committed and visible, or never will be. So a transaction that stays
+//! open, in any database of this server, delays the log, but the log skips nothing.
 //!
-//! Entries are committed without waiting for the disk; a checkpoint waits, and with it all that came before.
+//! Entries are committed without waiting for the disk. A checkpoint waits, and so for everything before it.
 
 use super::connect::{Settings, failed};
 use super::read::{PostgresReader, parameters};
@@ -28,7 +28,7 @@ use tokio_postgres::{Client, GenericClient, Row, Statement as Prepared};
 use uuid::Uuid;
 
 const NOW_US: &str = "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::int8";
-/// Where the log's last entry stands in the order.
+/// The position of the log's last entry in the order.
 const CURSOR: &str = "SELECT r.xact::text, r.instance_id, r.sequence FROM log_entries e \
     LEFT JOIN records r ON r.event_id = e.event_id ORDER BY e.log_index DESC LIMIT 1";
 /// Everything after the cursor, with its parameters 1 to 3.
@@ -159,7 +159,7 @@ impl PostgresLogWriter {
             self.client = None;
         }
         match done {
-            // Somebody else has inserted the same rows.
+            // Another node has inserted the same rows.
             Err(StoreError::Rejected(_) | StoreError::Conflict(_)) => Ok(Written::Overtaken),
             done => done,
         }
@@ -179,7 +179,7 @@ impl Work<'_> {
             Work::Entries(append, _) => append.lease,
             Work::Checkpoint(lease, _) | Work::Rotation { lease, .. } => *lease,
         };
-        // Locked until the transaction ends, so that nobody else takes it meanwhile.
+        // Locked until the transaction ends, so that no other node takes it meanwhile.
         let held = format!("SELECT 1 FROM log_lease WHERE token = $1 AND expires_at_us > {NOW_US} FOR SHARE");
         if client.query_opt(&held, &[&Value::count(lease.0)]).await.map_err(failed)?.is_none() {
             return Ok(Written::LeaseLost);
@@ -298,7 +298,7 @@ fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Reads on connections of their own: whoever verifies the whole log keeps nobody else waiting.
+/// Reads on separate connections: verifying the whole log does not delay other reads.
 pub struct PostgresLogReader {
     reader: PostgresReader,
     sql: LogSql,

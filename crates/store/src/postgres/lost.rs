@@ -1,4 +1,4 @@
-//! When the answer to a COMMIT was lost: finding out what became of it.
+//! Finds out whether a transaction committed, after the answer to its COMMIT was lost.
 
 use super::connect::failed;
 use super::{BEGIN, Backend, PostgresWriter, REGISTRY_LOCK};

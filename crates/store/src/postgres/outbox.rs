@@ -1,6 +1,6 @@
-//! The outbox on PostgreSQL, on a connection of its own. Several nodes work on it: each skips what another has locked, and
-//! what was taken is due again only when its lease is over. Two deliveries of one event are settled one after the other,
-//! by a lock on the event.
+//! The outbox on PostgreSQL, on a separate connection. Several nodes work on it. Each skips rows that another node
+//! has locked, and a delivery that was taken is due again only when its lease is over. A lock on the event orders the
+//! settling of its deliveries.
 
 use super::connect::{Settings, failed};
 use super::read::parameters;

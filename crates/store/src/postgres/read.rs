@@ -37,7 +37,7 @@ impl PostgresReader {
             None => Manager::from_config(settings.config.clone(), NoTls, recycling),
             Some(tls) => Manager::from_config(settings.config.clone(), tls.clone(), recycling),
         };
-        // Whatever is asked for has an index; statistics that are out of date must not make anybody read a whole table.
+        // Every query has an index. Outdated statistics must not lead to a scan of a whole table.
         let plans = Hook::async_fn(|client: &mut ClientWrapper, _| {
             Box::pin(async move { client.batch_execute(super::PLANS).await.map_err(HookError::Backend) })
         });

@@ -1,5 +1,5 @@
-//! After a purge the old versions of its rows are dead, but still in the table's files. `VACUUM` takes them out. It runs
-//! on a connection of its own, beside the writer, one at a time.
+//! After a purge the old versions of its rows are dead, but still in the table's files. `VACUUM` removes them. It
+//! runs on a separate connection, in parallel to the writer, one at a time.
 
 use super::connect::{Settings, failed};
 use countersign_engine::port::StoreError;

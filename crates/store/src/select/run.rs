@@ -1,5 +1,5 @@
-//! The reads of runs. An ended run must cost nothing: what is asked often is answered from indexes that hold only what is
-//! under way.
+//! The reads of runs. An ended run must cost nothing: frequent questions are answered from indexes that contain only
+//! live runs.
 
 use super::{Dialect, RECORD, Select};
 use crate::statement::UNDER_WAY;
@@ -16,7 +16,7 @@ const RUN: &str = "r.instance_id, r.definition_name, r.definition_version, r.doc
     i.colour, i.state, h.definition_name, h.correlation_key, h.concurrency_key, h.is_live, h.undoing";
 const FROM_RUNS: &str =
     "FROM runs r JOIN run_heads h ON h.instance_id = r.instance_id JOIN instances i ON i.instance_id = r.instance_id";
-/// A step without its output and without what only readers want.
+/// A step without its output and without columns for readers only.
 const STEP_STATE: &str = "instance_id, step_seq, compensates, state, attempts, next_run_at_us, locked_by, locked_until_us, lease_token, \
     waiting_event_type, waiting_facet, deadline_at_us, last_error, error_category, event_data, started_at_us, completed_at_us, \
     effect_unknown, child_run_id, task_type, output_needed, due_at_us, handed, blocked_since_us, blocked_cause, child_colour, \
@@ -65,7 +65,7 @@ pub struct RunSql {
     pub visits: String,
     /// Parameters: person, behind this deadline, run and step, limit.
     pub charged: String,
-    /// Where runs and processes stand.
+    /// The current states of runs and processes.
     pub heads: String,
 }
 
@@ -175,7 +175,7 @@ impl RunSql {
                  ORDER BY COALESCE(s.deadline_us, 9223372036854775807), s.instance_id, s.step_seq LIMIT {e}",
                 STEP_STATE.split(", ").map(|column| format!("s.{}", column.trim())).collect::<Vec<_>>().join(", ")
             ),
-            // Each key is counted once, however many runs wait for it. A run without a key shares its slot with nobody.
+            // Each key is counted once, however many runs wait for it. A run without a key shares its slot with no other run.
             queued: format!(
                 "WITH q AS (SELECT instance_id, definition_name, concurrency_key, priority FROM run_heads{by_priority} WHERE state = 'queued' \
                  AND (start_at_us IS NULL OR start_at_us <= {a}) \
@@ -191,7 +191,7 @@ impl RunSql {
     }
 }
 
-/// What [`crate::decode::run::step_view`] reads, without the long texts that nobody draws.
+/// What [`crate::decode::run::step_view`] reads, without long texts.
 fn drawn() -> String {
     let column = |column: &str| match column {
         "last_error" | "event_data" => "NULL".to_owned(),

@@ -196,8 +196,8 @@ impl Checkpointer {
     }
 }
 
-/// Moves the log into the database and cuts it off, so that a store at rest is one file: whoever copies it has everything.
-/// Whoever reads at the moment is waited for, a while.
+/// Moves the write-ahead log into the database and truncates it, so that a closed store is one file that can be copied.
+/// Waits for current readers, for a limited time.
 pub fn cut_off(connection: &Connection) {
     const TRIES: usize = 200;
     const PAUSE: Duration = Duration::from_millis(10);
@@ -236,7 +236,7 @@ pub fn checkpoint_beside(location: &Location) -> Result<Checkpointer, StoreError
     let work = move || {
         let mut seen = None;
         while let Err(mpsc::RecvTimeoutError::Timeout) = ended.recv_timeout(CHECKPOINT_INTERVAL) {
-            // Says so where nobody writes, too.
+            // Reports it also without a write.
             if files.require().is_err() {
                 continue;
             }

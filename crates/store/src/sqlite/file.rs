@@ -1,5 +1,6 @@
-//! Whether the database's files are still the ones that were opened. A file that was deleted or replaced can be written to for
-//! as long as it is open, and all of it is gone with the last descriptor: so nothing is acknowledged from then on.
+//! Checks that the database's files are still the ones that were opened. A deleted or replaced file can be written as
+//! long as it is open, and its content is lost with the last descriptor. So the server acknowledges nothing from then
+//! on.
 
 use countersign_engine::port::StoreError;
 use std::os::unix::fs::MetadataExt;

@@ -1,12 +1,12 @@
-//! Records by action, by actor and by instance, processes by initiator and by definition. They are listed many at a time, so that a
-//! command need not write, and wait for, a page of each list: a commit writes every page that it touches whole, and that is
-//! most of what a single command costs.
+//! Lists: records by action, by actor and by instance; processes by initiator and by definition. Rows are listed many
+//! at a time. A commit writes every page that it touches as a whole, and this is most of the cost of a single
+//! command. So a command does not write a page of each list.
 //!
-//! So with what is open: a decision does not take its step out of the list of pending ones, nor its assignment out of that of
-//! active ones. Readers look whether what is named there still is.
+//! Lists of open items work in the same way: a decision does not remove its step from the list of pending ones, or
+//! its assignment from the list of active ones. Readers check whether a listed item is still open.
 //!
-//! The commit that makes the tail long enough lists it, in its own transaction. So a list and how far it reaches are one
-//! state for every reader, there is no work in the background, and what a reader has to look through besides is short.
+//! The commit that makes the unlisted tail long enough lists it, in its own transaction. So a list and its extent are
+//! one state for every reader, there is no background work, and the tail that a reader must search is short.
 
 use super::connect::failed;
 use crate::select::{Dialect, PROCESS, RECORD, Select};
@@ -19,7 +19,7 @@ use uuid::Uuid;
 /// Listed at a time. Rarer than one commit in a hundred even where each brings one record, so that its price is none of
 /// the ninety-ninth percentile; and few enough to be looked through by the way.
 const AT_ONCE: usize = 512;
-/// Lists that one query merges. Whoever may see more definitions than this sees most of the processes.
+/// The number of lists that one query merges. A caller with more definitions than this may see most of the processes.
 const MERGED: usize = 64;
 /// Records that are not listed yet.
 pub const WAITING: &str = "records r NOT INDEXED WHERE r.position > (SELECT through FROM records_listed)";
@@ -240,7 +240,7 @@ pub fn pending(query: &StepQuery) -> bool {
     query.state.as_deref() == Some("Pending") && step_id.is_none() && instance_id.is_none() && !by_text
 }
 
-/// The query, where the list of somebody's active assignments is the way to them.
+/// The query, if the list of an actor's active assignments leads to them.
 pub fn active(query: &AssignmentQuery) -> bool {
     let by_id = query.assignment_id.is_some() || query.task_ref.is_some();
     query.status.as_deref() == Some("Active") && query.assignee_ref.is_some() && !by_id

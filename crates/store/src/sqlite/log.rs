@@ -1,7 +1,8 @@
-//! The log on SQLite. Its order is `records.position`: one writer, so the order of commits is the order of rows.
+//! The log on SQLite. Its order is `records.position`: there is one writer, so the order of commits is the order of
+//! rows.
 //!
-//! Entries are written without waiting for the disk: the next commit of anybody flushes them, and if the power fails
-//! before that, they are found again in the same order. A checkpoint waits.
+//! Entries are written without waiting for the disk: the next commit flushes them. If the power fails before that,
+//! the sealer finds the records again in the same order. A checkpoint waits for the disk.
 
 use super::Turn;
 use super::connect::{Location, cut_off, failed};
@@ -83,7 +84,7 @@ impl SqliteLogWriter {
         }
     }
 
-    /// One transaction, in turn with the committer's. It does not wait for the disk: nobody may write meanwhile.
+    /// One transaction, in turn with the committer's. It does not wait for the disk, because no other write is possible meanwhile.
     fn write<T>(&mut self, work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let turn = self.turn.clone();
         self.location.files.require()?;
@@ -95,7 +96,7 @@ impl SqliteLogWriter {
         Ok(result)
     }
 
-    /// As [`Self::write`], and then waits for the disk. What was committed stands in the write-ahead log, which is
+    /// As [`Self::write`], and then waits for the disk. Committed data is in the write-ahead log, which is
     /// flushed here, or in the database, which was flushed when it was moved there.
     fn write_durably<T>(
         &mut self,
@@ -171,7 +172,7 @@ impl LogWriter for SqliteLogWriter {
         let (entry, node, size) = (self.entry.clone(), self.node.clone(), self.sql.size);
         let lease = self.lease.clone();
         let written = self.write(|transaction| {
-            // Held until the transaction ends, so that nobody else takes it meanwhile.
+            // Held until the transaction ends, so that no other caller takes it meanwhile.
             let lease = lease.lock().unwrap_or_else(PoisonError::into_inner);
             if !lease.held(append.lease) {
                 return Ok(Written::LeaseLost);
@@ -188,7 +189,7 @@ impl LogWriter for SqliteLogWriter {
             Ok(Written::Done)
         });
         match written {
-            // A record that stands there already: the log is not where the caller thinks it is.
+            // The entry exists: the log has another size than the caller expects.
             Err(StoreError::Rejected(_)) => Ok(Written::Overtaken),
             written => written,
         }
@@ -273,7 +274,7 @@ impl SqliteLogReader {
     }
 }
 
-/// Entries with their records. In a log that nobody has touched, the records stand in the table in the log's order, so
+/// Entries with their records. In an unaltered log the records are in the table in the log's order, so
 /// both are read one after the other; where they do not, each record is looked for by its id.
 fn entries(connection: &Connection, sql: &LogSql, from: u64, limit: usize) -> Result<Vec<EntryRow>, StoreError> {
     let limit = Value::count(limit as u64);

@@ -1,7 +1,7 @@
-//! The outbox on SQLite, on a connection of its own, in turn with the committer.
+//! The outbox on SQLite, on a separate connection that takes turns with the committer.
 //!
-//! What became of a delivery is written without waiting for the disk: the next commit of anybody flushes it, and if the
-//! power fails before that, it is delivered once more. A replay waits.
+//! The result of a delivery is written without waiting for the disk: the next commit flushes it. If the power fails
+//! before that, the event is delivered once more. A replay waits for the disk.
 
 use super::connect::{Location, failed};
 use super::read::rows;
@@ -50,7 +50,7 @@ impl Desk {
         rows(connection, &self.sql.unspread, &[Value::count(limit as u64)], outbox::unspread_row)
     }
 
-    /// Nobody else makes deliveries here, so what was found stays as it is until it is written.
+    /// There is one writer, so the rows that were found do not change until they are written.
     fn spread(&self, connection: &mut Connection, found: &[(Uuid, Vec<Arc<str>>)]) -> Result<(), StoreError> {
         self.side.write(connection, |transaction| {
             for (outbox_id, webhooks) in found {
@@ -93,7 +93,7 @@ impl Outbox for SqliteOutbox {
                 let values = [Value::Text(&webhook), Value::count(limit as u64), Value::time(now)];
                 rows(connection, &desk.sql.due, &values, outbox::due_row)
             };
-            // Nobody has to wait for somebody who finds nothing.
+            // A caller that finds nothing must not delay others.
             if due(connection)?.is_empty() {
                 return Ok(vec![]);
             }

@@ -1,21 +1,21 @@
-//! What a purge leaves behind in SQLite's own files, and how it is overwritten. Three places:
-//!
-//! - **Pages.** What is replaced is overwritten with zeros at once (`secure_delete`, for the transaction of the purge alone:
-//!   other writers need not pay for it).
-//! - **The log.** It holds older pages until it is moved into the database and cut off, which is done after each purge.
-//! - **Free parts of pages.** When a page is split, rows move to another one, and SQLite leaves their bytes where they were
-//!   until the place is used again; `secure_delete` does not reach them. Only writing the database anew (`VACUUM`) does.
-//!   A small one is written anew once no more purges arrive, a larger one when the store is closed. Until then the file bears
-//!   a mark (`user_version`), which survives a crash.
+//! Overwrites what a purge leaves in SQLite's own files. There are three places:
+//! - **Pages.** SQLite overwrites replaced content with zeros at once (`secure_delete`, only for the transaction of
+//!   the purge, so other writers do not pay for it).
+//! - **The write-ahead log.** It contains older pages until it is moved into the database and truncated, after each
+//!   purge.
+//! - **Free parts of pages.** When a page is split, rows move to another page, and SQLite leaves their bytes until it
+//!   uses the space again; `secure_delete` does not reach them. Only `VACUUM` removes them. A small file is vacuumed
+//!   when no more purges arrive, a larger one when the store is closed. Until then the file has a mark
+//!   (`user_version`), which survives a crash.
 
 use super::connect::{BUSY, failed};
 use countersign_engine::port::StoreError;
 use rusqlite::Connection;
 use std::time::Duration;
 
-/// Written anew while the server is at work: nobody waits much longer than a second for it.
+/// The largest file to vacuum while the server runs: the vacuum takes little more than a second.
 const SMALL_BYTES: i64 = 64 << 20;
-/// Written anew when the store is closed.
+/// The largest file to vacuum when the store is closed.
 const BEARABLE_BYTES: i64 = 4 << 30;
 const MARK: i64 = 1;
 
@@ -45,7 +45,7 @@ pub fn scrub(connection: &Connection, purged_lately: bool) -> Result<bool, Store
     cut_log(connection)
 }
 
-/// Nobody waits any more.
+/// No caller waits any more.
 pub fn at_the_end(connection: &Connection) {
     let work = || -> Result<(), StoreError> {
         if !is_marked(connection)? {
@@ -80,8 +80,8 @@ fn size(connection: &Connection) -> Result<i64, StoreError> {
     Ok(value("page_count")?.saturating_mul(value("page_size")?))
 }
 
-/// Moves the log into the database and cuts it off. `false` where somebody still reads an older state: the log is cut
-/// off another time, and nobody is made to wait for it.
+/// Moves the write-ahead log into the database and truncates it. `false` if a reader still reads an older state: the log is
+/// truncated later, and no caller waits for it.
 fn cut_log(connection: &Connection) -> Result<bool, StoreError> {
     connection.busy_timeout(Duration::ZERO).map_err(failed)?;
     let cut = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));

@@ -1,5 +1,5 @@
-//! A connection beside the committer's, for what is no part of a batch. It writes in turn with the committer and without
-//! waiting for the disk; [`Side::flush`] waits.
+//! A connection beside the committer's, for writes that are not part of a batch. It takes turns with the committer
+//! and does not wait for the disk; [`Side::flush`] waits.
 
 use super::Turn;
 use super::connect::{Location, failed};

@@ -1,4 +1,5 @@
-//! Who comes second writes nothing, whether the first left a record or only prolonged a lease.
+//! The second of two conflicting batches writes nothing, whether the first one left a record or only extended a
+//! lease.
 
 use super::on_both;
 use super::place::{Place, commit, load, verdicts};
@@ -93,7 +94,7 @@ async fn units_that_stand_together_win_or_lose_together(place: &Place) {
         ..heartbeat(&begun[n - 1], beats, [changed(0, leased(200))])
     };
     commit(&mut *writer, vec![beat(1, 1, &[])]).await;
-    // The first was decided before that beat; the second stands with it, the third with the second, the fourth alone.
+    // The first was decided before that beat; the second depends on it, the third on the second, the fourth on none.
     let stale = Unit { expected_beats: 0, ..beat(1, 2, &[]) };
     let units = vec![beat(3, 1, &[2]), beat(4, 1, &[]), stale, beat(2, 1, &[1])];
     assert_eq!(verdicts(&mut *writer, units).await, [Verdict::Lost, Verdict::Won, Verdict::Lost, Verdict::Lost]);
@@ -135,7 +136,7 @@ async fn what_is_due_comes_soonest_first(place: &Place) {
     assert_eq!(due(31, 59, 100).await, all[2..5]);
     assert_eq!(due(91, 1000, 100).await, []);
     assert_eq!(due(0, 9, 100).await, []);
-    // However many are due at one time, whoever reads page by page sees each of them once.
+    // Reading page by page returns each due row once, however many are due at one time.
     let many: Vec<_> = (0..7).map(|seq| added(seq, at(500))).collect();
     commit(&mut *writer, vec![start(small_run(run_id(4)), head(4, 500), many)]).await;
     let (mut after, mut seen) = (Due::from(Time(100)), Vec::new());

@@ -1,4 +1,4 @@
-//! The outbox: an event becomes a delivery per webhook, each is taken by one node at a time, and what became of it stays.
+//! The outbox: an event becomes a delivery per webhook, one node at a time takes a delivery, and its result is kept.
 
 use super::on_both;
 use super::place::{Place, commit};
@@ -130,7 +130,7 @@ async fn what_is_taken_is_due_again_only_after_its_lease(place: &Place) {
     let first = outbox.take("a", now(), Duration::from_secs(5), 10).await.unwrap();
     assert_eq!(first.len(), 1);
     assert!(other.take("a", now(), LEASE, 10).await.unwrap().is_empty());
-    // Whoever took it has died before saying what became of it.
+    // The node that took it died before it reported the result.
     let again = taken_later(&mut *other, "a").await;
     assert_eq!((ids(&again), again[0].attempt), (ids(&first), 2));
 }

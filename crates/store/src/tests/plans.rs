@@ -199,7 +199,7 @@ async fn postgres_reads_by_index() {
     }
 }
 
-/// Whoever looks for what is due reads nothing that is pending and not due.
+/// A search for due rows reads no pending row that is not due.
 #[tokio::test]
 async fn postgres_finds_what_is_to_be_delivered_by_its_time() {
     let (_place, client) = postgres_with_many_ended_runs().await;

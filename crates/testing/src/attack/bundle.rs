@@ -1,4 +1,4 @@
-//! A bundle, read without any check: it may be a broken one.
+//! A bundle, read without any check, because it may be broken.
 
 use anyhow::Context;
 use serde_json::Value;

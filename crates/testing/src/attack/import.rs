@@ -1,4 +1,4 @@
-//! A broken bundle as SQL: what changed between it and the honest one, table by table.
+//! A broken bundle as SQL: the differences between it and the honest one, table by table.
 
 use super::bundle::{Bundle, Line};
 use crate::place::Kind;

@@ -1,6 +1,7 @@
-//! The attacks of `spec/vectors` on a live store. `tamper.py` breaks a bundle of a whole store in every way it knows; each
-//! broken bundle is written into a copy of that store, as somebody with SQL and the log's key would, and the server must find
-//! it. What concerns only the packaging of a bundle is listed in [`NOT_APPLICABLE`], with its reason.
+//! The attacks of `spec/vectors` on a live store. `tamper.py` breaks a bundle of a whole store in every way that it
+//! knows. Each broken bundle is written into a copy of that store, as an attacker with SQL and the log's key would do
+//! it, and the server must find it. [`NOT_APPLICABLE`] lists the attacks that concern only the packaging of a bundle,
+//! each with its reason.
 
 mod bundle;
 mod import;

@@ -1,4 +1,4 @@
-//! Through the engine: a call that the store cannot take fails alone.
+//! Through the engine: a call that the store rejects fails without its neighbours.
 
 use crate::load::client::{let_do, told, view};
 use crate::load::shapes::{shape, single};

@@ -1,4 +1,5 @@
-//! Committing: what was decided on old ground is lost, alone, and an error writes nothing.
+//! Committing: a unit that was decided on an old state is rejected without its neighbours, and an error writes
+//! nothing.
 
 use super::Bench;
 use crate::place::Place;

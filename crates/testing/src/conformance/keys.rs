@@ -1,4 +1,4 @@
-//! Idempotency keys: one commit each, until their time is over.
+//! Idempotency keys: one commit each, until they expire.
 
 use super::Bench;
 use crate::place::Place;

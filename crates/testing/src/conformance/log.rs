@@ -1,4 +1,4 @@
-//! The log: records get their places in one order that the spec allows, once, under a lease, and in no other way.
+//! The log: records get their places once, in one order that the specification allows, and only under a lease.
 
 use super::Bench;
 use crate::place::{Kind, Place};

@@ -1,5 +1,5 @@
-//! One suite that every store must pass: the duties of the port (`countersign_engine::port`), each as a
-//! function over a fresh place. What is written comes from [`story`], what must come back from [`model`].
+//! One suite that every store must pass: the duties of the port (`countersign_engine::port`), each as a function over
+//! a fresh place. [`story`] gives the data to write, [`model`] the data that must come back.
 
 mod engine;
 mod fence;

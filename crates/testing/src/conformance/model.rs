@@ -1,5 +1,5 @@
-//! What a store must hold after it has committed: the rows as plain collections, and the queries as plain
-//! filters over them.
+//! The expected content of a store after its commits: the rows as plain collections, and the queries as plain filters
+//! over them.
 
 use countersign_engine::port::{
     AssignmentQuery, HoldQuery, ProcessQuery, ProcessView, Range, RecordQuery, StepQuery, Unit,

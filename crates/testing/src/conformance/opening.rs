@@ -1,4 +1,4 @@
-//! Opening: what is ours comes back whole, what is not ours is refused in clear words and left as it is.
+//! Opening: our own store is read back completely; a foreign store is refused with a clear message and not changed.
 
 use super::Bench;
 use crate::place::{Kind, Place};

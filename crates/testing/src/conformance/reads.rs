@@ -1,4 +1,4 @@
-//! Reading: everything that was written comes back as it was, by every axis and page.
+//! Reading: everything that was written is read back unchanged, by every filter and page.
 
 use super::model::Model;
 use super::story::HARD;

@@ -1,5 +1,5 @@
-//! Holds and purges as a store must keep them: every hold found by every axis, what may be purged listed in order, and
-//! nothing of what was purged left.
+//! Holds and purges: every hold is found by every filter, the records that may be purged are listed in order, and
+//! nothing of a purged record is left.
 
 use super::model::Model;
 use super::{Bench, require_found};

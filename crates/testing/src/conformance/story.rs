@@ -1,5 +1,5 @@
-//! What the conformance suite writes: the very batches that an engine makes of a small story in which every
-//! kind of row occurs, with names that are hard on a database.
+//! The data of the conformance suite: the batches that an engine makes of a small story in which every kind of row
+//! occurs, with names that are difficult for a database.
 
 use crate::load::client::{held, let_do, opened, purge, records, release, started_by, told};
 use crate::load::shapes::{quorum, shape, single};

@@ -1,4 +1,4 @@
-//! Steady work over HTTP, at whichever server is there.
+//! Steady work over HTTP, at any server that is running.
 
 use super::server::Nodes;
 use crate::load::steady::{APPROVER, BACK, CLERK, Caller, SIGN, Said, Stand};

@@ -1,7 +1,7 @@
-//! The real binary, killed. `countersign serve` is driven over HTTP by several clients who keep count
-//! ([`crate::load::steady`]), killed with SIGKILL at a seeded moment, and started again on the same store; in
-//! the end everything that was acknowledged must be there, everything that was refused must not, and the whole
-//! store must be sound. The same with SIGTERM, where in addition nothing may be done and not answered.
+//! The real binary, killed. Several clients drive `countersign serve` over HTTP and count their results
+//! ([`crate::load::steady`]). The server is killed with SIGKILL at a seeded moment and started again on the same
+//! store. At the end everything that was acknowledged must exist, everything that was refused must not, and the whole
+//! store must verify. With SIGTERM, in addition, no work may be done without an answer.
 
 pub(crate) mod binary;
 mod http;
@@ -110,7 +110,7 @@ async fn terminate(mut stage: Stage, seed: u64, times: usize) -> anyhow::Result<
     Ok(report)
 }
 
-/// Servers on one store, and what the clients at them were told.
+/// Servers on one store, and their answers to clients.
 struct Stage {
     place: Place,
     binary: PathBuf,
@@ -156,7 +156,7 @@ impl Stage {
         (0..CLIENTS).map(client).collect()
     }
 
-    /// Returns when the clients have been told so many more successes.
+    /// Returns after this many more successful answers.
     async fn wait_for_work(&mut self, clients: &[JoinHandle<anyhow::Result<()>>], more: usize) -> anyhow::Result<()> {
         let goal = self.witness.acknowledged() + more;
         while self.witness.acknowledged() < goal {
@@ -176,7 +176,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Stops everything and compares what is left with what was told.
+    /// Stops everything and compares the store with the answers.
     async fn end(self) -> anyhow::Result<Report> {
         for mut server in self.servers {
             let status = server.terminate().await?;

@@ -1,5 +1,5 @@
-//! The real binary, killed while it purges: every record is purged wholly and with its `record_purged`, or has all its
-//! content; what was answered stays purged; and in the end nothing of it is left in the file.
+//! The real binary, killed while it purges. Every record is either purged completely, with its `record_purged`, or
+//! has all its content. A purge that was answered stays purged, and at the end nothing of it is left in the file.
 
 use super::binary;
 use super::server::{Nodes, Server};

@@ -1,6 +1,7 @@
-//! Runbooks, while servers and workers are killed: steps with effects leave a mark in a file of their own when they begin. An
-//! operator looks at the marks, declares what became of attempts that nobody reported on, and resumes what was stopped. In the
-//! end no step has begun more often than its records admit: every run is through with one mark per step, or failed before.
+//! Runbooks, while servers and workers are killed. A step with an effect writes a mark into its own file when it
+//! begins. An operator reads the marks, declares the effect of attempts without a report, and resumes stopped runs.
+//! At the end no step has begun more often than its records admit: every run has completed with one mark per step, or
+//! has failed before.
 
 use super::runs::{CHAIN, require_proven};
 use super::stage::Stage;
@@ -29,7 +30,7 @@ const MARKED: [&str; 3] = ["first", "mark", "last"];
 pub struct RunbooksReport {
     pub completed: usize,
     pub failed: usize,
-    /// Attempts that nobody reported on, by what the operator declared.
+    /// Attempts without a report, by the operator's declaration.
     pub declared_done: usize,
     pub declared_not_done: usize,
     pub resumed: usize,
@@ -164,7 +165,7 @@ async fn play(mut ward: Ward, seed: u64, kills: usize) -> anyhow::Result<Runbook
                 _ => {}
             }
         }
-        // Spread over the runs, at moments that nobody chose.
+        // Spread over the runs, at random moments.
         if killed < kills && ended.len() * (kills + 1) >= killed * RUNS && rng.percent(30) {
             tokio::time::sleep(Duration::from_millis(rng.below(120) as u64)).await;
             ward.kill(&mut rng).await?;

@@ -1,6 +1,6 @@
-//! Runs, while servers and workers are killed: `countersign serve` and workers in processes of their own get SIGKILL at
-//! seeded moments. In the end every result that was acknowledged is there, no step was completed by two, every run has
-//! ended as its definition says, and the log verifies, by the server's own account and by that of `countersign-verify`.
+//! Runs, while servers and workers are killed: `countersign serve` and workers in separate processes get SIGKILL at
+//! seeded moments. At the end every acknowledged result exists, no step was completed by two workers, every run has
+//! ended as its definition says, and the log verifies, by the server and by `countersign-verify`.
 
 use super::binary;
 use super::stage::Stage;
@@ -111,7 +111,7 @@ async fn set(program: &Path, kind: Kind, nodes: usize, seed: u64) -> anyhow::Res
     Ok(stage)
 }
 
-/// Returns when workers have been told so much more.
+/// Returns after this many more answers to workers.
 async fn wait_for_work(stage: &mut Stage, more: u64) -> anyhow::Result<()> {
     let (goal, until) = (stage.yard.told_bytes()? + more, Instant::now() + PATIENCE);
     while stage.yard.told_bytes()? < goal {
@@ -131,7 +131,7 @@ async fn wait_for_work(stage: &mut Stage, more: u64) -> anyhow::Result<()> {
 #[derive(Default)]
 struct Starter {
     ids: Mutex<Vec<(String, &'static str)>>,
-    /// Runs that have ended, as far as somebody looked.
+    /// Runs known to have ended.
     ended: AtomicUsize,
     over: AtomicBool,
 }
@@ -141,7 +141,7 @@ impl Starter {
         self.ids.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Each start is repeated under its key until somebody answers: it is there once.
+    /// Each start is repeated under its key until a server answers, and has one effect.
     async fn run(&self, urls: &Mutex<Vec<Option<String>>>, token: &str, mut rng: Rng) -> anyhow::Result<()> {
         for n in 0.. {
             while self.ids().len() >= self.ended.load(Ordering::SeqCst) + OPEN && !self.over.load(Ordering::SeqCst) {

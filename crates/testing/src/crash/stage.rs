@@ -1,4 +1,4 @@
-//! Servers on one store and workers in processes of their own, any of which may be killed.
+//! Servers on one store and workers in separate processes. Any of them may be killed.
 
 use super::binary;
 use super::server::{Server, share_key};

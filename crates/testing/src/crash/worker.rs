@@ -1,5 +1,5 @@
-//! A worker in a process of its own, to be killed: it takes steps, reports on them, and writes down what the server
-//! acknowledged, so that somebody can ask for it when both are long dead.
+//! A worker in a separate process, to be killed. It claims steps, reports on them, and writes down what the server
+//! acknowledged, so that a test can compare it after both processes are dead.
 
 use crate::load::Rng;
 use anyhow::Context;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// How long after a worker's death its steps are somebody else's.
+/// How long after a worker's death its steps go to another worker.
 pub const LEASE_MS: i64 = 700;
 pub const QUEUE: &str = "crash";
 /// The name of a step that never succeeds.
@@ -51,7 +51,7 @@ impl Yard {
         Ok(std::fs::write(self.0.join("marks"), directory.as_os_str().as_encoded_bytes())?)
     }
 
-    /// Replaced as a whole: nobody reads half of it.
+    /// Replaced as a whole, so a reader never sees half of it.
     pub fn servers(&self, urls: &[Option<String>]) -> anyhow::Result<()> {
         let text: String = urls.iter().flatten().map(|url| format!("{url}\n")).collect();
         let new = self.0.join("servers.new");
@@ -95,7 +95,7 @@ impl Yard {
     }
 }
 
-/// Works until it is killed, or until nobody is there any more who would kill it.
+/// Works until it is killed, or until its parent is gone.
 pub async fn work(directory: &Path, id: usize, seed: u64) -> anyhow::Result<()> {
     std::thread::spawn(|| {
         let _ = std::io::stdin().read(&mut [0]);
@@ -145,7 +145,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Says what became of a task until somebody answers. Returns the task that came with the answer.
+    /// Repeats a report until a server answers. Returns the task that came with the answer.
     async fn handle(&mut self, task: &Task) -> anyhow::Result<Option<Task>> {
         let output = json!({ "by": self.id, "attempt": task.attempt, "draw": self.rng.below(1_000_000) });
         let claim_next = Some(self.rng.percent(50));

@@ -1,4 +1,4 @@
-//! What a scenario asks for, as the kernel's commands.
+//! The actions of a scenario as the kernel's commands.
 
 use super::runs::{Acting, Control, Report, RunStart, compact};
 use super::{Failure, On, Said, Source, Start, broken};

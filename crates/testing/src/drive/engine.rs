@@ -33,7 +33,7 @@ pub struct EngineDriver {
     engine: Option<Engine>,
     time: Shifted,
     policy: Option<String>,
-    /// The runs that somebody follows.
+    /// The followed runs.
     pub(super) pictures: HashMap<InstanceId, Picture>,
 }
 

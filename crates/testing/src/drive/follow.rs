@@ -1,5 +1,5 @@
-//! What goes along with every scenario at the engine: whoever follows a run by what changed sees what somebody sees who reads it
-//! whole; and what is offered is accepted, what is not is refused by the same guard.
+//! Runs with every scenario at the engine: following a run by its changes shows the same as reading it whole; an
+//! offered action is accepted, and an action that is not offered is refused by the same guard.
 
 use super::engine::EngineDriver;
 use super::{ADMIN, Failure, Said, broken};
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// How often a picture is compared before it is said to be wrong: the clock may move the run in between.
 const LOOKS: usize = 5;
 
-/// A run as somebody who follows it sees it.
+/// A run as a follower sees it.
 #[derive(Clone, Debug, Default)]
 pub struct Picture {
     sequence: u64,

@@ -1,4 +1,4 @@
-//! The server in this process, spoken to over HTTP as each actor with a token of its own.
+//! The server in this process, over HTTP, as each actor with its own token.
 
 use super::{
     ADMIN, Assignment, Chain, Decided, Driver, Failure, Firing, GateStep, HoldOn, InboxItem, Level, On, Opened,
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 const LIMIT: Option<u32> = Some(500);
 /// The server's configuration, once there is one.
 const CONFIG: &str = "countersign.toml";
-/// What an actor presents whom nobody registered.
+/// The token of an actor that is not registered.
 const FORGED: &str = "cs_forged";
 
 pub struct HttpDriver {

@@ -1,5 +1,5 @@
-//! What a store knows besides the processes, for the kernel alone: the registry's records, holds, purges, and how long
-//! records are kept.
+//! The data that a store has besides the processes, for the kernel alone: the registry's records, holds, purges, and
+//! retention.
 
 use super::{Record, Said, broken};
 use countersign_engine::payload;

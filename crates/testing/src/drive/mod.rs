@@ -1,6 +1,6 @@
-//! The five actions of seed 000, what is done with runs, and the reads, as a scenario asks for them, over whatever
-//! carries them out. A driver translates and remembers tokens; it decides nothing, so that what a scenario observes
-//! is what that level really does.
+//! The five actions of seed 000, the actions on runs, and the reads, as a scenario requests them, over any level. A
+//! driver translates and remembers tokens. It decides nothing, so a scenario observes the real behaviour of that
+//! level.
 
 pub mod commands;
 mod engine;
@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 pub const ADMIN: &str = "admin";
 /// In whose name the engine itself acts.
 pub const APPLICATION: &str = "countersign";
-/// A lease whose length nobody names.
+/// The default length of a lease.
 pub const LEASE_US: i64 = 30_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -167,7 +167,7 @@ impl GateStep {
         self.chain.as_ref().map_or(&self.step.step_id, |chain| &chain.chain_id)
     }
 
-    /// Where the gate stands, whatever its kind.
+    /// The state of the gate, of either kind.
     pub fn gate_state(&self) -> &str {
         self.chain.as_ref().map_or(&self.step.state, |chain| &chain.state)
     }

@@ -1,6 +1,5 @@
-//! What is done with runs: starting and steering them, claiming and reporting as a worker does, sending events, reading.
-//! What a run looks like is a JSON object with the fields of the wire, whichever level it comes from; only times are
-//! numbers of microseconds.
+//! Actions on runs: starting and controlling them, claiming and reporting as a worker, sending events, reading. A run
+//! is a JSON object with the fields of the wire at every level; only times are numbers of microseconds.
 
 use super::{Decided, On, Opened, Said};
 use async_trait::async_trait;
@@ -116,7 +115,7 @@ pub enum Control {
     },
 }
 
-/// What somebody does to one step: the last word of the route, and the request's body.
+/// An act on one step: the last word of the route, and the request's body.
 #[derive(Clone, Debug)]
 pub struct Acting {
     pub act: String,

@@ -1,4 +1,4 @@
-//! What is asked: commands by number, and the asker who draws them.
+//! Commands by number, and the generator that draws them.
 
 use super::calls::DOING;
 use super::{ACTIONS, Book, Design, PEOPLE, Rng, design};
@@ -25,7 +25,7 @@ pub enum Ask {
 pub enum StepAt {
     /// The nth that was ever opened on the instance.
     Nth(usize),
-    /// An id that nobody gave out.
+    /// An id that was never issued.
     Nowhere,
 }
 
@@ -177,7 +177,7 @@ impl Asker {
         Asked { actor_ref, ask, reason, key: None }
     }
 
-    /// Somebody who was given every scope at first.
+    /// An actor who has every scope at first.
     fn doer(&mut self) -> String {
         if self.rng.percent(90) { PEOPLE[self.rng.below(2)].to_owned() } else { self.anybody() }
     }

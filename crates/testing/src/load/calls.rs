@@ -95,7 +95,7 @@ pub fn publish(design: &Design) -> Call {
     by(ADMIN, Command::Registry(registry::Command::PublishDefinition(command)))
 }
 
-/// Under an idempotency key that stands for this request.
+/// Under an idempotency key for this request.
 pub fn with_key(call: Call, key: &str) -> Call {
     let request_digest = sha256(&[format!("{:?}", call.command).as_bytes()]);
     Call { idempotency: Some(IdempotencyKey { key: key.to_owned(), request_digest }), ..call }

@@ -1,4 +1,4 @@
-//! An engine with people at it: the calls of [`super::calls`], and their answers unpacked.
+//! An engine with callers: the calls of [`super::calls`], and their answers decoded.
 
 use super::{Design, calls};
 use crate::place::ADMIN;

@@ -1,4 +1,5 @@
-//! Gives asks to an engine and keeps the book: which id stands for which number, and where each instance is.
+//! Gives generated commands to an engine and keeps the mapping: which id belongs to which number, and the state of
+//! each instance.
 
 use super::{Ask, Asked, Design, PEOPLE, StepAt, calls};
 use crate::place;
@@ -46,7 +47,7 @@ impl Hand {
         Ok(Hand { engine, designs: Arc::new(designs.to_vec()), book: Arc::default() })
     }
 
-    /// Closes the engine; nobody else may hold it.
+    /// Closes the engine; no other reference to it may exist.
     pub async fn put_down(self) -> anyhow::Result<IdleHand> {
         let Hand { engine, designs, book } = self;
         place::close(engine).await?;

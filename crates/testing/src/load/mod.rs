@@ -1,6 +1,6 @@
-//! Seeded load: random processes, random commands of which most make sense when they are given, and a
-//! [`Hand`] that gives them to an engine. Commands name instances, steps and grants by number, so the same
-//! commands can be given to several stores.
+//! Seeded load: random processes, random commands of which most are valid when they are given, and a [`Hand`] that
+//! gives them to an engine. Commands name instances, steps and grants by number, so several stores can get the same
+//! commands.
 
 mod ask;
 pub mod calls;
@@ -21,7 +21,7 @@ use countersign_kernel::Time;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// A clock that stands still until it is moved.
+/// A clock that stops until it is moved.
 #[derive(Clone)]
 pub struct ManualClock(Arc<AtomicI64>);
 

@@ -1,4 +1,4 @@
-//! Chance that can be repeated: the same seed gives the same draws on every machine (SplitMix64).
+//! Repeatable randomness: the same seed gives the same draws on every machine (SplitMix64).
 
 #[derive(Clone, Debug)]
 pub struct Rng(u64);

@@ -1,4 +1,4 @@
-//! Processes written down in a line each, for tests that need a certain shape.
+//! Processes in one line each, for tests that need a certain shape.
 
 use super::Design;
 use countersign_kernel::{Declaration, GateEntry, GateSpec, QuorumRule, Transition};

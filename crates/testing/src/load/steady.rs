@@ -1,6 +1,6 @@
-//! Steady work by clients who keep count. Every call bears a tag of its own (its reason, and its idempotency
-//! key), which ends up in exactly one record if the call took effect. So in the end the ledger itself says
-//! whether what was acknowledged is there, and whether what was refused is not.
+//! Steady work by clients that count their results. Every call has its own tag (its reason, and its idempotency key).
+//! The tag ends up in exactly one record if the call took effect. So the ledger itself shows at the end whether
+//! acknowledged calls are there and refused calls are not.
 
 use super::Rng;
 use anyhow::{bail, ensure};
@@ -28,7 +28,7 @@ pub enum Said {
     Unknown(String),
 }
 
-/// Where a process stands.
+/// The state of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stand {
     /// In `draft`, and no gate is open.
@@ -46,7 +46,7 @@ pub trait Caller: Send + Sync {
     async fn open(&self, instance_id: &str, tag: &str) -> Said;
     async fn approve(&self, instance_id: &str, tag: &str) -> Said;
     async fn fire(&self, instance_id: &str, action: &str, tag: &str) -> Said;
-    /// `None` while nobody answers.
+    /// `None` while no server answers.
     async fn stand(&self, instance_id: &str) -> anyhow::Result<Option<Stand>>;
     /// After a call that was not answered: returns when it makes sense to go on, `false` when it never will.
     async fn recover(&self) -> bool;
@@ -59,7 +59,7 @@ enum Known {
     Unknown,
 }
 
-/// Everything that clients were told.
+/// All answers to clients.
 #[derive(Default)]
 pub struct Witness {
     told: Mutex<HashMap<String, Known>>,

@@ -51,7 +51,7 @@ async fn require_one_answer(arena: &Arena, call: &Call) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Two nodes use the same keys in opposite orders: nobody fails, and every key has one effect.
+/// Two nodes use the same keys in opposite orders: no call fails, and every key has one effect.
 pub async fn keys_in_any_order(arena: &Arena, seed: u64, rounds: usize) -> anyhow::Result<()> {
     const KEYS: usize = 40;
     let mut rng = Rng::new(seed);
@@ -76,7 +76,7 @@ pub async fn keys_in_any_order(arena: &Arena, seed: u64, rounds: usize) -> anyho
     Ok(())
 }
 
-/// Two nodes start processes from the same new declarations in opposite orders: nobody fails.
+/// Two nodes start processes from the same new declarations in opposite orders: no call fails.
 pub async fn fresh_documents_in_any_order(arena: &Arena, rounds: usize) -> anyhow::Result<()> {
     const DESIGNS: usize = 30;
     let_do(arena.engine(0), &["ines"]).await?;

@@ -1,5 +1,5 @@
-//! Everything that several callers may do at once, at one engine or at two on one database: each function sets
-//! up a race, lets it run, and says what must hold whoever won. [`Arena::end`] then checks the whole store.
+//! Simultaneous calls by several callers, at one engine or at two on one database. Each function sets up a race, runs
+//! it, and checks what must hold for every winner. [`Arena::end`] then checks the whole store.
 
 mod decisions;
 mod keys;

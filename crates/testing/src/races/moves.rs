@@ -49,7 +49,7 @@ pub async fn every_turn_of_a_loop_counts(arena: &Arena, rounds: usize) -> anyhow
     Ok(())
 }
 
-/// Somebody opens a gate while somebody else leaves the state: whoever is first, nothing waits there.
+/// One caller opens a gate while another leaves the state: in either order, no gate waits there.
 pub async fn nothing_waits_in_a_state_that_was_left(arena: &Arena, rounds: usize) -> anyhow::Result<()> {
     let_do(arena.engine(0), &["ines"]).await?;
     let gates = [("sign", single("bea")), ("two", quorum(QuorumRule::AllOfN, &["bea", "cleo"]))];
@@ -102,7 +102,7 @@ pub async fn no_firing_after_a_revocation(arena: &Arena, seed: u64, rounds: usiz
             tokio::task::yield_now().await;
         }
         arena.engine(0).execute(calls::revoke(Some(grant))).await?;
-        // From here on nobody may be let through, wherever they ask.
+        // From here on every caller is refused, at every engine.
         over.store(true, Ordering::SeqCst);
         for task in tasks {
             task.await??;

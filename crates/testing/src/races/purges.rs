@@ -1,4 +1,5 @@
-//! Races for the content of a record: holds against purges, purges against each other and against the process going on.
+//! Races for the content of a record: holds against purges, purges against each other and against the running
+//! process.
 
 use super::{Arena, counted};
 use crate::load::calls;
@@ -59,7 +60,7 @@ pub async fn no_purge_under_a_hold(arena: &Arena, rounds: usize) -> anyhow::Resu
     Ok(())
 }
 
-/// Once its placing has been answered, a hold stands on every engine.
+/// After the answer to its placing, a hold is active on every engine.
 async fn hold_and_try(holder: Arc<Engine>, purger: Arc<Engine>, record: EventId) -> anyhow::Result<()> {
     held(&holder, ADMIN, record, "a race", Some("case")).await?;
     let late = purge(&purger, ADMIN, record).await.err().map(|refusal| refusal.code.as_str());

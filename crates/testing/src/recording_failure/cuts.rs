@@ -1,4 +1,4 @@
-//! PostgreSQL goes away in the middle of a commit: its connection is cut at any byte, or its backend is killed.
+//! PostgreSQL fails in the middle of a commit: its connection is cut at any byte, or its backend is killed.
 
 use super::caller::EngineCaller;
 use super::proxy::{Proxy, Side};

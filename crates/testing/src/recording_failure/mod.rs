@@ -1,7 +1,6 @@
-//! Commits that fail. Each failure comes in two forms, *failed and not persisted* and *failed but persisted*
-//! ([`table`]); PostgreSQL loses its connection at any byte of a commit ([`proxy`], [`cuts`]), or its backends
-//! under load. Whatever happens, the answer must be right: what was acknowledged is there, and what was said
-//! not to be written is not.
+//! Commits that fail. Each failure has two forms, *failed and not persisted* and *failed but persisted* ([`table`]).
+//! PostgreSQL loses its connection at any byte of a commit ([`proxy`], [`cuts`]), or its backends under load. The
+//! answer must always be right: acknowledged work exists, and work that was reported as not written does not.
 
 mod caller;
 mod cuts;

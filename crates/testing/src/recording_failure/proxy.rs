@@ -1,5 +1,4 @@
-//! Stands between an engine and PostgreSQL and, after a given number of bytes, cuts the connection or lets it
-//! fall silent.
+//! A proxy between an engine and PostgreSQL. After a given number of bytes it cuts the connection or stops answering.
 
 use anyhow::Context;
 use std::io::{Read, Write};

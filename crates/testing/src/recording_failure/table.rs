@@ -1,5 +1,5 @@
-//! Every command × both forms of failure × with and without an idempotency key, as a table: what the caller is
-//! told, what the store holds, and what the same call is told the second time.
+//! Every command × both forms of failure × with and without an idempotency key, as a table: the caller's answer, the
+//! content of the store, and the answer to the same call the second time.
 
 use super::NOTHING_WRITTEN;
 use crate::load::client::{granted, let_do, opened, started};
@@ -24,7 +24,7 @@ enum Form {
     Persisted,
 }
 
-/// Fails the next commit, if it was told to.
+/// Fails the next commit, if a test asks for it.
 #[derive(Default)]
 struct Failing(Mutex<Option<Form>>);
 

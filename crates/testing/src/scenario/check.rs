@@ -1,4 +1,4 @@
-//! What a scenario says about the world after its actions, compared with what the reads answer.
+//! Compares the statements of a scenario with the reads.
 
 use super::run::Names;
 use super::{Check, HistoryLine};

@@ -4,7 +4,7 @@ use super::Act;
 use super::parse::Words;
 use std::collections::BTreeSet;
 
-/// A record, by its number in a process; a text in quotes is sent as it stands.
+/// A record, by its number in a process; a text in quotes is sent unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordName {
     Of { process: String, number: u64 },

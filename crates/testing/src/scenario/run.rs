@@ -9,7 +9,7 @@ use crate::drive::{ADMIN, Driver, Failure, HoldOn, Level, On, Opened, Said};
 use crate::{audit, run_audit};
 use std::collections::HashMap;
 
-/// A well-formed id that nobody was ever given.
+/// A well-formed id that was never issued.
 pub const NOBODYS_ID: &str = "019a8000-0000-7000-8000-00000000dead";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

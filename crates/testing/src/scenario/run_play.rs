@@ -128,7 +128,7 @@ pub async fn time_of(driver: &mut dyn Driver, run_id: &str, step: &str, member: 
     found.ok_or_else(|| format!("`{step}` has no time `{member}`"))
 }
 
-/// The gate of this action that was opened last, whoever opened it.
+/// The gate of this action that was opened last, by any actor.
 pub async fn newest_gate(driver: &mut dyn Driver, run_id: &str, action: &str) -> Result<Opened, String> {
     let records = driver.records(run_id).await.map_err(|failure| failure.to_string())?;
     let opened = records.iter().rev().find(|r| r.action_ref == "gate_opened" && r.payload["action"] == action);

@@ -31,7 +31,7 @@ pub struct Gate {
     pub from_state: String,
     pub action: String,
     pub guard: String,
-    /// Where a quorum stands; nothing for a single gate.
+    /// The state of a quorum; nothing for a single gate.
     pub chain: Option<String>,
     pub steps: Vec<Step>,
     pub fate: &'static str,
@@ -47,7 +47,7 @@ pub struct Step {
     pub state: &'static str,
     /// By whom and when it ended.
     pub ended: Option<(String, i64)>,
-    /// Whether it stands in its approver's in-tray.
+    /// Whether it is in its approver's in-tray.
     pub in_tray: bool,
 }
 

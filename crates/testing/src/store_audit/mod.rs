@@ -81,7 +81,7 @@ impl Notes<'_> {
     }
 }
 
-/// Checks everything. The store is opened for this alone: whoever else has it open must be idle.
+/// Checks everything. Other users of the store must be idle.
 pub async fn check_store(store: Box<dyn Store>) -> Result<Summary, Vec<Finding>> {
     let (mut writer, reader) = store.into_parts();
     let unreadable = |error: StoreError| {

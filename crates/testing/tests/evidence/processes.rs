@@ -52,7 +52,13 @@ impl Works {
         .await?;
         let server = serve::start(ServeOptions { witnesses: vec![witness.url()], ..options() }).await?;
         let tokens = BTreeMap::from([("admin".to_owned(), token)]);
-        Ok(Works { directory, server, witness, keys: BTreeMap::new(), tokens })
+        let mut works = Works { directory, server, witness, keys: BTreeMap::new(), tokens };
+        // The first key of an actor is registered with a token; from then on everything is signed.
+        let key = ActorKey::generate()?;
+        let first = wire::RegisterKey { public_key: key.public_key() };
+        works.client("admin")?.register_key("admin", &first).await?;
+        works.keys.insert("admin".to_owned(), vec![key]);
+        Ok(works)
     }
 
     fn client(&self, who: &str) -> anyhow::Result<Client> {

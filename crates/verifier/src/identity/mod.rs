@@ -2,6 +2,7 @@
 //! it states, and says what that actor asked for.
 
 mod agreement;
+mod assurance;
 mod passkey;
 mod path;
 mod run;
@@ -67,7 +68,7 @@ impl Identity {
     pub fn check(&mut self, record: &Record, context: &Context<'_>, findings: &mut Findings) -> Signing {
         let header = &record.header;
         check_author(header, context, findings);
-        check_assurance(header, context, findings);
+        assurance::check(record, context, findings);
         let Some(content) = &record.content else { return Signing::default() };
         findings.checked(Claim::Identity);
         let Some(attestation) = &content.attestation else { return Signing::default() };
@@ -296,22 +297,6 @@ fn check_author(header: &Header, context: &Context<'_>, findings: &mut Findings)
         let detail =
             format!("{what} is by the application actor `{expected}` alone, this is by `{}`", header.actor_ref);
         findings.find(Code::StatementMismatch, header, detail);
-    }
-}
-
-fn check_assurance(header: &Header, context: &Context<'_>, findings: &mut Findings) {
-    if header.action == Action::DelegationMade && header.assurance == Assurance::ServerAttested {
-        let detail = "an approver names a substitute with a signature; this is server_attested";
-        findings.find(Code::AssuranceTooLow, header, detail);
-    }
-    let decision = matches!(
-        header.action,
-        Action::GateDecided | Action::StepApproved | Action::StepRejected | Action::StepWithdrawn
-    );
-    if decision && header.assurance == Assurance::ServerAttested && context.registry.is_regulated(context.at) {
-        let detail =
-            "the registry says `regulated`: a decision has to be signed by its actor, this one is server_attested";
-        findings.find(Code::AssuranceTooLow, header, detail);
     }
 }
 

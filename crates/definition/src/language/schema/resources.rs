@@ -1,5 +1,5 @@
-//! Where the references of a schema lead. A schema may hold others, each with a `$id`; a reference names one of them and a
-//! place in it.
+//! Where the references of a schema lead. A schema may contain others, each with a `$id`; a reference names one of
+//! them and a place in it.
 
 use serde_json::Value;
 use std::collections::HashMap;

@@ -1,6 +1,6 @@
-//! A check, counted before it is made: schema and document are gone through as the validator would do it, but without
-//! judging anything. It counts what the validator would do in the worst case, stops where the budget ends, and bounds how
-//! deep the validator will recurse.
+//! Counts a check before it is made: walks through schema and document as the validator would, but judges nothing. It
+//! counts the worst case of the validator's work, stops where the budget ends, and limits the depth of the
+//! validator's recursion.
 
 use super::graph::{Graph, Id, Subschema};
 use crate::language::TOO_MUCH;

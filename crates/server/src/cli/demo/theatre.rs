@@ -5,7 +5,7 @@ use crate::cli::output::{printable, say};
 use crate::cli::table::{Tint, tint};
 use crate::cli::time;
 use anyhow::{anyhow, bail};
-use countersign_client::wire::{ActorKind, GrantScope, LedgerRecord, RecordQuery, RegisterActor};
+use countersign_client::wire::{ActorKind, GrantScope, LedgerRecord, RecordQuery, RegisterActor, RegisterKey};
 use countersign_client::{ActorKey, Client, Error, Format, Signing};
 use serde::Serialize;
 use serde_json::Value;
@@ -24,8 +24,18 @@ pub struct Theatre {
 }
 
 impl Theatre {
-    pub fn open(url: &str, admin_token: &str, data_dir: &Path, title: &str, setting: &str) -> anyhow::Result<Theatre> {
-        let admin = Client::new(url)?.with_token(admin_token)?;
+    pub async fn open(
+        url: &str,
+        admin_token: &str,
+        data_dir: &Path,
+        title: &str,
+        setting: &str,
+    ) -> anyhow::Result<Theatre> {
+        // The server is regulated: the administrator's first key is registered with the token, everything else is signed.
+        let (admin, key) = (Client::new(url)?.with_token(admin_token)?, ActorKey::generate()?);
+        admin.register_key("admin", &RegisterKey { public_key: key.public_key() }).await?;
+        let admin =
+            admin.with_signing(Signing { actor_ref: "admin".to_owned(), key, meaning: None, expected_sequence: None });
         say(&format!("\n{}", tint(Tint::Strong, title)))?;
         say(&format!("{setting}\n"))?;
         say(&format!("A server runs at {url} on an SQLite store in {}.", data_dir.display()))?;
