@@ -4,6 +4,52 @@ import { furnishRuns } from "./furnish-runs.mjs";
 
 const definition = (name) => readFileSync(new URL(`../../definitions/${name}.yaml`, import.meta.url), "utf8");
 
+const RECALL = `
+kind: process
+name: recall
+states: [reported, assessed, recalled, closed]
+initial_state: reported
+terminal_states: [recalled, closed]
+transitions:
+  - {from: reported, action: assess, to: assessed}
+  - {from: assessed, action: recall, to: recalled, guard: board}
+  - {from: assessed, action: close, to: closed}
+gate_spec:
+  board: {approvers: [qp_director_santos, qa_head_meyer, safety_tran], quorum: {rule: m-of-n, m: 2}, scope: "batch:recall", due: 4h}
+`;
+
+const DELIVERY = `
+kind: workflow
+name: delivery
+order: dag
+steps:
+  - {name: order, run: worker, queue: dock, idempotent: true}
+  - {name: qualify, run: workflow, workflow: clinical-supply, dependsOn: [order]}
+  - {name: invoice, run: worker, queue: dock, idempotent: true, dependsOn: [order]}
+  - {name: hand-over, run: worker, queue: dock, idempotent: true, dependsOn: [qualify, invoice]}
+`;
+
+/** A batch that two of three people have to recall, one of whom has decided. Gives the second one's step and token. */
+async function recall(server, { caller, person, publish }, chen, santos) {
+  const meyer = await person(server, "qa_head_meyer", ["workflows:read"], "Jonas Meyer");
+  await person(server, "safety_tran", [], "Trần Thị Mai");
+  await publish(server, RECALL);
+  const start = { definition: "recall", subject_ref: "br-2026-0390" };
+  const { instance_id } = await chen("POST", "/v1/processes", start);
+  await chen("POST", `/v1/processes/${instance_id}/transitions`, { action: "assess" });
+  await chen("POST", `/v1/processes/${instance_id}/gates`, {
+    action: "recall",
+    reason: "Glass particles in 2 of 80 vials; the supplier confirms a defect of the tubing.",
+    request: { vials_inspected: 80, vials_affected: 2, markets: ["VN", "SG", "MY"], units_shipped: 14200 },
+  });
+  await caller(server, santos)("POST", `/v1/processes/${instance_id}/gates/recall/decision`, {
+    decision: "approve",
+    reason: "Patients first: recall now, investigate in parallel.",
+  });
+  const { gates } = await chen("GET", `/v1/processes/${instance_id}`);
+  return { step: gates.find((gate) => gate.approver_ref === "qa_head_meyer").step_id, meyer };
+}
+
 /** [name of the picture, address, token of who looks]. */
 export async function furnish(server, { caller, person, publish }) {
   const santos = await person(server, "qp_director_santos", ["workflows:read"], "Maria Santos");
@@ -41,9 +87,12 @@ export async function furnish(server, { caller, person, publish }) {
     });
     process = instance_id;
   }
+  const { step, meyer } = await recall(server, { caller, person, publish }, chen, santos);
   const { supply, nightly, long, runbook } = await furnishRuns(server, { caller, person, publish }, operator);
+  await publish(server, DELIVERY);
   return [
     ["in-tray", "/inbox", santos],
+    ["gate", `/gate/${step}`, meyer],
     ["processes", "/processes", operator],
     ["process", `/processes/${process}`, operator],
     ["my-work", "/work", operator],
@@ -59,6 +108,7 @@ export async function furnish(server, { caller, person, publish }) {
     ["runbook", `/runs/${runbook.id}`, runbook.lead],
     ["definitions", "/definitions", operator],
     ["definition", "/definitions/clinical-supply", operator],
+    ["definition-expanded", "/definitions/delivery?expanded=1", operator],
     ["definition-process", "/definitions/batch-release", operator],
     ["definition-start", "/definitions/clinical-supply?tab=start", operator],
     ["editor", "/definitions/new?from=clinical-supply", operator],

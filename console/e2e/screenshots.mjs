@@ -6,7 +6,9 @@ import { small } from "./png.mjs";
 import { caller, openPage, person, publish, signIn, startBrowser, startServer } from "./support.mjs";
 
 const out = process.argv[2] ?? "../docs/screenshots";
-const PHONE = ["in-tray", "runs", "run", "runbook"];
+/** They draw a graph, which is laid out in a worker. */
+const GRAPHS = ["run", "run-long", "run-lanes", "run-step", "definition", "definition-expanded", "editor"];
+const PHONE = ["in-tray", "gate", "runs", "run", "runbook"];
 
 mkdirSync(out, { recursive: true });
 const server = await startServer("[executors.shell]\nenabled = true\n");
@@ -14,7 +16,7 @@ const browser = await startBrowser();
 
 async function picture(page, name) {
   await page.getByRole("status", { name: "Loading" }).first().waitFor({ state: "detached" });
-  // Graphs are laid out in a worker, and names come a moment after the page.
+  // Names come a moment after the page.
   await page.waitForTimeout(500);
   writeFileSync(join(out, `${name}.png`), small(await page.screenshot()));
 }
@@ -36,6 +38,7 @@ try {
       }
       await page.goto(`${server.origin}${path}`);
       await page.locator("h1").first().waitFor();
+      if (GRAPHS.includes(name)) await page.locator(".react-flow__node").first().waitFor();
       await picture(page, `${prefix}${name}-${theme}`);
     };
     for (const one of pages) await visit(one);

@@ -171,17 +171,25 @@ function isFile(url) {
 }
 
 async function fromDist(route) {
-  const { pathname } = new URL(route.request().url());
+  const { origin, pathname } = new URL(route.request().url());
   const file = join(DIST, pathname);
   const path = extname(pathname) !== "" && existsSync(file) ? file : join(DIST, "index.html");
-  const policy = pathname.startsWith("/assets/verify.worker-") ? VERIFIES : POLICY;
+  const policy = pathname.startsWith(VERIFIES.path) ? VERIFIES.policy : await policyOf(origin);
   await route.fulfill({ path, headers: { "content-security-policy": policy, ...TYPES[extname(path)] } });
 }
 
-// As the server sends them.
-const POLICY =
-  "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
-const VERIFIES = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self'";
+/** The content security policy, as the server sends it with every answer. */
+async function policyOf(origin) {
+  const answer = await fetch(`${origin}/healthz`);
+  return answer.headers.get("content-security-policy");
+}
+
+/** The script with a policy of its own: a binary without the page does not send it, so it is read where the server has it. */
+const VERIFIES = DIST
+  ? /VERIFIES[^=]*=\s*\("(?<path>[^"]+)",\s*"(?<policy>[^"]+)"\)/.exec(
+      readFileSync(new URL("../../crates/server/src/console.rs", import.meta.url), "utf8"),
+    ).groups
+  : undefined;
 const TYPES = Object.fromEntries(
   [
     [".html", "text/html"],

@@ -108,7 +108,9 @@ test("a decision with the keyboard alone", async () => {
     subject_ref: "recipe-18",
   });
   await admin("POST", `/v1/processes/${instance_id}/gates`, { action: "put-in-force" });
+  const { gates } = await admin("GET", `/v1/processes/${instance_id}`);
   const page = await open();
+  await page.goto(`${server.origin}/inbox?item=${gates[0].step_id}`);
   await page.getByRole("heading", { name: "Put-in-force of recipe-18" }).waitFor();
   const focused = () => page.evaluate(() => document.activeElement?.getAttribute("data-decision"));
   const reason = page.getByLabel("Reason");

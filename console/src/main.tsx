@@ -12,6 +12,7 @@ import { router } from "./app/router";
 import { wayBack } from "./app/search";
 import { me, signOut } from "./app/session";
 import { signAct } from "./app/sign";
+import { followOtherTabs } from "./app/theme";
 
 /** To the sign-in, with a way back to where the person was. */
 function leave(why: Ending) {
@@ -21,6 +22,7 @@ function leave(why: Ending) {
   void router.navigate({ to: "/sign-in", search: { next: href, why } }).then(() => queries.clear());
 }
 
+followOtherTabs();
 onAct(signAct);
 onSignedOut(() => leave(ending()));
 onIdle({

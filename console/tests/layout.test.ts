@@ -87,3 +87,39 @@ test("a path has round corners and ends where it should", () => {
   expect(drawn.endsWith("L100,40")).toBe(true);
   expect(drawn.match(/Q/g)).toHaveLength(2);
 });
+
+test("500 steps and 700 edges are laid out in less than 50 ms of processor", () => {
+  const items: Item[] = graph(500, 1).map((item, at) => ({
+    ...item,
+    dependsOn: [
+      ...new Set([...item.dependsOn, ...(at > 2 && at % 2 === 0 ? [`s${Math.floor(at / 3)}`] : [])]),
+    ],
+  }));
+  expect(items.flatMap((item) => item.dependsOn).length).toBeGreaterThanOrEqual(700);
+  // The least of a few rounds: the first ones compile it, and other threads of the process count, too.
+  const spent = Array.from({ length: 10 }, () => {
+    const before = process.cpuUsage();
+    layout(items);
+    const { user, system } = process.cpuUsage(before);
+    return (user + system) / 1000;
+  });
+  expect(Math.min(...spent)).toBeLessThan(50);
+});
+
+test.each([20, 120, 500])("no edge between %i steps runs through a card", (size) => {
+  for (const items of [graph(size), graph(size, 1), chain(size)]) {
+    const { nodes, routes } = layout(items);
+    const through = routes.flatMap(({ from, to, points }) =>
+      points.slice(1).flatMap((end, at) => {
+        const start = points[at] as [number, number];
+        const [left, right] = [Math.min(start[0], end[0]), Math.max(start[0], end[0])];
+        const [top, bottom] = [Math.min(start[1], end[1]), Math.max(start[1], end[1])];
+        return nodes
+          .filter(({ id }) => id !== from && id !== to)
+          .filter(({ x, y }) => left < x + NODE.width && right > x && top < y + NODE.height && bottom > y)
+          .map(({ id }) => `${from}>${to} through ${id}`);
+      }),
+    );
+    expect(through).toEqual([]);
+  }
+});

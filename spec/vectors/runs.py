@@ -143,11 +143,11 @@ class Run:
             if tid in ("T8r", "T12r"):
                 row.update(attempts=0, last_error=None, error_category=None, started_at_us=None)
                 charge["cycle"] = (charge["cycle"] or 0) + 1
-            elif tid == "T5" and charge["overdue_first_at_us"] is None:
+            elif tid in ("T5", "X14") and charge["overdue_first_at_us"] is None:
                 charge["overdue_first_at_us"] = self.w.now + TICK
             elif tid == "T7":
                 charge["sla_breach_us"] = self.w.now + TICK - charge["deadline_us"]
-            if to in ("in_progress", "overdue", "blocked") and row["started_at_us"] is None:
+            if to in ("in_progress", "overdue", "blocked") and row["started_at_us"] is None and tid != "X14":
                 row["started_at_us"] = "now"
             if to == "completed":
                 row.update(completed_at_us="now", effect_unknown=False)
@@ -179,6 +179,8 @@ class Run:
         for c in more.get("charges", []):
             charge = self.rows[int(c["step_seqs"])].setdefault("charge", dict.fromkeys(("pic", "deadline_us", "overdue_first_at_us", "sla_breach_us", "cycle")))
             charge.update(pic=c.get("pic"), deadline_us=c.get("deadline_us"))
+            if "start_by_us" in c or "start_by_us" in charge:
+                charge["start_by_us"] = c.get("start_by_us")
         lines = self.moves(moves, action)
         late = [(seq, self.rows[seq]["charge"]) for seq, words in moves if words.startswith("T7")]
         if late:
@@ -309,10 +311,10 @@ class Run:
             return {}
         return {"inputs": [{"step_seq": seq, "run_input": True} if given is RUN_INPUT else put({"step_seq": seq}, "input", given)]}
 
-    def claim(self, by: Actor, seq: int, tid: str = "T2", run: str = "", given: Any = RUN_INPUT) -> Record:
+    def claim(self, by: Actor, seq: int, tid: str = "T2", run: str = "", given: Any = RUN_INPUT, **more: Any) -> Record:
         lease = {"step_seq": seq, "attempt": self.rows[seq]["attempts"] + 1, "worker_id": "w-1", "locked_until_us": self.w.now + 60_000_000}
         return self.command("steps_claimed", by, [(seq, tid)], run, [], [], "claim", "/v1/queues/default/claim", dump({"worker_id": "w-1"}).encode(), True, leases=[lease],
-                            **self.handed(seq, given))
+                            **self.handed(seq, given), **more)
 
     def complete(self, by: Actor, seq: int, value: Any, moves: list[tuple[int, str]] = [], run: str = "", before: list[Write] = [], outputs: dict[int, Any] = {}, **more: Any) -> Record:
         return self.command("step_completed", by, [(seq, "T8"), *moves], run, before, [], "complete", f"/v1/tasks/{self.id}.{seq}/complete",
@@ -609,6 +611,34 @@ def people() -> tuple[World, Bundle]:
     return w, w.export(a["audit"], r, 60)     # type: ignore[arg-type]
 
 
+TRIAGE = {"kind": "workflow", "name": "triage", "order": "dag", "scheduleToStart": "2s",
+          "steps": [{"name": "sort"}, {"name": "sign", "run": "human", "pic": "ines", "deadline": "8s"}]}
+
+
+def unclaimed() -> tuple[World, Bundle]:
+    """What nobody claims in time is overdue, and can be claimed as before; a deadline that is put off makes it ready again."""
+    w = World("run-unclaimed")
+    a = crew(w)
+    ines = a["ines"]
+    w.grant(w.admin, ines, "tasks:work")
+    publish(w, w.admin, TRIAGE)
+    began = w.now + TICK
+    r = Run(w, ines, "triage@1", "triage/1", {"page": 1}, [(0, "T1"), (1, "T1")],
+            charges=[{"step_seqs": "0", "start_by_us": began + 2_000_000}, {"step_seqs": "1", "pic": "ines", "deadline_us": began + 8_000_000, "start_by_us": began + 2_000_000}])
+    w.now += 1_000_000
+    r.command("time_passed", None, [(0, "X14"), (1, "X14")], "", [], [])
+    r.claim(a["worker"], 0, "X15", charges=[{"step_seqs": "0"}])
+    later = w.now + TICK + 3_000_000
+    r.act(ines, 1, "deadline_extended", "extend_deadline", "extend-deadline", [(1, "X16")], body={"reason": "she is ill"}, reason="she is ill",
+          charges=[{"step_seqs": "1", "pic": "ines", "deadline_us": began + 8_000_000, "start_by_us": later}])
+    r.complete(a["worker"], 0, {"sorted": 3})
+    w.now += 3_000_000
+    r.command("time_passed", None, [(1, "X14")], "", [], [])
+    r.act(ines, 1, "step_claimed", "claim_step", "claim", [(1, "X15*")], charges=[{"step_seqs": "1", "pic": "ines", "deadline_us": began + 8_000_000}])
+    r.act(ines, 1, "step_completed", "complete_step", "complete", [(1, "T5"), (1, "T7*")], "R4", body={"output": "signed"}, outputs={1: "signed"})
+    return w, w.export(a["audit"], r, 60)     # type: ignore[arg-type]
+
+
 TASKS = {"kind": "workflow", "name": "filing", "order": "linear",
          "steps": [{"name": "file", "run": "human", "pic": "ines", "tasks": [{"name": "count", "pic": "qp_santos"}, {"name": "scan", "run": "worker"}]},
                    {"name": "check", "tasks": [{"name": "read"}]}]}
@@ -711,4 +741,4 @@ def handed() -> tuple[World, Bundle]:
 
 
 SCENARIOS = {"run-book": lambda: of_runbook("run-book")(), "run-book-caps": lambda: of_runbook("run-book-caps")(), "run-book-failed": lambda: of_runbook("run-book-failed")(),
-             "run-book-dry": lambda: of_runbook("run-book-dry")(), "run-book-child": lambda: of_runbook("run-book-child")(), "run-steered": steered, "run-child": child, "run-own": own, "run-tasks": tasks, "run-people": people, "run-linear": linear, "run-dag": dag, "run-together": together, "run-saga": saga, "run-inputs": handed, "run-listed": listed, "run-gate": gate, "run-cancelled": cancelled, "run-window": window}
+             "run-book-dry": lambda: of_runbook("run-book-dry")(), "run-book-child": lambda: of_runbook("run-book-child")(), "run-steered": steered, "run-child": child, "run-own": own, "run-tasks": tasks, "run-people": people, "run-unclaimed": unclaimed, "run-linear": linear, "run-dag": dag, "run-together": together, "run-saga": saga, "run-inputs": handed, "run-listed": listed, "run-gate": gate, "run-cancelled": cancelled, "run-window": window}

@@ -42,7 +42,10 @@ STEP_TABLE = {  # id: (from, to, actor classes, triggers)
     "X9": (["ready", *AT_WORK, "waiting", "blocked", "failed"], "cancelled", ["system"], ["run_aborted"]),
     "X10": (OPEN, "failed", ["system"], ["step_timeout", "waiting_timeout", "gate_rejected", "lease_exhausted", "expression_error", "validation"]),
     "X11": (AT_WORK, "ready", ["system"], ["unclaimed"]),
-    "X13": (["ready"], "completed", ["reviewer"], ["effect_declared"]),
+    "X14": (["ready"], "overdue", ["system"], ["start_deadline_passed"]),
+    "X15": (["overdue"], "in_progress", HANDS, ["step_claim"]),
+    "X16": (["overdue"], "ready", ["system"], ["deadline_extended"]),
+    "X13": (["ready", "overdue"], "completed", ["reviewer"], ["effect_declared"]),
     "U1": (["ready", *AT_WORK, "waiting", "failed"], "completed", ["reviewer"], ["undo_declared"]),
     "U2": (["ready", *AT_WORK, "waiting", "failed"], "cannot_complete", ["reviewer"], ["undo_declared"])}
 RUN_TABLE = {line.split()[0]: tuple(line.split()[1:]) for line in """
@@ -112,6 +115,14 @@ P11 paused failed compensation_failed
 S20 compensating stopped workflow_stop
 S21 stopped compensating workflow_resume
 S22 stopped failed compensation_failed""".strip().split("\n")}
+
+
+def fits_overdue(tid: str, to: str, cls: str, trigger: str, unclaimed: bool) -> bool:
+    """Whether an overdue step may make it: where nobody has claimed it yet, what a ready one may; else what one in progress may."""
+    state, recovers = ("ready", "X16") if unclaimed else ("in_progress", "T6")
+    return tid == recovers or any(state in f and t == to and cls in a and trigger in g for f, t, a, g in STEP_TABLE.values())
+
+
 ENDED = ("completed", "failed", "cancelled", "voided")
 PAST = ("completed", "skipped", "cancelled", "failed")
 TASK_PAST = PAST + ("cannot_complete",)
@@ -119,7 +130,7 @@ OWN_TRIGGERS = {"workflow_cancel": "run_cancelled", "workflow_pause": "run_pause
                 "workflow_void": "run_voided", "effect_declared": "effect_declared", "lease_expired": "time_passed", "started": "run_started",
                 "soft_cap": "time_passed", "hard_cap": "time_passed", "drift": "pins_surveyed"}
 RECORD_OF = {"T9": ("step_retried", "step_failed", "child_ended"), "T4r": ("step_unblocked",), "X6": ("run_cancelled", "run_voided"), "T2r": ("step_released",),
-             "T6": ("deadline_extended",), "T8r": ("step_reopened",), "T12r": ("step_reopened",), "T11": ("step_escalated",), "T12": ("step_cannot_complete",)}
+             "T6": ("deadline_extended",), "X14": ("time_passed",), "X16": ("deadline_extended",), "T8r": ("step_reopened",), "T12r": ("step_reopened",), "T11": ("step_escalated",), "T12": ("step_cannot_complete",)}
 FACETS = ("waiting_dependency", "waiting_human", "waiting_external", "waiting_time_gate")
 CAUSES = ("threshold", "critical_path", "deadline", "escalated")
 REASONS = ("data_error", "policy_change", "downstream_dependency_failed", "regulatory_recall")
@@ -150,7 +161,7 @@ STATE = ("document_digest:hex state:text outcome:text? priority:int start_at_us:
          "input_digest:hex output:text? output_digest:hex? correlation_key:text? concurrency_key:text? corrects:text? continues:text? parent_run_id:text? parent_step_seq:int? machine_digest?:hex steps:list")
 STATE_STEP = ("step_seq:int name:text compensates:int? state:text attempts:int started_at_us:int? completed_at_us:int? last_error:text? error_category:text? effect_unknown:bool "
               "child_run_id:text? output:text? output_digest:hex? charge?:object derived_state?:text")
-CHARGE = ("pic", "deadline_us", "overdue_first_at_us", "sla_breach_us", "cycle")
+CHARGE = ("pic", "deadline_us", "start_by_us", "overdue_first_at_us", "sla_breach_us", "cycle")
 
 
 class Malformed(Exception):

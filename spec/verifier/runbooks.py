@@ -195,7 +195,7 @@ class Runbook:
             spec = self.spec(seq)
             if tid in RETRIED:
                 self.violated(f"{tid} of step {seq}: a runbook retries and skips nothing", r)
-            if tid != "T2" or spec is None:
+            if tid not in ("T2", "X15") or spec is None:
                 continue
             if self.pins and seq not in self.surveyed:
                 self.violated(f"step {seq} began without a survey since the run was resumed", r)
@@ -210,7 +210,7 @@ class Runbook:
         before = dict(self.claimed)
         for seq, tid, to in made:
             spec = self.spec(seq)
-            if tid in ("T2", "X3"):
+            if tid in ("T2", "X3", "X15"):
                 self.claimed[seq] = r.at
             elif tid in ("T7", "T8") and r.action != "child_ended" and self.captured != seq and self.late(seq, r.at):
                 self.violated(f"step {seq} was completed past its soft cap", r)

@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from .run_model import (
-    AT_WORK, CAUSES, CHARGE, ENDED, ENGINES, FACETS, OWN_TRIGGERS, PAST, PAYLOADS, REASONS, RECORD_OF, RUN_TABLE, STEP_TABLE, TASK_PAST, Json, Malformed, items,
+    AT_WORK, CAUSES, CHARGE, ENDED, ENGINES, FACETS, OWN_TRIGGERS, PAST, PAYLOADS, REASONS, RECORD_OF, RUN_TABLE, STEP_TABLE, TASK_PAST, Json, Malformed, fits_overdue, items,
     handed, need, ranges, same, sha, shared, told)
 from .runbooks import Runbook
 
@@ -20,6 +20,8 @@ class Step:
         self.output: Optional[tuple[str, Json]] = None
         self.pic: Optional[str] = None
         self.deadline_us: Optional[int] = None
+        self.start_by_us: Optional[int] = None
+        self.unclaimed = False
         self.overdue_first_at_us: Optional[int] = None
         self.sla_breach_us: Optional[int] = None
         self.cycle = 0
@@ -270,6 +272,8 @@ class Run:
             for seq in seqs:
                 if cls == "pic_human" and of_tasks != (self.steps[seq].task_of is not None):
                     self.find("undeclared-transition", f"{tid} of step {seq}: a task has a task_pic_human, a step a pic_human", r)
+                if source == "overdue" and not fits_overdue(tid, to, cls, trigger, self.steps[seq].unclaimed):
+                    self.find("undeclared-transition", f"{tid} of step {seq}, which is overdue and {'not claimed' if self.steps[seq].unclaimed else 'at work'}", r)
                 if not self.make(r, seq, name, tid, source, to):
                     self.lost = True
                     return
@@ -330,7 +334,8 @@ class Run:
             self.dropped.append(seq)
         s.derived = None
         s.state, s.gated = to, tid == "X8" or s.gated and to == "blocked"
-        if to in ("in_progress", "overdue", "blocked") and s.started_at is None:
+        s.unclaimed = tid == "X14"
+        if to in ("in_progress", "overdue", "blocked") and s.started_at is None and not s.unclaimed:
             s.started_at = r.at
         if to == "completed":
             s.completed_at, s.effect_unknown = r.at, False
@@ -382,11 +387,13 @@ class Run:
             need(c, dict, "a charge")
             if c.get("pic") is not None:
                 need(c["pic"], str, "pic")
-            if c.get("deadline_us") is not None:
-                need(c["deadline_us"], int, "deadline_us")
+            for k in ("deadline_us", "start_by_us"):
+                if c.get(k) is not None:
+                    need(c[k], int, k)
             try:
                 for seq in ranges(need(c.get("step_seqs"), str, "step_seqs"), len(self.steps)):
-                    self.steps[seq].pic, self.steps[seq].deadline_us = c.get("pic"), c.get("deadline_us")
+                    s = self.steps[seq]
+                    s.pic, s.deadline_us, s.start_by_us = c.get("pic"), c.get("deadline_us"), c.get("start_by_us")
             except IndexError:
                 self.find("undeclared-transition", "somebody is put in charge of a step that the run does not have", r)
 
@@ -406,7 +413,7 @@ class Run:
     def judge_inputs(self, r: Any, made: list[tuple[int, str, str]], leases: set[int], persons: set[int], inputs: list[tuple[int, tuple[str, Json]]]) -> None:
         """Every claim says what it handed out. Where no expression makes it, it is what the records say."""
         due = {seq for i, (seq, tid, _) in enumerate(made)
-               if tid in ("T2", "T10", "X3") and seq in leases or tid == "T2" and i in persons and r.action == "step_claimed"}
+               if tid in ("T2", "T10", "X3", "X15") and seq in leases or tid in ("T2", "X15") and i in persons and r.action == "step_claimed"}
         for seq, given in inputs:
             self.report.checked["3"] += 1
             fault = self.input_fault(self.steps[seq], seq, given) if seq in due else "it is not claimed here"
@@ -449,6 +456,14 @@ class Run:
                 self.find("undeclared-transition", f"T5 of step {seq}: its deadline has not passed", r)
             if s.overdue_first_at_us is None:
                 s.overdue_first_at_us = r.at
+        elif tid == "X14":
+            by = [t for t in (s.start_by_us, s.deadline_us) if t is not None]
+            if not by or r.at <= min(by):
+                self.find("undeclared-transition", f"X14 of step {seq}: the time to claim it has not passed", r)
+            if s.overdue_first_at_us is None:
+                s.overdue_first_at_us = r.at
+        elif tid == "X16" and (late or s.start_by_us is not None and r.at > s.start_by_us):
+            self.find("undeclared-transition", f"X16 of step {seq}: its deadline lies behind", r)
         elif tid == "T6" and late:
             self.find("undeclared-transition", f"T6 of step {seq}: its deadline lies behind", r)
         elif tid == "T7":
@@ -512,14 +527,15 @@ class Run:
             fault = False
             task_of = self.steps[seq].task_of
             if tid == "T1" and task_of is not None:
-                fault = self.steps[task_of].state not in AT_WORK and all(s != task_of or to not in AT_WORK for s, _, to in made)
-            elif tid == "T2" and i in persons:
+                fault = ((self.steps[task_of].state not in AT_WORK or self.steps[task_of].unclaimed)
+                         and all(s != task_of or to not in AT_WORK or other == "X14" for s, other, to in made))
+            elif tid in ("T2", "X15") and i in persons:
                 fault = r.action != "step_claimed"
             elif tid == "T4":
                 fault = r.action != ("step_blocked" if i in persons else "step_failed")
             elif tid == "T5":
                 fault = r.action not in ("time_passed", "step_claimed") and all(later[:2] != (seq, "T7") for later in made[i + 1:])
-            elif tid in ("T2", "T10", "X3"):
+            elif tid in ("T2", "T10", "X3", "X15"):
                 if seq in leases:
                     fault = r.action not in ("steps_claimed", "step_completed")
                 else:

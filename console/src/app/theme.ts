@@ -19,20 +19,27 @@ function kept<T extends string>(name: "theme" | "density", words: readonly [T, .
     document.documentElement.dataset[name] = word;
     for (const listener of listeners) listener();
   };
-  // Chosen in another tab.
-  window.addEventListener("storage", ({ key, newValue }) => {
+  /** Another tab of the browser chose. */
+  const heard = ({ key, newValue }: StorageEvent) => {
     const word = words.find((known) => known === newValue);
     if (key !== `countersign.${name}` || !word) return;
     document.documentElement.dataset[name] = word;
     for (const listener of listeners) listener();
-  });
+  };
   const use = (): T =>
     useSyncExternalStore((listener) => {
       listeners.add(listener);
       return () => listeners.delete(listener);
     }, current);
-  return { current, set, use };
+  return { current, set, use, heard };
 }
 
-export const { current: currentTheme, set: setTheme, use: useTheme } = kept("theme", THEMES);
-export const { set: setDensity, use: useDensity } = kept("density", DENSITIES);
+const theme = kept("theme", THEMES);
+const density = kept("density", DENSITIES);
+export const { current: currentTheme, set: setTheme, use: useTheme } = theme;
+export const { set: setDensity, use: useDensity } = density;
+
+/** Pages look the same in all tabs. */
+export function followOtherTabs() {
+  for (const { heard } of [theme, density]) window.addEventListener("storage", heard);
+}

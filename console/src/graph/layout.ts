@@ -136,8 +136,22 @@ export function layout(items: Item[]): Layout {
   };
 }
 
-/** Orthogonal ways. All that lead to one step turn at the same place before it: many edges become one trunk. */
+/** Where cards are: what lies between two of them in a row. */
+function cardsBetween(nodes: Placed[]): (from: Placed, to: Placed) => boolean {
+  const taken = new Set(nodes.map((node) => `${node.x}:${node.y}`));
+  const column = NODE.width + GAP.column;
+  return (from, to) => {
+    for (let x = from.x + column; x < to.x; x += column) if (taken.has(`${x}:${from.y}`)) return true;
+    return false;
+  };
+}
+
+/**
+ * Orthogonal ways. All that lead to one step turn at the same place before it: many edges become one trunk. None runs through a
+ * card: where one is in the row, the way goes on between the rows.
+ */
 function routes(items: Item[], nodes: Placed[], byId: Map<string, number>): Route[] {
+  const blocked = cardsBetween(nodes);
   return items.flatMap((item, at) => {
     const to = nodes[at] as Placed;
     const target: [number, number] = [to.x, to.y + NODE.height / 2];
@@ -146,6 +160,19 @@ function routes(items: Item[], nodes: Placed[], byId: Map<string, number>): Rout
       if (!from) return [];
       const source: [number, number] = [from.x + NODE.width, from.y + NODE.height / 2];
       const trunk = target[0] - GAP.column / 2;
+      if (to.x > from.x && blocked(from, to)) {
+        const leave = source[0] + GAP.column / 4;
+        const between = to.y < from.y ? from.y - GAP.row / 2 : from.y + NODE.height + GAP.row / 2;
+        const points: [number, number][] = [
+          source,
+          [leave, source[1]],
+          [leave, between],
+          [trunk, between],
+          [trunk, target[1]],
+          target,
+        ];
+        return [{ from: id, to: item.id, points }];
+      }
       if (to.x > from.x) {
         const points: [number, number][] =
           source[1] === target[1]

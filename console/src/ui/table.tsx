@@ -80,7 +80,7 @@ export function PagedTable<Row>({
               {columns.map((column) => (
                 <td
                   key={column.key}
-                  className={`truncate px-2 py-1.5 compact:py-0.5 compact:text-xs sm:px-3 first:pl-1 last:pr-1 ${column.wide ? "max-w-0 sm:min-w-32" : "max-sm:max-w-[34vw] first:max-sm:w-full first:max-sm:max-w-0 sm:max-w-56"} ${look(column)}`}
+                  className={`truncate px-2 py-1.5 compact:py-0.5 compact:text-xs sm:px-3 first:pl-1 last:pr-1 ${column.wide ? "max-w-0 sm:min-w-32" : "max-sm:max-w-[42vw] first:max-sm:w-full first:max-sm:max-w-0 sm:max-w-56"} ${look(column)}`}
                 >
                   {column.cell(row)}
                 </td>

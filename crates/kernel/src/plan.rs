@@ -144,6 +144,8 @@ pub struct StepSpec {
     pub timeout: Option<Micros>,
     /// After `ready`; beyond it the step is overdue.
     pub deadline: Option<Micros>,
+    /// How long it may be ready and unclaimed; beyond it the step is overdue.
+    pub schedule_to_start: Option<Micros>,
     pub on_failure: OnFailure,
     /// Never rolls up.
     pub optional: bool,

@@ -149,6 +149,7 @@ fn plan(retry: RetryPolicy) -> Plan {
         retry,
         timeout: None,
         deadline: None,
+        schedule_to_start: None,
         on_failure: OnFailure::Abort,
         optional: false,
         read_only: false,

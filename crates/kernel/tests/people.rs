@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 const SECOND: Micros = 1_000_000;
 
-fn step(i: usize, linear: bool, human: bool, deadline: Option<Micros>) -> StepSpec {
+fn step(i: usize, linear: bool, human: bool, (deadline, may_wait): (Option<Micros>, Option<Micros>)) -> StepSpec {
     let before = |back: usize| i.checked_sub(back).map(|seq| seq as StepSeq);
     StepSpec {
         name: format!("s{i}").into(),
@@ -38,6 +38,7 @@ fn step(i: usize, linear: bool, human: bool, deadline: Option<Micros>) -> StepSp
         retry: RetryPolicy::DEFAULT,
         timeout: None,
         deadline,
+        schedule_to_start: may_wait,
         on_failure: OnFailure::Hold,
         optional: false,
         read_only: false,
@@ -119,6 +120,11 @@ impl World {
                         match m.transition.id {
                             "T7" => assert!(late && docket.sla_breach > Some(0) && docket.overdue_first_at.is_some()),
                             "T8" => assert!(!late, "completed late, and not as such"),
+                            "X14" => {
+                                let by = docket.start_by.expect("a time to claim it by");
+                                assert!(event.at > by && docket.overdue_first_at.is_some());
+                            }
+                            "X16" => assert!(docket.start_by.is_none_or(|by| by > event.at)),
                             "T5" => assert!(late && docket.overdue_first_at.is_some()),
                             _ => {}
                         }
@@ -139,6 +145,7 @@ impl World {
             assert!(b.cycle == a.cycle || b.cycle == a.cycle + 1);
             assert_eq!(b.cycle > a.cycle, old.is_ended() && !new.is_ended() || reopened(old, new));
             assert!(a.pic.is_none() || a.pic == b.pic);
+            assert!(b.start_by.is_none() || new.is_offered(), "it is claimed by a time only while it is offered");
         }
     }
 
@@ -315,9 +322,10 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 fn plans() -> impl Strategy<Value = Plan> {
-    let shape = (prop::bool::weighted(0.7), proptest::option::weighted(0.6, (1..60i64).prop_map(|s| s * SECOND)));
+    let time = |likely| proptest::option::weighted(likely, (1..60i64).prop_map(|s| s * SECOND));
+    let shape = (prop::bool::weighted(0.7), (time(0.6), time(0.4)));
     (any::<bool>(), proptest::collection::vec(shape, 2..6)).prop_map(|(linear, shapes)| {
-        let steps = shapes.into_iter().enumerate().map(|(i, (human, deadline))| step(i, linear, human, deadline));
+        let steps = shapes.into_iter().enumerate().map(|(i, (human, times))| step(i, linear, human, times));
         plan(linear, steps.collect())
     })
 }
@@ -339,7 +347,7 @@ proptest! {
 #[test]
 fn ten_thousand_steps_turn_overdue_in_one_go() {
     const STEPS: usize = 10_000;
-    let mut spec = step(0, false, false, Some(60 * SECOND));
+    let mut spec = step(0, false, false, (Some(60 * SECOND), None));
     spec.depends_on.clear();
     let steps = (0..STEPS).map(|i| StepSpec { name: format!("s{i}").into(), ..spec.clone() }).collect();
     let registry = registry_of(&Arc::new(plan(false, steps)));

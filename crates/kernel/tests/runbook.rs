@@ -37,6 +37,7 @@ fn step(name: &str) -> StepSpec {
         retry: RetryPolicy { max_retries: 0, ..RetryPolicy::DEFAULT },
         timeout: None,
         deadline: None,
+        schedule_to_start: None,
         on_failure: OnFailure::Abort,
         optional: false,
         read_only: false,

@@ -5,6 +5,7 @@
 mod console;
 mod metrics;
 mod nats;
+mod notify;
 mod regulated;
 mod secrets;
 mod sink;
@@ -14,6 +15,7 @@ mod webhooks;
 pub use console::ConsoleSection;
 pub use metrics::{MetricsSection, MetricsToken};
 pub use nats::{Login, NatsSection, NatsTarget};
+pub use notify::{Encryption, MailTarget, NotifySection, NotifyTarget, NotifyWay, Occasion};
 pub use regulated::{RegulatedSection, Services};
 pub use secrets::{SecretSource, SecretStore};
 pub use sink::{Secret, Sink, Way};
@@ -67,6 +69,8 @@ pub struct Config {
     /// Where events for the world outside are sent.
     pub webhooks: Vec<WebhookSection>,
     pub nats: Vec<NatsSection>,
+    /// What people are told.
+    pub notify: Vec<NotifySection>,
     /// What `${secrets.NAME}` stands for.
     pub secrets: BTreeMap<String, SecretSource>,
     pub artifacts: ArtifactsSection,
@@ -92,6 +96,7 @@ impl Default for Config {
             metrics: MetricsSection::default(),
             webhooks: vec![],
             nats: vec![],
+            notify: vec![],
             secrets: BTreeMap::new(),
             artifacts: ArtifactsSection::default(),
             console: ConsoleSection::default(),
@@ -556,6 +561,7 @@ mod tests {
             for block in text.split("```toml\n").skip(1) {
                 // Files with secrets and keys are elsewhere.
                 let block = block.split("```").next().expect("an end").replace("secret_file", "secret");
+                let block = block.replace("password_file", "password");
                 let lines = block.lines();
                 let lines: Vec<&str> =
                     lines.filter(|line| !line.contains("_file") && !line.contains("token = { file")).collect();

@@ -46,6 +46,8 @@ mod machines;
 #[cfg(feature = "nats")]
 #[path = "http_api/nats.rs"]
 mod nats;
+#[path = "http_api/notify.rs"]
+mod notify;
 #[path = "http_api/passkeys.rs"]
 mod passkeys;
 #[path = "http_api/people.rs"]

@@ -99,7 +99,7 @@ statements! {
         "error_category" Text, "event_data" Text, "started_at_us" Int, "completed_at_us" Int, "effect_unknown" Bool, "child_run_id" Id,
         "task_type" Text, "output" Text, "output_needed" Bool, "due_at_us" Int, "handed" Text, "blocked_since_us" Int, "blocked_cause" Text,
         "child_colour" Text, "pic" Text, "deadline_us" Int, "overdue_first_at_us" Int, "sla_breach_us" Int, "cycle" Int, "declared_at_us" Int,
-        "secondary_facets" Text, "block_reason" Text, "escalated_at_us" Int, "derived_state" Text,
+        "secondary_facets" Text, "block_reason" Text, "escalated_at_us" Int, "derived_state" Text, "start_by_us" Int,
         "name" Text, "compensates" Int, "queue" Text, "max_attempts" Int);
     RunEvent: Insert "run_events" ("instance_id" Id, "event_id" Text, "event_type" Text, "data" Text, "received_at_us" Int, "taken" Bool);
     Correction: Insert "step_corrections" ("instance_id" Id, "step_seq" Int, "cycle" Int, "from_state" Text, "prior_event_id" Id, "prior_actor_ref" Text,
@@ -127,7 +127,7 @@ statements! {
         "error_category" Text, "event_data" Text, "started_at_us" Int, "completed_at_us" Int, "effect_unknown" Bool, "child_run_id" Id,
         "task_type" Text, "output" Text, "output_needed" Bool, "due_at_us" Int, "handed" Text, "blocked_since_us" Int, "blocked_cause" Text,
         "child_colour" Text, "pic" Text, "deadline_us" Int, "overdue_first_at_us" Int, "sla_breach_us" Int, "cycle" Int, "declared_at_us" Int,
-        "secondary_facets" Text, "block_reason" Text, "escalated_at_us" Int, "derived_state" Text);
+        "secondary_facets" Text, "block_reason" Text, "escalated_at_us" Int, "derived_state" Text, "start_by_us" Int);
     TakeRunEvent: Update [2] "run_events" ("instance_id" Id, "event_id" Text, "taken" Bool);
     PurgeRecord: Update "records" ("event_id" Id, "payload" Bytes, "attestation" Bytes, "salt" Bytes, "purgeable_from_us" Int);
     RedactSubject: Update "processes" ("instance_id" Id, "subject_ref" Text);

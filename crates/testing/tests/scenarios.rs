@@ -47,6 +47,7 @@ scenarios! {
     blocked_severity
     corrections
     deadlines
+    unclaimed
     decide_gate
     finer_scopes
     finer_work

@@ -267,10 +267,36 @@ def _(t: Any) -> None:
     t.edit(r, sla=None)
 
 
+@add("run-overdue-before-its-time", "insider", "2", "undeclared-transition")
+def _(t: Any) -> None:
+    r = t.one("run_started", where=lambda r: any("start_by_us" in c for c in r.body.get("charges", [])))
+    whole(t, r)
+    t.edit(r, charges=[{**c, "start_by_us": c["start_by_us"] + 86_400_000_000} for c in r.body["charges"]])
+
+
+@add("run-unclaimed-step-recovers", "insider", "2", "undeclared-transition")
+def _(t: Any) -> None:
+    r, lines, i = moved(t, "X15", "steps_claimed")
+    whole(t, r)
+    t.edit(r, transitions=[*lines[:i], {**lines[i], "id": "T6", "actor_class": "system", "trigger": "deadline_extended"}, *lines[i + 1:]])
+
+
+@add("run-store-start-by", "naive", "3", "row-missing")
+def _(t: Any) -> None:
+    for row in t.b.state:
+        for step in row.get("run", {}).get("steps", []):
+            if "start_by_us" in step.get("charge", {}):
+                step["charge"] = {**step["charge"], "start_by_us": 1}
+                return
+    raise Skip("nobody was to claim anything")
+
+
 @add("run-put-in-charge-afterwards", "insider", "identity", "statement-mismatch")
 def _(t: Any) -> None:
     r = t.one("run_started", where=lambda r: "charges" in r.body)
     whole(t, r)
+    if any("start_by_us" in c for c in r.body["charges"]):
+        raise Skip("every claim says once more who is in charge")
     t.edit(r, charges=[{**c, "pic": "qp_santos"} for c in r.body["charges"]])
 
 

@@ -100,6 +100,7 @@ export function Processes() {
           {
             key: "age",
             title: t("runs.started"),
+            from: "sm",
             right: true,
             cell: (row) => <Moment at={row.started_at} />,
           },

@@ -138,7 +138,9 @@ export function MachineDrawing({
           );
         })}
       </svg>
-      <p className="mt-2 text-xs text-soft">{t("process.legend")}</p>
+      <p className="mt-2 text-xs text-soft">
+        {t("process.legend")} {travelled && t("process.legendPath")}
+      </p>
     </div>
   );
 }

@@ -85,7 +85,13 @@ export function Runs() {
       from: "lg",
       cell: (run) => (run.pic ? <Person who={run.pic} /> : <span className="text-soft">—</span>),
     },
-    { key: "age", title: t("runs.started"), right: true, cell: (run) => <Moment at={run.started_at} /> },
+    {
+      key: "age",
+      title: t("runs.started"),
+      from: "sm",
+      right: true,
+      cell: (run) => <Moment at={run.started_at} />,
+    },
   ];
 
   return (

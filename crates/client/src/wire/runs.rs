@@ -304,6 +304,9 @@ pub struct StepView {
     /// By when it is to be done; beyond it the step is overdue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<String>,
+    /// By when somebody is to claim it, while nobody has; beyond it the step is overdue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_by: Option<String>,
     /// Stays for ever, like the two that follow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overdue_first_at: Option<String>,

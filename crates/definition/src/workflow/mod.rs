@@ -74,6 +74,7 @@ pub const WORKFLOW_FIELDS: FieldList = FieldList {
         "retryPolicy",
         "failurePolicy",
         "timeout",
+        "scheduleToStart",
         "hardCap",
         "priority",
         "correlationKey",
@@ -288,7 +289,15 @@ fn read_plan(fields: &Mapping<'_>, reader: &mut Reader<'_>) -> Option<Plan> {
     if let (Some(node), false) = (&reader.pic, reader.trusted) {
         expressions::refuse_bare(node, "pic", reader.problems);
     }
-    let defaults = Defaults { queue: queue.into(), retry: retry.unwrap_or_default(), failure_policy, hard_cap };
+    let defaults = Defaults {
+        queue: queue.into(),
+        retry: retry.unwrap_or_default(),
+        failure_policy,
+        hard_cap,
+        schedule_to_start: fields
+            .get("scheduleToStart")
+            .and_then(|node| some_time(node, "scheduleToStart", ProblemCode::BadValue, reader.problems)),
+    };
 
     let steps = read_steps(fields, &defaults, reader);
     let names = Names::of(&steps, reader.problems);

@@ -46,6 +46,7 @@ pub const STEP_FIELDS: FieldList = FieldList {
         "category",
         "errors",
         "priority",
+        "scheduleToStart",
         "tasks",
         "queue",
         "command",
@@ -87,6 +88,7 @@ pub(super) struct Defaults {
     pub retry: Written,
     pub failure_policy: Option<FailurePolicy>,
     pub hard_cap: Option<Micros>,
+    pub schedule_to_start: Option<Micros>,
 }
 
 /// A step as it is written, for the passes that look at all of them.
@@ -206,6 +208,8 @@ fn read_spec(
         // A timeout of a wait for an event is the wait's own.
         timeout: if waits_for_event { None } else { time("timeout", reader) },
         deadline: time("deadline", reader),
+        schedule_to_start: time("scheduleToStart", reader)
+            .or(defaults.schedule_to_start.filter(|_| matches!(work, Some(Work::Worker | Work::Human { .. })))),
         when: condition(fields, "when", place, reader),
         input: template("input", place, reader),
         output: template("output", yields, reader),

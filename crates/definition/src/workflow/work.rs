@@ -51,13 +51,13 @@ impl Run {
     /// The fields of a step that belong to this kind of work; the other kinds may share some.
     pub const fn fields(self) -> FieldList {
         match self {
-            Run::Worker => FieldList { required: &[], optional: &["queue", "tasks"] },
+            Run::Worker => FieldList { required: &[], optional: &["queue", "scheduleToStart", "tasks"] },
             Run::Shell => FieldList { required: &["command"], optional: &["env", "artifacts", "success", "retry"] },
             Run::Http => FieldList { required: &["url"], optional: &["method", "headers", "body", "success", "retry"] },
             Run::Approval => FieldList { required: &["scope"], optional: &["approver_ref", "approvers", "quorum"] },
             Run::Wait => FieldList { required: &[], optional: &["event", "for", "until"] },
             Run::Workflow => FieldList { required: &["workflow"], optional: &[] },
-            Run::Human => FieldList { required: &[], optional: &["pic", "tasks"] },
+            Run::Human => FieldList { required: &[], optional: &["pic", "scheduleToStart", "tasks"] },
         }
     }
 

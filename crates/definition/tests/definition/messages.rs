@@ -111,7 +111,7 @@ fn an_unknown_field_is_answered_with_those_of_its_run() {
                `timeout`, `deadline`, `onFailure`, `optional`, `readOnly`, `idempotent`, `gate`, `request`, `checks`, \
                `pins`, `softCap`, `state`, `category`, `errors`, `priority`";
     for (run, own) in [
-        ("", ", `tasks` and `queue`"),
+        ("", ", `scheduleToStart`, `tasks` and `queue`"),
         ("run: shell, command: x, ", ", `command`, `env`, `artifacts`, `success` and `retry`"),
         ("run: wait, for: 5s, ", ", `event`, `for` and `until`"),
     ] {

@@ -182,6 +182,12 @@ const STEPS: &[Case] = &[
     (10..=10, "  - {name: c, optional: maybe}", &[("bad-value", "steps[2].optional", 10, 25)]),
     (10..=10, "  - {name: c, onFailure: retry}", &[("bad-value", "steps[2].onFailure", 10, 26)]),
     (10..=10, "  - {name: c, errors: {external: hold}}", &[("bad-value", "steps[2].errors.external", 10, 34)]),
+    (10..=10, "  - {name: c, scheduleToStart: soon}", &[("bad-value", "steps[2].scheduleToStart", 10, 32)]),
+    (
+        10..=10,
+        "  - {name: c, run: shell, command: x, scheduleToStart: 5s}",
+        &[("field-not-for-run", "steps[2].scheduleToStart", 10, 39)],
+    ),
     (10..=10, "  - {name: c, deadline: -5s}", &[("bad-value", "steps[2].deadline", 10, 25)]),
     (10..=10, "  - {name: c, softCap: 5s}", &[("fail-closed-violation", "steps[2].softCap", 10, 24)]),
     (10..=10, "  - {name: c, state: done}", &[("fail-closed-violation", "steps[2].state", 10, 22)]),

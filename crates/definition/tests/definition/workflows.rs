@@ -209,6 +209,7 @@ machine: reviewed-step@2
 inputSchema: {type: object, required: [id]}
 output: {first: "${steps.a.output}", plain: 1.5}
 retention: seven_years
+scheduleToStart: 1h
 gate_spec:
   go: {approvers: [kim, lee], quorum: {rule: one-of-n}, scope: s}
   reopen: {approver_ref: kim, scope: s}
@@ -222,6 +223,7 @@ steps:
     inputSchema: true
     outputSchema: {type: object}
     deadline: 90s
+    scheduleToStart: 250ms
     priority: 0
     output: {n: "${output.n}", why: "${event}"}
     retryPolicy: {backoff: constant}
@@ -278,7 +280,10 @@ fn every_field_of_the_format_has_its_place() {
         a.errors,
         ErrorResponses { agent_error: Some(ErrorResponse::Skip), external: Some(ErrorResponse::Retry) }
     );
-    assert_eq!(a.deadline, Some(90 * SECOND));
+    assert_eq!((a.deadline, a.schedule_to_start), (Some(90 * SECOND), Some(SECOND / 4)));
+    // The definition's own is that of the steps which somebody claims.
+    let of = |name: &str| step(name).schedule_to_start;
+    assert_eq!((of("k"), of("b"), of("c"), of("d"), of("f"), of("i")), (Some(HOUR), None, None, None, None, None));
     assert_eq!(a.tasks[0].work, Work::Human { pic: template("\"${input.clerk}\"") });
     assert_eq!(a.tasks[1].work, Work::Worker);
     let Work::Shell(shell) = &step("b").work else { panic!("shell") };
@@ -373,7 +378,7 @@ fn versions_of_children_are_fixed_when_they_are_resolved() {
         parse_resolved(EVERYTHING.as_bytes(), &mut |_: &str, version: Option<u32>| version.is_none().then_some(1));
     let problems = problems.expect_err("version 2 is not there");
     let found: Vec<_> = problems.iter().map(|p| (p.code.as_str(), p.path.as_str(), p.line, p.column)).collect();
-    assert_eq!(found, [("unknown-workflow", "steps[9].workflow", 47, 40)], "{}", listed(&problems));
+    assert_eq!(found, [("unknown-workflow", "steps[9].workflow", 49, 40)], "{}", listed(&problems));
 }
 
 #[test]

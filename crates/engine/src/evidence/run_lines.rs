@@ -101,6 +101,7 @@ fn of_step(step: &RunStepView) -> Value {
     let members = object([
         ("pic", charge.pic.as_deref().into()),
         ("deadline_us", us(charge.deadline)),
+        ("start_by_us", us(charge.start_by)),
         ("overdue_first_at_us", us(charge.overdue_first_at)),
         ("sla_breach_us", charge.sla_breach.into()),
         ("cycle", (charge.cycle > 0).then_some(charge.cycle).into()),

@@ -65,6 +65,7 @@ pub(super) struct Step {
     pub cause: Option<String>,
     pic: Option<String>,
     deadline: Option<Time>,
+    start_by: Option<Time>,
     overdue_first_at: Option<Time>,
     sla_breach: Option<i64>,
     cycle: u32,
@@ -220,6 +221,7 @@ impl<'r> Replay<'r> {
                 if let Some(step) = self.steps.get_mut(seq) {
                     step.pic = text(charge, "pic");
                     step.deadline = charge.get("deadline_us").and_then(Value::as_i64).map(Time);
+                    step.start_by = charge.get("start_by_us").and_then(Value::as_i64).map(Time);
                 }
             }
         }
@@ -329,7 +331,11 @@ impl<'r> Replay<'r> {
             (step.facet, step.cause, step.derived) = (None, None, None);
             (step.wait, step.block_reason, step.escalated_at) = (None, None, None);
             step.blocked_since = (to == "blocked").then_some(at);
-            step.next_run_at = (to == "ready").then_some(at);
+            // Nobody has claimed it in time: it can be claimed as before.
+            let unclaimed = id == "X14";
+            if !unclaimed {
+                step.next_run_at = (to == "ready").then_some(at);
+            }
             if !matches!(to.as_str(), "in_progress" | "overdue") {
                 step.locked_by = None;
             }
@@ -337,7 +343,7 @@ impl<'r> Replay<'r> {
                 step.declared_at = Some(at);
             }
             match id.as_str() {
-                "T5" => drop(step.overdue_first_at.get_or_insert(at)),
+                "T5" | "X14" => drop(step.overdue_first_at.get_or_insert(at)),
                 "T7" => step.sla_breach = step.deadline.map(|deadline| at.0 - deadline.0),
                 "T8r" | "T12r" => {
                     step.cycle += 1;
@@ -346,7 +352,7 @@ impl<'r> Replay<'r> {
                 }
                 _ => {}
             }
-            if matches!(to.as_str(), "in_progress" | "overdue" | "blocked") {
+            if matches!(to.as_str(), "in_progress" | "overdue" | "blocked") && !unclaimed {
                 step.started_at.get_or_insert(at);
             }
             if to == "completed" {
@@ -496,7 +502,7 @@ fn same_wait(step: &Step, row: &StepState) -> bool {
 /// Who holds the step, and when it is to be taken up. How long a lease was prolonged no record says.
 fn same_times(step: &Step, row: &StepState) -> bool {
     let wait_ends = step.wait.as_ref().and_then(|wait| wait.get("deadline_at_us")).and_then(Value::as_i64).map(Time);
-    let to_be_claimed = matches!(row.state, StepCode::Ready | StepCode::Failed);
+    let to_be_claimed = matches!(row.as_offered(), StepCode::Ready | StepCode::Failed);
     let charge = &row.charge;
     step.locked_by.as_deref() == row.locked_by.as_deref()
         && wait_ends == row.deadline_at
@@ -507,7 +513,7 @@ fn same_times(step: &Step, row: &StepState) -> bool {
 
 fn same_charge(step: &Step, row: &ChargeRow) -> bool {
     step.pic.as_deref() == row.pic.as_deref()
-        && (step.deadline, step.overdue_first_at) == (row.deadline, row.overdue_first_at)
+        && (step.deadline, step.start_by, step.overdue_first_at) == (row.deadline, row.start_by, row.overdue_first_at)
         && step.sla_breach == row.sla_breach
         && step.cycle == row.cycle
         && step.derived.as_deref() == row.derived_state.as_deref()

@@ -111,11 +111,21 @@ pub struct StepState {
     pub charge: ChargeRow,
 }
 
+impl StepState {
+    /// The state, but that what is overdue because nobody has claimed it is ready still.
+    pub fn as_offered(&self) -> StepCode {
+        let unclaimed = self.state == StepCode::Overdue && self.charge.start_by.is_some();
+        if unclaimed { StepCode::Ready } else { self.state }
+    }
+}
+
 /// Who is in charge of a step, what was promised, what was missed, and why it is blocked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChargeRow {
     pub pic: Option<Arc<str>>,
     pub deadline: Option<Time>,
+    /// By when it is to be claimed, while nobody has.
+    pub start_by: Option<Time>,
     pub overdue_first_at: Option<Time>,
     pub sla_breach: Option<Micros>,
     pub cycle: u32,

@@ -153,6 +153,7 @@ fn cell(seq: StepSeq, compensates: Option<StepSeq>, state: StepState, plan: &Pla
     let docket = Docket {
         pic: charge.pic,
         deadline: charge.deadline,
+        start_by: charge.start_by,
         overdue_first_at: charge.overdue_first_at,
         sla_breach: charge.sla_breach,
         cycle: charge.cycle,

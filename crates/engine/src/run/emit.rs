@@ -220,6 +220,11 @@ fn step_data(run: &Run, event: &RunEvent, m: &Move, name: &str) -> Map<String, V
                 put("error_category", category.as_str().into());
             }
         }
+        "step.overdue" => {
+            if let Some(pic) = cell.and_then(|cell| cell.docket.as_deref()).and_then(|docket| docket.pic.as_deref()) {
+                put("pic", pic.into());
+            }
+        }
         "step.blocked" => {
             if let Some(reason) = live.and_then(|live| live.block).and_then(|block| block.reason) {
                 put("block_reason", reason.as_str().into());

@@ -388,21 +388,25 @@ fn handed(payload: &mut Object, run: &Run, event: &RunEvent, room: &mut usize) {
 
 /// Who is in charge of which steps, and by when, where this record says it; and what was completed late.
 fn charges(payload: &mut Object, run: &Run, event: &RunEvent) {
-    let mut groups: BTreeMap<(Option<&str>, Option<Time>), Vec<StepSeq>> = BTreeMap::new();
+    type Charge<'c> = (Option<&'c str>, Option<Time>, Option<Time>);
+    fn charge(cell: &Cell) -> Charge<'_> {
+        (cell.pic().map(|pic| &**pic), cell.deadline(), cell.docket.as_ref().and_then(|docket| docket.start_by))
+    }
+    let mut groups: BTreeMap<Charge<'_>, Vec<StepSeq>> = BTreeMap::new();
     for (seq, cell) in &event.cells {
-        let now = (cell.pic().map(|pic| &**pic), cell.deadline());
-        let before = run.cell(*seq).map_or((None, None), |cell| (cell.pic().map(|pic| &**pic), cell.deadline()));
+        let (now, before) = (charge(cell), run.cell(*seq).map(charge).unwrap_or_default());
         if now != before {
             groups.entry(now).or_default().push(*seq);
         }
     }
     let lines: Vec<String> = groups
         .into_iter()
-        .map(|((pic, deadline), seqs)| {
+        .map(|((pic, deadline, start_by), seqs)| {
             let mut line = Object::new();
             line.text("step_seqs", &ranges(seqs.into_iter()));
             line.optional("pic", pic);
             line.optional_time("deadline_us", deadline);
+            line.optional_time("start_by_us", start_by);
             line.end()
         })
         .collect();

@@ -241,6 +241,7 @@ fn charge(cell: &Cell) -> ChargeRow {
     ChargeRow {
         pic: docket.pic,
         deadline: docket.deadline,
+        start_by: docket.start_by,
         overdue_first_at: docket.overdue_first_at,
         sla_breach: docket.sla_breach,
         cycle: docket.cycle,

@@ -74,6 +74,9 @@ const CORRECTION: &[Field] = &[
 ];
 const REASONS: &[&str] = &["data_error", "policy_change", "downstream_dependency_failed", "regulatory_recall"];
 
+/// Whoever is in charge should hear of it.
+const OVERDUE: &[Field] = &[may("pic", FieldKind::Text)];
+
 const FACETS: &[&str] = &["waiting_dependency", "waiting_human", "waiting_external", "waiting_time_gate"];
 
 /// What every event of a step carries.
@@ -151,7 +154,7 @@ pub const EVENT_TYPES: &[EventType] = &[
     plain("step.resumed"),
     with("step.blocked", &[may("block_reason", FieldKind::Text)]),
     plain("step.unblocked"),
-    plain("step.overdue"),
+    with("step.overdue", OVERDUE),
     plain("step.recovered_from_overdue"),
     completed("step.completed"),
     reopened("step.reopened_for_correction"),
@@ -170,7 +173,7 @@ pub const EVENT_TYPES: &[EventType] = &[
     plain("task.resumed"),
     with("task.blocked", &[may("block_reason", FieldKind::Text)]),
     plain("task.unblocked"),
-    plain("task.overdue"),
+    with("task.overdue", OVERDUE),
     plain("task.recovered_from_overdue"),
     completed("task.completed"),
     reopened("task.reopened_for_correction"),

@@ -1,5 +1,5 @@
 //! The step's lifecycle: the 9-state floor of seed 003 §3, the two derived states, its transitions T1–T12r, and those
-//! that seeds 001 and 004 need besides (X1–X13). Both other vocabularies are derived from it.
+//! that seeds 001 and 004 need besides (X1–X16). Both other vocabularies are derived from it.
 
 use super::Guard::{self, Config, Predicate};
 use super::{ActorClass, TriggerKind};
@@ -273,7 +273,10 @@ pub const STEP_TRANSITIONS: &[StepTransition] = &[
     edge("X10", NOT_ENDED, Failed, &[System], ConditionResolved,
         &["step_timeout", "waiting_timeout", "gate_rejected", "lease_exhausted", "expression_error", "validation"], "step.failed", true).guarded(Predicate("engine_verdict")),
     edge("X11", AT_WORK, Ready, &[System], ConditionResolved, &["unclaimed"], "step.ready", false).guarded(Predicate("executor_class_ref")),
-    edge("X13", &[Ready], Completed, &[Reviewer], Rpc, &["effect_declared"], "step.completed", true).guarded(Predicate("effect_unknown")),
+    edge("X14", &[Ready], Overdue, &[System], Timer, &["start_deadline_passed"], "step.overdue", false).guarded(Predicate("start_deadline_passed")),
+    edge("X15", &[Overdue], InProgress, CLAIMANTS, Rpc, &["step_claim"], "step.started", true).guarded(Predicate("fn_step_pic_resolves")).taken_back_by("T2r"),
+    edge("X16", &[Overdue], Ready, &[System], ConditionResolved, &["deadline_extended"], "step.recovered_from_overdue", true).guarded(Predicate("deadline_updated")),
+    edge("X13", &[Ready, Overdue], Completed, &[Reviewer], Rpc, &["effect_declared"], "step.completed", true).guarded(Predicate("effect_unknown")),
     edge("U1", UNDO_UNDER_WAY, Completed, &[Reviewer], Rpc, &["undo_declared"], "step.completed", true).guarded(Predicate("undo_under_way")),
     edge("U2", UNDO_UNDER_WAY, CannotComplete, &[Reviewer], Rpc, &["undo_declared"], "step.cannot_complete", true).guarded(Predicate("undo_under_way")),
     edge("X12", PASSED_OVER, Skipped, &[System], ConditionResolved, &["on_failure_skip"], "step.skipped", false).guarded(Config("on_failure_skip")),
@@ -285,6 +288,13 @@ pub fn fire_step(from: StepCode, to: StepCode, actor: ActorClass, trigger: &str)
         .iter()
         .find(|t| t.to == to && t.from.contains(&from) && t.actors.contains(&actor) && t.triggers.contains(&trigger))
         .filter(|t| !t.proposed)
+}
+
+/// What an overdue step does that nobody has claimed yet: what a ready one may, and be ready again (X16). One that is at work
+/// does what a step in progress may, and recovers (T6).
+pub fn fits_overdue(t: &StepTransition, unclaimed: bool, actor: ActorClass, trigger: &str) -> bool {
+    let (as_if, recovers) = if unclaimed { (Ready, "X16") } else { (InProgress, "T6") };
+    t.id == recovers || fire_step(as_if, t.to, actor, trigger).is_some()
 }
 
 #[cfg(test)]

@@ -35,6 +35,8 @@ pub struct Docket {
     pub pic: Option<Arc<str>>,
     /// Beyond it the step is overdue.
     pub deadline: Option<Time>,
+    /// By when it is to be claimed, while it is ready, or overdue because nobody has claimed it.
+    pub start_by: Option<Time>,
     /// Never taken back, and never moved.
     pub overdue_first_at: Option<Time>,
     /// How late it was completed. Never taken back.
@@ -240,7 +242,23 @@ impl Cell {
 
     /// Somebody is at work on it.
     pub fn is_held(&self) -> bool {
-        matches!(self.state, StepCode::InProgress | StepCode::Overdue)
+        matches!(self.state, StepCode::InProgress | StepCode::Overdue) && !self.is_unclaimed()
+    }
+
+    /// Overdue, and nobody has claimed it yet.
+    pub fn is_unclaimed(&self) -> bool {
+        self.state == StepCode::Overdue && self.docket.as_ref().is_some_and(|docket| docket.start_by.is_some())
+    }
+
+    /// It waits for somebody to claim it, in time or not.
+    pub fn is_offered(&self) -> bool {
+        self.state == StepCode::Ready || self.is_unclaimed()
+    }
+
+    /// By when somebody must have claimed it: in its time to be started, and before it is to be done.
+    pub fn claim_by(&self) -> Option<Time> {
+        let docket = self.docket.as_ref()?;
+        docket.start_by.into_iter().chain(docket.deadline).min()
     }
 
     /// It will not move again by itself, nor hold its followers up.
@@ -340,6 +358,7 @@ impl Run {
         let waiting = live.waiting.as_ref().and_then(|waiting| waiting.deadline_at);
         let claim_at = match cell.state {
             StepCode::Ready | StepCode::Failed => live.next_run_at,
+            StepCode::Overdue if cell.is_unclaimed() => live.next_run_at,
             StepCode::Waiting if claims => waiting,
             _ => None,
         };
@@ -349,11 +368,16 @@ impl Run {
             // Whatever its child has done before it was known here.
             _ if cell.awaited().is_some() && live.child_colour.is_none() => live.started_at,
             _ if cell.awaited().is_some() => live.next_run_at,
-            StepCode::InProgress | StepCode::Overdue if live.lease.is_none() => live.next_run_at,
+            StepCode::InProgress | StepCode::Overdue if cell.is_held() && live.lease.is_none() => live.next_run_at,
             _ => None,
         };
         // Overdue is what comes after the deadline, not at it.
-        let late = cell.deadline().filter(|_| cell.state == StepCode::InProgress).map(|deadline| deadline.after(1));
+        let late = match cell.state {
+            StepCode::InProgress => cell.deadline(),
+            StepCode::Ready => cell.claim_by(),
+            _ => None,
+        };
+        let late = late.map(|deadline| deadline.after(1));
         let limit = match (self.timeout_of(seq), live.started_at) {
             (Some(timeout), Some(started)) if !cell.is_ended() && !is_dead(cell) => Some(started.after(timeout)),
             _ => None,

@@ -49,7 +49,7 @@ impl Run {
         // What has only tasks is at work where they are.
         let at_work = |seq: StepSeq, cell: &Cell| {
             cell.is_held() && !self.plan.step(seq).is_some_and(StepSpec::is_frame)
-                || begins && (cell.state == StepCode::Ready || cell.retry_scheduled())
+                || begins && (cell.is_offered() || cell.retry_scheduled())
         };
         !self.live.iter().any(|seq| self.cell(*seq).is_some_and(|cell| at_work(*seq, cell)))
     }

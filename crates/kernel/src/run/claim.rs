@@ -55,7 +55,7 @@ pub fn claim_one(
     let due = live.next_run_at.is_some_and(|at| at <= now);
     let timed_out = live.waiting.as_ref().and_then(|waiting| waiting.deadline_at).is_some_and(|at| at <= now);
     let (by, task_type) = match state {
-        StepCode::Ready if due => (By(WORKER, "step_claim"), TaskType::ReadyStep),
+        _ if cell.is_offered() && due => (By(WORKER, "step_claim"), TaskType::ReadyStep),
         StepCode::Failed if due => (By(WORKER, "retry_attempt"), TaskType::ReadyStep),
         StepCode::Waiting if timed_out => (By(WORKER, "waiting_timeout"), TaskType::WaitingTimeout),
         _ => return Ok(false),

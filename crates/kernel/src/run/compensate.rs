@@ -38,7 +38,8 @@ impl Flow<'_, '_, '_> {
                 continue;
             }
             let unknown = cell.live.as_ref().is_some_and(|live| live.effect_unknown);
-            match cell.state {
+            let state = if cell.is_unclaimed() { StepCode::Ready } else { cell.state };
+            match state {
                 StepCode::Failed if !cell.retry_scheduled() => continue,
                 StepCode::Failed if unknown => {}
                 StepCode::Ready | StepCode::Waiting | StepCode::Blocked if unknown => {

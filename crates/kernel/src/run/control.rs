@@ -147,7 +147,7 @@ impl Flow<'_, '_, '_> {
         let begins = match self.state(seq) {
             Some(StepCode::NotStarted) => self.cell(seq).is_some_and(|cell| cell.open_deps == 0),
             Some(StepCode::Blocked) => cleared,
-            Some(StepCode::Ready) => true,
+            Some(StepCode::Ready | StepCode::Overdue) => self.cell(seq).is_some_and(super::Cell::is_offered),
             _ => false,
         };
         if self.has_pins() && (stopped || begins) { self.ask_survey(seq) } else { Ok(()) }

@@ -1,7 +1,7 @@
 //! Deadlines: T5 when one passes, T6 when it is put off, and what a late completion leaves behind for ever (MP-D3).
 
 use super::flow::{By, Flow, SYSTEM};
-use super::{Action, StepAct};
+use super::{Action, Cell, Docket, StepAct};
 use crate::Time;
 use crate::lifecycle::{FailureCategory, StepCode};
 use crate::plan::{StepSeq, StepSpec, Work};
@@ -45,6 +45,16 @@ impl Flow<'_, '_, '_> {
         Ok(())
     }
 
+    /// X14: nobody has claimed it in time. It can be claimed as before.
+    pub fn pass_start(&mut self, seq: StepSeq) -> Result<(), Refusal> {
+        let now = self.now();
+        let by = self.cell(seq).and_then(Cell::claim_by).unwrap_or(now);
+        let docket = self.edit(seq)?.docket.get_or_insert_default();
+        docket.start_by = Some(by);
+        docket.overdue_first_at.get_or_insert(now);
+        self.move_step(seq, StepCode::Overdue, By(SYSTEM, "start_deadline_passed"))
+    }
+
     /// A step that is completed late has been overdue, whether the clock came by or not, and says how late it was.
     pub fn note_breach(&mut self, seq: StepSeq) -> Result<(), Refusal> {
         let now = self.now();
@@ -58,10 +68,29 @@ impl Flow<'_, '_, '_> {
     }
 }
 
+impl Cell {
+    /// It begins to wait for somebody who claims it, or that is over. (Whoever moves it past that time says so.)
+    pub(super) fn note_start(&mut self, was_offered: bool, by: Option<Time>) {
+        let by = match self.state {
+            StepCode::Ready => by,
+            StepCode::Overdue if was_offered => return,
+            _ => None,
+        };
+        if by.is_some() || self.docket.as_ref().is_some_and(|docket| docket.start_by.is_some()) {
+            self.docket.get_or_insert_default().start_by = by;
+            if self.docket.as_deref() == Some(&Docket::default()) {
+                self.docket = None;
+            }
+        }
+    }
+}
+
 /// A later deadline; a step that was overdue is not so any more (T6).
 pub fn extend(flow: &mut Flow<'_, '_, '_>, command: &StepAct, seq: StepSeq, deadline: Time) -> Result<Action, Refusal> {
-    let cell = flow.cell(seq).filter(|cell| !cell.is_ended() && cell.deadline().is_some());
-    let Some((state, old)) = cell.and_then(|cell| Some((cell.state, cell.deadline()?))) else {
+    let promised = |cell: &Cell| if cell.is_offered() { cell.claim_by() } else { cell.deadline() };
+    let cell = flow.cell(seq).filter(|cell| !cell.is_ended());
+    let Some((state, unclaimed, old)) = cell.and_then(|cell| Some((cell.state, cell.is_unclaimed(), promised(cell)?)))
+    else {
         let detail = format!("`{}` has no deadline that could be put off now", command.step);
         return Err(Refusal::new(Code::InvalidTransition, detail).at("step"));
     };
@@ -69,9 +98,15 @@ pub fn extend(flow: &mut Flow<'_, '_, '_>, command: &StepAct, seq: StepSeq, dead
         let detail = "a deadline is put off to a later time, and to one that lies ahead";
         return Err(Refusal::by_guard("deadline_updated", detail).at("deadline"));
     }
-    flow.edit(seq)?.docket.get_or_insert_default().deadline = Some(deadline);
-    if state == StepCode::Overdue {
-        flow.move_step(seq, StepCode::InProgress, By(SYSTEM, "deadline_extended"))?;
+    let docket = flow.edit(seq)?.docket.get_or_insert_default();
+    docket.deadline = docket.deadline.map(|old| old.max(deadline));
+    match (state, unclaimed) {
+        (StepCode::Overdue, true) => flow.move_step(seq, StepCode::Ready, By(SYSTEM, "deadline_extended"))?,
+        (StepCode::Overdue, false) => flow.move_step(seq, StepCode::InProgress, By(SYSTEM, "deadline_extended"))?,
+        _ => {}
+    }
+    if let Some(by) = flow.edit(seq)?.docket.as_mut().and_then(|docket| docket.start_by.as_mut()) {
+        *by = deadline;
     }
     Ok(Action::DeadlineExtended)
 }

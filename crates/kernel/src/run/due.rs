@@ -3,7 +3,7 @@
 
 use super::flow::{By, Flow, SYSTEM};
 use super::result::lease_expired;
-use super::{Action, Context, Event, Run, cell};
+use super::{Action, Cell, Context, Event, Run, cell};
 use crate::lifecycle::{FailureCategory, Outcome, RunState, StepCode};
 use crate::plan::{FailurePolicy, StepSeq, Work};
 use crate::process::Process;
@@ -86,7 +86,7 @@ fn step_due(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<(), Refusal> {
         StepCode::Ready | StepCode::InProgress | StepCode::Overdue | StepCode::Waiting | StepCode::Blocked
     ) || (state == StepCode::Failed && live.next_run_at.is_some());
     if under_way && limit.is_some_and(|limit| limit <= now) {
-        let unverdicted = matches!(state, StepCode::InProgress | StepCode::Overdue) || found.awaited().is_some();
+        let unverdicted = found.is_held() || found.awaited().is_some();
         if unverdicted {
             flow.lose_verdict(seq)?;
         }
@@ -101,6 +101,9 @@ fn step_due(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<(), Refusal> {
     }
     if state == StepCode::InProgress && flow.cell(seq).is_some_and(|cell| cell.is_late(now)) {
         return flow.pass_deadline(seq);
+    }
+    if state == StepCode::Ready && flow.cell(seq).and_then(Cell::claim_by).is_some_and(|by| by < now) {
+        return flow.pass_start(seq);
     }
     let over = live.waiting.as_ref().and_then(|waiting| waiting.deadline_at).is_some_and(|at| at <= now);
     match spec.map(|spec| spec.work) {

@@ -5,7 +5,7 @@ use super::{
     RunEvent, RunMove, Severity, TaskType,
 };
 use crate::Time;
-use crate::lifecycle::{ActorClass, RunState, StepCode, StepTransition, fire_run, fire_step};
+use crate::lifecycle::{ActorClass, RunState, StepCode, StepTransition, fire_run, fire_step, fits_overdue};
 use crate::plan::{Scope, StepSeq, StepSpec, Steps};
 use crate::process::{self, Process};
 use crate::refusal::{Code, Refusal};
@@ -110,9 +110,11 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
     pub fn declared(&self, seq: StepSeq, to: StepCode, by: By) -> Result<&'static StepTransition, Refusal> {
         let from = self.state(seq).ok_or_else(broken)?;
         let By(actor, trigger) = by;
-        fire_step(from, to, actor, trigger).ok_or_else(|| {
+        let unclaimed = self.cell(seq).is_some_and(Cell::is_unclaimed);
+        let fits = |t: &&StepTransition| from != StepCode::Overdue || fits_overdue(t, unclaimed, actor, trigger);
+        fire_step(from, to, actor, trigger).filter(fits).ok_or_else(|| {
             let name = self.run.step_name(seq);
-            let detail = match advice(from, actor) {
+            let detail = match advice(if unclaimed { StepCode::Ready } else { from }, actor) {
                 Some(advice) => format!("`{name}` {advice}"),
                 None => format!("`{name}` is {from}: no declared transition leads from there to {to}"),
             };
@@ -129,12 +131,14 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
         let (is_step, is_task) = (role == Role::Step, matches!(role, Role::Task(_)));
         let actor = if is_task && actor == ActorClass::PicHuman { ActorClass::TaskPicHuman } else { actor };
         self.moves.push(Move { step_seq: seq, transition, from, to, actor, trigger });
-        let now = self.now();
+        let (now, may_wait) = (self.now(), self.spec(seq).and_then(|spec| spec.schedule_to_start));
         let cell = self.edit(seq)?;
+        let (was_held, was_offered) = (cell.is_held(), cell.is_offered());
         cell.state = to;
         cell.set_derived(None);
-        let at_work = |code: StepCode| matches!(code, StepCode::InProgress | StepCode::Overdue);
-        if at_work(to) || to == StepCode::Blocked {
+        cell.note_start(was_offered, may_wait.map(|length| now.after(length)));
+        let is_held = cell.is_held();
+        if is_held || to == StepCode::Blocked {
             cell.live.get_or_insert_default().started_at.get_or_insert(now);
         }
         if to == StepCode::Completed {
@@ -145,8 +149,8 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
             live.block = (to == StepCode::Blocked).then_some(Block { since: now, reason: None, escalated_at: None });
             live.severity = Severity::default();
         }
-        self.note_claim(seq, from, to);
-        self.head.held = self.head.held + u32::from(at_work(to)) - u32::from(at_work(from)).min(self.head.held);
+        self.note_claim(seq, if was_offered { StepCode::Ready } else { from }, to);
+        self.head.held = self.head.held + u32::from(is_held) - u32::from(was_held).min(self.head.held);
         // A task holds its step up, not the run.
         let blocked = |code| u32::from(code == StepCode::Blocked && !is_task);
         self.head.blocked = self.head.blocked + blocked(to) - blocked(from).min(self.head.blocked);

@@ -27,7 +27,7 @@ impl Flow<'_, '_, '_> {
         let before = self.moves.len();
         for step in steps {
             match self.state(step) {
-                Some(StepCode::InProgress | StepCode::Overdue) => {
+                Some(StepCode::InProgress | StepCode::Overdue) if self.is_at_work(step) => {
                     self.begin_tasks(step)?;
                     self.complete_with_tasks(step)?;
                 }

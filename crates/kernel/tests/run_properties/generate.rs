@@ -238,6 +238,7 @@ fn step(i: usize, draft: &Draft, linear: bool) -> StepSpec {
         },
         timeout: draft.timeout,
         deadline: None,
+        schedule_to_start: None,
         on_failure: match draft.on_failure {
             0 => OnFailure::Abort,
             1 | 2 => OnFailure::Skip,

@@ -2,7 +2,8 @@
 //! nowhere: not in an error, not in a log, not where a configuration is printed.
 
 use super::nats::NatsTarget;
-use super::{Config, Duration, nats, webhooks};
+use super::notify::NotifyTarget;
+use super::{Config, Duration, nats, notify, webhooks};
 use anyhow::{Context, bail, ensure};
 use countersign_executor::http::Destination;
 use serde::Deserialize;
@@ -42,6 +43,7 @@ pub struct Sink {
 pub enum Way {
     Webhook { to: Destination, secret: Secret },
     Nats(Box<NatsTarget>),
+    Notify(Box<NotifyTarget>),
 }
 
 impl Sink {
@@ -91,9 +93,13 @@ pub(super) fn resolve(config: &Config) -> anyhow::Result<Vec<Sink>> {
         let key = format!("nats[{i}]");
         nats::resolved(section).map(|sink| (key.clone(), sink)).context(key)
     });
+    let notify = config.notify.iter().enumerate().map(|(i, section)| {
+        let key = format!("notify[{i}]");
+        notify::resolved(section, &config.console, allow_private).map(|sink| (key.clone(), sink)).context(key)
+    });
     let mut names = BTreeSet::new();
     let mut all = Vec::new();
-    for sink in webhooks.chain(nats) {
+    for sink in webhooks.chain(nats).chain(notify) {
         let (key, sink) = sink?;
         ensure!(
             names.insert(sink.name.clone()),

@@ -34,7 +34,7 @@ pub fn body(delivery: &Delivery) -> String {
 }
 
 /// What sent it: a run, or a process. What gates tell names the one whose gate it is.
-fn source(delivery: &Delivery) -> String {
+pub fn source(delivery: &Delivery) -> String {
     let of_process = ["process.started", "gate.opened", "gate.decided", "transition.fired"];
     let names_process = || {
         let data: Option<Map<String, Value>> = serde_json::from_str(&delivery.data).ok();

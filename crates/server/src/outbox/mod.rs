@@ -1,4 +1,4 @@
-//! Sends committed events to sinks (webhooks, and streams of NATS), at least once (`spec/webhooks.md`). One task gives each
+//! Sends committed events to sinks (webhooks, streams of NATS, and notices to people), at least once (`spec/webhooks.md`). One task gives each
 //! event its deliveries; each sink has a task of its own, so that a slow one keeps nobody else waiting. Without sinks
 //! nothing runs, and events wait.
 //!
@@ -6,18 +6,22 @@
 //! event arrive twice.
 
 mod backoff;
+mod mail;
 mod message;
 #[cfg(feature = "nats")]
 mod nats;
+mod notice;
 
 pub use backoff::Pace;
 
-use crate::config::{Secret, Sink, Way};
+use crate::config::{Encryption, NotifyWay, Secret, Sink, Way};
 use anyhow::Context;
 use backoff::Answer;
 use countersign_engine::Engine;
 use countersign_engine::port::outbox::{Delivery, Settled};
 use countersign_executor::http::{Destination, HttpExecutor};
+use mail::Mailer;
+use notice::Notice;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, watch};
@@ -98,6 +102,17 @@ enum Carrier {
     },
     #[cfg(feature = "nats")]
     Nats(Box<nats::Stream>),
+    /// Notices to people, with links below this origin.
+    Mail {
+        mailer: Box<Mailer>,
+        origin: Arc<str>,
+    },
+    Notices {
+        http: HttpExecutor,
+        to: Destination,
+        secret: Secret,
+        origin: Arc<str>,
+    },
 }
 
 impl Carrier {
@@ -111,6 +126,16 @@ impl Carrier {
                 tracing::info!(nats = %sink.name, to = ?target.servers, subject = target.subject, "events are published to NATS");
                 target.is_encrypted()
             }
+            Way::Notify(target) => match &target.by {
+                NotifyWay::Mail(mail) => {
+                    tracing::info!(notify = %sink.name, host = mail.host, port = mail.port, "people are told by mail");
+                    mail.encryption != Encryption::None
+                }
+                NotifyWay::Webhook { to, .. } => {
+                    tracing::info!(notify = %sink.name, to = to.shown(), "notices are sent to this webhook");
+                    to.is_encrypted()
+                }
+            },
         };
         if !encrypted {
             tracing::warn!(sink = %sink.name, "events may leave without encryption");
@@ -124,27 +149,50 @@ impl Carrier {
                 let stream = nats::Stream::new(&sink.name, target, sink.timeout)?;
                 Ok(Carrier::Nats(Box::new(stream)))
             }
+            Way::Notify(target) => {
+                let origin = target.origin.clone();
+                Ok(match &target.by {
+                    NotifyWay::Mail(mail) => {
+                        Carrier::Mail { mailer: Box::new(Mailer::new(mail, sink.timeout)?), origin }
+                    }
+                    NotifyWay::Webhook { to, secret } => {
+                        Carrier::Notices { http: http.clone(), to: to.clone(), secret: secret.clone(), origin }
+                    }
+                })
+            }
             #[cfg(not(feature = "nats"))]
             Way::Nats(_) => anyhow::bail!("this program was built without NATS"),
         }
     }
 
     async fn carry(&self, delivery: &Delivery) -> Answer {
-        let body = message::body(delivery);
         match self {
-            Carrier::Http { http, to, secret } => {
-                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-                let headers = [
-                    ("content-type", message::MEDIA_TYPE.to_owned()),
-                    (message::SIGNATURE, message::signature(secret, now, &body)),
-                    ("idempotency-key", delivery.outbox_id.to_string()),
-                ];
-                http.post(to, &headers, body.into_bytes()).await.into()
-            }
+            Carrier::Http { http, to, secret } => post(http, to, secret, delivery, message::body(delivery)).await,
             #[cfg(feature = "nats")]
-            Carrier::Nats(stream) => stream.publish(delivery, body).await,
+            Carrier::Nats(stream) => stream.publish(delivery, message::body(delivery)).await,
+            Carrier::Mail { mailer, origin } => match Notice::of(delivery, origin) {
+                Some(notice) => mailer.send(delivery, &notice, origin).await,
+                None => Answer::Never(NO_NOTICE.to_owned()),
+            },
+            Carrier::Notices { http, to, secret, origin } => match Notice::of(delivery, origin) {
+                Some(notice) => post(http, to, secret, delivery, notice.body(delivery)).await,
+                None => Answer::Never(NO_NOTICE.to_owned()),
+            },
         }
     }
+}
+
+const NO_NOTICE: &str = "nothing that people are told of";
+
+/// Signed, and with the event's id, by which a receiver knows what it has seen before.
+async fn post(http: &HttpExecutor, to: &Destination, secret: &Secret, delivery: &Delivery, body: String) -> Answer {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let headers = [
+        ("content-type", message::MEDIA_TYPE.to_owned()),
+        (message::SIGNATURE, message::signature(secret, now, &body)),
+        ("idempotency-key", delivery.outbox_id.to_string()),
+    ];
+    http.post(to, &headers, body.into_bytes()).await.into()
 }
 
 /// Gives events their deliveries as they are committed, and wakes whoever makes these.

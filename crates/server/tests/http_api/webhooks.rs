@@ -71,8 +71,8 @@ pub async fn database() -> String {
 
 /// Somebody who is sent events.
 #[derive(Clone)]
-struct Receiver {
-    addr: std::net::SocketAddr,
+pub struct Receiver {
+    pub addr: std::net::SocketAddr,
     got: Arc<Mutex<Vec<(HeaderMap, String)>>>,
     status: Arc<AtomicU16>,
     delay_ms: Arc<AtomicU64>,
@@ -86,7 +86,7 @@ async fn receive(State(receiver): State<Receiver>, headers: HeaderMap, body: Byt
 }
 
 impl Receiver {
-    async fn start() -> Receiver {
+    pub async fn start() -> Receiver {
         Receiver::on(tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a listener"))
     }
 
@@ -106,7 +106,7 @@ impl Receiver {
         self.status.store(status, Ordering::SeqCst);
     }
 
-    fn got(&self) -> Vec<(HeaderMap, String)> {
+    pub fn got(&self) -> Vec<(HeaderMap, String)> {
         self.got.lock().expect("no panic").clone()
     }
 

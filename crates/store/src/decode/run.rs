@@ -172,6 +172,7 @@ fn charge(row: &dyn Columns) -> Result<ChargeRow, StoreError> {
         block_reason: block_reason.map(BlockReason::as_str),
         escalated_at: optional_time(row, 34)?,
         derived_state: optional_str(row, 35)?,
+        start_by: optional_time(row, 36)?,
     })
 }
 

@@ -20,9 +20,10 @@ const FROM_RUNS: &str =
 const STEP_STATE: &str = "instance_id, step_seq, compensates, state, attempts, next_run_at_us, locked_by, locked_until_us, lease_token, \
     waiting_event_type, waiting_facet, deadline_at_us, last_error, error_category, event_data, started_at_us, completed_at_us, \
     effect_unknown, child_run_id, task_type, output_needed, due_at_us, handed, blocked_since_us, blocked_cause, child_colour, \
-    pic, deadline_us, overdue_first_at_us, sla_breach_us, cycle, declared_at_us, secondary_facets, block_reason, escalated_at_us, derived_state";
+    pic, deadline_us, overdue_first_at_us, sla_breach_us, cycle, declared_at_us, secondary_facets, block_reason, escalated_at_us, derived_state, \
+    start_by_us";
 /// Where the columns that follow [`STEP_STATE`] begin: the output, then for readers name, queue and max_attempts.
-pub const STEP_STATE_COLUMNS: usize = 36;
+pub const STEP_STATE_COLUMNS: usize = 37;
 
 /// Spelt as in the index.
 const HELD_UP: &str =
@@ -34,7 +35,8 @@ const TO_BE_DONE: &str = "state IN ('ready', 'in_progress', 'waiting', 'blocked'
 /// Queries of runs, for loading and for views. The first three take what [`Dialect::among`] takes.
 /// It has not begun, and waits for nothing but a worker.
 const PLAINLY_READY: &str =
-    "(state = 'ready' AND next_run_at_us = due_at_us AND started_at_us IS NULL AND compensates IS NULL)";
+    "(state = 'ready' AND next_run_at_us = due_at_us AND started_at_us IS NULL AND compensates IS NULL \
+    AND start_by_us IS NULL AND deadline_us IS NULL)";
 
 pub struct RunSql {
     /// A run with its head and its instance, in one snapshot.

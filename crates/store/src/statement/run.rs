@@ -125,6 +125,7 @@ pub fn step_values(instance_id: InstanceId, step_seq: StepSeq, step: &StepWrite)
         Value::text(charge.block_reason),
         Value::optional_time(charge.escalated_at),
         Value::text(charge.derived_state.as_deref()),
+        Value::optional_time(charge.start_by),
     ]);
     let Some(new) = new else { return (Name::RunStep, values) };
     values.extend([

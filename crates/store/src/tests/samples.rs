@@ -156,6 +156,7 @@ pub fn full_step() -> StepState {
         charge: ChargeRow {
             pic: text("kim"),
             deadline: Some(Time(28)),
+            start_by: Some(Time(29)),
             overdue_first_at: Some(Time(29)),
             sla_breach: Some(30),
             cycle: 2,

@@ -219,6 +219,7 @@ fn to_step(step: &RunStepView, plan: &Plan, run: RunState) -> Value {
         "secondary_facets": charge.secondary_facets.as_ref().map(|list| list.split(',').collect::<Vec<_>>()),
         "pic": text(&charge.pic),
         "deadline": time(charge.deadline),
+        "start_by": time(charge.start_by),
         "overdue_first_at": time(charge.overdue_first_at),
         "completed_after_deadline": charge.sla_breach.map(|_| true),
         "sla_breach_duration": charge.sla_breach.map(length),
@@ -241,6 +242,6 @@ fn to_step(step: &RunStepView, plan: &Plan, run: RunState) -> Value {
         "output": state.output.as_deref().map(value),
         "child_run_id": state.child_run_id.map(|id| id.to_string()),
         "child_rollup": state.child_colour,
-        "views": step_words(state.state, retry, run),
+        "views": step_words(state.as_offered(), retry, run),
     }))
 }

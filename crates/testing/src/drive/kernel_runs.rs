@@ -192,6 +192,7 @@ impl ToldRun {
                 .map(|waiting| waiting.secondary.iter().map(|facet| facet.as_str()).collect::<Vec<_>>()),
             "pic": text(&docket.pic),
             "deadline": time(docket.deadline),
+            "start_by": time(docket.start_by),
             "overdue_first_at": time(docket.overdue_first_at),
             "completed_after_deadline": docket.sla_breach.map(|_| true),
             "sla_breach_duration": docket.sla_breach.map(length),
@@ -213,7 +214,7 @@ impl ToldRun {
             "output": self.outputs.get(&seq).map(|output| value(output)),
             "child_run_id": live.child.map(|id| id.to_string()),
             "child_rollup": live.child_colour.map(|colour| colour.as_str()),
-            "views": step_words(cell.state, cell.retry_scheduled(), run.head.state),
+            "views": step_words(if cell.is_offered() { StepCode::Ready } else { cell.state }, cell.retry_scheduled(), run.head.state),
         }))
     }
 

@@ -165,6 +165,7 @@ pub const TIMES: &[&str] = &[
     "locked_until",
     "deadline_at",
     "deadline",
+    "start_by",
     "overdue_first_at",
     "blocked_since",
     "escalated_at",

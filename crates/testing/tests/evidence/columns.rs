@@ -86,6 +86,7 @@ const EDITS: &[Edit] = &[
     ("run_steps", "output_needed", "NOT output_needed", ""),
     ("run_steps", "pic", "'another'", "pic IS NOT NULL"),
     ("run_steps", "deadline_us", "deadline_us + 1", "deadline_us IS NOT NULL"),
+    ("run_steps", "start_by_us", "5", ""),
     ("run_steps", "overdue_first_at_us", "5", ""),
     ("run_steps", "sla_breach_us", "5", ""),
     ("run_steps", "cycle", "7", ""),

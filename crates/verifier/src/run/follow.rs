@@ -1,6 +1,6 @@
 //! One record of a run: its transitions against the tables, against what came before, and against its own members.
 
-use super::machine::{is_ended, is_past, run_row, step_row};
+use super::machine::{fits_overdue, is_ended, is_past, run_row, step_row};
 use super::read::{Moves, StepMove};
 use super::{Run, Step};
 use crate::finding::Code;
@@ -170,6 +170,11 @@ impl Run {
                 let detail = format!("step {seq} was blocked by its gate, and left it by {id}");
                 ctx.findings.find(Code::GateNotApproved, header, detail);
             }
+            if *from == "overdue" && !fits_overdue(id, to, row_class, trigger, step.unclaimed) {
+                let claimed = if step.unclaimed { "has not been claimed" } else { "is at work" };
+                let detail = format!("{id} of step {seq}, which is overdue and {claimed}");
+                ctx.findings.find(Code::UndeclaredTransition, header, detail);
+            }
             enter(step, header, id, to);
             step.follow_person(seq, header, id, row_class, ctx);
             let begins = from == &"not_started" && matches!(id, "T1" | "X4" | "X8" | "X12");
@@ -210,7 +215,7 @@ impl Run {
             let before = within.entry(*seq).or_default();
             let fault = match *id {
                 "T1" if !self.may_begin_with_step(*seq, made) => Some("begins no step that it is a task of"),
-                "T2" if *person => (action != Action::StepClaimed).then_some("is no person's claim"),
+                "T2" | "X15" if *person => (action != Action::StepClaimed).then_some("is no person's claim"),
                 "T2r" => (action != Action::StepReleased).then_some("gives nothing back"),
                 "T4" if *person => (action != Action::StepBlocked).then_some("blocks nothing"),
                 "T5" => {
@@ -218,14 +223,15 @@ impl Run {
                     let looked = matches!(action, Action::TimePassed | Action::StepClaimed);
                     (!looked && !completes).then_some("does not look at the clock")
                 }
-                "T6" => (action != Action::DeadlineExtended).then_some("puts no deadline off"),
+                "X14" => (action != Action::TimePassed).then_some("does not look at the clock"),
+                "T6" | "X16" => (action != Action::DeadlineExtended).then_some("puts no deadline off"),
                 "T8r" | "T12r" => (action != Action::StepReopened).then_some("reopens nothing"),
                 "T11" => (action != Action::StepEscalated).then_some("escalates nothing"),
                 "T12" => (action != Action::StepCannotComplete).then_some("declares nothing"),
-                "T2" | "T10" | "X3" if moves.leases.contains(seq) => {
+                "T2" | "T10" | "X3" | "X15" if moves.leases.contains(seq) => {
                     (!matches!(action, Action::StepsClaimed | Action::StepCompleted)).then_some("is no claim")
                 }
-                "T2" | "T10" | "X3" => {
+                "T2" | "T10" | "X3" | "X15" => {
                     let leaves = made.iter().skip(at + 1).any(|later| later.seq == *seq);
                     before.claimed = true;
                     // What has tasks stays at work for as long as they do.
@@ -315,8 +321,8 @@ impl Run {
     fn may_begin_with_step(&self, seq: usize, made: &[Made]) -> bool {
         let Some(step) = self.steps.get(seq).and_then(|task| task.task_of) else { return true };
         let at_work = |state: &str| matches!(state, "in_progress" | "overdue");
-        self.steps.get(step).is_some_and(|step| at_work(step.state))
-            || made.iter().any(|made| made.seq == step && at_work(made.to))
+        self.steps.get(step).is_some_and(|step| at_work(step.state) && !step.unclaimed)
+            || made.iter().any(|made| made.seq == step && at_work(made.to) && made.id != "X14")
     }
 
     fn outputs(&mut self, header: &Header, moves: &Moves<'_>, made: &[Made], ctx: &mut Context<'_>) {
@@ -486,7 +492,8 @@ fn enter(step: &mut Step, header: &Header, id: &str, to: &'static str) {
     step.derived = None;
     step.gated = id == "X8" || (step.gated && to == "blocked");
     let at = header.recorded_at_us;
-    if matches!(to, "in_progress" | "overdue" | "blocked") {
+    step.unclaimed = id == "X14";
+    if matches!(to, "in_progress" | "overdue" | "blocked") && !step.unclaimed {
         step.started_at_us.get_or_insert(at);
     }
     if to == "completed" {

@@ -24,8 +24,8 @@ impl Run {
     ) {
         let by_person = header.action == Action::StepClaimed;
         let is_claim = |made: &&Made| {
-            let leased = matches!(made.id, "T2" | "T10" | "X3") && moves.leases.contains(&made.seq);
-            leased || (by_person && made.person && made.id == "T2")
+            let leased = matches!(made.id, "T2" | "T10" | "X3" | "X15") && moves.leases.contains(&made.seq);
+            leased || (by_person && made.person && matches!(made.id, "T2" | "X15"))
         };
         let mut due: BTreeSet<usize> = made.iter().filter(is_claim).map(|made| made.seq).collect();
         for (seq, handed) in &moves.inputs {

@@ -59,7 +59,10 @@ const STEPS: &[StepRow] = &[
     step("X10", OPEN, "failed", &["system"],
         &["step_timeout", "waiting_timeout", "gate_rejected", "lease_exhausted", "expression_error", "validation"]),
     step("X11", AT_WORK, "ready", &["system"], &["unclaimed"]),
-    step("X13", &["ready"], "completed", &["reviewer"], &["effect_declared"]),
+    step("X14", &["ready"], "overdue", &["system"], &["start_deadline_passed"]),
+    step("X15", &["overdue"], "in_progress", HANDS, &["step_claim"]),
+    step("X16", &["overdue"], "ready", &["system"], &["deadline_extended"]),
+    step("X13", &["ready", "overdue"], "completed", &["reviewer"], &["effect_declared"]),
     step("U1", UNDER_WAY, "completed", &["reviewer"], &["undo_declared"]),
     step("U2", UNDER_WAY, "cannot_complete", &["reviewer"], &["undo_declared"]),
 ];
@@ -148,6 +151,16 @@ pub fn step_row(id: &str, from: &str, to: &str, class: &str, trigger: &str) -> O
 /// The declared transition of the run: its target state and its trigger.
 pub fn run_row(id: &str, from: &str, to: &str, trigger: &str) -> Option<(&'static str, &'static str)> {
     RUNS.iter().find(|row| **row == (id, from, to, trigger)).map(|row| (row.2, row.3))
+}
+
+/// Whether an overdue step may make this transition: where nobody has claimed it yet, what a ready one may, and X16; where
+/// somebody is at work on it, what a step in progress may, and T6.
+pub fn fits_overdue(id: &str, to: &str, class: &str, trigger: &str, unclaimed: bool) -> bool {
+    let (state, recovers) = if unclaimed { ("ready", "X16") } else { ("in_progress", "T6") };
+    let fits = |row: &StepRow| {
+        row.to == to && row.from.contains(&state) && row.classes.contains(&class) && row.triggers.contains(&trigger)
+    };
+    id == recovers || STEPS.iter().any(fits)
 }
 
 pub fn is_terminal(step: &str) -> bool {

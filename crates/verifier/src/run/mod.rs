@@ -32,6 +32,8 @@ pub struct Step {
     pub state: &'static str,
     /// It is blocked by its gate, not by somebody.
     gated: bool,
+    /// It is overdue because nobody has claimed it.
+    unclaimed: bool,
     pub taken_over: bool,
     pub attempts: i64,
     pub last_error: Option<String>,
@@ -55,6 +57,7 @@ impl Step {
             compensates,
             task_of: None,
             state: "not_started",
+            unclaimed: false,
             gated: false,
             taken_over: false,
             attempts: 0,

@@ -17,6 +17,8 @@ const REASONS: [&str; 4] = ["data_error", "policy_change", "downstream_dependenc
 pub struct Charge {
     pub pic: Option<String>,
     pub deadline_us: Option<i64>,
+    /// By when it is to be claimed, while nobody has.
+    pub start_by_us: Option<i64>,
     pub overdue_first_at_us: Option<i64>,
     pub sla_breach_us: Option<i64>,
     pub cycle: i64,
@@ -31,6 +33,7 @@ impl Charge {
         let int = |name: &str| stored.and_then(|stored| stored.given(name)).map(|value| value.as_int());
         text("pic") == self.pic.as_deref().map(Some)
             && int("deadline_us") == self.deadline_us.map(Some)
+            && int("start_by_us") == self.start_by_us.map(Some)
             && int("overdue_first_at_us") == self.overdue_first_at_us.map(Some)
             && int("sla_breach_us") == self.sla_breach_us.map(Some)
             && int("cycle").unwrap_or(Some(0)) == Some(self.cycle)
@@ -64,6 +67,16 @@ impl Step {
                 }
                 charge.overdue_first_at_us.get_or_insert(at);
             }
+            "X14" => {
+                let by = charge.start_by_us.into_iter().chain(charge.deadline_us).min();
+                if by.is_none_or(|by| at <= by) {
+                    wrong("the time to claim it has not passed", ctx.findings);
+                }
+                charge.overdue_first_at_us.get_or_insert(at);
+            }
+            "X16" if late || charge.start_by_us.is_some_and(|by| at > by) => {
+                wrong("its deadline lies behind", ctx.findings);
+            }
             "T6" if late => wrong("its deadline lies behind", ctx.findings),
             "T7" => charge.sla_breach_us = charge.deadline_us.map(|deadline| at - deadline),
             "T8" if late => wrong("it is late, and was not completed as such", ctx.findings),
@@ -83,7 +96,7 @@ impl Step {
 impl Run {
     /// Before the transitions of the record are followed: they are made under what it says of its steps.
     pub(super) fn take_charges(&mut self, header: &Header, moves: &Moves<'_>, ctx: &mut Context<'_>) {
-        for (seqs, pic, deadline) in &moves.charges {
+        for (seqs, pic, [deadline, start_by]) in &moves.charges {
             if seqs.last().is_some_and(|last| last >= self.steps.len()) {
                 let detail = "somebody is put in charge of a step that the run does not have";
                 ctx.findings.find(Code::UndeclaredTransition, header, detail);
@@ -93,6 +106,7 @@ impl Run {
                 if let Some(step) = self.steps.get_mut(seq) {
                     step.charge.pic = pic.map(str::to_owned);
                     step.charge.deadline_us = *deadline;
+                    step.charge.start_by_us = *start_by;
                 }
             }
         }

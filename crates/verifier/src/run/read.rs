@@ -13,6 +13,9 @@ pub enum Told {
     Digest(Digest),
 }
 
+/// Whose steps they are from here on, when they are to be done, and by when they are to be claimed.
+pub type Charged<'v> = (Ranges, Option<&'v str>, [Option<i64>; 2]);
+
 /// What a claimed step was handed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Handed {
@@ -39,7 +42,7 @@ pub struct Moves<'v> {
     pub last_error: Option<&'v str>,
     pub output: Option<Told>,
     /// Who is in charge of which steps from here on, and by when.
-    pub charges: Vec<(Ranges, Option<&'v str>, Option<i64>)>,
+    pub charges: Vec<Charged<'v>>,
     /// What was completed late: the step, when it was first overdue, by how much it was late.
     pub late: Vec<(usize, i64, i64)>,
     /// The step that somebody acted on.
@@ -309,12 +312,13 @@ fn handed(value: &Value) -> Option<Handed> {
     }
 }
 
-fn charge(value: &Value) -> Option<(Ranges, Option<&str>, Option<i64>)> {
-    let deadline = match value.get("deadline_us") {
-        None => None,
-        Some(deadline) => Some(deadline.as_int()?),
+fn charge(value: &Value) -> Option<Charged<'_>> {
+    let time = |name: &str| match value.get(name) {
+        None => Some(None),
+        Some(time) => time.as_int().map(Some),
     };
-    Some((Ranges::parse(value.text("step_seqs")?)?, optional(value, "pic")?, deadline))
+    let times = [time("deadline_us")?, time("start_by_us")?];
+    Some((Ranges::parse(value.text("step_seqs")?)?, optional(value, "pic")?, times))
 }
 
 fn late(value: &Value) -> Option<(usize, i64, i64)> {

@@ -267,7 +267,7 @@ impl Run {
             if matches!(*id, "T10" | "X4" | "X5" | "X12") {
                 violated(format!("{id} of step {seq}: a runbook retries and skips nothing"));
             }
-            let Some(spec) = workflow.steps.get(*seq).filter(|_| *id == "T2") else { continue };
+            let Some(spec) = workflow.steps.get(*seq).filter(|_| matches!(*id, "T2" | "X15")) else { continue };
             if !book.pins.is_empty() && !book.surveyed.contains(seq) {
                 violated(format!("step {seq} began without a survey since the run was resumed"));
             }
@@ -300,7 +300,7 @@ impl Run {
             let late = self.book.claimed.get(seq).zip(cap(*seq)).is_some_and(|(since, cap)| at - since > cap);
             let exempt = header.action == Action::ChildEnded || self.book.captured == Some(*seq);
             match *id {
-                "T2" | "X3" => {
+                "T2" | "X3" | "X15" => {
                     self.book.claimed.insert(*seq, at);
                 }
                 "T7" | "T8" if late && !exempt => violated(format!("step {seq} was completed past its soft cap")),

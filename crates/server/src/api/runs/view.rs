@@ -402,6 +402,7 @@ pub(super) fn to_wire(
     let lives = !RunState::parse(&run.head.state).is_some_and(RunState::is_ended);
     let severity = severity(&state);
     let look = look(&new, &state, lives, machine);
+    let shown = state.as_offered();
     let charge = state.charge;
     let text = |text: Option<Arc<str>>| text.map(|text| text.to_string());
     wire::StepView {
@@ -427,6 +428,7 @@ pub(super) fn to_wire(
         waiting_event_type: text(state.waiting_event_type),
         pic: text(charge.pic),
         deadline: charge.deadline.map(time::format),
+        start_by: charge.start_by.map(time::format),
         overdue_first_at: charge.overdue_first_at.map(time::format),
         completed_after_deadline: charge.sla_breach.map(|_| true),
         sla_breach_duration: charge.sla_breach.map(length),
@@ -466,8 +468,8 @@ pub(super) fn to_wire(
             label_key: look.label_key,
         },
         views: wire::StepViews {
-            linear: state.state.linear(retry, lives).to_owned(),
-            dag: state.state.dag(retry).to_owned(),
+            linear: shown.linear(retry, lives).to_owned(),
+            dag: shown.dag(retry).to_owned(),
         },
     }
 }

@@ -1,6 +1,6 @@
 //! What can be done about a run: why, and the command that takes it further.
 
-use super::steps::{is_claimable, is_retrying};
+use super::steps::{is_claimable, is_offered, is_retrying};
 use super::{is_done, is_ended, step_ended};
 use crate::cli::output::{printable, shell_word};
 use crate::cli::table::{Tint, tint};
@@ -140,7 +140,7 @@ impl Hints<'_> {
                 let command = format!("countersign events send {} --run {id} --data …", shell_word(event));
                 self.add(format!("{strong} waits for an event"), command);
             }
-            "ready" if step.run == "human" => {
+            _ if step.run == "human" && is_offered(step) => {
                 let command = format!("countersign step claim {id} {name}");
                 self.add(format!("{who} begins with {}", printable(&step.name)), command);
             }
@@ -161,7 +161,7 @@ impl Hints<'_> {
                 let command = format!("countersign gate open {id} {}", shell_word(&format!("reopen:{}", step.name)));
                 self.add(format!("ask to reopen {strong}"), command);
             }
-            "ready" | "failed" if step.run == "worker" && is_claimable(step, now) => {
+            "ready" | "failed" | "overdue" if step.run == "worker" && is_claimable(step, now) => {
                 let command = format!("countersign work {} --exec …", shell_word(&step.queue));
                 let what = match &step.compensates {
                     Some(undone) => format!("undo of {}", tint(Tint::Strong, undone)),

@@ -147,10 +147,15 @@ pub fn is_retrying(step: &StepView) -> bool {
     step.state_code == "failed" && step.next_run_at.is_some()
 }
 
+/// It waits for somebody to claim it, in time or not.
+pub fn is_offered(step: &StepView) -> bool {
+    step.state_code == "ready" || (step.state_code == "overdue" && step.start_by.is_some())
+}
+
 /// Whoever is to carry it out may take it now.
 pub fn is_claimable(step: &StepView, now: Timestamp) -> bool {
     let due = step.next_run_at.as_deref().is_none_or(|at| is_past(at, now));
-    due && step.run != "human" && (step.state_code == "ready" || is_retrying(step))
+    due && step.run != "human" && (is_offered(step) || is_retrying(step))
 }
 
 /// The step's name, or what it undoes.
@@ -167,7 +172,7 @@ pub fn named(step: &StepView) -> String {
 /// is no work of a machine.
 pub fn attempts(step: &StepView) -> String {
     let counts = matches!(step.run.as_str(), "worker" | "shell" | "http" | "workflow");
-    let under_way = matches!(step.state_code.as_str(), "in_progress" | "overdue" | "completed")
+    let under_way = matches!(step.state_code.as_str(), "in_progress" | "overdue" | "completed") && !is_offered(step)
         || is_retrying(step)
         || is_awaiting(step);
     let attempt = if under_way { step.attempts.saturating_add(1) } else { step.attempts };
@@ -192,6 +197,10 @@ fn facts(run: &RunView, step: &StepView, now: Timestamp) -> String {
     }
     if let Some(deadline) = &step.deadline {
         parts.push(promised(step, deadline, now));
+    }
+    if let Some(by) = step.start_by.as_deref().map(|by| when(by, now)) {
+        let late = step.state_code == "overdue";
+        parts.push(if late { tint(Tint::Bad, &format!("unclaimed since {by}")) } else { format!("claim by {by}") });
     }
     if let Some(reason) = &step.block_reason {
         parts.push(printable(&reason.replace('_', " ")));
