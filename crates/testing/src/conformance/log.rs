@@ -296,7 +296,7 @@ pub async fn an_older_store_is_sealed_in_order(place: &Place) -> anyhow::Result<
                    DROP TABLE deliveries, outbox, run_events, run_steps, run_heads, runs, step_corrections, step_visits, step_errors; \
                    ALTER TABLE instances DROP COLUMN beats; ALTER TABLE instances DROP COLUMN rollup; ALTER TABLE instances DROP COLUMN colour; \
                    ALTER TABLE assignments DROP COLUMN due_at_us; \
-                   ALTER TABLE definitions DROP COLUMN document_digest; \
+                   ALTER TABLE configurations DROP COLUMN signatures; ALTER TABLE definitions DROP COLUMN document_digest; \
                    CREATE UNIQUE INDEX assignments_one_active ON assignments (task_ref) WHERE status = 'Active'; \
                    ALTER TABLE records DROP COLUMN purgeable_from_us; ALTER TABLE idempotency DROP COLUMN instance_id",
             )
@@ -319,7 +319,7 @@ pub async fn an_older_store_is_sealed_in_order(place: &Place) -> anyhow::Result<
                    DROP TABLE run_heads; DROP TABLE runs; DROP TABLE step_corrections; DROP TABLE step_visits; DROP TABLE step_errors; \
                    DROP INDEX instances_by_colour; DROP INDEX instances_by_state; ALTER TABLE assignments DROP COLUMN due_at_us; \
                    ALTER TABLE instances DROP COLUMN beats; ALTER TABLE instances DROP COLUMN rollup; ALTER TABLE instances DROP COLUMN colour; \
-                   ALTER TABLE definitions DROP COLUMN document_digest; DROP TABLE records_of_action; DROP TABLE records_of_actor; DROP TABLE records_listed; \
+                   ALTER TABLE configurations DROP COLUMN signatures; ALTER TABLE definitions DROP COLUMN document_digest; DROP TABLE records_of_action; DROP TABLE records_of_actor; DROP TABLE records_listed; \
                    DROP TABLE processes_of_initiator; DROP TABLE processes_of_definition; \
                    CREATE INDEX processes_by_initiator ON processes (initiator_ref, instance_id); \
                    CREATE INDEX processes_by_definition ON processes (definition_name, instance_id); \
