@@ -43,7 +43,7 @@ impl PublishedGate {
         }
     }
 
-    /// Whether an approver may name a substitute ahead, whoever a start names.
+    /// Whether approvers may name a substitute ahead; also those that a start names.
     pub fn is_delegable(&self) -> bool {
         match self {
             PublishedGate::Fixed(entry) | PublishedGate::Replaceable { preset: entry, .. } => entry.is_delegable(),

@@ -512,7 +512,7 @@ pub struct Waiting {
     pub definition: Option<(String, u32)>,
     pub due_at: Option<Time>,
     pub quorum: Option<Quorum>,
-    /// Whoever asks is an approver of the same gate, or has decided a step of it.
+    /// The caller is an approver of the same gate, or has decided a step of it.
     pub is_involved: bool,
     /// The label of the gate_spec that names the approver.
     pub guard: String,

@@ -20,7 +20,9 @@ pub use registry::{FacetRow, MACHINE_VERSION, MachineDef, STEP_FACETS, StateRow,
 pub use run::{
     Outcome, RUN_STATES, RUN_TRANSITIONS, RUN_TRIGGERS, RunState, RunStateDef, RunTransition, RunTrigger, fire_run,
 };
-pub use step::{STEP_STATES, STEP_TRANSITIONS, SemanticClass, StateDef, StepCode, StepTransition, fire_step, fits_overdue};
+pub use step::{
+    STEP_STATES, STEP_TRANSITIONS, SemanticClass, StateDef, StepCode, StepTransition, fire_step, fits_overdue,
+};
 pub use token::{TOKENS, Token};
 
 /// Who causes a transition.

@@ -121,7 +121,7 @@ fn gate(row: &GateRow, step: StepRow, assignment: &AssignmentRow, chain: Option<
     }
 }
 
-/// Whoever else decides is the approver's substitute.
+/// Any other person who decides is the approver's substitute.
 pub fn on_behalf_of(decided_by: Option<&String>, approver_ref: &str) -> Option<String> {
     decided_by.filter(|by| *by != approver_ref).map(|_| approver_ref.to_owned())
 }

@@ -106,7 +106,7 @@ async fn a_substitute_decides_where_the_definition_allows_it(store: Option<Strin
     assert_eq!(inbox(&qp.actor).await, [("release".to_owned(), String::new())]);
     assert_eq!(inbox(&vega).await, [("release".to_owned(), "qp".to_owned())]);
     assert_eq!(vega.get("/v1/inbox/count").await.ok()["count"], 1);
-    // Whoever is to decide may see what about.
+    // A person who may decide may read what about.
     assert_eq!(vega.get(&format!("/v1/processes/{process}")).await.ok()["current_state"], "review");
     let body = json!({"decision": "approve", "reason": "in order"});
     assert_eq!(decided(vega.decide(&process, "release", body).await.ok())["outcome"], "approved");

@@ -34,8 +34,7 @@ const TO_BE_DONE: &str = "state IN ('ready', 'in_progress', 'waiting', 'blocked'
 
 /// Queries of runs, for loading and for views. The first three take what [`Dialect::among`] takes.
 /// It has not begun, and waits for nothing but a worker.
-const PLAINLY_READY: &str =
-    "(state = 'ready' AND next_run_at_us = due_at_us AND started_at_us IS NULL AND compensates IS NULL \
+const PLAINLY_READY: &str = "(state = 'ready' AND next_run_at_us = due_at_us AND started_at_us IS NULL AND compensates IS NULL \
     AND start_by_us IS NULL AND deadline_us IS NULL)";
 
 pub struct RunSql {

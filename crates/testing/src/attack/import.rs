@@ -224,8 +224,14 @@ const STEP: &[(&str, As)] = &[
     ("derived_state", Text),
 ];
 
-const CHARGE: &[(&str, As)] =
-    &[("pic", Text), ("deadline_us", Int), ("start_by_us", Int), ("overdue_first_at_us", Int), ("sla_breach_us", Int), ("cycle", Int)];
+const CHARGE: &[(&str, As)] = &[
+    ("pic", Text),
+    ("deadline_us", Int),
+    ("start_by_us", Int),
+    ("overdue_first_at_us", Int),
+    ("sla_breach_us", Int),
+    ("cycle", Int),
+];
 
 /// What somebody does to the store of `honest` so that it says what `attacked` says. `naive`: nothing is computed anew.
 pub fn statements(kind: Kind, honest: &Bundle, attacked: &Bundle, naive: bool) -> anyhow::Result<String> {

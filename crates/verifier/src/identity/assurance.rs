@@ -45,7 +45,7 @@ fn must_be_signed(record: &Record, context: &Context<'_>) -> bool {
     }
 }
 
-/// The first key of one's own, which nothing can sign for.
+/// An actor's own first key: nothing can sign for it.
 fn enrols(header: &Header, record: &Record, context: &Context<'_>) -> bool {
     let whose = record.payload().and_then(|payload| payload.text("actor_ref"));
     header.action == Action::KeyRegistered

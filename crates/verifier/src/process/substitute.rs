@@ -9,7 +9,7 @@ use crate::json::Value;
 use crate::record::Header;
 use std::rc::Rc;
 
-/// What a decision says of whom it stands for.
+/// The approver for whom a decision was made, as the record says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mandate {
     pub of: String,

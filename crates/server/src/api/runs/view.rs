@@ -467,10 +467,7 @@ pub(super) fn to_wire(
             label: look.label,
             label_key: look.label_key,
         },
-        views: wire::StepViews {
-            linear: shown.linear(retry, lives).to_owned(),
-            dag: shown.dag(retry).to_owned(),
-        },
+        views: wire::StepViews { linear: shown.linear(retry, lives).to_owned(), dag: shown.dag(retry).to_owned() },
     }
 }
 
