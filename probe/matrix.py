@@ -85,7 +85,7 @@ class World:
             "code": "not-known", "actor_ref": victim, "actor": "somebody-else", "key_id": NOWHERE, "grant_id": grant,
             "credential_id": token["credential_id"], "event_id": record, "record": record, "hold_id": hold,
             "definition": workflow, "process": process, "lease": NOWHERE, "key": "", "sha256": "0" * 64,
-            "session_id": "0" * 64,
+            "session_id": "0" * 64, "delegation_id": NOWHERE,
         }
 
     def ask(self, actor, route, side):

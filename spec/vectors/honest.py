@@ -1,6 +1,7 @@
 """An honest server in miniature: actors, the registry, processes and their log."""
 from __future__ import annotations
 
+import datetime
 import functools
 import json
 from typing import Any, Callable, Optional
@@ -17,6 +18,12 @@ DAY = 86_400_000_000
 MOOT = "Gate moot: workflow left the gate's from_state by firing a different transition"
 UNREACHABLE = "Chain withdrawn: its quorum can no longer be reached"
 LEFT = "Chain resolved: workflow left the gate's from_state"
+
+
+def iso(us: int) -> str:
+    """RFC 3339, in UTC."""
+    at = datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=us)
+    return at.isoformat(timespec="microseconds") + "Z"
 
 
 class Actor:
@@ -234,6 +241,20 @@ class World:
         payload = {"name": name, "version": version, "reason": reason}
         return self.command(REGISTRY, [(action, by, payload)], statement, path=path, body=dump({"reason": reason}).encode())[0]
 
+    def delegate(self, by: Actor, to: Actor, scope: str, days: int = 14, reason: Optional[str] = None) -> str:
+        """An approver names a substitute, from now on."""
+        since, until = self.now, self.now + days * DAY
+        delegation_id = self.new_id()
+        body = {"delegate_ref": to.ref, "scope": scope, "from": iso(since), "until": iso(until), **({"reason": reason} if reason else {})}
+        payload = {"delegation_id": delegation_id, "delegator_ref": by.ref, "delegate_ref": to.ref, "scope": scope, "from_us": since, "until_us": until, "reason": reason}
+        self.command(REGISTRY, [("delegation_made", by, payload)], "make_delegation", path=f"/v1/actors/{by.ref}/delegations", body=dump(body).encode())
+        return delegation_id
+
+    def end_delegation(self, by: Actor, delegation_id: str) -> None:
+        made = next(r.body for r in self.chains[REGISTRY] if r.head["action_ref"] == "delegation_made" and r.body["delegation_id"] == delegation_id)
+        payload = {k: made[k] for k in ("delegation_id", "delegator_ref", "delegate_ref", "scope")}
+        self.command(REGISTRY, [("delegation_revoked", by, payload)], "revoke_delegation", method="DELETE", path=f"/v1/actors/{by.ref}/delegations/{delegation_id}")
+
     # -- holds, purges, exports
     def hold(self, by: Actor, record: Record, reason: str, case: Optional[str] = None) -> str:
         hold_id = self.new_id()
@@ -421,8 +442,19 @@ class Process:
         return [("step_withdrawn", by, {"instance_id": self.id, "chain_id": gate_id, "step_id": s, "action": self.gates[gate_id]["action"], "decided_by": self.initiator,
                                         "reason": reason, "trailing": True}) for s in steps]
 
+    def _mandate(self, step: dict[str, Any], delegation: Optional[str]) -> dict[str, Any]:
+        """What lets a substitute decide, and their own entry in the in-tray."""
+        return {"on_behalf_of": step["approver_ref"], "delegation_id": delegation, "assignment_id": self.world.new_id()} if delegation else {}
+
+    def _transfer(self, step_id: str, assignment_id: str, to: str, at: int) -> None:
+        for a in self.assignments.values():
+            if a["task_ref"] == step_id and a["status"] == "Active":
+                a.update(status="Transferred", ended_at_us=at)
+        self.assignments[assignment_id] = {"assignment_id": assignment_id, "task_ref": step_id, "assignee_ref": to, "assigned_at_us": at, "status": "Active",
+                                           "ended_at_us": None}
+
     def decide(self, by: Actor, action: str, decision: str, reason: Optional[str] = None, approver: Optional[str] = None, whole: bool = False,
-               gate_id: Optional[str] = None, meaning: str = "I have reviewed the batch record and take this decision") -> list[Record]:
+               gate_id: Optional[str] = None, delegation: Optional[str] = None, meaning: str = "I have reviewed the batch record and take this decision") -> list[Record]:
         w = self.world
         gate_id = gate_id or self.bound[(self.state, action)]
         gate = self.gates[gate_id]
@@ -433,7 +465,8 @@ class Process:
         step = None
         if gate["rule"] is None:
             step = self.steps[gate_id]
-            writes.append(("gate_decided", by, {**decided, "step_id": gate_id, "decision": decision, "reason": reason, **bound}))
+            mandate = self._mandate(step, delegation)
+            writes.append(("gate_decided", by, {**decided, "step_id": gate_id, "decision": decision, "reason": reason, **bound, **mandate}))
         elif whole:
             left = [s["step_id"] for s in self._steps_of(gate_id) if s["state"] == "Pending"]
             writes.append(("chain_withdrawn", by, {"instance_id": self.id, "chain_id": gate_id, "action": action, "reason": reason, "recalled_step_ids": left}))
@@ -441,10 +474,11 @@ class Process:
             writes += self._gone_with(gate_id, by, left, reason)
         else:
             step = next(s for s in self._steps_of(gate_id) if s["approver_ref"] == (approver or by.ref))
+            mandate = self._mandate(step, delegation)
             trailing = gate["chain_state"] != "Pending"
             writes.append(("step_" + state.lower(), by, {"instance_id": self.id, "chain_id": gate_id, "step_id": step["step_id"], "action": action,
-                                                         "decided_by": by.ref, "reason": reason, "trailing": trailing}))
-            writes.append(("gate_decided", by, {**decided, "step_id": step["step_id"], "chain_id": gate_id, "decision": decision, "reason": reason, **bound}))
+                                                         "decided_by": by.ref, "reason": reason, "trailing": trailing, **mandate}))
+            writes.append(("gate_decided", by, {**decided, "step_id": step["step_id"], "chain_id": gate_id, "decision": decision, "reason": reason, **bound, **mandate}))
             states = [state if s is step else s["state"] for s in self._steps_of(gate_id)]
             outcome = settle(gate["rule"], gate["m"], states)
             if not trailing and outcome != "Pending":
@@ -456,6 +490,8 @@ class Process:
         records = w.command(self.id, writes, "decide_gate", path=f"/v1/processes/{self.id}/gates/{action}/decision", body=dump(body).encode(),
                             meaning=meaning, step=step["step_id"] if step else None)
         at = records[0].head["recorded_at_us"]
+        if step and delegation:
+            self._transfer(step["step_id"], mandate["assignment_id"], by.ref, at)
         if step:
             self._end(step["step_id"], state, by.ref, at, reason)
         if whole:

@@ -207,6 +207,33 @@ def scenario_asked() -> tuple[World, Bundle]:
     return w, w.export(a["audit"], p, 62)
 
 
+def scenario_delegated() -> tuple[World, Bundle]:
+    """Substitutes whom approvers named decide in their place: of one person, and of a quorum; a tree of 84."""
+    w = World("delegated", rules=2)
+    a = staff(w)
+    spec = {k: {**v, "delegable": True} if k != "qp-rejection" else v for k, v in FULL[1].items()}
+    w.publish(w.admin, "batch-release", 2, FULL[0], spec)
+    vega = w.register(w.admin, "qp_vega")
+    w.issue(w.admin, a["qp"], "qp-desk")
+    leave = w.delegate(a["qp"], vega, "pharma:batch-release:qp-sign-off", reason="on leave")
+    w.delegate(a["qp"], vega, "pharma:batch-release:qp-rejection")
+    board = w.delegate(a["qc_cid"], vega, "pharma:batch-release:qc")
+    w.end_delegation(a["qp"], w.delegate(a["qp"], a["qc_ann"], "pharma:batch-release:qp-sign-off"))
+    p = Process(w, a["ines"], "batch-release@2", "batch/2026-0040")
+    p.fire(a["lab"], "submit")
+    p.open(a["ines"], "pass")
+    p.decide(vega, "pass", "approve", approver="qc_cid", delegation=board)
+    p.decide(a["qc_ann"], "pass", "approve")
+    p.fire(a["lab"], "pass")
+    w.noise(3)
+    p.open(a["ines"], "reject-batch")
+    p.decide(a["qp"], "reject-batch", "reject", "nothing speaks against it")
+    p.open(a["ines"], "release")
+    p.decide(vega, "release", "approve", "within specification", delegation=leave)
+    p.fire(a["ines"], "release")
+    return w, w.export(a["audit"], p, 84)
+
+
 def scenario_purge() -> tuple[World, Bundle]:
     """Holds, a purge after retention, keys rotated and revoked, a grant revoked; a tree of 65."""
     w = World("purge", retention_days=30)
@@ -309,7 +336,7 @@ def scenario_of_run(name: str) -> tuple[World, Bundle]:
 
 
 SCENARIOS: dict[str, Callable[[], tuple[World, Bundle]]] = {
-    "release": scenario_release, "quorum": scenario_quorum, "loop": scenario_loop, "replaced": scenario_replaced, "asked": scenario_asked, "signed": scenario_signed, "purge": scenario_purge, "window": scenario_window,
+    "release": scenario_release, "quorum": scenario_quorum, "loop": scenario_loop, "replaced": scenario_replaced, "asked": scenario_asked, "signed": scenario_signed, "delegated": scenario_delegated, "purge": scenario_purge, "window": scenario_window,
     "retired": scenario_retired, "rotated": scenario_rotated, "rotated-new": scenario_rotated_new,
     "passkey": functools.partial(passkeys.scenario_passkey, *SIMPLE), "passkey-chromium": functools.partial(passkeys.scenario_chromium, *SIMPLE)}
 SCENARIOS |= {f"run-{name}": functools.partial(scenario_of_run, name) for name in ("linear", "dag", "together", "saga", "inputs", "steered", "listed", "gate", "cancelled", "window", "people", "unclaimed", "tasks", "own", "child", "book", "book-caps", "book-failed", "book-dry", "book-child")}

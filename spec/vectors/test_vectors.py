@@ -65,6 +65,11 @@ COMMITTED = {
         start-replaced-untold.insider start-replaced-told-in-vain.insider definition-gates-missing.insider definition-gates-swapped.naive
         withdrawn-step-untold.insider withdrawn-step-told-twice.insider withdrawn-step-in-other-words.insider withdrawn-step-of-nobody.insider""",
     "asked": "request-edited.insider request-and-digest-edited.insider decision-bound-to-nothing.insider request-of-the-body-edited.insider",
+    "delegated": """delegation-missing.insider delegation-revoked-before.insider delegation-outside-its-period.engine delegation-before-its-period.engine
+        delegation-of-another-scope.engine delegation-to-another.engine delegation-of-a-gate-that-is-not-delegable.engine
+        delegation-by-another-than-the-approver.engine delegation-without-a-signature.insider delegation-edited.insider substitute-for-nobody.insider
+        substitute-for-another.insider substitute-by-another-delegation.insider substitute-told-by-half.insider substitute-has-a-voice-already.engine
+        substitute-not-in-the-stores.naive transfer-not-in-the-stores.naive""",
     "signed": "act-server-attested.insider registry-act-server-attested.insider second-key-with-a-token.insider service-by-token-where-none-may.insider",
     "purge": "hold-release-deleted.insider destruction-record-deleted.insider",
     "window": "instance-left-out-of-window.naive",

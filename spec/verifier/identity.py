@@ -11,7 +11,7 @@ from .found import Record, Report
 from .passkeys import Counters, problems, same_credential
 from .records import APPLICATION_ONLY
 from .registry import Registry
-from .texts import Fault, Json, MAX_INT, REGISTRY, check_form, parse_json, preset, published_gates, same, sha256, signature_fits, unbase64, without_nulls
+from .texts import Fault, Json, MAX_INT, REGISTRY, as_entry, check_form, instant, parse_json, preset, published_gates, same, sha256, signature_fits, unbase64, without_nulls
 
 STATEMENT = ("v:one action:text actor_ref:text key_id:text request:text? instance_id:text? step_id:text? body_digest:hex meaning:text? "
              "expected_sequence:int? nonce:text issued_at_us:int")
@@ -32,12 +32,15 @@ ROUTES = {  # action_ref: (action, path with payload members, body members equal
     "credential_revoked": ("revoke_credential", "/v1/actors/{actor_ref}/tokens/{credential_id}/revoke", ""),
     "key_registered": ("register_key", "/v1/actors/{actor_ref}/keys", "public_key"),
     "key_revoked": ("revoke_key", "/v1/actors/{actor_ref}/keys/{key_id}/revoke", ""),
+    "delegation_made": ("make_delegation", "/v1/actors/{delegator_ref}/delegations", "delegate_ref scope reason"),
+    "delegation_revoked": ("revoke_delegation", "/v1/actors/{delegator_ref}/delegations/{delegation_id}", ""),
     "grant_made": ("grant", "/v1/grants", "subject_ref action_scope"),
     "grant_revoked": ("revoke", "/v1/grants/{grant_id}/revoke", ""),
     "definition_published": ("publish_definition", "/v1/definitions", ""),
     "definition_retired": ("retire_definition", "/v1/definitions/{name}/retire", "reason"),
     "schedule_paused": ("pause_schedule", "/v1/schedules/{name}/pause", "reason"),
     "schedule_resumed": ("resume_schedule", "/v1/schedules/{name}/resume", "reason")}
+METHODS = {"export_evidence": "GET", "revoke_delegation": "DELETE"}
 DECISIONS = {"step_approved": "approve", "step_rejected": "reject", "step_withdrawn": "withdraw", "chain_withdrawn": "withdraw"}
 
 
@@ -57,6 +60,8 @@ class Identity:
     def check(self, r: Record) -> None:
         if r.head["assurance"] == "server_attested" and self.registry.must_sign(r, self.registry.sequence_for(r)):
             self.report.find("assurance-too-low", f"a {r.action} that the configuration wants signed is server_attested", r)
+        if r.action == "delegation_made" and r.head["assurance"] == "server_attested":
+            self.report.find("assurance-too-low", "an approver names a substitute with a signature", r)
         if r.purged:
             self.report.note("partially-purged-coverage", "who made a purged record cannot be checked", r, ["identity"])
             return
@@ -206,7 +211,7 @@ class Identity:
         if s["action"] == "decide_gate" and not (s["meaning"] or "").strip():
             yield "a decision without a meaning"
         if not run:
-            yield from self.compare_path(s["request"], "GET" if action == "export_evidence" else "POST", path, {**p, "instance_id": r.instance})
+            yield from self.compare_path(s["request"], METHODS.get(action, "POST"), path, {**p, "instance_id": r.instance})
         if action == "publish_definition":
             if a["signed_over"] != "document" or body is not None or s["body_digest"] != p["digest"]:
                 yield "the document signed is not the one published"
@@ -240,6 +245,10 @@ class Identity:
                 yield "step_id of the body is not the payload's"
             if r.action == "gate_decided" and said.get("request_digest") not in (None, p.get("request_digest")):
                 yield "request_digest of the body is not the payload's"
+        if r.action == "delegation_made":
+            for member in ("from", "until"):
+                if instant(said.get(member)) != p[member + "_us"]:
+                    yield f"{member} of the body is not the payload's"
         if r.action == "workflow_started":
             yield from self.compare_start(r, p, said)
         if r.action == "key_registered" and p.get("passkey") is not None:
@@ -266,8 +275,13 @@ class Identity:
             given = said.get(member)
             if given is None:
                 continue
+            if member == "gate_spec" and isinstance(given, dict):
+                given = {k: as_entry(v) if isinstance(v, dict) else v for k, v in given.items()}
             if member == "gate_spec" and definition is not None and isinstance(given, dict) and isinstance(document, dict):
                 document = {k: v for k, v in document.items() if k in given}  # it replaces the definition's label by label
+                for label, entry in document.items():           # whether a substitute may be named is the definition's to say
+                    if isinstance(entry, dict) and entry.get("delegable") is True and isinstance(given[label], dict):
+                        given = {**given, label: {**given[label], "delegable": True}}
             if not same(without_nulls(given), without_nulls(document)):
                 yield f"{member} of the body is not the document"
         published = [d.payload for d in self.registry.definitions.get(str(definition), []) if d.payload is not None and d.sequence <= r.registry_seq]
@@ -283,4 +297,4 @@ class Identity:
             spec = parse_json(self.b.documents.get(started) or "")
         except Fault:
             return False
-        return gates is not None and isinstance(spec, dict) and all(same(preset(gates.get(k)), without_nulls(v)) for k, v in spec.items())
+        return gates is not None and isinstance(spec, dict) and all(same(preset(gates.get(k)), as_entry(v)) for k, v in spec.items())

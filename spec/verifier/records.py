@@ -12,7 +12,8 @@ HEADER = ("v:one event_id:text instance_id:text sequence:int prev:hex action_ref
           "assurance:text retention:object payload_digest:hex attestation_digest:hex")
 RETENTION = "policy_ref:text retention_until_us:int? purge_deadline_us:int?"
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
-_STEP = "instance_id:text chain_id:text step_id:text action:text decided_by:text reason?:text trailing:bool"
+_FOR = "on_behalf_of?:text delegation_id?:text assignment_id?:text"
+_STEP = "instance_id:text chain_id:text step_id:text action:text decided_by:text reason?:text trailing:bool " + _FOR
 _KEY_OR_TOKEN = "actor_ref:text credential_id:text"
 _MARK = "name:text version:int reason?:text"
 _GRANT = "grant_id:text subject_ref:text action_scope:text"
@@ -21,7 +22,7 @@ PAYLOADS = {
     "workflow_started": "instance_id:text subject_ref:text initial_state:text definition?:text declaration_digest:hex gate_spec_digest:hex gate_spec_labels:texts replaced?:texts rules?:int reason?:text",
     "gate_opened": "instance_id:text action:text from_state:text guard:text step_id?:text assignment_id?:text approver_ref?:text chain_id?:text steps?:steps "
                    "scope:text submitter_ref:text supersedes?:text reason?:text",
-    "gate_decided": "instance_id:text action:text step_id?:text chain_id?:text decision:text reason?:text",
+    "gate_decided": "instance_id:text action:text step_id?:text chain_id?:text decision:text reason?:text " + _FOR,
     "transition_fired": "instance_id:text action:text from_state:text new_state:text transition_id:text sequence_number:int guarded:bool step_id?:text "
                         "chain_id?:text reason?:text",
     "moot_gate_recalled": "instance_id:text moot_action:text from_state:text step_id?:text chain_id?:text moot_kind:text reason:text",
@@ -38,6 +39,8 @@ PAYLOADS = {
     "credential_issued": _KEY_OR_TOKEN, "credential_revoked": _KEY_OR_TOKEN,
     "key_registered": "actor_ref:text key_id:text public_key:text passkey?:object", "key_revoked": "actor_ref:text key_id:text reason?:text",
     "grant_made": _GRANT, "grant_revoked": _GRANT,
+    "delegation_made": "delegation_id:text delegator_ref:text delegate_ref:text scope:text from_us:int until_us:int reason?:text",
+    "delegation_revoked": "delegation_id:text delegator_ref:text delegate_ref:text scope:text",
     "definition_published": "name:text version:any digest:hex declaration_digest:hex gate_spec_digest:hex document_digest?:hex retention?:any",
     "definition_retired": _MARK, "schedule_paused": _MARK, "schedule_resumed": _MARK,
     "configuration_recorded": "audit_trail_retention_policy:text? regulated:bool signatures?:signatures application_actor_ref:text server_actor_ref:text"}
@@ -109,6 +112,8 @@ def check_payload(r: Record, value: Json) -> None:
     quorum = all(value.get(k) is not None for k in ("chain_id", "steps"))
     if r.action == "gate_opened" and single == quorum:
         raise Fault("bundle-form", "gate_opened is neither of a single gate nor of a quorum")
+    if len({value.get(k) is None for k in ("on_behalf_of", "delegation_id", "assignment_id")}) > 1 and (r.action == "gate_decided" or r.action in DECIDED):
+        raise Fault("bundle-form", f"{r.action} says half of whom a substitute decided for")
     one_of = [value.get("step_id"), value.get("chain_id")]
     if r.action == "moot_gate_recalled" and one_of.count(None) != 1 or r.action == "gate_decided" and one_of.count(None) == 2:
         raise Fault("bundle-form", f"{r.action} does not name its gate")

@@ -32,6 +32,7 @@ class Registry:
         self.added: dict[tuple[str, str], Record] = {}   # keys and credentials that another actor added after the registration
         self.grants: dict[str, Span] = {}
         self.grant_records: dict[str, list[Record]] = {}
+        self.delegations: dict[str, Span] = {}                          # whom an approver named to decide in their place
         self.definitions: dict[str, list[Record]] = {}
         self.retired: dict[str, list[tuple[int, int]]] = {}             # name -> versions up to which, by which record
         self.configurations: list[Record] = []
@@ -81,6 +82,16 @@ class Registry:
                 self.grants.setdefault(p["grant_id"], Span(seq, value=(p["subject_ref"], p["action_scope"])))
             elif p["grant_id"] in self.grants and self.grants[p["grant_id"]].until is None:
                 self.grants[p["grant_id"]].until = seq
+        elif r.action == "delegation_made":
+            self.delegate(r, p, seq, report)
+        elif r.action == "delegation_revoked":
+            known = self.delegations.get(p["delegation_id"])
+            if p["delegator_ref"] != r.actor:
+                report.find("wrong-approver", f"{r.actor} ended a delegation of {p['delegator_ref']}", r)
+            if known is None or known.until is not None or any(known.value[k] != p[k] for k in ("delegator_ref", "delegate_ref", "scope")):
+                report.find("row-missing", f"there was no such delegation {p['delegation_id']} to revoke", r)
+            else:
+                known.until = seq
         elif r.action == "definition_published":
             self.definitions.setdefault(f"{p['name']}@{p['version']}", []).append(r)
         elif r.action == "definition_retired":
@@ -90,6 +101,29 @@ class Registry:
             self.retired.setdefault(name, []).append((version, seq))
         elif r.action == "configuration_recorded":
             self.configurations.append(r)
+
+    def delegate(self, r: Record, p: dict[str, Json], seq: int, report: Report) -> None:
+        """record.md 4, Substitutes: by the approver alone, of another registered actor, for a period that is one."""
+        engine = (self.application_actor(r), self.configuration(r.registry_seq).get("server_actor_ref"))
+        if p["delegation_id"] in self.delegations:
+            report.find("record-missing", f"the delegation {p['delegation_id']} is made twice", r)
+            return
+        problem = None
+        if p["delegator_ref"] != r.actor:
+            problem = f"{r.actor} named a substitute for {p['delegator_ref']}"
+        elif self.actors.get(p["delegate_ref"], seq) > r.registry_seq or p["delegate_ref"] in (r.actor, *engine):
+            problem = f"{p['delegate_ref']} cannot be the substitute of {r.actor}"
+        elif p["until_us"] <= p["from_us"] or p["until_us"] <= r.at:
+            problem = "the period is none"
+        if problem is not None:
+            report.find("wrong-approver", problem, r)       # and nobody decides by it
+            return
+        self.delegations[p["delegation_id"]] = Span(seq, value=p)
+
+    def substituted(self, r: Record, approver: str, scope: str) -> bool:
+        """Whether the actor of this record was the approver's substitute in this scope then."""
+        return any(d.at(r.registry_seq) and (d.value["delegate_ref"], d.value["delegator_ref"], d.value["scope"]) == (r.actor, approver, scope)
+                   and d.value["from_us"] <= r.at < d.value["until_us"] for d in self.delegations.values())
 
     def passkey_of(self, r: Record, p: dict[str, Json], report: Report) -> Optional[dict[str, Json]]:
         passkey = p.get("passkey") if r.action == "key_registered" else None

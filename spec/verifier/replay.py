@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional
+from typing import Callable, Optional
 
 from . import run_model, runs
 from .files import Bundle
@@ -10,7 +10,7 @@ from .found import Record, Report
 from .records import DECIDED
 from .registry import Registry
 from .rows import Rows, check_grant_rows
-from .texts import Fault, Json, REGISTRY, check_form, member_text, parse_json, preset, published_gates, same, sha256, without_nulls
+from .texts import Fault, Json, REGISTRY, as_entry, check_form, member_text, parse_json, preset, published_gates, same, sha256, without_nulls
 
 ENDED = {"approve": "Approved", "reject": "Rejected", "withdraw": "Withdrawn", "step_approved": "Approved", "step_rejected": "Rejected", "step_withdrawn": "Withdrawn"}
 MOOT = "Gate moot: workflow left the gate's from_state by firing a different transition"
@@ -30,6 +30,7 @@ class Step:
     reason: Optional[str] = None
     own: bool = False                       # somebody decided this step; otherwise it went with its gate
     recalled_at: Optional[int] = None
+    taken: Optional[tuple[str, Record]] = None      # a substitute's own assignment, and the record of their decision
 
     def end(self, state: str, record: Record, by: str, reason: Optional[str], own: bool = False) -> None:
         self.state, self.ended, self.ended_by, self.reason, self.own = state, record, by, reason, own
@@ -131,7 +132,7 @@ class Replay:
             else:
                 for entry in value.values() if isinstance(value, dict) else [None]:
                     quorum = isinstance(entry, dict) and "quorum" in entry
-                    check_form(entry, "approvers:texts quorum:object scope:text" if quorum else "approver_ref:text scope:text", "document-mismatch", name)
+                    check_form(entry, ("approvers:texts quorum:object" if quorum else "approver_ref:text") + " scope:text delegable?:bool", "document-mismatch", name)
                     if isinstance(entry, dict) and quorum:
                         check_form(entry["quorum"], "rule:text m?:int", "document-mismatch", "quorum")
             return value
@@ -181,13 +182,13 @@ class Replay:
         if self.rules < 2:
             if digest != p["gate_spec_digest"]:
                 self.report.note("approvers-chosen-at-start", "approvers were chosen by the initiator, when every start could do so", r)
-                self.replaced = sorted(k for k, v in self.gate_spec.items() if gates is None or not same(preset(gates.get(k)), without_nulls(v)))
+                self.replaced = sorted(k for k, v in self.gate_spec.items() if gates is None or not same(preset(gates.get(k)), as_entry(v)))
             return
         self.report.checked["1"] += 1
         if gates is None:
             self.report.find("document-mismatch", f"the gate_spec {digest} of the definition is missing", r)
             return
-        self.replaced = sorted(k for k, v in self.gate_spec.items() if not same(preset(gates.get(k)), without_nulls(v)))
+        self.replaced = sorted(k for k, v in self.gate_spec.items() if not same(preset(gates.get(k)), as_entry(v)))
         if sorted(stated) != self.replaced:
             self.report.find("document-mismatch", f"says that the approvers of {stated} were replaced; those of {self.replaced} were", r)
         for label in self.replaced:
@@ -195,6 +196,8 @@ class Replay:
             if gate.get("replaceable") is not True:
                 self.report.find("wrong-approver", f"the approvers of {label!r} were replaced, and the definition fixes them", r)
                 continue
+            if bool(gate.get("delegable")) != bool(entry.get("delegable")):
+                self.report.find("wrong-approver", f"whether an approver of {label!r} may name a substitute is the definition's to say", r)
             if gate.get("scope") != entry.get("scope"):
                 self.report.find("wrong-approver", f"the scope of {label!r} is not the definition's", r)
             if gate.get("selfApproval") is not True and r.actor in (entry.get("approvers") or [entry.get("approver_ref")]):
@@ -314,7 +317,7 @@ class Replay:
         else:
             found["approvers"] = [s["approver_ref"] for s in said["steps"]]
             found["quorum"] = {"rule": chain["quorum_rule"], **({"m": chain["m"]} if chain.get("m") is not None else {})}
-        if not same(found, without_nulls(spec)):
+        if not same(found, {k: v for k, v in without_nulls(spec).items() if k != "delegable"}):
             self.report.find("wrong-approver", f"approver, scope or rule of the gate is not what the gate_spec says for {guard!r}", r)
 
     def on_chain_initiated(self, r: Record, p: dict[str, Json]) -> None:
@@ -401,8 +404,7 @@ class Replay:
             elif step.ended is None or step.ended.at != r.at:
                 self.report.find("binding-invalid", "a decision on a step that was not Pending", r)
             return
-        if r.actor != (gate.submitter if state == "Withdrawn" else step.approver):
-            self.report.find("wrong-approver", f"{r.action} by {r.actor}, which is not for them to decide", r)
+        self.check_decider(r, p, gate, step, state)
         if step.state != "Pending" and gate.sure:
             self.report.find("binding-invalid", "a decision on a step that was not Pending", r)
             return
@@ -418,6 +420,40 @@ class Replay:
                     other.end("Withdrawn", r, gate.submitter, UNREACHABLE)
                 else:
                     other.recalled_at = r.at
+
+    def delegable(self, gate: Gate) -> bool:
+        """Not known without a gate_spec: that is found at the start."""
+        return not self.gate_spec or (self.gate_spec.get(gate.payload["guard"]) or {}).get("delegable") is True
+
+    def check_decider(self, r: Record, p: dict[str, Json], gate: Gate, step: Step, state: str) -> None:
+        """The named approver, or the substitute whom a delegation lets decide; the submitter withdraws."""
+        if state == "Withdrawn" or p.get("on_behalf_of") is None:
+            if r.actor != (gate.submitter if state == "Withdrawn" else step.approver) or p.get("on_behalf_of") is not None:
+                self.report.find("wrong-approver", f"{r.action} by {r.actor}, which is not for them to decide", r)
+            return
+        d = self.registry.delegations.get(p["delegation_id"])
+        problem = None
+        if p["on_behalf_of"] != step.approver:
+            problem = f"on behalf of {p['on_behalf_of']}, and the approver is {step.approver}"
+        elif not self.delegable(gate):
+            problem = f"the gate_spec lets no approver of {gate.payload['guard']!r} name a substitute"
+        elif d is None or d.since > r.registry_seq:
+            problem = f"there was no delegation {p['delegation_id']}"
+        elif not d.at(r.registry_seq):
+            problem = f"the delegation {p['delegation_id']} had been revoked"
+        elif not d.value["from_us"] <= r.at < d.value["until_us"]:
+            problem = "outside the period of the delegation"
+        elif (d.value["delegator_ref"], d.value["delegate_ref"], d.value["scope"]) != (step.approver, r.actor, gate.payload["scope"]):
+            problem = "the delegation is of other people, or for another scope"
+        elif r.actor == gate.submitter:
+            problem = "the initiator is nobody's substitute"
+        elif any(s.approver == r.actor or s.own and s.state in ("Approved", "Rejected") and s.ended_by == r.actor for s in gate.steps.values()):
+            problem = f"{r.actor} has a voice in this gate already"
+        elif step.recalled_at is not None and gate.sure:
+            problem = "nothing waited for the approver any more"
+        if problem is not None:
+            self.report.find("wrong-approver", f"{r.action} by {r.actor} as a substitute: {problem}", r)
+        step.taken = (p["assignment_id"], r)
 
     def follow_chain(self, r: Record, p: dict[str, Json], gate: Gate, w: Withdrawn) -> None:
         """A step that its chain's end withdrew in this command: by the same actor, in the same words."""
@@ -439,13 +475,14 @@ class Replay:
         state = ENDED[p["decision"]]
         if gate.rule is not None:
             due, self.undecided = self.undecided, None
-            if due is None or (due[0], due[2], due[3].actor) != (gate, state, r.actor) or p.get("step_id") != (due[1].id if due[1] else None):
+            told = due[3].payload or {} if due is not None else {}
+            other = any(told.get(k) != p.get(k) for k in ("on_behalf_of", "delegation_id", "assignment_id"))
+            if due is None or other or (due[0], due[2], due[3].actor) != (gate, state, r.actor) or p.get("step_id") != (due[1].id if due[1] else None):
                 if gate.sure:
                     self.report.find("record-missing", "gate_decided without the chain's own record of the decision", r)
             return
         step = gate.steps[gate.id]
-        if r.actor != (gate.submitter if state == "Withdrawn" else step.approver):
-            self.report.find("wrong-approver", f"{p['decision']} by {r.actor}, which is not for them to decide", r)
+        self.check_decider(r, p, gate, step, state)
         if step.state != "Pending":
             if gate.sure:
                 self.report.find("binding-invalid", "a decision on a step that was not Pending", r)
@@ -538,18 +575,21 @@ class Replay:
 
     def may_be_approved(self, gate: Gate) -> bool:
         """bundle.md 3: a purged decision counts by its header, for one thing."""
-        def claim(action: str, actor: Optional[str]) -> bool:
+        def claim(action: str, actor: Optional[str], fits: Callable[[Record], bool] = lambda r: True) -> bool:
             for r in self.lost:
-                if r.action == action and r.sequence > gate.opened.sequence and actor in (None, r.actor):
+                if r.action == action and r.sequence > gate.opened.sequence and actor in (None, r.actor) and fits(r):
                     self.lost.remove(r)
                     return True
             return False
+
+        def substitute_of(step: Step) -> Callable[[Record], bool]:
+            return lambda r: self.delegable(gate) and self.registry.substituted(r, step.approver, gate.payload["scope"])
 
         vote = "gate_decided" if gate.rule is None else "step_approved"
         for step in gate.pending():
             if gate.state == "Approved" and (gate.rule is None or gate.settled() == "Approved"):
                 break
-            if (gate.rule is None or gate.settled() != "Approved") and claim(vote, step.approver):
+            if (gate.rule is None or gate.settled() != "Approved") and (claim(vote, step.approver) or claim(vote, None, substitute_of(step))):
                 step.state = "Approved"
         if gate.rule is None:
             return gate.state == "Approved"

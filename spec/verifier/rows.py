@@ -94,11 +94,14 @@ class Rows:
                 self.equal(f"step {step.id}", row, ended_by=None, ended_at_us=None, ended_reason=None)
             else:
                 self.equal(f"step {step.id}", row, ended_at_us=step.ended.at, ended_by=step.ended_by, ended_reason=step.reason)
-        assignments = {s.assignment: (gate, s) for gate, s in known.values()}
-        for row, (gate, step) in self.pair("assignment", self.row["assignments"], "assignment_id", assignments, self.r.unseen_gates):
-            self.equal(f"assignment {step.assignment}", row, task_ref=step.id, assignee_ref=step.approver, assigned_at_us=gate.opened.at)
+        assignments = {s.assignment: (gate, s, s.approver, gate.opened.at, "Transferred" if s.taken else "Recalled") for gate, s in known.values()}
+        assignments |= {s.taken[0]: (gate, s, s.taken[1].actor, s.taken[1].at, "Recalled") for gate, s in known.values() if s.taken}
+        excused = self.r.unseen_gates or bool(self.r.lost_reasons)      # a purged decision may have been a substitute's
+        for row, (gate, step, assignee, since, ended) in self.pair("assignment", self.row["assignments"], "assignment_id", assignments, excused):
+            what = f"assignment {row['assignment_id']}"
+            self.equal(what, row, task_ref=step.id, assignee_ref=assignee, assigned_at_us=since)
             if gate.sure:
-                self.equal(f"assignment {step.assignment}", row, ended_at_us=step.recalled_at, status="Active" if step.recalled_at is None else "Recalled")
+                self.equal(what, row, ended_at_us=step.recalled_at, status="Active" if step.recalled_at is None else ended)
         for gate, step in known.values():
             self.report.checked["4"] += 1
             active = [a for a in self.row["assignments"] if a["task_ref"] == step.id and a["status"] == "Active"]

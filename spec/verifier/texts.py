@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import datetime
 import hashlib
 import json
 import re
@@ -135,12 +136,26 @@ def check_form(value: Json, form: str, code: str, what: str, exact: bool = True)
         raise Fault(code, f"{what} has unknown members {sorted(set(value) - known)}")
 
 
+def instant(text: Json) -> Optional[int]:
+    """Microseconds since 1970 of an RFC 3339 date-time; digits beyond microseconds are dropped."""
+    found = re.fullmatch(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)", text) if isinstance(text, str) else None
+    if found is None:
+        return None
+    day, time, fraction, offset = found.groups()
+    try:
+        at = datetime.datetime.fromisoformat(f"{day}T{time}{'+00:00' if offset in 'Zz' else offset}")
+    except ValueError:
+        return None
+    since = at - datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + int((fraction or "").ljust(6, "0")[:6])
+
+
 def published_gates(text: Optional[str]) -> Optional[dict[str, Json]]:
     """The gate_spec of a definition (record.md 6), if it is one."""
     try:
         value = parse_json(text or "")
         for entry in value.values() if isinstance(value, dict) else [None]:
-            check_form(entry, "approver_ref?:text approvers?:texts quorum?:object scope:text replaceable?:bool selfApproval?:bool", "document-mismatch", "gate_spec")
+            check_form(entry, "approver_ref?:text approvers?:texts quorum?:object scope:text delegable?:bool replaceable?:bool selfApproval?:bool", "document-mismatch", "gate_spec")
             named = sorted(k for k in ("approver_ref", "approvers", "quorum") if entry.get(k) is not None)
             if named not in ([], ["approver_ref"], ["approvers", "quorum"]) or (not named or entry.get("selfApproval")) and entry.get("replaceable") is not True:
                 return None
@@ -151,8 +166,13 @@ def published_gates(text: Optional[str]) -> Optional[dict[str, Json]]:
 
 def preset(gate: Json) -> Json:
     """Who approves where a start says nothing; None where the start has to say."""
-    entry = {k: v for k, v in (gate or {}).items() if k not in ("replaceable", "selfApproval") and v is not None}
-    return entry if len(entry) > 1 else None
+    entry = as_entry({k: v for k, v in (gate or {}).items() if k not in ("replaceable", "selfApproval")})
+    return entry if {"approver_ref", "approvers"} & set(entry) else None
+
+
+def as_entry(entry: Json) -> Json:
+    """Without what says nothing: a member that is null, a `delegable` that is false."""
+    return {k: v for k, v in without_nulls(entry).items() if (k, v) != ("delegable", False)}
 
 
 def unbase64(text: Json) -> bytes:

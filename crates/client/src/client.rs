@@ -144,6 +144,11 @@ impl Client {
         self.send(Method::POST, path, request, body).await
     }
 
+    pub(crate) async fn delete<T: DeserializeOwned>(&self, path: &[&str]) -> Result<Answer<T>, Error> {
+        let request = self.http.delete(self.address(path)?);
+        self.send(Method::DELETE, path, request, Body::None).await
+    }
+
     /// The same where the server was asked to wait that long before it answers.
     pub(crate) async fn post_waiting<T: DeserializeOwned>(
         &self,
@@ -273,7 +278,7 @@ impl Client {
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization.clone());
         }
-        if let (Some(key), true) = (&self.idempotency_key, method == Method::POST) {
+        if let (Some(key), true) = (&self.idempotency_key, [Method::POST, Method::DELETE].contains(&method)) {
             request = request.header(IDEMPOTENCY_KEY, key.clone());
         }
         let (media_type, bytes) = match body {

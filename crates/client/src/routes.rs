@@ -49,6 +49,21 @@ impl Client {
         self.post(&["v1", "actors", actor_ref, "tokens", credential_id, "revoke"], Body::json(&Empty {})?).await
     }
 
+    /// `POST /v1/actors/{actor_ref}/delegations`
+    pub async fn make_delegation(&self, actor_ref: &str, request: &MakeDelegation) -> Reply<DelegationMade> {
+        self.post(&["v1", "actors", actor_ref, "delegations"], Body::json(request)?).await
+    }
+
+    /// `GET /v1/actors/{actor_ref}/delegations`
+    pub async fn delegations(&self, actor_ref: &str, query: &DelegationQuery) -> Reply<Page<Delegation>> {
+        self.get(&["v1", "actors", actor_ref, "delegations"], query).await
+    }
+
+    /// `DELETE /v1/actors/{actor_ref}/delegations/{delegation_id}`
+    pub async fn revoke_delegation(&self, actor_ref: &str, delegation_id: &str) -> Reply<Ended> {
+        self.delete(&["v1", "actors", actor_ref, "delegations", delegation_id]).await
+    }
+
     /// `POST /v1/grants`
     pub async fn grant(&self, request: &GrantScope) -> Reply<ScopeGranted> {
         self.post(&["v1", "grants"], Body::json(request)?).await

@@ -188,6 +188,8 @@ fn operation<'a>(method: &str, path: &[&'a str]) -> Option<(&'static str, Option
         ("POST", ["actors", _, "keys", _, "revoke"]) => ("revoke_key", None),
         ("POST", ["actors", _, "tokens"]) => ("issue_credential", None),
         ("POST", ["actors", _, "tokens", _, "revoke"]) => ("revoke_credential", None),
+        ("POST", ["actors", _, "delegations"]) => ("make_delegation", None),
+        ("DELETE", ["actors", _, "delegations", _]) => ("revoke_delegation", None),
         ("POST", ["grants"]) => ("grant", None),
         ("POST", ["grants", _, "revoke"]) => ("revoke", None),
         ("POST", ["definitions"]) => ("publish_definition", None),

@@ -14,23 +14,27 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// What a process says of an entry beyond who approves: whether a start may name other approvers, and herself among them.
 const REPLACEABLE: &str = "replaceable";
 const SELF_APPROVAL: &str = "selfApproval";
+/// Whether an approver may name a substitute ahead.
+const DELEGABLE: &str = "delegable";
 /// By when somebody is asked to decide, counted from the opening of the gate.
 const DUE: &str = "due";
 
 /// An entry of a process that names one approver.
 pub const PUBLISHED_SINGLE_FIELDS: FieldList =
-    FieldList { required: &["approver_ref", "scope"], optional: &[REPLACEABLE, SELF_APPROVAL, DUE] };
+    FieldList { required: &["approver_ref", "scope"], optional: &[REPLACEABLE, SELF_APPROVAL, DUE, DELEGABLE] };
 /// An entry of a process that names several.
 pub const PUBLISHED_QUORUM_FIELDS: FieldList =
-    FieldList { required: &["approvers", "quorum", "scope"], optional: &[REPLACEABLE, SELF_APPROVAL, DUE] };
+    FieldList { required: &["approvers", "quorum", "scope"], optional: &[REPLACEABLE, SELF_APPROVAL, DUE, DELEGABLE] };
 /// An entry of a process that leaves the approvers to the start.
 pub const OPEN_ENTRY_FIELDS: FieldList =
-    FieldList { required: &[REPLACEABLE, "scope"], optional: &[SELF_APPROVAL, DUE] };
+    FieldList { required: &[REPLACEABLE, "scope"], optional: &[SELF_APPROVAL, DUE, DELEGABLE] };
 
 /// An entry that names one approver.
-pub const SINGLE_ENTRY_FIELDS: FieldList = FieldList { required: &["approver_ref", "scope"], optional: &[DUE] };
+pub const SINGLE_ENTRY_FIELDS: FieldList =
+    FieldList { required: &["approver_ref", "scope"], optional: &[DUE, DELEGABLE] };
 /// An entry that names several.
-pub const QUORUM_ENTRY_FIELDS: FieldList = FieldList { required: &["approvers", "quorum", "scope"], optional: &[DUE] };
+pub const QUORUM_ENTRY_FIELDS: FieldList =
+    FieldList { required: &["approvers", "quorum", "scope"], optional: &[DUE, DELEGABLE] };
 pub const QUORUM_FIELDS: FieldList = FieldList { required: &["rule"], optional: &["m"] };
 pub const QUORUM_RULES: &[&str] = &["all-of-n", "m-of-n", "one-of-n"];
 
@@ -97,6 +101,14 @@ fn due(entry: &Mapping<'_>, problems: &mut Problems) -> Option<Micros> {
     some_time(entry.get(DUE)?, &entry.path_to(DUE), ProblemCode::BadValue, problems)
 }
 
+/// Whether an approver may name a substitute; not, where nothing is said.
+fn delegable(entry: &Mapping<'_>, problems: &mut Problems) -> Option<bool> {
+    match entry.get(DELEGABLE) {
+        None => Some(false),
+        Some(node) => boolean(node, &entry.path_to(DELEGABLE), problems),
+    }
+}
+
 /// How long the approvers of each label have to decide, where a definition that was checked says so.
 pub(crate) fn dues(node: &Node) -> BTreeMap<String, Micros> {
     let Value::Map(entries) = &node.value else { return BTreeMap::new() };
@@ -129,7 +141,8 @@ fn published_entry(node: &Node, path: String, problems: &mut Problems) -> Option
     } else {
         entry.check_fields(&OPEN_ENTRY_FIELDS, problems);
         let scope = field_text(&entry, "scope", problems)?;
-        return Some(PublishedGate::Open { scope, self_approval: self_approval? });
+        let delegable = delegable(&entry, problems)?;
+        return Some(PublishedGate::Open { scope, self_approval: self_approval?, delegable });
     };
     match replaceable? {
         true => Some(PublishedGate::Replaceable { preset: named, self_approval: self_approval? }),
@@ -169,7 +182,8 @@ fn single_entry(entry: &Mapping<'_>, problems: &mut Problems) -> Option<GateEntr
 fn read_single(entry: &Mapping<'_>, problems: &mut Problems) -> Option<GateEntry> {
     let approver_ref = field_text(entry, "approver_ref", problems);
     let scope = field_text(entry, "scope", problems);
-    Some(GateEntry::Single { approver_ref: approver_ref?, scope: scope? })
+    let delegable = delegable(entry, problems);
+    Some(GateEntry::Single { approver_ref: approver_ref?, scope: scope?, delegable: delegable? })
 }
 
 fn quorum_entry(entry: &Mapping<'_>, problems: &mut Problems) -> Option<GateEntry> {
@@ -184,7 +198,8 @@ fn read_quorum(entry: &Mapping<'_>, problems: &mut Problems) -> Option<GateEntry
     let path = entry.path_to("quorum");
     let rule = entry.get("quorum").and_then(|node| quorum(node, path, count, problems));
     let scope = field_text(entry, "scope", problems);
-    Some(GateEntry::Quorum { approvers: approvers?, rule: rule?, scope: scope? })
+    let delegable = delegable(entry, problems);
+    Some(GateEntry::Quorum { approvers: approvers?, rule: rule?, scope: scope?, delegable: delegable? })
 }
 
 fn field_text(entry: &Mapping<'_>, field: &str, problems: &mut Problems) -> Option<String> {

@@ -35,6 +35,7 @@ pub mod run;
 mod sealer;
 pub mod sessions;
 pub mod stream;
+mod substitutes;
 
 pub use outcome::{
     Ask, Call, ClaimCall, Command, IdempotencyKey, Offered, OpenedStep, Outcome, Proof, SignedRequest, Target, Task,

@@ -124,6 +124,8 @@ impl Command {
                 registry::Command::RevokeCredential(_) => "revoke_credential",
                 registry::Command::GrantScope(_) => "grant",
                 registry::Command::RevokeGrant(_) => "revoke",
+                registry::Command::MakeDelegation(_) => "make_delegation",
+                registry::Command::RevokeDelegation(_) => "revoke_delegation",
                 registry::Command::PublishDefinition(_) => "publish_definition",
                 registry::Command::MarkDefinition(command) => command.mark.command(),
                 registry::Command::RecordConfiguration(_) => "record_configuration",
@@ -176,6 +178,9 @@ pub enum Outcome {
         grant_id: String,
     },
     Revoked,
+    DelegationMade {
+        delegation_id: String,
+    },
     /// `created` is false where the same document was published before.
     Published {
         name: String,

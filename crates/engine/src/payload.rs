@@ -3,7 +3,7 @@
 use crate::passkey;
 use crate::run::payload::is_told_in_full;
 use countersign_kernel::process::{
-    self, Decision, EventBody, Gate, GateKind, GateRef, MOOT_RECORD_REASON, Request, Settled,
+    self, Decision, EventBody, Gate, GateKind, GateRef, MOOT_RECORD_REASON, OnBehalf, Request, Settled,
 };
 use countersign_kernel::registry::{self, Signatures, credential_id};
 use countersign_kernel::retention::{self, RecordFacts};
@@ -42,6 +42,17 @@ impl Payload {
         match gate {
             GateRef::Step(step_id) => self.id("step_id", step_id),
             GateRef::Chain(chain_id) => self.id("chain_id", chain_id),
+        }
+    }
+
+    /// For whom a substitute decided, and what let them.
+    fn on_behalf(self, on_behalf: Option<&OnBehalf>) -> Self {
+        match on_behalf {
+            None => self,
+            Some(OnBehalf { of, delegation_id, assignment_id }) => self
+                .set("on_behalf_of", of.as_str())
+                .id("delegation_id", delegation_id)
+                .id("assignment_id", assignment_id),
         }
     }
 
@@ -130,20 +141,24 @@ pub fn process_payload(
                 .optional("reason", reason.as_deref())
                 .with_request(gate.request.as_ref());
         }
-        EventBody::GateDecided { action, step_id, chain_id, decision, reason, request_digest, .. } => payload
-            .set("action", action.as_str())
-            .optional("step_id", step_id.map(|id| id.to_string()))
-            .optional("chain_id", chain_id.map(|id| id.to_string()))
-            .set("decision", decision.as_str())
-            .optional("reason", reason.as_deref())
-            .optional("request_digest", request_digest.map(|digest| digest.to_string())),
-        EventBody::StepDecided { action, chain_id, decided_by, reason, trailing, settled, .. } => payload
+        EventBody::GateDecided { action, step_id, chain_id, decision, reason, request_digest, on_behalf, .. } => {
+            payload
+                .set("action", action.as_str())
+                .optional("step_id", step_id.map(|id| id.to_string()))
+                .optional("chain_id", chain_id.map(|id| id.to_string()))
+                .set("decision", decision.as_str())
+                .optional("reason", reason.as_deref())
+                .optional("request_digest", request_digest.map(|digest| digest.to_string()))
+                .on_behalf(on_behalf.as_ref())
+        }
+        EventBody::StepDecided { action, chain_id, decided_by, reason, trailing, settled, on_behalf, .. } => payload
             .id("chain_id", chain_id)
             .id("step_id", settled.step_id)
             .set("action", action.as_str())
             .set("decided_by", decided_by.as_str())
             .optional("reason", reason.as_deref())
-            .set("trailing", *trailing),
+            .set("trailing", *trailing)
+            .on_behalf(on_behalf.as_ref()),
         EventBody::StepWithdrawnWithChain { action, chain_id, step_id, decided_by, reason } => payload
             .id("chain_id", chain_id)
             .id("step_id", step_id)
@@ -277,6 +292,8 @@ pub fn registry_action(body: &registry::EventBody) -> &'static str {
         registry::EventBody::CredentialRevoked(_) => "credential_revoked",
         registry::EventBody::GrantMade { .. } => "grant_made",
         registry::EventBody::GrantRevoked { .. } => "grant_revoked",
+        registry::EventBody::DelegationMade(_) => "delegation_made",
+        registry::EventBody::DelegationRevoked { .. } => "delegation_revoked",
         registry::EventBody::DefinitionPublished(_) => "definition_published",
         registry::EventBody::DefinitionMarked(marked) => marked.mark.action(),
         registry::EventBody::ConfigurationRecorded(_) => "configuration_recorded",
@@ -316,6 +333,19 @@ pub fn registry_payload(event: &registry::Event, digests: Option<&Digests>) -> V
             .id("grant_id", grant_id)
             .set("subject_ref", subject_ref.as_str())
             .set("action_scope", action_scope.as_str()),
+        registry::EventBody::DelegationMade(delegation) => payload
+            .id("delegation_id", delegation.delegation_id)
+            .set("delegator_ref", delegation.delegator_ref.as_str())
+            .set("delegate_ref", delegation.delegate_ref.as_str())
+            .set("scope", delegation.scope.as_str())
+            .set("from_us", delegation.from.0)
+            .set("until_us", delegation.until.0)
+            .optional("reason", delegation.reason.as_deref()),
+        registry::EventBody::DelegationRevoked { delegation_id, delegator_ref, delegate_ref, scope } => payload
+            .id("delegation_id", delegation_id)
+            .set("delegator_ref", delegator_ref.as_str())
+            .set("delegate_ref", delegate_ref.as_str())
+            .set("scope", scope.as_str()),
         registry::EventBody::DefinitionPublished(definition) => payload
             .set("name", definition.name.as_str())
             .set("version", definition.version)

@@ -3,8 +3,8 @@
 use crate::rows::{AssignmentRow, GateRow, HoldRelease, HoldRow, ProcessRow, StepEnd, StepRow, TransitionRow, Write};
 use countersign_kernel::machine::{AssignmentStatus, ChainState, StepState};
 use countersign_kernel::process::{
-    Decision, Event, EventBody, Fate, Gate, GateKind, GateRef, MOOT_WITHDRAWAL_REASON, QUORUM_WITHDRAWAL_REASON,
-    Settled,
+    Decision, Event, EventBody, Fate, Gate, GateKind, GateRef, MOOT_WITHDRAWAL_REASON, OnBehalf,
+    QUORUM_WITHDRAWAL_REASON, Settled,
 };
 use countersign_kernel::{EventId, HoldId, InstanceId, Time, registry};
 use countersign_ledger::document::Document;
@@ -56,13 +56,13 @@ pub fn process_writes(
                 bind(subject, event, gate, *supersedes, writes);
             }
         }
-        EventBody::GateDecided { decision, reason, settled, .. } => {
+        EventBody::GateDecided { decision, reason, settled, on_behalf, .. } => {
             if let Some(settled) = settled {
-                settle(settled, *decision, &event.actor_ref, reason.clone(), event.at, writes);
+                decide(settled, *decision, &event.actor_ref, (reason, on_behalf), event.at, writes);
             }
         }
-        EventBody::StepDecided { decision, decided_by, reason, settled, .. } => {
-            settle(settled, *decision, decided_by, reason.clone(), event.at, writes);
+        EventBody::StepDecided { decision, decided_by, reason, settled, on_behalf, .. } => {
+            decide(settled, *decision, decided_by, (reason, on_behalf), event.at, writes);
         }
         EventBody::ChainResolved { chain_id, outcome, recalled, .. } => {
             writes.push(Write::EndChain { gate_id: chain_id.0, state: *outcome, at: event.at });
@@ -184,20 +184,69 @@ fn bind(subject: &Subject<'_>, event: &Event, gate: &Gate, supersedes: Option<Ga
                 assigned_at: step.submitted_at,
                 status: AssignmentStatus::Active,
                 ended_at: None,
+                taken_over: None,
             })
         }));
     }
 }
 
-fn settle(settled: &Settled, decision: Decision, by: &str, reason: Option<String>, at: Time, writes: &mut Vec<Write>) {
-    if let Some(state) = StepState::Pending.after(decision.as_str()) {
-        writes.push(Write::EndStep { step_id: settled.step_id, state, end: StepEnd { by: by.to_owned(), at, reason } });
+fn decide(
+    settled: &Settled,
+    decision: Decision,
+    by: &str,
+    (reason, on_behalf): (&Option<String>, &Option<OnBehalf>),
+    at: Time,
+    writes: &mut Vec<Write>,
+) {
+    match on_behalf {
+        None => settle(settled, decision, by, reason.clone(), at, writes),
+        Some(on_behalf) => {
+            end_step(settled, decision, by, reason.clone(), at, writes);
+            transfer(settled, on_behalf, by, at, writes);
+        }
     }
+}
+
+/// The entry in the approver's in-tray became the substitute's, who settled it at once.
+fn transfer(settled: &Settled, on_behalf: &OnBehalf, to: &str, at: Time, writes: &mut Vec<Write>) {
+    end_assignment(settled, "reassign", at, writes);
+    if let Some(status) = AssignmentStatus::Active.after("recall") {
+        writes.push(Write::Assignment(AssignmentRow {
+            assignment_id: on_behalf.assignment_id,
+            task_ref: settled.step_id,
+            assignee_ref: to.to_owned(),
+            assigned_at: at,
+            status,
+            ended_at: Some(at),
+            taken_over: None,
+        }));
+    }
+}
+
+fn settle(settled: &Settled, decision: Decision, by: &str, reason: Option<String>, at: Time, writes: &mut Vec<Write>) {
+    end_step(settled, decision, by, reason, at, writes);
     recall(settled, at, writes);
 }
 
+fn end_step(
+    settled: &Settled,
+    decision: Decision,
+    by: &str,
+    reason: Option<String>,
+    at: Time,
+    writes: &mut Vec<Write>,
+) {
+    if let Some(state) = StepState::Pending.after(decision.as_str()) {
+        writes.push(Write::EndStep { step_id: settled.step_id, state, end: StepEnd { by: by.to_owned(), at, reason } });
+    }
+}
+
 fn recall(settled: &Settled, at: Time, writes: &mut Vec<Write>) {
-    if let (Some(assignment_id), Some(status)) = (settled.assignment, AssignmentStatus::Active.after("recall")) {
+    end_assignment(settled, "recall", at, writes);
+}
+
+fn end_assignment(settled: &Settled, how: &str, at: Time, writes: &mut Vec<Write>) {
+    if let (Some(assignment_id), Some(status)) = (settled.assignment, AssignmentStatus::Active.after(how)) {
         let assignee_ref = settled.approver_ref.clone();
         writes.push(Write::EndAssignment { assignment_id, assignee_ref, status, at });
     }
@@ -248,6 +297,16 @@ pub fn registry_writes(
                 registry_sequence: sequence,
             });
         }
+        registry::EventBody::DelegationMade(delegation) => writes.push(Write::Delegation {
+            delegation: delegation.clone(),
+            made_at: event.at,
+            registry_sequence: sequence,
+        }),
+        registry::EventBody::DelegationRevoked { delegation_id, .. } => writes.push(Write::RevokeDelegation {
+            delegation_id: *delegation_id,
+            revoked_at: event.at,
+            registry_sequence: sequence,
+        }),
         registry::EventBody::DefinitionPublished(definition) => {
             let Some((declaration, gate_spec)) = documents else { return };
             let document = definition.document_digest().zip(definition.document());

@@ -3,7 +3,7 @@
 use crate::outcome::{Ask, Call, Command, Offered, Outcome, Proof, Target};
 use crate::port::{
     AssignmentQuery, ChargedStep, GateWithSteps, Page, ProcessQuery, ProcessView, Range, Reader, RecordQuery, RunQuery,
-    RunStepView, RunView, Sight, StepQuery, Waiting,
+    RunStepView, RunView, Sight, StepQuery,
 };
 use crate::rows::{AssignmentRow, CorrectionRow, RecordRow, StepRow};
 use crate::run::rollup::Basis;
@@ -76,12 +76,14 @@ impl Engine {
         Refusal::new(Code::PermissionDenied, detail)
     }
 
-    /// Whoever is named by a gate of an instance, or is in charge of a step, reads that instance without the scope.
+    /// Whoever is named by a gate of an instance, substitutes for somebody whom it names, or is in charge of a step, reads
+    /// that instance without the scope.
     async fn reads_as_party(&self, actor_ref: &str, scope: &str, instance_id: InstanceId) -> Result<bool, Refusal> {
         if self.registry().permitted(actor_ref, scope) {
             return Ok(false);
         }
-        self.reader.is_party(instance_id, actor_ref).await.map_err(|error| store_failure(&error))
+        let is_party = self.reader.is_party(instance_id, actor_ref).await.map_err(|error| store_failure(&error))?;
+        Ok(is_party || self.is_substitute_at(actor_ref, instance_id).await?)
     }
 
     /// `None`: all approval steps and assignments; else those of the processes and runs that the actor may read.
@@ -432,20 +434,6 @@ impl Engine {
     ) -> Result<Vec<(AssignmentRow, StepRow)>, Refusal> {
         let query = &AssignmentQuery { sight: self.approvals_in_sight(actor_ref).await?, ..query.clone() };
         self.reader.assignments(query, page).await.map_err(|error| store_failure(&error))
-    }
-
-    /// What waits for this actor, soonest due first. Everybody may see their own.
-    pub async fn inbox(
-        &self,
-        actor_ref: &str,
-        after: Option<(i64, uuid::Uuid)>,
-        limit: usize,
-    ) -> Result<Vec<Waiting>, Refusal> {
-        self.reader.inbox(actor_ref, after, limit).await.map_err(|error| store_failure(&error))
-    }
-
-    pub async fn inbox_count(&self, actor_ref: &str) -> Result<u64, Refusal> {
-        self.reader.inbox_count(actor_ref).await.map_err(|error| store_failure(&error))
     }
 
     /// The record that an accepted command of the caller has written.

@@ -15,8 +15,8 @@ pub struct GateSpec(pub BTreeMap<String, GateEntry>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum GateEntry {
-    Single { approver_ref: String, scope: String },
-    Quorum { approvers: Vec<String>, rule: QuorumRule, scope: String },
+    Single { approver_ref: String, scope: String, delegable: bool },
+    Quorum { approvers: Vec<String>, rule: QuorumRule, scope: String, delegable: bool },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,6 +64,22 @@ impl GateEntry {
             GateEntry::Single { approver_ref, .. } => std::slice::from_ref(approver_ref),
             GateEntry::Quorum { approvers, .. } => approvers,
         }
+    }
+
+    /// Whether an approver may name a substitute ahead.
+    pub fn is_delegable(&self) -> bool {
+        match self {
+            GateEntry::Single { delegable, .. } | GateEntry::Quorum { delegable, .. } => *delegable,
+        }
+    }
+
+    /// The same approvers, with a substitute allowed or not.
+    #[must_use]
+    pub fn with_delegable(mut self, allowed: bool) -> Self {
+        match &mut self {
+            GateEntry::Single { delegable, .. } | GateEntry::Quorum { delegable, .. } => *delegable = allowed,
+        }
+        self
     }
 
     /// What can be said of an entry without its declaration. `path` is where it stands.

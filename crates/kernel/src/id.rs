@@ -59,6 +59,8 @@ ids! {
     GrantId,
     /// A legal hold on a record.
     HoldId,
+    /// What lets a substitute decide for an approver.
+    DelegationId,
 }
 
 impl InstanceId {

@@ -27,7 +27,9 @@ pub mod text;
 pub use budget::Budget;
 pub use declaration::{Declaration, Transition};
 pub use gate_spec::{GateEntry, GateSpec, QuorumRule};
-pub use id::{AssignmentId, ChainId, EventId, GrantId, HoldId, IdSource, InstanceId, StepId, TransitionId};
+pub use id::{
+    AssignmentId, ChainId, DelegationId, EventId, GrantId, HoldId, IdSource, InstanceId, StepId, TransitionId,
+};
 pub use published_gates::{PublishedGate, PublishedGates};
 pub use refusal::{Code, Refusal};
 

@@ -1,6 +1,7 @@
 //! Who approves, as a definition publishes it. An entry is fixed unless it says that a start may replace it; a start then
 //! names other approvers, or the first ones where the definition names none, but never the person who starts the process,
-//! unless the entry allows that too. The scope stays the definition's: it says what the approvers decide on.
+//! unless the entry allows that too. The scope stays the definition's: it says what the approvers decide on. So does
+//! whether they may name a substitute.
 
 use crate::gate_spec::{GateEntry, GateSpec, entry_path};
 use crate::refusal::{Code, Refusal};
@@ -22,6 +23,7 @@ pub enum PublishedGate {
     Open {
         scope: String,
         self_approval: bool,
+        delegable: bool,
     },
 }
 
@@ -38,6 +40,14 @@ impl PublishedGate {
         match self {
             PublishedGate::Fixed(entry) | PublishedGate::Replaceable { preset: entry, .. } => entry.scope(),
             PublishedGate::Open { scope, .. } => scope,
+        }
+    }
+
+    /// Whether approvers may name a substitute ahead; also those that a start names.
+    pub fn is_delegable(&self) -> bool {
+        match self {
+            PublishedGate::Fixed(entry) | PublishedGate::Replaceable { preset: entry, .. } => entry.is_delegable(),
+            PublishedGate::Open { delegable, .. } => *delegable,
         }
     }
 
@@ -70,6 +80,11 @@ impl PublishedGates {
                 let detail = format!("the definition has no gate_spec entry `{label}` that a start could replace");
                 return refuse(label, "", detail);
             };
+            if entry.is_delegable() && !published.is_delegable() {
+                let detail = format!("the definition lets no approver of `{label}` name a substitute");
+                return refuse(label, ".delegable", detail);
+            }
+            let entry = &entry.clone().with_delegable(published.is_delegable());
             if published.preset() == Some(entry) {
                 continue;
             }
@@ -96,7 +111,7 @@ impl PublishedGates {
                 let detail = format!("the definition leaves open who approves `{label}`: name an approver");
                 return refuse(label, "", detail);
             };
-            entries.insert(label.clone(), entry.clone());
+            entries.insert(label.clone(), entry.clone().with_delegable(published.is_delegable()));
         }
         let spec = GateSpec(entries);
         let replaced = self.replaced_in(&spec);
@@ -115,19 +130,19 @@ mod tests {
     use super::*;
 
     fn single(approver: &str, scope: &str) -> GateEntry {
-        GateEntry::Single { approver_ref: approver.to_owned(), scope: scope.to_owned() }
+        GateEntry::Single { approver_ref: approver.to_owned(), scope: scope.to_owned(), delegable: false }
     }
 
     fn board(approvers: &[&str]) -> GateEntry {
         let approvers = approvers.iter().map(|name| (*name).to_owned()).collect();
-        GateEntry::Quorum { approvers, rule: crate::QuorumRule::OneOfN, scope: "s".to_owned() }
+        GateEntry::Quorum { approvers, rule: crate::QuorumRule::OneOfN, scope: "s".to_owned(), delegable: false }
     }
 
     fn published() -> PublishedGates {
         let replaceable = |self_approval| PublishedGate::Replaceable { preset: single("boss", "s"), self_approval };
         PublishedGates(BTreeMap::from([
             ("fixed".to_owned(), PublishedGate::Fixed(single("boss", "s"))),
-            ("open".to_owned(), PublishedGate::Open { scope: "s".to_owned(), self_approval: false }),
+            ("open".to_owned(), PublishedGate::Open { scope: "s".to_owned(), self_approval: false, delegable: false }),
             ("own".to_owned(), replaceable(true)),
             ("preset".to_owned(), replaceable(false)),
         ]))
@@ -162,7 +177,21 @@ mod tests {
         ] {
             assert_eq!(start(&entries), expected, "{entries:?}");
         }
+        assert_eq!(start(&[("preset", single("zoe", "s").with_delegable(true))]), at("preset.delegable"));
         let unfilled = published().started_with(&GateSpec::default(), "ines").expect_err("open");
         assert_eq!(unfilled.field.as_deref(), Some("gate_spec.open"));
+    }
+    #[test]
+    fn whether_a_substitute_may_be_named_is_the_definitions_to_say() {
+        let preset = single("boss", "s").with_delegable(true);
+        let gates = BTreeMap::from([
+            ("fixed".to_owned(), PublishedGate::Fixed(preset.clone())),
+            ("own".to_owned(), PublishedGate::Replaceable { preset, self_approval: false }),
+        ]);
+        // A start that repeats or replaces an entry need not repeat `delegable`.
+        let given = [("fixed".to_owned(), single("boss", "s")), ("own".to_owned(), single("zoe", "s"))];
+        let (spec, replaced) = PublishedGates(gates).started_with(&GateSpec(given.into()), "ines").expect("a start");
+        assert!(spec.0.values().all(GateEntry::is_delegable), "{spec:?}");
+        assert_eq!(replaced, ["own"]);
     }
 }

@@ -6,8 +6,8 @@
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{
     ActorKey, ActorKind, Bootstrap, Command, Configuration, Context, Event, EventBody, GrantScope, IssueCredential,
-    Passkey, RegisterActor, RegisterKey, Registry, RevokeCredential, RevokeGrant, RevokeKey, RotateKey, credential_id,
-    decide, scopes,
+    MAX_OPEN_DELEGATIONS, MakeDelegation, Passkey, RegisterActor, RegisterKey, Registry, RevokeCredential,
+    RevokeDelegation, RevokeGrant, RevokeKey, RotateKey, credential_id, decide, scopes,
 };
 use countersign_kernel::{Digest, GrantId, IdSource, Time};
 
@@ -391,4 +391,55 @@ fn a_token_adds_the_first_passkey_and_no_other() {
     let revoke = RevokeKey { actor_ref: "newcomer".to_owned(), key_id: passkey(93).key_id, reason: None };
     world.done("admin", Command::RevokeKey(revoke));
     assert!(world.ask("newcomer", false, &add("newcomer", passkey(96))).is_ok());
+}
+
+fn delegation(delegator: &str, delegate: &str, from: i64, until: i64) -> Command {
+    Command::MakeDelegation(MakeDelegation {
+        delegator_ref: delegator.to_owned(),
+        delegate_ref: delegate.to_owned(),
+        scope: "s".to_owned(),
+        from: Time(from),
+        until: Time(until),
+        reason: None,
+    })
+}
+
+/// No scope makes one, an unsigned call does not, and a period that is none is refused.
+#[test]
+fn a_delegation_is_made_by_the_approver_alone() {
+    let mut world = World::new();
+    let now = world.now;
+    let (begun, later) = (now - 5, now + 10_000);
+    for (by, signed, command, code) in [
+        (APPROVER, false, delegation(APPROVER, "plain", begun, later), Code::InvalidCredential),
+        ("admin", true, delegation(APPROVER, "plain", begun, later), Code::Unauthorized),
+        ("manager", true, delegation(APPROVER, "plain", begun, later), Code::Unauthorized),
+        ("plain", true, delegation(APPROVER, "plain", begun, later), Code::Unauthorized),
+        (APPROVER, true, delegation(APPROVER, APPROVER, begun, later), Code::InvalidRequest),
+        (APPROVER, true, delegation(APPROVER, APPLICATION, begun, later), Code::InvalidRequest),
+        (APPROVER, true, delegation(APPROVER, SERVER, begun, later), Code::InvalidRequest),
+        (APPROVER, true, delegation(APPROVER, "nobody", begun, later), Code::NotKnown),
+        (APPROVER, true, delegation(APPROVER, "plain", later, later), Code::InvalidRequest),
+        (APPROVER, true, delegation(APPROVER, "plain", begun - 1, begun), Code::InvalidRequest),
+    ] {
+        let refused = world.ask(by, signed, &command).expect_err("refused");
+        assert_eq!(refused.code, code, "{by} {signed} {command:?}");
+    }
+    for _ in 0..MAX_OPEN_DELEGATIONS {
+        let events = world.ask(APPROVER, true, &delegation(APPROVER, "plain", begun, later)).expect("made");
+        world.registry.apply(world.registry.sequence() + 1, &events[0]);
+    }
+    let full = world.ask(APPROVER, true, &delegation(APPROVER, "plain", begun, later)).expect_err("too many");
+    assert_eq!(full.code, Code::Conflict);
+    let delegation_id =
+        world.registry.delegations().of_delegator(APPROVER).next().map(|known| known.delegation.delegation_id);
+    let revoke =
+        |whose: &str| Command::RevokeDelegation(RevokeDelegation { delegator_ref: whose.to_owned(), delegation_id });
+    assert_eq!(world.ask("admin", true, &revoke(APPROVER)).expect_err("not theirs").code, Code::Unauthorized);
+    assert_eq!(world.ask("plain", true, &revoke("plain")).expect_err("not theirs").code, Code::NotKnown);
+    world.done(APPROVER, revoke(APPROVER));
+    assert_eq!(world.ask(APPROVER, false, &revoke(APPROVER)).expect_err("ended").code, Code::NotActive);
+    let in_force = |at: i64| world.registry.delegations().in_force(APPROVER, "plain", "s", Time(at)).is_some();
+    assert!(!in_force(begun - 1) && in_force(begun) && in_force(later - 1) && !in_force(later));
+    assert!(world.registry.delegations().in_force(APPROVER, "plain", "s:finer", Time(begun)).is_none());
 }

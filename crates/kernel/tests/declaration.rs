@@ -22,12 +22,12 @@ fn spoiled(spoil: impl FnOnce(&mut Declaration)) -> Declaration {
 }
 
 fn single(approver_ref: &str, scope: &str) -> GateEntry {
-    GateEntry::Single { approver_ref: approver_ref.to_owned(), scope: scope.to_owned() }
+    GateEntry::Single { approver_ref: approver_ref.to_owned(), scope: scope.to_owned(), delegable: false }
 }
 
 fn quorum(approvers: &[&str], rule: QuorumRule) -> GateEntry {
     let approvers = approvers.iter().map(|name| (*name).to_owned()).collect();
-    GateEntry::Quorum { approvers, rule, scope: "finance:post".to_owned() }
+    GateEntry::Quorum { approvers, rule, scope: "finance:post".to_owned(), delegable: false }
 }
 
 fn spec(entries: impl IntoIterator<Item = (&'static str, GateEntry)>) -> GateSpec {
@@ -286,7 +286,12 @@ fn a_blank_approver() {
 #[test]
 fn a_blank_scope() {
     assert_refused(sound(), spec([("sign-off", single("morgan", " "))]), "gate_spec.sign-off.scope");
-    let entry = GateEntry::Quorum { approvers: vec!["a".into()], rule: QuorumRule::AllOfN, scope: String::new() };
+    let entry = GateEntry::Quorum {
+        approvers: vec!["a".into()],
+        rule: QuorumRule::AllOfN,
+        scope: String::new(),
+        delegable: false,
+    };
     assert_refused(sound(), spec([("sign-off", entry)]), "gate_spec.sign-off.scope");
 }
 

@@ -60,7 +60,7 @@ fn step(i: usize, linear: bool, human: bool, (deadline, may_wait): (Option<Micro
 }
 
 fn plan(linear: bool, steps: Vec<StepSpec>) -> Plan {
-    let entry = GateEntry::Single { approver_ref: WHO.to_owned(), scope: "s".to_owned() };
+    let entry = GateEntry::Single { approver_ref: WHO.to_owned(), scope: "s".to_owned(), delegable: false };
     Plan {
         order: if linear { Order::Linear } else { Order::Dag },
         gate_spec: GateSpec(BTreeMap::from([("reopen".to_owned(), entry.clone()), ("escalate".to_owned(), entry)])),

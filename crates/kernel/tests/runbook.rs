@@ -60,7 +60,7 @@ fn step(name: &str) -> StepSpec {
 
 fn plan() -> Plan {
     let pin = || vec![PinSpec { name: "p".into(), work: Work::Worker, queue: "p".into(), timeout: 30 * SECOND }];
-    let entry = GateEntry::Single { approver_ref: WHO.to_owned(), scope: "s".to_owned() };
+    let entry = GateEntry::Single { approver_ref: WHO.to_owned(), scope: "s".to_owned(), delegable: false };
     let mut steps = vec![
         StepSpec { read_only: true, pins: pin(), ..step("look") },
         step("write"),

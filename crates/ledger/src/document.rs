@@ -51,6 +51,8 @@ struct GateDocument {
     quorum: Option<QuorumDocument>,
     scope: String,
     #[serde(skip_serializing_if = "Option::is_none")]
+    delegable: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     replaceable: Option<bool>,
     #[serde(rename = "selfApproval", skip_serializing_if = "Option::is_none")]
     self_approval: Option<bool>,
@@ -83,7 +85,7 @@ pub fn declaration_document(declaration: &Declaration) -> Result<Document, Unwri
 }
 
 fn gate_document(entry: &GateEntry) -> GateDocument {
-    let open = open_document(entry.scope());
+    let open = open_document(entry.scope(), entry.is_delegable());
     match entry {
         GateEntry::Single { approver_ref, .. } => GateDocument { approver_ref: Some(approver_ref.clone()), ..open },
         GateEntry::Quorum { approvers, rule, .. } => GateDocument {
@@ -94,12 +96,13 @@ fn gate_document(entry: &GateEntry) -> GateDocument {
     }
 }
 
-fn open_document(scope: &str) -> GateDocument {
+fn open_document(scope: &str, delegable: bool) -> GateDocument {
     GateDocument {
         approver_ref: None,
         approvers: None,
         quorum: None,
         scope: scope.to_owned(),
+        delegable: delegable.then_some(true),
         replaceable: None,
         self_approval: None,
     }
@@ -114,7 +117,7 @@ pub fn gate_spec_document(gate_spec: &GateSpec) -> Result<Document, Unwritable> 
 /// The gate_spec of a definition. Where every entry is fixed, it is that of its processes, byte for byte.
 pub fn published_gates_document(gates: &PublishedGates) -> Result<Document, Unwritable> {
     let document = |gate: &PublishedGate| {
-        let document = gate.preset().map_or_else(|| open_document(gate.scope()), gate_document);
+        let document = gate.preset().map_or_else(|| open_document(gate.scope(), gate.is_delegable()), gate_document);
         let replaceable = gate.self_approval().map(|_| true);
         GateDocument { replaceable, self_approval: gate.self_approval().filter(|allowed| *allowed), ..document }
     };
@@ -153,23 +156,28 @@ pub fn parse_gate_spec(bytes: &[u8]) -> Result<GateSpec, String> {
 /// Reads back what [`published_gates_document`] wrote.
 pub fn parse_published_gates(bytes: &[u8]) -> Result<PublishedGates, String> {
     let entries: BTreeMap<String, GateDocument> = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
-    let named = |document: GateDocument| match (document.approver_ref, document.approvers, document.quorum) {
-        (Some(approver_ref), None, None) => Ok(Some(GateEntry::Single { approver_ref, scope: document.scope })),
+    let delegable = |document: &GateDocument| document.delegable.unwrap_or_default();
+    let named = |document: GateDocument| match (&document.approver_ref, &document.approvers, &document.quorum) {
+        (Some(approver_ref), None, None) => {
+            let (approver_ref, delegable) = (approver_ref.clone(), delegable(&document));
+            Ok(Some(GateEntry::Single { approver_ref, scope: document.scope, delegable }))
+        }
         (None, Some(approvers), Some(quorum)) => {
             let rule = parse_rule(&quorum.rule, quorum.m)
                 .ok_or_else(|| format!("quorum rule `{}` is not known", quorum.rule))?;
-            Ok(Some(GateEntry::Quorum { approvers, rule, scope: document.scope }))
+            let (approvers, delegable) = (approvers.clone(), delegable(&document));
+            Ok(Some(GateEntry::Quorum { approvers, rule, scope: document.scope, delegable }))
         }
         (None, None, None) => Ok(None),
         _ => Err("a gate names either an approver or a quorum".to_owned()),
     };
     let gate = |document: GateDocument| {
         let (replaceable, scope) = (document.replaceable.unwrap_or_default(), document.scope.clone());
-        let self_approval = document.self_approval.unwrap_or_default();
+        let (self_approval, delegable) = (document.self_approval.unwrap_or_default(), delegable(&document));
         match (named(document)?, replaceable) {
             (Some(entry), false) if !self_approval => Ok(PublishedGate::Fixed(entry)),
             (Some(preset), true) => Ok(PublishedGate::Replaceable { preset, self_approval }),
-            (None, true) => Ok(PublishedGate::Open { scope, self_approval }),
+            (None, true) => Ok(PublishedGate::Open { scope, self_approval, delegable }),
             (_, false) => Err("a gate that nobody may replace names its approvers".to_owned()),
         }
     };
@@ -215,12 +223,16 @@ mod tests {
         entries.insert(
             "two".to_owned(),
             GateEntry::Quorum {
+                delegable: true,
                 approvers: vec!["x".into(), "y".into()],
                 rule: QuorumRule::MOfN { m: 2 },
                 scope: "s".into(),
             },
         );
-        entries.insert("one".to_owned(), GateEntry::Single { approver_ref: "x".into(), scope: "s".into() });
+        entries.insert(
+            "one".to_owned(),
+            GateEntry::Single { approver_ref: "x".into(), scope: "s".into(), delegable: true },
+        );
         let spec = GateSpec(entries);
         let document = gate_spec_document(&spec).unwrap();
         assert_eq!(
@@ -232,13 +244,13 @@ mod tests {
 
     #[test]
     fn published_gates_read_back_as_they_were_written() {
-        let boss = || GateEntry::Single { approver_ref: "boss".into(), scope: "s".into() };
+        let boss = || GateEntry::Single { approver_ref: "boss".into(), scope: "s".into(), delegable: false };
         let fixed = GateSpec(BTreeMap::from([("a".to_owned(), boss())]));
         assert_eq!(published_gates_document(&fixed.clone().into()), gate_spec_document(&fixed));
         let gates = PublishedGates(BTreeMap::from([
             ("a".to_owned(), PublishedGate::Fixed(boss())),
             ("b".to_owned(), PublishedGate::Replaceable { preset: boss(), self_approval: false }),
-            ("c".to_owned(), PublishedGate::Open { scope: "s".into(), self_approval: true }),
+            ("c".to_owned(), PublishedGate::Open { scope: "s".into(), self_approval: true, delegable: true }),
         ]));
         let document = published_gates_document(&gates).unwrap();
         assert_eq!(

@@ -69,7 +69,7 @@ pub struct Config {
     /// Where events for the world outside are sent.
     pub webhooks: Vec<WebhookSection>,
     pub nats: Vec<NatsSection>,
-    /// What people are told.
+    /// Notifications to people.
     pub notify: Vec<NotifySection>,
     /// What `${secrets.NAME}` stands for.
     pub secrets: BTreeMap<String, SecretSource>,

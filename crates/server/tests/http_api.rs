@@ -88,6 +88,8 @@ mod step_model;
 mod story;
 #[path = "http_api/stream.rs"]
 mod stream;
+#[path = "http_api/substitutes.rs"]
+mod substitutes;
 #[path = "http_api/support.rs"]
 mod support;
 #[path = "http_api/trays.rs"]

@@ -14,11 +14,12 @@ use countersign_engine::rows::{
 use countersign_kernel::machine::{AssignmentStatus, ChainState, StepState};
 use countersign_kernel::process::{Decided, DefinitionRef, Gate, GateKind, Process, Request, Step};
 use countersign_kernel::registry::{
-    Actor, ActorKey, ActorKind, Configuration, Credential, Definition, Event, EventBody, Mark, Marked, Signatures,
+    Actor, ActorKey, ActorKind, Configuration, Credential, Definition, Delegation, Event, EventBody, Mark, Marked,
+    Signatures,
 };
 use countersign_kernel::{
-    AssignmentId, ChainId, Declaration, Digest, EventId, GateSpec, GrantId, HoldId, InstanceId, PublishedGates, StepId,
-    TransitionId,
+    AssignmentId, ChainId, Declaration, DelegationId, Digest, EventId, GateSpec, GrantId, HoldId, InstanceId,
+    PublishedGates, StepId, TransitionId,
 };
 use countersign_ledger::document::{parse_declaration, parse_gate_spec, parse_published_gates, parse_rule};
 use countersign_ledger::{Content, Record, record_hash, sha256};
@@ -138,8 +139,28 @@ pub fn assigned_step_row(row: &dyn Columns) -> Result<(StepRow, AssignmentRow), 
         assigned_at: row.time(at(3))?,
         status: token(&row.text(at(4))?, AssignmentStatus::parse)?,
         ended_at: row.optional_int(at(5))?.map(countersign_kernel::Time),
+        taken_over: None,
     };
     Ok((step_row(row)?, assignment))
+}
+
+/// A step joined with its newest assignment, and with the one that was transferred.
+pub fn gate_step_row(row: &dyn Columns) -> Result<(StepRow, AssignmentRow), StoreError> {
+    let at = |i| STEP_COLUMNS + 6 + i;
+    let (step, assignment) = assigned_step_row(row)?;
+    let taken_over = match row.optional_id(at(0))? {
+        None => None,
+        Some(id) => Some(Box::new(AssignmentRow {
+            assignment_id: AssignmentId(id),
+            task_ref: step.step_id,
+            assignee_ref: row.text(at(1))?,
+            assigned_at: row.time(at(2))?,
+            status: AssignmentStatus::Transferred,
+            ended_at: row.optional_int(at(3))?.map(countersign_kernel::Time),
+            taken_over: None,
+        })),
+    };
+    Ok((step, AssignmentRow { taken_over, ..assignment }))
 }
 
 /// A step with its assignment, and what the in-tray shows besides.
@@ -158,7 +179,9 @@ pub fn waiting(row: &dyn Columns) -> Result<Waiting, StoreError> {
         }
         None => None,
     };
-    Ok(Waiting { assignment, step, opened_by: row.text(at(1))?, is_run: row.bool(at(4))?, definition, due_at, quorum })
+    let (opened_by, is_run) = (row.text(at(1))?, row.bool(at(4))?);
+    let (is_involved, guard) = (row.count(at(10))? > 0, row.text(at(11))?);
+    Ok(Waiting { assignment, step, opened_by, is_run, definition, due_at, quorum, is_involved, guard })
 }
 
 pub fn record_row(row: &dyn Columns) -> Result<RecordRow, StoreError> {
@@ -371,6 +394,31 @@ pub fn grant_event(row: &dyn Columns, revoked: bool) -> Numbered {
         EventBody::GrantMade { grant_id, subject_ref, action_scope }
     };
     Ok((row.count(0)?, Event { actor_ref: row.text(5)?, at: row.time(4)?, body }))
+}
+
+pub fn delegation_event(row: &dyn Columns) -> Numbered {
+    let (delegator_ref, made_at) = (row.text(2)?, row.time(5)?);
+    let body = EventBody::DelegationMade(Delegation {
+        delegation_id: DelegationId(row.id(1)?),
+        delegator_ref: delegator_ref.clone(),
+        delegate_ref: row.text(3)?,
+        scope: row.text(4)?,
+        from: row.time(6)?,
+        until: row.time(7)?,
+        reason: row.optional_text(8)?,
+    });
+    Ok((row.count(0)?, Event { actor_ref: delegator_ref, at: made_at, body }))
+}
+
+pub fn revoked_delegation_event(row: &dyn Columns) -> Numbered {
+    let delegator_ref = row.text(2)?;
+    let body = EventBody::DelegationRevoked {
+        delegation_id: DelegationId(row.id(1)?),
+        delegator_ref: delegator_ref.clone(),
+        delegate_ref: row.text(3)?,
+        scope: row.text(4)?,
+    };
+    Ok((row.count(0)?, Event { actor_ref: delegator_ref, at: row.time(5)?, body }))
 }
 
 pub fn definition_event(row: &dyn Columns) -> Numbered {

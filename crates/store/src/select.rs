@@ -63,7 +63,7 @@ pub struct ByInstance {
     pub history: String,
     /// Some of one instance. Parameters: instance, from, limit.
     pub firings: String,
-    /// The active assignments of an actor. Parameters: assignee, the due time and the assignment to continue behind, limit.
+    /// The active assignments of an actor. Parameters: assignee, the due time and the assignment to continue behind, limit, and who asks.
     pub inbox: String,
     /// Parameters: assignee.
     pub inbox_count: &'static str,
@@ -118,8 +118,10 @@ impl ByInstance {
                 among("instance_id")
             ),
             steps: format!(
-                "SELECT {STEP}, {ASSIGNMENT} FROM approval_steps s JOIN assignments a ON a.task_ref = s.step_id AND a.assignment_id = \
+                "SELECT {STEP}, {ASSIGNMENT}, t.assignment_id, t.assignee_ref, t.assigned_at_us, t.ended_at_us \
+                 FROM approval_steps s JOIN assignments a ON a.task_ref = s.step_id AND a.assignment_id = \
                  (SELECT n.assignment_id FROM assignments n WHERE n.task_ref = s.step_id ORDER BY n.assignment_id DESC LIMIT 1) \
+                 LEFT JOIN assignments t ON t.task_ref = s.step_id AND t.status = 'Transferred' AND t.assignment_id < a.assignment_id \
                  WHERE {} ORDER BY s.gate_id, s.slot",
                 among("s.gate_id")
             ),
@@ -158,7 +160,7 @@ fn of_quorum(like: &str) -> String {
 
 /// What a person has to decide is little: all of it is found by index, and sorted by when it is due.
 fn inbox(dialect: Dialect) -> String {
-    let (a, b, c, d) = (dialect.hole(1), dialect.hole(2), dialect.hole(3), dialect.hole(4));
+    let [a, b, c, d, e] = [1, 2, 3, 4, 5].map(|n| dialect.hole(n));
     let (from, who) = match dialect {
         Dialect::Sqlite => (
             "assignments_opened o CROSS JOIN assignments a ON a.assignment_id = o.assignment_id \
@@ -170,13 +172,14 @@ fn inbox(dialect: Dialect) -> String {
             "a.assignee_ref",
         ),
     };
+    let involved = format!("(q.approver_ref = {e} OR q.ended_by = {e})");
     format!(
         "SELECT {STEP}, {ASSIGNMENT}, a.due_at_us, g.opened_by, COALESCE(r.definition_name, p.definition_name), \
-         COALESCE(r.definition_version, p.definition_version), (r.instance_id IS NOT NULL), g.rule, g.m, {} FROM {from} \
+         COALESCE(r.definition_version, p.definition_version), (r.instance_id IS NOT NULL), g.rule, g.m, {}, g.guard FROM {from} \
          LEFT JOIN runs r ON r.instance_id = s.instance_id LEFT JOIN processes p ON p.instance_id = s.instance_id \
          WHERE {who} = {a} AND a.status = 'Active' AND (COALESCE(a.due_at_us, 9223372036854775807), a.assignment_id) > ({b}, {c}) \
          ORDER BY COALESCE(a.due_at_us, 9223372036854775807), a.assignment_id LIMIT {d}",
-        ["q.state = 'Approved'", "q.state = 'Rejected'", "q.gate_id = s.gate_id"].map(of_quorum).join(", ")
+        ["q.state = 'Approved'", "q.state = 'Rejected'", "q.gate_id = s.gate_id", &involved].map(of_quorum).join(", ")
     )
 }
 
@@ -358,7 +361,7 @@ pub fn is_party(dialect: Dialect) -> String {
     let (a, b) = (dialect.hole(1), dialect.hole(2));
     format!(
         "SELECT 1 WHERE EXISTS (SELECT 1 FROM gates g JOIN approval_steps s ON s.gate_id = g.gate_id WHERE g.instance_id = {a} \
-         AND s.approver_ref = {b}) OR EXISTS (SELECT 1 FROM run_steps WHERE instance_id = {a} AND pic = {b})"
+         AND (s.approver_ref = {b} OR s.ended_by = {b} AND s.state <> 'Withdrawn')) OR EXISTS (SELECT 1 FROM run_steps WHERE instance_id = {a} AND pic = {b})"
     )
 }
 
@@ -490,6 +493,8 @@ pub struct RegistrySince {
     pub revoked_keys: String,
     pub granted: String,
     pub revoked: String,
+    pub delegated: String,
+    pub undelegated: String,
     pub definitions: String,
     pub marks: String,
     pub configurations: String,
@@ -525,6 +530,14 @@ impl RegistrySince {
             ),
             revoked: format!(
                 "SELECT revoked_seq, grant_id, subject_ref, action_scope, revoked_at_us, revoked_by FROM grants WHERE revoked_seq > {since}"
+            ),
+            delegated: format!(
+                "SELECT made_seq, delegation_id, delegator_ref, delegate_ref, scope, made_at_us, from_us, until_us, reason \
+                 FROM delegations WHERE made_seq > {since}"
+            ),
+            undelegated: format!(
+                "SELECT revoked_seq, delegation_id, delegator_ref, delegate_ref, scope, revoked_at_us \
+                 FROM delegations WHERE revoked_seq > {since}"
             ),
             definitions: format!(
                 "SELECT d.registry_seq, d.name, d.version, d.digest, d.source, d.retention, d.published_at_us, d.published_by, x.body, y.body, z.body, d.document_digest \

@@ -283,7 +283,7 @@ fn bindings(
     let id = [Value::Id(instance_id.0)];
     let mut gates = Vec::new();
     for gate in rows(connection, &sql.live_gates, &id, decode::gate_row)? {
-        let steps = rows(connection, &sql.steps, &[Value::Id(gate.gate_id)], decode::assigned_step_row)?;
+        let steps = rows(connection, &sql.steps, &[Value::Id(gate.gate_id)], decode::gate_step_row)?;
         gates.push(decode::kernel_gate(&gate, &steps)?);
     }
     let holds = rows(connection, &sql.holds, &id, decode::active_hold)?;

@@ -84,6 +84,8 @@ statements! {
     Grant: Insert "grants" ("grant_id" Id, "subject_ref" Text, "action_scope" Text, "granted_at_us" Int, "granted_by" Text, "granted_seq" Int);
     Definition: Insert "definitions" ("name" Text, "version" Int, "digest" Bytes, "source" Text, "declaration_digest" Bytes, "gate_spec_digest" Bytes,
         "retention" Text, "published_at_us" Int, "published_by" Text, "registry_seq" Int, "document_digest" Bytes);
+    Delegation: Insert "delegations" ("delegation_id" Id, "delegator_ref" Text, "delegate_ref" Text, "scope" Text, "from_us" Int, "until_us" Int,
+        "reason" Text, "made_at_us" Int, "made_seq" Int);
     DefinitionMark: Insert "definition_marks" ("registry_seq" Int, "mark" Text, "name" Text, "version" Int, "reason" Text, "marked_at_us" Int, "marked_by" Text);
     Configuration: Insert "configurations" ("registry_seq" Int, "policy" Text, "recorded_at_us" Int, "recorded_by" Text, "regulated" Bool,
         "application_actor_ref" Text, "server_actor_ref" Text, "signatures" Text);
@@ -118,6 +120,7 @@ statements! {
     EndAssignment: Update "assignments" ("assignment_id" Id, "status" Text, "ended_at_us" Int);
     RevokeCredential: Update "credentials" ("token_hash" Bytes, "revoked_at_us" Int, "revoked_by" Text, "revoked_seq" Int);
     RevokeKey: Update "actor_keys" ("key_id" Text, "revoke_reason" Text, "revoked_at_us" Int, "revoked_by" Text, "revoked_seq" Int);
+    RevokeDelegation: Update "delegations" ("delegation_id" Id, "revoked_at_us" Int, "revoked_seq" Int);
     RevokeGrant: Update "grants" ("grant_id" Id, "revoked_at_us" Int, "revoked_by" Text, "revoked_seq" Int);
     ReleaseHold: Update "holds" ("hold_id" Id, "released_at_us" Int, "released_by" Text, "release_reason" Text);
     RunHead: Update "run_heads" ("instance_id" Id, "state" Text, "outcome" Text, "last_error" Text, "priority" Int, "start_at_us" Int,
@@ -417,6 +420,20 @@ pub fn write_values<'a>(unit: &'a Unit, write: &'a Write) -> (Name, Vec<Value<'a
                 definition.document_digest().map_or(Value::Null, Value::digest),
             ],
         ),
+        Write::Delegation { delegation, made_at, registry_sequence } => (
+            Name::Delegation,
+            vec![
+                Value::Id(delegation.delegation_id.0),
+                Value::Text(&delegation.delegator_ref),
+                Value::Text(&delegation.delegate_ref),
+                Value::Text(&delegation.scope),
+                Value::time(delegation.from),
+                Value::time(delegation.until),
+                Value::text(delegation.reason.as_deref()),
+                Value::time(*made_at),
+                Value::count(*registry_sequence),
+            ],
+        ),
         Write::DefinitionMark { marked, marked_at, marked_by, registry_sequence } => (
             Name::DefinitionMark,
             vec![
@@ -532,6 +549,10 @@ pub fn write_values<'a>(unit: &'a Unit, write: &'a Write) -> (Name, Vec<Value<'a
                 Value::Text(revoked_by),
                 Value::count(*registry_sequence),
             ],
+        ),
+        Write::RevokeDelegation { delegation_id, revoked_at, registry_sequence } => (
+            Name::RevokeDelegation,
+            vec![Value::Id(delegation_id.0), Value::time(*revoked_at), Value::count(*registry_sequence)],
         ),
         Write::RevokeGrant { grant_id, revoked_at, revoked_by, registry_sequence } => (
             Name::RevokeGrant,

@@ -112,6 +112,9 @@ const STEP: Form = &[
     text("decided_by"),
     maybe("reason", Kind::Text),
     must("trailing", Kind::Bool),
+    maybe("on_behalf_of", Kind::Text),
+    maybe("delegation_id", Kind::Text),
+    maybe("assignment_id", Kind::Text),
 ];
 
 /// What the payload of a record says, at least.
@@ -161,6 +164,9 @@ pub fn payload(header: &Header) -> Form {
                     maybe("chain_id", Kind::Text),
                     must("decision", Kind::OneOf(&["approve", "reject", "withdraw"])),
                     maybe("reason", Kind::Text),
+                    maybe("on_behalf_of", Kind::Text),
+                    maybe("delegation_id", Kind::Text),
+                    maybe("assignment_id", Kind::Text),
                 ]
             }
         }
@@ -313,6 +319,22 @@ pub fn payload(header: &Header) -> Form {
         }
         Action::KeyRevoked => const { &[text("actor_ref"), text("key_id"), maybe("reason", Kind::Text)] },
         Action::GrantMade | Action::GrantRevoked => GRANT,
+        Action::DelegationMade => {
+            const {
+                &[
+                    text("delegation_id"),
+                    text("delegator_ref"),
+                    text("delegate_ref"),
+                    text("scope"),
+                    must("from_us", Kind::Int),
+                    must("until_us", Kind::Int),
+                    maybe("reason", Kind::Text),
+                ]
+            }
+        }
+        Action::DelegationRevoked => {
+            const { &[text("delegation_id"), text("delegator_ref"), text("delegate_ref"), text("scope")] }
+        }
         Action::DefinitionPublished => {
             const {
                 &[

@@ -83,6 +83,9 @@ fn needed(action: Action) -> Option<(&'static str, bool)> {
         | Action::ChainResolved
         | Action::ChainWithdrawn
         | Action::AttemptRefused
+        // Every approver names their own substitutes.
+        | Action::DelegationMade
+        | Action::DelegationRevoked
         | Action::ConfigurationRecorded => return None,
     })
 }

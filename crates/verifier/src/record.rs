@@ -94,6 +94,8 @@ actions! {
     KeyRevoked = "key_revoked" in Registry,
     GrantMade = "grant_made" in Registry,
     GrantRevoked = "grant_revoked" in Registry,
+    DelegationMade = "delegation_made" in Registry,
+    DelegationRevoked = "delegation_revoked" in Registry,
     DefinitionPublished = "definition_published" in Registry,
     DefinitionRetired = "definition_retired" in Registry,
     SchedulePaused = "schedule_paused" in Registry,

@@ -72,6 +72,24 @@ pub struct Grant {
     pub revoked_at_us: Option<i64>,
 }
 
+/// A substitute whom an approver named.
+#[derive(Clone, Debug)]
+pub struct Delegation {
+    pub delegator_ref: String,
+    pub delegate_ref: String,
+    pub scope: String,
+    from_us: i64,
+    until_us: i64,
+    pub span: Span,
+}
+
+impl Delegation {
+    /// Whether its period holds this time.
+    pub fn covers(&self, at_us: i64) -> bool {
+        self.from_us <= at_us && at_us < self.until_us
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Definition {
     pub published: u64,
@@ -117,6 +135,7 @@ pub struct Registry {
     actors: BTreeMap<String, Actor>,
     grants: HashMap<String, Grant>,
     grants_of: HashMap<(String, String), Vec<String>>,
+    delegations: HashMap<String, Delegation>,
     definitions: HashMap<String, Definition>,
     configurations: Vec<Configuration>,
     first_actor: Option<String>,
@@ -147,6 +166,8 @@ impl Registry {
             Action::KeyRevoked => self.end_key(header, payload, findings),
             Action::GrantMade => self.grant(header, payload, findings),
             Action::GrantRevoked => self.revoke(header, payload, findings),
+            Action::DelegationMade => self.delegate(header, payload, findings),
+            Action::DelegationRevoked => self.end_delegation(header, payload, findings),
             Action::DefinitionPublished => self.publish(header, payload, findings),
             Action::DefinitionRetired => self.retire(header, payload, findings),
             Action::ConfigurationRecorded => self.configure(header, payload),
@@ -280,6 +301,59 @@ impl Registry {
         Some(())
     }
 
+    fn delegate(&mut self, header: &Header, payload: &Value, findings: &mut Findings) -> Option<()> {
+        let text = |name| payload.text(name).map(str::to_owned);
+        let id = text("delegation_id")?;
+        let delegation = Delegation {
+            delegator_ref: text("delegator_ref")?,
+            delegate_ref: text("delegate_ref")?,
+            scope: text("scope")?,
+            from_us: payload.int("from_us")?,
+            until_us: payload.int("until_us")?,
+            span: Span::since(header.sequence),
+        };
+        let Delegation { delegator_ref, delegate_ref, from_us, until_us, .. } = &delegation;
+        let engine = [self.application_actor(header.registry_seq), self.server_actor(header.registry_seq)];
+        let named = self.actor(delegate_ref, header.registry_seq).is_some()
+            && delegate_ref != delegator_ref
+            && !engine.contains(&Some(delegate_ref));
+        let detail = if *delegator_ref != *header.actor_ref {
+            format!("`{}` named a substitute for `{delegator_ref}`", header.actor_ref)
+        } else if !named {
+            format!("`{delegate_ref}` cannot be the substitute of `{delegator_ref}`")
+        } else if *until_us <= *from_us || *until_us <= header.recorded_at_us {
+            format!("the period of the delegation {id} is none")
+        } else {
+            if let Some(before) = self.delegations.insert(id.clone(), delegation) {
+                findings.find(Code::RecordMissing, header, format!("the delegation {id} is made a second time"));
+                self.delegations.insert(id, before);
+            }
+            return Some(());
+        };
+        // Nobody decides by it.
+        findings.find(Code::WrongApprover, header, detail);
+        Some(())
+    }
+
+    fn end_delegation(&mut self, header: &Header, payload: &Value, findings: &mut Findings) -> Option<()> {
+        let id = payload.text("delegation_id")?;
+        let said = (payload.text("delegator_ref")?, payload.text("delegate_ref")?, payload.text("scope")?);
+        if said.0 != &*header.actor_ref {
+            let detail = format!("`{}` ended a delegation of `{}`", header.actor_ref, said.0);
+            findings.find(Code::WrongApprover, header, detail);
+        }
+        let same = |known: &&mut Delegation| {
+            let known = (known.delegator_ref.as_str(), known.delegate_ref.as_str(), known.scope.as_str());
+            known == said
+        };
+        let live = self.delegations.get_mut(id).filter(|known| known.span.until.is_none()).filter(same);
+        match live {
+            Some(known) => known.span.until = Some(header.sequence),
+            None => findings.find(Code::RowMissing, header, format!("there was no such delegation {id} to revoke")),
+        }
+        Some(())
+    }
+
     fn publish(&mut self, header: &Header, payload: &Value, findings: &mut Findings) -> Option<()> {
         let name = format!("{}@{}", payload.text("name")?, payload.int("version")?);
         let digest = |name| payload.text(name).and_then(Digest::parse);
@@ -388,6 +462,20 @@ impl Registry {
         scopes.sort_unstable();
         scopes.dedup();
         scopes
+    }
+
+    pub fn delegation(&self, id: &str) -> Option<&Delegation> {
+        self.delegations.get(id)
+    }
+
+    /// Whether this actor was a substitute of that one in this scope, at that time and under that registry record.
+    pub fn substituted(&self, delegate: &str, delegator: &str, scope: &str, (at_us, at): (i64, u64)) -> bool {
+        self.delegations.values().any(|known| {
+            (known.delegate_ref.as_str(), known.delegator_ref.as_str(), known.scope.as_str())
+                == (delegate, delegator, scope)
+                && known.span.holds(at)
+                && known.covers(at_us)
+        })
     }
 
     pub fn grants(&self) -> &HashMap<String, Grant> {

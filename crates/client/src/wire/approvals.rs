@@ -50,6 +50,9 @@ pub struct ApprovalStep {
     pub state: ApprovalState,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<String>,
+    /// The approver in whose place a substitute decided. Absent where the approver decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_behalf_of: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_at: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -181,6 +184,10 @@ pub struct InboxItem {
     /// Who asks: the actor who opened the gate; if it opened by itself, the actor who started the process or run.
     #[serde(default)]
     pub requested_by: String,
+    /// The approver in whose place the caller may decide, as the substitute whom they named. Absent where the caller is the
+    /// approver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_behalf_of: Option<String>,
     pub assignment_id: String,
     /// The task: the id of the approval step to decide.
     pub task_ref: String,

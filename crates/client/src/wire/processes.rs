@@ -65,6 +65,9 @@ pub struct GateEntry {
     pub quorum: Option<Quorum>,
     /// What the approval is for: `pharma:batch-release:qp-sign-off`.
     pub scope: String,
+    /// The approver may name a substitute ahead, for a period and this scope. Of a definition, the definition says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delegable: Option<bool>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -332,6 +335,9 @@ pub struct Gate {
     pub submitted_at: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<String>,
+    /// The approver in whose place a substitute decided. Absent where the approver decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_behalf_of: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_at: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

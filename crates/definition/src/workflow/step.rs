@@ -62,6 +62,7 @@ pub const STEP_FIELDS: FieldList = FieldList {
         "approvers",
         "quorum",
         "scope",
+        "delegable",
         "event",
         "for",
         "until",

@@ -54,7 +54,9 @@ impl Run {
             Run::Worker => FieldList { required: &[], optional: &["queue", "scheduleToStart", "tasks"] },
             Run::Shell => FieldList { required: &["command"], optional: &["env", "artifacts", "success", "retry"] },
             Run::Http => FieldList { required: &["url"], optional: &["method", "headers", "body", "success", "retry"] },
-            Run::Approval => FieldList { required: &["scope"], optional: &["approver_ref", "approvers", "quorum"] },
+            Run::Approval => {
+                FieldList { required: &["scope"], optional: &["approver_ref", "approvers", "quorum", "delegable"] }
+            }
             Run::Wait => FieldList { required: &[], optional: &["event", "for", "until"] },
             Run::Workflow => FieldList { required: &["workflow"], optional: &[] },
             Run::Human => FieldList { required: &[], optional: &["pic", "scheduleToStart", "tasks"] },

@@ -52,7 +52,8 @@ fn a_definition_holds_what_was_written_in_the_order_it_was_written() {
         gate_spec.0["QP-sign-off"],
         GateEntry::Single {
             approver_ref: "qp_director_santos".into(),
-            scope: "pharma:batch-release:qp-sign-off".into()
+            scope: "pharma:batch-release:qp-sign-off".into(),
+            delegable: false,
         }
     );
     assert_eq!(definition.retention.as_deref(), Some("fda_part_11_predicate_rule"));
@@ -68,8 +69,12 @@ fn quorums_are_read_with_their_rule() {
         let text = minimal("[start, end]")
             .replace("transitions: []", "transitions: [{from: start, action: go, to: end, guard: g}]")
             + &format!("gate_spec:\n  g: {{approvers: [a, b, c], quorum: {quorum}, scope: s}}\n");
-        let expected =
-            GateEntry::Quorum { approvers: vec!["a".into(), "b".into(), "c".into()], rule, scope: "s".into() };
+        let expected = GateEntry::Quorum {
+            approvers: vec!["a".into(), "b".into(), "c".into()],
+            rule,
+            scope: "s".into(),
+            delegable: false,
+        };
         assert_eq!(process(&parsed(&text)).1.0["g"], expected);
     }
 }
@@ -81,7 +86,7 @@ fn a_guard_may_wait_for_its_approver_until_the_start() {
         + "gate_spec:\n  g: {scope: s, replaceable: true}\n";
     let definition = parsed(&text);
     let Body::Process { gate_spec, .. } = &definition.body else { panic!("a process") };
-    assert_eq!(gate_spec.0["g"], PublishedGate::Open { scope: "s".into(), self_approval: false });
+    assert_eq!(gate_spec.0["g"], PublishedGate::Open { scope: "s".into(), self_approval: false, delegable: false });
     assert_eq!(definition.retention, None);
 }
 

@@ -41,6 +41,7 @@ pub const FIELDS: &[(&str, &[Row])] = &[
         row("replaceable", "`false`", "A start may name other approvers.", "replaceable: true"),
         row("selfApproval", "`false`", "The actor who starts the process may be among the approvers that the start names. Needs `replaceable: true`.", "selfApproval: true"),
         row("due", "no limit", "How long the approvers have, from the opening of the gate. In-trays show it and are sorted by it.", "due: 4h"),
+        row("delegable", "`false`", "An approver may name a substitute for a period and the scope of the entry.", "delegable: true"),
     ]),
     ("published_quorum", &[
         row("approvers", "", "The actors who decide, each once.", "approvers: [kim, lee]"),
@@ -49,12 +50,14 @@ pub const FIELDS: &[(&str, &[Row])] = &[
         row("replaceable", "`false`", "A start may name other approvers.", "replaceable: true"),
         row("selfApproval", "`false`", "The actor who starts the process may be among the approvers that the start names. Needs `replaceable: true`.", "selfApproval: true"),
         row("due", "no limit", "How long the approvers have, from the opening of the gate. In-trays show it and are sorted by it.", "due: 4h"),
+        row("delegable", "`false`", "An approver may name a substitute for a period and the scope of the entry.", "delegable: true"),
     ]),
     ("open_entry", &[
         row("scope", "", "What the approval is for. The decision and its record name it.", "scope: finance"),
         row("replaceable", "", "The start names the approvers.", "replaceable: true"),
         row("selfApproval", "`false`", "The actor who starts the process may be among the approvers that the start names. Needs `replaceable: true`.", "selfApproval: true"),
         row("due", "no limit", "How long the approvers have, from the opening of the gate. In-trays show it and are sorted by it.", "due: 4h"),
+        row("delegable", "`false`", "An approver may name a substitute for a period and the scope of the entry.", "delegable: true"),
     ]),
     ("quorum", &[
         row("rule", "", "All of the approvers, `m` of them, or one of them.", "rule: m-of-n"),
@@ -91,12 +94,14 @@ pub const FIELDS: &[(&str, &[Row])] = &[
         row("approver_ref", "", "The actor who decides.", "approver_ref: kim"),
         row("scope", "", "What the approval is for. The decision and its record name it.", "scope: finance"),
         row("due", "no limit", "How long the approvers have, from the opening of the gate. In-trays show it and are sorted by it.", "due: 4h"),
+        row("delegable", "`false`", "An approver may name a substitute for a period and the scope of the entry.", "delegable: true"),
     ]),
     ("quorum_entry", &[
         row("approvers", "", "The actors who decide, each once.", "approvers: [kim, lee]"),
         row("quorum", "", "How many of them must approve.", "quorum: {rule: all-of-n}"),
         row("scope", "", "What the approval is for. The decision and its record name it.", "scope: finance"),
         row("due", "no limit", "How long the approvers have, from the opening of the gate. In-trays show it and are sorted by it.", "due: 4h"),
+        row("delegable", "`false`", "An approver may name a substitute for a period and the scope of the entry.", "delegable: true"),
     ]),
     ("step", &[
         row("name", "", "Unique in the workflow. Other fields refer to it.", "name: count"),
@@ -139,6 +144,7 @@ pub const FIELDS: &[(&str, &[Row])] = &[
         row("approvers", "", "The actors who decide, each once. Needs `quorum`.", "approvers: [kim, lee]"),
         row("quorum", "", "How many of them must approve. Required with `approvers`.", "quorum: {rule: one-of-n}"),
         row("scope", "", "What the approval is for. The decision and its record name it.", "scope: finance"),
+        row("delegable", "`false`", "An approver may name a substitute for a period and the scope of the step.", "delegable: true"),
         row("event", "", "The type of the event to wait for. A wait has exactly one of `event`, `for`, `until`.", "event: payment.captured"),
         row("for", "", "How long to wait.", "for: 1h30m"),
         row("until", "", "The time to wait for, in RFC 3339. May contain `${…}`.", r#"until: "2030-01-31T09:00:00Z""#),

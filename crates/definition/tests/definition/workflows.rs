@@ -299,7 +299,7 @@ fn every_field_of_the_format_has_its_place() {
     );
     assert_eq!(http.retry, [StatusClass::Network, StatusClass::Code(503)]);
     assert_eq!(step("c").on_failure, OnFailure::Hold);
-    let single = GateEntry::Single { approver_ref: "kim".into(), scope: "s".into() };
+    let single = GateEntry::Single { approver_ref: "kim".into(), scope: "s".into(), delegable: false };
     assert_eq!(step("d").work, Work::Approval(single));
     assert!(matches!(&step("e").work, Work::Approval(GateEntry::Quorum { approvers, .. }) if approvers.len() == 2));
     assert_eq!(step("f").work, Work::Wait(WaitWork::For(90 * MINUTE)));

@@ -1,4 +1,4 @@
-//! Which commands are acts of whoever sends them, and whether such an act has to be signed. One table: a command that is new
+//! Which commands are acts of their sender, and whether such an act has to be signed. One table: a command that is new
 //! has to answer here.
 
 use crate::outcome::{Call, Command};
@@ -86,6 +86,8 @@ const fn of_registry(command: &registry::Command) -> Option<Act> {
         | registry::Command::RevokeCredential(_)
         | registry::Command::GrantScope(_)
         | registry::Command::RevokeGrant(_)
+        | registry::Command::MakeDelegation(_)
+        | registry::Command::RevokeDelegation(_)
         | registry::Command::PublishDefinition(_)
         | registry::Command::MarkDefinition(_)
         | registry::Command::RecordConfiguration(_)
@@ -125,7 +127,7 @@ pub(super) fn is_offer_signed(actor_ref: &str, asked: &Asked, registry: &Registr
     act.is_some_and(|act| is_signed_by(actor_ref, act, registry))
 }
 
-/// Whoever has no key that could sign registers their first one without.
+/// An actor without a key registers the first one unsigned: nothing could sign for it.
 fn enrols(call: &Call, registry: &Registry) -> bool {
     let Command::Registry(registry::Command::RegisterKey(command)) = &call.command else { return false };
     let keys = registry.keys().of(&call.actor_ref);

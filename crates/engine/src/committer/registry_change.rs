@@ -180,10 +180,14 @@ fn registry_outcome(command: &registry::Command, events: &[registry::Event], reg
             _,
             Some(
                 registry::EventBody::GrantRevoked { .. }
+                | registry::EventBody::DelegationRevoked { .. }
                 | registry::EventBody::KeyRevoked { .. }
                 | registry::EventBody::CredentialRevoked(_),
             ),
         ) => Outcome::Revoked,
+        (_, Some(registry::EventBody::DelegationMade(delegation))) => {
+            Outcome::DelegationMade { delegation_id: delegation.delegation_id.to_string() }
+        }
         (_, Some(registry::EventBody::KeyRegistered { key, .. })) => {
             Outcome::KeyRegistered { key_id: key.key_id.clone() }
         }

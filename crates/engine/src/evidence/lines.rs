@@ -47,8 +47,8 @@ pub(super) fn members(view: &ProcessView) -> Value {
     gates.sort_by_key(|gate| gate.gate_id);
     let mut steps: Vec<&StepRow> = view.gates.iter().flat_map(|(_, steps)| steps).map(|(step, _)| step).collect();
     steps.sort_by_key(|step| step.step_id.0);
-    let mut assignments: Vec<&AssignmentRow> =
-        view.gates.iter().flat_map(|(_, steps)| steps).map(|(_, assignment)| assignment).collect();
+    let mut assignments: Vec<AssignmentRow> =
+        view.gates.iter().flat_map(|(_, steps)| steps).flat_map(|(_, assignment)| assignment.chain()).collect();
     assignments.sort_by_key(|assignment| assignment.assignment_id.0);
     object([
         ("instance_id", row.instance_id.to_string().into()),
@@ -63,7 +63,7 @@ pub(super) fn members(view: &ProcessView) -> Value {
         ("transitions", view.history.iter().map(transition).collect()),
         ("gates", gates.into_iter().map(gate).collect()),
         ("approval_steps", steps.into_iter().map(step).collect()),
-        ("assignments", assignments.into_iter().map(assignment).collect()),
+        ("assignments", assignments.iter().map(assignment).collect()),
     ])
 }
 

@@ -86,6 +86,7 @@ impl Told {
             "gate_decided" if said.id("chain_id").is_none() => {
                 let state = ended_state(said.text("decision").unwrap_or_default());
                 let reason = said.text("reason").map(str::to_owned);
+                self.transfer(said);
                 self.settle(said.id("step_id"), state, by, reason, at);
             }
             "step_approved" | "step_rejected" | "step_withdrawn" => {
@@ -95,6 +96,7 @@ impl Told {
                     _ => StepState::Withdrawn,
                 };
                 let reason = said.text("reason").map(str::to_owned);
+                self.transfer(said);
                 self.settle(said.id("step_id"), state, said.text("decided_by").unwrap_or_default(), reason, at);
             }
             "chain_resolved" => {
@@ -162,6 +164,7 @@ impl Told {
                     assigned_at: at,
                     status: AssignmentStatus::Active,
                     ended_at: None,
+                    taken_over: None,
                 },
             );
             self.steps.insert(
@@ -183,6 +186,27 @@ impl Told {
                 },
             );
         }
+    }
+
+    /// A substitute decides: what lies in the approver's in-tray becomes theirs first.
+    fn transfer(&mut self, said: &Said<'_>) {
+        let (Some(step_id), Some(assignment_id)) = (said.id("step_id"), said.id("assignment_id")) else { return };
+        let (at, task_ref) = (said.row.recorded_at, StepId(step_id));
+        let active = |row: &&mut AssignmentRow| row.task_ref == task_ref && row.status == AssignmentStatus::Active;
+        if let Some(row) = self.assignments.values_mut().find(active) {
+            row.status = AssignmentStatus::Transferred;
+            row.ended_at = Some(at);
+        }
+        let row = AssignmentRow {
+            assignment_id: AssignmentId(assignment_id),
+            task_ref,
+            assignee_ref: said.row.actor_ref.clone(),
+            assigned_at: at,
+            status: AssignmentStatus::Active,
+            ended_at: None,
+            taken_over: None,
+        };
+        self.assignments.insert(assignment_id, row);
     }
 
     fn settle(&mut self, step_id: Option<Uuid>, state: StepState, by: &str, reason: Option<String>, at: Time) {
@@ -299,7 +323,7 @@ pub fn process(view: &ProcessView, records: &[RecordRow]) -> Vec<Finding> {
             // Records tell of a request, however large, by its digest.
             let request = step.request.as_ref().map(|text| sha256(&[text.as_bytes()]).to_string().into());
             steps.insert(step.step_id.0, StepRow { request, ..step.clone() });
-            assignments.insert(assignment.assignment_id.0, assignment.clone());
+            assignments.extend(assignment.chain().map(|row| (row.assignment_id.0, row)));
         }
     }
     for (what, differing) in [

@@ -512,6 +512,10 @@ pub struct Waiting {
     pub definition: Option<(String, u32)>,
     pub due_at: Option<Time>,
     pub quorum: Option<Quorum>,
+    /// The caller is an approver of the same gate, or has decided a step of it.
+    pub is_involved: bool,
+    /// The label of the gate_spec that names the approver.
+    pub guard: String,
 }
 
 /// How far the quorum has come that an approval belongs to.
@@ -558,10 +562,12 @@ pub trait Reader: Send + Sync {
         query: &AssignmentQuery,
         page: &Page,
     ) -> Result<Vec<(AssignmentRow, StepRow)>, StoreError>;
-    /// What waits for this person, soonest due first, then oldest first, behind this one.
+    /// What waits for this person, soonest due first, then oldest first, behind this one; `asked_by` is who is asked about
+    /// in [`Waiting::is_involved`].
     async fn inbox(
         &self,
         assignee_ref: &str,
+        asked_by: &str,
         after: Option<(i64, uuid::Uuid)>,
         limit: usize,
     ) -> Result<Vec<Waiting>, StoreError>;

@@ -10,9 +10,9 @@ pub use run::{
 
 use countersign_kernel::machine::{AssignmentStatus, ChainState, StepState as ApprovalState};
 use countersign_kernel::process::Fate;
-use countersign_kernel::registry::{Actor, ActorKey, Configuration, Credential, Definition, Marked};
+use countersign_kernel::registry::{Actor, ActorKey, Configuration, Credential, Definition, Delegation, Marked};
 use countersign_kernel::{
-    AssignmentId, Digest, EventId, GrantId, HoldId, InstanceId, QuorumRule, StepId, Time, TransitionId,
+    AssignmentId, DelegationId, Digest, EventId, GrantId, HoldId, InstanceId, QuorumRule, StepId, Time, TransitionId,
 };
 use countersign_ledger::Record;
 use std::sync::Arc;
@@ -81,6 +81,16 @@ pub struct AssignmentRow {
     pub assigned_at: Time,
     pub status: AssignmentStatus,
     pub ended_at: Option<Time>,
+    /// The approver's, where it was transferred to a substitute: this one. Never written with it.
+    pub taken_over: Option<Box<AssignmentRow>>,
+}
+
+impl AssignmentRow {
+    /// This one alone, and before it the one that it took over.
+    pub fn chain(&self) -> impl Iterator<Item = AssignmentRow> {
+        let alone = AssignmentRow { taken_over: None, ..self.clone() };
+        self.taken_over.as_deref().cloned().into_iter().chain([alone])
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -189,6 +199,11 @@ pub enum Write {
         gate_spec_digest: Digest,
         registry_sequence: u64,
     },
+    Delegation {
+        delegation: Delegation,
+        made_at: Time,
+        registry_sequence: u64,
+    },
     DefinitionMark {
         marked: Marked,
         marked_at: Time,
@@ -261,6 +276,11 @@ pub enum Write {
         reason: Option<String>,
         revoked_at: Time,
         revoked_by: String,
+        registry_sequence: u64,
+    },
+    RevokeDelegation {
+        delegation_id: DelegationId,
+        revoked_at: Time,
         registry_sequence: u64,
     },
     RevokeGrant {

@@ -366,7 +366,7 @@ fn work(payload: &mut Object, event: &RunEvent, room: &mut usize) {
     payload.shared("outputs", outputs);
 }
 
-/// What each step that was claimed was handed. It comes last, so that nothing else is told by digest for its sake.
+/// The input of each claimed step. It comes last: the other values get the room of the record first.
 fn handed(payload: &mut Object, run: &Run, event: &RunEvent, room: &mut usize) {
     let person = event.acted.as_deref().and_then(|acted| Some((acted.step_seq, acted.input.as_ref()?)));
     // A survey claims no step.

@@ -13,7 +13,7 @@ use crate::port::InstanceHead;
 use crate::{Engine, stopped, store_failure};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{Registry, scopes};
-use countersign_kernel::{Digest, InstanceId};
+use countersign_kernel::{Digest, InstanceId, Time};
 use hub::{NoSubscription, Subscription};
 use moves::Key;
 
@@ -38,6 +38,8 @@ pub struct Follow {
     topics: Vec<(Topic, Option<InstanceHead>)>,
     /// The definitions whose runs the topic `runs` covers.
     runs: Visible,
+    /// The approvers whose in-trays the topic `inbox` covers besides: they named the reader as their substitute.
+    approvers: Vec<String>,
     /// The registry that the reader's rights were last looked at under.
     registry_sequence: u64,
     /// The session that the reader follows in.
@@ -108,7 +110,10 @@ impl Follow {
 
     fn listen(&mut self) {
         let keys = |(n, (topic, _)): (usize, &(Topic, _))| {
-            topic.keys(&self.actor_ref, &self.runs).into_iter().map(move |key| (key, n)).collect::<Vec<_>>()
+            let others = self.approvers.iter().filter(|_| *topic == Topic::Inbox);
+            let others = others.map(|approver| Key::Inbox(approver.as_str().into()));
+            let keys = topic.keys(&self.actor_ref, &self.runs).into_iter().chain(others);
+            keys.map(move |key| (key, n)).collect::<Vec<_>>()
         };
         let session = self.session.map(|hash| (Key::Session(hash), SESSION));
         let keys = self.topics.iter().enumerate().flat_map(keys).chain(session).collect();
@@ -127,10 +132,20 @@ impl Engine {
         cut_off: CutOff,
     ) -> Result<Follow, Refusal> {
         let subscription = self.hub.subscribe(actor_ref, most, cut_off).map_err(|no| no_subscription(&no, most))?;
-        let registry_sequence = self.registry().sequence();
+        let (registry_sequence, approvers) = {
+            let registry = self.registry();
+            (registry.sequence(), delegators(&registry, actor_ref, self.now()))
+        };
         let topics = topics.into_iter().map(|topic| (topic, None)).collect();
-        let mut follow =
-            Follow { subscription, actor_ref: actor_ref.to_owned(), topics, runs: None, registry_sequence, session };
+        let mut follow = Follow {
+            subscription,
+            actor_ref: actor_ref.to_owned(),
+            topics,
+            runs: None,
+            approvers,
+            registry_sequence,
+            session,
+        };
         if follow.topics.iter().any(|(topic, _)| *topic == Topic::Ledger) {
             self.require_scope(actor_ref, scopes::AUDIT_READ).await?;
         }
@@ -196,6 +211,7 @@ impl Engine {
             (None, _) => true,
         });
         let runs = visible(&registry, actor_ref, scopes::RUNS_READ);
+        let approvers = delegators(&registry, actor_ref, self.now());
         drop(registry);
         if !allowed {
             return false;
@@ -208,8 +224,23 @@ impl Engine {
             follow.listen();
             follow.subscription.mark(n, None);
         }
+        if approvers != follow.approvers {
+            follow.approvers = approvers;
+            follow.listen();
+            let inbox = follow.topics.iter().position(|(topic, _)| *topic == Topic::Inbox);
+            inbox.into_iter().for_each(|n| follow.subscription.mark(n, None));
+        }
         true
     }
+}
+
+/// The approvers who named this actor as their substitute, now or for a period to come.
+fn delegators(registry: &Registry, actor_ref: &str, now: Time) -> Vec<String> {
+    let open = registry.delegations().to_delegate(actor_ref).filter(|known| known.is_open(now));
+    let mut names: Vec<String> = open.map(|known| known.delegation.delegator_ref.clone()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 /// The definitions that this actor may see by this scope; `None`: nothing at all.

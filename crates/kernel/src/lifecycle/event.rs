@@ -74,7 +74,7 @@ const CORRECTION: &[Field] = &[
 ];
 const REASONS: &[&str] = &["data_error", "policy_change", "downstream_dependency_failed", "regulatory_recall"];
 
-/// Whoever is in charge should hear of it.
+/// The person in charge should hear of it.
 const OVERDUE: &[Field] = &[may("pic", FieldKind::Text)];
 
 const FACETS: &[&str] = &["waiting_dependency", "waiting_human", "waiting_external", "waiting_time_gate"];

@@ -1,11 +1,11 @@
-//! `decide_gate`: the named approver approves or rejects, the initiator withdraws. No grant is asked
-//! for: being the one whom the gate names is the authority.
+//! `decide_gate`: the named approver approves or rejects, or the substitute whom they named ahead; the initiator
+//! withdraws. No grant is asked for: being the one whom the gate names is the authority.
 
 use super::moot::withdrawn_with;
 use super::quorum::{self, Counts};
 use super::{
-    Context, DecideGate, Decision, Event, EventBody, Gate, GateKind, Process, QUORUM_WITHDRAWAL_REASON, Settled, Step,
-    StepChoice, not_known,
+    Context, DecideGate, Decision, Event, EventBody, Gate, GateKind, OnBehalf, Process, QUORUM_WITHDRAWAL_REASON,
+    Settled, Step, StepChoice, not_known, substitute,
 };
 use crate::gate_spec::QuorumRule;
 use crate::id::ChainId;
@@ -64,14 +64,14 @@ fn decide_single(
     process: &Process,
     gate: &Gate,
     command: &DecideGate,
-    ctx: &Context<'_>,
+    ctx: &mut Context<'_>,
 ) -> Result<Vec<Event>, Refusal> {
     let step = match command.step {
         None => gate.steps.first(),
         Some(choice) => chosen_step(gate, choice)?,
     };
     let step = step.ok_or_else(no_such_step)?;
-    check_step(process, step, command.decision, ctx.actor_ref)?;
+    let on_behalf = check_step(process, gate, step, command.decision, ctx)?;
     Ok(vec![ctx.by_caller(EventBody::GateDecided {
         action: command.action.clone(),
         step_id: Some(step.step_id),
@@ -80,6 +80,7 @@ fn decide_single(
         reason: command.reason.clone(),
         settled: Some(Settled::of(step)),
         request_digest: gate.digest(),
+        on_behalf,
     })])
 }
 
@@ -87,7 +88,7 @@ fn decide_quorum(
     process: &Process,
     gate: &Gate,
     command: &DecideGate,
-    ctx: &Context<'_>,
+    ctx: &mut Context<'_>,
 ) -> Result<Vec<Event>, Refusal> {
     let step = match (command.step, command.decision) {
         // The initiator withdraws the whole chain. For an approver even here their own step is meant, which is not
@@ -98,11 +99,11 @@ fn decide_quorum(
         (None, Decision::Withdraw) if !gate.steps.iter().any(|step| step.approver_ref == ctx.actor_ref) => {
             return withdraw_chain(process, gate, command, ctx);
         }
-        (None, _) => own_step(gate, ctx.actor_ref)?,
+        (None, _) => own_step(process, gate, ctx)?,
         (Some(choice), _) => chosen_step(gate, choice)?.ok_or_else(no_such_step)?,
     };
     let GateKind::Quorum { chain_id, rule, state } = &gate.kind else { return Err(no_such_step()) };
-    check_step(process, step, command.decision, ctx.actor_ref)?;
+    let on_behalf = check_step(process, gate, step, command.decision, ctx)?;
 
     let mut events = vec![
         ctx.by_caller(EventBody::StepDecided {
@@ -113,6 +114,7 @@ fn decide_quorum(
             reason: command.reason.clone(),
             trailing: *state != ChainState::Pending,
             settled: Settled::of(step),
+            on_behalf: on_behalf.clone(),
         }),
         ctx.by_caller(EventBody::GateDecided {
             action: command.action.clone(),
@@ -122,6 +124,7 @@ fn decide_quorum(
             reason: command.reason.clone(),
             settled: None,
             request_digest: gate.digest(),
+            on_behalf,
         }),
     ];
     if *state == ChainState::Pending {
@@ -192,14 +195,20 @@ fn withdraw_chain(
         reason: command.reason.clone(),
         settled: None,
         request_digest: gate.digest(),
+        on_behalf: None,
     }));
     let bodies = withdrawn_with(gate, *chain_id, &rest, &process.initiator_ref, &reason);
     events.extend(bodies.map(|body| ctx.by_caller(body)));
     Ok(events)
 }
 
-fn own_step<'g>(gate: &'g Gate, actor_ref: &str) -> Result<&'g Step, Refusal> {
-    gate.steps.iter().find(|step| step.approver_ref == actor_ref).ok_or_else(|| {
+/// The caller's own step, or that of the approver whose substitute they are.
+fn own_step<'g>(process: &Process, gate: &'g Gate, ctx: &Context<'_>) -> Result<&'g Step, Refusal> {
+    let actor_ref = ctx.actor_ref;
+    if let Some(own) = gate.steps.iter().find(|step| step.approver_ref == actor_ref) {
+        return Ok(own);
+    }
+    substitute::step_for(process, gate, ctx)?.ok_or_else(|| {
         if gate.pending_steps().next().is_none() {
             return Refusal::new(
                 Code::NotPending,
@@ -221,23 +230,21 @@ fn no_such_step() -> Refusal {
     Refusal::new(Code::NotKnown, "no step of this gate bears that step_id").at("step_id")
 }
 
-/// Approval Step's own order: not-pending before unauthorized.
-fn check_step(process: &Process, step: &Step, decision: Decision, actor_ref: &str) -> Result<(), Refusal> {
+/// Approval Step's own order: not-pending before unauthorized. Answers on whose behalf a substitute decides.
+fn check_step(
+    process: &Process,
+    gate: &Gate,
+    step: &Step,
+    decision: Decision,
+    ctx: &mut Context<'_>,
+) -> Result<Option<OnBehalf>, Refusal> {
     if step.state.after(decision.as_str()).is_none() {
         return Err(Refusal::new(Code::NotPending, format!("the step is {} already", step.state)));
     }
     debug_assert_eq!(step.state, StepState::Pending);
     match decision {
-        Decision::Withdraw => require_submitter(process, actor_ref),
-        Decision::Approve | Decision::Reject if step.approver_ref == actor_ref => Ok(()),
-        Decision::Approve | Decision::Reject => Err(Refusal::new(
-            Code::Unauthorized,
-            format!(
-                "only `{}`, whom the gate names, may {} it; you are `{actor_ref}`",
-                step.approver_ref,
-                decision.as_str()
-            ),
-        )),
+        Decision::Withdraw => require_submitter(process, ctx.actor_ref).map(|()| None),
+        Decision::Approve | Decision::Reject => substitute::authority(process, gate, step, decision.as_str(), ctx),
     }
 }
 

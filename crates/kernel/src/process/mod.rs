@@ -15,6 +15,7 @@ mod quorum;
 mod record_export;
 mod release_hold;
 mod start_workflow;
+mod substitute;
 
 pub use moot::moot_gates;
 pub use open_gate::open as open_any_gate;
@@ -22,7 +23,7 @@ pub use quorum::{Counts, evaluate as evaluate_quorum};
 
 use crate::declaration::Declaration;
 use crate::gate_spec::{GateSpec, QuorumRule};
-use crate::id::{AssignmentId, ChainId, EventId, HoldId, IdSource, InstanceId, StepId, TransitionId};
+use crate::id::{AssignmentId, ChainId, DelegationId, EventId, HoldId, IdSource, InstanceId, StepId, TransitionId};
 use crate::machine::{ChainState, StepState};
 use crate::refusal::{Code, Refusal, require_ref};
 use crate::registry::Registry;
@@ -364,6 +365,7 @@ pub enum EventBody {
         settled: Option<Settled>,
         /// That of its gate.
         request_digest: Option<Digest>,
+        on_behalf: Option<OnBehalf>,
     },
     StepDecided {
         action: String,
@@ -374,6 +376,7 @@ pub enum EventBody {
         /// The chain had its outcome already; this decision is kept and changes nothing else.
         trailing: bool,
         settled: Settled,
+        on_behalf: Option<OnBehalf>,
     },
     /// The record of a step that its chain's end withdrew: what it says has happened with that end.
     StepWithdrawnWithChain {
@@ -443,6 +446,16 @@ pub struct Settled {
     /// Its Active assignment, which ends with it.
     pub assignment: Option<AssignmentId>,
     pub approver_ref: String,
+}
+
+/// A substitute decided in an approver's place: the entry in the in-tray became theirs with the decision.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct OnBehalf {
+    /// The approver.
+    pub of: String,
+    pub delegation_id: DelegationId,
+    /// The substitute's own.
+    pub assignment_id: AssignmentId,
 }
 
 impl Settled {

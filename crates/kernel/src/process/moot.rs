@@ -102,6 +102,7 @@ fn withdraw_rest(process: &Process, gate: &Gate, ctx: &Context<'_>, events: &mut
             reason: Some(LEFT_WITHDRAWAL_REASON.to_owned()),
             trailing: true,
             settled: Settled::of(step),
+            on_behalf: None,
         })
     }));
 }

@@ -1,8 +1,9 @@
 //! What may be done to the registry, and by whom.
 
 use super::{
-    Actor, ActorKey, ActorKind, Configuration, Credential, Definition, Event, EventBody, Machine, MarkDefinition,
-    Passkey, RecordExport, Registry, Workflow, holds, names, scopes, standing,
+    Actor, ActorKey, ActorKind, Configuration, Credential, Definition, Event, EventBody, Machine, MakeDelegation,
+    MarkDefinition, Passkey, RecordExport, Registry, RevokeDelegation, Workflow, delegations, holds, names, scopes,
+    standing,
 };
 use crate::declaration::Declaration;
 use crate::id::{GrantId, IdSource};
@@ -24,6 +25,8 @@ pub enum Command {
     RevokeCredential(RevokeCredential),
     GrantScope(GrantScope),
     RevokeGrant(RevokeGrant),
+    MakeDelegation(MakeDelegation),
+    RevokeDelegation(RevokeDelegation),
     PublishDefinition(PublishDefinition),
     MarkDefinition(MarkDefinition),
     RecordConfiguration(Configuration),
@@ -134,7 +137,7 @@ pub struct Context<'a> {
 
 impl Context<'_> {
     /// Whether this is an actor of the software itself.
-    fn is_engine_actor(&self, registry: &Registry, actor_ref: &str) -> bool {
+    pub(super) fn is_engine_actor(&self, registry: &Registry, actor_ref: &str) -> bool {
         actor_ref == self.application_actor_ref
             || actor_ref == self.server_actor_ref
             || registry.is_engine_actor(actor_ref)
@@ -155,6 +158,8 @@ pub fn decide(registry: &Registry, command: &Command, ctx: &mut Context<'_>) -> 
         Command::RevokeCredential(command) => vec![revoke_credential(registry, command, ctx)?],
         Command::GrantScope(command) => vec![grant(registry, command, ctx)?],
         Command::RevokeGrant(command) => vec![revoke(registry, command, ctx)?],
+        Command::MakeDelegation(command) => vec![delegations::make(registry, command, ctx)?],
+        Command::RevokeDelegation(command) => vec![delegations::revoke(registry, command, ctx)?],
         Command::PublishDefinition(command) => publish(registry, command, actor_ref, now)?,
         Command::MarkDefinition(command) => standing::decide(registry, command, actor_ref)?,
         Command::RecordConfiguration(command) => record_configuration(registry, command),
@@ -302,7 +307,7 @@ fn require_key_authority(
     require_out_of_engine(registry, ctx, owner)
 }
 
-fn require_known_actor(registry: &Registry, actor_ref: &str) -> Result<(), Refusal> {
+pub(super) fn require_known_actor(registry: &Registry, actor_ref: &str) -> Result<(), Refusal> {
     match registry.actor(actor_ref) {
         Some(_) => Ok(()),
         None => Err(Refusal::new(Code::NotKnown, format!("there is no actor `{actor_ref}`")).at("actor_ref")),

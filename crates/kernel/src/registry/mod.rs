@@ -3,6 +3,7 @@
 //! sequence it was decided under.
 
 mod decide;
+mod delegations;
 mod holds;
 mod keys;
 mod names;
@@ -11,9 +12,13 @@ mod signatures;
 mod standing;
 
 pub(crate) use decide::denied;
+use decide::require_known_actor;
 pub use decide::{
     Bootstrap, Command, Context, GrantScope, IssueCredential, PublishDefinition, RecordRefusedAttempt, RegisterActor,
     RegisterKey, RevokeCredential, RevokeGrant, RevokeKey, RotateKey, decide,
+};
+pub use delegations::{
+    Delegation, Delegations, KnownDelegation, MAX_OPEN as MAX_OPEN_DELEGATIONS, MakeDelegation, RevokeDelegation,
 };
 pub use holds::RecordExport;
 pub use keys::{ActorKey, Added, Keys, KnownKey, KnownToken, Passkey, credential_id};
@@ -22,7 +27,7 @@ pub use signatures::Signatures;
 pub use standing::{Mark, MarkDefinition, Marked, Pause, Retirement, Standing};
 
 use crate::declaration::Declaration;
-use crate::id::{EventId, GrantId, HoldId};
+use crate::id::{DelegationId, EventId, GrantId, HoldId};
 use crate::lifecycle::OwnMachine;
 use crate::plan::{Plan, Schedule};
 use crate::published_gates::PublishedGates;
@@ -249,6 +254,14 @@ pub enum EventBody {
         subject_ref: String,
         action_scope: String,
     },
+    /// An approver named a substitute.
+    DelegationMade(Delegation),
+    DelegationRevoked {
+        delegation_id: DelegationId,
+        delegator_ref: String,
+        delegate_ref: String,
+        scope: String,
+    },
     DefinitionPublished(Definition),
     DefinitionMarked(Marked),
     ConfigurationRecorded(Configuration),
@@ -283,6 +296,7 @@ pub struct Registry {
     registered: HashMap<String, u64>,
     keys: Keys,
     grants: permission::Grants,
+    delegations: Delegations,
     definitions: HashMap<String, Vec<Arc<Definition>>>,
     standing: HashMap<String, standing::Standing>,
     configuration: Option<Configuration>,
@@ -344,6 +358,11 @@ impl Registry {
 
     pub fn grants(&self) -> &permission::Grants {
         &self.grants
+    }
+
+    /// Substitutes, past ones included.
+    pub fn delegations(&self) -> &Delegations {
+        &self.delegations
     }
 
     /// Deny by absence: true only where an active grant says so.
@@ -435,6 +454,10 @@ impl Registry {
                 });
             }
             EventBody::GrantRevoked { grant_id, .. } => self.grants.revoke(*grant_id, event.at, self.sequence),
+            EventBody::DelegationMade(delegation) => self.delegations.add(delegation, event.at),
+            EventBody::DelegationRevoked { delegation_id, .. } => {
+                self.delegations.revoke(*delegation_id, event.at, self.sequence);
+            }
             EventBody::DefinitionPublished(definition) => {
                 self.definitions.entry(definition.name.clone()).or_default().push(Arc::new(definition.clone()));
             }

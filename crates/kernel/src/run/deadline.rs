@@ -69,7 +69,7 @@ impl Flow<'_, '_, '_> {
 }
 
 impl Cell {
-    /// It begins to wait for somebody who claims it, or that is over. (Whoever moves it past that time says so.)
+    /// Begins or ends the wait for a claim. (A later start is set by the command that moves it.)
     pub(super) fn note_start(&mut self, was_offered: bool, by: Option<Time>) {
         let by = match self.state {
             StepCode::Ready => by,

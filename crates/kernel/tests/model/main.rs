@@ -90,7 +90,10 @@ fn single_gates(composition: Composition, keeps_records: bool) -> Gated {
         "held resume review",
     ];
     let named = |label: &str, approver: &str| {
-        (label.to_owned(), GateEntry::Single { approver_ref: approver.to_owned(), scope: "s".to_owned() })
+        (
+            label.to_owned(),
+            GateEntry::Single { approver_ref: approver.to_owned(), scope: "s".to_owned(), delegable: false },
+        )
     };
     Gated {
         composition,
@@ -109,7 +112,8 @@ fn quorum_gates(composition: Composition) -> Gated {
     let transitions =
         ["review release released board", "review annotate review board", "review recall draft", "draft submit review"];
     let approvers = BOARD.map(str::to_owned).to_vec();
-    let entry = GateEntry::Quorum { approvers, rule: QuorumRule::MOfN { m: 2 }, scope: "s".to_owned() };
+    let entry =
+        GateEntry::Quorum { approvers, rule: QuorumRule::MOfN { m: 2 }, scope: "s".to_owned(), delegable: false };
     Gated {
         composition,
         registry: grants(),

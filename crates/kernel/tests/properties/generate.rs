@@ -64,12 +64,15 @@ pub fn world() -> impl Strategy<Value = World> {
 
 pub fn gate_entry() -> impl Strategy<Value = GateEntry> {
     let people: Vec<String> = PEOPLE.iter().map(|name| (*name).to_owned()).collect();
-    let single = proptest::sample::select(people.clone())
-        .prop_map(|approver_ref| GateEntry::Single { approver_ref, scope: "s".to_owned() });
+    let single = proptest::sample::select(people.clone()).prop_map(|approver_ref| GateEntry::Single {
+        approver_ref,
+        scope: "s".to_owned(),
+        delegable: false,
+    });
     let quorum = (subsequence(people, 1..=4), 0..3usize, any::<Index>()).prop_map(|(approvers, rule, m)| {
         let m = u32::try_from(m.index(approvers.len()) + 1).unwrap_or(1);
         let rule = [QuorumRule::AllOfN, QuorumRule::OneOfN, QuorumRule::MOfN { m }][rule];
-        GateEntry::Quorum { approvers, rule, scope: "s".to_owned() }
+        GateEntry::Quorum { approvers, rule, scope: "s".to_owned(), delegable: false }
     });
     prop_oneof![single, quorum]
 }

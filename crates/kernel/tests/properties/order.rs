@@ -12,7 +12,7 @@ use countersign_kernel::{GateEntry, GateSpec, Time};
 use std::sync::Arc;
 
 fn single(approver: &str, scope: &str) -> GateSpec {
-    let entry = GateEntry::Single { approver_ref: approver.to_owned(), scope: scope.to_owned() };
+    let entry = GateEntry::Single { approver_ref: approver.to_owned(), scope: scope.to_owned(), delegable: false };
     GateSpec([("sign-off".to_owned(), entry)].into())
 }
 
@@ -211,7 +211,11 @@ fn decide_gate_by_a_step_that_is_not_one() {
 fn decide_gate_by_a_step_of_an_earlier_state() {
     let transitions = ["a go b first", "b go c second", "b stay b second"];
     let (declaration, all) = (declaration("a b c", "a", "c", &transitions), everything());
-    let entry = |approver: &str| GateEntry::Single { approver_ref: approver.to_owned(), scope: "s".to_owned() };
+    let entry = |approver: &str| GateEntry::Single {
+        approver_ref: approver.to_owned(),
+        scope: "s".to_owned(),
+        delegable: false,
+    };
     let command = Command::StartWorkflow(StartWorkflow {
         source: Source::Inline(Arc::new(declaration)),
         subject_ref: "s".to_owned(),

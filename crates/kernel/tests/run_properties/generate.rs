@@ -196,7 +196,7 @@ fn build(linear: bool, drafts: &[Draft], undoes: bool, timeout: Option<Micros>) 
 }
 
 fn entry() -> GateEntry {
-    GateEntry::Single { approver_ref: "ann".to_owned(), scope: "s".to_owned() }
+    GateEntry::Single { approver_ref: "ann".to_owned(), scope: "s".to_owned(), delegable: false }
 }
 
 fn step(i: usize, draft: &Draft, linear: bool) -> StepSpec {

@@ -3,7 +3,7 @@
 use super::auth::Caller;
 use super::openapi::Refused;
 use super::query::{Axis, List, Params};
-use super::{App, Read, time};
+use super::{App, Read, process_view, time};
 use axum::Json;
 use axum::extract::State;
 use countersign_client::wire;
@@ -68,6 +68,7 @@ pub async fn list(
 fn to_wire(row: StepRow, reason: Option<String>) -> wire::ApprovalStep {
     let End { decided_by, decided_at, decision_reason, withdrawn_by, withdrawn_at, withdrawal_reason } =
         End::of(row.state, row.ended);
+    let on_behalf_of = process_view::on_behalf_of(decided_by.as_ref(), &row.approver_ref);
     wire::ApprovalStep {
         // A step of its own is its own gate; a step of a quorum belongs to the chain's.
         chain_id: (row.gate_id != row.step_id.0).then(|| row.gate_id.to_string()),
@@ -80,6 +81,7 @@ fn to_wire(row: StepRow, reason: Option<String>) -> wire::ApprovalStep {
         reason,
         state: state(row.state),
         decided_by,
+        on_behalf_of,
         decided_at,
         decision_reason,
         withdrawn_by,

@@ -26,7 +26,8 @@ impl List for InboxList {
     const AXES: &'static [Axis] = &[];
 }
 
-/// What waits for the caller, soonest due first. Needs no scope.
+/// What waits for the caller, soonest due first: their own, and what they may decide as a substitute (`on_behalf_of`).
+/// Needs no scope.
 #[utoipa::path(get, path = "/v1/inbox", tag = "processes", params(Params<InboxList>),
     responses((status = 200, body = wire::Page<wire::InboxItem>), Refused))]
 pub async fn list(
@@ -58,7 +59,8 @@ pub async fn list(
         let seen = seen.get(&waiting.step.instance_id).cloned().unwrap_or_default();
         let (reason, to_state) =
             (reasons.get(&waiting.step.gate_id).cloned(), targets.get(&waiting.step.step_id).cloned());
-        Ok(wire::InboxItem { reason, to_state, ..to_wire(waiting, seen, application) })
+        let on_behalf_of = Some(waiting.step.approver_ref.clone()).filter(|approver| *approver != caller.actor_ref);
+        Ok(wire::InboxItem { reason, to_state, on_behalf_of, ..to_wire(waiting, seen, application) })
     };
     params.answer_keyed(waiting, key, to_item).map(Json)
 }
@@ -123,7 +125,7 @@ async fn target(engine: &Engine, waiting: &Waiting) -> Result<Option<String>, Pr
 }
 
 fn to_wire(waiting: Waiting, (checks, artifacts): Seen, application: &str) -> wire::InboxItem {
-    let Waiting { assignment, step, opened_by, is_run, definition, due_at, quorum } = waiting;
+    let Waiting { assignment, step, opened_by, is_run, definition, due_at, quorum, .. } = waiting;
     // A step's subject is `<subject>:<action>`; the in-tray shows the two apart.
     let subject_ref = step.subject_ref.strip_suffix(&step.action).and_then(|s| s.strip_suffix(':'));
     let subject_ref = subject_ref.unwrap_or(&step.subject_ref).to_owned();
@@ -131,6 +133,7 @@ fn to_wire(waiting: Waiting, (checks, artifacts): Seen, application: &str) -> wi
         kind: if is_run { "run" } else { "process" }.to_owned(),
         definition: definition.map(|(name, version)| format!("{name}@{version}")),
         requested_by: if opened_by == application { step.submitter_ref.clone() } else { opened_by },
+        on_behalf_of: None,
         assignment_id: assignment.assignment_id.to_string(),
         task_ref: assignment.task_ref.to_string(),
         instance_id: step.instance_id.to_string(),

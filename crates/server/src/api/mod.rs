@@ -14,6 +14,7 @@ mod body;
 mod challenge;
 mod compress;
 mod definitions;
+mod delegations;
 mod door;
 mod export;
 mod grants;
@@ -139,6 +140,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(passkeys::register))
         .routes(routes!(me::read))
         .routes(routes!(me::names))
+        .routes(routes!(delegations::make, delegations::list))
+        .routes(routes!(delegations::revoke))
         .routes(routes!(grants::grant, grants::list))
         .routes(routes!(grants::revoke))
         .routes(routes!(definitions::publish, definitions::list))
@@ -300,6 +303,7 @@ mod tests {
             actors::ActorList::TAG,
             approval_steps::StepList::TAG,
             assignments::AssignmentList::TAG,
+            delegations::DelegationList::TAG,
             definitions::DefinitionList::TAG,
             definitions::VersionList::TAG,
             definitions::diff::With::TAG,

@@ -86,6 +86,7 @@ fn gate(row: &GateRow, step: StepRow, assignment: &AssignmentRow, chain: Option<
     let trailing = is_trailing(row, &step);
     let End { decided_by, decided_at, decision_reason, withdrawn_by, withdrawn_at, withdrawal_reason } =
         End::of(step.state, step.ended);
+    let on_behalf_of = on_behalf_of(decided_by.as_ref(), &step.approver_ref);
     wire::Gate {
         action: row.action.clone(),
         from_state: row.from_state.clone(),
@@ -97,6 +98,7 @@ fn gate(row: &GateRow, step: StepRow, assignment: &AssignmentRow, chain: Option<
         scope: step.scope,
         submitted_at: time::format(step.submitted_at),
         decided_by,
+        on_behalf_of,
         decided_at,
         decision_reason,
         withdrawn_by,
@@ -117,6 +119,11 @@ fn gate(row: &GateRow, step: StepRow, assignment: &AssignmentRow, chain: Option<
         request_digest: step.request.as_deref().map(digest),
         request: step.request.as_deref().map(json),
     }
+}
+
+/// Any other person who decides is the approver's substitute.
+pub fn on_behalf_of(decided_by: Option<&String>, approver_ref: &str) -> Option<String> {
+    decided_by.filter(|by| *by != approver_ref).map(|_| approver_ref.to_owned())
 }
 
 /// The digest that binds a decision to its request.

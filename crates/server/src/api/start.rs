@@ -91,9 +91,10 @@ fn gate_spec(given: wire::GateSpec) -> Result<GateSpec, Problem> {
 fn gate_entry(label: &str, entry: wire::GateEntry) -> Result<GateEntry, Problem> {
     let refuse =
         |place: &str, detail: &str| Err(Problem::invalid_request(detail).at(format!("gate_spec.{label}{place}")));
-    let wire::GateEntry { approver_ref, approvers, quorum, scope } = entry;
+    let wire::GateEntry { approver_ref, approvers, quorum, scope, delegable } = entry;
+    let delegable = delegable.unwrap_or_default();
     match (approver_ref, approvers, quorum) {
-        (Some(approver_ref), None, None) => Ok(GateEntry::Single { approver_ref, scope }),
+        (Some(approver_ref), None, None) => Ok(GateEntry::Single { approver_ref, scope, delegable }),
         (None, Some(approvers), Some(quorum)) => {
             let rule = match (quorum.rule, quorum.m) {
                 (wire::QuorumRule::AllOfN, None) => QuorumRule::AllOfN,
@@ -106,7 +107,7 @@ fn gate_entry(label: &str, entry: wire::GateEntry) -> Result<GateEntry, Problem>
                     return refuse(".quorum.m", "`m` belongs to the rule m-of-n and to no other");
                 }
             };
-            Ok(GateEntry::Quorum { approvers, rule, scope })
+            Ok(GateEntry::Quorum { approvers, rule, scope, delegable })
         }
         (Some(_), ..) => refuse("", "a gate names either one `approver_ref`, or `approvers` with a `quorum`; not both"),
         (None, Some(_), None) => refuse(".quorum", "`approvers` need a `quorum` that says how many must approve"),

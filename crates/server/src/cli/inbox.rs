@@ -46,6 +46,8 @@ fn table(items: &[InboxItem]) -> Fitted {
     let mut names = vec!["subject", "action", "scope", "asked"];
     names.extend((due || !asks).then_some("due"));
     names.extend(asks.then_some("request"));
+    let substitutes = items.iter().any(|item| item.on_behalf_of.is_some());
+    names.extend(substitutes.then_some("on behalf of"));
     names.push("decide with");
     let mut table = Fitted::new(&names);
     for item in items {
@@ -58,6 +60,7 @@ fn table(items: &[InboxItem]) -> Fitted {
         let until = item.due_at.as_deref().map_or_else(String::new, |due| ago(due, now));
         row.extend((due || !asks).then_some(until));
         row.extend(asks.then(|| item.request.as_ref().map(gist).unwrap_or_default()));
+        row.extend(substitutes.then(|| item.on_behalf_of.as_deref().map(printable).unwrap_or_default()));
         row.push(tint(Tint::Dim, &decide(item)));
         table.row(row);
     }
@@ -78,6 +81,9 @@ fn full(item: &InboxItem) -> String {
         format!("  {} {}", tint(Tint::Dim, "run or process"), printable(&item.instance_id)),
         format!("  {} {}, scope {}", tint(Tint::Dim, "asked"), when(&item.assigned_at, now), printable(&item.scope)),
     ];
+    if let Some(approver) = &item.on_behalf_of {
+        lines.push(format!("  {} {}", tint(Tint::Dim, "on behalf of"), printable(approver)));
+    }
     let asked = asked.render();
     if !asked.is_empty() {
         lines.push(format!("\n{asked}"));

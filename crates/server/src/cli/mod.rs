@@ -12,6 +12,7 @@ mod audit;
 mod completions;
 mod connection;
 mod definition;
+mod delegate;
 mod demo;
 mod events;
 mod explain;
@@ -144,6 +145,8 @@ enum Command {
     Registry(registry::RegistryCommand),
     #[command(subcommand)]
     Actor(actor::ActorCommand),
+    #[command(subcommand)]
+    Delegate(delegate::DelegateCommand),
     Grant(grant::GrantArgs),
     Revoke(grant::RevokeArgs),
     Grants(grant::GrantsArgs),
@@ -219,6 +222,7 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Definition(command) => definition::run(context, command).await,
         Command::Registry(command) => registry::run(context, command).await,
         Command::Actor(command) => actor::run(context, command).await,
+        Command::Delegate(command) => delegate::run(context, command).await,
         Command::Grant(args) => grant::grant(context, args).await,
         Command::Revoke(args) => grant::revoke(context, args).await,
         Command::Grants(args) => grant::list(context, args).await,

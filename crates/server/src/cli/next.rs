@@ -67,8 +67,11 @@ impl NextStep<'_> {
     pub fn describe(&self, now: Timestamp) -> String {
         let by = |name: fn(&Gate) -> Option<&String>, state: ApprovalState| {
             let counts = |gate: &&&Gate| gate.state == state && !gate.trailing;
-            let names: Vec<String> =
-                self.gates.iter().filter(counts).filter_map(|gate| name(gate)).map(|name| printable(name)).collect();
+            let shown = |gate: &Gate| {
+                let approver = gate.on_behalf_of.as_ref().map(|approver| format!(" on behalf of {approver}"));
+                name(gate).map(|name| printable(&(name.clone() + &approver.unwrap_or_default())))
+            };
+            let names: Vec<String> = self.gates.iter().filter(counts).filter_map(|gate| shown(gate)).collect();
             if names.is_empty() { String::new() } else { format!(" by {}", names.join(", ")) }
         };
         match self.standing {

@@ -16,6 +16,10 @@ impl Instant {
     }
 }
 
+pub fn now() -> Instant {
+    Instant(Timestamp::now())
+}
+
 /// For clap: an absolute time, or how long ago.
 pub fn parse(text: &str) -> Result<Instant, String> {
     parse_at(text, Timestamp::now())

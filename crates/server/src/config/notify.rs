@@ -1,4 +1,4 @@
-//! `[[notify]]`: people are told by mail, or a program by a webhook, that a gate waits, that a step is overdue, that a run stopped
+//! `[[notify]]`: a mail to people, or a webhook to a program, says that a gate waits, that a step is overdue, that a run stopped
 //! (`docs/guides/notifications.md`).
 
 use super::sink::{self, Secret, Sink, Way, default_attempts, default_timeout};
@@ -19,7 +19,7 @@ const MAX_ADDRESSES: usize = 100;
 pub struct NotifySection {
     /// Under which its deliveries are kept.
     pub name: String,
-    /// What is told; without it, everything.
+    /// The events to send; without it, all of them.
     #[serde(default = "Occasion::all")]
     pub on: Vec<Occasion>,
     /// `smtps://host:465`, `smtp://host:587` (STARTTLS), or `smtp+plain://host:25`.
@@ -47,7 +47,7 @@ pub struct NotifySection {
     pub timeout: Duration,
 }
 
-/// What people are told.
+/// What notifications are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Occasion {
@@ -83,7 +83,7 @@ impl Occasion {
     }
 }
 
-/// How people are told, and where a link leads.
+/// How notifications are sent, and where their links lead.
 #[derive(Clone, Debug)]
 pub struct NotifyTarget {
     /// The console's origin.
@@ -193,7 +193,7 @@ fn mailbox(key: &str, text: &str) -> anyhow::Result<Mailbox> {
     text.parse().map_err(|error| anyhow::anyhow!("{key}: {text:?} is no address: {error}"))
 }
 
-/// The address is shown in logs, so nothing of it is told before it was looked at.
+/// Logs show the address, so it is checked before any message quotes it.
 fn server(smtp: &str) -> anyhow::Result<(Encryption, String, u16)> {
     const FORMS: &str = "smtp: write it like smtps://host:465, smtp://host:587 (STARTTLS), or smtp+plain://host:25";
     let (scheme, rest) = smtp.split_once("://").context(FORMS)?;

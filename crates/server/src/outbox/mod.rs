@@ -128,7 +128,7 @@ impl Carrier {
             }
             Way::Notify(target) => match &target.by {
                 NotifyWay::Mail(mail) => {
-                    tracing::info!(notify = %sink.name, host = mail.host, port = mail.port, "people are told by mail");
+                    tracing::info!(notify = %sink.name, host = mail.host, port = mail.port, "notifications go out by mail");
                     mail.encryption != Encryption::None
                 }
                 NotifyWay::Webhook { to, .. } => {
@@ -182,7 +182,7 @@ impl Carrier {
     }
 }
 
-const NO_NOTICE: &str = "nothing that people are told of";
+const NO_NOTICE: &str = "no notification is about this event";
 
 /// Signed, and with the event's id, by which a receiver knows what it has seen before.
 async fn post(http: &HttpExecutor, to: &Destination, secret: &Secret, delivery: &Delivery, body: String) -> Answer {

@@ -21,7 +21,7 @@ pub struct Notice {
 }
 
 impl Notice {
-    /// `None`: the event is none that people are told of.
+    /// `None`: no notification is about this event.
     pub fn of(delivery: &Delivery, origin: &str) -> Option<Notice> {
         let occasion = Occasion::of(&delivery.event_type)?;
         let data: Value = serde_json::from_str(&delivery.data).ok()?;

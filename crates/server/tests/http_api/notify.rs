@@ -1,4 +1,4 @@
-//! People are told that a gate waits for them, that a step is overdue, that a run stopped: by mail over a real SMTP conversation, and
+//! Notifications say that a gate waits, that a step is overdue, that a run stopped: by mail over a real SMTP conversation, and
 //! by a webhook. On SQLite and on PostgreSQL.
 
 use crate::support::{Actor, Server};
@@ -165,9 +165,9 @@ async fn people_are_told_by_mail_and_programs_by_a_webhook(store: Option<String>
     let stopped =
         admin.post("/v1/runs", start("stopped")).await.created()["run_id"].as_str().expect("an id").to_owned();
     admin.post(&format!("/v1/runs/{stopped}/stop"), json!({"reason": "secret-reason"})).await.ok();
-    until("the gate and the stop are told", async || mail.mails().len() == 2).await;
+    until("the mails about the gate and the stop", async || mail.mails().len() == 2).await;
     kim.post(&format!("/v1/runs/{late}/steps/look/claim"), json!({})).await.ok();
-    until("all are told", async || mail.mails().len() == 3).await;
+    until("all mails", async || mail.mails().len() == 3).await;
     until("nothing is on its way", async || outbox(&admin, "pending").await.is_empty()).await;
     let mails = mail.mails();
     assert_eq!(mails.len(), 3, "each once: {mails:?}");

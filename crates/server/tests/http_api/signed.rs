@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// An actor with a key, who can also sign wrongly.
-struct Hand {
-    actor: Actor,
+pub struct Hand {
+    pub actor: Actor,
     signer: Signer,
     name: &'static str,
 }
@@ -20,13 +20,17 @@ struct Hand {
 static NONCE: AtomicU64 = AtomicU64::new(1);
 
 impl Hand {
-    async fn new(server: &Server, name: &'static str, seed: u8, scopes: &[&str]) -> Hand {
+    pub async fn new(server: &Server, name: &'static str, seed: u8, scopes: &[&str]) -> Hand {
         let signer = Signer::from_seed(&[seed; 32]);
         let actor = server.actor(name, scopes).await;
         let key = json!({"public_key": signer.public_key().to_base64()});
         let made = server.admin().post(&format!("/v1/actors/{name}/keys"), key).await.created();
         assert_eq!(made["key_id"], signer.public_key().key_id());
         Hand { actor, signer, name }
+    }
+
+    pub fn name(&self) -> &'static str {
+        self.name
     }
 
     fn statement(&self, action: &str, path: &str, body: &str) -> Statement {
@@ -53,7 +57,7 @@ impl Hand {
         send(&self.actor, path, body, &statement.to_bytes().expect("JSON"), &self.signer).await
     }
 
-    async fn signed(&self, action: &str, path: &str, body: Value) -> Answer {
+    pub async fn signed(&self, action: &str, path: &str, body: Value) -> Answer {
         let body = body.to_string();
         self.send(path, &body, &self.statement(action, path, &body)).await
     }

@@ -147,6 +147,12 @@ pub async fn registry_since(
         events.push(decode::definition_event(&row)?);
         workflows.extend(decode::workflow_document(&row)?);
     }
+    for row in query(&sql.delegated).await? {
+        events.push(decode::delegation_event(&row)?);
+    }
+    for row in query(&sql.undelegated).await? {
+        events.push(decode::revoked_delegation_event(&row)?);
+    }
     for row in query(&sql.marks).await? {
         events.push(decode::mark_event(&row)?);
     }
@@ -166,7 +172,7 @@ pub type Steps = HashMap<Uuid, Vec<(StepRow, AssignmentRow)>>;
 pub async fn steps_of(client: &impl GenericClient, sql: &str, gate_ids: &Vec<Uuid>) -> Result<Steps, StoreError> {
     let mut steps: Steps = HashMap::new();
     for row in client.query(sql, &[gate_ids]).await.map_err(failed)? {
-        let (step, assignment) = decode::assigned_step_row(&row)?;
+        let (step, assignment) = decode::gate_step_row(&row)?;
         steps.entry(step.gate_id).or_default().push((step, assignment));
     }
     Ok(steps)
@@ -274,11 +280,18 @@ impl Reader for PostgresReader {
     async fn inbox(
         &self,
         assignee_ref: &str,
+        asked_by: &str,
         after: Option<(i64, Uuid)>,
         limit: usize,
     ) -> Result<Vec<Waiting>, StoreError> {
         let (due, id) = after.unwrap_or((i64::MIN, Uuid::nil()));
-        let values = [Value::Text(assignee_ref), Value::Int(due), Value::Id(id), Value::count(limit as u64)];
+        let values = [
+            Value::Text(assignee_ref),
+            Value::Int(due),
+            Value::Id(id),
+            Value::count(limit as u64),
+            Value::Text(asked_by),
+        ];
         self.rows(&self.by_instance.inbox, &values, decode::waiting).await
     }
 

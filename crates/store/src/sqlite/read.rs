@@ -121,6 +121,8 @@ pub fn registry_since(
     events.extend(rows(connection, &sql.revoked_keys, &since, decode::revoked_key_event)?);
     events.extend(rows(connection, &sql.granted, &since, |row| decode::grant_event(row, false))?);
     events.extend(rows(connection, &sql.revoked, &since, |row| decode::grant_event(row, true))?);
+    events.extend(rows(connection, &sql.delegated, &since, decode::delegation_event)?);
+    events.extend(rows(connection, &sql.undelegated, &since, decode::revoked_delegation_event)?);
     let definition = |row: &dyn Columns| Ok((decode::definition_event(row)?, decode::workflow_document(row)?));
     let (definitions, documents): (Vec<_>, Vec<_>) =
         rows(connection, &sql.definitions, &since, definition)?.into_iter().unzip();
@@ -251,13 +253,20 @@ impl Reader for SqliteReader {
     async fn inbox(
         &self,
         assignee_ref: &str,
+        asked_by: &str,
         after: Option<(i64, Uuid)>,
         limit: usize,
     ) -> Result<Vec<Waiting>, StoreError> {
-        let assignee = assignee_ref.to_owned();
+        let (assignee, asked_by) = (assignee_ref.to_owned(), asked_by.to_owned());
         self.read(move |connection| {
             let (due, id) = after.unwrap_or((i64::MIN, Uuid::nil()));
-            let values = [Value::Text(&assignee), Value::Int(due), Value::Id(id), Value::count(limit as u64)];
+            let values = [
+                Value::Text(&assignee),
+                Value::Int(due),
+                Value::Id(id),
+                Value::count(limit as u64),
+                Value::Text(&asked_by),
+            ];
             rows(connection, &ByInstance::new(Dialect::Sqlite).inbox, &values, decode::waiting)
         })
         .await

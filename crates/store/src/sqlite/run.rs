@@ -119,7 +119,7 @@ pub fn gates(
     let mut gates = Vec::new();
     let found = rows(connection, &sql.gates, &[Value::Id(instance_id.0)], decode::gate_row)?;
     for gate in found.into_iter().filter(|gate| actions.is_none_or(|actions| actions.contains(&gate.action))) {
-        let steps = rows(connection, &sql.steps, &[Value::Id(gate.gate_id)], decode::assigned_step_row)?;
+        let steps = rows(connection, &sql.steps, &[Value::Id(gate.gate_id)], decode::gate_step_row)?;
         gates.push((gate, steps));
     }
     Ok(gates)

@@ -196,6 +196,7 @@ async fn gates_and_holds_of_a_run(place: &Place) {
         task_ref: step_id,
         assignee_ref: "bob".to_owned(),
         assigned_at: Time(1),
+        taken_over: None,
         status: AssignmentStatus::Active,
         ended_at: None,
     };

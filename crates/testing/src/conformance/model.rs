@@ -5,7 +5,7 @@ use countersign_engine::port::{
     AssignmentQuery, HoldQuery, ProcessQuery, ProcessView, Range, RecordQuery, StepQuery, Unit,
 };
 use countersign_engine::rows::{AssignmentRow, GateRow, HoldRow, ProcessRow, RecordRow, StepRow, TransitionRow, Write};
-use countersign_kernel::machine::StepState;
+use countersign_kernel::machine::{AssignmentStatus, StepState};
 use countersign_kernel::{Digest, InstanceId, Time};
 use std::collections::BTreeMap;
 use uuid::Uuid;
@@ -122,6 +122,8 @@ impl Model {
             | Write::RevokeKey { .. }
             | Write::Grant { .. }
             | Write::Definition { .. }
+            | Write::Delegation { .. }
+            | Write::RevokeDelegation { .. }
             | Write::DefinitionMark { .. }
             | Write::Configuration { .. }
             | Write::RevokeGrant { .. }
@@ -174,7 +176,11 @@ impl Model {
     }
 
     fn assignment_of(&self, step: &StepRow) -> Option<AssignmentRow> {
-        self.assignments.values().rfind(|assignment| assignment.task_ref == step.step_id).cloned()
+        let mut all = self.assignments.values().filter(|assignment| assignment.task_ref == step.step_id);
+        let newest = all.clone().next_back()?.clone();
+        let before =
+            all.rfind(|one| one.status == AssignmentStatus::Transferred && one.assignment_id != newest.assignment_id);
+        Some(AssignmentRow { taken_over: before.cloned().map(Box::new), ..newest })
     }
 
     pub fn find_processes(&self, query: &ProcessQuery) -> Vec<(Uuid, String)> {

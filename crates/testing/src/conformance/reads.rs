@@ -10,7 +10,7 @@ use countersign_engine::port::{
 };
 use countersign_engine::rows::{RecordRow, Write};
 use countersign_kernel::machine::{AssignmentStatus, StepState};
-use countersign_kernel::registry::{Event, EventBody};
+use countersign_kernel::registry::{Delegation, Event, EventBody};
 use countersign_kernel::{EventId, InstanceId, StepId, Time};
 use std::collections::BTreeMap;
 use uuid::Uuid;
@@ -167,6 +167,22 @@ async fn require_registry(bench: &mut Bench) -> anyhow::Result<()> {
                 let (subject_ref, action_scope) = made.context("revoked before it was made")?;
                 let body = EventBody::GrantRevoked { grant_id: *grant_id, subject_ref, action_scope };
                 expected.insert(*registry_sequence, Event { actor_ref: revoked_by.clone(), at: *revoked_at, body });
+            }
+            Write::Delegation { delegation, made_at, registry_sequence } => {
+                let (actor_ref, body) =
+                    (delegation.delegator_ref.clone(), EventBody::DelegationMade(delegation.clone()));
+                expected.insert(*registry_sequence, Event { actor_ref, at: *made_at, body });
+            }
+            Write::RevokeDelegation { delegation_id, revoked_at, registry_sequence } => {
+                let made = expected.values().find_map(|event| match &event.body {
+                    EventBody::DelegationMade(made) if made.delegation_id == *delegation_id => Some(made.clone()),
+                    _ => None,
+                });
+                let Delegation { delegation_id, delegator_ref, delegate_ref, scope, .. } =
+                    made.context("revoked before it was made")?;
+                let actor_ref = delegator_ref.clone();
+                let body = EventBody::DelegationRevoked { delegation_id, delegator_ref, delegate_ref, scope };
+                expected.insert(*registry_sequence, Event { actor_ref, at: *revoked_at, body });
             }
             Write::Definition { definition, registry_sequence, .. } => {
                 let body = EventBody::DefinitionPublished(definition.clone());

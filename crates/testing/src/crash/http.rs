@@ -123,7 +123,7 @@ impl Caller for HttpCaller {
     async fn start(&self, tag: &str) -> (Said, Option<String>) {
         let Some(at) = self.at() else { return (Said::Unsent, None) };
         let (approver_ref, scope) = (Some(APPROVER.to_owned()), "quality".to_owned());
-        let entry = GateEntry { approver_ref, approvers: None, quorum: None, scope };
+        let entry = GateEntry { approver_ref, approvers: None, quorum: None, scope, delegable: None };
         let request = StartProcess {
             declaration: Some(declaration()),
             definition: None,

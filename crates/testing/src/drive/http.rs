@@ -383,13 +383,14 @@ fn to_wire(declaration: &Declaration) -> wire::Declaration {
 
 fn entry_to_wire(entry: &GateEntry) -> wire::GateEntry {
     match entry {
-        GateEntry::Single { approver_ref, scope } => wire::GateEntry {
+        GateEntry::Single { approver_ref, scope, delegable } => wire::GateEntry {
             approver_ref: Some(approver_ref.clone()),
             approvers: None,
             quorum: None,
             scope: scope.clone(),
+            delegable: delegable.then_some(true),
         },
-        GateEntry::Quorum { approvers, rule, scope } => wire::GateEntry {
+        GateEntry::Quorum { approvers, rule, scope, delegable } => wire::GateEntry {
             approver_ref: None,
             approvers: Some(approvers.clone()),
             quorum: Some(wire::Quorum {
@@ -401,6 +402,7 @@ fn entry_to_wire(entry: &GateEntry) -> wire::GateEntry {
                 m: rule.m(),
             }),
             scope: scope.clone(),
+            delegable: delegable.then_some(true),
         },
     }
 }
@@ -417,9 +419,10 @@ fn from_wire(declaration: wire::Declaration) -> Declaration {
 }
 
 fn entry_from_wire(entry: wire::GateEntry) -> Said<GateEntry> {
-    let wire::GateEntry { approver_ref, approvers, quorum, scope } = entry;
+    let wire::GateEntry { approver_ref, approvers, quorum, scope, delegable } = entry;
+    let delegable = delegable.unwrap_or_default();
     match (approver_ref, approvers, quorum) {
-        (Some(approver_ref), None, None) => Ok(GateEntry::Single { approver_ref, scope }),
+        (Some(approver_ref), None, None) => Ok(GateEntry::Single { approver_ref, scope, delegable }),
         (None, Some(approvers), Some(wire::Quorum { rule, m })) => {
             let rule = match (rule, m) {
                 (wire::QuorumRule::AllOfN, None) => QuorumRule::AllOfN,
@@ -427,7 +430,7 @@ fn entry_from_wire(entry: wire::GateEntry) -> Said<GateEntry> {
                 (wire::QuorumRule::MOfN, Some(m)) => QuorumRule::MOfN { m },
                 other => return Err(broken(format!("a quorum that no kernel knows: {other:?}"))),
             };
-            Ok(GateEntry::Quorum { approvers, rule, scope })
+            Ok(GateEntry::Quorum { approvers, rule, scope, delegable })
         }
         other => Err(broken(format!("a gate that names nobody, or too many: {other:?}"))),
     }

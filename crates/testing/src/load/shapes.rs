@@ -34,10 +34,10 @@ fn transition(line: &str) -> Option<Transition> {
 }
 
 pub fn single(approver_ref: &str) -> GateEntry {
-    GateEntry::Single { approver_ref: approver_ref.to_owned(), scope: "quality".to_owned() }
+    GateEntry::Single { approver_ref: approver_ref.to_owned(), scope: "quality".to_owned(), delegable: false }
 }
 
 pub fn quorum(rule: QuorumRule, approvers: &[&str]) -> GateEntry {
     let approvers = approvers.iter().map(|name| (*name).to_owned()).collect();
-    GateEntry::Quorum { approvers, rule, scope: "quality".to_owned() }
+    GateEntry::Quorum { approvers, rule, scope: "quality".to_owned(), delegable: false }
 }

@@ -51,10 +51,10 @@ fn entry(rng: &mut Rng) -> GateEntry {
     let mut people = PEOPLE.map(str::to_owned).to_vec();
     rng.shuffle(&mut people);
     if rng.percent(50) {
-        return GateEntry::Single { approver_ref: people.swap_remove(0), scope };
+        return GateEntry::Single { approver_ref: people.swap_remove(0), scope, delegable: false };
     }
     people.truncate(1 + rng.below(PEOPLE.len()));
     let m = u32::try_from(1 + rng.below(people.len())).unwrap_or(1);
     let rule = [QuorumRule::AllOfN, QuorumRule::OneOfN, QuorumRule::MOfN { m }][rng.below(3)];
-    GateEntry::Quorum { approvers: people, rule, scope }
+    GateEntry::Quorum { approvers: people, rule, scope, delegable: false }
 }

@@ -528,7 +528,7 @@ fn declaration(block: &Block<'_>) -> Result<Declaration, String> {
     Ok(declared)
 }
 
-/// `LABEL: WHO for SCOPE` · `LABEL: all of A, B for SCOPE` · `LABEL: one of …` · `LABEL: 2 of …`.
+/// `LABEL: WHO for SCOPE` · `LABEL: all of A, B for SCOPE` · `LABEL: one of …` · `LABEL: 2 of …`; `delegable` may follow.
 fn gate_entry(line: &str) -> Result<(String, GateEntry), String> {
     let mut words = Words::of(line)?;
     let label = words.take("the guard")?;
@@ -550,10 +550,11 @@ fn gate_entry(line: &str) -> Result<(String, GateEntry), String> {
         while !words.skip("for") {
             approvers.push(words.text("an approver, or `for`")?);
         }
-        GateEntry::Quorum { approvers, rule, scope: words.text("the scope")? }
+        GateEntry::Quorum { approvers, rule, scope: words.text("the scope")?, delegable: words.skip("delegable") }
     } else {
         words.expect("for")?;
-        GateEntry::Single { approver_ref: first.text, scope: words.text("the scope")? }
+        let scope = words.text("the scope")?;
+        GateEntry::Single { approver_ref: first.text, scope, delegable: words.skip("delegable") }
     };
     words.end()?;
     Ok((label, entry))

@@ -3,7 +3,9 @@
 use super::Notes;
 use super::chain::Entry;
 use countersign_engine::port::{ProcessView, RegistryDelta};
+use countersign_kernel::Time;
 use countersign_kernel::registry::{Event, EventBody, Registry};
+use serde_json::Value;
 use std::collections::HashMap;
 
 pub struct Grants {
@@ -182,6 +184,24 @@ fn agrees(entry: &Entry, event: &Event) -> bool {
                 && says("grant_id", Some(&grant_id.to_string()))
                 && says("subject_ref", Some(subject_ref))
                 && says("action_scope", Some(action_scope))
+        }
+        EventBody::DelegationMade(made) => {
+            let us = |name: &str, time: Time| entry.payload.get(name).and_then(Value::as_i64) == Some(time.0);
+            entry.action_ref == "delegation_made"
+                && says("delegation_id", Some(&made.delegation_id.to_string()))
+                && says("delegator_ref", Some(&made.delegator_ref))
+                && says("delegate_ref", Some(&made.delegate_ref))
+                && says("scope", Some(&made.scope))
+                && says("reason", made.reason.as_deref())
+                && us("from_us", made.from)
+                && us("until_us", made.until)
+        }
+        EventBody::DelegationRevoked { delegation_id, delegator_ref, delegate_ref, scope } => {
+            entry.action_ref == "delegation_revoked"
+                && says("delegation_id", Some(&delegation_id.to_string()))
+                && says("delegator_ref", Some(delegator_ref))
+                && says("delegate_ref", Some(delegate_ref))
+                && says("scope", Some(scope))
         }
         EventBody::DefinitionPublished(definition) => {
             entry.action_ref == "definition_published"

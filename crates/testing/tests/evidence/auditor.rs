@@ -31,7 +31,7 @@ async fn evidence() -> (View, Vec<Record>) {
         initial_state: "open".to_owned(),
         terminal_states: vec!["closed".to_owned()],
     };
-    let entry = || GateEntry::Single { approver_ref: "ann".to_owned(), scope: "s".to_owned() };
+    let entry = || GateEntry::Single { approver_ref: "ann".to_owned(), scope: "s".to_owned(), delegable: false };
     let start = Start {
         from: Source::Declaration(Arc::new(declaration)),
         subject_ref: "x".to_owned(),
@@ -64,7 +64,7 @@ async fn tampered_evidence_is_found_out() {
             fired.payload["step_id"] = "other".into();
         }),
         ("another approver stands in the gate_spec", "check 1", |view, _| {
-            let entry = GateEntry::Single { approver_ref: "bob".to_owned(), scope: "s".to_owned() };
+            let entry = GateEntry::Single { approver_ref: "bob".to_owned(), scope: "s".to_owned(), delegable: false };
             view.gate_spec.0.insert("one".to_owned(), entry);
         }),
         ("a move that is not declared", "check 2", |view, _| view.history[0].to_state = "open".into()),

@@ -245,7 +245,7 @@ const STORE_EDITS: &[(&str, &str)] = &[
 async fn gated(kind: Kind) -> anyhow::Result<Place> {
     let place = Place::new(kind).await?;
     let engine = place.engine(sealing()).await?;
-    let gate = GateEntry::Single { approver_ref: "bea".to_owned(), scope: "x".to_owned() };
+    let gate = GateEntry::Single { approver_ref: "bea".to_owned(), scope: "x".to_owned(), delegable: false };
     let design = shape("gated", &["a go b g", "b back a", "b end c"], &[("g", gate)]);
     let_do(&engine, &["ines"]).await?;
     engine.execute(calls::publish(&design)).await?;

@@ -5,8 +5,9 @@ use super::{Context, path};
 use crate::bytes::{Digest, sha256};
 use crate::finding::{Code, Findings};
 use crate::json::{self, FaultKind, Value};
-use crate::process::document::{Declaration, GateSpec};
+use crate::process::document::{Declaration, GateEntry, GateSpec};
 use crate::record::{Action, Content, Header};
+use crate::time;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 
@@ -216,6 +217,16 @@ fn same_registry_request(action: Action, payload: &Value, body: &Value, signed: 
             members(&["subject_ref", "action_scope"])
         }
         Action::GrantRevoked => asks("revoke", &["v1", "grants", text("grant_id"), "revoke"]),
+        Action::DelegationMade => {
+            asks("make_delegation", &["v1", "actors", text("delegator_ref"), "delegations"])?;
+            members(&["delegate_ref", "scope", "reason"])?;
+            same_instant("from", body, payload.int("from_us"))?;
+            same_instant("until", body, payload.int("until_us"))
+        }
+        Action::DelegationRevoked => {
+            let route = ["v1", "actors", text("delegator_ref"), "delegations", text("delegation_id")];
+            same_route(signed, "DELETE", "revoke_delegation", &route)
+        }
         Action::DefinitionRetired => {
             asks("retire_definition", &["v1", "definitions", text("name"), "retire"])?;
             members(&["reason"])
@@ -233,6 +244,14 @@ fn same_registry_request(action: Action, payload: &Value, body: &Value, signed: 
         }
         _ => Err(format!("`{}` is not what a request of this actor leads to", action.as_str())),
     }
+}
+
+/// A time in the body, as text, and in the payload.
+fn same_instant(name: &str, body: &Value, recorded: Option<i64>) -> Agreement {
+    if recorded.is_some() && body.text(name).and_then(time::instant) == recorded {
+        return Ok(());
+    }
+    Err(format!("asked for another time `{name}` than was recorded"))
 }
 
 /// The label and the credential in the body are those of the passkey that was registered.
@@ -328,7 +347,13 @@ fn same_gate_spec(payload: &Value, body: &Value, recorded: Option<&str>, context
     let (Some(stored), Some(given)) = (stored, body.given("gate_spec")) else { return Ok(()) };
     let given = GateSpec::read(given).map_err(|problem| format!("the gate_spec that was asked for: {problem}"))?;
     let whole = recorded.is_some() || given.0.len() == stored.0.len();
-    if whole && given.0.iter().all(|(label, entry)| stored.0.get(label) == Some(entry)) {
+    // Whether a substitute may be named is a definition's to say: a start need not repeat it.
+    let same = |label: &String, entry: &GateEntry| {
+        let stored = stored.0.get(label);
+        let delegable = stored.is_some_and(|stored| stored.delegable) && recorded.is_some() || entry.delegable;
+        stored == Some(&GateEntry { delegable, ..entry.clone() })
+    };
+    if whole && given.0.iter().all(|(label, entry)| same(label, entry)) {
         return Ok(());
     }
     Err("the gate_spec that was asked for is not the document".to_owned())

@@ -9,7 +9,7 @@ pub(super) fn check(record: &Record, context: &Context<'_>, findings: &mut Findi
     let header = &record.header;
     if header.assurance == Assurance::ServerAttested && must_be_signed(record, context) {
         let detail = format!(
-            "the configuration wants this `{}` signed by `{}`, and it is server_attested",
+            "a `{}` like this one has to be signed by `{}`, and it is server_attested",
             header.action.as_str(),
             header.actor_ref
         );
@@ -19,6 +19,9 @@ pub(super) fn check(record: &Record, context: &Context<'_>, findings: &mut Findi
 
 fn must_be_signed(record: &Record, context: &Context<'_>) -> bool {
     let (header, registry) = (&record.header, context.registry);
+    if header.action == Action::DelegationMade {
+        return true;
+    }
     let Some(configuration) = registry.configuration(context.at).filter(|configuration| configuration.regulated) else {
         return false;
     };
@@ -42,7 +45,7 @@ fn must_be_signed(record: &Record, context: &Context<'_>) -> bool {
     }
 }
 
-/// The first key of one's own, which nothing can sign for.
+/// An actor's own first key: nothing can sign for it.
 fn enrols(header: &Header, record: &Record, context: &Context<'_>) -> bool {
     let whose = record.payload().and_then(|payload| payload.text("actor_ref"));
     header.action == Action::KeyRegistered

@@ -2,6 +2,7 @@
 
 use super::gate::{End, Gate, MOOT, Reason, UNREACHABLE};
 use super::quorum::{Rule, State};
+use super::substitute::Mandate;
 use super::{Context, Kinds, Owed, Process, Withdrawn, id, named, optional_id, optional_text};
 use crate::bytes::Id;
 use crate::finding::{Claim, Code};
@@ -16,16 +17,17 @@ impl Process {
         let (step_id, chain_id) = (optional_id(payload, "step_id")?, optional_id(payload, "chain_id")?);
         let action = payload.text("action")?;
         let reason = Reason::of(optional_text(payload, "reason")?);
+        let mandate = Mandate::read(payload)?;
         ctx.findings.checked(Claim::ApprovalGated);
         match (step_id, chain_id) {
             (_, Some(chain_id)) => {
-                let this = Owed { chain_id, step_id, state, by: header.actor_ref.clone(), reason };
+                let this = Owed { chain_id, step_id, state, by: header.actor_ref.clone(), reason, mandate };
                 self.close_decision(header, action, this, ctx);
             }
             (Some(step_id), None) => {
                 let single = self.gates.of_step(step_id).filter(|gate| !gate.is_chain());
-                if self.check_step(header, step_id, single, action, state, ctx) {
-                    self.settle(header, step_id, state, reason);
+                if self.check_step(header, step_id, single, action, (state, mandate.as_ref()), ctx) {
+                    self.settle(header, step_id, (state, mandate.as_ref()), reason);
                 }
             }
             (None, None) => return None,
@@ -57,8 +59,9 @@ impl Process {
     fn stand_in(&mut self, header: &Header, action: &str, this: &Owed, ctx: &mut Context<'_>) {
         let Some(step_id) = this.step_id.filter(|_| self.purged.meets(Kinds::DECIDED)) else { return };
         let chain = self.gates.get(this.chain_id);
-        if self.check_step(header, step_id, chain, action, this.state, ctx) {
-            self.settle(header, step_id, this.state, this.reason);
+        let decided = (this.state, this.mandate.as_ref());
+        if self.check_step(header, step_id, chain, action, decided, ctx) {
+            self.settle(header, step_id, decided, this.reason);
         }
     }
 
@@ -69,7 +72,7 @@ impl Process {
         step_id: Id,
         gate: Option<&Gate>,
         action: &str,
-        state: State,
+        (state, mandate): (State, Option<&Mandate>),
         ctx: &mut Context<'_>,
     ) -> bool {
         let step = gate.and_then(|gate| gate.steps.iter().find(|step| step.step_id == step_id));
@@ -84,7 +87,12 @@ impl Process {
         }
         let withdrawn = state == State::Withdrawn;
         let due = if withdrawn { self.initiator(ctx) } else { step.approver.clone() };
-        if header.actor_ref != due {
+        if let Some(mandate) = mandate.filter(|_| !withdrawn) {
+            let initiator = self.initiator(ctx);
+            if let Err(detail) = self.check_mandate(header, (gate, step), mandate, &initiator, ctx) {
+                ctx.findings.find(Code::WrongApprover, header, format!("the step {step_id}: {detail}"));
+            }
+        } else if header.actor_ref != due || mandate.is_some() {
             let what = if withdrawn { "withdrawn" } else { "decided" };
             let detail = format!("the step {step_id} was {what} by `{}`, due is `{due}`", header.actor_ref);
             ctx.findings.find(Code::WrongApprover, header, detail);
@@ -97,8 +105,9 @@ impl Process {
         true
     }
 
-    fn settle(&mut self, header: &Header, step_id: Id, state: State, reason: Reason) {
+    fn settle(&mut self, header: &Header, step_id: Id, (state, mandate): (State, Option<&Mandate>), reason: Reason) {
         if let Some(step) = self.gates.step_mut(step_id) {
+            step.transfer = mandate.map(|mandate| mandate.transfer(header));
             step.settle(state, End { by: header.actor_ref.clone(), at_us: header.recorded_at_us, reason });
         }
     }
@@ -114,6 +123,7 @@ impl Process {
         let (action, decided_by) = (payload.text("action")?, payload.text("decided_by")?);
         let reason = Reason::of(optional_text(payload, "reason")?);
         let trailing = payload.get("trailing")?.as_bool()?;
+        let mandate = Mandate::read(payload)?;
         let chain = self.gates.get(chain_id).filter(|gate| gate.is_chain());
         let chain_state = chain.map(|gate| gate.chain_state);
         if chain_state.is_some_and(|state| trailing != (state != State::Pending)) {
@@ -138,11 +148,12 @@ impl Process {
             let detail = format!("recorded as decided by `{decided_by}`, the record is by `{}`", header.actor_ref);
             ctx.findings.find(Code::StatementMismatch, header, detail);
         }
-        let fits = self.check_step(header, step_id, chain, action, state, ctx);
-        let owed = Owed { chain_id, step_id: Some(step_id), state, by: header.actor_ref.clone(), reason };
+        let fits = self.check_step(header, step_id, chain, action, (state, mandate.as_ref()), ctx);
+        let by = header.actor_ref.clone();
+        let owed = Owed { chain_id, step_id: Some(step_id), state, by, reason, mandate: mandate.clone() };
         self.owe(header, owed, ctx);
         if fits {
-            self.settle(header, step_id, state, reason);
+            self.settle(header, step_id, (state, mandate.as_ref()), reason);
             self.judge_quorum(chain_id);
         }
         Some(())
@@ -255,7 +266,7 @@ impl Process {
         let reason = Reason::of(Some(payload.text("reason")?));
         let action = payload.text("action")?;
         let by = header.actor_ref.clone();
-        self.owe(header, Owed { chain_id, step_id: None, state: State::Withdrawn, by, reason }, ctx);
+        self.owe(header, Owed { chain_id, step_id: None, state: State::Withdrawn, by, reason, mandate: None }, ctx);
         let initiator = self.initiator(ctx);
         if header.actor_ref != initiator {
             let detail = format!("chain {chain_id} was withdrawn by `{}`, due is `{initiator}`", header.actor_ref);

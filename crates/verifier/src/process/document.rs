@@ -36,6 +36,8 @@ pub struct GateEntry {
     /// None: one named approver.
     pub rule: Option<Rule>,
     pub scope: String,
+    /// An approver may name a substitute.
+    pub delegable: bool,
 }
 
 /// Guard label → who must approve by the definition, and whether a start may say otherwise.
@@ -47,6 +49,7 @@ pub struct PublishedGate {
     /// None: a start has to name them.
     pub preset: Option<GateEntry>,
     pub scope: String,
+    pub delegable: bool,
     pub replaceable: bool,
     pub self_approval: bool,
 }
@@ -140,38 +143,45 @@ impl GateSpec {
 
 fn published_gate(value: &Value) -> Result<PublishedGate, String> {
     const NAMED: [&str; 3] = ["approver_ref", "approvers", "quorum"];
-    let optional = ["approver_ref", "approvers", "quorum", "replaceable", "selfApproval"];
+    let optional = ["approver_ref", "approvers", "quorum", "delegable", "replaceable", "selfApproval"];
     require_members(value, &["scope"], &optional).map_err(|fault| fault.detail)?;
-    let flag = |name: &str| match value.given(name) {
-        None => Ok(false),
-        Some(value) => value.as_bool().ok_or_else(|| format!("`{name}` is not true or false")),
-    };
-    let (replaceable, self_approval) = (flag("replaceable")?, flag("selfApproval")?);
+    let (replaceable, self_approval) = (flag(value, "replaceable")?, flag(value, "selfApproval")?);
     let scope = require_text(value, "scope").map_err(|fault| fault.detail)?.to_owned();
     let open = NAMED.iter().all(|name| value.given(name).is_none());
     if (open || self_approval) && !replaceable {
         return Err("it names no approver, or lets the starter approve, and is not replaceable".to_owned());
     }
     let preset = if open { None } else { Some(named_entry(value, scope.clone())?) };
-    Ok(PublishedGate { preset, scope, replaceable, self_approval })
+    Ok(PublishedGate { preset, scope, delegable: flag(value, "delegable")?, replaceable, self_approval })
+}
+
+/// Absent is false.
+fn flag(value: &Value, name: &str) -> Result<bool, String> {
+    match value.given(name) {
+        None => Ok(false),
+        Some(value) => value.as_bool().ok_or_else(|| format!("`{name}` is not true or false")),
+    }
 }
 
 fn gate_entry(value: &Value) -> Result<GateEntry, String> {
-    require_members(value, &["scope"], &["approver_ref", "approvers", "quorum"]).map_err(|fault| fault.detail)?;
+    require_members(value, &["scope"], &["approver_ref", "approvers", "quorum", "delegable"])
+        .map_err(|fault| fault.detail)?;
     let scope = require_text(value, "scope").map_err(|fault| fault.detail)?.to_owned();
     named_entry(value, scope)
 }
 
 fn named_entry(value: &Value, scope: String) -> Result<GateEntry, String> {
+    let delegable = flag(value, "delegable")?;
     match (value.given("approver_ref"), value.given("approvers"), value.given("quorum")) {
         (Some(Value::Text(approver)), None, None) => {
-            Ok(GateEntry { approvers: vec![approver.clone()], rule: None, scope })
+            Ok(GateEntry { approvers: vec![approver.clone()], rule: None, scope, delegable })
         }
         (None, Some(_), Some(quorum)) => {
             require_members(quorum, &["rule"], &["m"]).map_err(|fault| fault.detail)?;
             let rule = Rule::read(quorum.text("rule"), quorum.given("m")).ok_or("the quorum has no known rule")?;
             let approvers = value.texts("approvers").ok_or("`approvers` is not a list of texts")?;
-            Ok(GateEntry { approvers: approvers.into_iter().map(str::to_owned).collect(), rule: Some(rule), scope })
+            let approvers = approvers.into_iter().map(str::to_owned).collect();
+            Ok(GateEntry { approvers, rule: Some(rule), scope, delegable })
         }
         _ => Err("it names neither one approver nor approvers with a quorum".to_owned()),
     }

@@ -98,7 +98,7 @@ impl Process {
         };
         let pending = gate.status() == State::Pending || (gate.status() == State::Approved && !gate.rule_met());
         if pending && self.purged.meets(Kinds::DECIDED) {
-            self.assume_approved(gate_id);
+            self.assume_approved(gate_id, ctx.registry);
         }
         let Some(gate) = self.gates.get(gate_id) else { return };
         let problem = if gate.from_state != fired.from_state || gate.action != fired.action {

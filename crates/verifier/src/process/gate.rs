@@ -56,6 +56,15 @@ pub struct Step {
     pub recalled_at_us: Option<i64>,
     /// A record that was purged may have recalled it earlier.
     pub recall_unknown: bool,
+    /// A substitute decided: the entry in the in-tray became theirs.
+    pub transfer: Option<Transfer>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Transfer {
+    pub assignment_id: Id,
+    pub to: Rc<str>,
+    pub at_us: i64,
 }
 
 #[derive(Clone, Debug)]

@@ -10,6 +10,7 @@ mod purged;
 pub mod quorum;
 mod request;
 mod start;
+mod substitute;
 
 use crate::bytes::{Digest, Id};
 use crate::finding::{Claim, Code, Findings};
@@ -178,6 +179,7 @@ struct Owed {
     state: State,
     by: Rc<str>,
     reason: gate::Reason,
+    mandate: Option<substitute::Mandate>,
 }
 
 #[derive(Debug)]
@@ -402,6 +404,7 @@ fn new_step(step_id: Id, assignment_id: Id, approver: Rc<str>) -> Step {
         assumed: false,
         recalled_at_us: None,
         recall_unknown: false,
+        transfer: None,
     }
 }
 

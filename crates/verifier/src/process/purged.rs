@@ -5,6 +5,7 @@ use super::{Context, Kinds, Process};
 use crate::bytes::Id;
 use crate::finding::{Code, PARTIALLY_PURGED};
 use crate::record::{Action, Header};
+use crate::registry::Registry;
 use std::rc::Rc;
 
 /// A purged record of a decision. Its header still says who wrote it, and when.
@@ -13,6 +14,8 @@ pub struct Decision {
     sequence: u64,
     action: Action,
     by: Rc<str>,
+    at_us: i64,
+    registry_seq: u64,
 }
 
 impl Process {
@@ -35,7 +38,8 @@ impl Process {
         }
         if kind == Kinds::DECIDED {
             let (sequence, action, by) = (header.sequence, header.action, header.actor_ref.clone());
-            self.purged_decisions.push(Decision { sequence, action, by });
+            let (at_us, registry_seq) = (header.recorded_at_us, header.registry_seq);
+            self.purged_decisions.push(Decision { sequence, action, by, at_us, registry_seq });
         }
         // A quorum's `gate_decided` adds nothing to the record of the chain before it.
         let repeats = header.action == Action::GateDecided && self.command.decision.take().is_some();
@@ -67,17 +71,18 @@ impl Process {
         ctx.findings.find(code, header, detail);
     }
 
-    /// Whether a purged record by that actor, after that sequence, may be the one that is missing. Each explains one thing.
-    fn claim(&mut self, action: Action, by: Option<&str>, after: u64) -> bool {
-        let fits = |d: &Decision| d.action == action && d.sequence > after && by.is_none_or(|by| &*d.by == by);
+    /// Whether a purged record after that sequence may be the one that is missing. Each explains one thing.
+    fn claim(&mut self, action: Action, after: u64, by: impl Fn(&Decision) -> bool) -> bool {
+        let fits = |d: &Decision| d.action == action && d.sequence > after && by(d);
         let found = self.purged_decisions.iter().position(fits);
         found.map(|at| self.purged_decisions.swap_remove(at)).is_some()
     }
 
     /// Takes a pending gate for approved where purged decisions of its approvers can make it so.
-    pub(super) fn assume_approved(&mut self, gate_id: Id) -> bool {
+    pub(super) fn assume_approved(&mut self, gate_id: Id, registry: &Registry) -> bool {
         let Some(gate) = self.gates.get(gate_id) else { return false };
-        let (after, rule) = (gate.opened_seq, gate.rule);
+        let (after, rule, scope) = (gate.opened_seq, gate.rule, gate.scope.clone());
+        let delegable = self.is_delegable(&gate.guard);
         let vote = if rule.is_some() { Action::StepApproved } else { Action::GateDecided };
         let mut states: Vec<State> = gate.steps.iter().map(|step| step.state).collect();
         let pending: Vec<(usize, Id, Rc<str>)> = (0..)
@@ -90,7 +95,9 @@ impl Process {
             if rule.unwrap_or(Rule::All).met(&states) {
                 break;
             }
-            if !self.claim(vote, Some(&approver), after) {
+            let substituted =
+                |d: &Decision| delegable && registry.substituted(&d.by, &approver, &scope, (d.at_us, d.registry_seq));
+            if !self.claim(vote, after, |d| d.by == approver || substituted(d)) {
                 continue;
             }
             if let (Some(state), Some(step)) = (states.get_mut(i), self.gates.step_mut(step_id)) {
@@ -99,7 +106,7 @@ impl Process {
                 step.assumed = true;
             }
         }
-        let resolved = rule.is_none() || settled || self.claim(Action::ChainResolved, None, after);
+        let resolved = rule.is_none() || settled || self.claim(Action::ChainResolved, after, |_| true);
         let approved = resolved && rule.unwrap_or(Rule::All).met(&states);
         if let (true, Some(gate)) = (approved, self.gates.get_mut(gate_id)) {
             gate.chain_state = State::Approved;

@@ -156,6 +156,11 @@ impl Process {
                 let detail = format!("the scope of `{label}` is not the definition's");
                 ctx.findings.find(Code::WrongApprover, header, json::shortened(&detail));
             }
+            if entry.delegable != gate.delegable {
+                let detail =
+                    format!("whether an approver of `{label}` may name a substitute is the definition's to say");
+                ctx.findings.find(Code::WrongApprover, header, json::shortened(&detail));
+            }
             if !gate.self_approval && entry.approvers.iter().any(|approver| **approver == *header.actor_ref) {
                 let detail = format!("`{}` started the process and is an approver of `{label}`", header.actor_ref);
                 ctx.findings.find(Code::WrongApprover, header, json::shortened(&detail));

@@ -7,7 +7,7 @@ use crate::registry::Registry;
 use crate::run::Run;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// So many names are told.
+/// At most this many names are listed.
 const MOST_NAMES: usize = 12;
 /// So many are kept while records are read.
 const MOST_ACTORS: usize = 10_000;
@@ -18,7 +18,7 @@ pub struct Cover {
     /// Records that rest on a token, by actor.
     by_token: BTreeMap<String, u64>,
     actors: BTreeSet<String>,
-    /// Values that stand in the records by their digest alone.
+    /// Values of which the records hold only the digest.
     by_digest: u64,
     /// A run began steps, and no record says what they were given.
     without_inputs: bool,

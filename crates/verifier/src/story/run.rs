@@ -35,7 +35,7 @@ pub struct RunSummary {
     /// The actor that signs for the engine.
     pub engine: Option<String>,
     pub linear: bool,
-    /// Steps that stand in the definition: places in `steps`, each behind those that it depends on.
+    /// Steps of the definition: places in `steps`, each behind those that it depends on.
     pub planned: usize,
     pub edges: Vec<(usize, usize)>,
 }
@@ -104,7 +104,7 @@ pub struct RunLog {
     trace_id: Option<String>,
     /// The bytes of values so far.
     bytes: usize,
-    /// Values that stand there by their digest alone.
+    /// Values of which the records hold only the digest.
     pub by_digest: u64,
 }
 
@@ -230,7 +230,7 @@ impl RunLog {
             let spec = specs.get(seq);
             let log = logs.remove(&seq).unwrap_or_default();
             let about = |spec: &crate::run::definition::StepSpec| {
-                // Who is in charge is told by name.
+                // Names the person in charge.
                 let about = spec.about.as_ref().filter(|_| step.charge.pic.is_none());
                 format!("{}{}", spec.run, about.map(|about| format!(" {}", cut(about))).unwrap_or_default())
             };

@@ -274,6 +274,10 @@ fn detail(entry: &Entry) -> String {
         "actor_registered" => format!("{} ({})", text("actor_ref"), text("kind")),
         "grant_made" => format!("{} to {}", text("action_scope"), text("subject_ref")),
         "grant_revoked" => format!("{} of {}", text("action_scope"), text("subject_ref")),
+        "delegation_made" => {
+            format!("{} substitutes for {}, {}", text("delegate_ref"), text("delegator_ref"), text("scope"))
+        }
+        "delegation_revoked" => format!("{} no longer substitutes for {}", text("delegate_ref"), text("delegator_ref")),
         "definition_published" => text("name").to_owned(),
         "definition_retired" | "schedule_paused" | "schedule_resumed" => format!("{}{reason}", text("name")),
         "run_started" => format!("{} as {}", text("subject_ref"), text("definition")),

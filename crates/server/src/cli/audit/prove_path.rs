@@ -428,6 +428,10 @@ pub fn step_lines(step: &Step, now: Timestamp) -> Vec<String> {
     };
     let words =
         step.reason.as_ref().map_or_else(|| "without a reason".to_owned(), |reason| format!("“{}”", printable(reason)));
+    let asked = match &step.on_behalf_of {
+        None => asked.to_owned(),
+        Some(approver) => format!("on behalf of {}, {asked}", printable(approver)),
+    };
     let mut lines = vec![format!(
         "{} by {} ({asked}), {}: {words}",
         state_shown(step.state),

@@ -41,6 +41,7 @@ fn a_declaration_and_its_gates_read_as_they_are_written() {
         approvers: vec!["ann".into(), "ben".into()],
         rule: QuorumRule::MOfN { m: 2 },
         scope: "x y".into(),
+        delegable: false,
     };
     assert_eq!(start.gate_spec.0["G"], expected);
     assert_eq!(start.reason.as_deref(), Some("why not"));

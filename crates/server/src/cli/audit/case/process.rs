@@ -102,6 +102,8 @@ pub struct Step {
     pub state: ApprovalState,
     /// Who decided or withdrew it, when, and with which words.
     pub decided_by: Option<String>,
+    /// The approver in whose place a substitute decided, as the record says.
+    pub on_behalf_of: Option<String>,
     pub decided_at: Option<String>,
     pub reason: Option<String>,
     /// What the signature was said to mean, where the decision is signed.
@@ -186,6 +188,7 @@ impl Process {
             gate_spec_of: self.gate_spec_of(&gate.guard),
             state: gate.state,
             decided_by: gate.decided_by.clone().or_else(|| gate.withdrawn_by.clone()),
+            on_behalf_of: entry.and_then(|entry| entry.text("on_behalf_of")).map(str::to_owned),
             decided_at: gate.decided_at.clone().or_else(|| gate.withdrawn_at.clone()),
             reason: gate.decision_reason.clone().or_else(|| gate.withdrawal_reason.clone()),
             meaning: entry.and_then(Entry::meaning),
@@ -280,7 +283,9 @@ impl Process {
         let approved = approval.steps.iter().filter(|step| step.state == ApprovalState::Approved);
         let (mut in_time, mut untrusted) = (0, Vec::new());
         for step in approved {
-            if !step.named_in_gate_spec || step.decided_by.as_ref() != Some(&step.approver_ref) {
+            // Whether the delegation carries it is checked with the log.
+            let by = step.on_behalf_of.as_ref().or(step.decided_by.as_ref());
+            if !step.named_in_gate_spec || by != Some(&step.approver_ref) {
                 let by = step.decided_by.as_deref().unwrap_or("nobody");
                 let detail =
                     format!("{by} decided, and the gate_spec asks for another (the step names {})", step.approver_ref);

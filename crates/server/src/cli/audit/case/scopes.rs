@@ -78,6 +78,7 @@ pub fn needed(action_ref: &str, kind: Kind, application: bool, class: Option<&st
         "definition_retired" => scopes::DEFINITIONS_PUBLISH,
         "schedule_paused" | "schedule_resumed" => scopes::RUNS_CONTROL,
         "definition_published" => scopes::DEFINITIONS_PUBLISH,
+        "delegation_made" | "delegation_revoked" => return Err("every approver names their own substitutes"),
         "gate_decided" | "step_approved" | "step_rejected" | "step_withdrawn" | "chain_withdrawn" => {
             return Err("the gate names who decides it");
         }
