@@ -47,8 +47,6 @@ scenarios! {
     blocked_severity
     corrections
     deadlines
-    unclaimed
-    workers_verbs
     decide_gate
     finer_scopes
     finer_work
@@ -85,8 +83,8 @@ scenarios! {
     run_effect_unknown
     run_errors
     run_fail_closed
-    run_leases
     run_inputs
+    run_leases
     run_limits
     run_linear
     run_on_failure
@@ -121,7 +119,9 @@ scenarios! {
     steps_of_earlier_states
     sub_workflows
     tasks
+    unclaimed
     walkthrough
+    workers_verbs
 }
 
 fn scenario(name: &str) -> Scenario {
