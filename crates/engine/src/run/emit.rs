@@ -7,7 +7,7 @@ use countersign_kernel::lifecycle::{EVENT_TYPES, EventType, RunState, StepCode, 
 use countersign_kernel::plan::{Language, Schema, StepSeq};
 use countersign_kernel::process::{self, DefinitionRef, EventBody};
 use countersign_kernel::refusal::Refusal;
-use countersign_kernel::run::{Cell, Drift, Move, OwnMove, Role, Run, RunEvent, RunMove};
+use countersign_kernel::run::{Cell, Docket, Drift, Move, OwnMove, Role, Run, RunEvent, RunMove};
 use countersign_kernel::text::{length, rfc3339};
 use countersign_kernel::{EventId, IdSource, InstanceId, Time};
 use serde_json::{Map, Value, json};
@@ -221,6 +221,10 @@ fn step_data(run: &Run, event: &RunEvent, m: &Move, name: &str) -> Map<String, V
             }
         }
         "step.overdue" => {
+            let docket = run.cell(m.step_seq).and_then(|cell| cell.docket.as_deref());
+            if docket.is_some_and(Docket::was_overdue_for_its_deadline) {
+                put("repeated", true.into());
+            }
             if let Some(pic) = cell.and_then(|cell| cell.docket.as_deref()).and_then(|docket| docket.pic.as_deref()) {
                 put("pic", pic.into());
             }

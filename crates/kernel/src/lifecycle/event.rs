@@ -75,7 +75,8 @@ const CORRECTION: &[Field] = &[
 const REASONS: &[&str] = &["data_error", "policy_change", "downstream_dependency_failed", "regulatory_recall"];
 
 /// The person in charge should hear of it.
-const OVERDUE: &[Field] = &[may("pic", FieldKind::Text)];
+/// `repeated`: it was overdue for the same deadline before, until it was claimed.
+const OVERDUE: &[Field] = &[may("pic", FieldKind::Text), may("repeated", FieldKind::Boolean)];
 
 const FACETS: &[&str] = &["waiting_dependency", "waiting_human", "waiting_external", "waiting_time_gate"];
 

@@ -49,6 +49,13 @@ pub struct Docket {
     pub derived: Option<Arc<str>>,
 }
 
+impl Docket {
+    /// It has been overdue since its deadline passed, and that deadline still holds.
+    pub fn was_overdue_for_its_deadline(&self) -> bool {
+        self.deadline.zip(self.overdue_first_at).is_some_and(|(deadline, first)| first >= deadline)
+    }
+}
+
 /// A task that was handed out with the answer to a completion, of this run or of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handed {

@@ -170,6 +170,7 @@ impl Carrier {
             Carrier::Http { http, to, secret } => post(http, to, secret, delivery, message::body(delivery)).await,
             #[cfg(feature = "nats")]
             Carrier::Nats(stream) => stream.publish(delivery, message::body(delivery)).await,
+            Carrier::Mail { .. } | Carrier::Notices { .. } if Notice::is_repeated(delivery) => Answer::Taken,
             Carrier::Mail { mailer, origin } => match Notice::of(delivery, origin) {
                 Some(notice) => mailer.send(delivery, &notice, origin).await,
                 None => Answer::Never(NO_NOTICE.to_owned()),

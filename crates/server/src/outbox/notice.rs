@@ -21,6 +21,11 @@ pub struct Notice {
 }
 
 impl Notice {
+    /// People know of it already: the step was overdue before it was claimed, and still is.
+    pub fn is_repeated(delivery: &Delivery) -> bool {
+        serde_json::from_str::<Value>(&delivery.data).is_ok_and(|data| data["repeated"] == true)
+    }
+
     /// `None`: no notification is about this event.
     pub fn of(delivery: &Delivery, origin: &str) -> Option<Notice> {
         let occasion = Occasion::of(&delivery.event_type)?;

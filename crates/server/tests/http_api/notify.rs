@@ -121,6 +121,8 @@ const PAPER: &str = "kind: process\nname: paper\nstates: [a, b]\ninitial_state: 
     board: {approvers: [ann, ben], quorum: {rule: one-of-n}, scope: s}\n";
 const WORK: &str =
     "kind: workflow\nname: work\norder: linear\nsteps:\n  - {name: look, run: human, pic: kim, deadline: 1s}\n";
+const NO_HURRY: &str =
+    "kind: workflow\nname: no-hurry\norder: linear\nsteps:\n  - {name: look, run: human, pic: kim}\n";
 
 /// A server where `paper` and `work` are published.
 async fn server(config: String, store: Option<String>) -> (Server, Actor) {
@@ -129,7 +131,7 @@ async fn server(config: String, store: Option<String>) -> (Server, Actor) {
         server.actor(actor, &[]).await;
     }
     let admin = server.admin();
-    for document in [PAPER, WORK] {
+    for document in [PAPER, WORK, NO_HURRY] {
         admin.post_bytes("/v1/definitions", document).await.created();
     }
     (server, admin)
@@ -159,15 +161,20 @@ async fn people_are_told_by_mail_and_programs_by_a_webhook(store: Option<String>
     let (server, admin) = server(mail.section("smtp+plain", keys) + &hook, store).await;
     let kim = server.actor("kim", &["tasks:work"]).await;
     open_gate(&admin).await;
-    let start =
-        |subject: &str| json!({"definition": "work", "subject_ref": subject, "input": {"card": "secret-input"}});
-    let late = admin.post("/v1/runs", start("late")).await.created()["run_id"].as_str().expect("an id").to_owned();
-    let stopped =
-        admin.post("/v1/runs", start("stopped")).await.created()["run_id"].as_str().expect("an id").to_owned();
+    let start = async |definition: &str| {
+        let body = json!({"definition": definition, "input": {"card": "secret-input"}});
+        admin.post("/v1/runs", body).await.created()["run_id"].as_str().expect("an id").to_owned()
+    };
+    let (late, stopped) = (start("work").await, start("no-hurry").await);
     admin.post(&format!("/v1/runs/{stopped}/stop"), json!({"reason": "secret-reason"})).await.ok();
-    until("the mails about the gate and the stop", async || mail.mails().len() == 2).await;
-    kim.post(&format!("/v1/runs/{late}/steps/look/claim"), json!({})).await.ok();
     until("all mails", async || mail.mails().len() == 3).await;
+    // Claimed late, the step is overdue for the same deadline a second time: an event, and no second mail.
+    kim.post(&format!("/v1/runs/{late}/steps/look/claim"), json!({})).await.ok();
+    let overdue = async || {
+        let events = outbox(&admin, "delivered").await;
+        events.iter().filter(|event| event["type"] == "step.overdue").count()
+    };
+    until("the step is overdue again", async || overdue().await == 2).await;
     until("nothing is on its way", async || outbox(&admin, "pending").await.is_empty()).await;
     let mails = mail.mails();
     assert_eq!(mails.len(), 3, "each once: {mails:?}");
