@@ -3,6 +3,7 @@
 //! mean anything: machines differ, and so do their neighbours.
 
 mod cells;
+mod commands;
 mod endurance;
 mod language;
 mod limits;
@@ -36,6 +37,8 @@ enum Part {
     Leased,
     /// What a page reads of a large run.
     Cells,
+    /// The dearest commands on a large run.
+    Commands,
     /// Workflows in the long run: --finished, --pinned, --live, an idle server.
     Endurance,
     /// Starts of the server beside live runs (--live).
@@ -146,6 +149,9 @@ async fn measure_store(store: &str, time: Duration, args: &Args, report: &mut Re
     }
     if args.wants(&[Part::Workflows, Part::Cells]) {
         cells::measure(store, report).await?;
+    }
+    if args.wants(&[Part::Workflows, Part::Commands]) {
+        commands::measure(store, report).await?;
     }
     if args.wants(&[Part::Workflows, Part::Leased]) && !args.no_http {
         workflows::over_http(store, &sizes, report).await?;

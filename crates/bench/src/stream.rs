@@ -8,7 +8,7 @@ use countersign_client::{Client, EventStream, StreamEvent, wire};
 use std::time::{Duration, Instant};
 
 const MANY: usize = 1000;
-const TURNS: usize = 20;
+const TURNS: usize = 200;
 
 /// Only where nodes can share a store.
 pub async fn measure(store: &str, time: Duration, report: &mut Report) -> anyhow::Result<()> {

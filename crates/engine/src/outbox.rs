@@ -70,7 +70,11 @@ impl Engine {
     }
 
     pub async fn settle_delivery(&self, delivery: &Delivery, settled: &Settled) -> Result<bool, StoreError> {
-        self.outbox.open().await.settle(delivery, settled, self.now()).await
+        let noted = self.outbox.open().await.settle(delivery, settled, self.now()).await?;
+        if noted && matches!(settled, Settled::Dead { .. }) {
+            self.hub.governance_moved();
+        }
+        Ok(noted)
     }
 }
 
@@ -101,6 +105,7 @@ impl Engine {
         if count > 0 {
             tracing::info!(%outbox_id, actor_ref, count, "deliveries that were given up are tried again");
             self.outbox.wake.notify_one();
+            self.hub.governance_moved();
         }
         Ok((count, state))
     }

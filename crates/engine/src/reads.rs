@@ -6,8 +6,8 @@ use crate::port::{
     RunStepView, RunView, Sight, StepQuery,
 };
 use crate::rows::{AssignmentRow, CorrectionRow, RecordRow, StepRow};
-use crate::run::rollup::Basis;
-use crate::stream::visible;
+use crate::run::rollup::{Basis, counted, stored};
+use crate::stream::{Visible, visible};
 use crate::{Engine, StoreError, store_failure};
 use countersign_kernel::lifecycle::OwnMachine;
 use countersign_kernel::plan::{Plan, StepSeq};
@@ -86,6 +86,14 @@ impl Engine {
         Ok(is_party || self.is_substitute_at(actor_ref, instance_id).await?)
     }
 
+    /// The definitions whose runs this actor may read when it names this run.
+    pub(crate) async fn run_in_sight(&self, actor_ref: &str, run_id: InstanceId) -> Result<Visible, Refusal> {
+        if self.reads_as_party(actor_ref, scopes::RUNS_READ, run_id).await? {
+            return Ok(None);
+        }
+        self.visible_definitions(actor_ref, scopes::RUNS_READ).await
+    }
+
     /// `None`: all approval steps and assignments; else those of the processes and runs that the actor may read.
     async fn approvals_in_sight(&self, actor_ref: &str) -> Result<Option<Sight>, Refusal> {
         let sight = |registry: &Registry| {
@@ -133,14 +141,11 @@ impl Engine {
 
     /// Whoever holds only `runs:read:<definition>` sees the runs of those.
     pub async fn read_runs(&self, actor_ref: &str, mut query: RunQuery, page: &Page) -> Result<Vec<RunView>, Refusal> {
-        if let Some(instance_id) = query.instance_id
-            && self.reads_as_party(actor_ref, scopes::RUNS_READ, instance_id).await?
-        {
-            return self.own_runs(&query, page).await;
-        }
-        query.definitions = self.visible_definitions(actor_ref, scopes::RUNS_READ).await?;
-        let seen = |name: &String| query.definitions.as_ref().is_none_or(|names| names.contains(name));
-        if !query.definition.as_ref().is_none_or(seen) {
+        query.definitions = match query.instance_id {
+            Some(run_id) => self.run_in_sight(actor_ref, run_id).await?,
+            None => self.visible_definitions(actor_ref, scopes::RUNS_READ).await?,
+        };
+        if !query.definition.as_ref().is_none_or(|name| sees(&query.definitions, name)) {
             return Err(Engine::unseen(actor_ref, scopes::RUNS_READ));
         }
         let found = self.reader.runs(&query, page).await.map_err(|error| store_failure(&error))?;
@@ -169,8 +174,7 @@ impl Engine {
         most: usize,
     ) -> Result<Vec<u64>, Refusal> {
         query.definitions = self.visible_definitions(actor_ref, scopes::RUNS_READ).await?;
-        let seen = |name: &String| query.definitions.as_ref().is_none_or(|names| names.contains(name));
-        if !query.definition.as_ref().is_none_or(seen) {
+        if !query.definition.as_ref().is_none_or(|name| sees(&query.definitions, name)) {
             return Err(Engine::unseen(actor_ref, scopes::RUNS_READ));
         }
         let mut counts = Vec::with_capacity(colours.len());
@@ -369,15 +373,10 @@ impl Engine {
 
     /// The colour of a run, as its row says; what an older version did not store is counted from its steps.
     pub async fn rollup_of(&self, run: &RunView, plan: &Plan) -> Result<Basis, Refusal> {
-        let stored = match &run.head.rollup {
-            None => None,
-            Some(text) => Some(Basis::parse(text).ok_or_else(|| {
-                store_failure(&StoreError::Corrupt(format!("run {}: its roll-up is none", run.row.instance_id)))
-            })?),
+        let older = match stored(run)? {
+            Some(basis) if basis.progress.is_some() => return Ok(basis),
+            older => older,
         };
-        if let Some(stored) = stored.as_ref().filter(|stored| stored.progress.is_some()) {
-            return Ok(stored.clone());
-        }
         const BATCH: usize = 5000;
         let (mut steps, mut from) = (Vec::new(), 0);
         loop {
@@ -386,8 +385,7 @@ impl Engine {
             from += StepSeq::try_from(count).unwrap_or(StepSeq::MAX);
             steps.extend(some);
             if count < BATCH {
-                let counted = Basis::counted(plan, &steps, run.chain.last_time);
-                return Ok(stored.map_or(counted.clone(), |stored| Basis { progress: counted.progress, ..stored }));
+                return Ok(counted(older, plan, &steps, run));
             }
         }
     }
@@ -452,6 +450,11 @@ impl Engine {
         self.require_scope(actor_ref, scopes::AUDIT_READ).await?;
         self.reader.records(query, page).await.map_err(|error| store_failure(&error))
     }
+}
+
+/// Whether this definition is among the visible ones.
+pub(crate) fn sees(visible: &Visible, definition: &str) -> bool {
+    visible.as_ref().is_none_or(|names| names.iter().any(|name| name == definition))
 }
 
 fn unexpected(outcome: &Outcome) -> Refusal {

@@ -99,7 +99,7 @@ struct Ranks {
     depth: Vec<u32>,
     /// The dependency by which the longest chain comes.
     deepest: Vec<Option<StepSeq>>,
-    has_optional: bool,
+    mandatory: u32,
 }
 
 impl PartialEq for Graph {
@@ -579,8 +579,13 @@ impl Plan {
         std::iter::successors(to, |seq| self.ranks().deepest.get(*seq as usize).copied().flatten())
     }
 
+    /// How many steps are not optional.
+    pub fn mandatory_steps(&self) -> u32 {
+        self.ranks().mandatory
+    }
+
     pub fn has_optional_steps(&self) -> bool {
-        self.ranks().has_optional
+        (self.mandatory_steps() as usize) < self.steps.len()
     }
 
     fn ranks(&self) -> &Ranks {
@@ -616,7 +621,8 @@ impl Plan {
             for (place, seq) in (0..).zip(&sorted) {
                 rank[*seq as usize] = place;
             }
-            Ranks { order: sorted, rank, depth, deepest, has_optional: self.steps.iter().any(|step| step.optional) }
+            let mandatory = self.steps.iter().filter(|step| !step.optional).count();
+            Ranks { order: sorted, rank, depth, deepest, mandatory: u32::try_from(mandatory).unwrap_or(u32::MAX) }
         })
     }
 

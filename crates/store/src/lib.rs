@@ -36,6 +36,11 @@ pub async fn open(url: &str) -> Result<Box<dyn Store>, StoreError> {
 /// The newest schema that this build knows; both stores number alike.
 pub const SCHEMA_VERSION: u32 = 31;
 
+/// The reads of this node: what pages and commands ask for, not what the committer and the sealer do.
+fn count_read() {
+    metrics::counter!("countersign_store_reads_total").increment(1);
+}
+
 fn newer_schema(found: u32) -> StoreError {
     StoreError::Unusable(format!(
         "the store has schema version {found}, but this build knows only up to {SCHEMA_VERSION}: it was written by a newer \

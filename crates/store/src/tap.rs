@@ -22,6 +22,11 @@ pub trait Tap: Send + Sync {
     /// So many instances were loaded.
     fn loaded(&self, _instances: usize) {}
 
+    /// Asked before what is due is read.
+    fn looks(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// So many rows of what is due were read.
     fn found_due(&self, _rows: usize) {}
 
@@ -104,6 +109,7 @@ impl Writer for TappedWriter {
     }
 
     async fn due(&mut self, after: &Due, until: Time, limit: usize) -> Result<Vec<Due>, StoreError> {
+        self.tap.looks()?;
         let due = self.inner.due(after, until, limit).await?;
         self.tap.found_due(due.len());
         Ok(due)

@@ -107,3 +107,38 @@ async fn no_step_of_a_runbook_begins_twice_on_postgres() -> anyhow::Result<()> {
 async fn no_step_of_a_runbook_begins_twice_on_two_nodes() -> anyhow::Result<()> {
     nothing_begins_twice(Kind::Postgres, 2).await
 }
+
+/// A reader that comes back with its `Last-Event-ID` is told of all that was acknowledged.
+async fn no_reader_misses_anything(kind: Kind, nodes: usize) -> anyhow::Result<()> {
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_countersign-torture"));
+    let report = crash::killed_with_streams(program, kind, nodes, 1, RUN_KILLS).await?;
+    println!("{report:?}");
+    assert!(report.acknowledged > RUN_KILLS as u64, "{report:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_reader_misses_anything_on_sqlite() -> anyhow::Result<()> {
+    no_reader_misses_anything(Kind::Sqlite, 1).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_reader_misses_anything_on_postgres() -> anyhow::Result<()> {
+    no_reader_misses_anything(Kind::Postgres, 1).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_reader_misses_anything_on_two_nodes() -> anyhow::Result<()> {
+    no_reader_misses_anything(Kind::Postgres, 2).await
+}
+
+/// Counted on a server in a process of its own: reads of the store, and memory.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_streams_read_nothing_on_sqlite() -> anyhow::Result<()> {
+    crash::followed_by_many(std::path::Path::new(env!("CARGO_BIN_EXE_countersign-torture")), Kind::Sqlite).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_streams_read_nothing_on_postgres() -> anyhow::Result<()> {
+    crash::followed_by_many(std::path::Path::new(env!("CARGO_BIN_EXE_countersign-torture")), Kind::Postgres).await
+}

@@ -5,6 +5,9 @@ use crate::port::{Batch, Unit, Verdict};
 use crate::rows::Write;
 use crate::stream::moves::{Key, Moves};
 
+/// What the types of governance events begin with.
+const GOVERNANCE: &str = "governance.";
+
 impl Committer {
     /// What was committed.
     pub(super) fn tell_moved(&self, batch: &Batch, verdicts: &[Verdict]) {
@@ -46,6 +49,9 @@ impl Committer {
                 Write::Assignment(row) => moves.insert(Key::Inbox(row.assignee_ref.as_str().into()), None),
                 Write::EndAssignment { assignee_ref, .. } => {
                     moves.insert(Key::Inbox(assignee_ref.as_str().into()), None);
+                }
+                Write::Outbox(event) if event.event_type.starts_with(GOVERNANCE) => {
+                    moves.insert(Key::Governance, None);
                 }
                 _ => {}
             }

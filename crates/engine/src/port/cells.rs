@@ -26,9 +26,9 @@ pub struct HeldStep {
     pub has_child: bool,
 }
 
-/// Which steps somebody needs who knows the run as of `since`; `None`: all of them. It is asked within the snapshot, with the
-/// records since then and the steps that hold the run up.
-pub type Choose = Arc<dyn Fn(&[RecordRow], &[HeldStep]) -> Option<Vec<StepSeq>> + Send + Sync>;
+/// Which steps a reader needs that knows the run as of `since`; `None`: all of them. It is asked within the snapshot, with the
+/// run, its records since then and the steps that hold it up.
+pub type Choose = Arc<dyn Fn(&RunView, &[RecordRow], &[HeldStep]) -> Option<Vec<StepSeq>> + Send + Sync>;
 
 /// What changed in a run since one of its records.
 #[derive(Clone)]

@@ -3,15 +3,18 @@
 
 use crate::port::{HeldStep, Page, RunCells, RunQuery, RunStepView, RunView, Since};
 use crate::purge::ranges;
+use crate::reads::sees;
 use crate::rows::RecordRow;
+use crate::run::rollup::{Basis, counted, stored};
 use crate::{Engine, store_failure};
 use countersign_kernel::InstanceId;
 use countersign_kernel::lifecycle::StepCode;
 use countersign_kernel::plan::{Plan, StepSeq};
 use countersign_kernel::refusal::{Code, Refusal};
+use countersign_kernel::registry::scopes;
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Whoever missed more records than this is given the whole run.
 const RECORDS: usize = 200;
@@ -41,6 +44,8 @@ const NAMING: &[&str] = &[
 pub struct Cells {
     pub run: RunView,
     pub plan: Arc<Plan>,
+    /// Its colour and progress, of the same state as the steps.
+    pub basis: Basis,
     /// What is shown: all steps where `full`, else those that changed.
     pub steps: Vec<RunStepView>,
     pub full: bool,
@@ -56,23 +61,31 @@ impl Engine {
     /// The run in short. With `since`, the steps that changed behind that record of the run; all of them where that is not known
     /// any more.
     pub async fn read_cells(&self, actor_ref: &str, run_id: InstanceId, since: Option<u64>) -> Result<Cells, Refusal> {
-        let run = self.readable_run(actor_ref, run_id).await?;
-        let plan = self.plan_of(&run).await?;
-        let since = since.filter(|sequence| *sequence > 0).map(|sequence| {
-            let plan = plan.clone();
-            let choose = move |records: &[RecordRow], held: &[HeldStep]| {
-                // The phase of a runbook depends on all its steps, and it has few: all are read, and those that changed are shown.
-                let changed = Changed::of(records, held, &plan).filter(|_| !plan.is_runbook())?;
-                Some(changed.all.into_iter().collect())
-            };
-            Since { sequence, records: RECORDS, choose: Arc::new(choose) }
-        });
-        let read = self.reader.run_cells(run_id, since).await.map_err(|error| store_failure(&error))?;
-        let RunCells { run, mut steps, full: all, chosen_from } = read.ok_or_else(unknown_run)?;
+        let visible = self.run_in_sight(actor_ref, run_id).await?;
+        let in_sight = |read: Option<RunCells>| match read {
+            Some(read) if sees(&visible, &read.run.row.definition_name) => Ok(read),
+            _ if visible.is_some() => Err(Engine::unseen(actor_ref, scopes::RUNS_READ)),
+            _ => Err(unknown_run()),
+        };
+        let known = Arc::new(OnceLock::new());
+        let mut read = in_sight(self.run_cells(run_id, since, &known).await?)?;
+        let plan = match known.get() {
+            Some(plan) => Arc::clone(plan),
+            None => self.plan_of(&read.run).await?,
+        };
+        if read.chosen_from.is_some() && known.set(plan.clone()).is_ok() {
+            // The changes are chosen by the plan, and it was not at hand.
+            read = in_sight(self.run_cells(run_id, since, &known).await?)?;
+        }
+        let RunCells { run, mut steps, full: all, chosen_from } = read;
         let mut rows_read = steps.len();
         let mut changed = None;
         let mut held: Vec<HeldStep> = if all { steps.iter().filter_map(held_up).collect() } else { vec![] };
         let codes = if all { steps.iter().map(|step| step.state.state).collect() } else { vec![] };
+        let basis = match stored(&run)? {
+            Some(basis) if basis.progress.is_some() => basis,
+            older => counted(older, &plan, &steps, &run),
+        };
         if let Some((records, holding)) = chosen_from {
             rows_read += records.len() + holding.len();
             changed = Changed::of(&records, &holding, &plan);
@@ -86,10 +99,35 @@ impl Engine {
         let waiting = steps.iter().any(|step| step.state.state == StepCode::NotStarted);
         let downstream =
             if waiting { behind(&plan, held.iter().filter_map(HeldStep::blocker)) } else { BTreeSet::new() };
-        Ok(Cells { run, plan, steps, full: changed.is_none(), downstream, rows_read, codes })
+        Ok(Cells { run, plan, basis, steps, full: changed.is_none(), downstream, rows_read, codes })
     }
 
-    /// The run with this id, for whoever may read it.
+    /// What the store has of the run. Where its plan is neither known nor at hand, no step is chosen.
+    async fn run_cells(
+        &self,
+        run_id: InstanceId,
+        since: Option<u64>,
+        known: &Arc<OnceLock<Arc<Plan>>>,
+    ) -> Result<Option<RunCells>, Refusal> {
+        let since = since.filter(|sequence| *sequence > 0).map(|sequence| {
+            let (registry, known) = (self.registry.clone(), known.clone());
+            let choose = move |run: &RunView, records: &[RecordRow], held: &[HeldStep]| {
+                if let (None, Some(plan)) = (known.get(), registry.plan_at_hand(&run.row.document_digest)) {
+                    known.get_or_init(|| plan);
+                }
+                let Some(plan) = known.get() else { return Some(vec![]) };
+                // The phase of a runbook depends on all its steps, and it has few: all are read, and those that changed are shown.
+                // An older version stored no progress: it is counted from all steps.
+                let reads_all = plan.is_runbook() || !matches!(stored(run), Ok(Some(Basis { progress: Some(_), .. })));
+                let changed = Changed::of(records, held, plan).filter(|_| !reads_all)?;
+                Some(changed.all.into_iter().collect())
+            };
+            Since { sequence, records: RECORDS, choose: Arc::new(choose) }
+        });
+        self.reader.run_cells(run_id, since).await.map_err(|error| store_failure(&error))
+    }
+
+    /// The run with this id, for an actor who may read it.
     pub async fn readable_run(&self, actor_ref: &str, run_id: InstanceId) -> Result<RunView, Refusal> {
         let query = RunQuery { instance_id: Some(run_id), ..RunQuery::default() };
         let page = Page { after: None, limit: 1, descending: false };

@@ -1,10 +1,12 @@
 //! A run's roll-up with its basis, as it is stored: one small JSON text on the instance's row, which every commit writes
 //! anyway.
 
-use crate::port::RunStepView;
+use crate::port::{RunStepView, RunView, StoreError};
+use crate::store_failure;
 use countersign_kernel::Time;
 use countersign_kernel::lifecycle::{ROLLUP_POLICY, RunState, StepCode};
 use countersign_kernel::plan::{Order, Plan, StepSeq};
+use countersign_kernel::refusal::Refusal;
 use countersign_kernel::rollup::{Colour, Counts, Facts, Progress, Rollup, Share, Tally};
 use countersign_kernel::run::Run;
 use serde_json::Value;
@@ -20,6 +22,23 @@ pub struct Basis {
     pub waits: bool,
     /// Nothing where an older version stored it.
     pub progress: Option<Progress>,
+}
+
+/// As the run's row says it.
+pub fn stored(run: &RunView) -> Result<Option<Basis>, Refusal> {
+    let Some(text) = &run.head.rollup else { return Ok(None) };
+    Basis::parse(text)
+        .map(Some)
+        .ok_or_else(|| store_failure(&StoreError::Corrupt(format!("run {}: its roll-up is none", run.row.instance_id))))
+}
+
+/// What an older version did not store, counted from all steps of the run.
+pub fn counted(older: Option<Basis>, plan: &Plan, steps: &[RunStepView], run: &RunView) -> Basis {
+    let counted = Basis::counted(plan, steps, run.chain.last_time);
+    match older {
+        Some(older) => Basis { progress: counted.progress, ..older },
+        None => counted,
+    }
 }
 
 impl Basis {

@@ -123,6 +123,11 @@ impl Hub {
         self.heard(moves);
     }
 
+    /// Something that `/v1/governance` shows was changed here.
+    pub fn governance_moved(&self) {
+        self.committed(Moves::of(Key::Governance));
+    }
+
     /// This was committed, here or elsewhere.
     pub fn heard(&self, moves: Moves) {
         locked(&self.arrived).merge(moves);

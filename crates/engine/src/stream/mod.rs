@@ -29,6 +29,8 @@ pub enum Topic {
     Worklist,
     /// Checkpoints and verifications of the log.
     Ledger,
+    /// Governance events and dead deliveries.
+    Governance,
 }
 
 /// Topics that somebody follows. It ends when this is dropped, and keeps no engine open.
@@ -50,7 +52,7 @@ pub struct Follow {
 const SESSION: usize = usize::MAX;
 
 /// The definitions that a reader may see; `None`: all of them.
-type Visible = Option<Vec<String>>;
+pub(crate) type Visible = Option<Vec<String>>;
 
 impl Topic {
     const fn scope(&self) -> Option<&'static str> {
@@ -58,6 +60,7 @@ impl Topic {
             Topic::Run(_) | Topic::Runs => Some(scopes::RUNS_READ),
             Topic::Process(_) => Some(scopes::WORKFLOWS_READ),
             Topic::Ledger => Some(scopes::AUDIT_READ),
+            Topic::Governance => Some(scopes::GOVERNANCE_READ),
             Topic::Inbox | Topic::Worklist => None,
         }
     }
@@ -65,7 +68,15 @@ impl Topic {
     const fn instance_id(&self) -> Option<InstanceId> {
         match self {
             Topic::Run(id) | Topic::Process(id) => Some(*id),
-            Topic::Runs | Topic::Inbox | Topic::Worklist | Topic::Ledger => None,
+            Topic::Runs | Topic::Inbox | Topic::Worklist | Topic::Ledger | Topic::Governance => None,
+        }
+    }
+
+    /// The scope of a topic that is about everything: no finer scope covers a part of it.
+    const fn whole_scope(&self) -> Option<&'static str> {
+        match self {
+            Topic::Ledger | Topic::Governance => self.scope(),
+            Topic::Run(_) | Topic::Process(_) | Topic::Runs | Topic::Inbox | Topic::Worklist => None,
         }
     }
 
@@ -81,6 +92,7 @@ impl Topic {
             (Topic::Inbox, _) => vec![Key::Inbox(actor_ref.into())],
             (Topic::Worklist, _) => vec![Key::Worklist(actor_ref.into())],
             (Topic::Ledger, _) => vec![Key::Ledger],
+            (Topic::Governance, _) => vec![Key::Governance],
         }
     }
 }
@@ -146,8 +158,8 @@ impl Engine {
             registry_sequence,
             session,
         };
-        if follow.topics.iter().any(|(topic, _)| *topic == Topic::Ledger) {
-            self.require_scope(actor_ref, scopes::AUDIT_READ).await?;
+        for scope in follow.topics.iter().filter_map(|(topic, _)| topic.whole_scope()) {
+            self.require_scope(actor_ref, scope).await?;
         }
         for scope in [scopes::RUNS_READ, scopes::WORKFLOWS_READ] {
             if follow.topics.iter().any(|(topic, _)| topic.scope() == Some(scope)) {
@@ -173,9 +185,9 @@ impl Engine {
     pub async fn would_refuse(&self, actor_ref: &str, topic: Topic) -> bool {
         let Some(scope) = topic.scope() else { return false };
         let Some(id) = topic.instance_id() else {
-            return match topic {
-                Topic::Ledger => self.require_scope(actor_ref, scope).await.is_err(),
-                _ => self.visible_definitions(actor_ref, scope).await.is_err(),
+            return match topic.whole_scope() {
+                Some(scope) => self.require_scope(actor_ref, scope).await.is_err(),
+                None => self.visible_definitions(actor_ref, scope).await.is_err(),
             };
         };
         match self.reader.heads(&[id]).await {
@@ -206,7 +218,7 @@ impl Engine {
         let actor_ref = &follow.actor_ref;
         let allowed = follow.topics.iter().all(|(topic, head)| match (topic.scope(), head) {
             (Some(scope), Some(head)) => registry.permitted_on(actor_ref, scope, head.definition.as_deref()),
-            (Some(scopes::AUDIT_READ), None) => registry.permitted(actor_ref, scopes::AUDIT_READ),
+            (Some(scope), None) if topic.whole_scope().is_some() => registry.permitted(actor_ref, scope),
             (Some(scope), None) => visible(&registry, actor_ref, scope).is_some(),
             (None, _) => true,
         });

@@ -26,6 +26,8 @@ pub enum Key {
     Worklist(Arc<str>),
     /// A checkpoint was signed, or the log was verified.
     Ledger,
+    /// A governance event was recorded, or a delivery was given up or is tried again.
+    Governance,
     /// Actors, credentials, grants and definitions.
     Registry,
     /// A session, by the hash of its id: it was ended.
@@ -124,6 +126,7 @@ impl Moves {
                 "a" => Key::Inbox(name.into()),
                 "w" => Key::Worklist(name.into()),
                 "l" => Key::Ledger,
+                "g" => Key::Governance,
                 "r" => Key::Registry,
                 "s" => Key::Session(countersign_ledger::parse_hex_digest(&name)?),
                 _ => continue,
@@ -145,6 +148,7 @@ fn item(key: &Key, sequence: Option<u64>) -> Option<String> {
         Key::Inbox(actor) => ("a", actor.to_string()),
         Key::Worklist(actor) => ("w", actor.to_string()),
         Key::Ledger => ("l", String::new()),
+        Key::Governance => ("g", String::new()),
         Key::Registry => ("r", String::new()),
         Key::Session(hash) => ("s", hash.to_string()),
         Key::AllRuns => return None,
@@ -179,6 +183,8 @@ mod tests {
             moves.insert(Key::Worklist(name.into()), None);
         }
         moves.insert(Key::Registry, Some(12));
+        moves.insert(Key::Ledger, None);
+        moves.insert(Key::Governance, None);
         moves.insert(Key::Session(Digest([7; 32])), None);
         let texts = moves.texts();
         assert!(texts.len() > 1 && texts.iter().all(|text| text.len() <= MOST_BYTES));

@@ -37,7 +37,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const PACE: Duration = Duration::from_millis(20);
 /// When a reader that lost its connection comes back.
 const RETRY: Duration = Duration::from_secs(1);
-const KNOWN: &str = "run:<id>, process:<id>, runs, inbox, worklist and ledger";
+const KNOWN: &str = "run:<id>, process:<id>, runs, inbox, worklist, ledger and governance";
 
 /// How much one stream and one actor may follow.
 #[derive(Clone, Copy)]
@@ -55,13 +55,13 @@ impl List for StreamTopics {
 }
 
 /// Follow topics live, as server-sent events. Needs what the read of each topic needs: `runs:read`,
-/// `workflows:read`, or a finer one, and `audit:read` for `ledger`; `inbox` and `worklist` are the caller's own. A refusal names the
+/// `workflows:read`, or a finer one, `audit:read` for `ledger` and `governance:read` for `governance`; `inbox` and `worklist` are the caller's own. A refusal names the
 /// topics that it is about in `refused_topics`. `event: moved` says which topic
 /// moved and, for a run or a process, to which sequence; `event: reload` says that events were lost and the stream ends. On
 /// every connection each topic is told once, except those that have not moved since `Last-Event-ID`.
 #[utoipa::path(get, path = "/v1/stream", tag = "stream",
     params(
-        ("topics" = String, Query, description = "With commas between: `run:<id>`, `process:<id>`, `runs`, `inbox`, `worklist`, `ledger`"),
+        ("topics" = String, Query, description = "With commas between: `run:<id>`, `process:<id>`, `runs`, `inbox`, `worklist`, `ledger`, `governance`"),
         ("Last-Event-ID" = Option<String>, Header, description = "The id of the last event that was received"),
     ),
     responses((status = 200, content_type = "text/event-stream", body = wire::Moved), Refused))]
@@ -135,6 +135,7 @@ fn topic(name: &str) -> Option<Topic> {
         ("inbox", _) => Some(Topic::Inbox),
         ("worklist", _) => Some(Topic::Worklist),
         ("ledger", _) => Some(Topic::Ledger),
+        ("governance", _) => Some(Topic::Governance),
         (_, Some(("run", text))) if !text.is_empty() => Some(Topic::Run(id(text))),
         (_, Some(("process", text))) if !text.is_empty() => Some(Topic::Process(id(text))),
         _ => None,
@@ -306,7 +307,7 @@ mod tests {
         assert_eq!(ok("inbox,inbox"), ["inbox"]);
         assert_eq!(ok("run:nonsense"), ["run:nonsense"], "like an id that is not there");
         for bad in
-            ["", ",", "inbox,", " inbox", "run", "run:", "governance", "Runs", "runs:1", "inbox,runs,worklist,inbox"]
+            ["", ",", "inbox,", " inbox", "run", "run:", "governance:1", "Runs", "runs:1", "inbox,runs,worklist,inbox"]
         {
             let refused: Result<Vec<String>, Problem> = names(bad);
             assert!(refused.is_err(), "{bad}");

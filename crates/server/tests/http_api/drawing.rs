@@ -53,6 +53,7 @@ on_both! {
     what_differs_between_versions_is_told,
     who_may_not_see_a_definition_sees_nothing_of_it,
     schedules_are_listed_with_their_next_run,
+    ten_thousand_mixed_cells_fit_into_a_megabyte,
 }
 
 const NIGHTLY: &str = r#"
@@ -83,6 +84,62 @@ async fn schedules_are_listed_with_their_next_run(store: Option<String>) {
     assert_eq!(of_it.get("/v1/schedules").await.ok()["items"], items);
     assert_eq!(of_another.get("/v1/schedules").await.ok()["items"], json!([]));
     none.get("/v1/schedules").await.refused(403, "permission-denied");
+}
+
+/// As the server compresses it for a browser: ready, done, failed, held up, blocked and taken steps with their people, facets and
+/// deadlines, and all that follow them.
+async fn ten_thousand_mixed_cells_fit_into_a_megabyte(store: Option<String>) {
+    const STEPS: usize = 10_000;
+    const FIRST: usize = 500;
+    let server = started(store).await;
+    let admin = server.admin();
+    let mut text = String::from("kind: workflow\nname: mixed\nqueue: q\nsteps:\n");
+    for n in 0..STEPS {
+        let depends = n.checked_sub(FIRST).map_or(String::new(), |before| format!(", dependsOn: [s{before}]"));
+        let work = match n % 5 {
+            0 => format!(", run: human, pic: 'person-{}', deadline: {}h", n % 97, n % 71 + 1),
+            1 => ", optional: true".to_owned(),
+            2 => ", onFailure: hold, retryPolicy: {maxRetries: 0}".to_owned(),
+            _ => String::new(),
+        };
+        text.push_str(&format!("  - {{name: s{n}{depends}{work}}}\n"));
+    }
+    admin.post_bytes("/v1/definitions", text).await.created();
+    let run = admin.post("/v1/runs", json!({"definition": "mixed"})).await.created();
+    let run_id = run["run_id"].as_str().expect("an id").to_owned();
+    let claim = json!({"worker_id": "w", "max": 200, "wait_ms": 10_000});
+    let tasks = admin.post("/v1/queues/q/claim", claim).await.ok()["tasks"].as_array().expect("tasks").clone();
+    for (n, task) in tasks.iter().enumerate() {
+        let (verb, mut body) = match n % 4 {
+            0 | 1 => ("complete", json!({"output": {"n": n}})),
+            2 => ("retry", json!({"last_error": "no stock", "backoff_ms": 3_600_000})),
+            _ => continue,
+        };
+        body["lease_token"] = task["lease_token"].clone();
+        admin.post(&format!("/v1/tasks/{}/{verb}", task["task_id"].as_str().expect("an id")), body).await;
+    }
+    let person = server.actor("person-0", &["tasks:work"]).await;
+    for n in [0, 97 * 5 % FIRST] {
+        let step = format!("/v1/runs/{run_id}/steps/s{n}");
+        let of = if n % 97 == 0 { &person } else { &admin };
+        of.post(&format!("{step}/claim"), json!({})).await;
+        of.post(&format!("{step}/block"), json!({"block_reason": "missing_input", "reason": "no papers"})).await;
+    }
+
+    let path = format!("/v1/runs/{run_id}/cells");
+    let length =
+        |answer: &Answer| answer.headers["content-length"].to_str().expect("text").parse::<usize>().expect("a number");
+    let packed = Answer::of(admin.request(Method::GET, &path).header("Accept-Encoding", "gzip")).await;
+    assert_eq!((packed.status, &packed.headers["content-encoding"]), (200, &"gzip".parse().expect("a value")));
+    let plain = admin.get(&path).await;
+    assert!(length(&packed) <= 1 << 20, "{} bytes of {}", length(&packed), length(&plain));
+    let cells = plain.ok();
+    assert_eq!(cells["cells"].as_array().map(Vec::len), Some(STEPS));
+    let states: std::collections::BTreeSet<&str> =
+        cells["cells"].as_array().expect("cells").iter().filter_map(|cell| cell["state_code"].as_str()).collect();
+    for state in ["ready", "completed", "failed", "in_progress", "blocked", "not_started"] {
+        assert!(states.contains(state), "{state} is not among {states:?}");
+    }
 }
 
 async fn versions_are_listed_and_drawn(store: Option<String>) {

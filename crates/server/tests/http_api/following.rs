@@ -4,7 +4,6 @@ use crate::support::{Actor, Server};
 use crate::webhooks::{database, on_both};
 use countersign_server::outbox::Pace;
 use serde_json::{Value, json};
-use std::io::Write;
 
 const FLOW: &str = "
 kind: workflow
@@ -36,7 +35,6 @@ steps:
 
 on_both! {
     a_run_is_drawn_and_followed,
-    ten_thousand_cells_fit_into_one_answer,
     a_step_is_told_whole,
     what_may_be_done_is_what_is_accepted,
     a_process_says_what_may_be_done,
@@ -143,23 +141,6 @@ async fn a_run_is_drawn_and_followed(store: Option<String>) {
         (&after["phase"], &after["full"], seqs(&after)),
         (&json!("awaiting_sovereign"), &json!(false), vec![0, 1])
     );
-}
-
-async fn ten_thousand_cells_fit_into_one_answer(store: Option<String>) {
-    let world = world(store).await;
-    let mut text = "kind: workflow\nname: wide\nqueue: wide\nsteps:\n  - {name: first}\n".to_owned();
-    (1..10_000).for_each(|n| text.push_str(&format!("  - {{name: s{n}, dependsOn: [first]}}\n")));
-    world.admin.post_bytes("/v1/definitions", text).await.created();
-    let id = world.start("wide", json!({})).await;
-    let task = world.claim("wide").await;
-    world.report(&task, "complete", json!({})).await;
-    let answer = world.admin.get(&format!("/v1/runs/{id}/cells")).await;
-    assert_eq!(answer.body["cells"].as_array().map(Vec::len), Some(10_000));
-    let mut packed = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
-    packed.start_file("cells", zip::write::SimpleFileOptions::default()).expect("a file");
-    packed.write_all(answer.text.as_bytes()).expect("written");
-    let packed = packed.finish().expect("packed").into_inner().len();
-    assert!(packed < 1 << 20, "{packed} bytes of {}", answer.text.len());
 }
 
 async fn a_step_is_told_whole(store: Option<String>) {

@@ -16,6 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 on_both! {
     each_topic_moves_when_it_should_and_not_otherwise,
     a_topic_is_refused_as_the_read_of_it_would_be,
+    governance_events_move_their_topic,
     who_comes_back_is_told_what_it_missed,
     revoked_rights_end_the_stream,
     a_finer_scope_covers_the_runs_of_its_definition,
@@ -208,7 +209,7 @@ async fn a_topic_is_refused_as_the_read_of_it_would_be(store: Option<String>) {
     ask(&admin, "run:0198c0de-0000-7000-8000-000000000000".to_owned()).await.refused_at(404, "not-known", "topics");
     ask(&admin, format!("run:{process}")).await.refused_at(404, "not-known", "topics");
     ask(&admin, format!("process:{run_id}")).await.refused_at(404, "not-known", "topics");
-    for bad in ["governance", "", "runs,", "run:", "everything"] {
+    for bad in ["governances", "", "runs,", "run:", "everything"] {
         ask(&admin, bad.to_owned()).await.refused_at(400, "invalid-query", "topics");
     }
     admin.get("/v1/stream").await.refused_at(400, "invalid-query", "topics");
@@ -217,6 +218,37 @@ async fn a_topic_is_refused_as_the_read_of_it_would_be(store: Option<String>) {
     // One's own needs no scope.
     let mut own = Follower::open(&none, "inbox,worklist").await;
     assert_eq!(own.topics(2).await, ["inbox", "worklist"]);
+}
+
+const HELD: &str = "kind: workflow\nname: held\nqueue: held\nsteps: [{name: A}]\n";
+
+async fn governance_events_move_their_topic(store: Option<String>) {
+    let server = server(store).await;
+    let admin = server.admin();
+    admin.post_bytes("/v1/definitions", HELD).await.created();
+    let reader = server.actor("reader", &["governance:read"]).await;
+    let mut governance = Follower::open(&reader, "governance,inbox").await;
+    assert_eq!(governance.topics(2).await, ["governance", "inbox"]);
+    for scope in ["governance:act", "runs:read", "audit:read"] {
+        let other = server.actor(&format!("holds-{}", scope.replace(':', "-")), &[scope]).await;
+        let refused = other.get("/v1/stream?topics=governance,inbox").await;
+        refused.refused_at(403, "permission-denied", "topics");
+        assert_eq!(refused.body["refused_topics"], json!(["governance"]));
+    }
+    admin.post("/v1/runs", json!({"definition": "held"})).await.created();
+    let claim = json!({"worker_id": "w", "wait_ms": 10_000});
+    let task = admin.post("/v1/queues/held/claim", claim).await.ok()["tasks"][0].clone();
+    let dead = format!("/v1/tasks/{}/dead", task["task_id"].as_str().expect("an id"));
+    // The start moves nothing; that a policy forbade the step is escalated.
+    let forbidden =
+        json!({"lease_token": task["lease_token"], "last_error": "not allowed", "error_category": "governance"});
+    admin.post(&dead, forbidden).await.ok();
+    assert_eq!(governance.moved().await, ("governance".to_owned(), None));
+    // Whoever loses the scope loses the stream.
+    let grants = admin.get("/v1/grants?subject_ref=reader").await.ok();
+    let grant = grants["items"][0]["grant_id"].as_str().expect("a grant").to_owned();
+    admin.post(&format!("/v1/grants/{grant}/revoke"), json!({})).await.ok();
+    governance.ends().await;
 }
 
 async fn who_comes_back_is_told_what_it_missed(store: Option<String>) {

@@ -1,6 +1,7 @@
 //! Events reach webhooks: exactly those that were committed, signed, again after failures, and never a secret with them.
 //! On SQLite and on a real PostgreSQL (`scripts/with-postgres.sh`).
 
+use crate::stream::Follower;
 use crate::support::{Actor, Server};
 use axum::Router;
 use axum::body::Bytes;
@@ -346,10 +347,14 @@ async fn a_refusal_is_final_and_can_be_tried_again(store: Option<String>) {
     let receiver = Receiver::start().await;
     receiver.answer(410);
     let (server, admin) = with_workflow(allowed(&receiver.webhook("in", "")), store).await;
+    let mut governance = Follower::of(admin.request(reqwest::Method::GET, "/v1/stream?topics=governance")).await;
+    governance.topics(1).await;
     send(&admin, &["order.paid"]).await;
     until("it is given up", async || outbox(&admin, "dead").await.len() == 1).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(receiver.got().len(), 1);
+    // That it was given up is told, and that it is tried again.
+    assert_eq!(governance.topics(1).await, ["governance"]);
     let dead = outbox(&admin, "dead").await.remove(0);
     assert_eq!(
         (&dead["deliveries"][0]["last_error"], &dead["deliveries"][0]["webhook"]),
@@ -367,6 +372,7 @@ async fn a_refusal_is_final_and_can_be_tried_again(store: Option<String>) {
     let operator = server.actor("operator", &["governance:act"]).await;
     let replayed = operator.post_keyed(&path, "k", json!({})).await.ok();
     assert_eq!((&replayed["deliveries"], &replayed["state"]), (&json!(1), &json!("pending")));
+    assert_eq!(governance.topics(1).await, ["governance"]);
     assert_eq!(operator.post_keyed(&path, "k", json!({})).await.ok(), replayed, "the first answer");
     until("it is delivered", async || outbox(&admin, "delivered").await.len() == 1).await;
     assert_eq!(operator.post(&path, json!({})).await.ok()["deliveries"], 0);

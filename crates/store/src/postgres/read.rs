@@ -86,6 +86,7 @@ impl PostgresReader {
 }
 
 pub async fn connection(pool: &Pool) -> Result<deadpool_postgres::Client, StoreError> {
+    crate::count_read();
     pool.get().await.map_err(|e| StoreError::Transient(format!("no connection to PostgreSQL: {e}")))
 }
 
@@ -324,7 +325,12 @@ impl Reader for PostgresReader {
     }
 
     async fn runs(&self, query: &RunQuery, page: &Page) -> Result<Vec<RunView>, StoreError> {
-        self.run(&select::run::runs(Dialect::Postgres, query, page), decode::run::run_view).await
+        let select = select::run::runs(Dialect::Postgres, query, page);
+        if query.instance_id.is_some() {
+            // Asked for with every read of one run: prepared once.
+            return self.rows(&select.sql, &select.values, decode::run::run_view).await;
+        }
+        self.run(&select, decode::run::run_view).await
     }
 
     async fn count_runs(&self, query: &RunQuery, most: usize) -> Result<u64, StoreError> {
@@ -358,9 +364,8 @@ impl Reader for PostgresReader {
     async fn run_cells(&self, run_id: InstanceId, since: Option<Since>) -> Result<Option<RunCells>, StoreError> {
         let mut client = self.connection().await?;
         let snapshot = snapshot(&mut client).await?;
-        let cells = super::run::cells(&snapshot, &self.runs, run_id, since).await?;
-        snapshot.commit().await.map_err(failed)?;
-        Ok(cells)
+        // It only read: rolling it back as it is dropped loses nothing, and is not waited for.
+        super::run::cells(&snapshot, &self.runs, run_id, since).await
     }
 
     async fn corrections(&self, run_id: InstanceId) -> Result<Vec<CorrectionRow>, StoreError> {

@@ -7,8 +7,8 @@ use crate::select::Dialect;
 use crate::select::run::{RECEIVED_POSTGRES, RunSql};
 use crate::statement::{Name, STATEMENTS, step_values};
 use crate::value::Columns;
-use countersign_engine::port::{Due, RunCells, Since, StoreError, Unit};
-use countersign_engine::rows::StepWrite;
+use countersign_engine::port::{Due, HeldStep, RunCells, RunView, Since, StoreError, Unit};
+use countersign_engine::rows::{RecordRow, StepWrite};
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::{InstanceId, Time};
 use std::sync::Arc;
@@ -104,7 +104,8 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// What is drawn of a run, all in this snapshot.
+/// What is drawn of a run, all in this snapshot. What needs no earlier answer is asked at once, so that a delta takes two
+/// round trips.
 pub async fn cells(
     snapshot: &deadpool_postgres::Transaction<'_>,
     sql: &RunSql,
@@ -115,29 +116,41 @@ pub async fn cells(
         let statement = snapshot.prepare_cached(sql).await.map_err(failed)?;
         snapshot.query(&statement, values).await.map_err(failed)
     };
-    let Some(run) = query(&sql.runs, &[&vec![run_id.0]]).await?.pop() else { return Ok(None) };
-    let run = decode::run::run_view(&run)?;
+    let ids = vec![run_id.0];
+    let (by_ids, by_id): ([&(dyn ToSql + Sync); 1], [&(dyn ToSql + Sync); 1]) = ([&ids], [&run_id.0]);
+    let view = |rows: &[Row]| rows.first().map(|row| decode::run::run_view(row)).transpose();
+    let Some(since) = since else {
+        let (run, rows) = tokio::try_join!(query(&sql.runs, &by_ids), query(&sql.cells, &by_id))?;
+        return view(&run)?.map(|run| drawn(run, &rows, true, None)).transpose();
+    };
+    let sequence = i64::try_from(since.sequence).unwrap_or(i64::MAX);
+    let limit = i64::try_from(since.records).unwrap_or(i64::MAX - 1) + 1;
+    let behind: [&(dyn ToSql + Sync); 3] = [&run_id.0, &sequence, &limit];
+    let (run, records, held) =
+        tokio::try_join!(query(&sql.runs, &by_ids), query(&sql.records_since, &behind), query(&sql.held, &by_id))?;
+    let Some(run) = view(&run)? else { return Ok(None) };
     let (mut chosen, mut chosen_from) = (None, None);
-    if let Some(since) = since.filter(|since| since.sequence <= run.chain.sequence) {
-        let sequence = i64::try_from(since.sequence).unwrap_or(i64::MAX);
-        let limit = i64::try_from(since.records).unwrap_or(i64::MAX - 1) + 1;
-        let records = query(&sql.records_since, &[&run_id.0, &sequence, &limit]).await?;
+    if since.sequence <= run.chain.sequence && records.len() <= since.records {
         let records = records.iter().map(|row| decode::record_row(row)).collect::<Result<Vec<_>, _>>()?;
-        if records.len() <= since.records {
-            let rows = query(&sql.held, &[&run_id.0]).await?;
-            let held = rows.iter().map(|row| decode::run::held(row)).collect::<Result<Vec<_>, _>>()?;
-            chosen = (since.choose)(&records, &held);
-            chosen_from = Some((records, held));
-        }
+        let held = held.iter().map(|row| decode::run::held(row)).collect::<Result<Vec<_>, _>>()?;
+        chosen = (since.choose)(&run, &records, &held);
+        chosen_from = Some((records, held));
     }
     let full = chosen.is_none();
     let rows = match chosen {
-        None => query(&sql.cells, &[&run_id.0]).await?,
+        None => query(&sql.cells, &by_id).await?,
+        Some(seqs) if seqs.is_empty() => vec![],
         Some(seqs) => {
             let seqs: Vec<i64> = seqs.into_iter().map(i64::from).collect();
             query(&sql.some_cells, &[&run_id.0, &seqs]).await?
         }
     };
+    drawn(run, &rows, full, chosen_from).map(Some)
+}
+
+type ChosenFrom = Option<(Vec<RecordRow>, Vec<HeldStep>)>;
+
+fn drawn(run: RunView, rows: &[Row], full: bool, chosen_from: ChosenFrom) -> Result<RunCells, StoreError> {
     let steps = rows.iter().map(|row| decode::run::step_view(row)).collect::<Result<_, _>>()?;
-    Ok(Some(RunCells { run, steps, full, chosen_from }))
+    Ok(RunCells { run, steps, full, chosen_from })
 }

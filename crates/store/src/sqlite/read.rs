@@ -172,6 +172,7 @@ where
     T: Send + 'static,
     F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
 {
+    crate::count_read();
     let pool = pool.clone();
     tokio::task::spawn_blocking(move || pool.with(read))
         .await

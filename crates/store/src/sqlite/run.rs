@@ -140,7 +140,7 @@ pub fn cells(
         let records = rows(connection, &sql.records_since, &values, decode::record_row)?;
         if records.len() <= since.records {
             let held = rows(connection, &sql.held, &id, decode::run::held)?;
-            chosen = (since.choose)(&records, &held);
+            chosen = (since.choose)(&run, &records, &held);
             chosen_from = Some((records, held));
         }
     }

@@ -10,6 +10,7 @@ mod runbooks;
 mod runs;
 mod server;
 mod stage;
+mod streams;
 pub mod worker;
 
 pub use purges::killed_while_purging;
@@ -17,6 +18,7 @@ pub use runbooks::{RunbooksReport, killed_with_runbooks};
 pub(crate) use runs::{Proven, require_proven};
 pub use runs::{RunsReport, killed_with_runs};
 pub(crate) use server::Server;
+pub use streams::{StreamsReport, followed_by_many, killed_with_streams};
 
 use crate::load::Rng;
 use crate::load::steady::{Account, Witness, work};

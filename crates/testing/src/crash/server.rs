@@ -82,8 +82,16 @@ impl Server {
 
     /// The most memory that it has had so far.
     pub fn peak_rss_bytes(&self) -> anyhow::Result<u64> {
+        self.memory("VmHWM:")
+    }
+
+    pub fn rss_bytes(&self) -> anyhow::Result<u64> {
+        self.memory("VmRSS:")
+    }
+
+    fn memory(&self, field: &str) -> anyhow::Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("the kernel does not say")?;
+        let line = status.lines().find_map(|line| line.strip_prefix(field)).context("the kernel does not say")?;
         let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
         Ok(kib * 1024)
     }

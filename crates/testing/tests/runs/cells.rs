@@ -19,6 +19,7 @@ use std::time::Duration;
 
 countersign_testing::on_both! {
     nobody_sees_half_a_commit,
+    what_an_older_version_did_not_count_is_counted_in_the_same_snapshot,
     a_delta_costs_what_changed,
     what_is_held_up_is_told_with_what_holds_it,
     who_missed_much_is_given_all,
@@ -53,14 +54,17 @@ fn agree(picture: &Picture, seen: &Cells) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Chains side by side in one run, each with a worker: several commands come to the committer at once.
 async fn nobody_sees_half_a_commit(kind: Kind) -> anyhow::Result<()> {
-    const STEPS: usize = 150;
+    const CHAINS: usize = 4;
+    const STEPS: usize = 160;
     let place = Place::new(kind).await?;
     let engine = place.engine(config()).await?;
-    let mut text = String::from("kind: workflow\nname: chain\norder: linear\nqueue: q\nsteps:\n");
-    (0..STEPS).try_for_each(|n| writeln!(text, "  - {{name: s{n}}}"))?;
+    let mut text = String::from("kind: workflow\nname: chains\nqueue: q\nsteps:\n");
+    (0..CHAINS).try_for_each(|n| writeln!(text, "  - {{name: s{n}}}"))?;
+    (CHAINS..STEPS).try_for_each(|n| writeln!(text, "  - {{name: s{n}, dependsOn: [s{}]}}", n - CHAINS))?;
     publish(&engine, &text).await?;
-    let run_id = start(&engine, "chain", "{}").await?;
+    let run_id = start(&engine, "chains", "{}").await?;
     let done = Arc::new(AtomicBool::new(false));
     let watch = |deltas: bool| {
         let (engine, done) = (engine.clone(), done.clone());
@@ -80,15 +84,54 @@ async fn nobody_sees_half_a_commit(kind: Kind) -> anyhow::Result<()> {
         })
     };
     let watchers = [watch(false), watch(true), watch(true)];
-    let mut task = claim(&engine, 1, LEASE, Duration::ZERO).await?.pop();
-    while let Some(current) = task {
-        task = complete(&engine, &current, true).await?;
+    let mut workers = tokio::task::JoinSet::new();
+    for _ in 0..CHAINS {
+        let engine = engine.clone();
+        workers.spawn(async move {
+            let mut task = claim(&engine, 1, LEASE, Duration::ZERO).await?.pop();
+            while let Some(current) = task {
+                task = complete(&engine, &current, true).await?;
+            }
+            anyhow::Ok(())
+        });
+    }
+    while let Some(worker) = workers.join_next().await {
+        worker??;
+    }
+    // A worker whose chain was taken over by another one ended early; what is left is worked off.
+    while let Some(task) = claim(&engine, 1, LEASE, Duration::ZERO).await?.pop() {
+        complete(&engine, &task, false).await?;
     }
     ensure!(state(&engine, run_id).await? == "completed");
     done.store(true, Ordering::SeqCst);
     for watcher in watchers {
         let (picture, looks) = watcher.await??;
         ensure!(picture.len() == STEPS && picture.values().all(|state| *state == StepCode::Completed), "{looks} looks");
+    }
+    close(engine).await?;
+    place.remove().await
+}
+
+/// Its row says no progress, or nothing at all: the answer counts the steps that it read.
+async fn what_an_older_version_did_not_count_is_counted_in_the_same_snapshot(kind: Kind) -> anyhow::Result<()> {
+    let place = Place::new(kind).await?;
+    let engine = place.engine(config()).await?;
+    publish(&engine, "kind: workflow\nname: few\norder: linear\nqueue: q\nsteps: [{name: a}, {name: b}, {name: c}]\n")
+        .await?;
+    let run_id = start(&engine, "few", "{}").await?;
+    let first = claim(&engine, 1, LEASE, Duration::ZERO).await?.pop().context("a task")?;
+    complete(&engine, &first, false).await?;
+    let new = cells(&engine, run_id, None).await?;
+    let since = Some(new.run.chain.sequence - 1);
+    let stored = new.run.head.rollup.as_deref().context("a roll-up")?;
+    let (without, _) = stored.split_once(",\"progress\"").context("progress")?;
+    for older in [format!("'{without}}}'"), "NULL".to_owned()] {
+        place.sql(&format!("UPDATE instances SET rollup = {older}")).await?;
+        for since in [None, since] {
+            let seen = cells(&engine, run_id, since).await?;
+            ensure!(seen.basis.progress == new.basis.progress && seen.basis.progress.is_some(), "{:?}", seen.basis);
+            ensure!(seen.basis.rollup.counts == new.basis.rollup.counts, "{:?}", seen.basis);
+        }
     }
     close(engine).await?;
     place.remove().await

@@ -13,12 +13,13 @@ use countersign_testing::on_both;
 use countersign_testing::place::{Kind, Place, close, engine_on};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 on_both! {
     a_start_with_many_ready_runs_serves_at_once,
     work_is_handed_out_by_priority_after_a_start,
+    what_is_asked_for_now_goes_before_the_backlog,
     leases_of_before_the_start_end_behind_ready_work,
     large_runs_do_not_stay_in_memory,
     one_batch_loads_no_more_than_fits,
@@ -36,6 +37,9 @@ struct Counts {
     rows: AtomicUsize,
     rows_at_commit: AtomicUsize,
     loaded_at_commit: AtomicUsize,
+    /// Pages of what is due that were read, and whether a test lets only the first one be read.
+    pages: AtomicUsize,
+    one_page: AtomicBool,
 }
 
 #[async_trait]
@@ -48,6 +52,13 @@ impl Tap for Counts {
 
     fn loaded(&self, instances: usize) {
         self.loaded.fetch_add(instances, Ordering::SeqCst);
+    }
+
+    fn looks(&self) -> Result<(), StoreError> {
+        match self.pages.fetch_add(1, Ordering::SeqCst) {
+            1.. if self.one_page.load(Ordering::SeqCst) => Err(StoreError::Transient("not now".to_owned())),
+            _ => Ok(()),
+        }
     }
 
     fn found_due(&self, rows: usize) {
@@ -132,6 +143,46 @@ async fn work_is_handed_out_by_priority_after_a_start(kind: Kind) -> anyhow::Res
     complete(&engine, &tasks[1], false).await?;
     let last = claim(&engine, 10, LEASE, LONG).await?;
     ensure!(last.len() == 1, "{last:?}");
+    close(engine).await?;
+    place.remove().await
+}
+
+/// While all but the first page of the backlog is still in the store (ADR 61).
+async fn what_is_asked_for_now_goes_before_the_backlog(kind: Kind) -> anyhow::Result<()> {
+    let (place, hand) = (Place::new(kind).await?, Hand::default());
+    let engine = place.engine(config(&hand)).await?;
+    publish(&engine, &workflow("one", "priority: 5\n")).await?;
+    publish(&engine, &workflow("urgent", "priority: 9\n")).await?;
+    let first = start(&engine, "one", "{}").await?;
+    hand.turn(SECOND);
+    start_many(&engine, "one", 2 * PAGE).await?;
+    hand.turn(SECOND);
+    let (last, stored) = (start(&engine, "one", "{}").await?, start(&engine, "urgent", "{}").await?);
+    close(engine).await?;
+
+    let counts = Arc::new(Counts::default());
+    counts.one_page.store(true, Ordering::SeqCst);
+    let store = Box::new(Tapped { inner: place.store().await?, tap: counts.clone() });
+    let engine = engine_on(store, config(&hand)).await?;
+    // A call loads what it names, and nothing else.
+    engine.execute(on_run(last, run::Command::Pause { reason: Some("for now".to_owned()) })).await?;
+    ensure!(counts.loaded.load(Ordering::SeqCst) == 1, "{}", counts.loaded.load(Ordering::SeqCst));
+    // What is new goes by its priority, before all that waits.
+    let new = start(&engine, "urgent", "{}").await?;
+    let tasks = claim(&engine, 1, LEASE, LONG).await?;
+    ensure!(tasks.len() == 1 && run_of(&tasks[0]) == new, "{tasks:?}");
+    // Then what has waited longest.
+    let tasks = claim(&engine, 1, LEASE, LONG).await?;
+    ensure!(tasks.len() == 1 && run_of(&tasks[0]) == first, "{tasks:?}");
+    ensure!(counts.rows.load(Ordering::SeqCst) <= PAGE, "the backlog was read");
+
+    // With more of it, what is urgent there goes first.
+    counts.one_page.store(false, Ordering::SeqCst);
+    engine.loaded().await;
+    let tasks = claim(&engine, 1, LEASE, LONG).await?;
+    ensure!(tasks.len() == 1 && run_of(&tasks[0]) == stored, "{tasks:?}");
+    let rest = claim(&engine, 3 * PAGE, LEASE, LONG).await?;
+    ensure!(rest.len() == 2 * PAGE, "{}: one is paused", rest.len());
     close(engine).await?;
     place.remove().await
 }

@@ -45,13 +45,12 @@ pub async fn read(
     let engine = app.engine()?;
     let run_id = InstanceId::parse(address.get("run_id")).unwrap_or(InstanceId(uuid::Uuid::max()));
     let cells = engine.read_cells(&caller.actor_ref, run_id, since).await?;
-    let basis = engine.rollup_of(&cells.run, &cells.plan).await?;
     let machine = engine.machine_of(&cells.run);
-    Ok(Json(to_wire(cells, &basis, machine.as_deref())))
+    Ok(Json(to_wire(cells, machine.as_deref())))
 }
 
-fn to_wire(cells: Cells, basis: &Basis, machine: Option<&OwnMachine>) -> wire::RunCells {
-    let Cells { run, plan, steps, full, downstream, codes, .. } = cells;
+fn to_wire(cells: Cells, machine: Option<&OwnMachine>) -> wire::RunCells {
+    let Cells { run, plan, basis, steps, full, downstream, codes, .. } = cells;
     let state = RunState::parse(&run.head.state).unwrap_or(RunState::Idle);
     let cell = |step: RunStepView| {
         let behind = step.state.state.as_str() == "not_started" && downstream.contains(&step.step_seq);
@@ -64,8 +63,8 @@ fn to_wire(cells: Cells, basis: &Basis, machine: Option<&OwnMachine>) -> wire::R
         full,
         phase: run.head.runbook.is_some().then(|| phase(&plan, &codes).to_string()),
         appearance: run_looks(state),
-        rollup: rollup(basis, &plan),
-        progress: progress(basis, &plan),
+        rollup: rollup(&basis, &plan),
+        progress: progress(&basis, &plan),
         critical_path,
         cells: steps.into_iter().map(cell).collect(),
         state: run.head.state,
@@ -83,11 +82,10 @@ fn run_looks(state: RunState) -> wire::Looks {
 }
 
 pub(super) fn progress(basis: &Basis, plan: &Plan) -> wire::RunProgress {
-    let mandatory = plan.steps.iter().filter(|step| !step.optional).count();
     let progress = basis.progress.unwrap_or_default();
     wire::RunProgress {
         mandatory_completed: progress.completed,
-        mandatory_total: u32::try_from(mandatory).unwrap_or(u32::MAX).saturating_sub(progress.skipped),
+        mandatory_total: plan.mandatory_steps().saturating_sub(progress.skipped),
     }
 }
 
