@@ -6,7 +6,7 @@ use super::report::{Category, Failure, Report, Verdict};
 use super::{Backoff, is_transient};
 use crate::client::Client;
 use crate::error::Error;
-use crate::wire::{CompleteTask, DeadTask, RetryTask, Task, TaskReported, WaitTask};
+use crate::wire::{BlockTask, CannotCompleteTask, CompleteTask, DeadTask, RetryTask, Task, TaskReported, WaitTask};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -102,6 +102,14 @@ impl Delivery<'_> {
                     }
                     Verdict::Dead => {
                         client.dead_task(task_id, &DeadTask { lease_token, last_error, error_category }).await
+                    }
+                    Verdict::CannotComplete => {
+                        let request = CannotCompleteTask { lease_token, evidence_ref: Some(last_error) };
+                        client.cannot_complete_task(task_id, &request).await
+                    }
+                    Verdict::Blocked(reason) => {
+                        let block_reason = Some(reason.as_str().to_owned());
+                        client.block_task(task_id, &BlockTask { lease_token, block_reason }).await
                     }
                 }
             }

@@ -32,7 +32,7 @@ mod report;
 
 pub use context::{TaskContext, TaskType};
 pub use lease::{Heartbeat, LeaseLost};
-pub use report::{Category, Facet, Failure, Report};
+pub use report::{BlockReason, Category, Facet, Failure, Report};
 
 use crate::client::Client;
 use crate::error::Error;

@@ -43,8 +43,21 @@ pub struct Failure {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    Retry { backoff: Option<Duration> },
+    Retry {
+        backoff: Option<Duration>,
+    },
     Dead,
+    /// The message is the reference of the evidence.
+    CannotComplete,
+    Blocked(BlockReason),
+}
+
+/// What a step lacks from its own side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BlockReason {
+    MissingInput,
+    MissingApproval,
+    ConfigError,
 }
 
 /// What kind of failure it was. What follows is in `spec/worker-protocol.md`.
@@ -120,6 +133,16 @@ impl Failure {
         Failure { message: presentable(&message), verdict: Verdict::Dead, category: None }
     }
 
+    /// Nobody can complete the step as things are; the evidence (a ticket, a document, a record) shows it.
+    pub fn cannot_complete(evidence_ref: impl fmt::Display) -> Self {
+        Failure { message: presentable(&evidence_ref), verdict: Verdict::CannotComplete, category: None }
+    }
+
+    /// The step is blocked until a person unblocks it, and then comes back to a worker.
+    pub fn blocked(reason: BlockReason) -> Self {
+        Failure { message: reason.as_str().to_owned(), verdict: Verdict::Blocked(reason), category: None }
+    }
+
     /// Of a retry: after this long, in place of what the retry policy says.
     pub fn after(mut self, wait: Duration) -> Self {
         if let Verdict::Retry { backoff } = &mut self.verdict {
@@ -128,6 +151,7 @@ impl Failure {
         self
     }
 
+    /// Of a retry and of a failure for good.
     pub fn category(mut self, category: Category) -> Self {
         self.category = Some(category);
         self
@@ -155,6 +179,16 @@ impl Facet {
             Facet::Human => "waiting_human",
             Facet::External => "waiting_external",
             Facet::TimeGate => "waiting_time_gate",
+        }
+    }
+}
+
+impl BlockReason {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            BlockReason::MissingInput => "missing_input",
+            BlockReason::MissingApproval => "missing_approval",
+            BlockReason::ConfigError => "config_error",
         }
     }
 }

@@ -193,7 +193,10 @@ async fn a_task_is_claimed_handled_and_completed_and_brings_the_next() {
 
 #[tokio::test]
 async fn every_kind_of_result_has_its_own_report() {
-    let tasks = ["wait", "time", "retry", "dead", "unfit", "error"].iter().map(|step| task(step, step)).collect();
+    let tasks = ["wait", "time", "retry", "dead", "unfit", "error", "never", "lacking"]
+        .iter()
+        .map(|step| task(step, step))
+        .collect();
     let running = Running::start(tasks, |worker| {
         worker
             .concurrency(3)
@@ -208,6 +211,8 @@ async fn every_kind_of_result_has_its_own_report() {
             .on("dead", |_| async { Err::<(), _>(Failure::dead("no such order")) })
             .on("unfit", |task| async move { task.input::<Vec<String>>().map(|_| ()) })
             .on("error", |_| async { Ok(json!("x".parse::<u8>()?)) })
+            .on("never", |_| async { Err::<(), _>(Failure::cannot_complete("TICKET-7")) })
+            .on("lacking", |_| async { Err::<(), _>(Failure::blocked(BlockReason::MissingInput)) })
     })
     .await;
     let waits = running.fake.heard("wait", 2).await;
@@ -232,6 +237,10 @@ async fn every_kind_of_result_has_its_own_report() {
     let dead = running.fake.heard("dead", 2).await;
     assert_eq!(find(&dead, "dead"), json!({"lease_token": "lease of dead", "last_error": "no such order"}));
     assert_eq!(find(&dead, "unfit")["error_category"], "validation");
+    let never = running.fake.heard("cannot-complete", 1).await;
+    assert_eq!(never[0], json!({"lease_token": "lease of never", "evidence_ref": "TICKET-7"}));
+    let blocked = running.fake.heard("block", 1).await;
+    assert_eq!(blocked[0], json!({"lease_token": "lease of lacking", "block_reason": "missing_input"}));
     running.ended().await.expect("a clean end");
 }
 

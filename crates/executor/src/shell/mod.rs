@@ -95,6 +95,11 @@ pub enum Command {
     List(Vec<String>),
 }
 
+/// The result that the last line of a command reports, for a worker that runs commands elsewhere.
+pub fn reported(last_line: &str) -> Verdict {
+    outcome::of_line(last_line, &Mask::default())
+}
+
 impl ShellJob {
     /// A step's work with its templates filled in: `command` and `env` are JSON texts. The rest of the job is left empty.
     pub fn filled(work: &ShellWork, command: &str, env: Option<&str>) -> Result<Self, Verdict> {

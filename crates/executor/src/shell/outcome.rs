@@ -53,11 +53,14 @@ pub fn of(stdout: &Tail, mask: &Mask) -> Verdict {
             "OUTPUT_TOO_LARGE: the last line of the output is longer than {limit} bytes"
         ));
     };
-    let nothing = Verdict::completed("null");
     // What is not JSON was meant for people.
-    let Ok(line) = std::str::from_utf8(line) else { return nothing };
+    std::str::from_utf8(line).map_or_else(|_| Verdict::completed("null"), |line| of_line(line, mask))
+}
+
+/// The result that the last line of a process reports.
+pub fn of_line(line: &str, mask: &Mask) -> Verdict {
     match json::check(line) {
-        Err(Fault::Syntax) => return nothing,
+        Err(Fault::Syntax) => return Verdict::completed("null"),
         Err(Fault::Refused(why)) => {
             return Verdict::unusable(format!("the last line of the output is JSON, but {why}"));
         }

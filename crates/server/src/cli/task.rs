@@ -9,7 +9,8 @@ use super::time::{parse_millis, when};
 use clap::{Args, Subcommand, ValueEnum};
 use countersign_client::Answer;
 use countersign_client::wire::{
-    ClaimTasks, CompleteTask, DeadTask, HeartbeatTask, MAX_WAIT_MS, RetryTask, Task, TaskReported, WaitTask,
+    BlockTask, CannotCompleteTask, ClaimTasks, CompleteTask, DeadTask, HeartbeatTask, MAX_WAIT_MS, OutboundEvent,
+    RetryTask, Task, TaskReported, WaitTask,
 };
 use jiff::Timestamp;
 
@@ -28,6 +29,10 @@ pub enum TaskCommand {
     Retry(RetryArgs),
     /// Report that the step failed for good
     Dead(DeadArgs),
+    /// Report that nobody can complete the step, with evidence
+    CannotComplete(CannotCompleteArgs),
+    /// Block the step, with a reason, until it is unblocked
+    Block(BlockArgs),
 }
 
 #[derive(Args)]
@@ -74,6 +79,9 @@ pub struct CompleteArgs {
     /// The output: one JSON value, or a field: NAME=TEXT, NAME:=JSON (may be repeated)
     #[arg(long, value_name = "JSON|NAME=TEXT")]
     output: Vec<String>,
+    /// An event to send with the report: TYPE, or TYPE=JSON with its data (may be repeated)
+    #[arg(long, value_name = "TYPE[=JSON]", value_parser = outbound)]
+    emit: Vec<OutboundEvent>,
     /// Claim the next task in the same call
     #[arg(long)]
     claim_next: bool,
@@ -92,6 +100,9 @@ pub struct WaitArgs {
     /// The reason for waiting, e.g. waiting_dependency
     #[arg(long)]
     facet: Option<String>,
+    /// An event to send with the report: TYPE, or TYPE=JSON with its data (may be repeated)
+    #[arg(long, value_name = "TYPE[=JSON]", value_parser = outbound)]
+    emit: Vec<OutboundEvent>,
 }
 
 #[derive(Args)]
@@ -121,6 +132,24 @@ pub struct DeadArgs {
     category: Option<CategoryArg>,
 }
 
+#[derive(Args)]
+pub struct CannotCompleteArgs {
+    #[command(flatten)]
+    claimed: Claimed,
+    /// The reference of the evidence: a document, a ticket, a record
+    #[arg(long, value_name = "REF")]
+    evidence: String,
+}
+
+#[derive(Args)]
+pub struct BlockArgs {
+    #[command(flatten)]
+    claimed: Claimed,
+    /// The reason of the block: missing_input, missing_approval or config_error
+    #[arg(long, value_name = "REASON")]
+    block_reason: String,
+}
+
 #[derive(Clone, Copy, ValueEnum)]
 #[value(rename_all = "snake_case")]
 enum CategoryArg {
@@ -141,20 +170,21 @@ pub async fn run(context: &Context, command: TaskCommand) -> anyhow::Result<()> 
             let answer = client.heartbeat_task(&task, &request).await?;
             (task, answer)
         }
-        TaskCommand::Complete(CompleteArgs { claimed: Claimed { task, lease_token }, output, claim_next }) => {
+        TaskCommand::Complete(CompleteArgs { claimed: Claimed { task, lease_token }, output, emit, claim_next }) => {
             let output = input::value(&output)?;
             let claim_next = claim_next.then_some(true);
-            let request = CompleteTask { lease_token, output, claim_next, ..CompleteTask::default() };
+            let outbound_events = some(emit);
+            let request = CompleteTask { lease_token, output, outbound_events, claim_next, lease_ms: None };
             let answer = client.complete_task(&task, &request).await?;
             (task, answer)
         }
-        TaskCommand::Wait(WaitArgs { claimed: Claimed { task, lease_token }, event, timeout, facet }) => {
+        TaskCommand::Wait(WaitArgs { claimed: Claimed { task, lease_token }, event, timeout, facet, emit }) => {
             let request = WaitTask {
                 lease_token,
                 waiting_event_type: event,
                 timeout_ms: timeout,
                 waiting_facet: facet,
-                outbound_events: None,
+                outbound_events: some(emit),
             };
             let answer = client.wait_task(&task, &request).await?;
             (task, answer)
@@ -170,8 +200,34 @@ pub async fn run(context: &Context, command: TaskCommand) -> anyhow::Result<()> 
             let answer = client.dead_task(&task, &request).await?;
             (task, answer)
         }
+        TaskCommand::CannotComplete(CannotCompleteArgs { claimed: Claimed { task, lease_token }, evidence }) => {
+            let request = CannotCompleteTask { lease_token, evidence_ref: Some(evidence) };
+            let answer = client.cannot_complete_task(&task, &request).await?;
+            (task, answer)
+        }
+        TaskCommand::Block(BlockArgs { claimed: Claimed { task, lease_token }, block_reason }) => {
+            let request = BlockTask { lease_token, block_reason: Some(block_reason) };
+            let answer = client.block_task(&task, &request).await?;
+            (task, answer)
+        }
     };
     reported(context, &task, &answer)
+}
+
+/// `order.shipped`, or `order.shipped={"parcel": "p-1"}`.
+fn outbound(argument: &str) -> Result<OutboundEvent, String> {
+    let (event_type, data) = match argument.split_once('=') {
+        None => (argument, None),
+        Some((event_type, json)) => {
+            let data = serde_json::from_str(json).map_err(|error| format!("what follows `=` is not JSON: {error}"))?;
+            (event_type, Some(data))
+        }
+    };
+    Ok(OutboundEvent { event_type: event_type.to_owned(), data })
+}
+
+fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
+    (!list.is_empty()).then_some(list)
 }
 
 fn named(category: CategoryArg) -> Option<String> {

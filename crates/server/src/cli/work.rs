@@ -2,6 +2,7 @@
 //! the command runs, and reports the result.
 
 mod command;
+mod report;
 
 use super::connection::Context;
 use super::failure::{Failure, usage};
@@ -9,11 +10,11 @@ use super::output::{self, printable, shell_word};
 use super::table::{Tint, tint};
 use super::time::parse_millis;
 use clap::Args;
-use command::{Ended, Running};
-use countersign_client::wire::{
-    ClaimTasks, CompleteTask, DEFAULT_LEASE_MS, DeadTask, HeartbeatTask, RetryTask, Task, TaskReported,
-};
+use command::Running;
+use countersign_client::wire::{ClaimTasks, DEFAULT_LEASE_MS, HeartbeatTask, Task, TaskReported};
 use countersign_client::{Answer, Client, Error};
+use countersign_executor::Verdict;
+use countersign_kernel::lifecycle::FailureCategory;
 use countersign_server::signals::Stop;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -32,10 +33,12 @@ const BEATS: i64 = 3;
 /// Run a worker: carry out a command for every step of a queue
 ///
 /// The command gets the step's input as JSON on stdin, and the variables COUNTERSIGN_RUN_ID, _TASK_ID, _STEP, _TASK_TYPE,
-/// _ATTEMPT and _IDEMPOTENCY_KEY.
+/// _ATTEMPT, _IDEMPOTENCY_KEY and _EVENT (the data of the event that woke the step, or empty).
 ///
-/// If it exits with 0 and its last line is JSON, that line is the step's output. If it exits with 75, the step is tried again
-/// as its retry policy says. With any other code the step fails for good, and the last line on stderr is the error.
+/// If it exits with 0 and its last line is JSON, that line is the step's output, or a report: {"result": "completed",
+/// "waiting", "retry" or "dead"} with the fields of that verb of the worker protocol, for example {"result": "waiting",
+/// "waiting_event_type": "payment.captured", "timeout_ms": 7200000}. If it exits with 75, the step is tried again as its
+/// retry policy says. With any other code the step fails for good, and the last line on stderr is the error.
 ///
 /// Ctrl-C or SIGTERM lets running commands finish. A second one stops at once; other workers take the steps over later.
 #[derive(Args)]
@@ -156,15 +159,27 @@ impl Worker {
 
     async fn carry_out(&self, task: &Task) -> anyhow::Result<()> {
         let began = Instant::now();
-        let Some(ended) = self.execute(task).await? else {
+        let unfit = |why: String| Verdict::Dead { last_error: why, category: Some(FailureCategory::Validation) };
+        let ended = if command::event_is_too_long(task) {
+            let limit = command::LONGEST_EVENT;
+            Some(unfit(format!("the event is longer than the {limit} bytes that a command can be given")))
+        } else {
+            self.execute(task).await?
+        };
+        let Some(mut ended) = ended else {
             return self.tell(task, "lease-lost", None, "the command was stopped", began);
         };
-        let (what, detail) = match &ended {
-            Ended::Completed(output) => ("completed", output.to_string()),
-            Ended::Retry(error) => ("retry", error.clone()),
-            Ended::Dead(error) => ("dead", error.clone()),
-        };
-        match self.report(task, ended).await {
+        let mut answer = self.report(task, &ended, &task.lease_token).await;
+        // What the server will never take ends the step: in silence it would be handed out again and again.
+        if let Err(Error::Refused(problem)) = &answer
+            && matches!(problem.status, 400 | 413 | 422)
+            && !matches!(ended, Verdict::Dead { .. })
+        {
+            ended = unfit(format!("the server refused the report: {}", problem.detail));
+            answer = self.report(task, &ended, &format!("{}.unfit", task.lease_token)).await;
+        }
+        let (what, detail) = report::told(&ended);
+        match answer {
             Ok(answer) => self.tell(task, what, Some(&answer.body), &detail, began),
             // The step went on without us: somebody else has it, or its run has ended.
             Err(Error::Refused(problem)) => self.tell(task, &problem.code, None, &problem.detail, began),
@@ -173,7 +188,7 @@ impl Worker {
     }
 
     /// Runs the command and prolongs the lease meanwhile; nothing where the lease was lost, and the command stopped.
-    async fn execute(&self, task: &Task) -> anyhow::Result<Option<Ended>> {
+    async fn execute(&self, task: &Task) -> anyhow::Result<Option<Verdict>> {
         let mut running = Running::start(&self.exec, task)?;
         let every = Duration::from_millis(u64::try_from(self.lease_ms / BEATS).unwrap_or(1).max(1));
         loop {
@@ -194,27 +209,11 @@ impl Worker {
     }
 
     /// Says what came of it, again if nobody answers: the key makes sure that it counts once.
-    async fn report(&self, task: &Task, ended: Ended) -> Result<Answer<TaskReported>, Error> {
-        let client = self.client.clone().with_idempotency_key(&task.lease_token)?;
-        let lease_token = task.lease_token.clone();
+    async fn report(&self, task: &Task, ended: &Verdict, key: &str) -> Result<Answer<TaskReported>, Error> {
+        let client = self.client.clone().with_idempotency_key(key)?;
         let mut left = REPORTS;
         loop {
-            let lease_token = lease_token.clone();
-            let answer = match &ended {
-                Ended::Completed(output) => {
-                    let output = Some(output.clone());
-                    let request = CompleteTask { lease_token, output, ..CompleteTask::default() };
-                    client.complete_task(&task.task_id, &request).await
-                }
-                Ended::Retry(error) => {
-                    let request = RetryTask { lease_token, last_error: error.clone(), ..RetryTask::default() };
-                    client.retry_task(&task.task_id, &request).await
-                }
-                Ended::Dead(error) => {
-                    let request = DeadTask { lease_token, last_error: error.clone(), ..DeadTask::default() };
-                    client.dead_task(&task.task_id, &request).await
-                }
-            };
+            let answer = report::send(&client, task, ended).await;
             left -= 1;
             match answer {
                 Err(Error::Unreachable { .. } | Error::NoAnswer { .. }) if left > 0 => {
@@ -246,7 +245,7 @@ impl Worker {
         }
         let colour = match what {
             "completed" => Tint::Good,
-            "retry" => Tint::Wait,
+            "retry" | "waiting" => Tint::Wait,
             _ => Tint::Bad,
         };
         let undo = if task.task_type == "COMPENSATION" { "↩ undo " } else { "" };

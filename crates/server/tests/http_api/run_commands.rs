@@ -129,6 +129,77 @@ async fn a_run_from_the_first_claim_to_the_end() {
     countersign(&server, &["runs", "list", "--state", "failed"]).await.says(0, &["No runs."]);
 }
 
+const PICK: &str = "kind: workflow\nname: picking\norder: linear\nqueue: picks\ncorrelationKey: ${input.key}\n\
+    steps: [{name: pick, errors: {external: skip}}, {name: pack}]\n";
+
+/// "`countersign work`: the CLI worker can wait, categorise errors and send events."
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_reports_as_the_worker_protocol_does() {
+    let server = with(&[PICK]).await;
+    let id = started(&server, &["picking", "--input", "key=k-1"]).await;
+    let work = async |exec: &str| {
+        let said = countersign(&server, &["work", "picks", "--drain", "--exec", exec, "--json"]).await;
+        said.lines().iter().map(|line| line["reported"].as_str().unwrap_or("").to_owned()).collect::<Vec<_>>()
+    };
+    let state = async || {
+        let run = server.admin().get(&format!("/v1/runs/{id}")).await.ok();
+        run["steps"].as_array().expect("steps").iter().map(|step| step["state_code"].clone()).collect::<Vec<_>>()
+    };
+    let wait = r#"{"result": "waiting", "waiting_event_type": "stock", "timeout_ms": 3600000,
+        "outbound_events": [{"type": "stock.wanted", "data": 3}]}"#
+        .replace('\n', " ");
+    // It waits, and the event that wakes it is given to the next command.
+    let pick = format!("if [ -n \"$COUNTERSIGN_EVENT\" ]; then echo \"$COUNTERSIGN_EVENT\"; else echo '{wait}'; fi");
+    assert_eq!(work(&pick).await, ["waiting"]);
+    assert_eq!(state().await, ["waiting", "not_started"]);
+    countersign(&server, &["events", "send", "stock", "--key", "k-1", "--data", "n:=4"]).await.says(0, &["woke pick"]);
+    // What the server does not accept is the failure of the step.
+    let bad = r#"echo '{"result": "completed", "outbound_events": [{"type": "run.mine"}]}'"#;
+    let exec = format!("if [ $COUNTERSIGN_STEP = pick ]; then {pick}; else {bad}; fi");
+    assert_eq!(work(&exec).await, ["completed", "dead"]);
+    let run = server.admin().get(&format!("/v1/runs/{id}")).await.ok();
+    assert_eq!(run["steps"][0]["output"], json!({"n": 4}), "{run}");
+    assert!(run["steps"][1]["last_error"].as_str().expect("an error").contains("the server refused"), "{run}");
+    let outbox = server.admin().get("/v1/outbox").await.ok();
+    assert!(outbox.to_string().contains("stock.wanted"), "{outbox}");
+
+    // The category says what follows.
+    let id = started(&server, &["picking", "--input", "key=k-2"]).await;
+    let dead = r#"if [ $COUNTERSIGN_STEP = pack ]; then echo 1; else
+        echo '{"result": "dead", "last_error": "no stock", "error_category": "external"}'; fi"#;
+    assert_eq!(work(dead).await, ["dead", "completed"]);
+    let run = server.admin().get(&format!("/v1/runs/{id}")).await.ok();
+    assert_eq!((&run["state"], &run["steps"][0]["last_error"]), (&json!("completed"), &json!("no stock")), "{run}");
+}
+
+/// The worker protocol by hand, verb by verb.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_by_hand_sends_events_is_blocked_and_declared_impossible() {
+    let server = with(&[PICK]).await;
+    let id = started(&server, &["picking", "--input", "key=k-1"]).await;
+    let claim = async || {
+        let task = countersign(&server, &["task", "claim", "picks", "--wait", "20s", "--json"]).await.json()["tasks"][0].clone();
+        ["task_id", "lease_token"].map(|name| task[name].as_str().expect("a text").to_owned())
+    };
+    let report = async |[task, lease]: [String; 2], verb: &str, more: &[&str]| {
+        countersign(&server, &[&["task", verb, &task, "--lease-token", &lease], more].concat()).await
+    };
+    report(claim().await, "block", &["--block-reason", "missing_input"]).await.says(0, &["is blocked"]);
+    let unblock = ["step", "unblock", &id, "pick", "--evidence", "TICKET-6"];
+    countersign(&server, &unblock).await.says(0, &["pick is ready"]);
+    report(claim().await, "wait", &["--timeout", "0s", "--emit", "pick.asked"]).await.says(0, &["is waiting"]);
+    let emit = ["--output", "n:=1", "--emit", r#"pick.done={"n": 1}"#, "--emit", "pick.over"];
+    report(claim().await, "complete", &emit).await.says(0, &["is completed"]);
+    let task = claim().await;
+    report(task.clone(), "complete", &["--emit", "pick={"]).await.says(2, &["what follows `=` is not JSON"]);
+    report(task.clone(), "block", &["--block-reason", "tired"]).await.says(1, &["block_reason"]);
+    report(task, "cannot-complete", &["--evidence", "TICKET-7"]).await.says(0, &["is cannot_complete"]);
+    let run = server.admin().get(&format!("/v1/runs/{id}")).await.ok();
+    assert_eq!(run["steps"][1]["state_code"], "cannot_complete", "{run}");
+    let outbox = server.admin().get("/v1/outbox").await.ok().to_string();
+    assert!(["pick.asked", "pick.done", "pick.over"].iter().all(|event| outbox.contains(event)), "{outbox}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_step_is_undone_or_tried_again_in_a_new_run() {
     let server = with(&[SAGA, ORDER]).await;

@@ -1,6 +1,7 @@
 //! Substitutes: an approver names one ahead, with a signature, for a period and a scope; the substitute decides in their place
 //! where the gate_spec allows it, and nobody else does. On SQLite and on a real PostgreSQL (`scripts/with-postgres.sh`).
 
+use crate::run_commands::countersign;
 use crate::signed::Hand;
 use crate::support::{Actor, Answer, Server, decided};
 use crate::webhooks::{database, on_both};
@@ -13,6 +14,7 @@ on_both! {
     nobody_is_a_substitute_otherwise,
     in_a_quorum_nobody_has_two_voices,
     the_gates_of_runs_are_decided_by_substitutes_too,
+    a_substitutes_decision_is_proved_by_the_command_line,
     a_delegation_is_the_approvers_own,
 }
 
@@ -253,6 +255,35 @@ async fn the_gates_of_runs_are_decided_by_substitutes_too(store: Option<String>)
     assert_eq!((&decision["approver_ref"], &decision["decided_by"]), (&json!("qp"), &json!("vega")), "{view}");
     assert_eq!(view["steps"][1]["state_code"], "ready", "{view}");
     verify(&server).await;
+}
+
+/// A decision in the approver's place is the approver's, for whoever asks the records: of a process and of a run.
+async fn a_substitutes_decision_is_proved_by_the_command_line(store: Option<String>) {
+    let server = server(store).await;
+    let (qp, vega) = (Hand::new(&server, "qp", 1, &[]).await, server.actor("vega", &[]).await);
+    let ines = server.actor("ines", STARTER).await;
+    for scope in ["batch:sign-off", "ops:ask", "ops:change"] {
+        delegate(&qp, naming("vega", scope, -1, 24)).await.created();
+    }
+    let approve = json!({"decision": "approve", "reason": "in order"});
+    let process = waiting(&ines, "release").await;
+    vega.decide(&process, "release", approve.clone()).await.ok();
+    ines.fire(&process, "release").await.ok();
+    let run = ines.post("/v1/runs", json!({"definition": "deploy"})).await.created()["run_id"].clone();
+    let run = run.as_str().expect("an id");
+    for action in ["ask", "apply"] {
+        vega.post(&format!("/v1/runs/{run}/gates/{action}/decision"), approve.clone()).await.ok();
+    }
+    let _ = server.admin().post("/v1/ledger/seal", json!({})).await;
+
+    for (instance, action) in [(&*process, "release"), (run, "ask"), (run, "apply")] {
+        let proof = countersign(&server, &["audit", "prove-path", instance]).await;
+        proof.says(0, &["✓  gates cleared", "Proved:"]);
+        let dispute = countersign(&server, &["audit", "dispute", instance, action]).await;
+        dispute.says(0, &["Refuted:", "vega approved for qp", "by vega for qp at"]);
+    }
+    let window = countersign(&server, &["audit", "investigate", "--from", "1d"]).await;
+    window.says(0, &["Nothing amiss:", "approve release for qp", "approved by vega for qp"]);
 }
 
 async fn a_delegation_is_the_approvers_own(store: Option<String>) {

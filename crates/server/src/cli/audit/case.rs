@@ -99,6 +99,17 @@ impl Entry {
         self.text("chain_id").or_else(|| self.text("step_id"))
     }
 
+    /// The approver whose decision this is: the actor, or the one in whose place they decided. Whether the delegation allows it
+    /// is checked with the log.
+    pub fn approver(&self) -> &str {
+        self.text("on_behalf_of").unwrap_or(&self.record.actor_ref)
+    }
+
+    /// ` for qp`, where a substitute decided.
+    pub fn in_place_of(&self) -> String {
+        self.text("on_behalf_of").map_or_else(String::new, |approver| format!(" for {approver}"))
+    }
+
     /// What the signature was said to mean, where the record is signed.
     pub fn meaning(&self) -> Option<String> {
         let statement = BASE64_STANDARD.decode(self.attestation.get("statement")?.as_str()?).ok()?;

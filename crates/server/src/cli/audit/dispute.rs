@@ -286,7 +286,8 @@ fn told(entry: &Entry) -> Option<(&'static str, String)> {
                 other => other,
             };
             let meaning = entry.meaning().map_or_else(String::new, |meaning| format!(", signed as “{meaning}”"));
-            ("decided", format!("{actor} {verb}{reason}{meaning}"))
+            let place = entry.in_place_of();
+            ("decided", format!("{actor} {verb}{place}{reason}{meaning}"))
         }
         "chain_resolved" => ("resolved", format!("the quorum is {}", text("outcome"))),
         "transition_fired" => ("fired", format!("{actor} fired {}{reason}", text("action"))),
@@ -333,7 +334,8 @@ fn conclusion(firing: &Firing, timeline: &[Moment], chain: &[Finding]) -> String
 
 fn decided(step: &Step) -> String {
     let (by, at) = (step.decided_by.as_deref().unwrap_or("nobody"), step.decided_at.as_deref().unwrap_or("?"));
-    format!("{by} at {at}")
+    let place = step.on_behalf_of.as_ref().map_or_else(String::new, |approver| format!(" for {approver}"));
+    format!("{by}{place} at {at}")
 }
 
 /// Why it never fired, as far as the process can tell.

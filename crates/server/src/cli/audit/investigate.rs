@@ -261,7 +261,8 @@ fn detail(entry: &Entry) -> String {
         }
         "gate_decided" => {
             let meaning = entry.meaning().map_or_else(String::new, |meaning| format!(", signed as “{meaning}”"));
-            format!("{} {}{reason}{meaning}", text("decision"), text("action"))
+            let place = entry.in_place_of();
+            format!("{} {}{place}{reason}{meaning}", text("decision"), text("action"))
         }
         "transition_fired" => format!("{}: {} → {}", text("action"), text("from_state"), text("new_state")),
         "moot_gate_recalled" => format!("{}: {}", text("moot_action"), text("moot_kind")),

@@ -2,7 +2,9 @@
 
 use anyhow::Context as _;
 use countersign_client::wire::Task;
+use countersign_executor::{Verdict, shell};
 use rustix::process::{Pid, Signal, kill_process_group};
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt as _;
@@ -14,18 +16,14 @@ const RETRY: i32 = 75;
 /// Of what a command prints, this much of the end is kept.
 const KEPT: usize = 256 * 1024;
 const LONGEST_ERROR: usize = 1000;
-
-pub enum Ended {
-    Completed(Value),
-    Retry(String),
-    Dead(String),
-}
+/// Linux takes variables of up to 128 KiB.
+pub const LONGEST_EVENT: usize = 100 * 1024;
 
 pub struct Running {
     /// The process and all that it starts.
     group: Option<Pid>,
     /// Nothing once it has been waited for.
-    ended: Option<JoinHandle<std::io::Result<Ended>>>,
+    ended: Option<JoinHandle<std::io::Result<Verdict>>>,
 }
 
 impl Running {
@@ -38,6 +36,8 @@ impl Running {
             .env("COUNTERSIGN_TASK_TYPE", &task.task_type)
             .env("COUNTERSIGN_ATTEMPT", task.attempt.to_string())
             .env("COUNTERSIGN_IDEMPOTENCY_KEY", &task.idempotency_key)
+            // Empty where no event woke the step.
+            .env("COUNTERSIGN_EVENT", event_of(task).unwrap_or_default())
             // The token is ours, not the command's.
             .env_remove("COUNTERSIGN_TOKEN")
             .stdin(Stdio::piped())
@@ -53,7 +53,7 @@ impl Running {
     }
 
     /// May be dropped and asked again, until it has answered.
-    pub async fn wait(&mut self) -> anyhow::Result<Ended> {
+    pub async fn wait(&mut self) -> anyhow::Result<Verdict> {
         let running = self.ended.as_mut().context("the command has ended already")?;
         let ended = running.await;
         self.ended = None;
@@ -71,8 +71,18 @@ impl Drop for Running {
     }
 }
 
+/// The data of the event that woke the step, as JSON.
+fn event_of(task: &Task) -> Option<String> {
+    task.event.as_ref().map(Value::to_string)
+}
+
+/// Whether the event is too long for a variable: then no command can be started.
+pub fn event_is_too_long(task: &Task) -> bool {
+    event_of(task).is_some_and(|event| event.len() > LONGEST_EVENT)
+}
+
 /// Hands the input over, and takes what comes out on both ways at once, so that nobody waits for anybody.
-fn finish(mut child: Child, input: &str) -> std::io::Result<Ended> {
+fn finish(mut child: Child, input: &str) -> std::io::Result<Verdict> {
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (stdout, stderr) = std::thread::scope(|scope| {
         // A command that reads no input may end before it has it all: that is its own affair.
@@ -99,20 +109,25 @@ fn tail(mut pipe: impl Read, pass_on: impl Fn(&[u8])) -> Vec<u8> {
     kept
 }
 
-fn judged(status: ExitStatus, stdout: &str, stderr: &str) -> Ended {
+/// A last line of JSON is the output or a report, as of a step with `run: shell`.
+fn judged(status: ExitStatus, stdout: &str, stderr: &str) -> Verdict {
     if status.success() {
-        let output = last_line(stdout).map(serde_json::from_str);
-        if let Some(Err(_)) = output {
+        let line = last_line(stdout).unwrap_or("null");
+        if serde_json::from_str::<IgnoredAny>(line).is_err() {
             crate::cli::output::complain("the last line of the command is no JSON: the step's output is null");
         }
-        return Ended::Completed(output.and_then(Result::ok).unwrap_or(Value::Null));
+        return shell::reported(line);
     }
     let error = last_line(stderr).or_else(|| last_line(stdout)).map(|line| line.chars().take(LONGEST_ERROR).collect());
-    let error = error.unwrap_or_else(|| match status.code() {
+    let last_error = error.unwrap_or_else(|| match status.code() {
         Some(code) => format!("the command exited with {code}"),
         None => format!("the command ended: {status}"),
     });
-    if status.code() == Some(RETRY) { Ended::Retry(error) } else { Ended::Dead(error) }
+    if status.code() == Some(RETRY) {
+        Verdict::Retry { last_error, backoff: None, category: None }
+    } else {
+        Verdict::Dead { last_error, category: None }
+    }
 }
 
 fn last_line(text: &str) -> Option<&str> {
@@ -133,7 +148,7 @@ mod tests {
             max_attempts: 3,
             task_type: "READY_STEP".into(),
             input,
-            event: None,
+            event: Some(serde_json::json!({"paid": 1})),
             idempotency_key: "r.0".into(),
             lease_token: "l".into(),
             locked_until: String::new(),
@@ -143,9 +158,18 @@ mod tests {
     async fn ended(command: &str) -> String {
         let mut running = Running::start(command, &task(serde_json::json!({"n": 1}))).expect("it starts");
         match running.wait().await.expect("it ends") {
-            Ended::Completed(output) => format!("completed {output}"),
-            Ended::Retry(error) => format!("retry {error}"),
-            Ended::Dead(error) => format!("dead {error}"),
+            Verdict::Completed { output_json, outbound, .. } => {
+                format!(
+                    "completed {output_json}{}",
+                    outbound.iter().map(|e| format!(" {}", e.event_type)).collect::<String>()
+                )
+            }
+            Verdict::Waiting { event_type, timeout, .. } => format!("waiting {event_type:?} {timeout:?}"),
+            Verdict::Retry { last_error, .. } => format!("retry {last_error}"),
+            Verdict::Dead { last_error, category } => {
+                format!("dead {last_error}{}", category.map_or("", |category| category.as_str()))
+            }
+            Verdict::Unknown { .. } => "unknown".to_owned(),
         }
     }
 
@@ -153,8 +177,20 @@ mod tests {
     async fn an_exit_code_says_what_became_of_the_step() {
         for (command, expected) in [
             ("cat", r#"completed {"n":1}"#),
-            ("echo working; echo '[1, 2]'; echo", "completed [1,2]"),
+            ("echo working; echo '[1, 2]'; echo", "completed [1, 2]"),
             ("echo done", "completed null"),
+            (
+                r#"echo '{"result": "completed", "output": 7, "outbound_events": [{"type": "done"}]}'"#,
+                "completed 7 done",
+            ),
+            (r#"echo '{"result": "waiting", "timeout_ms": 5}'"#, "waiting None Some(5ms)"),
+            (r#"echo '{"result": "retry", "last_error": "busy"}'"#, "retry busy"),
+            (
+                r#"echo '{"result": "dead", "last_error": "gone: ", "error_category": "external"}'"#,
+                "dead gone: external",
+            ),
+            (r#"echo '{"result": "fine"}'"#, r#"completed {"result": "fine"}"#),
+            ("echo \"[$COUNTERSIGN_EVENT]\"", r#"completed [{"paid":1}]"#),
             ("true", "completed null"),
             ("echo \"\\\"$COUNTERSIGN_STEP-$COUNTERSIGN_ATTEMPT\\\"\"", r#"completed "SHIP-2""#),
             ("echo no >&2; echo 'no stock' >&2; exit 75", "retry no stock"),
@@ -166,13 +202,17 @@ mod tests {
         }
     }
 
+    fn dead() -> Verdict {
+        Verdict::Dead { last_error: String::new(), category: None }
+    }
+
     #[tokio::test]
     async fn a_stopped_command_takes_its_children_along() {
         let mut running = Running::start("sleep 600 & sleep 600", &task(Value::Null)).expect("it starts");
         let ended = running.ended.take().expect("it runs");
-        running.ended = Some(tokio::spawn(async { Ok(Ended::Dead(String::new())) }));
+        running.ended = Some(tokio::spawn(async { Ok(dead()) }));
         drop(running);
         // The pipes end when the last process that holds them has.
-        assert!(matches!(ended.await.expect("a thread"), Ok(Ended::Dead(_))));
+        assert!(matches!(ended.await.expect("a thread"), Ok(Verdict::Dead { .. })));
     }
 }

@@ -25,7 +25,7 @@ pub struct Gate {
     approvers: HashMap<String, String>,
     submitter: String,
     needed: usize,
-    /// Approvals by the step's own approver: sequence, actor, time.
+    /// Approvals by the step's approver or in their place: sequence, who, time.
     approvals: Vec<(u64, String, String)>,
 }
 
@@ -94,9 +94,10 @@ impl Known {
                 }
             }
             _ => {
-                let actor = &entry.record.actor_ref;
-                if entry.text("decision") == Some("approve") && gate.approvers.get(&text("step_id")) == Some(actor) {
-                    gate.approvals.push((entry.record.sequence, actor.clone(), entry.record.recorded_at.clone()));
+                let named = gate.approvers.get(&text("step_id")).map(String::as_str);
+                if entry.text("decision") == Some("approve") && named == Some(entry.approver()) {
+                    let by = format!("{}{}", entry.record.actor_ref, entry.in_place_of());
+                    gate.approvals.push((entry.record.sequence, by, entry.record.recorded_at.clone()));
                 }
             }
         }
@@ -125,7 +126,10 @@ pub fn approval(entry: &Entry, known: &Known, gate_id: &str) -> Result<String, F
     if entry.is("gate_decided") {
         let named = match entry.text("decision") {
             Some("withdraw") => gate.submitter == *actor,
-            _ => entry.text("step_id").and_then(|step_id| gate.approvers.get(step_id)) == Some(actor),
+            _ => entry
+                .text("step_id")
+                .and_then(|step_id| gate.approvers.get(step_id))
+                .is_some_and(|named| named == entry.approver()),
         };
         let wrong = || Finding::new("wrong-approver", event_id, format!("{actor} is not whom the gate names"));
         return if named { Ok(String::new()) } else { Err(wrong()) };

@@ -323,13 +323,13 @@ impl Process {
         found
     }
 
-    /// A `gate_decided` of this step by its approver, saying approve, stands before the firing.
+    /// A `gate_decided` of this step by its approver or in their place, saying approve, stands before the firing.
     fn approved_before(&self, step: &Step, fired: &HistoryEntry) -> bool {
         let firing = self.entries.iter().find(|entry| entry.record.event_id == fired.event_id);
         self.records_of("gate_decided").any(|entry| {
             entry.text("step_id") == Some(&step.step_id)
                 && entry.text("decision") == Some("approve")
-                && entry.record.actor_ref == step.approver_ref
+                && entry.approver() == step.approver_ref
                 && firing.is_some_and(|firing| entry.record.sequence < firing.record.sequence)
         })
     }
