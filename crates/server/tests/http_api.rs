@@ -21,6 +21,8 @@ mod definition_files;
 mod demo;
 #[path = "http_api/description.rs"]
 mod description;
+#[path = "http_api/door.rs"]
+mod door;
 #[path = "http_api/drawing.rs"]
 mod drawing;
 #[path = "http_api/executors.rs"]

@@ -6,6 +6,7 @@ mod run;
 
 pub use run::{UNDER_WAY, latest_writes, step_values};
 
+use crate::outbox::delivery_values;
 use crate::value::{Type, Value};
 use countersign_engine::passkey;
 use countersign_engine::port::Unit;
@@ -110,6 +111,7 @@ statements! {
     StepError: Insert "step_errors" ("instance_id" Id, "step_seq" Int, "event_id" Id);
     Visits: Insert "step_visits" ("instance_id" Id, "event_id" Id, "visits" Text);
     Outbox: Insert "outbox" ("outbox_id" Id, "instance_id" Id, "event_type" Text, "data" Text, "created_at_us" Int, "next_attempt_at_us" Int, "step" Text);
+    Delivery: Insert [2] "deliveries" ("outbox_id" Id, "webhook" Text, "state" Text, "attempts" Int, "next_attempt_at_us" Int);
 
     MoveInstance: Update "instances" ("instance_id" Id, "sequence" Int, "head" Bytes, "last_time_us" Int, "state" Text, "moves" Int, "policy_ref" Text, "beats" Int, "rollup" Text, "colour" Text);
     SupersedeGate: Update "gates" ("gate_id" Id, "is_current" Bool);
@@ -476,6 +478,7 @@ pub fn write_values<'a>(unit: &'a Unit, write: &'a Write) -> (Name, Vec<Value<'a
         Write::RunHead(row) => (Name::RunHead, run::head_values(row)),
         Write::RunEvent(row) => (Name::RunEvent, run::event_values(row)),
         Write::Outbox(row) => (Name::Outbox, run::outbox_values(row)),
+        Write::Delivery { outbox_id, sink } => (Name::Delivery, delivery_values(*outbox_id, sink)),
         Write::Correction(row) => (Name::Correction, run::correction_values(row)),
         Write::StepError { instance_id, step_seq, event_id } => {
             (Name::StepError, vec![Value::Id(instance_id.0), Value::Int(i64::from(*step_seq)), Value::Id(event_id.0)])

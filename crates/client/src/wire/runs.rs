@@ -56,8 +56,17 @@ pub struct RunStarted {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TriggerRuns {
+    /// The same id twice, here or at `/v1/events`, does nothing twice. Needed with `run_id` or `correlation_key`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
     #[serde(rename = "type")]
     pub event_type: String,
+    /// The run whose waits it wakes as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<String>,
+    /// The runs whose waits it wakes as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correlation_key: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
 }
@@ -66,6 +75,9 @@ pub struct TriggerRuns {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RunsTriggered {
     pub run_ids: Vec<String>,
+    /// The steps that it woke, where it was for runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub woken: Vec<WokenStep>,
 }
 
 /// A run and its steps.
@@ -571,7 +583,7 @@ pub enum DeclaredResult {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SendEvent {
-    /// The same id twice wakes once.
+    /// The same id twice, here or at `/v1/runs/trigger`, does nothing twice.
     pub id: String,
     #[serde(rename = "type")]
     pub event_type: String,
@@ -592,6 +604,9 @@ pub struct EventSent {
     /// How many live runs have it: woken by it, or keeping it for their next wait of its type.
     #[serde(default)]
     pub reached: u32,
+    /// The runs that it started (`on:`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub run_ids: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -375,7 +375,7 @@ impl Committer {
                 Event::Run(event) => {
                     run.apply(&event);
                     let document = base.documents.map(|documents| documents.document);
-                    run_writes(run, &event, event_id, document, &mut ids, unit);
+                    run_writes(run, &event, event_id, document, registry, &mut ids, unit);
                     let own = event.acted.as_deref().and_then(|acted| acted.own.as_ref()).map(|own| own.id.clone());
                     let moved = || own.or_else(|| event.moves.first().map(|m| m.transition.id.to_owned()));
                     accepted.moved = accepted.moved.take().or_else(moved);

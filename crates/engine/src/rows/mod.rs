@@ -230,6 +230,11 @@ pub enum Write {
         event_id: EventId,
     },
     Outbox(OutboxRow),
+    /// What an event for this server itself has from the start; those to webhooks are made later.
+    Delivery {
+        outbox_id: Uuid,
+        sink: &'static str,
+    },
 
     RunHead(RunHeadRow),
     TakeRunEvent {

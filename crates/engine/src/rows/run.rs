@@ -179,7 +179,7 @@ pub struct RunEventRow {
     pub taken: bool,
 }
 
-/// An event for the world outside, committed with the step that sends it.
+/// An event that is committed with what sends it: for the world outside, or for this server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutboxRow {
     pub outbox_id: Uuid,
@@ -190,6 +190,8 @@ pub struct OutboxRow {
     /// JSON text.
     pub data: Arc<str>,
     pub created_at: Time,
+    /// The sink of this server that it is for, and no webhook: its delivery is a [`super::Write::Delivery`] of the same commit.
+    pub inside: bool,
 }
 
 /// A text of a step's row that a record gave.

@@ -143,6 +143,7 @@ fn row(
         step: from.step.map(Into::into),
         data: data.into(),
         created_at: from.at,
+        inside: false,
     }))
 }
 

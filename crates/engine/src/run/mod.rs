@@ -10,6 +10,7 @@ pub mod children;
 pub mod clockwork;
 mod continued;
 pub mod dispatcher;
+pub mod door;
 pub mod emit;
 pub mod history;
 pub mod leases;

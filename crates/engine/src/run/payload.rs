@@ -6,7 +6,7 @@ use crate::payload::RULES;
 use countersign_kernel::lifecycle::{MACHINE_VERSION, StepCode};
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::registry::Definition;
-use countersign_kernel::run::{Action, Cause, Cell, Move, Role, Run, RunEvent, Started, TaskType};
+use countersign_kernel::run::{Action, Cause, Cell, Move, Origin, OriginCause, Role, Run, RunEvent, Started, TaskType};
 use countersign_kernel::text::json_string;
 use countersign_kernel::{Digest, Time};
 use countersign_ledger::document::{declaration_document, published_gates_document};
@@ -289,6 +289,20 @@ fn start(
         payload.text("parent_run_id", &parent.run_id.to_string());
         payload.int("parent_step_seq", parent.step_seq);
     }
+    if let Some(origin) = &started.origin {
+        payload.raw("origin", &origin_of(origin));
+    }
+}
+
+/// What inside this server started the run.
+fn origin_of(origin: &Origin) -> String {
+    let mut object = Object::new();
+    object.text("instance_id", &origin.instance_id.to_string());
+    match &origin.cause {
+        OriginCause::Event(outbox_id) => object.text("outbox_id", &outbox_id.to_string()),
+    }
+    object.int("depth", origin.depth);
+    object.end()
 }
 
 /// The steps that begin as they ended in the run before; their outputs as one digest.

@@ -1,6 +1,7 @@
 //! From a run's event to its rows.
 
 use super::dispatcher::{SLOT, STARTED};
+use super::door;
 use super::payload::tells_error;
 use super::runbook;
 use crate::committer::limits::{limit_of, slot_of};
@@ -9,8 +10,9 @@ use crate::rows::{
     ChargeRow, CorrectionRow, MachineRow, NewStep, OutboxRow, RunEventRow, RunHeadRow, RunRow, StepState, StepWrite,
     Write,
 };
-use countersign_kernel::lifecycle::{RunState, StepCode};
+use countersign_kernel::lifecycle::{RunState, StepCode, event_type as event_type_of_engine};
 use countersign_kernel::plan::StepSeq;
+use countersign_kernel::registry::Registry;
 use countersign_kernel::rollup::Colour;
 use countersign_kernel::run::{Action, Cause, Cell, Handed, Role, Run, RunEvent};
 use countersign_kernel::{Digest, EventId, IdSource};
@@ -23,6 +25,7 @@ pub fn run_writes(
     event: &RunEvent,
     event_id: EventId,
     document: Option<Digest>,
+    registry: &Registry,
     ids: &mut IdSource,
     unit: &mut Unit,
 ) {
@@ -95,18 +98,7 @@ pub fn run_writes(
             event_id,
         }));
     }
-    // Whoever sends events reports on a step, and that step moves first.
-    let sender = event.moves.first().map(|m| m.step_seq);
-    for outbound in &event.outbound {
-        unit.writes.push(Write::Outbox(OutboxRow {
-            outbox_id: ids.make(),
-            instance_id: run.run_id,
-            event_type: outbound.event_type.clone(),
-            step: sender.map(|seq| run.step_name(seq).into()),
-            data: outbound.data.clone(),
-            created_at: event.at,
-        }));
-    }
+    send(run, event, registry, ids, unit);
     if let Some(kept) = &event.kept {
         unit.writes.push(Write::RunEvent(RunEventRow {
             instance_id: run.run_id,
@@ -121,6 +113,39 @@ pub fn run_writes(
     for event_id in event.taken.iter().filter(own) {
         take_event(run, event_id, unit);
     }
+}
+
+/// What a step sends goes to webhooks, and, where something here may listen, to this server itself: as rows of the same commit.
+fn send(run: &Run, event: &RunEvent, registry: &Registry, ids: &mut IdSource, unit: &mut Unit) {
+    // Whoever sends events reports on a step, and that step moves first.
+    let sender = event.moves.first().map(|m| m.step_seq);
+    for outbound in &event.outbound {
+        let mut row = OutboxRow {
+            outbox_id: ids.make(),
+            instance_id: run.run_id,
+            event_type: outbound.event_type.clone(),
+            step: sender.map(|seq| run.step_name(seq).into()),
+            data: outbound.data.clone(),
+            created_at: event.at,
+            inside: false,
+        };
+        unit.writes.push(Write::Outbox(row.clone()));
+        if arrives_inside(run, &row.event_type, registry) {
+            row.outbox_id = ids.make();
+            row.inside = true;
+            unit.writes.push(Write::Delivery { outbox_id: row.outbox_id, sink: door::EVENTS });
+            unit.writes.push(Write::Outbox(row));
+        }
+    }
+}
+
+/// Whether an event that a step of this run sends may concern something on this server.
+fn arrives_inside(run: &Run, event_type: &str, registry: &Registry) -> bool {
+    // What the engine emits with its own transitions starts nothing.
+    event_type_of_engine(event_type).is_none()
+        && (run.correlation_key.is_some()
+            || door::waits_for(&run.plan, event_type)
+            || registry.started_by(event_type).next().is_some())
 }
 
 /// A step that was somebody's and is nobody's any more leaves its slot.

@@ -148,15 +148,28 @@ impl Engine {
         to: &Addressee,
         event: &KeptEvent,
     ) -> Result<Sent, Refusal> {
+        self.send_event_but(actor_ref, proof, to, event, &[]).await
+    }
+
+    /// The same, but for runs that it does not concern.
+    pub(crate) async fn send_event_but(
+        &self,
+        actor_ref: &str,
+        proof: &Proof,
+        to: &Addressee,
+        event: &KeptEvent,
+        unconcerned: &[InstanceId],
+    ) -> Result<Sent, Refusal> {
         require_ref("id", &event.id)?;
         require_ref("type", &event.event_type)?;
-        let targets = match to {
+        let mut targets = match to {
             Addressee::Run(run_id) => vec![run_id.map_or(Target::Nowhere, Target::Existing)],
             Addressee::Key(key) => {
                 require_ref("correlation_key", key)?;
                 self.correlated(actor_ref, key).await?.into_iter().map(Target::Existing).collect()
             }
         };
+        targets.retain(|target| !matches!(target, Target::Existing(run_id) if unconcerned.contains(run_id)));
         let mut sent = Sent { duplicate: !targets.is_empty(), woken: vec![], reached: 0 };
         for target in targets {
             let call = Call {

@@ -3,6 +3,7 @@
 use super::{Definition, EventBody, Registry, denied, scopes};
 use crate::Time;
 use crate::refusal::{Code, Refusal, require_optional_text, require_ref, require_text};
+use std::sync::Arc;
 
 /// What an actor said about a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -175,6 +176,19 @@ pub(super) fn decide(
     }
     let marked = Marked { mark: *mark, name: name.clone(), version: definition.version, reason: reason.clone() };
     Ok(vec![EventBody::DefinitionMarked(marked)])
+}
+
+impl Registry {
+    /// The definitions of which an event of this type starts runs now: in their newest version, neither retired nor paused.
+    pub fn started_by(&self, event_type: &str) -> impl Iterator<Item = &Definition> {
+        let newest = self.definitions.values().filter_map(|versions| versions.last().map(Arc::as_ref));
+        newest.filter(move |definition: &&Definition| {
+            let workflow = definition.workflow.as_ref();
+            workflow.is_some_and(|workflow| workflow.outline.started_by.iter().any(|known| **known == *event_type))
+                && !self.is_retired(&definition.name, definition.version)
+                && self.pause_of(&definition.name).is_none()
+        })
+    }
 }
 
 impl Definition {

@@ -1,6 +1,6 @@
 //! What can be asked of a run.
 
-use super::{Artifact, Facet, Found, KeptEvent, Parent, Prior, TransitionWish};
+use super::{Artifact, Facet, Found, KeptEvent, Origin, Parent, Prior, TransitionWish};
 use crate::id::InstanceId;
 use crate::lifecycle::{FailureCategory, StepCode};
 use crate::plan::{Micros, Plan, StepSeq};
@@ -254,6 +254,8 @@ pub struct StartRun {
     pub by_itself: bool,
     /// The trace that it belongs to (W3C: 32 hexadecimal digits); without one it begins its own.
     pub trace_id: Option<Arc<str>>,
+    /// What inside this server started it.
+    pub origin: Option<Origin>,
     /// The plan of the version that is started, under the digest of its document, where the registry does without it.
     pub plan: Option<(Digest, Arc<Plan>)>,
 }
@@ -275,6 +277,7 @@ impl StartRun {
             dry_run: false,
             by_itself: false,
             trace_id: None,
+            origin: None,
             plan: None,
         }
     }

@@ -124,6 +124,21 @@ pub struct Parent {
     pub step_seq: StepSeq,
 }
 
+/// What inside this server started a run: an event that a run sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    pub instance_id: InstanceId,
+    pub cause: OriginCause,
+    /// How many starts of this kind led here, one from the other; the first has 1.
+    pub depth: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OriginCause {
+    /// The event's id in the outbox.
+    Event(Uuid),
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptEvent {
     pub id: Arc<str>,
@@ -435,6 +450,7 @@ pub struct Started {
     /// The run whose finished steps it took over.
     pub continues: Option<InstanceId>,
     pub trace_id: Option<Arc<str>>,
+    pub origin: Option<Origin>,
 }
 
 /// Decides a command on a run, or on no run yet. An empty list is a success that changes nothing.

@@ -92,6 +92,7 @@ pub fn decide(command: &StartRun, ctx: &mut Context<'_>) -> Result<Vec<Event>, R
         corrects: command.corrects,
         continues: command.from_step.as_ref().map(|from| from.run_id),
         trace_id: command.trace_id.clone(),
+        origin: command.origin.clone(),
     };
     let concurrency = plan.concurrency.as_ref().map(|concurrency| concurrency.key.clone());
     let concurrency_key = match &command.concurrency_key {

@@ -94,7 +94,10 @@ async fn send(context: &Context, args: SendArgs) -> anyhow::Result<()> {
     for woken in &sent.woken {
         output::say(&format!("  woke {} of {}", tint(Tint::Strong, &woken.step), printable(&woken.run_id)))?;
     }
-    if sent.woken.is_empty() && !sent.duplicate {
+    for run_id in &sent.run_ids {
+        output::say(&format!("  started {}", tint(Tint::Strong, run_id)))?;
+    }
+    if sent.woken.is_empty() && sent.run_ids.is_empty() && !sent.duplicate {
         output::say(&format!("  {}", unawaited(sent.reached, &request)))?;
     }
     Ok(())
@@ -113,7 +116,8 @@ fn unawaited(reached: u32, request: &SendEvent) -> String {
 }
 
 async fn trigger(context: &Context, args: TriggerArgs) -> anyhow::Result<()> {
-    let request = TriggerRuns { event_type: args.event_type, data: input::value(&args.data.data)? };
+    let data = input::value(&args.data.data)?;
+    let request = TriggerRuns { id: None, event_type: args.event_type, run_id: None, correlation_key: None, data };
     let answer = context.client_keyed(&args.keyed)?.trigger_runs(&request).await?;
     if context.json() {
         return output::json(&answer.json);

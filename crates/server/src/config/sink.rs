@@ -59,6 +59,7 @@ impl Sink {
             !name.trim().is_empty() && name.chars().count() <= MAX_NAME_CHARS && !name.chars().any(char::is_control),
             "name: it has 1 to {MAX_NAME_CHARS} visible characters"
         );
+        ensure!(!name.starts_with('@'), "name: those with `@` are this server's own");
         for pattern in types {
             let stars = pattern.matches('*').count();
             ensure!(

@@ -19,6 +19,7 @@ use anyhow::Context;
 use backoff::Answer;
 use countersign_engine::Engine;
 use countersign_engine::port::outbox::{Delivery, Settled};
+use countersign_engine::run::door::{EVENTS, Undelivered};
 use countersign_executor::http::{Destination, HttpExecutor};
 use mail::Mailer;
 use notice::Notice;
@@ -30,6 +31,8 @@ use tokio::time::Instant;
 
 /// Messages on their way to one sink at a time.
 const IN_FLIGHT: usize = 16;
+/// How long this server may take for an event of its own before another node tries.
+const INSIDE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Events that are given their deliveries in one transaction.
 const SPREAD: usize = 256;
 /// How long messages under way may take once we are asked to stop.
@@ -72,23 +75,28 @@ impl Drop for Deliveries {
     }
 }
 
-/// Starts delivering, where there is anywhere to deliver to.
+/// Starts delivering: what steps send to this server itself, and all else where there is anywhere to deliver to.
 pub fn start(engine: &Arc<Engine>, sinks: Vec<Sink>, pace: Pace) -> anyhow::Result<Deliveries> {
     let (stop, stopped) = watch::channel(false);
-    let mut tasks = Vec::new();
+    let wake = engine.outbox_wake();
     if sinks.is_empty() {
-        return Ok(Deliveries { stop, tasks });
+        let route = Route::inside(engine, pace);
+        return Ok(Deliveries { stop, tasks: vec![tokio::spawn(deliver(route, wake, stopped))] });
     }
+    let mut tasks = Vec::new();
     let http = HttpExecutor::new().map_err(anyhow::Error::msg).context("nothing can be sent to webhooks")?;
-    let mut mailmen = Vec::new();
+    let inside = Arc::new(Notify::new());
+    tasks.push(tokio::spawn(deliver(Route::inside(engine, pace), inside.clone(), stopped.clone())));
+    let mut mailmen = vec![inside];
     for sink in &sinks {
         let carrier = Carrier::to(sink, &http).with_context(|| format!("events cannot be sent to {:?}", sink.name))?;
-        let route = Arc::new(Route { sink: sink.clone(), carrier, engine: Arc::downgrade(engine), pace });
+        let (name, engine) = (sink.name.clone(), Arc::downgrade(engine));
+        let route =
+            Arc::new(Route { name, timeout: sink.timeout, max_attempts: sink.max_attempts, carrier, engine, pace });
         let wake = Arc::new(Notify::new());
         tasks.push(tokio::spawn(deliver(route, wake.clone(), stopped.clone())));
         mailmen.push(wake);
     }
-    let wake = engine.outbox_wake();
     tasks.push(tokio::spawn(spread(Arc::downgrade(engine), sinks, wake, mailmen, pace, stopped)));
     Ok(Deliveries { stop, tasks })
 }
@@ -113,6 +121,8 @@ enum Carrier {
         secret: Secret,
         origin: Arc<str>,
     },
+    /// What this server's own steps send, to what listens here.
+    Inside(Weak<Engine>),
 }
 
 impl Carrier {
@@ -179,7 +189,19 @@ impl Carrier {
                 Some(notice) => post(http, to, secret, delivery, notice.body(delivery)).await,
                 None => Answer::Never(NO_NOTICE.to_owned()),
             },
+            Carrier::Inside(engine) => match engine.upgrade() {
+                Some(engine) => inside(&engine, delivery).await,
+                None => Answer::later("the server is stopping"),
+            },
         }
+    }
+}
+
+async fn inside(engine: &Arc<Engine>, delivery: &Delivery) -> Answer {
+    match engine.deliver_inside(delivery).await {
+        Ok(()) => Answer::Taken,
+        Err(Undelivered { error, passes: true }) => Answer::later(error),
+        Err(Undelivered { error, passes: false }) => Answer::Never(error),
     }
 }
 
@@ -233,7 +255,9 @@ async fn spread(
 
 /// One sink and the way there.
 struct Route {
-    sink: Sink,
+    name: Arc<str>,
+    timeout: Duration,
+    max_attempts: u64,
     carrier: Carrier,
     engine: Weak<Engine>,
     pace: Pace,
@@ -267,10 +291,17 @@ async fn deliver(route: Arc<Route>, wake: Arc<Notify>, mut stopped: watch::Recei
 }
 
 impl Route {
+    /// The way back into this server.
+    fn inside(engine: &Arc<Engine>, pace: Pace) -> Arc<Route> {
+        let engine = Arc::downgrade(engine);
+        let carrier = Carrier::Inside(engine.clone());
+        Arc::new(Route { name: EVENTS.into(), timeout: INSIDE_TIMEOUT, max_attempts: u64::MAX, carrier, engine, pace })
+    }
+
     /// `None`: the engine is gone.
     async fn take(&self, room: usize) -> Option<Vec<Delivery>> {
-        let lease = self.sink.timeout + self.pace.margin;
-        match self.engine.upgrade()?.take_deliveries(&self.sink.name, lease, room).await {
+        let lease = self.timeout + self.pace.margin;
+        match self.engine.upgrade()?.take_deliveries(&self.name, lease, room).await {
             Ok(taken) => Some(taken),
             Err(error) => {
                 tracing::warn!(%error, "the outbox cannot be read; it is tried again");
@@ -281,8 +312,8 @@ impl Route {
 
     async fn send(&self, delivery: &Delivery) {
         let answer = self.carrier.carry(delivery).await;
-        let settled = self.pace.judge(answer, delivery.attempt, self.sink.max_attempts);
-        let (webhook, outbox_id, attempt) = (&self.sink.name, delivery.outbox_id, delivery.attempt);
+        let settled = self.pace.judge(answer, delivery.attempt, self.max_attempts);
+        let (webhook, outbox_id, attempt) = (&self.name, delivery.outbox_id, delivery.attempt);
         let result = match &settled {
             Settled::Delivered => {
                 tracing::debug!(%webhook, %outbox_id, attempt, "delivered");

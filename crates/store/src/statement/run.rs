@@ -168,7 +168,7 @@ pub fn correction_values(row: &CorrectionRow) -> Vec<Value<'_>> {
     ]
 }
 
-/// It may be delivered at once.
+/// It may be delivered at once. One for this server itself has its delivery already: no webhook is looked for.
 pub fn outbox_values(row: &OutboxRow) -> Vec<Value<'_>> {
     vec![
         Value::Id(row.outbox_id),
@@ -176,7 +176,7 @@ pub fn outbox_values(row: &OutboxRow) -> Vec<Value<'_>> {
         Value::Text(&row.event_type),
         Value::Text(&row.data),
         Value::time(row.created_at),
-        Value::time(row.created_at),
+        if row.inside { Value::Int(i64::MAX) } else { Value::time(row.created_at) },
         Value::text(row.step.as_deref()),
     ]
 }

@@ -42,6 +42,7 @@ fn event(n: u128, event_type: &str) -> OutboxRow {
         data: Arc::from("{\"n\":1}"),
         // Ahead of every clock: an event is due when it is there.
         created_at: Time(9_000_000_000_000_000),
+        inside: false,
     }
 }
 

@@ -309,6 +309,7 @@ async fn an_outbox_row_waits_for_delivery(place: &Place) {
         step: None,
         data: Arc::from("{}"),
         created_at: Time(77),
+        inside: false,
     };
     let mut unit = start(small_run(id), small_head(id, "executing"), []);
     unit.writes.push(Write::Outbox(row));

@@ -5,7 +5,9 @@ use anyhow::{Context, ensure};
 use async_trait::async_trait;
 use countersign_definition::Cel;
 use countersign_engine::clock::Clock;
+use countersign_engine::port::outbox::Settled;
 use countersign_engine::port::{Batch, Committed, Page, RunQuery, StoreError, Writer};
+use countersign_engine::run::door;
 use countersign_engine::{Addressee, Call, ClaimCall, Command, Config, Engine, IdempotencyKey, Outcome, Proof};
 use countersign_kernel::InstanceId;
 use countersign_kernel::run::{self, ClaimNext, KeptEvent};
@@ -219,6 +221,39 @@ async fn one_event_at_two_engines_wakes_once() -> anyhow::Result<()> {
         ensure!(task.event.is_some());
         complete(&nodes.here, &task, false).await?;
         ensure!(state(&nodes.here, run_id).await? == "completed");
+    }
+    nodes.end().await
+}
+
+/// Two engines deliver the same event of a step to this server, also after one of them could not note that it had: it starts one run and
+/// wakes once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_of_a_step_starts_once_at_two_engines() -> anyhow::Result<()> {
+    let nodes = Nodes::new(config()).await?;
+    let keyed = "queue: q\ncorrelationKey: ${input.case}\nsteps: ";
+    nodes.publish(&format!("kind: workflow\nname: one\n{keyed}[{{name: A}}]\n")).await?;
+    nodes.publish("kind: workflow\nname: heard\non: [{event: done}]\nqueue: other\nsteps: [{name: A}]\n").await?;
+    let waits = "[{name: W, run: wait, event: done, timeout: 1h}]";
+    nodes.publish(&format!("kind: workflow\nname: waiter\n{keyed}{waits}\n")).await?;
+    for n in 0..6 {
+        let case = format!("{{\"case\": \"c{n}\"}}");
+        let waiter = start(&nodes.there, "waiter", &case).await?;
+        let run_id = start(&nodes.here, "one", &case).await?;
+        let task = claim(&nodes.here, 1, LEASE, LONG).await?.remove(0);
+        let outbound = vec![run::Outbound { event_type: "done".to_owned(), data: case.as_str().into() }];
+        let task = task_ref(&task);
+        let done = run::Command::Complete { task, output: "1".into(), outbound, claim_next: None, artifacts: vec![] };
+        nodes.here.execute(on_run(run_id, done)).await?;
+        let taken = nodes.there.take_deliveries(door::EVENTS, LONG, 10).await?;
+        ensure!(taken.len() == 1 && nodes.here.take_deliveries(door::EVENTS, LONG, 10).await?.is_empty(), "{taken:?}");
+        let (a, b) = tokio::join!(nodes.here.deliver_inside(&taken[0]), nodes.there.deliver_inside(&taken[0]));
+        ensure!(a.is_ok() && b.is_ok(), "{a:?} {b:?}");
+        ensure!(nodes.there.deliver_inside(&taken[0]).await.is_ok());
+        ensure!(nodes.here.settle_delivery(&taken[0], &Settled::Delivered).await?);
+        let query = RunQuery { definition: Some("heard".to_owned()), ..RunQuery::default() };
+        let page = Page { after: None, limit: 100, descending: false };
+        ensure!(nodes.here.own_runs(&query, &page).await?.len() == n + 1);
+        ensure!(state(&nodes.here, waiter).await? == "completed");
     }
     nodes.end().await
 }

@@ -18,6 +18,7 @@ use countersign_engine::run::assemble::assemble;
 use countersign_engine::run::project::run_writes;
 use countersign_engine::run::rollup::Basis;
 use countersign_kernel::plan::{Order, StepSeq};
+use countersign_kernel::registry::Registry;
 use countersign_kernel::run::{Event, Run};
 use countersign_kernel::{Digest, IdSource, Time};
 use generate::{Op, large_plan, ops, plan};
@@ -98,7 +99,7 @@ fn rows(world: &World) -> Rows {
         run.apply(event);
         let mut unit = Unit::new(run.run_id, 0);
         let event_id = ids.make();
-        run_writes(&run, event, event_id, Some(Digest([0; 32])), &mut ids, &mut unit);
+        run_writes(&run, event, event_id, Some(Digest([0; 32])), &Registry::default(), &mut ids, &mut unit);
         rows.take(unit);
     }
     rows
