@@ -12,7 +12,7 @@ import {
   Settings2,
   Workflow,
 } from "lucide-react";
-import { lazy, Suspense, useState } from "react";
+import { lazy, Suspense, useEffect, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import { useConnection, useTopic } from "@/api/stream";
@@ -92,13 +92,20 @@ function Rail() {
     queryFn: () => body(api.GET("/v1/inbox/count")),
   });
   useTopic("inbox", () => void client.invalidateQueries({ queryKey: ["inbox", "count"] }));
+  const waiting = shown(inbox.data?.count);
+  useEffect(() => {
+    document.title = waiting ? `(${waiting}) Countersign` : "Countersign";
+    return () => {
+      document.title = "Countersign";
+    };
+  }, [waiting]);
   const work = useQuery({
     queryKey: ["worklist", "count"],
     queryFn: () => body(api.GET("/v1/worklist", { params: { query: { limit: COUNTED } } })),
   });
   useTopic("worklist", () => void client.invalidateQueries({ queryKey: ["worklist", "count"] }));
   const counts: Partial<Record<(typeof PAGES)[number]["key"], string>> = {
-    inbox: shown(inbox.data?.count),
+    inbox: waiting,
     work: shown(work.data?.items.length),
   };
   return (

@@ -11,6 +11,7 @@ import { Id, Moment, useNow } from "@/ui/text";
 import { plain, useTexts } from "@/ui/texts";
 import { duration } from "@/ui/time";
 import { isOpen } from "../gate/decide";
+import { Decider } from "../gate/deciders";
 import { useOffered, waitingFor } from "./actions";
 import { Checks } from "./step-drawer";
 
@@ -166,7 +167,7 @@ function Decided({ gate }: { gate: SchemaGate }) {
   return (
     <>
       <Link to="/gate/$step" params={{ step: gate.step_id }} className="text-accent underline">
-        <Person who={gate.decided_by ?? gate.approver_ref} />
+        <Decider gate={gate} />
       </Link>
       <span className="text-soft">
         {t(`gate.state.${gate.state as "Pending"}`, gate.state)}
@@ -202,7 +203,7 @@ function Stopped({ run, sequence }: { run: SchemaRunView; sequence: number }) {
           </p>
         ) : approved ? (
           <p className="mt-1">
-            <Person who={approved.decided_by ?? approved.approver_ref} /> {t("runbook.approved")}
+            <Decider gate={approved} /> {t("runbook.approved")}
           </p>
         ) : (
           <p className="mt-1">{t("runbook.askFirst")}</p>

@@ -15,6 +15,7 @@ import { Id, Moment } from "@/ui/text";
 import { plain, useTexts } from "@/ui/texts";
 import { duration } from "@/ui/time";
 import { Values } from "@/ui/values";
+import { Decider } from "../gate/deciders";
 import { Actions } from "./actions";
 import { stepQuery } from "./reason";
 import { Records } from "./records";
@@ -314,7 +315,7 @@ function Approvals({ detail }: { detail: SchemaStepDetail }) {
               {plain(gate.action)}
             </Link>
             <span>
-              <Person who={gate.approver_ref} />
+              <Decider gate={gate} />
             </span>
             <span className="text-xs text-soft">
               {t(`gate.state.${gate.state as "Pending"}`, gate.state)}
