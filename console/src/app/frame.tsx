@@ -13,12 +13,11 @@ import {
   Workflow,
 } from "lucide-react";
 import { lazy, Suspense, useEffect, useState } from "react";
-import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import { useConnection, useTopic } from "@/api/stream";
 import { Mark } from "@/ui/brand";
 import { initials } from "@/ui/person";
-import { LANGUAGES, setLanguage } from "./i18n";
+import { LANGUAGES, setLanguage, useTranslation } from "./i18n";
 import { useKeys } from "./keys";
 import { signOut, useMe } from "./session";
 import { DENSITIES, setDensity, setTheme, THEMES, useDensity, useTheme } from "./theme";
@@ -165,7 +164,7 @@ function Connection() {
 }
 
 function Me({ onKeys }: { onKeys: () => void }) {
-  const { t, i18n } = useTranslation();
+  const { t, language } = useTranslation();
   const theme = useTheme();
   const density = useDensity();
   const { data: me } = useMe();
@@ -204,7 +203,7 @@ function Me({ onKeys }: { onKeys: () => void }) {
         />
         <Choice
           label={t("frame.language")}
-          value={LANGUAGES.find((one) => i18n.language.startsWith(one)) ?? "en"}
+          value={language}
           options={LANGUAGES.map((one) => [one, t(`language.${one}`)])}
           onChange={setLanguage}
         />

@@ -1,10 +1,11 @@
 // Signing a command with a passkey: the same statement that an Ed25519 signer composes (spec/record.md, 5.2); the challenge is
 // its SHA-256.
-import i18next from "i18next";
+
 import { api, body } from "@/api/client";
 import { queries } from "@/api/query";
 import type { SchemaMakeDelegation, SchemaMe, SchemaPasskey } from "@/api/schema";
 import { actOf } from "./acts";
+import { t } from "./i18n";
 import {
   assertOver,
   base64url,
@@ -87,7 +88,7 @@ export async function signAct(method: string, path: string, bytes: string): Prom
   // Nothing could sign for the first passkey.
   if (act.action === "register_key" && me.passkeys.length === 0) return {};
   const { headers, digest } = await signed({ me, method, path, bytes });
-  if (!digest) throw new PasskeyFailure(i18next.t("passkey.needed"));
+  if (!digest) throw new PasskeyFailure(t("passkey.needed"));
   return headers;
 }
 

@@ -2,10 +2,10 @@
 import { useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
-import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import type { SchemaInboxItem } from "@/api/schema";
 import { useTopic } from "@/api/stream";
+import { useTranslation } from "@/app/i18n";
 import { Button } from "@/ui/button";
 import { Empty, Failure, Skeleton } from "@/ui/feedback";
 import { useName } from "@/ui/person";

@@ -2,8 +2,8 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { KeyRound } from "lucide-react";
 import { useId, useState } from "react";
-import { useTranslation } from "react-i18next";
 import type { SchemaMe, SchemaPasskey } from "@/api/schema";
+import { useTranslation } from "@/app/i18n";
 import { passkeysWork } from "@/app/passkey";
 import { registerPasskey, revokePasskey } from "@/app/sign";
 import { Button } from "@/ui/button";

@@ -1,9 +1,9 @@
 // Who decides in my place, and in whose place I decide.
 import { useInfiniteQuery, useMutation, useQueryClient } from "@tanstack/react-query";
 import { type FormEvent, useId, useState } from "react";
-import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import type { SchemaDelegation, SchemaMe } from "@/api/schema";
+import { useTranslation } from "@/app/i18n";
 import { makeDelegation } from "@/app/sign";
 import { Button } from "@/ui/button";
 import { Failure, Skeleton } from "@/ui/feedback";
@@ -99,9 +99,9 @@ function Row({
   who: string;
   children?: React.ReactNode;
 }) {
-  const { t, i18n } = useTranslation();
+  const { t, language } = useTranslation();
   const when = (at: string) =>
-    new Date(at).toLocaleString(i18n.language, { dateStyle: "medium", timeStyle: "short" });
+    new Date(at).toLocaleString(language, { dateStyle: "medium", timeStyle: "short" });
   return (
     <li className="flex min-h-12 flex-wrap items-center gap-x-4 gap-y-1 py-1.5 text-sm">
       <span className="flex min-w-0 flex-1 flex-col">

@@ -1,7 +1,8 @@
 // A decision: with a passkey where the actor has one, else attested by the server.
-import type { TFunction } from "i18next";
+
 import { api, body } from "@/api/client";
 import type { SchemaDecideGate, SchemaGate, SchemaGateDecided, SchemaMe } from "@/api/schema";
+import type { Translate } from "@/app/i18n";
 import { signed } from "@/app/sign";
 
 export type Choice = "approve" | "reject" | "withdraw";
@@ -15,7 +16,7 @@ export const isOpen = (gate: SchemaGate) =>
 
 /** What the signature means, in the reader's language: shown before, signed, and shown after (21 CFR 11.50). */
 export function meaningOf(
-  t: TFunction,
+  t: Translate,
   choice: Choice,
   about: { action: string; subject: string; actor: string; onBehalfOf?: string },
 ): string {

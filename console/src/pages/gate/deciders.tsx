@@ -1,7 +1,7 @@
 // Who decides, what each of them said, and how far the quorum has come.
 import { Circle, CircleCheck, CircleDashed, CircleX, Undo2 } from "lucide-react";
-import { useTranslation } from "react-i18next";
 import type { SchemaChainSummary, SchemaGate } from "@/api/schema";
+import { useTranslation } from "@/app/i18n";
 import { Person, useName } from "@/ui/person";
 import { Moment } from "@/ui/text";
 

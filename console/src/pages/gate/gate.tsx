@@ -2,10 +2,10 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import type { ReactNode } from "react";
-import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import type { SchemaGate, SchemaInboxItem, SchemaRunView } from "@/api/schema";
 import { useTopic } from "@/api/stream";
+import { useTranslation } from "@/app/i18n";
 import { useMe } from "@/app/session";
 import { Failure, Skeleton } from "@/ui/feedback";
 import { Said } from "@/ui/markdown";

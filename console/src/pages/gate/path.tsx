@@ -1,7 +1,7 @@
 // The way so far, and where an approval leads: the states of a process, or the finished steps of a run.
 import { ArrowRight, Stamp } from "lucide-react";
-import { useTranslation } from "react-i18next";
 import type { SchemaRunView, SchemaWorkflowView } from "@/api/schema";
+import { useTranslation } from "@/app/i18n";
 
 /** So many of the last places are shown. */
 const SHOWN = 8;

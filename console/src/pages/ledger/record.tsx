@@ -1,9 +1,9 @@
 // One record: what it says, who vouches for it, where it is sealed, and whether all of that holds.
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { ShieldAlert, ShieldCheck, X } from "lucide-react";
-import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import type { SchemaRecordView } from "@/api/schema";
+import { useTranslation } from "@/app/i18n";
 import { Button } from "@/ui/button";
 import { Fact, Facts } from "@/ui/facts";
 import { Failure, Skeleton } from "@/ui/feedback";

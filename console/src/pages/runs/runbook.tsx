@@ -2,8 +2,8 @@
 import { Link } from "@tanstack/react-router";
 import { Pin, Stamp } from "lucide-react";
 import type { ReactNode } from "react";
-import { useTranslation } from "react-i18next";
 import type { SchemaGate, SchemaGraph, SchemaRunView } from "@/api/schema";
+import { useTranslation, wordsFor } from "@/app/i18n";
 import { Person } from "@/ui/person";
 import { Progress } from "@/ui/progress";
 import { useToken } from "@/ui/state";
@@ -170,7 +170,7 @@ function Decided({ gate }: { gate: SchemaGate }) {
         <Decider gate={gate} />
       </Link>
       <span className="text-soft">
-        {t(`gate.state.${gate.state as "Pending"}`, gate.state)}
+        {wordsFor(t, "gate.state", gate.state)}
         {gate.decided_at && (
           <>
             , <Moment at={gate.decided_at} />
@@ -196,7 +196,7 @@ function Stopped({ run, sequence }: { run: SchemaRunView; sequence: number }) {
       className="flex flex-col gap-4 rounded-lg border border-warn bg-warn-wash px-5 py-4"
     >
       <div>
-        <h2>{t(`runbook.outcome.${outcome as "drift"}`, plain(outcome))}</h2>
+        <h2>{wordsFor(t, "runbook.outcome", outcome)}</h2>
         {waiting ? (
           <p className="mt-1">
             <Person who={waiting.approver_ref} /> {t("runbook.decides")}
