@@ -102,6 +102,68 @@ test("the keys a and r reach the decision and never take it", async () => {
   assert.deepEqual(page.complaints, []);
 });
 
+test("every page says in the title of its tab how much waits", async () => {
+  const operator = caller(server, tokens.operator);
+  const page = await openPage(browser);
+  const token = await person(server, "tran_2", ["workflows:read"]);
+  await publish(
+    server,
+    RELEASE.replace("name: batch-release", "name: side-release").replace("santos", "tran_2"),
+  );
+  await signIn(page, server, token);
+  await page.goto(`${server.origin}/processes`);
+  await page.getByRole("heading", { name: "Processes" }).waitFor();
+  assert.equal(await page.title(), "Countersign");
+  const start = { definition: "side-release", subject_ref: "br-2026-0500" };
+  const { instance_id } = await operator("POST", "/v1/processes", start);
+  // The list is live, too: nothing was reloaded.
+  await page.getByRole("link", { name: "br-2026-0500" }).waitFor();
+  await operator("POST", `/v1/processes/${instance_id}/gates`, { action: "release" });
+  await page.waitForFunction(() => document.title === "(1) Countersign");
+  await page.getByRole("link", { name: "Ledger" }).click();
+  await page.getByRole("heading", { name: "Ledger" }).waitFor();
+  assert.equal(await page.title(), "(1) Countersign");
+  assert.deepEqual(page.complaints, []);
+});
+
+const LOOP = `
+kind: process
+name: loop
+states: [here, there, done]
+initial_state: here
+terminal_states: [done]
+transitions:
+  - {from: here, action: go, to: there}
+  - {from: there, action: back, to: here}
+  - {from: here, action: finish, to: done, guard: qp}
+gate_spec:
+  qp: {approver_ref: meyer, scope: loop:finish}
+`;
+
+test("a history of more moves than the server gives at once is whole", async () => {
+  await publish(server, LOOP);
+  const operator = caller(server, tokens.operator);
+  const start = { definition: "loop", subject_ref: "loop-1" };
+  const { instance_id } = await operator("POST", "/v1/processes", start);
+  const moves = 506;
+  for (let move = 0; move < moves; move++)
+    await operator("POST", `/v1/processes/${instance_id}/transitions`, {
+      action: move % 2 === 0 ? "go" : "back",
+      reason: `move ${move + 1}`,
+    });
+  await operator("POST", `/v1/processes/${instance_id}/gates`, { action: "finish" });
+  const { gates } = await operator("GET", `/v1/processes/${instance_id}`);
+  const page = await openPage(browser);
+  await signIn(page, server, tokens.meyer);
+  await page.goto(`${server.origin}/gate/${gates[0].step_id}`);
+  // The beginning and every move are places of the way; the last eight are shown.
+  await page.getByText(`${moves + 1 - 8} earlier`).waitFor();
+  await page.goto(`${server.origin}/processes/${instance_id}`);
+  await page.getByRole("button", { name: `Show more: ${moves - 100} earlier moves` }).click();
+  await page.getByRole("button", { name: `Show more: ${moves - 200} earlier moves` }).waitFor();
+  assert.deepEqual(page.complaints, []);
+});
+
 test("a rejection carries its reason", async () => {
   const id = await asked("br-2026-0413");
   const page = await openPage(browser);

@@ -191,6 +191,8 @@ test("the gate of a run is decided with a passkey, on what it asks", async (t) =
   await page.getByRole("heading", { name: "ship of sh-77" }).waitFor();
   await page.getByRole("article").getByText("vaccine").waitFor();
   await page.getByRole("article").getByText("1,200").waitFor();
+  const way = page.getByRole("region", { name: "The way so far" });
+  await way.getByText("ship", { exact: true }).waitFor();
   await page.getByRole("button", { name: "Approve" }).click();
   await page.getByText("You signed:").waitFor();
   const [record] = await decided(run_id);
@@ -234,6 +236,70 @@ test("a rejection and a withdrawal need a reason, and are signed with their own 
   await signed.getByText("withdrawal of the request for release of br-2026-0414").waitFor();
   const after = await caller(server)("GET", `/v1/processes/${id}`);
   assert.deepEqual(new Set(after.gates.map((gate) => gate.state)), new Set(["Withdrawn"]));
+
+  const rejected = await batch("br-2026-0417");
+  await ask(rejected);
+  const santos = await withPasskey(tokens.santos, "Santos' laptop");
+  await santos.getByRole("link", { name: /release of br-2026-0417/ }).click();
+  await santos.getByRole("heading", { name: "release of br-2026-0417" }).waitFor();
+  await santos.getByLabel("Reason").fill("temperature excursion");
+  await santos.getByRole("button", { name: "Reject" }).click();
+  const said = santos.getByRole("status").filter({ hasText: "You signed:" });
+  await said.getByText("rejection of release of br-2026-0417 as qp_director_santos").waitFor();
+  const [record] = await decided(rejected);
+  assert.deepEqual([record.assurance, record.payload.decision], ["passkey_signed", "reject"]);
+});
+
+const LEAVE = `
+kind: process
+name: leave-release
+states: [draft, released]
+initial_state: draft
+terminal_states: [released]
+transitions:
+  - {from: draft, action: release, to: released, guard: qp}
+gate_spec:
+  qp: {approver_ref: qp_director_santos, scope: "batch:on-leave", delegable: true}
+`;
+
+test("a substitute sees in whose place they decide, before and after signing", async (t) => {
+  await publish(server, LEAVE);
+  const token = await person(server, "dr_vega", ["workflows:read"], "Ana Vega");
+  const santos = await withPasskey(tokens.santos, "Santos' laptop");
+  await santos.goto(`${server.origin}/admin`);
+  await santos.getByLabel("Substitute", { exact: true }).fill("dr_vega");
+  await santos.getByLabel("Scope of the gates").fill("batch:on-leave");
+  await santos.getByLabel("Until").fill("2099-01-01T00:00");
+  await santos.getByRole("button", { name: "Name a substitute" }).click();
+  await santos.getByRole("listitem").filter({ hasText: "Ana Vega" }).getByText("in force").waitFor();
+  await accessible(santos, "substitutes");
+
+  const start = { definition: "leave-release", subject_ref: "br-2026-0600" };
+  const { instance_id } = await caller(server, tokens.chen)("POST", "/v1/processes", start);
+  await ask(instance_id);
+  const vega = await withPasskey(token, "Vega's laptop");
+  const item = vega.getByRole("link", { name: /release of br-2026-0600/ });
+  await item.getByText("as substitute of Maria Santos").waitFor();
+  const decision = vega.getByRole("region", { name: "Decision" });
+  await decision.getByText("as substitute of Maria Santos").waitFor();
+  const meaning = "approval of release of br-2026-0600 as dr_vega, as substitute of qp_director_santos";
+  await decision.getByText(meaning).waitFor();
+  await vega.getByRole("button", { name: "Approve" }).click();
+  await vega.getByRole("status").filter({ hasText: "You signed:" }).getByText(meaning).waitFor();
+  const { gates } = await caller(server, tokens.chen)("GET", `/v1/processes/${instance_id}`);
+  assert.deepEqual([gates[0].decided_by, gates[0].on_behalf_of], ["dr_vega", "qp_director_santos"]);
+
+  // Whoever looks at the gate later reads both names.
+  const meyer = await withPasskey(tokens.meyer, "Meyer's phone");
+  await meyer.goto(`${server.origin}/gate/${gates[0].step_id}`);
+  await meyer.getByText("Ana Vega as substitute of Maria Santos").first().waitFor();
+  await meyer.getByText(meaning).waitFor();
+  await meyer.goto(`${server.origin}/processes/${instance_id}`);
+
+  await santos.getByRole("button", { name: "End the substitution by dr_vega" }).click();
+  await santos.getByRole("listitem").filter({ hasText: "Ana Vega" }).getByText("revoked").waitFor();
+  await proved(t, instance_id);
+  for (const page of [santos, vega, meyer]) assert.deepEqual(page.complaints, []);
 });
 
 test("a second passkey is signed for with the first one, and removed with itself", async (t) => {

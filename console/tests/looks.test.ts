@@ -1,3 +1,4 @@
+// @vitest-environment jsdom
 import { expect, test } from "vitest";
 import type { SchemaTokenDef } from "@/api/schema";
 import { drawn, type Step } from "@/graph/model";

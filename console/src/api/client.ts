@@ -35,7 +35,7 @@ export function sessionEnded() {
 }
 
 /** The headers with which this request is signed; none where it need not be. */
-type Signer = (path: string, bytes: string) => Promise<Record<string, string>>;
+type Signer = (method: string, path: string, bytes: string) => Promise<Record<string, string>>;
 let signer: Signer = async () => ({});
 export function onAct(sign: Signer) {
   signer = sign;
@@ -45,8 +45,8 @@ export function onAct(sign: Signer) {
 async function leave(request: Request): Promise<Response> {
   const { pathname, search } = new URL(request.url);
   // What has a query looks at what would come of it.
-  if (request.method === "POST" && search === "" && !request.headers.has("countersign-statement")) {
-    const headers = await signer(pathname, await request.clone().text());
+  if (request.method !== "GET" && search === "" && !request.headers.has("countersign-statement")) {
+    const headers = await signer(request.method, pathname, await request.clone().text());
     for (const [name, value] of Object.entries(headers)) request.headers.set(name, value);
   }
   return fetch(request);

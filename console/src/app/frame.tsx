@@ -12,13 +12,12 @@ import {
   Settings2,
   Workflow,
 } from "lucide-react";
-import { lazy, Suspense, useState } from "react";
-import { useTranslation } from "react-i18next";
+import { lazy, Suspense, useEffect, useState } from "react";
 import { api, body } from "@/api/client";
 import { useConnection, useTopic } from "@/api/stream";
 import { Mark } from "@/ui/brand";
 import { initials } from "@/ui/person";
-import { LANGUAGES, setLanguage } from "./i18n";
+import { LANGUAGES, setLanguage, useTranslation } from "./i18n";
 import { useKeys } from "./keys";
 import { signOut, useMe } from "./session";
 import { DENSITIES, setDensity, setTheme, THEMES, useDensity, useTheme } from "./theme";
@@ -92,13 +91,20 @@ function Rail() {
     queryFn: () => body(api.GET("/v1/inbox/count")),
   });
   useTopic("inbox", () => void client.invalidateQueries({ queryKey: ["inbox", "count"] }));
+  const waiting = shown(inbox.data?.count);
+  useEffect(() => {
+    document.title = waiting ? `(${waiting}) Countersign` : "Countersign";
+    return () => {
+      document.title = "Countersign";
+    };
+  }, [waiting]);
   const work = useQuery({
     queryKey: ["worklist", "count"],
     queryFn: () => body(api.GET("/v1/worklist", { params: { query: { limit: COUNTED } } })),
   });
   useTopic("worklist", () => void client.invalidateQueries({ queryKey: ["worklist", "count"] }));
   const counts: Partial<Record<(typeof PAGES)[number]["key"], string>> = {
-    inbox: shown(inbox.data?.count),
+    inbox: waiting,
     work: shown(work.data?.items.length),
   };
   return (
@@ -158,7 +164,7 @@ function Connection() {
 }
 
 function Me({ onKeys }: { onKeys: () => void }) {
-  const { t, i18n } = useTranslation();
+  const { t, language } = useTranslation();
   const theme = useTheme();
   const density = useDensity();
   const { data: me } = useMe();
@@ -197,7 +203,7 @@ function Me({ onKeys }: { onKeys: () => void }) {
         />
         <Choice
           label={t("frame.language")}
-          value={LANGUAGES.find((one) => i18n.language.startsWith(one)) ?? "en"}
+          value={language}
           options={LANGUAGES.map((one) => [one, t(`language.${one}`)])}
           onChange={setLanguage}
         />

@@ -1,5 +1,5 @@
 // The keys, shown by `?`.
-import { useTranslation } from "react-i18next";
+import { useTranslation, wordsFor } from "@/app/i18n";
 import { Button } from "@/ui/button";
 import { Dialog } from "@/ui/dialog";
 import { PLACES } from "./keys";
@@ -8,7 +8,7 @@ export default function KeyHelp({ onClose }: { onClose: () => void }) {
   const { t } = useTranslation();
   const places = Object.entries(PLACES).map(([key, to]): [string[], string] => [
     ["g", key],
-    t(`page.${to.slice(1) as "inbox"}`),
+    wordsFor(t, "page", to.slice(1)),
   ]);
   const move: [string[], string][] = [
     [["/"], t("keys.search")],

@@ -1,7 +1,7 @@
 // What concerns every page: the connection is lost, or the session is about to end.
 import { WifiOff } from "lucide-react";
-import { useTranslation } from "react-i18next";
 import { useConnection } from "@/api/stream";
+import { useTranslation } from "@/app/i18n";
 import { Button } from "@/ui/button";
 import { useLeaving } from "./idle";
 

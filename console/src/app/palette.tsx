@@ -3,10 +3,10 @@ import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useParams } from "@tanstack/react-router";
 import { FileText, Gavel, GitBranch, type LucideIcon, Search, Spline, Workflow } from "lucide-react";
 import { type KeyboardEvent, useEffect, useId, useState } from "react";
-import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import { queries } from "@/api/query";
 import type { SchemaGraph, SchemaRunView } from "@/api/schema";
+import { useTranslation, wordsFor } from "@/app/i18n";
 import { Dialog } from "@/ui/dialog";
 import { PLACES } from "./keys";
 
@@ -129,7 +129,7 @@ function useHits(typed: string, onClose: () => void): Hit[] {
   const pages = Object.entries(PLACES).map(([key, to]) => ({
     key,
     to,
-    name: t(`page.${to.slice(1) as "inbox"}`),
+    name: wordsFor(t, "page", to.slice(1)),
   }));
   return [
     ...useSteps(like, then),

@@ -1,6 +1,7 @@
 // Passkeys. The browser's own JSON forms of WebAuthn suffice.
-import i18next from "i18next";
+
 import { api, body } from "@/api/client";
+import { t } from "./i18n";
 
 export function passkeysWork(): boolean {
   return typeof PublicKeyCredential !== "undefined" && "parseRequestOptionsFromJSON" in PublicKeyCredential;
@@ -18,8 +19,8 @@ type Purpose = "signIn" | "sign" | "register";
 /** Browsers name every refusal alike, so that a page learns nothing about the person: the words say what did not happen. */
 function explained(error: unknown, purpose: Purpose): unknown {
   if (!(error instanceof DOMException)) return error;
-  if (error.name === "InvalidStateError") return new PasskeyFailure(i18next.t("passkey.known"));
-  return new PasskeyFailure(i18next.t(`passkey.${purpose}`));
+  if (error.name === "InvalidStateError") return new PasskeyFailure(t("passkey.known"));
+  return new PasskeyFailure(t(`passkey.${purpose}`));
 }
 
 /** What the server says of a sign-in with a passkey: its challenge, and the name that passkeys are bound to. */
@@ -40,7 +41,7 @@ async function assertion(
   try {
     const publicKey = PublicKeyCredential.parseRequestOptionsFromJSON(options);
     const credential = await navigator.credentials.get({ publicKey });
-    if (!(credential instanceof PublicKeyCredential)) throw new PasskeyFailure(i18next.t("passkey.none"));
+    if (!(credential instanceof PublicKeyCredential)) throw new PasskeyFailure(t("passkey.none"));
     const made = credential.toJSON() as unknown as Assertion;
     localStorage.setItem(HERE, made.id);
     return made;
@@ -102,13 +103,13 @@ export async function newPasskey() {
   try {
     const publicKey = PublicKeyCredential.parseCreationOptionsFromJSON(options);
     const credential = await navigator.credentials.create({ publicKey });
-    if (!(credential instanceof PublicKeyCredential)) throw new PasskeyFailure(i18next.t("passkey.none"));
+    if (!(credential instanceof PublicKeyCredential)) throw new PasskeyFailure(t("passkey.none"));
     made = credential.toJSON() as unknown as NewPasskey;
   } catch (error) {
     throw explained(error, "register");
   }
   const { clientDataJSON, authenticatorData, publicKey: key, publicKeyAlgorithm } = made.response;
-  if (!key) throw new PasskeyFailure(i18next.t("passkey.noKey"));
+  if (!key) throw new PasskeyFailure(t("passkey.noKey"));
   return { id: made.id, response: { clientDataJSON, authenticatorData, publicKey: key, publicKeyAlgorithm } };
 }
 

@@ -1,10 +1,11 @@
 // Signing a command with a passkey: the same statement that an Ed25519 signer composes (spec/record.md, 5.2); the challenge is
 // its SHA-256.
-import i18next from "i18next";
+
 import { api, body } from "@/api/client";
 import { queries } from "@/api/query";
-import type { SchemaMe, SchemaPasskey } from "@/api/schema";
+import type { SchemaMakeDelegation, SchemaMe, SchemaPasskey } from "@/api/schema";
 import { actOf } from "./acts";
+import { t } from "./i18n";
 import {
   assertOver,
   base64url,
@@ -25,30 +26,32 @@ async function sha256(bytes: Uint8Array<ArrayBuffer>): Promise<string> {
 
 export interface ToSign {
   me: SchemaMe;
-  /** The command, as the specification calls it. */
-  action: string;
+  /** POST, if nothing else is said. */
+  method?: string;
   path: string;
-  instance: string | null;
-  stepId: string | null;
+  stepId?: string | null;
   /** The body exactly as it is sent. */
   bytes: string;
   /** What the signature means, as it was shown. */
-  meaning: string | null;
+  meaning?: string;
 }
 
 /** The statement's bytes. */
-export async function statement(keyId: string, ask: ToSign): Promise<Uint8Array<ArrayBuffer>> {
+async function statement(keyId: string, ask: ToSign): Promise<Uint8Array<ArrayBuffer>> {
+  const { me, method = "POST", path } = ask;
+  const act = actOf(method, path);
+  if (!act) throw new Error(`${method} ${path} is not signed`);
   return encoder.encode(
     JSON.stringify({
       v: 1,
-      action: ask.action,
-      actor_ref: ask.me.actor_ref,
+      action: act.action,
+      actor_ref: me.actor_ref,
       key_id: keyId,
-      request: `POST ${ask.path}`,
-      instance_id: ask.instance,
-      step_id: ask.stepId,
+      request: `${method} ${path}`,
+      instance_id: act.instance,
+      step_id: ask.stepId ?? null,
       body_digest: await sha256(encoder.encode(ask.bytes)),
-      meaning: ask.meaning,
+      meaning: ask.meaning ?? null,
       expected_sequence: null,
       nonce: crypto.randomUUID(),
       issued_at_us: Date.now() * 1000,
@@ -78,22 +81,14 @@ export async function signed(ask: ToSign): Promise<Signature> {
 }
 
 /** The headers of any act, where this server takes the caller's acts only with a signature. */
-export async function signAct(path: string, bytes: string): Promise<Record<string, string>> {
-  const act = actOf(path);
+export async function signAct(method: string, path: string, bytes: string): Promise<Record<string, string>> {
+  const act = actOf(method, path);
   const me = act && queries.getQueryData<SchemaMe>(caller.queryKey);
   if (!act || !me?.must_sign) return {};
   // Nothing could sign for the first passkey.
   if (act.action === "register_key" && me.passkeys.length === 0) return {};
-  const { headers, digest } = await signed({
-    me,
-    action: act.action,
-    path,
-    instance: act.instance,
-    stepId: null,
-    bytes,
-    meaning: null,
-  });
-  if (!digest) throw new PasskeyFailure(i18next.t("passkey.needed"));
+  const { headers, digest } = await signed({ me, method, path, bytes });
+  if (!digest) throw new PasskeyFailure(t("passkey.needed"));
   return headers;
 }
 
@@ -103,9 +98,8 @@ export async function registerPasskey(me: SchemaMe, label: string) {
   const sent = { label, credential };
   const bytes = JSON.stringify(sent);
   const path = "/v1/me/passkeys";
-  const ask = { me, action: "register_key", path, instance: null, stepId: null, bytes, meaning: null };
   try {
-    const { headers } = await signed(ask);
+    const { headers } = await signed({ me, path, bytes });
     await body(api.POST(path, { body: sent, bodySerializer: () => bytes, headers }));
   } catch (error) {
     await forgetPasskey(credential.id);
@@ -114,13 +108,22 @@ export async function registerPasskey(me: SchemaMe, label: string) {
   rememberPasskey(credential.id);
 }
 
+/** Names a substitute. That is always signed, also where the server asks for no other signature. */
+export async function makeDelegation(me: SchemaMe, sent: SchemaMakeDelegation) {
+  const bytes = JSON.stringify(sent);
+  const path = `/v1/actors/${encodeURIComponent(me.actor_ref)}/delegations`;
+  const { headers } = await signed({ me, path, bytes });
+  const params = { path: { actor_ref: me.actor_ref } };
+  const call = { params, body: sent, bodySerializer: () => bytes, headers };
+  await body(api.POST("/v1/actors/{actor_ref}/delegations", call));
+}
+
 /** Ends a passkey of the caller; one of theirs signs for it, perhaps the same. */
 export async function revokePasskey(me: SchemaMe, passkey: SchemaPasskey, reason?: string) {
   const sent = { reason };
   const bytes = JSON.stringify(sent);
   const path = `/v1/actors/${encodeURIComponent(me.actor_ref)}/keys/${passkey.key_id}/revoke`;
-  const ask = { me, action: "revoke_key", path, instance: null, stepId: null, bytes, meaning: null };
-  const { headers } = await signed(ask);
+  const { headers } = await signed({ me, path, bytes });
   const params = { path: { actor_ref: me.actor_ref, key_id: passkey.key_id } };
   const route = "/v1/actors/{actor_ref}/keys/{key_id}/revoke";
   await body(api.POST(route, { params, body: sent, bodySerializer: () => bytes, headers }));

@@ -1,6 +1,6 @@
 // Quiet bands behind the steps, with their names at the left edge of what is visible.
 import { useStore, ViewportPortal } from "@xyflow/react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "@/app/i18n";
 import { useName } from "@/ui/person";
 import type { Layout } from "./layout";
 

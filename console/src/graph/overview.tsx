@@ -1,7 +1,7 @@
 // The mini-map: the colours of the states, and the part that is in view. A canvas, so that 500 steps cost one drawing.
 import { Panel, useReactFlow, useStore } from "@xyflow/react";
 import { useEffect, useRef } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "@/app/i18n";
 import { useTheme } from "@/app/theme";
 import { coloursOf } from "@/ui/colour";
 import { useRegistry } from "@/ui/state";

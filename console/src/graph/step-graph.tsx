@@ -13,7 +13,7 @@ import {
 } from "@xyflow/react";
 import { Maximize2, Minus, Plus } from "lucide-react";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "@/app/i18n";
 import { Button } from "@/ui/button";
 import { type Cells, useCell } from "./cells";
 import { Lanes } from "./lanes";

@@ -14,7 +14,7 @@ import {
   User,
 } from "lucide-react";
 import { memo, type ReactNode, useRef } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "@/app/i18n";
 import { initials, useName } from "@/ui/person";
 import { useToken } from "@/ui/state";
 import { Moment } from "@/ui/text";

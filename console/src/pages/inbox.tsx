@@ -1,16 +1,17 @@
 // What waits for me, and what first? The first item is open beside the list on wide screens.
 import { useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
-import { useEffect, useState } from "react";
-import { useTranslation } from "react-i18next";
+import { useState } from "react";
 import { api, body } from "@/api/client";
 import type { SchemaInboxItem } from "@/api/schema";
 import { useTopic } from "@/api/stream";
+import { useTranslation } from "@/app/i18n";
 import { Button } from "@/ui/button";
 import { Empty, Failure, Skeleton } from "@/ui/feedback";
 import { useName } from "@/ui/person";
 import { Moment } from "@/ui/text";
 import type { Recorded } from "./gate/decide";
+import { Substitute } from "./gate/deciders";
 import { GateView } from "./gate/gate";
 import { Signed } from "./gate/signed";
 
@@ -29,14 +30,6 @@ export function InTray() {
   // A decided item leaves the list; what was signed stays in view until another one is opened.
   const [done, setDone] = useState<{ item: SchemaInboxItem; record: Recorded }>();
   const items = query.data?.pages.flatMap((page) => page.items) ?? [];
-  useEffect(() => {
-    document.title =
-      items.length > 0 ? `(${items.length}${query.hasNextPage ? "+" : ""}) Countersign` : "Countersign";
-    return () => {
-      document.title = "Countersign";
-    };
-  }, [items.length, query.hasNextPage]);
-
   if (query.isPending) return <Skeleton lines={6} />;
   if (query.isError) return <Failure error={query.error} retry={() => void query.refetch()} />;
   if (items.length === 0)
@@ -132,6 +125,11 @@ function InboxRow({ item, open }: { item: SchemaInboxItem; open: boolean }) {
         {t("inbox.sentence", { action: item.action, subject: item.subject_ref })}
       </span>
       <span className="flex flex-wrap gap-x-3 text-xs text-soft">
+        {item.on_behalf_of && (
+          <span className="font-medium text-warn">
+            <Substitute of={item.on_behalf_of} />
+          </span>
+        )}
         {item.due_at && (
           <span className={late ? "font-medium text-bad" : ""}>
             {t("inbox.due")} <Moment at={item.due_at} />

@@ -3,7 +3,7 @@ import { useMutation } from "@tanstack/react-query";
 import { useRouter, useSearch } from "@tanstack/react-router";
 import { KeyRound } from "lucide-react";
 import { type FormEvent, useId, useState } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "@/app/i18n";
 import { passkeysWork } from "@/app/passkey";
 import { wayBack } from "@/app/search";
 import { signIn, signInWithPasskey } from "@/app/session";

@@ -1,9 +1,9 @@
 // My work: steps that I am in charge of, soonest deadline first.
 import { useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
-import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import { useTopic } from "@/api/stream";
+import { useTranslation } from "@/app/i18n";
 import { PageHead } from "@/ui/page";
 import { StateMark } from "@/ui/state";
 import { PagedTable } from "@/ui/table";

@@ -1,6 +1,6 @@
 // What floats above a page. The browser's own dialog keeps the focus inside, closes on Escape and makes the rest inert.
 import { type ReactNode, useEffect, useId, useRef, useState } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "@/app/i18n";
 import { Button } from "./button";
 import { Failure } from "./feedback";
 

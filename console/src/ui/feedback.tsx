@@ -2,12 +2,11 @@
 import { Link } from "@tanstack/react-router";
 import { CircleAlert, Inbox } from "lucide-react";
 import type { ReactNode } from "react";
-import { useTranslation } from "react-i18next";
 import { Refusal } from "@/api/client";
+import { useTranslation } from "@/app/i18n";
 import { Button } from "./button";
 import { Said } from "./markdown";
 import { useRegistry } from "./state";
-import { useLanguage } from "./texts";
 
 /** Lines in the shape of what comes; they appear after 150 ms. */
 export function Skeleton({ lines = 3 }: { lines?: number }) {
@@ -81,7 +80,7 @@ export function Failure({ error, retry }: { error: unknown; retry?: () => void }
 
 /** Details are written in English; in another language the code's title goes before. */
 function useTitle(refusal: Refusal | undefined): string | undefined {
-  const language = useLanguage();
+  const { language } = useTranslation();
   const texts = useRegistry().data?.texts?.[language];
   return language === "en" || !refusal ? undefined : texts?.[`problem.${refusal.code}.title`];
 }

@@ -1,6 +1,6 @@
 // Lists: rows of 40 px (28 where the reader wants them compact), loaded page by page. `j` and `k` move between rows, Enter opens one (see app/keys).
 import type { ReactNode } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "@/app/i18n";
 import { Button } from "./button";
 import { Empty, Failure, Skeleton } from "./feedback";
 

@@ -1,7 +1,7 @@
 // Small typographic parts: ids, digests, times.
 import { Check, Copy } from "lucide-react";
 import { useEffect, useState, useSyncExternalStore } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "@/app/i18n";
 import { relative } from "./time";
 
 /** An id or digest: shortened, whole in the title, copied on click. */
@@ -64,12 +64,12 @@ export function useNow(): number {
 
 /** A moment: relative, with the absolute time in the title. */
 export function Moment({ at }: { at: string }) {
-  const { i18n } = useTranslation();
+  const { language } = useTranslation();
   const base = useNow();
   const date = new Date(at);
   return (
-    <time dateTime={at} title={date.toLocaleString(i18n.language)} className="tabular whitespace-nowrap">
-      {relative(date.getTime(), base, i18n.language)}
+    <time dateTime={at} title={date.toLocaleString(language)} className="tabular whitespace-nowrap">
+      {relative(date.getTime(), base, language)}
     </time>
   );
 }

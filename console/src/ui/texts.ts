@@ -1,18 +1,14 @@
 // The server's words for states, facets, colours and reasons, in the language of the page. They come from the registry by key.
 import { useMemo } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "@/app/i18n";
 import { useRegistry } from "./state";
 
 export type Says = (key: string, args?: Record<string, unknown>) => string;
 
-export function useLanguage(): "en" | "vi" {
-  return useTranslation().i18n.language.startsWith("vi") ? "vi" : "en";
-}
-
 /** `{name}` in a text is filled from `args`; a key without a text is shown as words. */
 export function useTexts(): Says {
   const registry = useRegistry().data;
-  const language = useLanguage();
+  const { language } = useTranslation();
   return useMemo(() => {
     const words: Record<string, string> = registry?.texts?.[language] ?? {};
     return (key, args = {}) => {

@@ -1,4 +1,6 @@
 // Times and durations in words.
+import { currentLanguage } from "@/app/i18n";
+
 const STEPS: [Intl.RelativeTimeFormatUnit, number][] = [
   ["year", 31_536_000],
   ["month", 2_592_000],
@@ -17,14 +19,20 @@ export function relative(at: number, now: number, language: string): string {
   return words.format(Math.trunc(seconds / size), unit);
 }
 
-/** "1 h 4 min", "350 ms". The two largest units, never more. */
-export function duration(ms: number): string {
+const UNITS = {
+  en: { d: "d", h: "h", min: "min", s: "s" },
+  vi: { d: "ngày", h: "giờ", min: "phút", s: "giây" },
+} as const;
+
+/** "1 h 4 min", "350 ms"; "1 giờ 4 phút". The two largest units, never more. */
+export function duration(ms: number, language = currentLanguage()): string {
   if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;
+  const names = UNITS[language];
   const units: [string, number][] = [
-    ["d", 86_400_000],
-    ["h", 3_600_000],
-    ["min", 60_000],
-    ["s", 1000],
+    [names.d, 86_400_000],
+    [names.h, 3_600_000],
+    [names.min, 60_000],
+    [names.s, 1000],
   ];
   const first = units.findIndex(([, size]) => ms >= size);
   const parts: string[] = [];

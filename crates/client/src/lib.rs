@@ -26,5 +26,5 @@ pub mod worker;
 
 pub use client::{Answer, Client, DEFAULT_SERVER, Format};
 pub use error::Error;
-pub use sign::{ActorKey, Signing, signed_action};
+pub use sign::{ActorKey, Signing, signed_action, signed_template};
 pub use stream::{EventStream, StreamEvent};

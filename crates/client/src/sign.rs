@@ -156,6 +156,15 @@ pub fn signed_action(method: &str, segments: &[&str]) -> Option<&'static str> {
     operation(method, segments).map(|(action, _)| action)
 }
 
+/// The parameter of a route's template (`/v1/tasks/{task_id}/wait`) that names the instance of the statement, beside the action.
+/// Where it is a `task_id`, the instance is what comes before its last dot.
+pub fn signed_template(method: &str, template: &str) -> Option<(&'static str, Option<String>)> {
+    let template = template.replace("{task_id}", "{task_id}.1");
+    let segments: Vec<&str> = template.split('/').skip(1).collect();
+    let (action, instance) = operation(method, &segments)?;
+    Some((action, instance.map(|name| name.trim_matches(['{', '}']).to_owned())))
+}
+
 /// What a route asks for, and of which instance.
 fn operation<'a>(method: &str, path: &[&'a str]) -> Option<(&'static str, Option<&'a str>)> {
     let found = match (method, path.strip_prefix(&["v1"])?) {

@@ -2,8 +2,8 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { KeyRound } from "lucide-react";
 import { useId, useState } from "react";
-import { useTranslation } from "react-i18next";
 import type { SchemaMe, SchemaPasskey } from "@/api/schema";
+import { useTranslation } from "@/app/i18n";
 import { passkeysWork } from "@/app/passkey";
 import { registerPasskey, revokePasskey } from "@/app/sign";
 import { Button } from "@/ui/button";
@@ -12,6 +12,7 @@ import { Failure } from "@/ui/feedback";
 import { Id, Moment } from "@/ui/text";
 import { duration } from "@/ui/time";
 import { Sessions } from "./sessions";
+import { Substitutes } from "./substitutes";
 
 export function Account({ me }: { me: SchemaMe }) {
   const { t } = useTranslation();
@@ -112,6 +113,7 @@ export function Account({ me }: { me: SchemaMe }) {
           </div>
         )}
       </section>
+      <Substitutes me={me} />
       <section>
         <h2 className="mb-2">{t("admin.sessions")}</h2>
         <p className="mb-3 text-sm text-soft">{t("admin.sessionsWhy")}</p>

@@ -2,9 +2,9 @@
 import { useInfiniteQuery, useMutation, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useId, useState } from "react";
-import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import type { SchemaActorKind } from "@/api/schema";
+import { useTranslation } from "@/app/i18n";
 import { Button } from "@/ui/button";
 import { Failure } from "@/ui/feedback";
 import { Picker } from "@/ui/form";

@@ -1,6 +1,6 @@
 // Who may do what, since when?
 import { useNavigate, useSearch } from "@tanstack/react-router";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "@/app/i18n";
 import { useMe } from "@/app/session";
 import { Skeleton } from "@/ui/feedback";
 import { Tabs } from "@/ui/tabs";

@@ -7,9 +7,9 @@ import {
 } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useId, useState } from "react";
-import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import type { SchemaPageGrant } from "@/api/schema";
+import { useTranslation } from "@/app/i18n";
 import type { AdminSearch } from "@/app/search";
 import { Button } from "@/ui/button";
 import { Failure } from "@/ui/feedback";
@@ -18,7 +18,7 @@ import { PagedTable } from "@/ui/table";
 import { Moment } from "@/ui/text";
 
 export function Grants({ search }: { search: AdminSearch }) {
-  const { t, i18n } = useTranslation();
+  const { t, language } = useTranslation();
   const navigate = useNavigate();
   const ids = [useId(), useId(), useId()] as const;
   const at = search.at ? new Date(search.at) : undefined;
@@ -71,9 +71,7 @@ export function Grants({ search }: { search: AdminSearch }) {
         </div>
       </fieldset>
       <p className="mb-4 text-soft">
-        {filter.at && at
-          ? t("admin.inForceAt", { at: at.toLocaleString(i18n.language) })
-          : t("admin.everyGrant")}
+        {filter.at && at ? t("admin.inForceAt", { at: at.toLocaleString(language) }) : t("admin.everyGrant")}
       </p>
       <GrantTable query={query} />
     </>

@@ -1,8 +1,8 @@
 // What starts by the clock, and when next.
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
+import { useTranslation, wordsFor } from "@/app/i18n";
 import { PagedTable } from "@/ui/table";
 import { Moment } from "@/ui/text";
 
@@ -43,7 +43,7 @@ export function Schedules() {
           key: "overlap",
           title: t("admin.overlap"),
           from: "md",
-          cell: (row) => t(`admin.overlaps.${row.overlap as "skip"}`),
+          cell: (row) => wordsFor(t, "admin.overlaps", row.overlap),
         },
         {
           key: "next",

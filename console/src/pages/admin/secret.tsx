@@ -1,5 +1,5 @@
 // A token that is shown this once.
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "@/app/i18n";
 import { Id } from "@/ui/text";
 
 export function Secret({ of, token }: { of: string; token: string }) {

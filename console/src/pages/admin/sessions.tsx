@@ -2,8 +2,8 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useRouter } from "@tanstack/react-router";
 import { MonitorSmartphone } from "lucide-react";
-import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
+import { useTranslation } from "@/app/i18n";
 import { signOut } from "@/app/session";
 import { Button } from "@/ui/button";
 import { Failure, Skeleton } from "@/ui/feedback";

@@ -2,9 +2,9 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useMemo } from "react";
-import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import type { SchemaGraph } from "@/api/schema";
+import { useTranslation } from "@/app/i18n";
 import type { DefinitionSearch } from "@/app/search";
 import type { Step } from "@/graph/model";
 import { Failure, Skeleton } from "@/ui/feedback";

@@ -1,9 +1,9 @@
 // What changed between two versions, on the graph and as a list of values.
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
-import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import type { SchemaDefinitionDiff } from "@/api/schema";
+import { useTranslation } from "@/app/i18n";
 import type { Step } from "@/graph/model";
 import { StepGraph } from "@/graph/step-graph";
 import { Failure, Skeleton } from "@/ui/feedback";

@@ -2,8 +2,8 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { Cpu, Gavel, Workflow } from "lucide-react";
-import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
+import { useTranslation, wordsFor } from "@/app/i18n";
 import { PageHead } from "@/ui/page";
 import { Person } from "@/ui/person";
 import { PagedTable } from "@/ui/table";
@@ -104,7 +104,7 @@ function Kind({ kind }: { kind: string }) {
   return (
     <span className="inline-flex items-center gap-2 align-top text-soft">
       <Icon aria-hidden size={15} />
-      {t(`kind.${kind as "process"}`, kind)}
+      {wordsFor(t, "kind", kind)}
     </span>
   );
 }

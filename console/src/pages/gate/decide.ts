@@ -1,6 +1,8 @@
 // A decision: with a passkey where the actor has one, else attested by the server.
+
 import { api, body } from "@/api/client";
 import type { SchemaDecideGate, SchemaGate, SchemaGateDecided, SchemaMe } from "@/api/schema";
+import type { Translate } from "@/app/i18n";
 import { signed } from "@/app/sign";
 
 export type Choice = "approve" | "reject" | "withdraw";
@@ -11,6 +13,19 @@ export type Decidable = Pick<SchemaGate, "action" | "step_id" | "request_digest"
 /** It waits for a decision. An approver of a quorum that has its outcome is not waited for. */
 export const isOpen = (gate: SchemaGate) =>
   gate.state === "Pending" && (gate.chain?.state ?? "Pending") === "Pending";
+
+/** What the signature means, in the reader's language: shown before, signed, and shown after (21 CFR 11.50). */
+export function meaningOf(
+  t: Translate,
+  choice: Choice,
+  about: { action: string; subject: string; actor: string; onBehalfOf?: string },
+): string {
+  const { action, subject, actor, onBehalfOf } = about;
+  // A substitute decides; a request is withdrawn by who made it.
+  const decides = choice !== "withdraw" && onBehalfOf;
+  const who = decides ? t("gate.asSubstitute", { who: actor, of: onBehalfOf }) : actor;
+  return t(`gate.meaning.${choice}`, { action, subject, who });
+}
 
 /** What was signed. */
 export interface Recorded {
@@ -47,15 +62,7 @@ export async function decide(ask: {
   };
   const bytes = JSON.stringify(decision);
   const path = `/v1/${kind}/${instance}/gates/${encodeURIComponent(gate.action)}/decision`;
-  const { headers, digest } = await signed({
-    me,
-    action: "decide_gate",
-    path,
-    instance,
-    stepId,
-    bytes,
-    meaning,
-  });
+  const { headers, digest } = await signed({ me, path, stepId, bytes, meaning });
   const given = { body: decision, bodySerializer: () => bytes, headers };
   const record =
     kind === "runs"

@@ -1,11 +1,40 @@
 // Who decides, what each of them said, and how far the quorum has come.
 import { Circle, CircleCheck, CircleDashed, CircleX, Undo2 } from "lucide-react";
-import { useTranslation } from "react-i18next";
 import type { SchemaChainSummary, SchemaGate } from "@/api/schema";
-import { Person } from "@/ui/person";
+import { useTranslation } from "@/app/i18n";
+import { Person, useName } from "@/ui/person";
 import { Moment } from "@/ui/text";
 
-type Member = Pick<SchemaGate, "approver_ref" | "state" | "decided_at" | "decision_reason" | "trailing">;
+type Member = Pick<
+  SchemaGate,
+  "approver_ref" | "state" | "decided_by" | "on_behalf_of" | "decided_at" | "decision_reason" | "trailing"
+>;
+
+/** In whose place somebody decides. */
+export function Substitute({ of }: { of: string }) {
+  const { t } = useTranslation();
+  const who = useName(of);
+  return <span title={of}>{t("gate.substituteOf", { who })}</span>;
+}
+
+/** Who decided a gate, and in whose place; before that, whom it waits for. */
+export function Decider({
+  gate,
+}: {
+  gate: Pick<SchemaGate, "approver_ref" | "decided_by" | "on_behalf_of">;
+}) {
+  return (
+    <>
+      <Person who={gate.decided_by ?? gate.approver_ref} />
+      {gate.on_behalf_of && (
+        <>
+          {" "}
+          <Substitute of={gate.on_behalf_of} />
+        </>
+      )}
+    </>
+  );
+}
 
 const STATES = {
   Pending: { Icon: Circle, look: "text-soft" },
@@ -55,7 +84,7 @@ function Row({ member, settled }: { member: Member; settled: boolean }) {
       <Icon aria-hidden size={16} className={`mt-0.5 shrink-0 ${look}`} />
       <span className="flex flex-wrap gap-x-2.5">
         <strong className="font-medium">
-          <Person who={member.approver_ref} />
+          <Decider gate={member} />
         </strong>
         <span className="text-soft">
           {t(spared ? "gate.spared" : `gate.state.${member.state}`)}{" "}

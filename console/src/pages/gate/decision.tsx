@@ -1,16 +1,17 @@
 // The decision at the bottom of a gate: a reason, and beside each button what its signature means.
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { KeyRound, Server } from "lucide-react";
+import { KeyRound, Server, UserRoundCheck } from "lucide-react";
 import { type ReactNode, useId, useRef, useState } from "react";
-import { useTranslation } from "react-i18next";
 import type { SchemaMe } from "@/api/schema";
+import { useTranslation } from "@/app/i18n";
 import { passkeyHere } from "@/app/passkey";
 import { useMe } from "@/app/session";
 import { Button } from "@/ui/button";
 import { Failure, Skeleton } from "@/ui/feedback";
 import { useTexts } from "@/ui/texts";
-import { type Choice, type Decidable, decide, type Recorded } from "./decide";
+import { type Choice, type Decidable, decide, meaningOf, type Recorded } from "./decide";
+import { Substitute } from "./deciders";
 import type { Offer } from "./offers";
 import { Signed } from "./signed";
 
@@ -22,6 +23,7 @@ export function Decision({
   gate,
   subject,
   kind,
+  onBehalfOf,
   offers,
   otherwise,
   onRecorded,
@@ -30,6 +32,8 @@ export function Decision({
   gate: Decidable;
   subject: string;
   kind: "runs" | "processes";
+  /** The approver in whose place the viewer decides, as their substitute. */
+  onBehalfOf?: string;
   /** What the server would accept from the viewer; absent until it has answered. */
   offers?: Offer[];
   /** Shown where that is nothing. */
@@ -45,8 +49,8 @@ export function Decision({
   const says = useTexts();
   const text = useRef<HTMLTextAreaElement>(null);
   const field = useId();
-  const meaning = (choice: Choice, who: string) =>
-    t(`gate.meaning.${choice}`, { action: gate.action, subject, who });
+  const meaning = (choice: Choice, actor: string) =>
+    meaningOf(t, choice, { action: gate.action, subject, actor, onBehalfOf });
   const act = useMutation({
     mutationFn: ({ choice, me }: { choice: Choice; me: SchemaMe }) =>
       decide({
@@ -84,6 +88,14 @@ export function Decision({
       className="bg-page sm:-mx-3 sm:px-3 sm:pb-4 sm:[@media(min-height:640px)]:sticky sm:[@media(min-height:640px)]:bottom-0"
     >
       <div className="flex flex-col gap-2.5 rounded-lg border border-strong bg-raised p-4 sm:shadow-lg">
+        {onBehalfOf && (
+          <p className="flex items-center gap-2 text-warn">
+            <UserRoundCheck aria-hidden size={16} className="shrink-0" />
+            <span className="first-letter:uppercase">
+              <Substitute of={onBehalfOf} />
+            </span>
+          </p>
+        )}
         <label htmlFor={field} className="font-medium">
           {t("gate.reason")}
         </label>

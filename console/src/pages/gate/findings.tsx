@@ -1,7 +1,7 @@
 // Of a runbook: how the checks of its steps held so far, and which files they left.
 import { Check, FileText, X } from "lucide-react";
-import { useTranslation } from "react-i18next";
 import type { SchemaInboxItem } from "@/api/schema";
+import { useTranslation } from "@/app/i18n";
 import { Id } from "@/ui/text";
 
 export function Findings({ item }: { item?: SchemaInboxItem }) {

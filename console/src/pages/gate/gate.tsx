@@ -2,21 +2,22 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import type { ReactNode } from "react";
-import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
-import type { SchemaGate, SchemaInboxItem } from "@/api/schema";
+import type { SchemaGate, SchemaInboxItem, SchemaRunView } from "@/api/schema";
 import { useTopic } from "@/api/stream";
+import { useTranslation } from "@/app/i18n";
 import { useMe } from "@/app/session";
 import { Failure, Skeleton } from "@/ui/feedback";
 import { Said } from "@/ui/markdown";
 import { useName, useNames } from "@/ui/person";
 import { Moment } from "@/ui/text";
+import { readProcess } from "../processes/read";
 import { isOpen, type Recorded } from "./decide";
 import { Deciders } from "./deciders";
 import { Decision } from "./decision";
 import { Findings } from "./findings";
 import { inTray, useOffers } from "./offers";
-import { PathSoFar } from "./path";
+import { PathOfProcess, PathOfRun } from "./path";
 import { Request } from "./request";
 import { Decided } from "./signed";
 
@@ -51,9 +52,7 @@ function useGate(step: string, item?: SchemaInboxItem) {
     queryKey: ["gate", step],
     enabled: id !== "",
     queryFn: async () => {
-      const process = await body(
-        api.GET("/v1/processes/{instance_id}", { params: { path: { instance_id: id } } }),
-      ).catch(() => undefined);
+      const process = await readProcess(id).catch(() => undefined);
       if (process) return { process, gates: process.gates ?? [] };
       const run = await body(api.GET("/v1/runs/{run_id}", { params: { path: { run_id: id } } }));
       return { run, gates: run.gates ?? [] };
@@ -115,17 +114,20 @@ export function GateView({ step, item, onRecorded }: Shown) {
       </Title>
       <Request asked={{ ...gate, from: gate.from_state, to: move?.to, before: earlier.at(-1)?.request }} />
       <Findings item={asked.item} />
-      {process && (
-        <section>
-          <h2 className="mb-3 text-base">{t("gate.path")}</h2>
-          <PathSoFar process={process} action={leads ? gate.action : undefined} />
-        </section>
-      )}
+      <section aria-label={t("gate.path")}>
+        <h2 className="mb-3 text-base">{t("gate.path")}</h2>
+        {process && <PathOfProcess process={process} action={leads ? gate.action : undefined} />}
+        {run && <PathOfRun run={run} step={leads ? stepOf(run, gate) : undefined} />}
+      </section>
       {(gate.chain || gate.state === "Pending") && <Deciders members={peers} quorum={gate.chain} />}
       <Yours {...{ instance, gate, peers, subject, onRecorded }} kind={run ? "runs" : "processes"} />
     </article>
   );
 }
+
+/** The step of a run that waits for this gate. A gate on the run as a whole (cancel, resume, void) names none. */
+const stepOf = (run: SchemaRunView, gate: SchemaGate) =>
+  run.steps.find((step) => step.name === gate.action)?.name;
 
 /** The decision, where the server offers one; else what became of it, or who decides. */
 function Yours({
@@ -146,6 +148,7 @@ function Yours({
       {...shown}
       gate={yours?.gate ?? gate}
       offers={yours?.offers}
+      onBehalfOf={yours?.onBehalfOf}
       otherwise={
         isOpen(gate) ? (
           <NotYours peers={peers} problems={yours?.problems ?? []} />

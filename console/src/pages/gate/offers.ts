@@ -13,6 +13,8 @@ export interface Offers {
   /** What is decided: in a quorum, the viewer's own approval step. */
   gate: Decidable;
   offers: Offer[];
+  /** The approver in whose place the viewer decides, as their substitute. */
+  onBehalfOf?: string;
   /** Why the server refuses the rest. */
   problems: string[];
 }
@@ -53,7 +55,10 @@ export function useOffers(
     queryFn: () => decisionsOn(kind, instance, gate.action),
   });
   const waiting = useQuery({ queryKey: ["inbox", "all"], enabled: open, queryFn: inTray });
-  const mine = waiting.data?.find((one) => peers.some((peer) => peer.step_id === one.task_ref));
+  // Who is the substitute of several approvers decides the step that is open.
+  const mine =
+    waiting.data?.find((one) => one.task_ref === gate.step_id) ??
+    waiting.data?.find((one) => peers.some((peer) => peer.step_id === one.task_ref));
   if ((open && waiting.isLoading) || offered.isLoading) return;
   const accepted = (offered.data ?? []).filter((one) => one.ok);
   const offers = CHOICES.flatMap((choice): Offer[] => {
@@ -66,6 +71,7 @@ export function useOffers(
   return {
     gate: peers.find((peer) => peer.step_id === mine?.task_ref) ?? gate,
     offers,
+    onBehalfOf: mine?.on_behalf_of ?? undefined,
     problems: [...new Set(said)],
   };
 }

@@ -2,7 +2,7 @@
 // asked are marked.
 import { ArrowRight } from "lucide-react";
 import type { ReactNode } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "@/app/i18n";
 import { Fact, Facts } from "@/ui/facts";
 import { Id } from "@/ui/text";
 import { Values } from "@/ui/values";

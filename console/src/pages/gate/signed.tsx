@@ -3,17 +3,18 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { CircleCheck, CircleX, Undo2 } from "lucide-react";
 import type { ReactNode } from "react";
-import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import type { SchemaGate, SchemaRecordView } from "@/api/schema";
 import { useTopic } from "@/api/stream";
+import { useTranslation } from "@/app/i18n";
 import { useMe } from "@/app/session";
 import { Fact, Facts } from "@/ui/facts";
 import { Person } from "@/ui/person";
 import { Id, Moment } from "@/ui/text";
 import { Assurance, SealState } from "../ledger/assurance";
-import { meaningOf } from "../ledger/record";
+import { signedMeaning } from "../ledger/record";
 import type { Choice, Recorded } from "./decide";
+import { Substitute } from "./deciders";
 
 /** The record of a decision: the one that the server named, else the one of this step. Only who may read the ledger can see it. */
 function useRecord(instance: string, step: string, actor: string, named?: string | null) {
@@ -109,12 +110,13 @@ export function Decided({ gate, instance }: { gate: SchemaGate; instance: string
   const at = gate.decided_at ?? gate.withdrawn_at;
   const reason = gate.decision_reason ?? gate.withdrawal_reason;
   const { record } = useRecord(instance, gate.step_id, who);
-  const meaning = record && meaningOf(record);
+  const meaning = record && signedMeaning(record);
   return (
     <section className="flex flex-col gap-3 rounded-lg border border-line p-5">
       <Heading choice={choice}>
         <span className="font-sans text-sm text-soft">
-          <Person who={who} /> {at && <Moment at={at} />}
+          <Person who={who} /> {gate.on_behalf_of && <Substitute of={gate.on_behalf_of} />}{" "}
+          {at && <Moment at={at} />}
         </span>
       </Heading>
       {meaning && (

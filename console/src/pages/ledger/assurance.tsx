@@ -1,6 +1,6 @@
 // How an actor is known, and whether a record is sealed: an icon and words.
 import { CircleDashed, KeyRound, LockKeyhole, PenLine, Server } from "lucide-react";
-import { useTranslation } from "react-i18next";
+import { useTranslation, wordsFor } from "@/app/i18n";
 
 const ICONS = { passkey_signed: KeyRound, actor_signed: PenLine, server_attested: Server } as const;
 type Known = keyof typeof ICONS;
@@ -11,7 +11,7 @@ export function Assurance({ of }: { of: string }) {
   return (
     <span className="inline-flex items-center gap-1.5">
       <Icon aria-hidden size={14} className="shrink-0 text-soft" />
-      {of in ICONS ? t(`assurance.${of as Known}`) : of}
+      {wordsFor(t, "assurance", of)}
     </span>
   );
 }

@@ -2,10 +2,10 @@
 import { useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useId } from "react";
-import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import type { SchemaRecordView } from "@/api/schema";
 import { useTopic } from "@/api/stream";
+import { useTranslation } from "@/app/i18n";
 import type { LedgerSearch } from "@/app/search";
 import { useMe } from "@/app/session";
 import { Empty, Skeleton } from "@/ui/feedback";

@@ -1,9 +1,9 @@
 // One record: what it says, who vouches for it, where it is sealed, and whether all of that holds.
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { ShieldAlert, ShieldCheck, X } from "lucide-react";
-import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import type { SchemaRecordView } from "@/api/schema";
+import { useTranslation } from "@/app/i18n";
 import { Button } from "@/ui/button";
 import { Fact, Facts } from "@/ui/facts";
 import { Failure, Skeleton } from "@/ui/feedback";
@@ -13,7 +13,7 @@ import { Values } from "@/ui/values";
 import { Assurance, SealState } from "./assurance";
 
 /** What the signature means, as the signer saw it (21 CFR 11.50). */
-export function meaningOf(record: SchemaRecordView): string | undefined {
+export function signedMeaning(record: SchemaRecordView): string | undefined {
   const { statement } = (record.attestation ?? {}) as { statement?: string };
   if (!statement) return undefined;
   try {
@@ -53,7 +53,7 @@ export function RecordPanel({ id, onClose }: { id: string; onClose: () => void }
 
 function Content({ record }: { record: SchemaRecordView }) {
   const { t } = useTranslation();
-  const meaning = meaningOf(record);
+  const meaning = signedMeaning(record);
   return (
     <>
       {meaning && (

@@ -1,9 +1,9 @@
 // Above the records: how far the log is sealed, and a verification in plain words.
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Download, ShieldAlert, ShieldCheck } from "lucide-react";
-import { useTranslation } from "react-i18next";
 import { api, body, Refusal } from "@/api/client";
 import { useTopic } from "@/api/stream";
+import { useTranslation } from "@/app/i18n";
 import { Button } from "@/ui/button";
 import { Fact, Facts } from "@/ui/facts";
 import { Failure, Skeleton } from "@/ui/feedback";

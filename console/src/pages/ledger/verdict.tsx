@@ -1,6 +1,6 @@
 // The verifier's answer: the verdict first, then each claim with what was found.
 import { Check, CircleHelp, ShieldAlert, ShieldCheck, X } from "lucide-react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "@/app/i18n";
 import { Button } from "@/ui/button";
 
 interface Claim {

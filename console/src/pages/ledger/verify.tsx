@@ -2,7 +2,7 @@
 import { Link } from "@tanstack/react-router";
 import { FileCheck } from "lucide-react";
 import { useEffect, useId, useRef, useState } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "@/app/i18n";
 import { Brand } from "@/ui/brand";
 import { Button } from "@/ui/button";
 import { Answer, type Verdict } from "./verdict";

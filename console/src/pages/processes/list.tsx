@@ -1,10 +1,11 @@
 // Processes: where is each of them?
-import { useInfiniteQuery } from "@tanstack/react-query";
+import { useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { CircleCheck, CircleDot } from "lucide-react";
 import { useId } from "react";
-import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
+import { useTopic } from "@/api/stream";
+import { useTranslation } from "@/app/i18n";
 import type { ProcessFilter } from "@/app/search";
 import { Field, Picker } from "@/ui/form";
 import { PageHead } from "@/ui/page";
@@ -30,6 +31,8 @@ export function Processes() {
     getNextPageParam: (page) => page.next ?? undefined,
     placeholderData: (before) => before,
   });
+  const client = useQueryClient();
+  useTopic("processes", () => void client.invalidateQueries({ queryKey: ["processes", filter] }));
   const definitions = useDefinitionNames("process");
   const change = (part: ProcessFilter) =>
     void navigate({ to: "/processes", search: { ...filter, ...part }, replace: true });

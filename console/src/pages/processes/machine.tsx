@@ -1,7 +1,7 @@
 // A process as its states and transitions, with the way that it has taken.
 import { useMemo } from "react";
-import { useTranslation } from "react-i18next";
 import type { SchemaWorkflowView } from "@/api/schema";
+import { useTranslation } from "@/app/i18n";
 import { layout, path } from "@/graph/layout";
 
 export interface MachineShape {

@@ -1,9 +1,9 @@
 // What can happen next, by whom, and why the rest is refused.
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import type { SchemaOfferedAction } from "@/api/schema";
+import { useTranslation } from "@/app/i18n";
 import { Button } from "@/ui/button";
 import { ReasonDialog } from "@/ui/dialog";
 import { Failure } from "@/ui/feedback";

@@ -2,18 +2,21 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import { ScrollText, Stamp } from "lucide-react";
-import { useTranslation } from "react-i18next";
-import { api, body } from "@/api/client";
+import { useState } from "react";
 import type { SchemaGate, SchemaWorkflowView } from "@/api/schema";
 import { useTopic } from "@/api/stream";
+import { useTranslation } from "@/app/i18n";
+import { Button } from "@/ui/button";
 import { Failure, Skeleton } from "@/ui/feedback";
 import { PageHead } from "@/ui/page";
 import { Person, useNames } from "@/ui/person";
 import { Id, Moment } from "@/ui/text";
 import { plain } from "@/ui/texts";
 import { isOpen } from "../gate/decide";
+import { Decider } from "../gate/deciders";
 import { StateMachine } from "./machine";
 import { NextActions } from "./next";
+import { readProcess } from "./read";
 
 export function Process() {
   const { t } = useTranslation();
@@ -21,7 +24,7 @@ export function Process() {
   const client = useQueryClient();
   const query = useQuery({
     queryKey: ["processes", id],
-    queryFn: () => body(api.GET("/v1/processes/{instance_id}", { params: { path: { instance_id: id } } })),
+    queryFn: () => readProcess(id),
   });
   useTopic(`process:${id}`, () => void client.invalidateQueries({ queryKey: ["processes", id] }));
   if (query.isPending) return <Skeleton lines={8} />;
@@ -102,15 +105,19 @@ function Waiting({ action, gates }: { action: string; gates: SchemaGate[] }) {
   );
 }
 
+/** So many moves are listed at once. */
+const AT_ONCE = 100;
+
 /** Moves, newest first, and the approval that let each of them through. */
 function History({ process }: { process: SchemaWorkflowView }) {
   const { t } = useTranslation();
   const history = [...(process.transition_history ?? [])].reverse();
+  const [shown, setShown] = useState(AT_ONCE);
   return (
     <section className="mt-8">
       <h2 className="mb-3">{t("process.history")}</h2>
       <ol className="flex flex-col">
-        {history.map((entry) => {
+        {history.slice(0, shown).map((entry) => {
           const approved = (process.gates ?? []).filter(
             (gate) =>
               gate.step_id === entry.step_id ||
@@ -127,18 +134,25 @@ function History({ process }: { process: SchemaWorkflowView }) {
               </span>
               {approved.map((gate) => (
                 <span key={gate.step_id} className="block text-xs text-soft">
-                  {t("process.approvedBy")} <Person who={gate.decided_by ?? gate.approver_ref} />
+                  {t("process.approvedBy")} <Decider gate={gate} />
                   {gate.decision_reason && <span className="font-serif"> “{gate.decision_reason}”</span>}
                 </span>
               ))}
             </Entry>
           );
         })}
-        <Entry who={process.initiator_ref} at={process.started_at}>
-          <strong className="font-medium">{t("process.started")}</strong>{" "}
-          <span className="text-soft">{process.declaration.initial_state}</span>
-        </Entry>
+        {history.length <= shown && (
+          <Entry who={process.initiator_ref} at={process.started_at}>
+            <strong className="font-medium">{t("process.started")}</strong>{" "}
+            <span className="text-soft">{process.declaration.initial_state}</span>
+          </Entry>
+        )}
       </ol>
+      {history.length > shown && (
+        <Button onClick={() => setShown(shown + AT_ONCE)}>
+          {t("process.earlier", { count: history.length - shown })}
+        </Button>
+      )}
     </section>
   );
 }

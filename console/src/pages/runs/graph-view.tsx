@@ -1,7 +1,7 @@
 // The graph of a run with its tools: search, lanes, groups, critical path. What is chosen is kept in the URL.
 import { ChevronsDownUp, ChevronsUpDown } from "lucide-react";
 import { useMemo } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "@/app/i18n";
 import type { RunSearch } from "@/app/search";
 import type { Cells } from "@/graph/cells";
 import type { LaneBy, Step } from "@/graph/model";

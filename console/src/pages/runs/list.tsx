@@ -2,10 +2,10 @@
 import { useInfiniteQuery, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useId } from "react";
-import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import type { SchemaRunSummary } from "@/api/schema";
 import { useTopic } from "@/api/stream";
+import { useTranslation } from "@/app/i18n";
 import { ROLLUPS, RUN_STATES, type RunFilter } from "@/app/search";
 import { Field, Picker } from "@/ui/form";
 import { PageHead } from "@/ui/page";

@@ -1,7 +1,8 @@
 // How the states of a machine look, by the registry.
 import { useMemo } from "react";
+import { useTranslation } from "@/app/i18n";
 import { useRegistry } from "@/ui/state";
-import { plain, useLanguage, useTexts } from "@/ui/texts";
+import { plain, useTexts } from "@/ui/texts";
 
 export interface Look {
   token: string;
@@ -15,7 +16,7 @@ export interface Look {
 
 export function useStateLooks(machineId: "step" | "workflow_run"): (state: string) => Look {
   const registry = useRegistry().data;
-  const language = useLanguage();
+  const { language } = useTranslation();
   return useMemo(() => {
     const machine = registry?.machines.find((one) => one.scope === machineId);
     const looks = new Map(

@@ -1,7 +1,7 @@
 // The fields that an action needs beside a reason, as the server lists them.
 import { useId } from "react";
-import { useTranslation } from "react-i18next";
 import type { SchemaOfferedAction } from "@/api/schema";
+import { useTranslation, wordsFor } from "@/app/i18n";
 import { useRegistry } from "@/ui/state";
 import { useTexts } from "@/ui/texts";
 
@@ -61,7 +61,7 @@ export function Needs({
     return (
       <div key={field} className="flex flex-col gap-1.5">
         <label htmlFor={bind.id} className="font-medium">
-          {t(`needs.${field as "output"}`, field.replaceAll("_", " "))}
+          {wordsFor(t, "needs", field)}
         </label>
         {choices ? (
           <select {...bind}>

@@ -1,11 +1,11 @@
 // The graph as a list, for screen readers, phones and those who prefer lists. Rows are drawn when they come into view.
-import { useVirtualizer } from "@tanstack/react-virtual";
 import { Stamp } from "lucide-react";
 import { useRef } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "@/app/i18n";
 import { type Cells, useCell } from "@/graph/cells";
 import type { Step } from "@/graph/model";
 import { Person } from "@/ui/person";
+import { useRows } from "@/ui/rows";
 import { StateMark } from "@/ui/state";
 import { Moment } from "@/ui/text";
 
@@ -23,16 +23,11 @@ export function Outline({
   const { t } = useTranslation();
   const box = useRef<HTMLDivElement>(null);
   const names = new Map(steps.map((step) => [step.id, step.name]));
-  const rows = useVirtualizer({
-    count: steps.length,
-    getScrollElement: () => box.current,
-    estimateSize: () => 44,
-    overscan: 8,
-  });
+  const rows = useRows(box, steps.length, 44);
   return (
     <div ref={box} className="max-h-[min(75dvh,48rem)] overflow-auto border-t border-line">
-      <ul aria-label={t("run.outline")} style={{ height: rows.getTotalSize() }} className="relative">
-        {rows.getVirtualItems().map((row) => {
+      <ul aria-label={t("run.outline")} style={{ height: rows.height }} className="relative">
+        {rows.shown.map((row) => {
           const step = steps[row.index];
           return (
             step && (
@@ -41,7 +36,7 @@ export function Outline({
                 data-row
                 aria-setsize={steps.length}
                 aria-posinset={row.index + 1}
-                style={{ transform: `translateY(${row.start}px)`, height: row.size }}
+                style={{ transform: `translateY(${row.start}px)`, height: row.height }}
                 className="absolute inset-x-0 top-0 border-b border-line"
               >
                 <OutlineRow

@@ -1,9 +1,9 @@
 // The colour of a run and why it has it, in a sentence.
 import { useQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
-import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import type { SchemaRunCells, SchemaRunView } from "@/api/schema";
+import { useTranslation } from "@/app/i18n";
 import { Person } from "@/ui/person";
 import { StateChip } from "@/ui/state";
 import { Moment } from "@/ui/text";

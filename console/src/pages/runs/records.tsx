@@ -1,9 +1,9 @@
 // What happened, record by record: who, what, why, and how long in between.
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import type { SchemaTimelineEntry } from "@/api/schema";
+import { useTranslation } from "@/app/i18n";
 import { Button } from "@/ui/button";
 import { Failure, Skeleton } from "@/ui/feedback";
 import { Person } from "@/ui/person";

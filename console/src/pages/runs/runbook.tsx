@@ -2,8 +2,8 @@
 import { Link } from "@tanstack/react-router";
 import { Pin, Stamp } from "lucide-react";
 import type { ReactNode } from "react";
-import { useTranslation } from "react-i18next";
 import type { SchemaGate, SchemaGraph, SchemaRunView } from "@/api/schema";
+import { useTranslation, wordsFor } from "@/app/i18n";
 import { Person } from "@/ui/person";
 import { Progress } from "@/ui/progress";
 import { useToken } from "@/ui/state";
@@ -11,6 +11,7 @@ import { Id, Moment, useNow } from "@/ui/text";
 import { plain, useTexts } from "@/ui/texts";
 import { duration } from "@/ui/time";
 import { isOpen } from "../gate/decide";
+import { Decider } from "../gate/deciders";
 import { useOffered, waitingFor } from "./actions";
 import { Checks } from "./step-drawer";
 
@@ -166,10 +167,10 @@ function Decided({ gate }: { gate: SchemaGate }) {
   return (
     <>
       <Link to="/gate/$step" params={{ step: gate.step_id }} className="text-accent underline">
-        <Person who={gate.decided_by ?? gate.approver_ref} />
+        <Decider gate={gate} />
       </Link>
       <span className="text-soft">
-        {t(`gate.state.${gate.state as "Pending"}`, gate.state)}
+        {wordsFor(t, "gate.state", gate.state)}
         {gate.decided_at && (
           <>
             , <Moment at={gate.decided_at} />
@@ -195,14 +196,14 @@ function Stopped({ run, sequence }: { run: SchemaRunView; sequence: number }) {
       className="flex flex-col gap-4 rounded-lg border border-warn bg-warn-wash px-5 py-4"
     >
       <div>
-        <h2>{t(`runbook.outcome.${outcome as "drift"}`, plain(outcome))}</h2>
+        <h2>{wordsFor(t, "runbook.outcome", outcome)}</h2>
         {waiting ? (
           <p className="mt-1">
             <Person who={waiting.approver_ref} /> {t("runbook.decides")}
           </p>
         ) : approved ? (
           <p className="mt-1">
-            <Person who={approved.decided_by ?? approved.approver_ref} /> {t("runbook.approved")}
+            <Decider gate={approved} /> {t("runbook.approved")}
           </p>
         ) : (
           <p className="mt-1">{t("runbook.askFirst")}</p>

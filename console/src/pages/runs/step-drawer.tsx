@@ -3,9 +3,9 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { Check, CircleHelp, X } from "lucide-react";
 import { type ReactNode, useEffect, useRef } from "react";
-import { useTranslation } from "react-i18next";
 import { api, body } from "@/api/client";
 import type { SchemaStepDetail } from "@/api/schema";
+import { useTranslation, wordsFor } from "@/app/i18n";
 import { condition, type Step } from "@/graph/model";
 import { Button } from "@/ui/button";
 import { Failure, Skeleton } from "@/ui/feedback";
@@ -15,6 +15,7 @@ import { Id, Moment } from "@/ui/text";
 import { plain, useTexts } from "@/ui/texts";
 import { duration } from "@/ui/time";
 import { Values } from "@/ui/values";
+import { Decider } from "../gate/deciders";
 import { Actions } from "./actions";
 import { stepQuery } from "./reason";
 import { Records } from "./records";
@@ -314,10 +315,10 @@ function Approvals({ detail }: { detail: SchemaStepDetail }) {
               {plain(gate.action)}
             </Link>
             <span>
-              <Person who={gate.approver_ref} />
+              <Decider gate={gate} />
             </span>
             <span className="text-xs text-soft">
-              {t(`gate.state.${gate.state as "Pending"}`, gate.state)}
+              {wordsFor(t, "gate.state", gate.state)}
               {gate.decided_at && (
                 <>
                   , <Moment at={gate.decided_at} />

@@ -1,6 +1,6 @@
 // Find a step by its name; Enter goes to the next match.
 import { useId, useMemo, useState } from "react";
-import { useTranslation } from "react-i18next";
+import { useTranslation } from "@/app/i18n";
 import type { Step } from "@/graph/model";
 
 export function StepSearch({ steps, onFound }: { steps: Step[]; onFound: (id: string) => void }) {

@@ -1,9 +1,9 @@
 // How long each step took: bars on one axis, idle time compressed. Rows are drawn when they come into view.
-import { useVirtualizer } from "@tanstack/react-virtual";
 import { useMemo, useRef } from "react";
-import { useTranslation } from "react-i18next";
 import type { SchemaRunView } from "@/api/schema";
+import { useTranslation } from "@/app/i18n";
 import { Empty } from "@/ui/feedback";
+import { useRows } from "@/ui/rows";
 import { useToken } from "@/ui/state";
 import { useNow } from "@/ui/text";
 import { useTexts } from "@/ui/texts";
@@ -30,12 +30,7 @@ export function Timeline({ run, onSelect }: { run: SchemaRunView; onSelect: (nam
     [run.steps, end],
   );
   const axis = useMemo(() => scale(bars), [bars]);
-  const rows = useVirtualizer({
-    count: bars.length,
-    getScrollElement: () => box.current,
-    estimateSize: () => 36,
-    overscan: 10,
-  });
+  const rows = useRows(box, bars.length, 36);
   if (bars.length === 0) return <Empty title={t("timeline.empty")}>{t("timeline.emptyWhy")}</Empty>;
   return (
     <div>
@@ -46,8 +41,8 @@ export function Timeline({ run, onSelect }: { run: SchemaRunView; onSelect: (nam
         {bars.length < run.steps.length && t("timeline.rest", { count: run.steps.length - bars.length })}
       </p>
       <div ref={box} className="max-h-[min(70dvh,44rem)] overflow-auto rounded-lg border border-line">
-        <ul aria-label={t("run.timeline")} style={{ height: rows.getTotalSize() }} className="relative">
-          {rows.getVirtualItems().map((row) => {
+        <ul aria-label={t("run.timeline")} style={{ height: rows.height }} className="relative">
+          {rows.shown.map((row) => {
             const bar = bars[row.index];
             return (
               bar && (
@@ -55,7 +50,7 @@ export function Timeline({ run, onSelect }: { run: SchemaRunView; onSelect: (nam
                   key={bar.step.name}
                   aria-setsize={bars.length}
                   aria-posinset={row.index + 1}
-                  style={{ transform: `translateY(${row.start}px)`, height: row.size }}
+                  style={{ transform: `translateY(${row.start}px)`, height: row.height }}
                   className="absolute inset-x-0 top-0 border-b border-line last:border-0"
                 >
                   <Bar

@@ -57,8 +57,11 @@ impl Committer {
             }
         }
         let Some(instance) = self.cache.peek(&unit.instance_id) else { return };
-        let Some(run) = instance.run.as_deref() else { return };
         let definition = instance.process.definition.as_ref().map_or("", |definition| definition.name.as_str());
+        let Some(run) = instance.run.as_deref() else {
+            moves.insert(Key::Processes(definition.into()), None);
+            return;
+        };
         moves.insert(Key::Runs(definition.into()), None);
         for pic in unit.steps.values().filter_map(|step| step.state.charge.pic.clone()) {
             moves.insert(Key::Worklist(pic), None);

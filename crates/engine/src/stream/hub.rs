@@ -217,8 +217,11 @@ impl Hub {
             }
         }
         let runs = moves.keys().any(|(key, _)| matches!(key, Key::Runs(_)));
-        if let Some(listeners) = subscriptions.by_key.get(&Key::AllRuns).filter(|_| runs) {
-            subscriptions.tell(listeners, None, now);
+        let processes = moves.keys().any(|(key, _)| matches!(key, Key::Processes(_)));
+        for (all, moved) in [(Key::AllRuns, runs), (Key::AllProcesses, processes)] {
+            if let Some(listeners) = subscriptions.by_key.get(&all).filter(|_| moved) {
+                subscriptions.tell(listeners, None, now);
+            }
         }
     }
 

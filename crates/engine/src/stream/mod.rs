@@ -16,6 +16,7 @@ use countersign_kernel::registry::{Registry, scopes};
 use countersign_kernel::{Digest, InstanceId, Time};
 use hub::{NoSubscription, Subscription};
 use moves::Key;
+use std::sync::Arc;
 
 /// Something to follow.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,6 +25,8 @@ pub enum Topic {
     Process(InstanceId),
     /// Every run that the reader may see.
     Runs,
+    /// Every process that the reader may see.
+    Processes,
     /// The reader's own.
     Inbox,
     Worklist,
@@ -40,6 +43,8 @@ pub struct Follow {
     topics: Vec<(Topic, Option<InstanceHead>)>,
     /// The definitions whose runs the topic `runs` covers.
     runs: Visible,
+    /// The same for the topic `processes`.
+    processes: Visible,
     /// The approvers whose in-trays the topic `inbox` covers besides: they named the reader as their substitute.
     approvers: Vec<String>,
     /// The registry that the reader's rights were last looked at under.
@@ -58,7 +63,7 @@ impl Topic {
     const fn scope(&self) -> Option<&'static str> {
         match self {
             Topic::Run(_) | Topic::Runs => Some(scopes::RUNS_READ),
-            Topic::Process(_) => Some(scopes::WORKFLOWS_READ),
+            Topic::Process(_) | Topic::Processes => Some(scopes::WORKFLOWS_READ),
             Topic::Ledger => Some(scopes::AUDIT_READ),
             Topic::Governance => Some(scopes::GOVERNANCE_READ),
             Topic::Inbox | Topic::Worklist => None,
@@ -68,7 +73,7 @@ impl Topic {
     const fn instance_id(&self) -> Option<InstanceId> {
         match self {
             Topic::Run(id) | Topic::Process(id) => Some(*id),
-            Topic::Runs | Topic::Inbox | Topic::Worklist | Topic::Ledger | Topic::Governance => None,
+            Topic::Runs | Topic::Processes | Topic::Inbox | Topic::Worklist | Topic::Ledger | Topic::Governance => None,
         }
     }
 
@@ -76,7 +81,7 @@ impl Topic {
     const fn whole_scope(&self) -> Option<&'static str> {
         match self {
             Topic::Ledger | Topic::Governance => self.scope(),
-            Topic::Run(_) | Topic::Process(_) | Topic::Runs | Topic::Inbox | Topic::Worklist => None,
+            Topic::Run(_) | Topic::Process(_) | Topic::Runs | Topic::Processes | Topic::Inbox | Topic::Worklist => None,
         }
     }
 
@@ -84,15 +89,20 @@ impl Topic {
         self.instance_id() == Some(head.instance_id) && matches!(self, Topic::Run(_)) == head.is_run
     }
 
-    fn keys(&self, actor_ref: &str, runs: &Visible) -> Vec<Key> {
-        match (self, runs) {
-            (Topic::Run(id) | Topic::Process(id), _) => vec![Key::Instance(*id)],
-            (Topic::Runs, None) => vec![Key::AllRuns],
-            (Topic::Runs, Some(names)) => names.iter().map(|name| Key::Runs(name.as_str().into())).collect(),
-            (Topic::Inbox, _) => vec![Key::Inbox(actor_ref.into())],
-            (Topic::Worklist, _) => vec![Key::Worklist(actor_ref.into())],
-            (Topic::Ledger, _) => vec![Key::Ledger],
-            (Topic::Governance, _) => vec![Key::Governance],
+    /// `visible`: the definitions that a list covers.
+    fn keys(&self, actor_ref: &str, visible: &Visible) -> Vec<Key> {
+        let of = |all: Key, one: fn(Arc<str>) -> Key| match visible {
+            None => vec![all],
+            Some(names) => names.iter().map(|name| one(name.as_str().into())).collect(),
+        };
+        match self {
+            Topic::Run(id) | Topic::Process(id) => vec![Key::Instance(*id)],
+            Topic::Runs => of(Key::AllRuns, Key::Runs),
+            Topic::Processes => of(Key::AllProcesses, Key::Processes),
+            Topic::Inbox => vec![Key::Inbox(actor_ref.into())],
+            Topic::Worklist => vec![Key::Worklist(actor_ref.into())],
+            Topic::Ledger => vec![Key::Ledger],
+            Topic::Governance => vec![Key::Governance],
         }
     }
 }
@@ -124,7 +134,8 @@ impl Follow {
         let keys = |(n, (topic, _)): (usize, &(Topic, _))| {
             let others = self.approvers.iter().filter(|_| *topic == Topic::Inbox);
             let others = others.map(|approver| Key::Inbox(approver.as_str().into()));
-            let keys = topic.keys(&self.actor_ref, &self.runs).into_iter().chain(others);
+            let visible = if *topic == Topic::Processes { &self.processes } else { &self.runs };
+            let keys = topic.keys(&self.actor_ref, visible).into_iter().chain(others);
             keys.map(move |key| (key, n)).collect::<Vec<_>>()
         };
         let session = self.session.map(|hash| (Key::Session(hash), SESSION));
@@ -154,6 +165,7 @@ impl Engine {
             actor_ref: actor_ref.to_owned(),
             topics,
             runs: None,
+            processes: None,
             approvers,
             registry_sequence,
             session,
@@ -164,8 +176,9 @@ impl Engine {
         for scope in [scopes::RUNS_READ, scopes::WORKFLOWS_READ] {
             if follow.topics.iter().any(|(topic, _)| topic.scope() == Some(scope)) {
                 let visible = self.visible_definitions(actor_ref, scope).await?;
-                if scope == scopes::RUNS_READ {
-                    follow.runs = visible;
+                match scope {
+                    scopes::RUNS_READ => follow.runs = visible,
+                    _ => follow.processes = visible,
                 }
             }
         }
@@ -222,19 +235,22 @@ impl Engine {
             (Some(scope), None) => visible(&registry, actor_ref, scope).is_some(),
             (None, _) => true,
         });
-        let runs = visible(&registry, actor_ref, scopes::RUNS_READ);
+        let lists = [(Topic::Runs, scopes::RUNS_READ), (Topic::Processes, scopes::WORKFLOWS_READ)];
+        let lists = lists.map(|(list, scope)| (list, visible(&registry, actor_ref, scope)));
         let approvers = delegators(&registry, actor_ref, self.now());
         drop(registry);
         if !allowed {
             return false;
         }
-        if let (Some(n), Some(runs)) = (follow.topics.iter().position(|(topic, _)| *topic == Topic::Runs), runs)
-            && runs != follow.runs
-        {
-            // More or fewer runs are to be seen: the list is another one.
-            follow.runs = runs;
-            follow.listen();
-            follow.subscription.mark(n, None);
+        for (list, now) in lists {
+            let Some(n) = follow.topics.iter().position(|(topic, _)| *topic == list) else { continue };
+            let covers = if list == Topic::Runs { &mut follow.runs } else { &mut follow.processes };
+            if let Some(now) = now.filter(|now| now != covers) {
+                // More or fewer of them are to be seen: the list is another one.
+                *covers = now;
+                follow.listen();
+                follow.subscription.mark(n, None);
+            }
         }
         if approvers != follow.approvers {
             follow.approvers = approvers;

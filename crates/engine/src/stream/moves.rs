@@ -20,6 +20,10 @@ pub enum Key {
     Runs(Arc<str>),
     /// The runs of all definitions. Only listened to: what moves is always of one definition.
     AllRuns,
+    /// The processes of this definition; an empty name where the declaration was given at the start.
+    Processes(Arc<str>),
+    /// As with runs.
+    AllProcesses,
     /// The in-tray of this actor.
     Inbox(Arc<str>),
     /// The worklist of this actor.
@@ -123,6 +127,7 @@ impl Moves {
                 "*" => return Some(Moves::anything()),
                 "i" => Key::Instance(InstanceId(Uuid::try_parse(&name).ok()?)),
                 "d" => Key::Runs(name.into()),
+                "p" => Key::Processes(name.into()),
                 "a" => Key::Inbox(name.into()),
                 "w" => Key::Worklist(name.into()),
                 "l" => Key::Ledger,
@@ -145,13 +150,14 @@ fn item(key: &Key, sequence: Option<u64>) -> Option<String> {
     let (kind, name) = match key {
         Key::Instance(id) => ("i", id.0.simple().to_string()),
         Key::Runs(name) => ("d", name.to_string()),
+        Key::Processes(name) => ("p", name.to_string()),
         Key::Inbox(actor) => ("a", actor.to_string()),
         Key::Worklist(actor) => ("w", actor.to_string()),
         Key::Ledger => ("l", String::new()),
         Key::Governance => ("g", String::new()),
         Key::Registry => ("r", String::new()),
         Key::Session(hash) => ("s", hash.to_string()),
-        Key::AllRuns => return None,
+        Key::AllRuns | Key::AllProcesses => return None,
     };
     serde_json::to_string(&(kind, name, sequence)).ok()
 }
@@ -179,6 +185,7 @@ mod tests {
         (0..500).for_each(|n| moves.insert(id(n), Some(n as u64 + 1)));
         for name in ["a b", "quote\"d", "line\nbreak", "ngôn ngữ"] {
             moves.insert(Key::Runs(name.into()), None);
+            moves.insert(Key::Processes(name.into()), None);
             moves.insert(Key::Inbox(name.into()), None);
             moves.insert(Key::Worklist(name.into()), None);
         }

@@ -17,6 +17,9 @@ const BEARER: &str = "bearer";
 const SESSION: &str = "session";
 /// The scopes that an operation asks for, as its description says; empty where it needs none.
 const SCOPES: &str = "x-countersign-scopes";
+/// What a signed request for an operation says (`spec/record.md`, 5.2): its `action`, and the path parameter that names the
+/// `instance`. Absent where nothing is changed.
+const STATEMENT: &str = "x-countersign-statement";
 /// The schema of a problem as we send it.
 const REFUSAL: &str = "Refusal";
 
@@ -58,6 +61,9 @@ pub fn complete(document: &mut OpenApi) {
             let said = [&operation.summary, &operation.description].map(|text| text.as_deref().unwrap_or_default());
             let scopes: Vec<&str> = scopes::ALL.iter().copied().filter(|scope| names(&said, scope)).collect();
             operation.extensions.get_or_insert_default().insert(SCOPES.to_owned(), scopes.into());
+            if let Some(statement) = statement(method, path) {
+                operation.extensions.get_or_insert_default().insert(STATEMENT.to_owned(), statement);
+            }
             for (status, response) in &mut operation.responses.responses {
                 if let RefOr::T(response) = response
                     && response.description.is_empty()
@@ -79,6 +85,16 @@ pub fn complete(document: &mut OpenApi) {
             post.parameters.get_or_insert_default().push(RefOr::T(key));
         }
     }
+}
+
+/// From the client's table: what it signs is what is described.
+fn statement(method: &str, path: &str) -> Option<serde_json::Value> {
+    let (action, instance) = countersign_client::signed_template(&method.to_uppercase(), path)?;
+    let mut said = serde_json::json!({"action": action});
+    if let Some(instance) = instance {
+        said["instance"] = instance.into();
+    }
+    Some(said)
 }
 
 /// Signing in is repeated by signing in again: there is nothing to return a second time.

@@ -37,7 +37,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const PACE: Duration = Duration::from_millis(20);
 /// When a reader that lost its connection comes back.
 const RETRY: Duration = Duration::from_secs(1);
-const KNOWN: &str = "run:<id>, process:<id>, runs, inbox, worklist, ledger and governance";
+const KNOWN: &str = "run:<id>, process:<id>, runs, processes, inbox, worklist, ledger and governance";
 
 /// How much one stream and one actor may follow.
 #[derive(Clone, Copy)]
@@ -61,7 +61,7 @@ impl List for StreamTopics {
 /// every connection each topic is told once, except those that have not moved since `Last-Event-ID`.
 #[utoipa::path(get, path = "/v1/stream", tag = "stream",
     params(
-        ("topics" = String, Query, description = "With commas between: `run:<id>`, `process:<id>`, `runs`, `inbox`, `worklist`, `ledger`, `governance`"),
+        ("topics" = String, Query, description = "With commas between: `run:<id>`, `process:<id>`, `runs`, `processes`, `inbox`, `worklist`, `ledger`, `governance`"),
         ("Last-Event-ID" = Option<String>, Header, description = "The id of the last event that was received"),
     ),
     responses((status = 200, content_type = "text/event-stream", body = wire::Moved), Refused))]
@@ -132,6 +132,7 @@ fn topic(name: &str) -> Option<Topic> {
     let id = |text: &str| InstanceId::parse(text).unwrap_or(InstanceId(uuid::Uuid::max()));
     match (name, name.split_once(':')) {
         ("runs", _) => Some(Topic::Runs),
+        ("processes", _) => Some(Topic::Processes),
         ("inbox", _) => Some(Topic::Inbox),
         ("worklist", _) => Some(Topic::Worklist),
         ("ledger", _) => Some(Topic::Ledger),

@@ -166,9 +166,12 @@ async fn the_description_lists_what_is_served_and_nothing_else() {
 const READING: &[&str] =
     &["/v1/me/passkeys/options", "/v1/definitions/validate", "/v1/ledger/verify", "/v1/ledger/verify-log"];
 
+/// What is below these is about that instance.
+const INSTANCES: &[&str] = &["/v1/processes/{instance_id}/", "/v1/runs/{run_id}/", "/v1/tasks/{task_id}/"];
+
 /// A browser's own, and no act of an actor.
 fn about_sessions(path: &str) -> bool {
-    path.starts_with("/v1/session")
+    path.contains("/session")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -177,9 +180,18 @@ async fn the_client_signs_whatever_changes_something() {
     let description = server.nobody().get("/openapi.json").await.ok();
     for (path, item) in description["paths"].as_object().expect("paths") {
         let segments: Vec<&str> = path.split('/').skip(1).collect();
-        let signs = countersign_client::signed_action("POST", &segments).is_some();
-        let changes = item.get("post").is_some() && !READING.contains(&path.as_str()) && !about_sessions(path);
-        assert_eq!(signs, changes, "POST {path}");
+        for (method, operation) in item.as_object().expect("operations") {
+            let signs = countersign_client::signed_action(&method.to_uppercase(), &segments);
+            let reads = method == "get" && path != "/v1/ledger/export";
+            let changes = !reads && !READING.contains(&path.as_str()) && !about_sessions(path);
+            assert_eq!(signs.is_some(), changes, "{method} {path}");
+            // The console composes its statements by this.
+            let statement = &operation["x-countersign-statement"];
+            assert_eq!(statement["action"].as_str(), signs, "{method} {path}");
+            let instance = INSTANCES.iter().find(|name| signs.is_some() && path.starts_with(**name));
+            let named = instance.map(|name| name.split(['{', '}']).nth(1).expect("a parameter"));
+            assert_eq!(statement["instance"].as_str(), named, "{method} {path}");
+        }
     }
 }
 

@@ -20,6 +20,7 @@ on_both! {
     who_comes_back_is_told_what_it_missed,
     revoked_rights_end_the_stream,
     a_finer_scope_covers_the_runs_of_its_definition,
+    a_finer_scope_covers_the_processes_of_its_definition,
     a_stream_does_not_delay_the_end,
     streams_and_topics_are_bounded,
 }
@@ -96,9 +97,14 @@ impl Follower {
         topics
     }
 
-    /// Waits until this topic has come to this sequence.
+    /// Waits until this topic has come to this sequence. Where nodes have just met, they say only that it may have moved.
     async fn reaches(&mut self, topic: &str, sequence: u64) {
-        while self.moved().await != (topic.to_owned(), Some(sequence)) {}
+        loop {
+            let (moved, to) = self.moved().await;
+            if moved == topic && to.is_none_or(|to| to == sequence) {
+                return;
+            }
+        }
     }
 
     /// The stream ends, whatever it still tells.
@@ -136,6 +142,8 @@ async fn each_topic_moves_when_it_should_and_not_otherwise(store: Option<String>
     let mut all = Follower::open(&admin, &format!("{topic},runs")).await;
     assert_eq!(all.moved().await, (topic.clone(), Some(1)), "where it stands");
     assert_eq!(all.moved().await, ("runs".to_owned(), None));
+    let mut lists = Follower::open(&admin, "processes").await;
+    assert_eq!(lists.moved().await, ("processes".to_owned(), None));
     let mut of_kim = Follower::open(&kim, "inbox,worklist").await;
     assert_eq!(of_kim.topics(2).await, ["inbox", "worklist"]);
     let mut of_qa = Follower::open(&qa, "worklist,inbox").await;
@@ -144,6 +152,7 @@ async fn each_topic_moves_when_it_should_and_not_otherwise(store: Option<String>
     // A process moves itself and no list of runs.
     admin.fire(&process, "go").await.ok();
     assert_eq!(all.moved().await, (topic.clone(), Some(2)));
+    assert_eq!(lists.moved().await, ("processes".to_owned(), None));
     // A run moves the list of runs and the worklist of the person in charge.
     let input = json!({"finding": "mould", "investigator": "kim", "owner": "lee"});
     let started = admin.post("/v1/runs", json!({"definition": "capa", "input": input})).await.created();
@@ -179,6 +188,40 @@ async fn each_topic_moves_when_it_should_and_not_otherwise(store: Option<String>
     assert_eq!(of_kim.moved().await.0, "inbox");
     admin.fire(&process, "back").await.ok();
     all.reaches(&topic, 3).await;
+    assert_eq!(lists.moved().await.0, "processes");
+}
+
+async fn a_finer_scope_covers_the_processes_of_its_definition(store: Option<String>) {
+    let server = server(store).await;
+    let admin = server.admin();
+    for name in ["mine", "other"] {
+        let process = format!(
+            "kind: process\nname: {name}\nstates: [a, b]\ninitial_state: a\nterminal_states: [b]\ntransitions:\n  - \
+             {{from: a, action: go, to: b}}\n"
+        );
+        admin.post_bytes("/v1/definitions", process).await.created();
+    }
+    let start = |name: &'static str| {
+        let admin = admin.clone();
+        async move {
+            let started = admin.post("/v1/processes", json!({"definition": name, "subject_ref": "s"})).await.created();
+            started["instance_id"].as_str().expect("an id").to_owned()
+        }
+    };
+    let ada = server.actor("ada", &["workflows:read:mine"]).await;
+    let mut list = Follower::open(&ada, "processes").await;
+    assert_eq!(list.moved().await, ("processes".to_owned(), None));
+    // Of what she may not see she hears nothing: the next event is that of her own, as both come in one order.
+    let other = start("other").await;
+    let mine = start("mine").await;
+    assert_eq!(list.moved().await.0, "processes");
+    let mut own = Follower::open(&ada, &format!("process:{mine}")).await;
+    own.reaches(&format!("process:{mine}"), 1).await;
+    // Once she may see more, the list is another one, and its processes are told.
+    admin.post("/v1/grants", json!({"subject_ref": "ada", "action_scope": "workflows:read:other"})).await.created();
+    assert_eq!(list.moved().await.0, "processes");
+    admin.fire(&other, "go").await.ok();
+    assert_eq!(list.moved().await.0, "processes");
 }
 
 async fn a_topic_is_refused_as_the_read_of_it_would_be(store: Option<String>) {
@@ -205,7 +248,9 @@ async fn a_topic_is_refused_as_the_read_of_it_would_be(store: Option<String>) {
             assert_eq!(absent.body["detail"], stream.body["detail"]);
         }
     }
-    ask(&none, "runs".to_owned()).await.refused_at(403, "permission-denied", "topics");
+    for list in ["runs", "processes"] {
+        ask(&none, list.to_owned()).await.refused_at(403, "permission-denied", "topics");
+    }
     ask(&admin, "run:0198c0de-0000-7000-8000-000000000000".to_owned()).await.refused_at(404, "not-known", "topics");
     ask(&admin, format!("run:{process}")).await.refused_at(404, "not-known", "topics");
     ask(&admin, format!("process:{run_id}")).await.refused_at(404, "not-known", "topics");
