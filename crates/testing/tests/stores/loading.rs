@@ -181,7 +181,7 @@ async fn what_is_asked_for_now_goes_before_the_backlog(kind: Kind) -> anyhow::Re
     engine.loaded().await;
     let tasks = claim(&engine, 1, LEASE, LONG).await?;
     ensure!(tasks.len() == 1 && run_of(&tasks[0]) == stored, "{tasks:?}");
-    let rest = claim(&engine, 3 * PAGE, LEASE, LONG).await?;
+    let rest = claim(&engine, 1000, LEASE, LONG).await?;
     ensure!(rest.len() == 2 * PAGE, "{}: one is paused", rest.len());
     close(engine).await?;
     place.remove().await
