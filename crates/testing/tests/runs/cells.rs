@@ -21,6 +21,7 @@ countersign_testing::on_both! {
     nobody_sees_half_a_commit,
     what_an_older_version_did_not_count_is_counted_in_the_same_snapshot,
     a_delta_costs_what_changed,
+    a_plan_that_is_not_in_memory_is_read_for_the_changes,
     what_is_held_up_is_told_with_what_holds_it,
     who_missed_much_is_given_all,
 }
@@ -168,6 +169,30 @@ async fn a_delta_costs_what_changed(kind: Kind) -> anyhow::Result<()> {
     let engine = place.engine(config()).await?;
     let again = cells(&engine, run_id, Some(since)).await?;
     ensure!(!again.full && again.rows_read == 3 && again.steps.len() == 1);
+    close(engine).await?;
+    place.remove().await
+}
+
+/// The plans of other definitions have taken its place.
+async fn a_plan_that_is_not_in_memory_is_read_for_the_changes(kind: Kind) -> anyhow::Result<()> {
+    let place = Place::new(kind).await?;
+    let engine = place.engine(Config { definition_cache_bytes: 1, ..config() }).await?;
+    let document = |name: &str, queue: &str| {
+        format!(
+            "kind: workflow\nname: {name}\norder: linear\nqueue: {queue}\nsteps: [{{name: a}}, {{name: b}}, {{name: c}}]\n"
+        )
+    };
+    publish(&engine, &document("first", "q")).await?;
+    let run_id = start(&engine, "first", "{}").await?;
+    let since = cells(&engine, run_id, None).await?.run.chain.sequence;
+    let task = claim(&engine, 1, LEASE, Duration::ZERO).await?.pop().context("a task")?;
+    complete(&engine, &task, false).await?;
+    publish(&engine, &document("second", "other")).await?;
+    start(&engine, "second", "{}").await?;
+    let delta = cells(&engine, run_id, Some(since)).await?;
+    let seqs: Vec<StepSeq> = delta.steps.iter().map(|step| step.step_seq).collect();
+    ensure!(!delta.full && seqs == [0, 1], "{seqs:?}");
+    ensure!(delta.basis.progress.is_some_and(|progress| progress.completed == 1), "{:?}", delta.basis);
     close(engine).await?;
     place.remove().await
 }

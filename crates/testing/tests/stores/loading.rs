@@ -181,7 +181,7 @@ async fn what_is_asked_for_now_goes_before_the_backlog(kind: Kind) -> anyhow::Re
     engine.loaded().await;
     let tasks = claim(&engine, 1, LEASE, LONG).await?;
     ensure!(tasks.len() == 1 && run_of(&tasks[0]) == stored, "{tasks:?}");
-    let rest = claim(&engine, 3 * PAGE, LEASE, LONG).await?;
+    let rest = claim(&engine, 1000, LEASE, LONG).await?;
     ensure!(rest.len() == 2 * PAGE, "{}: one is paused", rest.len());
     close(engine).await?;
     place.remove().await
@@ -261,7 +261,9 @@ async fn one_batch_loads_no_more_than_fits(kind: Kind) -> anyhow::Result<()> {
         let before = counts.loaded.load(Ordering::SeqCst);
         let tasks = claim(&engine, LARGE, 100 * LEASE, LONG).await?;
         let loaded = counts.loaded_at_commit.load(Ordering::SeqCst) - before;
-        ensure!(loaded <= 12, "one batch loaded {loaded} runs of 100 KB into 1 MiB");
+        // On PostgreSQL the clock may look meanwhile, in a batch of its own.
+        let batches = if kind == Kind::Postgres { 2 } else { 1 };
+        ensure!(loaded <= 12 * batches, "{batches} batches loaded {loaded} runs of 100 KB, each into 1 MiB");
         ensure!(!tasks.is_empty(), "{} of {LARGE} were claimed", claimed.len());
         claimed.extend(tasks.iter().map(run_of));
     }
