@@ -1,7 +1,16 @@
 // The auditor's and the administrator's side: records, verification, grants, keys and sessions.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { authenticator, caller, openPage, person, publish, setUp, signIn } from "./support.mjs";
+import {
+  accessibleInThemes,
+  authenticator,
+  caller,
+  openPage,
+  person,
+  publish,
+  setUp,
+  signIn,
+} from "./support.mjs";
 
 const ORDER = `
 kind: process
@@ -140,4 +149,65 @@ test("a person ends a session of theirs in another browser, and removes a passke
     keys.map((key) => key.status),
     ["revoked"],
   );
+});
+
+const NIGHTLY = `
+kind: workflow
+name: nightly
+order: linear
+schedule: [{cron: "0 3 * * *", timeZone: UTC}]
+steps:
+  - {name: count, run: worker, queue: stock, idempotent: true}
+`;
+
+test("an operator pauses a schedule with a reason, resumes it and starts it by hand", async () => {
+  await publish(server, NIGHTLY);
+  const scopes = ["runs:read", "runs:control", "runs:start"];
+  const token = await person(server, "olga", scopes, "Olga Operator");
+  const page = await openPage(browser);
+  await signIn(page, server, token);
+  await page.goto(`${server.origin}/admin?tab=schedules`);
+  const row = page.getByRole("row").filter({ hasText: "nightly" });
+  await row.getByText("On", { exact: true }).waitFor();
+  await row.getByRole("button", { name: "Pause nightly" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByText("Times that pass meanwhile are lost.").waitFor();
+  await accessibleInThemes(page, "a dialog");
+  await dialog.getByLabel("Reason").fill("stock-taking");
+  await dialog.getByRole("button", { name: "Pause" }).click();
+  await row.getByText("“stock-taking”").waitFor();
+  await row.getByText("Olga Operator").waitFor();
+  await accessibleInThemes(page, "schedules");
+  await row.getByRole("button", { name: "Start now" }).click();
+  await page.getByRole("status").getByText("A run has started:").waitFor();
+  await row.getByRole("button", { name: "Resume nightly" }).click();
+  await dialog.getByRole("button", { name: "Resume" }).click();
+  await row.getByText("On", { exact: true }).waitFor();
+  await page.getByRole("link", { name: "open it" }).click();
+  await page.getByRole("button", { name: /^count/ }).waitFor();
+  const { items } = await admin("GET", "/v1/schedules");
+  assert.equal(items[0].state, "idle");
+  assert.deepEqual(page.complaints, []);
+});
+
+test("an administrator revokes a key of another person, with a reason", async () => {
+  const token = await person(server, "keyed", [], "Kim Keyed");
+  const theirs = await openPage(browser);
+  await authenticator(theirs);
+  await signIn(theirs, server, token);
+  await theirs.goto(`${server.origin}/admin`);
+  await theirs.getByLabel("Name of the new passkey").fill("lost phone");
+  await theirs.getByRole("button", { name: "Add a passkey" }).click();
+  await theirs.getByRole("listitem").filter({ hasText: "lost phone" }).waitFor();
+  const page = await openPage(browser);
+  await signIn(page, server, server.token);
+  await page.goto(`${server.origin}/admin?tab=actors&subject_ref=keyed`);
+  const row = page.getByRole("listitem").filter({ hasText: "lost phone" });
+  await row.getByRole("button", { name: "Revoke" }).click();
+  await page.getByRole("dialog").getByLabel("Reason").fill("the phone was lost");
+  await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
+  await row.getByText("revoked").waitFor();
+  const { items } = await admin("GET", "/v1/ledger/records?action_ref=key_revoked&order=desc&limit=1");
+  assert.deepEqual([items[0].actor_ref, items[0].payload.reason], ["admin", "the phone was lost"]);
+  assert.deepEqual([...page.complaints, ...theirs.complaints], []);
 });

@@ -85,7 +85,9 @@ test("the editor shows problems at line and column, publishes, and compares two 
   await source.fill(FIRST);
   await page.getByText("No problems found.").waitFor();
   await page.getByRole("button", { name: /^coolers.*if input\.route == 'air'/ }).waitFor();
-  await page.getByText("AND", { exact: true }).waitFor();
+  await page.getByText("AND/OR", { exact: true }).waitFor();
+  for (const word of ["if", "always"]) await page.getByText(word, { exact: true }).first().waitFor();
+  for (const branch of ["branch 1", "branch 2"]) await page.getByText(branch, { exact: true }).waitFor();
   await page.getByRole("button", { name: /^ship.*approval by maria/ }).waitFor();
   await page.getByText("MS", { exact: true }).waitFor();
   await page.getByRole("button", { name: "Publish" }).click();
@@ -132,6 +134,16 @@ test("the start form follows the input schema and starts a run", async () => {
   const id = page.url().split("/runs/")[1].split("?")[0];
   const { input } = await caller(server)("GET", `/v1/runs/${id}`);
   assert.deepEqual(input, { study: "CT-118", packs: 1200, blinded: true, route: "road" });
+
+  // What is left empty is left out, a choice of yes and no too.
+  await page.goto(`${server.origin}/definitions/supply-start?tab=start`);
+  await page.getByLabel("study").fill("CT-119");
+  await page.getByLabel("packs").fill("7");
+  await page.getByRole("button", { name: "Start" }).click();
+  await page.waitForURL(/\/runs\//);
+  const second = page.url().split("/runs/")[1].split("?")[0];
+  const least = await caller(server)("GET", `/v1/runs/${second}`);
+  assert.deepEqual(least.input, { study: "CT-119", packs: 7 });
   assert.deepEqual(page.complaints, []);
 });
 

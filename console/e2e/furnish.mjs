@@ -29,6 +29,34 @@ steps:
   - {name: hand-over, run: worker, queue: dock, idempotent: true, dependsOn: [qualify, invoice]}
 `;
 
+const HANDOVER = `
+kind: workflow
+name: handover
+order: linear
+gate_spec:
+  qp: {approver_ref: qp_director_santos, scope: "handover:dispatch", due: 8h}
+steps:
+  - {name: count, run: worker, queue: counting, idempotent: true}
+  - {name: seal, run: worker, queue: counting, idempotent: true}
+  - {name: dispatch, run: worker, queue: counting, idempotent: true, gate: qp, request: {pallets: "\${input.pallets}"}}
+`;
+
+/** A run that waits for its gate. Gives the gate's step. */
+async function handover(server, { caller, publish }, chen) {
+  await publish(server, HANDOVER);
+  const worker = caller(server);
+  const input = { pallets: 14 };
+  const start = { definition: "handover", subject_ref: "truck 7", input };
+  const { run_id } = await chen("POST", "/v1/runs", start);
+  for (let step = 0; step < 2; step++) {
+    const { tasks } = await worker("POST", "/v1/queues/counting/claim", { worker_id: "w1", lease_ms: 60000 });
+    for (const { task_id, lease_token } of tasks)
+      await worker("POST", `/v1/tasks/${task_id}/complete`, { lease_token, output: {} });
+  }
+  const { gates } = await chen("GET", `/v1/runs/${run_id}`);
+  return gates[0].step_id;
+}
+
 /** A batch that two of three people have to recall, one of whom has decided. Gives the second one's step and token. */
 async function recall(server, { caller, person, publish }, chen, santos) {
   const meyer = await person(server, "qa_head_meyer", ["workflows:read"], "Jonas Meyer");
@@ -89,7 +117,12 @@ export async function furnish(server, { caller, person, publish }) {
   }
   const { step, meyer } = await recall(server, { caller, person, publish }, chen, santos);
   const { supply, nightly, long, runbook } = await furnishRuns(server, { caller, person, publish }, operator);
+  await publish(
+    server,
+    DELIVERY.replace("hand-over, run: worker, queue: dock", "hand-over, run: worker, queue: yard"),
+  );
   await publish(server, DELIVERY);
+  const runGate = await handover(server, { caller, person, publish }, chen);
   return [
     ["in-tray", "/inbox", santos],
     ["gate", `/gate/${step}`, meyer],
@@ -110,10 +143,19 @@ export async function furnish(server, { caller, person, publish }) {
     ["definition", "/definitions/clinical-supply", operator],
     ["definition-expanded", "/definitions/delivery?expanded=1", operator],
     ["definition-process", "/definitions/batch-release", operator],
+    ["definition-diff", "/definitions/delivery?tab=diff", operator],
+    ["definition-source", "/definitions/delivery?tab=source", operator],
+    ["run-gate", `/gate/${runGate}`, santos],
     ["definition-start", "/definitions/clinical-supply?tab=start", operator],
     ["editor", "/definitions/new?from=clinical-supply", operator],
     ["ledger", "/ledger", operator],
     ["verify", "/verify", operator],
     ["admin", "/admin", operator],
+    ["admin-actors", "/admin?tab=actors", operator],
+    ["admin-actor", "/admin?tab=actors&subject_ref=qa_head_meyer", operator],
+    ["admin-grants", "/admin?tab=grants", operator],
+    ["schedules", "/admin?tab=schedules", operator],
+    ["explain", "/explain/gate-not-cleared", operator],
+    ["nothing-here", "/no/such/page", operator],
   ];
 }

@@ -253,3 +253,28 @@ test("my work lists what I am in charge of, and a refused action says why", asyn
   await drawer.getByText("Olga Petrova").first().waitFor();
   assert.deepEqual(page.complaints, []);
 });
+
+test("a run that has ended is begun anew from one of its steps", async () => {
+  await publish(
+    server,
+    ORDER.replace("name: order", "name: again").replaceAll("queue: orders", "queue: again"),
+  );
+  const id = await start("again", "order-again");
+  const operator = caller(server, token);
+  await complete("again", { checked: "by wanda" });
+  await operator("POST", `/v1/runs/${id}/cancel`, { reason: "the lorry broke down" });
+  const page = await openPage(browser);
+  await signIn(page, server, token);
+  await page.goto(`${server.origin}/runs/${id}?step=SHIP`);
+  await page.getByRole("button", { name: "Start a new run from this step" }).click();
+  const dialog = page.getByRole("dialog", { name: "Start a run from SHIP?" });
+  await accessible(page, "starting from a step");
+  await dialog.getByRole("button", { name: "Start" }).click();
+  await page.getByRole("link", { name: "Continues another run" }).waitFor();
+  const begun = page.url().split("/runs/")[1].split("?")[0];
+  const run = await operator("GET", `/v1/runs/${begun}`);
+  assert.equal(run.continues, id);
+  assert.deepEqual(run.steps.find((step) => step.name === "CHECK").output, { checked: "by wanda" });
+  await operator("POST", `/v1/runs/${begun}/cancel`, { reason: "a test" });
+  assert.deepEqual(page.complaints, []);
+});

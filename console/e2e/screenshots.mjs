@@ -7,7 +7,16 @@ import { caller, openPage, person, publish, signIn, startBrowser, startServer } 
 
 const out = process.argv[2] ?? "../docs/screenshots";
 /** They draw a graph, which is laid out in a worker. */
-const GRAPHS = ["run", "run-long", "run-lanes", "run-step", "definition", "definition-expanded", "editor"];
+const GRAPHS = [
+  "run",
+  "run-long",
+  "run-lanes",
+  "run-step",
+  "definition",
+  "definition-expanded",
+  "definition-diff",
+  "editor",
+];
 const PHONE = ["in-tray", "gate", "runs", "run", "runbook"];
 
 mkdirSync(out, { recursive: true });

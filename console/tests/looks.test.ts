@@ -82,8 +82,43 @@ test("a collapsed group is one chip, and a fork says how it goes on", () => {
     step("2", "two", ["0"], { category: "test", when: "x" }),
     step("3", "end", ["1", "2"]),
   ];
-  expect(drawn(steps, new Set(), "none").drawn[0]).toMatchObject({ id: "0", fork: "AND" });
+  expect(drawn(steps, new Set(), "none").drawn[0]).toMatchObject({ id: "0", fork: "AND/OR" });
   const { drawn: shown, items } = drawn(steps, new Set(["test"]), "category");
   expect(shown.map((one) => one.id)).toEqual(["0", "group:test", "3"]);
   expect(items.find((item) => item.id === "3")?.dependsOn).toEqual(["group:test"]);
+});
+
+test.each([
+  [[undefined, undefined], "AND"],
+  [["x", undefined], "AND/OR"],
+  [["x", "y"], "OR"],
+] as const)("a fork to steps with conditions %j is %s", (conditions, fork) => {
+  const steps = [
+    step("0", "begin"),
+    ...conditions.map((when, at) => step(String(at + 1), `to ${at}`, ["0"], { when })),
+  ];
+  expect(drawn(steps, new Set(), "parallel").drawn[0]).toMatchObject({ fork });
+});
+
+test("branches that run at the same time have a band each, and later ones use the bands again", () => {
+  const steps = [
+    step("0", "begin"),
+    step("1", "left", ["0"]),
+    step("2", "right", ["0"]),
+    step("3", "right, longer", ["2"]),
+    step("4", "join", ["1", "3"]),
+    step("5", "again left", ["4"]),
+    step("6", "again right", ["4"]),
+  ];
+  const { items } = drawn(steps, new Set(), "parallel");
+  expect(items.map((item) => item.lane)).toEqual(["0", "0", "1", "1", "0", "0", "1"]);
+});
+
+test("a band is not shared by branches that overlap", () => {
+  const many = [
+    step("0", "begin"),
+    ...Array.from({ length: 20 }, (_, at) => step(`${at + 1}`, `b${at}`, ["0"])),
+  ];
+  const { items } = drawn(many, new Set(), "parallel");
+  expect(new Set(items.slice(1).map((item) => item.lane)).size).toBe(20);
 });

@@ -83,21 +83,15 @@ export async function body<T>(call: Promise<{ data?: T }>): Promise<T> {
   return data as T;
 }
 
-/** A call whose address or body the typed client cannot know: actions that the server names, documents in YAML. */
-export async function send<T>(
-  method: "GET" | "POST",
-  address: string,
-  sent?: { type: string; text: string },
-): Promise<T> {
+/** An action at the address that the server named for it. */
+export async function act(address: string, given: Record<string, unknown>): Promise<void> {
   const answer = await leave(
     new Request(address, {
-      method,
+      method: "POST",
       credentials: "same-origin",
-      headers: sent ? { "content-type": sent.type } : {},
-      body: sent?.text,
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify(given),
     }),
   );
-  const data = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Refusal(answer.status, data);
-  return data as T;
+  if (!answer.ok) throw new Refusal(answer.status, await answer.json().catch(() => ({})));
 }

@@ -54,7 +54,7 @@ export interface RunSearch {
   critical?: boolean;
 }
 
-const lanesOf = (search: Search) => LANES.find((one) => one === search.lanes && one !== "none");
+const lanesOf = (search: Search) => LANES.find((one) => one === search.lanes && one !== LANES[0]);
 
 export const runSearch = (search: Search): RunSearch => ({
   tab: text(search, "tab"),

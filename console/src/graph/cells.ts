@@ -45,6 +45,7 @@ const FIELDS: (keyof Cell)[] = [
   "token",
   "icon",
   "label",
+  "short",
   "attempt",
   "pic",
   "deadline",
@@ -56,7 +57,8 @@ const FIELDS: (keyof Cell)[] = [
 
 function same(a: Cell, b: Cell): boolean {
   return (
-    FIELDS.every((field) => a[field] === b[field]) && JSON.stringify(a.counts) === JSON.stringify(b.counts)
+    FIELDS.every((field) => a[field] === b[field]) &&
+    JSON.stringify([a.counts, a.facets]) === JSON.stringify([b.counts, b.facets])
   );
 }
 

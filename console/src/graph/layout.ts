@@ -39,7 +39,7 @@ export interface Layout {
 }
 
 /** The longest way from a beginning to each item. What is part of a circle stays at the rank that it had when it was met. */
-function ranks(items: Item[], byId: Map<string, number>): number[] {
+export function ranks(items: Item[], byId: Map<string, number>): number[] {
   const rank = new Array<number>(items.length).fill(0);
   const open = items.map((item) => item.dependsOn.filter((id) => byId.has(id)).length);
   const followers: number[][] = items.map(() => []);
@@ -91,7 +91,7 @@ export function layout(items: Item[]): Layout {
   const columns = ordered(items, rank, byId);
   const lanes = [...new Set(items.map((item) => item.lane))];
   const tallest = columns.reduce((most, column) => Math.max(most, column.length), 0);
-  const fold = lanes.length === 1 && tallest <= 2 && columns.length > FOLD * 2 ? FOLD : columns.length;
+  const fold = lanes.length <= 2 && tallest <= 2 && columns.length > FOLD * 2 ? FOLD : columns.length;
 
   // How many items a lane has side by side, at most: its height.
   const depth = new Map(lanes.map((lane) => [lane, 1]));
@@ -130,7 +130,10 @@ export function layout(items: Item[]): Layout {
   return {
     nodes,
     routes: routes(items, nodes, byId),
-    bands: rows > 1 ? [] : bands,
+    // A folded chain has its bands in every row.
+    bands: Array.from({ length: rows }, (_, row) =>
+      bands.map((band) => ({ ...band, y: band.y + row * rowHeight })),
+    ).flat(),
     width: Math.min(fold, columns.length) * (NODE.width + GAP.column) - GAP.column,
     height: rows * rowHeight - GAP.fold,
   };

@@ -1,5 +1,5 @@
 // What is drawn: the steps of a definition, with what is collapsed folded into chips.
-import type { Item } from "./layout";
+import { type Item, ranks } from "./layout";
 
 export interface Step {
   id: string;
@@ -41,6 +41,10 @@ export interface Cell {
   token: string;
   icon: string;
   label: string;
+  /** The registry's short message of the state: more than the label says. */
+  short?: string;
+  /** What else it waits for. */
+  facets?: string[];
   /** The attempt, where it is not the first. */
   attempt?: string;
   pic?: string;
@@ -55,11 +59,15 @@ export interface Cell {
   counts?: Count[];
 }
 
-export const LANES = ["none", "pic", "run", "category"] as const;
+/** `parallel`, the default: each branch of a fork has a band of its own. */
+export const LANES = ["parallel", "none", "pic", "run", "category"] as const;
 export type LaneBy = (typeof LANES)[number];
 
+/** To all that follow, to those whose condition holds, or to some always and to others if their condition holds. */
+export type Fork = "AND" | "OR" | "AND/OR";
+
 export type Drawn =
-  | { kind: "step"; id: string; step: Step; fork?: "AND" | "OR" }
+  | { kind: "step"; id: string; step: Step; fork?: Fork }
   | { kind: "group"; id: string; category: string; steps: Step[] };
 
 const group = (category: string) => `group:${category}`;
@@ -92,11 +100,16 @@ export function drawn(
     }
     items.set(id, item);
   }
-  return { drawn: [...all.values()], items: [...items.values()] };
+  const placed = [...items.values()];
+  if (laneBy === "parallel") {
+    const branch = branches(placed);
+    for (const item of placed) item.lane = String(branch.get(item.id) ?? 0);
+  }
+  return { drawn: [...all.values()], items: placed };
 }
 
-/** How a step with several followers goes on: to all of them (AND), or to those whose condition holds (OR). */
-function forksOf(steps: Step[]): Map<string, "AND" | "OR"> {
+/** How a step with several followers goes on. */
+function forksOf(steps: Step[]): Map<string, Fork> {
   const followers = new Map<string, { all: number; conditional: number }>();
   for (const step of steps)
     for (const from of step.dependsOn) {
@@ -107,9 +120,41 @@ function forksOf(steps: Step[]): Map<string, "AND" | "OR"> {
     }
   return new Map(
     [...followers].flatMap(([id, { all, conditional }]) =>
-      all < 2 ? [] : [[id, conditional === all ? "OR" : "AND"] as const],
+      all < 2 ? [] : [[id, conditional === 0 ? "AND" : conditional === all ? "OR" : "AND/OR"] as const],
     ),
   );
+}
+
+/**
+ * The band of each step: the first branch of a fork stays where the fork is, each other one takes the next band that is free,
+ * and where branches join, the first of their bands goes on.
+ */
+function branches(items: Item[]): Map<string, number> {
+  const at = new Map(items.map((item, index) => [item.id, index]));
+  const rank = ranks(items, at);
+  const rankOf = (id: string) => rank[at.get(id) ?? -1] ?? 0;
+  const followers = new Map<string, string[]>();
+  for (const { id, dependsOn } of items)
+    for (const from of dependsOn) followers.set(from, [...(followers.get(from) ?? []), id]);
+  /** Up to which rank each band is taken. */
+  const taken: number[] = [];
+  const band = new Map<string, number>();
+  const inOrder = items.toSorted((a, b) => rankOf(a.id) - rankOf(b.id));
+  for (const { id, dependsOn } of inOrder) {
+    const before = dependsOn.filter((from) => band.has(from));
+    const [only] = before;
+    const goesOn = before.length > 1 || (only !== undefined && followers.get(only)?.[0] === id);
+    const free = taken.findIndex((until) => until < rankOf(id));
+    const mine = goesOn
+      ? Math.min(...before.map((from) => band.get(from) ?? 0))
+      : free < 0
+        ? taken.length
+        : free;
+    band.set(id, mine);
+    const last = Math.max(rankOf(id), ...(followers.get(id) ?? []).map((next) => rankOf(next) - 1));
+    taken[mine] = Math.max(taken[mine] ?? 0, last);
+  }
+  return band;
 }
 
 function lane(step: Step, by: LaneBy): string {

@@ -43,10 +43,13 @@ const NODE_TYPES = { step: StepNode };
 const EDGE_TYPES = { way: Way };
 const NOTHING: ReadonlySet<string> = new Set();
 const ZOOM = { min: 0.25, max: 2 } as const;
+/** The names of steps are large enough from here on. */
+const READABLE = 0.55;
 
 type WayData = {
   path: string;
-  conditional: boolean;
+  /** What is written on it: the step that it leads to has a condition, or has none where others of the fork have. */
+  word?: "when" | "always";
   at: [number, number];
   critical: boolean;
   cells?: Cells;
@@ -63,7 +66,7 @@ function Way({ data, source, target }: EdgeProps & { data?: WayData }) {
   return (
     <BaseEdge
       path={data.path}
-      label={data.conditional ? t("graph.when") : undefined}
+      label={data.word ? t(`graph.${data.word}`) : undefined}
       labelX={data.at[0]}
       labelY={data.at[1]}
       labelStyle={{ fill: "var(--soft)", fontSize: 11 }}
@@ -95,7 +98,7 @@ export function StepGraph(props: StepGraphProps) {
 function Drawing({
   steps,
   cells,
-  laneBy = "none",
+  laneBy = "parallel",
   collapsed = NOTHING,
   onExpand,
   selected,
@@ -180,8 +183,8 @@ function Drawing({
     [layout, shown, cells, selected, critical, focus, start, first, open, canUnfold, unfold, onKey],
   );
   const edges = useMemo(
-    () => (layout ? toEdges(layout, steps, critical, cells) : []),
-    [layout, steps, critical, cells],
+    () => (layout ? toEdges(layout, shown.drawn, steps, critical, cells) : []),
+    [layout, shown, steps, critical, cells],
   );
 
   // A step that was chosen elsewhere (search, a link) comes into view, once the drawer has taken its room.
@@ -215,7 +218,7 @@ function Drawing({
           zoomOnDoubleClick={false}
           aria-label={label}
         >
-          <Lanes layout={layout} people={laneBy === "pic"} />
+          <Lanes layout={layout} by={laneBy} />
           <Panel
             position="bottom-left"
             className="flex items-center rounded-md border border-line bg-raised p-0.5"
@@ -246,7 +249,7 @@ function Drawing({
               <Maximize2 aria-hidden size={15} />
             </Button>
           </Panel>
-          {shown.drawn.length > 12 && <Overview layout={layout} drawn={shown.drawn} cells={cells} />}
+          <Overview layout={layout} drawn={shown.drawn} cells={cells} />
         </ReactFlow>
       )}
     </div>
@@ -284,9 +287,8 @@ function heightOf(layout: Layout): number {
 function opening(layout: Layout, box: HTMLDivElement | null, at: string | undefined) {
   const [width, height] = [box?.clientWidth ?? 900, heightOf(layout)];
   const room = { x: width - 96, y: height - 96 };
-  // A small graph is shown whole; a large one would be unreadable.
-  const least = layout.nodes.length <= 12 ? 0.55 : 0.75;
-  const zoom = Math.min(1, Math.max(least, Math.min(room.x / layout.width, room.y / layout.height)));
+  // Shown whole as long as it can be read.
+  const zoom = Math.min(1, Math.max(READABLE, Math.min(room.x / layout.width, room.y / layout.height)));
   if (layout.width * zoom <= room.x && layout.height * zoom <= room.y)
     return { x: 48, y: Math.max(40, (height - layout.height * zoom) / 2 - 24), zoom };
   const node = layout.nodes.find((node) => node.id === at) ?? layout.nodes[0];
@@ -340,13 +342,20 @@ function toNodes(layout: Layout, all: Drawn[], given: Given): Node[] {
   });
 }
 
-function toEdges(layout: Layout, steps: Step[], critical: ReadonlySet<string>, cells?: Cells): Edge[] {
+function toEdges(
+  layout: Layout,
+  all: Drawn[],
+  steps: Step[],
+  critical: ReadonlySet<string>,
+  cells?: Cells,
+): Edge[] {
   const conditional = new Set(steps.filter((step) => step.when).map((step) => step.id));
+  const mixed = new Set(all.flatMap((one) => (one.kind === "step" && one.fork === "AND/OR" ? [one.id] : [])));
   return layout.routes.map((route): Edge => {
     const last = route.points.at(-1) ?? [0, 0];
     const data: WayData = {
       path: path(route.points),
-      conditional: conditional.has(route.to),
+      word: conditional.has(route.to) ? "when" : mixed.has(route.from) ? "always" : undefined,
       at: [last[0] - 16, last[1]],
       critical: critical.has(route.from) && critical.has(route.to),
       cells,

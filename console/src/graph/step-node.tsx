@@ -19,7 +19,7 @@ import { initials, useName } from "@/ui/person";
 import { useToken } from "@/ui/state";
 import { Moment } from "@/ui/text";
 import { type Cells, useCell, useCellsVersion } from "./cells";
-import { type Count, condition, type Drawn, type Step } from "./model";
+import { type Count, condition, type Drawn, type Fork, type Step } from "./model";
 
 const KINDS: Record<string, LucideIcon> = {
   worker: Cog,
@@ -69,7 +69,7 @@ const MARKS = {
   changed: ["±", "border-warn bg-warn-wash"],
 } as const;
 
-function StepCard({ data, step, fork }: { data: StepNodeData; step: Step; fork?: "AND" | "OR" }) {
+function StepCard({ data, step, fork }: { data: StepNodeData; step: Step; fork?: Fork }) {
   const { t } = useTranslation();
   // Counts how often this card was drawn: a test reads it.
   const draws = useRef(0);
@@ -81,6 +81,8 @@ function StepCard({ data, step, fork }: { data: StepNodeData; step: Step; fork?:
   const words = [
     step.name,
     cell?.label,
+    cell?.short === cell?.label ? undefined : cell?.short,
+    ...(cell?.facets ?? []),
     cell?.attempt,
     cell?.downstreamOfBlocker ? t("graph.held") : undefined,
     step.when ? t("graph.if", { condition: condition(step.when) }) : undefined,
@@ -107,6 +109,7 @@ function StepCard({ data, step, fork }: { data: StepNodeData; step: Step; fork?:
         data-draws={draws.current}
         tabIndex={data.focusable ? 0 : -1}
         aria-label={words}
+        title={cell?.short}
         aria-pressed={data.selected}
         onClick={() => data.onOpen(step.id)}
         onKeyDown={(event) => data.onKey(event, step.id)}
@@ -185,6 +188,7 @@ function Fact({ step, cell }: { step: Step; cell: ReturnType<typeof useCell> }) 
   else
     parts = [
       cell.downstreamOfBlocker ? t("graph.held") : cell.label,
+      cell.facets && cell.facets.length > 0 && <Facets key="facets" facets={cell.facets} />,
       cell.attempt,
       !cell.done && cell.deadline ? <Moment key="deadline" at={cell.deadline} /> : undefined,
       cell.pic && <Name key="pic" who={cell.pic} />,
@@ -197,6 +201,19 @@ function Fact({ step, cell }: { step: Step; cell: ReturnType<typeof useCell> }) 
         <span key={at}>
           {at > 0 && " · "}
           {part}
+        </span>
+      ))}
+    </span>
+  );
+}
+
+/** What it waits for besides what its label says. */
+export function Facets({ facets }: { facets: string[] }) {
+  return (
+    <span className="inline-flex flex-wrap gap-1">
+      {facets.map((facet) => (
+        <span key={facet} className="rounded-full border border-field-line px-1.5 text-xs whitespace-nowrap">
+          {facet}
         </span>
       ))}
     </span>

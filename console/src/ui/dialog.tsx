@@ -50,7 +50,8 @@ export function Dialog({
 export function ReasonDialog({
   title,
   lead,
-  needsReason,
+  needsReason = false,
+  noReason = false,
   danger,
   confirm,
   pending,
@@ -61,7 +62,9 @@ export function ReasonDialog({
 }: {
   title: string;
   lead: ReactNode;
-  needsReason: boolean;
+  needsReason?: boolean;
+  /** Nothing keeps a reason for this. */
+  noReason?: boolean;
   danger?: boolean;
   confirm: string;
   pending: boolean;
@@ -88,19 +91,21 @@ export function ReasonDialog({
           <p className="text-soft">{lead}</p>
         </div>
         {children}
-        <div className="flex flex-col gap-1.5">
-          <label htmlFor={`${id}-reason`} className="font-medium">
-            {needsReason ? t("dialog.reason") : t("dialog.reasonMaybe")}
-          </label>
-          <textarea
-            id={`${id}-reason`}
-            rows={3}
-            required={needsReason}
-            value={reason}
-            onChange={(event) => setReason(event.target.value)}
-            className="field py-2"
-          />
-        </div>
+        {!noReason && (
+          <div className="flex flex-col gap-1.5">
+            <label htmlFor={`${id}-reason`} className="font-medium">
+              {needsReason ? t("dialog.reason") : t("dialog.reasonMaybe")}
+            </label>
+            <textarea
+              id={`${id}-reason`}
+              rows={3}
+              required={needsReason}
+              value={reason}
+              onChange={(event) => setReason(event.target.value)}
+              className="field py-2"
+            />
+          </div>
+        )}
         {error ? <Failure error={error} /> : null}
         <div className="flex justify-end gap-2">
           <Button onClick={onClose}>{t("common.cancel")}</Button>

@@ -41,7 +41,7 @@ export function Field({
   );
 }
 
-export function Picker({
+export function Picker<Value extends string>({
   id,
   label,
   value,
@@ -50,9 +50,9 @@ export function Picker({
 }: {
   id: string;
   label: string;
-  value: string;
-  options: [string, string][];
-  onChange: (value: string) => void;
+  value: Value;
+  options: [Value, string][];
+  onChange: (value: Value) => void;
 }) {
   return (
     <div className="flex flex-col gap-1">
@@ -62,7 +62,7 @@ export function Picker({
       <select
         id={id}
         value={value}
-        onChange={(event) => onChange(event.target.value)}
+        onChange={(event) => onChange(event.target.value as Value)}
         className="field max-w-56"
       >
         {options.map(([value, words]) => (

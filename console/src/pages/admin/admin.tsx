@@ -40,7 +40,7 @@ export function Admin() {
         {tab === "account" && <Account me={me} />}
         {tab === "actors" && (search.subject_ref ? <Actor actor={search.subject_ref} /> : <Actors />)}
         {tab === "grants" && <Grants search={search} />}
-        {tab === "schedules" && <Schedules />}
+        {tab === "schedules" && <Schedules me={me} />}
       </div>
     </>
   );

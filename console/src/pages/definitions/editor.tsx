@@ -3,9 +3,8 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { Check, CircleAlert, TriangleAlert } from "lucide-react";
 import { useDeferredValue, useEffect, useRef, useState } from "react";
-import { api, body, send } from "@/api/client";
+import { api, body } from "@/api/client";
 import { queries } from "@/api/query";
-import type { SchemaDefinitionPublished, SchemaValidation } from "@/api/schema";
 import { useTranslation } from "@/app/i18n";
 import type { DefinitionSearch } from "@/app/search";
 import { Button } from "@/ui/button";
@@ -15,7 +14,11 @@ import { PageHead } from "@/ui/page";
 import { CodeField, goTo } from "./code-field";
 import { Picture } from "./definition";
 
-const yaml = (text: string) => ({ type: "application/yaml", text });
+const yaml = (text: string) => ({
+  body: text,
+  bodySerializer: () => text,
+  headers: { "content-type": "application/yaml" },
+});
 
 export function Editor() {
   const { t } = useTranslation();
@@ -36,11 +39,11 @@ export function Editor() {
   const check = useQuery({
     queryKey: ["validate", settled],
     enabled: settled.trim() !== "",
-    queryFn: () => send<SchemaValidation>("POST", "/v1/definitions/validate", yaml(settled)),
+    queryFn: () => body(api.POST("/v1/definitions/validate", yaml(settled))),
     placeholderData: (before) => before,
   });
   const publish = useMutation({
-    mutationFn: () => send<SchemaDefinitionPublished>("POST", "/v1/definitions", yaml(text)),
+    mutationFn: () => body(api.POST("/v1/definitions", yaml(text))),
     onSuccess: (made) => {
       void queries.invalidateQueries({ queryKey: ["definitions"] });
       void navigate({ to: "/definitions/$name", params: { name: made.name } });

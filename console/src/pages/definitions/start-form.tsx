@@ -48,8 +48,8 @@ export function toInput(fields: Plain[], typed: Record<string, string>): Record<
   return Object.fromEntries(
     fields.flatMap((field): [string, unknown][] => {
       const text = typed[field.name] ?? "";
-      if (field.type === "boolean") return [[field.name, text === "true"]];
       if (text === "") return [];
+      if (field.type === "boolean") return [[field.name, text === "true"]];
       return [[field.name, field.type === "number" || field.type === "integer" ? Number(text) : text]];
     }),
   );
@@ -108,14 +108,19 @@ export function StartForm({ definition, graph }: { definition: string; graph: Sc
             <select
               id={`${form}-${field.name}`}
               required={field.required}
-              value={typed[field.name] ?? (field.type === "boolean" ? "false" : "")}
+              value={typed[field.name] ?? ""}
               onChange={(event) => setTyped({ ...typed, [field.name]: event.target.value })}
               className={BOX}
             >
-              {field.type === "enum" && <option value="" />}
-              {(field.type === "enum" ? field.options : ["false", "true"]).map((option) => (
-                <option key={option}>{option}</option>
-              ))}
+              <option value="" />
+              {field.type === "enum" ? (
+                field.options.map((option) => <option key={option}>{option}</option>)
+              ) : (
+                <>
+                  <option value="true">{t("common.yes")}</option>
+                  <option value="false">{t("common.no")}</option>
+                </>
+              )}
             </select>
           ) : (
             <input

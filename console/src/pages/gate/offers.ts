@@ -1,6 +1,7 @@
 // Which decisions on a gate the server offers the viewer. The page does not work it out from who approves and who asked.
 import { useQuery } from "@tanstack/react-query";
-import { api, body, send } from "@/api/client";
+import { api, body } from "@/api/client";
+import { offeredOn } from "@/api/offered";
 import type { SchemaGate, SchemaOfferedAction } from "@/api/schema";
 import { type Choice, type Decidable, isOpen } from "./decide";
 
@@ -31,13 +32,8 @@ const CHOICES: readonly Choice[] = ["approve", "reject", "withdraw"];
 const ON_RUN = ["cancel", "resume", "void"];
 
 async function decisionsOn(kind: "runs" | "processes", instance: string, action: string) {
-  const path = `/v1/${kind}/${encodeURIComponent(instance)}`;
-  const step = encodeURIComponent(action.replace(/^(reopen|escalate):/, ""));
-  const whole = kind === "processes" || ON_RUN.includes(action);
-  const all = await send<SchemaOfferedAction[]>(
-    "GET",
-    whole ? `${path}/actions` : `${path}/steps/${step}/actions`,
-  );
+  const step = ON_RUN.includes(action) ? undefined : action.replace(/^(reopen|escalate):/, "");
+  const all = await offeredOn(kind, instance, step);
   return all.filter((one) => one.command === "decide_gate" && one.gate === action);
 }
 

@@ -5,7 +5,7 @@ import { useId } from "react";
 import { api, body } from "@/api/client";
 import type { SchemaRecordView } from "@/api/schema";
 import { useTopic } from "@/api/stream";
-import { useTranslation } from "@/app/i18n";
+import { useTranslation, wordsFor } from "@/app/i18n";
 import type { LedgerSearch } from "@/app/search";
 import { useMe } from "@/app/session";
 import { Empty, Skeleton } from "@/ui/feedback";
@@ -117,7 +117,7 @@ function Records() {
                     aria-current={row.event_id === record ? "true" : undefined}
                     className="inline-block font-medium first-letter:uppercase hover:underline aria-[current]:text-accent"
                   >
-                    {row.action_ref.replaceAll("_", " ")}
+                    {wordsFor(t, "record", row.action_ref)}
                   </Link>
                 ),
               },

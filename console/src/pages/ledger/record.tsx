@@ -3,7 +3,7 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { ShieldAlert, ShieldCheck, X } from "lucide-react";
 import { api, body } from "@/api/client";
 import type { SchemaRecordView } from "@/api/schema";
-import { useTranslation } from "@/app/i18n";
+import { useTranslation, wordsFor } from "@/app/i18n";
 import { Button } from "@/ui/button";
 import { Fact, Facts } from "@/ui/facts";
 import { Failure, Skeleton } from "@/ui/feedback";
@@ -38,7 +38,7 @@ export function RecordPanel({ id, onClose }: { id: string; onClose: () => void }
     >
       <div className="flex items-start justify-between gap-3">
         <h2 className="first-letter:uppercase">
-          {query.data?.action_ref.replaceAll("_", " ") ?? t("ledger.record")}
+          {query.data ? wordsFor(t, "record", query.data.action_ref) : t("ledger.record")}
         </h2>
         <Button look="quiet" aria-label={t("common.close")} onClick={onClose} className="-mt-1 -mr-2">
           <X aria-hidden size={17} />

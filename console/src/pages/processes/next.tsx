@@ -2,6 +2,7 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, body } from "@/api/client";
+import { offeredOn } from "@/api/offered";
 import type { SchemaOfferedAction } from "@/api/schema";
 import { useTranslation } from "@/app/i18n";
 import { Button } from "@/ui/button";
@@ -17,8 +18,7 @@ export function NextActions({ id, sequence }: { id: string; sequence: number }) 
   const [asked, setAsked] = useState<SchemaOfferedAction>();
   const query = useQuery({
     queryKey: ["processes", id, "actions", sequence],
-    queryFn: () =>
-      body(api.GET("/v1/processes/{instance_id}/actions", { params: { path: { instance_id: id } } })),
+    queryFn: () => offeredOn("processes", id),
     placeholderData: (before) => before,
   });
   const act = useMutation({

@@ -2,7 +2,8 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
-import { send } from "@/api/client";
+import { act } from "@/api/client";
+import { offeredOn } from "@/api/offered";
 import type { SchemaGate, SchemaOfferedAction } from "@/api/schema";
 import { useTranslation } from "@/app/i18n";
 import { Button } from "@/ui/button";
@@ -25,7 +26,7 @@ export function useActionName(): (action: SchemaOfferedAction) => string {
 export function useOffered(runId: string, step: string | undefined, sequence: number) {
   return useQuery({
     queryKey: ["runs", runId, "actions", step, sequence],
-    queryFn: () => send<SchemaOfferedAction[]>("GET", `${addressOf(runId, step)}/actions`),
+    queryFn: () => offeredOn("runs", runId, step),
     placeholderData: (before) => before,
   });
 }
@@ -62,11 +63,13 @@ export function Actions({
   const offered = useOffered(runId, step, sequence);
   const [asked, setAsked] = useState<SchemaOfferedAction>();
   const [typed, setTyped] = useState<Given>({});
-  const act = useMutation({
+  const acting = useMutation({
     mutationFn: ({ action, reason }: { action: SchemaOfferedAction; reason?: string }) => {
-      const address = action.command === "open_gate" ? `/v1/runs/${runId}/gates` : `${base}/${action.action}`;
       const body = { ...given(action, typed), ...(reason ? { reason } : {}) };
-      return send("POST", address, { type: "application/json", text: JSON.stringify(body) });
+      return act(
+        action.command === "open_gate" ? `/v1/runs/${runId}/gates` : `${base}/${action.action}`,
+        body,
+      );
     },
     onSuccess: () => {
       setAsked(undefined);
@@ -74,7 +77,7 @@ export function Actions({
     },
   });
   const ask = (action: SchemaOfferedAction) => {
-    act.reset();
+    acting.reset();
     setTyped({});
     setAsked(action);
   };
@@ -131,10 +134,10 @@ export function Actions({
           needsReason={asked.needs.includes("reason")}
           danger={asked.severity === "danger"}
           confirm={name(asked)}
-          pending={act.isPending}
-          error={act.error}
+          pending={acting.isPending}
+          error={acting.error}
           onClose={() => setAsked(undefined)}
-          onConfirm={(reason) => act.mutate({ action: asked, reason })}
+          onConfirm={(reason) => acting.mutate({ action: asked, reason })}
         >
           <Needs action={asked} value={typed} onChange={setTyped} />
         </ReasonDialog>

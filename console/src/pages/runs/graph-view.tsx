@@ -4,7 +4,7 @@ import { useMemo } from "react";
 import { useTranslation } from "@/app/i18n";
 import type { RunSearch } from "@/app/search";
 import type { Cells } from "@/graph/cells";
-import type { LaneBy, Step } from "@/graph/model";
+import { LANES, type LaneBy, type Step } from "@/graph/model";
 import { StepGraph } from "@/graph/step-graph";
 import { Picker } from "@/ui/form";
 import { StepSearch } from "./step-search";
@@ -49,6 +49,7 @@ export function GraphView({
     go({ collapsed: [...next].join(",") || undefined });
   };
   const lanes: [LaneBy, string][] = [
+    ["parallel", t("run.lanesParallel")],
     ["none", t("run.lanesNone")],
     ["pic", t("run.lanesPic")],
     ["run", t("run.lanesRun")],
@@ -61,8 +62,8 @@ export function GraphView({
         <Picker
           id="lanes"
           label={t("run.lanes")}
-          value={search.lanes ?? "none"}
-          onChange={(lanes) => go({ lanes: lanes === "none" ? undefined : (lanes as LaneBy) })}
+          value={search.lanes ?? LANES[0]}
+          onChange={(lanes) => go({ lanes: lanes === LANES[0] ? undefined : lanes })}
           options={lanes}
         />
         {critical.length > 0 && (
@@ -105,7 +106,7 @@ export function GraphView({
         label={label}
         steps={steps}
         cells={cells}
-        laneBy={search.lanes ?? "none"}
+        laneBy={search.lanes}
         collapsed={collapsed}
         onExpand={toggle}
         selected={selected}

@@ -4,6 +4,7 @@ import { useRef } from "react";
 import { useTranslation } from "@/app/i18n";
 import { type Cells, useCell } from "@/graph/cells";
 import type { Step } from "@/graph/model";
+import { Facets } from "@/graph/step-node";
 import { Person } from "@/ui/person";
 import { useRows } from "@/ui/rows";
 import { StateMark } from "@/ui/state";
@@ -86,6 +87,7 @@ function OutlineRow({
         {after && t("outline.after", { steps: after })}
       </span>
       <span className="hidden truncate text-xs text-soft md:inline">
+        {cell?.facets && cell.facets.length > 0 && <Facets facets={cell.facets} />}
         {cell?.pic ? <Person who={cell.pic} /> : cell?.attempt}
         {cell?.deadline && !cell.done && (
           <>
@@ -94,7 +96,7 @@ function OutlineRow({
           </>
         )}
       </span>
-      {cell && <StateMark token={cell.token} icon={cell.icon} words={cell.label} />}
+      {cell && <StateMark token={cell.token} icon={cell.icon} words={cell.label} title={cell.short} />}
     </button>
   );
 }

@@ -3,12 +3,12 @@ import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { api, body } from "@/api/client";
 import type { SchemaTimelineEntry } from "@/api/schema";
-import { useTranslation } from "@/app/i18n";
+import { useTranslation, wordsFor } from "@/app/i18n";
 import { Button } from "@/ui/button";
 import { Failure, Skeleton } from "@/ui/feedback";
 import { Person } from "@/ui/person";
 import { Moment } from "@/ui/text";
-import { plain, useTexts } from "@/ui/texts";
+import { useTexts } from "@/ui/texts";
 import { duration } from "@/ui/time";
 
 export function Records({ runId, step, sequence }: { runId: string; step?: string; sequence: number }) {
@@ -53,6 +53,7 @@ function Entry({
   before: SchemaTimelineEntry | undefined;
   inStep: boolean;
 }) {
+  const { t } = useTranslation();
   const says = useTexts();
   const gap = before ? Date.parse(entry.recorded_at) - Date.parse(before.recorded_at) : 0;
   const moves = [
@@ -66,7 +67,9 @@ function Entry({
     <li className="relative border-l-2 border-line pb-4 pl-5 last:border-transparent before:absolute before:top-1.5 before:-left-[6px] before:size-2.5 before:rounded-full before:border-2 before:border-strong before:bg-page">
       {gap > 60_000 && <p className="pb-2 text-xs text-soft">⋯ {duration(gap)}</p>}
       <p className="flex flex-wrap items-baseline gap-x-2 text-sm">
-        <strong className="font-medium first-letter:uppercase">{plain(entry.action_ref)}</strong>
+        <strong className="font-medium first-letter:uppercase">
+          {wordsFor(t, "record", entry.action_ref)}
+        </strong>
         <span className="text-soft">
           <Person who={entry.actor_ref} />
         </span>
@@ -89,7 +92,7 @@ function Entry({
       ))}
       {(entry.facets ?? []).map((facet) => (
         <p key={facet} className="text-xs text-soft">
-          {plain(facet)}
+          {says(`facet.${facet}.label`)}
         </p>
       ))}
       {entry.reason && <p className="font-serif text-sm">“{entry.reason}”</p>}

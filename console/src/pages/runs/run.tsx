@@ -1,7 +1,7 @@
 // One run: is it all right, and if not, where and who?
 import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
-import { useMemo } from "react";
+import { type ReactNode, useMemo } from "react";
 import { api, body } from "@/api/client";
 import type { SchemaRunCells, SchemaRunView } from "@/api/schema";
 import { useTranslation } from "@/app/i18n";
@@ -23,6 +23,7 @@ import { Outline } from "./outline";
 import { Reason } from "./reason";
 import { Records } from "./records";
 import { Runbook } from "./runbook";
+import { StartFrom } from "./start-from";
 import { StepDrawer } from "./step-drawer";
 import { useSubRuns } from "./sub-runs";
 import { Timeline } from "./timeline";
@@ -130,6 +131,7 @@ export function Run() {
             key={chosen.id}
             runId={chosen.inRun ?? id}
             step={chosen}
+            again={!chosen.inRun && run.data.ended_at && <StartFrom run={run.data} step={chosen.name} />}
             onClose={() => {
               go({ step: undefined });
               document.getElementById(`step-${chosen.id}`)?.focus();
@@ -142,7 +144,7 @@ export function Run() {
 }
 
 /** Of a step here or in a sub-workflow, each as of the newest record of its own run. */
-function Drawer(shown: { runId: string; step: Step; onClose: () => void }) {
+function Drawer(shown: { runId: string; step: Step; onClose: () => void; again?: ReactNode }) {
   const { query } = useRunCells(shown.runId);
   return <StepDrawer {...shown} sequence={query.data?.sequence ?? 0} />;
 }

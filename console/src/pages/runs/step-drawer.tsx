@@ -7,6 +7,7 @@ import { api, body } from "@/api/client";
 import type { SchemaStepDetail } from "@/api/schema";
 import { useTranslation, wordsFor } from "@/app/i18n";
 import { condition, type Step } from "@/graph/model";
+import { Facets } from "@/graph/step-node";
 import { Button } from "@/ui/button";
 import { Failure, Skeleton } from "@/ui/feedback";
 import { Person } from "@/ui/person";
@@ -24,11 +25,14 @@ export function StepDrawer({
   runId,
   step,
   sequence,
+  again,
   onClose,
 }: {
   runId: string;
   step: Step;
   sequence: number;
+  /** Of a run that has ended: what begins a new one here. */
+  again?: ReactNode;
   onClose: () => void;
 }) {
   const { t } = useTranslation();
@@ -66,6 +70,7 @@ export function StepDrawer({
         <div className="flex flex-col gap-5 pb-6">
           <Standing detail={detail} runId={runId} step={step} sequence={sequence} />
           <Actions runId={runId} step={step.name} gates={detail.gates} sequence={sequence} />
+          {again}
           <Attempts detail={detail} />
           <Judged detail={detail} />
           <Approvals detail={detail} />
@@ -115,6 +120,8 @@ function Standing({
   });
   const visit = history.data?.visits.at(-1);
   const state = detail.derived_state ?? detail.state_code;
+  const waits = [detail.waiting_facet, ...(detail.secondary_facets ?? [])];
+  const facets = waits.flatMap((facet) => (facet ? [says(`facet.${facet}.label`)] : []));
   const took =
     detail.started_at && detail.completed_at
       ? duration(Date.parse(detail.completed_at) - Date.parse(detail.started_at))
@@ -126,7 +133,9 @@ function Standing({
           token={detail.appearance.color_token}
           icon={detail.appearance.icon}
           words={says(`state.${state}.label`)}
+          title={says(`state.${state}.short`)}
         />
+        {facets.length > 0 && <Facets facets={facets} />}
         {visit && (
           <span className="text-xs text-soft">
             {t("drawer.since")} <Moment at={visit.at} />, <Person who={visit.actor_ref} />
@@ -147,11 +156,9 @@ function Standing({
           {t("drawer.effectUnknown")}
         </p>
       )}
-      {(detail.block_reason || detail.waiting_facet) && (
+      {(detail.block_reason || visit?.reason) && (
         <p>
-          {detail.block_reason
-            ? says(`vocab.block_reason.${detail.block_reason}`)
-            : says(`facet.${detail.waiting_facet}.label`)}
+          {detail.block_reason && says(`vocab.block_reason.${detail.block_reason}`)}
           {visit?.reason && <span className="font-serif"> “{visit.reason}”</span>}
         </p>
       )}

@@ -92,6 +92,8 @@ function toCell(cell: SchemaRunCells["cells"][number], says: Says, look: Look): 
     token: cell.color_token,
     icon: cell.icon,
     label: says(cell.label_key, cell.args),
+    short: look.short,
+    facets: cell.secondary_facets?.map((facet) => says(`facet.${facet}.label`)),
     attempt: cell.attempts > 1 ? `${cell.attempts}/${cell.max_attempts}` : undefined,
     pic: cell.pic ?? undefined,
     deadline: cell.deadline ?? undefined,
