@@ -16,6 +16,7 @@ use countersign_kernel::registry::Registry;
 use countersign_kernel::run::{Action, ClaimSteps, Command, Event, Run, RunEvent, StartRun, TaskRef};
 use plain::Plain;
 use proptest::prelude::*;
+use proptest::test_runner::FileFailurePersistence;
 use runs::{WHO, decide, plan_of, registry_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -353,8 +354,11 @@ impl World {
     }
 }
 
+/// Where failures are kept: a test of one file has no `main.rs`, beside which the default would be.
+const KEPT: FileFailurePersistence = FileFailurePersistence::Direct("tests/proptest-regressions/runbook.txt");
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: Some(Box::new(KEPT)), ..ProptestConfig::default() })]
 
     #[test]
     fn a_runbook_holds_whatever_is_asked_of_it(ops in prop::collection::vec(op(), 0..120)) {

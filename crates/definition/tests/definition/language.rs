@@ -352,7 +352,7 @@ const PIECES: &[&str] = &[
 ];
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
     fn any_expression_is_answered(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..24)) {

@@ -233,7 +233,7 @@ fn action_ref(body: &EventBody) -> &'static str {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
     fn random_histories_agree_with_the_requirement(world in generate::world(), draws in generate::draws()) {

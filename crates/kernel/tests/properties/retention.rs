@@ -268,7 +268,7 @@ impl Game {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
     fn holds_and_purges_agree_with_their_contracts(world in generate::world(), asks in asks()) {

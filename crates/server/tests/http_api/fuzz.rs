@@ -3,7 +3,7 @@
 
 use crate::support::{Actor, Answer, BATCH_RELEASE, Server, two_states};
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::{Config, FileFailurePersistence, TestRunner};
 use reqwest::Method;
 use serde_json::json;
 use tokio::runtime::Runtime;
@@ -128,9 +128,10 @@ fn check(answer: &Answer, request: &str) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// PROPTEST_CASES asks for more than the usual 256.
+/// PROPTEST_CASES asks for more than the usual 256. A failure is kept, and tried first from then on.
 fn runner() -> TestRunner {
-    TestRunner::new(Config { failure_persistence: None, ..Config::default() })
+    let kept = FileFailurePersistence::Direct("tests/proptest-regressions/fuzz.txt");
+    TestRunner::new(Config { source_file: Some(file!()), ..Config::with_failure_persistence(kept) })
 }
 
 #[test]

@@ -178,7 +178,9 @@ async fn a_task_by_hand_sends_events_is_blocked_and_declared_impossible() {
     let server = with(&[PICK]).await;
     let id = started(&server, &["picking", "--input", "key=k-1"]).await;
     let claim = async || {
-        let task = countersign(&server, &["task", "claim", "picks", "--wait", "20s", "--json"]).await.json()["tasks"][0].clone();
+        let task = countersign(&server, &["task", "claim", "picks", "--wait", "20s", "--json"]).await.json()["tasks"]
+            [0]
+        .clone();
         ["task_id", "lease_token"].map(|name| task[name].as_str().expect("a text").to_owned())
     };
     let report = async |[task, lease]: [String; 2], verb: &str, more: &[&str]| {

@@ -16,6 +16,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
 const FILES: &str = "how a bundle is divided into files and lines; a store has tables";
 const TYPES: &str = "a column has a type: the database does not take it";
@@ -80,10 +81,20 @@ pub const ONLY: &str = "COUNTERSIGN_TEST_ATTACKS";
 /// Attacks at a time.
 const LANES: usize = 3;
 
-/// Python with the signature package, which `scripts/vectors.sh` makes.
-pub fn python() -> Option<PathBuf> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from);
-    Some(target.join("vectors/venv/bin/python")).filter(|python| python.exists())
+/// Python with the signature package; `scripts/venv.sh` makes it where it is missing. Without it nothing is checked, so that is
+/// an error.
+pub fn python() -> anyhow::Result<PathBuf> {
+    static MADE: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from);
+        let venv = target.join("vectors/venv");
+        let mut script = Command::new(workspace().join("scripts/venv.sh"));
+        let made = script.arg(&venv).arg("spec/requirements.txt").output().map_err(|error| error.to_string())?;
+        if made.status.success() {
+            return Ok(venv.join("bin/python"));
+        }
+        Err(String::from_utf8_lossy(&made.stderr).trim().to_owned())
+    });
+    MADE.clone().map_err(|why| anyhow::anyhow!("the second verifier needs Python with spec/requirements.txt: {why}"))
 }
 
 /// Carries out every attack and returns the names of those that were found, `NAME.FORM`. Fails at the first that was not.

@@ -8,6 +8,7 @@ use countersign_client::{Client, wire};
 use countersign_server::rotate::{OwnKey, RotateOptions, Rotated, rotate};
 use countersign_server::serve::{self, ADMIN_TOKEN_FILE, Running, ServeOptions};
 use countersign_server::witness::{self, RunningWitness, WitnessOptions};
+use countersign_testing::attack::python;
 use countersign_testing::on_both;
 use countersign_testing::place::{Kind, Place};
 use countersign_testing::workspace;
@@ -116,16 +117,11 @@ fn codes(verdict: &Verdict) -> Vec<&'static str> {
 fn both_say(path: &Path, key: &str, passes: bool) -> anyhow::Result<()> {
     let verdict = judged(path, key)?;
     ensure!(verdict.passed() == passes, "{}: {:?}", path.display(), codes(&verdict));
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from);
-    let venv = target.join("vectors/venv/bin/python");
-    let python = if venv.exists() { venv } else { PathBuf::from("python3") };
-    let able = Command::new(&python).args(["-c", "import cryptography"]).output().is_ok_and(|out| out.status.success());
-    if !able {
-        eprintln!("SKIPPED: no Python with the signature package (scripts/vectors.sh makes it)");
-        return Ok(());
-    }
-    let out =
-        Command::new(python).arg(workspace().join("spec/verify.py")).arg(path).args(["--key", key.trim()]).output()?;
+    let out = Command::new(python()?)
+        .arg(workspace().join("spec/verify.py"))
+        .arg(path)
+        .args(["--key", key.trim()])
+        .output()?;
     let told = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
     ensure!(out.status.success() == passes, "verify.py {}: {told}", path.display());
     Ok(())

@@ -38,7 +38,7 @@ pub fn says_the_same(original: &[u8], changed: &[u8]) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(300))]
 
     /// A byte of the ZIP file is turned into another one.
     #[test]
