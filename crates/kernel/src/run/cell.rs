@@ -221,7 +221,7 @@ impl Cell {
     /// When its block, or its failure, was escalated.
     pub fn escalated_at(&self) -> Option<Time> {
         let block = self.live.as_ref().and_then(|live| live.block);
-        block.and_then(|block| block.escalated_at).or(self.docket.as_ref()?.escalated_at)
+        block.and_then(|block| block.escalated_at).or_else(|| self.docket.as_ref()?.escalated_at)
     }
 
     /// How often it was reopened.
