@@ -2,6 +2,7 @@
 
 use super::dispatcher::{SLOT, STARTED};
 use super::door;
+use super::emit::escalation;
 use super::payload::tells_error;
 use super::runbook;
 use crate::committer::limits::{limit_of, slot_of};
@@ -14,7 +15,7 @@ use countersign_kernel::lifecycle::{RunState, StepCode, event_type as event_type
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::registry::Registry;
 use countersign_kernel::rollup::Colour;
-use countersign_kernel::run::{Action, Cause, Cell, Handed, Role, Run, RunEvent};
+use countersign_kernel::run::{Action, Cause, Cell, ESCALATED, Handed, Role, Run, RunEvent};
 use countersign_kernel::{Digest, EventId, IdSource};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -98,7 +99,7 @@ pub fn run_writes(
             event_id,
         }));
     }
-    send(run, event, registry, ids, unit);
+    send(run, event, event_id, registry, ids, unit);
     if let Some(kept) = &event.kept {
         unit.writes.push(Write::RunEvent(RunEventRow {
             instance_id: run.run_id,
@@ -116,7 +117,14 @@ pub fn run_writes(
 }
 
 /// What a step sends goes to webhooks, and, where something here may listen, to this server itself: as rows of the same commit.
-fn send(run: &Run, event: &RunEvent, registry: &Registry, ids: &mut IdSource, unit: &mut Unit) {
+fn send(
+    run: &Run,
+    event: &RunEvent,
+    event_id: EventId,
+    registry: &Registry,
+    ids: &mut IdSource,
+    unit: &mut Unit,
+) {
     // Whoever sends events reports on a step, and that step moves first.
     let sender = event.moves.first().map(|m| m.step_seq);
     for outbound in &event.outbound {
@@ -125,7 +133,10 @@ fn send(run: &Run, event: &RunEvent, registry: &Registry, ids: &mut IdSource, un
             instance_id: run.run_id,
             event_type: outbound.event_type.clone(),
             step: sender.map(|seq| run.step_name(seq).into()),
-            data: outbound.data.clone(),
+            data: match outbound.event_type.as_str() {
+                ESCALATED => escalation(run, outbound, event_id),
+                _ => outbound.data.clone(),
+            },
             created_at: event.at,
             inside: false,
         };
@@ -273,7 +284,7 @@ fn charge(cell: &Cell) -> ChargeRow {
         declared_at: docket.declared_at,
         secondary_facets: (!facets.is_empty()).then(|| facets.join(",").into()),
         block_reason: block.and_then(|block| block.reason).map(|reason| reason.as_str()),
-        escalated_at: block.and_then(|block| block.escalated_at),
+        escalated_at: cell.escalated_at(),
         derived_state: docket.derived,
     }
 }

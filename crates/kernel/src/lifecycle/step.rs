@@ -1,5 +1,5 @@
 //! The step's lifecycle: the 9-state floor of seed 003 §3, the two derived states, its transitions T1–T12r, and those
-//! that seeds 001 and 004 need besides (X1–X16). Both other vocabularies are derived from it.
+//! that seeds 001 and 004 need besides (X1–X17). Both other vocabularies are derived from it.
 
 use super::Guard::{self, Config, Predicate};
 use super::{ActorClass, TriggerKind};
@@ -252,6 +252,7 @@ pub const STEP_TRANSITIONS: &[StepTransition] = &[
     edge("T4r", &[Blocked], InProgress, &[System, PicHuman], Event, &["blocker_resolved"], "step.unblocked", true).guarded(Predicate("blocker_resolution_evidence")),
     edge("T5", &[InProgress], Overdue, &[System], Timer, &["deadline_passed"], "step.overdue", false).guarded(Predicate("deadline_passed")),
     edge("T6", &[Overdue], InProgress, &[System], ConditionResolved, &["deadline_extended"], "step.recovered_from_overdue", true).guarded(Predicate("deadline_updated")),
+    edge("T6", &[Overdue], InProgress, &[PicHuman], Rpc, &["step_reengage"], "step.recovered_from_overdue", true).guarded(Predicate("deadline_updated")),
     edge("T7", &[Overdue], Completed, CLAIMANTS, Rpc, &["step_complete"], "step.completed", true).guarded(Predicate("output_contract_met")),
     edge("T8", &[InProgress], Completed, CLAIMANTS, Rpc, &["step_complete"], "step.completed", true).guarded(Predicate("output_contract_met")).taken_back_by("T8r"),
     edge("T8r", &[Completed], InProgress, &[Reviewer], Rpc, &["step_reopen_for_correction"], "step.reopened_for_correction", true).guarded(Predicate("approval_present")),
@@ -276,6 +277,7 @@ pub const STEP_TRANSITIONS: &[StepTransition] = &[
     edge("X14", &[Ready], Overdue, &[System], Timer, &["start_deadline_passed"], "step.overdue", false).guarded(Predicate("start_deadline_passed")),
     edge("X15", &[Overdue], InProgress, CLAIMANTS, Rpc, &["step_claim"], "step.started", true).guarded(Predicate("fn_step_pic_resolves")).taken_back_by("T2r"),
     edge("X16", &[Overdue], Ready, &[System], ConditionResolved, &["deadline_extended"], "step.recovered_from_overdue", true).guarded(Predicate("deadline_updated")),
+    edge("X17", &[Ready, Overdue], NotStarted, &[System], ConditionResolved, &["predecessor_reopened"], "step.held", false).guarded(Predicate("predecessor_open")),
     edge("X13", &[Ready, Overdue], Completed, &[Reviewer], Rpc, &["effect_declared"], "step.completed", true).guarded(Predicate("effect_unknown")),
     edge("U1", UNDO_UNDER_WAY, Completed, &[Reviewer], Rpc, &["undo_declared"], "step.completed", true).guarded(Predicate("undo_under_way")),
     edge("U2", UNDO_UNDER_WAY, CannotComplete, &[Reviewer], Rpc, &["undo_declared"], "step.cannot_complete", true).guarded(Predicate("undo_under_way")),

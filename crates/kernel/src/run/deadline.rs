@@ -1,9 +1,10 @@
-//! Deadlines: T5 when one passes, T6 when it is put off, and what a late completion leaves behind for ever (MP-D3).
+//! Deadlines: T5 when one passes, T6 when it is put off or the person in charge re-engages, and what a late completion leaves behind for ever (MP-D3).
 
 use super::flow::{By, Flow, SYSTEM};
+use super::person::in_charge;
 use super::{Action, Cell, Docket, StepAct};
 use crate::Time;
-use crate::lifecycle::{FailureCategory, StepCode};
+use crate::lifecycle::{ActorClass, FailureCategory, StepCode};
 use crate::plan::{StepSeq, StepSpec, Work};
 use crate::refusal::{Code, Refusal};
 
@@ -109,4 +110,17 @@ pub fn extend(flow: &mut Flow<'_, '_, '_>, command: &StepAct, seq: StepSeq, dead
         *by = deadline;
     }
     Ok(Action::DeadlineExtended)
+}
+
+/// T6 by the person in charge (ADR 57): the step has the time that its definition gives it once more, and no more.
+pub fn reengage(flow: &mut Flow<'_, '_, '_>, command: &StepAct, seq: StepSeq) -> Result<Action, Refusal> {
+    in_charge(flow, seq, StepCode::InProgress, "step_reengage")?;
+    let Some(length) = flow.spec(seq).and_then(|spec| spec.deadline) else {
+        let detail = format!("`{}` has no deadline in its definition that could begin anew", command.step);
+        return Err(Refusal::by_guard("deadline_updated", detail).at("step"));
+    };
+    let deadline = flow.now().after(length);
+    flow.edit(seq)?.docket.get_or_insert_default().deadline = Some(deadline);
+    flow.move_step(seq, StepCode::InProgress, By(ActorClass::PicHuman, "step_reengage"))?;
+    Ok(Action::StepReengaged)
 }

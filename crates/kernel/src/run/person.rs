@@ -42,6 +42,7 @@ pub fn decide(target: Target<'_>, command: &StepAct, ctx: &mut Context<'_>) -> R
         correction: None,
         own: None,
         input: None,
+        escalated_to: None,
     }));
     let action = match &command.act {
         Act::Claim => claim(&mut flow, seq)?,
@@ -68,6 +69,7 @@ pub fn decide(target: Target<'_>, command: &StepAct, ctx: &mut Context<'_>) -> R
             correct::reopen(&mut flow, seq, &wish)?
         }
         Act::ExtendDeadline { deadline: until } => deadline::extend(&mut flow, command, seq, *until)?,
+        Act::Reengage => deadline::reengage(&mut flow, command, seq)?,
         Act::Transition(wish) => own::transition(&mut flow, command, seq, wish)?,
     };
     flow.advance()?;
@@ -102,9 +104,13 @@ fn check_shape(command: &StepAct) -> Result<(), Refusal> {
             approval_id.as_deref().map_or(Ok(()), |text| require_ref("approval_id", text))
         }
         Act::Complete { outbound, .. } => check_outbound(outbound),
-        Act::Claim | Act::Release | Act::Block { .. } | Act::Escalate | Act::Retry | Act::ExtendDeadline { .. } => {
-            Ok(())
-        }
+        Act::Claim
+        | Act::Release
+        | Act::Block { .. }
+        | Act::Escalate
+        | Act::Retry
+        | Act::ExtendDeadline { .. }
+        | Act::Reengage => Ok(()),
     }
 }
 
@@ -125,6 +131,7 @@ fn admit<'r>(target: Target<'r>, act: &Act, ctx: &Context<'_>) -> Result<(&'r Pr
         | Act::Wait { .. }
         | Act::Block { .. }
         | Act::Complete { .. }
+        | Act::Reengage
         | Act::CannotComplete { .. } => permitted(target, scopes::TASKS_WORK, ctx),
         Act::Unblock { .. } => any(scopes::RUNS_CONTROL, &[scopes::TASKS_WORK]),
         Act::Escalate => permitted(target, scopes::GOVERNANCE_ACT, ctx),
@@ -151,7 +158,7 @@ pub fn named_person(filled: &str) -> Result<Option<Arc<str>>, String> {
 }
 
 /// The caller is the step's person in charge, and the step may go where they want it.
-fn in_charge(flow: &Flow<'_, '_, '_>, seq: StepSeq, to: StepCode, trigger: &'static str) -> Result<(), Refusal> {
+pub fn in_charge(flow: &Flow<'_, '_, '_>, seq: StepSeq, to: StepCode, trigger: &'static str) -> Result<(), Refusal> {
     let caller = flow.ctx.base.actor_ref;
     let name = flow.run.step_name(seq);
     if !flow.spec(seq).is_some_and(|spec| matches!(spec.work, Work::Human { .. })) {
@@ -299,9 +306,8 @@ pub fn unblock(
         return Err(Refusal::new(Code::Unauthorized, detail).at("step"));
     }
     let persons = flow.spec(seq).is_some_and(|spec| matches!(spec.work, Work::Human { .. }));
-    let evidence = evidence_ref.or(command.reason.as_deref());
     if flow.state(seq) == Some(StepCode::Waiting) && persons {
-        if evidence.is_none() {
+        if evidence_ref.is_none() {
             let detail = "say with `evidence_ref` what shows that the thing waited for is there";
             return Err(Refusal::by_guard("facet_resolution_proof", detail).at("evidence_ref"));
         }
@@ -313,7 +319,7 @@ pub fn unblock(
             let detail = format!("`{}` waits for an approval: decide its gate", command.step);
             return Err(Refusal::by_guard("gate_cleared", detail).at("step"));
         }
-        if pic && evidence.is_none() {
+        if evidence_ref.is_none() {
             let detail = "say with `evidence_ref` what shows that the block is resolved";
             return Err(Refusal::by_guard("blocker_resolution_evidence", detail).at("evidence_ref"));
         }

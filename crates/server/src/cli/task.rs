@@ -97,9 +97,9 @@ pub struct WaitArgs {
     /// The longest wait
     #[arg(long, value_name = "DURATION", value_parser = parse_millis)]
     timeout: Option<i64>,
-    /// The reason for waiting, e.g. waiting_dependency
+    /// The reason for waiting, e.g. waiting_dependency (may be repeated)
     #[arg(long)]
-    facet: Option<String>,
+    facet: Vec<String>,
     /// An event to send with the report: TYPE, or TYPE=JSON with its data (may be repeated)
     #[arg(long, value_name = "TYPE[=JSON]", value_parser = outbound)]
     emit: Vec<OutboundEvent>,
@@ -183,7 +183,8 @@ pub async fn run(context: &Context, command: TaskCommand) -> anyhow::Result<()> 
                 lease_token,
                 waiting_event_type: event,
                 timeout_ms: timeout,
-                waiting_facet: facet,
+                waiting_facet: None,
+                waiting_facets: (!facet.is_empty()).then_some(facet),
                 outbound_events: some(emit),
             };
             let answer = client.wait_task(&task, &request).await?;
