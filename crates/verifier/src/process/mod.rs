@@ -119,6 +119,16 @@ pub struct Started {
     pub replaced: Vec<Rc<str>>,
 }
 
+/// What a firing caused beside the move.
+#[derive(Debug)]
+pub struct Caused {
+    pub transition_id: Id,
+    /// Its place among the effects of the firing.
+    pub place: i64,
+    /// `name@2`; None: it sent an event.
+    pub starts: Option<String>,
+}
+
 #[derive(Debug)]
 pub struct Fired {
     pub event_id: Id,
@@ -194,6 +204,9 @@ pub struct Process {
     pub state: Option<Rc<str>>,
     next_number: u64,
     pub fired: Vec<Fired>,
+    pub effects: Vec<Caused>,
+    /// The types of the events that its firings sent.
+    pub sent: HashSet<String>,
     spent: HashMap<Id, u64>,
     pub gates: Gates,
     /// What each gate asks, by digest.
@@ -223,6 +236,8 @@ impl Process {
             state: None,
             next_number: 1,
             fired: vec![],
+            effects: vec![],
+            sent: HashSet::new(),
             spent: HashMap::new(),
             gates: Gates::default(),
             requests: HashMap::new(),

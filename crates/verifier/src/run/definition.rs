@@ -20,6 +20,8 @@ pub struct Workflow {
     pub hard_cap_us: Option<i64>,
     /// The machine of one's own that it names: `name`, or `name@2`.
     pub machine: Option<String>,
+    /// The types of the events that start runs of it.
+    pub on: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -147,7 +149,9 @@ impl Workflow {
         };
         let closed = linear && value.text("failurePolicy") == Some("fail-closed");
         let hard_cap_us = micros(value.given("hardCap"))?;
-        Ok(Workflow { linear, steps, tasks, depth, compensated, held, closed, hard_cap_us, machine })
+        let listed = value.get("on").and_then(Value::as_list).unwrap_or_default();
+        let on = listed.iter().filter_map(|trigger| trigger.text("event")).map(str::to_owned).collect();
+        Ok(Workflow { linear, steps, tasks, depth, compensated, held, closed, hard_cap_us, machine, on })
     }
 }
 
