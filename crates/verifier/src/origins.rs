@@ -21,7 +21,7 @@ pub struct Origin {
 
 #[derive(Debug)]
 enum Cause {
-    Event,
+    Event { outbox_id: Id },
     Effect { transition_id: Id, effect: i64 },
 }
 
@@ -29,7 +29,7 @@ impl Origin {
     pub fn read(value: &Value, header: &Header) -> Option<Origin> {
         let id = |name: &str| Id::parse(value.text(name)?);
         let cause = match (value.given("outbox_id"), value.given("transition_id")) {
-            (Some(_), None) => id("outbox_id").map(|_| Cause::Event)?,
+            (Some(_), None) => Cause::Event { outbox_id: id("outbox_id")? },
             (None, Some(_)) => Cause::Effect { transition_id: id("transition_id")?, effect: value.int("effect")? },
             _ => return None,
         };
@@ -41,15 +41,18 @@ impl Origin {
 /// What has passed by: of senders, only what can start something.
 #[derive(Debug, Default)]
 pub struct Origins {
-    /// Ascending, as they came. Without those of which something was purged.
-    seen: Vec<Id>,
+    /// Without those of which something was purged.
+    seen: HashSet<Id>,
+    /// Those of them that have not ended, and the time of their last record: a sender may be held up to an earlier moment than what
+    /// it started.
+    open: HashMap<Id, i64>,
     depths: HashMap<Id, i64>,
     /// By firing and the place of the effect: whose firing it was, and what it starts.
     starts: HashMap<(Id, i64), (Id, String)>,
     /// The types of the events that each instance sent.
     sent: HashMap<Id, HashSet<String>>,
-    /// Effects that have started their run.
-    spent: HashSet<(Id, i64)>,
+    /// Effects that have started a run, and which.
+    spent: HashMap<(Id, i64), Id>,
 }
 
 impl Origins {
@@ -69,17 +72,28 @@ impl Origins {
             self.sent.insert(id, sent.clone());
         }
         if process.purged_events.is_empty() && run.is_none_or(|run| !run.lost) {
-            self.seen.push(id);
+            self.seen.insert(id);
+            if let Some(last_us) =
+                process.last_us().filter(|_| !run.map_or_else(|| process.has_ended(), Run::has_ended))
+            {
+                self.open.insert(id, last_us);
+            }
         }
+    }
+
+    /// Whether what this instance did until then has passed by, all of it.
+    fn holds(&self, sender: Id, made: Id) -> bool {
+        let in_time = self.open.get(&sender).is_none_or(|last_us| made_at(made) <= last_us / 1000);
+        in_time && self.seen.contains(&sender)
     }
 
     fn check(&mut self, origin: &Origin, process: &Process, run: Option<&Run>, findings: &mut Findings) {
         let mut find = |detail: String| findings.find(Code::UndeclaredTransition, &origin.header, shortened(&detail));
         let sender = origin.instance_id;
-        let is_seen = self.seen.binary_search(&sender).is_ok();
         let started = process.started.as_ref().and_then(|started| started.definition.as_deref()).unwrap_or_default();
         match origin.cause {
             Cause::Effect { transition_id, effect } => {
+                let is_seen = self.holds(sender, transition_id);
                 let known = self.starts.get(&(transition_id, effect));
                 match known.filter(|(of, _)| *of == sender) {
                     None if is_seen => {
@@ -92,14 +106,14 @@ impl Origins {
                     }
                     None | Some(_) => {}
                 }
-                if !self.spent.insert((transition_id, effect)) {
+                if *self.spent.entry((transition_id, effect)).or_insert(process.instance_id) != process.instance_id {
                     find(format!("effect {effect} of the firing {transition_id} started another run before"));
                 }
                 if origin.depth != 1 {
                     find(format!("what a firing starts has depth 1, this has {}", origin.depth));
                 }
             }
-            Cause::Event if is_seen => {
+            Cause::Event { outbox_id } if self.holds(sender, outbox_id) => {
                 let listens = run.and_then(Run::workflow);
                 let heard = |types: &HashSet<String>| {
                     listens.as_ref().is_some_and(|workflow| workflow.on.iter().any(|known| types.contains(known)))
@@ -112,7 +126,12 @@ impl Origins {
                     find(format!("its depth is {}, that of its sender makes it {depth}", origin.depth));
                 }
             }
-            Cause::Event => {}
+            Cause::Event { .. } => {}
         }
     }
+}
+
+/// Milliseconds, of a UUIDv7.
+fn made_at(id: Id) -> i64 {
+    id.0.iter().take(6).fold(0, |ms, byte| (ms << 8) | i64::from(*byte))
 }

@@ -262,6 +262,17 @@ impl Process {
         self.rules
     }
 
+    /// The time of its last record.
+    pub fn last_us(&self) -> Option<i64> {
+        self.last.as_ref().map(|last| last.recorded_at_us)
+    }
+
+    /// It is where nothing leaves.
+    pub fn has_ended(&self) -> bool {
+        let declaration = self.declaration.as_ref().zip(self.state.as_ref());
+        declaration.is_some_and(|(declaration, state)| declaration.is_terminal(state))
+    }
+
     pub fn is_start_purged(&self) -> bool {
         self.purged.meets(Kinds::STARTED)
     }

@@ -244,6 +244,10 @@ impl Run {
         }
     }
 
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state, "completed" | "failed" | "cancelled" | "voided")
+    }
+
     /// A step of another run.
     pub fn is_child(&self) -> bool {
         self.begin.as_ref().is_some_and(|begin| begin.texts.contains_key("parent_run_id"))
