@@ -507,14 +507,15 @@ class Process:
                     self._recall(s, at)
         return records
 
-    def fire(self, by: Actor, action: str, reason: Optional[str] = None) -> list[Record]:
+    def fire(self, by: Actor, action: str, reason: Optional[str] = None, effects: Optional[list[dict[str, Any]]] = None) -> list[Record]:
         w, t = self.world, self.declared(action)
         guarded, left = "guard" in t, self.state
         gate = self.gates[self.bound[(left, action)]] if guarded else None
         used = {} if gate is None else {"chain_id" if gate["rule"] else "step_id": gate["gate_id"]}
         transition_id, number = w.new_id(), len(self.transitions) + 1
         writes: list[Write] = [("transition_fired", by, {"instance_id": self.id, "action": action, "from_state": left, "new_state": t["to"],
-                                                         "transition_id": transition_id, "sequence_number": number, "guarded": guarded, **used, "reason": reason})]
+                                                         "transition_id": transition_id, "sequence_number": number, "guarded": guarded, **used, "reason": reason,
+                                                         "effects": effects})]
         after: list[Callable[[int], None]] = []
         if gate is not None:
             gate["fate"] = "consumed"

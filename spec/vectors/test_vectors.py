@@ -73,6 +73,9 @@ COMMITTED = {
     "signed": "act-server-attested.insider registry-act-server-attested.insider second-key-with-a-token.insider service-by-token-where-none-may.insider",
     "purge": "hold-release-deleted.insider destruction-record-deleted.insider",
     "window": "instance-left-out-of-window.naive",
+    "effects": """effect-not-declared.insider effect-left-out.insider effect-of-another-definition.insider effect-of-a-plain-transition.insider
+        origin-of-no-firing.insider origin-of-an-effect-that-is-none.insider origin-of-another-process.insider origin-twice.insider origin-depth.insider
+        origin-that-sent-nothing.insider origin-without-a-cause.insider""",
     "rotated": """rotation-forged-as-lost.naive rotation-with-a-moved-signature.naive rotation-note-edited.naive
         rotation-not-signed-by-the-new-key.naive rotation-proof-edited.naive rotation-left-out.naive rotations-in-another-order.naive""",
     "passkey": """passkey-for-another-challenge.engine passkey-for-another-origin.engine passkey-for-another-rp-id.engine passkey-user-not-verified.engine

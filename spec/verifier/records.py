@@ -24,7 +24,7 @@ PAYLOADS = {
                    "scope:text submitter_ref:text supersedes?:text reason?:text",
     "gate_decided": "instance_id:text action:text step_id?:text chain_id?:text decision:text reason?:text " + _FOR,
     "transition_fired": "instance_id:text action:text from_state:text new_state:text transition_id:text sequence_number:int guarded:bool step_id?:text "
-                        "chain_id?:text reason?:text",
+                        "chain_id?:text reason?:text effects?:list",
     "moot_gate_recalled": "instance_id:text moot_action:text from_state:text step_id?:text chain_id?:text moot_kind:text reason:text",
     "chain_initiated": "instance_id:text chain_id:text action:text subject_ref:text scope:text initiator_ref:text approver_set:texts quorum_rule:text m?:int steps:steps",
     "step_approved": _STEP, "step_rejected": _STEP, "step_withdrawn": _STEP,

@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Callable, Optional
 
-from . import run_model, runs
+from . import origins, run_model, runs
 from .files import Bundle
 from .found import Record, Report
 from .records import DECIDED
@@ -128,7 +128,9 @@ class Replay:
             if name == "declaration":
                 check_form(value, "states:texts transitions:list initial_state:text terminal_states:texts", "document-mismatch", name)
                 for t in value["transitions"]:
-                    check_form(t, "from:text action:text to:text guard?:text", "document-mismatch", "transition")
+                    check_form(t, "from:text action:text to:text guard?:text effects?:list", "document-mismatch", "transition")
+                    if origins.effects(t) is None:
+                        raise Fault("document-mismatch", "an effect is a start with a definition or an event with a type")
             else:
                 for entry in value.values() if isinstance(value, dict) else [None]:
                     quorum = isinstance(entry, dict) and "quorum" in entry
@@ -542,6 +544,11 @@ class Replay:
         t = self.transition(p["action"])
         if p["from_state"] != self.state or t is None or t["to"] != p["new_state"] or self.state in self.declaration.get("terminal_states", []):
             self.report.find("undeclared-transition", f"{p['action']!r} from {p['from_state']!r} to {p['new_state']!r} is not declared from {self.state!r}", r)
+        caused = origins.effects(p)
+        if caused is None:
+            self.report.find("bundle-form", "transition_fired: an effect is none", r)
+        elif t is not None and caused != origins.effects(t):
+            self.report.find("undeclared-transition", f"the effects of {p['action']!r} are not those that its transition declares", r)
         self.fired += 1
         if p["sequence_number"] != self.fired:
             self.report.find("undeclared-transition", f"sequence_number {p['sequence_number']} where {self.fired} is due", r)
@@ -640,5 +647,6 @@ def check_instances(b: Bundle, registry: Registry, report: Report) -> dict[str, 
         report.find("record-missing", "a line in state.jsonl without records", instance_id=instance)
     for digest in sorted(set(b.documents) - needed):
         report.find("bundle-form", f"document {digest} belongs to no instance in scope")
+    origins.check_origins(replays, report)
     check_grant_rows(b, registry, report)
     return replays

@@ -143,7 +143,7 @@ ACTS = {"step_claimed": ("claim_step", "claim"), "step_released": ("release_step
 
 _ANY = "instance_id:text reason?:text"
 PAYLOADS = {
-    "run_started": "instance_id:text definition:text document_digest:hex declaration_digest:hex gate_spec_digest:hex subject_ref:text steps:int priority:int rules?:int run_transitions:list",
+    "run_started": "instance_id:text definition:text document_digest:hex declaration_digest:hex gate_spec_digest:hex subject_ref:text steps:int priority:int rules?:int origin?:object run_transitions:list",
     **{a: _ANY for a in ("run_dispatched", "steps_claimed", "step_completed", "step_waiting", "step_retried", "step_failed", "child_started", "child_waiting", "child_resumed", "child_ended", "time_passed",
                          "gate_followed", "run_cancelled", "run_paused", "run_resumed", "run_stopped", "run_voided", "step_unblocked", "step_claimed", "step_released", "step_blocked", "step_cannot_complete", "step_escalated",
                          "step_retry_ordered", "block_escalated", "step_reopened", "deadline_extended", "step_reengaged", "step_transitioned", "step_yielded", "pins_captured", "pins_surveyed")},

@@ -30,6 +30,8 @@ def compare_request(r: Any, p: dict[str, Json], s: dict[str, Json], said: dict[s
     wanted: Optional[list[Optional[str]]] = None
     if r.action == "run_started" and s["action"] == "dispatch_run":
         wanted = ["", "v1", "runs", "trigger"]
+    elif r.action == "run_started" and s["action"] == "receive_event":
+        wanted = ["", "v1", "events"]
     elif r.action == "run_started" and s["action"] == "start_run" and segments[2:3] == ["schedules"]:
         wanted = ["", "v1", "schedules", p["definition"].rpartition("@")[0], "trigger"]
     elif r.action == "run_started" and s["action"] == "start_run":
@@ -65,8 +67,8 @@ def compare_request(r: Any, p: dict[str, Json], s: dict[str, Json], said: dict[s
         failed = r.action == "step_retried" or any(t.get("id") in ("T4", "T9") for t in p.get("transitions", []))
         if s["action"] not in ("complete", "block") and failed and recorded_error(said.get("last_error")) not in [e.get("last_error") for e in p.get("errors", [])]:
             yield "the last_error that was reported is not recorded"
-    elif r.action == "event_received" and s["action"] == "receive_event":
-        wanted = ["", "v1", "events"]
+    elif r.action == "event_received" and s["action"] in ("receive_event", "dispatch_run"):
+        wanted = ["", "v1", "events"] if s["action"] == "receive_event" else ["", "v1", "runs", "trigger"]
         event = p["event"]
         if said.get("id") != event.get("id") or said.get("type") != event.get("type") or "data" in event and not same(event["data"], said.get("data")):
             yield "the event of the body is not the payload's"

@@ -176,7 +176,7 @@ fn definition(root: Node, resolver: Option<Resolver<'_>>, problems: &mut Problem
         problems.add(node.at, "retention", ProblemCode::BadValue, message);
     }
     match kind(&fields, problems)? {
-        Kind::Process => process::definition(&fields, problems),
+        Kind::Process => process::definition(&fields, resolver.map(|resolver| resolver as Resolver<'_>), problems),
         Kind::Machine => machine::definition(&root, problems),
         Kind::Workflow => workflow::definition(root, resolver.map(|resolver| resolver as Resolver<'_>), problems),
     }

@@ -6,7 +6,8 @@ use crate::gates::{Unused, published_gates, report_unused};
 use crate::names::definition_name;
 use crate::problem::{ProblemCode, Problems, quoted};
 use crate::tree::{Node, Value};
-use crate::{Body, Definition, Kind};
+use crate::workflow::effects;
+use crate::{Body, Definition, Kind, Resolver};
 use countersign_kernel::declaration::{Fault, FaultKind};
 use countersign_kernel::text::is_blank;
 use countersign_kernel::{Declaration, PublishedGates, Transition};
@@ -17,19 +18,24 @@ pub const PROCESS_FIELDS: FieldList = FieldList {
     required: &["kind", "name", "states", "initial_state", "terminal_states", "transitions"],
     optional: &["description", "gate_spec", "retention"],
 };
-pub const TRANSITION_FIELDS: FieldList = FieldList { required: &["from", "action", "to"], optional: &["guard"] };
+pub const TRANSITION_FIELDS: FieldList =
+    FieldList { required: &["from", "action", "to"], optional: &["guard", "effects"] };
 
 const UNUSED: Unused =
     Unused { complaint: "no transition has the guard", advice: "guard a transition with it, or remove the entry" };
 
-pub(crate) fn definition(root: &Mapping<'_>, problems: &mut Problems) -> Option<Definition> {
+pub(crate) fn definition(
+    root: &Mapping<'_>,
+    resolver: Option<Resolver<'_>>,
+    problems: &mut Problems,
+) -> Option<Definition> {
     let misspelt = root.check_fields(&PROCESS_FIELDS, problems);
     let name = root.get("name").and_then(|node| definition_name(node, problems));
     if let Some(node) = root.get("description") {
         string(node, "description", problems);
     }
 
-    let mut walk = Walk { holes: HashSet::new(), guards_known: true, problems };
+    let mut walk = Walk { holes: HashSet::new(), guards_known: true, resolver, problems };
     let declaration = walk.declaration(root);
     let Walk { holes, mut guards_known, .. } = walk;
     report_faults(root, &declaration, &holes, problems);
@@ -82,15 +88,16 @@ fn report_uncovered(root: &Mapping<'_>, guards: &[&str], problems: &mut Problems
 
 /// Reads the declaration's parts. What cannot be read becomes a hole: a text that no document can
 /// hold, so that the kernel can judge the rest, with every index in its place.
-struct Walk<'a> {
+struct Walk<'a, 'r> {
     /// The paths of the holes, whose problem is reported already.
     holes: HashSet<String>,
     /// False when a guard could not be read, or may hide behind a misspelt field.
     guards_known: bool,
+    resolver: Option<Resolver<'r>>,
     problems: &'a mut Problems,
 }
 
-impl Walk<'_> {
+impl Walk<'_, '_> {
     fn declaration(&mut self, root: &Mapping<'_>) -> Declaration {
         Declaration {
             states: self.strings(root, "states"),
@@ -147,7 +154,8 @@ impl Walk<'_> {
         else {
             self.guards_known = false;
             let mut hole = |field: &str| self.hole(format!("{path}.{field}"));
-            return Transition { from_state: hole("from"), action: hole("action"), to_state: hole("to"), guard: None };
+            let (from_state, action, to_state) = (hole("from"), hole("action"), hole("to"));
+            return Transition { from_state, action, to_state, guard: None, effects: vec![] };
         };
         let misspelt = fields.check_fields(&TRANSITION_FIELDS, self.problems);
         let transition = Transition {
@@ -155,6 +163,13 @@ impl Walk<'_> {
             action: self.string_or_hole(&fields, "action"),
             to_state: self.string_or_hole(&fields, "to"),
             guard: fields.get("guard").map(|_| self.string_or_hole(&fields, "guard")),
+            effects: match fields.get("effects") {
+                None => vec![],
+                Some(node) => {
+                    let resolver = self.resolver.as_mut().map(|resolver| &mut **resolver as Resolver<'_>);
+                    effects::effects(node, &fields.path_to("effects"), resolver, self.problems)
+                }
+            },
         };
         self.guards_known &= !misspelt.contains("guard") && !self.holes.contains(&fields.path_to("guard"));
         transition

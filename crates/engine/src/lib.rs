@@ -12,6 +12,7 @@
 
 pub mod clock;
 mod committer;
+mod effects;
 pub mod evidence;
 mod holds;
 mod known;

@@ -176,7 +176,16 @@ pub fn process_payload(
             .set("action", action.as_str())
             .set("reason", reason.as_str())
             .set("recalled_step_ids", step_ids(recalled)),
-        EventBody::TransitionFired { transition_id, sequence_number, from_state, action, to_state, gate, reason } => {
+        EventBody::TransitionFired {
+            transition_id,
+            sequence_number,
+            from_state,
+            action,
+            to_state,
+            gate,
+            reason,
+            ..
+        } => {
             let payload = payload
                 .set("action", action.as_str())
                 .set("from_state", from_state.as_str())

@@ -104,6 +104,10 @@ impl<'r> Purge<'r> {
                 let steps = listed.chain(self.id("step_id")).map(StepId);
                 writes.extend(steps.map(|step_id| Write::RedactStepRequest { step_id, text: text.clone() }));
             }
+            "transition_fired" if self.payload.contains_key("effects") => {
+                let (instance_id, created_at) = (self.row.instance_id, self.row.recorded_at);
+                writes.push(Write::RedactOutbox { instance_id, created_at, text });
+            }
             "hold_placed" => {
                 writes.extend(self.id("hold_id").map(|id| Write::RedactHold { hold_id: HoldId(id), text }));
             }

@@ -1,6 +1,7 @@
 //! A declaration is the finite map a process moves on: states, transitions, guards. It is a value:
 //! checked once, then carried by the instance unchanged, in the order its author wrote it.
 
+use crate::plan::Template;
 use crate::refusal::{Code, Refusal, require_ref};
 use crate::text::is_blank;
 use std::collections::{HashMap, HashSet};
@@ -20,6 +21,23 @@ pub struct Transition {
     pub to_state: String,
     /// The label of the approval that this transition needs.
     pub guard: Option<String>,
+    /// What its firing causes beside the move, committed with it.
+    pub effects: Vec<Effect>,
+}
+
+/// What a firing causes. Templates name the firing as `event`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Effect {
+    /// A run of this workflow; the version was fixed when the process was published.
+    Start {
+        definition: String,
+        version: Option<u32>,
+        input: Option<Template>,
+    },
+    Event {
+        event_type: String,
+        data: Option<Template>,
+    },
 }
 
 /// One fault of a declaration, at the place where its author would look for it.

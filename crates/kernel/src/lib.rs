@@ -25,7 +25,7 @@ pub mod run;
 pub mod text;
 
 pub use budget::Budget;
-pub use declaration::{Declaration, Transition};
+pub use declaration::{Declaration, Effect, Transition};
 pub use gate_spec::{GateEntry, GateSpec, QuorumRule};
 pub use id::{
     AssignmentId, ChainId, DelegationId, EventId, GrantId, HoldId, IdSource, InstanceId, StepId, TransitionId,

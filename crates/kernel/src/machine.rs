@@ -85,6 +85,7 @@ impl MachineTable {
                     action: (*action).to_owned(),
                     to_state: (*to).to_owned(),
                     guard: None,
+                    effects: vec![],
                 })
                 .collect(),
             initial_state: self.initial_state.to_owned(),
@@ -177,6 +178,7 @@ mod tests {
                 action: "go".into(),
                 to_state: "b".into(),
                 guard: Some("g".into()),
+                effects: vec![],
             }],
             initial_state: "a".into(),
             terminal_states: vec!["b".into()],

@@ -2,10 +2,12 @@
 //! digest, read back as they were.
 
 use crate::{Unwritable, sha256, written};
+use countersign_kernel::plan::Template;
 use countersign_kernel::{
-    Declaration, Digest, GateEntry, GateSpec, PublishedGate, PublishedGates, QuorumRule, Transition,
+    Declaration, Digest, Effect, GateEntry, GateSpec, PublishedGate, PublishedGates, QuorumRule, Transition,
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +40,38 @@ struct TransitionDocument {
     to: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     guard: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    effects: Vec<EffectDocument>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+enum EffectDocument {
+    Start(StartDocument),
+    Event(EventDocument),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StartDocument {
+    /// `name@2`
+    definition: String,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    input: Option<Value>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EventDocument {
+    #[serde(rename = "type")]
+    event_type: String,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    data: Option<Value>,
+}
+
+/// A null that is written is a value.
+fn present<'de, D: Deserializer<'de>>(given: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(given).map(Some)
 }
 
 #[derive(Serialize, Deserialize)]
@@ -77,10 +111,42 @@ pub fn declaration_document(declaration: &Declaration) -> Result<Document, Unwri
                 action: t.action.clone(),
                 to: t.to_state.clone(),
                 guard: t.guard.clone(),
+                effects: t.effects.iter().map(effect_document).collect(),
             })
             .collect(),
         initial_state: declaration.initial_state.clone(),
         terminal_states: declaration.terminal_states.clone(),
+    })
+}
+
+fn effect_document(effect: &Effect) -> EffectDocument {
+    let value = |template: &Option<Template>| {
+        template.as_ref().map(|template| serde_json::from_str(&template.0).unwrap_or(Value::Null))
+    };
+    match effect {
+        Effect::Start { definition, version, input } => {
+            let definition = version.map_or_else(|| definition.clone(), |version| format!("{definition}@{version}"));
+            EffectDocument::Start(StartDocument { definition, input: value(input) })
+        }
+        Effect::Event { event_type, data } => {
+            EffectDocument::Event(EventDocument { event_type: event_type.clone(), data: value(data) })
+        }
+    }
+}
+
+fn parse_effect(document: EffectDocument) -> Result<Effect, String> {
+    let template = |value: Option<Value>| value.map(|value| Template(value.to_string().into()));
+    Ok(match document {
+        EffectDocument::Start(StartDocument { definition, input }) => {
+            let (name, version) = match definition.rsplit_once('@') {
+                None => (definition.as_str(), None),
+                Some((name, version)) => {
+                    (name, Some(version.parse().map_err(|_| format!("`{definition}` names no version"))?))
+                }
+            };
+            Effect::Start { definition: name.to_owned(), version, input: template(input) }
+        }
+        EffectDocument::Event(EventDocument { event_type, data }) => Effect::Event { event_type, data: template(data) },
     })
 }
 
@@ -131,14 +197,16 @@ pub fn parse_declaration(bytes: &[u8]) -> Result<Declaration, String> {
     let document: DeclarationDocument = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
     Ok(Declaration {
         states: document.states,
-        transitions: document
-            .transitions
-            .into_iter()
-            .map(|t| Transition { from_state: t.from, action: t.action, to_state: t.to, guard: t.guard })
-            .collect(),
+        transitions: document.transitions.into_iter().map(parse_transition).collect::<Result<_, _>>()?,
         initial_state: document.initial_state,
         terminal_states: document.terminal_states,
     })
+}
+
+fn parse_transition(document: TransitionDocument) -> Result<Transition, String> {
+    let TransitionDocument { from, action, to, guard, effects } = document;
+    let effects = effects.into_iter().map(parse_effect).collect::<Result<_, _>>()?;
+    Ok(Transition { from_state: from, action, to_state: to, guard, effects })
 }
 
 /// Reads back what [`gate_spec_document`] wrote.
@@ -208,6 +276,14 @@ mod tests {
                 action: "go".into(),
                 to_state: "a".into(),
                 guard: Some("g".into()),
+                effects: vec![
+                    Effect::Start {
+                        definition: "w".into(),
+                        version: Some(2),
+                        input: Some(Template("{\"a\":\"${event.action}\"}".into())),
+                    },
+                    Effect::Event { event_type: "t".into(), data: None },
+                ],
             }],
             initial_state: "b".into(),
             terminal_states: vec!["a".into()],
@@ -215,7 +291,7 @@ mod tests {
         let document = declaration_document(&declaration).unwrap();
         assert_eq!(
             String::from_utf8(document.bytes.clone()).unwrap(),
-            r#"{"states":["b","a"],"transitions":[{"from":"b","action":"go","to":"a","guard":"g"}],"initial_state":"b","terminal_states":["a"]}"#
+            r#"{"states":["b","a"],"transitions":[{"from":"b","action":"go","to":"a","guard":"g","effects":[{"start":{"definition":"w@2","input":{"a":"${event.action}"}}},{"event":{"type":"t"}}]}],"initial_state":"b","terminal_states":["a"]}"#
         );
         assert_eq!(parse_declaration(&document.bytes), Ok(declaration));
 

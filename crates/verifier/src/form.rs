@@ -183,6 +183,7 @@ pub fn payload(header: &Header) -> Form {
                     maybe("step_id", Kind::Text),
                     maybe("chain_id", Kind::Text),
                     maybe("reason", Kind::Text),
+                    maybe("effects", Kind::List),
                 ]
             }
         }
@@ -250,6 +251,7 @@ pub fn payload(header: &Header) -> Form {
                     must("steps", Kind::Int),
                     must("priority", Kind::Int),
                     maybe("rules", Kind::Int),
+                    maybe("origin", Kind::Any),
                     maybe("transitions", Kind::List),
                     must("run_transitions", Kind::List),
                 ]

@@ -15,6 +15,7 @@ mod identity;
 mod json;
 mod manifest;
 mod note;
+mod origins;
 mod permission;
 mod policy;
 mod process;

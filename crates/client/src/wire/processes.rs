@@ -3,6 +3,7 @@
 
 use super::{ApprovalState, AssignmentStatus, ChainSummary};
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// The finite map that a process moves on. Kept and returned in the order its author wrote it. What is absent or null in a
@@ -35,6 +36,9 @@ pub struct Transition {
     /// The label of the approval that this move needs; absent for a free move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<String>,
+    /// What its firing causes: runs that it starts, events that it sends. Only a published definition has them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<Value>,
 }
 
 fn blank_where_null<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>(given: D) -> Result<T, D::Error> {

@@ -6,6 +6,7 @@
 mod advice;
 mod closed;
 mod compensation;
+pub(crate) mod effects;
 mod expressions;
 mod graph;
 mod labels;
@@ -22,6 +23,7 @@ mod work;
 pub mod shape {
     pub use super::WORKFLOW_FIELDS;
     pub use super::compensation::COMPENSATION_FIELDS;
+    pub use super::effects::{EFFECT_FIELDS, EVENT_EFFECT_FIELDS, START_EFFECT_FIELDS};
     pub use super::limits::{CONCURRENCY_FIELDS, ESCALATION_FIELDS, QUEUE_FIELDS, RATE_FIELDS};
     pub use super::retry::RETRY_FIELDS;
     pub use super::step::{ERROR_FIELDS, STEP_FIELDS};

@@ -14,6 +14,13 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     ("Process", "process", "A state machine whose transitions people and programs fire (`kind: process`)."),
     ("Transition", "transition", "An entry of `transitions` of a process."),
     (
+        "Effect",
+        "effect",
+        "An entry of `effects` of a transition: a `start` or an `event`. Expressions see the firing as `event`.",
+    ),
+    ("Effect: a run", "start_effect", "The value of `start`."),
+    ("Effect: an event", "event_effect", "The value of `event`."),
+    (
         "Gate of a process: one approver",
         "published_single",
         "An entry of `gate_spec` of a process. The key is the label of a guard.",

@@ -34,6 +34,19 @@ pub const FIELDS: &[(&str, &[Row])] = &[
         row("action", "", "The name by which it is fired. Unique per `from`.", "action: post"),
         row("to", "", "The state that it enters.", "to: posted"),
         row("guard", "no approval needed", "The label of the approval that the transition needs. Without it, every actor with the scope to fire may fire it.", "guard: sign-off"),
+        row("effects", "none", "", "effects: [{event: {type: entry.posted}}]"),
+    ]),
+    ("effect", &[
+        row("start", "", "", "start: {definition: payout}"),
+        row("event", "", "", "event: {type: entry.posted}"),
+    ]),
+    ("start_effect", &[
+        row("definition", "", "", "definition: payout@2"),
+        row("input", "null", "", "input: {entry: \"${event.subject_ref}\"}"),
+    ]),
+    ("event_effect", &[
+        row("type", "", "The type of the event; none of the engine's own.", "type: entry.posted"),
+        row("data", "null", "", "data: {entry: \"${event.subject_ref}\"}"),
     ]),
     ("published_single", &[
         row("approver_ref", "", "The actor who decides.", "approver_ref: kim"),

@@ -4,6 +4,7 @@ use super::acts::require_signature;
 use super::due::{due_writes, opens_gate};
 use super::round::Round;
 use super::{Committer, Confirm, Decided, IDEMPOTENCY_WINDOW_US, Instance, Job, MAX_ROUND_STEPS};
+use crate::effects::{self, Firing};
 use crate::outcome::{self, Call, Command, Outcome, Proof, Target};
 use crate::payload::{self, Digests};
 use crate::port::{Batch, Check, Head};
@@ -147,7 +148,7 @@ impl Committer {
         for event in events {
             let event_id = ids.make();
             written.writes.extend(self.emitted(&base, started.as_ref(), event, event_id, &mut ids)?);
-            self.write_event(call, &base, event, event_id, registry, documents.as_ref(), &mut written)?;
+            self.write_event(call, &base, event, event_id, registry, documents.as_ref(), &mut ids, &mut written)?;
             self.write_purge(event, &mut written.writes)?;
         }
         // Behind the assignments that it is about: SQLite writes in this order.
@@ -265,11 +266,16 @@ impl Committer {
         event_id: EventId,
         registry: &Registry,
         documents: Option<&(Document, Document)>,
+        ids: &mut IdSource,
         written: &mut Written,
     ) -> Result<(), Refusal> {
         let Base { instance_id, subject_ref, initiator_ref, policy_ref, .. } = base;
         let digests = documents.map(|(d, g)| Digests { declaration: d.digest, gate_spec: g.digest, document: None });
         let sequence = written.head.sequence + 1;
+        let firing = Firing { instance_id: *instance_id, subject_ref, initiator_ref };
+        let effects = effects::filled(&firing, event, &*self.config.language)?;
+        let payload =
+            payload::process_payload(*instance_id, sequence, subject_ref, initiator_ref, event, digests.as_ref());
         let record = self.record(RecordDraft {
             event_id,
             instance_id: *instance_id,
@@ -280,15 +286,9 @@ impl Committer {
             registry_seq: registry.sequence(),
             policy_ref,
             proof: &call.proof,
-            payload: payload::process_payload(
-                *instance_id,
-                sequence,
-                subject_ref,
-                initiator_ref,
-                event,
-                digests.as_ref(),
-            ),
+            payload: effects::with(payload, &effects),
         })?;
+        written.writes.append(&mut effects::writes(&firing, event, effects, ids));
         let fires = matches!(&call.command, Command::Process { command: process::Command::FireTransition(_), .. });
         let subject = Subject { instance_id: *instance_id, subject_ref, initiator_ref, fires };
         project::process_writes(&subject, event, event_id, documents, &mut written.writes);

@@ -5,15 +5,16 @@
 //! that comes again does what is missing and nothing twice.
 
 use super::service::{Addressee, Sent};
+use crate::effects::{START, StartOrder};
 use crate::outcome::{Call, Command, IdempotencyKey, Outcome, Target};
 use crate::port::outbox::Delivery;
-use crate::port::{Page, RecordQuery};
+use crate::port::{Page, ProcessQuery, RecordQuery};
 use crate::{Engine, store_failure};
 use countersign_kernel::plan::{Plan, Scope, Trigger, WaitWork, Work};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{Definition, Registry, scopes};
 use countersign_kernel::run::{self, KeptEvent, Origin, OriginCause, StartRun};
-use countersign_kernel::{Budget, Digest, InstanceId};
+use countersign_kernel::{Budget, Digest, InstanceId, TransitionId};
 use countersign_ledger::sha256;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -102,34 +103,68 @@ impl Engine {
     /// Delivers what a step of this server sent to this server. Whoever publishes `on:` or waits for an event has agreed to it, so it
     /// takes no grant of the sender's.
     pub async fn deliver_inside(self: &Arc<Self>, delivery: &Delivery) -> Result<(), Undelivered> {
-        let Some(sender) = self.run_of(delivery.instance_id).await? else {
-            return Err(Undelivered { error: "the run that sent it is not known".to_owned(), passes: false });
-        };
+        let start = StartRun::new("", "null");
+        let own = self.own_call(Command::Run { target: Target::New, command: run::Command::Start(Box::new(start)) });
+        let run = self.run_of(delivery.instance_id).await?;
+        if run.is_none() && delivery.event_type == START {
+            return self.start_by_effect(delivery, &own).await;
+        }
         let id: Arc<str> = delivery.outbox_id.to_string().into();
         let (event_type, data): (Arc<str>, Arc<str>) =
             (delivery.event_type.as_str().into(), delivery.data.as_str().into());
-        let start = StartRun::new("", "null");
-        let own = self.own_call(Command::Run { target: Target::New, command: run::Command::Start(Box::new(start)) });
         let event = Arrival { id: Some(id.clone()), event_type, data, to: None, passes_over: true };
         self.catch_up().await?;
 
         let kept = KeptEvent { id, event_type: event.event_type.clone(), data: event.data.clone() };
-        let plan = self.plan_of(&sender).await?;
         let starts = self.starts(&own.actor_ref, &event).await?;
         let mut before = Vec::new();
         for (definition, _) in &starts {
             let key = event_key(&delivery.outbox_id.to_string(), definition);
             before.extend(self.started_under(&own.actor_ref, &key).await?);
         }
-        if !waits_for(&plan, &event.event_type) {
-            before.push(delivery.instance_id);
-        }
-        let to = match &sender.row.correlation_key {
-            Some(key) => Addressee::Key(key.to_string()),
-            None => Addressee::Run(Some(delivery.instance_id)),
+        let to = match run {
+            None => Addressee::Key(self.subject_of(delivery.instance_id).await?),
+            Some(sender) => {
+                if !waits_for(&*self.plan_of(&sender).await?, &event.event_type) {
+                    before.push(delivery.instance_id);
+                }
+                let own = Addressee::Run(Some(delivery.instance_id));
+                sender.row.correlation_key.map_or(own, |key| Addressee::Key(key.to_string()))
+            }
         };
         self.send_event_but(&own.actor_ref, &own.proof, &to, &kept, &before).await?;
         self.start_inside(delivery, &own, &event, starts).await
+    }
+
+    /// The subject of a process: runs with that correlation key hear what its transitions send.
+    async fn subject_of(&self, instance_id: InstanceId) -> Result<String, Undelivered> {
+        let query = ProcessQuery { instance_id: Some(instance_id), ..ProcessQuery::default() };
+        let page = Page { after: None, limit: 1, descending: false };
+        let found = self.reader.processes(&query, &page).await.map_err(|error| store_failure(&error))?;
+        let process = found.into_iter().next();
+        process
+            .map(|process| process.row.subject_ref)
+            .ok_or_else(|| Undelivered { error: "the process that sent it is not known".to_owned(), passes: false })
+    }
+
+    /// The run that a firing starts: once, by the key of the firing and the place of the effect.
+    async fn start_by_effect(&self, delivery: &Delivery, own: &Call) -> Result<(), Undelivered> {
+        let order = serde_json::from_str::<StartOrder>(&delivery.data).ok();
+        let order = order.and_then(|order| Some((TransitionId::parse(&order.transition_id)?, order)));
+        let Some((transition_id, order)) = order else {
+            return Err(Undelivered { error: "what it starts was purged".to_owned(), passes: false });
+        };
+        let key = format!("effect/{transition_id}/{}", order.effect);
+        let cause = OriginCause::Effect { transition_id, effect: order.effect };
+        let start = StartRun {
+            version: order.version,
+            origin: Some(Origin { instance_id: delivery.instance_id, cause, depth: 1 }),
+            ..StartRun::new(order.definition, order.input.to_string())
+        };
+        let idempotency = Some(IdempotencyKey { request_digest: sha256(&[key.as_bytes()]), key });
+        let refused = |refusal: Refusal| Undelivered::from(refusal);
+        let command = Command::Run { target: Target::New, command: run::Command::Start(Box::new(start)) };
+        self.execute(Call { command, idempotency, ..own.clone() }).await.map(|_| ()).map_err(refused)
     }
 
     /// Each definition for itself: one that can make nothing of the event keeps no other from starting.

@@ -300,6 +300,10 @@ fn origin_of(origin: &Origin) -> String {
     object.text("instance_id", &origin.instance_id.to_string());
     match &origin.cause {
         OriginCause::Event(outbox_id) => object.text("outbox_id", &outbox_id.to_string()),
+        OriginCause::Effect { transition_id, effect } => {
+            object.text("transition_id", &transition_id.to_string());
+            object.int("effect", effect);
+        }
     }
     object.int("depth", origin.depth);
     object.end()

@@ -32,6 +32,7 @@ pub fn decide(
         to_state: transition.to_state.clone(),
         gate: fired.map(Gate::gate_ref),
         reason: command.reason.clone(),
+        effects: transition.effects.clone(),
     })];
     if transition.from_state != transition.to_state {
         events.extend(moot::leave_state(process, fired, ctx));

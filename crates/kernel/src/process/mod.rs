@@ -21,7 +21,7 @@ pub use moot::moot_gates;
 pub use open_gate::open as open_any_gate;
 pub use quorum::{Counts, evaluate as evaluate_quorum};
 
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, Effect};
 use crate::gate_spec::{GateSpec, QuorumRule};
 use crate::id::{AssignmentId, ChainId, DelegationId, EventId, HoldId, IdSource, InstanceId, StepId, TransitionId};
 use crate::machine::{ChainState, StepState};
@@ -407,6 +407,8 @@ pub enum EventBody {
         to_state: String,
         gate: Option<GateRef>,
         reason: Option<String>,
+        /// As they are declared: their expressions are worked out with the record.
+        effects: Vec<Effect>,
     },
     MootGateRecalled {
         moot_action: String,

@@ -31,6 +31,7 @@ pub fn shell_declaration(plan: &Plan) -> (Declaration, GateSpec) {
             action: action.to_owned(),
             to_state: SHELL_STATE.to_owned(),
             guard: Some(label.to_owned()),
+            effects: vec![],
         });
     };
     for step in &plan.steps {
@@ -218,6 +219,7 @@ impl Flow<'_, '_, '_> {
                 to_state: SHELL_STATE.to_owned(),
                 gate: Some(gate.gate_ref()),
                 reason: None,
+                effects: vec![],
             },
         };
         self.gate_events.push(fired);

@@ -49,7 +49,7 @@ pub use runbook::*;
 pub use severity::{Cause, Severity, severity_of};
 pub use stop::{RESUME, SOVEREIGN, VOID, label_of};
 
-use crate::id::{InstanceId, StepId};
+use crate::id::{InstanceId, StepId, TransitionId};
 use crate::lifecycle::{Outcome, RunState, RunTransition, StepCode, StepTransition, event_type};
 use crate::plan::{Language, Plan, Secrets, StepSeq, Work};
 use crate::process::{self, DefinitionRef, Process};
@@ -125,7 +125,7 @@ pub struct Parent {
     pub step_seq: StepSeq,
 }
 
-/// What inside this server started a run: an event that a run sent.
+/// What inside this server started a run: an event that a run or a process sent, or the firing of a transition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     pub instance_id: InstanceId,
@@ -138,6 +138,8 @@ pub struct Origin {
 pub enum OriginCause {
     /// The event's id in the outbox.
     Event(Uuid),
+    /// A transition's firing, and the place of the effect among its effects.
+    Effect { transition_id: TransitionId, effect: u32 },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -38,7 +38,13 @@ pub fn world() -> impl Strategy<Value = World> {
                 let taken = declared.iter().any(|t| t.from_state == from_state && t.action == action);
                 if !taken && !terminal_states.contains(&from_state) {
                     let guard = guard.map(|i| LABELS[i].to_owned());
-                    declared.push(Transition { from_state, action, to_state: to.get(&states).clone(), guard });
+                    declared.push(Transition {
+                        from_state,
+                        action,
+                        to_state: to.get(&states).clone(),
+                        guard,
+                        effects: vec![],
+                    });
                 }
             }
             let used: BTreeSet<&str> = declared.iter().filter_map(|t| t.guard.as_deref()).collect();

@@ -25,6 +25,7 @@ fn transition(words: &[String]) -> Transition {
         action: action.clone(),
         to_state: to_state.clone(),
         guard: guard.first().cloned(),
+        effects: vec![],
     }
 }
 

@@ -10,6 +10,7 @@ use axum::http::StatusCode;
 use countersign_client::wire;
 use countersign_engine::{Command, Outcome, Target};
 use countersign_kernel::process::{self, Source, StartWorkflow};
+use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::text::is_blank;
 use countersign_kernel::{Declaration, GateEntry, GateSpec, QuorumRule, Transition};
 use std::sync::Arc;
@@ -34,7 +35,10 @@ pub async fn start(
 
 fn source(given: Option<wire::Declaration>, definition: Option<String>) -> Result<Source, Problem> {
     match (given, definition) {
-        (Some(given), None) => Ok(Source::Inline(Arc::new(declaration(given)))),
+        (Some(given), None) => {
+            no_effects(&given)?;
+            Ok(Source::Inline(Arc::new(declaration(given))))
+        }
         (None, Some(definition)) => named(&definition),
         (Some(_), Some(_)) => {
             let detail = "a process starts from a `declaration` or from a `definition`, not from both";
@@ -43,6 +47,18 @@ fn source(given: Option<wire::Declaration>, definition: Option<String>) -> Resul
         (None, None) => {
             let detail = "what to start is missing: give a `declaration`, or the name of a `definition`";
             Err(Problem::invalid_request(detail).at("declaration"))
+        }
+    }
+}
+
+/// Effects act in the engine's name, so it takes the authority to publish to declare them.
+fn no_effects(given: &wire::Declaration) -> Result<(), Refusal> {
+    match given.transitions.iter().position(|transition| !transition.effects.is_empty()) {
+        None => Ok(()),
+        Some(i) => {
+            let detail =
+                "only the transitions of a published definition have `effects`: publish it, and start it by its name";
+            Err(Refusal::new(Code::InvalidDeclaration, detail).at(format!("declaration.transitions[{i}].effects")))
         }
     }
 }
@@ -70,8 +86,10 @@ pub fn name_and_version(definition: &str) -> Result<(String, Option<u32>), Probl
 }
 
 fn declaration(given: wire::Declaration) -> Declaration {
-    let transition =
-        |t: wire::Transition| Transition { from_state: t.from, action: t.action, to_state: t.to, guard: t.guard };
+    let transition = |t: wire::Transition| {
+        let (from_state, action, to_state, guard) = (t.from, t.action, t.to, t.guard);
+        Transition { from_state, action, to_state, guard, effects: vec![] }
+    };
     Declaration {
         states: given.states,
         transitions: given.transitions.into_iter().map(transition).collect(),

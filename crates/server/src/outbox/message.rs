@@ -3,6 +3,7 @@
 use crate::api::format_time;
 use crate::config::Secret;
 use countersign_engine::port::outbox::Delivery;
+use countersign_kernel::lifecycle;
 use countersign_kernel::text::hex;
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Map, Value};
@@ -40,7 +41,10 @@ pub fn source(delivery: &Delivery) -> String {
         let data: Option<Map<String, Value>> = serde_json::from_str(&delivery.data).ok();
         data.is_some_and(|data| data.contains_key("instance_id"))
     };
-    let kind = if of_process.contains(&delivery.event_type.as_str()) && names_process() { "processes" } else { "runs" };
+    // A run's steps send what the engine does not emit; what nobody's step sends is an effect of a transition.
+    let is_effect = delivery.step.is_none() && lifecycle::event_type(&delivery.event_type).is_none();
+    let is_process = is_effect || of_process.contains(&delivery.event_type.as_str()) && names_process();
+    let kind = if is_process { "processes" } else { "runs" };
     format!("/{kind}/{}", delivery.instance_id)
 }
 

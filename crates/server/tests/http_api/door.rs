@@ -21,6 +21,9 @@ on_both! {
     who_may_not_start_is_passed_over_or_refused,
     runs_that_start_each_other_come_to_an_end,
     what_cannot_start_is_a_dead_letter,
+    a_firing_starts_runs_and_sends_events,
+    a_start_that_is_refused_is_a_dead_letter,
+    what_no_effect_can_be_is_refused,
 }
 
 async fn served(store: Option<String>, documents: &[&str]) -> (Server, Actor) {
@@ -199,4 +202,110 @@ async fn what_cannot_start_is_a_dead_letter(store: Option<String>) {
     until("it is delivered", async || outbox(&admin, "dead").await.is_empty() && runs(&admin, "bad").await.len() == 1)
         .await;
     assert_eq!(runs(&admin, "good").await.len(), 1);
+}
+
+const RELEASE: &str = "kind: process\nname: release\nstates: [made, checked, out]\ninitial_state: made\nterminal_states: [out]\ntransitions:\n  \
+    - {from: made, action: check, to: checked, effects: [{event: {type: batch.checked, data: {batch: \"${event.subject_ref}\"}}}]}\n  \
+    - from: checked\n    action: release\n    to: out\n    guard: qp\n    effects:\n      \
+    - {start: {definition: ship, input: {batch: \"${event.subject_ref}\", by: \"${event.actor_ref}\"}}}\n      \
+    - {start: {definition: ship@1}}\n      \
+    - {event: {type: order.paid, data: {order: \"${event.subject_ref}\"}}}\n\
+    gate_spec: {qp: {approver_ref: admin, scope: s}}\n";
+const SHIP: &str = "kind: workflow\nname: ship\nqueue: ship\nsteps: [{name: S, timeout: 10m}]\n";
+
+async fn process(admin: &Actor, subject: &str) -> String {
+    let made = admin.post("/v1/processes", json!({"definition": "release", "subject_ref": subject})).await.created();
+    made["instance_id"].as_str().expect("an id").to_owned()
+}
+
+async fn a_firing_starts_runs_and_sends_events(store: Option<String>) {
+    let (mut server, admin) = served(store, &[SHIP, WATCHER, BILLING, RELEASE]).await;
+    // The version is that of the day on which the process was published.
+    admin.post_bytes("/v1/definitions", SHIP.replace("queue: ship", "queue: later")).await.created();
+    let waits = start(&admin, "watcher", json!({"order": "b-1"})).await;
+    let id = process(&admin, "b-1").await;
+    let declared =
+        admin.get(&format!("/v1/processes/{id}")).await.ok()["declaration"]["transitions"][1]["effects"].clone();
+    assert_eq!(declared[0]["start"]["definition"], "ship@1");
+    admin.fire(&id, "check").await.ok();
+    // What is refused causes nothing.
+    admin.fire(&id, "release").await.refused(409, "gate-not-cleared");
+    admin.open_gate(&id, "release").await.created();
+    admin.decide(&id, "release", json!({"decision": "approve"})).await.ok();
+    let fired = admin.fire(&id, "release").await.ok();
+    until("everything has arrived", async || {
+        runs(&admin, "ship").await.len() == 2 && runs(&admin, "billing").await.len() == 1
+    })
+    .await;
+    until("the wait is over", async || state(&admin, &waits).await == "completed").await;
+
+    let recorded = payloads(&admin, &id, "transition_fired").await;
+    let told = json!([
+        {"start": {"definition": "ship@1", "input": {"batch": "b-1", "by": "admin"}}},
+        {"start": {"definition": "ship@1", "input": null}},
+        {"event": {"type": "order.paid", "data": {"order": "b-1"}}},
+    ]);
+    let firing = recorded.iter().find(|payload| payload["action"] == "release").expect("the firing");
+    assert_eq!(firing["effects"], told);
+    let mut started = Vec::new();
+    for run_id in runs(&admin, "ship").await {
+        let payload = payloads(&admin, &run_id, "run_started").await.remove(0);
+        assert_eq!(payload["definition"], "ship@1");
+        started.push((payload["origin"].clone(), payload["input"].clone()));
+    }
+    started.sort_by_key(|(origin, _)| origin["effect"].as_u64());
+    let origin = |n: u32| json!({"instance_id": id, "transition_id": fired["transition_id"], "effect": n, "depth": 1});
+    assert_eq!(started, [(origin(0), json!({"batch": "b-1", "by": "admin"})), (origin(1), Value::Null)]);
+    verified(&admin).await;
+    server.restart().await;
+    assert_eq!(runs(&server.admin(), "ship").await.len(), 2);
+}
+
+async fn a_start_that_is_refused_is_a_dead_letter(store: Option<String>) {
+    let strict = format!("{SHIP}inputSchema: {{type: object, required: [batch]}}\n");
+    let (_server, admin) = served(store, &[&strict, RELEASE]).await;
+    let id = process(&admin, "b-1").await;
+    admin.fire(&id, "check").await.ok();
+    admin.open_gate(&id, "release").await.created();
+    admin.decide(&id, "release", json!({"decision": "approve"})).await.ok();
+    admin.fire(&id, "release").await.ok();
+    until("one of them is a dead letter", async || outbox(&admin, "dead").await.len() == 1).await;
+    let dead = outbox(&admin, "dead").await.remove(0);
+    assert_eq!((&dead["type"], &dead["deliveries"][0]["webhook"]), (&json!("@start"), &json!("@events")));
+    until("the other one runs", async || runs(&admin, "ship").await.len() == 1).await;
+    verified(&admin).await;
+}
+
+async fn what_no_effect_can_be_is_refused(store: Option<String>) {
+    let (_server, admin) = served(store, &[SHIP]).await;
+    for (written, instead, code, path) in [
+        ("definition: ship,", "definition: shop,", "unknown-workflow", "transitions[1].effects[0].start.definition"),
+        ("definition: ship@1", "definition: ship@7", "unknown-workflow", "transitions[1].effects[1].start.definition"),
+        (
+            "by: \"${event.actor_ref}\"",
+            "by: \"${input.x}\"",
+            "bad-expression",
+            "transitions[1].effects[0].start.input.by",
+        ),
+        ("type: order.paid", "type: run.completed", "bad-value", "transitions[1].effects[2].event.type"),
+        ("type: order.paid", "kind: order.paid", "unknown-field", "transitions[1].effects[2].event.kind"),
+        ("{start: {definition: ship@1}}", "{}", "missing-field", "transitions[1].effects[1]"),
+    ] {
+        assert!(RELEASE.contains(written), "{written}");
+        let answer = admin.post_bytes("/v1/definitions/validate", RELEASE.replacen(written, instead, 1)).await.ok();
+        let problem = answer["problems"].as_array().expect("problems").iter().find(|problem| problem["path"] == path);
+        assert_eq!(problem.map(|problem| &problem["code"]), Some(&json!(code)), "{answer}");
+    }
+    let inline = json!({
+        "declaration": {
+            "states": ["a", "b"], "initial_state": "a", "terminal_states": ["b"],
+            "transitions": [{"from": "a", "action": "go", "to": "b", "effects": [{"start": {"definition": "ship"}}]}],
+        },
+        "subject_ref": "s", "gate_spec": {},
+    });
+    admin.post("/v1/processes", inline).await.refused_at(
+        400,
+        "invalid-declaration",
+        "declaration.transitions[0].effects",
+    );
 }

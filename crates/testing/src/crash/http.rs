@@ -106,6 +106,7 @@ fn declaration() -> Declaration {
         action: action.to_owned(),
         to: to.to_owned(),
         guard: guard.map(str::to_owned),
+        effects: vec![],
     };
     Declaration {
         states: vec!["draft".to_owned(), "signed".to_owned()],

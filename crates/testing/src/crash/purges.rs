@@ -91,7 +91,8 @@ pub async fn killed_while_purging(kind: Kind, seed: u64, kills: usize) -> anyhow
 
 /// Processes that go round, with the marker in every text.
 async fn fill(client: &Client) -> anyhow::Result<()> {
-    let transition = Transition { from: "a".into(), action: "turn".into(), to: "a".into(), guard: None };
+    let transition =
+        Transition { from: "a".into(), action: "turn".into(), to: "a".into(), guard: None, effects: vec![] };
     for n in 0..PROCESSES {
         let request = StartProcess {
             declaration: Some(Declaration {

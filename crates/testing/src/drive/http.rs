@@ -372,6 +372,7 @@ fn to_wire(declaration: &Declaration) -> wire::Declaration {
         action: t.action.clone(),
         to: t.to_state.clone(),
         guard: t.guard.clone(),
+        effects: vec![],
     };
     wire::Declaration {
         states: declaration.states.clone(),
@@ -408,8 +409,13 @@ fn entry_to_wire(entry: &GateEntry) -> wire::GateEntry {
 }
 
 fn from_wire(declaration: wire::Declaration) -> Declaration {
-    let transition =
-        |t: wire::Transition| Transition { from_state: t.from, action: t.action, to_state: t.to, guard: t.guard };
+    let transition = |t: wire::Transition| Transition {
+        from_state: t.from,
+        action: t.action,
+        to_state: t.to,
+        guard: t.guard,
+        effects: vec![],
+    };
     Declaration {
         states: declaration.states,
         transitions: declaration.transitions.into_iter().map(transition).collect(),

@@ -30,7 +30,7 @@ pub fn shape(name: &str, transitions: &[&str], gates: &[(&str, GateEntry)]) -> D
 fn transition(line: &str) -> Option<Transition> {
     let mut words = line.split_whitespace().map(str::to_owned);
     let (from_state, action, to_state) = (words.next()?, words.next()?, words.next()?);
-    Some(Transition { from_state, action, to_state, guard: words.next() })
+    Some(Transition { from_state, action, to_state, guard: words.next(), effects: vec![] })
 }
 
 pub fn single(approver_ref: &str) -> GateEntry {

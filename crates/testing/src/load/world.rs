@@ -30,7 +30,7 @@ pub fn design(rng: &mut Rng, number: usize) -> Design {
         let guard = rng.percent(65).then(|| LABELS[rng.below(LABELS.len())].to_owned());
         let taken = transitions.iter().any(|t| t.from_state == from_state && t.action == action);
         if !taken && !terminal_states.contains(&from_state) {
-            transitions.push(Transition { from_state, action, to_state, guard });
+            transitions.push(Transition { from_state, action, to_state, guard, effects: vec![] });
         }
     }
     let entries: BTreeMap<String, GateEntry> = LABELS

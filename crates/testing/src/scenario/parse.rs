@@ -520,7 +520,7 @@ fn declaration(block: &Block<'_>) -> Result<Declaration, String> {
                 words.expect("->")?;
                 let to_state = words.text("where to")?;
                 let guard = words.optional("needs")?;
-                declared.transitions.push(Transition { from_state, action, to_state, guard });
+                declared.transitions.push(Transition { from_state, action, to_state, guard, effects: vec![] });
             }
         }
         words.end()

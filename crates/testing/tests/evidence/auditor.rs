@@ -20,6 +20,7 @@ async fn evidence() -> (View, Vec<Record>) {
         action: action.to_owned(),
         to_state: to.to_owned(),
         guard: guard.map(str::to_owned),
+        effects: vec![],
     };
     let declaration = Declaration {
         states: ["open", "closed"].map(str::to_owned).to_vec(),

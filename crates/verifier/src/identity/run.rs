@@ -27,6 +27,10 @@ pub fn same_request(header: &Header, payload: &Value, body: &Value, signed: &Sig
         Action::RunStarted if signed.statement.action == "dispatch_run" => {
             same_route(signed, "POST", "dispatch_run", &["v1", "runs", "trigger"])
         }
+        // An event posted at the one door starts runs as well, and an event posted at the other one wakes.
+        Action::RunStarted if signed.statement.action == "receive_event" => {
+            same_route(signed, "POST", "receive_event", &["v1", "events"])
+        }
         // The run of a schedule, by hand: the input is the schedule's.
         Action::RunStarted if segment(signed, 2)?.as_str() == "schedules" => {
             let definition = payload.text("definition").and_then(|named| named.rsplit_once('@'));
@@ -98,7 +102,10 @@ pub fn same_request(header: &Header, payload: &Value, body: &Value, signed: &Sig
             Err("the last_error that was reported is not recorded".to_owned())
         }
         Action::EventReceived => {
-            same_route(signed, "POST", "receive_event", &["v1", "events"])?;
+            match signed.statement.action.as_str() {
+                "dispatch_run" => same_route(signed, "POST", "dispatch_run", &["v1", "runs", "trigger"])?,
+                _ => same_route(signed, "POST", "receive_event", &["v1", "events"])?,
+            }
             let event = payload.get("event").unwrap_or(&Value::Null);
             same_members(event, body, &["id", "type"])?;
             same_value(event, body, "data")

@@ -24,6 +24,34 @@ pub struct Transition {
     pub action: String,
     pub to: String,
     pub guard: Option<String>,
+    /// What its firing causes, in order.
+    pub effects: Vec<Effect>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// `name@2`
+    Start(String),
+    /// Its type.
+    Event(String),
+}
+
+impl Effect {
+    /// As a declaration and a record have it: both name what is started, or the type of what is sent.
+    pub fn read(value: &Value) -> Result<Effect, String> {
+        let (start, event) = (value.given("start"), value.given("event"));
+        let effect = match (start, event) {
+            (Some(start), None) => start.text("definition").map(|definition| Effect::Start(definition.to_owned())),
+            (None, Some(event)) => event.text("type").map(|of| Effect::Event(of.to_owned())),
+            _ => None,
+        };
+        effect.ok_or_else(|| "an effect is a `start` with a definition or an `event` with a type".to_owned())
+    }
+
+    pub fn read_all(value: Option<&Value>) -> Result<Vec<Effect>, String> {
+        let Some(value) = value else { return Ok(vec![]) };
+        value.as_list().ok_or("`effects` is not a list")?.iter().map(Effect::read).collect()
+    }
 }
 
 /// Guard label → who must approve.
@@ -121,13 +149,14 @@ impl Declaration {
 }
 
 fn transition(value: &Value) -> Result<Transition, String> {
-    require_members(value, &["from", "action", "to"], &["guard"]).map_err(|fault| fault.detail)?;
+    require_members(value, &["from", "action", "to"], &["guard", "effects"]).map_err(|fault| fault.detail)?;
     let text = |name| require_text(value, name).map(str::to_owned).map_err(|fault| fault.detail);
     let guard = match value.given("guard") {
         None => None,
         Some(guard) => Some(guard.as_text().ok_or("`guard` is not text")?.to_owned()),
     };
-    Ok(Transition { from: text("from")?, action: text("action")?, to: text("to")?, guard })
+    let effects = Effect::read_all(value.given("effects"))?;
+    Ok(Transition { from: text("from")?, action: text("action")?, to: text("to")?, guard, effects })
 }
 
 impl GateSpec {

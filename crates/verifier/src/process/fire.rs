@@ -1,8 +1,9 @@
 //! `transition_fired` and `moot_gate_recalled`: the only way to move, and what becomes of the gates left behind.
 
+use super::document::Effect;
 use super::gate::{Fate, MOOT, Reason};
 use super::quorum::State;
-use super::{Context, Fired, Kinds, Process, id, named, optional_id, optional_text, push_tight};
+use super::{Caused, Context, Fired, Kinds, Process, id, named, optional_id, optional_text, push_tight};
 use crate::bytes::Id;
 use crate::finding::{Claim, Code};
 use crate::json::Value;
@@ -26,8 +27,10 @@ impl Process {
             chain_id: optional_id(payload, "chain_id")?,
         };
         optional_text(payload, "reason")?;
+        let effects = Effect::read_all(payload.given("effects")).ok()?;
         ctx.findings.checked(Claim::DeclaredPath);
         self.check_path(header, &fired, ctx);
+        self.take_effects(header, &fired, effects, ctx);
         self.check_guard(header, &fired, ctx);
         self.next_number = fired.sequence_number.saturating_add(1);
         self.state = Some(fired.to_state.clone());
@@ -58,6 +61,25 @@ impl Process {
             let expected = declared.map_or("declared is none".to_owned(), |to| format!("declared is one to `{to}`"));
             let detail = format!("`{}` from `{}` to `{}`: {expected}", fired.action, fired.from_state, fired.to_state);
             ctx.findings.find(Code::UndeclaredTransition, header, detail);
+        }
+    }
+
+    /// A firing causes what its transition declares, all of it and in that order.
+    fn take_effects(&mut self, header: &Header, fired: &Fired, effects: Vec<Effect>, ctx: &mut Context<'_>) {
+        let declared = self.declaration.as_ref().and_then(|d| d.transition(&fired.from_state, &fired.action));
+        if declared.is_some_and(|transition| transition.effects != effects) {
+            let detail = format!("the effects of `{}` are not those that its transition declares", fired.action);
+            ctx.findings.find(Code::UndeclaredTransition, header, detail);
+        }
+        for (place, effect) in (0..).zip(effects) {
+            let starts = match effect {
+                Effect::Start(definition) => Some(definition),
+                Effect::Event(of) => {
+                    self.sent.insert(of);
+                    None
+                }
+            };
+            self.effects.push(Caused { transition_id: fired.transition_id, place, starts });
         }
     }
 

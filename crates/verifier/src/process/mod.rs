@@ -119,6 +119,16 @@ pub struct Started {
     pub replaced: Vec<Rc<str>>,
 }
 
+/// What a firing caused beside the move.
+#[derive(Debug)]
+pub struct Caused {
+    pub transition_id: Id,
+    /// Its place among the effects of the firing.
+    pub place: i64,
+    /// `name@2`; None: it sent an event.
+    pub starts: Option<String>,
+}
+
 #[derive(Debug)]
 pub struct Fired {
     pub event_id: Id,
@@ -194,6 +204,9 @@ pub struct Process {
     pub state: Option<Rc<str>>,
     next_number: u64,
     pub fired: Vec<Fired>,
+    pub effects: Vec<Caused>,
+    /// The types of the events that its firings sent.
+    pub sent: HashSet<String>,
     spent: HashMap<Id, u64>,
     pub gates: Gates,
     /// What each gate asks, by digest.
@@ -223,6 +236,8 @@ impl Process {
             state: None,
             next_number: 1,
             fired: vec![],
+            effects: vec![],
+            sent: HashSet::new(),
             spent: HashMap::new(),
             gates: Gates::default(),
             requests: HashMap::new(),
@@ -250,6 +265,17 @@ impl Process {
     /// Whom the gate_spec names for this label.
     pub fn approvers_of(&self, label: &str) -> &[String] {
         self.gate_spec.as_ref().and_then(|spec| spec.0.get(label)).map_or(&[], |entry| &entry.approvers)
+    }
+
+    /// The time of its last record.
+    pub fn last_us(&self) -> Option<i64> {
+        self.last.as_ref().map(|last| last.recorded_at_us)
+    }
+
+    /// It is where nothing leaves.
+    pub fn has_ended(&self) -> bool {
+        let declaration = self.declaration.as_ref().zip(self.state.as_ref());
+        declaration.is_some_and(|(declaration, state)| declaration.is_terminal(state))
     }
 
     pub fn is_start_purged(&self) -> bool {

@@ -23,6 +23,8 @@ pub struct Workflow {
     pub review_after_us: i64,
     /// The machine of one's own that it names: `name`, or `name@2`.
     pub machine: Option<String>,
+    /// The types of the events that start runs of it.
+    pub on: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -153,6 +155,8 @@ impl Workflow {
         };
         let closed = linear && value.text("failurePolicy") == Some("fail-closed");
         let hard_cap_us = micros(value.given("hardCap"))?;
+        let listed = value.get("on").and_then(Value::as_list).unwrap_or_default();
+        let on = listed.iter().filter_map(|trigger| trigger.text("event")).map(str::to_owned).collect();
         let escalation = value.given("blockedEscalation");
         let of = |name: &str| micros(escalation.and_then(|escalation| escalation.given(name)));
         let red_after_us = of("after")?.unwrap_or(RED_AFTER_US);
@@ -171,6 +175,7 @@ impl Workflow {
             red_after_us,
             review_after_us,
             machine,
+            on,
         })
     }
 }

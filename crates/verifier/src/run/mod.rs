@@ -15,12 +15,13 @@ mod runbook;
 
 use crate::bytes::{Digest, Id};
 use crate::finding::{Claim, Code};
+use crate::origins::Origin;
 use crate::process::{Context, Process};
 use crate::record::{Action, Header, Record};
 use definition::Workflow;
 use own::OwnMachine;
 use read::{Ranges, Told, told};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 /// A step, a task, or a compensation.
@@ -124,6 +125,10 @@ pub struct Run {
     machine: Option<Rc<OwnMachine>>,
     pub machine_digest: Option<Digest>,
     pub begin: Option<Begin>,
+    /// What inside the engine started it.
+    pub origin: Option<Origin>,
+    /// The types of the events that its steps sent.
+    pub sent: HashSet<String>,
     pub steps: Vec<Step>,
     pub state: &'static str,
     pub outcome: Option<String>,
@@ -151,6 +156,8 @@ impl Run {
             machine: None,
             machine_digest: None,
             begin: None,
+            origin: None,
+            sent: HashSet::new(),
             steps: vec![],
             state: "idle",
             outcome: None,
@@ -229,6 +236,8 @@ impl Run {
             ctx.findings.find(Code::RecordMissing, header, "a second start: the run was started before");
             return;
         }
+        let sent = payload.given("outbound_events").and_then(crate::json::Value::as_list).unwrap_or_default();
+        self.sent.extend(sent.iter().filter_map(|event| event.text("type")).map(str::to_owned));
         let steps = (!self.lost).then_some(self.steps.len());
         match read::read(payload, header.action, steps) {
             Some(moves) if !self.lost => self.follow(header, &moves, process, ctx),
@@ -239,6 +248,10 @@ impl Run {
                 self.lost = true;
             }
         }
+    }
+
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state, "completed" | "failed" | "cancelled" | "voided")
     }
 
     /// A step of another run.
@@ -263,6 +276,16 @@ impl Run {
         ctx: &mut Context<'_>,
     ) -> Option<()> {
         let document_digest = Digest::parse(payload.text("document_digest")?)?;
+        if let Some(origin) = payload.given("origin") {
+            self.origin = Some(Origin::read(origin, header)?);
+            if !ctx.registry.is_application_actor(&header.actor_ref, header.registry_seq) {
+                let detail = format!(
+                    "what has an origin is started by the application actor, this is by `{}`",
+                    header.actor_ref
+                );
+                ctx.findings.find(Code::StatementMismatch, header, detail);
+            }
+        }
         let mut texts = HashMap::new();
         for name in STARTED_TEXTS {
             if let Some(value) = payload.given(name) {

@@ -16,6 +16,7 @@ use crate::identity::{self, Identity, Signing};
 use crate::json::Value;
 use crate::manifest::{self, Manifest, Scope};
 use crate::note::{Checkpoint, VerifierKey};
+use crate::origins::Origins;
 use crate::permission::{self, Kind, Origin};
 use crate::policy::Trust;
 use crate::process::document::Documents;
@@ -174,6 +175,7 @@ struct Run {
     /// Callers inside the server's process need no credential.
     in_process: bool,
     story: Story,
+    origins: Origins,
 }
 
 impl Run {
@@ -205,6 +207,7 @@ impl Run {
             placed: true,
             in_process: false,
             story: Story::default(),
+            origins: Origins::default(),
         }
     }
 
@@ -336,6 +339,7 @@ impl Run {
             run.finish(&instance.process, &mut ctx);
         }
         instance.process.finish(&mut ctx);
+        self.origins.take(&instance.process, instance.run.as_ref(), &mut self.findings);
         self.names.forget();
         Some(instance)
     }
