@@ -3,7 +3,7 @@
 
 use super::runbook::shown;
 use crate::rows::{OutboxRow, Write};
-use countersign_kernel::lifecycle::{EVENT_TYPES, EventType, RunState, StepCode, event_type};
+use countersign_kernel::lifecycle::{EVENT_TYPES, EventType, Guard, RunState, StepCode, event_type};
 use countersign_kernel::plan::{Language, Schema, StepSeq};
 use countersign_kernel::process::{self, DefinitionRef, EventBody};
 use countersign_kernel::refusal::Refusal;
@@ -12,9 +12,6 @@ use countersign_kernel::text::{length, rfc3339};
 use countersign_kernel::{EventId, IdSource, InstanceId, Time};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-
-/// The guard that an event without its schema does not pass. Such a refusal is always recorded.
-pub const EVENT_SCHEMA: &str = "event_schema";
 
 /// The types that somebody listens to, with their schemas.
 #[derive(Clone, Default)]
@@ -134,7 +131,7 @@ fn row(
     if let Err(error) = language.conforms(schema, &data) {
         let instance_id = from.instance_id;
         tracing::error!(%instance_id, event_type, %error, "an event misses its schema: its transition is refused");
-        return Err(Refusal::by_guard(EVENT_SCHEMA, format_args!("`{event_type}` misses its schema: {error}")));
+        return Err(Refusal::by_guard(Guard::EventSchema, format_args!("`{event_type}` misses its schema: {error}")));
     }
     Ok(Write::Outbox(OutboxRow {
         outbox_id: ids.make(),
