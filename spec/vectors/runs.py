@@ -132,8 +132,10 @@ class Run:
             row = self.rows[seq]
             assert row["state"] in sources, (seq, tid, row["state"])
             line = {"id": tid, "step": row["name"], "step_seq": seq, "from": row["state"], "to": to, "actor_class": classes[-1], "trigger": trigger or triggers[0]}
-            if tid == "T4r":
+            if tid in ("T4r", "T6"):
                 line["actor_class"] = "system"
+            if tid == "T6" and person:
+                line["trigger"] = "step_reengage"
             if person:
                 line["actor_class"] = "task_pic_human" if "/" in row["name"] else "pic_human"
             lines.append(line)
@@ -346,13 +348,13 @@ class Run:
             self.rows[seq]["derived_state"] = row["to"]
         return record
 
-    def reopen(self, by: Actor, seq: int, tid: str, reason: str, prior: Record, **more: Any) -> Record:
+    def reopen(self, by: Actor, seq: int, tid: str, reason: str, prior: Record, moves: list[tuple[int, str]] = [], **more: Any) -> Record:
         action = f"reopen:{self.rows[seq]['name']}"
         body = {"approval_id": self.bound[action], "correction_reason": reason}
         correction = {"cycle": (self.rows[seq]["charge"]["cycle"] or 0) + 1, "correction_reason": reason, "prior_event_id": prior.head["event_id"]}
         if tid == "T8r":
             correction = put(correction, "output", json.loads(self.rows[seq]["output"]))
-        return self.act(by, seq, "step_reopened", "reopen_step", "reopen", [(seq, tid)], "", body, self.consume(action), approval_id=self.bound[action],
+        return self.act(by, seq, "step_reopened", "reopen_step", "reopen", [(seq, tid), *moves], "", body, self.consume(action), approval_id=self.bound[action],
                         correction=correction, **more)
 
     def forget(self, record: Record) -> None:
@@ -735,10 +737,15 @@ def steered() -> tuple[World, Bundle]:
     return undos.steered()
 
 
+def ward() -> tuple[World, Bundle]:
+    import steps
+    return steps.ward()
+
+
 def handed() -> tuple[World, Bundle]:
     import inputs
     return inputs.handed()
 
 
 SCENARIOS = {"run-book": lambda: of_runbook("run-book")(), "run-book-caps": lambda: of_runbook("run-book-caps")(), "run-book-failed": lambda: of_runbook("run-book-failed")(),
-             "run-book-dry": lambda: of_runbook("run-book-dry")(), "run-book-child": lambda: of_runbook("run-book-child")(), "run-steered": steered, "run-child": child, "run-own": own, "run-tasks": tasks, "run-people": people, "run-unclaimed": unclaimed, "run-linear": linear, "run-dag": dag, "run-together": together, "run-saga": saga, "run-inputs": handed, "run-listed": listed, "run-gate": gate, "run-cancelled": cancelled, "run-window": window}
+             "run-book-dry": lambda: of_runbook("run-book-dry")(), "run-book-child": lambda: of_runbook("run-book-child")(), "run-steered": steered, "run-child": child, "run-own": own, "run-tasks": tasks, "run-people": people, "run-unclaimed": unclaimed, "run-steps": ward, "run-linear": linear, "run-dag": dag, "run-together": together, "run-saga": saga, "run-inputs": handed, "run-listed": listed, "run-gate": gate, "run-cancelled": cancelled, "run-window": window}

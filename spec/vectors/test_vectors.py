@@ -88,6 +88,9 @@ COMMITTED = {
     "retired": "start-of-the-retired.insider paused-without-scope.insider",
     "run-people": """run-late-as-in-time.insider run-late-by-less.insider run-put-in-charge-afterwards.insider run-reopened-without-approval.insider
         run-reopened-beside-another-record.insider run-store-breach-erased.naive""",
+    "run-steps": """run-unblocked-without-evidence.insider run-escalated-to-nobody-said.insider run-escalated-to-another.insider
+        run-escalated-in-another-chain.insider run-block-escalated-without-review.insider run-block-red-before-its-time.insider
+        run-reengaged-as-an-extension.insider run-held-elsewhere.insider""",
     "run-unclaimed": "run-overdue-before-its-time.insider run-unclaimed-step-recovers.insider run-store-start-by.naive",
     "run-child": """run-task-left-behind.insider run-child-waits-for-something-else.insider run-child-goes-on-without-one.insider""",
     "run-tasks": """run-task-by-the-class-of-a-step.insider run-step-completed-over-its-task.insider run-task-begun-before-its-step.insider

@@ -20,7 +20,7 @@ STEP_TABLE = {  # id: (from, to, actor classes, triggers)
     "T4": (AT_WORK, "blocked", HANDS, ["step_block"]),
     "T4r": (["blocked"], "in_progress", ["system", "pic_human"], ["blocker_resolved"]),
     "T5": (["in_progress"], "overdue", ["system"], ["deadline_passed"]),
-    "T6": (["overdue"], "in_progress", ["system"], ["deadline_extended"]),
+    "T6": (["overdue"], "in_progress", ["system", "pic_human"], ["deadline_extended", "step_reengage"]),
     "T7": (["overdue"], "completed", HANDS, ["step_complete"]),
     "T8": (["in_progress"], "completed", HANDS, ["step_complete"]),
     "T8r": (["completed"], "in_progress", ["reviewer"], ["step_reopen_for_correction"]),
@@ -45,6 +45,7 @@ STEP_TABLE = {  # id: (from, to, actor classes, triggers)
     "X14": (["ready"], "overdue", ["system"], ["start_deadline_passed"]),
     "X15": (["overdue"], "in_progress", HANDS, ["step_claim"]),
     "X16": (["overdue"], "ready", ["system"], ["deadline_extended"]),
+    "X17": (["ready", "overdue"], "not_started", ["system"], ["predecessor_reopened"]),
     "X13": (["ready", "overdue"], "completed", ["reviewer"], ["effect_declared"]),
     "U1": (["ready", *AT_WORK, "waiting", "failed"], "completed", ["reviewer"], ["undo_declared"]),
     "U2": (["ready", *AT_WORK, "waiting", "failed"], "cannot_complete", ["reviewer"], ["undo_declared"])}
@@ -130,14 +131,14 @@ OWN_TRIGGERS = {"workflow_cancel": "run_cancelled", "workflow_pause": "run_pause
                 "workflow_void": "run_voided", "effect_declared": "effect_declared", "lease_expired": "time_passed", "started": "run_started",
                 "soft_cap": "time_passed", "hard_cap": "time_passed", "drift": "pins_surveyed"}
 RECORD_OF = {"T9": ("step_retried", "step_failed", "child_ended"), "T4r": ("step_unblocked",), "X6": ("run_cancelled", "run_voided"), "T2r": ("step_released",),
-             "T6": ("deadline_extended",), "X14": ("time_passed",), "X16": ("deadline_extended",), "T8r": ("step_reopened",), "T12r": ("step_reopened",), "T11": ("step_escalated",), "T12": ("step_cannot_complete",)}
+             "X14": ("time_passed",), "X16": ("deadline_extended",), "X17": ("step_reopened",), "T8r": ("step_reopened",), "T12r": ("step_reopened",), "T11": ("step_escalated",), "T12": ("step_cannot_complete",)}
 FACETS = ("waiting_dependency", "waiting_human", "waiting_external", "waiting_time_gate")
 CAUSES = ("threshold", "critical_path", "deadline", "escalated")
 REASONS = ("data_error", "policy_change", "downstream_dependency_failed", "regulatory_recall")
 ACTS = {"step_claimed": ("claim_step", "claim"), "step_released": ("release_step", "release"), "step_blocked": ("block_step", "block"),
         "step_unblocked": ("unblock_step", "unblock"), "step_cannot_complete": ("cannot_complete_step", "cannot-complete"), "step_escalated": ("escalate_step", "escalate"),
         "step_retry_ordered": ("retry_step", "retry"), "block_escalated": ("escalate_block", "block-escalate"), "step_reopened": ("reopen_step", "reopen"),
-        "deadline_extended": ("extend_deadline", "extend-deadline"), "step_completed": ("complete_step", "complete"), "step_waiting": ("wait_step", "wait"),
+        "deadline_extended": ("extend_deadline", "extend-deadline"), "step_reengaged": ("reengage_step", "re-engage"), "step_completed": ("complete_step", "complete"), "step_waiting": ("wait_step", "wait"),
         "effect_declared": ("declare_effect", "declare-effect")}
 
 _ANY = "instance_id:text reason?:text"
@@ -145,11 +146,11 @@ PAYLOADS = {
     "run_started": "instance_id:text definition:text document_digest:hex declaration_digest:hex gate_spec_digest:hex subject_ref:text steps:int priority:int rules?:int run_transitions:list",
     **{a: _ANY for a in ("run_dispatched", "steps_claimed", "step_completed", "step_waiting", "step_retried", "step_failed", "child_started", "child_waiting", "child_resumed", "child_ended", "time_passed",
                          "gate_followed", "run_cancelled", "run_paused", "run_resumed", "run_stopped", "run_voided", "step_unblocked", "step_claimed", "step_released", "step_blocked", "step_cannot_complete", "step_escalated",
-                         "step_retry_ordered", "block_escalated", "step_reopened", "deadline_extended", "step_transitioned", "step_yielded", "pins_captured", "pins_surveyed")},
+                         "step_retry_ordered", "block_escalated", "step_reopened", "deadline_extended", "step_reengaged", "step_transitioned", "step_yielded", "pins_captured", "pins_surveyed")},
     "compensations_listed": "instance_id:text compensations:list", "event_received": "instance_id:text event:object", "effect_declared": "instance_id:text effect:object reason:text"}
 APPLICATION_ONLY = {"run_dispatched", "child_waiting", "child_resumed", "child_ended", "time_passed", "gate_followed", "compensations_listed"}
 SCOPES = {"run_started": "runs:start", **{a: "tasks:work" for a in ("steps_claimed", "step_completed", "step_waiting", "step_retried", "step_failed", "child_started", "step_claimed", "step_released",
-                                                                         "step_blocked", "step_cannot_complete", "step_transitioned", "step_yielded", "pins_captured", "pins_surveyed")}, "step_escalated": "governance:act",
+                                                                         "step_blocked", "step_cannot_complete", "step_reengaged", "step_transitioned", "step_yielded", "pins_captured", "pins_surveyed")}, "step_escalated": "governance:act",
           **{a: "runs:control" for a in ("run_cancelled", "run_paused", "run_resumed", "run_stopped", "run_voided", "step_unblocked", "effect_declared", "step_retry_ordered",
                                              "block_escalated", "step_reopened", "deadline_extended")}}
 CLASS_SCOPES = {"reviewer": "runs:control", "escalation_handler": "governance:act"}   # of a transition of one's own; else tasks:work

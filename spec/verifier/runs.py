@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
+from . import acts
 from .run_model import (
     AT_WORK, CAUSES, CHARGE, ENDED, ENGINES, FACETS, OWN_TRIGGERS, PAST, PAYLOADS, REASONS, RECORD_OF, RUN_TABLE, STEP_TABLE, TASK_PAST, Json, Malformed, fits_overdue, items,
     handed, need, ranges, same, sha, shared, told)
@@ -26,6 +27,8 @@ class Step:
         self.sla_breach_us: Optional[int] = None
         self.cycle = 0
         self.closed: Optional[str] = None
+        self.blocked_since: Optional[int] = None
+        self.escalated = False                  # its block was
         self.derived: Optional[str] = None      # what lies over its state, in a machine of one's own
 
 
@@ -256,7 +259,7 @@ class Run:
         for t, name, tid, source, to, cls, trigger in moves:
             row, of_tasks = STEP_TABLE.get(tid), cls == "task_pic_human"
             cls = "pic_human" if of_tasks else cls
-            if row is None or source not in row[0] or to != row[1] or cls not in row[2] or trigger not in row[3]:
+            if row is None or source not in row[0] or to != row[1] or cls not in row[2] or trigger not in row[3] or tid == "T6" and (cls == "pic_human") != (trigger == "step_reengage"):
                 self.find("undeclared-transition", f"no such transition of a step: {tid} from {source} to {to} by {cls} {trigger}", r)
                 self.lost = True
                 return
@@ -287,6 +290,7 @@ class Run:
         self.judge_people(r, p, made, acted, closed)
         self.judge_own(r, p, made, acted, shown)
         self.judge_facets(r, p, made)
+        acts.judge(self, r, p, acted)
         self.judge_inputs(r, made, leases, persons, inputs)
         self.check_outputs(r, made, outputs, effect)
         if r.action == "child_started" and not items(p, "children"):
@@ -335,6 +339,7 @@ class Run:
         s.derived = None
         s.state, s.gated = to, tid == "X8" or s.gated and to == "blocked"
         s.unclaimed = tid == "X14"
+        s.blocked_since, s.escalated = r.at if to == "blocked" else None, False
         if to in ("in_progress", "overdue", "blocked") and s.started_at is None and not s.unclaimed:
             s.started_at = r.at
         if to == "completed":
@@ -531,6 +536,8 @@ class Run:
                          and all(s != task_of or to not in AT_WORK or other == "X14" for s, other, to in made))
             elif tid in ("T2", "X15") and i in persons:
                 fault = r.action != "step_claimed"
+            elif tid == "T6":
+                fault = r.action != ("step_reengaged" if i in persons else "deadline_extended")
             elif tid == "T4":
                 fault = r.action != "step_blocked" and (i in persons or r.action != "step_failed")
             elif tid == "T5":

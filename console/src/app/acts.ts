@@ -7,6 +7,7 @@ const STEP: Record<string, string> = {
   wait: "wait_step",
   block: "block_step",
   unblock: "unblock_step",
+  "re-engage": "reengage_step",
   complete: "complete_step",
   "cannot-complete": "cannot_complete_step",
   escalate: "escalate_step",

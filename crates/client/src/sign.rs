@@ -223,6 +223,7 @@ fn step_act(act: &str) -> Option<&'static str> {
         "block-escalate" => "escalate_block",
         "reopen" => "reopen_step",
         "extend-deadline" => "extend_deadline",
+        "re-engage" => "reengage_step",
         "transition" => "transition_step",
         _ => return None,
     })

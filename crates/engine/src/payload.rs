@@ -78,7 +78,7 @@ impl Payload {
 }
 
 /// Which edition of the rules of `spec/record.md` an instance begins under.
-pub const RULES: u32 = 3;
+pub const RULES: u32 = 4;
 
 /// Digests that the payload of a start names.
 pub struct Digests {

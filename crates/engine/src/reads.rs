@@ -254,6 +254,30 @@ impl Engine {
         }
     }
 
+    /// The records by which this step was escalated, oldest first.
+    pub async fn read_escalations(&self, run: &RunView, seq: StepSeq) -> Result<Vec<RecordRow>, Refusal> {
+        const AT_ONCE: usize = 200;
+        let mut all: Vec<RecordRow> = vec![];
+        for action in ["step_escalated", "block_escalated"] {
+            let query = RecordQuery {
+                instance_id: Some(run.row.instance_id),
+                action_ref: Some(action.to_owned()),
+                ..RecordQuery::default()
+            };
+            let mut page = Page { after: None, limit: AT_ONCE, descending: false };
+            loop {
+                let rows = self.reader.records(&query, &page).await.map_err(|error| store_failure(&error))?;
+                page.after = rows.last().filter(|_| rows.len() == AT_ONCE).map(|last| last.event_id.0);
+                all.extend(rows.into_iter().filter(|row| is_of_step(row, seq)));
+                if page.after.is_none() {
+                    break;
+                }
+            }
+        }
+        all.sort_by_key(|row| row.event_id);
+        Ok(all)
+    }
+
     /// Who brought a run where it stands and why: for one that was cancelled, voided, paused or stopped by somebody.
     pub async fn read_halt(&self, run: &RunView) -> Result<Option<Halt>, Refusal> {
         let action = match (run.head.state.as_str(), run.head.outcome.as_deref()) {
@@ -464,4 +488,10 @@ pub(crate) async fn run_of(reader: &dyn Reader, run_id: InstanceId) -> Result<Op
     let query = RunQuery { instance_id: Some(run_id), ..RunQuery::default() };
     let page = Page { after: None, limit: 1, descending: false };
     Ok(reader.runs(&query, &page).await?.into_iter().next())
+}
+
+/// Whether somebody acted on this step in the record; what is purged does not say.
+fn is_of_step(row: &RecordRow, seq: StepSeq) -> bool {
+    let payload = row.record.payload().and_then(|bytes| serde_json::from_slice::<serde_json::Value>(bytes).ok());
+    payload.and_then(|payload| payload.get("step_seq")?.as_u64()) == Some(u64::from(seq))
 }

@@ -292,6 +292,7 @@ pub fn of_step(shell: &Process, run: &Run, seq: StepSeq, prior: Option<Prior>, n
             Act::Reopen { approval_id: None, correction_reason: None, prior: prior.map(Box::new) },
         ),
         ("extend-deadline", state, Act::ExtendDeadline { deadline: later }),
+        ("re-engage", StepCode::InProgress, Act::Reengage),
     ];
     let act = |act| Asked::Run(run::Command::Act(StepAct { step: name.to_owned(), act, reason: None, preview: false }));
     let mut all: Vec<Candidate> = acts

@@ -253,6 +253,8 @@ pub enum WaitWork {
 pub struct TaskSpec {
     pub name: String,
     pub work: Work,
+    /// From its turn on.
+    pub deadline: Option<Micros>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -395,13 +397,15 @@ pub struct Trigger {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockedEscalation {
     pub after: Micros,
+    /// A block that has lasted longer is escalated only with an approval (MP-D4). `None`: half of `after`.
+    pub review_after: Option<Micros>,
     /// `None`: DAGs only.
     pub critical_path: Option<bool>,
 }
 
 impl Default for BlockedEscalation {
     fn default() -> Self {
-        BlockedEscalation { after: 4 * 3600 * 1_000_000, critical_path: None }
+        BlockedEscalation { after: 4 * 3600 * 1_000_000, review_after: None, critical_path: None }
     }
 }
 
@@ -462,7 +466,7 @@ impl StepSpec {
             output: None,
             output_schema: None,
             timeout: None,
-            deadline: None,
+            deadline: task.deadline,
             gate: None,
             request: None,
             uses: vec![],

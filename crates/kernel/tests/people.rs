@@ -64,7 +64,7 @@ fn plan(linear: bool, steps: Vec<StepSpec>) -> Plan {
     Plan {
         order: if linear { Order::Linear } else { Order::Dag },
         gate_spec: GateSpec(BTreeMap::from([("reopen".to_owned(), entry.clone()), ("escalate".to_owned(), entry)])),
-        blocked_escalation: BlockedEscalation { after: 30 * SECOND, critical_path: None },
+        blocked_escalation: BlockedEscalation { after: 30 * SECOND, review_after: None, critical_path: None },
         ..plan_of(steps)
     }
 }
@@ -217,6 +217,7 @@ impl World {
                 self.act(*seq, Act::BlockEscalate { approval_id })
             }
             Op::Retry(seq) => self.act(*seq, Act::Retry),
+            Op::Reengage(seq) => self.act(*seq, Act::Reengage),
             Op::Extend(seq, length) => {
                 let deadline = Time(self.now + length);
                 self.act(*seq, Act::ExtendDeadline { deadline })
@@ -293,6 +294,7 @@ enum Op {
     Escalate(usize),
     Urge(usize),
     Retry(usize),
+    Reengage(usize),
     Extend(usize, Micros),
     Ask(usize, usize),
     Reopen(usize),
@@ -312,6 +314,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => seq.clone().prop_map(Op::GiveUp),
         1 => seq.clone().prop_map(Op::Escalate),
         1 => seq.clone().prop_map(Op::Urge),
+        2 => seq.clone().prop_map(Op::Reengage),
         1 => seq.clone().prop_map(Op::Retry),
         2 => (seq.clone(), (1..200i64).prop_map(|s| s * SECOND)).prop_map(|(s, length)| Op::Extend(s, length)),
         4 => (0..2usize, seq.clone()).prop_map(|(label, s)| Op::Ask(label, s)),

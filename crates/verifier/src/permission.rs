@@ -38,6 +38,7 @@ fn needed(action: Action) -> Option<(&'static str, bool)> {
         | Action::StepReleased
         | Action::StepBlocked
         | Action::StepCannotComplete
+        | Action::StepReengaged
         | Action::StepYielded
         | Action::PinsCaptured
         | Action::PinsSurveyed

@@ -78,6 +78,7 @@ actions! {
     BlockEscalated = "block_escalated" in Process,
     StepReopened = "step_reopened" in Process,
     DeadlineExtended = "deadline_extended" in Process,
+    StepReengaged = "step_reengaged" in Process,
     StepTransitioned = "step_transitioned" in Process,
     StepYielded = "step_yielded" in Process,
     PinsCaptured = "pins_captured" in Process,
@@ -139,6 +140,7 @@ impl Action {
                 | Action::BlockEscalated
                 | Action::StepReopened
                 | Action::DeadlineExtended
+                | Action::StepReengaged
                 | Action::StepTransitioned
                 | Action::StepYielded
                 | Action::PinsCaptured

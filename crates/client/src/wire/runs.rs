@@ -318,8 +318,12 @@ pub struct StepView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_reason: Option<String>,
     /// When an operator made the block urgent.
+    /// When its block, or its failure, was escalated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub escalated_at: Option<String>,
+    /// What is attached to its state: `retrying`, `escalated`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub facets: Vec<String>,
     /// What was reopened, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub corrections: Vec<super::StepCorrection>,
@@ -387,11 +391,33 @@ pub struct StepDetail {
     pub input: Option<Value>,
     /// The attempts that failed, oldest first.
     pub attempt_log: Vec<FailedAttempt>,
+    /// What its escalations are found by. Absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub escalation_chain_id: Option<String>,
+    /// Who escalated it to whom, and when; oldest first.
+    #[serde(default)]
+    pub escalation_chain: Vec<Escalation>,
     /// What it pinned.
     pub pins: Vec<PinView>,
     /// Its own gate, and those of reopening it and of a late escalation, with what they ask.
     pub gates: Vec<Gate>,
     pub tasks: Vec<StepView>,
+}
+
+/// One escalation of a step, as its record tells it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Escalation {
+    pub event_id: String,
+    /// `step_escalated` (its failure) or `block_escalated` (its block).
+    pub action_ref: String,
+    pub at: String,
+    /// Who escalated it.
+    pub actor_ref: String,
+    /// The approvers who decide from there on: of its gate `reopen`, or of its gate `escalate`.
+    pub to: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// An attempt that failed, as its record tells it.

@@ -97,6 +97,9 @@ pub struct WaitTask {
     pub timeout_ms: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_facet: Option<String>,
+    /// Several facets; the first in their order is shown first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_facets: Option<Vec<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outbound_events: Option<Vec<OutboundEvent>>,
 }

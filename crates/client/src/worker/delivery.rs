@@ -88,6 +88,7 @@ impl Delivery<'_> {
                     waiting_event_type: event_type.clone(),
                     timeout_ms: timeout.map(millis),
                     waiting_facet: facet.map(|facet| facet.as_str().to_owned()),
+                    waiting_facets: None,
                     outbound_events: some(outbound_events),
                 };
                 client.wait_task(task_id, &request).await

@@ -7,13 +7,16 @@ use crate::fields::{FieldList, Mapping, text};
 use crate::names::{is_name, not_a_name};
 use crate::problem::{ProblemCode, Problems};
 use crate::tree::Node;
+use countersign_kernel::gate_spec::GateSpec;
 use countersign_kernel::plan::{BlockedEscalation, Concurrency, Micros, QueueLimit, Rate};
+use countersign_kernel::run::ESCALATE;
 use std::collections::BTreeMap;
 
 pub const CONCURRENCY_FIELDS: FieldList = FieldList { required: &["key", "limit"], optional: &[] };
 pub const QUEUE_FIELDS: FieldList = FieldList { required: &[], optional: &["limit", "rateLimit"] };
 pub const RATE_FIELDS: FieldList = FieldList { required: &["count", "per"], optional: &[] };
-pub const ESCALATION_FIELDS: FieldList = FieldList { required: &[], optional: &["after", "criticalPath"] };
+pub const ESCALATION_FIELDS: FieldList =
+    FieldList { required: &[], optional: &["after", "reviewAfter", "criticalPath"] };
 
 pub(super) fn cap(fields: &Mapping<'_>, field: &str, problems: &mut Problems) -> Option<Micros> {
     some_time(fields.get(field)?, &fields.path_to(field), ProblemCode::BadCap, problems)
@@ -68,5 +71,30 @@ pub(super) fn escalation(node: &Node, problems: &mut Problems) -> BlockedEscalat
         fields.get("after").and_then(|node| some_time(node, &fields.path_to("after"), ProblemCode::BadValue, problems));
     let critical_path =
         fields.get("criticalPath").and_then(|node| boolean(node, &fields.path_to("criticalPath"), problems));
-    BlockedEscalation { after: after.unwrap_or(default.after), critical_path }
+    let after = after.unwrap_or(default.after);
+    let path = fields.path_to("reviewAfter");
+    let review_after = fields.get("reviewAfter").and_then(|node| {
+        let review_after = some_time(node, &path, ProblemCode::BadValue, problems)?;
+        if review_after >= after {
+            let message = "must be shorter than `after`: from there on the block is red without anybody's approval";
+            problems.add(node.at, &path, ProblemCode::BadValue, message);
+        }
+        Some(review_after)
+    });
+    BlockedEscalation { after, review_after, critical_path }
+}
+
+/// Whoever asks for a review names who makes it.
+pub(super) fn require_reviewer(
+    fields: &Mapping<'_>,
+    escalation: &BlockedEscalation,
+    gate_spec: &GateSpec,
+    problems: &mut Problems,
+) {
+    if let (Some(node), Some(_)) = (fields.get("blockedEscalation"), escalation.review_after)
+        && !gate_spec.0.contains_key(ESCALATE)
+    {
+        let message = "needs `gate_spec.escalate`, which names who approves an escalation; add it";
+        problems.add(node.at, "blockedEscalation.reviewAfter", ProblemCode::BadValue, message);
+    }
 }

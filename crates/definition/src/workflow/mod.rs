@@ -314,6 +314,7 @@ fn read_plan(fields: &Mapping<'_>, reader: &mut Reader<'_>) -> Option<Plan> {
         }
     }
     let rest = read_rest(fields, reader);
+    limits::require_reviewer(fields, &rest.blocked_escalation, &gate_spec, reader.problems);
     let depends_on = graph::dependencies(fields, order, &steps, &names, reader);
     upstream::check_pins(failure_policy, &steps, reader);
     let referenced = upstream::referenced(order, &steps, &names, &depends_on, &compensation, reader);

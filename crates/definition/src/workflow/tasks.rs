@@ -2,7 +2,7 @@
 
 use super::Reader;
 use super::expressions::Place;
-use super::values::word;
+use super::values::{some_time, word};
 use super::work::{Run, work};
 use crate::fields::{FieldList, Mapping, list};
 use crate::names::name;
@@ -11,7 +11,7 @@ use crate::tree::Node;
 use countersign_kernel::plan::TaskSpec;
 use std::collections::HashSet;
 
-pub const TASK_FIELDS: FieldList = FieldList { required: &["name"], optional: &["run", "pic"] };
+pub const TASK_FIELDS: FieldList = FieldList { required: &["name"], optional: &["run", "pic", "deadline"] };
 
 pub(super) const TASK_RUNS: &[(&str, Run)] = &[("human", Run::Human), ("worker", Run::Worker)];
 
@@ -46,5 +46,8 @@ fn task(node: &Node, path: String, place: Place, reader: &mut Reader<'_>) -> Opt
     };
     super::work::check_fields(&fields, run, reader);
     let work = work(&fields, run, &misspelt, place, reader);
-    Some(TaskSpec { name: task_name?.to_owned(), work: work? })
+    let deadline = fields
+        .get("deadline")
+        .and_then(|node| some_time(node, &fields.path_to("deadline"), ProblemCode::BadValue, reader.problems));
+    Some(TaskSpec { name: task_name?.to_owned(), work: work?, deadline })
 }

@@ -166,6 +166,7 @@ pub const FIELDS: &[(&str, &[Row])] = &[
         row("name", "", "Unique in the step.", "name: scan"),
         row("run", "`human` with a `pic`, otherwise `worker`", "Who carries the task out.", "run: worker"),
         row("pic", "the workflow's", "The person in charge. May contain `${…}`.", "pic: lee"),
+        row("deadline", "none", "Time after `ready`, then the task is overdue.", "deadline: 4h"),
     ]),
     ("pin", &[
         row("run", "", "How the server evaluates the pin. It must not change anything.", "run: shell"),
@@ -196,6 +197,7 @@ pub const FIELDS: &[(&str, &[Row])] = &[
     ]),
     ("escalation", &[
         row("after", "`4h`", "The time after which a blocked step becomes red.", "after: 8h"),
+        row("reviewAfter", "half of `after`", "A block that has lasted longer is escalated only with an approval of `gate_spec.escalate`. Shorter than `after`.", "reviewAfter: 1h"),
         row("criticalPath", "`true` in a graph, `false` in a chain", "Whether a blocked step on the critical path is red at once.", "criticalPath: false"),
     ]),
     ("compensation", &[

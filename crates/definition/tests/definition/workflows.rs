@@ -33,7 +33,7 @@ fn expression(text: &str) -> Option<Expression> {
 fn a_step_has_the_defaults_of_the_format() {
     let plan = plan_of("kind: workflow\nname: a\nsteps: [{name: only}]\n");
     assert_eq!((plan.order, plan.failure_policy, plan.priority), (Order::Dag, FailurePolicy::Abort, 5));
-    assert_eq!(plan.blocked_escalation, BlockedEscalation { after: 4 * HOUR, critical_path: None });
+    assert_eq!(plan.blocked_escalation, BlockedEscalation { after: 4 * HOUR, review_after: None, critical_path: None });
     let step = &plan.steps[0];
     assert_eq!((&*step.name, &step.work, &*step.queue), ("only", &Work::Worker, "default"));
     let RetryPolicy { max_retries, backoff, initial_delay, max_delay, jitter } = step.retry;
@@ -259,7 +259,10 @@ fn every_field_of_the_format_has_its_place() {
         plan.machine.as_ref().map(|machine| (machine.name.as_str(), machine.version)),
         Some(("reviewed-step", Some(2)))
     );
-    assert_eq!(plan.blocked_escalation, BlockedEscalation { after: HOUR, critical_path: Some(true) });
+    assert_eq!(
+        plan.blocked_escalation,
+        BlockedEscalation { after: HOUR, review_after: None, critical_path: Some(true) }
+    );
     assert_eq!(plan.output, template(r#"{"first":"${steps.a.output}","plain":1.5}"#));
     assert_eq!(plan.gate_spec.0.len(), 3);
     let step = |name: &str| &plan.steps[plan.step_named(name).expect(name) as usize];

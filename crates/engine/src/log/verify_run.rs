@@ -239,6 +239,8 @@ impl<'r> Replay<'r> {
             match row.action_ref.as_str() {
                 "step_retry_ordered" => (step.started_at, step.next_run_at) = (None, Some(at)),
                 "block_escalated" => drop(step.escalated_at.get_or_insert(at)),
+                // Older records tell of no chain, and their steps have no such time.
+                _ if payload.get("escalation").is_some() => step.escalated_at = Some(at),
                 _ => {}
             }
             step.block_reason = text(payload, "block_reason").or(step.block_reason.take());

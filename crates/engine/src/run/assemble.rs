@@ -158,6 +158,7 @@ fn cell(seq: StepSeq, compensates: Option<StepSeq>, state: StepState, plan: &Pla
         sla_breach: charge.sla_breach,
         cycle: charge.cycle,
         declared_at: charge.declared_at,
+        escalated_at: charge.escalated_at.filter(|_| state.state == StepCode::CannotComplete),
         derived: charge.derived_state,
     };
     Cell {

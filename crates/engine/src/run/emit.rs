@@ -7,11 +7,12 @@ use countersign_kernel::lifecycle::{EVENT_TYPES, EventType, Guard, RunState, Ste
 use countersign_kernel::plan::{Language, Schema, StepSeq};
 use countersign_kernel::process::{self, DefinitionRef, EventBody};
 use countersign_kernel::refusal::Refusal;
-use countersign_kernel::run::{Cell, Drift, Move, OwnMove, Role, Run, RunEvent, RunMove};
+use countersign_kernel::run::{Cell, Drift, ESCALATED, Move, Outbound, OwnMove, Role, Run, RunEvent, RunMove};
 use countersign_kernel::text::{length, rfc3339};
 use countersign_kernel::{EventId, IdSource, InstanceId, Time};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The types that somebody listens to, with their schemas.
 #[derive(Clone, Default)]
@@ -68,6 +69,12 @@ impl Emitter {
             let from = From { instance_id: run.run_id, step, at: event.at };
             rows.push(row(event_type, data, schema, &from, language, ids)?);
         }
+        // Their rows are written with what the step itself sends.
+        for outbound in event.outbound.iter().filter(|outbound| outbound.event_type == ESCALATED) {
+            if let Some(schema) = self.wanted.get(ESCALATED) {
+                conforms(ESCALATED, &escalation(run, outbound, audit_ref), schema, run.run_id, language)?;
+            }
+        }
         Ok(rows)
     }
 
@@ -104,6 +111,15 @@ impl Emitter {
     }
 }
 
+/// What an escalation carries outside: besides what its record says, that record, and what relates it to others.
+pub fn escalation(run: &Run, outbound: &Outbound, audit_ref: EventId) -> Arc<str> {
+    let mut data: Map<String, Value> = serde_json::from_str(&outbound.data).unwrap_or_default();
+    data.insert("audit_ref".to_owned(), audit_ref.to_string().into());
+    data.insert("trace_id".to_owned(), run.trace().to_string().into());
+    data.insert("correlation_id".to_owned(), run.correlation().to_string().into());
+    Value::Object(data).to_string().into()
+}
+
 /// What a process's event is of.
 pub struct Emitting<'a> {
     pub instance_id: InstanceId,
@@ -128,11 +144,7 @@ fn row(
     ids: &mut IdSource,
 ) -> Result<Write, Refusal> {
     let data = Value::Object(data).to_string();
-    if let Err(error) = language.conforms(schema, &data) {
-        let instance_id = from.instance_id;
-        tracing::error!(%instance_id, event_type, %error, "an event misses its schema: its transition is refused");
-        return Err(Refusal::by_guard(Guard::EventSchema, format_args!("`{event_type}` misses its schema: {error}")));
-    }
+    conforms(event_type, &data, schema, from.instance_id, language)?;
     Ok(Write::Outbox(OutboxRow {
         outbox_id: ids.make(),
         instance_id: from.instance_id,
@@ -141,6 +153,19 @@ fn row(
         data: data.into(),
         created_at: from.at,
     }))
+}
+
+fn conforms(
+    event_type: &str,
+    data: &str,
+    schema: &Schema,
+    instance_id: InstanceId,
+    language: &dyn Language,
+) -> Result<(), Refusal> {
+    language.conforms(schema, data).map_err(|error| {
+        tracing::error!(%instance_id, event_type, %error, "an event misses its schema: its transition is refused");
+        Refusal::by_guard(Guard::EventSchema, format_args!("`{event_type}` misses its schema: {error}"))
+    })
 }
 
 /// What a record of a process emits. A run's own transitions have types of their own.

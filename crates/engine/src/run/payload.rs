@@ -221,7 +221,7 @@ pub fn run_payload(run: &Run, event: &RunEvent, documents: Option<&RunDocuments>
     }
     work(&mut payload, event, &mut room);
     charges(&mut payload, run, event);
-    acted(&mut payload, event, &mut room);
+    acted(&mut payload, run, event, &mut room);
     if let Some(notes) = event.notes.as_deref() {
         notes::noted(&mut payload, notes, &mut room);
     }
@@ -433,7 +433,7 @@ fn charges(payload: &mut Object, run: &Run, event: &RunEvent) {
 }
 
 /// What somebody who acted on one step gave with it.
-fn acted(payload: &mut Object, event: &RunEvent, room: &mut usize) {
+fn acted(payload: &mut Object, run: &Run, event: &RunEvent, room: &mut usize) {
     let Some(acted) = event.acted.as_deref() else { return };
     payload.int("step_seq", acted.step_seq);
     payload.optional("evidence_ref", acted.evidence_ref.as_deref());
@@ -452,6 +452,13 @@ fn acted(payload: &mut Object, event: &RunEvent, room: &mut usize) {
         payload.raw("own_transition", &line.end());
     }
     payload.optional("approval_id", acted.approval_id.map(|id| id.to_string()).as_deref());
+    if let Some(to) = &acted.escalated_to {
+        let mut line = Object::new();
+        line.text("escalation_chain_id", &format!("{}.{}", run.run_id, acted.step_seq));
+        let to: Vec<String> = to.iter().map(|approver| json_string(approver)).collect();
+        line.raw("to", &list(&to));
+        payload.raw("escalation", &line.end());
+    }
     if let Some(correction) = &acted.correction {
         let mut line = Object::new();
         line.int("cycle", correction.cycle);

@@ -1,6 +1,7 @@
 //! From a run's event to its rows.
 
 use super::dispatcher::{SLOT, STARTED};
+use super::emit::escalation;
 use super::payload::tells_error;
 use super::runbook;
 use crate::committer::limits::{limit_of, slot_of};
@@ -12,7 +13,7 @@ use crate::rows::{
 use countersign_kernel::lifecycle::{RunState, StepCode};
 use countersign_kernel::plan::StepSeq;
 use countersign_kernel::rollup::Colour;
-use countersign_kernel::run::{Action, Cause, Cell, Handed, Role, Run, RunEvent};
+use countersign_kernel::run::{Action, Cause, Cell, ESCALATED, Handed, Role, Run, RunEvent};
 use countersign_kernel::{Digest, EventId, IdSource};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -103,7 +104,10 @@ pub fn run_writes(
             instance_id: run.run_id,
             event_type: outbound.event_type.clone(),
             step: sender.map(|seq| run.step_name(seq).into()),
-            data: outbound.data.clone(),
+            data: match outbound.event_type.as_str() {
+                ESCALATED => escalation(run, outbound, event_id),
+                _ => outbound.data.clone(),
+            },
             created_at: event.at,
         }));
     }
@@ -248,7 +252,7 @@ fn charge(cell: &Cell) -> ChargeRow {
         declared_at: docket.declared_at,
         secondary_facets: (!facets.is_empty()).then(|| facets.join(",").into()),
         block_reason: block.and_then(|block| block.reason).map(|reason| reason.as_str()),
-        escalated_at: block.and_then(|block| block.escalated_at),
+        escalated_at: cell.escalated_at(),
         derived_state: docket.derived,
     }
 }

@@ -117,6 +117,21 @@ pub const PROCESS_EVENT: &[Field] = &[
     must("actor_ref", FieldKind::Text),
     must("audit_ref", FieldKind::Text),
 ];
+/// What an escalation by the engine carries: where it comes from, and what shows it. A stop of the whole run may be at no step.
+pub const ESCALATION_EVENT: &[Field] = &[
+    must("run_id", FieldKind::Text),
+    may("step", FieldKind::Text),
+    must("audit_ref", FieldKind::Text),
+    must("trace_id", FieldKind::Text),
+    must("correlation_id", FieldKind::Text),
+];
+/// The error of a step that a policy blocks, or the outcome of a stop, and why.
+const ESCALATED: &[Field] = &[
+    may("error", FieldKind::Text),
+    may("outcome", FieldKind::Text),
+    may("reason", FieldKind::Text),
+    may("drift", FieldKind::Objects),
+];
 const STARTED: &[Field] = &[must("initial_state", FieldKind::Text)];
 const OPENED: &[Field] = &[
     must("action", FieldKind::Text),
@@ -163,6 +178,7 @@ pub const EVENT_TYPES: &[EventType] = &[
     plain("step.escalated"),
     plain("step.cannot_complete"),
     plain("step.woken"),
+    plain("step.held"),
     plain("step.lease_expired"),
     plain("step.skipped"),
     plain("step.cancelled"),
@@ -182,6 +198,7 @@ pub const EVENT_TYPES: &[EventType] = &[
     plain("task.escalated"),
     plain("task.cannot_complete"),
     plain("task.woken"),
+    plain("task.held"),
     plain("task.lease_expired"),
     plain("task.skipped"),
     plain("task.cancelled"),
@@ -195,6 +212,7 @@ pub const EVENT_TYPES: &[EventType] = &[
     plain("run.failed"),
     plain("run.cancelled"),
     plain("run.voided"),
+    with("governance.escalated", ESCALATED),
 ];
 
 pub fn event_type(name: &str) -> Option<&'static EventType> {
@@ -205,6 +223,7 @@ impl EventType {
     pub fn fields(&self) -> impl Iterator<Item = &'static Field> {
         let common = match self.name.split('.').next() {
             Some("run") => RUN_EVENT,
+            Some("governance") => ESCALATION_EVENT,
             Some("process" | "gate" | "transition") => PROCESS_EVENT,
             _ => STEP_EVENT,
         };
@@ -269,7 +288,13 @@ mod tests {
             let step = STEP_TRANSITIONS.iter().any(|t| t.emits == of_step);
             // What a process does is no transition of the engine's machines: its records name it.
             let of_process = ["process.started", "gate.opened", "gate.decided", "transition.fired"].contains(&row.name);
-            assert!(of_process || step || RUN_TRANSITIONS.iter().any(|t| t.emits() == row.name), "{}", row.name);
+            // A policy that blocks, and a stop, are escalated beside their transitions.
+            let escalates = row.name == crate::run::ESCALATED;
+            assert!(
+                of_process || escalates || step || RUN_TRANSITIONS.iter().any(|t| t.emits() == row.name),
+                "{}",
+                row.name
+            );
         }
     }
 }

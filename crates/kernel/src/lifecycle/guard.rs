@@ -40,6 +40,7 @@ enum GuardKind {
 #[rustfmt::skip]
 guards! {
     PreconditionConfig = "precondition_config", Config, "Every step that this one depends on has ended. A task begins when its step is at work.";
+    PredecessorOpen = "predecessor_open", Predicate, "A step before this one was reopened and has not ended.";
     PicResolves = "fn_step_pic_resolves", Predicate, "The person in charge of the step is a registered actor.";
     ActorIsPic = "actor_is_pic", Predicate, "The actor is the person in charge of the step.";
     ExecutorClass = "executor_class_ref", Predicate, "The step is done by a person or a worker, as the transition needs it.";

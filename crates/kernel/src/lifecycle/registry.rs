@@ -91,15 +91,16 @@ pub const STEP_FACETS: &[FacetRow] = &[
     facet("waiting", "waiting_human", "👤", "Waiting for a person", "Chờ con người", 20),
     facet("waiting", "waiting_external", "🌐", "Waiting for somebody outside", "Chờ bên ngoài", 30),
     facet("waiting", "waiting_time_gate", "🕐", "Waiting for its time", "Chờ đến giờ", 40),
-    facet("waiting", "escalated", "⇧", "Escalated", "Đã chuyển cấp", 50),
+    facet("blocked", "escalated", "⇧", "Escalated", "Đã chuyển cấp", 10),
     facet("failed", "retrying", "↻", "Retrying (attempt n/N)", "Đang thử lại (lần n/N)", 10),
+    facet("cannot_complete", "escalated", "⇧", "Escalated", "Đã chuyển cấp", 10),
 ];
 
 /// Every machine of the engine.
 pub fn machines() -> &'static [MachineDef] {
     static MACHINES: LazyLock<Vec<MachineDef>> = LazyLock::new(|| {
         vec![
-            step_machine("step", "A step of a run: the 9-state floor, two derived states, T1–T12r and X1–X12."),
+            step_machine("step", "A step of a run: the 9-state floor, two derived states, T1–T12r and X1–X17."),
             task_machine(),
             run_machine(),
             of_table(&APPROVAL_STEP, "approval_step", "One person's decision on a gate."),

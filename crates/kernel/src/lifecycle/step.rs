@@ -1,5 +1,5 @@
 //! The step's lifecycle: the 9-state floor of seed 003 §3, the two derived states, its transitions T1–T12r, and those
-//! that seeds 001 and 004 need besides (X1–X16). Both other vocabularies are derived from it.
+//! that seeds 001 and 004 need besides (X1–X17). Both other vocabularies are derived from it.
 
 use super::guard::{Asked, Guard, all, guards_of, of};
 use super::{ActorClass, TriggerKind};
@@ -289,9 +289,10 @@ pub const STEP_TRANSITIONS: &[StepTransition] = &[
     edge("T3", AT_WORK, Waiting, CLAIMANTS, Rpc, &["step_wait"], "step.waiting", false).guarded(&[of(PicHuman, Guard::PicResolves), all(Guard::WaitingFacet)]).taken_back_by("T3r"),
     edge("T3r", &[Waiting], InProgress, &[System], Event, &["facet_resolved"], "step.resumed", false).guarded(&[all(Guard::FacetProof)]),
     edge("T4", AT_WORK, Blocked, CLAIMANTS, Rpc, &["step_block"], "step.blocked", true).guarded(&[of(PicHuman, Guard::PicResolves), all(Guard::BlockReason), of(ExecutorWorker, Guard::RunGoesForward)]).taken_back_by("T4r"),
-    edge("T4r", &[Blocked], InProgress, &[System, PicHuman], Event, &["blocker_resolved"], "step.unblocked", true).guarded(&[all(Guard::GateCleared), of(PicHuman, Guard::BlockerEvidence)]),
+    edge("T4r", &[Blocked], InProgress, &[System, PicHuman], Event, &["blocker_resolved"], "step.unblocked", true).guarded(&[all(Guard::GateCleared), all(Guard::BlockerEvidence)]),
     edge("T5", &[InProgress], Overdue, &[System], Timer, &["deadline_passed"], "step.overdue", false).guarded(&[all(Guard::DeadlinePassed)]),
     edge("T6", &[Overdue], InProgress, &[System], ConditionResolved, &["deadline_extended"], "step.recovered_from_overdue", true).guarded(&[all(Guard::DeadlineUpdated)]),
+    edge("T6", &[Overdue], InProgress, &[PicHuman], Rpc, &["step_reengage"], "step.recovered_from_overdue", true).guarded(&[all(Guard::PicResolves), all(Guard::DeadlineUpdated)]),
     edge("T7", &[Overdue], Completed, CLAIMANTS, Rpc, &["step_complete"], "step.completed", true).guarded(COMPLETES_LATE),
     edge("T8", &[InProgress], Completed, CLAIMANTS, Rpc, &["step_complete"], "step.completed", true).guarded(COMPLETES).taken_back_by("T8r"),
     edge("T8r", &[Completed], InProgress, &[Reviewer], Rpc, &["step_reopen_for_correction"], "step.reopened_for_correction", true).guarded(REOPENS),
@@ -316,6 +317,7 @@ pub const STEP_TRANSITIONS: &[StepTransition] = &[
     edge("X14", &[Ready], Overdue, &[System], Timer, &["start_deadline_passed"], "step.overdue", false).guarded(&[all(Guard::StartDeadlinePassed)]),
     edge("X15", &[Overdue], InProgress, CLAIMANTS, Rpc, &["step_claim"], "step.started", true).guarded(BEGINS).taken_back_by("T2r"),
     edge("X16", &[Overdue], Ready, &[System], ConditionResolved, &["deadline_extended"], "step.recovered_from_overdue", true).guarded(&[all(Guard::DeadlineUpdated)]),
+    edge("X17", &[Ready, Overdue], NotStarted, &[System], ConditionResolved, &["predecessor_reopened"], "step.held", false).guarded(&[all(Guard::PredecessorOpen)]),
     edge("X13", &[Ready, Overdue], Completed, &[Reviewer], Rpc, &["effect_declared"], "step.completed", true).guarded(&[all(Guard::EffectUnknown), all(Guard::OutputContract), all(Guard::Postcondition)]),
     edge("U1", UNDO_UNDER_WAY, Completed, &[Reviewer], Rpc, &["undo_declared"], "step.completed", true).guarded(&[all(Guard::UndoUnderWay)]),
     edge("U2", UNDO_UNDER_WAY, CannotComplete, &[Reviewer], Rpc, &["undo_declared"], "step.cannot_complete", true).guarded(&[all(Guard::UndoUnderWay)]),

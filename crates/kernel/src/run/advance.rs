@@ -29,12 +29,17 @@ impl Flow<'_, '_, '_> {
             let cell = self.edit(follower)?;
             cell.open_deps = cell.open_deps.saturating_sub(1);
             cell.fed |= completed;
-            if cell.open_deps == 0 {
+            if cell.open_deps == 0 && plan.order == Order::Dag {
                 self.to_resolve.push_back(follower);
             }
         }
         if plan.order == Order::Linear && self.head.current == seq {
             self.head.current = self.first_open(seq + 1);
+            // Where an earlier step is open again, those behind it wait, whatever has ended meanwhile.
+            let next = self.head.current;
+            if self.cell(next).is_some_and(|cell| cell.role == Role::Step && cell.state == StepCode::NotStarted) {
+                self.to_resolve.push_back(next);
+            }
         }
         Ok(())
     }

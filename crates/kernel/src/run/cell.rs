@@ -45,6 +45,8 @@ pub struct Docket {
     pub cycle: u32,
     /// When somebody declared that it cannot be completed.
     pub declared_at: Option<Time>,
+    /// When its failure was escalated (T11), while it is `cannot_complete` by that.
+    pub escalated_at: Option<Time>,
     /// The derived state that lies over its state.
     pub derived: Option<Arc<str>>,
 }
@@ -214,6 +216,12 @@ impl Cell {
 
     pub fn deadline(&self) -> Option<Time> {
         self.docket.as_ref()?.deadline
+    }
+
+    /// When its block, or its failure, was escalated.
+    pub fn escalated_at(&self) -> Option<Time> {
+        let block = self.live.as_ref().and_then(|live| live.block);
+        block.and_then(|block| block.escalated_at).or(self.docket.as_ref()?.escalated_at)
     }
 
     /// How often it was reopened.

@@ -40,7 +40,8 @@ pub enum Command {
         task: TaskRef,
         event_type: Option<String>,
         timeout: Option<Micros>,
-        facet: Option<Facet>,
+        /// The first in their order is shown first.
+        facets: Vec<Facet>,
         outbound: Vec<Outbound>,
     },
     Retry {
@@ -227,6 +228,8 @@ pub enum Act {
     ExtendDeadline {
         deadline: Time,
     },
+    /// T6 by the person in charge of a step that is overdue.
+    Reengage,
     /// A transition that the run's own machine declares.
     Transition(Box<TransitionWish>),
 }
@@ -246,6 +249,7 @@ impl Act {
             Act::BlockEscalate { .. } => "escalate_block",
             Act::Reopen { .. } => "reopen_step",
             Act::ExtendDeadline { .. } => "extend_deadline",
+            Act::Reengage => "reengage_step",
             Act::Transition(_) => "transition_step",
         }
     }

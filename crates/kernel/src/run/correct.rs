@@ -136,22 +136,48 @@ pub fn prior_of<'p>(flow: &Flow<'_, '_, '_>, seq: StepSeq, prior: Option<&'p Pri
     prior.filter(|prior| Some(prior.at) == closed_at)
 }
 
-/// Steps that have not begun wait for the correction; those that have, go on from what was there.
+/// Steps that have not begun wait for the correction, those that are ready again (X17); those that have, go on from what was
+/// there.
 fn hold_followers_up(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<(), Refusal> {
     let run = flow.run;
-    let next = [seq + 1];
-    let followers = match run.plan.order {
-        Order::Linear if (next[0] as usize) < run.plan.steps.len() => &next[..],
-        Order::Linear => &[],
-        Order::Dag => run.plan.dependents(seq),
-    };
-    for follower in followers {
+    if run.plan.order == Order::Linear {
+        flow.head.current = flow.head.current.min(seq);
+        // What was to begin behind it does not.
+        if flow.is_surveyed() {
+            flow.drop_survey()?;
+        }
+        let steps = StepSeq::try_from(run.plan.steps.len()).unwrap_or(StepSeq::MAX);
+        for later in seq + 1..steps {
+            hold_up(flow, later)?;
+        }
+        if seq + 1 < steps && flow.state(seq + 1) == Some(StepCode::NotStarted) {
+            flow.edit(seq + 1)?.open_deps += 1;
+        }
+        return Ok(());
+    }
+    for follower in run.plan.dependents(seq) {
+        hold_up(flow, *follower)?;
         if flow.state(*follower) == Some(StepCode::NotStarted) {
             flow.edit(*follower)?.open_deps += 1;
         }
     }
-    if run.plan.order == Order::Linear {
-        flow.head.current = flow.head.current.min(seq);
+    Ok(())
+}
+
+/// X17, where its turn has come and nobody has begun with it. Whoever was in charge is named anew when its turn comes again.
+fn hold_up(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<(), Refusal> {
+    let untouched = |cell: &super::Cell| cell.is_offered() && cell.details().started_at.is_none();
+    if !flow.cell(seq).is_some_and(untouched) {
+        return Ok(());
+    }
+    flow.move_step(seq, StepCode::NotStarted, By(SYSTEM, "predecessor_reopened"))?;
+    let cell = flow.edit(seq)?;
+    cell.live = None;
+    if let Some(docket) = &mut cell.docket {
+        (docket.pic, docket.deadline) = (None, None);
+    }
+    if cell.docket.as_deref() == Some(&super::Docket::default()) {
+        cell.docket = None;
     }
     Ok(())
 }

@@ -1,10 +1,11 @@
-//! Deadlines: T5 when one passes, T6 when it is put off, and what a late completion leaves behind for ever (MP-D3).
+//! Deadlines: T5 when one passes, T6 when it is put off or the person in charge re-engages, and what a late completion leaves behind for ever (MP-D3).
 
 use super::flow::{By, Flow, SYSTEM};
 use super::guard::Given;
+use super::person::in_charge;
 use super::{Action, Cell, Docket, StepAct};
 use crate::Time;
-use crate::lifecycle::{FailureCategory, StepCode};
+use crate::lifecycle::{ActorClass, FailureCategory, StepCode};
 use crate::plan::{StepSeq, StepSpec, Work};
 use crate::refusal::{Code, Refusal};
 
@@ -118,4 +119,15 @@ pub fn extend(flow: &mut Flow<'_, '_, '_>, command: &StepAct, seq: StepSeq, dead
         *by = deadline;
     }
     Ok(Action::DeadlineExtended)
+}
+
+/// T6 by the person in charge (ADR 57): the step has the time that its definition gives it once more, and no more.
+pub fn reengage(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<Action, Refusal> {
+    in_charge(flow, seq)?;
+    let deadline = flow.spec(seq).and_then(|spec| spec.deadline).map(|length| flow.now().after(length));
+    let given = Given { deadline, ..Given::default() };
+    let fired = flow.fire(seq, StepCode::InProgress, By(ActorClass::PicHuman, "step_reengage"), &given)?;
+    flow.edit(seq)?.docket.get_or_insert_default().deadline = deadline;
+    flow.make(fired)?;
+    Ok(Action::StepReengaged)
 }

@@ -149,6 +149,9 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
         let (was_held, was_offered) = (cell.is_held(), cell.is_offered());
         cell.state = to;
         cell.set_derived(None);
+        if let Some(docket) = &mut cell.docket {
+            docket.escalated_at = None;
+        }
         cell.note_start(was_offered, may_wait.map(|length| now.after(length)));
         let is_held = cell.is_held();
         if is_held || to == StepCode::Blocked {

@@ -10,7 +10,7 @@ use crate::lifecycle::{
     ActorClass, Facts, FailureCategory, Guard, Outcome, Response, RunState, RunTransition, StepCode, StepTransition,
     evaluate, fire_run, guards_of_act,
 };
-use crate::plan::{FailurePolicy, OnFailure, StepSeq, StepSpec, Work};
+use crate::plan::{FailurePolicy, OnFailure, Order, StepSeq, StepSpec, Work};
 use crate::process::GateStatus;
 use crate::refusal::{Code, Refusal};
 
@@ -224,9 +224,11 @@ impl At<'_, '_, '_, '_> {
                 "say with `evidence_ref` what shows that the step cannot be completed",
                 EVIDENCE,
             ),
-            Guard::DeadlineUpdated => {
-                (self.is_put_off(now), "a deadline is put off to a later time, and to one that lies ahead", "deadline")
-            }
+            Guard::DeadlineUpdated => (
+                self.is_put_off(now),
+                "a deadline is put off to a later time, and to one that lies ahead",
+                if given.deadline.is_some() { "deadline" } else { "step" },
+            ),
             Guard::PriorAudit => (
                 self.seq.is_some_and(|seq| prior_of(flow, seq, given.prior).is_some()),
                 "the record that closed the step is not at hand: it was closed in another run, or has just been closed",
@@ -260,6 +262,7 @@ impl At<'_, '_, '_, '_> {
                 Some((Role::Compensation(_), _)) => flow.head.undoing,
                 None => false,
             },
+            Guard::PredecessorOpen => self.waits_for_a_step(),
             Guard::DeadlinePassed => cell.is_some_and(|cell| cell.is_late(now)),
             Guard::StartDeadlinePassed => cell.and_then(Cell::claim_by).is_some_and(|by| by < now),
             Guard::CompletedLate => cell.is_some_and(|cell| cell.is_late(now)),
@@ -477,6 +480,16 @@ impl At<'_, '_, '_, '_> {
         }
         let detail = format!("the run does not wait for anybody to say what became of `{}`", self.name());
         Err(Refusal::by_guard(Guard::EffectUnknown, detail).at("step"))
+    }
+
+    fn waits_for_a_step(&self) -> bool {
+        let plan = &self.flow.run.plan;
+        let open = |seq: &StepSeq| self.flow.cell(*seq).is_some_and(|cell| !cell.is_ended());
+        match (plan.order, self.seq) {
+            (Order::Linear, Some(seq)) => (0..seq).any(|before| open(&before)),
+            (Order::Dag, _) => self.spec().is_some_and(|spec| spec.depends_on.iter().any(open)),
+            (Order::Linear, None) => false,
+        }
     }
 
     fn wait_is_over(&self, now: Time) -> bool {

@@ -43,8 +43,9 @@ pub use command::*;
 pub use control::{UNDO, undo_named};
 pub use correct::{Correction, CorrectionReason, Prior};
 pub use gate::shell_declaration;
+pub use operator::ESCALATE;
 pub use own::{OwnMove, PinnedMachine, TransitionWish};
-pub use result::{Repeated, Verb, check_lease};
+pub use result::{ESCALATED, Repeated, Verb, check_lease};
 pub use runbook::*;
 pub use severity::{Cause, Severity, severity_of};
 pub use stop::{RESUME, SOVEREIGN, VOID, label_of};
@@ -198,6 +199,8 @@ pub struct Acted {
     pub own: Option<OwnMove>,
     /// What a person who claims the step works on.
     pub input: Option<Arc<str>>,
+    /// It escalates the step, to these.
+    pub escalated_to: Option<Vec<String>>,
 }
 
 impl RunEvent {
@@ -263,6 +266,7 @@ pub enum Action {
     BlockEscalated,
     StepReopened,
     DeadlineExtended,
+    StepReengaged,
     StepTransitioned,
 }
 
@@ -306,6 +310,7 @@ impl Action {
             Action::BlockEscalated => "block_escalated",
             Action::StepReopened => "step_reopened",
             Action::DeadlineExtended => "deadline_extended",
+            Action::StepReengaged => "step_reengaged",
             Action::StepTransitioned => "step_transitioned",
         }
     }
@@ -449,8 +454,8 @@ pub fn decide(run: Option<(&Process, &Run)>, command: &Command, ctx: &mut Contex
             result::complete(run, task, (output, artifacts), outbound, claim_next.as_ref(), ctx)
         }
         Command::Survey { task, values, errors } => survey::answer(run, task, values, errors, ctx),
-        Command::Wait { task, event_type, timeout, facet, outbound } => {
-            let wish = result::Wish { event_type: event_type.as_deref(), timeout: *timeout, facet: *facet };
+        Command::Wait { task, event_type, timeout, facets, outbound } => {
+            let wish = result::Wish { event_type: event_type.as_deref(), timeout: *timeout, facets };
             result::wait(run, task, &wish, outbound, ctx)
         }
         Command::Retry { task, error, backoff, category } => {

@@ -1,20 +1,33 @@
 //! What operators do to one step: escalate a failure that is held, order another attempt, make a block urgent.
 
+use super::correct::REOPEN;
 use super::flow::{By, Flow};
 use super::guard::{Approval, Given};
 use super::person::give_up;
 use super::{Action, Role, StepAct};
 use crate::lifecycle::{ActorClass, StepCode};
-use crate::plan::{StepSeq, StepSpec};
+use crate::plan::{Micros, Plan, StepSeq, StepSpec};
 use crate::refusal::{Code, Refusal};
 
-/// The gate that a late escalation of a step's block needs.
+/// The gate that the escalation of a block needs that has lasted.
 pub const ESCALATE: &str = "escalate";
 
 /// T11: nobody will try again.
 pub fn escalate(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<Action, Refusal> {
     give_up(flow, seq, By(ActorClass::EscalationHandler, "escalate"), None)?;
+    let now = flow.now();
+    flow.edit(seq)?.docket.get_or_insert_default().escalated_at = Some(now);
+    // Who could have it taken up again decides from here on.
+    note_escalation(flow, seq, REOPEN);
     Ok(Action::StepEscalated)
+}
+
+/// To whom the step is escalated: the approvers of this gate of it; nobody, where the definition names none.
+fn note_escalation(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, label: &str) {
+    let approvers = flow.shell.gate_spec.0.get(label).map(|entry| entry.approvers().to_vec());
+    if let Some(acted) = flow.acted.as_mut().filter(|acted| acted.step_seq == seq) {
+        acted.escalated_to = Some(approvers.unwrap_or_default());
+    }
 }
 
 /// The step failed for good and is held: it may be claimed once more (T10 at the claim), with its time counted anew.
@@ -35,6 +48,15 @@ pub fn retry(flow: &mut Flow<'_, '_, '_>, command: &StepAct, seq: StepSeq) -> Re
     Ok(Action::StepRetryOrdered)
 }
 
+/// How long a block may have lasted that is escalated without an approval. It ends before the threshold makes the block red by
+/// itself: what the approval decides is still open then. Where the definition names nobody who could approve, it is the threshold.
+fn review_after(plan: &Plan) -> Micros {
+    let escalation = &plan.blocked_escalation;
+    let reviewed = plan.gate_spec.0.contains_key(ESCALATE);
+    let unsaid = if reviewed { escalation.after / 2 } else { escalation.after };
+    escalation.review_after.unwrap_or(unsaid)
+}
+
 /// MP-D4: the block is red from now on. One that has lasted is made so only with an approval.
 pub fn block_escalate(
     flow: &mut Flow<'_, '_, '_>,
@@ -51,7 +73,7 @@ pub fn block_escalate(
         return Ok(Action::BlockEscalated);
     }
     let now = flow.now();
-    if now > block.since.after(flow.run.plan.blocked_escalation.after) {
+    if now > block.since.after(review_after(&flow.run.plan)) {
         let gate = format!("{ESCALATE}:{}", command.step);
         let approval = Approval { gate: &gate, id: approval_id, is_named: true };
         flow.allow(seq, "step_block_escalate", &Given { approval: Some(approval), ..Given::default() })?;
@@ -63,5 +85,6 @@ pub fn block_escalate(
     if let Some(block) = &mut flow.edit(seq)?.live.get_or_insert_default().block {
         block.escalated_at = Some(now);
     }
+    note_escalation(flow, seq, ESCALATE);
     Ok(Action::BlockEscalated)
 }

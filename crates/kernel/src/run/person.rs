@@ -43,6 +43,7 @@ pub fn decide(target: Target<'_>, command: &StepAct, ctx: &mut Context<'_>) -> R
         correction: None,
         own: None,
         input: None,
+        escalated_to: None,
     }));
     let action = match &command.act {
         Act::Claim => claim(&mut flow, seq)?,
@@ -69,6 +70,7 @@ pub fn decide(target: Target<'_>, command: &StepAct, ctx: &mut Context<'_>) -> R
             correct::reopen(&mut flow, seq, &wish)?
         }
         Act::ExtendDeadline { deadline: until } => deadline::extend(&mut flow, command, seq, *until)?,
+        Act::Reengage => deadline::reengage(&mut flow, seq)?,
         Act::Transition(wish) => own::transition(&mut flow, command, seq, wish)?,
     };
     flow.advance()?;
@@ -103,9 +105,13 @@ fn check_shape(command: &StepAct) -> Result<(), Refusal> {
             approval_id.as_deref().map_or(Ok(()), |text| require_ref("approval_id", text))
         }
         Act::Complete { outbound, .. } => check_outbound(outbound),
-        Act::Claim | Act::Release | Act::Block { .. } | Act::Escalate | Act::Retry | Act::ExtendDeadline { .. } => {
-            Ok(())
-        }
+        Act::Claim
+        | Act::Release
+        | Act::Block { .. }
+        | Act::Escalate
+        | Act::Retry
+        | Act::ExtendDeadline { .. }
+        | Act::Reengage => Ok(()),
     }
 }
 
@@ -126,6 +132,7 @@ fn admit<'r>(target: Target<'r>, act: &Act, ctx: &Context<'_>) -> Result<(&'r Pr
         | Act::Wait { .. }
         | Act::Block { .. }
         | Act::Complete { .. }
+        | Act::Reengage
         | Act::CannotComplete { .. } => permitted(target, scopes::TASKS_WORK, ctx),
         Act::Unblock { .. } => any(scopes::RUNS_CONTROL, &[scopes::TASKS_WORK]),
         Act::Escalate => permitted(target, scopes::GOVERNANCE_ACT, ctx),
@@ -152,7 +159,7 @@ pub fn named_person(filled: &str) -> Result<Option<Arc<str>>, String> {
 }
 
 /// The caller is the step's person in charge, or nobody is: then its guard says so.
-fn in_charge(flow: &Flow<'_, '_, '_>, seq: StepSeq) -> Result<(), Refusal> {
+pub fn in_charge(flow: &Flow<'_, '_, '_>, seq: StepSeq) -> Result<(), Refusal> {
     let caller = flow.ctx.base.actor_ref;
     let name = flow.run.step_name(seq);
     if !flow.spec(seq).is_some_and(|spec| matches!(spec.work, Work::Human { .. })) {
@@ -270,7 +277,7 @@ pub fn unblock(
         Some(StepCode::Waiting) if persons => By(SYSTEM, "facet_resolved"),
         _ => By(if pic { PIC } else { SYSTEM }, "blocker_resolved"),
     };
-    let given = Given { evidence: evidence_ref.or(command.reason.as_deref()), ..Given::default() };
+    let given = Given { evidence: evidence_ref, ..Given::default() };
     flow.move_given(seq, StepCode::InProgress, by, &given)?;
     flow.clear_hold(seq)?;
     if !persons {

@@ -232,7 +232,7 @@ fn claim_follower(
 pub struct Wish<'a> {
     pub event_type: Option<&'a str>,
     pub timeout: Option<Micros>,
-    pub facet: Option<Facet>,
+    pub facets: &'a [Facet],
 }
 
 pub fn wait(
@@ -262,10 +262,14 @@ pub fn wait(
     let mut flow = Flow::new(shell, run, ctx);
     flow.outbound.extend_from_slice(outbound);
     let by_clock = if wish.event_type.is_some() { Facet::External } else { Facet::TimeGate };
+    let mut facets = wish.facets.to_vec();
+    facets.sort_unstable();
+    facets.dedup();
+    let (primary, secondary) = facets.split_first().unwrap_or((&by_clock, &[]));
     let waiting = Waiting {
         event_type: wish.event_type.map(Arc::from),
-        facet: wish.facet.unwrap_or(by_clock),
-        secondary: vec![],
+        facet: *primary,
+        secondary: secondary.to_vec(),
         deadline_at: wish.timeout.map(|timeout| flow.now().after(timeout)),
     };
     flow.put_down(task.step_seq, waiting, WORKER)?;
@@ -328,7 +332,15 @@ fn no_undo(flow: &Flow<'_, '_, '_>, seq: StepSeq) -> Result<(), Refusal> {
 
 fn acted(step_seq: StepSeq, evidence_ref: Option<&str>) -> Option<Box<Acted>> {
     let evidence_ref = evidence_ref.map(str::to_owned);
-    Some(Box::new(Acted { step_seq, evidence_ref, approval_id: None, correction: None, own: None, input: None }))
+    Some(Box::new(Acted {
+        step_seq,
+        evidence_ref,
+        approval_id: None,
+        correction: None,
+        own: None,
+        input: None,
+        escalated_to: None,
+    }))
 }
 
 /// T12 by a worker. The run goes on, red, until the step is reopened or the run is cancelled.

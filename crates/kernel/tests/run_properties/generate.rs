@@ -147,8 +147,11 @@ pub fn large_plan() -> impl Strategy<Value = Plan> {
 }
 
 fn escalation() -> impl Strategy<Value = BlockedEscalation> {
-    (1..200i64, proptest::option::of(any::<bool>()))
-        .prop_map(|(seconds, critical_path)| BlockedEscalation { after: seconds * SECOND, critical_path })
+    (1..200i64, proptest::option::of(any::<bool>())).prop_map(|(seconds, critical_path)| BlockedEscalation {
+        after: seconds * SECOND,
+        review_after: None,
+        critical_path,
+    })
 }
 
 /// A chain of steps with nothing special about them.

@@ -264,7 +264,7 @@ impl World {
                 task,
                 event_type: Some(EVENTS[which].to_owned()),
                 timeout: Some(60 * SECOND),
-                facet: None,
+                facets: vec![],
                 outbound: vec![],
             },
             Kind::Beat => Command::Heartbeat { task, lease: LEASE },

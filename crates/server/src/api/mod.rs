@@ -180,6 +180,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(runs::steps::wait))
         .routes(routes!(runs::steps::block))
         .routes(routes!(runs::steps::unblock))
+        .routes(routes!(runs::steps::reengage))
         .routes(routes!(runs::steps::complete))
         .routes(routes!(runs::steps::cannot_complete))
         .routes(routes!(runs::steps::escalate))

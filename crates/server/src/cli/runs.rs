@@ -158,6 +158,9 @@ pub struct UnblockArgs {
     run: String,
     /// The step's name
     step: String,
+    /// Reference to what shows that the block is resolved
+    #[arg(long, value_name = "REF")]
+    evidence: Option<String>,
     /// The reason, for the record
     #[arg(long)]
     reason: Option<String>,
@@ -203,7 +206,7 @@ pub async fn run(context: &Context, command: RunsCommand) -> anyhow::Result<()> 
         RunsCommand::Void(args) => control(context, "void", args.halt, args.approval).await,
         RunsCommand::Retry(args) => retry(context, args).await,
         RunsCommand::Unblock(args) => {
-            let request = EvidencedStep { evidence_ref: None, reason: args.reason };
+            let request = EvidencedStep { evidence_ref: args.evidence, reason: args.reason };
             let client = context.client_keyed(&args.keyed)?;
             let run = ids::run(&client, &args.run).await?;
             let answer = client.act_on_step(&run, &args.step, "unblock", &request).await?;

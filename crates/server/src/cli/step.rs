@@ -44,6 +44,8 @@ pub enum StepCommand {
     Retry(PlainArgs),
     /// Extend the deadline of a step
     ExtendDeadline(ExtendArgs),
+    /// Re-engage with your overdue step: its deadline starts again
+    ReEngage(PlainArgs),
     /// Make a transition of the run's custom machine
     Transition(TransitionArgs),
     /// Show every state that a step had, with time and actor
@@ -189,6 +191,7 @@ pub async fn run(context: &Context, command: StepCommand) -> anyhow::Result<()> 
         StepCommand::Release(PlainArgs { which }) => plain(context, which, "release").await,
         StepCommand::Escalate(PlainArgs { which }) => plain(context, which, "escalate").await,
         StepCommand::Retry(PlainArgs { which }) => plain(context, which, "retry").await,
+        StepCommand::ReEngage(PlainArgs { which }) => plain(context, which, "re-engage").await,
         StepCommand::Wait(WaitArgs { which, facet, event, timeout }) => {
             let waiting_facets = (!facet.is_empty()).then_some(facet);
             let reason = which.reason.clone();

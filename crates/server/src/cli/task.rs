@@ -89,9 +89,9 @@ pub struct WaitArgs {
     /// The longest wait
     #[arg(long, value_name = "DURATION", value_parser = parse_millis)]
     timeout: Option<i64>,
-    /// The reason for waiting, e.g. waiting_dependency
+    /// The reason for waiting, e.g. waiting_dependency (may be repeated)
     #[arg(long)]
-    facet: Option<String>,
+    facet: Vec<String>,
 }
 
 #[derive(Args)]
@@ -153,7 +153,8 @@ pub async fn run(context: &Context, command: TaskCommand) -> anyhow::Result<()> 
                 lease_token,
                 waiting_event_type: event,
                 timeout_ms: timeout,
-                waiting_facet: facet,
+                waiting_facet: None,
+                waiting_facets: (!facet.is_empty()).then_some(facet),
                 outbound_events: None,
             };
             let answer = client.wait_task(&task, &request).await?;

@@ -6,6 +6,7 @@ use super::notify::NotifyTarget;
 use super::{Config, Duration, nats, notify, webhooks};
 use anyhow::{Context, bail, ensure};
 use countersign_executor::http::Destination;
+use countersign_kernel::run::ESCALATED;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 use std::collections::BTreeSet;
@@ -70,10 +71,10 @@ impl Sink {
         Ok(Sink { name: name.into(), types: types.to_vec(), max_attempts, timeout, way })
     }
 
-    /// Whether it wants events of this type. `*` is everything that steps send; what the engine emits with every
-    /// transition has to be asked for by name (`step.*`, `run.failed`), for it is a lot.
+    /// Whether it wants events of this type. `*` is everything that steps send, and what is escalated; what the engine emits
+    /// with every transition has to be asked for by name (`step.*`, `run.failed`), for it is a lot.
     pub fn wants(&self, event_type: &str) -> bool {
-        let emitted = countersign_kernel::lifecycle::event_type(event_type).is_some();
+        let emitted = event_type != ESCALATED && countersign_kernel::lifecycle::event_type(event_type).is_some();
         self.types.iter().any(|pattern| match pattern.strip_suffix('*') {
             Some("") => !emitted,
             Some(prefix) => event_type.starts_with(prefix),

@@ -277,7 +277,7 @@ fn artifact(kept: artifact::Artifact) -> run::Artifact {
 fn disabled(kind: &str, task: &Task) -> Verdict {
     let last_error = format!(
         "{}_DISABLED: this server carries out no {kind} steps. Set `executors.{kind}.enabled = true` in its configuration and \
-         start it again, then `countersign runs unblock {} {}`",
+         start it again, then `countersign runs unblock {} {} --evidence …`",
         kind.to_uppercase(),
         task.run_id,
         task.step
@@ -314,7 +314,8 @@ fn command(task: TaskRef, done: Done) -> run::Command {
             run::Command::Complete { task, output, outbound, claim_next: None, artifacts }
         }
         Verdict::Waiting { event_type, timeout, facet, outbound } => {
-            run::Command::Wait { task, event_type, timeout: timeout.map(micros), facet, outbound }
+            let facets = facet.into_iter().collect();
+            run::Command::Wait { task, event_type, timeout: timeout.map(micros), facets, outbound }
         }
         Verdict::Retry { last_error, backoff, category } => {
             run::Command::Retry { task, error: last_error, backoff: backoff.map(micros), category }

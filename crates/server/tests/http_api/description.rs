@@ -99,6 +99,7 @@ const SERVED: &[&str] = &[
     "POST /v1/runs/{run_id}/steps/{step}/wait",
     "POST /v1/runs/{run_id}/steps/{step}/block",
     "POST /v1/runs/{run_id}/steps/{step}/unblock",
+    "POST /v1/runs/{run_id}/steps/{step}/re-engage",
     "POST /v1/runs/{run_id}/steps/{step}/complete",
     "POST /v1/runs/{run_id}/steps/{step}/cannot-complete",
     "POST /v1/runs/{run_id}/steps/{step}/escalate",

@@ -90,7 +90,7 @@ async fn the_remedy_for_what_blocks_is_told_in_full() {
     let error = view["steps"][0]["last_error"].as_str().expect("an error").to_owned();
     assert!(error.len() > 80, "{error}");
     let text = shown(&server, &id).await;
-    has(&text, &[&error, &format!("countersign runs unblock {id} build")]);
+    has(&text, &[&error, &format!("countersign runs unblock {id} build --evidence …")]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

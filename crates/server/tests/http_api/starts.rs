@@ -106,7 +106,7 @@ async fn a_step_that_nobody_carries_out_says_so() {
     // It says how to go on, and so it does.
     server.configure("[executors.shell]\nenabled = true\n").await;
     let admin = server.admin();
-    admin.post(&format!("/v1/runs/{run_id}/steps/MAKE/unblock"), json!({})).await.ok();
+    admin.post(&format!("/v1/runs/{run_id}/steps/MAKE/unblock"), json!({"evidence_ref": "note-1"})).await.ok();
     until_state(&admin, &run_id, "completed").await;
 }
 

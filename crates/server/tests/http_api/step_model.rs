@@ -142,18 +142,31 @@ async fn a_reopening_stands_beside_what_it_reopened() {
         report(&admin, &task, verb, json!({"last_error": "net"})).await.ok();
     }
     let step = format!("/v1/runs/{run_id}/steps/A");
-    admin.post(&format!("{step}/escalate"), json!({})).await.ok();
+    admin.post(&format!("{step}/escalate"), json!({"reason": "vendor gone"})).await.ok();
+    // Who escalated it to whom, when, by which record.
+    let escalated = admin.get(&step).await.ok();
+    assert_eq!(escalated["facets"], json!(["escalated"]));
+    assert_eq!(escalated["escalation_chain_id"], format!("{run_id}.0"));
+    let chain = escalated["escalation_chain"].as_array().expect("a chain").clone();
+    assert_eq!(chain.len(), 1, "{chain:?}");
+    assert_eq!((&chain[0]["actor_ref"], &chain[0]["to"]), (&json!("admin"), &json!(["admin"])));
+    assert_eq!((&chain[0]["action_ref"], &chain[0]["reason"]), (&json!("step_escalated"), &json!("vendor gone")));
+    assert_eq!(chain[0]["at"], escalated["escalated_at"]);
     let gates = format!("/v1/runs/{run_id}/gates");
     let approval = admin.post(&gates, json!({"action": "reopen:A"})).await.created()["step_id"].clone();
     admin.post(&format!("{gates}/reopen:A/decision"), json!({"decision": "approve"})).await.ok();
     let body = json!({"approval_id": approval, "correction_reason": "policy_change"});
     admin.post(&format!("{step}/reopen"), body).await.ok();
+    // The chain outlives the facet.
+    let reopened = admin.get(&step).await.ok();
+    assert_eq!((reopened.get("facets"), &reopened["escalation_chain"]), (None, &json!(chain)));
 
     let timeline = admin.get(&format!("/v1/timeline?run_id={run_id}")).await.ok();
     let entries = timeline["items"].as_array().expect("items");
     let of = |action: &str| entries.iter().find(|entry| entry["action_ref"] == action).expect("the record");
     let (closing, reopening) = (of("step_escalated"), of("step_reopened"));
     assert_eq!(reopening["reopens"]["event_id"], closing["event_id"]);
+    assert_eq!(chain[0]["event_id"], closing["event_id"]);
     assert_eq!(reopening["reopens"]["action_ref"], "step_escalated");
     assert_eq!(closing["reopened_by"][0]["event_id"], reopening["event_id"]);
     assert_eq!(closing["reopened_by"][0]["correction_reason"], "policy_change");

@@ -54,6 +54,7 @@ on_both! {
     a_report_under_a_lost_lease_sends_nothing,
     private_addresses_are_not_reached_unless_allowed,
     transitions_are_told_to_whoever_asks_for_them,
+    an_escalation_carries_its_record,
     processes_and_gates_tell_what_happens,
 }
 
@@ -319,6 +320,28 @@ async fn transitions_are_told_to_whoever_asks_for_them(store: Option<String>) {
             admin.get(&format!("/v1/ledger/records/{}", data["audit_ref"].as_str().expect("a record"))).await.ok();
         assert_eq!(audit["instance_id"], run);
     }
+}
+
+/// "Every emitted event type must be registered": an escalation too, and it says which run and step, and which record shows it.
+async fn an_escalation_carries_its_record(store: Option<String>) {
+    let receiver = Receiver::start().await;
+    let (_server, admin) = with_workflow(allowed(&receiver.webhook("in", "")), store).await;
+    let types = admin.get("/v1/registry").await;
+    assert!(types.text.contains("governance.escalated"), "{}", types.text);
+    let task = claimed(&admin).await;
+    let path = format!("/v1/tasks/{}/dead", task["task_id"].as_str().expect("an id"));
+    let body = json!({"lease_token": task["lease_token"], "last_error": "policy 7", "error_category": "governance"});
+    admin.post(&path, body).await.ok();
+    until("it has arrived", async || receiver.got().len() == 1).await;
+    let event: Value = serde_json::from_str(&receiver.got()[0].1).expect("JSON");
+    let (data, run) = (&event["data"], admin.get("/v1/runs").await.ok()["items"][0]["run_id"].clone());
+    assert_eq!(event["type"], "governance.escalated");
+    assert_eq!((&data["run_id"], &data["correlation_id"], &data["error"]), (&run, &run, &json!("policy 7")));
+    assert_eq!(data["step"], task["step"]);
+    assert_eq!(data["trace_id"], run.as_str().expect("an id").replace('-', ""));
+    let record = data["audit_ref"].as_str().expect("a record");
+    let record = admin.get(&format!("/v1/ledger/records/{record}")).await.ok();
+    assert_eq!((&record["instance_id"], &record["action_ref"]), (&run, &json!("step_failed")));
 }
 
 async fn a_webhook_that_is_down_gets_them_later(store: Option<String>) {

@@ -130,7 +130,7 @@ pub fn report_command(step_seq: u32, lease_token: &str, report: &Report) -> Said
             task,
             event_type: event_type.clone(),
             timeout: *timeout_us,
-            facet: facet.as_deref().and_then(Facet::parse),
+            facets: facet.iter().flat_map(|text| text.split(',')).filter_map(Facet::parse).collect(),
             outbound: outbound(sending),
         },
         Report::Retry { error, backoff_us, category: text } => {
@@ -158,9 +158,9 @@ pub fn control_command(control: &Control) -> Said<run::Command> {
                 other => return Err(broken(format!("nobody can {other} a run"))),
             }
         }
-        Control::Unblock { step, reason } => run::Command::Act(run::StepAct {
+        Control::Unblock { step, evidence_ref, reason } => run::Command::Act(run::StepAct {
             step: step.clone(),
-            act: run::Act::Unblock { evidence_ref: None },
+            act: run::Act::Unblock { evidence_ref: evidence_ref.clone() },
             reason: reason.clone(),
             preview: false,
         }),
@@ -210,6 +210,7 @@ pub fn act_command(acting: &Acting, now: Time, prior: Option<run::Prior>) -> Sai
             correction_reason: text("correction_reason"),
             prior: prior.map(Box::new),
         },
+        "re-engage" => run::Act::Reengage,
         "extend-deadline" => run::Act::ExtendDeadline { deadline: now.after(acting.deadline_in_us.unwrap_or(0)) },
         "transition" => run::Act::Transition(Box::new(run::TransitionWish {
             to: text("to").unwrap_or_default(),

@@ -192,6 +192,7 @@ fn of_run(command: &run::Command) -> Option<(Ask, &'static str, Option<String>)>
                     return Some((ask, "reopen", None));
                 }
                 Act::ExtendDeadline { .. } => "extend-deadline",
+                Act::Reengage => "re-engage",
                 Act::Transition(_) => "transition",
             };
             (of_step(step), action, None)

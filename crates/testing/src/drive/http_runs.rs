@@ -132,7 +132,8 @@ impl Runs for HttpDriver {
                     lease_token,
                     waiting_event_type: event_type,
                     timeout_ms: timeout_us.map(millis),
-                    waiting_facet: facet,
+                    waiting_facet: None,
+                    waiting_facets: facet.map(|text| text.split(',').map(str::to_owned).collect()),
                     outbound_events: outbound(sending.as_ref()),
                 };
                 client.wait_task(&task_id, &request).await
@@ -208,8 +209,8 @@ impl Runs for HttpDriver {
             Control::Run { action, approval_id, reason } => {
                 client.preview_run(run_id, action, &wire::ControlRun { reason, approval_id }).await
             }
-            Control::Unblock { step, reason } => {
-                let request = wire::EvidencedStep { evidence_ref: None, reason };
+            Control::Unblock { step, evidence_ref, reason } => {
+                let request = wire::EvidencedStep { evidence_ref, reason };
                 client.preview_step(run_id, &step, "unblock", &request).await
             }
             Control::Declare { step, done, output, reason } => {
@@ -227,8 +228,8 @@ impl Runs for HttpDriver {
             Control::Run { action, approval_id, reason } => {
                 client.control_run(run_id, action, &wire::ControlRun { reason, approval_id }).await
             }
-            Control::Unblock { step, reason } => {
-                let request = wire::EvidencedStep { evidence_ref: None, reason };
+            Control::Unblock { step, evidence_ref, reason } => {
+                let request = wire::EvidencedStep { evidence_ref, reason };
                 let acted = client.act_on_step(run_id, &step, "unblock", &request).await;
                 return Ok(acted.map_err(refused)?.body.state);
             }

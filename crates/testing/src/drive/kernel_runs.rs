@@ -200,7 +200,7 @@ impl ToldRun {
             "blocked_severity": cell.severity().map(|severity| severity.as_str()),
             "blocked_cause": cell.severity().and_then(Severity::cause).map(Cause::as_str),
             "block_reason": live.block.and_then(|block| block.reason).map(|reason| reason.as_str()),
-            "escalated_at": live.block.and_then(|block| block.escalated_at).map(|at| at.0),
+            "escalated_at": cell.escalated_at().map(|at| at.0),
             "attempts": live.attempts,
             "max_attempts": run.max_attempts(seq),
             "next_run_at": live.next_run_at.map(|at| at.0),

@@ -107,6 +107,7 @@ pub enum Control {
     },
     Unblock {
         step: String,
+        evidence_ref: Option<String>,
         reason: Option<String>,
     },
     Declare {

@@ -168,7 +168,11 @@ pub(super) fn act(verb: &str, words: &mut Words, run: Named<'_>) -> Result<Optio
         "voids" => control("void", words, run)?,
         "unblocks" => {
             let (run, step) = (run(words)?, words.text("the step")?);
-            RunAct::Control { run, control: Control::Unblock { step, reason: words.optional("because")? } }
+            let evidence_ref = words.optional("showing")?;
+            RunAct::Control {
+                run,
+                control: Control::Unblock { step, evidence_ref, reason: words.optional("because")? },
+            }
         }
         "declares" => {
             let (run, step) = (run(words)?, words.text("the step")?);

@@ -247,7 +247,7 @@ async fn an_event_that_meets_its_wait_is_not_lost() -> anyhow::Result<()> {
 
 fn waiting(task: &countersign_engine::Task) -> run::Command {
     let (task, event_type) = (task_ref(task), Some("answer".to_owned()));
-    run::Command::Wait { task, event_type, timeout: None, facet: None, outbound: vec![] }
+    run::Command::Wait { task, event_type, timeout: None, facets: vec![], outbound: vec![] }
 }
 
 /// A node whose clock is ahead goes by the database's, all of it: it does not ask again and again for what is not due yet.

@@ -343,7 +343,7 @@ async fn an_event_reaches_the_runs_that_its_sender_may_reach(kind: Kind) -> anyh
     for task in claim(&engine, 2, LEASE, LONG).await? {
         let (task, run_id) = (task_ref(&task), countersign_testing::hands::run_of(&task));
         let event_type = Some("answer".to_owned());
-        let command = run::Command::Wait { task, event_type, timeout: None, facet: None, outbound: vec![] };
+        let command = run::Command::Wait { task, event_type, timeout: None, facets: vec![], outbound: vec![] };
         engine.execute(on_run(run_id, command)).await?;
     }
     let event = KeptEvent { id: "e1".into(), event_type: "answer".into(), data: "1".into() };

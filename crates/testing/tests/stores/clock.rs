@@ -98,7 +98,7 @@ async fn a_clock_that_was_ahead_once_stops_nothing(kind: Kind) -> anyhow::Result
         task: task_ref(&task),
         event_type: Some("never".to_owned()),
         timeout: Some(60 * SECOND),
-        facet: None,
+        facets: vec![],
         outbound: vec![],
     };
     engine.execute(on_run(run_id, wait)).await?;

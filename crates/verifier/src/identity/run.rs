@@ -77,6 +77,7 @@ pub fn same_request(header: &Header, payload: &Value, body: &Value, signed: &Sig
             same_members(payload.get("correction").unwrap_or(&Value::Null), body, &["correction_reason"])
         }
         Action::DeadlineExtended => step("extend_deadline", "extend-deadline"),
+        Action::StepReengaged => step("reengage_step", "re-engage"),
         Action::StepCompleted | Action::StepYielded | Action::PinsCaptured => {
             task(header, payload, signed, &["complete"])
         }

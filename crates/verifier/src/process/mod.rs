@@ -247,6 +247,11 @@ impl Process {
         self.rules
     }
 
+    /// Whom the gate_spec names for this label.
+    pub fn approvers_of(&self, label: &str) -> &[String] {
+        self.gate_spec.as_ref().and_then(|spec| spec.0.get(label)).map_or(&[], |entry| &entry.approvers)
+    }
+
     pub fn is_start_purged(&self) -> bool {
         self.purged.meets(Kinds::STARTED)
     }

@@ -18,6 +18,9 @@ pub struct Workflow {
     /// Fail-closed, and a chain.
     pub closed: bool,
     pub hard_cap_us: Option<i64>,
+    /// How long a block lasts that is red by the threshold; and one that is escalated without an approval.
+    pub red_after_us: i64,
+    pub review_after_us: i64,
     /// The machine of one's own that it names: `name`, or `name@2`.
     pub machine: Option<String>,
 }
@@ -41,6 +44,9 @@ pub struct StepSpec {
     pub soft_cap_us: Option<i64>,
     pub read_only: bool,
 }
+
+/// A block is red after four hours, where its definition does not say.
+const RED_AFTER_US: i64 = 4 * 3_600_000_000;
 
 /// The names of a mapping.
 fn names(value: Option<&Value>) -> Vec<String> {
@@ -147,7 +153,25 @@ impl Workflow {
         };
         let closed = linear && value.text("failurePolicy") == Some("fail-closed");
         let hard_cap_us = micros(value.given("hardCap"))?;
-        Ok(Workflow { linear, steps, tasks, depth, compensated, held, closed, hard_cap_us, machine })
+        let escalation = value.given("blockedEscalation");
+        let of = |name: &str| micros(escalation.and_then(|escalation| escalation.given(name)));
+        let red_after_us = of("after")?.unwrap_or(RED_AFTER_US);
+        let reviewed = value.given("gate_spec").is_some_and(|labels| labels.given("escalate").is_some());
+        let unsaid = if reviewed { red_after_us / 2 } else { red_after_us };
+        let review_after_us = of("reviewAfter")?.unwrap_or(unsaid);
+        Ok(Workflow {
+            linear,
+            steps,
+            tasks,
+            depth,
+            compensated,
+            held,
+            closed,
+            hard_cap_us,
+            red_after_us,
+            review_after_us,
+            machine,
+        })
     }
 }
 

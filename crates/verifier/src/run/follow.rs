@@ -50,6 +50,7 @@ impl Run {
         self.judge_people(header, moves, &made, closed, ctx);
         self.judge_own(header, moves, &made, shown.as_deref(), ctx);
         self.judge_facets(header, moves, &made, ctx);
+        self.judge_acts(header, moves, process, ctx);
         self.judge_inputs(header, moves, &made, process, ctx);
         self.outputs(header, moves, &made, ctx);
         for (seq, child) in &moves.children {
@@ -224,8 +225,10 @@ impl Run {
                     (!looked && !completes).then_some("does not look at the clock")
                 }
                 "X14" => (action != Action::TimePassed).then_some("does not look at the clock"),
+                "T6" if *person => (action != Action::StepReengaged).then_some("does not re-engage"),
                 "T6" | "X16" => (action != Action::DeadlineExtended).then_some("puts no deadline off"),
                 "T8r" | "T12r" => (action != Action::StepReopened).then_some("reopens nothing"),
+                "X17" => (action != Action::StepReopened).then_some("reopens nothing"),
                 "T11" => (action != Action::StepEscalated).then_some("escalates nothing"),
                 "T12" => (action != Action::StepCannotComplete).then_some("declares nothing"),
                 "T2" | "T10" | "X3" | "X15" if moves.leases.contains(seq) => {
@@ -492,6 +495,7 @@ fn enter(step: &mut Step, header: &Header, id: &str, to: &'static str) {
     step.derived = None;
     step.gated = id == "X8" || (step.gated && to == "blocked");
     let at = header.recorded_at_us;
+    (step.blocked_since_us, step.escalated) = ((to == "blocked").then_some(at), false);
     step.unclaimed = id == "X14";
     if matches!(to, "in_progress" | "overdue" | "blocked") && !step.unclaimed {
         step.started_at_us.get_or_insert(at);

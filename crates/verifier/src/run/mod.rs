@@ -2,6 +2,7 @@
 //! one before, what completes has an output, what is undone is undone in order, and no gate is passed without an approval.
 //! The gates themselves are those of a process, and are judged there.
 
+mod acts;
 pub mod definition;
 mod follow;
 mod gates;
@@ -32,6 +33,9 @@ pub struct Step {
     pub state: &'static str,
     /// It is blocked by its gate, not by somebody.
     gated: bool,
+    /// Since when it is blocked, where it is; and whether somebody has escalated that.
+    blocked_since_us: Option<i64>,
+    escalated: bool,
     /// It is overdue because nobody has claimed it.
     unclaimed: bool,
     pub taken_over: bool,
@@ -57,6 +61,8 @@ impl Step {
             compensates,
             task_of: None,
             state: "not_started",
+            blocked_since_us: None,
+            escalated: false,
             unclaimed: false,
             gated: false,
             taken_over: false,

@@ -49,6 +49,9 @@ pub struct Moves<'v> {
     pub acted: Option<usize>,
     pub approval_id: Option<&'v str>,
     pub correction: Option<Correction<'v>>,
+    /// What shows it, as somebody who acted on the step says.
+    pub evidence_ref: Option<&'v str>,
+    pub escalation: Option<Escalation<'v>>,
     /// It says nothing but which compensations there are.
     pub only_lists: bool,
     /// The transition of one's own that it was.
@@ -63,6 +66,12 @@ pub struct OwnMove<'v> {
     pub to: &'v str,
     pub class: &'v str,
     pub trigger: &'v str,
+}
+
+/// The chain that it goes on, and to whom the step is escalated by it.
+pub struct Escalation<'v> {
+    pub chain: &'v str,
+    pub to: Vec<&'v str>,
 }
 
 pub struct Correction<'v> {
@@ -253,6 +262,11 @@ pub fn read(payload: &Value, action: Action, steps: Option<usize>) -> Option<Mov
                 prior: Id::parse(told.text("prior_event_id")?)?,
                 output: self::told(told, "output")?,
             }),
+        },
+        evidence_ref: optional(payload, "evidence_ref")?,
+        escalation: match payload.get("escalation") {
+            None => None,
+            Some(told) => Some(Escalation { chain: told.text("escalation_chain_id")?, to: told.texts("to")? }),
         },
         own: match payload.get("own_transition") {
             None => None,

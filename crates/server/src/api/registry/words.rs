@@ -31,6 +31,7 @@ const ACTIONS: &[(&str, &str, &str)] = &[
     ("stop", "Stop", "Dừng"),
     ("transition", "Move to {state}", "Chuyển sang {state}"),
     ("unblock", "Unblock", "Bỏ chặn"),
+    ("re-engage", "Re-engage", "Tiếp tục bước trễ hạn"),
     ("void", "Void", "Vô hiệu hóa"),
     ("wait", "Wait", "Chờ"),
     ("withdraw", "Withdraw", "Rút lại"),

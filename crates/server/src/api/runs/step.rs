@@ -51,11 +51,14 @@ pub async fn read(State(app): State<App>, caller: Caller, address: Address, _: N
     };
     let gates = engine.read_step_gates(&run, name).await?;
     let errors = engine.read_step_errors(&run, seq).await?;
+    let chain = engine.read_escalations(&run, seq).await?;
     let input = engine.step_input(&caller.actor_ref, &run, name).await?;
     let pins = book.iter().flat_map(|book| &book.pins).filter(|pin| pin.step_seq == seq);
     Ok(Json(wire::StepDetail {
         run_id: run.row.instance_id.to_string(),
         input: input.as_deref().map(value),
+        escalation_chain_id: chain.first().map(|_| format!("{}.{seq}", run.row.instance_id)),
+        escalation_chain: chain.iter().map(escalation).collect(),
         attempt_log: errors.iter().flat_map(|row| attempts(row, seq)).collect(),
         pins: pins.map(|pin| runbook::pin(pin, &plan)).collect(),
         gates: process_view::gates_of(gates),
@@ -70,6 +73,19 @@ async fn undo(app: &App, run: &RunView, plan: &Plan, name: &str) -> Result<Optio
     let behind = StepSeq::try_from(plan.cell_count()).unwrap_or(StepSeq::MAX);
     let undos = app.engine()?.read_run_steps(run, behind, plan.compensation.len()).await?;
     Ok(undos.into_iter().find(|step| step.new.compensates == Some(undone)).map(|step| step.step_seq))
+}
+
+fn escalation(row: &RecordRow) -> wire::Escalation {
+    let payload: Value = row.record.payload().and_then(|bytes| serde_json::from_slice(bytes).ok()).unwrap_or_default();
+    let to = payload.get("escalation").and_then(|said| said.get("to")).and_then(Value::as_array).into_iter().flatten();
+    wire::Escalation {
+        event_id: row.event_id.to_string(),
+        action_ref: row.action_ref.clone(),
+        at: time::format(row.recorded_at),
+        actor_ref: row.actor_ref.clone(),
+        to: to.filter_map(Value::as_str).map(str::to_owned).collect(),
+        reason: payload.get("reason").and_then(Value::as_str).map(str::to_owned),
+    }
 }
 
 /// What a record says of the failures of this step.

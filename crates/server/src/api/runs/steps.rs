@@ -113,7 +113,7 @@ pub async fn block(
     Asked { app, caller, address, preview }.act(posted.sent, Act::Block { block_reason }, reason).await
 }
 
-/// What blocked it, or what it waited for, is there (T4r, T3r): for the person in charge, who shows evidence, or with
+/// What blocked it, or what it waited for, is there (T4r, T3r), which `evidence_ref` shows: for the person in charge, or with
 /// `runs:control`. A worker's step goes back to its queue.
 #[utoipa::path(post, path = "/v1/runs/{run_id}/steps/{step}/unblock", tag = "runs",
     params(("run_id" = String, Path), ("step" = String, Path), ("preview" = Option<bool>, Query)),
@@ -218,6 +218,20 @@ pub async fn reopen(
     Asked { app, caller, address, preview }
         .act(posted.sent, Act::Reopen { approval_id, correction_reason, prior: None }, reason)
         .await
+}
+
+/// Go on with a step that is overdue (T6): its deadline is counted anew from now. For the person in charge. Needs `tasks:work`.
+#[utoipa::path(post, path = "/v1/runs/{run_id}/steps/{step}/re-engage", tag = "runs",
+    params(("run_id" = String, Path), ("step" = String, Path), ("preview" = Option<bool>, Query)),
+    request_body = wire::ActOnStep, responses((status = 200, body = wire::StepAnswer), Refused))]
+pub async fn reengage(
+    State(app): State<App>,
+    caller: Caller,
+    address: Address,
+    preview: Preview,
+    posted: Posted<wire::ActOnStep>,
+) -> Done<wire::StepAnswer> {
+    Asked { app, caller, address, preview }.act(posted.sent, Act::Reengage, posted.body.reason).await
 }
 
 /// Make a transition that the run's own machine declares. Needs what its actor class needs: `tasks:work` of whoever is in

@@ -87,16 +87,17 @@ pub async fn wait(
     preview: Preview,
     posted: Posted<wire::WaitTask>,
 ) -> Done<wire::TaskAnswer> {
-    let wire::WaitTask { lease_token, waiting_event_type, timeout_ms, waiting_facet, outbound_events } = posted.body;
+    let wire::WaitTask { lease_token, waiting_event_type, timeout_ms, waiting_facet, waiting_facets, outbound_events } =
+        posted.body;
     let timeout = timeout_ms.map(|ms| millis(ms, "timeout_ms")).transpose()?;
-    let facet = match waiting_facet {
-        None => None,
-        Some(text) => Some(
-            Facet::parse(&text).ok_or_else(|| one_of("waiting_facet", &text, Facet::ALL.iter().map(|f| f.as_str())))?,
-        ),
+    let facet = |(field, text): (&'static str, String)| {
+        Facet::parse(&text).ok_or_else(|| one_of(field, &text, Facet::ALL.iter().map(|f| f.as_str())))
     };
+    let one = waiting_facet.into_iter().map(|text| ("waiting_facet", text));
+    let several = waiting_facets.into_iter().flatten().map(|text| ("waiting_facets", text));
+    let facets = one.chain(several).map(facet).collect::<Result<Vec<Facet>, _>>()?;
     let outbound = outbound(outbound_events)?;
-    let make = |task| run::Command::Wait { task, event_type: waiting_event_type, timeout, facet, outbound };
+    let make = |task| run::Command::Wait { task, event_type: waiting_event_type, timeout, facets, outbound };
     report(&app, caller, &address, (posted.sent, preview), &lease_token, make).await
 }
 

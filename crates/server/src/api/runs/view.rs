@@ -433,6 +433,11 @@ pub(super) fn to_wire(
         completed_after_deadline: charge.sla_breach.map(|_| true),
         sla_breach_duration: charge.sla_breach.map(length),
         block_reason: charge.block_reason.map(str::to_owned),
+        facets: [("retrying", retry && lives), ("escalated", charge.escalated_at.is_some())]
+            .iter()
+            .filter(|(_, attached)| *attached)
+            .map(|(facet, _)| (*facet).to_owned())
+            .collect(),
         escalated_at: charge.escalated_at.map(time::format),
         corrections: vec![],
         attempts: state.attempts,

@@ -154,7 +154,7 @@ impl Hints<'_> {
             }
             // One that waits for an approval is unblocked by it.
             "blocked" if !self.run.gates.iter().any(|gate| gate.action == step.name) => {
-                let command = format!("countersign runs unblock {id} {name}");
+                let command = format!("countersign runs unblock {id} {name} --evidence …");
                 self.add(format!("once what blocks {strong} is put right"), command);
             }
             "cannot_complete" => {

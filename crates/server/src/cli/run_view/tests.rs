@@ -190,7 +190,10 @@ fn what_blocks_is_never_cut_off() {
         // What is said of one step stands above the next.
         assert!(table.find("again") < table.find("ship"), "{width}:\n{text}");
     }
-    assert_eq!(hints(&blocked), ["once what blocks build is put right: countersign runs unblock r-1 build"]);
+    assert_eq!(
+        hints(&blocked),
+        ["once what blocks build is put right: countersign runs unblock r-1 build --evidence …"]
+    );
 }
 
 #[test]

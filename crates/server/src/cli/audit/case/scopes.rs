@@ -56,6 +56,7 @@ pub fn needed(action_ref: &str, kind: Kind, application: bool, class: Option<&st
         | "step_retried"
         | "step_failed"
         | "step_claimed"
+        | "step_reengaged"
         | "step_released"
         | "step_blocked"
         | "step_cannot_complete"
