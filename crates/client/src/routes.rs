@@ -363,9 +363,19 @@ impl Client {
         step: &str,
         act: &str,
         request: &impl serde::Serialize,
-    ) -> Reply<StepPreview> {
+    ) -> Reply<Preview> {
         let path = ["v1", "runs", run_id, "steps", step, act];
         self.post_query(&path, &[("preview", "true")], Body::json(request)?).await
+    }
+
+    /// `POST /v1/runs/{run_id}/{action}?preview=true`: what would happen.
+    pub async fn preview_run(&self, run_id: &str, action: &str, request: &ControlRun) -> Reply<Preview> {
+        self.post_query(&["v1", "runs", run_id, action], &[("preview", "true")], Body::json(request)?).await
+    }
+
+    /// `POST /v1/tasks/{task_id}/{report}?preview=true`: what would happen.
+    pub async fn preview_task(&self, task_id: &str, report: &str, request: &impl serde::Serialize) -> Reply<Preview> {
+        self.post_query(&["v1", "tasks", task_id, report], &[("preview", "true")], Body::json(request)?).await
     }
 
     /// `GET /v1/worklist`

@@ -39,7 +39,8 @@ pub mod stream;
 mod substitutes;
 
 pub use outcome::{
-    Ask, Call, ClaimCall, Command, IdempotencyKey, Offered, OpenedStep, Outcome, Proof, SignedRequest, Target, Task,
+    Ask, Call, ClaimCall, Command, IdempotencyKey, Offered, OpenedStep, Outcome, Problem, Proof, SignedRequest, Target,
+    Task,
 };
 pub use run::service::{Addressee, Sent};
 pub use sealer::LogConfig;

@@ -2,6 +2,7 @@
 
 use countersign_kernel::plan::Micros;
 use countersign_kernel::process::{Decision, Event, EventBody, Gate, GateKind};
+use countersign_kernel::refusal::Refusal;
 use countersign_kernel::{Digest, EventId, InstanceId, process, registry, run};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -78,6 +79,8 @@ pub enum Ask {
         /// What closed it, which only the store knows.
         prior: Option<Box<run::Prior>>,
     },
+    /// What this command on the run would come to.
+    Preview(Box<run::Command>),
     /// What the step works on.
     Input {
         step: String,
@@ -240,7 +243,7 @@ pub enum Outcome {
         ok: bool,
         transition_id: Option<String>,
         emitted_event_type: Option<String>,
-        problems: Vec<String>,
+        problems: Vec<Problem>,
     },
     /// What the caller may do, and why not.
     Offers {
@@ -260,6 +263,20 @@ pub enum Outcome {
     Done,
 }
 
+/// Why something would be refused: the guard, or the code where none is named, and what it says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    pub guard: String,
+    pub message: String,
+}
+
+impl Problem {
+    pub fn all(refusal: &Refusal) -> Vec<Problem> {
+        let problem = |(guard, message): (&str, &str)| Problem { guard: guard.to_owned(), message: message.to_owned() };
+        refusal.problems().map(problem).collect()
+    }
+}
+
 /// Something that could be asked for, and what would become of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offered {
@@ -267,8 +284,8 @@ pub struct Offered {
     pub command: String,
     pub transition_id: Option<String>,
     pub to_state: String,
-    /// The guard, or the code where none is named, and what it says.
-    pub refused: Option<(String, String)>,
+    /// Everything that refuses it.
+    pub problems: Vec<Problem>,
     pub needs: Vec<String>,
     pub gate: Option<String>,
     /// The approval that it would spend.

@@ -3,6 +3,7 @@
 //! move through this function.
 
 use crate::declaration::{Declaration, Transition};
+use crate::lifecycle::Guard;
 use std::sync::LazyLock;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +37,8 @@ pub struct MachineTable {
     pub states: &'static [&'static str],
     pub initial_state: &'static str,
     pub terminal_states: &'static [&'static str],
-    /// (from, action, to)
-    pub transitions: &'static [(&'static str, &'static str, &'static str)],
+    /// (from, action, to, guards)
+    pub transitions: &'static [(&'static str, &'static str, &'static str, &'static [Guard])],
 }
 
 pub const APPROVAL_STEP: MachineTable = MachineTable {
@@ -46,9 +47,9 @@ pub const APPROVAL_STEP: MachineTable = MachineTable {
     initial_state: "Pending",
     terminal_states: &["Approved", "Rejected", "Withdrawn"],
     transitions: &[
-        ("Pending", "approve", "Approved"),
-        ("Pending", "reject", "Rejected"),
-        ("Pending", "withdraw", "Withdrawn"),
+        ("Pending", "approve", "Approved", &[Guard::ActorIsApprover]),
+        ("Pending", "reject", "Rejected", &[Guard::ActorIsApprover]),
+        ("Pending", "withdraw", "Withdrawn", &[Guard::ActorIsSubmitter]),
     ],
 };
 
@@ -57,7 +58,10 @@ pub const ASSIGNMENT: MachineTable = MachineTable {
     states: &["Active", "Recalled", "Transferred"],
     initial_state: "Active",
     terminal_states: &["Recalled", "Transferred"],
-    transitions: &[("Active", "recall", "Recalled"), ("Active", "reassign", "Transferred")],
+    transitions: &[
+        ("Active", "recall", "Recalled", &[]),
+        ("Active", "reassign", "Transferred", &[Guard::ActorIsApprover]),
+    ],
 };
 
 pub const CHAIN: MachineTable = MachineTable {
@@ -66,13 +70,18 @@ pub const CHAIN: MachineTable = MachineTable {
     initial_state: "Pending",
     terminal_states: &["Approved", "Rejected", "Withdrawn"],
     transitions: &[
-        ("Pending", "quorum-approved", "Approved"),
-        ("Pending", "quorum-rejected", "Rejected"),
-        ("Pending", "quorum-withdrawn", "Withdrawn"),
+        ("Pending", "quorum-approved", "Approved", &[Guard::QuorumRule]),
+        ("Pending", "quorum-rejected", "Rejected", &[Guard::QuorumRule]),
+        ("Pending", "quorum-withdrawn", "Withdrawn", &[Guard::QuorumRule]),
     ],
 };
 
 impl MachineTable {
+    /// What is asked before this action is taken.
+    pub fn guards(&self, action: &str) -> &'static [Guard] {
+        self.transitions.iter().find(|(_, name, ..)| *name == action).map_or(&[], |(.., guards)| *guards)
+    }
+
     pub fn declaration(&self) -> Declaration {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         Declaration {
@@ -80,7 +89,7 @@ impl MachineTable {
             transitions: self
                 .transitions
                 .iter()
-                .map(|(from, action, to)| Transition {
+                .map(|(from, action, to, _)| Transition {
                     from_state: (*from).to_owned(),
                     action: (*action).to_owned(),
                     to_state: (*to).to_owned(),

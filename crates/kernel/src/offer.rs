@@ -43,7 +43,8 @@ pub struct Candidate {
 #[derive(Clone, Debug)]
 pub struct Offer {
     pub candidate: Candidate,
-    pub refused: Option<Refusal>,
+    /// Everything that refuses it.
+    pub refused: Vec<Refusal>,
     pub transition_id: Option<String>,
 }
 
@@ -92,7 +93,7 @@ impl Candidate {
             return Supplied::No;
         };
         if self.needs.contains(&field) {
-            return Supplied::No;
+            return if field == "output" { Supplied::UpToCaller } else { Supplied::No };
         }
         let approval = || {
             let (shell, _) = run?;

@@ -1,5 +1,6 @@
 //! A refusal is a normal answer: the seeds' exact code, what was wrong, and where.
 
+use crate::lifecycle::Guard;
 use std::fmt;
 
 macro_rules! codes {
@@ -95,7 +96,9 @@ pub struct Refusal {
     /// The place at fault, as a path into the request: `transitions[2].to`.
     pub field: Option<String>,
     /// The guard that says no, where one does.
-    pub guard: Option<&'static str>,
+    pub guard: Option<Guard>,
+    /// What else refuses, where several guards of one transition do.
+    pub also: Vec<Refusal>,
 }
 
 impl Refusal {
@@ -105,17 +108,29 @@ impl Refusal {
     }
 
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        Refusal { code, detail: detail.into(), field: None, guard: None }
+        Refusal { code, detail: detail.into(), field: None, guard: None, also: vec![] }
     }
 
     /// A guard of the lifecycle says no: it is named, and so is what would satisfy it.
-    pub fn by_guard(guard: &'static str, detail: impl fmt::Display) -> Self {
-        let detail = format!("the guard `{guard}` refuses: {detail}");
+    pub fn by_guard(guard: Guard, detail: impl fmt::Display) -> Self {
+        let detail = format!("the guard `{}` refuses: {detail}", guard.name());
         Refusal { guard: Some(guard), ..Refusal::new(Code::TransitionRefusedByGuard, detail) }
     }
 
-    pub fn is_by_guard(&self, guard: &str) -> bool {
+    pub fn is_by_guard(&self, guard: Guard) -> bool {
         self.guard == Some(guard)
+    }
+
+    /// This refusal, and each of those that it carries.
+    pub fn all(mut self) -> Vec<Refusal> {
+        let also = std::mem::take(&mut self.also);
+        std::iter::once(self).chain(also).collect()
+    }
+
+    /// Everything that refuses: the guard, or the code where none is named, and what it says.
+    pub fn problems(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let name = |no: &Refusal| no.guard.map_or(no.code.as_str(), Guard::name);
+        std::iter::once(self).chain(&self.also).map(move |no| (name(no), no.detail.as_str()))
     }
 
     pub fn at(mut self, field: impl Into<String>) -> Self {

@@ -3,8 +3,10 @@
 //! table is what is tested.
 
 use countersign_kernel::lifecycle::{
-    ActorClass, Guard, STEP_STATES, StepCode, TransitionRow, event_type, fire_step, machine, machines,
+    ActorClass, EVERY_EMITTED, Facts, Guard, RUN_TRIGGERS, STEP_ACTS, STEP_STATES, STEP_TRANSITIONS, StepCode,
+    TransitionRow, evaluate, event_type, fire_step, machine, machines,
 };
+use countersign_kernel::refusal::Refusal;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Seed 003 §3.1, in its order: code, semantic class, terminal.
@@ -25,6 +27,7 @@ const DERIVED: [(&str, &str); 2] = [("skipped", "completed"), ("cancelled", "can
 struct Row {
     id: String,
     kind: String,
+    guards: Vec<String>,
     event: String,
     audit: bool,
     rollback: Option<String>,
@@ -37,8 +40,8 @@ fn table() -> BTreeMap<Key, Row> {
     let mut table = BTreeMap::new();
     for line in include_str!("matrix.txt").lines().filter(|line| !line.starts_with('#')) {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-        let [id, from, to, actors, kind, triggers, event, audit, rollback] = cells[..] else {
-            panic!("nine cells: {line}")
+        let [id, from, to, actors, kind, triggers, guards, event, audit, rollback] = cells[..] else {
+            panic!("ten cells: {line}")
         };
         let mut from: BTreeSet<&str> =
             if from == "any" { open.iter().copied().collect() } else { from.split(" or ").collect() };
@@ -49,6 +52,7 @@ fn table() -> BTreeMap<Key, Row> {
         let row = Row {
             id: id.to_owned(),
             kind: kind.to_owned(),
+            guards: vec![],
             event: event.to_owned(),
             audit: audit == "yes",
             rollback: (rollback != "-").then(|| rollback.to_owned()),
@@ -57,12 +61,20 @@ fn table() -> BTreeMap<Key, Row> {
             for actor in actors.split(" or ") {
                 for trigger in triggers.split(" or ") {
                     let key = (from.to_owned(), to.to_owned(), actor.to_owned(), trigger.to_owned());
-                    assert_eq!(table.insert(key, row.clone()), None, "{line}");
+                    let row = Row { guards: guards_for(guards, actor), ..row.clone() };
+                    assert_eq!(table.insert(key, row), None, "{line}");
                 }
             }
         }
     }
     table
+}
+
+/// Those of a cell that are asked of this class.
+fn guards_for(cell: &str, actor: &str) -> Vec<String> {
+    let asked =
+        cell.split(" and ").map(|guard| guard.split_once(':').unwrap_or((actor, guard)));
+    asked.filter(|(of, _)| *of == actor).map(|(_, guard)| guard.to_owned()).collect()
 }
 
 #[test]
@@ -80,6 +92,7 @@ fn every_pair_is_declared_as_in_the_seed_or_refused() {
                     let fired = fire_step(from.code, to.code, *actor, trigger).map(|t| Row {
                         id: t.id.to_owned(),
                         kind: t.trigger_kind.as_str().to_owned(),
+                        guards: t.guards_of(*actor).map(|guard| guard.name().to_owned()).collect(),
                         event: t.emits.to_owned(),
                         audit: t.audit_required,
                         rollback: t.rollback_to().map(|state| state.as_str().to_owned()),
@@ -152,8 +165,82 @@ fn every_machine_is_whole() {
             if matches!(machine.id, "step" | "workflow_run") {
                 let event = row.emitted_event_type.as_deref().unwrap_or_default();
                 assert!(event_type(event).is_some(), "{event} is not registered");
-                assert!(machine.id == "workflow_run" || row.guard != Guard::None, "{} has no guard", row.id);
+                assert!(machine.id == "workflow_run" || !row.guards.is_empty(), "{} has no guard", row.id);
             }
         }
     }
+}
+
+/// Facts that refuse these guards, and say which they were asked about.
+struct Asked {
+    refuse: Vec<Guard>,
+    asked: std::cell::RefCell<Vec<Guard>>,
+}
+
+impl Facts for Asked {
+    fn check(&self, guard: Guard) -> Result<(), Refusal> {
+        self.asked.borrow_mut().push(guard);
+        if self.refuse.contains(&guard) { Err(Refusal::by_guard(guard, "no")) } else { Ok(()) }
+    }
+}
+
+/// Every row asks exactly about the guards that the registry shows of it; whichever of them does not hold refuses, and all
+/// that do not are told.
+#[test]
+fn every_guard_of_a_row_is_asked_and_no_other() {
+    for row in machines().iter().flat_map(|machine| &machine.transitions) {
+        let asked = |refuse: Vec<Guard>| {
+            let facts = Asked { refuse, asked: std::cell::RefCell::default() };
+            let said = evaluate(row.guards.iter().copied(), &facts);
+            assert_eq!(facts.asked.into_inner(), row.guards, "{}", row.id);
+            said
+        };
+        assert_eq!(asked(vec![]), Ok(()));
+        for guard in &row.guards {
+            let refusal = asked(vec![*guard]).expect_err("refused");
+            assert!(refusal.is_by_guard(*guard) && refusal.also.is_empty(), "{}: {refusal}", row.id);
+        }
+        if let Err(refusal) = asked(row.guards.clone()) {
+            let told: Vec<&str> = refusal.problems().map(|(guard, _)| guard).collect();
+            let all: Vec<&str> = row.guards.iter().map(|guard| guard.name()).collect();
+            assert_eq!(told, all, "{}", row.id);
+        }
+    }
+}
+
+/// A guard that no table names is asked by nothing.
+#[test]
+fn every_guard_stands_in_a_table() {
+    let steps = STEP_TRANSITIONS.iter().flat_map(|row| row.guards).map(|asked| asked.guard);
+    let runs = RUN_TRIGGERS.iter().flat_map(|row| row.guards).copied();
+    let acts = STEP_ACTS.iter().flat_map(|(_, guards)| *guards).copied();
+    let shown = machines().iter().flat_map(|machine| &machine.transitions).flat_map(|row| row.guards.clone());
+    let all: BTreeSet<Guard> =
+        steps.chain(runs).chain(acts).chain(shown).chain(EVERY_EMITTED.iter().copied()).collect();
+    assert_eq!(all, Guard::ALL.iter().copied().collect());
+    let names: BTreeSet<&str> = Guard::ALL.iter().map(|guard| guard.name()).collect();
+    assert_eq!(names.len(), Guard::ALL.len());
+}
+
+/// Code that refuses by a guard beside the tables would be found here: only the place that fires does, and the engine, which
+/// composes events.
+#[test]
+fn guards_refuse_in_one_place() {
+    let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let allowed = ["kernel/src/run/guard.rs", "engine/src/run/emit.rs"];
+    let mut found = BTreeSet::new();
+    for part in ["kernel/src", "engine/src", "server/src"] {
+        let mut folders = vec![crates.join(part)];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+                if entry.is_dir() {
+                    folders.push(entry);
+                } else if std::fs::read_to_string(&entry).is_ok_and(|text| text.contains("Refusal::by_guard(")) {
+                    let path = entry.strip_prefix(&crates).expect("below").to_string_lossy().replace('\\', "/");
+                    found.insert(path);
+                }
+            }
+        }
+    }
+    assert_eq!(found, allowed.map(str::to_owned).into());
 }

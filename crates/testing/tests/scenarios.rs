@@ -60,6 +60,7 @@ scenarios! {
     opened_by_another
     own_machines
     people
+    previews
     quorum_all_of_n
     quorum_leaving
     quorum_m_of_n

@@ -12,6 +12,9 @@ pub struct Registry {
     pub event_types: Vec<EventTypeDef>,
     pub tokens: Vec<TokenDef>,
     pub failure_classes: Vec<FailureClassDef>,
+    /// Every guard, and what must hold.
+    #[serde(default)]
+    pub guards: Vec<GuardDef>,
     /// The words that a reason is given with.
     #[serde(default)]
     pub vocabularies: Vec<Vocabulary>,
@@ -21,6 +24,16 @@ pub struct Registry {
     /// Every text by its key, per language: `en` and `vi`. Where a text holds `{name}`, `args` says what is put there.
     #[serde(default)]
     pub texts: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+/// A condition of transitions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct GuardDef {
+    pub guard: String,
+    /// config or predicate_fn.
+    pub guard_kind: String,
+    pub meaning: String,
 }
 
 /// A vocabulary: `block_reason` or `correction_reason`.
@@ -131,6 +144,9 @@ pub struct TransitionDef {
     pub guard_kind: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard_ref: Option<String>,
+    /// Every guard that is asked, in this order; `guard_ref` is the first. The registry's `guards` says what each means.
+    #[serde(default)]
+    pub guards: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emitted_event_type: Option<String>,
     pub audit_required: bool,

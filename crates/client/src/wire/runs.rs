@@ -1,6 +1,6 @@
 //! Runs: starting and steering them, their steps, and the events that wake them.
 
-use super::Gate;
+use super::{Gate, Preview};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -574,6 +574,15 @@ pub struct ControlRun {
     /// The `step_id` of the approval to spend, where there is a gate for it: to cancel, to resume or to void a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_id: Option<String>,
+}
+
+/// The state of the run, or, with `?preview=true`, the result that would follow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(untagged)]
+pub enum RunAnswer {
+    Preview(Preview),
+    Moved(RunMoved),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

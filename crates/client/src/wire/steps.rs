@@ -1,6 +1,6 @@
 //! What people and operators do to one step of a run, and what a person has to do.
 
-use super::OutboundEvent;
+use super::{ActionProblem, OutboundEvent};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -138,7 +138,7 @@ pub struct ExtendDeadline {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 pub enum StepAnswer {
-    Preview(StepPreview),
+    Preview(Preview),
     Acted(StepActed),
 }
 
@@ -205,15 +205,17 @@ pub struct StepVisit {
     pub approval_id: Option<String>,
 }
 
+/// What a command on a run, a step or a task would come to. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct StepPreview {
+pub struct Preview {
     pub ok: bool,
+    /// The first transition that would be made.
     pub transition_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emitted_event_type: Option<String>,
-    /// Each begins with its code, and names the guard that refuses.
-    pub problems: Vec<String>,
+    /// Every guard that refuses.
+    pub problems: Vec<ActionProblem>,
 }
 
 /// One reopening of a step, with what it reopened.

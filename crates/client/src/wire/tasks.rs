@@ -1,5 +1,6 @@
 //! The worker protocol (`spec/worker-protocol.md`): claiming steps of a queue, and reporting what became of them.
 
+use super::Preview;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -158,6 +159,15 @@ pub struct OutboundEvent {
     pub event_type: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
+}
+
+/// The result of the step, or, with `?preview=true`, the result that would follow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(untagged)]
+pub enum TaskAnswer {
+    Preview(Preview),
+    Reported(TaskReported),
 }
 
 /// The result of the step.

@@ -3,7 +3,9 @@
 use crate::fields::{FieldList, Mapping, list, string};
 use crate::problem::{ProblemCode, Problems, enumerated, quoted};
 use crate::tree::{Key, Node, Value};
-use countersign_kernel::lifecycle::{FacetRow, MachineDef, RollupPolicy, StateRow, TransitionRow};
+use countersign_kernel::lifecycle::{
+    FacetRow, Guard, MachineDef, RollupPolicy, STEP_TRANSITIONS, StateRow, TransitionRow,
+};
 
 pub const FACET_FIELDS: FieldList = FieldList {
     required: &["state_code", "facet_code"],
@@ -48,7 +50,8 @@ pub(super) fn state_row(row: &StateRow) -> Row {
     said
 }
 
-pub(super) fn transition_row(row: &TransitionRow) -> Row {
+/// `named` is the guard that the machine names: a row may be repeated with any of its guards.
+pub(super) fn transition_row(row: &TransitionRow, named: Option<Guard>) -> Row {
     let mut said = vec![
         ("id", text(row.id)),
         ("from", text(&row.from)),
@@ -61,11 +64,20 @@ pub(super) fn transition_row(row: &TransitionRow) -> Row {
         ("audit_required", Value::Bool(row.audit_required)),
         ("proposed", Value::Bool(row.proposed)),
     ];
-    said.extend(row.guard.kind().map(|kind| ("guard_kind", text(kind))));
-    said.extend(row.guard.name().into_iter().flat_map(|name| [("guard", text(name)), ("guard_ref", text(name))]));
+    let guard = named.filter(|named| asks(row, *named)).or_else(|| row.guards.first().copied());
+    said.extend(guard.map(|guard| ("guard_kind", text(guard.kind()))));
+    said.extend(guard.into_iter().flat_map(|guard| [("guard", text(guard.name())), ("guard_ref", text(guard.name()))]));
     said.extend(row.emitted_event_type.as_deref().map(|event| ("emitted_event_type", text(event))));
     said.extend(row.rollback_to.as_deref().map(|state| ("rollback_to", text(state))));
     said
+}
+
+/// Whether the transition asks about this guard, of whichever class. Before a row had all its guards, those of a run named
+/// `approval_where_declared` for the approval that they need.
+fn asks(row: &TransitionRow, guard: Guard) -> bool {
+    let of_id = STEP_TRANSITIONS.iter().filter(|t| t.id == row.id).flat_map(|t| t.guards);
+    let was = guard == Guard::ApprovalWhereDeclared && row.guards.contains(&Guard::ApprovalPresent);
+    was || row.guards.contains(&guard) || of_id.map(|asked| asked.guard).any(|asked| asked == guard)
 }
 
 fn facet_row(row: &FacetRow) -> Row {

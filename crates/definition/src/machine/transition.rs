@@ -9,7 +9,7 @@ use crate::tree::{Node, Value};
 use crate::workflow::values::{boolean, word};
 use countersign_kernel::lifecycle::{
     ActorClass, EVENT_TYPES, Guard, MachineDef, MachineScope, OWN_GUARDS, OwnTransition, StepCode, TransitionRow,
-    TriggerKind, can_emit, event_type, floor_allows, floor_trigger, guard_named,
+    TriggerKind, can_emit, event_type, floor_allows, floor_trigger,
 };
 use std::collections::HashMap;
 
@@ -76,7 +76,11 @@ pub(super) fn read(
         match base.transitions.iter().find(|row| is_row(row, &key)) {
             Some(row) => {
                 let what = format!("`{}` of the floor", row.id);
-                let row = transition_row(row);
+                let written = ["guard", "guard_ref"].iter().find_map(|field| match &fields.get(field)?.value {
+                    Value::String(name) => Guard::named(name),
+                    _ => None,
+                });
+                let row = transition_row(row, written);
                 let code = ProblemCode::FloorTransitionChanged;
                 verbatim(&fields, &MACHINE_TRANSITION_FIELDS, &row, &what, code, problems);
             }
@@ -178,7 +182,7 @@ impl Reader<'_> {
             );
             problems.add(fields.at, fields.path.clone(), ProblemCode::NoFloorTransition, message);
         } else if let (false, Some(kind)) = (proposed, kind)
-            && let Some(why) = self.never_fires(key.actor, kind, &guard, (&from.code, &to.code))
+            && let Some(why) = self.never_fires(key.actor, kind, guard.flatten(), (&from.code, &to.code))
         {
             let message = format!("{why}; change it, or declare it with `proposed: true`");
             problems.add(fields.at, fields.path.clone(), ProblemCode::NeverFires, message);
@@ -213,7 +217,7 @@ impl Reader<'_> {
     }
 
     /// Nothing where what is written cannot be read.
-    fn guard(&self, fields: &Mapping<'_>, problems: &mut Problems) -> Option<Guard> {
+    fn guard(&self, fields: &Mapping<'_>, problems: &mut Problems) -> Option<Option<Guard>> {
         let named = either_if(fields, ("guard", "guard_ref"), problems);
         let kind = fields.get("guard_kind").and_then(|node| string(node, &fields.path_to("guard_kind"), problems));
         let Some((field, node)) = named else {
@@ -221,14 +225,14 @@ impl Reader<'_> {
                 let message = "this says what kind of guard it is, and nothing says which; add `guard_ref`";
                 problems.add(node.at, fields.path_to("guard_kind"), ProblemCode::MissingField, message);
             }
-            return Some(Guard::None);
+            return Some(None);
         };
         let path = fields.path_to(field);
         let written = string(node, &path, problems)?;
-        let Some(guard) = guard_named(written) else {
-            let advice = match problems.guess(written, OWN_GUARDS.iter().copied()) {
+        let Some(guard) = Guard::named(written) else {
+            let advice = match problems.guess(written, own_guards()) {
                 Some(meant) => format!("did you mean `{meant}`?"),
-                None => format!("a transition of one's own can have {}", enumerated(OWN_GUARDS.iter().copied())),
+                None => format!("a transition of one's own can have {}", enumerated(own_guards())),
             };
             problems.add(
                 node.at,
@@ -239,12 +243,12 @@ impl Reader<'_> {
             return None;
         };
         if let (Some(kind), Some(node)) = (kind, fields.get("guard_kind"))
-            && guard.kind() != Some(kind)
+            && guard.kind() != kind
         {
-            let message = format!("`{written}` is of the kind `{}`", guard.kind().unwrap_or_default());
+            let message = format!("`{written}` is of the kind `{}`", guard.kind());
             problems.add(node.at, fields.path_to("guard_kind"), ProblemCode::BadValue, message);
         }
-        Some(guard)
+        Some(Some(guard))
     }
 
     fn rollback(&self, fields: &Mapping<'_>, problems: &mut Problems) -> Option<String> {
@@ -282,7 +286,7 @@ impl Reader<'_> {
         &self,
         actor: ActorClass,
         kind: TriggerKind,
-        guard: &Option<Guard>,
+        guard: Option<Guard>,
         (from, to): (&str, &str),
     ) -> Option<String> {
         let askers = self.scope.askers();
@@ -296,10 +300,10 @@ impl Reader<'_> {
         if kind != TriggerKind::Rpc {
             return Some(format!("nothing fires a `{}` of one's own: it is asked for, by `rpc`", kind.as_str()));
         }
-        if let Some(name) = guard.and_then(Guard::name)
-            && !OWN_GUARDS.contains(&name)
+        if let Some(guard) = guard
+            && !OWN_GUARDS.contains(&guard)
         {
-            let known = enumerated(OWN_GUARDS.iter().copied());
+            let (name, known) = (guard.name(), enumerated(own_guards()));
             return Some(format!("`{name}` is known only of the floor's own transitions; here there are {known}"));
         }
         let (from, to) = (StepCode::parse(from)?, StepCode::parse(to)?);
@@ -310,6 +314,10 @@ impl Reader<'_> {
         }
         None
     }
+}
+
+fn own_guards() -> impl Iterator<Item = &'static str> + Clone {
+    OWN_GUARDS.iter().map(|guard| guard.name())
 }
 
 /// The field under either of its names; neither is a problem, and so are both.

@@ -4,7 +4,7 @@
 use crate::problems::{Case, check, replaced};
 use crate::{listed, parsed, problems_of};
 use countersign_definition::{Body, Cel};
-use countersign_kernel::lifecycle::{ActorClass, Guard, MachineScope, OwnMachine, SemanticClass, machine};
+use countersign_kernel::lifecycle::{ActorClass, MachineScope, OwnMachine, SemanticClass, machine};
 use countersign_kernel::plan::Language;
 use std::collections::BTreeSet;
 
@@ -289,7 +289,7 @@ fn the_sound_machine_is_sound() {
     assert_eq!((review.floor_equivalent, review.semantic_class), ("waiting", SemanticClass::Wait));
     assert_eq!((review.ui_color_token, review.label_en.as_str()), ("ui.traffic_light.yellow", "In review"));
     let submit = &machine.transitions[0];
-    assert_eq!((submit.actor, submit.guard, submit.proposed), (ActorClass::PicHuman, Guard::None, false));
+    assert_eq!((submit.actor, submit.guard, submit.proposed), (ActorClass::PicHuman, None, false));
     assert!(submit.audit_required, "whoever acts is accountable for it");
 }
 

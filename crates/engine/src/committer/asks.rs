@@ -4,7 +4,7 @@ use super::acts::is_offer_signed;
 use super::decide::vouch;
 use super::round::Round;
 use super::{Committer, Decided, Job};
-use crate::outcome::{Ask, Call, Command, Offered, Outcome, Target};
+use crate::outcome::{Ask, Call, Command, Offered, Outcome, Problem, Target};
 use countersign_kernel::budget::{Budget, STEPS_PER_COMMAND};
 use countersign_kernel::offer::{self, Asked, Candidate, Offer, Supplied};
 use countersign_kernel::plan::StepSeq;
@@ -37,6 +37,9 @@ impl Committer {
             return Err(Refusal::new(Code::InvalidRequest, "not a question"));
         };
         vouch(call, registry)?;
+        if let Ask::Preview(command) = ask {
+            return self.preview(call, *target, command, registry);
+        }
         let Target::Existing(instance_id) = target else { return Err(nothing()) };
         let now = self.moment(self.cache.peek(instance_id));
         let instance = self.cache.peek(instance_id).ok_or_else(nothing)?;
@@ -69,7 +72,7 @@ impl Committer {
         mut candidate: Candidate,
         registry: &Registry,
     ) -> Result<Option<Offer>, Refusal> {
-        let mut refused = None;
+        let mut problems = vec![];
         for _ in 0..PIECES {
             match self.would(call, target, &candidate, registry) {
                 Ok(None) => return Ok(None),
@@ -77,26 +80,26 @@ impl Committer {
                     if let Some(to_state) = would.to_state {
                         candidate.to_state = to_state;
                     }
-                    return Ok(Some(Offer { candidate, refused: None, transition_id: would.transition_id }));
+                    return Ok(Some(Offer { candidate, refused: vec![], transition_id: would.transition_id }));
                 }
                 Err(refusal) if refusal.passes() => return Err(refusal),
                 Err(refusal) => {
                     let Target::Existing(id) = target else { return Err(nothing()) };
                     let instance = self.cache.peek(&id);
                     let run = instance.and_then(|instance| Some((&instance.process, instance.run.as_deref()?)));
-                    match candidate.supply(&refusal, run) {
-                        Supplied::Put => refused = Some(refusal),
-                        Supplied::UpToCaller => {
-                            return Ok(Some(Offer { candidate, refused: None, transition_id: None }));
-                        }
-                        Supplied::No => {
-                            return Ok(Some(Offer { candidate, refused: Some(refusal), transition_id: None }));
-                        }
+                    problems = refusal.all();
+                    let supplied: Vec<Supplied> = problems.iter().map(|no| candidate.supply(no, run)).collect();
+                    if supplied.contains(&Supplied::Put) {
+                        continue;
                     }
+                    // Whether those hold depends on nothing but what the caller gives.
+                    let mut supplied = supplied.iter();
+                    problems.retain(|_| supplied.next() == Some(&Supplied::No));
+                    return Ok(Some(Offer { candidate, refused: problems, transition_id: None }));
                 }
             }
         }
-        Ok(Some(Offer { candidate, refused, transition_id: None }))
+        Ok(Some(Offer { candidate, refused: problems, transition_id: None }))
     }
 
     /// The decision itself, by the way that the command would take.
@@ -168,7 +171,7 @@ fn offered(call: &Call, offer: Offer, registry: &Registry) -> Offered {
         command: command.to_owned(),
         transition_id,
         to_state: candidate.to_state,
-        refused: refused.map(|no| (no.guard.unwrap_or_else(|| no.code.as_str()).to_owned(), no.detail)),
+        problems: refused.iter().flat_map(Problem::all).collect(),
         needs,
         gate: candidate.gate,
     }

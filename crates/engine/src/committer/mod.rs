@@ -43,11 +43,11 @@ use crate::port::{Batch, Committed, Due, Head, StoreError, Verdict, Writer};
 use crate::readiness::Readiness;
 use crate::rows::{IdempotencyRow, Write};
 use crate::run::agenda::{Book, Item};
-use crate::run::emit::EVENT_SCHEMA;
 use crate::run::records::RunbookChanges;
 use crate::stream::hub::Hub;
 use crate::{Config, store_failure};
 use countersign_kernel::budget::STEPS_PER_COMMAND;
+use countersign_kernel::lifecycle::Guard;
 use countersign_kernel::process::{self, Process, StepChoice};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::run::{self, Run};
@@ -567,7 +567,7 @@ impl Committer {
         if job.refused.is_some() {
             return false;
         }
-        if refusal.is_by_guard(EVENT_SCHEMA) {
+        if refusal.is_by_guard(Guard::EventSchema) {
             let own = job.call.actor_ref == self.config.application_actor_ref;
             return !own || job.instance_id().is_none_or(|id| self.schema_missed.insert(id));
         }

@@ -1,7 +1,7 @@
-//! Previews: what somebody's act on a step would come to. Nothing is written, and nothing is kept.
+//! Previews: what a command on a run would come to. Nothing is written, and nothing is kept.
 
 use super::Committer;
-use crate::outcome::{Call, Outcome, Target};
+use crate::outcome::{Call, Outcome, Problem, Target};
 use countersign_kernel::IdSource;
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::Registry;
@@ -19,13 +19,7 @@ impl Committer {
         let decided = self.decide_on_run(call, target, command, registry);
         match decided.and_then(|(events, ids)| self.would_tell(target, &events, ids).map(|()| events)) {
             Ok(events) => {
-                let moves = events.iter().find_map(|event| match event {
-                    Event::Run(event) => match event.acted.as_deref().and_then(|acted| acted.own.as_ref()) {
-                        Some(own) => Some((own.id.clone(), own.emits)),
-                        None => event.moves.first().map(|m| (m.transition.id.to_owned(), Some(event.emits(m)))),
-                    },
-                    Event::Gate(_) => None,
-                });
+                let moves = run::moved_by(command, &events);
                 Ok(Outcome::Previewed {
                     ok: true,
                     emitted_event_type: moves.as_ref().and_then(|(_, emits)| emits.map(str::to_owned)),
@@ -38,7 +32,7 @@ impl Committer {
                 ok: false,
                 transition_id: None,
                 emitted_event_type: None,
-                problems: vec![refusal.to_string()],
+                problems: Problem::all(&refusal),
             }),
             Err(refusal) => Err(refusal),
         }
@@ -61,6 +55,13 @@ impl Committer {
 }
 
 /// Refusals that say something about the step or the run, and not about whoever asks or how.
-fn is_about_state(code: Code) -> bool {
-    matches!(code, Code::TransitionRefusedByGuard | Code::InvalidTransition | Code::AlreadyTerminal | Code::Conflict)
+const fn is_about_state(code: Code) -> bool {
+    matches!(
+        code,
+        Code::TransitionRefusedByGuard
+            | Code::InvalidTransition
+            | Code::AlreadyTerminal
+            | Code::Conflict
+            | Code::GateNotCleared
+    )
 }

@@ -6,7 +6,7 @@ use super::decide::{RecordDraft, expect_sequence, vouch};
 use super::due::{Dues, due_writes, opens_gate};
 use super::round::Round;
 use super::{Committer, Confirm, Decided, Instance, Job};
-use crate::outcome::{self, Call, Command, Outcome, Target};
+use crate::outcome::{self, Ask, Call, Command, Outcome, Target};
 use crate::payload;
 use crate::port::{Head, StoreError};
 use crate::project::{self, Subject};
@@ -56,7 +56,11 @@ impl Committer {
         }
         let now = self.now();
         for job in jobs {
-            let Command::Run { target: Target::Existing(run_id), command } = &job.call.command else { continue };
+            let (run_id, command) = match &job.call.command {
+                Command::Run { target: Target::Existing(run_id), command } => (run_id, command),
+                Command::Ask { target: Target::Existing(run_id), ask: Ask::Preview(command) } => (run_id, &**command),
+                _ => continue,
+            };
             let seqs: Vec<StepSeq> = match command {
                 run::Command::Due { steps, .. } => steps.clone(),
                 command => command.task().map(|task| task.step_seq).into_iter().collect(),

@@ -3,7 +3,7 @@
 
 use super::runbook::shown;
 use crate::rows::{OutboxRow, Write};
-use countersign_kernel::lifecycle::{EVENT_TYPES, EventType, RunState, StepCode, event_type};
+use countersign_kernel::lifecycle::{EVENT_TYPES, EventType, Guard, RunState, StepCode, event_type};
 use countersign_kernel::plan::{Language, Schema, StepSeq};
 use countersign_kernel::process::{self, DefinitionRef, EventBody};
 use countersign_kernel::refusal::Refusal;
@@ -13,9 +13,6 @@ use countersign_kernel::{EventId, IdSource, InstanceId, Time};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// The guard that an event without its schema does not pass. Such a refusal is always recorded.
-pub const EVENT_SCHEMA: &str = "event_schema";
 
 /// The types that somebody listens to, with their schemas.
 #[derive(Clone, Default)]
@@ -168,7 +165,7 @@ fn conforms(
 ) -> Result<(), Refusal> {
     language.conforms(schema, data).map_err(|error| {
         tracing::error!(%instance_id, event_type, %error, "an event misses its schema: its transition is refused");
-        Refusal::by_guard(EVENT_SCHEMA, format_args!("`{event_type}` misses its schema: {error}"))
+        Refusal::by_guard(Guard::EventSchema, format_args!("`{event_type}` misses its schema: {error}"))
     })
 }
 

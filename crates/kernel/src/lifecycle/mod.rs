@@ -3,6 +3,7 @@
 
 mod event;
 mod failure;
+mod guard;
 mod own;
 mod policy;
 mod registry;
@@ -12,9 +13,8 @@ mod token;
 
 pub use event::{EVENT_TYPES, EventType, Field, FieldKind, event_type};
 pub use failure::{FailureCategory, FailureClass, Response};
-pub use own::{
-    MachineScope, OWN_GUARDS, OwnMachine, OwnState, OwnTransition, can_emit, floor_allows, floor_trigger, guard_named,
-};
+pub use guard::{Asked, EVERY_EMITTED, Facts, Guard, STEP_ACTS, evaluate, guards_of, guards_of_act};
+pub use own::{MachineScope, OWN_GUARDS, OwnMachine, OwnState, OwnTransition, can_emit, floor_allows, floor_trigger};
 pub use policy::{ROLLUP_POLICIES, ROLLUP_POLICY, RollupPolicy};
 pub use registry::{FacetRow, MACHINE_VERSION, MachineDef, STEP_FACETS, StateRow, TransitionRow, machine, machines};
 pub use run::{
@@ -97,31 +97,6 @@ impl TriggerKind {
             TriggerKind::Rpc => "rpc",
             TriggerKind::Timer => "timer",
             TriggerKind::ConditionResolved => "condition_resolved",
-        }
-    }
-}
-
-/// What must hold for a transition besides its place in the table: a rule of the configuration, or a predicate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Guard {
-    None,
-    Config(&'static str),
-    Predicate(&'static str),
-}
-
-impl Guard {
-    pub const fn kind(self) -> Option<&'static str> {
-        match self {
-            Guard::None => None,
-            Guard::Config(_) => Some("config"),
-            Guard::Predicate(_) => Some("predicate_fn"),
-        }
-    }
-
-    pub const fn name(self) -> Option<&'static str> {
-        match self {
-            Guard::None => None,
-            Guard::Config(name) | Guard::Predicate(name) => Some(name),
         }
     }
 }

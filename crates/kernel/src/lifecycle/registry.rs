@@ -53,7 +53,8 @@ pub struct TransitionRow {
     pub actor_class: &'static str,
     pub trigger_kind: &'static str,
     pub trigger_ref: &'static str,
-    pub guard: Guard,
+    /// All that is asked of this class, in this order.
+    pub guards: Vec<Guard>,
     pub emitted_event_type: Option<String>,
     pub audit_required: bool,
     pub rollback_to: Option<String>,
@@ -142,7 +143,7 @@ fn step_machine(id: &'static str, description: &'static str) -> MachineDef {
                     actor_class: actor.as_str(),
                     trigger_kind: t.trigger_kind.as_str(),
                     trigger_ref: trigger,
-                    guard: t.guard,
+                    guards: t.guards_of(*actor).collect(),
                     emitted_event_type: Some(t.emits.to_owned()),
                     audit_required: t.audit_required,
                     rollback_to: t.rollback_to().map(|state| state.as_str().to_owned()),
@@ -210,7 +211,7 @@ fn run_machine() -> MachineDef {
             actor_class: about.actor.as_str(),
             trigger_kind: about.kind.as_str(),
             trigger_ref: t.trigger,
-            guard: about.guard,
+            guards: about.guards.to_vec(),
             emitted_event_type: Some(t.emits().to_owned()),
             audit_required: about.audit_required,
             rollback_to: back,
@@ -257,7 +258,7 @@ fn of_table(table: &'static MachineTable, id: &'static str, description: &'stati
             justification: None,
         }
     });
-    let transitions = table.transitions.iter().map(|(from, action, to)| TransitionRow {
+    let transitions = table.transitions.iter().map(|(from, action, to, guards)| TransitionRow {
         id: action,
         from: (*from).to_owned(),
         to: (*to).to_owned(),
@@ -269,7 +270,7 @@ fn of_table(table: &'static MachineTable, id: &'static str, description: &'stati
         .as_str(),
         trigger_kind: TriggerKind::Rpc.as_str(),
         trigger_ref: action,
-        guard: Guard::Predicate("actor_is_approver"),
+        guards: guards.to_vec(),
         emitted_event_type: None,
         audit_required: true,
         rollback_to: None,

@@ -1,6 +1,7 @@
 //! The run's lifecycle. What seed 004 calls an invalid transition is simply not declared.
 
-use super::{ActorClass, Guard, SemanticClass, TriggerKind};
+use super::guard::Guard;
+use super::{ActorClass, SemanticClass, TriggerKind};
 use std::fmt;
 
 macro_rules! named {
@@ -139,7 +140,8 @@ pub struct RunTrigger {
     pub name: &'static str,
     pub actor: ActorClass,
     pub kind: TriggerKind,
-    pub guard: Guard,
+    /// In the order in which they are asked.
+    pub guards: &'static [Guard],
     pub audit_required: bool,
 }
 
@@ -147,35 +149,35 @@ const fn trigger(
     name: &'static str,
     actor: ActorClass,
     kind: TriggerKind,
-    guard: Guard,
+    guards: &'static [Guard],
     audit_required: bool,
 ) -> RunTrigger {
-    RunTrigger { name, actor, kind, guard, audit_required }
+    RunTrigger { name, actor, kind, guards, audit_required }
 }
 
 #[rustfmt::skip]
 pub const RUN_TRIGGERS: &[RunTrigger] = &[
-    trigger("started", ActorClass::MowOrchestrator, TriggerKind::Rpc, Guard::Predicate("input_contract_met"), true),
-    trigger("slot_available", ActorClass::MowOrchestrator, TriggerKind::ConditionResolved, Guard::Predicate("slot_free"), true),
-    trigger("input_required", ActorClass::System, TriggerKind::Event, Guard::None, true),
-    trigger("input_received", ActorClass::System, TriggerKind::Event, Guard::None, true),
-    trigger("all_steps_ended", ActorClass::System, TriggerKind::ConditionResolved, Guard::Predicate("all_mandatory_steps_completed"), true),
-    trigger("step_failed", ActorClass::System, TriggerKind::Event, Guard::Config("failure_policy"), true),
-    trigger("workflow_timeout", ActorClass::System, TriggerKind::Timer, Guard::Predicate("timeout_passed"), true),
-    trigger("effect_declared", ActorClass::Reviewer, TriggerKind::Rpc, Guard::Predicate("effect_unknown"), true),
-    trigger("all_compensated", ActorClass::System, TriggerKind::ConditionResolved, Guard::None, true),
-    trigger("compensation_failed", ActorClass::System, TriggerKind::Event, Guard::None, true),
-    trigger("effect_unknown", ActorClass::System, TriggerKind::ConditionResolved, Guard::None, true),
-    trigger("workflow_pause", ActorClass::Reviewer, TriggerKind::Rpc, Guard::None, true),
-    trigger("workflow_resume", ActorClass::Reviewer, TriggerKind::Rpc, Guard::Predicate("approval_where_declared"), true),
-    trigger("workflow_cancel", ActorClass::Reviewer, TriggerKind::Rpc, Guard::Predicate("approval_where_declared"), true),
-    trigger("workflow_stop", ActorClass::Reviewer, TriggerKind::Rpc, Guard::None, true),
-    trigger("lease_expired", ActorClass::System, TriggerKind::Timer, Guard::Config("failure_policy"), true),
-    trigger("workflow_void", ActorClass::Reviewer, TriggerKind::Rpc, Guard::Predicate("approval_where_declared"), true),
-    trigger("drift", ActorClass::System, TriggerKind::ConditionResolved, Guard::Predicate("pins_differ"), true),
-    trigger("soft_cap", ActorClass::System, TriggerKind::Timer, Guard::Predicate("cap_reached"), true),
-    trigger("hard_cap", ActorClass::System, TriggerKind::Timer, Guard::Predicate("cap_reached"), true),
-    trigger("dry_run", ActorClass::System, TriggerKind::ConditionResolved, Guard::None, true),
+    trigger("started", ActorClass::MowOrchestrator, TriggerKind::Rpc, &[Guard::InputContract], true),
+    trigger("slot_available", ActorClass::MowOrchestrator, TriggerKind::ConditionResolved, &[Guard::SlotFree], true),
+    trigger("input_required", ActorClass::System, TriggerKind::Event, &[], true),
+    trigger("input_received", ActorClass::System, TriggerKind::Event, &[], true),
+    trigger("all_steps_ended", ActorClass::System, TriggerKind::ConditionResolved, &[Guard::AllCompleted], true),
+    trigger("step_failed", ActorClass::System, TriggerKind::Event, &[Guard::FailurePolicy], true),
+    trigger("workflow_timeout", ActorClass::System, TriggerKind::Timer, &[Guard::TimeoutPassed], true),
+    trigger("effect_declared", ActorClass::Reviewer, TriggerKind::Rpc, &[Guard::EffectUnknown], true),
+    trigger("all_compensated", ActorClass::System, TriggerKind::ConditionResolved, &[], true),
+    trigger("compensation_failed", ActorClass::System, TriggerKind::Event, &[Guard::FailurePolicy], true),
+    trigger("effect_unknown", ActorClass::System, TriggerKind::ConditionResolved, &[], true),
+    trigger("workflow_pause", ActorClass::Reviewer, TriggerKind::Rpc, &[Guard::EffectsKnown], true),
+    trigger("workflow_resume", ActorClass::Reviewer, TriggerKind::Rpc, &[Guard::ApprovalPresent, Guard::EffectsKnown], true),
+    trigger("workflow_cancel", ActorClass::Reviewer, TriggerKind::Rpc, &[Guard::EffectsKnown, Guard::ApprovalPresent], true),
+    trigger("workflow_stop", ActorClass::Reviewer, TriggerKind::Rpc, &[Guard::EffectsKnown], true),
+    trigger("lease_expired", ActorClass::System, TriggerKind::Timer, &[Guard::FailurePolicy], true),
+    trigger("workflow_void", ActorClass::Reviewer, TriggerKind::Rpc, &[Guard::ApprovalPresent], true),
+    trigger("drift", ActorClass::System, TriggerKind::ConditionResolved, &[Guard::PinsDiffer], true),
+    trigger("soft_cap", ActorClass::System, TriggerKind::Timer, &[Guard::CapReached], true),
+    trigger("hard_cap", ActorClass::System, TriggerKind::Timer, &[Guard::CapReached], true),
+    trigger("dry_run", ActorClass::System, TriggerKind::ConditionResolved, &[], true),
 ];
 
 impl RunTransition {

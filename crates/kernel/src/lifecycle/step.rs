@@ -1,7 +1,7 @@
 //! The step's lifecycle: the 9-state floor of seed 003 §3, the two derived states, its transitions T1–T12r, and those
 //! that seeds 001 and 004 need besides (X1–X17). Both other vocabularies are derived from it.
 
-use super::Guard::{self, Config, Predicate};
+use super::guard::{Asked, Guard, all, guards_of, of};
 use super::{ActorClass, TriggerKind};
 use std::fmt;
 
@@ -178,7 +178,7 @@ pub struct StepTransition {
     pub trigger_kind: TriggerKind,
     pub triggers: &'static [&'static str],
     /// What must hold besides, by name.
-    pub guard: Guard,
+    pub guards: &'static [Asked],
     pub emits: &'static str,
     pub audit_required: bool,
     /// The transition that takes this one back.
@@ -194,8 +194,13 @@ impl StepTransition {
         STEP_TRANSITIONS.iter().find(|t| t.id == id).map(|t| t.to)
     }
 
-    const fn guarded(self, guard: Guard) -> StepTransition {
-        StepTransition { guard, ..self }
+    const fn guarded(self, guards: &'static [Asked]) -> StepTransition {
+        StepTransition { guards, ..self }
+    }
+
+    /// What is asked where this class makes the transition, in this order.
+    pub fn guards_of(&self, actor: ActorClass) -> impl Iterator<Item = Guard> {
+        guards_of(self.guards, actor)
     }
 
     const fn taken_back_by(self, id: &'static str) -> StepTransition {
@@ -221,7 +226,7 @@ const fn edge(
         actors,
         trigger_kind,
         triggers,
-        guard: Guard::None,
+        guards: &[],
         emits,
         audit_required,
         rollback: None,
@@ -241,47 +246,82 @@ const PASSED_OVER: &[StepCode] = &[NotStarted, Ready, Waiting, Blocked, Failed];
 const UNDO_UNDER_WAY: &[StepCode] = &[Ready, InProgress, Overdue, Waiting, Failed];
 const NOT_ENDED: &[StepCode] = &[NotStarted, Ready, InProgress, Waiting, Blocked, Overdue, Failed, CannotComplete];
 
+/// What is asked of who begins a step.
+const BEGINS: &[Asked] = &[
+    of(PicHuman, Guard::PicResolves),
+    all(Guard::ExecutorClass),
+    of(PicHuman, Guard::RunGoesForward),
+    all(Guard::RunHandsOut),
+    all(Guard::PinsSurveyed),
+];
+/// What is asked of who completes one.
+const COMPLETES: &[Asked] = &[
+    of(PicHuman, Guard::PicResolves),
+    all(Guard::TasksCompleted),
+    of(PicHuman, Guard::CapReached),
+    all(Guard::OutputContract),
+    all(Guard::Postcondition),
+];
+/// And of who does it late.
+const COMPLETES_LATE: &[Asked] = &[
+    of(PicHuman, Guard::PicResolves),
+    all(Guard::TasksCompleted),
+    of(PicHuman, Guard::CapReached),
+    all(Guard::OutputContract),
+    all(Guard::Postcondition),
+    all(Guard::CompletedLate),
+];
+/// What is asked of who reopens one.
+const REOPENS: &[Asked] = &[
+    all(Guard::RunGoesForward),
+    all(Guard::RunHandsOut),
+    all(Guard::ExecutorClass),
+    all(Guard::CorrectionReason),
+    all(Guard::ApprovalPresent),
+    all(Guard::PriorAudit),
+];
+
 #[rustfmt::skip]
 pub const STEP_TRANSITIONS: &[StepTransition] = &[
-    edge("T1", &[NotStarted], Ready, &[MowOrchestrator], ConditionResolved, &["precondition"], "step.ready", false).guarded(Config("precondition_config")),
-    edge("T2", &[Ready], InProgress, CLAIMANTS, Rpc, &["step_claim"], "step.started", true).guarded(Predicate("fn_step_pic_resolves")).taken_back_by("T2r"),
-    edge("T2r", AT_WORK, Ready, &[PicHuman], Rpc, &["step_release"], "step.released", true).guarded(Predicate("actor_is_pic")),
-    edge("T3", AT_WORK, Waiting, CLAIMANTS, Rpc, &["step_wait"], "step.waiting", false).guarded(Config("waiting_facet_in_vocab")).taken_back_by("T3r"),
-    edge("T3r", &[Waiting], InProgress, &[System], Event, &["facet_resolved"], "step.resumed", false).guarded(Predicate("facet_resolution_proof")),
-    edge("T4", AT_WORK, Blocked, CLAIMANTS, Rpc, &["step_block"], "step.blocked", true).guarded(Config("block_reason_in_vocab")).taken_back_by("T4r"),
-    edge("T4r", &[Blocked], InProgress, &[System, PicHuman], Event, &["blocker_resolved"], "step.unblocked", true).guarded(Predicate("blocker_resolution_evidence")),
-    edge("T5", &[InProgress], Overdue, &[System], Timer, &["deadline_passed"], "step.overdue", false).guarded(Predicate("deadline_passed")),
-    edge("T6", &[Overdue], InProgress, &[System], ConditionResolved, &["deadline_extended"], "step.recovered_from_overdue", true).guarded(Predicate("deadline_updated")),
-    edge("T6", &[Overdue], InProgress, &[PicHuman], Rpc, &["step_reengage"], "step.recovered_from_overdue", true).guarded(Predicate("deadline_updated")),
-    edge("T7", &[Overdue], Completed, CLAIMANTS, Rpc, &["step_complete"], "step.completed", true).guarded(Predicate("output_contract_met")),
-    edge("T8", &[InProgress], Completed, CLAIMANTS, Rpc, &["step_complete"], "step.completed", true).guarded(Predicate("output_contract_met")).taken_back_by("T8r"),
-    edge("T8r", &[Completed], InProgress, &[Reviewer], Rpc, &["step_reopen_for_correction"], "step.reopened_for_correction", true).guarded(Predicate("approval_present")),
-    edge("T9", &[InProgress, Overdue, Waiting, Blocked], Failed, &[ExecutorWorker], Event, &["executor_failure"], "step.failed", true).guarded(Config("failure_class_in_registry")),
-    edge("T10", &[Failed], InProgress, &[ExecutorWorker], Event, &["retry_attempt"], "step.retry", false).guarded(Predicate("retry_budget")),
-    edge("T11", &[Failed], CannotComplete, &[EscalationHandler], Rpc, &["escalate"], "step.escalated", true).guarded(Predicate("retry_budget")),
-    edge("T12", &[InProgress, Overdue, Blocked, Waiting], CannotComplete, CLAIMANTS, Rpc, &["declare_cannot_complete"], "step.cannot_complete", true).guarded(Predicate("declaration_evidence")).taken_back_by("T12r"),
-    edge("T12r", &[CannotComplete], InProgress, &[Reviewer], Rpc, &["step_reopen_for_correction"], "step.reopened_for_correction", true).guarded(Predicate("approval_present")),
-    edge("X1", &[Waiting], Ready, &[System], Event, &["wake_up"], "step.woken", false).guarded(Predicate("event_type_awaited")),
-    edge("X2", AT_WORK, Ready, &[System], Timer, &["lease_expired"], "step.lease_expired", false).guarded(Predicate("lease_over")),
-    edge("X3", &[Waiting], InProgress, &[ExecutorWorker], Timer, &["waiting_timeout"], "step.started", true).guarded(Predicate("wait_over")),
-    edge("X4", &[NotStarted, Ready], Skipped, &[System], ConditionResolved, &["upstream_skipped", "when_false"], "step.skipped", false).guarded(Predicate("upstream_or_when")),
-    edge("X5", AT_WORK, Skipped, &[System], ConditionResolved, &["on_failure_skip"], "step.skipped", false).guarded(Config("on_failure_skip")),
-    edge("X6", NOT_ENDED, Cancelled, &[Reviewer], Rpc, &["workflow_cancel"], "step.cancelled", true).guarded(Predicate("approval_where_declared")),
-    edge("X7", &[Blocked], Failed, &[System], Timer, &["blocked_timeout"], "step.failed", true).guarded(Predicate("timeout_passed")),
-    edge("X8", &[NotStarted], Blocked, &[System], Event, &["gate_opened"], "step.blocked", true).guarded(Config("gate_declared")),
-    edge("X8r", &[Blocked], Ready, &[System], Event, &["gate_cleared"], "step.unblocked", true).guarded(Predicate("gate_cleared")),
-    edge("X9", &[Ready, InProgress, Waiting, Blocked, Overdue, Failed], Cancelled, &[System], ConditionResolved, &["run_aborted"], "step.cancelled", true).guarded(Config("failure_policy")),
+    edge("T1", &[NotStarted], Ready, &[MowOrchestrator], ConditionResolved, &["precondition"], "step.ready", false).guarded(&[all(Guard::PreconditionConfig)]),
+    edge("T2", &[Ready], InProgress, CLAIMANTS, Rpc, &["step_claim"], "step.started", true).guarded(BEGINS).taken_back_by("T2r"),
+    edge("T2r", AT_WORK, Ready, &[PicHuman], Rpc, &["step_release"], "step.released", true).guarded(&[all(Guard::PicResolves), all(Guard::ActorIsPic)]),
+    edge("T3", AT_WORK, Waiting, CLAIMANTS, Rpc, &["step_wait"], "step.waiting", false).guarded(&[of(PicHuman, Guard::PicResolves), all(Guard::WaitingFacet)]).taken_back_by("T3r"),
+    edge("T3r", &[Waiting], InProgress, &[System], Event, &["facet_resolved"], "step.resumed", false).guarded(&[all(Guard::FacetProof)]),
+    edge("T4", AT_WORK, Blocked, CLAIMANTS, Rpc, &["step_block"], "step.blocked", true).guarded(&[of(PicHuman, Guard::PicResolves), all(Guard::BlockReason), of(ExecutorWorker, Guard::RunGoesForward)]).taken_back_by("T4r"),
+    edge("T4r", &[Blocked], InProgress, &[System, PicHuman], Event, &["blocker_resolved"], "step.unblocked", true).guarded(&[all(Guard::GateCleared), all(Guard::BlockerEvidence)]),
+    edge("T5", &[InProgress], Overdue, &[System], Timer, &["deadline_passed"], "step.overdue", false).guarded(&[all(Guard::DeadlinePassed)]),
+    edge("T6", &[Overdue], InProgress, &[System], ConditionResolved, &["deadline_extended"], "step.recovered_from_overdue", true).guarded(&[all(Guard::DeadlineUpdated)]),
+    edge("T6", &[Overdue], InProgress, &[PicHuman], Rpc, &["step_reengage"], "step.recovered_from_overdue", true).guarded(&[all(Guard::PicResolves), all(Guard::DeadlineUpdated)]),
+    edge("T7", &[Overdue], Completed, CLAIMANTS, Rpc, &["step_complete"], "step.completed", true).guarded(COMPLETES_LATE),
+    edge("T8", &[InProgress], Completed, CLAIMANTS, Rpc, &["step_complete"], "step.completed", true).guarded(COMPLETES).taken_back_by("T8r"),
+    edge("T8r", &[Completed], InProgress, &[Reviewer], Rpc, &["step_reopen_for_correction"], "step.reopened_for_correction", true).guarded(REOPENS),
+    edge("T9", &[InProgress, Overdue, Waiting, Blocked], Failed, &[ExecutorWorker], Event, &["executor_failure"], "step.failed", true).guarded(&[all(Guard::FailureClass)]),
+    edge("T10", &[Failed], InProgress, &[ExecutorWorker], Event, &["retry_attempt"], "step.retry", false).guarded(&[all(Guard::RetryBudget), all(Guard::RunHandsOut), all(Guard::PinsSurveyed)]),
+    edge("T11", &[Failed], CannotComplete, &[EscalationHandler], Rpc, &["escalate"], "step.escalated", true).guarded(&[all(Guard::RunGoesForward), all(Guard::OnFailureHold), all(Guard::RetryBudget)]),
+    edge("T12", &[InProgress, Overdue, Blocked, Waiting], CannotComplete, CLAIMANTS, Rpc, &["declare_cannot_complete"], "step.cannot_complete", true).guarded(&[of(PicHuman, Guard::PicResolves), all(Guard::DeclarationEvidence)]).taken_back_by("T12r"),
+    edge("T12r", &[CannotComplete], InProgress, &[Reviewer], Rpc, &["step_reopen_for_correction"], "step.reopened_for_correction", true).guarded(REOPENS),
+    edge("X1", &[Waiting], Ready, &[System], Event, &["wake_up"], "step.woken", false).guarded(&[all(Guard::EventAwaited)]),
+    edge("X2", AT_WORK, Ready, &[System], Timer, &["lease_expired"], "step.lease_expired", false).guarded(&[all(Guard::LeaseOver)]),
+    edge("X3", &[Waiting], InProgress, &[ExecutorWorker], Timer, &["waiting_timeout"], "step.started", true).guarded(&[all(Guard::WaitOver), all(Guard::RunHandsOut), all(Guard::PinsSurveyed)]),
+    edge("X4", &[NotStarted, Ready], Skipped, &[System], ConditionResolved, &["upstream_skipped", "when_false"], "step.skipped", false).guarded(&[all(Guard::UpstreamOrWhen)]),
+    edge("X5", AT_WORK, Skipped, &[System], ConditionResolved, &["on_failure_skip"], "step.skipped", false).guarded(&[all(Guard::OnFailureSkip)]),
+    edge("X6", NOT_ENDED, Cancelled, &[Reviewer], Rpc, &["workflow_cancel"], "step.cancelled", true).guarded(&[all(Guard::ApprovalWhereDeclared)]),
+    edge("X7", &[Blocked], Failed, &[System], Timer, &["blocked_timeout"], "step.failed", true).guarded(&[all(Guard::TimeoutPassed)]),
+    edge("X8", &[NotStarted], Blocked, &[System], Event, &["gate_opened"], "step.blocked", true).guarded(&[all(Guard::GateDeclared)]),
+    edge("X8r", &[Blocked], Ready, &[System], Event, &["gate_cleared"], "step.unblocked", true).guarded(&[all(Guard::GateCleared)]),
+    edge("X9", &[Ready, InProgress, Waiting, Blocked, Overdue, Failed], Cancelled, &[System], ConditionResolved, &["run_aborted"], "step.cancelled", true).guarded(&[all(Guard::FailurePolicy)]),
     edge("X10", NOT_ENDED, Failed, &[System], ConditionResolved,
-        &["step_timeout", "waiting_timeout", "gate_rejected", "lease_exhausted", "expression_error", "validation"], "step.failed", true).guarded(Predicate("engine_verdict")),
-    edge("X11", AT_WORK, Ready, &[System], ConditionResolved, &["unclaimed"], "step.ready", false).guarded(Predicate("executor_class_ref")),
-    edge("X14", &[Ready], Overdue, &[System], Timer, &["start_deadline_passed"], "step.overdue", false).guarded(Predicate("start_deadline_passed")),
-    edge("X15", &[Overdue], InProgress, CLAIMANTS, Rpc, &["step_claim"], "step.started", true).guarded(Predicate("fn_step_pic_resolves")).taken_back_by("T2r"),
-    edge("X16", &[Overdue], Ready, &[System], ConditionResolved, &["deadline_extended"], "step.recovered_from_overdue", true).guarded(Predicate("deadline_updated")),
-    edge("X17", &[Ready, Overdue], NotStarted, &[System], ConditionResolved, &["predecessor_reopened"], "step.held", false).guarded(Predicate("predecessor_open")),
-    edge("X13", &[Ready, Overdue], Completed, &[Reviewer], Rpc, &["effect_declared"], "step.completed", true).guarded(Predicate("effect_unknown")),
-    edge("U1", UNDO_UNDER_WAY, Completed, &[Reviewer], Rpc, &["undo_declared"], "step.completed", true).guarded(Predicate("undo_under_way")),
-    edge("U2", UNDO_UNDER_WAY, CannotComplete, &[Reviewer], Rpc, &["undo_declared"], "step.cannot_complete", true).guarded(Predicate("undo_under_way")),
-    edge("X12", PASSED_OVER, Skipped, &[System], ConditionResolved, &["on_failure_skip"], "step.skipped", false).guarded(Config("on_failure_skip")),
+        &["step_timeout", "waiting_timeout", "gate_rejected", "lease_exhausted", "expression_error", "validation"], "step.failed", true).guarded(&[all(Guard::EngineVerdict)]),
+    edge("X11", AT_WORK, Ready, &[System], ConditionResolved, &["unclaimed"], "step.ready", false).guarded(&[all(Guard::ExecutorClass)]),
+    edge("X14", &[Ready], Overdue, &[System], Timer, &["start_deadline_passed"], "step.overdue", false).guarded(&[all(Guard::StartDeadlinePassed)]),
+    edge("X15", &[Overdue], InProgress, CLAIMANTS, Rpc, &["step_claim"], "step.started", true).guarded(BEGINS).taken_back_by("T2r"),
+    edge("X16", &[Overdue], Ready, &[System], ConditionResolved, &["deadline_extended"], "step.recovered_from_overdue", true).guarded(&[all(Guard::DeadlineUpdated)]),
+    edge("X17", &[Ready, Overdue], NotStarted, &[System], ConditionResolved, &["predecessor_reopened"], "step.held", false).guarded(&[all(Guard::PredecessorOpen)]),
+    edge("X13", &[Ready, Overdue], Completed, &[Reviewer], Rpc, &["effect_declared"], "step.completed", true).guarded(&[all(Guard::EffectUnknown), all(Guard::OutputContract), all(Guard::Postcondition)]),
+    edge("U1", UNDO_UNDER_WAY, Completed, &[Reviewer], Rpc, &["undo_declared"], "step.completed", true).guarded(&[all(Guard::UndoUnderWay)]),
+    edge("U2", UNDO_UNDER_WAY, CannotComplete, &[Reviewer], Rpc, &["undo_declared"], "step.cannot_complete", true).guarded(&[all(Guard::UndoUnderWay)]),
+    edge("X12", PASSED_OVER, Skipped, &[System], ConditionResolved, &["on_failure_skip"], "step.skipped", false).guarded(&[all(Guard::OnFailureSkip)]),
 ];
 
 /// The declared transition, or nothing: nothing else changes the state of a step.

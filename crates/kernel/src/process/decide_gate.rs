@@ -9,7 +9,8 @@ use super::{
 };
 use crate::gate_spec::QuorumRule;
 use crate::id::ChainId;
-use crate::machine::{ChainState, StepState};
+use crate::lifecycle::Guard;
+use crate::machine::{APPROVAL_STEP, ChainState, StepState};
 use crate::refusal::{Code, Refusal, require_optional_text, require_ref};
 
 pub fn decide(process: Option<&Process>, command: &DecideGate, ctx: &mut Context<'_>) -> Result<Vec<Event>, Refusal> {
@@ -242,10 +243,17 @@ fn check_step(
         return Err(Refusal::new(Code::NotPending, format!("the step is {} already", step.state)));
     }
     debug_assert_eq!(step.state, StepState::Pending);
-    match decision {
-        Decision::Withdraw => require_submitter(process, ctx.actor_ref).map(|()| None),
-        Decision::Approve | Decision::Reject => substitute::authority(process, gate, step, decision.as_str(), ctx),
+    let mut on_behalf = None;
+    for guard in APPROVAL_STEP.guards(decision.as_str()) {
+        match guard {
+            Guard::ActorIsSubmitter => require_submitter(process, ctx.actor_ref)?,
+            Guard::ActorIsApprover => {
+                on_behalf = substitute::authority(process, gate, step, decision.as_str(), ctx)?;
+            }
+            _ => return Err(Refusal::new(Code::RecordingFailure, "a gate knows nothing of this guard")),
+        }
     }
+    Ok(on_behalf)
 }
 
 /// A gate is submitted in the initiator's name, whoever opened it; only the submitter withdraws.

@@ -1,6 +1,7 @@
 //! How a run goes on: what follows the end of a step, what a failure leads to, and when the run ends.
 
 use super::flow::{By, Flow, SYSTEM, WORKER};
+use super::guard::{Given, Judged};
 use super::{Artifact, Facet, Role, Verdict, Waiting};
 use crate::lifecycle::{ActorClass, FailureCategory, Outcome, Response, RunState, StepCode};
 use crate::plan::{
@@ -188,7 +189,8 @@ impl Flow<'_, '_, '_> {
 
     /// T3, and at once on where the event has come already.
     pub fn put_down(&mut self, seq: StepSeq, waiting: Waiting, by: ActorClass) -> Result<(), Refusal> {
-        self.move_step(seq, StepCode::Waiting, By(by, "step_wait"))?;
+        let given = Given { facets: &[waiting.facet.as_str()], ..Given::default() };
+        self.move_given(seq, StepCode::Waiting, By(by, "step_wait"), &given)?;
         let kept = waiting.event_type.as_ref().and_then(|wanted| {
             self.run.kept.iter().find(|kept| kept.event_type == *wanted && !self.taken.contains(&kept.id))
         });
@@ -220,14 +222,15 @@ impl Flow<'_, '_, '_> {
             live.event = Some(data.clone());
             Ok(())
         };
+        let proof = Given { evidence: Some(data), ..Given::default() };
         if own {
-            self.move_step(seq, StepCode::InProgress, By(SYSTEM, "facet_resolved"))?;
+            self.move_given(seq, StepCode::InProgress, By(SYSTEM, "facet_resolved"), &proof)?;
             clear(self)?;
             return self.completed(seq, data.clone());
         }
         if persons {
             // It is still its person's.
-            self.move_step(seq, StepCode::InProgress, By(SYSTEM, "facet_resolved"))?;
+            self.move_given(seq, StepCode::InProgress, By(SYSTEM, "facet_resolved"), &proof)?;
             return clear(self);
         }
         self.move_step(seq, StepCode::Ready, By(SYSTEM, "wake_up"))?;
@@ -248,10 +251,11 @@ impl Flow<'_, '_, '_> {
         }
     }
 
-    /// T8, T7 where it is late, or X13 where somebody declared it.
+    /// T8, T7 where it is late, or X13 where somebody declared it: with an output that [`Flow::judge`] has accepted.
     pub fn close(&mut self, seq: StepSeq, output: Arc<str>, by: By) -> Result<(), Refusal> {
         self.note_breach(seq)?;
-        self.move_step(seq, StepCode::Completed, by)?;
+        let given = Given { judged: Some(&Judged::Holds), ..Given::default() };
+        self.move_given(seq, StepCode::Completed, by, &given)?;
         self.clear_hold(seq)?;
         let cell = self.edit(seq)?;
         if let Some(live) = &mut cell.live {
@@ -382,11 +386,12 @@ impl Flow<'_, '_, '_> {
             return self.task_failed(seq, step, error, category, by, on_failure);
         }
         if role == Role::Step && on_failure == OnFailure::Skip && !to_be_declared {
-            self.move_step(seq, StepCode::Skipped, By(SYSTEM, "on_failure_skip"))?;
+            let given = Given { on_failure: Some(on_failure), ..Given::default() };
+            self.move_given(seq, StepCode::Skipped, By(SYSTEM, "on_failure_skip"), &given)?;
             self.clear_hold(seq)?;
             return self.ended(seq, false);
         }
-        self.move_step(seq, StepCode::Failed, by)?;
+        self.move_given(seq, StepCode::Failed, by, &Given { category: Some(category), ..Given::default() })?;
         self.clear_hold(seq)?;
         if let Role::Compensation(step) = role {
             return self.undo_failed(step, error);

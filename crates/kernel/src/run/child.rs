@@ -2,6 +2,7 @@
 //! `waiting(waiting_dependency)` where the child waits, and shows the child's colour; it ends when the child has.
 
 use super::flow::{By, Flow, SYSTEM, WORKER};
+use super::guard::Given;
 use super::result::{Target, failed, held};
 use super::{Action, Cell, Context, Event, Facet, Run, TaskRef, Waiting, permitted};
 use crate::Time;
@@ -98,13 +99,14 @@ pub fn coloured(
     let action = match (stands, waits) {
         (true, _) => Action::ChildColoured,
         (false, true) => {
-            flow.move_step(seq, StepCode::Waiting, By(WORKER, "step_wait"))?;
+            let given = Given { facets: &[Facet::Dependency.as_str()], ..Given::default() };
+            flow.move_given(seq, StepCode::Waiting, By(WORKER, "step_wait"), &given)?;
             let waiting = Waiting { event_type: None, facet: Facet::Dependency, secondary: vec![], deadline_at: None };
             flow.edit(seq)?.live.get_or_insert_default().waiting = Some(waiting);
             Action::ChildWaiting
         }
         (false, false) => {
-            flow.go_on_with_child(seq)?;
+            flow.go_on_with_child(seq, child)?;
             Action::ChildResumed
         }
     };
@@ -125,7 +127,7 @@ pub fn ended(
     }
     let actor_ref = ctx.base.application_actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
-    flow.go_on_with_child(seq)?;
+    flow.go_on_with_child(seq, child)?;
     if completed {
         flow.completed(seq, output.clone())?;
     } else {
@@ -137,9 +139,11 @@ pub fn ended(
 
 impl Flow<'_, '_, '_> {
     /// T3r, where it was waiting. That the child goes on is the proof.
-    fn go_on_with_child(&mut self, seq: StepSeq) -> Result<(), Refusal> {
+    fn go_on_with_child(&mut self, seq: StepSeq, child: InstanceId) -> Result<(), Refusal> {
         if self.state(seq) == Some(StepCode::Waiting) {
-            self.move_step(seq, StepCode::InProgress, By(SYSTEM, "facet_resolved"))?;
+            let child = child.to_string();
+            let given = Given { evidence: Some(&child), ..Given::default() };
+            self.move_given(seq, StepCode::InProgress, By(SYSTEM, "facet_resolved"), &given)?;
             self.edit(seq)?.live.get_or_insert_default().waiting = None;
         }
         Ok(())

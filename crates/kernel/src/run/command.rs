@@ -1,6 +1,6 @@
 //! What can be asked of a run.
 
-use super::{Artifact, Facet, Found, KeptEvent, Origin, Parent, Prior, TransitionWish};
+use super::{Artifact, Event, Facet, Found, KeptEvent, Origin, Parent, Prior, TransitionWish};
 use crate::id::InstanceId;
 use crate::lifecycle::{FailureCategory, StepCode};
 use crate::plan::{Micros, Plan, StepSeq};
@@ -160,6 +160,24 @@ impl Command {
             Command::Act(command) => command.act.name(),
             Command::DeclareEffect { .. } => "declare_effect",
         }
+    }
+}
+
+/// The transition that the events of a command tell of first, and what it emits: the run's own where the command is about the
+/// run, a machine's own where one was asked for.
+pub fn moved_by(command: &Command, events: &[Event]) -> Option<(String, Option<&'static str>)> {
+    let event = events.iter().find_map(|event| match event {
+        Event::Run(event) => Some(&**event),
+        Event::Gate(_) => None,
+    })?;
+    let own = event.acted.as_deref().and_then(|acted| acted.own.as_ref());
+    let of_step = || event.moves.first().map(|m| (m.transition.id.to_owned(), Some(event.emits(m))));
+    let of_run = || event.run_moves.first().map(|m| (m.transition.id.to_owned(), Some(m.transition.emits())));
+    match (command, own) {
+        (Command::Act(_), Some(own)) => Some((own.id.clone(), own.emits)),
+        (Command::Cancel { .. } | Command::Pause { .. } | Command::Resume { .. }, _)
+        | (Command::Stop { .. } | Command::Void { .. }, _) => of_run().or_else(of_step),
+        _ => of_step().or_else(of_run),
     }
 }
 

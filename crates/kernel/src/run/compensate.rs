@@ -2,7 +2,8 @@
 //! begins when nobody is at work any more, and never over an attempt whose effect is unknown.
 
 use super::control::{named, undo_named};
-use super::flow::{By, Flow, SYSTEM};
+use super::flow::{By, Flow, SYSTEM, broken};
+use super::guard::Given;
 use super::person::give_up;
 use super::{Action, Cell, Context, Event, Live, Role, Run, alive, permitted};
 use crate::lifecycle::{ActorClass, FailureCategory, Outcome, RunState, StepCode};
@@ -228,16 +229,13 @@ pub fn declare_effect(
         return declare_undo((shell, run), seq, done, output, reason, ctx);
     }
     let seq = named(run, step)?;
+    Flow::new(shell, run, ctx).allow(seq, "effect_declare", &Given::default())?;
     let unknown = run.cell(seq).and_then(|cell| cell.live.as_ref()).is_some_and(|live| live.effect_unknown);
     if unknown && run.runbook().is_some() && run.head.state == RunState::Stopped {
         return declare_in_runbook((shell, run), seq, done, output, reason, ctx);
     }
     let persons = run.plan.step(seq).is_some_and(|spec| matches!(spec.work, Work::Human { .. }));
     let at_work = run.head.undoing && persons && run.cell(seq).is_some_and(Cell::is_held);
-    if !at_work && (!unknown || run.head.outcome != Some(Outcome::EffectUnknown)) {
-        let detail = format!("the run does not wait for anybody to say what became of `{step}`");
-        return Err(Refusal::by_guard("effect_unknown", detail).at("step"));
-    }
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
     let now = flow.now();
@@ -253,6 +251,7 @@ pub fn declare_effect(
         cell.completed_at = Some(now);
         flow.outputs.push((seq, output.cloned().unwrap_or_else(|| Arc::from("null"))));
     }
+    flow.effect = Some((seq, done));
     if !at_work {
         flow.head.outcome = None;
         if let Some(error) = flow.what_failed(seq) {
@@ -260,7 +259,6 @@ pub fn declare_effect(
         }
         flow.move_run(RunState::Compensating, "effect_declared")?;
     }
-    flow.effect = Some((seq, done));
     flow.advance()?;
     Ok(flow.finish(Action::EffectDeclared, &actor_ref, Some(reason)))
 }
@@ -279,12 +277,9 @@ fn declare_undo(
     let mut flow = Flow::new(shell, run, ctx);
     let to = if done { StepCode::Completed } else { StepCode::CannotComplete };
     let by = By(ActorClass::Reviewer, "undo_declared");
-    let (Ok(_), Some(Role::Compensation(undone))) = (flow.declared(seq, to, by), flow.cell(seq).map(|cell| cell.role))
-    else {
-        let state = flow.state(seq).unwrap_or(StepCode::NotStarted);
-        let detail = format!("the undo of `{}` is {state}: only one that is under way is declared", run.step_name(seq));
-        return Err(Refusal::by_guard("undo_under_way", detail).at("step"));
-    };
+    flow.allow(seq, "undo_declare", &Given::default())?;
+    flow.declared(seq, to, by)?;
+    let Some(Role::Compensation(undone)) = flow.cell(seq).map(|cell| cell.role) else { return Err(broken()) };
     flow.effect = Some((seq, done));
     match done {
         true => {
@@ -292,7 +287,7 @@ fn declare_undo(
             flow.take_away(seq)?;
         }
         false => {
-            give_up(&mut flow, seq, by)?;
+            give_up(&mut flow, seq, by, None)?;
             flow.undo_failed(undone, &format!("NOT_UNDONE: {}", run.step_name(seq)))?;
         }
     }

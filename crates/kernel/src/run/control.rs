@@ -1,6 +1,7 @@
 //! What operators do to a run: pause, resume, cancel, stop, void.
 
 use super::flow::{By, Flow};
+use super::guard::{Approval, Given};
 use super::stop::{RESUME, VOID};
 use super::{Action, Context, Event, Role, Run, alive, permitted};
 use crate::lifecycle::{ActorClass, Outcome, RunState, StepCode};
@@ -17,16 +18,6 @@ type Target<'r> = Option<(&'r Process, &'r Run)>;
 fn begin<'r>(target: Target<'r>, reason: Option<&str>, ctx: &Context<'_>) -> Result<(&'r Process, &'r Run), Refusal> {
     require_present("reason", reason)?;
     permitted(target, scopes::RUNS_CONTROL, ctx)
-}
-
-/// A run that began to undo its work, and waits to be told what became of an attempt, never executes again: there is nothing
-/// that a resume could go back to. Nor is it cancelled half-way.
-fn effects_known(run: &Run) -> Result<(), Refusal> {
-    if run.head.outcome == Some(Outcome::EffectUnknown) {
-        let detail = "the run is undoing its work and waits to be told what became of an attempt: declare its effect";
-        return Err(Refusal::by_guard("effects_known", detail));
-    }
-    Ok(())
 }
 
 /// What is undone half-way stays undone half-way only where an operator says so, undo by undo.
@@ -47,11 +38,10 @@ pub fn cancel(
     let (shell, run) = begin(target, reason, ctx)?;
     alive(run)?;
     not_undoing(run)?;
-    effects_known(run)?;
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
-    flow.require_cancel_gate(approval_id)?;
-    flow.move_run(RunState::Cancelled, "workflow_cancel")?;
+    let approval = flow.cancel_approval(approval_id);
+    flow.move_approved(RunState::Cancelled, "workflow_cancel", approval)?;
     flow.revoke_all(By(ActorClass::Reviewer, "workflow_cancel"))?;
     Ok(flow.finish(Action::RunCancelled, &actor_ref, reason))
 }
@@ -62,7 +52,6 @@ pub fn pause(target: Target<'_>, reason: Option<&str>, ctx: &mut Context<'_>) ->
     if run.head.state == RunState::Paused {
         return Ok(vec![]);
     }
-    effects_known(run)?;
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
     flow.move_run(RunState::Paused, "workflow_pause")?;
@@ -93,40 +82,41 @@ pub fn resume(
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
     let stopped = run.head.state == RunState::Stopped;
-    if stopped && run.guards(RESUME) {
-        flow.notes.approval_id = Some(flow.spend_approval(RESUME, approval_id)?);
-        flow.renew_budget();
-    }
-    if stopped && run.runbook().is_some() {
-        flow.effects_are_known()?;
-        flow.pin_anew();
-    }
     let to = match (flow.head.executing_since, flow.head.blocked) {
         _ if flow.head.undoing => RunState::Compensating,
         (None, _) => RunState::Queued,
         (Some(_), 0) => RunState::Executing,
         (Some(_), _) => RunState::Blocked,
     };
-    flow.move_run(to, "workflow_resume")?;
+    let gated = stopped && run.guards(RESUME);
+    let approval = gated.then_some(Approval { gate: RESUME, id: approval_id, is_named: true });
+    let fired = flow.fire_run(to, "workflow_resume", &Given { approval, ..Given::default() })?;
+    if let Some(approval) = approval {
+        flow.notes.approval_id = Some(flow.spend(&approval)?);
+        flow.renew_budget();
+    }
+    if stopped && run.runbook().is_some() {
+        flow.pin_anew();
+    }
+    flow.make_run(fired)?;
     flow.take_up(stopped)?;
     flow.advance()?;
     Ok(flow.finish(Action::RunResumed, &actor_ref, reason))
 }
 
 impl Flow<'_, '_, '_> {
-    /// The guard `effects_known`: nothing is done twice because nobody knows that it was done.
-    fn effects_are_known(&self) -> Result<(), Refusal> {
-        let unknown = |seq: &crate::plan::StepSeq| {
-            self.cell(*seq).and_then(|cell| cell.live.as_ref()).is_some_and(|live| live.effect_unknown)
-        };
-        match self.live().iter().find(|seq| unknown(seq)) {
-            None => Ok(()),
-            Some(seq) => {
-                let step = self.run.step_name(*seq);
-                let detail = format!("nobody knows what became of the last attempt at `{step}`: declare its effect");
-                Err(Refusal::by_guard("effects_known", detail))
-            }
+    /// Moves the run with the approval that this takes, and spends it.
+    fn move_approved(
+        &mut self,
+        to: RunState,
+        trigger: &'static str,
+        approval: Option<Approval<'_>>,
+    ) -> Result<(), Refusal> {
+        let fired = self.fire_run(to, trigger, &Given { approval, ..Given::default() })?;
+        if let Some(approval) = approval {
+            self.notes.approval_id = Some(self.spend(&approval)?);
         }
+        self.make_run(fired)
     }
 
     /// A runbook goes on: its pins are looked at once more. A gate that drift has mooted is opened again when they were: they
@@ -161,7 +151,6 @@ pub fn stop(target: Target<'_>, reason: Option<&str>, ctx: &mut Context<'_>) -> 
     if run.head.state == RunState::Stopped {
         return Ok(vec![]);
     }
-    effects_known(run)?;
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
     flow.stand_still(Outcome::Operator, "workflow_stop", reason)?;
@@ -188,11 +177,11 @@ pub fn void(
     }
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
-    flow.move_run(RunState::Voided, "workflow_void")?;
-    match guarded {
-        true => flow.notes.approval_id = Some(flow.spend_approval(VOID, approval_id)?),
-        false => flow.require_cancel_gate(approval_id)?,
-    }
+    let approval = match guarded {
+        true => Some(Approval { gate: VOID, id: approval_id, is_named: true }),
+        false => flow.cancel_approval(approval_id),
+    };
+    flow.move_approved(RunState::Voided, "workflow_void", approval)?;
     match voidable {
         true => flow.moot_all_gates(),
         false => flow.revoke_all(By(ActorClass::Reviewer, "workflow_cancel"))?,

@@ -2,8 +2,8 @@
 //! set beside the new cycle, with the record that closed it and the output it had.
 
 use super::Action;
-use super::flow::{By, Flow, SYSTEM};
-use super::person::hands_out;
+use super::flow::{By, Flow, SYSTEM, broken};
+use super::guard::{Approval, Given};
 use crate::Time;
 use crate::id::{EventId, StepId};
 use crate::lifecycle::{ActorClass, StepCode};
@@ -76,31 +76,17 @@ pub struct Wish<'a> {
 /// T8r or T12r: the step's person goes on with it; a worker's step goes back to its queue.
 pub fn reopen(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, wish: &Wish<'_>) -> Result<Action, Refusal> {
     let by = By(ActorClass::Reviewer, "step_reopen_for_correction");
-    flow.declared(seq, StepCode::InProgress, by)?;
-    hands_out(flow)?;
-    let work = flow.spec(seq).map(|spec| &spec.work);
-    let frame = flow.spec(seq).is_some_and(crate::plan::StepSpec::is_frame);
     let whole = flow.run.plan.step_of_task(seq);
-    let at_work = |step| flow.cell(step).is_some_and(super::Cell::is_held);
-    if whole.is_some_and(|step| flow.state(seq) != Some(StepCode::CannotComplete) || !at_work(step)) {
-        let detail =
-            "a task is reopened where it was declared impossible and its step is at work; otherwise reopen the step";
-        return Err(Refusal::by_guard("executor_class_ref", detail).at("step"));
-    }
     // What was declared impossible blocks its step: the approval is the step's.
     let gate = format!("{REOPEN}:{}", flow.run.step_name(whole.unwrap_or(seq)));
-    if frame || matches!(work, Some(Work::Wait(_) | Work::Approval(_) | Work::Workflow { .. })) {
-        let detail = "only what people and workers do can be done again; start a new run that corrects this one";
-        return Err(Refusal::by_guard("executor_class_ref", detail).at("step"));
-    }
-    let persons = matches!(work, Some(Work::Human { .. }));
-    let Some(reason) = wish.reason.and_then(CorrectionReason::parse) else {
-        let vocabulary: Vec<&str> = CorrectionReason::ALL.iter().map(|reason| reason.as_str()).collect();
-        let detail = format!("a correction has one of the reasons {}", vocabulary.join(", "));
-        return Err(Refusal::by_guard("correction_reason_in_vocab", detail).at("correction_reason"));
-    };
-    let approval_id = flow.spend_approval(&gate, wish.approval_id)?;
-    let prior = prior_of(flow, seq, wish.prior)?;
+    let approval = Approval { gate: &gate, id: wish.approval_id, is_named: true };
+    let given =
+        Given { correction_reason: wish.reason, approval: Some(approval), prior: wish.prior, ..Given::default() };
+    let fired = flow.fire(seq, StepCode::InProgress, by, &given)?;
+    let persons = flow.spec(seq).is_some_and(|spec| matches!(spec.work, Work::Human { .. }));
+    let approval_id = flow.spend(&approval)?;
+    let reason = wish.reason.and_then(CorrectionReason::parse).ok_or_else(broken)?;
+    let prior = prior_of(flow, seq, wish.prior).cloned().ok_or_else(broken)?;
     let from = flow.state(seq).unwrap_or(StepCode::Completed);
 
     let (now, promised) = (flow.now(), flow.spec(seq).and_then(|spec| spec.deadline));
@@ -126,7 +112,7 @@ pub fn reopen(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, wish: &Wish<'_>) -> Res
         acted.approval_id = Some(approval_id);
         acted.correction = Some(correction);
     }
-    flow.move_step(seq, StepCode::InProgress, by)?;
+    flow.make(fired)?;
     if from == StepCode::Completed {
         hold_followers_up(flow, seq)?;
     }
@@ -141,17 +127,13 @@ pub fn reopen(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, wish: &Wish<'_>) -> Res
 }
 
 /// What closed the step, as it is kept; nothing is reopened without it.
-fn prior_of(flow: &Flow<'_, '_, '_>, seq: StepSeq, prior: Option<&Prior>) -> Result<Prior, Refusal> {
+pub fn prior_of<'p>(flow: &Flow<'_, '_, '_>, seq: StepSeq, prior: Option<&'p Prior>) -> Option<&'p Prior> {
     let cell = flow.cell(seq);
     let closed_at = cell.and_then(|cell| match cell.state {
         StepCode::Completed => cell.completed_at,
         _ => cell.docket.as_ref().and_then(|docket| docket.declared_at),
     });
-    prior.filter(|prior| Some(prior.at) == closed_at).cloned().ok_or_else(|| {
-        let detail =
-            "the record that closed the step is not at hand: it was closed in another run, or has just been closed";
-        Refusal::by_guard("prior_audit", detail).at("step")
-    })
+    prior.filter(|prior| Some(prior.at) == closed_at)
 }
 
 /// Steps that have not begun wait for the correction, those that are ready again (X17); those that have, go on from what was

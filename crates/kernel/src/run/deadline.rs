@@ -1,6 +1,7 @@
 //! Deadlines: T5 when one passes, T6 when it is put off or the person in charge re-engages, and what a late completion leaves behind for ever (MP-D3).
 
 use super::flow::{By, Flow, SYSTEM};
+use super::guard::Given;
 use super::person::in_charge;
 use super::{Action, Cell, Docket, StepAct};
 use crate::Time;
@@ -70,6 +71,11 @@ impl Flow<'_, '_, '_> {
 }
 
 impl Cell {
+    /// By when something is to be done with it: by when it is to be claimed, where nobody has claimed it yet.
+    pub(super) fn promised(&self) -> Option<Time> {
+        if self.is_offered() { self.claim_by() } else { self.deadline() }
+    }
+
     /// Begins or ends the wait for a claim. (A later start is set by the command that moves it.)
     pub(super) fn note_start(&mut self, was_offered: bool, by: Option<Time>) {
         let by = match self.state {
@@ -88,23 +94,26 @@ impl Cell {
 
 /// A later deadline; a step that was overdue is not so any more (T6).
 pub fn extend(flow: &mut Flow<'_, '_, '_>, command: &StepAct, seq: StepSeq, deadline: Time) -> Result<Action, Refusal> {
-    let promised = |cell: &Cell| if cell.is_offered() { cell.claim_by() } else { cell.deadline() };
     let cell = flow.cell(seq).filter(|cell| !cell.is_ended());
-    let Some((state, unclaimed, old)) = cell.and_then(|cell| Some((cell.state, cell.is_unclaimed(), promised(cell)?)))
+    let Some((state, unclaimed)) =
+        cell.filter(|cell| cell.promised().is_some()).map(|cell| (cell.state, cell.is_unclaimed()))
     else {
         let detail = format!("`{}` has no deadline that could be put off now", command.step);
         return Err(Refusal::new(Code::InvalidTransition, detail).at("step"));
     };
-    if deadline <= old || deadline <= flow.now() {
-        let detail = "a deadline is put off to a later time, and to one that lies ahead";
-        return Err(Refusal::by_guard("deadline_updated", detail).at("deadline"));
-    }
+    let given = Given { deadline: Some(deadline), ..Given::default() };
+    flow.allow(seq, "deadline_extend", &given)?;
+    let recovers = match (state, unclaimed) {
+        (StepCode::Overdue, true) => Some(StepCode::Ready),
+        (StepCode::Overdue, false) => Some(StepCode::InProgress),
+        _ => None,
+    };
+    let by = By(SYSTEM, "deadline_extended");
+    let fired = recovers.map(|to| flow.fire(seq, to, by, &given)).transpose()?;
     let docket = flow.edit(seq)?.docket.get_or_insert_default();
     docket.deadline = docket.deadline.map(|old| old.max(deadline));
-    match (state, unclaimed) {
-        (StepCode::Overdue, true) => flow.move_step(seq, StepCode::Ready, By(SYSTEM, "deadline_extended"))?,
-        (StepCode::Overdue, false) => flow.move_step(seq, StepCode::InProgress, By(SYSTEM, "deadline_extended"))?,
-        _ => {}
+    if let Some(fired) = fired {
+        flow.make(fired)?;
     }
     if let Some(by) = flow.edit(seq)?.docket.as_mut().and_then(|docket| docket.start_by.as_mut()) {
         *by = deadline;
@@ -113,14 +122,12 @@ pub fn extend(flow: &mut Flow<'_, '_, '_>, command: &StepAct, seq: StepSeq, dead
 }
 
 /// T6 by the person in charge (ADR 57): the step has the time that its definition gives it once more, and no more.
-pub fn reengage(flow: &mut Flow<'_, '_, '_>, command: &StepAct, seq: StepSeq) -> Result<Action, Refusal> {
-    in_charge(flow, seq, StepCode::InProgress, "step_reengage")?;
-    let Some(length) = flow.spec(seq).and_then(|spec| spec.deadline) else {
-        let detail = format!("`{}` has no deadline in its definition that could begin anew", command.step);
-        return Err(Refusal::by_guard("deadline_updated", detail).at("step"));
-    };
-    let deadline = flow.now().after(length);
-    flow.edit(seq)?.docket.get_or_insert_default().deadline = Some(deadline);
-    flow.move_step(seq, StepCode::InProgress, By(ActorClass::PicHuman, "step_reengage"))?;
+pub fn reengage(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<Action, Refusal> {
+    in_charge(flow, seq)?;
+    let deadline = flow.spec(seq).and_then(|spec| spec.deadline).map(|length| flow.now().after(length));
+    let given = Given { deadline, ..Given::default() };
+    let fired = flow.fire(seq, StepCode::InProgress, By(ActorClass::PicHuman, "step_reengage"), &given)?;
+    flow.edit(seq)?.docket.get_or_insert_default().deadline = deadline;
+    flow.make(fired)?;
     Ok(Action::StepReengaged)
 }

@@ -1,13 +1,14 @@
 //! A command under way: the steps it has changed so far, laid over the run. Nothing is copied but what changes.
 
+use super::guard::{Fired, Given, RunFired};
 use super::{
     Acted, Action, Block, Cell, Claimed, Command, Context, Event, Head, KeptEvent, Move, Notes, Outbound, Role, Run,
     RunEvent, RunMove, Severity, TaskType,
 };
 use crate::Time;
-use crate::lifecycle::{ActorClass, RunState, StepCode, StepTransition, fire_run, fire_step, fits_overdue};
+use crate::lifecycle::{ActorClass, RunState, StepCode, StepTransition, fire_step, fits_overdue};
 use crate::plan::{Scope, StepSeq, StepSpec, Steps};
-use crate::process::{self, Process};
+use crate::process::{self, GateStatus, Process};
 use crate::refusal::{Code, Refusal};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -122,11 +123,23 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
         })
     }
 
-    /// The one way in which a step changes its state.
+    /// Fires a transition with nothing given, and makes it.
     pub fn move_step(&mut self, seq: StepSeq, to: StepCode, by: By) -> Result<(), Refusal> {
-        let transition = self.declared(seq, to, by)?;
-        let from = self.state(seq).ok_or_else(broken)?;
-        let By(actor, trigger) = by;
+        self.move_given(seq, to, by, &Given::default())
+    }
+
+    pub fn move_given(&mut self, seq: StepSeq, to: StepCode, by: By, given: &Given<'_>) -> Result<(), Refusal> {
+        let fired = self.fire(seq, to, by, given)?;
+        self.make(fired)
+    }
+
+    /// The one way in which a step changes its state.
+    pub fn make(&mut self, fired: Fired) -> Result<(), Refusal> {
+        let (seq, from, transition) = (fired.seq, fired.from, fired.transition());
+        let (to, By(actor, trigger)) = (transition.to, fired.by);
+        if self.state(seq) != Some(from) {
+            return Err(broken());
+        }
         let role = self.cell(seq).map_or(Role::Step, |cell| cell.role);
         let (is_step, is_task) = (role == Role::Step, matches!(role, Role::Task(_)));
         let actor = if is_task && actor == ActorClass::PicHuman { ActorClass::TaskPicHuman } else { actor };
@@ -180,11 +193,17 @@ impl<'r, 'c, 'x> Flow<'r, 'c, 'x> {
     }
 
     pub fn move_run(&mut self, to: RunState, trigger: &'static str) -> Result<(), Refusal> {
-        let from = self.head.state;
-        let transition = fire_run(from, to, trigger).ok_or_else(|| {
-            let detail = format!("the run cannot go from {from} to {to} by {trigger}: no such transition is declared");
-            Refusal::new(Code::InvalidTransition, detail)
-        })?;
+        let fired = self.fire_run(to, trigger, &Given::default())?;
+        self.make_run(fired)
+    }
+
+    /// The one way in which the run changes its state.
+    pub fn make_run(&mut self, fired: RunFired) -> Result<(), Refusal> {
+        let transition = fired.transition();
+        let (from, to) = (transition.from, transition.to);
+        if self.head.state != from {
+            return Err(broken());
+        }
         self.run_moves.push(RunMove { transition });
         self.head.state = to;
         self.head.undoing |= to == RunState::Compensating;
@@ -368,6 +387,12 @@ fn about(run: &Run, shell: &Process) -> String {
 /// What the run holds and what the plan says contradict each other.
 pub fn broken() -> Refusal {
     Refusal::new(Code::RecordingFailure, "the stored run does not fit its plan; nothing was written")
+}
+
+/// How the gate of this action stands.
+pub fn shell_gate(flow: &Flow<'_, '_, '_>, action: &str) -> Option<GateStatus> {
+    let shell = super::advance::shell_after(flow.shell, &flow.gate_events);
+    shell.gate(super::gate::SHELL_STATE, action).map(process::Gate::status)
 }
 
 /// The caller's class for what a worker does.

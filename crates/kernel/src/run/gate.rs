@@ -2,6 +2,7 @@
 
 use super::correct::REOPEN;
 use super::flow::{By, Flow, SYSTEM, broken};
+use super::guard::Approval;
 use super::operator::ESCALATE;
 use super::stop::{RESUME, VOID, label_of};
 use super::{Action, Cell, Context, Event, Run, alive, known, permitted};
@@ -291,38 +292,27 @@ impl Flow<'_, '_, '_> {
         self.gate_events.extend(process::moot_gates(&shell, open, &self.ctx.base));
     }
 
-    /// The guard `approval_present`: the gate's own approval, named by its id, is there and unspent; and is spent here.
-    pub fn spend_approval(&mut self, action: &str, approval_id: Option<&str>) -> Result<StepId, Refusal> {
-        let named = approval_id.and_then(StepId::parse);
-        let approved =
-            self.shell.gate(SHELL_STATE, action).filter(|gate| gate.is_cleared()).and_then(|gate| {
-                gate.steps.iter().find(|s| Some(s.step_id) == named && s.state == StepState::Approved)
-            });
-        let Some(step_id) = approved.map(|step| step.step_id) else {
-            let detail =
-                format!("`approval_id` names no unspent approval of the gate `{action}`: open it and have it decided");
-            return Err(Refusal::by_guard("approval_present", detail).at("approval_id"));
+    /// The gate's own approval, unspent: the one that is named, or any where none need be.
+    pub fn approved(&self, approval: &Approval<'_>) -> Option<StepId> {
+        let named = approval.id.and_then(StepId::parse);
+        let gate = self.shell.gate(SHELL_STATE, approval.gate).filter(|gate| gate.is_cleared())?;
+        let fits = |step: &&process::Step| {
+            step.state == StepState::Approved && (!approval.is_named || Some(step.step_id) == named)
         };
-        self.consume(action)?;
+        gate.steps.iter().find(fits).map(|step| step.step_id)
+    }
+
+    /// Spends the approval that the guard `approval_present` has found.
+    pub fn spend(&mut self, approval: &Approval<'_>) -> Result<StepId, Refusal> {
+        let step_id = self.approved(approval).ok_or_else(broken)?;
+        self.consume(approval.gate)?;
         Ok(step_id)
     }
 
-    /// Where the plan names a gate for it, a cancellation needs a cleared one, and spends it. To void a run is one too.
-    /// An approval that the caller names must be that gate's own.
-    pub fn require_cancel_gate(&mut self, approval_id: Option<&str>) -> Result<(), Refusal> {
-        if approval_id.is_some() {
-            self.notes.approval_id = Some(self.spend_approval(CANCEL, approval_id)?);
-            return Ok(());
-        }
-        if !self.shell.gate_spec.0.contains_key(CANCEL) {
-            return Ok(());
-        }
-        let Some(gate) = self.shell.gate(SHELL_STATE, CANCEL).filter(|gate| gate.is_cleared()) else {
-            let detail = "this definition lets nobody cancel or void a run without an approval: open the gate `cancel` and have it decided";
-            return Err(Refusal::new(Code::GateNotCleared, detail));
-        };
-        let approved = gate.steps.iter().find(|step| step.state == StepState::Approved);
-        self.notes.approval_id = approved.map(|step| step.step_id);
-        self.consume(CANCEL)
+    /// Where the plan names a gate for it, a cancellation spends a cleared one. To void a run is one too. An approval that the
+    /// caller names must be that gate's own.
+    pub fn cancel_approval<'g>(&self, id: Option<&'g str>) -> Option<Approval<'g>> {
+        let asked = id.is_some() || self.shell.gate_spec.0.contains_key(CANCEL);
+        asked.then_some(Approval { gate: CANCEL, id, is_named: id.is_some() })
     }
 }

@@ -22,6 +22,7 @@ mod due;
 mod evolve;
 mod flow;
 mod gate;
+mod guard;
 mod operator;
 mod own;
 mod person;

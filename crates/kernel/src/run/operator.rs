@@ -2,7 +2,8 @@
 
 use super::correct::REOPEN;
 use super::flow::{By, Flow};
-use super::person::{give_up, going_forward};
+use super::guard::{Approval, Given};
+use super::person::give_up;
 use super::{Action, Role, StepAct};
 use crate::lifecycle::{ActorClass, StepCode};
 use crate::plan::{Micros, Plan, StepSeq, StepSpec};
@@ -13,14 +14,7 @@ pub const ESCALATE: &str = "escalate";
 
 /// T11: nobody will try again.
 pub fn escalate(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<Action, Refusal> {
-    let by = By(ActorClass::EscalationHandler, "escalate");
-    flow.declared(seq, StepCode::CannotComplete, by)?;
-    held(flow, seq)?;
-    if flow.cell(seq).is_some_and(super::Cell::retry_scheduled) {
-        let detail = "the step will be tried again by itself: neither is its budget spent, nor did it fail for good";
-        return Err(Refusal::by_guard("retry_budget", detail).at("step"));
-    }
-    give_up(flow, seq, by)?;
+    give_up(flow, seq, By(ActorClass::EscalationHandler, "escalate"), None)?;
     let now = flow.now();
     flow.edit(seq)?.docket.get_or_insert_default().escalated_at = Some(now);
     // Who could have it taken up again decides from here on.
@@ -46,28 +40,12 @@ pub fn retry(flow: &mut Flow<'_, '_, '_>, command: &StepAct, seq: StepSeq) -> Re
         return Err(Refusal::new(Code::InvalidTransition, detail).at("step"));
     }
     // Without `onFailure: hold` its failure has ended the run.
-    if !undoes {
-        held(flow, seq)?;
-    }
-    if flow.cell(seq).is_some_and(super::Cell::retry_scheduled) {
-        let detail = "the step will be tried again by itself: its budget is not spent";
-        return Err(Refusal::by_guard("retry_budget", detail).at("step"));
-    }
+    flow.allow(seq, if undoes { "undo_retry" } else { "step_retry" }, &Given::default())?;
     let now = flow.now();
     let live = flow.edit(seq)?.live.get_or_insert_default();
     live.next_run_at = Some(now);
     live.started_at = None;
     Ok(Action::StepRetryOrdered)
-}
-
-/// Only under `onFailure: hold` does a run wait for what becomes of a failed step.
-fn held(flow: &Flow<'_, '_, '_>, seq: StepSeq) -> Result<(), Refusal> {
-    going_forward(flow)?;
-    if flow.cell(seq).is_some_and(|cell| flow.run.is_passed(seq, cell)) {
-        let detail = "the run has gone on without this step";
-        return Err(Refusal::by_guard("on_failure_hold", detail).at("step"));
-    }
-    Ok(())
 }
 
 /// How long a block may have lasted that is escalated without an approval. It ends before the threshold makes the block red by
@@ -96,7 +74,10 @@ pub fn block_escalate(
     }
     let now = flow.now();
     if now > block.since.after(review_after(&flow.run.plan)) {
-        let approval_id = flow.spend_approval(&format!("{ESCALATE}:{}", command.step), approval_id)?;
+        let gate = format!("{ESCALATE}:{}", command.step);
+        let approval = Approval { gate: &gate, id: approval_id, is_named: true };
+        flow.allow(seq, "step_block_escalate", &Given { approval: Some(approval), ..Given::default() })?;
+        let approval_id = flow.spend(&approval)?;
         if let Some(acted) = &mut flow.acted {
             acted.approval_id = Some(approval_id);
         }

@@ -3,6 +3,7 @@
 //! that this act asks for. Leaving the state of the floor takes away what lay over it.
 
 use super::flow::Flow;
+use super::guard::Given;
 use super::person;
 use super::{Action, Cell, Outbound, Role, Run, StepAct};
 use crate::Digest;
@@ -117,7 +118,8 @@ pub fn transition(
     wish: &TransitionWish,
 ) -> Result<Action, Refusal> {
     let (row, floor_to) = chosen(flow, command, seq, wish)?;
-    guard(flow, seq, &row, wish)?;
+    let given = Given { evidence: wish.evidence_ref.as_deref(), ..Given::default() };
+    flow.allow_own(seq, row.actor, row.guard, &given)?;
     let floor_from = flow.state(seq).ok_or_else(super::flow::broken)?;
     let action = if floor_from == floor_to {
         Action::StepTransitioned
@@ -192,24 +194,6 @@ fn bears(flow: &Flow<'_, '_, '_>, cell: &Cell, class: ActorClass) -> bool {
 
 fn is_pic(flow: &Flow<'_, '_, '_>, cell: &Cell) -> bool {
     cell.pic().is_some_and(|pic| **pic == *flow.ctx.base.actor_ref)
-}
-
-fn guard(flow: &Flow<'_, '_, '_>, seq: StepSeq, row: &OwnTransition, wish: &TransitionWish) -> Result<(), Refusal> {
-    let Some(name) = row.guard.name() else { return Ok(()) };
-    let cell = flow.cell(seq).ok_or_else(super::flow::broken)?;
-    let (holds, detail, field) = match name {
-        "actor_is_pic" => (is_pic(flow, cell), "only whoever is in charge of the step does this", "step"),
-        "fn_step_pic_resolves" => {
-            let known = cell.pic().is_some_and(|pic| flow.ctx.base.registry.actor(pic).is_some());
-            (known, "nobody who is registered is in charge of the step", "step")
-        }
-        "declaration_evidence" | "blocker_resolution_evidence" | "facet_resolution_proof" => {
-            (wish.evidence_ref.is_some(), "say with `evidence_ref` what shows it", "evidence_ref")
-        }
-        "deadline_passed" => (cell.is_late(flow.now()), "its deadline has not passed", "step"),
-        _ => (false, "no transition of one's own can be held against it", "to"),
-    };
-    if holds { Ok(()) } else { Err(Refusal::by_guard(name, detail).at(field)) }
 }
 
 /// The floor moves by its own act, whose guards hold here as everywhere.

@@ -5,7 +5,8 @@
 
 use super::claim::input_of;
 use super::control::{named, undo_named};
-use super::flow::{By, Flow, SYSTEM};
+use super::flow::{By, Flow, SYSTEM, broken};
+use super::guard::{Given, Judged};
 use super::result::{Repeated, check_outbound, completed_by_person};
 use super::{
     Act, Acted, Action, BlockReason, Cell, Context, Event, Facet, Role, Run, StepAct, Survey, Waiting, alive, permitted,
@@ -14,7 +15,7 @@ use super::{correct, deadline, operator, own};
 use crate::lifecycle::{ActorClass, FailureCategory, StepCode};
 use crate::plan::{Micros, StepSeq, Work};
 use crate::process::Process;
-use crate::refusal::{Code, Refusal, require_optional_text, require_ref, require_text};
+use crate::refusal::{Code, Refusal, require_optional_text, require_ref};
 use crate::registry::scopes;
 use std::sync::Arc;
 
@@ -69,7 +70,7 @@ pub fn decide(target: Target<'_>, command: &StepAct, ctx: &mut Context<'_>) -> R
             correct::reopen(&mut flow, seq, &wish)?
         }
         Act::ExtendDeadline { deadline: until } => deadline::extend(&mut flow, command, seq, *until)?,
-        Act::Reengage => deadline::reengage(&mut flow, command, seq)?,
+        Act::Reengage => deadline::reengage(&mut flow, seq)?,
         Act::Transition(wish) => own::transition(&mut flow, command, seq, wish)?,
     };
     flow.advance()?;
@@ -157,56 +158,26 @@ pub fn named_person(filled: &str) -> Result<Option<Arc<str>>, String> {
     }
 }
 
-/// The caller is the step's person in charge, and the step may go where they want it.
-pub fn in_charge(flow: &Flow<'_, '_, '_>, seq: StepSeq, to: StepCode, trigger: &'static str) -> Result<(), Refusal> {
+/// The caller is the step's person in charge, or nobody is: then its guard says so.
+pub fn in_charge(flow: &Flow<'_, '_, '_>, seq: StepSeq) -> Result<(), Refusal> {
     let caller = flow.ctx.base.actor_ref;
     let name = flow.run.step_name(seq);
     if !flow.spec(seq).is_some_and(|spec| matches!(spec.work, Work::Human { .. })) {
         let detail = format!("`{name}` is no person's step: whoever works on it reports under its lease");
         return Err(Refusal::new(Code::Unauthorized, detail).at("step"));
     }
-    let pic = flow.cell(seq).and_then(|cell| cell.pic().cloned());
-    match pic {
-        Some(pic) if *pic == *caller => flow.declared(seq, to, By(PIC, trigger)).map(drop),
-        Some(pic) if flow.ctx.base.registry.actor(&pic).is_some() => {
+    match flow.cell(seq).and_then(|cell| cell.pic()) {
+        Some(pic) if **pic != *caller && flow.ctx.base.registry.actor(pic).is_some() => {
             let detail = format!("`{caller}` is not in charge of `{name}`: `{pic}` is");
             Err(Refusal::new(Code::Unauthorized, detail).at("step"))
         }
-        pic => {
-            flow.declared(seq, to, By(PIC, trigger))?;
-            let detail = match pic {
-                Some(pic) => format!("`{pic}`, who is to be in charge of `{name}`, is no registered actor"),
-                None => format!("nobody is in charge of `{name}`"),
-            };
-            Err(Refusal::by_guard("fn_step_pic_resolves", detail).at("step"))
-        }
+        _ => Ok(()),
     }
-}
-
-/// Whether the run is one in which work begins at present.
-pub fn hands_out(flow: &Flow<'_, '_, '_>) -> Result<(), Refusal> {
-    going_forward(flow)?;
-    if flow.head.hands_out(Role::Step) {
-        return Ok(());
-    }
-    Err(Refusal::by_guard("run_hands_out_steps", format_args!("the run is {}; no work begins in it", flow.head.state)))
-}
-
-/// Whether the run is not being undone.
-pub fn going_forward(flow: &Flow<'_, '_, '_>) -> Result<(), Refusal> {
-    if flow.head.undoing {
-        return Err(Refusal::by_guard("run_goes_forward", "the run is undoing its work"));
-    }
-    Ok(())
 }
 
 fn claim(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<Action, Refusal> {
-    in_charge(flow, seq, StepCode::InProgress, "step_claim")?;
-    hands_out(flow)?;
-    if flow.is_surveyed() || flow.is_spent() {
-        let detail = "the run's pins are being looked at, or its cap is reached: nothing begins now";
-        return Err(Refusal::by_guard("pins_surveyed", detail).at("step"));
-    }
+    in_charge(flow, seq)?;
+    let fired = flow.fire(seq, StepCode::InProgress, By(PIC, "step_claim"), &Given::default())?;
     let input = match input_of(flow, seq, Role::Step, None) {
         Ok(input) => input,
         Err((error, trigger)) => {
@@ -217,7 +188,7 @@ fn claim(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<Action, Refusal> {
     if let Some(acted) = &mut flow.acted {
         acted.input = Some(input);
     }
-    flow.move_step(seq, StepCode::InProgress, By(PIC, "step_claim"))?;
+    flow.make(fired)?;
     flow.clear_hold(seq)?;
     let now = flow.now();
     if flow.cell(seq).is_some_and(|cell| cell.is_late(now)) {
@@ -227,7 +198,7 @@ fn claim(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<Action, Refusal> {
 }
 
 pub fn release(flow: &mut Flow<'_, '_, '_>, seq: StepSeq) -> Result<Action, Refusal> {
-    in_charge(flow, seq, StepCode::Ready, "step_release")?;
+    in_charge(flow, seq)?;
     flow.move_step(seq, StepCode::Ready, By(PIC, "step_release"))?;
     flow.clear_hold(seq)?;
     let now = flow.now();
@@ -242,19 +213,18 @@ pub fn wait(
     timeout: Option<Micros>,
     facets: &[String],
 ) -> Result<Action, Refusal> {
-    in_charge(flow, seq, StepCode::Waiting, "step_wait")?;
-    let mut known = facets
-        .iter()
-        .map(|facet| Facet::parse(facet).ok_or_else(|| not_a_facet(&format!("`{facet}` is none of them"))))
-        .collect::<Result<Vec<Facet>, Refusal>>()?;
-    if known.is_empty() {
-        known.extend(event_type.map(|_| Facet::External).or(timeout.map(|_| Facet::TimeGate)));
+    in_charge(flow, seq)?;
+    let said = event_type.map(|_| Facet::External).or(timeout.map(|_| Facet::TimeGate));
+    let mut words: Vec<&str> = facets.iter().map(String::as_str).collect();
+    if words.is_empty() {
+        words.extend(said.map(Facet::as_str));
     }
+    let given = Given { facets: &words, ..Given::default() };
+    flow.fire(seq, StepCode::Waiting, By(PIC, "step_wait"), &given)?;
+    let mut known: Vec<Facet> = words.into_iter().filter_map(Facet::parse).collect();
     known.sort_unstable();
     known.dedup();
-    let Some((primary, secondary)) = known.split_first() else {
-        return Err(not_a_facet("a wait says what it waits for"));
-    };
+    let (primary, secondary) = known.split_first().ok_or_else(broken)?;
     let waiting = Waiting {
         event_type: event_type.map(Arc::from),
         facet: *primary,
@@ -265,29 +235,26 @@ pub fn wait(
     Ok(Action::StepWaiting)
 }
 
-fn not_a_facet(what: &str) -> Refusal {
-    let vocabulary: Vec<&str> = Facet::ALL.iter().map(|facet| facet.as_str()).collect();
-    Refusal::by_guard("waiting_facet_in_vocab", format_args!("{what}; the facets are {}", vocabulary.join(", ")))
-        .at("waiting_facet")
-}
-
 pub fn block(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, reason: Option<&str>) -> Result<Action, Refusal> {
-    in_charge(flow, seq, StepCode::Blocked, "step_block")?;
-    let reason = block_reason(reason)?;
-    flow.move_step(seq, StepCode::Blocked, By(PIC, "step_block"))?;
-    flow.clear_hold(seq)?;
-    if let Some(block) = &mut flow.edit(seq)?.live.get_or_insert_default().block {
-        block.reason = Some(reason);
-    }
+    in_charge(flow, seq)?;
+    block_for(flow, seq, reason, PIC)?;
     Ok(Action::StepBlocked)
 }
 
-pub fn block_reason(said: Option<&str>) -> Result<BlockReason, Refusal> {
-    said.and_then(BlockReason::parse).ok_or_else(|| {
-        let vocabulary: Vec<&str> = BlockReason::ALL.iter().map(|reason| reason.as_str()).collect();
-        let detail = format!("a block has one of the reasons {}", vocabulary.join(", "));
-        Refusal::by_guard("block_reason_in_vocab", detail).at("block_reason")
-    })
+/// T4, for a reason of the vocabulary.
+pub fn block_for(
+    flow: &mut Flow<'_, '_, '_>,
+    seq: StepSeq,
+    reason: Option<&str>,
+    actor: ActorClass,
+) -> Result<(), Refusal> {
+    let given = Given { block_reason: reason, ..Given::default() };
+    flow.move_given(seq, StepCode::Blocked, By(actor, "step_block"), &given)?;
+    flow.clear_hold(seq)?;
+    if let Some(block) = &mut flow.edit(seq)?.live.get_or_insert_default().block {
+        block.reason = reason.and_then(BlockReason::parse);
+    }
+    Ok(())
 }
 
 /// What blocked the step, or what it waited for, is there: its person goes on with it, a worker's goes back to its queue.
@@ -306,25 +273,12 @@ pub fn unblock(
         return Err(Refusal::new(Code::Unauthorized, detail).at("step"));
     }
     let persons = flow.spec(seq).is_some_and(|spec| matches!(spec.work, Work::Human { .. }));
-    if flow.state(seq) == Some(StepCode::Waiting) && persons {
-        if evidence_ref.is_none() {
-            let detail = "say with `evidence_ref` what shows that the thing waited for is there";
-            return Err(Refusal::by_guard("facet_resolution_proof", detail).at("evidence_ref"));
-        }
-        flow.move_step(seq, StepCode::InProgress, By(SYSTEM, "facet_resolved"))?;
-    } else {
-        let by = By(if pic { PIC } else { SYSTEM }, "blocker_resolved");
-        flow.declared(seq, StepCode::InProgress, by)?;
-        if flow.has_open_gate(seq) {
-            let detail = format!("`{}` waits for an approval: decide its gate", command.step);
-            return Err(Refusal::by_guard("gate_cleared", detail).at("step"));
-        }
-        if evidence_ref.is_none() {
-            let detail = "say with `evidence_ref` what shows that the block is resolved";
-            return Err(Refusal::by_guard("blocker_resolution_evidence", detail).at("evidence_ref"));
-        }
-        flow.move_step(seq, StepCode::InProgress, by)?;
-    }
+    let by = match flow.state(seq) {
+        Some(StepCode::Waiting) if persons => By(SYSTEM, "facet_resolved"),
+        _ => By(if pic { PIC } else { SYSTEM }, "blocker_resolved"),
+    };
+    let given = Given { evidence: evidence_ref, ..Given::default() };
+    flow.move_given(seq, StepCode::InProgress, by, &given)?;
     flow.clear_hold(seq)?;
     if !persons {
         flow.move_step(seq, StepCode::Ready, By(SYSTEM, "unclaimed"))?;
@@ -353,18 +307,14 @@ fn repeats(run: &Run, seq: StepSeq, output: &str, ctx: &Context<'_>) -> Result<b
 
 /// A person's output that misses its contract is refused, and the step stays as it was.
 pub fn complete(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, output: &Arc<str>) -> Result<Action, Refusal> {
-    in_charge(flow, seq, StepCode::Completed, "step_complete")?;
-    flow.require_tasks(seq)?;
-    let now = flow.now();
-    if flow.has_yielded(seq) || flow.within_cap(seq, now) < now {
-        let detail = "the step's work is done already, or its cap is reached";
-        return Err(Refusal::by_guard("cap_reached", detail).at("step"));
-    }
-    let judged = flow.judge(seq, output.clone()).map_err(|(error, _)| {
-        let guard = if error.starts_with("CHECK_FAILED:") { "postcondition_config" } else { "output_contract_met" };
-        Refusal::by_guard(guard, error).at("output")
-    })?;
-    flow.yield_or_close(seq, judged, vec![], By(PIC, "step_complete"))?;
+    in_charge(flow, seq)?;
+    let by = By(PIC, "step_complete");
+    flow.declared(seq, StepCode::Completed, by)?;
+    let judged = flow.judge(seq, output.clone());
+    let verdict = Judged::of(&judged);
+    let given = Given { judged: Some(&verdict), ..Given::default() };
+    flow.fire(seq, StepCode::Completed, by, &given)?;
+    flow.yield_or_close(seq, judged.map_err(|_| broken())?, vec![], by)?;
     let id = flow.ctx.base.ids.make();
     flow.edit(seq)?.token = Some(completed_by_person(id, output));
     Ok(if flow.has_yielded(seq) { Action::StepYielded } else { Action::StepCompleted })
@@ -375,21 +325,16 @@ pub fn cannot_complete(
     seq: StepSeq,
     evidence_ref: Option<&str>,
 ) -> Result<Action, Refusal> {
-    in_charge(flow, seq, StepCode::CannotComplete, "declare_cannot_complete")?;
-    let Some(evidence_ref) = evidence_ref else {
-        let detail = "say with `evidence_ref` what shows that the step cannot be completed";
-        return Err(Refusal::by_guard("declaration_evidence", detail).at("evidence_ref"));
-    };
-    require_text("evidence_ref", evidence_ref)?;
-    give_up(flow, seq, By(PIC, "declare_cannot_complete"))?;
-    note_evidence(flow, Some(evidence_ref));
+    in_charge(flow, seq)?;
+    give_up(flow, seq, By(PIC, "declare_cannot_complete"), evidence_ref)?;
+    note_evidence(flow, evidence_ref);
     Ok(Action::StepCannotComplete)
 }
 
 /// The run goes on, red, until the step is reopened or the run is cancelled.
-pub fn give_up(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, by: By) -> Result<(), Refusal> {
+pub fn give_up(flow: &mut Flow<'_, '_, '_>, seq: StepSeq, by: By, evidence: Option<&str>) -> Result<(), Refusal> {
     let now = flow.now();
-    flow.move_step(seq, StepCode::CannotComplete, by)?;
+    flow.move_given(seq, StepCode::CannotComplete, by, &Given { evidence, ..Given::default() })?;
     flow.revoke(seq)?;
     flow.edit(seq)?.docket.get_or_insert_default().declared_at = Some(now);
     Ok(())

@@ -3,7 +3,8 @@
 
 use super::claim::claim_one;
 use super::flow::{By, Flow, SYSTEM, WORKER};
-use super::person::{block_reason, give_up, going_forward};
+use super::guard::Given;
+use super::person::{block_for, give_up};
 use super::{
     Acted, Action, Artifact, Cell, ClaimNext, Context, Event, Facet, Handed, Outbound, Role, Run, TaskRef, Waiting,
     permitted, survey,
@@ -357,15 +358,11 @@ pub fn cannot_complete(
     if !has_put_down(run, task) {
         held(run, task, ctx)?;
     }
-    let Some(evidence_ref) = evidence_ref else {
-        let detail = "say with `evidence_ref` what shows that the step cannot be completed";
-        return Err(Refusal::by_guard("declaration_evidence", detail).at("evidence_ref"));
-    };
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
     no_undo(&flow, task.step_seq)?;
-    flow.acted = acted(task.step_seq, Some(evidence_ref));
-    give_up(&mut flow, task.step_seq, By(WORKER, "declare_cannot_complete"))?;
+    flow.acted = acted(task.step_seq, evidence_ref);
+    give_up(&mut flow, task.step_seq, By(WORKER, "declare_cannot_complete"), evidence_ref)?;
     flow.end_lease(task, Verb::CannotComplete)?;
     flow.advance()?;
     Ok(flow.finish(Action::StepCannotComplete, &actor_ref, None))
@@ -383,17 +380,11 @@ pub fn block(
         return Ok(vec![]);
     }
     held(run, task, ctx)?;
-    let reason = block_reason(reason)?;
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
     no_undo(&flow, task.step_seq)?;
-    going_forward(&flow)?;
     flow.acted = acted(task.step_seq, None);
-    flow.move_step(task.step_seq, StepCode::Blocked, By(WORKER, "step_block"))?;
-    flow.clear_hold(task.step_seq)?;
-    if let Some(block) = &mut flow.edit(task.step_seq)?.live.get_or_insert_default().block {
-        block.reason = Some(reason);
-    }
+    block_for(&mut flow, task.step_seq, reason, WORKER)?;
     flow.end_lease(task, Verb::Block)?;
     flow.advance()?;
     Ok(flow.finish(Action::StepBlocked, &actor_ref, None))
@@ -419,7 +410,8 @@ pub fn failed(
             Ok(Action::StepRetried)
         }
         Response::Block => {
-            flow.move_step(seq, StepCode::Blocked, By(WORKER, "step_block"))?;
+            let given = Given { category: Some(category), ..Given::default() };
+            flow.move_given(seq, StepCode::Blocked, By(WORKER, "step_block"), &given)?;
             flow.clear_hold(seq)?;
             let live = flow.edit(seq)?.live.get_or_insert_default();
             live.last_error = Some(error.into());
@@ -448,7 +440,8 @@ fn schedule_retry(
     category: FailureCategory,
 ) -> Result<(), Refusal> {
     let policy = flow.run.retry_policy(seq);
-    flow.move_step(seq, StepCode::Failed, By(WORKER, "executor_failure"))?;
+    let given = Given { category: Some(category), ..Given::default() };
+    flow.move_given(seq, StepCode::Failed, By(WORKER, "executor_failure"), &given)?;
     flow.clear_hold(seq)?;
     let (now, roll) = (flow.now(), flow.ctx.base.ids.make::<uuid::Uuid>().as_u128());
     let live = flow.edit(seq)?.live.get_or_insert_default();

@@ -2,6 +2,7 @@
 
 use super::flow::Flow;
 use super::gate::shell_declaration;
+use super::guard::{Given, Judged};
 use super::{Action, Cell, Context, Event, FromStep, Head, PinnedMachine, Role, Run, Runbook, StartRun, Started};
 use crate::lifecycle::{RunState, StepCode};
 use crate::plan::{MachineRef, Plan, Scope, StepSeq, Work};
@@ -111,9 +112,12 @@ pub fn decide(command: &StartRun, ctx: &mut Context<'_>) -> Result<Vec<Event>, R
     let actor_ref = ctx.base.actor_ref.to_owned();
     let mut flow = Flow::new(&shell, &run, ctx);
     flow.outputs = takes_over;
-    flow.move_run(RunState::Queued, "started")?;
+    // It was held against its schema above.
+    let given = Given { judged: Some(&Judged::Holds), ..Given::default() };
+    let fired = flow.fire_run(RunState::Queued, "started", &given)?;
+    flow.make_run(fired)?;
     if flow.head.start_at.is_none() && flow.head.concurrency_key.is_none() {
-        begin_executing(&mut flow)?;
+        begin_executing(&mut flow, false)?;
     }
     let mut events = flow.finish(Action::RunStarted, &actor_ref, None);
     for event in &mut events {
@@ -170,12 +174,13 @@ pub fn dispatch((shell, run): (&Process, &Run), in_slot: bool, ctx: &mut Context
     }
     let actor_ref = ctx.base.application_actor_ref.to_owned();
     let mut flow = Flow::new(shell, run, ctx);
-    begin_executing(&mut flow)?;
+    begin_executing(&mut flow, in_slot)?;
     Ok(flow.finish(Action::RunDispatched, &actor_ref, None))
 }
 
-fn begin_executing(flow: &mut Flow<'_, '_, '_>) -> Result<(), Refusal> {
-    flow.move_run(RunState::Executing, "slot_available")?;
+fn begin_executing(flow: &mut Flow<'_, '_, '_>, in_slot: bool) -> Result<(), Refusal> {
+    let fired = flow.fire_run(RunState::Executing, "slot_available", &Given { in_slot, ..Given::default() })?;
+    flow.make_run(fired)?;
     let roots =
         (0..).zip(&flow.run.cells).filter(|(_, cell)| cell.open_deps == 0 && cell.state == StepCode::NotStarted);
     flow.to_resolve = roots.map(|(seq, _)| seq).collect();

@@ -3,6 +3,7 @@
 
 use super::Role;
 use super::flow::{By, Flow, SYSTEM, WORKER};
+use super::guard::{Given, Judged};
 use crate::lifecycle::{ActorClass, FailureCategory, StepCode};
 use crate::plan::{OnFailure, StepSeq};
 use crate::refusal::Refusal;
@@ -67,16 +68,16 @@ impl Flow<'_, '_, '_> {
             let _ = write!(output, "{comma}{}:{yielded}", crate::text::json_string(&task.name));
         }
         output.push('}');
-        match self.judge(step, Arc::from(output)) {
-            Ok(output) => self.yield_or_close(step, output, vec![], By(WORKER, "step_complete")),
+        let judged = self.judge(step, Arc::from(output));
+        match &judged {
+            Ok(output) => self.yield_or_close(step, output.clone(), vec![], By(WORKER, "step_complete")),
             // Whoever acts is told what is missing; a worker's report stands, and the step has failed.
-            Err((error, _)) if self.acted.is_some() => {
-                let guard =
-                    if error.starts_with("CHECK_FAILED:") { "postcondition_config" } else { "output_contract_met" };
-                Err(Refusal::by_guard(guard, format_args!("with its last task `{}` would end: {error}", spec.name))
-                    .at("output"))
+            Err(_) if self.acted.is_some() => {
+                let judged = Judged::of(&judged).about(&format!("with its last task `{}` would end", spec.name));
+                let given = Given { judged: Some(&judged), ..Given::default() };
+                self.fire(step, StepCode::Completed, By(WORKER, "step_complete"), &given).map(drop)
             }
-            Err((error, trigger)) => self.fail(step, &error, FailureCategory::Validation, By(SYSTEM, trigger)),
+            Err((error, trigger)) => self.fail(step, error, FailureCategory::Validation, By(SYSTEM, trigger)),
         }
     }
 
@@ -127,7 +128,7 @@ impl Flow<'_, '_, '_> {
         by: By,
         on_failure: OnFailure,
     ) -> Result<(), Refusal> {
-        self.move_step(task, StepCode::Failed, by)?;
+        self.move_given(task, StepCode::Failed, by, &Given { category: Some(category), ..Given::default() })?;
         self.clear_hold(task)?;
         let given_up =
             self.state(step).is_none_or(|state| matches!(state, StepCode::Failed | StepCode::CannotComplete));
@@ -140,17 +141,9 @@ impl Flow<'_, '_, '_> {
         self.fail_with(step, &error, category, by, on_failure)
     }
 
-    /// Nobody completes a step over its tasks.
-    pub fn require_tasks(&self, step: StepSeq) -> Result<(), Refusal> {
-        let open = |task: &StepSeq| !self.state(*task).is_some_and(is_done);
-        match self.run.plan.tasks_of(step).find(open) {
-            None => Ok(()),
-            Some(task) => {
-                let state = self.state(task).unwrap_or(StepCode::NotStarted);
-                let detail = format!("`{}` is {state}", self.run.step_name(task));
-                Err(Refusal::by_guard("tasks_completed", detail).at("step"))
-            }
-        }
+    /// Nobody completes a step over its tasks: the first that is not done.
+    pub fn open_task(&self, step: StepSeq) -> Option<StepSeq> {
+        self.run.plan.tasks_of(step).find(|task| !self.state(*task).is_some_and(is_done))
     }
 
     /// While a run is undone: it waits for tasks of which nobody is at work on any.

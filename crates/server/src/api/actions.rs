@@ -10,7 +10,7 @@ use axum::Json;
 use axum::extract::State;
 use countersign_client::wire;
 use countersign_engine::port::{Page, Past, ProcessQuery};
-use countersign_engine::{Ask, Offered};
+use countersign_engine::{Ask, Offered, Problem};
 use countersign_kernel::InstanceId;
 use countersign_kernel::refusal::{Code, Refusal};
 use serde_json::json;
@@ -65,9 +65,8 @@ fn to_wire(offered: Offered) -> wire::OfferedAction {
     let (name, filled) = label(&offered);
     let label_key = format!("action.{name}.label");
     let severity = severity(&offered.action, &offered.command);
-    let Offered { action, command, transition_id, to_state, refused, needs, gate, approval_id } = offered;
-    let problems: Vec<wire::ActionProblem> =
-        refused.into_iter().map(|(guard, message)| wire::ActionProblem { guard, message }).collect();
+    let Offered { action, command, transition_id, to_state, problems, needs, gate, approval_id } = offered;
+    let problems: Vec<wire::ActionProblem> = problems.into_iter().map(problem).collect();
     wire::OfferedAction {
         action,
         command,
@@ -82,6 +81,10 @@ fn to_wire(offered: Offered) -> wire::OfferedAction {
         args: filled.into_iter().map(|(name, text)| (name.to_owned(), json!(text))).collect(),
         severity,
     }
+}
+
+pub fn problem(problem: Problem) -> wire::ActionProblem {
+    wire::ActionProblem { guard: problem.guard, message: problem.message }
 }
 
 /// The name of its text among those of the registry (`action.<name>.label`), and what is filled into it.

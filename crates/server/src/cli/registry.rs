@@ -134,7 +134,7 @@ pub fn drawn(machine: &Machine) -> String {
             printable(&row.to_state),
             printable(&row.actor_class),
             printable(&format!("{} {}", row.trigger_kind, row.trigger_ref)),
-            printable(row.guard_ref.as_deref().unwrap_or_default()),
+            printable(&row.guards.join(", ")),
             printable(row.emitted_event_type.as_deref().unwrap_or_default()),
             if row.audit_required { "yes".to_owned() } else { String::new() },
             printable(row.rollback_to.as_deref().unwrap_or_default()),
@@ -194,9 +194,12 @@ fn document(machine: &Machine, json: &Value) -> String {
     let mut out = String::from("kind: machine\n");
     member(&mut out, "name", &Value::from(machine.state_machine_id.as_str()), 0);
     for part in ["scope", "description", "initial_state", "states", "transitions", "facets", "rollup_policies"] {
-        if let Some(value) = json.get(part) {
-            member(&mut out, part, value, 0);
+        let Some(mut value) = json.get(part).cloned() else { continue };
+        // A document names one guard of a row; the engine asks them all.
+        for row in value.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+            row.remove("guards");
         }
+        member(&mut out, part, &value, 0);
     }
     out
 }

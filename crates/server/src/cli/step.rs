@@ -11,8 +11,8 @@ use super::table::{Table, Tint, tint};
 use super::time::{Instant, parse_ahead, parse_millis, when};
 use clap::{Args, Subcommand};
 use countersign_client::wire::{
-    ActOnStep, BlockStep, CompleteStep, EscalateBlock, EvidencedStep, ExtendDeadline, InboxQuery, ReopenStep,
-    StepHistory, StepPreview, TransitionStep, WaitStep, WorklistItem,
+    ActOnStep, ActionProblem, BlockStep, CompleteStep, EscalateBlock, EvidencedStep, ExtendDeadline, InboxQuery,
+    Preview, ReopenStep, StepHistory, TransitionStep, WaitStep, WorklistItem,
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -331,13 +331,13 @@ fn told(history: &StepHistory) -> String {
 }
 
 /// What would happen, or what refuses.
-fn foreseen(step: &str, preview: &StepPreview) -> String {
+fn foreseen(step: &str, preview: &Preview) -> String {
     if preview.ok {
         let by = preview.transition_id.as_deref().map_or("no change of its state", |id| id);
         return format!("{} would go on by {}", tint(Tint::Strong, step), tint(Tint::Good, by));
     }
-    let problems: Vec<String> =
-        preview.problems.iter().map(|problem| format!("  {}", tint(Tint::Bad, problem))).collect();
+    let problem = |problem: &ActionProblem| format!("  {}: {}", tint(Tint::Bad, &problem.guard), problem.message);
+    let problems: Vec<String> = preview.problems.iter().map(problem).collect();
     format!("{} would stay as it is\n{}", tint(Tint::Strong, step), problems.join("\n"))
 }
 

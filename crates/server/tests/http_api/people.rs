@@ -71,8 +71,9 @@ async fn a_finding_is_investigated_corrected_and_investigated_again() {
     let preview = case.path("investigate", "complete?preview=true");
     let seen = kim.post(&preview, json!({"output": {"root_cause": ""}})).await.ok();
     assert_eq!((&seen["ok"], &seen["transition_id"]), (&json!(false), &Value::Null));
-    let problem = seen["problems"][0].as_str().expect("a problem");
-    assert!(problem.starts_with("transition_refused_by_guard: ") && problem.contains("`output_contract_met`"));
+    assert_eq!(seen["problems"][0]["guard"], "output_contract_met");
+    let message = seen["problems"][0]["message"].as_str().expect("a message");
+    assert!(message.starts_with("the guard `output_contract_met` refuses: "), "{message}");
     let good = json!({"output": {"root_cause": "a leak", "severity": "major"}});
     let seen = kim.post(&preview, good.clone()).await.ok();
     assert_eq!(

@@ -12,7 +12,7 @@ use super::{ADMIN, APPLICATION, Decided, LEASE_US, On, Opened, Said, broken};
 use async_trait::async_trait;
 use countersign_engine::port::{RunQuery, RunStepView, RunView};
 use countersign_engine::run::rollup::Basis;
-use countersign_engine::{Addressee, ClaimCall, Command, Outcome, Proof, Target, Task};
+use countersign_engine::{Addressee, Ask, ClaimCall, Command, Outcome, Problem, Proof, Target, Task};
 use countersign_kernel::lifecycle::{RunState, StepCode};
 use countersign_kernel::plan::Plan;
 use countersign_kernel::process::Decision;
@@ -32,6 +32,15 @@ impl EngineDriver {
         let said = self.execute(by, Command::Run { target, command }).await;
         Self::compare(expected.as_ref(), &said)?;
         said
+    }
+
+    async fn foresee(&self, by: &str, run_id: &str, command: run::Command) -> Said<String> {
+        let target = InstanceId::parse(run_id).map_or(Target::Nowhere, Target::Existing);
+        let ask = Ask::Preview(Box::new(command));
+        match self.execute(by, Command::Ask { target, ask }).await? {
+            Outcome::Previewed { transition_id, problems, .. } => Ok(told(transition_id.as_deref(), &problems)),
+            other => unexpected(other),
+        }
     }
 
     async fn run(&self, by: &str, run_id: &str) -> Said<(RunView, Vec<RunStepView>)> {
@@ -109,6 +118,14 @@ impl Runs for EngineDriver {
         Ok(Woken { duplicate: sent.duplicate, steps: sent.woken.into_iter().map(|(_, step)| step).collect() })
     }
 
+    async fn preview_report(&mut self, by: &str, of: TaskOf<'_>, report: &Report) -> Said<String> {
+        self.foresee(by, of.run_id, report_command(of.step_seq, of.lease_token, report)?).await
+    }
+
+    async fn preview_control(&mut self, by: &str, run_id: &str, control: &Control) -> Said<String> {
+        self.foresee(by, run_id, control_command(control)?).await
+    }
+
     async fn control_run(&mut self, by: &str, run_id: &str, control: &Control) -> Said<String> {
         match self.ask_run(by, run_id, control_command(control)?).await? {
             Outcome::RunMoved { state } | Outcome::StepActed { state, .. } => Ok(state),
@@ -124,7 +141,7 @@ impl Runs for EngineDriver {
         let command = act_command(acting, self.engine()?.now(), prior)?;
         match self.ask_run(by, run_id, command).await? {
             Outcome::StepActed { state_code, .. } => Ok(state_code),
-            Outcome::Previewed { transition_id, problems, .. } => Ok(previewed(transition_id.as_deref(), &problems)),
+            Outcome::Previewed { transition_id, problems, .. } => Ok(told(transition_id.as_deref(), &problems)),
             other => unexpected(other),
         }
     }
@@ -244,4 +261,8 @@ fn to_step(step: &RunStepView, plan: &Plan, run: RunState) -> Value {
         "child_rollup": state.child_colour,
         "views": step_words(state.as_offered(), retry, run),
     }))
+}
+
+fn told(transition_id: Option<&str>, problems: &[Problem]) -> String {
+    previewed(transition_id, problems.iter().map(|problem| problem.guard.as_str()))
 }

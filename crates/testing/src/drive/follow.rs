@@ -137,12 +137,12 @@ impl EngineDriver {
     pub(super) fn compare(expected: Option<&Expected>, said: &Said<Outcome>) -> Said<()> {
         let Some(Expected { what, offered: Some(offered) }) = expected else { return Ok(()) };
         let needed = |field: &Option<String>| field.as_ref().is_some_and(|field| offered.needs.contains(field));
-        match (said, &offered.refused) {
-            (Ok(_), None) => Ok(()),
+        match (said, offered.problems.as_slice()) {
+            (Ok(_), []) => Ok(()),
             // What the caller gave was not enough, or not well-formed.
             (Err(Failure::Refused(refusal)), _) if needed(&refusal.field) || is_given(refusal) => Ok(()),
-            (Err(Failure::Refused(refusal)), Some((guard, _)))
-                if refusal.guard.unwrap_or_else(|| refusal.code.as_str()) == guard =>
+            (Err(Failure::Refused(refusal)), problems)
+                if refusal.problems().any(|(guard, _)| problems.iter().any(|problem| problem.guard == guard)) =>
             {
                 Ok(())
             }

@@ -9,10 +9,10 @@ use super::{ADMIN, Decided, LEASE_US, On, Opened, Said, broken};
 use async_trait::async_trait;
 use countersign_client::wire;
 use countersign_kernel::process::Decision;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::time::Duration;
 
-fn json(text: Option<&String>) -> Option<Value> {
+fn parsed(text: Option<&String>) -> Option<Value> {
     text.map(|text| value(text))
 }
 
@@ -87,7 +87,7 @@ impl Runs for HttpDriver {
     async fn start_run(&mut self, by: &str, start: &RunStart) -> Said<String> {
         let request = wire::StartRun {
             definition: start.definition.clone(),
-            input: json(start.input.as_ref()),
+            input: parsed(start.input.as_ref()),
             subject_ref: start.subject_ref.clone(),
             priority: start.priority,
             start_at: start.start_in_us.map(|us| rfc3339(self.time.clock().read().wall.0 + us)),
@@ -120,7 +120,7 @@ impl Runs for HttpDriver {
             Report::Complete { output, sending, claim_next } => {
                 let request = wire::CompleteTask {
                     lease_token,
-                    output: json(output.as_ref()),
+                    output: parsed(output.as_ref()),
                     outbound_events: outbound(sending.as_ref()),
                     claim_next: claim_next.then_some(true),
                     lease_ms: claim_next.then_some(millis(LEASE_US)),
@@ -173,10 +173,53 @@ impl Runs for HttpDriver {
             event_type: event.event_type.clone(),
             run_id,
             correlation_key,
-            data: json(event.data.as_ref()),
+            data: parsed(event.data.as_ref()),
         };
         let sent = self.client(by)?.send_event(&request).await.map_err(refused)?.body;
         Ok(Woken { duplicate: sent.duplicate, steps: sent.woken.into_iter().map(|woken| woken.step).collect() })
+    }
+
+    async fn preview_report(&mut self, by: &str, of: TaskOf<'_>, report: &Report) -> Said<String> {
+        let task_id = format!("{}.{}", of.run_id, of.step_seq);
+        let (name, mut body) = match report.clone() {
+            Report::Complete { output, .. } => ("complete", json!({"output": parsed(output.as_ref())})),
+            Report::Wait { event_type, timeout_us, facet, .. } => {
+                let timeout_ms = timeout_us.map(millis);
+                let body = json!({"waiting_event_type": event_type, "timeout_ms": timeout_ms, "waiting_facet": facet});
+                ("wait", body)
+            }
+            Report::Retry { error, category, .. } => {
+                ("retry", json!({"last_error": error, "error_category": category}))
+            }
+            Report::Dead { error, category } => ("dead", json!({"last_error": error, "error_category": category})),
+            Report::CannotComplete { evidence } => ("cannot-complete", json!({"evidence_ref": evidence})),
+            Report::Block { reason } => ("block", json!({"block_reason": reason})),
+            Report::Beat { .. } => ("heartbeat", json!({})),
+        };
+        body["lease_token"] = of.lease_token.into();
+        if let Some(members) = body.as_object_mut() {
+            members.retain(|_, value| !value.is_null());
+        }
+        Ok(told(&self.client(by)?.preview_task(&task_id, name, &body).await.map_err(refused)?.body))
+    }
+
+    async fn preview_control(&mut self, by: &str, run_id: &str, control: &Control) -> Said<String> {
+        let client = self.client(by)?;
+        let preview = match control.clone() {
+            Control::Run { action, approval_id, reason } => {
+                client.preview_run(run_id, action, &wire::ControlRun { reason, approval_id }).await
+            }
+            Control::Unblock { step, evidence_ref, reason } => {
+                let request = wire::EvidencedStep { evidence_ref, reason };
+                client.preview_step(run_id, &step, "unblock", &request).await
+            }
+            Control::Declare { step, done, output, reason } => {
+                let result = if done { wire::DeclaredResult::Completed } else { wire::DeclaredResult::NotDone };
+                let request = wire::DeclareEffect { result, output: parsed(output.as_ref()), reason };
+                client.preview_step(run_id, &step, "declare-effect", &request).await
+            }
+        };
+        Ok(told(&preview.map_err(refused)?.body))
     }
 
     async fn control_run(&mut self, by: &str, run_id: &str, control: &Control) -> Said<String> {
@@ -192,7 +235,7 @@ impl Runs for HttpDriver {
             }
             Control::Declare { step, done, output, reason } => {
                 let result = if done { wire::DeclaredResult::Completed } else { wire::DeclaredResult::NotDone };
-                let request = wire::DeclareEffect { result, output: json(output.as_ref()), reason };
+                let request = wire::DeclareEffect { result, output: parsed(output.as_ref()), reason };
                 client.declare_effect(run_id, &step, &request).await
             }
         };
@@ -207,7 +250,7 @@ impl Runs for HttpDriver {
         }
         if acting.preview {
             let preview = client.preview_step(run_id, &acting.step, &acting.act, &body).await.map_err(refused)?.body;
-            return Ok(previewed(preview.transition_id.as_deref(), &preview.problems));
+            return Ok(told(&preview));
         }
         let acted = client.act_on_step(run_id, &acting.step, &acting.act, &body).await;
         Ok(acted.map_err(refused)?.body.state_code)
@@ -250,6 +293,10 @@ impl Runs for HttpDriver {
         }
         Err(broken(format!("nobody started the child of `{step}`")))
     }
+}
+
+fn told(preview: &wire::Preview) -> String {
+    previewed(preview.transition_id.as_deref(), preview.problems.iter().map(|problem| problem.guard.as_str()))
 }
 
 #[cfg(test)]

@@ -351,15 +351,15 @@ impl KernelDriver {
         let mut ctx = Context { base, language: &*self.language, secrets: None, digest: super::digest_of };
         match run::decide(told.map(|told| (&told.shell, &told.run)), command, &mut ctx) {
             Ok(events) => {
-                let own = |event: &RunEvent| event.acted.as_deref()?.own.as_ref().map(|own| own.id.clone());
-                let moved = |event: &RunEvent| event.moves.first().map(|m| m.transition.id.to_owned());
-                let first = run_events(&events).find_map(|event| own(event).or_else(|| moved(event)));
-                Ok(previewed(first.as_deref(), &[]))
+                let moved = run::moved_by(command, &events);
+                Ok(previewed(moved.as_ref().map(|(id, _)| id.as_str()), []))
             }
             Err(refusal) => match refusal.code {
-                Code::TransitionRefusedByGuard | Code::InvalidTransition | Code::AlreadyTerminal | Code::Conflict => {
-                    Ok(previewed(None, &[refusal.to_string()]))
-                }
+                Code::TransitionRefusedByGuard
+                | Code::InvalidTransition
+                | Code::AlreadyTerminal
+                | Code::Conflict
+                | Code::GateNotCleared => Ok(previewed(None, refusal.problems().map(|(guard, _)| guard))),
                 _ => Err(refusal.into()),
             },
         }
@@ -579,6 +579,15 @@ impl Runs for KernelDriver {
             woken.steps.extend(by_event.map(|m| told.run.step_name(m.step_seq).to_owned()));
         }
         Ok(woken)
+    }
+
+    async fn preview_report(&mut self, by: &str, of: TaskOf<'_>, report: &Report) -> Said<String> {
+        let command = report_command(of.step_seq, of.lease_token, report)?;
+        self.preview(by, InstanceId::parse(of.run_id), &command)
+    }
+
+    async fn preview_control(&mut self, by: &str, run_id: &str, control: &Control) -> Said<String> {
+        self.preview(by, InstanceId::parse(run_id), &control_command(control)?)
     }
 
     async fn control_run(&mut self, by: &str, run_id: &str, control: &Control) -> Said<String> {

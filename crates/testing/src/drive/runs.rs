@@ -129,15 +129,12 @@ pub struct Acting {
     pub preview: bool,
 }
 
-/// What a preview says, in one line: the transition, or `refused` and the guard or code.
-pub fn previewed(transition_id: Option<&str>, problems: &[String]) -> String {
-    match problems.first() {
-        None => transition_id.unwrap_or("nothing").to_owned(),
-        Some(problem) => {
-            let guard = problem.split_once("the guard `").and_then(|(_, rest)| rest.split('`').next());
-            let code = || problem.split(':').next().unwrap_or_default();
-            format!("refused {}", guard.unwrap_or_else(code))
-        }
+/// What a preview says, in one line: the transition, or `refused` and every guard or code that refuses.
+pub fn previewed<'p>(transition_id: Option<&str>, problems: impl IntoIterator<Item = &'p str>) -> String {
+    let problems: Vec<&str> = problems.into_iter().collect();
+    match problems.as_slice() {
+        [] => transition_id.unwrap_or("nothing").to_owned(),
+        all => format!("refused {}", all.join(" and ")),
     }
 }
 
@@ -149,6 +146,9 @@ pub trait Runs: Send {
     async fn claim(&mut self, by: &str, wish: &ClaimWish) -> Said<Vec<TaskSeen>>;
     async fn report(&mut self, by: &str, task: TaskOf<'_>, report: &Report) -> Said<Reported>;
     async fn send_event(&mut self, by: &str, event: &SentEvent) -> Said<Woken>;
+    /// What a command on a run, or the report of a task, would come to: as [`previewed`] says it.
+    async fn preview_control(&mut self, by: &str, run_id: &str, control: &Control) -> Said<String>;
+    async fn preview_report(&mut self, by: &str, task: TaskOf<'_>, report: &Report) -> Said<String>;
     /// The state of the run afterwards.
     async fn control_run(&mut self, by: &str, run_id: &str, control: &Control) -> Said<String>;
     async fn open_run_gate(&mut self, by: &str, on: On<'_>) -> Said<Opened>;

@@ -44,6 +44,17 @@ impl RunNames {
     }
 }
 
+/// The control, with the approval that a name stands for.
+fn approved(control: &Control, names: &Names) -> Control {
+    match control.clone() {
+        Control::Run { action, approval_id, reason } => {
+            let approval_id = approval_id.map(|approval_id| names.substitute(&approval_id));
+            Control::Run { action, approval_id, reason }
+        }
+        other => other,
+    }
+}
+
 pub async fn perform(driver: &mut dyn Driver, names: &mut Names, who: &str, act: &RunAct) -> Said<Expected> {
     match act {
         RunAct::Start { name, start } => {
@@ -61,6 +72,20 @@ pub async fn perform(driver: &mut dyn Driver, names: &mut Names, who: &str, act:
             let tasks = driver.claim(who, &wish).await?;
             Ok(Expected::Tasks(tasks.iter().map(|task| names.runs.took(task)).collect()))
         }
+        RunAct::Preview(act) => match &**act {
+            RunAct::Report { run, step, lease, report } => {
+                let run_id = names.process(run);
+                let step_seq = seq_of(driver, &run_id, step).await;
+                let lease_token = names.runs.lease(&run_id, step_seq, lease);
+                let task = TaskOf { run_id: &run_id, step_seq, lease_token: &lease_token };
+                driver.preview_report(who, task, report).await.map(Expected::NewState)
+            }
+            RunAct::Control { run, control } => {
+                let control = approved(control, names);
+                driver.preview_control(who, &names.process(run), &control).await.map(Expected::NewState)
+            }
+            other => Err(broken(format!("{} has no preview", other.name()))),
+        },
         RunAct::Report { run, step, lease, report } => {
             let run_id = names.process(run);
             let step_seq = seq_of(driver, &run_id, step).await;
@@ -79,13 +104,7 @@ pub async fn perform(driver: &mut dyn Driver, names: &mut Names, who: &str, act:
             Ok(Expected::Woke { duplicate: woken.duplicate, steps: woken.steps })
         }
         RunAct::Control { run, control } => {
-            let control = match control.clone() {
-                Control::Run { action, approval_id, reason } => {
-                    let approval_id = approval_id.map(|approval_id| names.substitute(&approval_id));
-                    Control::Run { action, approval_id, reason }
-                }
-                other => other,
-            };
+            let control = approved(control, names);
             driver.control_run(who, &names.process(run), &control).await.map(Expected::NewState)
         }
         RunAct::OnStep { run, acting } => {

@@ -10,15 +10,45 @@ use serde_json::{Map, Value};
 /// What is done with runs. Runs are named, not yet found.
 #[derive(Clone, Debug)]
 pub enum RunAct {
-    Start { name: String, start: RunStart },
-    Claim { queue: String, max: u32, lease_us: i64 },
-    Report { run: String, step: String, lease: LeaseName, report: Report },
-    Send { event: SentEvent },
-    Control { run: String, control: Control },
-    OnStep { run: String, acting: Acting },
-    Open { on: Target, name: Option<String> },
-    Decide { on: Target, decision: Decision },
-    Read { run: String },
+    Start {
+        name: String,
+        start: RunStart,
+    },
+    Claim {
+        queue: String,
+        max: u32,
+        lease_us: i64,
+    },
+    Report {
+        run: String,
+        step: String,
+        lease: LeaseName,
+        report: Report,
+    },
+    Send {
+        event: SentEvent,
+    },
+    Control {
+        run: String,
+        control: Control,
+    },
+    OnStep {
+        run: String,
+        acting: Acting,
+    },
+    /// What a control, or the report of a task, would come to.
+    Preview(Box<RunAct>),
+    Open {
+        on: Target,
+        name: Option<String>,
+    },
+    Decide {
+        on: Target,
+        decision: Decision,
+    },
+    Read {
+        run: String,
+    },
 }
 
 /// Which of the leases that a step had.
@@ -95,7 +125,7 @@ impl RunAct {
                 Control::Unblock { .. } => "unblocks",
                 Control::Declare { .. } => "declares",
             },
-            RunAct::OnStep { .. } => "acts",
+            RunAct::OnStep { .. } | RunAct::Preview(_) => "acts",
             RunAct::Open { .. } => "opens run gate",
             RunAct::Decide { .. } => "decides run gate",
             RunAct::Read { .. } => "reads run",
@@ -120,6 +150,16 @@ pub(super) fn act(verb: &str, words: &mut Words, run: Named<'_>) -> Result<Optio
         }
         "completes" | "waits" | "retries" | "dies" | "despairs" | "blocks" | "beats" => report(verb, words, run)?,
         "sends" => send(words, run)?,
+        "previews" if words.skip("that") => {
+            words.expect("it")?;
+            let verb = words.text("what it does")?;
+            match act(&verb, words, run)? {
+                Some(Act::Run(act)) if matches!(*act, RunAct::Control { .. } | RunAct::Report { .. }) => {
+                    RunAct::Preview(act)
+                }
+                _ => return Err(format!("`{verb}` has no preview")),
+            }
+        }
         "acts" | "previews" => on_step(verb == "previews", words, run)?,
         "pauses" => control("pause", words, run)?,
         "resumes" => control("resume", words, run)?,
@@ -309,10 +349,15 @@ pub(super) fn expected(words: &mut Words, act: &RunAct) -> Result<Expected, Stri
             }
             other => Err(format!("`{other}` cannot come of an event")),
         },
-        RunAct::OnStep { .. } => {
-            let said = words.text("the step's state, or what would happen")?;
-            let why = if said == "refused" { format!(" {}", words.text("the guard or code")?) } else { String::new() };
-            Ok(Expected::NewState(said + &why))
+        RunAct::OnStep { .. } | RunAct::Preview(_) => {
+            let mut said = words.text("the step's state, or what would happen")?;
+            if said == "refused" {
+                said = format!("{said} {}", words.text("the guard or code")?);
+                while words.skip("and") {
+                    said = format!("{said} and {}", words.text("the guard or code")?);
+                }
+            }
+            Ok(Expected::NewState(said))
         }
         RunAct::Control { .. } => Ok(Expected::NewState(words.text("the run's state")?)),
         RunAct::Decide { .. } => {

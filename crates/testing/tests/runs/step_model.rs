@@ -11,7 +11,7 @@ use countersign_engine::run::emit::Emitter;
 use countersign_engine::{
     Call, ClaimCall, Command, Config, Engine, IdempotencyKey, LogConfig, Outcome, Proof, Target, Task,
 };
-use countersign_kernel::lifecycle::event_type;
+use countersign_kernel::lifecycle::{Guard, event_type};
 use countersign_kernel::process::{DecideGate, Decision, OpenGate};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::run::{self, Act, StartRun, StepAct, TaskRef};
@@ -165,7 +165,7 @@ async fn an_event_that_misses_its_schema_is_refused_and_recorded(kind: Kind) -> 
         Err(refusal) => refusal,
         Ok(outcome) => bail!("{outcome:?}"),
     };
-    ensure!(refused.code == Code::TransitionRefusedByGuard && refused.is_by_guard("event_schema"), "{refused}");
+    ensure!(refused.code == Code::TransitionRefusedByGuard && refused.is_by_guard(Guard::EventSchema), "{refused}");
 
     let after = records(&engine, run_id).await?;
     ensure!(after.len() == before + 1, "{} records", after.len());
@@ -195,7 +195,7 @@ async fn what_the_engine_itself_may_not_tell_is_recorded_once(kind: Kind) -> any
         let due = run::Command::Due { steps: vec![0], run: false };
         let target = Target::Existing(run_id);
         let own = Call { actor_ref: "countersign".to_owned(), ..call(Command::Run { target, command: due }) };
-        ensure!(engine.execute(own).await.is_err_and(|refusal| refusal.is_by_guard("event_schema")));
+        ensure!(engine.execute(own).await.is_err_and(|refusal| refusal.is_by_guard(Guard::EventSchema)));
     }
     let refused = records(&engine, run_id).await?;
     let refused: Vec<_> = refused.iter().filter(|record| record.action_ref == "attempt_refused").collect();

@@ -163,7 +163,7 @@ fn of_machine(machine: &OwnMachine) -> wire::Graph {
         from: t.from.clone(),
         action: t.trigger.clone(),
         to: t.to.clone(),
-        guard: t.guard.name().map(str::to_owned),
+        guard: t.guard.map(|guard| guard.name().to_owned()),
         approvers: vec![],
     });
     of_states(&machine.declaration(), transitions.collect())

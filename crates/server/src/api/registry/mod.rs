@@ -13,8 +13,8 @@ use axum::extract::State;
 use countersign_client::wire;
 use countersign_engine::store_failure;
 use countersign_kernel::lifecycle::{
-    EVENT_TYPES, EventType, FacetRow, FailureCategory, FailureClass, MachineDef, OwnMachine, OwnState, OwnTransition,
-    Response, RollupPolicy, StateRow, TOKENS, Token, TransitionRow, machine, machines,
+    EVENT_TYPES, EventType, FacetRow, FailureCategory, FailureClass, Guard, MachineDef, OwnMachine, OwnState,
+    OwnTransition, Response, RollupPolicy, StateRow, TOKENS, Token, TransitionRow, machine, machines,
 };
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::Registry;
@@ -34,6 +34,7 @@ pub async fn read(State(app): State<App>, _: Caller, _: NoQuery) -> Read<wire::R
         event_types: EVENT_TYPES.iter().map(event_type).collect(),
         tokens: TOKENS.iter().map(token).collect(),
         failure_classes: FailureCategory::REGISTRY.iter().map(failure_class).collect(),
+        guards: Guard::ALL.iter().copied().map(guard).collect(),
         vocabularies: texts::vocabularies(),
         rollup_colors: texts::rollup_colors(),
         texts: texts::all(own_machines(&registry).iter().map(|machine| &**machine)),
@@ -137,8 +138,9 @@ fn own_transition(row: &OwnTransition) -> wire::TransitionDef {
         actor_class: row.actor.as_str().to_owned(),
         trigger_kind: row.trigger_kind.as_str().to_owned(),
         trigger_ref: row.trigger.clone(),
-        guard_kind: row.guard.kind().map(str::to_owned),
-        guard_ref: row.guard.name().map(str::to_owned),
+        guard_kind: row.guard.map(|guard| guard.kind().to_owned()),
+        guard_ref: row.guard.map(|guard| guard.name().to_owned()),
+        guards: row.guard.iter().map(|guard| guard.name().to_owned()).collect(),
         emitted_event_type: row.emits.map(str::to_owned),
         audit_required: row.audit_required,
         rollback_to: row.rollback_to.clone(),
@@ -158,6 +160,14 @@ fn to_wire(machine: &MachineDef) -> wire::Machine {
         transitions: machine.transitions.iter().map(transition).collect(),
         facets: machine.facets.iter().map(facet).collect(),
         rollup_policies: machine.rollup_policies.iter().map(policy).collect(),
+    }
+}
+
+fn guard(guard: Guard) -> wire::GuardDef {
+    wire::GuardDef {
+        guard: guard.name().to_owned(),
+        guard_kind: guard.kind().to_owned(),
+        meaning: guard.meaning().to_owned(),
     }
 }
 
@@ -188,8 +198,9 @@ fn transition(row: &TransitionRow) -> wire::TransitionDef {
         actor_class: row.actor_class.to_owned(),
         trigger_kind: row.trigger_kind.to_owned(),
         trigger_ref: row.trigger_ref.to_owned(),
-        guard_kind: row.guard.kind().map(str::to_owned),
-        guard_ref: row.guard.name().map(str::to_owned),
+        guard_kind: row.guards.first().map(|guard| guard.kind().to_owned()),
+        guard_ref: row.guards.first().map(|guard| guard.name().to_owned()),
+        guards: row.guards.iter().map(|guard| guard.name().to_owned()).collect(),
         emitted_event_type: row.emitted_event_type.clone(),
         audit_required: row.audit_required,
         rollback_to: row.rollback_to.clone(),

@@ -6,6 +6,7 @@ pub mod control;
 pub mod events;
 pub mod gates;
 pub mod history;
+mod preview;
 mod runbook;
 pub mod sidecar;
 pub mod start;

@@ -1,41 +1,18 @@
 //! What people and operators do to one step. With `?preview=true` nothing changes, and the answer says what would happen.
 
+use super::preview::{Preview, previewed};
 use super::tasks::outbound;
 use super::{millis, on, target, text, value};
 use crate::api::auth::Caller;
 use crate::api::body::{Address, Posted, Sent};
 use crate::api::openapi::Refused;
-use crate::api::{App, Done, Problem, mismatched, time};
+use crate::api::{App, Done, Problem, time};
 use axum::Json;
-use axum::extract::{FromRequestParts, State};
-use axum::http::request::Parts;
-use axum::http::{StatusCode, Uri};
+use axum::extract::State;
+use axum::http::StatusCode;
 use countersign_client::wire;
 use countersign_engine::{Outcome, Target};
 use countersign_kernel::run::{Act, Command, StepAct, TransitionWish};
-
-/// Whether only what would happen is asked for.
-pub struct Preview(bool);
-
-impl FromRequestParts<App> for Preview {
-    type Rejection = Problem;
-
-    /// Takes the query off the address: what follows knows of none.
-    async fn from_request_parts(parts: &mut Parts, _app: &App) -> Result<Self, Problem> {
-        let preview = match parts.uri.query() {
-            None | Some("") => return Ok(Preview(false)),
-            Some("preview=true") => true,
-            Some("preview=false") => false,
-            Some(query) if query.split(['=', '&']).next() == Some("preview") => {
-                return Err(Problem::invalid_request("`preview` is `true` or `false`").at("preview"));
-            }
-            // Refused where the body is read.
-            Some(_) => return Ok(Preview(false)),
-        };
-        parts.uri = Uri::try_from(parts.uri.path()).map_err(|_| Problem::internal())?;
-        Ok(Preview(preview))
-    }
-}
 
 /// A request about one step, before its body is looked at.
 struct Asked {
@@ -69,10 +46,7 @@ impl Asked {
                 let input = input.as_deref().map(value);
                 wire::StepAnswer::Acted(wire::StepActed { state_code, derived_state, state, transition_id, input })
             }
-            Outcome::Previewed { ok, transition_id, emitted_event_type, problems } => {
-                wire::StepAnswer::Preview(wire::StepPreview { ok, transition_id, emitted_event_type, problems })
-            }
-            outcome => return Err(mismatched(&outcome)),
+            outcome => wire::StepAnswer::Preview(previewed(outcome)?),
         };
         Ok((StatusCode::OK, Json(answer)))
     }

@@ -1,10 +1,11 @@
 //! The worker protocol (`spec/worker-protocol.md`).
 
-use super::{millis, on, target_of, text, value};
+use super::preview::{Preview, previewed};
+use super::{millis, target_of, text, value};
 use crate::api::auth::Caller;
 use crate::api::body::{Address, Posted, Sent};
 use crate::api::openapi::Refused;
-use crate::api::{App, Done, Problem, mismatched, time};
+use crate::api::{App, Done, Problem, time};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -42,46 +43,50 @@ pub async fn claim(
 }
 
 /// Prolong a lease. Needs `tasks:work`.
-#[utoipa::path(post, path = "/v1/tasks/{task_id}/heartbeat", tag = "tasks", params(("task_id" = String, Path)),
-    request_body = wire::HeartbeatTask, responses((status = 200, body = wire::TaskReported), Refused))]
+#[utoipa::path(post, path = "/v1/tasks/{task_id}/heartbeat", tag = "tasks", params(("task_id" = String, Path), ("preview" = Option<bool>, Query)),
+    request_body = wire::HeartbeatTask, responses((status = 200, body = wire::TaskAnswer), Refused))]
 pub async fn heartbeat(
     State(app): State<App>,
     caller: Caller,
     address: Address,
+    preview: Preview,
     posted: Posted<wire::HeartbeatTask>,
-) -> Done<wire::TaskReported> {
+) -> Done<wire::TaskAnswer> {
     let wire::HeartbeatTask { lease_token, lease_ms } = posted.body;
     let lease = millis(lease_ms.unwrap_or(wire::DEFAULT_LEASE_MS), "lease_ms")?;
     let make = |task| run::Command::Heartbeat { task, lease };
-    report(&app, caller, &address, posted.sent, &lease_token, make).await
+    report(&app, caller, &address, (posted.sent, preview), &lease_token, make).await
 }
 
 /// The step is done. With `claim_next`, the answer holds the worker's next task. Needs `tasks:work`.
-#[utoipa::path(post, path = "/v1/tasks/{task_id}/complete", tag = "tasks", params(("task_id" = String, Path)),
-    request_body = wire::CompleteTask, responses((status = 200, body = wire::TaskReported), Refused))]
+#[utoipa::path(post, path = "/v1/tasks/{task_id}/complete", tag = "tasks", params(("task_id" = String, Path), ("preview" = Option<bool>, Query)),
+    request_body = wire::CompleteTask, responses((status = 200, body = wire::TaskAnswer), Refused))]
 pub async fn complete(
     State(app): State<App>,
     caller: Caller,
     address: Address,
+    preview: Preview,
     posted: Posted<wire::CompleteTask>,
-) -> Done<wire::TaskReported> {
+) -> Done<wire::TaskAnswer> {
     let wire::CompleteTask { lease_token, output, outbound_events, claim_next, lease_ms } = posted.body;
     let lease = millis(lease_ms.unwrap_or(wire::DEFAULT_LEASE_MS), "lease_ms")?;
     let outbound = outbound(outbound_events)?;
-    let claim_next = claim_next.unwrap_or(false).then_some(ClaimNext { lease });
+    // Nothing is handed out with a preview.
+    let claim_next = (claim_next.unwrap_or(false) && !preview.0).then_some(ClaimNext { lease });
     let make = |task| run::Command::Complete { task, output: text(output), outbound, claim_next, artifacts: vec![] };
-    report(&app, caller, &address, posted.sent, &lease_token, make).await
+    report(&app, caller, &address, (posted.sent, preview), &lease_token, make).await
 }
 
 /// The step waits for an event, a time, or both. Needs `tasks:work`.
-#[utoipa::path(post, path = "/v1/tasks/{task_id}/wait", tag = "tasks", params(("task_id" = String, Path)),
-    request_body = wire::WaitTask, responses((status = 200, body = wire::TaskReported), Refused))]
+#[utoipa::path(post, path = "/v1/tasks/{task_id}/wait", tag = "tasks", params(("task_id" = String, Path), ("preview" = Option<bool>, Query)),
+    request_body = wire::WaitTask, responses((status = 200, body = wire::TaskAnswer), Refused))]
 pub async fn wait(
     State(app): State<App>,
     caller: Caller,
     address: Address,
+    preview: Preview,
     posted: Posted<wire::WaitTask>,
-) -> Done<wire::TaskReported> {
+) -> Done<wire::TaskAnswer> {
     let wire::WaitTask { lease_token, waiting_event_type, timeout_ms, waiting_facet, waiting_facets, outbound_events } =
         posted.body;
     let timeout = timeout_ms.map(|ms| millis(ms, "timeout_ms")).transpose()?;
@@ -93,87 +98,92 @@ pub async fn wait(
     let facets = one.chain(several).map(facet).collect::<Result<Vec<Facet>, _>>()?;
     let outbound = outbound(outbound_events)?;
     let make = |task| run::Command::Wait { task, event_type: waiting_event_type, timeout, facets, outbound };
-    report(&app, caller, &address, posted.sent, &lease_token, make).await
+    report(&app, caller, &address, (posted.sent, preview), &lease_token, make).await
 }
 
 /// The step failed and should be tried again. Needs `tasks:work`.
-#[utoipa::path(post, path = "/v1/tasks/{task_id}/retry", tag = "tasks", params(("task_id" = String, Path)),
-    request_body = wire::RetryTask, responses((status = 200, body = wire::TaskReported), Refused))]
+#[utoipa::path(post, path = "/v1/tasks/{task_id}/retry", tag = "tasks", params(("task_id" = String, Path), ("preview" = Option<bool>, Query)),
+    request_body = wire::RetryTask, responses((status = 200, body = wire::TaskAnswer), Refused))]
 pub async fn retry(
     State(app): State<App>,
     caller: Caller,
     address: Address,
+    preview: Preview,
     posted: Posted<wire::RetryTask>,
-) -> Done<wire::TaskReported> {
+) -> Done<wire::TaskAnswer> {
     let wire::RetryTask { lease_token, last_error, backoff_ms, error_category } = posted.body;
     let backoff = backoff_ms.map(|ms| millis(ms, "backoff_ms")).transpose()?;
     let category = category(error_category)?;
     let make = |task| run::Command::Retry { task, error: last_error, backoff, category };
-    report(&app, caller, &address, posted.sent, &lease_token, make).await
+    report(&app, caller, &address, (posted.sent, preview), &lease_token, make).await
 }
 
 /// The step failed for good. Needs `tasks:work`.
-#[utoipa::path(post, path = "/v1/tasks/{task_id}/dead", tag = "tasks", params(("task_id" = String, Path)),
-    request_body = wire::DeadTask, responses((status = 200, body = wire::TaskReported), Refused))]
+#[utoipa::path(post, path = "/v1/tasks/{task_id}/dead", tag = "tasks", params(("task_id" = String, Path), ("preview" = Option<bool>, Query)),
+    request_body = wire::DeadTask, responses((status = 200, body = wire::TaskAnswer), Refused))]
 pub async fn dead(
     State(app): State<App>,
     caller: Caller,
     address: Address,
+    preview: Preview,
     posted: Posted<wire::DeadTask>,
-) -> Done<wire::TaskReported> {
+) -> Done<wire::TaskAnswer> {
     let wire::DeadTask { lease_token, last_error, error_category } = posted.body;
     let category = category(error_category)?;
     let make = |task| run::Command::Dead { task, error: last_error, category };
-    report(&app, caller, &address, posted.sent, &lease_token, make).await
+    report(&app, caller, &address, (posted.sent, preview), &lease_token, make).await
 }
 
 /// The step cannot be completed (T12): under the lease that holds it, or under which it was put down to wait. Needs `tasks:work`.
-#[utoipa::path(post, path = "/v1/tasks/{task_id}/cannot-complete", tag = "tasks", params(("task_id" = String, Path)),
-    request_body = wire::CannotCompleteTask, responses((status = 200, body = wire::TaskReported), Refused))]
+#[utoipa::path(post, path = "/v1/tasks/{task_id}/cannot-complete", tag = "tasks", params(("task_id" = String, Path), ("preview" = Option<bool>, Query)),
+    request_body = wire::CannotCompleteTask, responses((status = 200, body = wire::TaskAnswer), Refused))]
 pub async fn cannot_complete(
     State(app): State<App>,
     caller: Caller,
     address: Address,
+    preview: Preview,
     posted: Posted<wire::CannotCompleteTask>,
-) -> Done<wire::TaskReported> {
+) -> Done<wire::TaskAnswer> {
     let wire::CannotCompleteTask { lease_token, evidence_ref } = posted.body;
     let make = |task| run::Command::CannotComplete { task, evidence_ref };
-    report(&app, caller, &address, posted.sent, &lease_token, make).await
+    report(&app, caller, &address, (posted.sent, preview), &lease_token, make).await
 }
 
 /// The step is blocked (T4) until somebody clears that; then it goes back to its queue. Needs `tasks:work`.
-#[utoipa::path(post, path = "/v1/tasks/{task_id}/block", tag = "tasks", params(("task_id" = String, Path)),
-    request_body = wire::BlockTask, responses((status = 200, body = wire::TaskReported), Refused))]
+#[utoipa::path(post, path = "/v1/tasks/{task_id}/block", tag = "tasks", params(("task_id" = String, Path), ("preview" = Option<bool>, Query)),
+    request_body = wire::BlockTask, responses((status = 200, body = wire::TaskAnswer), Refused))]
 pub async fn block(
     State(app): State<App>,
     caller: Caller,
     address: Address,
+    preview: Preview,
     posted: Posted<wire::BlockTask>,
-) -> Done<wire::TaskReported> {
+) -> Done<wire::TaskAnswer> {
     let wire::BlockTask { lease_token, block_reason } = posted.body;
     let make = |task| run::Command::Block { task, block_reason };
-    report(&app, caller, &address, posted.sent, &lease_token, make).await
+    report(&app, caller, &address, (posted.sent, preview), &lease_token, make).await
 }
 
 async fn report(
     app: &App,
     caller: Caller,
     address: &Address,
-    sent: Sent,
+    (sent, preview): (Sent, Preview),
     lease_token: &str,
     make: impl FnOnce(TaskRef) -> run::Command,
-) -> Done<wire::TaskReported> {
+) -> Done<wire::TaskAnswer> {
     require_text("lease_token", lease_token)?;
     let (target, step_seq) = task(address.get("task_id"));
     let lease_token = uuid::Uuid::try_parse(lease_token).ok();
-    let call = caller.call(on(target, make(TaskRef { step_seq, lease_token })), sent)?;
-    match app.engine()?.execute(call).await? {
+    let call = preview.call(caller, target, make(TaskRef { step_seq, lease_token }), sent)?;
+    let answer = match app.engine()?.execute(call).await? {
         Outcome::TaskDone { state_code, run_state, next } => {
             let next = next.as_ref().map(to_wire);
-            Ok((StatusCode::OK, Json(wire::TaskReported { state_code, run_state, next })))
+            wire::TaskAnswer::Reported(wire::TaskReported { state_code, run_state, next })
         }
-        outcome => Err(mismatched(&outcome)),
-    }
+        outcome => wire::TaskAnswer::Preview(previewed(outcome)?),
+    };
+    Ok((StatusCode::OK, Json(answer)))
 }
 
 /// `<run_id>.<step_seq>`; to callers it is opaque. Whether there is such a task is said only to who may know.
