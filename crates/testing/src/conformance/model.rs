@@ -104,6 +104,7 @@ impl Model {
             | Write::RunHead(_)
             | Write::RunEvent(_)
             | Write::Outbox(_)
+            | Write::Governance(_)
             | Write::TakeRunEvent { .. }
             | Write::RedactRunInput { .. }
             | Write::RedactRunKeys { .. }
