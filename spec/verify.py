@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""A second verifier for evidence bundles, written from record.md, checkpoint.md, bundle.md and run.md alone.
+"""A second verifier for evidence bundles, written from record.md, checkpoint.md, bundle.md, run.md and governance.md alone.
 
     python3 spec/verify.py evidence.zip --key VKEY [--policy FILE] [--json]
 
 Exit status 0: passed; 1: findings; 2: the bundle or the arguments could not be read. It needs Python 3.10 or later and the one
 package of requirements.txt, for Ed25519 signatures. It shares no code with the engine. Its parts are in verifier/, in the
 order of the specification: texts, found, files, records, chains, log, registry, identity, replay (of processes) and runs, rows,
-permission, retention, questions.
+governance, permission, retention, questions.
 """
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import sys
 from verifier.chains import check_chains
 from verifier.files import read_bundle
 from verifier.found import CLAIM_OF, Report, TITLES
+from verifier.governance import check_governance
 from verifier.identity import Identity
 from verifier.keys import Policy, parse_policy, parse_vkey
 from verifier.log import check_checkpoint, check_log, check_tail
@@ -43,6 +44,7 @@ def verify(path: str, policy: Policy) -> dict[str, Json]:
         identity.check(r)
     identity.counters.check(report)
     replays = check_instances(b, registry, report)
+    check_governance(b, report)
     check_permission(b, registry, report)
     check_retention(b, report)
     claims = []

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 REGISTRY = "00000000-0000-0000-0000-000000000000"
+GOVERNANCE = "00000000-0000-0000-0000-000000000001"
 ZEROS = "0" * 64
 
 

@@ -6,7 +6,7 @@ import functools
 import json
 from typing import Any, Callable, Optional
 
-from bundle import REGISTRY, ZEROS, Bundle, Key, Record, Tree, app_attestation, b64, bearer_attestation, det, dump, file_order, heads_digest, sha, rotation_note, signed_attestation, signed_note, statement, uuid7, vkey
+from bundle import GOVERNANCE, REGISTRY, ZEROS, Bundle, Key, Record, Tree, app_attestation, b64, bearer_attestation, det, dump, file_order, heads_digest, sha, rotation_note, signed_attestation, signed_note, statement, uuid7, vkey
 
 SCOPES = ["workflows:start", "workflows:open-gate", "workflows:fire", "audit:read", "audit:hold", "audit:purge",
           "actors:manage", "permissions:manage", "definitions:publish"]
@@ -284,10 +284,20 @@ class World:
                      "export_evidence", "GET", f"/v1/ledger/export?instance_id={process.id}", b"")
         return self._bundle({"instance_id": process.id}, [process], by, size)
 
+    # -- governance: what was observed, opened and resolved in one command
+    def govern(self, opened: list[dict[str, Any]] = [], resolved: list[dict[str, Any]] = [], observed: list[dict[str, Any]] = []) -> None:
+        """A problem or a resolution without an `event_id` is shown by the record of what was observed."""
+        sequence = len(self.chains.get(GOVERNANCE, [])) + 1
+        own = uuid7(self.now + 1_370_001, sequence, det(self.name, GOVERNANCE, sequence))
+        of = lambda entries: [{"event_id": own, **e} for e in entries]  # noqa: E731
+        said = [("condition_observed", "conditions", observed), ("problem_opened", "problems", of(opened)), ("problem_resolved", "problems", of(resolved))]
+        self.command(GOVERNANCE, [(action, None, {"instance_id": GOVERNANCE, name: entries}) for action, name, entries in said if entries])
+
     def export_window(self, by: Actor, after: Optional[int], before: Optional[int], size: int) -> Bundle:
         inside = [p for p in self.processes.values() if any(
             (after is None or r.head["recorded_at_us"] >= after) and (before is None or r.head["recorded_at_us"] <= before) for r in self.chains[p.id])]
-        heads = [(p.id, len(self.chains[p.id]), self.chains[p.id][-1].hash.hex()) for p in inside]
+        ids = [GOVERNANCE] * (GOVERNANCE in self.chains) + [p.id for p in inside]
+        heads = [(i, len(self.chains[i]), self.chains[i][-1].hash.hex()) for i in ids]
         self.command(REGISTRY, [("evidence_exported", by, {"after_us": after, "before_us": before, "instances": len(heads), "heads_digest": heads_digest(heads)})],
                      "export_evidence", "GET", "/v1/ledger/export", b"")
         return self._bundle({"after_us": after, "before_us": before}, inside, by, size)
@@ -298,7 +308,8 @@ class World:
         self.noise(size - len(self.log))
         tree = Tree(self.leaves())
         b = Bundle()
-        wanted = {REGISTRY} | {p.id for p in processes}
+        governed = "instance_id" not in scope and GOVERNANCE in self.chains
+        wanted = {REGISTRY} | {p.id for p in processes} | ({GOVERNANCE} if governed else set())
         for i, r in enumerate(self.log):
             if r is not None and r.head["instance_id"] in wanted:
                 twin = r.copy()
@@ -312,7 +323,7 @@ class World:
         b.grants = [{k: g[k] for k in keys} for g in sorted(self.grants.values(), key=lambda g: g["granted_seq"])]
         self.now += 1_000_003
         b.manifest = {"v": 1, "kind": "countersign-evidence", "scope": scope, "origin": self.origin, "tree_size": size,
-                      "registry_sequence": len(self.chains[REGISTRY]), "instances": len(processes), "records": len(b.records),
+                      "registry_sequence": len(self.chains[REGISTRY]), "instances": len(processes) + governed, "records": len(b.records),
                       "made_at_us": self.now, "made_by": by.ref, "software": "spec/vectors/make.py"}
         b.checkpoint = signed_note(self.origin, size, tree.root, self.log_key, self.witnesses, self.now // 1_000_000)
         b.log_vkey = vkey(self.origin, self.log_key) + "\n"

@@ -21,7 +21,7 @@ from typing import Any, Callable
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import passkeys  # noqa: E402
-from bundle import Bundle  # noqa: E402
+from bundle import GOVERNANCE, Bundle  # noqa: E402
 from honest import DAY, Actor, Process, World  # noqa: E402
 
 SIMPLE = ({"states": ["drafting", "qp-review", "released", "rejected"],
@@ -305,6 +305,30 @@ def scenario_retired() -> tuple[World, Bundle]:
     return w, w.export_window(a["audit"], None, None, 52)
 
 
+def scenario_governed() -> tuple[World, Bundle]:
+    """A process and the governance chain: problems that events open and resolve, and one that the engine observed; a tree of 56."""
+    w = World("governed", regulated=False)
+    a = staff(w, board=False)
+    p = Process(w, a["ines"], "batch-release@1", "batch/2026-0050")
+    failed, corrected, dead = w.new_id(), w.new_id(), w.new_id()
+    run = {"category": "failed_runs", "key": failed, "run_id": failed, "detail": "the run failed"}
+    step = {"category": "dlq", "key": failed + ".2.0", "run_id": failed, "step": "PAY", "detail": "the step is dead, and its run is held"}
+    w.govern(opened=[{"problem_id": w.new_id(), "event_id": dead, "since_us": w.now, **run}, {"problem_id": w.new_id(), "event_id": dead, "since_us": w.now, **step}])
+    first, second = (e["problem_id"] for e in json.loads(w.chains[GOVERNANCE][0].payload or "")["problems"])
+    p.fire(a["ines"], "submit")
+    silent = {"category": "silent_workers", "key": "orders/http", "detail": "no tick for 60 s"}
+    w.govern(observed=[{**silent, "state": "breached", "at_us": w.now}],
+             opened=[{"problem_id": w.new_id(), "since_us": w.now, "worker_class": "orders/http", **silent}],
+             resolved=[{"problem_id": second, "category": "dlq", "event_id": corrected}])
+    third = json.loads(w.chains[GOVERNANCE][2].payload or "")["problems"][0]["problem_id"]
+    w.noise(2)
+    p.open(a["ines"], "release")
+    w.govern(observed=[{**silent, "detail": "it ticks again", "state": "healed", "at_us": w.now}],
+             resolved=[{"problem_id": first, "category": "failed_runs", "event_id": corrected}, {"problem_id": third, "category": "silent_workers"}])
+    w.govern(opened=[{"problem_id": w.new_id(), "event_id": w.new_id(), "since_us": w.now, **run}])
+    return w, w.export_window(a["audit"], None, None, 56)
+
+
 def scenario_rotated() -> tuple[World, Bundle]:
     """The application key is rotated once and the log key twice; the auditor trusts the first; a tree of 61."""
     w = World("rotated")
@@ -341,7 +365,7 @@ def scenario_of_run(name: str) -> tuple[World, Bundle]:
 
 
 SCENARIOS: dict[str, Callable[[], tuple[World, Bundle]]] = {
-    "release": scenario_release, "quorum": scenario_quorum, "loop": scenario_loop, "replaced": scenario_replaced, "asked": scenario_asked, "signed": scenario_signed, "delegated": scenario_delegated, "purge": scenario_purge, "window": scenario_window,
+    "release": scenario_release, "quorum": scenario_quorum, "loop": scenario_loop, "replaced": scenario_replaced, "asked": scenario_asked, "signed": scenario_signed, "delegated": scenario_delegated, "purge": scenario_purge, "window": scenario_window, "governed": scenario_governed,
     "retired": scenario_retired, "rotated": scenario_rotated, "rotated-new": scenario_rotated_new,
     "passkey": functools.partial(passkeys.scenario_passkey, *SIMPLE), "passkey-chromium": functools.partial(passkeys.scenario_chromium, *SIMPLE)}
 SCENARIOS["effects"] = scenario_effects

@@ -16,7 +16,7 @@ CODES = {"integrity": ["bundle-form", "duplicate-key", "number-out-of-range", "h
          "identity": ["attestation-invalid", "attestation-actor-unknown-in-registry", "attestation-proof-invalid", "key-revoked",
                       "statement-mismatch", "nonce-reused", "passkey-counter", "assurance-too-low"],
          "1": ["gate-not-approved", "wrong-approver", "approval-reused", "unguarded-firing"],
-         "2": ["document-mismatch", "undeclared-transition", "replay-mismatch", "compensation-order", "runbook-violation"],
+         "2": ["document-mismatch", "undeclared-transition", "replay-mismatch", "compensation-order", "runbook-violation", "governance-invalid"],
          "3": ["record-missing", "row-missing", "binding-invalid", "output-missing", "input-mismatch"],
          "4": ["assignment-coverage", "moot-invalid"],
          "5": ["permission-not-held"],

@@ -6,7 +6,7 @@ from typing import Optional
 
 from . import run_model
 from .found import Record, Report
-from .texts import Fault, Json, REGISTRY, check_form, parse_json, sha256
+from .texts import Fault, GOVERNANCE, Json, REGISTRY, check_form, parse_json, sha256
 
 HEADER = ("v:one event_id:text instance_id:text sequence:int prev:hex action_ref:text actor_ref:text recorded_at_us:int registry_seq:int "
           "assurance:text retention:object payload_digest:hex attestation_digest:hex")
@@ -44,10 +44,12 @@ PAYLOADS = {
     "definition_published": "name:text version:any digest:hex declaration_digest:hex gate_spec_digest:hex document_digest?:hex retention?:any",
     "definition_retired": _MARK, "schedule_paused": _MARK, "schedule_resumed": _MARK,
     "configuration_recorded": "audit_trail_retention_policy:text? regulated:bool signatures?:signatures application_actor_ref:text server_actor_ref:text"}
+GOVERNANCE_ONLY = {"condition_observed": "instance_id:text conditions:list", **dict.fromkeys(("problem_opened", "problem_resolved"), "instance_id:text problems:list")}
 WINDOW_EXPORT = "after_us:int? before_us:int? instances:int heads_digest:hex"
 REGISTRY_ONLY = set(list(PAYLOADS)[list(PAYLOADS).index("actor_registered"):])
+PAYLOADS |= GOVERNANCE_ONLY
 EITHER = {"hold_placed", "hold_released", "attempt_refused", "evidence_exported"}
-APPLICATION_ONLY = {"moot_gate_recalled", "chain_resolved", "configuration_recorded"} | run_model.APPLICATION_ONLY
+APPLICATION_ONLY = {"moot_gate_recalled", "chain_resolved", "configuration_recorded"} | run_model.APPLICATION_ONLY | set(GOVERNANCE_ONLY)
 DECIDED = ("step_approved", "step_rejected", "step_withdrawn")
 
 
@@ -98,8 +100,8 @@ def check_header(head: Json, text: str) -> None:
         raise Fault("header-invalid", "sequence or registry_seq is below its first value")
     if head["assurance"] not in ("server_attested", "actor_signed", "passkey_signed"):
         raise Fault("header-invalid", f"assurance {head['assurance']!r}")
-    action, registry = head["action_ref"], head["instance_id"] == REGISTRY
-    if action not in PAYLOADS or (action not in EITHER and registry != (action in REGISTRY_ONLY)):
+    action, registry, governance = head["action_ref"], head["instance_id"] == REGISTRY, head["instance_id"] == GOVERNANCE
+    if action not in PAYLOADS or governance != (action in GOVERNANCE_ONLY) or (action not in EITHER and registry != (action in REGISTRY_ONLY)):
         raise Fault("header-invalid", f"action_ref {action!r} is not known, or not in this chain")
 
 

@@ -10,7 +10,7 @@ from .found import Record, Report
 from .records import DECIDED
 from .registry import Registry
 from .rows import Rows, check_grant_rows
-from .texts import Fault, Json, REGISTRY, as_entry, check_form, member_text, parse_json, preset, published_gates, same, sha256, without_nulls
+from .texts import Fault, Json, GOVERNANCE, REGISTRY, as_entry, check_form, member_text, parse_json, preset, published_gates, same, sha256, without_nulls
 
 ENDED = {"approve": "Approved", "reject": "Rejected", "withdraw": "Withdrawn", "step_approved": "Approved", "step_rejected": "Rejected", "step_withdrawn": "Withdrawn"}
 MOOT = "Gate moot: workflow left the gate's from_state by firing a different transition"
@@ -635,7 +635,7 @@ def check_instances(b: Bundle, registry: Registry, report: Report) -> dict[str, 
     fired_with: dict[str, Record] = {}
     replays = {}
     needed: set[str] = set()
-    for instance in sorted(set(b.chains) - {REGISTRY}):
+    for instance in sorted(set(b.chains) - {REGISTRY, GOVERNANCE}):
         replays[instance] = Replay(b, registry, instance, fired_with, report)
         replays[instance].run()
         first, row = b.chains[instance][0], b.state.get(instance, {})

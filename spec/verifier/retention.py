@@ -5,7 +5,7 @@ from typing import Optional
 
 from .files import Bundle
 from .found import Record, Report
-from .texts import Json, REGISTRY, same
+from .texts import GOVERNANCE, Json, REGISTRY, same
 
 
 def check_retention(b: Bundle, report: Report) -> None:
@@ -19,8 +19,8 @@ def check_retention(b: Bundle, report: Report) -> None:
                 report.note("purged", f"the content of {r.action} {r.sequence} was destroyed", r)
                 if r.action in ("hold_placed", "hold_released"):
                     report.note("partially-purged-coverage", "a hold was purged: on what it was cannot be told", r, ["retention"])
-                if instance == REGISTRY or r.action == "record_purged":
-                    report.find("destruction-invalid", "a registry record or a record_purged without content", r)
+                if instance in (REGISTRY, GOVERNANCE) or r.action == "record_purged":
+                    report.find("destruction-invalid", "a record of the registry or of governance, or a record_purged, without content", r)
             p = r.payload
             if p is None:
                 continue
@@ -37,7 +37,7 @@ def check_retention(b: Bundle, report: Report) -> None:
                 else:
                     destroyed.add(p["event_id"])
         for r in chain:
-            if r.purged and r.id not in destroyed and instance != REGISTRY:
+            if r.purged and r.id not in destroyed and instance not in (REGISTRY, GOVERNANCE):
                 report.find("destruction-invalid", "a record without content, and no valid record_purged names it", r)
 
 

@@ -13,6 +13,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 REGISTRY = "00000000-0000-0000-0000-000000000000"
+GOVERNANCE = "00000000-0000-0000-0000-000000000001"
 MAX_INT = 2**53 - 1
 Json = Any
 

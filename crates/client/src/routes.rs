@@ -414,6 +414,16 @@ impl Client {
 
 /// What is sent to webhooks.
 impl Client {
+    /// `GET /v1/governance/problems`
+    pub async fn problem_board(&self) -> Reply<ProblemBoard> {
+        self.get(&["v1", "governance", "problems"], &()).await
+    }
+
+    /// `GET /v1/governance/problems/{category}`
+    pub async fn problems(&self, category: &str, query: &ProblemsQuery) -> Reply<Page<ProblemItem>> {
+        self.get(&["v1", "governance", "problems", category], query).await
+    }
+
     /// `GET /v1/outbox`
     pub async fn outbox(&self, query: &OutboxQuery) -> Reply<Page<OutboxEvent>> {
         self.get(&["v1", "outbox"], query).await

@@ -49,6 +49,8 @@ pub struct Exporter {
 pub enum View {
     Process(Box<ProcessView>),
     Run(Box<RunState>),
+    /// The governance chain, which is told by its records alone.
+    Governance(Head),
 }
 
 impl View {
@@ -56,6 +58,7 @@ impl View {
         match self {
             View::Process(view) => &view.head,
             View::Run(run) => &run.view.chain,
+            View::Governance(head) => head,
         }
     }
 
@@ -63,6 +66,7 @@ impl View {
         match self {
             View::Process(view) => view.row.instance_id,
             View::Run(run) => run.view.row.instance_id,
+            View::Governance(_) => InstanceId::GOVERNANCE,
         }
     }
 }
@@ -154,6 +158,9 @@ impl Engine {
 
     /// The state of one instance, with the head of its chain.
     pub async fn export_view(&self, instance_id: InstanceId) -> Result<View, Refusal> {
+        if instance_id == InstanceId::GOVERNANCE {
+            return self.governance_head().await.map(View::Governance).map_err(|error| store_failure(&error));
+        }
         let query = ProcessQuery { instance_id: Some(instance_id), ..ProcessQuery::default() };
         let page = Page { after: None, limit: 1, descending: false };
         let views = self.reader.processes(&query, &page).await.map_err(|error| store_failure(&error))?;

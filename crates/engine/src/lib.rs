@@ -14,6 +14,7 @@ pub mod clock;
 mod committer;
 mod effects;
 pub mod evidence;
+pub mod governance;
 mod holds;
 mod known;
 pub mod language;
@@ -173,6 +174,7 @@ pub struct Engine {
     /// For cosignatures, which come rarely.
     log_writer: tokio::sync::Mutex<Box<dyn LogWriter>>,
     outbox: OutboxDesk,
+    governance_wake: Arc<Notify>,
     sessions: Box<dyn Sessions>,
     sealer: Option<SealerHandle>,
     /// Why this node does not seal, where it does not.
@@ -222,9 +224,16 @@ impl Engine {
         let runbook_changes = Arc::new(run::records::RunbookChanges::default());
         let hub = Arc::new(Hub::default());
         let (runbooks, moved) = (runbook_changes.clone(), hub.clone());
-        let wakes = Wakes { sealer: wake, outbox: outbox_wake, runbooks, hub: moved };
-        let around =
-            committer::Around { wakes, book: book.clone(), clock: clock.clone(), readiness: readiness.clone() };
+        let governance_wake = Arc::new(Notify::new());
+        let governance = governance_wake.clone();
+        let wakes = Wakes { sealer: wake, outbox: outbox_wake, governance, runbooks, hub: moved };
+        let around = committer::Around {
+            wakes,
+            book: book.clone(),
+            clock: clock.clone(),
+            readiness: readiness.clone(),
+            reader: reader.clone(),
+        };
         let committer = Committer::new(writer, exclusive, registry.clone(), config.clone(), around);
         let damaged = committer.damaged.clone();
         let desk = Arc::new(Desk::new(committer));
@@ -243,6 +252,7 @@ impl Engine {
             log,
             log_writer,
             outbox,
+            governance_wake,
             sessions,
             sealer,
             follows,

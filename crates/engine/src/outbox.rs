@@ -3,7 +3,7 @@
 use crate::port::Page;
 use crate::port::outbox::{Delivery, DeliveryState, OutboxView, Settled, Wanted};
 use crate::port::{Outbox, StoreError};
-use crate::rows::{IdempotencyRow, Write};
+use crate::rows::{IdempotencyRow, SignalRow, Write};
 use crate::{Engine, store_failure};
 use countersign_kernel::Time;
 use countersign_kernel::refusal::{Code, Refusal};
@@ -37,6 +37,10 @@ impl OutboxDesk {
         now: Time,
     ) -> Result<Option<IdempotencyRow>, StoreError> {
         self.open().await.kept_answer(actor_ref, key, now).await
+    }
+
+    pub async fn signal(&self, signals: &[SignalRow]) -> Result<(), StoreError> {
+        self.open().await.signal(signals).await
     }
 
     pub async fn keep_answer(&self, row: &IdempotencyRow, now: Time) -> Result<(), StoreError> {

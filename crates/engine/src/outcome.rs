@@ -61,11 +61,19 @@ pub enum Command {
     /// A worker asks for steps of a queue, whichever runs they belong to.
     Claim(ClaimCall),
     Registry(registry::Command),
+    Governance(Governance),
     /// Nothing is to change.
     Ask {
         target: Target,
         ask: Ask,
     },
+}
+
+/// A command on the governance chain.
+#[derive(Clone, Debug)]
+pub enum Governance {
+    /// Makes problems of what commits have signalled, a page at a time.
+    Weigh,
 }
 
 /// What is asked about an instance.
@@ -117,6 +125,7 @@ impl Command {
             Command::Run { command, .. } => command.name(),
             Command::Claim(_) => "claim",
             Command::Ask { .. } => "ask",
+            Command::Governance(Governance::Weigh) => "weigh_signals",
             Command::Registry(command) => match command {
                 registry::Command::Bootstrap(_) => "bootstrap",
                 registry::Command::RegisterActor(_) => "register_actor",
@@ -259,6 +268,12 @@ pub enum Outcome {
         parent: Option<(u32, String)>,
         /// A runbook that was stopped: these children stop with it.
         stands_still: bool,
+    },
+    /// How many signals were weighed, and what became of them.
+    Weighed {
+        signals: u64,
+        opened: u64,
+        resolved: u64,
     },
     Done,
 }

@@ -61,11 +61,15 @@ ids! {
     HoldId,
     /// What lets a substitute decide for an approver.
     DelegationId,
+    /// Something that governance has to look into.
+    ProblemId,
 }
 
 impl InstanceId {
     /// The registry chain: actors, grants and definitions are records of this instance.
     pub const REGISTRY: InstanceId = InstanceId(Uuid::nil());
+    /// The governance chain: problems that open and resolve are records of this instance.
+    pub const GOVERNANCE: InstanceId = InstanceId(Uuid::from_u128(1));
 }
 
 fn parse(text: &str) -> Option<Uuid> {

@@ -9,6 +9,7 @@
 pub mod budget;
 pub mod declaration;
 pub mod gate_spec;
+pub mod governance;
 pub mod id;
 mod json_mark;
 pub mod lifecycle;
@@ -28,7 +29,8 @@ pub use budget::Budget;
 pub use declaration::{Declaration, Effect, Transition};
 pub use gate_spec::{GateEntry, GateSpec, QuorumRule};
 pub use id::{
-    AssignmentId, ChainId, DelegationId, EventId, GrantId, HoldId, IdSource, InstanceId, StepId, TransitionId,
+    AssignmentId, ChainId, DelegationId, EventId, GrantId, HoldId, IdSource, InstanceId, ProblemId, StepId,
+    TransitionId,
 };
 pub use published_gates::{PublishedGate, PublishedGates};
 pub use refusal::{Code, Refusal};

@@ -3,6 +3,7 @@
 //! policy must never pass for a configured one. A key that this version cannot honour is an error too.
 
 mod console;
+mod governance;
 mod metrics;
 mod nats;
 mod notify;
@@ -13,6 +14,7 @@ mod tls;
 mod webhooks;
 
 pub use console::ConsoleSection;
+pub use governance::GovernanceSection;
 pub use metrics::{MetricsSection, MetricsToken};
 pub use nats::{Login, NatsSection, NatsTarget};
 pub use notify::{Encryption, MailTarget, NotifySection, NotifyTarget, NotifyWay, Occasion};
@@ -78,6 +80,7 @@ pub struct Config {
     pub console: ConsoleSection,
     pub tls: TlsSection,
     pub sidecar: SidecarSection,
+    pub governance: GovernanceSection,
 }
 
 impl Default for Config {
@@ -102,6 +105,7 @@ impl Default for Config {
             console: ConsoleSection::default(),
             tls: TlsSection::default(),
             sidecar: SidecarSection::default(),
+            governance: GovernanceSection::default(),
         }
     }
 }
@@ -302,6 +306,7 @@ impl Config {
         secrets::check(&self.secrets)?;
         self.console.validate()?;
         self.tls.validate()?;
+        self.governance.check()?;
         let seal = &self.seal;
         ensure!(seal.every.us > 0 && seal.records > 0, "seal.every and seal.records must be greater than zero");
         if let Some(origin) = &self.log.origin {
@@ -659,6 +664,7 @@ mod tests {
                 "retention.policies.x.duration",
                 "countersign.toml",
             ),
+            ("[governance]\nverify = \"1h\"", &[], "governance.verify", "countersign.toml"),
             ("x = ", &[], "x = ", "countersign.toml"),
             ("[regulated]\nservces = \"token\"", &[], "servces", "countersign.toml"),
             ("[regulated]\nservices = \"tokens\"", &[], "regulated.services", "countersign.toml"),
@@ -684,6 +690,7 @@ mod tests {
             ("[retention.policies.x]\nduration = \"1d\"\nmax_purge_delay = \"-1d\"", "no length of time"),
             ("[limits]\nbody_bytes = 0", "between 1 and"),
             ("[seal]\nevery = \"0s\"", "greater than zero"),
+            ("[governance]\nverify_every = \"59s\"", "at least 1m"),
             ("[log]\norigin = \"two words\"", "no blanks"),
             ("application_actor_ref = \" \"", "visible"),
             ("application_actor_ref = \"a\u{200B}\"", "invisible"),

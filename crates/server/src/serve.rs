@@ -13,6 +13,7 @@ use crate::{artifacts, cosign, executors, keys, listen, schedule, sidecar, store
 use anyhow::{Context, bail};
 use countersign_engine::Engine;
 use countersign_engine::clock::Clock;
+use countersign_engine::governance;
 use countersign_engine::run::emit::Emitter;
 use countersign_executor::artifact::ArtifactStore;
 use countersign_ledger::statement::Signer;
@@ -154,6 +155,10 @@ pub async fn start(options: ServeOptions) -> anyhow::Result<Running> {
     upkeep.push(tokio::spawn(telemetry::upkeep()));
     upkeep.extend(executors::start(&engine, &config, &kept_files));
     upkeep.push(tokio::spawn(schedule::run(Arc::downgrade(&engine))));
+    upkeep.push(tokio::spawn(governance::govern(Arc::downgrade(&engine), engine.governance_wake())));
+    if let Some(every) = config.governance.verify_every() {
+        upkeep.push(tokio::spawn(governance::verify(Arc::downgrade(&engine), every)));
+    }
     upkeep.push(tokio::spawn(artifacts::run(Arc::downgrade(&engine), kept_files)));
     let deliveries = outbox::start(&engine, sinks, options.pace)?;
     let sidecars = sidecars.map(|dir| sidecar::Keeper::start(&engine, dir));
@@ -200,6 +205,9 @@ impl Running {
     /// Has everything looked at that is due by the server's clock: for tests, which move it.
     pub async fn tick(&self) {
         self.engine.tick().await;
+        if let Err(refusal) = self.engine.weigh_signals().await {
+            tracing::warn!(%refusal, "signals could not be weighed");
+        }
     }
 
     /// Takes no more requests, answers those under way, and returns when everything is committed.

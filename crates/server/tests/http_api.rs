@@ -33,6 +33,8 @@ mod failed_attempts;
 mod following;
 #[path = "http_api/fuzz.rs"]
 mod fuzz;
+#[path = "http_api/governance.rs"]
+mod governance;
 #[path = "http_api/heavy.rs"]
 mod heavy;
 #[path = "http_api/idempotency.rs"]

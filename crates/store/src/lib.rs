@@ -3,6 +3,7 @@
 //! [`postgres`] contain only what differs: connections, transactions, the fence.
 
 mod decode;
+mod governance;
 mod log;
 mod outbox;
 mod postgres;
@@ -34,7 +35,7 @@ pub async fn open(url: &str) -> Result<Box<dyn Store>, StoreError> {
 }
 
 /// The newest schema that this build knows; both stores number alike.
-pub const SCHEMA_VERSION: u32 = 31;
+pub const SCHEMA_VERSION: u32 = 40;
 
 /// The reads of this node: what pages and commands ask for, not what the committer and the sealer do.
 fn count_read() {

@@ -6,7 +6,9 @@ use crate::statement::{Kind, Statement};
 use crate::value::{Columns, Type, Value, token};
 use countersign_engine::port::outbox::{Delivery, DeliveryState, DeliveryView, OutboxView, Settled};
 use countersign_engine::port::{Page, StoreError};
-use countersign_kernel::{InstanceId, Time};
+use countersign_engine::rows::SignalRow;
+use countersign_kernel::governance::{Category, Signal, Subject};
+use countersign_kernel::{EventId, IdSource, InstanceId, Time};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -82,7 +84,8 @@ impl OutboxSql {
             spread: format!("UPDATE outbox SET next_attempt_at_us = {spread} WHERE {among}"),
             unwanted: format!("UPDATE outbox SET state = 'delivered', data = 'null' WHERE {among}"),
             due: format!(
-                "SELECT d.outbox_id, d.webhook, o.instance_id, o.event_type, o.step, o.created_at_us, o.data, d.attempts \
+                "SELECT d.outbox_id, d.webhook, o.instance_id, o.event_type, o.step, o.created_at_us, o.data, d.attempts, \
+                 (o.replayed_at_us IS NOT NULL) \
                  FROM deliveries d JOIN outbox o ON o.outbox_id = d.outbox_id \
                  WHERE d.webhook = {a} AND d.state = 'pending' AND d.next_attempt_at_us <= {c} \
                  ORDER BY d.next_attempt_at_us, d.outbox_id LIMIT {b}{skip_d}"
@@ -139,6 +142,37 @@ impl OutboxSql {
     }
 }
 
+/// What a settlement signals: a delivery that is given up is a dead letter until it arrives after all.
+pub fn signal(delivery: &Delivery, settled: &Settled, now: Time) -> Option<SignalRow> {
+    let opens = match settled {
+        Settled::Dead { .. } => true,
+        Settled::Delivered if delivery.replayed => false,
+        Settled::Delivered | Settled::Postponed { .. } => return None,
+    };
+    let (outbox_id, webhook) = (delivery.outbox_id, &delivery.webhook);
+    let subject = Subject {
+        category: Category::Dlq,
+        key: format!("{outbox_id}.{webhook}"),
+        run_id: Some(delivery.instance_id),
+        step: delivery.step.clone(),
+        worker_class: None,
+    };
+    // Two deliveries of one event may be settled at one time.
+    let of_webhook = webhook.bytes().fold(0_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
+    let entropy = outbox_id.as_u64_pair().1.wrapping_add(of_webhook);
+    let signal = Signal {
+        subject,
+        at: now,
+        event_id: opens.then_some(EventId(outbox_id)),
+        opens,
+        detail: match opens {
+            true => format!("the delivery of `{}` to {webhook} was given up", delivery.event_type),
+            false => format!("`{}` was delivered to {webhook} after a replay", delivery.event_type),
+        },
+    };
+    Some(SignalRow { signal_id: IdSource::new(now, entropy).make(), signal })
+}
+
 pub fn list<'q>(dialect: Dialect, state: Option<DeliveryState>, page: &Page) -> Select<'q> {
     let columns = "outbox_id, instance_id, event_type, step, created_at_us, state, replayed_by, replayed_at_us";
     let mut select = Select::new(dialect, format!("SELECT {columns} FROM outbox"));
@@ -166,6 +200,7 @@ pub fn due_row(row: &dyn Columns) -> Result<Delivery, StoreError> {
         created_at: row.time(5)?,
         data: row.text(6)?,
         attempt: row.count(7)? + 1,
+        replayed: row.bool(8)?,
     })
 }
 

@@ -8,6 +8,7 @@
 mod at_once;
 mod bell;
 mod connect;
+mod governance;
 mod load;
 mod log;
 mod lost;

@@ -4,6 +4,7 @@
 
 mod connect;
 mod file;
+mod governance;
 pub mod listing;
 mod log;
 mod outbox;

@@ -2,8 +2,10 @@
 //! derives its SQL from this: one prepared statement per row on SQLite, one statement for all rows of a
 //! batch (`UNNEST`) on PostgreSQL.
 
+mod governance;
 mod run;
 
+pub use governance::signal_values;
 pub use run::{UNDER_WAY, latest_writes, step_values};
 
 use crate::outbox::delivery_values;
@@ -112,6 +114,10 @@ statements! {
     Visits: Insert "step_visits" ("instance_id" Id, "event_id" Id, "visits" Text);
     Outbox: Insert "outbox" ("outbox_id" Id, "instance_id" Id, "event_type" Text, "data" Text, "created_at_us" Int, "next_attempt_at_us" Int, "step" Text);
     Delivery: Insert [2] "deliveries" ("outbox_id" Id, "webhook" Text, "state" Text, "attempts" Int, "next_attempt_at_us" Int);
+    ProblemSignal: Insert "problem_signals" ("signal_id" Id, "category" Text, "key" Text, "opens" Bool, "at_us" Int, "event_id" Id, "run_id" Id,
+        "step" Text, "worker_class" Text, "detail" Text);
+    Problem: Insert "problems" ("problem_id" Id, "category" Text, "key" Text, "since_us" Int, "opened_event_id" Id, "run_id" Id,
+        "step" Text, "worker_class" Text, "detail" Text);
 
     MoveInstance: Update "instances" ("instance_id" Id, "sequence" Int, "head" Bytes, "last_time_us" Int, "state" Text, "moves" Int, "policy_ref" Text, "beats" Int, "rollup" Text, "colour" Text);
     SupersedeGate: Update "gates" ("gate_id" Id, "is_current" Bool);
@@ -153,8 +159,11 @@ statements! {
     RedactRunError: Redact "run_heads" ("instance_id" Id, "last_error" Text);
     RedactRunEvent: Redact [2] "run_events" ("instance_id" Id, "event_id" Text, "data" Text);
     RedactOutbox: Redact [2] "outbox" ("instance_id" Id, "created_at_us" Int, "data" Text);
+    ResolveProblem: Update "problems" ("problem_id" Id, "resolved_event_id" Id, "resolved_at_us" Int);
+    CountProblems: Update "problem_counts" ("category" Text, "open_count" Int);
     PassKey: Update [2] "idempotency" ("actor_ref" Text, "key" Text, "expires_at_us" Int, "instance_id" Id);
     ForgetKeys: Delete "idempotency" ("expires_at_us" Int, "instance_id" Id);
+    TakeSignal: Delete "problem_signals" ("signal_id" Id);
 }
 
 impl Statement {
@@ -479,6 +488,7 @@ pub fn write_values<'a>(unit: &'a Unit, write: &'a Write) -> (Name, Vec<Value<'a
         Write::RunEvent(row) => (Name::RunEvent, run::event_values(row)),
         Write::Outbox(row) => (Name::Outbox, run::outbox_values(row)),
         Write::Delivery { outbox_id, sink } => (Name::Delivery, delivery_values(*outbox_id, sink)),
+        Write::Governance(write) => governance::values(write),
         Write::Correction(row) => (Name::Correction, run::correction_values(row)),
         Write::StepError { instance_id, step_seq, event_id } => {
             (Name::StepError, vec![Value::Id(instance_id.0), Value::Int(i64::from(*step_seq)), Value::Id(event_id.0)])

@@ -5,6 +5,8 @@ use std::fmt;
 
 /// The instance id of the registry.
 pub const REGISTRY: Id = Id([0; 16]);
+/// The governance chain (`spec/governance.md`).
+pub const GOVERNANCE: Id = Id([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest(pub [u8; 32]);

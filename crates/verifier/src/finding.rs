@@ -136,6 +136,7 @@ codes! {
         ReplayMismatch = "replay-mismatch",
         CompensationOrder = "compensation-order",
         RunbookViolation = "runbook-violation",
+        GovernanceInvalid = "governance-invalid",
     }
     Completeness {
         RecordMissing = "record-missing",

@@ -276,6 +276,10 @@ pub fn payload(header: &Header) -> Form {
             }
         }
         Action::EvidenceExported => const { &[text("instance_id"), must("through_sequence", Kind::Int)] },
+        Action::ConditionObserved => const { &[text("instance_id"), must("conditions", Kind::List)] },
+        Action::ProblemOpened | Action::ProblemResolved => {
+            const { &[text("instance_id"), must("problems", Kind::List)] }
+        }
         Action::HoldPlaced => {
             const {
                 &[

@@ -11,6 +11,7 @@ mod bytes;
 mod chain;
 pub mod finding;
 mod form;
+mod governance;
 mod identity;
 mod json;
 mod manifest;

@@ -87,6 +87,10 @@ fn needed(action: Action) -> Option<(&'static str, bool)> {
         // Every approver names their own substitutes.
         | Action::DelegationMade
         | Action::DelegationRevoked
+        // Only the engine writes them, which the chain's own check looks at.
+        | Action::ConditionObserved
+        | Action::ProblemOpened
+        | Action::ProblemResolved
         | Action::ConfigurationRecorded => return None,
     })
 }

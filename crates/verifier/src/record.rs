@@ -1,7 +1,7 @@
 //! One record as it stands in `records.jsonl` (`spec/record.md`, sections 1 to 4): its header, read strictly, and its
 //! content where it was not purged. Knows nothing of other records.
 
-use crate::bytes::{Digest, Id, REGISTRY, bytes32, sha256};
+use crate::bytes::{Digest, GOVERNANCE, Id, REGISTRY, bytes32, sha256};
 use crate::finding::{Code, Findings, Place};
 use crate::form;
 use crate::json::{self, Fault, FaultKind, Value};
@@ -32,6 +32,7 @@ macro_rules! actions {
 pub enum Chain {
     Process,
     Registry,
+    Governance,
     Either,
 }
 
@@ -102,6 +103,9 @@ actions! {
     SchedulePaused = "schedule_paused" in Registry,
     ScheduleResumed = "schedule_resumed" in Registry,
     ConfigurationRecorded = "configuration_recorded" in Registry,
+    ConditionObserved = "condition_observed" in Governance,
+    ProblemOpened = "problem_opened" in Governance,
+    ProblemResolved = "problem_resolved" in Governance,
 }
 
 impl Action {
@@ -200,6 +204,10 @@ pub struct Header {
 impl Header {
     pub fn is_registry(&self) -> bool {
         self.instance_id == REGISTRY
+    }
+
+    pub fn is_governance(&self) -> bool {
+        self.instance_id == GOVERNANCE
     }
 }
 
@@ -395,9 +403,11 @@ fn check_header(header: Header) -> Result<Header, Fault> {
     if header.actor_ref.is_empty() {
         return Err(not("actor_ref", "the name of an actor"));
     }
-    match (header.action.chain(), header.is_registry()) {
-        (Chain::Process, true) => Err(fault(format!("`{}` stands in the registry's chain", header.action.as_str()))),
-        (Chain::Registry, false) => Err(fault(format!("`{}` stands in a process's chain", header.action.as_str()))),
+    let stands_in = |chain: &str| Err(fault(format!("`{}` stands in {chain} chain", header.action.as_str())));
+    match (header.action.chain(), header.is_registry(), header.is_governance()) {
+        (Chain::Process | Chain::Governance, true, _) => stands_in("the registry's"),
+        (Chain::Process | Chain::Registry | Chain::Either, _, true) => stands_in("the governance"),
+        (Chain::Registry | Chain::Governance, false, false) => stands_in("a process's"),
         _ => Ok(header),
     }
 }

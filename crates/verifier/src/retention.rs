@@ -41,7 +41,7 @@ impl Retention {
         let detail =
             format!("the content of `{}` (sequence {}) was destroyed", header.action.as_str(), header.sequence);
         findings.note(PURGED, Some(header.event_id), detail);
-        if header.is_registry() || header.action == Action::RecordPurged {
+        if header.is_registry() || header.is_governance() || header.action == Action::RecordPurged {
             let detail = "registry records and records of a purge are never purged, and this one has no content";
             findings.find(Code::DestructionInvalid, header, detail);
             return;

@@ -5,7 +5,7 @@ import json
 from typing import Any, Callable, Optional
 
 from passkeys import from_keyfile
-from bundle import REGISTRY, Bundle, Key, Record, b64, bearer_attestation, det, dump, sha, unb64
+from bundle import GOVERNANCE, REGISTRY, Bundle, Key, Record, b64, bearer_attestation, det, dump, sha, unb64
 
 BIG = 9_007_199_254_740_993
 STEPS = ("step_approved", "step_rejected", "step_withdrawn")
@@ -44,7 +44,7 @@ class Tamper:
         return "instance_id" not in self.b.manifest["scope"]
 
     def processes(self) -> list[str]:
-        return self.b.instances()
+        return [i for i in self.b.instances() if i != GOVERNANCE]
 
     def all(self, *actions: str, signed: Optional[bool] = None, registry: bool = False) -> list[Record]:
         out = []

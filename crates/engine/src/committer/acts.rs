@@ -1,7 +1,7 @@
 //! Which commands are acts of their sender, and whether such an act has to be signed. One table: a command that is new
 //! has to answer here.
 
-use crate::outcome::{Call, Command};
+use crate::outcome::{Call, Command, Governance};
 use countersign_kernel::offer::Asked;
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{self, Registry};
@@ -23,7 +23,7 @@ impl Command {
             Command::Run { command, .. } => of_run(command),
             Command::Claim(_) => Some(Act::Other),
             Command::Registry(command) => of_registry(command),
-            Command::Ask { .. } => None,
+            Command::Ask { .. } | Command::Governance(Governance::Weigh) => None,
         }
     }
 }

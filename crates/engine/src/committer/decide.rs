@@ -242,6 +242,7 @@ impl Committer {
             | Command::Run { .. }
             | Command::Claim(_)
             | Command::Registry(_)
+            | Command::Governance(_)
             | Command::Ask { .. } => None,
         };
         let instance =
@@ -392,8 +393,9 @@ impl Committer {
             actor_ref: draft.actor_ref.to_owned(),
             recorded_at: draft.at,
             purgeable_from: retention_until.filter(|_| {
-                // The two kinds that never are.
-                draft.instance_id != InstanceId::REGISTRY && draft.action_ref != retention::DESTRUCTION
+                // The kinds that never are.
+                !matches!(draft.instance_id, InstanceId::REGISTRY | InstanceId::GOVERNANCE)
+                    && draft.action_ref != retention::DESTRUCTION
             }),
             record,
         })

@@ -36,6 +36,7 @@ impl Job {
             | Command::Run { .. }
             | Command::Claim(_)
             | Command::Registry(_)
+            | Command::Governance(_)
             | Command::Ask { .. } => None,
         };
         Job { call, answer, refused: None, named_step, offered: vec![], looked_at: Time(0) }
@@ -58,6 +59,11 @@ impl Job {
         matches!(self.call.command, Command::Registry(_))
     }
 
+    /// It is decided and committed by itself.
+    pub(super) fn is_alone(&self) -> bool {
+        matches!(self.call.command, Command::Registry(_) | Command::Governance(_))
+    }
+
     pub(super) fn instance_id(&self) -> Option<InstanceId> {
         match &self.call.command {
             Command::Process { target: Target::Existing(instance_id), .. }
@@ -67,6 +73,7 @@ impl Job {
             | Command::Run { target: Target::New | Target::Nowhere, .. }
             | Command::Ask { target: Target::New | Target::Nowhere, .. }
             | Command::Claim(_)
+            | Command::Governance(_)
             | Command::Registry(_) => None,
         }
     }

@@ -15,6 +15,7 @@ mod colour;
 mod decide;
 mod desk;
 mod due;
+mod governance;
 mod job;
 pub mod limits;
 mod load;
@@ -35,11 +36,12 @@ pub use place::Place;
 pub(crate) use round::{kept_answer, replayed};
 
 use crate::clock::{EngineClock, Entropy};
+use crate::governance::signals;
 use crate::known::KnownRegistry;
 use crate::log::Damaged;
 use crate::outbox::sends;
 use crate::outcome::{Command, Outcome, Target};
-use crate::port::{Batch, Committed, Due, Head, StoreError, Verdict, Writer};
+use crate::port::{Batch, Committed, Due, Head, Reader, StoreError, Verdict, Writer};
 use crate::readiness::Readiness;
 use crate::rows::{IdempotencyRow, Write};
 use crate::run::agenda::{Book, Item};
@@ -82,6 +84,8 @@ pub struct Wakes {
     pub sealer: Arc<Notify>,
     /// Of events for the world outside only.
     pub outbox: Arc<Notify>,
+    /// Of signals of what went wrong, or was put right.
+    pub governance: Arc<Notify>,
     /// Of runbooks only.
     pub runbooks: Arc<RunbookChanges>,
     /// Whoever follows what moves.
@@ -94,6 +98,9 @@ impl Wakes {
         if batch.units.iter().any(|unit| sends(&unit.writes)) {
             self.outbox.notify_one();
         }
+        if batch.units.iter().any(|unit| signals(&unit.writes)) {
+            self.governance.notify_one();
+        }
     }
 }
 
@@ -103,10 +110,13 @@ pub struct Around {
     pub book: Arc<Book>,
     pub clock: Arc<EngineClock>,
     pub readiness: Arc<Readiness>,
+    pub reader: Arc<dyn Reader>,
 }
 
 pub struct Committer {
     writer: Box<dyn Writer>,
+    /// What governance knows is read, not cached.
+    reader: Arc<dyn Reader>,
     /// No other process writes to the store: the cache is always current.
     exclusive: bool,
     registry: Arc<KnownRegistry>,
@@ -174,10 +184,11 @@ impl Committer {
         exclusive: bool,
         registry: Arc<KnownRegistry>,
         config: Arc<Config>,
-        Around { wakes, book, clock, readiness }: Around,
+        Around { wakes, book, clock, readiness, reader }: Around,
     ) -> Self {
         Committer {
             writer,
+            reader,
             exclusive,
             registry,
             cache: Cache::new(config.cached_instances.max(4 * MAX_BATCH), config.cache_bytes),
@@ -296,17 +307,20 @@ impl Committer {
         self.now().max(earliest).max(self.registry.newest())
     }
 
-    /// Serves calls in the order of arrival: runs of process calls as batches, registry calls one by one.
+    /// Serves calls in the order of arrival: runs of process calls as batches, those of the registry and of
+    /// governance one by one.
     async fn serve(&mut self, mut jobs: VecDeque<Job>) {
         metrics::histogram!("countersign_batch_commands").record(jobs.len() as f64);
         while let Some(first) = jobs.front() {
-            if first.is_registry() {
-                if let Some(job) = jobs.pop_front() {
-                    self.serve_registry(job).await;
+            if first.is_alone() {
+                match jobs.pop_front() {
+                    Some(job) if job.is_registry() => self.serve_registry(job).await,
+                    Some(job) => self.serve_governance(job).await,
+                    None => {}
                 }
                 continue;
             }
-            let end = jobs.iter().position(Job::is_registry).unwrap_or(jobs.len());
+            let end = jobs.iter().position(Job::is_alone).unwrap_or(jobs.len());
             let rest = jobs.split_off(end);
             let follow_ups = self.serve_processes(std::mem::replace(&mut jobs, rest)).await;
             for job in follow_ups.into_iter().rev() {

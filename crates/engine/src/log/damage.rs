@@ -15,6 +15,8 @@ impl Damaged {
     pub fn replace(&self, mut found: BTreeMap<InstanceId, String>) {
         // The registry goes on: keys must be revocable, and evidence exportable, while people look into it.
         found.remove(&InstanceId::REGISTRY);
+        // So does governance, which is where they look.
+        found.remove(&InstanceId::GOVERNANCE);
         for (instance_id, what) in &found {
             tracing::error!(%instance_id, what, "the instance is damaged: it accepts no command");
         }
@@ -24,7 +26,8 @@ impl Damaged {
     /// After one instance was verified.
     pub fn settle(&self, instance_id: InstanceId, found: Option<String>) {
         let mut damaged = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        match found.filter(|_| instance_id != InstanceId::REGISTRY) {
+        let goes_on = matches!(instance_id, InstanceId::REGISTRY | InstanceId::GOVERNANCE);
+        match found.filter(|_| !goes_on) {
             Some(what) => {
                 tracing::error!(%instance_id, what, "the instance is damaged: it accepts no command");
                 damaged.insert(instance_id, what);

@@ -21,8 +21,8 @@ pub(super) enum Fed {
     Instance {
         instance_id: InstanceId,
         records: Vec<RecordRow>,
-        /// Its rows, as a line of `state.jsonl`.
-        state: String,
+        /// Its rows, as a line of `state.jsonl`. The governance chain has none.
+        state: Option<String>,
     },
 }
 
@@ -83,7 +83,11 @@ fn take(history: &mut History, fed: Fed) -> Option<InstanceId> {
             Some(InstanceId::REGISTRY)
         }
         Fed::Instance { instance_id, records, state } => {
-            history.instance(instance_id.0.into_bytes(), records.iter().map(stored), Some(state.as_bytes()));
+            history.instance(
+                instance_id.0.into_bytes(),
+                records.iter().map(stored),
+                state.as_deref().map(str::as_bytes),
+            );
             Some(instance_id)
         }
     }

@@ -8,6 +8,7 @@ mod keys;
 pub mod tree;
 mod verify_book;
 mod verify_columns;
+mod verify_governance;
 mod verify_log;
 mod verify_record;
 mod verify_rollup;

@@ -3,7 +3,7 @@
 //! it stops only where the store itself does not answer.
 
 use super::failed;
-use super::finding::{About, Finding, KEPT_FINDINGS};
+use super::finding::{About, Finding, Findings, KEPT_FINDINGS};
 use super::walk::{Place, Walk};
 use crate::Engine;
 use crate::port::log::{CheckpointRow, EntryRow, LogReader};
@@ -12,10 +12,12 @@ use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::scopes;
 use countersign_kernel::{Digest, EventId, InstanceId};
 use countersign_ledger::merkle;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use uuid::Uuid;
 
 pub(super) const PAGE: usize = 1024;
+/// What a finding is about that belongs to no instance.
+const LOG: &str = "log";
 /// Records of one instance that are read beyond the log's end.
 const MOST_UNSEALED: usize = 1_000_000;
 
@@ -60,13 +62,32 @@ impl Engine {
         Ok(walk.report())
     }
 
+    /// Verifies everything for the server itself, which needs no scope.
+    pub async fn verify_own(&self) -> Result<LogReport, Refusal> {
+        self.verify_whole(&mut |_, _| {}).await
+    }
+
     async fn verify_whole(&self, progress: Progress<'_>) -> Result<LogReport, Refusal> {
         let mut walk = Walk::new(self.trusted_keys().await?);
         self.walk(&mut walk, progress).await?;
         let instances = self.verify_heads(&mut walk).await?;
         self.verify_stores(&mut walk, instances).await?;
+        self.warn(&walk.findings).await;
         self.damaged.replace(std::mem::take(&mut walk.findings.damaged));
         Ok(walk.report())
+    }
+
+    /// What was found is a problem until a later verification finds nothing of it.
+    async fn warn(&self, findings: &Findings) {
+        let mut codes: BTreeMap<String, &str> = BTreeMap::new();
+        for finding in &findings.kept {
+            let about = finding.instance_id.map_or_else(|| LOG.to_owned(), |instance_id| instance_id.to_string());
+            codes.entry(about).or_insert(finding.code);
+        }
+        let all_are_kept = findings.found == findings.kept.len() as u64;
+        if let Err(error) = self.observe_integrity(codes, all_are_kept).await {
+            tracing::warn!(%error, "what verifying found could not be told to governance");
+        }
     }
 
     async fn walk(&self, walk: &mut Walk, progress: Progress<'_>) -> Result<(), Refusal> {

@@ -2,13 +2,17 @@
 //! with its records, and both are given to the history check.
 
 use super::history::{Fed, HistoryCheck};
+use super::verify_governance::Known;
 use super::verify_log::PAGE;
 use super::walk::Walk;
 use super::{failed, verify_rows, verify_run};
 use crate::Engine;
 use crate::evidence::{RunState, lines, run_lines};
-use crate::port::{Page, ProcessQuery, ProcessView, RecordQuery, RegistryDelta, RunQuery, RunView, StoreError};
+use crate::port::{
+    Page, ProblemQuery, ProcessQuery, ProcessView, RecordQuery, RegistryDelta, RunQuery, RunView, StoreError,
+};
 use crate::rows::RecordRow;
+use countersign_kernel::governance::Category;
 use countersign_kernel::plan::Plan;
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::EventBody;
@@ -60,6 +64,7 @@ impl Engine {
         self.verify_registry(&mut stores).await?;
         self.verify_processes(&mut stores).await?;
         self.verify_runs(&mut stores).await?;
+        self.verify_governance(&mut stores).await?;
         for instance_id in std::mem::take(&mut stores.unseen) {
             stores.walk.find("row-missing", instance_id, format!("{instance_id} is neither a process nor a run"));
         }
@@ -74,6 +79,8 @@ impl Engine {
         self.verify_registry(&mut stores).await?;
         if instance_id == InstanceId::REGISTRY {
             stores.unseen.clear();
+        } else if instance_id == InstanceId::GOVERNANCE {
+            self.verify_governance(&mut stores).await?;
         } else {
             let found = self.verify_process_of(&mut stores, instance_id).await?;
             if !found && !self.verify_run_of(&mut stores, instance_id).await? {
@@ -184,7 +191,49 @@ impl Engine {
         stores.unseen.remove(&instance_id);
         stores.walk.found_all(verify_rows::process(view, &records));
         let documents = vec![view.declaration.clone(), view.gate_spec.clone()];
-        self.give(stores, instance_id, records, lines::state(view), documents).await
+        self.give(stores, instance_id, records, Some(lines::state(view)), documents).await
+    }
+
+    /// The problems' rows against the governance chain.
+    async fn verify_governance(&self, stores: &mut Stores<'_>) -> Result<(), Refusal> {
+        stores.unseen.remove(&InstanceId::GOVERNANCE);
+        // Rows first, and again behind the records: what moves meanwhile is looked at the next time.
+        let before = self.governance_sequence().await.map_err(failed)?;
+        let Some(records) = self.chain(stores.walk, InstanceId::GOVERNANCE, 0, before).await? else { return Ok(()) };
+        let mut known = Known::of(&records);
+        for category in Category::ALL {
+            self.verify_problems(stores, *category, &mut known).await?;
+        }
+        if self.governance_sequence().await.map_err(failed)? == before {
+            let counts = self.reader.count_problems().await.map_err(failed)?;
+            stores.walk.found_all(known.finish(&counts));
+        }
+        if !records.is_empty() {
+            self.give(stores, InstanceId::GOVERNANCE, records, None, vec![]).await?;
+        }
+        Ok(())
+    }
+
+    async fn verify_problems(
+        &self,
+        stores: &mut Stores<'_>,
+        category: Category,
+        known: &mut Known,
+    ) -> Result<(), Refusal> {
+        let query = ProblemQuery { category, open: None };
+        let mut page = Page { after: None, limit: PAGE, descending: false };
+        loop {
+            let rows = match self.reader.problems(&query, &page).await {
+                Err(StoreError::Corrupt(what)) => {
+                    stores.unreadable(InstanceId::GOVERNANCE, &what);
+                    return Ok(());
+                }
+                rows => rows.map_err(failed)?,
+            };
+            let Some(last) = rows.last() else { return Ok(()) };
+            page.after = Some(last.problem.problem_id.0);
+            rows.into_iter().for_each(|row| known.row(row));
+        }
     }
 
     async fn verify_runs(&self, stores: &mut Stores<'_>) -> Result<(), Refusal> {
@@ -246,7 +295,7 @@ impl Engine {
         let plan = self.compiled(stores, &state);
         stores.walk.found_all(verify_run::run(&state, plan.as_ref(), &records));
         let documents = documents(&state);
-        self.give(stores, run_id, records, run_lines::state(&state), documents).await
+        self.give(stores, run_id, records, Some(run_lines::state(&state)), documents).await
     }
 
     /// The plan of a run's document; `None` where the document is none, which is found by its digest.
@@ -269,7 +318,7 @@ impl Engine {
         stores: &mut Stores<'_>,
         instance_id: InstanceId,
         records: Vec<RecordRow>,
-        state: String,
+        state: Option<String>,
         documents: Vec<Arc<[u8]>>,
     ) -> Result<(), Refusal> {
         if !stores.registry_known {

@@ -11,12 +11,14 @@
 //!   [`StoreError::Unknown`].
 
 mod cells;
+mod governance;
 pub mod log;
 pub mod outbox;
 mod query;
 pub mod sessions;
 
 pub use cells::{Choose, HeldStep, RunCells, Since};
+pub use governance::{Governance, ProblemQuery};
 pub use log::{LogReader, LogWriter};
 pub use outbox::Outbox;
 pub use query::{Beginning, Past};
@@ -553,7 +555,7 @@ pub struct InstanceHead {
 
 /// Reads, in parallel with the writer. They see what is committed.
 #[async_trait]
-pub trait Reader: Send + Sync {
+pub trait Reader: Governance {
     async fn processes(&self, query: &ProcessQuery, page: &Page) -> Result<Vec<ProcessView>, StoreError>;
     async fn approval_steps(&self, query: &StepQuery, page: &Page) -> Result<Vec<StepRow>, StoreError>;
     /// Assignments, each with the step it stands for.

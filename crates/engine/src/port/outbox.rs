@@ -7,7 +7,7 @@
 //! Leases and pauses end by the engine's time, like those of steps.
 
 use super::{Page, StoreError};
-use crate::rows::IdempotencyRow;
+use crate::rows::{IdempotencyRow, SignalRow};
 use async_trait::async_trait;
 use countersign_kernel::{InstanceId, Time};
 use std::sync::Arc;
@@ -54,6 +54,8 @@ pub struct Delivery {
     pub data: String,
     /// How often it has been taken, this time included.
     pub attempt: u64,
+    /// It was given up before, and somebody had it tried again.
+    pub replayed: bool,
 }
 
 /// What became of a delivery.
@@ -122,6 +124,8 @@ pub trait Outbox: Send {
     /// are, and how the event stands; `None`: there is no such event.
     async fn replay(&mut self, outbox_id: Uuid, by: &str, at: Time)
     -> Result<Option<(u64, DeliveryState)>, StoreError>;
+    /// Keeps what the engine has observed by itself, to be weighed. It is durable when this returns.
+    async fn signal(&mut self, signals: &[SignalRow]) -> Result<(), StoreError>;
     /// The answer that this actor was given under this key, unless its time is over at `now`.
     async fn kept_answer(
         &mut self,

@@ -1,8 +1,10 @@
 //! The rows of the store, as plain values, and the writes that commands cause. Each kind of update
 //! touches a row at most once in its life, so a batch may apply all inserts and then all updates.
 
+mod governance;
 mod run;
 
+pub use governance::{GovernanceWrite, ProblemEnd, ProblemRow, SignalRow};
 pub use run::{
     ChargeRow, CorrectionRow, HeadText, MachineRow, NewStep, OutboxRow, RunEventRow, RunHeadRow, RunRow, StepState,
     StepText, StepWrite,
@@ -235,6 +237,7 @@ pub enum Write {
         outbox_id: Uuid,
         sink: &'static str,
     },
+    Governance(GovernanceWrite),
 
     RunHead(RunHeadRow),
     TakeRunEvent {

@@ -74,6 +74,7 @@ pub fn assemble(
         input: row.input,
         trace_id: row.trace_id,
         correlation_key: row.correlation_key,
+        follows: row.corrects.or(row.continues),
         head: Head {
             state: RunState::parse(&head.state)
                 .ok_or_else(|| StoreError::Corrupt(format!("run {}: its state is none", row.instance_id)))?,

@@ -6,6 +6,7 @@ use super::emit::escalation;
 use super::payload::tells_error;
 use super::runbook;
 use crate::committer::limits::{limit_of, slot_of};
+use crate::governance;
 use crate::port::Unit;
 use crate::rows::{
     ChargeRow, CorrectionRow, MachineRow, NewStep, OutboxRow, RunEventRow, RunHeadRow, RunRow, StepState, StepWrite,
@@ -71,6 +72,9 @@ pub fn run_writes(
     for (seq, cell) in &event.cells {
         let output = outputs.get(seq).copied().cloned();
         write_step(run, *seq, cell, output, unit, event.adds(*seq));
+    }
+    if event.action.is_recorded() {
+        governance::of_run(run, event, event_id, ids, &mut unit.writes);
     }
     // Compensations that are listed in a second record say nothing of errors.
     if event.action.is_recorded() && event.action != Action::CompensationsListed {

@@ -73,6 +73,8 @@ pub struct Run {
     /// The trace of whoever started it, where it was told one. See [`Run::trace`].
     pub trace_id: Option<Arc<str>>,
     pub correlation_key: Option<Arc<str>>,
+    /// The run that it corrects or continues.
+    pub follows: Option<InstanceId>,
     pub head: Head,
     /// The plan's steps, then their tasks, then compensations in the order in which they run.
     pub cells: Vec<Cell>,

@@ -326,6 +326,7 @@ impl Run {
             input: started.input.clone(),
             trace_id: started.trace_id.clone(),
             correlation_key: started.correlation_key.clone(),
+            follows: started.corrects.or(started.continues),
             head: Head {
                 state: RunState::Idle,
                 outcome: None,

@@ -17,6 +17,7 @@ mod definitions;
 mod delegations;
 mod door;
 mod export;
+mod governance;
 mod grants;
 mod headers;
 mod holds;
@@ -199,6 +200,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(runs::gates::open))
         .routes(routes!(runs::gates::decide))
         .routes(routes!(runs::events::send))
+        .routes(routes!(governance::board))
+        .routes(routes!(governance::list))
         .routes(routes!(outbox::list))
         .routes(routes!(outbox::replay))
         .routes(routes!(runs::tasks::claim))
@@ -309,6 +312,7 @@ mod tests {
             definitions::VersionList::TAG,
             definitions::diff::With::TAG,
             export::ExportScope::TAG,
+            governance::ProblemList::TAG,
             grants::GrantList::TAG,
             holds::HoldList::TAG,
             inbox::InboxList::TAG,

@@ -89,7 +89,7 @@ pub async fn readyz(State(app): State<App>) -> Result<Response, Problem> {
     responses((status = 200, body = String, content_type = "text/plain")))]
 pub async fn metrics(State(app): State<App>) -> impl IntoResponse {
     if let Ok(engine) = app.engine() {
-        crate::telemetry::look_at(&engine);
+        crate::telemetry::look_at(&engine).await;
     }
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], crate::telemetry::metrics().render())
 }

@@ -219,6 +219,7 @@ impl VerifiedStatement {
             | Command::Run { target: Target::New | Target::Nowhere, .. }
             | Command::Ask { target: Target::New | Target::Nowhere, .. }
             | Command::Claim(_)
+            | Command::Governance(_)
             | Command::Registry(_) => None,
         };
         let named_by_record = matches!(

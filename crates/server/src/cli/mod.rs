@@ -19,6 +19,7 @@ mod explain;
 mod failure;
 mod fire;
 mod gate;
+mod governance;
 mod grant;
 mod graph;
 mod ids;
@@ -138,6 +139,8 @@ enum Command {
     #[command(subcommand)]
     Audit(audit::AuditCommand),
     #[command(subcommand)]
+    Governance(governance::GovernanceCommand),
+    #[command(subcommand)]
     Outbox(outbox::OutboxCommand),
     #[command(subcommand)]
     Definition(definition::DefinitionCommand),
@@ -218,6 +221,7 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Records(args) => records::run(context, args).await,
         Command::Timeline(args) => timeline::run(context, args).await,
         Command::Audit(command) => audit::run(context, command).await,
+        Command::Governance(command) => governance::run(context, command).await,
         Command::Outbox(command) => outbox::run(context, command).await,
         Command::Definition(command) => definition::run(context, command).await,
         Command::Registry(command) => registry::run(context, command).await,
@@ -322,6 +326,10 @@ mod tests {
             ("audit hold place some-event --reason r --case c", true),
             ("audit hold place some-event", false),
             ("audit hold list --state active", true),
+            ("governance problems --json", true),
+            ("governance problems failed_runs --state open --all", true),
+            ("governance problems --state open", false),
+            ("governance problems lost_runs", false),
             ("outbox list --state dead --json", true),
             ("outbox list --state lost", false),
             ("outbox replay some-event", true),

@@ -91,6 +91,7 @@ impl Taken {
     fn take(&mut self, engine: &Engine, view: &View) -> anyhow::Result<()> {
         let documents = &mut self.documents;
         let line = match view {
+            View::Governance(_) => String::new(),
             View::Process(view) => {
                 documents.insert(view.row.declaration_digest, view.declaration.clone());
                 documents.insert(view.row.gate_spec_digest, view.gate_spec.clone());

@@ -104,7 +104,7 @@ impl Receiver {
         receiver
     }
 
-    fn answer(&self, status: u16) {
+    pub fn answer(&self, status: u16) {
         self.status.store(status, Ordering::SeqCst);
     }
 
@@ -122,7 +122,7 @@ impl Receiver {
         ids
     }
 
-    fn webhook(&self, name: &str, keys: &str) -> String {
+    pub fn webhook(&self, name: &str, keys: &str) -> String {
         format!(
             "[[webhooks]]\nname = \"{name}\"\nurl = \"http://{}/in?key=k\"\nsecret = \"{SECRET}\"\n{keys}\n",
             self.addr
@@ -138,7 +138,7 @@ pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     }
 }
 
-fn allowed(webhooks: &str) -> String {
+pub fn allowed(webhooks: &str) -> String {
     format!("{webhooks}[executors.http]\nallow_private = true\n")
 }
 

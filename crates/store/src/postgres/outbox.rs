@@ -9,10 +9,11 @@ use super::{INSERT_KEYS, PLANS, RECALL};
 use crate::decode;
 use crate::outbox::{self, DELIVERY, OutboxSql};
 use crate::select::Dialect;
+use crate::statement::{Name, STATEMENTS, signal_values};
 use async_trait::async_trait;
 use countersign_engine::port::outbox::{Delivery, DeliveryState, DeliveryView, Outbox, OutboxView, Settled, Wanted};
 use countersign_engine::port::{Page, StoreError};
-use countersign_engine::rows::IdempotencyRow;
+use countersign_engine::rows::{IdempotencyRow, SignalRow};
 use countersign_kernel::Time;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -143,6 +144,11 @@ impl Outbox for PostgresOutbox {
         if changed && ends {
             work.execute(&sql.conclude, &[&delivery.outbox_id]).await?;
         }
+        if let Some(signal) = outbox::signal(delivery, settled, now).filter(|_| changed) {
+            let statement = &STATEMENTS[Name::ProblemSignal as usize];
+            let set = RowSet::of(statement, vec![signal_values(&signal)]);
+            work.execute(&statement.postgres(), &[&set]).await?;
+        }
         work.commit().await?;
         Ok(changed)
     }
@@ -175,6 +181,14 @@ impl Outbox for PostgresOutbox {
         let state = state.first().map(|row| outbox::state_row(row)).transpose()?;
         work.commit().await?;
         Ok(state.map(|state| (revived, state)))
+    }
+
+    async fn signal(&mut self, signals: &[SignalRow]) -> Result<(), StoreError> {
+        let (mut work, ..) = self.begin().await?;
+        let statement = &STATEMENTS[Name::ProblemSignal as usize];
+        let set = RowSet::of(statement, signals.iter().map(signal_values).collect());
+        work.execute(&statement.postgres(), &[&set]).await?;
+        work.commit().await
     }
 
     async fn kept_answer(

@@ -63,7 +63,7 @@ impl PostgresReader {
         connection(&self.pool).await
     }
 
-    async fn run<T>(
+    pub async fn run<T>(
         &self,
         select: &Select<'_>,
         decode: impl Fn(&dyn Columns) -> Result<T, StoreError>,
@@ -72,7 +72,7 @@ impl PostgresReader {
         run(&**client, select, decode).await
     }
 
-    async fn rows<T>(
+    pub async fn rows<T>(
         &self,
         sql: &str,
         values: &[Value<'_>],

@@ -10,11 +10,12 @@ use super::{RECALL, Turn, insert_key};
 use crate::decode;
 use crate::outbox::{self, DELIVERY, OutboxSql};
 use crate::select::Dialect;
+use crate::statement::{Name, STATEMENTS, signal_values};
 use crate::value::Value;
 use async_trait::async_trait;
 use countersign_engine::port::outbox::{Delivery, DeliveryState, Outbox, OutboxView, Settled, Wanted};
 use countersign_engine::port::{Page, StoreError};
-use countersign_engine::rows::IdempotencyRow;
+use countersign_engine::rows::{IdempotencyRow, SignalRow};
 use countersign_kernel::Time;
 use rusqlite::Connection;
 use std::sync::Arc;
@@ -29,12 +30,14 @@ struct Desk {
     side: Side,
     sql: OutboxSql,
     delivery: String,
+    signal: String,
 }
 
 impl SqliteOutbox {
     pub fn new(location: Location, turn: Turn) -> Self {
         let (sql, delivery) = (OutboxSql::new(Dialect::Sqlite), DELIVERY.sqlite());
-        SqliteOutbox { desk: Arc::new(Desk { side: Side::new(location, turn), sql, delivery }) }
+        let signal = STATEMENTS[Name::ProblemSignal as usize].sqlite();
+        SqliteOutbox { desk: Arc::new(Desk { side: Side::new(location, turn), sql, delivery, signal }) }
     }
 
     async fn on_its_thread<T: Send + 'static>(
@@ -118,6 +121,9 @@ impl Outbox for SqliteOutbox {
                 if changed && ends {
                     execute(transaction, &desk.sql.conclude, &[Value::Id(delivery.outbox_id)])?;
                 }
+                if let Some(signal) = outbox::signal(&delivery, &settled, now).filter(|_| changed) {
+                    execute(transaction, &desk.signal, &signal_values(&signal))?;
+                }
                 Ok(changed)
             })
         })
@@ -159,6 +165,20 @@ impl Outbox for SqliteOutbox {
             })?;
             desk.side.flush()?;
             Ok(replayed)
+        })
+        .await
+    }
+
+    async fn signal(&mut self, signals: &[SignalRow]) -> Result<(), StoreError> {
+        let signals = signals.to_vec();
+        self.on_its_thread(move |desk, connection| {
+            desk.side.write(connection, |transaction| {
+                for signal in &signals {
+                    execute(transaction, &desk.signal, &signal_values(signal))?;
+                }
+                Ok(())
+            })?;
+            desk.side.flush()
         })
         .await
     }

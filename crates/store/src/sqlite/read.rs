@@ -89,7 +89,7 @@ pub fn rows<T>(
     Ok(all)
 }
 
-fn run<T>(
+pub fn run<T>(
     connection: &Connection,
     select: &Select<'_>,
     decode: impl Fn(&dyn Columns) -> Result<T, StoreError>,
@@ -184,7 +184,7 @@ pub struct SqliteReader {
 }
 
 impl SqliteReader {
-    async fn read<T, F>(&self, read: F) -> Result<T, StoreError>
+    pub async fn read<T, F>(&self, read: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,

@@ -94,6 +94,7 @@ async fn an_event_goes_to_every_webhook_that_wants_it(place: &Place) {
         created_at: Time(9_000_000_000_000_000),
         data: "{\"n\":1}".to_owned(),
         attempt: 1,
+        replayed: false,
     };
     assert_eq!(b, vec![expected]);
     let state = async |outbox: &mut dyn Outbox, i: usize| all(outbox).await[i].state;

@@ -2,6 +2,7 @@
 
 use super::place::Place;
 use super::samples::run_id;
+use crate::governance::{GovernanceSql, problems};
 use crate::outbox::{self, OutboxSql};
 use crate::postgres::PLANS;
 use crate::postgres::read::parameters;
@@ -10,8 +11,9 @@ use crate::select::{ByInstance, Dialect, Select, processes};
 use crate::statement::{Name, STATEMENTS};
 use crate::value::Value;
 use countersign_engine::port::outbox::DeliveryState;
-use countersign_engine::port::{Beginning, Page, ProcessQuery, Range, RunQuery};
+use countersign_engine::port::{Beginning, Page, ProblemQuery, ProcessQuery, Range, RunQuery};
 use countersign_kernel::Time;
+use countersign_kernel::governance::Category;
 use tokio_postgres::{Client, NoTls};
 
 const OF_RUNS: [Name; 20] = [
@@ -137,6 +139,13 @@ fn sqlite_searches_and_never_scans() {
     all.push(sql.some_cells.clone());
     all.push(processes(Dialect::Sqlite, &in_state(), &page()).sql);
     all.push(ByInstance::new(Dialect::Sqlite).firings);
+    all.push(GovernanceSql::new(Dialect::Sqlite).open);
+    for open in [Some(true), Some(false), None] {
+        let query = ProblemQuery { category: Category::FailedRuns, open };
+        for page in [page(), Page { after: None, ..page() }] {
+            all.push(problems(Dialect::Sqlite, &query, &page).sql);
+        }
+    }
     for sql in all {
         let plan = plan(&sql);
         let scanned = |line: &str| line.starts_with("SCAN ") && !ALLOWED.contains(&&line[5..]);

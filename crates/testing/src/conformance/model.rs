@@ -105,6 +105,7 @@ impl Model {
             | Write::RunEvent(_)
             | Write::Outbox(_)
             | Write::Delivery { .. }
+            | Write::Governance(_)
             | Write::TakeRunEvent { .. }
             | Write::RedactRunInput { .. }
             | Write::RedactRunKeys { .. }

@@ -199,12 +199,12 @@ impl Stored {
         let known: HashMap<InstanceId, &ProcessView> =
             self.processes.iter().map(|view| (view.row.instance_id, view)).collect();
         for (instance_id, records) in &self.records {
-            if *instance_id != InstanceId::REGISTRY && !known.contains_key(instance_id) {
+            if !is_known_chain(*instance_id) && !known.contains_key(instance_id) {
                 stray(*instance_id, format!("{} records of a process that does not exist", records.len()));
             }
         }
         for (instance_id, holds) in &self.holds {
-            if *instance_id != InstanceId::REGISTRY && !known.contains_key(instance_id) {
+            if !is_known_chain(*instance_id) && !known.contains_key(instance_id) {
                 stray(*instance_id, format!("{} holds in a process that does not exist", holds.len()));
             }
         }
@@ -248,4 +248,9 @@ async fn pages<T>(
             return Ok(all);
         }
     }
+}
+
+/// The chains that belong to no process.
+const fn is_known_chain(instance_id: InstanceId) -> bool {
+    instance_id.0.is_nil() || instance_id.0.as_u128() == InstanceId::GOVERNANCE.0.as_u128()
 }

@@ -1,6 +1,7 @@
 //! Runs on each store: limits, leases, schedules, several nodes, runbooks, and the step model against its tables.
 
 mod cells;
+mod governance;
 mod large;
 mod limits;
 mod nodes;

@@ -287,6 +287,9 @@ fn check_author(header: &Header, context: &Context<'_>, findings: &mut Findings)
             | Action::TimePassed
             | Action::CompensationsListed
             | Action::GateFollowed
+            | Action::ConditionObserved
+            | Action::ProblemOpened
+            | Action::ProblemResolved
     );
     // A configuration may name a new application actor; the one before it says so.
     let at = if header.action == Action::ConfigurationRecorded { header.registry_seq } else { context.at };

@@ -98,6 +98,7 @@ impl History {
         let findings = &mut self.run.findings;
         match (state::parse(line), instance) {
             (Err(fault), _) => findings.fault(&fault, Code::BundleForm, Place::instance(Id(instance_id)), "its rows"),
+            (Ok(_), Some(instance)) if instance.governance.is_some() => {}
             (Ok(line), Some(instance)) => {
                 let run = instance.run.as_ref();
                 state::compare(&line, &instance.process, run, instance.chain.sequence, findings);

@@ -12,6 +12,7 @@ use crate::archive::{self, Archive, Unreadable};
 use crate::bytes::{Id, REGISTRY, sha256};
 use crate::chain::ChainHead;
 use crate::finding::{Claim, Code, Findings, Place};
+use crate::governance::Governance;
 use crate::identity::{self, Identity, Signing};
 use crate::json::Value;
 use crate::manifest::{self, Manifest, Scope};
@@ -128,6 +129,8 @@ struct Instance {
     process: Process,
     /// Where it is a run: what its steps did.
     run: Option<run::Run>,
+    /// Where it is the governance chain, which is neither.
+    governance: Option<Governance>,
     retention: Retention,
     in_window: bool,
     export: Option<Export>,
@@ -306,6 +309,7 @@ impl Run {
             id,
             chain: ChainHead::new(id),
             process: Process::new(id),
+            governance: record.header.is_governance().then(Governance::default),
             run: (record.header.action == Action::RunStarted).then(run::Run::new),
             retention: Retention::default(),
             in_window: false,
@@ -316,8 +320,10 @@ impl Run {
     /// After the last record of a process: what it still owes, and what the stores say of it. Then it goes.
     fn end_instance<R: Read + Seek>(&mut self, stores: &mut Stores<'_, R>) {
         let Some(instance) = self.finish_instance() else { return };
-        stores.compare(&instance, &mut self.findings);
-        self.story.process(&instance.process, instance.run.as_ref(), &instance.chain, &self.registry);
+        if instance.governance.is_none() {
+            stores.compare(&instance, &mut self.findings);
+            self.story.process(&instance.process, instance.run.as_ref(), &instance.chain, &self.registry);
+        }
         self.heads.add(instance.id, &instance.chain);
         self.instances += 1;
         self.last_id = Some(instance.id);
@@ -329,6 +335,9 @@ impl Run {
         let mut instance = self.current.take()?;
         instance.chain.finish(&mut self.findings);
         instance.retention.finish(&mut self.findings);
+        if instance.governance.is_some() {
+            return Some(instance);
+        }
         let mut ctx = process::Context {
             registry: &self.registry,
             documents: &self.documents,
@@ -403,6 +412,12 @@ impl Run {
         instance.in_window |= within;
         instance.export = Export::of(record);
         instance.retention.take(record, &mut self.findings);
+        if let Some(governance) = &mut instance.governance {
+            governance.take(record, &mut self.findings);
+            let first = instance.chain.command_first;
+            let signing = self.check_identity(record, record.header.registry_seq, first);
+            return self.story.record(record, &signing);
+        }
         let mut ctx = process::Context {
             registry: &self.registry,
             documents: &self.documents,

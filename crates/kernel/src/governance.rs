@@ -1,0 +1,307 @@
+//! Governance: problems that open and resolve on a chain of their own (`spec/governance.md`). Commits leave signals of what
+//! went wrong and what was put right; [`weigh`] makes problems of them. Nothing here reads a clock or a store.
+
+use crate::Time;
+use crate::id::{EventId, IdSource, InstanceId, ProblemId};
+use crate::refusal::{Code, Refusal};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+macro_rules! categories {
+    ($($name:ident = $text:literal $light:ident,)*) => {
+        /// What kind of problem it is. The board shows all of them, always.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Category { $($name,)* }
+
+        impl Category {
+            pub const ALL: &'static [Category] = &[$(Category::$name,)*];
+
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Category::$name => $text,)* }
+            }
+
+            /// Whether the engine observes by itself what opens or resolves a problem of this category: then its own record of what it
+            /// observed is the event.
+            pub const fn is_observed(self) -> bool {
+                matches!(
+                    self,
+                    Category::Dlq | Category::SilentWorkers | Category::EventLag | Category::IntegrityWarnings
+                )
+            }
+
+            /// The light of a category in which a problem is open.
+            pub const fn light(self) -> Light {
+                match self { $(Category::$name => Light::$light,)* }
+            }
+
+            pub fn parse(text: &str) -> Option<Category> {
+                Category::ALL.iter().copied().find(|category| category.as_str() == text)
+            }
+        }
+    };
+}
+
+// In the order in which they are shown.
+categories! {
+    Dlq = "dlq" Red,
+    SilentWorkers = "silent_workers" Red,
+    OverdueSteps = "overdue_steps" Red,
+    SchemaViolations = "schema_violations" Yellow,
+    EventLag = "event_lag" Yellow,
+    IntegrityWarnings = "integrity_warnings" Red,
+    FailedRuns = "failed_runs" Red,
+    OrphanRuns = "orphan_runs" Yellow,
+}
+
+impl fmt::Display for Category {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Light {
+    Green,
+    Yellow,
+    Red,
+}
+
+impl Light {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Light::Green => "green",
+            Light::Yellow => "yellow",
+            Light::Red => "red",
+        }
+    }
+}
+
+/// What a problem is about. One problem of a category and key is open at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    pub category: Category,
+    pub key: String,
+    pub run_id: Option<InstanceId>,
+    pub step: Option<String>,
+    pub worker_class: Option<String>,
+}
+
+/// What a commit says of a subject.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signal {
+    pub subject: Subject,
+    pub at: Time,
+    /// The record or event that says it. Absent where the engine has observed it, which it then records.
+    pub event_id: Option<EventId>,
+    pub opens: bool,
+    pub detail: String,
+}
+
+/// A problem as it begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    pub problem_id: ProblemId,
+    pub subject: Subject,
+    pub since: Time,
+    pub opened_event_id: EventId,
+    pub detail: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    pub problem_id: ProblemId,
+    pub category: Category,
+    pub resolved_event_id: EventId,
+}
+
+/// What the engine has observed: the record of it is the event that opens or resolves a problem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Observed {
+    pub event_id: EventId,
+    pub conditions: Vec<Condition>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    pub category: Category,
+    pub key: String,
+    /// `false`: it is there; `true`: it is over.
+    pub healed: bool,
+    pub at: Time,
+    pub detail: String,
+}
+
+/// So many conditions stand in one record.
+const MOST_CONDITIONS: usize = 100;
+
+/// What signals come to, in order: what was observed, what they open, what they resolve.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Weighed {
+    pub observed: Vec<Observed>,
+    pub opened: Vec<Problem>,
+    pub resolved: Vec<Resolved>,
+    /// How many of the signals this is. What opens anew after it was resolved among them waits for the next time.
+    pub taken: usize,
+}
+
+/// The problems that are open, by category and key.
+pub type Open = BTreeMap<(Category, String), ProblemId>;
+
+/// Weighs signals in their order against what is open. A signal that changes nothing is dropped. One without an event is
+/// refused, but for what the engine observes by itself.
+pub fn weigh(mut open: Open, signals: &[Signal], ids: &mut IdSource) -> Result<Weighed, Refusal> {
+    let (mut weighed, mut resolved) = (Weighed::default(), BTreeSet::new());
+    for signal in signals {
+        let Signal { subject, at, opens, detail, .. } = signal;
+        if signal.event_id.is_none() && !subject.category.is_observed() {
+            let what = if *opens { "opened" } else { "resolved" };
+            let detail = format!("a problem of `{}` is {what} only by an event, and none is named", subject.category);
+            return Err(Refusal::by_guard("resolving_event", detail));
+        }
+        let key = (subject.category, subject.key.clone());
+        match (opens, open.get(&key).copied()) {
+            (true, None) if resolved.contains(&key) => return Ok(weighed),
+            (true, None) => {
+                let opened_event_id = weighed.event_of(signal, ids);
+                let problem_id = ids.make();
+                open.insert(key, problem_id);
+                let (subject, detail) = (subject.clone(), detail.clone());
+                weighed.opened.push(Problem { problem_id, subject, since: *at, opened_event_id, detail });
+            }
+            (false, Some(problem_id)) => {
+                open.remove(&key);
+                resolved.insert(key);
+                let category = subject.category;
+                let resolved_event_id = weighed.event_of(signal, ids);
+                weighed.resolved.push(Resolved { problem_id, category, resolved_event_id });
+            }
+            (true, Some(_)) | (false, None) => {}
+        }
+        weighed.taken += 1;
+    }
+    Ok(weighed)
+}
+
+impl Weighed {
+    /// The event that the signal names, or else the record of what was observed.
+    fn event_of(&mut self, signal: &Signal, ids: &mut IdSource) -> EventId {
+        if let Some(event_id) = signal.event_id {
+            return event_id;
+        }
+        let condition = Condition {
+            category: signal.subject.category,
+            key: signal.subject.key.clone(),
+            healed: !signal.opens,
+            at: signal.at,
+            detail: signal.detail.clone(),
+        };
+        match self.observed.last_mut() {
+            // What opens and is resolved at once does so by two events.
+            Some(last)
+                if last.conditions.len() < MOST_CONDITIONS
+                    && last.conditions.iter().all(|known| known.key != condition.key) =>
+            {
+                last.conditions.push(condition);
+                last.event_id
+            }
+            _ => {
+                let event_id = ids.make();
+                self.observed.push(Observed { event_id, conditions: vec![condition] });
+                event_id
+            }
+        }
+    }
+}
+
+/// Only the engine opens and resolves problems.
+pub fn require_engine(actor_ref: &str, application_actor_ref: &str) -> Result<(), Refusal> {
+    if actor_ref == application_actor_ref {
+        return Ok(());
+    }
+    Err(Refusal::new(Code::PermissionDenied, "only the engine opens and resolves problems"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn signal(key: &str, opens: bool, event: Option<u128>) -> Signal {
+        let subject = Subject {
+            category: Category::FailedRuns,
+            key: key.to_owned(),
+            run_id: None,
+            step: None,
+            worker_class: None,
+        };
+        let event_id = event.map(|id| EventId(uuid::Uuid::from_u128(id)));
+        Signal { subject, at: Time(1), event_id, opens, detail: String::new() }
+    }
+
+    fn ids() -> IdSource {
+        IdSource::new(Time(1), 7)
+    }
+
+    #[test]
+    fn there_are_eight_categories() {
+        let all: Vec<&str> = Category::ALL.iter().map(|category| category.as_str()).collect();
+        assert_eq!(
+            all,
+            [
+                "dlq",
+                "silent_workers",
+                "overdue_steps",
+                "schema_violations",
+                "event_lag",
+                "integrity_warnings",
+                "failed_runs",
+                "orphan_runs"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_problem_opens_once_and_resolves_with_the_event_that_resolved_it() {
+        let signals = [
+            signal("a", true, Some(1)),
+            signal("a", true, Some(2)),
+            signal("b", false, Some(3)),
+            signal("a", false, Some(4)),
+            signal("a", false, Some(5)),
+        ];
+        let weighed = weigh(Open::new(), &signals, &mut ids()).expect("weighed");
+        assert_eq!(weighed.opened.len(), 1);
+        assert_eq!(weighed.opened[0].opened_event_id, EventId(uuid::Uuid::from_u128(1)));
+        assert_eq!(weighed.resolved.len(), 1);
+        assert_eq!(weighed.resolved[0].problem_id, weighed.opened[0].problem_id);
+        assert_eq!(weighed.resolved[0].resolved_event_id, EventId(uuid::Uuid::from_u128(4)));
+        let open = Open::from([((Category::FailedRuns, "a".to_owned()), weighed.opened[0].problem_id)]);
+        let again = weigh(open, &signals[..2], &mut ids()).expect("weighed");
+        assert_eq!((again.opened.len(), again.resolved.len(), again.taken), (0, 0, 2));
+        // It opens anew in the next round.
+        let anew = [signal("a", true, Some(1)), signal("a", false, Some(2)), signal("a", true, Some(3))];
+        assert_eq!(weigh(Open::new(), &anew, &mut ids()).expect("weighed").taken, 2);
+    }
+
+    #[test]
+    fn what_the_engine_observes_is_recorded_and_its_record_is_the_event() {
+        let observed = |opens| {
+            let mut signal = signal("q/http", opens, None);
+            signal.subject.category = Category::SilentWorkers;
+            signal
+        };
+        let weighed = weigh(Open::new(), &[observed(true), observed(false)], &mut ids()).expect("weighed");
+        let [breached, healed] = weighed.observed.as_slice() else { panic!("{weighed:?}") };
+        assert_eq!(weighed.opened[0].opened_event_id, breached.event_id);
+        assert_eq!(weighed.resolved[0].resolved_event_id, healed.event_id);
+        assert!(!breached.conditions[0].healed && healed.conditions[0].healed);
+    }
+
+    /// Seed 003, 7.3: no problem is resolved without a source event.
+    #[test]
+    fn nothing_resolves_without_an_event() {
+        for opens in [true, false] {
+            let refused = weigh(Open::new(), &[signal("a", opens, None)], &mut ids()).expect_err("refused");
+            assert!(refused.is_by_guard("resolving_event"), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Problems first: the board over HTTP, its evidence, and who may read it. On SQLite and on a real PostgreSQL.
+
+use crate::support::{Actor, Server};
+use crate::webhooks::{PACE, Receiver, allowed, database, on_both, outbox, send, until, with_workflow};
+use serde_json::{Value, json};
+
+const CATEGORIES: [&str; 8] = [
+    "dlq",
+    "silent_workers",
+    "overdue_steps",
+    "schema_violations",
+    "event_lag",
+    "integrity_warnings",
+    "failed_runs",
+    "orphan_runs",
+];
+const BRITTLE: &str = "kind: workflow\nname: brittle\nqueue: q\nsteps: [{name: A, retryPolicy: {maxRetries: 0}}]\n";
+
+on_both! {
+    the_board_shows_all_eight_with_their_evidence,
+    a_delivery_that_was_given_up_is_a_dead_letter_until_it_arrives,
+}
+
+/// A run whose only task is claimed, and the task.
+async fn claimed(admin: &Actor, start: Value) -> (String, Value) {
+    let run = admin.post("/v1/runs", start).await.created();
+    let claimed = admin.post("/v1/queues/q/claim", json!({"worker_id": "w", "wait_ms": 10_000})).await.ok();
+    (run["run_id"].as_str().expect("an id").to_owned(), claimed["tasks"][0].clone())
+}
+
+/// A run that has failed: its id.
+async fn fail(admin: &Actor) -> String {
+    let (run_id, task) = claimed(admin, json!({"definition": "brittle"})).await;
+    let path = format!("/v1/tasks/{}/dead", task["task_id"].as_str().expect("an id"));
+    admin.post(&path, json!({"lease_token": task["lease_token"], "last_error": "broken"})).await.ok();
+    run_id
+}
+
+async fn row(admin: &Actor, category: &str) -> Value {
+    let board = admin.get("/v1/governance/problems").await.ok();
+    let rows = board["items"].as_array().expect("rows").clone();
+    let shown: Vec<&str> = rows.iter().filter_map(|row| row["category"].as_str()).collect();
+    assert_eq!(shown, CATEGORIES, "always all eight");
+    rows.into_iter().find(|row| row["category"] == category).expect("a row")
+}
+
+async fn the_board_shows_all_eight_with_their_evidence(store: Option<String>) {
+    let server = Server::with(None, store, PACE).await;
+    let admin = server.admin();
+    let quiet = row(&admin, "failed_runs").await;
+    assert_eq!(quiet, json!({"category": "failed_runs", "light": "green", "count": 0}), "nothing is made up");
+    admin.post_bytes("/v1/definitions", BRITTLE).await.created();
+    let failed = fail(&admin).await;
+    until("the run is on the board", async || row(&admin, "failed_runs").await["count"] == 1).await;
+    let red = row(&admin, "failed_runs").await;
+    let summary = &red["summary"];
+    assert_eq!((&red["light"], &summary["text"]), (&json!("red"), &json!("1 failed run")));
+    assert!(red["oldest_at"].is_string() && summary["time_window"]["start_at"] == red["oldest_at"], "{red}");
+    assert_eq!((&summary["source_event_count"], &summary["source_event_total"]), (&json!(1), &json!(1)));
+    assert_eq!(summary["generated_by"]["summarizer_kind"], "deterministic_rule");
+    assert!(summary["confidence"].is_null() && summary["text_key"] == "governance.failed_runs.open", "{summary}");
+    let evidence = summary["source_event_refs"][0].as_str().expect("evidence");
+    let record = admin.get(&format!("/v1/ledger/records/{evidence}")).await.ok();
+    assert_eq!(record["instance_id"], failed.as_str(), "one click away");
+
+    let items = admin.get("/v1/governance/problems/failed_runs?state=open").await.ok();
+    let item = items["items"][0].clone();
+    assert_eq!((&item["run_id"], &item["opened_event_id"]), (&json!(failed), &json!(evidence)));
+    let told = admin.get(item["timeline"].as_str().expect("a timeline")).await.ok();
+    assert!(told["items"].as_array().is_some_and(|items| !items.is_empty()), "{told}");
+    let chain = admin.get(summary["timeline"].as_str().expect("a timeline")).await.ok();
+    assert_eq!(chain["items"][0]["action_ref"], "problem_opened");
+    let metrics = server.nobody().get("/metrics").await.text;
+    assert!(metrics.contains("countersign_problems{category=\"orphan_runs\"} 0"), "{metrics}");
+
+    let (correction, task) = claimed(&admin, json!({"definition": "brittle", "corrects": failed})).await;
+    let path = format!("/v1/tasks/{}/complete", task["task_id"].as_str().expect("an id"));
+    admin.post(&path, json!({"lease_token": task["lease_token"]})).await.ok();
+    until("the light is green", async || row(&admin, "failed_runs").await["light"] == "green").await;
+    let resolved = admin.get("/v1/governance/problems/failed_runs?state=resolved").await.ok();
+    let resolving = resolved["items"][0]["resolved_event_id"].as_str().expect("an event").to_owned();
+    let record = admin.get(&format!("/v1/ledger/records/{resolving}")).await.ok();
+    assert_eq!((&record["action_ref"], &record["instance_id"]), (&json!("step_completed"), &json!(correction)));
+    let green = row(&admin, "failed_runs").await;
+    assert_eq!((&green["count"], &green["summary"]["source_event_refs"][0]), (&json!(0), &json!(resolving)));
+
+    let verified = admin.post("/v1/ledger/verify-log", json!({})).await.ok();
+    assert_eq!(verified["result"], "verified", "{verified}");
+    admin.get("/v1/governance/problems/lost_runs").await.refused(404, "not-known");
+    admin.get("/v1/governance/problems/failed_runs?state=gone").await.refused(400, "invalid-query");
+    let reader = server.actor("reader", &["governance:read"]).await;
+    reader.get("/v1/governance/problems").await.ok();
+    let worker = server.actor("worker", &["tasks:work", "runs:read"]).await;
+    worker.get("/v1/governance/problems").await.refused(403, "permission-denied");
+    worker.get("/v1/governance/problems/lost_runs").await.refused(403, "permission-denied");
+}
+
+async fn a_delivery_that_was_given_up_is_a_dead_letter_until_it_arrives(store: Option<String>) {
+    let receiver = Receiver::start().await;
+    receiver.answer(410);
+    let (_server, admin) = with_workflow(allowed(&receiver.webhook("in", "types = [\"order.*\"]")), store).await;
+    send(&admin, &["order.paid"]).await;
+    until("it is given up", async || outbox(&admin, "dead").await.len() == 1).await;
+    until("it is on the board", async || row(&admin, "dlq").await["count"] == 1).await;
+    let dead = outbox(&admin, "dead").await.remove(0);
+    let item = admin.get("/v1/governance/problems/dlq").await.ok()["items"][0].clone();
+    assert_eq!((&item["opened_event_id"], &item["step"]), (&dead["outbox_id"], &json!("PAY")));
+    receiver.answer(200);
+    let path = format!("/v1/outbox/{}/replay", dead["outbox_id"].as_str().expect("an id"));
+    admin.post(&path, json!({})).await.ok();
+    until("the light is green", async || row(&admin, "dlq").await["light"] == "green").await;
+    let item = admin.get("/v1/governance/problems/dlq").await.ok()["items"][0].clone();
+    let resolving = item["resolved_event_id"].as_str().expect("an event");
+    let record = admin.get(&format!("/v1/ledger/records/{resolving}")).await.ok();
+    assert_eq!(record["action_ref"], "condition_observed", "the engine has seen it arrive");
+    let verified = admin.post("/v1/ledger/verify-log", json!({})).await.ok();
+    assert_eq!(verified["result"], "verified", "{verified}");
+}

@@ -1,0 +1,135 @@
+//! The governance chain (`spec/governance.md`): problems open once, and resolve only by an event. What the engine has observed by
+//! itself is an event of this chain.
+
+use crate::bytes::Id;
+use crate::finding::{Claim, Code, Findings};
+use crate::json::Value;
+use crate::record::{Action, Record};
+use std::collections::{HashMap, HashSet};
+
+const CATEGORIES: [&str; 8] = [
+    "dlq",
+    "silent_workers",
+    "overdue_steps",
+    "schema_violations",
+    "event_lag",
+    "integrity_warnings",
+    "failed_runs",
+    "orphan_runs",
+];
+
+/// Of which the engine alone sees that they begin and end.
+const OBSERVED: [&str; 3] = ["silent_workers", "event_lag", "integrity_warnings"];
+
+/// What a problem that is open was opened with.
+struct Open {
+    category: &'static str,
+    key: String,
+    event_id: Id,
+}
+
+/// The chain as far as it was read. Of what is resolved only the ids are kept.
+#[derive(Default)]
+pub struct Governance {
+    open: HashMap<Id, Open>,
+    keys: HashSet<(&'static str, String)>,
+    resolved: HashSet<Id>,
+    /// What was observed in the command whose records are arriving: event, category, key, and whether it is over.
+    observed: HashSet<(Id, &'static str, String, bool)>,
+    command_at_us: i64,
+}
+
+impl Governance {
+    pub fn take(&mut self, record: &Record, findings: &mut Findings) {
+        let header = &record.header;
+        findings.checked(Claim::DeclaredPath);
+        if header.recorded_at_us != self.command_at_us {
+            self.command_at_us = header.recorded_at_us;
+            self.observed.clear();
+        }
+        let list = if header.action == Action::ConditionObserved { "conditions" } else { "problems" };
+        let entries = record.payload().and_then(|payload| payload.get(list)).and_then(Value::as_list);
+        for entry in entries.unwrap_or_default() {
+            let taken = match header.action {
+                Action::ConditionObserved => self.observe(entry, header.event_id),
+                Action::ProblemOpened => self.opened(entry, header.event_id),
+                _ => self.end(entry, header.event_id),
+            };
+            if let Err(detail) = taken {
+                findings.find(Code::GovernanceInvalid, header, detail);
+            }
+        }
+    }
+
+    fn observe(&mut self, entry: &Value, event_id: Id) -> Result<(), String> {
+        let category = category(entry)?;
+        let key = entry.text("key").ok_or("a condition has no `key`")?.to_owned();
+        let healed = match entry.text("state") {
+            Some("healed") => true,
+            Some("breached") => false,
+            _ => return Err(format!("the condition of {key} is neither breached nor healed")),
+        };
+        self.observed.insert((event_id, category, key, healed));
+        Ok(())
+    }
+
+    /// What only the engine sees, its own record says.
+    fn is_shown(&self, event_id: Id, category: &'static str, key: &str, healed: bool) -> Result<(), String> {
+        if !OBSERVED.contains(&category) || self.observed.contains(&(event_id, category, key.to_owned(), healed)) {
+            return Ok(());
+        }
+        Err(format!("event {event_id} is no record of this chain that says so of {key}"))
+    }
+
+    fn opened(&mut self, entry: &Value, at: Id) -> Result<(), String> {
+        let problem_id = id(entry, "problem_id")?;
+        let category = category(entry)?;
+        let key = entry.text("key").ok_or("a problem has no `key`")?.to_owned();
+        let event_id = before(entry, at)?;
+        if entry.int("since_us").is_none() || entry.text("detail").is_none() {
+            return Err(format!("problem {problem_id} does not say since when it is there, and why"));
+        }
+        if self.open.contains_key(&problem_id) || self.resolved.contains(&problem_id) {
+            return Err(format!("problem {problem_id} is opened a second time"));
+        }
+        if !self.keys.insert((category, key.clone())) {
+            return Err(format!("a problem of `{category}` about {key} is open already"));
+        }
+        let shown = self.is_shown(event_id, category, &key, false);
+        self.open.insert(problem_id, Open { category, key, event_id });
+        shown
+    }
+
+    fn end(&mut self, entry: &Value, at: Id) -> Result<(), String> {
+        let problem_id = id(entry, "problem_id")?;
+        let category = category(entry)?;
+        let Some(open) = self.open.remove(&problem_id) else {
+            return Err(format!("problem {problem_id} is resolved, and is not open"));
+        };
+        self.keys.remove(&(open.category, open.key.clone()));
+        self.resolved.insert(problem_id);
+        let event_id = before(entry, at)?;
+        if event_id == open.event_id {
+            return Err(format!("problem {problem_id} is resolved by the event that opened it"));
+        }
+        if category != open.category {
+            return Err(format!("problem {problem_id} is of `{}`, not of `{category}`", open.category));
+        }
+        self.is_shown(event_id, category, &open.key, true)
+    }
+}
+
+fn id(entry: &Value, name: &str) -> Result<Id, String> {
+    entry.text(name).and_then(Id::parse).ok_or_else(|| format!("a problem has no `{name}`"))
+}
+
+fn category(entry: &Value) -> Result<&'static str, String> {
+    let text = entry.text("category").unwrap_or_default();
+    CATEGORIES.into_iter().find(|known| *known == text).ok_or_else(|| format!("`{text}` is no category of problems"))
+}
+
+/// The event that opened or resolved it: there is one, and it came before the record that names it.
+fn before(entry: &Value, at: Id) -> Result<Id, String> {
+    let event_id = id(entry, "event_id")?;
+    if event_id < at { Ok(event_id) } else { Err(format!("event {event_id} came after the record that names it")) }
+}

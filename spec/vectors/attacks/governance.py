@@ -1,0 +1,88 @@
+"""Claim 2: problems that no event has opened or resolved."""
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from bundle import GOVERNANCE, Record, dump
+from .kit import Skip, Tamper, after_id, mutation
+
+
+def change(t: Tamper, action: str, category: str, edit: Callable[[dict[str, Any], Record], None]) -> None:
+    """The first entry of this category in a record of this action, edited."""
+    for r in t.b.chain(GOVERNANCE):
+        body = r.body
+        for entry in body.get("problems", body.get("conditions", [])) if r.head["action_ref"] == action else []:
+            if entry["category"] == category:
+                edit(entry, r)
+                r.payload = dump(body)
+                return
+    raise Skip("no such problem")
+
+
+def opening(t: Tamper, category: str) -> str:
+    found = [e["event_id"] for r in t.b.chain(GOVERNANCE) if r.head["action_ref"] == "problem_opened" for e in r.body["problems"] if e["category"] == category]
+    if not found:
+        raise Skip("no such problem")
+    return str(found[0])
+
+
+@mutation("problem-resolved-without-an-event", "insider", "2", "governance-invalid")
+def _(t: Tamper) -> None:
+    change(t, "problem_resolved", "failed_runs", lambda e, r: e.pop("event_id"))
+
+
+@mutation("problem-resolved-by-the-event-that-opened-it", "insider", "2", "governance-invalid")
+def _(t: Tamper) -> None:
+    event = opening(t, "failed_runs")
+    change(t, "problem_resolved", "failed_runs", lambda e, r: e.update(event_id=event))
+
+
+@mutation("problem-resolved-by-a-later-event", "insider", "2", "governance-invalid")
+def _(t: Tamper) -> None:
+    change(t, "problem_resolved", "failed_runs", lambda e, r: e.update(event_id=after_id(r.head["event_id"])))
+
+
+@mutation("problem-resolved-that-was-never-opened", "insider", "2", "governance-invalid")
+def _(t: Tamper) -> None:
+    change(t, "problem_resolved", "dlq", lambda e, r: e.update(problem_id=after_id(e["problem_id"])))
+
+
+@mutation("problem-resolved-as-another-category", "insider", "2", "governance-invalid")
+def _(t: Tamper) -> None:
+    change(t, "problem_resolved", "dlq", lambda e, r: e.update(category="overdue_steps"))
+
+
+@mutation("problem-opened-without-an-event", "insider", "2", "governance-invalid")
+def _(t: Tamper) -> None:
+    change(t, "problem_opened", "dlq", lambda e, r: e.pop("event_id"))
+
+
+@mutation("problem-opened-twice", "insider", "2", "governance-invalid")
+def _(t: Tamper) -> None:
+    change(t, "problem_opened", "dlq", lambda e, r: e.update(category="failed_runs", key=e["run_id"]))
+
+
+@mutation("problem-of-no-category", "insider", "2", "governance-invalid")
+def _(t: Tamper) -> None:
+    change(t, "problem_opened", "dlq", lambda e, r: e.update(category="nothing_serious"))
+
+
+@mutation("worker-called-healthy-that-nobody-saw", "insider", "2", "governance-invalid")
+def _(t: Tamper) -> None:
+    change(t, "condition_observed", "silent_workers", lambda e, r: e.update(key="another/http"))
+
+
+@mutation("problem-opening-deleted", "insider", "2", "governance-invalid")
+def _(t: Tamper) -> None:
+    for r in t.b.chain(GOVERNANCE):
+        if r.head["action_ref"] == "problem_opened":
+            return t.delete(r)
+    raise Skip("no such problem")
+
+
+@mutation("governance-content-removed", "insider", "retention", "destruction-invalid")
+def _(t: Tamper) -> None:
+    chain = t.b.chain(GOVERNANCE)
+    if not chain:
+        raise Skip("no governance")
+    chain[0].payload = chain[0].attestation = chain[0].salt = None
