@@ -121,14 +121,7 @@ pub fn run_writes(
 }
 
 /// What a step sends goes to webhooks, and, where something here may listen, to this server itself: as rows of the same commit.
-fn send(
-    run: &Run,
-    event: &RunEvent,
-    event_id: EventId,
-    registry: &Registry,
-    ids: &mut IdSource,
-    unit: &mut Unit,
-) {
+fn send(run: &Run, event: &RunEvent, event_id: EventId, registry: &Registry, ids: &mut IdSource, unit: &mut Unit) {
     // Whoever sends events reports on a step, and that step moves first.
     let sender = event.moves.first().map(|m| m.step_seq);
     for outbound in &event.outbound {
