@@ -3,6 +3,7 @@
 
 use crate::Time;
 use crate::id::{EventId, IdSource, InstanceId, ProblemId};
+use crate::lifecycle::Guard;
 use crate::refusal::{Code, Refusal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -144,6 +145,9 @@ pub struct Weighed {
     pub taken: usize,
 }
 
+/// What opens or resolves a problem is held to these.
+pub const GUARDS: &[Guard] = &[Guard::ResolvingEvent];
+
 /// The problems that are open, by category and key.
 pub type Open = BTreeMap<(Category, String), ProblemId>;
 
@@ -156,7 +160,7 @@ pub fn weigh(mut open: Open, signals: &[Signal], ids: &mut IdSource) -> Result<W
         if signal.event_id.is_none() && !subject.category.is_observed() {
             let what = if *opens { "opened" } else { "resolved" };
             let detail = format!("a problem of `{}` is {what} only by an event, and none is named", subject.category);
-            return Err(Refusal::by_guard("resolving_event", detail));
+            return Err(Refusal::by_guard(Guard::ResolvingEvent, detail));
         }
         let key = (subject.category, subject.key.clone());
         match (opens, open.get(&key).copied()) {
@@ -301,7 +305,7 @@ mod tests {
     fn nothing_resolves_without_an_event() {
         for opens in [true, false] {
             let refused = weigh(Open::new(), &[signal("a", opens, None)], &mut ids()).expect_err("refused");
-            assert!(refused.is_by_guard("resolving_event"), "{refused}");
+            assert!(refused.is_by_guard(Guard::ResolvingEvent), "{refused}");
         }
     }
 }

@@ -24,6 +24,7 @@ pub async fn send(client: &Client, task: &Task, ended: &Verdict) -> Result<Answe
                 waiting_event_type: event_type.clone(),
                 timeout_ms: timeout.map(millis),
                 waiting_facet: facet.map(Facet::as_str).map(str::to_owned),
+                waiting_facets: None,
                 outbound_events: events(outbound),
             };
             client.wait_task(&task.task_id, &request).await
