@@ -72,8 +72,7 @@ fn table() -> BTreeMap<Key, Row> {
 
 /// Those of a cell that are asked of this class.
 fn guards_for(cell: &str, actor: &str) -> Vec<String> {
-    let asked =
-        cell.split(" and ").map(|guard| guard.split_once(':').unwrap_or((actor, guard)));
+    let asked = cell.split(" and ").map(|guard| guard.split_once(':').unwrap_or((actor, guard)));
     asked.filter(|(of, _)| *of == actor).map(|(_, guard)| guard.to_owned()).collect()
 }
 

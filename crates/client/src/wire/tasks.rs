@@ -167,7 +167,7 @@ pub struct OutboundEvent {
 #[serde(untagged)]
 pub enum TaskAnswer {
     Preview(Preview),
-    Reported(TaskReported),
+    Reported(Box<TaskReported>),
 }
 
 /// The result of the step.

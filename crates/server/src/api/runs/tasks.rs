@@ -179,7 +179,7 @@ async fn report(
     let answer = match app.engine()?.execute(call).await? {
         Outcome::TaskDone { state_code, run_state, next } => {
             let next = next.as_ref().map(to_wire);
-            wire::TaskAnswer::Reported(wire::TaskReported { state_code, run_state, next })
+            wire::TaskAnswer::Reported(Box::new(wire::TaskReported { state_code, run_state, next }))
         }
         outcome => wire::TaskAnswer::Preview(previewed(outcome)?),
     };
