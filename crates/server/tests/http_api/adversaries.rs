@@ -2,6 +2,7 @@
 //! an edit behind the server's back shows in all of them.
 
 use crate::support::{Actor, BATCH_RELEASE, Server};
+use countersign_server::outbox::Pace;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -290,6 +291,28 @@ async fn a_record_that_was_edited_in_the_database_fails_in_all_three() {
     assert_eq!(summary["actors"]["qp_director_santos"]["failing"], 1);
     let said = countersign(&server, "auditor", &["audit", "investigate", "--from", "1h"]).await;
     said.says(1, &["✗ Findings:", "✗ The log fails verification:", "payload-digest-mismatch"]);
+}
+
+/// Content that was set to NULL in the database is a hole, and no purge: the dispute is not answered as if it were one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hole_in_the_database_is_no_purge_for_a_dispute() {
+    let store = crate::webhooks::database().await;
+    let server = Server::with(None, Some(store.clone()), Pace::default()).await;
+    let id = released(&server).await;
+    let (client, connection) = tokio_postgres::connect(&store, tokio_postgres::NoTls).await.expect("PostgreSQL");
+    tokio::spawn(connection);
+    let records = server.admin().get(&format!("/v1/ledger/records?instance_id={id}&action_ref=gate_decided")).await;
+    let event_id = records.ok()["items"][0]["event_id"].as_str().expect("an id").to_owned();
+    let hole =
+        format!("UPDATE records SET payload = NULL, attestation = NULL, salt = NULL WHERE event_id = '{event_id}'");
+    assert_eq!(client.execute(&hole, &[]).await.expect("an update"), 1);
+
+    let dispute = countersign(&server, "auditor", &["audit", "dispute", &id, "release", "--json"]).await;
+    let answer = dispute.json();
+    assert_eq!((dispute.code, &answer["result"]), (1, &json!("upheld")), "{answer:#}");
+    assert!(!answer["conclusion"].as_str().expect("a conclusion").contains("purged"), "{answer:#}");
+    let proof = countersign(&server, "auditor", &["audit", "prove-path", &id, "--json"]).await;
+    assert_eq!((proof.code, &proof.json()["result"]), (1, &json!("not-proved")), "{}", proof.out);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -17,11 +17,18 @@ on_both! {
     every_act_of_a_person_is_signed,
     a_token_completes_no_step,
     services_use_tokens_only_where_the_configuration_says_so,
+    what_an_approval_allows_is_signed_too,
 }
 
 const REGISTRY: &str = "00000000-0000-0000-0000-000000000000";
 const CARE: &str = r#"{"kind": "workflow", "name": "care", "order": "linear", "queue": "q", "schedule": [{"cron": "0 3 1 1 *"}],
     "steps": [{"name": "look", "run": "human", "pic": "ines"}, {"name": "pack"}, {"name": "send", "run": "wait", "event": "sent"}]}"#;
+
+const LAB: &str = r#"{"kind": "workflow", "name": "lab", "order": "linear", "queue": "q",
+    "gate_spec": {"reopen": {"approver_ref": "qp", "scope": "lab:reopen"}},
+    "steps": [{"name": "look", "run": "human", "pic": "ines"}, {"name": "send", "run": "wait", "event": "sent"}]}"#;
+const CUT: &str = r#"{"kind": "workflow", "name": "cut", "order": "linear", "queue": "q", "failurePolicy": "fail-closed",
+    "gate_spec": {"sovereign": {"approver_ref": "qp", "scope": "cut"}}, "steps": [{"name": "plan", "readOnly": true}]}"#;
 
 static NONCE: AtomicU64 = AtomicU64::new(1);
 
@@ -261,6 +268,49 @@ async fn every_act_of_a_person_is_signed(store: Option<String>) {
             _ => &[],
         };
         assert_eq!(attested, expected, "{instance_id}");
+    }
+    verified(&admin).await;
+}
+
+/// "Every act of a person: … reopen …": with the approval that it needs, and to void a runbook.
+async fn what_an_approval_allows_is_signed_too(store: Option<String>) {
+    let server = Server::with(Some("regulated = true\n".to_owned()), store, Pace::default()).await;
+    let admin = admin(&server).await;
+    let ines = actor(&server, &admin, "ines", 3, "human", SCOPES).await;
+    let qp = actor(&server, &admin, "qp", 4, "human", &[]).await;
+    for document in [LAB, CUT] {
+        ines.act_with("/v1/definitions", document).await;
+    }
+    let started = async |definition: &str| {
+        let run = ines.act("/v1/runs", json!({"definition": definition})).await;
+        format!("/v1/runs/{}", run["run_id"].as_str().expect("an id"))
+    };
+    // Both open the gate and have it approved.
+    let approved = async |run: &str, action: &str| {
+        let gate = ines.act(&format!("{run}/gates"), json!({"action": action, "reason": "needed"})).await;
+        let decide = format!("{run}/gates/{action}/decision");
+        qp.act(&decide, json!({"decision": "approve", "reason": "agreed"})).await;
+        gate["step_id"].clone()
+    };
+
+    let lab = started("lab").await;
+    ines.acts(&format!("{lab}/steps/look"), &[("claim", json!({})), ("complete", json!({"output": 1}))]).await;
+    let approval = approved(&lab, "reopen:look").await;
+    let body = json!({"approval_id": approval, "correction_reason": "data_error", "reason": "the wrong line"});
+    ines.act(&format!("{lab}/steps/look/reopen"), body).await;
+    let view = ines.actor.get(&lab).await.ok();
+    assert_eq!(view["steps"][0]["state_code"], "in_progress", "{view}");
+
+    let cut = started("cut").await;
+    let approval = approved(&cut, "void").await;
+    ines.act(&format!("{cut}/void"), json!({"approval_id": approval, "reason": "the wrong database"})).await;
+    assert_eq!(ines.actor.get(&cut).await.ok()["state"], "voided");
+
+    for run in [lab, cut] {
+        let records = records(&admin, run.trim_start_matches("/v1/runs/")).await;
+        let signed =
+            |action: &str| records.iter().any(|r| r["action_ref"] == action && r["assurance"] == "actor_signed");
+        assert!(signed("gate_decided") && (signed("step_reopened") || signed("run_voided")), "{records:?}");
     }
     verified(&admin).await;
 }

@@ -148,3 +148,23 @@ async fn an_undone_run_names_its_root_cause() {
     let timeline = countersign(&server, &["timeline", &id]).await;
     timeline.says(0, &["✕ pay, attempt 1: line busy; it is tried again", "↩ undo book", "hotel closed"]);
 }
+
+/// "`./countersign.toml` is read where it is": a start in its directory uses it, unless it is told of another one.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_configuration_of_the_directory_is_read() {
+    let place = tempfile::tempdir().expect("a directory");
+    let serve = |more: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_countersign"));
+        command.current_dir(place.path()).args(["serve", "--data-dir", "data", "--listen", "127.0.0.1:0"]).args(more);
+        command.env_remove("COUNTERSIGN_CONFIG").output().expect("it runs")
+    };
+    std::fs::write(place.path().join("countersign.toml"), "no_such_key = 1\n").expect("a file");
+    std::fs::write(place.path().join("other.toml"), "nor_this_one = 1\n").expect("a file");
+    for (more, file, key) in
+        [(&[][..], "countersign.toml", "no_such_key"), (&["--config", "other.toml"], "other.toml", "nor_this_one")]
+    {
+        let said = serve(more);
+        let error = String::from_utf8_lossy(&said.stderr);
+        assert!(!said.status.success() && error.contains(file) && error.contains(key), "{error}");
+    }
+}
