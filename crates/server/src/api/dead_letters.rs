@@ -22,7 +22,7 @@ use uuid::Uuid;
 pub struct DeadLetterList;
 
 impl List for DeadLetterList {
-    const TAG: u8 = b'D';
+    const TAG: u8 = b'L';
     const AXES: &'static [Axis] = &[Axis::Word("state", &["open", "resolved"])];
 }
 
