@@ -424,6 +424,16 @@ impl Client {
         self.get(&["v1", "governance", "problems", category], query).await
     }
 
+    /// `GET /v1/dead-letters`
+    pub async fn dead_letters(&self, query: &ProblemsQuery) -> Reply<Page<DeadLetter>> {
+        self.get(&["v1", "dead-letters"], query).await
+    }
+
+    /// `GET /v1/dead-letters/{dead_letter_id}`
+    pub async fn dead_letter(&self, dead_letter_id: &str) -> Reply<DeadLetterView> {
+        self.get(&["v1", "dead-letters", dead_letter_id], &()).await
+    }
+
     /// `GET /v1/outbox`
     pub async fn outbox(&self, query: &OutboxQuery) -> Reply<Page<OutboxEvent>> {
         self.get(&["v1", "outbox"], query).await

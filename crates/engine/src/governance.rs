@@ -11,10 +11,10 @@ use crate::{Command, Engine, Outcome, outcome, store_failure};
 use countersign_kernel::governance::{Category, Condition, Signal, Subject, Weighed};
 use countersign_kernel::lifecycle::{RunState, StepCode};
 use countersign_kernel::plan::{OnFailure, StepSeq};
-use countersign_kernel::refusal::Refusal;
+use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::scopes;
 use countersign_kernel::run::{Cell, Role, Run, RunEvent};
-use countersign_kernel::{EventId, IdSource, InstanceId, Time};
+use countersign_kernel::{EventId, IdSource, InstanceId, ProblemId, Time};
 use countersign_ledger::ZERO_HASH;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -236,6 +236,23 @@ pub struct BoardRow {
 }
 
 impl Engine {
+    /// One problem of this category. Needs `governance:read`.
+    pub async fn problem(
+        &self,
+        actor_ref: &str,
+        category: Category,
+        problem_id: Option<ProblemId>,
+    ) -> Result<ProblemRow, Refusal> {
+        self.require_governance_read(actor_ref).await?;
+        let unknown = || Refusal::new(Code::NotKnown, format!("there is no problem of `{category}` with this id"));
+        let problem_id = problem_id.ok_or_else(unknown)?;
+        let before = problem_id.0.as_u128().checked_sub(1).map(uuid::Uuid::from_u128);
+        let page = Page { after: before, limit: 1, descending: false };
+        let found = self.reader.problems(&ProblemQuery { category, open: None }, &page).await;
+        let found = found.map_err(|error| store_failure(&error))?.pop();
+        found.filter(|row| row.problem.problem_id == problem_id).ok_or_else(unknown)
+    }
+
     /// Has the signals that there are weighed. How many that were.
     pub async fn weigh_signals(&self) -> Result<u64, Refusal> {
         let mut weighed = 0;

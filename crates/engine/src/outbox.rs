@@ -83,6 +83,12 @@ impl Engine {
 }
 
 impl Engine {
+    /// What a dead letter holds: an event with its deliveries, and what it says. Needs `governance:read`.
+    pub async fn dead_event(&self, actor_ref: &str, outbox_id: Uuid) -> Result<Option<(OutboxView, String)>, Refusal> {
+        self.require_scope(actor_ref, scopes::GOVERNANCE_READ).await?;
+        self.outbox.open().await.find(outbox_id).await.map_err(|error| store_failure(&error))
+    }
+
     /// Events for the world outside and their deliveries. Needs `runs:read`.
     pub async fn read_outbox(
         &self,

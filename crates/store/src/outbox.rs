@@ -54,6 +54,8 @@ pub struct OutboxSql {
     /// Parameters: event, who, when.
     pub replayed: String,
     pub state: String,
+    /// Parameter: event.
+    pub data: String,
     /// Parameter: events.
     pub deliveries: String,
 }
@@ -115,6 +117,7 @@ impl OutboxSql {
                 "UPDATE outbox SET state = 'pending', replayed_by = {b}, replayed_at_us = {c} WHERE outbox_id = {a}"
             ),
             state: format!("SELECT state FROM outbox WHERE outbox_id = {a}"),
+            data: format!("SELECT data FROM outbox WHERE outbox_id = {a}"),
             deliveries: format!(
                 "SELECT outbox_id, webhook, state, attempts, next_attempt_at_us, settled_at_us, last_error FROM deliveries \
                  WHERE {among} ORDER BY outbox_id, webhook"
@@ -171,6 +174,12 @@ pub fn signal(delivery: &Delivery, settled: &Settled, now: Time) -> Option<Signa
         },
     };
     Some(SignalRow { signal_id: IdSource::new(now, entropy).make(), signal })
+}
+
+/// The page that holds this event and no other.
+pub fn page_of(outbox_id: Uuid) -> Page {
+    let before = outbox_id.as_u128().checked_sub(1).map(Uuid::from_u128);
+    Page { after: before, limit: 1, descending: false }
 }
 
 pub fn list<'q>(dialect: Dialect, state: Option<DeliveryState>, page: &Page) -> Select<'q> {

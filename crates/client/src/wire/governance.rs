@@ -1,5 +1,6 @@
 //! Governance: the board of problems, and the problems of a category.
 
+use super::FailedAttempt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -129,6 +130,59 @@ pub struct ProblemItem {
     pub detail: String,
     /// Where what happened can be read.
     pub timeline: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum DeadLetterKind {
+    /// An event that a webhook or a stream did not take.
+    Delivery,
+    /// A step that failed for good, in a run that waits for what becomes of it.
+    Step,
+}
+
+/// A delivery that was given up, or a dead step of a held run: a problem of the category `dlq`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DeadLetter {
+    /// The id of the problem.
+    pub dead_letter_id: String,
+    pub kind: DeadLetterKind,
+    pub state: ProblemState,
+    pub run_id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// Of a delivery: the event, and who did not take it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outbox_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<String>,
+    pub since: String,
+    pub detail: String,
+    /// Where what happened can be read.
+    pub timeline: String,
+}
+
+/// A dead letter with what it holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DeadLetterView {
+    #[serde(flatten)]
+    pub letter: DeadLetter,
+    /// What the step works on, or what the event says; null once it is delivered to all.
+    pub payload: Option<Value>,
+    /// `transient`, `validation` and so on, of a step whose failure has a class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure_class: Option<String>,
+    /// How often it was tried.
+    pub attempts: u64,
+    /// Of a delivery: why the last attempt failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    /// Of a step: every attempt that failed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attempt_log: Vec<FailedAttempt>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]

@@ -124,6 +124,8 @@ pub trait Outbox: Send {
     /// are, and how the event stands; `None`: there is no such event.
     async fn replay(&mut self, outbox_id: Uuid, by: &str, at: Time)
     -> Result<Option<(u64, DeliveryState)>, StoreError>;
+    /// An event with its deliveries, and what it says: JSON text, `null` once it is delivered to all.
+    async fn find(&mut self, outbox_id: Uuid) -> Result<Option<(OutboxView, String)>, StoreError>;
     /// Keeps what the engine has observed by itself, to be weighed. It is durable when this returns.
     async fn signal(&mut self, signals: &[SignalRow]) -> Result<(), StoreError>;
     /// The answer that this actor was given under this key, unless its time is over at `now`.

@@ -106,6 +106,16 @@ fn summary(row: &BoardRow, now: Time) -> Option<wire::Summary> {
     })
 }
 
+/// Where what happened can be read: by the trace of its run, where it is about one.
+pub fn timeline_of(row: &ProblemRow) -> String {
+    trace_of(row).map_or_else(of_chain, |trace_id| format!("/v1/timeline?trace_id={trace_id}"))
+}
+
+fn trace_of(row: &ProblemRow) -> Option<String> {
+    let run_id = row.problem.subject.run_id?;
+    Some(row.trace_id.clone().unwrap_or_else(|| own_trace(run_id).to_string()))
+}
+
 fn of_chain() -> String {
     format!("/v1/timeline?instance_id={}", InstanceId::GOVERNANCE)
 }
@@ -134,7 +144,6 @@ const fn in_words(category: Category, count: u64) -> &'static str {
 fn problem_to_wire(row: &ProblemRow) -> wire::ProblemItem {
     let problem = &row.problem;
     let run_id = problem.subject.run_id;
-    let trace_id = run_id.map(|run_id| row.trace_id.clone().unwrap_or_else(|| own_trace(run_id).to_string()));
     wire::ProblemItem {
         problem_id: problem.problem_id.to_string(),
         state: if row.resolved.is_some() { wire::ProblemState::Resolved } else { wire::ProblemState::Open },
@@ -143,8 +152,8 @@ fn problem_to_wire(row: &ProblemRow) -> wire::ProblemItem {
         run_id: run_id.map(|run_id| run_id.to_string()),
         step: problem.subject.step.clone(),
         worker_class: problem.subject.worker_class.clone(),
-        timeline: trace_id.as_ref().map_or_else(of_chain, |trace_id| format!("/v1/timeline?trace_id={trace_id}")),
-        trace_id,
+        timeline: timeline_of(row),
+        trace_id: trace_of(row),
         since: time::format(problem.since),
         detail: problem.detail.clone(),
     }

@@ -13,6 +13,7 @@ pub mod auth;
 mod body;
 mod challenge;
 mod compress;
+mod dead_letters;
 mod definitions;
 mod delegations;
 mod door;
@@ -202,6 +203,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(runs::events::send))
         .routes(routes!(governance::board))
         .routes(routes!(governance::list))
+        .routes(routes!(dead_letters::list))
+        .routes(routes!(dead_letters::read))
         .routes(routes!(outbox::list))
         .routes(routes!(outbox::replay))
         .routes(routes!(runs::tasks::claim))
@@ -308,6 +311,7 @@ mod tests {
             approval_steps::StepList::TAG,
             assignments::AssignmentList::TAG,
             delegations::DelegationList::TAG,
+            dead_letters::DeadLetterList::TAG,
             definitions::DefinitionList::TAG,
             definitions::VersionList::TAG,
             definitions::diff::With::TAG,

@@ -40,6 +40,8 @@ const SERVED: &[&str] = &[
     "GET /v1/ledger/records/{event_id}",
     "GET /v1/ledger/records/{event_id}/proof",
     "GET /v1/me",
+    "GET /v1/dead-letters",
+    "GET /v1/dead-letters/{dead_letter_id}",
     "GET /v1/governance/problems",
     "GET /v1/governance/problems/{category}",
     "GET /v1/outbox",

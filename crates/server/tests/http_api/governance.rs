@@ -18,6 +18,7 @@ const BRITTLE: &str = "kind: workflow\nname: brittle\nqueue: q\nsteps: [{name: A
 
 on_both! {
     the_board_shows_all_eight_with_their_evidence,
+    a_dead_step_of_a_held_run_shows_every_attempt,
     a_delivery_that_was_given_up_is_a_dead_letter_until_it_arrives,
 }
 
@@ -95,6 +96,27 @@ async fn the_board_shows_all_eight_with_their_evidence(store: Option<String>) {
     worker.get("/v1/governance/problems/lost_runs").await.refused(403, "permission-denied");
 }
 
+async fn a_dead_step_of_a_held_run_shows_every_attempt(store: Option<String>) {
+    let server = Server::with(None, store, PACE).await;
+    let admin = server.admin();
+    let held = BRITTLE.replace("brittle", "held").replace("name: A", "name: A, onFailure: hold");
+    admin.post_bytes("/v1/definitions", held).await.created();
+    let (run_id, task) = claimed(&admin, json!({"definition": "held", "input": {"n": 7}})).await;
+    let path = format!("/v1/tasks/{}/dead", task["task_id"].as_str().expect("an id"));
+    admin.post(&path, json!({"lease_token": task["lease_token"], "last_error": "broken"})).await.ok();
+    until("it is a dead letter", async || row(&admin, "dlq").await["count"] == 1).await;
+    let reader = server.actor("reader", &["governance:read"]).await;
+    let letter = reader.get("/v1/dead-letters").await.ok()["items"][0].clone();
+    assert_eq!((&letter["kind"], &letter["run_id"], &letter["step"]), (&json!("step"), &json!(run_id), &json!("A")));
+    let path = format!("/v1/dead-letters/{}", letter["dead_letter_id"].as_str().expect("an id"));
+    let whole = reader.get(&path).await.ok();
+    assert_eq!((&whole["payload"], &whole["attempt_log"][0]["error"]), (&json!({"n": 7}), &json!("broken")));
+    reader.get("/v1/dead-letters/x").await.refused(404, "not-known");
+    let stranger = server.actor("stranger", &["runs:read"]).await;
+    stranger.get("/v1/dead-letters").await.refused(403, "permission-denied");
+    stranger.get(&path).await.refused(403, "permission-denied");
+}
+
 async fn a_delivery_that_was_given_up_is_a_dead_letter_until_it_arrives(store: Option<String>) {
     let receiver = Receiver::start().await;
     receiver.answer(410);
@@ -105,6 +127,13 @@ async fn a_delivery_that_was_given_up_is_a_dead_letter_until_it_arrives(store: O
     let dead = outbox(&admin, "dead").await.remove(0);
     let item = admin.get("/v1/governance/problems/dlq").await.ok()["items"][0].clone();
     assert_eq!((&item["opened_event_id"], &item["step"]), (&dead["outbox_id"], &json!("PAY")));
+    let letters = admin.get("/v1/dead-letters?state=open").await.ok();
+    let letter = letters["items"][0].clone();
+    assert_eq!((&letter["kind"], &letter["outbox_id"]), (&json!("delivery"), &dead["outbox_id"]));
+    let path = format!("/v1/dead-letters/{}", letter["dead_letter_id"].as_str().expect("an id"));
+    let whole = admin.get(&path).await.ok();
+    assert_eq!((&whole["attempts"], &whole["last_error"]), (&json!(1), &json!("answered 410")));
+    assert_eq!(whole["payload"], json!({"a": "ü", "b": 1}));
     receiver.answer(200);
     let path = format!("/v1/outbox/{}/replay", dead["outbox_id"].as_str().expect("an id"));
     admin.post(&path, json!({})).await.ok();

@@ -10,6 +10,7 @@ use crate::decode;
 use crate::outbox::{self, DELIVERY, OutboxSql};
 use crate::select::Dialect;
 use crate::statement::{Name, STATEMENTS, signal_values};
+use crate::value::Columns;
 use async_trait::async_trait;
 use countersign_engine::port::outbox::{Delivery, DeliveryState, DeliveryView, Outbox, OutboxView, Settled, Wanted};
 use countersign_engine::port::{Page, StoreError};
@@ -181,6 +182,16 @@ impl Outbox for PostgresOutbox {
         let state = state.first().map(|row| outbox::state_row(row)).transpose()?;
         work.commit().await?;
         Ok(state.map(|state| (revived, state)))
+    }
+
+    async fn find(&mut self, outbox_id: Uuid) -> Result<Option<(OutboxView, String)>, StoreError> {
+        let found = self.list(None, &outbox::page_of(outbox_id)).await?.pop();
+        let Some(view) = found.filter(|view| view.outbox_id == outbox_id) else { return Ok(None) };
+        let (mut work, sql, _) = self.begin().await?;
+        let data = work.query(&sql.data, &[&outbox_id]).await?;
+        let data = data.first().map(|row| row.text(0)).transpose()?;
+        work.commit().await?;
+        Ok(data.map(|data| (view, data)))
     }
 
     async fn signal(&mut self, signals: &[SignalRow]) -> Result<(), StoreError> {

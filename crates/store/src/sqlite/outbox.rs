@@ -169,6 +169,16 @@ impl Outbox for SqliteOutbox {
         .await
     }
 
+    async fn find(&mut self, outbox_id: Uuid) -> Result<Option<(OutboxView, String)>, StoreError> {
+        let found = self.list(None, &outbox::page_of(outbox_id)).await?.pop();
+        let Some(view) = found.filter(|view| view.outbox_id == outbox_id) else { return Ok(None) };
+        self.on_its_thread(move |desk, connection| {
+            let data = rows(connection, &desk.sql.data, &[Value::Id(outbox_id)], |row| row.text(0))?.pop();
+            Ok(data.map(|data| (view, data)))
+        })
+        .await
+    }
+
     async fn signal(&mut self, signals: &[SignalRow]) -> Result<(), StoreError> {
         let signals = signals.to_vec();
         self.on_its_thread(move |desk, connection| {

@@ -110,6 +110,7 @@ fn of_outbox(dialect: Dialect) -> Vec<String> {
         sql.revive,
         sql.replayed,
         sql.state,
+        sql.data,
         sql.deliveries,
     ];
     let states = [DeliveryState::Pending, DeliveryState::Delivered, DeliveryState::Dead];

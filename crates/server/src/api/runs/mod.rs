@@ -49,7 +49,7 @@ fn text(value: Option<Value>) -> Arc<str> {
 }
 
 /// A kept value on the wire. What was purged is no JSON any more and shows as it is.
-fn value(json: &str) -> Value {
+pub fn value(json: &str) -> Value {
     serde_json::from_str(json).unwrap_or_else(|_| Value::String(json.to_owned()))
 }
 

@@ -89,7 +89,7 @@ fn escalation(row: &RecordRow) -> wire::Escalation {
 }
 
 /// What a record says of the failures of this step.
-fn attempts(row: &RecordRow, seq: StepSeq) -> Vec<wire::FailedAttempt> {
+pub fn attempts(row: &RecordRow, seq: StepSeq) -> Vec<wire::FailedAttempt> {
     let told = wire::FailedAttempt {
         event_id: row.event_id.to_string(),
         at: time::format(row.recorded_at),
