@@ -3,6 +3,7 @@
 //! policy must never pass for a configured one. A key that this version cannot honour is an error too.
 
 mod console;
+mod governance;
 mod metrics;
 mod nats;
 mod notify;
@@ -13,6 +14,7 @@ mod tls;
 mod webhooks;
 
 pub use console::ConsoleSection;
+pub use governance::{GovernanceSection, ProposalsSection};
 pub use metrics::{MetricsSection, MetricsToken};
 pub use nats::{Login, NatsSection, NatsTarget};
 pub use notify::{Encryption, MailTarget, NotifySection, NotifyTarget, NotifyWay, Occasion};
@@ -78,6 +80,7 @@ pub struct Config {
     pub console: ConsoleSection,
     pub tls: TlsSection,
     pub sidecar: SidecarSection,
+    pub governance: GovernanceSection,
 }
 
 impl Default for Config {
@@ -102,6 +105,7 @@ impl Default for Config {
             console: ConsoleSection::default(),
             tls: TlsSection::default(),
             sidecar: SidecarSection::default(),
+            governance: GovernanceSection::default(),
         }
     }
 }
@@ -262,6 +266,7 @@ impl Config {
         config.validate()?;
         config.sinks()?;
         config.metrics_token()?;
+        config.governance.proposals.entry()?;
         Ok(config)
     }
 

@@ -34,7 +34,7 @@ pub async fn open(url: &str) -> Result<Box<dyn Store>, StoreError> {
 }
 
 /// The newest schema that this build knows; both stores number alike.
-pub const SCHEMA_VERSION: u32 = 31;
+pub const SCHEMA_VERSION: u32 = 44;
 
 fn newer_schema(found: u32) -> StoreError {
     StoreError::Unusable(format!(

@@ -36,6 +36,7 @@ impl Job {
             | Command::Run { .. }
             | Command::Claim(_)
             | Command::Registry(_)
+            | Command::Merge(_)
             | Command::Ask { .. } => None,
         };
         Job { call, answer, refused: None, named_step, offered: vec![], looked_at: Time(0) }
@@ -55,7 +56,7 @@ impl Job {
     }
 
     pub(super) fn is_registry(&self) -> bool {
-        matches!(self.call.command, Command::Registry(_))
+        matches!(self.call.command, Command::Registry(_) | Command::Merge(_))
     }
 
     pub(super) fn instance_id(&self) -> Option<InstanceId> {
@@ -67,6 +68,7 @@ impl Job {
             | Command::Run { target: Target::New | Target::Nowhere, .. }
             | Command::Ask { target: Target::New | Target::Nowhere, .. }
             | Command::Claim(_)
+            | Command::Merge(_)
             | Command::Registry(_) => None,
         }
     }

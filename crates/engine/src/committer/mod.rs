@@ -18,6 +18,7 @@ mod due;
 mod job;
 pub mod limits;
 mod load;
+mod merge;
 mod moved;
 mod place;
 mod placing;

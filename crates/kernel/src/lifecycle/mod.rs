@@ -5,6 +5,7 @@ mod event;
 mod failure;
 mod own;
 mod policy;
+mod proposal;
 mod registry;
 mod run;
 mod step;

@@ -218,6 +218,7 @@ impl Flow<'_, '_, '_> {
                 to_state: SHELL_STATE.to_owned(),
                 gate: Some(gate.gate_ref()),
                 reason: None,
+                attachment: None,
             },
         };
         self.gate_events.push(fired);

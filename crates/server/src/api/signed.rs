@@ -220,6 +220,7 @@ impl VerifiedStatement {
             | Command::Ask { target: Target::New | Target::Nowhere, .. }
             | Command::Claim(_)
             | Command::Registry(_) => None,
+            Command::Merge(merge) => Some(merge.proposal.to_string()),
         };
         let named_by_record = matches!(
             command,
