@@ -67,9 +67,9 @@ impl World {
     }
 
     fn done(&mut self, who: &str, command: &Command) -> String {
-        let events = self.decide(who, command).expect("accepted");
+        let Ok(events) = self.decide(who, command) else { panic!("{who} was refused {command:?}") };
         let begun = events.first().and_then(Process::begin);
-        let process = begun.or_else(|| self.process.take()).expect("a process");
+        let Some(process) = begun.or_else(|| self.process.take()) else { panic!("there is no process") };
         let process = events.iter().fold(process, |process, event| process.evolve(event));
         let state = process.current_state.clone();
         self.process = Some(process);
