@@ -249,7 +249,7 @@ mod tests {
         let document = gate_spec_document(&spec).unwrap();
         assert_eq!(
             String::from_utf8(document.bytes.clone()).unwrap(),
-            r#"{"one":{"approver_ref":"x","scope":"s"},"two":{"approvers":["x","y"],"quorum":{"rule":"m-of-n","m":2},"scope":"s"}}"#
+            r#"{"one":{"approver_ref":"x","scope":"s","delegable":true},"two":{"approvers":["x","y"],"quorum":{"rule":"m-of-n","m":2},"scope":"s","delegable":true}}"#
         );
         assert_eq!(parse_gate_spec(&document.bytes), Ok(spec));
     }
@@ -267,7 +267,7 @@ mod tests {
         let document = published_gates_document(&gates).unwrap();
         assert_eq!(
             String::from_utf8(document.bytes.clone()).unwrap(),
-            r#"{"a":{"approver_ref":"boss","scope":"s"},"b":{"approver_ref":"boss","scope":"s","replaceable":true},"c":{"scope":"s","replaceable":true,"selfApproval":true}}"#
+            r#"{"a":{"approver_ref":"boss","scope":"s"},"b":{"approver_ref":"boss","scope":"s","replaceable":true},"c":{"scope":"s","delegable":true,"replaceable":true,"selfApproval":true}}"#
         );
         assert_eq!(parse_published_gates(&document.bytes), Ok(gates));
         assert!(parse_gate_spec(&document.bytes).is_err());

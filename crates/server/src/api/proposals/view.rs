@@ -196,8 +196,8 @@ fn summary(view: &ProcessView) -> wire::ProposalSummary {
     }
 }
 
-/// One proposal with its document, earlier versions, comments and approval. Needs what listing needs; who is asked to approve
-/// it reads it too.
+/// One proposal with its document, earlier versions, comments and approval. Needs `proposals:write`, `governance:read`,
+/// `definitions:publish` or `workflows:read`; who is asked to approve it needs no scope.
 #[utoipa::path(get, path = "/v1/proposals/{id}", tag = "proposals", params(("id" = String, Path)),
     responses((status = 200, body = wire::ProposalView), Refused))]
 pub async fn one(
@@ -277,7 +277,8 @@ fn newest_version(engine: &Engine, name: &str) -> u32 {
 }
 
 /// What the proposed document changes, against the version that it is based on and against the newest one, with the problems
-/// that the document has. Needs what reading the proposal needs.
+/// that the document has. Needs `proposals:write`, `governance:read`, `definitions:publish` or `workflows:read`; who is asked
+/// to approve it needs no scope.
 #[utoipa::path(get, path = "/v1/proposals/{id}/diff", tag = "proposals", params(("id" = String, Path)),
     responses((status = 200, body = wire::ProposalDiff), Refused))]
 pub async fn compare(
