@@ -16,6 +16,7 @@ SCOPES = [
     "workflows:start", "workflows:open-gate", "workflows:fire", "workflows:read", "actors:manage", "permissions:manage",
     "definitions:publish", "definitions:shell", "audit:read", "audit:seal", "audit:purge", "audit:hold", "runs:start",
     "runs:control", "runs:read", "tasks:work", "governance:read", "governance:act",
+    "proposals:write",
 ]
 FINER = [scope for scope in SCOPES if scope.split(":")[0] in ("workflows", "runs", "tasks")]
 NOWHERE = "019a0000-0000-7000-8000-000000000000"

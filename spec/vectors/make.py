@@ -359,6 +359,11 @@ def scenario_effects() -> tuple[World, Bundle]:
     return effects.effects()
 
 
+def scenario_proposed() -> tuple[World, Bundle]:
+    import proposals
+    return proposals.scenario_proposed()
+
+
 def scenario_of_run(name: str) -> tuple[World, Bundle]:
     import runs
     return runs.SCENARIOS["run-" + name]()
@@ -368,6 +373,7 @@ SCENARIOS: dict[str, Callable[[], tuple[World, Bundle]]] = {
     "release": scenario_release, "quorum": scenario_quorum, "loop": scenario_loop, "replaced": scenario_replaced, "asked": scenario_asked, "signed": scenario_signed, "delegated": scenario_delegated, "purge": scenario_purge, "window": scenario_window, "governed": scenario_governed,
     "retired": scenario_retired, "rotated": scenario_rotated, "rotated-new": scenario_rotated_new,
     "passkey": functools.partial(passkeys.scenario_passkey, *SIMPLE), "passkey-chromium": functools.partial(passkeys.scenario_chromium, *SIMPLE)}
+SCENARIOS["proposed"] = scenario_proposed
 SCENARIOS["effects"] = scenario_effects
 SCENARIOS |= {f"run-{name}": functools.partial(scenario_of_run, name) for name in ("linear", "dag", "together", "saga", "inputs", "steered", "listed", "gate", "cancelled", "window", "people", "steps", "unclaimed", "tasks", "own", "child", "book", "book-caps", "book-failed", "book-dry", "book-child")}
 

@@ -44,6 +44,9 @@ _spec.loader.exec_module(verify)
 NOTED = ("application-key-added", "server-key-added", "log-key-lost", "credential-added-by-another")
 # The committed broken bundles. All others are made and tested too, and thrown away.
 COMMITTED = {
+    "proposed": """merged-other-bytes.engine published-without-a-proposal.insider published-from-another-approval.insider merged-without-approval.insider
+        self-approved.insider proposal-under-another-declaration.insider proposed-as-a-human.insider asked-for-something-else.insider
+        merged-by-a-service.insider""",
     "release": """payload-edited.naive payload-edited.insider attestation-edited.naive header-edited.naive header-white-space.insider
         header-member-twice.insider header-number-beyond-2-53.insider number-beyond-2-53.insider number-with-fraction.insider
         duplicate-key-in-payload.naive duplicate-key-in-payload.insider duplicate-key-in-signed-body.engine record-deleted.naive

@@ -5,7 +5,7 @@ import re
 import urllib.parse
 from typing import Iterable, Optional
 
-from . import run_model, run_statements
+from . import proposals, run_model, run_statements
 from .files import Bundle
 from .found import Record, Report
 from .passkeys import Counters, problems, same_credential
@@ -40,7 +40,7 @@ ROUTES = {  # action_ref: (action, path with payload members, body members equal
     "definition_retired": ("retire_definition", "/v1/definitions/{name}/retire", "reason"),
     "schedule_paused": ("pause_schedule", "/v1/schedules/{name}/pause", "reason"),
     "schedule_resumed": ("resume_schedule", "/v1/schedules/{name}/resume", "reason")}
-METHODS = {"export_evidence": "GET", "revoke_delegation": "DELETE"}
+METHODS = {"export_evidence": "GET", "revoke_delegation": "DELETE", "edit_proposal": "PUT"}
 DECISIONS = {"step_approved": "approve", "step_rejected": "reject", "step_withdrawn": "withdraw", "chain_withdrawn": "withdraw"}
 
 
@@ -171,15 +171,17 @@ class Identity:
     def compare(self, r: Record, a: dict[str, Json], s: dict[str, Json], body: Optional[bytes], application: bool) -> Iterable[str]:
         """record.md 5.2: what the statement says against header, attestation and body; then body against payload."""
         p = r.payload
+        merges = ((p or {}).get("proposal") or {}).get("instance_id") if r.action == "definition_published" else None
         if s["actor_ref"] != r.actor or s["key_id"] != a["key_id"]:
             yield "actor_ref or key_id of the statement is not the record's"
         if not NONCE.match(s["nonce"]):
             yield "the nonce has not the form"
         null_instance = r.instance == REGISTRY or r.action == "workflow_started" or r.action in ("run_started", "steps_claimed") and not application
         may_be_null = r.action in ("event_received", "evidence_exported", "hold_placed", "hold_released", "record_purged") and s["instance_id"] is None
-        if s["instance_id"] != (None if null_instance else r.instance) and not may_be_null:
+        if s["instance_id"] != (merges or (None if null_instance else r.instance)) and not may_be_null:
             yield "instance_id of the statement is not the record's"
-        if s["expected_sequence"] is not None and s["expected_sequence"] + 1 != self.first_of[r.instance, r.at]:
+        # Of a merge it is the proposal's, whose own record of the merge says so.
+        if merges is None and s["expected_sequence"] is not None and s["expected_sequence"] + 1 != self.first_of[r.instance, r.at]:
             yield f"expected_sequence {s['expected_sequence']}, and the command began at {self.first_of[r.instance, r.at]}"
         if p is None:
             return
@@ -192,7 +194,7 @@ class Identity:
                 yield "body_digest is not that of the payload"
             return
         if r.action == "attempt_refused":
-            if s["action"] not in {route[0] for route in ROUTES.values()}:
+            if s["action"] not in {*proposals.ACTIONS, *(route[0] for route in ROUTES.values())}:
                 yield f"action {s['action']!r} is not one"
             if body is not None and s["body_digest"] != sha256(body).hex():
                 yield "body_digest is not that of the body"
@@ -202,6 +204,10 @@ class Identity:
             yield f"{r.action} is the application actor's alone"
             return
         action, path, members = (s["action"], "", "") if run else ROUTES[r.action]
+        proposed = proposals.route(r) if proposals.is_proposal(self.b.chains[r.instance][0]) else None
+        if merges is not None:
+            proposed = "merge_proposal", f"/v1/proposals/{merges}/merge", ""
+        action, path, members = proposed or (action, path, members)
         if r.action == "key_registered" and p.get("passkey") is not None:
             path, members = "/v1/me/passkeys", ""
         if self.b.chains[r.instance][0].action == "run_started":
@@ -249,7 +255,9 @@ class Identity:
             for member in ("from", "until"):
                 if instant(said.get(member)) != p[member + "_us"]:
                     yield f"{member} of the body is not the payload's"
-        if r.action == "workflow_started":
+        if proposed is not None:
+            yield from proposals.compare(r, said)
+        elif r.action == "workflow_started":
             yield from self.compare_start(r, p, said)
         if r.action == "key_registered" and p.get("passkey") is not None:
             if not same(said.get("label"), p["passkey"].get("label")) or not same_credential(said, p):

@@ -1,7 +1,7 @@
 """Permission: claim 5 (record.md 5.5)."""
 from __future__ import annotations
 
-from . import run_model
+from . import proposals, run_model
 from .files import Bundle
 from .found import Report
 from .registry import Registry
@@ -13,6 +13,7 @@ SCOPES = {**run_model.SCOPES, "workflow_started": "workflows:start", "gate_opene
           "definition_retired": "definitions:publish", "schedule_paused": "runs:control", "schedule_resumed": "runs:control"}
 
 
+PROPOSED = ("workflow_started", "gate_opened", "chain_initiated", "transition_fired")
 FINER = ("workflows:", "runs:", "tasks:", "governance:")
 
 
@@ -27,6 +28,8 @@ def check_permission(b: Bundle, registry: Registry, report: Report) -> None:
             scope = None if r.action == "transition_fired" or r.actor == registry.application_actor(r) else "runs:control"
         if r.action in run_model.OWN_WORK and r.actor == registry.application_actor(r):
             scope = None
+        if proposals.is_proposal(b.chains[r.instance][0]) and r.action in PROPOSED:
+            scope = None if r.action == "transition_fired" and r.actor == registry.application_actor(r) else "proposals:write"
         begun = b.chains[r.instance][0].payload or {}
         if r.action in ("run_cancelled", "run_stopped") and begun.get("parent_run_id") is not None and r.actor == registry.application_actor(r):
             scope = None

@@ -34,6 +34,7 @@ class Registry:
         self.grant_records: dict[str, list[Record]] = {}
         self.delegations: dict[str, Span] = {}                          # whom an approver named to decide in their place
         self.definitions: dict[str, list[Record]] = {}
+        self.newest: dict[str, list[Record]] = {}                       # name -> its versions in their order
         self.retired: dict[str, list[tuple[int, int]]] = {}             # name -> versions up to which, by which record
         self.configurations: list[Record] = []
         self.first = [r for r in chain if r.at == chain[0].at] if chain else []
@@ -93,7 +94,11 @@ class Registry:
             else:
                 known.until = seq
         elif r.action == "definition_published":
+            if p.get("proposal") is None and self.publisher(p["name"], r.registry_seq) is not None:
+                report.find("gate-not-approved", f"{p['name']}@{p['version']} needs the approval of a proposal, and names none", r)
             self.definitions.setdefault(f"{p['name']}@{p['version']}", []).append(r)
+            if isinstance(p["version"], int):
+                self.newest.setdefault(p["name"], []).append(r)
         elif r.action == "definition_retired":
             name, version = p["name"], p["version"]
             if f"{name}@{version}" not in self.definitions or f"{name}@{version + 1}" in self.definitions or self.retired_by(f"{name}@{version}", seq) is not None:
@@ -134,6 +139,11 @@ class Registry:
         except Fault as f:
             report.find(f.code, f.detail, r)
             return None
+
+    def publisher(self, name: str, at: int) -> Optional[dict[str, Json]]:
+        """Who approves the next version, as the newest one says at that sequence (proposal.md 3)."""
+        versions = [r for r in self.newest.get(name, []) if r.sequence <= at]
+        return (versions[-1].payload or {}).get("publish") if versions else None
 
     def retired_by(self, definition: str, at: int) -> Optional[int]:
         """The record by which this version was retired at that sequence."""

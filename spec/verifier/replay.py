@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Callable, Optional
 
-from . import origins, run_model, runs
+from . import origins, proposals, run_model, runs
 from .files import Bundle
 from .found import Record, Report
 from .records import DECIDED
@@ -88,6 +88,7 @@ class Replay:
         self.purged = {r.id for r in self.chain if r.purged}
         self.lost_reasons = {r.id for r in self.chain if r.purged and (r.action in ("gate_decided", "chain_withdrawn") or r.action in DECIDED)}
         self.of_run = runs.Run(self) if self.chain[0].action == "run_started" else None
+        self.proposal = proposals.Proposal(self, registry, report) if proposals.is_proposal(self.chain[0]) else None
         self.lost_reasons |= {""} if self.lost_reasons else set()       # or it is null
         self.start: Optional[Record] = None
         self.declaration: dict[str, Json] = {}
@@ -158,7 +159,7 @@ class Replay:
             self.report.find("document-mismatch", "gate_spec_labels are not those of the gate_spec", r)
         if p.get("definition") is not None:
             published = [d.payload or {} for d in self.registry.definitions.get(p["definition"], []) if d.sequence <= r.registry_seq]
-            if not published:
+            if not published and self.proposal is None:
                 self.report.find("document-mismatch", f"definition {p['definition']} was not published", r)
             if p.get("parent_run_id") is None and (by := self.registry.retired_by(p["definition"], r.registry_seq)) is not None:
                 self.report.find("document-mismatch", f"definition {p['definition']} was retired by registry record {by}", r)
@@ -226,6 +227,8 @@ class Replay:
             return
         self.start = first
         self.check_start()
+        if self.proposal is not None:
+            self.proposal.begin(first)
         before = first
         if self.of_run is not None:
             self.of_run.take(first, parse_json)
@@ -237,11 +240,15 @@ class Replay:
             before = r
             self.application = self.registry.application_actor(r)
             self.take(r)
+            if self.proposal is not None:
+                self.proposal.take(r)
             if self.of_run is not None:
                 self.of_run.take(r, parse_json)
         if self.of_run is not None:
             self.of_run.end_command()
         self.end_command(before)
+        if self.proposal is not None:
+            self.proposal.finish()
         if self.instance in self.b.state:
             Rows(self, self.b.state[self.instance]).check()
 

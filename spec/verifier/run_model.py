@@ -157,7 +157,7 @@ CLASS_SCOPES = {"reviewer": "runs:control", "escalation_handler": "governance:ac
 ENGINES = ("step", "task", "workflow_run")
 OWN_WORK = {"run_started", "steps_claimed", "step_completed", "step_waiting", "step_retried", "step_failed", "child_started", "step_yielded", "pins_captured", "pins_surveyed"}    # the engine needs no scope for these
 INSTEAD = {"step_unblocked": "tasks:work", "block_escalated": "governance:act"}
-SHARED = ("dispatch_run", "claim", "receive_event")
+SHARED = ("dispatch_run", "claim", "receive_event", "merge_proposal")
 STATE = ("document_digest:hex state:text outcome:text? priority:int start_at_us:int? executing_since_us:int? completed_at_us:int? failed_at_us:int? last_error:text? input:text? "
          "input_digest:hex output:text? output_digest:hex? correlation_key:text? concurrency_key:text? corrects:text? continues:text? parent_run_id:text? parent_step_seq:int? machine_digest?:hex steps:list")
 STATE_STEP = ("step_seq:int name:text compensates:int? state:text attempts:int started_at_us:int? completed_at_us:int? last_error:text? error_category:text? effect_unknown:bool "

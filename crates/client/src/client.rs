@@ -144,6 +144,11 @@ impl Client {
         self.send(Method::POST, path, request, body).await
     }
 
+    pub(crate) async fn put<T: DeserializeOwned>(&self, path: &[&str], body: Body<'_>) -> Result<Answer<T>, Error> {
+        let request = self.http.put(self.address(path)?);
+        self.send(Method::PUT, path, request, body).await
+    }
+
     pub(crate) async fn delete<T: DeserializeOwned>(&self, path: &[&str]) -> Result<Answer<T>, Error> {
         let request = self.http.delete(self.address(path)?);
         self.send(Method::DELETE, path, request, Body::None).await

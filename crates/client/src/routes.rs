@@ -108,6 +108,49 @@ impl Client {
     }
 }
 
+/// Proposals.
+impl Client {
+    /// `POST /v1/proposals`
+    pub async fn propose(&self, request: &NewProposal) -> Reply<ProposalMade> {
+        self.post(&["v1", "proposals"], Body::json(request)?).await
+    }
+
+    /// `GET /v1/proposals`
+    pub async fn proposals(&self, query: &ProposalQuery) -> Reply<Page<ProposalSummary>> {
+        self.get(&["v1", "proposals"], query).await
+    }
+
+    /// `GET /v1/proposals/{id}`
+    pub async fn proposal(&self, id: &str) -> Reply<ProposalView> {
+        self.get(&["v1", "proposals", id], &()).await
+    }
+
+    /// `PUT /v1/proposals/{id}`
+    pub async fn edit_proposal(&self, id: &str, request: &EditProposal) -> Reply<ProposalMoved> {
+        self.put(&["v1", "proposals", id], Body::json(request)?).await
+    }
+
+    /// `GET /v1/proposals/{id}/diff`
+    pub async fn proposal_diff(&self, id: &str) -> Reply<ProposalDiff> {
+        self.get(&["v1", "proposals", id, "diff"], &()).await
+    }
+
+    /// `POST /v1/proposals/{id}/submit`, `/review` or `/withdraw`
+    pub async fn move_proposal(&self, id: &str, how: &str, request: &MoveProposal) -> Reply<ProposalMoved> {
+        self.post(&["v1", "proposals", id, how], Body::json(request)?).await
+    }
+
+    /// `POST /v1/proposals/{id}/comments`
+    pub async fn comment_on_proposal(&self, id: &str, request: &CommentOnProposal) -> Reply<ProposalMoved> {
+        self.post(&["v1", "proposals", id, "comments"], Body::json(request)?).await
+    }
+
+    /// `POST /v1/proposals/{id}/merge`
+    pub async fn merge_proposal(&self, id: &str, request: &MergeProposal) -> Reply<ProposalMerged> {
+        self.post(&["v1", "proposals", id, "merge"], Body::json(request)?).await
+    }
+}
+
 /// Processes and their gates.
 impl Client {
     /// `POST /v1/processes`

@@ -11,6 +11,10 @@ use countersign_kernel::text::is_blank;
 use countersign_kernel::{GateEntry, GateSpec, PublishedGate, PublishedGates, QuorumRule};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+/// Labels of a gate_spec that govern the definition: who approves its next version, and who approves that a dead letter is
+/// sent again. They need no guard and no step.
+pub(crate) const GOVERNANCE: &[&str] = &[countersign_kernel::process::PUBLISH, "replay"];
+
 /// What a process says of an entry beyond who approves: whether a start may name other approvers, and herself among them.
 const REPLACEABLE: &str = "replaceable";
 const SELF_APPROVAL: &str = "selfApproval";
@@ -84,7 +88,7 @@ pub(crate) struct Unused {
 /// Reports the entries whose label is none of `used`.
 pub(crate) fn report_unused(node: &Node, path: &str, used: &[&str], words: &Unused, problems: &mut Problems) {
     let Value::Map(entries) = &node.value else { return };
-    let known: HashSet<&str> = used.iter().copied().collect();
+    let known: HashSet<&str> = used.iter().chain(GOVERNANCE).copied().collect();
     let labels = entries.iter().map(|(label, _)| label);
     for label in labels.filter(|label| !is_blank(&label.text) && !known.contains(label.text.as_str())) {
         let advice = match problems.guess(&label.text, used.iter().copied()) {

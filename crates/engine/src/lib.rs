@@ -5,6 +5,7 @@
 //! - [`committer`]: the one writer; group commit and the version fence.
 //! - [`payload`], [`project`]: from events to record payloads and rows; [`purge`]: what a purge destroys besides.
 //! - [`sealer`]: gives every record its place in the log and signs checkpoints; [`log`]: proofs of that.
+//! - [`proposal`]: what a proposal says.
 //! - [`outbox`]: what leaves for webhooks, and what became of it.
 //! - [`sessions`]: browsers that are signed in.
 //! - [`stream`]: what readers follow live.
@@ -28,6 +29,7 @@ pub mod payload;
 mod plans;
 pub mod port;
 mod project;
+pub mod proposal;
 pub mod purge;
 pub mod readiness;
 pub mod reads;
@@ -40,7 +42,7 @@ pub mod stream;
 mod substitutes;
 
 pub use outcome::{
-    Ask, Call, ClaimCall, Command, IdempotencyKey, Offered, OpenedStep, Outcome, Problem, Proof, SignedRequest, Target,
+    Ask, Call, ClaimCall, Command, IdempotencyKey, MergeCall, Offered, OpenedStep, Outcome, Problem, Proof, SignedRequest, Target,
     Task,
 };
 pub use run::service::{Addressee, Sent};
@@ -51,7 +53,7 @@ use committer::{Committer, Desk, Job, Wakes};
 use countersign_kernel::plan::{Language, Secrets};
 use countersign_kernel::refusal::{Code, Refusal};
 use countersign_kernel::registry::{self, ActorKey, Bootstrap, Configuration, Registry};
-use countersign_kernel::{Digest, Time};
+use countersign_kernel::{Digest, GateEntry, Time};
 use countersign_ledger::statement::{PublicKey, Signer};
 use known::KnownRegistry;
 use outbox::OutboxDesk;
@@ -103,6 +105,8 @@ pub struct Config {
     pub log: Option<LogConfig>,
     /// How many calls may wait before new ones are refused as `overloaded`.
     pub queue: usize,
+    /// Who approves proposals whose target does not say it.
+    pub proposal_approvers: Option<GateEntry>,
     /// Callers inside this process act without a credential, and the log's key need not be registered: so in tests, never in
     /// a server. Where not, verifying finds such records and such a key.
     pub in_process_callers: bool,
@@ -130,6 +134,7 @@ impl Default for Config {
             cache_bytes: 256 << 20,
             log: None,
             queue: 16_384,
+            proposal_approvers: None,
             in_process_callers: true,
         }
     }
@@ -439,6 +444,11 @@ impl Engine {
     /// The time that records and time-outs go by. It may be ahead of the wall clock, see [`clock`].
     pub fn now(&self) -> Time {
         self.clock.now()
+    }
+
+    /// Who approves proposals whose target does not say it.
+    pub fn proposal_approvers(&self) -> Option<&GateEntry> {
+        self.config.proposal_approvers.as_ref()
     }
 
     pub fn clock(&self) -> &EngineClock {

@@ -3,6 +3,7 @@
 use countersign_kernel::plan::Micros;
 use countersign_kernel::process::{Decision, Event, EventBody, Gate, GateKind};
 use countersign_kernel::refusal::Refusal;
+use countersign_kernel::registry::PublishDefinition;
 use countersign_kernel::{Digest, EventId, InstanceId, process, registry, run};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -62,6 +63,8 @@ pub enum Command {
     Claim(ClaimCall),
     Registry(registry::Command),
     Governance(Governance),
+    /// An approved proposal takes effect.
+    Merge(Box<MergeCall>),
     /// Nothing is to change.
     Ask {
         target: Target,
@@ -103,6 +106,16 @@ pub struct ClaimCall {
     pub lease: Micros,
 }
 
+#[derive(Clone, Debug)]
+pub struct MergeCall {
+    pub proposal: InstanceId,
+    /// The document that was read to be the approved one.
+    pub publish: Option<PublishDefinition>,
+    /// What whoever applied it says of that, for a kind that publishes nothing.
+    pub evidence_ref: Option<String>,
+    pub reason: Option<String>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     New,
@@ -126,6 +139,7 @@ impl Command {
             Command::Claim(_) => "claim",
             Command::Ask { .. } => "ask",
             Command::Governance(Governance::Weigh) => "weigh_signals",
+            Command::Merge(_) => "merge_proposal",
             Command::Registry(command) => match command {
                 registry::Command::Bootstrap(_) => "bootstrap",
                 registry::Command::RegisterActor(_) => "register_actor",
@@ -198,6 +212,13 @@ pub enum Outcome {
         name: String,
         version: u32,
         digest: String,
+        created: bool,
+    },
+    /// The version that was published, where one was. `created` is false where it was merged before.
+    Merged {
+        name: Option<String>,
+        version: Option<u32>,
+        digest: Option<String>,
         created: bool,
     },
     HoldPlaced {

@@ -3,11 +3,13 @@
 use crate::passkey;
 use crate::run::payload::is_told_in_full;
 use countersign_kernel::process::{
-    self, Decision, EventBody, Gate, GateKind, GateRef, MOOT_RECORD_REASON, OnBehalf, Request, Settled,
+    self, Attachment, Decision, EventBody, Gate, GateKind, GateRef, MOOT_RECORD_REASON, OnBehalf, Request, Settled,
 };
-use countersign_kernel::registry::{self, Signatures, credential_id};
+use countersign_kernel::registry::{self, Merged, Signatures, credential_id};
 use countersign_kernel::retention::{self, RecordFacts};
-use countersign_kernel::{Digest, EventId, HoldId, InstanceId, StepId, Time};
+use countersign_kernel::{Digest, EventId, HoldId, InstanceId, PublishedGate, StepId, Time};
+use countersign_ledger::Unwritable;
+use countersign_ledger::document::published_gate_document;
 use serde_json::{Map, Value};
 
 /// A payload under construction: members in the order they are given.
@@ -35,6 +37,14 @@ impl Payload {
         match value {
             None => self,
             Some(value) => self.set(name, value),
+        }
+    }
+
+    /// JSON text under its own name.
+    fn attached(self, attachment: Option<&Attachment>) -> Self {
+        match attachment {
+            None => self,
+            Some(Attachment { member, text, .. }) => self.set(member, json_of(text)),
         }
     }
 
@@ -86,6 +96,14 @@ pub struct Digests {
     pub gate_spec: Digest,
     /// Of a workflow: its normalised document.
     pub document: Option<Digest>,
+    /// Who approves the next version of a definition: JSON text.
+    pub publish: Option<String>,
+}
+
+/// Who approves the next version, as JSON.
+pub fn publish_text(gate: Option<&PublishedGate>) -> Result<Option<String>, Unwritable> {
+    let document = gate.map(published_gate_document).transpose()?;
+    Ok(document.map(|document| String::from_utf8_lossy(&document.bytes).into_owned()))
 }
 
 pub fn process_action(body: &EventBody) -> &'static str {
@@ -124,16 +142,19 @@ pub fn process_payload(
 ) -> Vec<u8> {
     let payload = Payload::of(instance_id);
     match &event.body {
-        EventBody::WorkflowStarted { definition, subject_ref, declaration, replaced, reason, .. } => payload
-            .set("subject_ref", subject_ref.as_str())
-            .set("initial_state", declaration.initial_state.as_str())
-            .optional("definition", definition.as_ref().map(|d| format!("{}@{}", d.name, d.version)))
-            .optional("declaration_digest", digests.map(|d| d.declaration.to_string()))
-            .optional("gate_spec_digest", digests.map(|d| d.gate_spec.to_string()))
-            .set("gate_spec_labels", declaration.guard_labels())
-            .optional("replaced", (!replaced.is_empty()).then(|| replaced.clone()))
-            .set("rules", RULES)
-            .optional("reason", reason.as_deref()),
+        EventBody::WorkflowStarted { definition, subject_ref, declaration, replaced, reason, attachment, .. } => {
+            payload
+                .set("subject_ref", subject_ref.as_str())
+                .set("initial_state", declaration.initial_state.as_str())
+                .optional("definition", definition.as_ref().map(|d| format!("{}@{}", d.name, d.version)))
+                .optional("declaration_digest", digests.map(|d| d.declaration.to_string()))
+                .optional("gate_spec_digest", digests.map(|d| d.gate_spec.to_string()))
+                .set("gate_spec_labels", declaration.guard_labels())
+                .optional("replaced", (!replaced.is_empty()).then(|| replaced.clone()))
+                .set("rules", RULES)
+                .optional("reason", reason.as_deref())
+                .attached(attachment.as_ref())
+        }
         EventBody::ChainInitiated { gate, .. } => chain_initiated(payload, gate, subject_ref, initiator_ref),
         EventBody::GateOpened { gate, supersedes, reason } => {
             return gate_opened(payload, gate, initiator_ref)
@@ -184,6 +205,7 @@ pub fn process_payload(
             to_state,
             gate,
             reason,
+            attachment,
             ..
         } => {
             let payload = payload
@@ -198,6 +220,7 @@ pub fn process_payload(
                 Some(gate) => payload.gate(*gate),
             }
             .optional("reason", reason.as_deref())
+            .attached(attachment.as_ref())
         }
         EventBody::MootGateRecalled { moot_action, from_state, gate, kind, .. } => payload
             .set("moot_action", moot_action.as_str())
@@ -216,6 +239,15 @@ pub fn process_payload(
         }
     }
     .bytes()
+}
+
+/// Text that was written as JSON.
+fn json_of(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_default()
+}
+
+fn merged(Merged { proposal, approval }: Merged) -> Value {
+    Value::Object(Payload::of(proposal).gate(approval).0)
 }
 
 fn hold(hold_id: HoldId, record_ref: EventId, instance_id: InstanceId, reason: &str) -> Payload {
@@ -362,7 +394,9 @@ pub fn registry_payload(event: &registry::Event, digests: Option<&Digests>) -> V
             .optional("declaration_digest", digests.map(|d| d.declaration.to_string()))
             .optional("gate_spec_digest", digests.map(|d| d.gate_spec.to_string()))
             .optional("document_digest", digests.and_then(|d| d.document).map(|digest| digest.to_string()))
-            .optional("retention", definition.retention.as_deref()),
+            .optional("retention", definition.retention.as_deref())
+            .optional("publish", digests.and_then(|d| d.publish.as_deref()).map(json_of))
+            .optional("proposal", definition.merged.map(merged)),
         registry::EventBody::DefinitionMarked(marked) => payload
             .set("name", marked.name.as_str())
             .set("version", marked.version)

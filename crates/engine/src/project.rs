@@ -3,7 +3,7 @@
 use crate::rows::{AssignmentRow, GateRow, HoldRelease, HoldRow, ProcessRow, StepEnd, StepRow, TransitionRow, Write};
 use countersign_kernel::machine::{AssignmentStatus, ChainState, StepState};
 use countersign_kernel::process::{
-    Decision, Event, EventBody, Fate, Gate, GateKind, GateRef, MOOT_WITHDRAWAL_REASON, OnBehalf,
+    Attachment, Decision, Event, EventBody, Fate, Gate, GateKind, GateRef, MOOT_WITHDRAWAL_REASON, OnBehalf,
     QUORUM_WITHDRAWAL_REASON, Settled,
 };
 use countersign_kernel::{EventId, HoldId, InstanceId, Time, registry};
@@ -35,8 +35,9 @@ pub fn process_writes(
     writes: &mut Vec<Write>,
 ) {
     match &event.body {
-        EventBody::WorkflowStarted { instance_id, definition, subject_ref, .. } => {
+        EventBody::WorkflowStarted { instance_id, definition, subject_ref, attachment, .. } => {
             let Some((declaration, gate_spec)) = documents else { return };
+            writes.extend(attached(attachment.as_ref()));
             writes
                 .extend([declaration, gate_spec].map(|d| Write::Document { digest: d.digest, bytes: d.bytes.clone() }));
             writes.push(Write::Process(ProcessRow {
@@ -82,7 +83,17 @@ pub fn process_writes(
                 settle(settled, Decision::Withdraw, &event.actor_ref, Some(reason.clone()), event.at, writes);
             }
         }
-        EventBody::TransitionFired { transition_id, sequence_number, from_state, action, to_state, gate, .. } => {
+        EventBody::TransitionFired {
+            transition_id,
+            sequence_number,
+            from_state,
+            action,
+            to_state,
+            gate,
+            attachment,
+            ..
+        } => {
+            writes.extend(attached(attachment.as_ref()));
             writes.push(Write::Transition(TransitionRow {
                 instance_id: subject.instance_id,
                 sequence_number: *sequence_number,
@@ -121,6 +132,12 @@ pub fn process_writes(
         // Its rows changed with the chain's end.
         EventBody::StepWithdrawnWithChain { .. } => {}
     }
+}
+
+/// The document that an attachment names.
+fn attached(attachment: Option<&Attachment>) -> Option<Write> {
+    let (digest, text) = attachment?.document.as_ref()?;
+    Some(Write::Document { digest: *digest, bytes: text.as_bytes().to_vec() })
 }
 
 fn hold(
@@ -257,6 +274,7 @@ pub fn registry_writes(
     event: &registry::Event,
     sequence: u64,
     documents: Option<&(Document, Document)>,
+    publish: Option<&str>,
     writes: &mut Vec<Write>,
 ) {
     let by = || event.actor_ref.clone();
@@ -314,9 +332,10 @@ pub fn registry_writes(
             writes
                 .extend([declaration, gate_spec].map(|d| Write::Document { digest: d.digest, bytes: d.bytes.clone() }));
             writes.push(Write::Definition {
-                definition: definition.clone(),
+                definition: Box::new(definition.clone()),
                 declaration_digest: declaration.digest,
                 gate_spec_digest: gate_spec.digest,
+                publish: publish.map(str::to_owned),
                 registry_sequence: sequence,
             });
         }

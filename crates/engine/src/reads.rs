@@ -465,6 +465,22 @@ impl Engine {
         Ok(self.reader.records(&query, &page).await.map_err(|error| store_failure(&error))?.into_iter().next())
     }
 
+    /// Every record of an instance, in the order of its chain. For the server itself, which needs no grant.
+    pub async fn own_records(&self, instance_id: InstanceId) -> Result<Vec<RecordRow>, Refusal> {
+        const AT_ONCE: usize = 500;
+        let query = RecordQuery { instance_id: Some(instance_id), ..RecordQuery::default() };
+        let mut all: Vec<RecordRow> = vec![];
+        loop {
+            let page = Page { after: all.last().map(|row| row.event_id.0), limit: AT_ONCE, descending: false };
+            let more = self.reader.records(&query, &page).await.map_err(|error| store_failure(&error))?;
+            let count = more.len();
+            all.extend(more);
+            if count < AT_ONCE {
+                return Ok(all);
+            }
+        }
+    }
+
     pub async fn read_records(
         &self,
         actor_ref: &str,

@@ -182,14 +182,20 @@ pub fn gate_spec_document(gate_spec: &GateSpec) -> Result<Document, Unwritable> 
 
 /// The gate_spec of a definition. Where every entry is fixed, it is that of its processes, byte for byte.
 pub fn published_gates_document(gates: &PublishedGates) -> Result<Document, Unwritable> {
-    let document = |gate: &PublishedGate| {
-        let document = gate.preset().map_or_else(|| open_document(gate.scope(), gate.is_delegable()), gate_document);
-        let replaceable = gate.self_approval().map(|_| true);
-        GateDocument { replaceable, self_approval: gate.self_approval().filter(|allowed| *allowed), ..document }
-    };
     let entries: BTreeMap<&str, GateDocument> =
-        gates.0.iter().map(|(label, gate)| (label.as_str(), document(gate))).collect();
+        gates.0.iter().map(|(label, gate)| (label.as_str(), published_document(gate))).collect();
     Document::of(&entries)
+}
+
+fn published_document(gate: &PublishedGate) -> GateDocument {
+    let document = gate.preset().map_or_else(|| open_document(gate.scope(), gate.is_delegable()), gate_document);
+    let replaceable = gate.self_approval().map(|_| true);
+    GateDocument { replaceable, self_approval: gate.self_approval().filter(|allowed| *allowed), ..document }
+}
+
+/// One entry of such a gate_spec.
+pub fn published_gate_document(gate: &PublishedGate) -> Result<Document, Unwritable> {
+    Document::of(&published_document(gate))
 }
 
 /// Reads back what [`declaration_document`] wrote.
@@ -224,6 +230,16 @@ pub fn parse_gate_spec(bytes: &[u8]) -> Result<GateSpec, String> {
 /// Reads back what [`published_gates_document`] wrote.
 pub fn parse_published_gates(bytes: &[u8]) -> Result<PublishedGates, String> {
     let entries: BTreeMap<String, GateDocument> = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
+    let read = |(label, document)| read_gate(document).map(|gate| (label, gate));
+    entries.into_iter().map(read).collect::<Result<_, String>>().map(PublishedGates)
+}
+
+/// Reads back what [`published_gate_document`] wrote.
+pub fn parse_published_gate(bytes: &[u8]) -> Result<PublishedGate, String> {
+    read_gate(serde_json::from_slice(bytes).map_err(|e| e.to_string())?)
+}
+
+fn read_gate(document: GateDocument) -> Result<PublishedGate, String> {
     let delegable = |document: &GateDocument| document.delegable.unwrap_or_default();
     let named = |document: GateDocument| match (&document.approver_ref, &document.approvers, &document.quorum) {
         (Some(approver_ref), None, None) => {
@@ -239,18 +255,14 @@ pub fn parse_published_gates(bytes: &[u8]) -> Result<PublishedGates, String> {
         (None, None, None) => Ok(None),
         _ => Err("a gate names either an approver or a quorum".to_owned()),
     };
-    let gate = |document: GateDocument| {
-        let (replaceable, scope) = (document.replaceable.unwrap_or_default(), document.scope.clone());
-        let (self_approval, delegable) = (document.self_approval.unwrap_or_default(), delegable(&document));
-        match (named(document)?, replaceable) {
-            (Some(entry), false) if !self_approval => Ok(PublishedGate::Fixed(entry)),
-            (Some(preset), true) => Ok(PublishedGate::Replaceable { preset, self_approval }),
-            (None, true) => Ok(PublishedGate::Open { scope, self_approval, delegable }),
-            (_, false) => Err("a gate that nobody may replace names its approvers".to_owned()),
-        }
-    };
-    let read = |(label, document)| gate(document).map(|gate| (label, gate));
-    entries.into_iter().map(read).collect::<Result<_, String>>().map(PublishedGates)
+    let (replaceable, scope) = (document.replaceable.unwrap_or_default(), document.scope.clone());
+    let (self_approval, delegable) = (document.self_approval.unwrap_or_default(), delegable(&document));
+    match (named(document)?, replaceable) {
+        (Some(entry), false) if !self_approval => Ok(PublishedGate::Fixed(entry)),
+        (Some(preset), true) => Ok(PublishedGate::Replaceable { preset, self_approval }),
+        (None, true) => Ok(PublishedGate::Open { scope, self_approval, delegable }),
+        (_, false) => Err("a gate that nobody may replace names its approvers".to_owned()),
+    }
 }
 
 /// A rule and its `m` as they are written: `m` belongs to m-of-n and to no other rule.

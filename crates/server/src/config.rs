@@ -14,7 +14,7 @@ mod tls;
 mod webhooks;
 
 pub use console::ConsoleSection;
-pub use governance::GovernanceSection;
+pub use governance::{GovernanceSection, ProposalsSection};
 pub use metrics::{MetricsSection, MetricsToken};
 pub use nats::{Login, NatsSection, NatsTarget};
 pub use notify::{Encryption, MailTarget, NotifySection, NotifyTarget, NotifyWay, Occasion};

@@ -336,6 +336,7 @@ pub(crate) async fn open_with(
     engine.application_key_is_new = own.is_new;
     engine.server_key = seed.map(|seed| Signer::from_seed(&seed).public_key());
     engine.log = seed.map(|seed| config.log(seed));
+    engine.proposal_approvers = config.governance.proposals.entry()?;
     engine.in_process_callers = false;
     Engine::open(store, engine).await.context("the engine cannot be started")
 }

@@ -56,6 +56,8 @@ mod notify;
 mod passkeys;
 #[path = "http_api/people.rs"]
 mod people;
+#[path = "http_api/proposals.rs"]
+mod proposals;
 #[path = "http_api/quorum.rs"]
 mod quorum;
 #[path = "http_api/reading.rs"]

@@ -12,16 +12,18 @@ use countersign_engine::rows::{
     TransitionRow,
 };
 use countersign_kernel::machine::{AssignmentStatus, ChainState, StepState};
-use countersign_kernel::process::{Decided, DefinitionRef, Gate, GateKind, Process, Request, Step};
+use countersign_kernel::process::{Decided, DefinitionRef, Gate, GateKind, GateRef, Process, Request, Step};
 use countersign_kernel::registry::{
     Actor, ActorKey, ActorKind, Configuration, Credential, Definition, Delegation, Event, EventBody, Mark, Marked,
-    Signatures,
+    Merged, Signatures,
 };
 use countersign_kernel::{
     AssignmentId, ChainId, Declaration, DelegationId, Digest, EventId, GateSpec, GrantId, HoldId, InstanceId,
-    PublishedGates, StepId, TransitionId,
+    PublishedGate, PublishedGates, StepId, TransitionId,
 };
-use countersign_ledger::document::{parse_declaration, parse_gate_spec, parse_published_gates, parse_rule};
+use countersign_ledger::document::{
+    parse_declaration, parse_gate_spec, parse_published_gate, parse_published_gates, parse_rule,
+};
 use countersign_ledger::{Content, Record, record_hash, sha256};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -250,6 +252,22 @@ pub fn published_gates(digest: &Digest, body: &[u8]) -> Result<Arc<PublishedGate
     read.map_err(|e| StoreError::Corrupt(format!("gate_spec of definition {digest}: {e}")))
 }
 
+/// The proposal that a version was published from.
+fn merged(row: &dyn Columns) -> Result<Option<Merged>, StoreError> {
+    let (Some(proposal), Some(approval)) = (row.optional_id(13)?, row.optional_id(14)?) else { return Ok(None) };
+    let approval = match row.bool(15)? {
+        true => GateRef::Chain(ChainId(approval)),
+        false => GateRef::Step(StepId(approval)),
+    };
+    Ok(Some(Merged { proposal: InstanceId(proposal), approval }))
+}
+
+/// Who approves the next version of a definition.
+fn published_gate(digest: &Digest, text: &str) -> Result<PublishedGate, StoreError> {
+    parse_published_gate(text.as_bytes())
+        .map_err(|e| StoreError::Corrupt(format!("who publishes after definition {digest}: {e}")))
+}
+
 pub fn gate_spec(digest: &Digest, body: &[u8]) -> Result<Arc<GateSpec>, StoreError> {
     parse_gate_spec(body).map(Arc::new).map_err(|e| StoreError::Corrupt(format!("gate_spec {digest}: {e}")))
 }
@@ -436,6 +454,8 @@ pub fn definition_event(row: &dyn Columns) -> Numbered {
         workflow: None,
         machine: None,
         quarantined: None,
+        publish: row.optional_text(12)?.map(|text| published_gate(&digest, &text)).transpose()?,
+        merged: merged(row)?,
         published_at,
         published_by: published_by.clone(),
     };

@@ -540,7 +540,7 @@ impl RegistrySince {
                  FROM delegations WHERE revoked_seq > {since}"
             ),
             definitions: format!(
-                "SELECT d.registry_seq, d.name, d.version, d.digest, d.source, d.retention, d.published_at_us, d.published_by, x.body, y.body, z.body, d.document_digest \
+                "SELECT d.registry_seq, d.name, d.version, d.digest, d.source, d.retention, d.published_at_us, d.published_by, x.body, y.body, z.body, d.document_digest, d.publish, d.proposal_id, d.approval_id, d.approval_is_chain \
                  FROM definitions d JOIN documents x ON x.digest = d.declaration_digest JOIN documents y ON y.digest = d.gate_spec_digest \
                  LEFT JOIN documents z ON z.digest = d.document_digest \
                  WHERE d.registry_seq > {since}"

@@ -86,7 +86,7 @@ statements! {
     Key: Insert "actor_keys" ("key_id" Text, "actor_ref" Text, "public_key" Text, "registered_at_us" Int, "registered_by" Text, "registry_seq" Int, "passkey" Text);
     Grant: Insert "grants" ("grant_id" Id, "subject_ref" Text, "action_scope" Text, "granted_at_us" Int, "granted_by" Text, "granted_seq" Int);
     Definition: Insert "definitions" ("name" Text, "version" Int, "digest" Bytes, "source" Text, "declaration_digest" Bytes, "gate_spec_digest" Bytes,
-        "retention" Text, "published_at_us" Int, "published_by" Text, "registry_seq" Int, "document_digest" Bytes);
+        "retention" Text, "published_at_us" Int, "published_by" Text, "registry_seq" Int, "document_digest" Bytes, "publish" Text, "proposal_id" Id, "approval_id" Id, "approval_is_chain" Bool);
     Delegation: Insert "delegations" ("delegation_id" Id, "delegator_ref" Text, "delegate_ref" Text, "scope" Text, "from_us" Int, "until_us" Int,
         "reason" Text, "made_at_us" Int, "made_seq" Int);
     DefinitionMark: Insert "definition_marks" ("registry_seq" Int, "mark" Text, "name" Text, "version" Int, "reason" Text, "marked_at_us" Int, "marked_by" Text);
@@ -415,7 +415,7 @@ pub fn write_values<'a>(unit: &'a Unit, write: &'a Write) -> (Name, Vec<Value<'a
                 Value::count(*registry_sequence),
             ],
         ),
-        Write::Definition { definition, declaration_digest, gate_spec_digest, registry_sequence } => (
+        Write::Definition { definition, declaration_digest, gate_spec_digest, publish, registry_sequence } => (
             Name::Definition,
             vec![
                 Value::Text(&definition.name),
@@ -429,6 +429,10 @@ pub fn write_values<'a>(unit: &'a Unit, write: &'a Write) -> (Name, Vec<Value<'a
                 Value::Text(&definition.published_by),
                 Value::count(*registry_sequence),
                 definition.document_digest().map_or(Value::Null, Value::digest),
+                Value::text(publish.as_deref()),
+                Value::optional_id(definition.merged.map(|merged| merged.proposal.0)),
+                Value::optional_id(definition.merged.map(|merged| merged.approval.id())),
+                definition.merged.map_or(Value::Null, |merged| Value::Bool(merged.approval.chain_id().is_some())),
             ],
         ),
         Write::Delegation { delegation, made_at, registry_sequence } => (

@@ -351,6 +351,8 @@ pub fn payload(header: &Header) -> Form {
                     must("gate_spec_digest", Kind::Hex),
                     maybe("document_digest", Kind::Hex),
                     maybe("retention", Kind::Any),
+                    maybe("publish", Kind::Any),
+                    maybe("proposal", Kind::Any),
                 ]
             }
         }

@@ -20,6 +20,7 @@ pub enum Kind {
     Run,
     /// A run that is a step of another one.
     Child,
+    Proposal,
 }
 
 /// The scope a record needs, and whether the finer scope of a definition does as well.
@@ -98,8 +99,15 @@ fn needed(action: Action) -> Option<(&'static str, bool)> {
 pub fn check(record: &Record, origin: Origin<'_>, kind: Kind, registry: &Registry, findings: &mut Findings) {
     let header = &record.header;
     let engine = registry.is_application_actor(&header.actor_ref, header.registry_seq);
-    let is_run = kind != Kind::Process;
+    let is_run = matches!(kind, Kind::Run | Kind::Child);
     let needed = match header.action {
+        // The engine follows the gate of its approval.
+        Action::TransitionFired if kind == Kind::Proposal && engine => None,
+        Action::WorkflowStarted | Action::GateOpened | Action::ChainInitiated | Action::TransitionFired
+            if kind == Kind::Proposal =>
+        {
+            Some(("proposals:write", false))
+        }
         // Gates of a run open and are passed by themselves, but for those that an operator opens.
         Action::GateOpened | Action::ChainInitiated if is_run => (!engine).then_some(("runs:control", true)),
         Action::TransitionFired if is_run => None,

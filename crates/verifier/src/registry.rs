@@ -2,13 +2,15 @@
 //! Everything is kept with the sequence that began and the sequence that ended it, so that "at `registry_seq`" has an
 //! answer for ever.
 
-use crate::bytes::{Digest, hex, sha256};
+use crate::bytes::{Digest, Id, hex, sha256};
 use crate::finding::{APPLICATION_KEY_ADDED, Code, Findings, SERVER_KEY_ADDED};
 use crate::json::Value;
+use crate::process::document::{PublishedGate, published_gate};
 use crate::record::{Action, Header, Record};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 
 /// From which registry record on, and until which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +99,14 @@ pub struct Definition {
     pub gate_spec_digest: Digest,
     /// Of a workflow or a machine.
     pub document_digest: Option<Digest>,
+    /// Of the document as it was published.
+    pub digest: Digest,
+    /// Who approves the next version.
+    publish: Option<PublishedGate>,
+    /// The proposal that it was published from, and the gate of its approval.
+    pub merged: Option<(Id, Id)>,
+    pub by: Rc<str>,
+    pub at_us: i64,
     version: i64,
     /// The record that retired it.
     retired: Option<u64>,
@@ -137,6 +147,10 @@ pub struct Registry {
     grants_of: HashMap<(String, String), Vec<String>>,
     delegations: HashMap<String, Delegation>,
     definitions: HashMap<String, Definition>,
+    /// The versions of each name, in their order.
+    newest: HashMap<String, Vec<String>>,
+    /// The proposals that versions name.
+    merges: Vec<(Id, String)>,
     configurations: Vec<Configuration>,
     first_actor: Option<String>,
     first_time_us: Option<i64>,
@@ -362,14 +376,30 @@ impl Registry {
             declaration_digest: digest("declaration_digest")?,
             gate_spec_digest: digest("gate_spec_digest")?,
             document_digest: digest("document_digest"),
+            digest: digest("digest")?,
+            publish: match payload.given("publish") {
+                None => None,
+                Some(gate) => Some(published_gate(gate).ok()?),
+            },
+            merged: match payload.given("proposal") {
+                None => None,
+                Some(merged) => Some(merged_of(merged)?),
+            },
+            by: header.actor_ref.clone(),
+            at_us: header.recorded_at_us,
             version: payload.int("version")?,
             retired: None,
         };
-        digest("digest")?;
+        if definition.merged.is_none() && self.publisher(payload.text("name")?, header.registry_seq).is_some() {
+            let detail = format!("{name} needs the approval of a proposal, and names none");
+            findings.find(Code::GateNotApproved, header, detail);
+        }
         if self.definitions.contains_key(&name) {
             findings.find(Code::RecordMissing, header, format!("the definition {name} is published a second time"));
             return Some(());
         }
+        self.newest.entry(payload.text("name")?.to_owned()).or_default().push(name.clone());
+        self.merges.extend(definition.merged.map(|(instance, _)| (instance, name.clone())));
         self.definitions.insert(name, definition);
         Some(())
     }
@@ -487,6 +517,19 @@ impl Registry {
         self.definitions.get(name).filter(|definition| definition.published <= at)
     }
 
+    /// Who approves the next version of a definition, as the newest one says at that sequence.
+    pub fn publisher(&self, name: &str, at: u64) -> Option<&PublishedGate> {
+        let versions = self.newest.get(name)?.iter().rev();
+        let newest = versions.filter_map(|version| self.definition(version, at)).next()?;
+        newest.publish.as_ref()
+    }
+
+    /// The versions that name this proposal, with their records.
+    pub fn merges_of(&self, instance: Id) -> impl Iterator<Item = (&str, u64)> {
+        let of = self.merges.iter().filter(move |(merged, _)| *merged == instance);
+        of.filter_map(|(_, name)| Some((name.as_str(), self.definitions.get(name)?.published)))
+    }
+
     pub fn configuration(&self, at: u64) -> Option<&Configuration> {
         self.configurations.iter().rev().find(|configuration| configuration.sequence <= at)
     }
@@ -513,6 +556,12 @@ impl Registry {
     pub fn is_bootstrap(&self, header: &Header) -> bool {
         header.is_registry() && Some(header.recorded_at_us) == self.first_time_us
     }
+}
+
+/// The proposal and the gate that a version names.
+fn merged_of(merged: &Value) -> Option<(Id, Id)> {
+    let gate = merged.text("chain_id").or(merged.text("step_id"))?;
+    Some((Id::parse(merged.text("instance_id")?)?, Id::parse(gate)?))
 }
 
 /// A key as `actor_registered` or `key_registered` states it. Its id follows from its bytes.

@@ -76,7 +76,7 @@ pub struct RollupColor {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Machine {
     pub state_machine_id: String,
-    /// step, task, workflow_run, approval_step, assignment or approval_chain.
+    /// step, task, workflow_run, approval_step, assignment, approval_chain or proposal.
     pub scope: String,
     pub version: String,
     pub active: bool,

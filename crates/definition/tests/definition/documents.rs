@@ -173,3 +173,22 @@ fn the_guide_shows_definitions_that_are_sound() {
     assert_eq!(shown.len(), 2);
     shown.into_iter().for_each(|document| drop(parsed(document)));
 }
+
+/// Who approves the next version is no gate of what is started: no guard needs the label, and no start runs under it.
+#[test]
+fn labels_that_govern_the_definition_need_no_guard() {
+    let entry = "{approver_ref: kim, scope: s}";
+    let process = format!(
+        "kind: process\nname: p\nstates: [a, b]\ninitial_state: a\nterminal_states: [b]\n\
+         transitions: [{{from: a, action: go, to: b, guard: g}}]\ngate_spec: {{g: {entry}, publish: {entry}, replay: {entry}}}\n"
+    );
+    let guarded = process.replace("guard: g", "guard: publish").replace(&format!("g: {entry}, "), "");
+    let workflow = format!("kind: workflow\nname: w\nqueue: q\ngate_spec: {{publish: {entry}}}\nsteps: [{{name: A}}]\n");
+    for (text, labels) in [(&process, &["g"][..]), (&guarded, &["publish"]), (&workflow, &[])] {
+        let command = crate::parsed(text).published_as(text.as_str(), |_| countersign_kernel::Digest([0; 32]));
+        let known: Vec<&str> = command.gate_spec.0.keys().map(String::as_str).collect();
+        assert_eq!(known, labels, "{text}");
+        let publish = command.publish.expect("who approves the next version");
+        assert_eq!(publish.preset().expect("an entry").approvers(), ["kim"]);
+    }
+}

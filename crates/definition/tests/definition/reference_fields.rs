@@ -26,7 +26,7 @@ pub const FIELDS: &[(&str, &[Row])] = &[
         row("initial_state", "", "", "initial_state: draft"),
         row("terminal_states", "", "", "terminal_states: [posted]"),
         row("transitions", "", "", "transitions: [{from: draft, action: post, to: posted}]"),
-        row("gate_spec", "no gates", "Who approves, by guard label. Every guard needs an entry. A start may replace an entry only if it says `replaceable: true`.", "gate_spec: {sign-off: {approver_ref: kim, scope: finance}}"),
+        row("gate_spec", "no gates", "Who approves, by guard label. Every guard needs an entry. A start may replace an entry only if it says `replaceable: true`. `publish` names who approves the next version, by a proposal; `replay` who approves that a dead letter is sent again.", "gate_spec: {sign-off: {approver_ref: kim, scope: finance}}"),
         row("retention", "the policy of the deployment", "", "retention: sox_7_year"),
     ]),
     ("transition", &[
@@ -94,7 +94,7 @@ pub const FIELDS: &[(&str, &[Row])] = &[
         row("queues", "no limits", "Limits on the claimed steps of this definition, by queue.", "queues: {orders: {limit: 5}}"),
         row("schedule", "none", "Times at which a run starts by itself.", r#"schedule: [{cron: "0 2 * * *"}]"#),
         row("on", "none", "Events that start a run.", "on: [{event: order.created}]"),
-        row("gate_spec", "no gates", "Who approves: labels that steps name as their `gate`, and `reopen`, `cancel`, `resume`, `void`, `sovereign`.", "gate_spec: {review: {approver_ref: kim, scope: quality}}"),
+        row("gate_spec", "no gates", "Who approves: labels that steps name as their `gate`, and `reopen`, `cancel`, `resume`, `void`, `sovereign`. `publish` names who approves the next version, by a proposal; `replay` who approves that a dead letter is sent again.", "gate_spec: {review: {approver_ref: kim, scope: quality}}"),
         row("machine", "the built-in states", "A machine of scope `step` or `task` for the steps: `name`, or `name@2`.", "machine: reviewed-step"),
         row("pic", "none", "The person in charge of `run: human` steps that name none.", "pic: ${input.owner}"),
         row("blockedEscalation", "see there", "When a blocked step becomes red.", "blockedEscalation: {after: 8h}"),

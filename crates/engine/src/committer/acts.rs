@@ -23,6 +23,7 @@ impl Command {
             Command::Run { command, .. } => of_run(command),
             Command::Claim(_) => Some(Act::Other),
             Command::Registry(command) => of_registry(command),
+            Command::Merge(_) => Some(Act::Other),
             Command::Ask { .. } | Command::Governance(Governance::Weigh) => None,
         }
     }
@@ -34,6 +35,8 @@ const fn of_process(command: &process::Command) -> Option<Act> {
         process::Command::StartWorkflow(_)
         | process::Command::OpenGate(_)
         | process::Command::FireTransition(_)
+        | process::Command::Propose(_)
+        | process::Command::MoveProposal(_)
         | process::Command::PlaceHold(_)
         | process::Command::ReleaseHold(_)
         | process::Command::PurgeRecord(_) => Some(Act::Other),

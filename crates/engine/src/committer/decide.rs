@@ -133,7 +133,7 @@ impl Committer {
     }
 
     /// Turns accepted events into records and rows of the batch, and moves the cached instance on.
-    fn accept(
+    pub(super) fn accept(
         &mut self,
         call: &Call,
         events: &[process::Event],
@@ -214,13 +214,13 @@ impl Committer {
         event: &process::Event,
         event_id: EventId,
         ids: &mut IdSource,
-    ) -> Result<Option<Write>, Refusal> {
+    ) -> Result<Vec<Write>, Refusal> {
         if !self.config.emitter.is_listened() {
-            return Ok(None);
+            return Ok(vec![]);
         }
         let known = self.cache.peek(&base.instance_id).map(|instance| &instance.process);
         let definition = started.or(known).and_then(|process| process.definition.as_ref());
-        let of = Emitting { instance_id: base.instance_id, definition, is_run: false };
+        let of = Emitting { instance_id: base.instance_id, definition, subject_ref: &base.subject_ref, is_run: false };
         self.config.emitter.process_row(&of, event, event_id, &*self.config.language, ids)
     }
 
@@ -243,6 +243,7 @@ impl Committer {
             | Command::Claim(_)
             | Command::Registry(_)
             | Command::Governance(_)
+            | Command::Merge(_)
             | Command::Ask { .. } => None,
         };
         let instance =
@@ -271,7 +272,12 @@ impl Committer {
         written: &mut Written,
     ) -> Result<(), Refusal> {
         let Base { instance_id, subject_ref, initiator_ref, policy_ref, .. } = base;
-        let digests = documents.map(|(d, g)| Digests { declaration: d.digest, gate_spec: g.digest, document: None });
+        let digests = documents.map(|(d, g)| Digests {
+            declaration: d.digest,
+            gate_spec: g.digest,
+            document: None,
+            publish: None,
+        });
         let sequence = written.head.sequence + 1;
         let firing = Firing { instance_id: *instance_id, subject_ref, initiator_ref };
         let effects = effects::filled(&firing, event, &*self.config.language)?;
@@ -290,7 +296,10 @@ impl Committer {
             payload: effects::with(payload, &effects),
         })?;
         written.writes.append(&mut effects::writes(&firing, event, effects, ids));
-        let fires = matches!(&call.command, Command::Process { command: process::Command::FireTransition(_), .. });
+        let fires = matches!(
+            &call.command,
+            Command::Process { command: process::Command::FireTransition(_) | process::Command::MoveProposal(_), .. }
+        );
         let subject = Subject { instance_id: *instance_id, subject_ref, initiator_ref, fires };
         project::process_writes(&subject, event, event_id, documents, &mut written.writes);
         written.records.push(record);
@@ -458,7 +467,10 @@ struct Written {
 const fn moves_a_process(command: &process::Command) -> bool {
     matches!(
         command,
-        process::Command::OpenGate(_) | process::Command::DecideGate(_) | process::Command::FireTransition(_)
+        process::Command::OpenGate(_)
+            | process::Command::DecideGate(_)
+            | process::Command::FireTransition(_)
+            | process::Command::MoveProposal(_)
     )
 }
 

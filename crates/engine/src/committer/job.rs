@@ -37,6 +37,7 @@ impl Job {
             | Command::Claim(_)
             | Command::Registry(_)
             | Command::Governance(_)
+            | Command::Merge(_)
             | Command::Ask { .. } => None,
         };
         Job { call, answer, refused: None, named_step, offered: vec![], looked_at: Time(0) }
@@ -56,12 +57,12 @@ impl Job {
     }
 
     pub(super) fn is_registry(&self) -> bool {
-        matches!(self.call.command, Command::Registry(_))
+        matches!(self.call.command, Command::Registry(_) | Command::Merge(_))
     }
 
     /// It is decided and committed by itself.
     pub(super) fn is_alone(&self) -> bool {
-        matches!(self.call.command, Command::Registry(_) | Command::Governance(_))
+        self.is_registry() || matches!(self.call.command, Command::Governance(_))
     }
 
     pub(super) fn instance_id(&self) -> Option<InstanceId> {
@@ -74,6 +75,7 @@ impl Job {
             | Command::Ask { target: Target::New | Target::Nowhere, .. }
             | Command::Claim(_)
             | Command::Governance(_)
+            | Command::Merge(_)
             | Command::Registry(_) => None,
         }
     }

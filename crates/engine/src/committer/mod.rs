@@ -19,6 +19,7 @@ mod governance;
 mod job;
 pub mod limits;
 mod load;
+mod merge;
 mod moved;
 mod place;
 mod placing;

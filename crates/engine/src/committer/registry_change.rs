@@ -49,6 +49,9 @@ impl Committer {
 
     /// `None`: the registry moved meanwhile, try again.
     async fn try_registry(&mut self, job: &Job) -> Result<Option<Answer>, StoreError> {
+        if let Command::Merge(merge) = &job.call.command {
+            return self.try_merge(job, merge).await;
+        }
         let Command::Registry(command) = &job.call.command else {
             return Ok(Some(Err(Refusal::new(Code::InvalidRequest, "not a registry call"))));
         };
@@ -122,14 +125,33 @@ impl Committer {
             let answer = registry_outcome(command, &events, &registry);
             (events, answer, registry.sequence())
         };
-        let mut answer = answer;
         if events.is_empty() {
             return Ok((answer, None));
         }
         let mut unit = Unit::new(InstanceId::REGISTRY, head.sequence);
         unit.head = head;
+        let exported = self.write_registry(call, &events, registry_seq, &mut ids, &mut unit)?;
+        let answer = exported.unwrap_or(answer);
+        if let Some(i) = &call.idempotency {
+            let expires_at = Time(now.0.saturating_add(IDEMPOTENCY_WINDOW_US));
+            let row = idempotency_row(call, &i.key, InstanceId::REGISTRY, i.request_digest, &answer, expires_at)?;
+            unit.idempotency.push(row);
+        }
+        Ok((answer, Some((unit, events))))
+    }
+
+    /// The records and rows of these events. Answers where an export stands, if one is among them.
+    pub(super) fn write_registry(
+        &mut self,
+        call: &Call,
+        events: &[registry::Event],
+        registry_seq: u64,
+        ids: &mut IdSource,
+        unit: &mut Unit,
+    ) -> Result<Option<Outcome>, Refusal> {
         unit.policy_ref = self.config.deployment_policy().to_owned();
-        for event in &events {
+        let mut exported = None;
+        for event in events {
             let documents = match &event.body {
                 registry::EventBody::DefinitionPublished(d) => {
                     let declaration = declaration_document(&d.declaration).map_err(unwritable)?;
@@ -141,8 +163,18 @@ impl Committer {
                 registry::EventBody::DefinitionPublished(d) => d.document_digest().copied(),
                 _ => None,
             };
-            let digests =
-                documents.as_ref().map(|(d, g)| Digests { declaration: d.digest, gate_spec: g.digest, document });
+            let publish = match &event.body {
+                registry::EventBody::DefinitionPublished(d) => {
+                    payload::publish_text(d.publish.as_ref()).map_err(unwritable)?
+                }
+                _ => None,
+            };
+            let digests = documents.as_ref().map(|(d, g)| Digests {
+                declaration: d.digest,
+                gate_spec: g.digest,
+                document,
+                publish: publish.clone(),
+            });
             let policy_ref = unit.policy_ref.clone();
             let record = self.record(RecordDraft {
                 event_id: ids.make(),
@@ -157,17 +189,12 @@ impl Committer {
                 payload: payload::registry_payload(event, digests.as_ref()),
             })?;
             if let registry::EventBody::EvidenceExported(_) = &event.body {
-                answer = Outcome::Exported { event_id: record.event_id.to_string(), sequence: record.sequence };
+                exported = Some(Outcome::Exported { event_id: record.event_id.to_string(), sequence: record.sequence });
             }
-            project::registry_writes(event, record.sequence, documents.as_ref(), &mut unit.writes);
+            project::registry_writes(event, record.sequence, documents.as_ref(), publish.as_deref(), &mut unit.writes);
             unit.records.push(record);
         }
-        if let Some(i) = &call.idempotency {
-            let expires_at = Time(now.0.saturating_add(IDEMPOTENCY_WINDOW_US));
-            let row = idempotency_row(call, &i.key, InstanceId::REGISTRY, i.request_digest, &answer, expires_at)?;
-            unit.idempotency.push(row);
-        }
-        Ok((answer, Some((unit, events))))
+        Ok(exported)
     }
 }
 

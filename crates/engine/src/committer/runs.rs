@@ -317,7 +317,12 @@ impl Committer {
             if let (true, Event::Gate(event)) = (self.config.emitter.is_listened(), event) {
                 let known = self.cache.peek(&base.run_id).map(|instance| &instance.process);
                 let shell = begun.as_ref().map(|(shell, _)| shell).or(known).ok_or_else(not_held)?;
-                let of = Emitting { instance_id: base.run_id, definition: shell.definition.as_ref(), is_run: true };
+                let of = Emitting {
+                    instance_id: base.run_id,
+                    definition: shell.definition.as_ref(),
+                    subject_ref: &shell.subject_ref,
+                    is_run: true,
+                };
                 emitted.extend(self.config.emitter.process_row(
                     &of,
                     event,

@@ -395,6 +395,7 @@ fn digests_of(definition: &Definition, sequence: u64, stored: &RegistryDelta) ->
         declaration: declaration_document(&definition.declaration).ok()?.digest,
         gate_spec: published_gates_document(&definition.gate_spec).ok()?.digest,
         document: stored.workflows.iter().find(|(at, _)| *at == sequence).map(|(_, body)| sha256(&[body])),
+        publish: payload::publish_text(definition.publish.as_ref()).ok()?,
     })
 }
 

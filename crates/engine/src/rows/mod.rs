@@ -196,9 +196,11 @@ pub enum Write {
         registry_sequence: u64,
     },
     Definition {
-        definition: Definition,
+        definition: Box<Definition>,
         declaration_digest: Digest,
         gate_spec_digest: Digest,
+        /// Who approves the next version: JSON text.
+        publish: Option<String>,
         registry_sequence: u64,
     },
     Delegation {

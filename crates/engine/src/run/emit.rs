@@ -5,7 +5,7 @@ use super::runbook::shown;
 use crate::rows::{OutboxRow, Write};
 use countersign_kernel::lifecycle::{EVENT_TYPES, EventType, Guard, RunState, StepCode, event_type};
 use countersign_kernel::plan::{Language, Schema, StepSeq};
-use countersign_kernel::process::{self, DefinitionRef, EventBody};
+use countersign_kernel::process::{self, APPROVE, DefinitionRef, EventBody, is_proposal};
 use countersign_kernel::refusal::Refusal;
 use countersign_kernel::run::{Cell, Docket, Drift, ESCALATED, Move, Outbound, OwnMove, Role, Run, RunEvent, RunMove};
 use countersign_kernel::text::{length, rfc3339};
@@ -86,8 +86,22 @@ impl Emitter {
         audit_ref: EventId,
         language: &dyn Language,
         ids: &mut IdSource,
+    ) -> Result<Vec<Write>, Refusal> {
+        let told = [process_data(&event.body, of.is_run), approved(of, &event.body)];
+        let told = told.into_iter().flatten();
+        let rows = told.map(|told| self.told(of, event, audit_ref, told, language, ids));
+        rows.filter_map(Result::transpose).collect()
+    }
+
+    fn told(
+        &self,
+        of: &Emitting<'_>,
+        event: &process::Event,
+        audit_ref: EventId,
+        (event_type, data): (&'static str, Value),
+        language: &dyn Language,
+        ids: &mut IdSource,
     ) -> Result<Option<Write>, Refusal> {
-        let Some((event_type, data)) = process_data(&event.body, of.is_run) else { return Ok(None) };
         let (Some(schema), Value::Object(mut data)) = (self.wanted.get(event_type), data) else { return Ok(None) };
         data.retain(|_, value| !value.is_null());
         let whose = if of.is_run { "run_id" } else { "instance_id" };
@@ -124,6 +138,7 @@ pub fn escalation(run: &Run, outbound: &Outbound, audit_ref: EventId) -> Arc<str
 pub struct Emitting<'a> {
     pub instance_id: InstanceId,
     pub definition: Option<&'a DefinitionRef>,
+    pub subject_ref: &'a str,
     pub is_run: bool,
 }
 
@@ -203,6 +218,20 @@ fn process_data(body: &EventBody, is_run: bool) -> Option<(&'static str, Value)>
         }
         _ => return None,
     })
+}
+
+/// The approval of a proposal, for who applies it.
+fn approved(of: &Emitting<'_>, body: &EventBody) -> Option<(&'static str, Value)> {
+    let EventBody::TransitionFired { action, gate: Some(gate), .. } = body else { return None };
+    if action != APPROVE || !is_proposal(of.definition) {
+        return None;
+    }
+    let (kind, target) = of.subject_ref.split_once('/')?;
+    let data = json!({
+        "proposal_kind": kind, "target": target, "step_id": gate.step_id().map(|id| id.to_string()),
+        "chain_id": gate.chain_id().map(|id| id.to_string()),
+    });
+    Some(("proposal.approved", data))
 }
 
 /// The step as the event leaves it: what ended has left its details behind, the event still has them.

@@ -158,11 +158,20 @@ const FIRED: &[Field] = &[
     must("guarded", FieldKind::Boolean),
 ];
 
+/// Of what was approved: its kind and target, and the gate of its approval.
+const APPROVED: &[Field] = &[
+    must("proposal_kind", FieldKind::Text),
+    must("target", FieldKind::Text),
+    may("step_id", FieldKind::Text),
+    may("chain_id", FieldKind::Text),
+];
+
 pub const EVENT_TYPES: &[EventType] = &[
     with("process.started", STARTED),
     with("gate.opened", OPENED),
     with("gate.decided", DECIDED),
     with("transition.fired", FIRED),
+    with("proposal.approved", APPROVED),
     plain("step.ready"),
     plain("step.started"),
     plain("step.released"),
@@ -225,7 +234,7 @@ impl EventType {
         let common = match self.name.split('.').next() {
             Some("run") => RUN_EVENT,
             Some("governance") => ESCALATION_EVENT,
-            Some("process" | "gate" | "transition") => PROCESS_EVENT,
+            Some("process" | "gate" | "transition" | "proposal") => PROCESS_EVENT,
             _ => STEP_EVENT,
         };
         common.iter().chain(self.carries)
@@ -288,7 +297,9 @@ mod tests {
             let of_step = row.name.replacen("task.", "step.", 1);
             let step = STEP_TRANSITIONS.iter().any(|t| t.emits == of_step);
             // What a process does is no transition of the engine's machines: its records name it.
-            let of_process = ["process.started", "gate.opened", "gate.decided", "transition.fired"].contains(&row.name);
+            let of_process =
+                ["process.started", "gate.opened", "gate.decided", "transition.fired", "proposal.approved"]
+                    .contains(&row.name);
             // A policy that blocks, and a stop, are escalated beside their transitions.
             let escalates = row.name == crate::run::ESCALATED;
             assert!(

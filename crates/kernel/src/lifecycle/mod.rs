@@ -6,6 +6,7 @@ mod failure;
 mod guard;
 mod own;
 mod policy;
+mod proposal;
 mod registry;
 mod run;
 mod step;

@@ -106,6 +106,7 @@ pub fn machines() -> &'static [MachineDef] {
             of_table(&APPROVAL_STEP, "approval_step", "One person's decision on a gate."),
             of_table(&ASSIGNMENT, "assignment", "An entry in somebody's in-tray."),
             of_table(&CHAIN, "approval_chain", "A quorum of decisions on one gate."),
+            super::proposal::machine(),
         ]
     });
     &MACHINES

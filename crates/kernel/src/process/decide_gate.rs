@@ -5,7 +5,7 @@ use super::moot::withdrawn_with;
 use super::quorum::{self, Counts};
 use super::{
     Context, DecideGate, Decision, Event, EventBody, Gate, GateKind, OnBehalf, Process, QUORUM_WITHDRAWAL_REASON,
-    Settled, Step, StepChoice, not_known, substitute,
+    Settled, Step, StepChoice, not_known, proposal, substitute,
 };
 use crate::gate_spec::QuorumRule;
 use crate::id::ChainId;
@@ -38,10 +38,14 @@ pub fn decide(process: Option<&Process>, command: &DecideGate, ctx: &mut Context
         return Err(Refusal::new(Code::Conflict, detail).at("request_digest"));
     }
 
-    match &gate.kind {
+    let mut events = match &gate.kind {
         GateKind::Single => decide_single(process, gate, command, ctx),
         GateKind::Quorum { .. } => decide_quorum(process, gate, command, ctx),
+    }?;
+    if process.is_proposal() {
+        events.extend(proposal::follow(process, &events, ctx));
     }
+    Ok(events)
 }
 
 /// The gate of the current state. Where the current state does not even declare the action, the last gate that

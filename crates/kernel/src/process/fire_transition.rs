@@ -15,6 +15,7 @@ pub fn decide(
     require_ref("action", &command.action)?;
     require_optional_text("reason", command.reason.as_deref())?;
     let process = ctx.known(process, scopes::WORKFLOWS_FIRE)?;
+    refuse_proposal(process)?;
 
     let gate = process.gate(&process.current_state, &command.action);
     let cleared = gate.filter(|gate| gate.is_cleared());
@@ -33,6 +34,7 @@ pub fn decide(
         gate: fired.map(Gate::gate_ref),
         reason: command.reason.clone(),
         effects: transition.effects.clone(),
+        attachment: None,
     })];
     if transition.from_state != transition.to_state {
         events.extend(moot::leave_state(process, fired, ctx));
@@ -40,7 +42,16 @@ pub fn decide(
     Ok(events)
 }
 
-fn explain(refusal: MachineRefusal, process: &Process, gate: Option<&Gate>, action: &str) -> Refusal {
+/// A proposal moves by its own commands, which know what may follow from what.
+pub(super) fn refuse_proposal(process: &Process) -> Result<(), Refusal> {
+    if !process.is_proposal() {
+        return Ok(());
+    }
+    let detail = format!("this is a proposal: it moves under /v1/proposals/{}", process.instance_id);
+    Err(Refusal::new(Code::InvalidTransition, detail))
+}
+
+pub(super) fn explain(refusal: MachineRefusal, process: &Process, gate: Option<&Gate>, action: &str) -> Refusal {
     match refusal {
         MachineRefusal::Terminal => Refusal::new(
             Code::Terminal,

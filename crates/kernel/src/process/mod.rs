@@ -10,6 +10,7 @@ mod fire_transition;
 mod moot;
 mod open_gate;
 mod place_hold;
+mod proposal;
 mod purge_record;
 mod quorum;
 mod record_export;
@@ -19,6 +20,11 @@ mod substitute;
 
 pub use moot::moot_gates;
 pub use open_gate::open as open_any_gate;
+pub use proposal::{
+    APPROVE, Attachment, MoveProposal, PROPOSAL, PUBLISH, PUBLISHED_KINDS, ProposalAct, ProposalOf, ProposerClass,
+    REVIEW, STATES as PROPOSAL_STATES, TERMINAL as PROPOSAL_TERMINAL, TRANSITIONS as PROPOSAL_TRANSITIONS, is_proposal,
+    merge as merge_proposal, proposal_declaration,
+};
 pub use quorum::{Counts, evaluate as evaluate_quorum};
 
 use crate::declaration::{Declaration, Effect};
@@ -126,6 +132,12 @@ pub enum GateRef {
 }
 
 impl GateRef {
+    pub const fn id(self) -> uuid::Uuid {
+        match self {
+            GateRef::Step(StepId(id)) | GateRef::Chain(ChainId(id)) => id,
+        }
+    }
+
     pub fn step_id(self) -> Option<StepId> {
         match self {
             GateRef::Step(step_id) => Some(step_id),
@@ -222,6 +234,8 @@ pub enum Command {
     OpenGate(OpenGate),
     DecideGate(DecideGate),
     FireTransition(FireTransition),
+    Propose(Box<ProposalOf>),
+    MoveProposal(MoveProposal),
     PlaceHold(PlaceHold),
     ReleaseHold(ReleaseHold),
     PurgeRecord(PurgeRecord),
@@ -237,6 +251,8 @@ impl Command {
             Command::OpenGate(_) => "open_gate",
             Command::DecideGate(_) => "decide_gate",
             Command::FireTransition(_) => "fire_transition",
+            Command::Propose(_) => "propose",
+            Command::MoveProposal(command) => command.name(),
             Command::PlaceHold(_) => "place_hold",
             Command::ReleaseHold(_) => "release_hold",
             Command::PurgeRecord(_) => "purge_record",
@@ -345,6 +361,8 @@ pub enum EventBody {
         /// The labels whose approvers are not those of the definition.
         replaced: Vec<String>,
         reason: Option<String>,
+        /// What is proposed.
+        attachment: Option<Attachment>,
     },
     ChainInitiated {
         gate: Gate,
@@ -409,6 +427,7 @@ pub enum EventBody {
         reason: Option<String>,
         /// As they are declared: their expressions are worked out with the record.
         effects: Vec<Effect>,
+        attachment: Option<Attachment>,
     },
     MootGateRecalled {
         moot_action: String,
@@ -499,6 +518,8 @@ pub fn decide(process: Option<&Process>, command: &Command, ctx: &mut Context<'_
         Command::OpenGate(command) => open_gate::decide(process, command, ctx),
         Command::DecideGate(command) => decide_gate::decide(process, command, ctx),
         Command::FireTransition(command) => fire_transition::decide(process, command, ctx),
+        Command::Propose(command) => proposal::propose(command, ctx),
+        Command::MoveProposal(command) => proposal::decide(process, command, ctx),
         Command::PlaceHold(command) => place_hold::decide(process, command, ctx),
         Command::ReleaseHold(command) => release_hold::decide(process, command, ctx),
         Command::PurgeRecord(command) => purge_record::decide(process, command, ctx),

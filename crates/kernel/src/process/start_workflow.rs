@@ -33,6 +33,7 @@ pub fn decide(command: &StartWorkflow, ctx: &mut Context<'_>) -> Result<Vec<Even
         gate_spec,
         replaced,
         reason: command.reason.clone(),
+        attachment: None,
     })])
 }
 

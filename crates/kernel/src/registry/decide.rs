@@ -2,13 +2,13 @@
 
 use super::{
     Actor, ActorKey, ActorKind, Configuration, Credential, Definition, Event, EventBody, Machine, MakeDelegation,
-    MarkDefinition, Passkey, RecordExport, Registry, RevokeDelegation, Workflow, delegations, holds, names, scopes,
-    standing,
+    MarkDefinition, Merged, Passkey, RecordExport, Registry, RevokeDelegation, Workflow, delegations, holds, names,
+    scopes, standing,
 };
 use crate::declaration::Declaration;
 use crate::id::{GrantId, IdSource};
 use crate::plan::{Plan, StepSpec, Work};
-use crate::published_gates::PublishedGates;
+use crate::published_gates::{PublishedGate, PublishedGates};
 use crate::refusal::{Code, Refusal, require_optional_text, require_ref};
 use crate::retention::{PlaceHold, ReleaseHold};
 use crate::{Digest, Time};
@@ -115,6 +115,10 @@ pub struct PublishDefinition {
     pub workflow: Option<Workflow>,
     pub machine: Option<Machine>,
     pub retention: Option<String>,
+    /// Who approves its next version.
+    pub publish: Option<PublishedGate>,
+    /// The approved proposal that this merges.
+    pub merged: Option<Merged>,
 }
 
 #[derive(Clone, Debug)]
@@ -456,6 +460,14 @@ fn publish(
     if newest.filter(lives).is_some_and(|definition| definition.digest == command.digest) {
         return Ok(vec![]);
     }
+    if command.merged.is_none() && newest.is_some_and(|newest| newest.publish.is_some()) {
+        let detail = format!(
+            "the next version of `{}` needs the approval that its gate_spec names under `publish`: propose it with \
+             POST /v1/proposals",
+            command.name
+        );
+        return Err(Refusal::new(Code::GateNotCleared, detail).at("name"));
+    }
     // Whoever starts it by its name means what it was when they learnt the name.
     let given = super::kind(command.workflow.is_some(), command.machine.is_some());
     if let Some(taken) = newest.map(|newest| newest.kind())
@@ -475,6 +487,8 @@ fn publish(
         machine: command.machine.clone(),
         quarantined: None,
         retention: command.retention.clone(),
+        publish: command.publish.clone(),
+        merged: command.merged,
         published_at: now,
         published_by: actor_ref.to_owned(),
     })])

@@ -27,10 +27,11 @@ pub use signatures::Signatures;
 pub use standing::{Mark, MarkDefinition, Marked, Pause, Retirement, Standing};
 
 use crate::declaration::Declaration;
-use crate::id::{DelegationId, EventId, GrantId, HoldId};
+use crate::id::{DelegationId, EventId, GrantId, HoldId, InstanceId};
 use crate::lifecycle::OwnMachine;
 use crate::plan::{Plan, Schedule};
-use crate::published_gates::PublishedGates;
+use crate::process::GateRef;
+use crate::published_gates::{PublishedGate, PublishedGates};
 use crate::refusal::{Code, Refusal};
 use crate::{Digest, Time};
 use std::collections::{BTreeSet, HashMap};
@@ -89,8 +90,19 @@ pub struct Definition {
     /// Of a workflow or machine that this version does not read. Then it has neither.
     pub quarantined: Option<Quarantine>,
     pub retention: Option<String>,
+    /// Who approves its next version; then nothing but the merge of a proposal publishes that.
+    pub publish: Option<PublishedGate>,
+    /// The proposal that it was published from. The registry of an engine does without it.
+    pub merged: Option<Merged>,
     pub published_at: Time,
     pub published_by: String,
+}
+
+/// A proposal that was merged, and its approval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Merged {
+    pub proposal: InstanceId,
+    pub approval: GateRef,
 }
 
 /// What a workflow is, besides its gates.

@@ -22,6 +22,7 @@ pub mod scopes {
     pub const TASKS_WORK: &str = "tasks:work";
     pub const GOVERNANCE_READ: &str = "governance:read";
     pub const GOVERNANCE_ACT: &str = "governance:act";
+    pub const PROPOSALS_WRITE: &str = "proposals:write";
     pub const AUDIT_READ: &str = "audit:read";
     pub const AUDIT_SEAL: &str = "audit:seal";
     pub const AUDIT_PURGE: &str = "audit:purge";
@@ -47,6 +48,7 @@ pub mod scopes {
         TASKS_WORK,
         GOVERNANCE_READ,
         GOVERNANCE_ACT,
+        PROPOSALS_WRITE,
     ];
 }
 

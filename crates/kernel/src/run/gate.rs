@@ -221,6 +221,7 @@ impl Flow<'_, '_, '_> {
                 gate: Some(gate.gate_ref()),
                 reason: None,
                 effects: vec![],
+                attachment: None,
             },
         };
         self.gate_events.push(fired);

@@ -71,6 +71,8 @@ pub fn registry_of(plan: &Arc<Plan>) -> Registry {
         machine: None,
         quarantined: None,
         retention: None,
+        publish: None,
+        merged: None,
         published_at: Time(1),
         published_by: WHO.to_owned(),
     }));

@@ -33,6 +33,7 @@ mod passkeys;
 pub(crate) mod problem;
 mod process_view;
 mod processes;
+mod proposals;
 mod purge;
 mod query;
 mod registry;
@@ -161,6 +162,14 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(processes::open_gate))
         .routes(routes!(processes::decide_gate))
         .routes(routes!(processes::fire))
+        .routes(routes!(proposals::make, proposals::view::list))
+        .routes(routes!(proposals::view::one, proposals::edit))
+        .routes(routes!(proposals::view::compare))
+        .routes(routes!(proposals::submit))
+        .routes(routes!(proposals::review))
+        .routes(routes!(proposals::comment))
+        .routes(routes!(proposals::merge))
+        .routes(routes!(proposals::withdraw))
         .routes(routes!(runs::start::start, runs::view::list))
         .routes(routes!(runs::start::trigger))
         .routes(routes!(runs::view::counts))
@@ -324,6 +333,7 @@ mod tests {
             outbox::OutboxList::TAG,
             processes::ProcessList::TAG,
             processes::HistoryOfProcess::TAG,
+            proposals::view::ProposalList::TAG,
             purge::PurgeableList::TAG,
             runs::cells::CellsOfRun::TAG,
             runs::sidecar::SidecarAt::TAG,

@@ -55,7 +55,8 @@ pub fn base() -> OpenApi {
 /// What holds for every route is said here, once: each answer has a description, each POST takes a key.
 pub fn complete(document: &mut OpenApi) {
     for (path, item) in &mut document.paths.paths {
-        let operations = [("get", &mut item.get), ("post", &mut item.post), ("delete", &mut item.delete)];
+        let operations =
+            [("get", &mut item.get), ("post", &mut item.post), ("put", &mut item.put), ("delete", &mut item.delete)];
         for (method, operation) in operations.into_iter().filter_map(|(m, operation)| Some((m, operation.as_mut()?))) {
             operation.operation_id = Some(operation_id(method, path));
             let said = [&operation.summary, &operation.description].map(|text| text.as_deref().unwrap_or_default());
@@ -73,7 +74,8 @@ pub fn complete(document: &mut OpenApi) {
                 }
             }
         }
-        if let Some(post) = item.post.as_mut().filter(|_| !is_about_sessions(path)) {
+        let changing = [&mut item.post, &mut item.put].into_iter().filter_map(Option::as_mut);
+        for changing in changing.filter(|_| !is_about_sessions(path)) {
             let key = ParameterBuilder::new()
                 .name("Idempotency-Key")
                 .parameter_in(ParameterIn::Header)
@@ -82,7 +84,7 @@ pub fn complete(document: &mut OpenApi) {
                      of its leases stands"))
                 .schema(Some(String::schema()))
                 .build();
-            post.parameters.get_or_insert_default().push(RefOr::T(key));
+            changing.parameters.get_or_insert_default().push(RefOr::T(key));
         }
     }
 }

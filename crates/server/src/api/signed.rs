@@ -221,6 +221,7 @@ impl VerifiedStatement {
             | Command::Claim(_)
             | Command::Governance(_)
             | Command::Registry(_) => None,
+            Command::Merge(merge) => Some(merge.proposal.to_string()),
         };
         let named_by_record = matches!(
             command,

@@ -35,6 +35,7 @@ mod output;
 mod page;
 mod profile;
 mod profiles;
+mod proposal;
 mod records;
 #[cfg(test)]
 mod reference;
@@ -145,6 +146,8 @@ enum Command {
     #[command(subcommand)]
     Definition(definition::DefinitionCommand),
     #[command(subcommand)]
+    Proposal(proposal::ProposalCommand),
+    #[command(subcommand)]
     Registry(registry::RegistryCommand),
     #[command(subcommand)]
     Actor(actor::ActorCommand),
@@ -224,6 +227,7 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<()> {
         Command::Governance(command) => governance::run(context, command).await,
         Command::Outbox(command) => outbox::run(context, command).await,
         Command::Definition(command) => definition::run(context, command).await,
+        Command::Proposal(command) => proposal::run(context, command).await,
         Command::Registry(command) => registry::run(context, command).await,
         Command::Actor(command) => actor::run(context, command).await,
         Command::Delegate(command) => delegate::run(context, command).await,
@@ -337,6 +341,14 @@ mod tests {
             ("outbox list --state lost", false),
             ("outbox replay some-event", true),
             ("outbox replay", false),
+            ("proposal create --kind process --target p --document f --base 1 --reason r --affects a --json", true),
+            ("proposal create --kind process", false),
+            ("proposal create --kind iu_split --target t --action {} --class ai_agent --evidence e", true),
+            ("proposal create --kind process --target p --class human", false),
+            ("proposal edit p --base 2", true),
+            ("proposal comment p", false),
+            ("proposal merge p --evidence e --idempotency-key k", true),
+            ("proposal list --state review --kind process", true),
             ("timeline some-run --all", true),
             ("timeline --trace t --json", true),
             ("timeline", false),

@@ -25,7 +25,7 @@ pub enum RegistryCommand {
 
 #[derive(Args)]
 pub struct ShowArgs {
-    /// A machine: step, task, workflow_run, approval_step, assignment, approval_chain, or a published one (NAME or NAME@2)
+    /// A machine: step, task, workflow_run, approval_step, assignment, approval_chain, proposal, or a published one (NAME or NAME@2)
     machine: Option<String>,
     /// Print the event types with the members of their data instead
     #[arg(long, conflicts_with = "machine")]

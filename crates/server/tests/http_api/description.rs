@@ -129,6 +129,16 @@ const SERVED: &[&str] = &[
     "POST /v1/tasks/{task_id}/dead",
     "POST /v1/tasks/{task_id}/cannot-complete",
     "POST /v1/tasks/{task_id}/block",
+    "POST /v1/proposals",
+    "GET /v1/proposals",
+    "GET /v1/proposals/{id}",
+    "PUT /v1/proposals/{id}",
+    "GET /v1/proposals/{id}/diff",
+    "POST /v1/proposals/{id}/submit",
+    "POST /v1/proposals/{id}/review",
+    "POST /v1/proposals/{id}/comments",
+    "POST /v1/proposals/{id}/merge",
+    "POST /v1/proposals/{id}/withdraw",
 ];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -215,7 +225,8 @@ async fn every_answer_is_described_and_every_post_takes_a_key() {
             let keyed = operation["parameters"]
                 .as_array()
                 .is_some_and(|all| all.iter().any(|p| p["name"] == "Idempotency-Key"));
-            assert_eq!(keyed, method == "post" && !about_sessions(path), "{method} {path}");
+            let changes = matches!(method.as_str(), "post" | "put");
+            assert_eq!(keyed, changes && !about_sessions(path), "{method} {path}");
         }
     }
 }

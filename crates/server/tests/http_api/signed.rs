@@ -29,6 +29,11 @@ impl Hand {
         Hand { actor, signer, name }
     }
 
+    /// The same hand after the server started again.
+    pub fn at(self, server: &Server) -> Hand {
+        Hand { actor: server.with_token(&self.actor.token()), ..self }
+    }
+
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -36,7 +41,8 @@ impl Hand {
     fn statement(&self, action: &str, path: &str, body: &str) -> Statement {
         let nonce = NONCE.fetch_add(1, Ordering::Relaxed);
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time");
-        let instance = path.strip_prefix("/v1/processes/").and_then(|rest| rest.split('/').next());
+        let rest = path.strip_prefix("/v1/processes/").or_else(|| path.strip_prefix("/v1/proposals/"));
+        let instance = rest.and_then(|rest| rest.split('/').next());
         Statement {
             v: 1,
             action: action.to_owned(),

@@ -175,6 +175,8 @@ async fn a_workflow_comes_back_with_its_document(place: &Place) {
             machine: None,
             quarantined: None,
             retention: None,
+            publish: None,
+            merged: None,
             published_at: Time(1),
             published_by: "ann".to_owned(),
         };
@@ -184,9 +186,10 @@ async fn a_workflow_comes_back_with_its_document(place: &Place) {
             document(gates.digest, &gates.bytes),
             document(DOCUMENT_DIGEST, DOCUMENT),
             Write::Definition {
-                definition: definition.clone(),
+                definition: Box::new(definition.clone()),
                 declaration_digest: declared.digest,
                 gate_spec_digest: gates.digest,
+                publish: None,
                 registry_sequence: sequence,
             },
         ];

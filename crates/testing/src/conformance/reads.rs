@@ -185,7 +185,7 @@ async fn require_registry(bench: &mut Bench) -> anyhow::Result<()> {
                 expected.insert(*registry_sequence, Event { actor_ref, at: *revoked_at, body });
             }
             Write::Definition { definition, registry_sequence, .. } => {
-                let body = EventBody::DefinitionPublished(definition.clone());
+                let body = EventBody::DefinitionPublished((**definition).clone());
                 let (actor_ref, at) = (definition.published_by.clone(), definition.published_at);
                 expected.insert(*registry_sequence, Event { actor_ref, at, body });
             }

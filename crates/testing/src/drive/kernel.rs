@@ -496,6 +496,7 @@ impl Driver for KernelDriver {
             declaration: declaration_document(&process.declaration).map_err(broken)?.digest,
             gate_spec: gate_spec_document(&process.gate_spec).map_err(broken)?.digest,
             document: None,
+            publish: None,
         };
         let record = |(sequence, (event, registry_seq)): (u64, &(Event, u64))| {
             let payload = payload::process_payload(

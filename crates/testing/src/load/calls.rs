@@ -91,6 +91,8 @@ pub fn publish(design: &Design) -> Call {
         workflow: None,
         machine: None,
         retention: None,
+        publish: None,
+        merged: None,
     };
     by(ADMIN, Command::Registry(registry::Command::PublishDefinition(command)))
 }

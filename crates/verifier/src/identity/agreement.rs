@@ -1,8 +1,8 @@
 //! Statement, request body and record say the same (`spec/record.md`, the table of 5.2).
 
 use super::statement::{Signed, SignedOver};
-use super::{Context, path};
-use crate::bytes::{Digest, sha256};
+use super::{Context, path, proposal};
+use crate::bytes::{Digest, Id, sha256};
 use crate::finding::{Code, Findings};
 use crate::json::{self, FaultKind, Value};
 use crate::process::document::{Declaration, GateEntry, GateSpec};
@@ -33,7 +33,8 @@ pub fn check(
         return Err(format!("only the application actor signs payloads; this is by `{}`", header.actor_ref));
     }
     same_digest(header, content, signed)?;
-    same_place(header, signed, context.command_first)?;
+    let merged = proposal::merged_by(header.action, content.payload.as_ref());
+    same_place(header, signed, context.command_first, merged)?;
     let payload = content.payload.as_ref().unwrap_or(&Value::Null);
     if signed.signed_over == SignedOver::Payload {
         return own_record(header, payload, signed);
@@ -42,6 +43,14 @@ pub fn check(
         return equal("attempted", payload.text("attempted"), Some(signed.statement.action.as_str()));
     }
     let body = read_body(header, signed, findings)?;
+    if let Some(merged) = merged {
+        return proposal::same_merge(merged, signed);
+    }
+    if let Some(agreement) =
+        context.is_proposal.then(|| proposal::same_request(header, payload, &body, signed)).flatten()
+    {
+        return agreement;
+    }
     same_request(header, payload, &body, signed, context)
 }
 
@@ -73,7 +82,7 @@ fn same_digest(header: &Header, content: &Content, signed: &Signed) -> Agreement
 }
 
 /// The same instance, and the position that the signer saw before.
-fn same_place(header: &Header, signed: &Signed, command_first: u64) -> Agreement {
+fn same_place(header: &Header, signed: &Signed, command_first: u64, merged: Option<Id>) -> Agreement {
     let statement = &signed.statement;
     let expected = match header.action {
         Action::WorkflowStarted | Action::RunStarted | Action::StepsClaimed
@@ -89,6 +98,7 @@ fn same_place(header: &Header, signed: &Signed, command_first: u64) -> Agreement
         {
             None
         }
+        _ if merged.is_some() => merged,
         _ if header.is_registry() => None,
         _ => Some(header.instance_id),
     };
@@ -101,10 +111,13 @@ fn same_place(header: &Header, signed: &Signed, command_first: u64) -> Agreement
         ));
     }
     match statement.expected_sequence {
-        Some(seen) if u64::try_from(seen).ok().map(|seen| seen + 1) != Some(command_first) => Err(format!(
-            "the signer saw sequence {seen}, but the command begins with sequence {command_first} instead of {}",
-            seen.saturating_add(1)
-        )),
+        // Of a merge it is the proposal's, whose own record of the merge says so.
+        Some(seen) if merged.is_none() && u64::try_from(seen).ok().map(|seen| seen + 1) != Some(command_first) => {
+            Err(format!(
+                "the signer saw sequence {seen}, but the command begins with sequence {command_first} instead of {}",
+                seen.saturating_add(1)
+            ))
+        }
         _ => Ok(()),
     }
 }

@@ -5,6 +5,7 @@ mod agreement;
 mod assurance;
 mod passkey;
 mod path;
+mod proposal;
 mod run;
 mod statement;
 
@@ -29,6 +30,8 @@ pub struct Context<'a> {
     pub documents: &'a Documents,
     /// It stands in the chain of a run.
     pub is_run: bool,
+    /// It stands in the chain of a proposal.
+    pub is_proposal: bool,
     /// A caller inside the server's process presents no credential. Never so in a bundle.
     pub in_process: bool,
 }
@@ -221,9 +224,9 @@ impl Identity {
         self.uses.push(Use { actor: header.actor_ref.clone(), nonce, statement });
     }
 
-    /// One request may move several runs: its statement then stands once in each of them.
+    /// One request may move several runs, and a merge publishes a version: its statement then stands once in each of them.
     fn is_shared(&mut self, header: &Header, said: &Statement, statement: Digest) -> bool {
-        if !matches!(said.action.as_str(), "dispatch_run" | "claim" | "receive_event") {
+        if !matches!(said.action.as_str(), "dispatch_run" | "claim" | "receive_event" | "merge_proposal") {
             return false;
         }
         let known = !self.shared.insert(statement.short());

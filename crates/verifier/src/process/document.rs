@@ -170,7 +170,8 @@ impl GateSpec {
     }
 }
 
-fn published_gate(value: &Value) -> Result<PublishedGate, String> {
+/// One entry of a definition's gate_spec.
+pub fn published_gate(value: &Value) -> Result<PublishedGate, String> {
     const NAMED: [&str; 3] = ["approver_ref", "approvers", "quorum"];
     let optional = ["approver_ref", "approvers", "quorum", "delegable", "replaceable", "selfApproval"];
     require_members(value, &["scope"], &optional).map_err(|fault| fault.detail)?;

@@ -6,6 +6,7 @@ pub mod document;
 mod fire;
 pub mod gate;
 mod open;
+pub mod proposal;
 mod purged;
 pub mod quorum;
 mod request;
@@ -221,6 +222,8 @@ pub struct Process {
     pub purged_events: HashMap<Id, Kinds>,
     /// Which edition of `spec/record.md` it began under.
     rules: i64,
+    /// What it proposes, where it is a proposal.
+    proposal: proposal::Proposal,
     /// It is the shell of a run: its only state is never left, and its gates belong to steps.
     pub is_run: bool,
 }
@@ -247,6 +250,7 @@ impl Process {
             purged: Kinds::NONE,
             purged_events: HashMap::new(),
             rules: 1,
+            proposal: proposal::Proposal::default(),
             is_run: false,
         }
     }
@@ -306,6 +310,7 @@ impl Process {
             // Not readable, and found so before.
             (Some(_), None) => {}
         }
+        self.take_proposal(record, ctx);
         self.last = Some(header.clone());
     }
 
@@ -383,6 +388,7 @@ impl Process {
     /// After the last record.
     pub fn finish(&mut self, ctx: &mut Context<'_>) {
         self.end_command(ctx);
+        self.finish_proposal(ctx);
     }
 
     /// The initiator, in whose name gates are submitted.

@@ -1,5 +1,6 @@
 //! `workflow_started`: the documents that the process runs under, fixed by their digests.
 
+use super::proposal::DEFINITION;
 use super::{Context, Kinds, Process, Started, optional_text};
 use crate::bytes::Digest;
 use crate::finding::{Claim, Code};
@@ -176,6 +177,9 @@ impl Process {
     /// A start may replace approvers of the definition, never its declaration.
     fn check_definition(&self, header: &Header, payload: &Value, started: &Started, ctx: &mut Context<'_>) {
         let Some(name) = &started.definition else { return };
+        if &**name == DEFINITION && !self.is_run {
+            return;
+        }
         let Some(definition) = ctx.registry.definition(name, header.registry_seq) else {
             let detail = format!("the definition {name} was not published at registry record {}", header.registry_seq);
             return ctx.findings.find(Code::DocumentMismatch, header, detail);

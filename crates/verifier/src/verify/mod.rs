@@ -386,12 +386,14 @@ impl Run {
 
     fn check_identity(&mut self, record: &Record, at: u64, command_first: u64) -> Signing {
         let is_run = self.current.as_ref().is_some_and(|current| current.run.is_some());
+        let is_proposal = self.current.as_ref().is_some_and(|current| current.process.is_proposal());
         let context = identity::Context {
             registry: &self.registry,
             at,
             command_first,
             documents: &self.documents,
             is_run,
+            is_proposal,
             in_process: self.in_process,
         };
         self.identity.check(record, &context, &mut self.findings)
@@ -437,6 +439,7 @@ impl Run {
             None => Origin::None,
         };
         let kind = match &instance.run {
+            None if instance.process.is_proposal() => Kind::Proposal,
             None => Kind::Process,
             Some(run) if run.is_child() => Kind::Child,
             Some(_) => Kind::Run,

@@ -10,10 +10,13 @@ use crate::api::{App, Problem, Read};
 use axum::Json;
 use axum::extract::State;
 use countersign_client::wire::{self, NamedEdge};
+use countersign_kernel::Time;
 use countersign_kernel::plan::Plan;
+use countersign_kernel::process::PUBLISH;
 use countersign_kernel::registry::Definition;
 use countersign_ledger::Unwritable;
-use countersign_ledger::document::{Document, declaration_document, published_gates_document};
+use countersign_ledger::document::{Document, declaration_document, published_gate_document, published_gates_document};
+use countersign_ledger::sha256;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -45,20 +48,43 @@ pub async fn diff(
 }
 
 /// A definition with what the registry does not keep in memory.
-struct Whole {
+pub struct Whole {
     definition: Arc<Definition>,
     document: Option<Arc<[u8]>>,
     plan: Option<Arc<Plan>>,
 }
 
 impl Whole {
-    async fn read(app: &App, definition: Arc<Definition>) -> Result<Whole, Problem> {
+    pub async fn read(app: &App, definition: Arc<Definition>) -> Result<Whole, Problem> {
         let document = match definition.document_digest() {
             Some(digest) => Some(app.engine()?.published_document(*digest).await?),
             None => None,
         };
         let plan = super::plan(app, &definition).await?;
         Ok(Whole { definition, document, plan })
+    }
+
+    /// A document that could be published.
+    pub fn proposed(definition: countersign_definition::Definition, source: Arc<str>) -> Whole {
+        let publish = definition.published_as(source, |bytes| sha256(&[bytes]));
+        let plan = publish.workflow.as_ref().and_then(|workflow| workflow.plan.clone());
+        let definition = Definition {
+            name: publish.name,
+            version: 0,
+            digest: publish.digest,
+            source: Some(publish.source),
+            declaration: publish.declaration,
+            gate_spec: publish.gate_spec,
+            workflow: publish.workflow,
+            machine: publish.machine,
+            quarantined: None,
+            retention: publish.retention,
+            publish: publish.publish,
+            merged: None,
+            published_at: Time(0),
+            published_by: String::new(),
+        };
+        Whole { document: definition.document().cloned(), definition: Arc::new(definition), plan }
     }
 }
 
@@ -71,6 +97,9 @@ fn said(Whole { definition, document, .. }: &Whole) -> Value {
         None => {
             let mut value = shown(declaration_document(&definition.declaration));
             value["gate_spec"] = shown(published_gates_document(&definition.gate_spec));
+            if let Some(gate) = &definition.publish {
+                value["gate_spec"][PUBLISH] = shown(published_gate_document(gate));
+            }
             if let Some(retention) = &definition.retention {
                 value["retention"] = json!(retention);
             }
@@ -113,7 +142,7 @@ fn keyed(name: &str, value: Value) -> Value {
     }
 }
 
-fn between(from: &Whole, to: &Whole) -> wire::DefinitionDiff {
+pub fn between(from: &Whole, to: &Whole) -> wire::DefinitionDiff {
     let (old, new) = (keyed("", said(from)), keyed("", said(to)));
     let parts = |value: &Value, Whole { definition, .. }: &Whole| -> BTreeSet<String> {
         match (definition.kind(), value.get("steps").and_then(Value::as_object)) {

@@ -278,11 +278,11 @@ async fn require_sight(engine: &Engine, caller: &Caller, name: Option<&str>) -> 
     engine.require_scope(&caller.actor_ref, scopes::WORKFLOWS_READ).await.map_err(Problem::from)
 }
 
-type Checked = Result<Definition, Vec<wire::DefinitionProblem>>;
+pub(super) type Checked = Result<Definition, Vec<wire::DefinitionProblem>>;
 
 /// The document, if this deployment could publish it. A large one takes its time, and nobody else shall
 /// wait for it.
-async fn checked(engine: &Arc<Engine>, bytes: Vec<u8>) -> Result<(Vec<u8>, Checked), Problem> {
+pub(super) async fn checked(engine: &Arc<Engine>, bytes: Vec<u8>) -> Result<(Vec<u8>, Checked), Problem> {
     let engine = engine.clone();
     let checking = tokio::task::spawn_blocking(move || {
         let checked = check(&engine, &bytes);
@@ -298,7 +298,7 @@ fn check(engine: &Engine, bytes: &[u8]) -> Checked {
     countersign_definition::parse_resolved(bytes, &mut Here(engine)).map_err(to_wire)
 }
 
-fn to_wire(problems: Vec<countersign_definition::Problem>) -> Vec<wire::DefinitionProblem> {
+pub(super) fn to_wire(problems: Vec<countersign_definition::Problem>) -> Vec<wire::DefinitionProblem> {
     let to_wire = |problem: countersign_definition::Problem| wire::DefinitionProblem {
         path: problem.path,
         line: problem.line,
@@ -348,7 +348,7 @@ impl Deployment for Here<'_> {
     }
 }
 
-fn invalid_definition(problems: Vec<wire::DefinitionProblem>) -> Problem {
+pub(super) fn invalid_definition(problems: Vec<wire::DefinitionProblem>) -> Problem {
     let Some(first) = problems.first() else { return Problem::internal() };
     let more = match problems.len() - 1 {
         0 => String::new(),

@@ -8,6 +8,7 @@ use countersign_client::wire::{
     WorkflowView,
 };
 use countersign_client::{Client, Error};
+use countersign_kernel::process::PROPOSAL;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -118,7 +119,8 @@ impl Process {
         let entries = entries_of(client, &view.instance_id).await?;
         let request = VerifyLog { instance_id: Some(view.instance_id.clone()) };
         let log = client.verify_log(&request, progress).await?.body;
-        Ok(Process { view, kind: Kind::Process, entries, registry: Registry::default(), log })
+        let kind = if view.declaration_ref.starts_with(PROPOSAL) { Kind::Proposal } else { Kind::Process };
+        Ok(Process { view, kind, entries, registry: Registry::default(), log })
     }
 
     /// The name of the definition, which may stand in a grant's scope.

@@ -12,6 +12,7 @@ pub enum Kind {
     Run,
     /// A run that is a step of another one.
     Child,
+    Proposal,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,9 +26,15 @@ pub struct Needed {
 
 /// The scope that a record needs, or why it needs none. `class` is the class of the transition of a machine of one's own.
 pub fn needed(action_ref: &str, kind: Kind, application: bool, class: Option<&str>) -> Result<Needed, &'static str> {
-    let run = kind != Kind::Process;
+    let run = matches!(kind, Kind::Run | Kind::Child);
     let own_work = "the software's own work";
     let scope = match action_ref {
+        "transition_fired" if kind == Kind::Proposal && application => {
+            return Err("it follows the gate of the approval");
+        }
+        "workflow_started" | "gate_opened" | "chain_initiated" | "transition_fired" if kind == Kind::Proposal => {
+            scopes::PROPOSALS_WRITE
+        }
         "gate_opened" | "chain_initiated" if run && application => return Err("the gates of a run open by themselves"),
         "gate_opened" | "chain_initiated" if run => scopes::RUNS_CONTROL,
         "transition_fired" if run => return Err("the gates of a run are passed by themselves"),
@@ -168,6 +175,9 @@ mod tests {
             ("run_stopped", Kind::Run, true, Some("runs:control")),
             ("run_resumed", Kind::Child, true, Some("runs:control")),
             ("effect_declared", Kind::Run, true, Some("runs:control")),
+            ("workflow_started", Kind::Proposal, false, Some("proposals:write")),
+            ("transition_fired", Kind::Proposal, false, Some("proposals:write")),
+            ("transition_fired", Kind::Proposal, true, None),
         ] {
             assert_eq!(of(action_ref, kind, application), scope, "{action_ref} {kind:?} {application}");
         }

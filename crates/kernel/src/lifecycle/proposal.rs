@@ -1,0 +1,78 @@
+//! The machine of proposals, as the registry shows it: laid out from the very table that proposals move by.
+
+use super::registry::{MACHINE_VERSION, MachineDef, StateRow, TransitionRow};
+use super::{ActorClass, Guard, SemanticClass, TriggerKind};
+use crate::process::{PROPOSAL_STATES, PROPOSAL_TERMINAL, PROPOSAL_TRANSITIONS};
+
+/// Who proposed it.
+const PROPOSER: &str = "proposer";
+
+/// Class, colour, icon, and the label in English and Vietnamese of a state.
+type Look = (SemanticClass, &'static str, &'static str, &'static str, &'static str);
+
+fn look(state: &str) -> Look {
+    match state {
+        "draft" => (SemanticClass::Idle, "ui.traffic_light.gray", "✎", "Draft", "Bản nháp"),
+        "submitted" => (SemanticClass::Wait, "ui.traffic_light.yellow", "⏳", "Submitted", "Đã gửi"),
+        "review" => (SemanticClass::Wait, "ui.traffic_light.yellow", "👁", "In review", "Đang xem xét"),
+        "approved" => (SemanticClass::Active, "ui.traffic_light.green", "✓", "Approved", "Đã phê duyệt"),
+        "merged" => (SemanticClass::Active, "ui.traffic_light.green_deep", "⇥", "Merged", "Đã hợp nhất"),
+        "rejected" => (SemanticClass::Red, "ui.traffic_light.red", "✕", "Rejected", "Bị từ chối"),
+        _ => (SemanticClass::Idle, "ui.traffic_light.gray", "○", "Withdrawn", "Đã rút lại"),
+    }
+}
+
+pub fn machine() -> MachineDef {
+    let states = (1..).zip(PROPOSAL_STATES).map(|(ordinal, state)| {
+        let (class, color, icon, label_en, label_vi) = look(state);
+        StateRow {
+            code: (*state).to_owned(),
+            semantic_class: class.as_str(),
+            is_terminal: PROPOSAL_TERMINAL.contains(state),
+            ordinal,
+            ui_color_token: color,
+            ui_icon: icon,
+            ui_icon_token: format!("icon.proposal_{state}"),
+            label_en,
+            label_vi,
+            short_en: label_en,
+            short_vi: label_vi,
+            is_derived: false,
+            floor_equivalent: None,
+            justification: None,
+        }
+    });
+    let transitions = PROPOSAL_TRANSITIONS.iter().map(|(from, action, to, guard)| {
+        let (actor_class, asked) = match *action {
+            "edit" | "submit" | "withdraw" => (PROPOSER, Guard::Predicate("actor_is_proposer")),
+            "approve" | "reject" => (ActorClass::System.as_str(), Guard::Predicate("gate_decided")),
+            "merge" => (ActorClass::Reviewer.as_str(), Guard::Predicate("actor_is_a_person")),
+            _ => (ActorClass::Reviewer.as_str(), Guard::None),
+        };
+        TransitionRow {
+            id: action,
+            from: (*from).to_owned(),
+            to: (*to).to_owned(),
+            actor_class,
+            trigger_kind: TriggerKind::Rpc.as_str(),
+            trigger_ref: action,
+            guard: guard.map_or(asked, |_| Guard::Predicate("gate_approved")),
+            emitted_event_type: None,
+            audit_required: true,
+            rollback_to: None,
+            proposed: false,
+        }
+    });
+    MachineDef {
+        id: "proposal",
+        scope: "proposal",
+        version: MACHINE_VERSION,
+        active: true,
+        description: "A change that takes effect with its approval: a process of this declaration.",
+        initial_state: PROPOSAL_STATES[0],
+        states: states.collect(),
+        transitions: transitions.collect(),
+        facets: &[],
+        rollup_policies: &[],
+    }
+}
