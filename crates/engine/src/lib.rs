@@ -42,8 +42,8 @@ pub mod stream;
 mod substitutes;
 
 pub use outcome::{
-    Ask, Call, ClaimCall, Command, IdempotencyKey, MergeCall, Offered, OpenedStep, Outcome, Problem, Proof, SignedRequest, Target,
-    Task,
+    Ask, Call, ClaimCall, Command, IdempotencyKey, MergeCall, Offered, OpenedStep, Outcome, Problem, Proof,
+    SignedRequest, Target, Task,
 };
 pub use run::service::{Addressee, Sent};
 pub use sealer::LogConfig;

@@ -87,6 +87,10 @@ guards! {
     ActorIsApprover = "actor_is_approver", Predicate, "The actor is the approver whom the gate names, or the substitute whom that approver named.";
     ActorIsSubmitter = "actor_is_submitter", Predicate, "The actor is the initiator, in whose name the gate was submitted.";
     QuorumRule = "quorum_rule", Predicate, "The decisions settle the rule of the quorum, or the initiator withdraws it.";
+    ActorIsProposer = "actor_is_proposer", Predicate, "The actor proposed the change.";
+    ActorIsPerson = "actor_is_a_person", Predicate, "The actor is a person; a proposal of an agent is merged by a person too.";
+    GateDecided = "gate_decided", Predicate, "The approvers of the proposal have decided.";
+    GateApproved = "gate_approved", Predicate, "The approvers of the proposal approved exactly these bytes.";
     ResolvingEvent = "resolving_event", Predicate, "An event opens a problem, and an event resolves it.";
     EventSchema = "event_schema", Config, "The event that the transition emits matches the schema of its type.";
 }

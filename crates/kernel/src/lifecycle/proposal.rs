@@ -44,10 +44,10 @@ pub fn machine() -> MachineDef {
     });
     let transitions = PROPOSAL_TRANSITIONS.iter().map(|(from, action, to, guard)| {
         let (actor_class, asked) = match *action {
-            "edit" | "submit" | "withdraw" => (PROPOSER, Guard::Predicate("actor_is_proposer")),
-            "approve" | "reject" => (ActorClass::System.as_str(), Guard::Predicate("gate_decided")),
-            "merge" => (ActorClass::Reviewer.as_str(), Guard::Predicate("actor_is_a_person")),
-            _ => (ActorClass::Reviewer.as_str(), Guard::None),
+            "edit" | "submit" | "withdraw" => (PROPOSER, Some(Guard::ActorIsProposer)),
+            "approve" | "reject" => (ActorClass::System.as_str(), Some(Guard::GateDecided)),
+            "merge" => (ActorClass::Reviewer.as_str(), Some(Guard::ActorIsPerson)),
+            _ => (ActorClass::Reviewer.as_str(), None),
         };
         TransitionRow {
             id: action,
@@ -56,7 +56,7 @@ pub fn machine() -> MachineDef {
             actor_class,
             trigger_kind: TriggerKind::Rpc.as_str(),
             trigger_ref: action,
-            guard: guard.map_or(asked, |_| Guard::Predicate("gate_approved")),
+            guards: guard.map(|_| Guard::GateApproved).or(asked).into_iter().collect(),
             emitted_event_type: None,
             audit_required: true,
             rollback_to: None,

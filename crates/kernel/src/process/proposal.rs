@@ -66,6 +66,7 @@ pub fn proposal_declaration() -> &'static Arc<Declaration> {
             action: (*action).to_owned(),
             to_state: (*to).to_owned(),
             guard: guard.map(str::to_owned),
+            effects: vec![],
         };
         Arc::new(Declaration {
             states: owned(STATES),
@@ -385,6 +386,7 @@ fn fire(
         to_state: transition.to_state.clone(),
         gate: None,
         reason,
+        effects: vec![],
         attachment,
     })];
     if transition.from_state != transition.to_state {
@@ -415,6 +417,7 @@ pub(super) fn follow(process: &Process, decided: &[Event], ctx: &mut Context<'_>
         to_state: transition.to_state.clone(),
         gate: spent.map(Gate::gate_ref),
         reason: None,
+        effects: vec![],
         attachment: None,
     })];
     events.extend(moot::leave_state(&after, spent, ctx));
