@@ -183,7 +183,8 @@ fn labels_that_govern_the_definition_need_no_guard() {
          transitions: [{{from: a, action: go, to: b, guard: g}}]\ngate_spec: {{g: {entry}, publish: {entry}, replay: {entry}}}\n"
     );
     let guarded = process.replace("guard: g", "guard: publish").replace(&format!("g: {entry}, "), "");
-    let workflow = format!("kind: workflow\nname: w\nqueue: q\ngate_spec: {{publish: {entry}}}\nsteps: [{{name: A}}]\n");
+    let workflow =
+        format!("kind: workflow\nname: w\nqueue: q\ngate_spec: {{publish: {entry}}}\nsteps: [{{name: A}}]\n");
     for (text, labels) in [(&process, &["g"][..]), (&guarded, &["publish"]), (&workflow, &[])] {
         let command = crate::parsed(text).published_as(text.as_str(), |_| countersign_kernel::Digest([0; 32]));
         let known: Vec<&str> = command.gate_spec.0.keys().map(String::as_str).collect();
