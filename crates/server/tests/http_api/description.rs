@@ -181,8 +181,9 @@ async fn the_description_lists_what_is_served_and_nothing_else() {
 const READING: &[&str] =
     &["/v1/me/passkeys/options", "/v1/definitions/validate", "/v1/ledger/verify", "/v1/ledger/verify-log"];
 
-/// What is below these is about that instance.
-const INSTANCES: &[&str] = &["/v1/processes/{instance_id}/", "/v1/runs/{run_id}/", "/v1/tasks/{task_id}/"];
+/// What changes these, or is below them, is about that instance.
+const INSTANCES: &[&str] =
+    &["/v1/processes/{instance_id}/", "/v1/proposals/{id}", "/v1/runs/{run_id}/", "/v1/tasks/{task_id}/"];
 
 /// A browser's own, and no act of an actor.
 fn about_sessions(path: &str) -> bool {
