@@ -8,6 +8,7 @@ export const PLACES = {
   p: "/processes",
   r: "/runs",
   d: "/definitions",
+  v: "/governance",
   l: "/ledger",
   a: "/admin",
 } as const;

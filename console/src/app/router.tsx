@@ -14,11 +14,13 @@ import {
   adminSearch,
   definitionSearch,
   ledgerSearch,
+  problemSearch,
   processFilter,
   runFilter,
   runSearch,
   signInSearch,
   text,
+  timelineSearch,
 } from "./search";
 import { whoIsThere } from "./session";
 
@@ -115,6 +117,39 @@ const definition = createRoute({
   component: lazyRouteComponent(() => import("@/pages/definitions/definition"), "Definition"),
 });
 
+const governance = createRoute({
+  getParentRoute: () => frame,
+  path: "/governance",
+  component: lazyRouteComponent(() => import("@/pages/governance"), "Governance"),
+});
+
+const category = createRoute({
+  getParentRoute: () => frame,
+  path: "/governance/problems/$category",
+  validateSearch: problemSearch,
+  component: lazyRouteComponent(() => import("@/pages/governance"), "Category"),
+});
+
+const deadLetters = createRoute({
+  getParentRoute: () => frame,
+  path: "/governance/dead-letters",
+  validateSearch: problemSearch,
+  component: lazyRouteComponent(() => import("@/pages/governance"), "DeadLetters"),
+});
+
+const deadLetter = createRoute({
+  getParentRoute: () => frame,
+  path: "/governance/dead-letters/$id",
+  component: lazyRouteComponent(() => import("@/pages/governance"), "DeadLetter"),
+});
+
+const timeline = createRoute({
+  getParentRoute: () => frame,
+  path: "/governance/timeline",
+  validateSearch: timelineSearch,
+  component: lazyRouteComponent(() => import("@/pages/governance"), "TimelinePage"),
+});
+
 const ledger = createRoute({
   getParentRoute: () => frame,
   path: "/ledger",
@@ -157,6 +192,11 @@ export const router = createRouter({
       definitions,
       editor,
       definition,
+      governance,
+      category,
+      deadLetters,
+      deadLetter,
+      timeline,
       ledger,
       admin,
       explain,
