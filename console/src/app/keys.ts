@@ -9,6 +9,7 @@ export const PLACES = {
   r: "/runs",
   d: "/definitions",
   v: "/governance",
+  o: "/proposals",
   l: "/ledger",
   a: "/admin",
 } as const;

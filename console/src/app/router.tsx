@@ -12,10 +12,13 @@ import { Frame } from "./frame";
 import { NotFound } from "./not-found";
 import {
   adminSearch,
+  baseSearch,
   definitionSearch,
+  editorSearch,
   ledgerSearch,
   problemSearch,
   processFilter,
+  proposalFilter,
   runFilter,
   runSearch,
   signInSearch,
@@ -106,7 +109,7 @@ const definitions = createRoute({
 const editor = createRoute({
   getParentRoute: () => frame,
   path: "/definitions/new",
-  validateSearch: (search: Record<string, unknown>): { from?: string } => ({ from: text(search, "from") }),
+  validateSearch: editorSearch,
   component: lazyRouteComponent(() => import("@/pages/definitions/editor"), "Editor"),
 });
 
@@ -115,6 +118,26 @@ const definition = createRoute({
   path: "/definitions/$name",
   validateSearch: definitionSearch,
   component: lazyRouteComponent(() => import("@/pages/definitions/definition"), "Definition"),
+});
+
+const proposals = createRoute({
+  getParentRoute: () => frame,
+  path: "/proposals",
+  validateSearch: proposalFilter,
+  component: lazyRouteComponent(() => import("@/pages/proposals"), "Proposals"),
+});
+
+const proposal = createRoute({
+  getParentRoute: () => frame,
+  path: "/proposals/$id",
+  component: lazyRouteComponent(() => import("@/pages/proposals"), "ProposalPage"),
+});
+
+const editProposal = createRoute({
+  getParentRoute: () => frame,
+  path: "/proposals/$id/edit",
+  validateSearch: baseSearch,
+  component: lazyRouteComponent(() => import("@/pages/proposals"), "EditProposal"),
 });
 
 const governance = createRoute({
@@ -192,6 +215,9 @@ export const router = createRouter({
       definitions,
       editor,
       definition,
+      proposals,
+      proposal,
+      editProposal,
       governance,
       category,
       deadLetters,

@@ -150,6 +150,20 @@ export const proposalFilter = (search: Search): ProposalFilter => ({
   kind: text(search, "kind"),
 });
 
+export interface EditorSearch {
+  from?: string;
+  /** The change is proposed, not published. */
+  propose?: boolean;
+}
+
+export const editorSearch = (search: Search): EditorSearch => ({
+  from: text(search, "from"),
+  propose: search.propose === true || undefined,
+});
+
+/** The version that a proposal is to be based on. */
+export const baseSearch = (search: Search): { base?: number } => ({ base: whole(search, "base") });
+
 export interface AdminSearch {
   tab?: string;
   subject_ref?: string;

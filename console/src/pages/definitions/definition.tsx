@@ -185,7 +185,7 @@ export function Picture({
   );
 }
 
-function Source({ text }: { text: string }) {
+export function Source({ text }: { text: string }) {
   return (
     <div className="flex overflow-x-auto rounded-lg border border-line bg-wash py-3 font-mono text-xs leading-5">
       <pre aria-hidden className="tabular px-3 text-right text-soft select-none">

@@ -106,6 +106,10 @@ export function GateView({ step, item, onRecorded }: Shown) {
           <Link to="/runs/$id" params={{ id: run.run_id }} className={link}>
             {t("gate.run")}
           </Link>
+        ) : process?.declaration_ref.startsWith("countersign:proposal@") ? (
+          <Link to="/proposals/$id" params={{ id: instance }} className={link}>
+            {t("gate.proposal")}
+          </Link>
         ) : (
           <Link to="/processes/$id" params={{ id: instance }} className={link}>
             {t("gate.process")}

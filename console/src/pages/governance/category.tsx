@@ -43,7 +43,7 @@ function Head({ category, title }: { category: string; title: string }) {
       title={title}
     >
       {row && (
-        <p className="flex flex-wrap items-baseline gap-x-4 gap-y-1">
+        <p className="flex flex-wrap items-center gap-x-4 gap-y-1">
           <Light of={row.light} />
           <span>{says(row)}</span>
           {row.summary && <Evidence summary={row.summary} />}

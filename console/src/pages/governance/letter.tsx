@@ -54,7 +54,7 @@ function Letter() {
         }
         title={letter.step ?? letter.webhook ?? letter.detail}
       >
-        <p className="flex flex-wrap items-baseline gap-x-5 gap-y-1">
+        <p className="flex flex-wrap items-center gap-x-5 gap-y-1">
           <Standing state={letter.state} light={light} />
           <Kind of={letter} />
           <span className="text-soft">
