@@ -85,6 +85,7 @@ export function Editor() {
                 type="checkbox"
                 role="switch"
                 aria-checked={propose ?? false}
+                className="toggle"
                 checked={propose ?? false}
                 onChange={(event) => turn(event.target.checked)}
               />

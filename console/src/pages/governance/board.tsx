@@ -55,7 +55,7 @@ function Row({ row }: { row: SchemaProblemCount }) {
       </span>
       <span className="col-span-2 min-w-0 sm:col-span-1 sm:pl-4">
         <Open category={row.category}>{name}</Open>
-        <span className="block text-soft">
+        <span className={`text-soft ${row.summary ? "block" : "hidden sm:block"}`}>
           {says(row)}
           {row.oldest_at && (
             <>

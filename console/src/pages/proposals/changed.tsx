@@ -44,7 +44,7 @@ export function Changed({
           />
         )}
       </div>
-      <Problems problems={all.problems} />
+      {all.problems.length > 0 && <Problems problems={all.problems} />}
       <Drawn proposal={proposal} version={version} diff={diff ?? undefined} />
       <details>
         <summary className="w-fit cursor-pointer text-soft">{t("proposal.document")}</summary>

@@ -103,7 +103,7 @@ function About({ proposal }: { proposal: SchemaProposalView }) {
   const earlier = proposal.versions.slice(0, -1);
   return (
     <section className="min-w-0">
-      <h2 className="mb-3">{t("proposal.what")}</h2>
+      <h2 className="mb-3 text-base">{t("proposal.what")}</h2>
       <Facts>
         <Fact name={t("definition.kind")}>{wordsFor(t, "kind", proposal.proposal_kind)}</Fact>
         {base != null && (
