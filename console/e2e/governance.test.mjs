@@ -1,6 +1,7 @@
 // The operator's side: what is wrong now, one problem after another, and what became of it.
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { createServer } from "node:http";
+import { after, test } from "node:test";
 import { accessibleInThemes, caller, openPage, person, publish, setUp, signIn } from "./support.mjs";
 
 const CATEGORIES = [
@@ -22,18 +23,37 @@ const HELD = BRITTLE.replace("brittle", "held").replace("queue: q,", "queue: h, 
 const LONG =
   "the payment provider refused: the card of the customer is not valid any more, ask for another one";
 
+const CHARGED = BRITTLE.replace("brittle", "charged").replace("queue: q,", "queue: c,");
+
+/** A receiver of deliveries that wants none of them, until it is told otherwise. */
+let answer = 410;
+const receiver = createServer((_, response) => response.writeHead(answer).end()).listen(0, "127.0.0.1");
+await new Promise((done) => receiver.once("listening", done));
+after(() => receiver.close());
+const WEBHOOK = `[[webhooks]]
+name = "books"
+url = "http://127.0.0.1:${receiver.address().port}/in"
+secret = "s3cr3t-of-the-webhook"
+types = ["order.*"]
+[executors.http]
+allow_private = true
+`;
+
 let server;
 let browser;
 let operator;
 let admin;
 
-setUp(async (made) => {
-  ({ server, browser } = made);
-  admin = caller(server);
-  for (const yaml of [BRITTLE, HELD]) await publish(server, yaml);
-  const scopes = ["governance:read", "runs:read", "audit:read"];
-  operator = await person(server, "olga", scopes, "Olga Petrova");
-});
+setUp(
+  async (made) => {
+    ({ server, browser } = made);
+    admin = caller(server);
+    for (const yaml of [BRITTLE, HELD, CHARGED]) await publish(server, yaml);
+    const scopes = ["governance:read", "runs:read", "audit:read"];
+    operator = await person(server, "olga", scopes, "Olga Petrova");
+  },
+  { config: WEBHOOK },
+);
 
 /** A run whose only step is given up. Gives its id. */
 async function dies(definition, queue, subject, error = LONG, start = {}) {
@@ -50,9 +70,9 @@ async function claim(queue) {
   return tasks[0];
 }
 
-/** Until the board says so: a problem appears a moment after its cause. */
+/** Until the board says so: a problem appears a moment after its cause, for a delivery up to ten seconds. */
 async function counted(category, count) {
-  for (let tries = 0; tries < 100; tries++) {
+  for (let tries = 0; tries < 300; tries++) {
     const { items } = await admin("GET", "/v1/governance/problems");
     if (items.find((row) => row.category === category).count === count) return;
     await new Promise((done) => setTimeout(done, 100));
@@ -147,6 +167,38 @@ test("a problem is resolved by the event that puts it right, and the light turns
   assert.deepEqual(page.complaints, []);
 });
 
+test("a delivery that is given up turns the light red, and its arrival turns it green", async () => {
+  const page = await open(operator);
+  await page.goto(`${server.origin}/governance`);
+  const letters = row(page, "Dead letters");
+  await letters.getByText("On track").waitFor();
+  await admin("POST", "/v1/runs", { definition: "charged", subject_ref: "order 21" });
+  const { task_id, lease_token } = await claim("c");
+  const outbound_events = [{ type: "order.paid", data: { amount: 4300 } }];
+  await admin("POST", `/v1/tasks/${task_id}/complete`, { lease_token, outbound_events });
+  await counted("dlq", 1);
+  await page.reload();
+  await letters.getByText("1 dead letter").waitFor();
+  await letters.getByText("Needs attention").waitFor();
+  await letters.getByRole("link", { name: "Dead letters" }).click();
+  await page
+    .getByRole("row", { name: /order 21.*delivery/ })
+    .getByRole("link")
+    .click();
+  await page.getByRole("heading", { name: "charge" }).waitFor();
+  await page.getByText("answered 410").waitFor();
+  await page.getByText("4,300").waitFor();
+  await page.getByText("books", { exact: true }).waitFor();
+
+  answer = 200;
+  const { items } = await admin("GET", "/v1/outbox?state=dead");
+  await admin("POST", `/v1/outbox/${items[0].outbox_id}/replay`, {});
+  await counted("dlq", 0);
+  await page.goto(`${server.origin}/governance`);
+  await letters.getByText("On track").waitFor();
+  assert.deepEqual(page.complaints, []);
+});
+
 test("a dead letter shows what it holds and every attempt", async () => {
   await dies("held", "h", "order 18", LONG, { input: { amount: 1200, currency: "VND" } });
   await counted("dlq", 1);
@@ -167,6 +219,18 @@ test("a dead letter shows what it holds and every attempt", async () => {
   assert.deepEqual(page.complaints, []);
 });
 
+// The server moves the topic when a delivery is given up, but not when the problem opens: the page asks too early, or never.
+const EARLY = "the topic `governance` does not move when a problem opens";
+test("the board follows what happens, without a reload", { todo: EARLY }, async () => {
+  const page = await open(operator);
+  await page.goto(`${server.origin}/governance`);
+  await row(page, "Failed runs").getByText("On track").waitFor();
+  await page.getByText("Live", { exact: true }).waitFor();
+  await dies("brittle", "q", "order 19");
+  await counted("failed_runs", 1);
+  await row(page, "Failed runs").getByText("Needs attention").waitFor({ timeout: 5_000 });
+});
+
 test("without the scope there is no entry, and the page says what is missing", async () => {
   const token = await person(server, "nina", ["runs:read"], "Nina Lang");
   const page = await open(token);
@@ -179,11 +243,11 @@ test("without the scope there is no entry, and the page says what is missing", a
 
 test("axe finds nothing in any theme, and no page is wider than a phone", async () => {
   await dies("brittle", "q", "order-with-a-very-long-name-that-does-not-end-where-one-would-expect-it");
-  await counted("failed_runs", 1);
-  const { items: failed } = await admin("GET", "/v1/governance/problems/failed_runs?state=open");
+  await counted("failed_runs", 2);
+  const { items: failed } = await admin("GET", "/v1/governance/problems/failed_runs?state=open&order=desc");
   const { items: letters } = await admin("GET", "/v1/dead-letters");
   const pages = [
-    ["/governance", "1 failed run"],
+    ["/governance", "2 failed runs"],
     ["/governance/problems/failed_runs", "does-not-end"],
     [`/governance/problems/failed_runs?item=${failed[0].problem_id}`, "Opened by"],
     ["/governance/problems/orphan_runs", "No problem is open"],
