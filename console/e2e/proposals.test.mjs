@@ -1,7 +1,18 @@
 // A change of a definition that needs an approval: from the editor's draft to the merged version, and a conflict on the way.
 import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
-import { accessibleInThemes, caller, openPage, person, publish, setUp, signIn } from "./support.mjs";
+import {
+  accessibleInThemes,
+  authenticator,
+  caller,
+  openPage,
+  person,
+  publish,
+  setUp,
+  signIn,
+} from "./support.mjs";
 
 const document = (name, steps) => `kind: workflow
 name: ${name}
@@ -71,7 +82,7 @@ test("where publishing is refused, the edit becomes a draft; two approve it, and
   const page = await open(ada);
   await page.goto(`${server.origin}/definitions/refunds`);
   await page.getByRole("link", { name: "Edit as a new version" }).click();
-  await page.waitForFunction(() => document.getElementById("yaml")?.value.includes("name: refunds"));
+  await page.waitForFunction(() => window.document.getElementById("yaml")?.value.includes("name: refunds"));
   await page.getByLabel("Source").fill(document("refunds", ["pay", "tell"]));
   await page.getByText("No problems found.").waitFor();
   await page.getByRole("button", { name: "Publish" }).click();
@@ -153,6 +164,7 @@ test("a version that comes between is a conflict; the page says what changed, an
 
   const refused = await act(page, "Merge");
   await refused.getByRole("link", { name: "conflict" }).waitFor();
+  await refused.getByRole("link", { name: "Rebase on version 2" }).waitFor();
   await refused.getByRole("button", { name: "Cancel" }).click();
   const conflict = page.getByRole("region", { name: "Conflict" });
   await conflict.getByText("The newest version is 2. This proposal changes version 1.").waitFor();
@@ -224,6 +236,49 @@ test("a change of another kind is applied elsewhere: the merge names the evidenc
   await dialog.getByRole("button", { name: "Record", exact: true }).click();
   await page.getByText("Applied: job-77").waitFor();
   assert.deepEqual(page.complaints, []);
+});
+
+test("where the server asks for signatures, every act on a proposal is signed with the passkey", async () => {
+  const file = join(server.data, "..", "countersign.toml");
+  const page = await open(ada);
+  await authenticator(page);
+  await page.goto(`${server.origin}/admin`);
+  await page.getByLabel("Name of the new passkey").fill("Ada's laptop");
+  await page.getByRole("button", { name: "Add a passkey" }).click();
+  await page.getByRole("listitem").filter({ hasText: "Ada's laptop" }).waitFor();
+  const before = readFileSync(file, "utf8");
+  writeFileSync(file, `regulated = true\n${before}`);
+  await server.stop();
+  await server.restart();
+
+  await page.goto(`${server.origin}/definitions/new?from=limits&propose=true`);
+  await page.waitForFunction(() => window.document.getElementById("yaml")?.value.includes("name: limits"));
+  await page.getByLabel("Source").fill(document("limits", ["pay", "sign"]));
+  await page.getByLabel("Reason").fill("signed");
+  await page.getByRole("button", { name: "Save as a draft" }).click();
+  await page.waitForURL(/\/proposals\/[0-9a-f-]+$/);
+  const id = page.url().split("/").at(-1);
+  await page.getByRole("link", { name: "Edit", exact: true }).click();
+  await page.getByLabel("Reason").fill("signed again");
+  await page.getByRole("button", { name: "Save as a draft" }).click();
+  await page.getByText("“signed again”").waitFor();
+  await act(page, "Submit");
+  await state(page, "Submitted");
+  await page.getByLabel("Your comment").fill("look");
+  await page.getByRole("button", { name: "Comment", exact: true }).click();
+  await page.getByRole("list", { name: "Comments" }).getByText("look").waitFor();
+  await act(page, "Begin the review");
+  await state(page, "In review");
+  const { items } = await admin("GET", `/v1/ledger/records?instance_id=${id}`);
+  assert.ok(items.length >= 6);
+  assert.deepEqual(
+    items.filter((record) => record.assurance !== "passkey_signed"),
+    [],
+  );
+  assert.deepEqual(page.complaints, []);
+  writeFileSync(file, before);
+  await server.stop();
+  await server.restart();
 });
 
 test("axe finds nothing in any theme, and no page is wider than a phone", async () => {

@@ -1,8 +1,9 @@
 // One proposal: what it changes, who approves it, what was said, and what can be done with it.
 import { Link, useParams } from "@tanstack/react-router";
-import { ScrollText } from "lucide-react";
+import { Gavel, ScrollText } from "lucide-react";
 import type { SchemaProposalView } from "@/api/schema";
 import { useTranslation, wordsFor } from "@/app/i18n";
+import { useMe } from "@/app/session";
 import { Fact, Facts } from "@/ui/facts";
 import { Failure, Skeleton } from "@/ui/feedback";
 import { PageHead } from "@/ui/page";
@@ -26,8 +27,12 @@ export function ProposalPage() {
   return <Proposal proposal={query.data} />;
 }
 
+const LINK =
+  "inline-flex min-h-9 items-center gap-2 rounded-md border border-field-line px-3.5 font-medium hover:bg-wash";
+
 function Proposal({ proposal }: { proposal: SchemaProposalView }) {
   const { t } = useTranslation();
+  const { data: me } = useMe();
   const { proposal_id: id } = proposal;
   const look = useStateLooks("proposal")(proposal.state);
   const ofDefinition = proposal.document != null && proposal.newest_version != null;
@@ -42,14 +47,18 @@ function Proposal({ proposal }: { proposal: SchemaProposalView }) {
         }
         title={proposal.target}
         actions={
-          <Link
-            to="/ledger"
-            search={{ instance_id: id }}
-            className="inline-flex min-h-9 items-center gap-2 rounded-md border border-field-line px-3.5 font-medium hover:bg-wash"
-          >
-            <ScrollText aria-hidden size={16} />
-            {t("process.evidence")}
-          </Link>
+          <span className="flex flex-wrap gap-2">
+            {me?.scopes.includes("workflows:read") && (
+              <Link to="/processes/$id" params={{ id }} className={LINK}>
+                <Gavel aria-hidden size={16} />
+                {t("process.history")}
+              </Link>
+            )}
+            <Link to="/ledger" search={{ instance_id: id }} className={LINK}>
+              <ScrollText aria-hidden size={16} />
+              {t("process.evidence")}
+            </Link>
+          </span>
         }
       >
         <p className="flex flex-wrap items-center gap-x-4 gap-y-1">

@@ -2,7 +2,7 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
-import { api, body } from "@/api/client";
+import { api, body, Refusal } from "@/api/client";
 import type { SchemaProposalView } from "@/api/schema";
 import { useTranslation } from "@/app/i18n";
 import { Button } from "@/ui/button";
@@ -35,6 +35,10 @@ export function Verbs({ proposal }: { proposal: SchemaProposalView }) {
     onSettled: () => client.invalidateQueries({ queryKey: ["proposals"] }),
   });
   const applied = verb === "merge" && proposal.newest_version == null;
+  // The newest version is not the base any more.
+  const conflict =
+    act.error instanceof Refusal && act.error.code === "conflict" && act.error.field === "base_version";
+  const moved = conflict && proposal.newest_version;
   return (
     <section aria-label={t("actions.title")} data-key="." className="mb-8 flex flex-wrap gap-2">
       {VERBS.map((one) => (
@@ -67,6 +71,18 @@ export function Verbs({ proposal }: { proposal: SchemaProposalView }) {
           onClose={() => setVerb(undefined)}
           onConfirm={(reason) => act.mutate({ verb, reason })}
         >
+          {moved && (
+            <p>
+              <Link
+                to="/proposals/$id/edit"
+                params={{ id }}
+                search={{ base: moved }}
+                className="text-accent underline"
+              >
+                {t("proposal.rebase", { version: moved })}
+              </Link>
+            </p>
+          )}
           {applied && (
             <div className="flex flex-col gap-1.5">
               <label htmlFor="merge-evidence" className="font-medium">
