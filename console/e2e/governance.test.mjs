@@ -91,6 +91,9 @@ const row = (page, name) => rows(page).filter({ hasText: name });
 
 test("the board shows all eight categories; a failed run becomes a problem, and its timeline says why", async () => {
   const page = await open(operator);
+  await page.goto(server.origin);
+  await page.getByRole("heading", { name: "Governance" }).waitFor();
+  await page.goto(`${server.origin}/inbox`);
   await page.getByText("Nothing waits for your decision").waitFor();
   await page.keyboard.press("g");
   await page.keyboard.press("v");
@@ -234,6 +237,8 @@ test("the board follows what happens, without a reload", { todo: EARLY }, async 
 test("without the scope there is no entry, and the page says what is missing", async () => {
   const token = await person(server, "nina", ["runs:read"], "Nina Lang");
   const page = await open(token);
+  await page.goto(server.origin);
+  await page.waitForURL("**/inbox");
   await page.getByRole("navigation").getByRole("link", { name: "Runs" }).waitFor();
   assert.equal(await page.getByRole("navigation").getByRole("link", { name: "Governance" }).count(), 0);
   await page.goto(`${server.origin}/governance`);

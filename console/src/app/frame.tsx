@@ -17,6 +17,7 @@ import { lazy, Suspense, useEffect, useState } from "react";
 import { api, body } from "@/api/client";
 import { useBoard } from "@/api/governance";
 import { useConnection, useTopic } from "@/api/stream";
+import { useRollupLooks } from "@/pages/runs/looks";
 import { Mark } from "@/ui/brand";
 import { initials } from "@/ui/person";
 import { useToken } from "@/ui/state";
@@ -155,7 +156,7 @@ function Rail() {
 /** Something is wrong. The colour is the registry's. */
 function Red() {
   const { t } = useTranslation();
-  const { colours } = useToken("ui.traffic_light.red");
+  const { colours } = useToken(useRollupLooks()("red").token);
   return (
     <span
       style={{ backgroundColor: colours.line }}

@@ -42,8 +42,10 @@ const frame = createRoute({
 const home = createRoute({
   getParentRoute: () => frame,
   path: "/",
-  beforeLoad: () => {
-    throw redirect({ to: "/inbox" });
+  // An operator lands where problems are shown, others where decisions wait.
+  beforeLoad: async () => {
+    const operates = (await whoIsThere())?.scopes.includes("governance:read");
+    throw redirect({ to: operates ? "/governance" : "/inbox" });
   },
 });
 
