@@ -74,6 +74,13 @@ class World:
         run = admin.start_run(workflow).made()["run_id"]
         instance = admin.post("/v1/processes", {"definition": process, "subject_ref": "s"}).made()["instance_id"]
         admin.post(f"/v1/processes/{instance}/gates", {"action": "go"}).made()
+        # Where a definition names who approves its next version, it is changed by a proposal.
+        changing = f"kind: workflow\nname: {side}-changing\ngate_spec: {{publish: {{approver_ref: approver-{side}, scope: s}}}}\nsteps: [{{name: A}}]\n"
+        admin.publish(changing).made()
+        proposal = admin.post("/v1/proposals", {
+            "proposal_kind": "workflow", "target": f"{side}-changing", "base_version": 1, "document": changing,
+            "affected": [], "reason": "probe",
+        }).made()["proposal_id"]
         # It holds no scope: whoever adds a credential to an actor must hold what that actor holds.
         victim = f"victim-{side}"
         admin.post("/v1/actors", {"actor_ref": victim, "kind": "service"}).made()
@@ -87,7 +94,8 @@ class World:
             "code": "not-known", "actor_ref": victim, "actor": "somebody-else", "key_id": NOWHERE, "grant_id": grant,
             "credential_id": token["credential_id"], "event_id": record, "record": record, "hold_id": hold,
             "definition": workflow, "process": process, "lease": NOWHERE, "key": "", "sha256": "0" * 64,
-            "session_id": "0" * 64, "delegation_id": NOWHERE,
+            "session_id": "0" * 64, "delegation_id": NOWHERE, "worker_class": "nowhere",
+            "id": proposal, "dead_letter_id": NOWHERE, "category": "failed_runs",
         }
 
     def ask(self, actor, route, side):

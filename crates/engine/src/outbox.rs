@@ -75,8 +75,10 @@ impl Engine {
 
     pub async fn settle_delivery(&self, delivery: &Delivery, settled: &Settled) -> Result<bool, StoreError> {
         let noted = self.outbox.open().await.settle(delivery, settled, self.now()).await?;
-        if noted && matches!(settled, Settled::Dead { .. }) {
-            self.hub.governance_moved();
+        // A delivery that was given up, or that arrived after all, is a signal (`governance`).
+        let signals = matches!(settled, Settled::Dead { .. }) || delivery.replayed && *settled == Settled::Delivered;
+        if noted && signals {
+            self.governance_wake.notify_one();
         }
         Ok(noted)
     }

@@ -36,20 +36,20 @@ impl Content {
         serde_json::from_str(text).map_err(|error| broken(&error.to_string()))
     }
 
-    /// Text and numbers always serialise.
-    pub fn text(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
+    /// As it is recorded and hashed.
+    pub fn text(&self) -> Result<String, Refusal> {
+        serde_json::to_string(self).map_err(|error| broken(&error.to_string()))
     }
 
-    pub fn attachment(&self, document: Option<Arc<str>>) -> Attachment {
+    pub fn attachment(&self, document: Option<Arc<str>>) -> Result<Attachment, Refusal> {
         let document = self.document().zip(document);
-        Attachment { member: PROPOSAL, text: self.text().into(), document }
+        Ok(Attachment { member: PROPOSAL, text: self.text()?.into(), document })
     }
 
     /// What the approvers are asked.
-    pub fn request(&self) -> Request {
-        let text = self.text();
-        Request { digest: sha256(&[text.as_bytes()]), text: text.into() }
+    pub fn request(&self) -> Result<Request, Refusal> {
+        let text = self.text()?;
+        Ok(Request { digest: sha256(&[text.as_bytes()]), text: text.into() })
     }
 
     pub fn document(&self) -> Option<Digest> {

@@ -1,9 +1,10 @@
-//! Which topics a batch moves, for whoever follows them.
+//! Which topics of the live stream a batch moves.
 
 use super::Committer;
 use crate::port::{Batch, Unit, Verdict};
 use crate::rows::Write;
 use crate::stream::moves::{Key, Moves};
+use countersign_kernel::InstanceId;
 
 /// What the types of governance events begin with.
 const GOVERNANCE: &str = "governance.";
@@ -44,6 +45,9 @@ impl Committer {
             return;
         }
         moves.insert(Key::Instance(unit.instance_id), sequence);
+        if unit.instance_id == InstanceId::GOVERNANCE {
+            moves.insert(Key::Governance, None);
+        }
         for write in &unit.writes {
             match write {
                 Write::Assignment(row) => moves.insert(Key::Inbox(row.assignee_ref.as_str().into()), None),

@@ -18,7 +18,7 @@ use countersign_engine::{Command, Engine, MergeCall, Outcome, Target};
 use countersign_kernel::InstanceId;
 use countersign_kernel::process::{self, ProposalAct, ProposalOf, ProposerClass};
 use countersign_kernel::refusal::{Code, Refusal, require_present, require_text};
-use countersign_kernel::registry::PublishDefinition;
+use countersign_kernel::registry::{PublishDefinition, scopes};
 use countersign_ledger::sha256;
 use std::sync::Arc;
 use view::Read;
@@ -46,6 +46,7 @@ pub async fn make(
         reason,
         proposer_class,
     } = posted.body;
+    engine.require_scope(&caller.actor_ref, scopes::PROPOSALS_WRITE).await?;
     let stated = proposer_class.map(|text| class(&text)).transpose()?;
     let class = ProposerClass::of(&engine.registry(), &caller.actor_ref, stated)?;
     let edit = wire::EditProposal { base_version, document, proposed_action, evidence_ref, affected, reason };
@@ -104,7 +105,7 @@ fn proposed(
         proposed_action,
         reason: reason.clone(),
     };
-    if !is_told_in_full(&content.text()) {
+    if !is_told_in_full(&content.text()?) {
         let detail = "this is more than a record has room for: put a link in its place".to_owned();
         return refuse(if content.proposed_action.is_some() { "proposed_action" } else { "reason" }, detail);
     }
@@ -115,7 +116,7 @@ fn proposed(
         class,
         has_evidence: content.evidence_ref.is_some(),
         reason,
-        content: content.attachment(document.map(Arc::from)),
+        content: content.attachment(document.map(Arc::from))?,
         approvers: engine.proposal_approvers().cloned(),
     })
 }
@@ -131,7 +132,7 @@ pub async fn edit(
     posted: Posted<wire::EditProposal>,
 ) -> Done<wire::ProposalMoved> {
     let engine = app.engine()?;
-    let known = view::found(&engine, &caller, &address).await?;
+    let known = writable(&engine, &caller, &address).await?;
     let class = known.content()?.class()?;
     let (kind, target) = known.subject();
     let content = proposed(&engine, kind.to_owned(), target.to_owned(), class, posted.body)?;
@@ -175,7 +176,7 @@ pub async fn withdraw(
     posted: Posted<wire::MoveProposal>,
 ) -> Done<wire::ProposalMoved> {
     let engine = app.engine()?;
-    let known = view::found(&engine, &caller, &address).await?;
+    let known = writable(&engine, &caller, &address).await?;
     let command = process::MoveProposal { act: ProposalAct::Withdraw, reason: posted.body.reason, next: None };
     moved(&engine, caller, &known, command, posted.sent).await
 }
@@ -190,7 +191,7 @@ pub async fn comment(
     posted: Posted<wire::CommentOnProposal>,
 ) -> Done<wire::ProposalMoved> {
     let engine = app.engine()?;
-    let known = view::found(&engine, &caller, &address).await?;
+    let known = writable(&engine, &caller, &address).await?;
     let command = process::MoveProposal { act: ProposalAct::Comment, reason: Some(posted.body.text), next: None };
     moved(&engine, caller, &known, command, posted.sent).await
 }
@@ -209,7 +210,7 @@ pub async fn merge(
 ) -> Done<wire::ProposalMerged> {
     let engine = app.engine()?;
     let wire::MergeProposal { reason, evidence_ref } = posted.body;
-    let known = view::found(&engine, &caller, &address).await?;
+    let known = writable(&engine, &caller, &address).await?;
     let refuse = |detail: &str| Err(Problem::invalid_request(detail).at("evidence_ref"));
     match (known.is_of_definition(), &evidence_ref) {
         (true, Some(_)) => return refuse("the merge publishes the definition: there is nothing else to show"),
@@ -233,6 +234,12 @@ pub async fn merge(
         }
         outcome => Err(mismatched(&outcome)),
     }
+}
+
+/// The proposal of the address. Permission comes before existence, and before what is wrong with the request.
+async fn writable(engine: &Engine, caller: &Caller, address: &Address) -> Result<Read, Problem> {
+    engine.require_scope(&caller.actor_ref, scopes::PROPOSALS_WRITE).await?;
+    view::found(engine, caller, address).await
 }
 
 /// The proposed document as the command that publishes it, or why it cannot be.
@@ -277,7 +284,7 @@ impl Follows {
                 }
                 ProposalAct::Submit
             }
-            Follows::Review => ProposalAct::Review(known.content()?.request()),
+            Follows::Review => ProposalAct::Review(known.content()?.request()?),
         };
         Ok(process::MoveProposal { act, reason, next: Some(known.next()) })
     }
@@ -293,7 +300,7 @@ async fn following(
 ) -> Done<wire::ProposalMoved> {
     let engine = app.engine()?;
     let Posted { body: wire::MoveProposal { reason }, sent, .. } = posted;
-    let mut known = view::found(&engine, &caller, address).await?;
+    let mut known = writable(&engine, &caller, address).await?;
     let made = follows.command(&engine, &known, reason.clone()).await?;
     let actor_ref = caller.actor_ref.clone();
     let mut call = caller.call(on(&known, made), sent)?;
