@@ -49,9 +49,9 @@ export function useSentence(): (row: SchemaProblemCount) => string {
   return (row) => {
     if (!row.summary) return t("governance.quiet");
     const { text, text_key: key, args } = row.summary;
+    if (language === "en") return text;
     const own = texts?.[key]?.replace(/\{(\w+)\}/g, (whole, name) => String(args[name] ?? whole));
-    if (own !== undefined) return own;
-    return language === "en" ? text : sentence(t, row.count);
+    return own ?? sentence(t, row.count);
   };
 }
 

@@ -60,6 +60,10 @@ async fn the_board_shows_all_eight_with_their_evidence(store: Option<String>) {
     assert_eq!((&summary["source_event_count"], &summary["source_event_total"]), (&json!(1), &json!(1)));
     assert_eq!(summary["generated_by"]["summarizer_kind"], "deterministic_rule");
     assert!(summary["confidence"].is_null() && summary["text_key"] == "governance.failed_runs.open", "{summary}");
+    let texts = admin.get("/v1/registry").await.ok()["texts"].clone();
+    for language in ["en", "vi"] {
+        assert!(texts[language]["governance.failed_runs.open"].as_str().is_some_and(|text| text.contains("{count}")));
+    }
     let evidence = summary["source_event_refs"][0].as_str().expect("evidence");
     let record = admin.get(&format!("/v1/ledger/records/{evidence}")).await.ok();
     assert_eq!(record["instance_id"], failed.as_str(), "one click away");

@@ -98,6 +98,7 @@ pub fn all<'m>(own: impl Iterator<Item = &'m OwnMachine>) -> BTreeMap<String, BT
     all.extend(vocabularies().into_iter().flat_map(|list| list.words).map(|word| (word.label_key, word.texts)));
     all.extend(super::words::actions());
     all.extend(super::words::problems());
+    all.extend(super::words::governance());
     let of =
         |text: fn(&wire::Texts) -> &String| all.iter().map(|(key, texts)| (key.clone(), text(texts).clone())).collect();
     BTreeMap::from([("en".to_owned(), of(|texts| &texts.en)), ("vi".to_owned(), of(|texts| &texts.vi))])

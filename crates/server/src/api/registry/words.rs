@@ -2,6 +2,7 @@
 
 use crate::pages::{self, INTERNAL_ERROR};
 use countersign_client::wire;
+use countersign_kernel::governance::Category;
 use countersign_kernel::refusal::Code;
 
 fn texts(en: &str, vi: &str) -> wire::Texts {
@@ -48,6 +49,29 @@ pub fn problems() -> impl Iterator<Item = (String, wire::Texts)> {
     codes
         .chain([(INTERNAL_ERROR, internal, "Máy chủ gặp lỗi không xác định.")])
         .map(|(code, en, vi)| (format!("problem.{code}.title"), texts(en, vi)))
+}
+
+/// What the board of problems says of a category: `governance.<category>.open` and `.resolved`.
+pub fn governance() -> impl Iterator<Item = (String, wire::Texts)> {
+    Category::ALL.iter().flat_map(|category| {
+        let (en, vi) = of_category(*category);
+        let open = texts(&format!("{en}: {{count}}"), &format!("{vi}: {{count}}"));
+        let resolved = texts(&format!("{en}: none is open"), &format!("{vi}: không còn vấn đề nào đang mở"));
+        [(format!("governance.{category}.open"), open), (format!("governance.{category}.resolved"), resolved)]
+    })
+}
+
+const fn of_category(category: Category) -> (&'static str, &'static str) {
+    match category {
+        Category::Dlq => ("Dead letters", "Thư chết"),
+        Category::SilentWorkers => ("Silent worker classes", "Tiến trình im lặng"),
+        Category::OverdueSteps => ("Overdue steps", "Bước quá hạn"),
+        Category::SchemaViolations => ("Schema violations", "Dữ liệu sai lược đồ"),
+        Category::EventLag => ("Event lag", "Sự kiện bị trễ"),
+        Category::IntegrityWarnings => ("Integrity warnings", "Cảnh báo toàn vẹn"),
+        Category::FailedRuns => ("Failed runs", "Lượt chạy thất bại"),
+        Category::OrphanRuns => ("Orphan runs", "Lượt chạy bị bỏ rơi"),
+    }
 }
 
 const fn of_problem(code: Code) -> &'static str {
