@@ -112,7 +112,8 @@ impl Works {
     }
 
     async fn control(&self, run_id: &str, action: &str) -> anyhow::Result<()> {
-        let request = wire::ControlRun { reason: Some(format!("to {action} it")), approval_id: None };
+        let request =
+            wire::ControlRun { reason: Some(format!("to {action} it")), approval_id: None, compensate: false };
         self.ines.control_run(run_id, action, &request).await?;
         Ok(())
     }
@@ -372,7 +373,8 @@ async fn graph(works: &Works) -> anyhow::Result<String> {
             "g" => {
                 // Blocked, and cleared by an operator.
                 works.dead(&task, Some("governance")).await?;
-                let request = wire::ControlRun { reason: Some("it may".to_owned()), approval_id: None };
+                let request =
+                    wire::ControlRun { reason: Some("it may".to_owned()), approval_id: None, compensate: false };
                 works.ines.act_on_step(&run_id, "g", "unblock", &request).await?;
                 Some(works.claim("default").await?)
             }
